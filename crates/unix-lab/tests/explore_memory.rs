@@ -1,18 +1,19 @@
-//! Memory of an exploration: that of one run, however many there are.
+//! Memory use of an exploration: that of one run, however many runs there are.
 
 use std::fs;
 
 use tontine_unix_lab::explore::Exploration;
 use tontine_unix_lab::scenario::Scenario;
 
-/// Pages that this process has.
+/// Returns the resident pages of this process.
 fn resident() -> u64 {
     let statm = fs::read_to_string("/proc/self/statm").expect("/proc is mounted");
     statm.split(' ').nth(1).and_then(|pages| pages.parse().ok()).expect("pages")
 }
 
-/// What a process knew of its variables was kept as long as the scenario: some 300 bytes a process,
-/// and each run went through all of it. It stands alone in its file: other tests use memory too.
+/// Regression: the records of a process's variables were kept for the whole exploration, about 300
+/// bytes per process, and each run searched all of them. The test has a file of its own because
+/// other tests use memory too.
 #[test]
 fn ten_thousand_runs_take_no_more_memory_than_one_thousand() {
     let text = "process main\n  child = fork other\n  wait -> child exited 0\n\n\
@@ -27,5 +28,5 @@ fn ten_thousand_runs_take_no_more_memory_than_one_thousand() {
     let before = resident();
     sample(1_001, 9_000);
     let more = resident().saturating_sub(before);
-    assert!(more < 256, "{more} pages more");
+    assert!(more < 256, "grew by {more} pages");
 }

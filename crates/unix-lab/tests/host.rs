@@ -1,4 +1,4 @@
-//! A user's terminal joined with another: what passes, and how it is left behind.
+//! A user's terminal connected to another: the bytes that pass, and the restored modes.
 
 use std::os::fd::OwnedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -12,7 +12,7 @@ use tontine_unix::{Linux, Pid, Signal, Sys, WaitOptions, WaitStatus};
 use tontine_unix_lab::shell::attend;
 use tontine_unix_sim::TerminalController;
 
-/// The user's terminal: where the user is, and what the program has.
+/// Creates the user's terminal; returns the user's end and the program's end.
 fn terminal() -> (OwnedFd, OwnedFd) {
     let user = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
     grantpt(&user).unwrap();
@@ -25,7 +25,7 @@ fn is_raw(terminal: &OwnedFd) -> bool {
     !tcgetattr(terminal).unwrap().local_modes.contains(LocalModes::ICANON)
 }
 
-/// A seat that shows what is typed and is over when `q` is; `!` makes it panic.
+/// A controller that echoes input and ends after `q`; `!` makes it panic.
 #[derive(Default)]
 struct Mirror {
     typed: Mutex<Vec<u8>>,
@@ -55,7 +55,7 @@ impl TerminalController for Mirror {
     }
 }
 
-/// A seat that always has more to show.
+/// A controller whose output never ends.
 struct Fountain;
 
 impl TerminalController for Fountain {
@@ -70,7 +70,7 @@ impl TerminalController for Fountain {
     }
 }
 
-/// Those that end a process which does nothing about them.
+/// Signals whose default action ends a process.
 const ENDING: [Signal; 8] = [
     Signal::TERM,
     Signal::HUP,
@@ -83,13 +83,14 @@ const ENDING: [Signal; 8] = [
 ];
 
 /// Lets one test run at a time: a process that is forked while another thread installs a signal
-/// handler inherits a lock of signal-hook's that nothing releases, and hung in its first handler.
+/// handler inherits a lock of signal-hook's that nothing releases, and would hang in its first
+/// handler.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A process that sits at `terminal`, raw by now.
+/// Starts a process that attends `terminal`; returns once the terminal is raw.
 fn attends(
     sys: &dyn Sys,
     seat: impl TerminalController + Send + 'static,
@@ -103,7 +104,7 @@ fn attends(
     child
 }
 
-/// Reads what the user sees, up to `last`.
+/// Reads the user's output up to `last`.
 fn sees(user: &OwnedFd, last: u8) -> Vec<u8> {
     let mut seen = Vec::new();
     while seen.last() != Some(&last) {
@@ -146,7 +147,7 @@ fn the_terminal_is_restored_after_a_panic() {
             std::thread::yield_now();
         }
         rustix::io::write(&user, b"!").unwrap();
-        assert!(attending.join().unwrap(), "the seat's panic goes on");
+        assert!(attending.join().unwrap(), "the controller's panic propagates");
     });
     assert!(!is_raw(&program));
 }
@@ -174,7 +175,7 @@ fn it_is_restored_too_while_nobody_takes_what_is_shown() {
         let linux = Linux::new().unwrap();
         let sys: &dyn Sys = &linux;
         let child = attends(sys, Fountain, &program);
-        // Until it is full, and stays so: who writes is blocked.
+        // Until the terminal is full and stays full: the writer is blocked.
         let mut before = 0;
         loop {
             let now = rustix::io::ioctl_fionread(&user).unwrap();
@@ -199,13 +200,14 @@ fn a_stop_gives_the_terminal_back_and_it_is_raw_again_afterwards() {
     let sys: &dyn Sys = &linux;
     let child = attends(sys, Mirror::default(), &program);
     let state = |options| sys.waitpid(child.into(), options).unwrap().unwrap().status;
-    // In a group of its own it has a parent outside of it: a group that could be stopped.
+    // In a group of its own, the process has a parent outside the group, so the group can be
+    // stopped.
     sys.setpgid(child, child).unwrap();
     for (signal, raw) in [(Signal::TSTP, false), (Signal::STOP, true)] {
         sys.kill(child.into(), Some(signal)).unwrap();
         assert_eq!(state(WaitOptions::STOPPED), WaitStatus::Stopped(signal));
         assert_eq!(is_raw(&program), raw);
-        // What the user's shell does when it takes the terminal.
+        // The user's shell does this when it takes the terminal.
         let mut cooked = tcgetattr(&program).unwrap();
         cooked.local_modes |= LocalModes::ICANON;
         tcsetattr(&program, OptionalActions::Now, &cooked).unwrap();

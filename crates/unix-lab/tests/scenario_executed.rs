@@ -1,10 +1,10 @@
-//! The examples that execute processes of theirs, on real processes: this program is what they
+//! The examples whose processes execute, on real processes: this program is the program that they
 //! execute.
 //!
-//! Started by cargo, it starts itself for each of those examples, in a folder that has a link to
-//! itself under the name of each process, and a named pipe for the log. Started there it is the
-//! run, and under the name of a process it is that process. A harness of its own, because the
-//! usual one would take the arguments of an executed process for the names of tests.
+//! Started by cargo, the program starts itself for each such example, in a folder with a link to
+//! itself under the name of each process and a named pipe for the log. Started there, it is the
+//! run; started under the name of a process, it is that process. It has its own harness because the
+//! default one would take the arguments of an executed process for test names.
 
 #[path = "examples/calls.rs"]
 mod calls;
@@ -28,17 +28,18 @@ use tontine_unix_lab::scenario::{
     PipeLog, Scenario, ScenarioVerdict, SystemCall, Timeline, executed, read_log, root,
 };
 
-/// Has the path of the scenario, in everything that this program starts.
+/// Environment variable with the path of the scenario, set in every process that this program
+/// starts.
 const SCENARIO: &str = "TONTINE_SCENARIO";
-/// Where a run's log is written and read.
+/// File name of a run's log.
 const LOG: &str = "log";
-/// The least that have to run: a folder that is not found has none.
+/// Minimum number of examples that must run; a wrong folder has none.
 const LEAST: usize = 10;
 
 fn main() -> ExitCode {
     let Some(path) = env::var_os(SCENARIO) else { return every_example_that_executes() };
     let text = read_to_string(path).expect("a scenario");
-    let scenario: Scenario = text.parse().expect("it was parsed before");
+    let scenario: Scenario = text.parse().expect("parsed by the parent");
     let arguments: Vec<String> = env::args().collect();
     match scenario.block(&arguments[0]) {
         Some(_) => one_process(&scenario, &arguments),
@@ -46,13 +47,14 @@ fn main() -> ExitCode {
     }
 }
 
-/// On Linux the program that is executed has an alternate stack from Rust's runtime.
+/// Returns `true` for calls that read the alternate stack: on Linux, Rust's runtime gives an
+/// executed program one.
 fn asks_for_its_stack(call: &SystemCall) -> bool {
     matches!(call, SystemCall::Sigstack(_))
 }
 
 fn every_example_that_executes() -> ExitCode {
-    let program = env::current_exe().expect("its path");
+    let program = env::current_exe().expect("the path of this program");
     let (mut ran, mut failed) = (0, 0);
     for (name, scenario) in examples() {
         if !has(&scenario, executes) || has(&scenario, asks_for_its_stack) {
@@ -68,7 +70,7 @@ fn every_example_that_executes() -> ExitCode {
         let path = folder().join(name.as_str()).with_extension("unix");
         let mut run = Command::new(&program);
         let status = run.current_dir(place.path()).env(SCENARIO, path).status();
-        let holds = status.expect("it starts").success();
+        let holds = status.expect("the program starts").success();
         println!("{name}: {}", if holds { "holds" } else { "fails" });
         ran += 1;
         failed += usize::from(!holds);
@@ -83,10 +85,10 @@ fn log() -> PipeLog {
 }
 
 fn one_run(scenario: &Scenario) -> ExitCode {
-    // To open an end of a named pipe waits for the other.
+    // Opening one end of a named pipe waits for the other end.
     let reader = thread::spawn(|| read_log(File::open(LOG).expect("the named pipe")));
     let ended = keep(root(scenario, log()));
-    let records = reader.join().expect("it does not panic").expect("a log");
+    let records = reader.join().expect("no panic").expect("a log");
     let timeline = Timeline { records };
     let verdict = ScenarioVerdict::new(scenario, &timeline);
     if ended.is_some() && verdict.holds() {

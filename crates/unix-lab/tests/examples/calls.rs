@@ -1,8 +1,8 @@
-//! Which calls a scenario makes: [`has`].
+//! The calls of a scenario: [`has`].
 
 use tontine_unix_lab::scenario::{ExecTarget, Scenario, Statement, StatementKind, SystemCall};
 
-/// Whether some statement makes a call that `is` describes.
+/// Returns `true` if a statement of `scenario` makes a call that satisfies `is`.
 pub(crate) fn has(scenario: &Scenario, is: fn(&SystemCall) -> bool) -> bool {
     scenario.blocks.iter().any(|block| in_body(&block.body, is))
 }
@@ -16,7 +16,7 @@ fn in_body(body: &[Statement], is: fn(&SystemCall) -> bool) -> bool {
     })
 }
 
-/// It runs a process of the scenario as a program.
+/// Returns `true` for a call that runs a process of the scenario as a program.
 pub(crate) fn executes(call: &SystemCall) -> bool {
     match call {
         SystemCall::Exec(path) => matches!(path, ExecTarget::Process(_)),

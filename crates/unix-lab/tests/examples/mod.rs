@@ -4,17 +4,17 @@ use std::path::{Path, PathBuf};
 
 use tontine_unix_lab::scenario::Scenario;
 
-/// Each example and its name, which is its path from there: `waits/no-zombies`; in the order of the
-/// names.
+/// Returns the examples with their names, sorted by name. A name is the path below the folder:
+/// `waits/no-zombies`.
 ///
 /// # Panics
-/// If one cannot be read; the text says where.
+/// If an example cannot be read; the message names its line.
 pub(crate) fn examples() -> Vec<(String, Scenario)> {
     let root = folder();
     let mut paths: Vec<PathBuf> = inside(&root).iter().flat_map(|folder| inside(folder)).collect();
     paths.sort();
     let parsed = paths.iter().map(|path| {
-        let name = path.strip_prefix(&root).expect("it is inside").with_extension("");
+        let name = path.strip_prefix(&root).expect("a path below the root").with_extension("");
         let text = std::fs::read_to_string(path).expect("an example");
         let scenario = text.parse().unwrap_or_else(|error| panic!("{}:{error}", path.display()));
         (name.display().to_string(), scenario)
@@ -22,7 +22,7 @@ pub(crate) fn examples() -> Vec<(String, Scenario)> {
     parsed.collect()
 }
 
-/// Where they stand.
+/// Returns the folder of the examples.
 pub(crate) fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/unix")
 }

@@ -1,5 +1,5 @@
-//! The example `bed`: each race that it has from a public report shows with the mistake, at a
-//! schedule that shows it again, and at no schedule without.
+//! The example `bed`: each of its races, from public reports, shows in the wrong version, at a
+//! schedule that reproduces it, and at no schedule in the corrected version.
 
 #[path = "../../examples/bed/races/mod.rs"]
 mod races;
@@ -10,10 +10,10 @@ use tontine_unix_sim::LockingMode;
 
 use crate::keeper;
 
-/// Maximum number of schedules to a mistake, in any mode, as the page says.
+/// Maximum number of schedules until a mistake shows, in any mode, as docs/bed.md states.
 const MAX_SCHEDULES: u64 = 38;
 
-/// Preemptions with which what is right is gone through.
+/// Preemption bound for the corrected versions.
 const BOUND: u32 = if cfg!(debug_assertions) { 1 } else { races::BOUND };
 
 #[test]
@@ -25,7 +25,7 @@ fn each_mistake_shows_and_shows_again() {
         let found = outcome.violation.unwrap_or_else(|| panic!("{what}: nothing was found"));
         println!("{what}: {:?} runs: {}: {}", outcome.by_bound, found.schedule, found.what);
         assert!(outcome.schedules <= MAX_SCHEDULES, "{what}: {}", outcome.schedules);
-        let schedule = found.schedule.to_string().parse().expect("it was printed");
+        let schedule = found.schedule.to_string().parse().expect("a printed schedule");
         let again = exploration.replay(&schedule);
         assert_eq!((again.violation, again.interleaving), (Some(found.what), found.interleaving));
     }
@@ -54,7 +54,7 @@ fn what_is_right_is_right_on_linux_too() {
     }
 }
 
-/// The page names each as the example does.
+/// Each race has the same name, project and text in the example and on the page.
 #[test]
 fn each_has_a_row_on_the_page() {
     let page = include_str!("../../../../docs/bed.md");

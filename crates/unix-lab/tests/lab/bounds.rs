@@ -1,4 +1,4 @@
-//! Scenarios that come to no end of their own: each is stopped, and says so.
+//! Scenarios that do not end by themselves: each is stopped, and its verdict names the bound.
 
 use std::thread;
 use std::time::Duration;
@@ -16,7 +16,7 @@ fn systems() -> [Builder; 2] {
     [simulated, Virtual::builder().processors(2)]
 }
 
-/// A stopper that acts when the run has been under way for a moment.
+/// Returns a stopper that acts shortly after the start of the run.
 fn soon() -> Stopper {
     let stopper = Stopper::new();
     let later = stopper.clone();
@@ -107,7 +107,7 @@ fn a_deadlock_names_who_waits_for_whom_as_the_text_does() {
                 process reader\n  block {INT}\n  read r\n";
     let observed = observe(text, systems()[0].clone());
     assert_eq!(observed.report.ending, EndReason::Deadlocked);
-    let state = observed.report.state.expect("it has not ended").to_string();
+    let state = observed.report.state.expect("the run has not ended").to_string();
     for part in [
         " S init\n",
         " S mother\n",

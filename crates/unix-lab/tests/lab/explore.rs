@@ -1,4 +1,4 @@
-//! All schedules of small programs: the known races hold, and what is left out loses nothing.
+//! All schedules of small programs: the known races hold, and the reduction loses no behaviour.
 //! `cargo xtask mutants` shows that a race is found in a kernel without its protection.
 use tontine_unix::Sys;
 use tontine_unix_lab::explore::{Exploration, ExplorationReport};
@@ -7,8 +7,8 @@ use tontine_unix_sim::LockingMode;
 
 use crate::scenes::{KNOWN, Known, lost};
 
-/// Preemptions that the suite goes up to; `cargo run --release -p tontine-unix-lab --example
-/// explored` goes further.
+/// Maximum preemptions in the tests; `cargo run --release -p tontine-unix-lab --example explored`
+/// explores more.
 const BOUND: u32 = 1;
 
 fn assert_held(what: &str, outcome: &ExplorationReport) {
@@ -21,7 +21,7 @@ fn assert_held(what: &str, outcome: &ExplorationReport) {
 fn the_known_races_hold_in_all_modes() {
     for known in &KNOWN {
         for mode in LockingMode::ALL {
-            // The longer ones have thousands.
+            // The longer races have thousands of schedules.
             let outcome = known.exploration(mode).preemption_bound(BOUND).max_schedules(300).run();
             assert_held(&format!("{}, {mode}", known.name), &outcome);
         }
@@ -48,10 +48,11 @@ fn signal_before_call_is_lost_with_one_preemption_in_all_modes() {
                 assert!(outcome.complete, "{what}");
                 continue;
             }
-            let found = outcome.violation.unwrap_or_else(|| panic!("{what}: nothing was found"));
+            let found =
+                outcome.violation.unwrap_or_else(|| panic!("{what}: no violation was found"));
             println!("{what}: {} in {}", found.schedule, outcome.schedules);
             assert!(outcome.schedules < MAX_SCHEDULES_TO_LOST, "{what}: {}", outcome.schedules);
-            assert!(exploration.sample(1, 1_000).violation.is_some(), "{what}: by dice");
+            assert!(exploration.sample(1, 1_000).violation.is_some(), "{what}: sampled");
             let again = exploration.replay(&found.schedule);
             assert_eq!(
                 (again.violation, again.interleaving),
@@ -61,15 +62,15 @@ fn signal_before_call_is_lost_with_one_preemption_in_all_modes() {
     }
 }
 
-/// Races that are gone through without the reduction too: those with the fewest schedules.
+/// The races with the fewest schedules, which are explored without the reduction too.
 fn short() -> impl Iterator<Item = (&'static Known, LockingMode)> {
     let races = ["wait against exit", "signal against sigsuspend"];
     let short = KNOWN.iter().filter(move |known| races.contains(&known.name));
     short.flat_map(|known| LockingMode::ALL.map(|mode| (known, mode)))
 }
 
-/// Without a thing in common two steps may change places: each class of such schedules is met with
-/// the reduction, as without.
+/// Two adjacent steps without a common object are independent; exploration with the reduction meets
+/// every class of equivalent schedules that exploration without it meets.
 #[test]
 fn what_is_left_out_comes_to_the_same_as_what_is_run() {
     for (known, mode) in short() {
@@ -77,8 +78,8 @@ fn what_is_left_out_comes_to_the_same_as_what_is_run() {
     }
 }
 
-/// The same if time may pass at each point: a timer may be cancelled before it expires, and then
-/// no schedule shows its effect.
+/// Like [`reduction_loses_no_class_of_schedules`], but time may pass at each point: a timer may be
+/// cancelled before it expires, and then no schedule shows its effect.
 #[test]
 #[ignore = "explores without reduction"]
 fn reduction_loses_no_class_where_time_passes() {
@@ -107,8 +108,8 @@ fn assert_nothing_left_out(name: &str, mode: LockingMode, exploration: impl Fn()
     assert_eq!(every.len(), met.len());
 }
 
-/// Where nothing is tried a fiber passes its points without a question, but where each step is to
-/// be told: the schedules are the same.
+/// Without a choice to make, a fiber passes its points without a decision, unless each step is to
+/// be reported: the schedules are the same.
 #[test]
 fn who_goes_on_without_a_question_goes_on_as_with_one() {
     for (known, mode) in short() {
@@ -118,7 +119,7 @@ fn who_goes_on_without_a_question_goes_on_as_with_one() {
     }
 }
 
-/// A program that believes that of two children the first ends first.
+/// A program that assumes that the first of two children ends first.
 fn believes(sys: &dyn Sys) -> i32 {
     let first = sys.fork(|_| 0).expect("within the limits");
     sys.fork(|_| 0).expect("within the limits");
@@ -128,8 +129,8 @@ fn believes(sys: &dyn Sys) -> i32 {
 #[test]
 fn a_programs_own_race_is_found_by_dice_and_its_schedule_finds_it_again() {
     let exploration = Exploration::new(|| believes);
-    let found = exploration.sample(1, 1000).violation.expect("a seed shows it");
-    let seed = found.seed.expect("it was a sample");
+    let found = exploration.sample(1, 1000).violation.expect("a seed shows the race");
+    let seed = found.seed.expect("a sampled violation has a seed");
     let again = exploration.sample(seed, 1).violation.expect("the same seed");
     assert_eq!(again.schedule, found.schedule);
     let replayed = exploration.replay(&found.schedule);
@@ -145,7 +146,7 @@ fn everybody_who_waits_for_ever_is_a_violation() {
             0
         }
     });
-    let found = found.run().violation.expect("nobody wakes it");
+    let found = found.run().violation.expect("no process wakes the caller");
     assert_eq!(found.preemptions, 0);
     assert!(found.what.starts_with("all threads are blocked"), "{}", found.what);
 }
@@ -161,8 +162,8 @@ fn a_run_without_an_end_is_a_violation() {
     assert!(found.what.starts_with("the run did not end"), "{}", found.what);
 }
 
-/// The report of a run that was cut at the step limit said only that it was stopped. It named
-/// neither the limit, nor how to raise it, nor the threads that were running.
+/// Regression: the report of a run that reached the step limit named only the stop, but neither the
+/// limit, nor how to raise it, nor the running threads.
 #[test]
 fn report_at_step_limit_names_limit_and_running_threads() {
     let text = "process main\n  while 0 == 0\n    getpid\n";
@@ -187,18 +188,18 @@ fn report_at_step_limit_names_limit_and_running_threads() {
     }
 }
 
-/// The report of processes that fork without end had thousands of lines.
+/// Regression: the report of processes that fork without end had thousands of lines.
 #[test]
 fn violation_with_many_processes_has_a_short_report() {
     let text = "process main\n  while 0 == 0\n    fork main\n";
     let scenario: Scenario = text.parse().expect("a scenario");
-    let found = Exploration::scenario(&scenario).run().violation.expect("it never ends").what;
+    let found = Exploration::scenario(&scenario).run().violation.expect("the run never ends").what;
     assert!(found.contains("more processes") && found.contains("more threads"), "{found}");
     assert!(found.lines().count() < 150, "{found}");
 }
 
-/// A turn of a process's first thread named only the process, so that a reader could not see which
-/// of several threads had acted.
+/// Regression: a turn of a process's first thread named only the process, so that a reader could
+/// not tell which of several threads had acted.
 #[test]
 fn interleaving_names_threads_of_processes_with_several() {
     let text = "process main\n  other = thread other\n  getpid -> 1\n  join other\n\n\
@@ -238,7 +239,7 @@ fn a_scenario_is_judged_in_each_schedule() {
     let text = include_str!("../scenes/believes.unix");
     let scenario: Scenario = text.parse().expect("a scenario");
     let exploration = Exploration::scenario(&scenario);
-    let found = exploration.run().violation.expect("the second may end first");
+    let found = exploration.run().violation.expect("the second child may end first");
     assert!(found.what.contains("line 6"), "{}", found.what);
     assert!(found.interleaving.contains("(quick)"), "{}", found.interleaving);
 }

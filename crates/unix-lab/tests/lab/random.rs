@@ -1,5 +1,6 @@
-//! Random scenarios: their text, and the smallest one that shows something. `cargo xtask mutants
-//! --rules` counts which rules they meet, and shows that they notice a wrong Unix.
+//! Random scenarios: their text, and the reduction to the smallest that shows a property. `cargo
+//! xtask mutants --rules` counts the rules that they cover, and shows that they detect a wrong
+//! Unix.
 
 use std::{env, fs};
 
@@ -19,7 +20,7 @@ fn a_seed_gives_the_same_scenario_everywhere() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/random.unix");
     let made: String = [1, 2, 1_000_000].map(|seed| scenario(seed).to_string()).join("\n");
     if env::var_os("WRITE_GOLDEN").is_some() {
-        fs::write(path, &made).expect("the folder is there");
+        fs::write(path, &made).expect("the folder exists");
     }
     assert_eq!(made, fs::read_to_string(path).unwrap_or_default(), "`WRITE_GOLDEN=1` writes it");
 }
@@ -30,7 +31,7 @@ fn what_is_shrunk_still_shows_it_and_nothing_else() {
         let text = candidate.to_string();
         text.contains("setsid") && text.contains("getppid")
     };
-    let made = (0..).map(scenario).find(shows).expect("some seed makes both calls");
+    let made = (0..).map(scenario).find(shows).expect("a seed that makes both calls");
     let small = shrink(&made, 10_000, shows);
     let statements: usize = small.blocks.iter().map(|block| block.body.len()).sum();
     assert_eq!(statements, 2, "{small}");

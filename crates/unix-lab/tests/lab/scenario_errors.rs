@@ -1,13 +1,13 @@
-//! What is wrong with a text is said with its line, its column and the word that was meant.
+//! Errors in a scenario's text, with the line, the column and the nearest known word.
 
 use tontine_unix_lab::scenario::Scenario;
 
-/// The error's text: `LINE:COLUMN: MESSAGE`, the line, the caret.
+/// Returns the text of the error: `LINE:COLUMN: MESSAGE`, the line, the caret.
 fn error(text: &str) -> String {
     text.parse::<Scenario>().expect_err("refused").to_string()
 }
 
-/// The message about one statement, the second line of a scenario.
+/// Returns the message about one statement, the second line of a scenario.
 fn about(statement: &str) -> String {
     let text = format!("process a\n  {statement}\n\nprocess worker\n  n = 0\n\nthread helper\n");
     error(&text).lines().next().unwrap_or_default().to_owned()
@@ -156,7 +156,7 @@ fn a_status_with_which_nobody_exits_is_refused() {
         refused("3:17", 256, 0) + "\n  | expect a exited 256\n  |                 ^^^"
     );
     let text = "process a\n  n = 256\n  exit n\n\nexpect a exited 0\n";
-    assert!(text.parse::<Scenario>().is_ok(), "what a variable has is known when it is done");
+    assert!(text.parse::<Scenario>().is_ok(), "the value of a variable is known only at run time");
     assert!("process a: exit 255\nexpect a exited 255\n".parse::<Scenario>().is_ok());
 }
 
@@ -167,7 +167,7 @@ fn what_is_done_less_often_than_never_is_refused() {
     assert!("process a\n  repeat 0: exit 1\n".parse::<Scenario>().is_ok());
 }
 
-/// The documentation of the language is checked against its words.
+/// Checks the documentation of the language against its words.
 #[test]
 fn every_word_of_the_language_is_documented() {
     use tontine_unix_lab::scenario::{

@@ -1,4 +1,4 @@
-//! What is printed of any scenario is read as the same scenario.
+//! A printed scenario parses to the same scenario.
 
 use std::time::Duration;
 
@@ -39,18 +39,18 @@ fn number() -> impl Strategy<Value = i32> {
     prop_oneof![-3..9i32, any::<i32>()]
 }
 
-/// A status with which a process can exit.
+/// Generates a status with which a process can exit.
 fn exit_status() -> impl Strategy<Value = i32> {
     0..=255i32
 }
 
-/// A value; where it is a number, one of these.
+/// Generates a value; a numeric value comes from `number`.
 fn term_of(number: impl Strategy<Value = i32> + 'static, handler: bool) -> BoxedStrategy<Term> {
-    let others = term(handler).prop_filter("no number", |term| !matches!(term, Term::Number(_)));
+    let others = term(handler).prop_filter("not a number", |term| !matches!(term, Term::Number(_)));
     prop_oneof![number.prop_map(Term::Number), others].boxed()
 }
 
-/// A value; in a handler also what it knows of its signal.
+/// Generates a value; in a handler, also a field of its signal.
 fn term(handler: bool) -> BoxedStrategy<Term> {
     let plain = prop_oneof![
         number().prop_map(Term::Number),
@@ -78,7 +78,7 @@ fn condition(handler: bool) -> impl Strategy<Value = Condition> {
         .prop_map(|(left, relation, right)| Condition { left, relation, right })
 }
 
-/// Any characters, those that need a backslash among them.
+/// Generates any characters, including those that need a backslash.
 fn text() -> impl Strategy<Value = String> {
     "([ a-z{}\"\\\\\n\t\r\u{3}\u{1c}\u{7f}#;é]|->){0,9}"
 }
@@ -165,7 +165,7 @@ fn tracing(h: bool) -> impl Strategy<Value = Tracing> {
     ]
 }
 
-/// Any call; in a handler those that it may make.
+/// Generates any call; in a handler, one that a handler may make.
 fn call(h: bool) -> BoxedStrategy<SystemCall> {
     let maybe = proptest::option::of(signal());
     let wait =
@@ -266,7 +266,7 @@ fn expected(h: bool) -> impl Strategy<Value = Expected> {
     proptest::collection::vec(pattern, 1..4).prop_map(Expected)
 }
 
-/// Parts of a note: no empty text, no text beside a text.
+/// Generates the parts of a note: no empty text, and no two adjacent texts.
 fn parts(h: bool) -> impl Strategy<Value = Vec<NotePart>> {
     proptest::collection::vec((text(), proptest::option::of(term(h))), 0..3).prop_map(|pairs| {
         let mut parts = Vec::new();
@@ -349,7 +349,7 @@ fn expectation() -> impl Strategy<Value = Expectation> {
     what.prop_map(|what| Expectation { source: SourceLine::default(), what })
 }
 
-/// One process for each name, a thread, and all variables set somewhere.
+/// Generates a scenario: one process for each name, a thread, and all variables set somewhere.
 fn scenario() -> impl Strategy<Value = Scenario> {
     let bodies = proptest::collection::vec(body(false, 2), PROCESSES.len() + 1);
     (bodies, proptest::collection::vec(expectation(), 0..4)).prop_map(|(bodies, expectations)| {

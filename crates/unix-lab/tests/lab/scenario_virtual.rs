@@ -1,15 +1,14 @@
-//! The examples run on a virtual system: under many schedules of the simulated executor, and in all
-//! modes.
+//! The examples on a virtual system: under many schedules of the simulated executor, in all modes.
 
 use tontine_unix_lab::scenario::run;
 use tontine_unix_sim::{Executor, LockingMode, Virtual};
 
 use crate::examples::examples;
 
-/// Schedules for each example and mode.
+/// Schedules per example and mode.
 const SEEDS: u64 = 10;
 
-/// Uses seconds of processor time: too many ticks to try every schedule of.
+/// An example that uses seconds of processor time, which is too many ticks for many schedules.
 const COMPUTES: &str = "limits/processor-limit";
 
 #[test]

@@ -1,5 +1,5 @@
-//! The example `supervisor` on both backends: what it says, and how it ends; and at many schedules,
-//! with the mistake that is planted in it and without.
+//! The example `supervisor` on both backends: its output and its end; and many schedules of it,
+//! with and without the mistake that is planted in it.
 
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
@@ -8,10 +8,11 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-/// Cargo builds the examples when it tests the whole package, beside the folder of the tests.
+/// Returns the example's program. Cargo builds the examples when it tests the whole package, next
+/// to the folder of the tests.
 fn supervisor() -> Command {
-    let test = std::env::current_exe().expect("a test is a file");
-    let built = test.ancestors().nth(2).map(PathBuf::from).expect("in a folder of a folder");
+    let test = std::env::current_exe().expect("the test has an executable");
+    let built = test.ancestors().nth(2).map(PathBuf::from).expect("two folders above");
     let program = built.join("examples/supervisor");
     assert!(program.exists(), "expected {}: cargo build --examples makes it", program.display());
     Command::new(program)
@@ -26,7 +27,7 @@ const STOPPED: [&str; 5] = [
     "all stopped",
 ];
 
-/// Whether all of them are said, in this order.
+/// Returns `true` if `lines` contains all of `expected` in order.
 fn says(lines: &[String], expected: &[&str]) -> bool {
     let mut lines = lines.iter();
     expected.iter().all(|wanted| lines.any(|line| line.trim_end() == *wanted))
@@ -34,20 +35,21 @@ fn says(lines: &[String], expected: &[&str]) -> bool {
 
 #[test]
 fn in_a_virtual_system_it_stops_its_services_when_told() {
-    let output = supervisor().arg("virtual").output().expect("it runs");
+    let output = supervisor().arg("virtual").output().expect("the example runs");
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let lines: Vec<_> = text.lines().map(str::to_owned).collect();
     assert!(says(&lines, &STARTED), "{text}");
     assert!(says(&lines, &["flaky failed 4 times: given up"]), "{text}");
     assert!(says(&lines, &STOPPED), "{text}");
-    // Before the other one or after it: who looks at the console has a say in the schedule.
+    // Before the other service or after it: the reader of the console affects the schedule.
     assert!(says(&lines, &["an orphan killed by SIGKILL", "all stopped"]), "{text}");
     assert_eq!(output.status.code(), Some(0), "{text}");
 }
 
 #[test]
 fn on_linux_it_stops_its_services_when_told() {
-    let mut child = supervisor().arg("linux").stdout(Stdio::piped()).spawn().expect("it runs");
+    let mut child =
+        supervisor().arg("linux").stdout(Stdio::piped()).spawn().expect("the example runs");
     let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
     let mut seen = Vec::new();
     for line in lines.by_ref().map_while(Result::ok) {
@@ -56,45 +58,46 @@ fn on_linux_it_stops_its_services_when_told() {
             break;
         }
     }
-    kill_process(Pid::from_child(&child), Signal::TERM).expect("it is there");
+    kill_process(Pid::from_child(&child), Signal::TERM).expect("the example runs");
     seen.extend(lines.map_while(Result::ok));
-    let status = child.wait().expect("it ends");
+    let status = child.wait().expect("the example ends");
     assert!(says(&seen, &STARTED), "{seen:#?}");
-    // Who is deaf may not be so yet on a busy machine.
+    // On a busy machine, the deaf service may not have blocked its signals yet.
     let stopped = ["stopping", "steady killed by SIGTERM", "all stopped"];
     assert!(says(&seen, &stopped), "{seen:#?}");
     assert_eq!(status.code(), Some(0), "{seen:#?}");
 }
 
-/// What it prints, and its exit status.
+/// Returns the output and the exit status.
 fn explored(arguments: &[&str]) -> (String, Option<i32>) {
-    let output = supervisor().args(arguments).output().expect("it runs");
+    let output = supervisor().args(arguments).output().expect("the example runs");
     (String::from_utf8_lossy(&output.stdout).into_owned(), output.status.code())
 }
 
-/// A service that has not made its group yet is not stopped with it, and nobody looks again.
+/// A service that has not created its group yet is not stopped with the group, and the mistake
+/// omits the second check.
 #[test]
 fn the_planted_mistake_is_found_and_replayed_by_its_schedule() {
     let (found, status) = explored(&["explore", "planted"]);
     assert_eq!(status, Some(1), "{found}");
-    let (schedule, seen) = found.split_once(":\n").expect("a schedule and what was seen");
+    let (schedule, seen) = found.split_once(":\n").expect("a schedule and the violation");
     assert!(seen.contains("exited 9"), "{found}");
     let schedule = schedule.strip_prefix("schedule ").expect("a schedule");
     assert_eq!(explored(&["replay", schedule, "planted"]), (seen.to_owned(), Some(1)));
-    // Without the mistake the same schedule leaves nobody behind.
+    // Without the mistake, the same schedule leaves no process behind.
     assert_eq!(explored(&["replay", schedule]).1, Some(0));
 }
 
-/// The same by dice: the seed alone gives the run again, to the letter, and so does the schedule
-/// that it threw.
+/// Sampling finds the mistake too: the seed alone reproduces the run exactly, and so does the
+/// recorded schedule.
 #[test]
-#[allow(clippy::disallowed_types, reason = "a minute of the clock on the wall")]
+#[allow(clippy::disallowed_types, reason = "a minute of real time")]
 fn the_planted_mistake_is_found_by_dice_within_a_minute_and_replayed_from_the_seed() {
     let began = std::time::Instant::now();
     let (found, status) = explored(&["sample", "planted"]);
     assert!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());
     assert_eq!(status, Some(1), "{found}");
-    let (which, seen) = found.split_once(":\n").expect("a seed, a schedule and what was seen");
+    let (which, seen) = found.split_once(":\n").expect("a seed, a schedule and the violation");
     assert!(seen.contains("exited 9"), "{found}");
     let which = which.strip_prefix("seed ").expect("a seed");
     let (seed, schedule) = which.split_once(", schedule ").expect("a schedule");

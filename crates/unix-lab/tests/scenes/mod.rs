@@ -1,4 +1,4 @@
-//! The known races as small programs, for tests and examples that go through all their schedules:
+//! The known races as small programs, for tests and examples that explore all their schedules:
 //! [`KNOWN`], which docs/races.md describes. Lost wake-ups and similar mistakes of programs:
 //! [`lost`].
 
@@ -14,11 +14,11 @@ use tontine_unix_lab::explore::Exploration;
 use tontine_unix_lab::scenario::Scenario;
 use tontine_unix_sim::{Builder, LockingMode};
 
-/// A race. Which protection keeps it right, and in which modes that is needed, is in the patches
-/// that `cargo xtask mutants` applies.
+/// A race. The patches that `cargo xtask mutants` applies contain its protection and the modes that
+/// need it.
 pub(crate) struct Known {
     pub(crate) name: &'static str,
-    /// 0 if what the race endangers has held.
+    /// Returns 0 if the endangered invariant has held.
     program: fn(&dyn Sys) -> i32,
     with: fn(Builder) -> Builder,
 }
@@ -26,14 +26,14 @@ pub(crate) struct Known {
 const OWN: Pid = Pid::number_only(0);
 
 impl Known {
-    /// Its schedules.
+    /// Returns the exploration of its schedules.
     pub(crate) fn exploration(&self, mode: LockingMode) -> Exploration {
         let program = self.program;
         Exploration::new(move || program).mode(mode).configure(self.with)
     }
 }
 
-/// All of them.
+/// All known races.
 pub(crate) const KNOWN: [Known; 9] = [
     Known { name: "wait against exit", program: wait_against_exit, with: |builder| builder },
     Known { name: "two waiters", program: two_waiters, with: |builder| builder },
@@ -66,12 +66,13 @@ pub(crate) const KNOWN: [Known; 9] = [
 /// the call that follows it is lost. Those whose names end with `-cured` are corrected versions.
 pub(crate) fn lost() -> Vec<(String, Scenario)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/scenes/lost");
-    let files = fs::read_dir(folder).expect("the folder is there");
+    let files = fs::read_dir(folder).expect("the folder exists");
     let mut scenarios: Vec<(String, Scenario)> = files
         .map(|file| {
-            let path = file.expect("its files can be listed").path();
-            let name = path.file_stem().expect("each has a name").to_string_lossy().into_owned();
-            let text = fs::read_to_string(&path).expect("each can be read");
+            let path = file.expect("a readable entry").path();
+            let name =
+                path.file_stem().expect("the file has a name").to_string_lossy().into_owned();
+            let text = fs::read_to_string(&path).expect("a readable scenario");
             let scenario = text.parse().unwrap_or_else(|error| panic!("{name}: {error}"));
             (name, scenario)
         })
@@ -106,7 +107,7 @@ fn two_waiters(sys: &dyn Sys) -> i32 {
     i32::from(won.load(Ordering::Relaxed) != 1)
 }
 
-/// A child that is forked while its group is signalled dies of it, or is made by nobody.
+/// A child that is forked while its group is signalled dies of the signal, or is never created.
 fn killpg_against_fork(sys: &dyn Sys) -> i32 {
     sys.set_subreaper(true).expect("permitted");
     let forker = sys.fork(|sys| {
@@ -147,8 +148,8 @@ fn killpg_against_setpgid(sys: &dyn Sys) -> i32 {
     waited.expect("a child of the caller").expect("the wait blocks").status.exited().unwrap_or(1)
 }
 
-/// A group is signalled while its only member ends and is waited for: the signal does not reach who
-/// has its slot afterwards.
+/// A group is signalled while its only member ends and is reaped: the signal does not reach the
+/// next process in its slot.
 fn killpg_against_exit(sys: &dyn Sys) -> i32 {
     let victim = sys.fork(|sys| {
         sys.setpgid(OWN, OWN).expect("permitted");
@@ -184,7 +185,7 @@ fn exec_against_fork(sys: &dyn Sys) -> i32 {
     waited.expect("a child of the caller").expect("the wait blocks").status.exited().unwrap_or(3)
 }
 
-/// Whether a program that finds no child gets one after all.
+/// Returns 1 if a program that finds no child gets one later.
 fn counts(sys: &dyn Sys) -> i32 {
     let none = || sys.waitpid(Children::Any, WaitOptions::NOHANG) == Err(Errno::ECHILD);
     if !none() {

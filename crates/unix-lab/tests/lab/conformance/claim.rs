@@ -1,68 +1,65 @@
-//! One line of a list: an assertion and what is said of it, [`Claim`].
+//! One line of a list: an assertion and its verdict, [`Claim`].
 
-/// Why an assertion does not apply.
+/// Reason why an assertion does not apply.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Reason {
     pub(crate) key: &'static str,
     pub(crate) means: &'static str,
 }
 
-/// All there are, and there are to be no more than six.
+/// All reasons; there must never be more than six.
 pub(crate) const REASONS: [Reason; 6] = [
     Reason {
         key: "interface",
-        means: "asks for an interface that the crate does not have, or for an argument or an \
-                error that its types rule out",
+        means: "needs an interface that the crate lacks, or an argument or an error \
+                that its types rule out",
     },
     Reason {
         key: "address",
-        means: "about pointers, address spaces and mappings: a program is a closure here",
+        means: "pointers, address spaces and mappings: a program is a closure here",
     },
-    Reason {
-        key: "machine",
-        means: "about hardware faults, registers and machine contexts, core files",
-    },
-    Reason { key: "filesystem", means: "about files, mounts and `/proc`" },
+    Reason { key: "machine", means: "hardware faults, registers and machine contexts, core files" },
+    Reason { key: "filesystem", means: "files, mounts and `/proc`" },
     Reason {
         key: "threads",
-        means: "about threads beyond what `Sys` has: cancellation, attributes, fork handlers",
+        means: "thread features that `Sys` lacks: cancellation, attributes, fork handlers",
     },
-    Reason { key: "time", means: "about clocks and timers beyond `alarm` and waits that time out" },
+    Reason { key: "time", means: "clocks and timers other than `alarm` and waits with a timeout" },
 ];
 
-/// What is said of an assertion.
+/// The verdict on an assertion.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum ScenarioVerdict {
-    /// These tests show it.
+    /// The tests that show that the assertion holds.
     Holds(Vec<String>),
-    /// It does not apply.
+    /// The assertion does not apply.
     NotApplicable(&'static Reason),
-    /// It does not hold, or nothing shows it, and why.
+    /// The assertion does not hold, or no test shows it, with the reason.
     Open(String),
 }
 
 /// An assertion of a suite.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Claim {
-    /// File and line, for complaints.
+    /// File and line, for error messages.
     pub(crate) place: String,
-    /// Of what it is: a directory, a file of tests.
+    /// The group of the assertion: a directory, a file of tests.
     pub(crate) group: String,
-    /// Which in its group.
+    /// The name of the assertion in its group.
     pub(crate) name: String,
-    /// What it asks.
+    /// The assertion, in our words.
     pub(crate) asks: String,
     pub(crate) verdict: ScenarioVerdict,
 }
 
 impl Claim {
-    /// The tests that show it.
+    /// Returns the tests that show the assertion.
     pub(crate) fn tests(&self) -> &[String] {
         if let ScenarioVerdict::Holds(tests) = &self.verdict { tests } else { &[] }
     }
 }
 
-/// The claims of a list, or every complaint about it.
+/// Returns the claims of a list, or every error in it.
 pub(crate) fn parse(file: &str, text: &str) -> Result<Vec<Claim>, String> {
     let mut claims = Vec::new();
     let mut complaints = Vec::new();
@@ -94,7 +91,7 @@ fn parse_line(line: &str, place: &str) -> Result<Claim, String> {
         _ => return Err(format!("`{id}` is not `group/number`")),
     };
     if asks.is_empty() {
-        return Err("it does not say what is asked".to_owned());
+        return Err("the assertion is empty".to_owned());
     }
     let verdict = parse_verdict(verdict)?;
     Ok(Claim { place: place.to_owned(), group, name, asks: asks.to_owned(), verdict })
@@ -103,7 +100,7 @@ fn parse_line(line: &str, place: &str) -> Result<Claim, String> {
 fn parse_verdict(text: &str) -> Result<ScenarioVerdict, String> {
     let (kind, rest) = text.split_once(' ').unwrap_or((text, ""));
     if rest.is_empty() {
-        return Err(format!("`{text}` is no verdict: `holds test`, `n/a reason` or `open why`"));
+        return Err(format!("`{text}` is not a verdict: `holds test`, `n/a reason` or `open why`"));
     }
     match kind {
         "holds" => {
@@ -117,15 +114,15 @@ fn parse_verdict(text: &str) -> Result<ScenarioVerdict, String> {
             Some(reason) => Ok(ScenarioVerdict::NotApplicable(reason)),
             None => {
                 let known: Vec<_> = REASONS.iter().map(|reason| reason.key).collect();
-                Err(format!("`{rest}` is no reason, expected one of {}", known.join(", ")))
+                Err(format!("`{rest}` is not a reason, expected one of {}", known.join(", ")))
             }
         },
         "open" => Ok(ScenarioVerdict::Open(rest.to_owned())),
-        _ => Err(format!("`{kind}` is no verdict, expected `holds`, `n/a` or `open`")),
+        _ => Err(format!("`{kind}` is not a verdict, expected `holds`, `n/a` or `open`")),
     }
 }
 
-/// Whether a text is names between `::`, at least two.
+/// Returns `true` if `text` consists of at least two names separated by `::`.
 fn is_path(text: &str) -> bool {
     let is_name = |name: &str| {
         let mut bytes = name.bytes();
@@ -139,7 +136,7 @@ fn is_path(text: &str) -> bool {
 fn a_line_is_an_assertion_and_a_verdict() {
     let text = "# kill\n\nkill/2 | asks this | holds a::b, c::d::e\nk/i/3 | that | n/a time\n\
                 k/x | more | open nobody looked\n";
-    let claims = parse("f", text).expect("it is well formed");
+    let claims = parse("f", text).expect("a well-formed list");
     let of = |nth: usize| (&*claims[nth].place, &*claims[nth].group, &*claims[nth].name);
     assert_eq!(
         [of(0), of(1), of(2)],
@@ -161,16 +158,16 @@ fn a_line_that_is_malformed_is_refused_with_its_place() {
         ("kill | asks | open it", "`kill` is not `group/number`"),
         ("kill/ | asks | open it", "`kill/` is not"),
         ("ki ll/1 | asks | open it", "`ki ll/1` is not"),
-        ("kill/1 |  | open it", "does not say what is asked"),
-        ("kill/1 | asks | holds", "`holds` is no verdict"),
+        ("kill/1 |  | open it", "the assertion is empty"),
+        ("kill/1 | asks | holds", "`holds` is not a verdict"),
         ("kill/1 | asks | holds kill", "`kill` is not `target::module::test`"),
         ("kill/1 | asks | holds a::b,c::d", "`a::b,c::d` is not"),
-        ("kill/1 | asks | n/a because", "`because` is no reason, expected one of interface, "),
-        ("kill/1 | asks | maybe later", "`maybe` is no verdict"),
+        ("kill/1 | asks | n/a because", "`because` is not a reason, expected one of interface, "),
+        ("kill/1 | asks | maybe later", "`maybe` is not a verdict"),
     ] {
         let said = parse("list.txt", &format!("# head\n{line}\n")).expect_err(line);
         assert!(said.starts_with("list.txt:2: ") && said.contains(why), "{line}: {said}");
     }
-    let two = parse("list.txt", "a\nb\n").expect_err("both are wrong");
+    let two = parse("list.txt", "a\nb\n").expect_err("both lines are wrong");
     assert_eq!(two.lines().count(), 2, "{two}");
 }

@@ -1,19 +1,19 @@
-//! What test suites for POSIX and Linux ask of the interfaces that [`Sys`](tontine_unix::Sys) has,
-//! and which tests here show it: the lists in this folder, and `docs/conformance.md`. The
-//! assertions of the tests of other systems and of languages are in
+//! Lists of the assertions that test suites for POSIX and Linux make about the interfaces of
+//! [`Sys`](tontine_unix::Sys), and the tests here that show them: the lists in this folder, and
+//! `docs/conformance.md`. The assertions of the tests of other systems and of languages are in
 //! `docs/conformance-further.md`.
 //!
-//! A list has a line for each assertion, in our words, and one of three verdicts:
+//! A list has one line per assertion, in our words, with one of three verdicts:
 //!
 //! ```text
-//! <group>/<number> | what it asks | holds <target>::<module>::<test>[, another]
-//! <group>/<number> | what it asks | holds examples::<folder>::<scenario>
-//! <group>/<number> | what it asks | n/a <key of a reason>
-//! <group>/<number> | what it asks | open <why>
+//! <group>/<number> | assertion | holds <target>::<module>::<test>[, another]
+//! <group>/<number> | assertion | holds examples::<folder>::<scenario>
+//! <group>/<number> | assertion | n/a <key of a reason>
+//! <group>/<number> | assertion | open <why>
 //! ```
 //!
-//! Blank lines and lines that begin with `#` are for readers of the list. [`claim`] reads lines,
-//! [`sources`] looks tests up, [`page`] writes what [`suite`] counts.
+//! Blank lines and lines that begin with `#` are for readers of the list. [`claim`] parses lines,
+//! [`sources`] finds tests, [`page`] writes the pages, and [`suite`] counts verdicts.
 
 mod claim;
 mod page;
@@ -29,9 +29,9 @@ use self::suite::{Suite, Tally};
 
 const DOCS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs");
 
-/// Percent of what applies that holds, at least.
+/// Minimum percentage of the applicable assertions that hold.
 const MOST: usize = 95;
-/// Percent of everything that does not apply, at most.
+/// Maximum percentage of all assertions that do not apply.
 const FEW: usize = 25;
 
 /// Minimum number of assertions of the further sources.
@@ -48,7 +48,10 @@ fn conformance_page_says_what_the_lists_say() {
             fs::write(&path, &text).unwrap_or_else(|error| panic!("docs/{file}: {error}"));
         }
         let there = fs::read_to_string(&path).unwrap_or_default();
-        assert!(text == there, "docs/{file} is not what the lists say: conformance.md says how");
+        assert!(
+            text == there,
+            "docs/{file} differs from the lists: conformance.md tells how to update it"
+        );
     }
 }
 
@@ -69,7 +72,7 @@ fn an_assertion_is_listed_once() {
         let mut seen = BTreeSet::new();
         for claim in &suite.claims {
             let new = seen.insert((&claim.group, &claim.name));
-            assert!(new, "{}: {}/{} is listed already", claim.place, claim.group, claim.name);
+            assert!(new, "{}: {}/{} is listed twice", claim.place, claim.group, claim.name);
         }
     }
 }
@@ -94,7 +97,7 @@ fn further_sources_enough_apply_and_nearly_all_of_those_hold() {
 fn the_open_posix_test_suite_is_listed_in_full() {
     let suites = suite::all();
     let open_posix = suites.iter().find(|suite| suite.about.file == "open_posix.txt");
-    let open_posix = open_posix.expect("the list is there");
+    let open_posix = open_posix.expect("the list exists");
     let directories: BTreeSet<_> = open_posix.claims.iter().map(|claim| &claim.group).collect();
     assert_eq!((directories.len(), open_posix.claims.len()), (27, 247));
 }

@@ -1,4 +1,4 @@
-//! The lists as pages to read, `docs/conformance.md` and `docs/conformance-further.md`: [`page`].
+//! The lists as pages, `docs/conformance.md` and `docs/conformance-further.md`: [`page`].
 
 use std::fmt::Write as _;
 
@@ -7,19 +7,18 @@ use super::suite::{Suite, Tally};
 
 /// The text that follows the head of each page.
 const VERDICTS: &str = "
-- *holds*: the tests named show it. Those of `sim::rules` and `sim::jobs` run on the virtual
-  Unix in every mode, simulated and parallel, and most of them on Linux too; those of `linux` on
-  Linux alone.
-- *n/a*: it does not apply to this crate, for one of the reasons below.
-- *open*: it does not hold, or nothing here shows that it does.
+- *holds*: the named tests show it. Tests of `sim::rules` and `sim::jobs` run on the virtual Unix in
+  every mode, simulated and parallel, and most of them on Linux too; tests of `linux` run on Linux
+  only.
+- *n/a*: the assertion does not apply to this crate, for one of the reasons below.
+- *open*: the assertion does not hold, or no test here shows it.
 
-What is asked is restated, and where it is about the form of an interface in C, restated for ours:
-−1 with an `errno` is an `Err`. A number that is no signal is refused before a system call can be
-made with it, by `Signal::new`.
+The assertions are restated, and those about the form of a C interface are translated to ours: −1
+with an `errno` is an `Err`. `Signal::new` refuses an invalid signal number before any system call.
 
 ";
 
-/// Returns the page that begins with `head` and contains these lists.
+/// Returns the page that begins with `head` and contains the lists `suites`.
 pub(crate) fn page(head: &str, suites: &[Suite]) -> String {
     let mut page = format!("{head}{VERDICTS}");
     push_counts(&mut page, suites);
@@ -32,13 +31,13 @@ pub(crate) fn page(head: &str, suites: &[Suite]) -> String {
 }
 
 fn push_counts(page: &mut String, suites: &[Suite]) {
-    page.push_str("| suite | assertions | holds | open | n/a | holds, of what applies | n/a |\n");
+    page.push_str("| suite | assertions | holds | open | n/a | holds, of applicable | n/a |\n");
     page.push_str("| --- | --: | --: | --: | --: | --: | --: |\n");
     let mut rows: Vec<_> = suites.iter().map(|suite| (suite.about.title, suite.tally())).collect();
     rows.push(("all", suites.iter().map(Suite::tally).sum()));
     let proper = suites.iter().filter(|suite| suite.about.proper);
     if proper.clone().count() < suites.len() {
-        rows.push(("all but what is beside", proper.map(Suite::tally).sum()));
+        rows.push(("all but the additional cases", proper.map(Suite::tally).sum()));
     }
     for (title, tally) in rows {
         push(page, &format!("| {title} {}", counts(tally)));
@@ -58,14 +57,14 @@ fn counts(tally: Tally) -> String {
     )
 }
 
-/// A part in percent.
+/// Returns `part` of `whole` in percent.
 fn share(part: usize, whole: usize) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 * 100.0 / whole as f64 }
 }
 
 fn push_reasons(page: &mut String, suites: &[Suite]) {
     let titles: Vec<_> = suites.iter().map(|suite| suite.about.title).collect();
-    push(page, "\n## Why some do not apply\n");
+    push(page, "\n## Reasons for assertions that do not apply\n");
     push(page, &format!("| reason | | {} |", titles.join(" | ")));
     push(page, &format!("| --- | --- |{}", " --: |".repeat(suites.len())));
     for reason in &REASONS {
@@ -77,7 +76,7 @@ fn push_reasons(page: &mut String, suites: &[Suite]) {
 }
 
 fn push_open(page: &mut String, suites: &[Suite]) {
-    push(page, "\n## What is open\n");
+    push(page, "\n## Open assertions\n");
     let mut none = true;
     for suite in suites {
         for claim in &suite.claims {
@@ -89,7 +88,7 @@ fn push_open(page: &mut String, suites: &[Suite]) {
         }
     }
     if none {
-        push(page, "Nothing.");
+        push(page, "None.");
     }
 }
 
@@ -99,7 +98,7 @@ fn push_suite(page: &mut String, suite: &Suite) {
     for claim in &suite.claims {
         if claim.group != group {
             group = &claim.group;
-            push(page, &format!("\n### {group}\n\n| | asks | |\n| --: | --- | --- |"));
+            push(page, &format!("\n### {group}\n\n| | assertion | |\n| --: | --- | --- |"));
         }
         push(page, &format!("| {} | {} | {} |", claim.name, claim.asks, verdict(&claim.verdict)));
     }
@@ -116,10 +115,10 @@ fn verdict(verdict: &ScenarioVerdict) -> String {
     }
 }
 
-/// Columns of the page, tables aside.
+/// Columns of the page, except in tables.
 const COLUMNS: usize = 100;
 
-/// A paragraph in lines; what follows in an item of a list stands under its text.
+/// Wraps a paragraph into lines; the continuation lines of a list item are indented below its text.
 fn wrapped(text: &str) -> String {
     let under = if text.starts_with("- ") { "\n  " } else { "\n" };
     let mut lines = String::new();

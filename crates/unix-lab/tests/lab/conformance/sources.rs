@@ -1,22 +1,22 @@
-//! Whether a test is there: [`Sources`] follows the modules from a target's root, as the compiler
-//! does, to a function that is marked as a test. `examples` is not a target: the path of a scenario
-//! in `examples/unix`, with `_` for `-`, follows it. Other tests run all scenarios in that folder.
+//! Looks tests up: [`Sources`] follows the modules from a target's root, as the compiler does, to a
+//! function that is marked as a test. `examples` is not a target; it precedes the path of a
+//! scenario in `examples/unix`, with `_` for `-`. Other tests run all scenarios in that folder.
 //!
-//! It reads what `cargo fmt` has laid out, and expands no macros: a test that only an expansion
-//! has is not found. Tests that are switched off are refused elsewhere (`cargo xtask tidy`).
+//! The sources must have the layout of `cargo fmt`, and macros are not expanded: a test that only
+//! an expansion contains is not found. Disabled tests are refused elsewhere (`cargo xtask tidy`).
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The crates whose tests are looked up.
+/// The crates whose tests are searched.
 const CRATES: [&str; 3] = ["unix", "unix-sim", "unix-lab"];
 
-/// The sources of the crates of the Unix.
+/// The sources of the Unix crates.
 pub(crate) struct Sources {
     crates: PathBuf,
 }
 
-/// A module's lines, where its file is, and where the modules are that it has in files.
+/// The lines of a module, the folder of its file, and the folder of its submodules.
 struct Module {
     lines: Vec<String>,
     beside: PathBuf,
@@ -28,17 +28,17 @@ impl Sources {
         Self { crates: Path::new(env!("CARGO_MANIFEST_DIR")).join("..") }
     }
 
-    /// Finds the test with this path: a target (`lib`, or one of a folder `tests`), modules, the
-    /// function. The crate is not named: the test is in one of them.
+    /// Finds the test with this path: a target (`lib`, or a folder in `tests`), modules, the
+    /// function. The crate is not named: the test is in one of [`CRATES`].
     pub(crate) fn find(&self, path: &str) -> Result<(), String> {
         let names: Vec<_> = path.split("::").collect();
         let &[target, ref modules @ .., test] = names.as_slice() else {
-            return Err(format!("`{path}` names no test"));
+            return Err(format!("`{path}` does not name a test"));
         };
         if target == "examples" {
             return self.find_scenario(&names[1..]).ok_or_else(|| format!("no scenario `{path}`"));
         }
-        // Of several reasons, the one of the crate in which the path leads furthest.
+        // The error is that of the crate in which the path leads furthest.
         let (mut furthest, mut error) = (0, format!("no target `{target}`"));
         for mut module in CRATES.iter().filter_map(|package| self.target(package, target)) {
             let mut found = 0;
@@ -84,7 +84,7 @@ impl Module {
         Some(Self { lines: text.lines().map(str::to_owned).collect(), beside, folder })
     }
 
-    /// A module that this one declares or contains.
+    /// Returns a module that this module declares or contains.
     fn child(&self, name: &str) -> Option<Self> {
         let (declared, contained) = (format!("mod {name};"), format!("mod {name} {{"));
         for (at, line) in self.lines.iter().enumerate() {
@@ -109,7 +109,7 @@ impl Module {
         None
     }
 
-    /// Whether a function of this name, not in a module inside, is marked as a test.
+    /// Returns `true` if a function `name`, outside nested modules, is marked as a test.
     fn has_test(&self, name: &str) -> bool {
         let head = format!("fn {name}(");
         let mut marked = false;
@@ -132,7 +132,7 @@ impl Module {
     }
 }
 
-/// How many lines there are before the one that ends the block which the first line begins.
+/// Returns the number of lines before the line that ends the block begun by the first line.
 fn block_length(lines: &[String]) -> usize {
     let indentation = lines[0].len() - lines[0].trim_start().len();
     let end = format!("{}}}", " ".repeat(indentation));

@@ -1,4 +1,5 @@
-//! The lists, by page, and how many of their assertions hold: [`Page`], [`Suite`], [`Tally`].
+//! The lists, by page, and the number of assertions with each verdict: [`Page`], [`Suite`],
+//! [`Tally`].
 
 use std::fs;
 use std::iter::Sum;
@@ -6,23 +7,24 @@ use std::path::{Path, PathBuf};
 
 use super::claim::{self, Claim, ScenarioVerdict};
 
-/// What a list is about.
+/// The subject of a list.
 #[derive(Debug)]
 pub(crate) struct About {
     pub(crate) file: &'static str,
     pub(crate) title: &'static str,
-    /// What is counted.
+    /// The assertions that are counted.
     pub(crate) counted: &'static str,
-    /// Whether it is about these interfaces, or about others that meet them in the same files.
+    /// `true` for the interfaces of [`Sys`](tontine_unix::Sys); `false` for other interfaces that
+    /// the same files test.
     pub(crate) proper: bool,
 }
 
-/// A page, and the lists on it.
+/// A page and its lists.
 #[derive(Debug)]
 pub(crate) struct Page {
-    /// Its file in `docs`.
+    /// File name in `docs`.
     pub(crate) file: &'static str,
-    /// The beginning of the page. The text that both pages share follows it.
+    /// The beginning of the page. A text common to both pages follows.
     pub(crate) head: &'static str,
     suites: &'static [About],
 }
@@ -33,10 +35,10 @@ pub(crate) const FIRST: Page = Page {
     head: "\
 # Conformance
 
-What test suites for POSIX and Linux ask of processes and signals, assertion by assertion, and which
-of our tests show it. Printed from the lists in `crates/unix-lab/tests/lab/conformance`; a test
+The assertions of test suites for POSIX and Linux about processes and signals, and our tests that
+show them. The page is generated from the lists in `crates/unix-lab/tests/lab/conformance`; a test
 compares the two, and `WRITE_DOCS=1 cargo test -p tontine-unix-lab --test lab conformance` writes
-this page. Other tests see to it that each test named here exists.
+this page. Another test checks that each test named here exists.
 ",
     suites: &SUITES,
 };
@@ -67,30 +69,30 @@ const SUITES: [About; 4] = [
     About {
         file: "open_posix.txt",
         title: "Open POSIX Test Suite",
-        counted: "The assertions that are numbered in the `assertions.xml` of 27 directories of \
-                  `conformance/interfaces`, in the copy that the Linux Test Project keeps: those \
-                  of fork and of signals. An assertion counts once, however many programs check \
-                  it, and whether or not one does.",
+        counted: "The numbered assertions in the `assertions.xml` of 27 directories of \
+                  `conformance/interfaces`, those of fork and of signals, in the copy of the Linux \
+                  Test Project. An assertion counts once, however many programs check it, even if \
+                  none does.",
         proper: true,
     },
     About {
         file: "gvisor.txt",
         title: "gVisor",
-        counted: "The cases of gVisor's tests of system calls that are about these interfaces.",
+        counted: "The cases of gVisor's system-call tests that concern these interfaces.",
         proper: true,
     },
     About {
         file: "gvisor_beside.txt",
-        title: "gVisor, beside",
-        counted: "The other cases of files that have some of those: how terminals edit, flush and \
-                  tell of themselves, how files are executed, POSIX timers.",
+        title: "gVisor, additional cases",
+        counted: "The other cases in the files of those tests: terminal editing, flushing and \
+                  queries, the execution of files, POSIX timers.",
         proper: false,
     },
     About {
         file: "ltp.txt",
         title: "Linux Test Project",
-        counted: "The programs of the Linux Test Project's tests of system calls that are about \
-                  these interfaces.",
+        counted: "The programs of the Linux Test Project's system-call tests that concern these \
+                  interfaces.",
         proper: true,
     },
 ];
@@ -100,13 +102,13 @@ const SOURCES: [About; 6] = [
         file: "netbsd.txt",
         title: "NetBSD",
         counted: "Cases of tests/lib/libc/gen and tests/lib/libc/sys, each file in one stored \
-                  version (the list says which).",
+                  version (given in the list).",
         proper: true,
     },
     About {
         file: "freebsd.txt",
         title: "FreeBSD",
-        counted: "Cases of tests/sys/kern, each file in one stored version (the list says which).",
+        counted: "Cases of tests/sys/kern, each file in one stored version (given in the list).",
         proper: true,
     },
     About {
@@ -120,21 +122,21 @@ const SOURCES: [About; 6] = [
         file: "cpython.txt",
         title: "CPython",
         counted: "Cases of test_signal, test_posix, test_wait3 and eintr_tester, each in one \
-                  stored version (the list says which); test_subprocess was not read.",
+                  stored version (given in the list); test_subprocess was not read.",
         proper: true,
     },
     About {
         file: "go.txt",
         title: "Go",
         counted: "Cases of os, os/exec, os/signal and syscall, each file in one stored version \
-                  (the list says which).",
+                  (given in the list).",
         proper: true,
     },
     About {
         file: "selftests.txt",
         title: "Linux selftests",
         counted: "Cases of tools/testing/selftests: pidfd, signal, timers, clone3, each file in \
-                  one stored version (the list says which).",
+                  one stored version (given in the list).",
         proper: true,
     },
 ];
@@ -160,16 +162,16 @@ impl Suite {
     }
 }
 
-/// All lists that there are.
+/// Returns all lists.
 ///
 /// # Panics
-/// If a line is malformed, or a list is about an unknown suite.
+/// If a line is malformed, or the suite of a list is unknown.
 pub(crate) fn all() -> Vec<Suite> {
-    for entry in fs::read_dir(folder()).expect("the folder is there") {
+    for entry in fs::read_dir(folder()).expect("the folder exists") {
         let name = entry.expect("the folder can be read").file_name();
         let name = name.to_string_lossy();
         let known = SUITES.iter().chain(&SOURCES).any(|about| about.file == name);
-        assert!(known || !name.ends_with(".txt"), "{name} is no list of a suite that is known");
+        assert!(known || !name.ends_with(".txt"), "{name} is not the list of a known suite");
     }
     PAGES.into_iter().flat_map(on).collect()
 }
@@ -178,7 +180,7 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/lab/conformance")
 }
 
-/// The lists on a page.
+/// Returns the lists on a page.
 ///
 /// # Panics
 /// If a line is malformed.
@@ -188,7 +190,7 @@ pub(crate) fn on(page: &Page) -> Vec<Suite> {
     for about in page.suites {
         let path = folder.join(about.file);
         if path.exists() {
-            let text = fs::read_to_string(path).expect("a list can be read");
+            let text = fs::read_to_string(path).expect("a readable list");
             let place = format!("crates/unix-lab/tests/lab/conformance/{}", about.file);
             let claims = claim::parse(&place, &text).unwrap_or_else(|why| panic!("\n{why}"));
             suites.push(Suite { about, claims });
@@ -197,7 +199,7 @@ pub(crate) fn on(page: &Page) -> Vec<Suite> {
     suites
 }
 
-/// How many assertions have which verdict.
+/// The number of assertions with each verdict.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Tally {
     pub(crate) holds: usize,
