@@ -29,9 +29,9 @@ fn scenario(text: &str) -> Scenario {
     text.parse().unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Both do this.
+/// Asserts that both backends do the same, and returns the trace.
 fn same(text: &str) -> Trace {
-    match checker().check(&scenario(text), &CheckOptions::new()).expect("it is compared") {
+    match checker().check(&scenario(text), &CheckOptions::new()).expect("the check completes") {
         TraceComparison::Same(trace) => trace,
         TraceComparison::Differs(difference) => panic!("{difference}"),
     }
@@ -41,13 +41,14 @@ fn events(trace: &Trace) -> Vec<&str> {
     trace.entries.iter().map(|entry| entry.what.as_str()).collect()
 }
 
-/// A report named `main` and `main/1`, but did not say that these are two threads of one process,
-/// nor which of the text's threads the second one is.
+/// Regression: a report named `main` and `main/1`, but stated neither that these are two threads of
+/// one process nor which of the scenario's threads the second one is.
 #[test]
 fn report_of_difference_explains_names_of_threads() {
     let builder = Virtual::builder().delivery(Delivery::Oldest);
     let options = CheckOptions { builder, ..CheckOptions::new() };
-    let found = checker().check(&scenario(TAKEN_BY_ANOTHER), &options).expect("compared");
+    let found =
+        checker().check(&scenario(TAKEN_BY_ANOTHER), &options).expect("the check completes");
     let difference = found.difference().expect("main blocks the signal").to_string();
     for name in [
         "\nmain (main): process, its first thread\n",
@@ -71,7 +72,7 @@ fn every_example_is_the_same_on_both_in_every_mode() {
         for mode in MODES {
             let builder = Virtual::builder().mode(mode);
             let options = CheckOptions { builder, ..options.clone() };
-            let found = against(&scenario, &options, &real).expect("it was compared on Linux");
+            let found = against(&scenario, &options, &real).expect("comparable on Linux");
             compared += 1;
             differences.extend(found.difference().map(|found| format!("{name} {mode}\n{found}")));
         }
@@ -115,8 +116,8 @@ fn the_same_seed_is_the_same_run_and_others_are_others() {
     assert!(orders.iter().any(|trace| trace.steps != orders[0].steps));
 }
 
-/// POSIX and Linux let any thread take a signal that does not block it; OSF/1's oldest thread here
-/// blocks it.
+/// POSIX and Linux let any thread take a signal that it does not block; with OSF/1's rule, delivery
+/// is up to the oldest thread, which here blocks the signal.
 const TAKEN_BY_ANOTHER: &str = "\
 process main
   on USR1: note \"taken\"
@@ -135,9 +136,11 @@ thread worker
 fn another_rule_of_delivery_is_a_difference() {
     let (scenario, mut checker) = (scenario(TAKEN_BY_ANOTHER), checker());
     let mut options = CheckOptions::new();
-    assert!(checker.check(&scenario, &options).expect("compared").difference().is_none());
+    assert!(
+        checker.check(&scenario, &options).expect("the check completes").difference().is_none()
+    );
     options.builder = Virtual::builder().delivery(Delivery::Oldest);
-    let found = checker.check(&scenario, &options).expect("compared");
+    let found = checker.check(&scenario, &options).expect("the check completes");
     let difference = found.difference().expect("main blocks the signal").to_string();
     for part in ["seed 1", "virtual:", "linux:", "handles USR1 from main"] {
         assert!(difference.contains(part), "{difference}");
@@ -163,7 +166,7 @@ fn one_that_is_stopped_for_ever_is_stuck_too() {
 fn a_run_without_an_end_is_cut_on_both_sides() {
     let text = "process main\n  while 1 == 1: getpid\n";
     let options = CheckOptions { max_steps: 100, ..CheckOptions::new() };
-    let found = checker().check(&scenario(text), &options).expect("compared");
+    let found = checker().check(&scenario(text), &options).expect("the check completes");
     let TraceComparison::Same(trace) = found else { panic!("{found:?}") };
     assert_eq!((trace.steps.len(), trace.ending), (100, TraceEnd::Cut));
 }
@@ -177,14 +180,14 @@ fn who_computes_without_a_call_is_given_up_and_named() {
         Err(CheckError::RunFailed(why)) => assert!(why.contains("Runs"), "{why}"),
         other => panic!("{other:?}"),
     }
-    // The next one finds nobody left.
+    // The next run finds no process of the previous one.
     let next = scenario("process main\n  kill everyone TERM\n  wait -> ECHILD\n");
     let found = checker.check(&next, &CheckOptions::new()).expect("the check completes");
     assert!(found.difference().is_none(), "{found:?}");
 }
 
-/// The limit was looked at within long steps only, not over many; and where it passed while
-/// somebody slept, that one was said to wait for ever.
+/// Regression: the time limit was checked only within long steps, not across many; and if it passed
+/// while a process slept, that process was reported as blocked indefinitely.
 #[test]
 fn the_limit_holds_over_many_steps_and_while_time_passes() {
     let mut checker = checker();
@@ -206,8 +209,9 @@ fn one_that_ignores_everything_does_not_outlive_its_run() {
                 ignore HUP\n  ignore INT\n  block all\n  pause\n";
     let mut checker = checker();
     for _ in 0..3 {
-        let trace =
-            checker.on_linux(&scenario(text), &CheckOptions::new()).expect("it comes to rest");
+        let trace = checker
+            .on_linux(&scenario(text), &CheckOptions::new())
+            .expect("the run becomes quiescent");
         assert!(matches!(trace.ending, TraceEnd::Deadlocked(_)), "{}", trace.ending);
     }
 }
@@ -221,14 +225,17 @@ fn everyone_is_everyone_inside() {
          wait -> killed TERM\n\nprocess other\n  default TERM\n  pause\n",
     );
     assert!(!events(&trace).contains(&"notes \"not me\""), "{trace:?}");
-    assert!(outside.try_wait().expect("a child of the caller").is_none(), "a signal went out");
-    outside.kill().expect("it is there");
+    assert!(
+        outside.try_wait().expect("a child of the caller").is_none(),
+        "a signal left the namespace"
+    );
+    outside.kill().expect("the process exists");
     outside.wait().expect("a child of the caller");
 }
 
 #[test]
 fn without_a_namespace_nothing_is_left_and_what_could_reach_others_is_refused() {
-    let mut checker = Checker::without_namespace().expect("a process");
+    let mut checker = Checker::without_namespace().expect("a checker without a namespace");
     assert!(!checker.has_namespace());
     let text = "process main\n  child = fork deaf\n  setpgid child 0\n  kill child STOP\n  \
                 wait child stopped -> child stopped STOP\n  exit 3\n\n\
@@ -236,7 +243,7 @@ fn without_a_namespace_nothing_is_left_and_what_could_reach_others_is_refused() 
                 process deafer\n  block all\n  setsid\n  pause\n";
     for seed in 0..4 {
         let options = CheckOptions { seed, ..CheckOptions::new() };
-        let found = checker.check(&scenario(text), &options).expect("compared");
+        let found = checker.check(&scenario(text), &options).expect("the check completes");
         assert!(found.difference().is_none(), "{found:?}");
     }
     for (line, text) in [
@@ -263,8 +270,8 @@ fn what_cannot_be_compared_is_refused_with_its_line() {
     }
 }
 
-/// Found by the checker: the virtual Unix told a signal that a tracer put in the place of another
-/// one as the kernel's. ptrace(2): the tracee sees it as if its parent had sent it.
+/// Regression, found by the checker: the virtual Unix reported a signal that a tracer substituted
+/// as sent by the kernel. ptrace(2): the tracee sees it as if its parent had sent it.
 #[test]
 fn a_signal_that_a_tracer_chose_comes_from_its_parent() {
     let trace = same(
@@ -285,17 +292,18 @@ fn always_same(text: &str, seeds: u64) -> Trace {
         for mode in MODES {
             let options =
                 CheckOptions { builder: Virtual::builder().mode(mode), ..options.clone() };
-            match against(&scenario, &options, &real).expect("it was compared on Linux") {
+            match against(&scenario, &options, &real).expect("comparable on Linux") {
                 TraceComparison::Same(trace) => last = Some(trace),
                 TraceComparison::Differs(difference) => panic!("{mode}: {difference}"),
             }
         }
     }
-    last.expect("there is a seed")
+    last.expect("at least one seed")
 }
 
-/// A loop that waited without blocking saw the end of a child's sleep on the virtual Unix, whose
-/// clock advanced with each point. On Linux, where steps take longer, the run was given up.
+/// Regression: a loop that waited without blocking observed the end of a child's sleep on the
+/// virtual Unix, whose clock advanced with each point. On Linux, where steps take longer, the run
+/// was abandoned.
 #[test]
 fn sleep_ends_after_all_steps_that_others_can_take() {
     let trace = always_same(
@@ -307,7 +315,8 @@ fn sleep_ends_after_all_steps_that_others_can_take() {
     assert!(events(&trace).contains(&"wait -> main.1 exited 0"), "{trace:?}");
 }
 
-/// The same with a loop that polls until the sleep ends: on the virtual Unix it ended.
+/// Like [`sleep_ends_after_all_steps_that_others_can_take`], with a loop that polls until the sleep
+/// ends: on the virtual Unix it ended.
 #[test]
 fn loop_that_polls_for_a_sleeper_is_cut_on_both_sides() {
     let text = "process main\n  fork sleeper\n  found = 0\n  while found == 0\n    \
@@ -326,8 +335,8 @@ fn timers_of_equal_length_expire_one_by_one() {
     );
 }
 
-/// A sleep of length 0 sleeps for a moment on Linux: the check took it for one that never ends, or
-/// it ended within a later step.
+/// Regression: a sleep of length zero sleeps briefly on Linux. The check took it for an endless
+/// sleep, or it ended within a later step.
 #[test]
 fn sleep_of_length_zero_ends_within_its_step() {
     let trace = always_same(
@@ -338,8 +347,8 @@ fn sleep_of_length_zero_ends_within_its_step() {
     assert_eq!(trace.ending, TraceEnd::Finished);
 }
 
-/// Sleeps on Linux follow the run's clock, and alarms did not: the time left of an alarm was too
-/// long, and a sleep of two seconds ended before an alarm of one.
+/// Regression: on Linux, sleeps followed the run's clock, but alarms did not: the time left of an
+/// alarm was too long, and a sleep of two seconds ended before an alarm of one second.
 #[test]
 fn alarm_and_sleep_use_the_same_clock() {
     let trace = always_same(
@@ -353,8 +362,8 @@ fn alarm_and_sleep_use_the_same_clock() {
     assert!(at("notes \"rings\"") < at("notes \"slept\""), "{events:?}");
 }
 
-/// The first process's parent had the keeper's group and session on Linux. These are outside of the
-/// namespace, so that their numbers were 0.
+/// Regression: on Linux, the first process's parent had the group and session of the keeper. These
+/// are outside the namespace, so that their numbers were 0.
 #[test]
 fn parent_of_the_first_process_leads_its_group_and_session() {
     let trace = always_same(
@@ -365,14 +374,14 @@ fn parent_of_the_first_process_leads_its_group_and_session() {
         4,
     );
     assert_eq!(trace.ending, TraceEnd::Finished);
-    let mut checker = Checker::without_namespace().expect("a process");
+    let mut checker = Checker::without_namespace().expect("a checker without a namespace");
     let text = "process main\n  getpgid parent -> parent\n  getsid parent -> parent\n";
-    let found = checker.check(&scenario(text), &CheckOptions::new()).expect("compared");
+    let found = checker.check(&scenario(text), &CheckOptions::new()).expect("the check completes");
     assert!(found.difference().is_none(), "{found:?}");
 }
 
-/// The virtual Unix looked for the process number 2, which no process has in a comparison: the
-/// process that killed `init` continued there.
+/// Regression: the virtual Unix looked for process number 2, which no process has in a comparison:
+/// the process that killed `init` continued there.
 #[test]
 fn run_ends_with_init_on_both_sides() {
     for kill in ["kill parent KILL", "kill init KILL", "kill everyone KILL"] {
@@ -387,8 +396,8 @@ fn run_ends_with_init_on_both_sides() {
     }
 }
 
-/// A kernel worker carries bytes that are written to a terminal to the other end. On a busy machine
-/// they arrived later than the 2 ms for which the system was quiescent.
+/// A kernel worker carries bytes written to a terminal to its other end. On a busy machine they
+/// arrived later than the 2 ms for which the system was quiescent.
 #[test]
 fn written_text_reaches_sleeping_reader_in_its_step() {
     let _load = Load::new();
@@ -400,8 +409,9 @@ fn written_text_reaches_sleeping_reader_in_its_step() {
     );
 }
 
-/// The same for bytes typed while there is unread input: no thread sleeps in a read, and no poll of
-/// the terminal makes the kernel deliver the bytes.
+/// Like [`written_text_reaches_sleeping_reader_in_its_step`], for bytes typed while there is unread
+/// input: no thread sleeps in a read, and no poll of the terminal makes the kernel deliver the
+/// bytes.
 #[test]
 fn text_typed_after_unread_input_arrives_in_its_step() {
     let _load = Load::new();
@@ -414,7 +424,7 @@ fn text_typed_after_unread_input_arrives_in_its_step() {
     );
 }
 
-/// Threads that compute, two for each processor.
+/// Computing threads, two per processor.
 struct Load(Arc<AtomicBool>);
 
 impl Load {

@@ -8,16 +8,17 @@ use tontine_unix_sim::{LockingMode, Virtual};
 use crate::calls::{executes, has};
 use crate::examples::examples;
 
-/// Orders of steps that are tried.
+/// Number of orders of steps to try.
 const SEEDS: u64 = 4;
-/// The least that have to be compared: a folder that is not found has none.
+/// Minimum number of comparisons; a wrong folder yields none.
 const LEAST: usize = 16;
 
 fn checker() -> Checker {
     Checker::new().expect("a PID namespace")
 }
 
-/// Both do the same in every mode, under several orders; what they did under the first.
+/// Asserts that both backends do the same in every mode, under several orders; returns the trace of
+/// the first order.
 fn same_with(checker: &mut Checker, name: &str, scenario: &Scenario) -> Trace {
     let mut first = None;
     for seed in 1..=SEEDS {
@@ -27,7 +28,7 @@ fn same_with(checker: &mut Checker, name: &str, scenario: &Scenario) -> Trace {
         for mode in LockingMode::ALL {
             let options =
                 CheckOptions { builder: Virtual::builder().mode(mode), ..options.clone() };
-            let found = against(scenario, &options, &real).expect("it was compared on Linux");
+            let found = against(scenario, &options, &real).expect("comparable on Linux");
             if let TraceComparison::Differs(difference) = found {
                 panic!("{name}, {mode}: {difference}");
             }
@@ -42,7 +43,7 @@ fn same(text: &str) -> Trace {
     same_with(&mut checker(), "it", &scenario)
 }
 
-/// Whether somebody told this.
+/// Returns `true` if the trace contains the entry `what`.
 fn tells(trace: &Trace, what: &str) -> bool {
     trace.entries.iter().any(|entry| entry.what == what)
 }
@@ -67,13 +68,13 @@ fn without_a_namespace_they_are_too() {
     let scenario = "process main\n  child = spawn other group new\n  wait -> child exited 3\n\n\
                     process other\n  getppid\n  exec last\n\nprocess last\n  exit 3\n";
     let scenario = scenario.parse().unwrap_or_else(|error| panic!("{error}"));
-    let mut checker = Checker::without_namespace().expect("a process");
+    let mut checker = Checker::without_namespace().expect("a checker without a namespace");
     let trace = same_with(&mut checker, "it", &scenario);
     assert!(tells(&trace, "begins last"), "{trace:?}");
 }
 
-/// The runtime of the language ignores SIGPIPE, opens what is closed of the first three
-/// descriptors, and gives the thread an alternate stack. An executed process has none of that.
+/// Rust's runtime ignores SIGPIPE, opens those of the first three descriptors that are closed, and
+/// gives the thread an alternate stack. An executed process must not show any of this.
 #[test]
 fn an_executed_process_is_as_exec_has_left_it() {
     let trace = same(
@@ -84,9 +85,9 @@ fn an_executed_process_is_as_exec_has_left_it() {
     assert!(tells(&trace, "close 2 -> EBADF"), "{trace:?}");
 }
 
-/// On both sides a scenario's processes begin with descriptors 0 to 2 on a null device, and so do
-/// the programs that they execute or spawn. They used to begin with all descriptors closed, unlike
-/// on any Unix.
+/// On both sides, a scenario's processes begin with descriptors 0 to 2 on a null device, and so do
+/// the programs that they execute or spawn. Regression: they began with all descriptors closed,
+/// unlike on any Unix.
 #[test]
 fn standard_descriptors_are_a_null_device_on_both() {
     let uses = "read 0 -> \"\"\n  write 1 \"dropped\" -> 7\n  write 2 \"x\" -> 1\n  \
@@ -99,8 +100,8 @@ fn standard_descriptors_are_a_null_device_on_both() {
     assert_eq!(told, 3, "{trace:?}");
 }
 
-/// The first thread stands at its gate, or sleeps until a time, while another one executes: the
-/// process goes on in the first one's seat.
+/// The first thread waits at its gate, or sleeps until a time, while another thread executes: the
+/// process continues with the first thread's ordinal.
 #[test]
 fn whichever_thread_executes_the_process_goes_on_in_the_first_ones_seat() {
     for call in ["pause", "getpid", "sleep 20ms", "sigtimedwait {USR1} 20ms"] {
@@ -128,8 +129,8 @@ fn an_exec_that_fails_leaves_everybody_where_he_was() {
     assert!(tells(&trace, "exec \"/nowhere\" -> ENOENT"), "{trace:?}");
 }
 
-/// What arrives between `exec` and the first statement of the new program does what it does by
-/// default, or waits.
+/// A signal that arrives between `exec` and the first statement of the new program has its default
+/// effect, or stays pending.
 #[test]
 fn signals_find_the_new_program() {
     let trace = same(
@@ -142,8 +143,8 @@ fn signals_find_the_new_program() {
     assert!(tells(&trace, "begins before"), "{trace:?}");
 }
 
-/// The Linux backend finds children of its own making only. What an executed process has was made
-/// by the one before it, of the same scenario.
+/// Regression: the Linux backend knew only children that it had created itself. The children of an
+/// executed process were created by the previous program, of the same scenario.
 #[test]
 fn children_of_before_are_waited_for() {
     let trace = same(
@@ -154,8 +155,8 @@ fn children_of_before_are_waited_for() {
     assert_eq!(trace.ending, TraceEnd::Finished);
 }
 
-/// The Linux backend held a spawned child by the lowest free descriptor. A thread had closed the
-/// second of two; after the spawn it was open again.
+/// Regression: the Linux backend held a spawned child by the lowest free descriptor. A thread had
+/// closed the second of two descriptors; after the spawn it was open again.
 #[test]
 fn a_closed_descriptor_stays_closed_whoever_is_spawned() {
     let trace = same(

@@ -1,9 +1,9 @@
-//! The shell's programs and lists without a terminal: what `shell -c` writes and returns.
+//! The shell's programs and lists without a terminal: the output and status of `shell -c`.
 
 use tontine_unix::{Errno, Fd, Linux, SigAction, Signal, Sys, WaitStatus};
 use tontine_unix_lab::shell::{call, programs, shell_with};
 
-/// What the commands write to standard output and error, and the shell's status.
+/// Returns the output of the commands, standard error included, and the shell's status.
 fn outcome(commands: &'static str) -> (String, i32) {
     let linux = Linux::new().unwrap();
     let sys: &dyn Sys = &linux;

@@ -1,7 +1,8 @@
-//! The examples run on real processes: what they expect is what Linux does.
+//! The examples on real processes: their expectations match Linux.
 //!
-//! Where one needs what a process of this test cannot have (its own machine, the first user), the
-//! test says so and passes it over. Those that execute processes are `scenario_executed.rs`'s.
+//! An example that needs something unavailable to a process of this test (a machine of its own, the
+//! first user) is skipped with a message. Examples that execute processes belong to
+//! `scenario_executed.rs`.
 
 use std::io;
 use std::thread;
@@ -14,7 +15,7 @@ use crate::calls::{executes, has};
 use crate::examples::examples;
 use crate::keeper::keep;
 
-/// Here, everyone is everyone on the machine.
+/// Returns `true` for calls that signal all processes, which here means all on the machine.
 fn signals_everyone(call: &SystemCall) -> bool {
     matches!(call, SystemCall::Kill(KillTarget::Everyone, _))
 }
@@ -23,13 +24,13 @@ fn becomes_another(call: &SystemCall) -> bool {
     matches!(call, SystemCall::Value(tontine_unix_lab::scenario::ValueCall::Setuid, _))
 }
 
-/// Runs a scenario on real processes; an error if it did not come to an end.
+/// Runs a scenario on real processes; returns an error if it does not end.
 fn run(scenario: &Scenario) -> io::Result<Timeline> {
     let (log, reader) = PipeLog::new()?;
     let records = thread::spawn(move || read_log(reader));
     let ended = keep(root(scenario, log));
-    let records = records.join().expect("it does not panic")?;
-    ended.map(|_| Timeline { records }).ok_or(io::Error::other("it did not come to an end"))
+    let records = records.join().expect("no panic")?;
+    ended.map(|_| Timeline { records }).ok_or(io::Error::other("the run did not end"))
 }
 
 #[test]
@@ -40,7 +41,7 @@ fn every_example_holds_on_linux() {
     for (name, scenario) in examples() {
         let any = |is| has(&scenario, is);
         if any(executes) || any(signals_everyone) || (any(becomes_another) && !is_first_user) {
-            eprintln!("{name}: passed over");
+            eprintln!("{name}: skipped");
             continue;
         }
         match run(&scenario) {
@@ -79,7 +80,7 @@ expect \"a\" before \"b\"
 expect main exited 0
 ";
     let scenario: Scenario = text.parse().expect("a scenario");
-    let timeline = run(&scenario).expect("it ends");
+    let timeline = run(&scenario).expect("the run ends");
     let verdict = ScenarioVerdict::new(&scenario, &timeline);
     let lines: Vec<u32> = verdict.failures.iter().map(|failure| failure.line).collect();
     assert_eq!(lines, [3, 4, 5, 11, 12, 13, 14, 15], "{verdict}\n{timeline}");

@@ -1,32 +1,32 @@
-//! The shell at a terminal, with a user who types and looks.
+//! The shell at a terminal, with a user who types and reads.
 //!
 //! The user is a program too, written against [`Sys`]. It never waits for time to pass: it types
-//! when it has seen that a program is where the test wants it.
+//! once the output shows that a program has reached the required state.
 
 use tontine_unix::{Fd, Linux, Pid, SigAction, Signal, Sys, WaitStatus};
 use tontine_unix_lab::shell::{Launch, call, execute, log_in, programs, shell_with};
 use tontine_unix_sim::{Executor, Virtual};
 
 const PROMPT: &str = "tontine$ ";
-/// Seconds after which a user who waits in vain gives up.
+/// Timeout in seconds of a user's wait.
 const PATIENCE_S: u32 = 60;
-/// Schedules that each session is tried with.
+/// Schedules per session.
 const SEEDS: u64 = 5;
 
-/// Who sits at the controlling end of the terminal.
+/// The user at the controlling end of the terminal.
 struct User<'a> {
     sys: &'a dyn Sys,
     terminal: Fd,
     shell: Pid,
     seen: String,
-    /// How much of it the test has looked at.
+    /// Number of bytes of `seen` that the test has checked.
     looked: usize,
 }
 
 impl User<'_> {
     fn types(&mut self, text: &str) {
         let written = self.sys.write(self.terminal, text.as_bytes());
-        assert_eq!(written, Ok(text.len()), "the terminal takes what is typed");
+        assert_eq!(written, Ok(text.len()), "the terminal accepts the input");
     }
 
     /// Types a line at the prompt.
@@ -36,8 +36,7 @@ impl User<'_> {
         self.sees("\r\n");
     }
 
-    /// Looks until `text` stands there, behind what was looked at before; returns what stands
-    /// before it.
+    /// Reads until `text` appears after the part already checked; returns the output before it.
     fn sees(&mut self, text: &str) -> String {
         loop {
             if let Some(at) = self.seen[self.looked..].find(text) {
@@ -48,44 +47,44 @@ impl User<'_> {
             let mut buffer = [0; 4096];
             match self.sys.read(self.terminal, &mut buffer) {
                 Ok(n) if n > 0 => self.seen += &String::from_utf8_lossy(&buffer[..n]),
-                end => self.fail(&format!("expected {text:?}, and then came {end:?}")),
+                end => self.fail(&format!("expected {text:?}, found {end:?}")),
             }
         }
     }
 
-    /// Ends the test; what a panic says in a forked process nobody would see.
+    /// Ends the test with a message; the message of a panic in a forked process would be lost.
     fn fail(&self, why: &str) -> ! {
-        let text = format!("{why}\nseen: {}\nand looked at {}\n", self.seen, self.looked);
+        let text = format!("{why}\nseen: {}\nchecked: {} bytes\n", self.seen, self.looked);
         if self.sys.write(Fd::STDERR, text.as_bytes()).is_err() {
-            // A virtual system has no standard error, and its processes are in this one.
+            // A virtual system has no standard error, but its processes run in this process.
             eprint!("{text}");
         }
         self.sys.exit(1)
     }
 
-    /// The status of the line before.
+    /// Asserts the status of the previous line.
     fn expects_status(&mut self, status: i32) {
         self.enters("echo status $?");
         self.sees(&format!("status {status}\r\n"));
     }
 
-    /// Runs a program in the foreground that says when it is there.
+    /// Runs a program in the foreground and waits until it reports that it has started.
     fn starts(&mut self) {
         self.enters("catch USR1");
         self.sees("catches {SIGUSR1}\r\n");
     }
 
-    /// Waits until the shell is over.
+    /// Waits until the shell has ended.
     fn expects_end(&mut self, status: i32) {
         let waited = self.sys.waitpid(self.shell.into(), Default::default());
         let waited = waited.map(|found| found.map(|found| found.status));
         if waited != Ok(Some(WaitStatus::Exited(status))) {
-            self.fail(&format!("the shell was to end with {status} and did so with {waited:?}"));
+            self.fail(&format!("expected the shell to end with {status}, found {waited:?}"));
         }
     }
 }
 
-/// Runs a shell at a new terminal of `sys`, and a user.
+/// Runs a shell and a user at a new terminal of `sys`.
 fn session(sys: &dyn Sys, launch: Launch, user: fn(&mut User)) -> i32 {
     sys.sigaction(Signal::ALRM, Some(SigAction::handler(|_, _| ()))).unwrap();
     sys.alarm(PATIENCE_S);
@@ -101,7 +100,8 @@ fn session(sys: &dyn Sys, launch: Launch, user: fn(&mut User)) -> i32 {
     0
 }
 
-/// The session with the registered programs on Linux and on both executors of a virtual system.
+/// Runs the session with the registered programs on Linux and on both executors of a virtual
+/// system.
 fn everywhere(user: fn(&mut User)) {
     on_linux_with(call(programs()), user);
     for seed in 0..SEEDS {
@@ -119,7 +119,7 @@ fn on_virtual(executor: Executor, user: fn(&mut User)) {
     assert_eq!(report.status, Some(WaitStatus::Exited(0)), "{executor:?}: {report:?}");
 }
 
-/// The session on Linux, in a process of its own.
+/// Runs the session on Linux, in a process of its own.
 fn on_linux_with(launch: Launch, user: fn(&mut User)) {
     let linux = Linux::new().unwrap();
     let sys: &dyn Sys = &linux;
@@ -170,7 +170,7 @@ fn an_interrupt_ends_the_foreground_job_and_not_the_shell() {
         user.sees(PROMPT);
         user.types("half a line\x03");
         user.sees("^C");
-        // A shell that was not reading yet shows its new prompt for this.
+        // A shell that was not yet reading shows its new prompt after this newline.
         user.types("\n");
         user.expects_status(130);
     });
@@ -314,7 +314,7 @@ fn wait_is_interrupted_and_the_job_is_not() {
     everywhere(|user| {
         user.enters("catch USR1 &");
         user.sees("catches {SIGUSR1}\r\n");
-        // What was written in the background stands behind the prompt.
+        // Output of a background job appears after the prompt.
         user.types("wait\n");
         user.sees("wait\r\n");
         user.types("\x03");

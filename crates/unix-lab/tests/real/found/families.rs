@@ -6,8 +6,8 @@ use tontine_unix_sim::LockingMode;
 
 use super::is_the_same;
 
-/// The Linux backend looked for the group first, and answered EPERM for a process that is gone: the
-/// group was the one that this process would lead.
+/// Regression: the Linux backend looked for the group first, and returned EPERM for an ended
+/// process: the group was the one that this process would lead.
 #[test]
 fn setpgid_of_who_is_gone_is_esrch_whatever_the_group() {
     is_the_same(
@@ -23,8 +23,9 @@ process quick
     );
 }
 
-/// Linux lets a terminal have any process's number of its session in the foreground, though no
-/// group has it, and the group is in the foreground when it is made. POSIX has EPERM.
+/// Linux lets a terminal have the number of any process of its session as its foreground group,
+/// even without such a group, and the group is in the foreground once created. POSIX specifies
+/// EPERM.
 #[test]
 fn a_group_may_come_to_the_foreground_before_it_is_made() {
     is_the_same(
@@ -46,8 +47,8 @@ process job
     );
 }
 
-/// A group was left by its only member and made again: the virtual terminal had the first one in
-/// the foreground, and stopped the second for reading.
+/// Regression: a group was left by its only member and created again: the virtual terminal still
+/// had the first one in the foreground, and stopped the second for reading.
 #[test]
 fn a_group_that_is_made_again_is_in_the_foreground_still() {
     is_the_same(
@@ -70,8 +71,8 @@ process job
     );
 }
 
-/// A descriptor was closed and a child forked, which the Linux backend holds by a descriptor: the
-/// number of the closed one. To read from it was EINVAL.
+/// Regression: a descriptor was closed and a child forked. The Linux backend holds the child by a
+/// descriptor, which got the number of the closed one. Reading from it returned EINVAL.
 #[test]
 fn a_closed_descriptor_stays_closed_whoever_is_forked() {
     is_the_same(
@@ -89,8 +90,8 @@ process quick
     );
 }
 
-/// The Linux backend looked for the process first, which was gone, and answered ESRCH. The kernel
-/// looks at the numbers first.
+/// Regression: the Linux backend looked for the process first, which had ended, and returned ESRCH.
+/// The kernel checks the numbers first.
 #[test]
 fn a_number_that_can_be_none_is_refused_before_the_process_is_looked_for() {
     is_the_same(
@@ -106,8 +107,8 @@ process quick
     );
 }
 
-/// Where there is something to read before, the kernel's worker carries a key to the terminal by
-/// itself: whoever typed had told of its call when it was ended by the key.
+/// With unread input before it, a key is carried to the terminal by the kernel's worker alone: the
+/// typing call was reported before the key ended the caller.
 #[test]
 fn a_key_comes_before_its_call_returns_also_behind_other_input() {
     is_the_same(
@@ -125,8 +126,8 @@ process other
     );
 }
 
-/// Linux tells who sleeps in a read when the terminal's user leaves EIO, and who reads later the
-/// end. The virtual Unix said the end to both.
+/// When the terminal's user end closes, Linux returns EIO to a sleeping reader and end of file to
+/// later readers. The virtual Unix returned end of file to both.
 #[test]
 fn who_reads_when_the_user_leaves_is_told_otherwise_than_who_comes_later() {
     is_the_same(
@@ -146,8 +147,9 @@ process reader
     );
 }
 
-/// Who is ended by a signal while it waits looks once more on its way out, and takes a child that
-/// has ended by then. The Linux backend only looked, and the virtual Unix was made to do the same.
+/// A process that a signal ends during a wait checks once more on its way out, and reaps a child
+/// that has ended by then. Regression: the Linux backend only looked, and the virtual Unix was
+/// changed to match it.
 #[test]
 fn who_was_ended_takes_a_child_in_its_last_look() {
     is_the_same(
@@ -176,9 +178,9 @@ thread writer
     );
 }
 
-/// A process ended whose child had ended before, unwaited for, in another group. That group was
-/// orphaned already, and had a stopped member. Linux looks at the groups of all children that it
-/// gives away, also of those that have ended.
+/// Regression: a process ended whose child, in another group, had ended before and was unreaped.
+/// That group was already orphaned, and had a stopped member. Linux checks the groups of all
+/// children that it reparents, including ended ones.
 #[test]
 fn a_zombie_that_is_given_away_has_its_orphaned_group_hung_up() {
     is_the_same(
@@ -204,8 +206,8 @@ process third
     );
 }
 
-/// A process took orphans in, and then no more. The Linux backend waited for those that it knew
-/// alone, and said that there was none.
+/// Regression: a process became a subreaper for a while. The Linux backend waited only for children
+/// that it knew, and returned ECHILD.
 #[test]
 fn orphans_that_came_are_waited_for_though_no_more_come() {
     is_the_same(
@@ -225,9 +227,10 @@ process stays
     );
 }
 
-/// A session's leader ended, the last that had the terminal's other end open too. It let go of that
-/// first, and its group was sent SIGHUP and SIGCONT by the terminal that hung up. On Linux the end
-/// of the leader comes first, which sends SIGHUP alone, and what is hung up then is nobody's.
+/// Regression: a session leader ended that was the last to have the terminal's other end open. It
+/// closed that end first, and the hang-up sent SIGHUP and SIGCONT to its group. On Linux the end of
+/// the leader comes first and sends only SIGHUP, and the terminal that hangs up afterwards has no
+/// session.
 #[test]
 fn a_leader_ends_before_its_terminal_does() {
     is_the_same(
@@ -249,8 +252,9 @@ process stays
     );
 }
 
-/// A second thread read in the background, and SIGTTIN was the first one's to deliver. Until that
-/// had a turn the read began anew, and sent the next one. On Linux the reader looks itself.
+/// Regression: a second thread read in the background, and SIGTTIN was delivered by the first
+/// thread. Until that thread ran, the read restarted and sent the next SIGTTIN. On Linux the reader
+/// checks for signals itself.
 #[test]
 fn who_reads_in_the_background_may_take_the_signal_itself() {
     is_the_same(
@@ -273,9 +277,9 @@ thread reader
     );
 }
 
-/// The Linux backend waits in two calls, a look and a take, and the handler of SIGCHLD came
-/// between: it killed its process, and left a zombie behind. One call that takes has taken before
-/// it sees to signals.
+/// Regression: the Linux backend waited in two calls, a look and a reap, and the handler of SIGCHLD
+/// ran in between: it killed its process and left a zombie behind. A single reaping call has reaped
+/// before it handles signals.
 #[test]
 fn a_handler_of_sigchld_ends_who_has_waited_already() {
     is_the_same(
@@ -291,8 +295,8 @@ process quick
     );
 }
 
-/// The same, and the handler waited: it had the child that its thread waited for, and the thread
-/// slept on or had none.
+/// Like [`a_handler_of_sigchld_ends_who_has_waited_already`], but the handler waited: it reaped the
+/// child that its thread waited for, and the thread continued to sleep or had no child.
 #[test]
 fn a_handler_of_sigchld_finds_the_child_taken() {
     is_the_same(
@@ -308,9 +312,9 @@ process quick
     );
 }
 
-/// The session's leader took a terminal when it had a child already. On Linux a controlling
-/// terminal is each process's own, handed down by fork, so the child has none: it opens nothing,
-/// and job control does not hold it back. Here it was the whole session's.
+/// Regression: the session leader acquired a terminal after it had forked a child. On Linux a
+/// controlling terminal is per process and inherited by fork, so the child has none: it cannot open
+/// it, and job control does not restrict it. Here the terminal belonged to the whole session.
 #[test]
 fn who_was_there_before_the_leader_took_a_terminal_has_none() {
     is_the_same(
@@ -337,9 +341,10 @@ process behind
     );
 }
 
-/// Three wait, one for the next, and a typed key ends them all. Each may take its child in its last
-/// look, if that is ended first: of some twenty steps with several orders this is the last. The
-/// search for one in which the virtual Unix does what Linux did was given up before.
+/// Three processes wait, each for the next, and a typed key ends them all. Each may reap its child
+/// in its last check, if that child ends first; of about twenty steps with several orders, this is
+/// the last. Regression: the search for the order in which the virtual Unix matches Linux was
+/// abandoned earlier.
 #[test]
 fn a_search_goes_on_through_many_steps_that_can_go_in_two_ways() {
     is_the_same(
@@ -381,10 +386,11 @@ thread t1
     );
 }
 
-/// Who closes the last descriptor of a terminal's other end, or leads its session, sleeps on Linux
-/// when it has hung up the others, in its exit too: they may go on before. Where an exit is one
-/// piece the virtual Unix knew no such order: who waited for the one that exits always had it
-/// before SIGHUP, and a member never died before its leader was gone.
+/// On Linux, a process that closes the last descriptor of a terminal's controlling end, or leads
+/// its session, may sleep after it has hung up the others, even during its exit: they may run
+/// before. With an exit in one piece, the virtual Unix did not know that order: a process that
+/// waited for the exiting one always reaped it before SIGHUP, and a member never died before its
+/// leader had ended.
 #[test]
 fn who_is_hung_up_may_go_on_before_the_exit_that_did_it_ends() {
     let member_exits = "\
@@ -421,15 +427,15 @@ process member
         for mode in LockingMode::ALL {
             let outcome = Exploration::scenario(&scenario).mode(mode).preemption_bound(1).run();
             let found =
-                outcome.violation.unwrap_or_else(|| panic!("{mode}: always one way:\n{text}"));
+                outcome.violation.unwrap_or_else(|| panic!("{mode}: only one order:\n{text}"));
             assert!(found.what.contains(other), "{mode}: {}", found.what);
         }
     }
 }
 
-/// A session leader lost its terminal, acquired another one and ended. Its group got SIGHUP and
-/// SIGCONT for the lost one. On Linux it gets SIGHUP for the new one only, and a stopped process
-/// stays stopped.
+/// Regression: a session leader lost its terminal, acquired another one and ended. Its group got
+/// SIGHUP and SIGCONT for the lost one. On Linux it gets SIGHUP for the new one only, and a stopped
+/// process stays stopped.
 #[test]
 fn leader_with_new_terminal_hangs_up_only_that_one() {
     is_the_same(
@@ -457,9 +463,9 @@ process stopped
     );
 }
 
-/// The foreground group of a terminal was one that no process had made yet, and a process of
-/// another session made it. Linux, which has the group's number, hangs it up when the session's
-/// leader exits after the terminal was closed; here it stayed.
+/// Regression: the foreground group of a terminal did not exist yet, and a process of another
+/// session created it. Linux, which holds the group's number, hangs it up when the session leader
+/// exits after the terminal was closed; here the group was spared.
 #[test]
 fn foreground_group_made_in_another_session_is_hung_up() {
     is_the_same(

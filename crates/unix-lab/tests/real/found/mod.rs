@@ -1,5 +1,6 @@
-//! What random scenarios found: each test is a scenario on which the virtual Unix and Linux once
-//! parted, and its story. They are compared in every mode, under several orders of steps.
+//! Differences found by random scenarios: each test is a scenario on which the virtual Unix and
+//! Linux once diverged, with its story. The two are compared in every mode, under several orders of
+//! steps.
 
 mod families;
 mod signals;
@@ -10,22 +11,22 @@ use tontine_unix_lab::check::{CheckOptions, Checker, TraceComparison, against};
 use tontine_unix_lab::scenario::Scenario;
 use tontine_unix_sim::{LockingMode, Virtual};
 
-/// Orders of steps that are tried.
+/// Number of orders of steps to try.
 const SEEDS: u64 = 6;
 
-/// Steps after which both runs are cut.
+/// Maximum steps of both runs.
 const STEPS: u32 = 400;
 
-/// Runs of each order of steps before it is believed that both do the same: a difference that shows
-/// in half of all runs is missed by twelve runs in one of four thousand cases.
+/// Initial runs of each order of steps: a difference that shows in half of all runs is missed by
+/// twelve runs in one of four thousand cases.
 const FIRST: usize = 2;
-/// Runs of an order of steps in which both parted, those included.
+/// Total runs of an order of steps in which both diverged, including the initial ones.
 const TIMES: usize = 8;
-/// Runs of those in which both must part: a busy machine now and then shows an order of events
-/// within a step that is not the kernel's doing.
+/// Minimum number of those runs that must diverge: a busy machine occasionally shows an order of
+/// events within a step that is not caused by the kernel.
 const PARTED: usize = 4;
 
-/// Both do the same, in every mode.
+/// Asserts that both do the same, in every mode.
 fn is_the_same(text: &str) {
     let scenario: Scenario = text.parse().unwrap_or_else(|error| panic!("{error}"));
     let mut checker = Checker::new().expect("a PID namespace");
@@ -43,12 +44,12 @@ fn is_the_same(text: &str) {
     }
 }
 
-/// What differs in a mode, if anything does.
+/// Returns the difference in a mode, if there is one.
 fn parts(checker: &mut Checker, scenario: &Scenario, options: &CheckOptions) -> Option<String> {
-    let real = checker.on_linux(scenario, options).expect("it comes to rest");
+    let real = checker.on_linux(scenario, options).expect("the run becomes quiescent");
     LockingMode::ALL.into_iter().find_map(|mode| {
         let options = CheckOptions { builder: Virtual::builder().mode(mode), ..options.clone() };
-        let found = against(scenario, &options, &real).expect("it was compared on Linux");
+        let found = against(scenario, &options, &real).expect("comparable on Linux");
         match found {
             TraceComparison::Differs(difference) => Some(format!("{mode}: {difference}")),
             _ => None,

@@ -1,10 +1,10 @@
-//! Signals and threads: who takes one, when, and what it interrupts.
+//! Signals and threads: which thread takes a signal, when, and what it interrupts.
 
 use super::is_the_same;
 
-/// A thread killed its own process. The signal was another thread's to deliver, and until that had
-/// done so this one went on: its call returned, and the next one was made. On Linux what ends a
-/// process ends it when it is sent.
+/// Regression: a thread killed its own process. The signal was delivered by another thread, and
+/// until then the first thread continued: its call returned, and it made the next one. On Linux a
+/// fatal signal ends the process when it is sent.
 #[test]
 fn a_thread_that_kills_its_process_does_nothing_more() {
     is_the_same(
@@ -24,8 +24,8 @@ thread killer
     );
 }
 
-/// The killer blocked what it sent; the other thread did not, and the process ended. Only that
-/// other thread did so at once.
+/// Regression: the killer blocked the signal that it sent; the other thread did not, and the
+/// process ended. Only the other thread ended at once.
 #[test]
 fn who_blocks_what_ends_its_process_ends_with_it() {
     is_the_same(
@@ -42,9 +42,10 @@ thread killer
     );
 }
 
-/// A session's leader signalled its group, and itself with it. A member was told by `wait` to have
-/// died of SIGHUP, which the leader's end sends to the foreground: it came later, but has the lower
-/// number. On Linux the member had been ended by the first one before it could look.
+/// Regression: a session leader signalled its group, including itself. `wait` reported that a
+/// member had died of SIGHUP, which the leader's exit sends to the foreground group: it arrived
+/// later, but has the lower number. On Linux the first signal had ended the member before it could
+/// check.
 #[test]
 fn the_first_signal_that_ends_a_process_is_the_one() {
     is_the_same(
@@ -61,8 +62,8 @@ process member
     );
 }
 
-/// On Linux a thread began with the alternate stack that Rust's runtime gives it, of a few KiB: a
-/// handler that asked for `onstack` ran there, and died of SIGSEGV.
+/// Regression: on Linux, a thread began with the alternate stack of a few KiB from Rust's runtime:
+/// a handler with `onstack` ran there, and died of SIGSEGV.
 #[test]
 fn a_thread_begins_without_an_alternate_stack() {
     is_the_same(
@@ -80,10 +81,10 @@ thread other
     );
 }
 
-/// A thread stopped its own process by a signal that another one took, who stood at its gate. On
-/// the virtual Unix it took it when everybody was at rest, and so the first one had told of its
-/// call and come to its next gate. On Linux whoever is woken may go on at once, and stops the first
-/// one within its call.
+/// Regression: a thread stopped its own process by a signal that another thread, waiting at its
+/// gate, took. On the virtual Unix that thread took it when all threads were quiescent, so that the
+/// first one had reported its call and reached its next gate. On Linux a woken thread may run at
+/// once, and stop the first one within its call.
 #[test]
 fn who_stops_its_own_process_may_be_stopped_within_the_call() {
     is_the_same(
@@ -101,10 +102,10 @@ thread stopper
     );
 }
 
-/// A child killed its whole group, its parent with it, which waited. On the virtual Unix the child
-/// saw to its own end before anybody else could go on, so that the parent found it in its last look
-/// and `init` never heard of it. On Linux whoever a call has woken may go on before the caller's
-/// own signals are seen to.
+/// Regression: a child killed its whole group, including its waiting parent. On the virtual Unix
+/// the child completed its own exit before any other process could run, so that the parent reaped
+/// it in its last check and `init` was never notified. On Linux a process that a call has woken may
+/// run before the caller handles its own signals.
 #[test]
 fn who_is_woken_may_go_on_before_the_caller_ends() {
     is_the_same(
@@ -119,8 +120,9 @@ process member
     );
 }
 
-/// Several steps in a row can each go in two ways. Schedules of the virtual Unix were all rolled
-/// anew until one went in each of them as Linux did: after 64 of them the two parted.
+/// Regression: several successive steps can each have two outcomes. All schedules of the virtual
+/// Unix were drawn again from scratch until each step matched Linux: after 64 attempts the two
+/// counted as diverged.
 #[test]
 fn each_step_may_go_its_own_way() {
     is_the_same(
@@ -143,9 +145,9 @@ process quiet
     );
 }
 
-/// The conductor of real processes took who stood at a gate for one that sleeps in the call of its
-/// handler: with SA_RESTART the kernel went on with the gate's sleep by itself, and what the gate
-/// says of itself was what the handler's own gate had said last.
+/// Regression: the stepper of real processes mistook a thread at a gate for one that sleeps in a
+/// call of its handler: with SA_RESTART the kernel resumed the gate's sleep by itself, and the
+/// gate's state was the last state of the handler's own gate.
 #[test]
 fn a_handler_with_restart_leaves_its_thread_at_the_gate() {
     is_the_same(
@@ -164,8 +166,8 @@ process other
     );
 }
 
-/// Everybody slept, and the next timer was an alarm of a hundred seconds: it went off at once on
-/// the virtual clock, and on Linux the run was given up before.
+/// Regression: all threads slept, and the next timer was an alarm of a hundred seconds: it expired
+/// at once on the virtual clock, and on Linux the run was abandoned earlier.
 #[test]
 fn a_far_alarm_is_waited_for_by_nobody() {
     is_the_same(
@@ -177,9 +179,9 @@ process main
     );
 }
 
-/// A thread ended, and the virtual Unix had all others look for signals that it left behind. That
-/// started the read of another one anew, which looked its descriptor up once more: it was another
-/// file's meanwhile.
+/// Regression: a thread ended, and the virtual Unix made all others check for signals that it left
+/// behind. That restarted another thread's read, which looked up its descriptor again: by then it
+/// belonged to another file.
 #[test]
 fn a_read_goes_on_with_its_file_though_the_descriptor_is_anothers() {
     is_the_same(
@@ -199,8 +201,8 @@ thread closes
     );
 }
 
-/// A stop does not stop who is in an orphaned group. It wakes the thread all the same, and on Linux
-/// `sigtimedwait` ends with EINTR whenever it is woken for nothing that it waits for.
+/// A stop signal does not stop a process in an orphaned group. It still wakes the thread, and on
+/// Linux `sigtimedwait` ends with EINTR whenever it is woken for another reason than its set.
 #[test]
 fn a_stop_that_stops_nobody_ends_sigwaitinfo() {
     is_the_same(
@@ -217,9 +219,9 @@ process waiter
     );
 }
 
-/// A thread slept in `sigsuspend`, whose mask blocked what was pending for its process, and another
-/// signal woke it for which there was no handler. Linux begins the call anew then, with the mask of
-/// before for a moment: that let the first one in, and the process ended.
+/// A thread slept in `sigsuspend`, whose mask blocked a signal pending for its process, and another
+/// signal without a handler woke it. Linux then restarts the call, with the previous mask for a
+/// moment: that admitted the pending signal, and the process ended.
 #[test]
 fn what_wakes_sigsuspend_for_nothing_shows_the_mask_of_before() {
     is_the_same(
@@ -240,8 +242,9 @@ thread sleeper
     );
 }
 
-/// The Linux backend signalled group 0 with its table locked, which blocks all signals. What the
-/// caller ignores is pending then for a moment, and wakes a thread in `sigwaitinfo`.
+/// Regression: the Linux backend signalled group 0 with its table locked, which blocks all signals.
+/// A signal that the caller ignores is then pending for a moment, and wakes a thread in
+/// `sigwaitinfo`.
 #[test]
 fn group_0_is_the_callers_own() {
     is_the_same(
@@ -257,9 +260,9 @@ thread waiter
     );
 }
 
-/// A blocked signal that is ignored by default is kept for the process. The other thread, in
-/// `sigwaitinfo`, did not block it: on Linux it is woken, drops the signal, and its call ends with
-/// EINTR.
+/// A blocked signal that is ignored by default stays pending for the process. The other thread, in
+/// `sigwaitinfo`, did not block it: on Linux it is woken, discards the signal, and its call ends
+/// with EINTR.
 #[test]
 fn a_signal_of_which_nothing_comes_ends_sigwait() {
     is_the_same(
@@ -279,9 +282,9 @@ thread waiter
     );
 }
 
-/// Two threads let a signal in, the first one does not, and two are sent, one after the other. On
-/// Linux the second is had by who comes next in turn, not by the first thread again, which has one
-/// to see to.
+/// Two threads admit a signal, the first thread does not, and two signals are sent one after the
+/// other. On Linux the second goes to the next thread in turn, not again to the thread that already
+/// has one to handle.
 #[test]
 fn threads_take_signals_in_turn() {
     is_the_same(
@@ -307,8 +310,8 @@ thread waits
     );
 }
 
-/// A thread forked a child that ended. Both threads let SIGCHLD in: on Linux who forked is asked
-/// first, be it not the first thread.
+/// A thread forked a child that ended. Both threads admit SIGCHLD: on Linux the forking thread is
+/// asked first, even if it is not the first thread.
 #[test]
 fn a_childs_end_is_told_to_the_thread_that_made_it() {
     is_the_same(
@@ -328,9 +331,9 @@ process quick
     );
 }
 
-/// A thread ended while a signal was pending that it blocked. All others were woken to see to that,
-/// also who blocked it in `sigpause`: the mask of before held for a moment, let it in, and the
-/// process ended.
+/// Regression: a thread ended while a signal that it blocked was pending. All other threads were
+/// woken to handle it, including one that blocked it in `sigpause`: the previous mask was in effect
+/// for a moment, admitted the signal, and the process ended.
 #[test]
 fn a_thread_that_ends_wakes_nobody_for_what_all_block() {
     is_the_same(
@@ -346,8 +349,9 @@ thread t1
     );
 }
 
-/// The Linux backend signalled a group with its table locked, which blocks all signals in this
-/// thread: another one was woken for what this one handles, and its `sigwaitinfo` ended.
+/// Regression: the Linux backend signalled a group with its table locked, which blocks all signals
+/// in this thread: another thread was woken for a signal that this one handles, and its
+/// `sigwaitinfo` ended.
 #[test]
 fn a_group_is_signalled_with_the_mask_as_it_is() {
     is_the_same(
@@ -364,8 +368,9 @@ thread waiter
     );
 }
 
-/// A process was stopped while another of its threads slept in `read`. That one slept on in its
-/// call: it took what was written, though it was stopped, and others that read did not get it.
+/// Regression: a process was stopped while another of its threads slept in `read`. That thread
+/// stayed in its call and consumed written bytes although it was stopped, so that other readers did
+/// not get them.
 #[test]
 fn who_is_stopped_takes_nothing_from_a_pipe() {
     is_the_same(
@@ -387,8 +392,9 @@ thread sleeper
     );
 }
 
-/// The same, and the reader's descriptor had been closed meanwhile. Its call had the file, so that
-/// the pipe had a reader still. On Linux a stop is outside of the call, and the pipe is broken.
+/// Like [`who_is_stopped_takes_nothing_from_a_pipe`], but the reader's descriptor had been closed
+/// meanwhile. Its call held the file, so that the pipe still had a reader. On Linux a stop is
+/// outside the call, and the pipe is broken.
 #[test]
 fn who_is_stopped_holds_no_file_that_is_closed() {
     is_the_same(
@@ -410,8 +416,8 @@ thread sleeper
     );
 }
 
-/// SIGCONT, which is handled, continued a process of two threads, and the first one had it. On
-/// Linux each looks for signals when it goes on: whoever does so first has it.
+/// Regression: SIGCONT with a handler continued a process of two threads, and the first thread took
+/// it. On Linux each thread checks for signals when it continues: the first to do so takes it.
 #[test]
 fn who_goes_on_first_has_what_continued_it() {
     is_the_same(
@@ -435,8 +441,8 @@ thread other
     );
 }
 
-/// A handler signals itself, and another thread that lets the signal in ends that when it comes
-/// first. The virtual Unix was not asked again after one run without an end.
+/// A handler signals itself endlessly, and another thread that admits the signal ends that if it
+/// runs first. Regression: after one endless run the virtual Unix was not run again.
 #[test]
 fn what_goes_on_for_ever_under_one_schedule_may_end_under_another() {
     is_the_same(

@@ -1,8 +1,8 @@
-//! Stops of tracees: which ends them, what is reported, and what is left of them for the parent.
+//! Stops of tracees: the event that ends them, their reports, and their visibility to the parent.
 
 use super::is_the_same;
 
-/// PTRACE_KILL of a running tracee had no effect. Linux kills it, whatever it does.
+/// Regression: PTRACE_KILL of a running tracee had no effect. Linux kills it, whatever it does.
 #[test]
 fn ptrace_kill_ends_a_running_tracee() {
     is_the_same(
@@ -33,14 +33,15 @@ thread other
     );
 }
 
-/// PTRACE_KILL continued a tracee that had stopped by its tracer's signal. Linux kills it.
+/// Regression: PTRACE_KILL continued a tracee that had stopped by its tracer's signal. Linux kills
+/// it.
 #[test]
 fn ptrace_kill_ends_a_tracee_in_a_group_stop() {
     is_the_same(&stopped_by_tracer("ptrace kill child", ""));
 }
 
-/// A parent continued its tracee with a stop signal, and detached it before it waited. On Linux the
-/// parent finds that stop then; here only a tracer could, and the wait never returned.
+/// Regression: a parent continued its tracee with a stop signal, and detached it before it waited.
+/// On Linux the parent finds that stop then; here only a tracer could, and the wait never returned.
 #[test]
 fn parent_finds_stop_of_a_detached_tracee() {
     is_the_same(&stopped_by_tracer("ptrace detach child", "wait child stopped"));
@@ -48,7 +49,7 @@ fn parent_finds_stop_of_a_detached_tracee() {
 }
 
 /// A parent that has detached its tracee finds the tracee's stop, but a thread of the parent that
-/// waits already is not woken for it.
+/// already waits is not woken for it.
 #[test]
 fn detaching_wakes_no_other_thread_of_the_parent() {
     is_the_same(
@@ -73,8 +74,8 @@ thread waits
     );
 }
 
-/// A stopped tracee that its tracer had continued raised SIGCONT. Linux still counts it as stopped,
-/// so that a wait finds it continued; here the tracer had ended the stop.
+/// Regression: a stopped tracee that its tracer had continued raised SIGCONT. Linux still counts it
+/// as stopped, so that a wait finds it continued; here the tracer had ended the stop.
 #[test]
 fn sigcont_of_a_tracee_in_a_stop_is_a_continuation() {
     is_the_same(&stopped_by_tracer(
@@ -87,7 +88,8 @@ wait child continued
     ));
 }
 
-/// The same with a tracer that is not the parent. On Linux both get SIGCHLD for the continuation.
+/// Like [`sigcont_of_a_tracee_in_a_stop_is_a_continuation`], with a tracer that is not the parent.
+/// On Linux both get SIGCHLD for the continuation.
 #[test]
 fn tracer_and_parent_get_sigchld_of_a_continuation() {
     is_the_same(
@@ -123,8 +125,8 @@ process tracee
     );
 }
 
-/// A stopped process was attached, continued, and detached. On Linux it stops again at once, since
-/// no SIGCONT has cancelled its stop; here it kept running.
+/// Regression: a stopped process was attached, continued, and detached. On Linux it stops again at
+/// once, since no SIGCONT has cancelled its stop; here it kept running.
 #[test]
 fn process_stopped_before_it_was_attached_stops_when_detached() {
     is_the_same(
@@ -152,16 +154,17 @@ process stopped
     );
 }
 
-/// The same if the tracer ends, with a tracee that is stopped for it, and with one that sleeps.
+/// Like [`process_stopped_before_it_was_attached_stops_when_detached`], if the tracer ends, with a
+/// tracee that is stopped for it and with one that sleeps.
 #[test]
 fn process_stopped_before_attach_stops_when_tracer_ends() {
     is_the_same(&stopped_before_attach("raise WINCH", "wait child"));
     is_the_same(&stopped_before_attach("pause", ""));
 }
 
-/// A tracee that was stopped already stopped once more by its tracer's signal, and SIGCHLD named
-/// that signal. On Linux SIGCHLD names the signal that `wait` would return for the stop: none, as
-/// the parent has waited for it already.
+/// Regression: an already stopped tracee stopped once more by its tracer's signal, and SIGCHLD
+/// named that signal. On Linux SIGCHLD names the signal that `wait` would return for the stop:
+/// none, since the parent has already waited for it.
 #[test]
 fn sigchld_of_a_stop_that_was_waited_for_names_no_signal() {
     is_the_same(
@@ -282,8 +285,8 @@ process stopped
     )
 }
 
-/// A tracee ended while its parent ignored and blocked SIGCHLD. Linux keeps the signal pending, and
-/// a handler that is set later runs; here the parent got no signal.
+/// Regression: a tracee ended while its parent ignored and blocked SIGCHLD. Linux keeps the signal
+/// pending, and a handler that is set later runs; here the parent got no signal.
 #[test]
 fn end_of_tracee_is_pending_for_parent_that_ignores_and_blocks() {
     is_the_same(
@@ -306,9 +309,9 @@ process tracee
     );
 }
 
-/// A stopped tracee that its tracer had continued raised SIGCONT, which it blocked. On Linux its
-/// parent gets SIGCHLD for that only when the tracee next takes a signal; here it got SIGCHLD at
-/// once.
+/// Regression: a stopped tracee that its tracer had continued raised SIGCONT, which it blocked. On
+/// Linux its parent gets SIGCHLD for that only when the tracee next takes a signal; here it got
+/// SIGCHLD at once.
 #[test]
 fn running_tracee_reports_its_continue_with_its_next_signal() {
     for next in ["", "  raise USR1\n"] {

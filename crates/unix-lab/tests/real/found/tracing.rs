@@ -1,10 +1,11 @@
-//! Tracers and tracees: stops that one hears of, and what the end of one means for the other.
+//! Tracers and tracees: stops that one is notified of, and the effect of the end of one on the
+//! other.
 
 use super::is_the_same;
 
-/// A tracer that wants nothing to be left of its children had waited for none of them. Its tracee
-/// is left all the same, for the tracer to wait for; but not when that ends: `init` adopted a child
-/// of which Linux leaves nothing.
+/// Regression: a tracer with SA_NOCLDWAIT had waited for none of its children. Its ended tracee
+/// remains for it to wait for, but not after the tracer ends: `init` adopted a child that Linux
+/// discards.
 #[test]
 fn a_tracee_of_who_wants_no_zombies_goes_with_its_tracer() {
     is_the_same(
@@ -25,8 +26,8 @@ process tracee
     );
 }
 
-/// A tracer let its tracee go on with SIGSTOP in the place of another signal. On the virtual Unix a
-/// stop counted only if the process itself had taken it from what was pending.
+/// Regression: a tracer continued its tracee with SIGSTOP in place of another signal. On the
+/// virtual Unix a stop counted only if the process itself had taken it from its pending signals.
 #[test]
 fn a_tracer_may_have_its_tracee_go_on_with_a_stop() {
     is_the_same(
@@ -44,8 +45,8 @@ process tracee
     );
 }
 
-/// A tracer let its tracee go on with SIGSTOP, and the tracee stopped. SIGCHLD said that it was
-/// trapped, as it says before each signal; this was a stop.
+/// Regression: a tracer continued its tracee with SIGSTOP, and the tracee stopped. SIGCHLD reported
+/// a trap, as before each signal; this was a stop.
 #[test]
 fn a_tracee_that_was_told_to_stop_has_stopped() {
     is_the_same(
@@ -65,8 +66,8 @@ process tracee
     );
 }
 
-/// A process traced, whichever of its threads had asked. On Linux a thread traces: another one
-/// executed, and what the first had traced was let go with it.
+/// Regression: a whole process was the tracer, whichever of its threads had attached. On Linux a
+/// thread is: another thread executed, and the tracees of the first thread were released with it.
 #[test]
 fn what_a_thread_traced_goes_on_when_another_executes() {
     is_the_same(
@@ -98,7 +99,8 @@ thread executes
     );
 }
 
-/// The same of a thread that ended alone: its process was the tracer still.
+/// Like [`what_a_thread_traced_goes_on_when_another_executes`], for a thread that ended alone: its
+/// process was still the tracer.
 #[test]
 fn a_thread_that_ends_lets_go_whom_it_traced() {
     is_the_same(
@@ -120,8 +122,8 @@ thread tracer
     );
 }
 
-/// Another thread than the one that traced let the tracee go on. On Linux it has no such tracee,
-/// though it may wait for it.
+/// Regression: a thread other than the tracing one continued the tracee. On Linux it has no such
+/// tracee, though it may wait for it.
 #[test]
 fn a_tracee_goes_on_as_its_own_tracing_thread_says() {
     is_the_same(
@@ -145,8 +147,8 @@ thread other
     );
 }
 
-/// A stopped child was attached, and its parent was told of the stop twice: as its tracer, and as
-/// its parent. Linux tells a parent that traces of nothing but what it has trapped.
+/// Regression: a stopped child was attached, and its parent was notified of the stop twice: as its
+/// tracer, and as its parent. Linux notifies a tracing parent only of its traps.
 #[test]
 fn a_parent_that_traces_is_told_of_a_stop_once() {
     is_the_same(
@@ -166,8 +168,9 @@ process stopped
     );
 }
 
-/// A tracee stopped for its tracer with a stop, which SIGCONT took back before the tracer ended. On
-/// Linux nothing comes of that stop any more; here it counted as one that the tracer had chosen.
+/// Regression: a tracee stopped for its tracer with a stop signal, which SIGCONT cancelled before
+/// the tracer ended. On Linux that stop has no effect any more; here it counted as one that the
+/// tracer had chosen.
 #[test]
 fn a_stop_that_is_taken_back_in_the_tracers_hand_stops_nobody() {
     is_the_same(
@@ -189,21 +192,22 @@ process tracee
     );
 }
 
-/// The same, and the tracer let the tracee go on with that stop.
+/// Like [`a_stop_that_is_taken_back_in_the_tracers_hand_stops_nobody`], and the tracer continued
+/// the tracee with that stop.
 #[test]
 fn a_stop_that_was_taken_back_is_none_for_the_tracer_to_go_on_with() {
     is_the_same(&continued_in_hand("STOP", ""));
 }
 
-/// A tracee was in its tracer's hand with another signal when SIGCONT came, and then its tracer had
-/// it go on with a stop. On Linux SIGCONT takes back whatever is about to be delivered.
+/// Regression: a tracee was trapped for another signal when SIGCONT arrived, and its tracer then
+/// continued it with a stop signal. On Linux SIGCONT cancels any stop about to be delivered.
 #[test]
 fn a_continuation_takes_back_a_stop_that_the_tracer_chooses_after_it() {
     is_the_same(&continued_in_hand("USR1", " -> anything"));
 }
 
-/// A tracee stops for its tracer with this signal, has SIGCONT, and is let go on with a stop; and
-/// what is then found of it.
+/// Returns a scenario in which a tracee traps for `signal`, gets SIGCONT, and is continued with a
+/// stop signal; `found` is the expected result of the next wait.
 fn continued_in_hand(signal: &str, found: &str) -> String {
     format!(
         "\
@@ -224,9 +228,9 @@ process tracee
     )
 }
 
-/// A tracee that waits is stopped for its tracer by the SIGCHLD of the child that it waits for, and
-/// killed. On Linux it has taken the child before; the Linux backend had only looked at it, so that
-/// the first process found it once more.
+/// Regression: a waiting tracee traps for the SIGCHLD of the child that it waits for, and is
+/// killed. On Linux it has reaped the child before; the Linux backend had only looked at it, so
+/// that the first process reaped it again.
 #[test]
 fn a_tracee_that_waits_has_taken_its_child_before_it_stops_for_the_signal() {
     is_the_same(
@@ -247,10 +251,10 @@ process worker
     );
 }
 
-/// A tracer that is the parent ends while its tracee is stopped. On Linux whoever adopts the tracee
-/// finds that stop if it asks for stops; here only the tracer had heard of it. Then it was found,
-/// but not behind an elder child that runs: that one was looked at first, and what came behind it
-/// counted as unchanged.
+/// Regression: a tracer that is the parent ends while its tracee is stopped. On Linux the process
+/// that adopts the tracee finds that stop if it asks for stops; here it had been reported only to
+/// the tracer. Later it was found, but not behind an older running child: that child was checked
+/// first, and the stop after it counted as unchanged.
 #[test]
 fn a_stop_that_a_tracer_heard_of_is_there_for_the_next_parent() {
     is_the_same(
@@ -280,8 +284,8 @@ process tracee
     );
 }
 
-/// `wait` found a tracee before a child that had ended. Linux looks at the children first, then at
-/// the tracees that are not children, of which the one that was attached last comes first.
+/// Regression: `wait` found a tracee before a child that had ended. Linux checks the children
+/// first, then the tracees that are not children, of which the most recently attached comes first.
 #[test]
 fn wait_finds_children_before_tracees() {
     is_the_same(
@@ -323,9 +327,9 @@ process sleeper
     );
 }
 
-/// SIGCHLD of a tracee that `ptrace kill` ended was not ignored, because the Linux backend had all
-/// signals blocked meanwhile. It woke the other thread, whose `read` began again, of a file that
-/// had been closed.
+/// Regression: the SIGCHLD of a tracee that `ptrace kill` ended was not ignored, because the Linux
+/// backend had all signals blocked meanwhile. It woke the other thread, whose `read` restarted on a
+/// closed file.
 #[test]
 fn sigchld_of_killed_tracee_wakes_no_other_thread() {
     is_the_same(
