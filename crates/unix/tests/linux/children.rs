@@ -1,6 +1,6 @@
 //! Fork, exit, wait, handles.
 
-#![allow(unsafe_code, reason = "a namespace of numbers is unshared")]
+#![allow(unsafe_code, reason = "a PID namespace is unshared")]
 
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -49,15 +49,15 @@ fn a_reaped_childs_handle_is_nobody() {
     });
 }
 
-/// The numbers of a system come round. In a namespace of its own a process chooses the next one
-/// (/proc/sys/kernel/ns_last_pid), and nobody else takes it.
+/// Process numbers are reused. In a PID namespace of its own, a process chooses the next number
+/// (/proc/sys/kernel/ns_last_pid), and no other process takes it.
 #[test]
 fn a_handle_never_means_the_next_process_with_its_number() {
     play(|sys| {
-        // SAFETY: it changes the namespace of children that are made from now on, and no
+        // SAFETY: the call changes the namespace of children created from now on, and no
         // descriptor.
         if unsafe { unshare_unsafe(UnshareFlags::NEWPID) }.is_err() {
-            // Not the administrator: the number is not ours to choose.
+            // Without privilege, the number cannot be chosen.
             return;
         }
         let first_of_its_system = sys.fork(|sys| {
@@ -72,7 +72,7 @@ fn a_handle_never_means_the_next_process_with_its_number() {
             assert_eq!(sys.kill(first.into(), Some(Signal::KILL)), Err(Errno::ESRCH));
             assert_eq!(sys.tgkill(first, sys.gettid(), None), Err(Errno::ESRCH));
             assert_eq!(sys.waitpid(first.into(), NOHANG), Err(Errno::ECHILD));
-            assert_eq!(sys.waitpid(second.into(), NOHANG), Ok(None), "it lives");
+            assert_eq!(sys.waitpid(second.into(), NOHANG), Ok(None), "the second process lives");
             sys.kill(second.into(), Some(Signal::TERM)).unwrap();
             assert_eq!(end(sys, second).signaled(), Some(Signal::TERM));
             0
@@ -147,14 +147,14 @@ fn waiting_for_any_leaves_a_commands_child_to_the_command() {
     play(|sys| {
         let mut theirs = Command::new("/bin/sh").args(["-c", "exit 5"]).spawn().unwrap();
         let number = theirs.id() as i32;
-        until("it ended", || state(number) == 'Z');
-        assert_eq!(sys.wait(), Err(Errno::ECHILD), "there is none of ours");
+        until("the command ended", || state(number) == 'Z');
+        assert_eq!(sys.wait(), Err(Errno::ECHILD), "no child of this backend");
         let ours = sys.fork(|_| 6).unwrap();
         let found = sys.wait().unwrap();
         assert_eq!((found.pid, found.status), (ours, WaitStatus::Exited(6)));
         let options = WaitOptions::EXITED | WaitOptions::NOWAIT | NOHANG;
         let found = sys.waitid(Children::of(number), options).unwrap().unwrap();
-        assert_eq!(found.status, WaitStatus::Exited(5), "by its number it is found");
+        assert_eq!(found.status, WaitStatus::Exited(5), "found by its number");
         assert_eq!(theirs.wait().unwrap().code(), Some(5));
     });
 }
@@ -163,7 +163,7 @@ fn waiting_for_any_leaves_a_commands_child_to_the_command() {
 fn a_stop_of_ours_is_seen_beside_an_end_of_others() {
     play(|sys| {
         let mut theirs = Command::new("/bin/sh").args(["-c", "exit 5"]).spawn().unwrap();
-        until("it ended", || state(theirs.id() as i32) == 'Z');
+        until("the command ended", || state(theirs.id() as i32) == 'Z');
         let ours = sleeper(sys);
         let killer = sys.thread(move |sys| {
             sys.kill(ours.into(), Some(Signal::STOP)).unwrap();
@@ -208,7 +208,11 @@ fn stop_and_continue_are_seen_by_who_asks_for_them() {
         sys.kill(child.into(), Some(Signal::STOP)).unwrap();
         let stopped = sys.waitid(child.into(), WaitOptions::STOPPED).unwrap().unwrap();
         assert_eq!(stopped.status, WaitStatus::Stopped(Signal::STOP));
-        assert_eq!(sys.waitid(child.into(), WaitOptions::STOPPED | NOHANG), Ok(None), "told once");
+        assert_eq!(
+            sys.waitid(child.into(), WaitOptions::STOPPED | NOHANG),
+            Ok(None),
+            "reported once"
+        );
         sys.kill(child.into(), Some(Signal::CONT)).unwrap();
         let went_on = sys.waitid(child.into(), WaitOptions::CONTINUED).unwrap().unwrap();
         assert_eq!(went_on.status, WaitStatus::Continued);
@@ -274,7 +278,7 @@ fn a_forked_child_has_none_of_its_parents_children() {
 #[test]
 fn fork_without_a_descriptor_left_makes_no_child() {
     play(|sys| {
-        // 0, 1 and 2 are open.
+        // Descriptors 0, 1 and 2 are open.
         sys.setrlimit(Resource::Descriptors, Rlimit::of(3)).unwrap();
         assert_eq!(sys.fork(|_| 0), Err(Errno::EMFILE));
         assert_eq!(sys.spawn(&SpawnRequest::new("/bin/true", &["true"])), Err(Errno::EMFILE));

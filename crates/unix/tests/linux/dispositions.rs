@@ -1,5 +1,5 @@
-//! Dispositions with which a process begins, whatever dispositions the host has set, the program
-//! that embeds the backend.
+//! Initial dispositions of a process, whatever dispositions the host, the program that embeds the
+//! backend, has set.
 #![allow(unsafe_code, reason = "sets dispositions as a library of the host would")]
 
 use std::os::unix::process::ExitStatusExt;
@@ -11,10 +11,11 @@ use tontine_unix::{
 
 use crate::scene::end;
 
-/// Exit status of a host whose assertions held: not that of a test program that found no test.
+/// Exit status of a host whose assertions held; differs from that of a test program that found no
+/// test.
 const HOST_HELD: i32 = 42;
 
-/// In the environment of a test that runs as the host.
+/// Environment variable of a test that runs as the host.
 const AS_HOST: &str = "TONTINE_UNIX_TEST_AS_HOST";
 
 /// Runs `host` in a new process of this program, in which only Rust's runtime has changed
@@ -25,16 +26,16 @@ fn in_host(test: &str, host: impl FnOnce(&dyn Sys)) -> ExitStatus {
         std::process::exit(HOST_HELD);
     }
     let test = format!("dispositions::{test}");
-    Command::new(std::env::current_exe().expect("a test has a file"))
+    Command::new(std::env::current_exe().expect("the test has an executable"))
         .args([test.as_str(), "--exact", "--test-threads=1", "--nocapture"])
         .env(AS_HOST, "1")
         .stdout(Stdio::null())
         .status()
-        .expect("a test can be started")
+        .expect("the test can be started")
 }
 
 fn disposition(sys: &dyn Sys, signal: Signal) -> Disposition {
-    sys.sigaction(signal, None).expect("every signal has one").disposition
+    sys.sigaction(signal, None).expect("every signal has an action").disposition
 }
 
 extern "C" fn caught(_: libc::c_int) {}
@@ -45,13 +46,14 @@ fn set_disposition_directly(signal: Signal, does: libc::sighandler_t) {
     unsafe { libc::signal(signal.number(), does) };
 }
 
-/// Rust's runtime ignores SIGPIPE and handles SIGSEGV and SIGBUS. Programs that the backend ran
-/// inherited that: a writer without a reader did not end, and each test had to reset it.
+/// Regression: Rust's runtime ignores SIGPIPE and handles SIGSEGV and SIGBUS. Programs that the
+/// backend ran inherited that: a writer without a reader did not end, and each test had to reset
+/// it.
 #[test]
 fn child_of_host_begins_with_default_dispositions() {
     let status = in_host("child_of_host_begins_with_default_dispositions", |sys| {
-        assert_eq!(disposition(sys, Signal::PIPE), Disposition::Ignore, "the runtime does so");
-        assert_ne!(disposition(sys, Signal::SEGV), Disposition::Default, "the runtime does so");
+        assert_eq!(disposition(sys, Signal::PIPE), Disposition::Ignore, "ignored by the runtime");
+        assert_ne!(disposition(sys, Signal::SEGV), Disposition::Default, "handled by the runtime");
         set_disposition_directly(Signal::USR2, caught as *const () as libc::sighandler_t);
         set_disposition_directly(Signal::HUP, libc::SIG_IGN);
         sys.sigaction(Signal::USR1, Some(SigAction::IGNORE)).unwrap();
@@ -62,10 +64,18 @@ fn child_of_host_begins_with_default_dispositions() {
                 assert_eq!(disposition(sys, signal), Disposition::Default, "{signal}");
             }
             // A library relies on its handler and would not install it again.
-            assert_ne!(disposition(sys, Signal::USR2), Disposition::Default, "a library's");
+            assert_ne!(
+                disposition(sys, Signal::USR2),
+                Disposition::Default,
+                "the library's handler"
+            );
             assert_eq!(disposition(sys, Signal::HUP), Disposition::Ignore, "as under nohup");
-            assert_eq!(disposition(sys, Signal::USR1), Disposition::Ignore, "the program's");
-            assert_eq!(disposition(sys, Signal::BUS), handler.disposition, "the program's");
+            assert_eq!(
+                disposition(sys, Signal::USR1),
+                Disposition::Ignore,
+                "ignored by the program"
+            );
+            assert_eq!(disposition(sys, Signal::BUS), handler.disposition, "the program's handler");
             assert_eq!(sys.sigstack(None), Ok(SigStack::default()));
             // Children inherit what a program sets without the backend, as from any fork.
             set_disposition_directly(Signal::USR2, caught as *const () as libc::sighandler_t);
@@ -83,8 +93,8 @@ fn child_of_host_begins_with_default_dispositions() {
     assert_eq!(status.code(), Some(HOST_HELD), "{status}");
 }
 
-/// A child of the host survived a write to a pipe without a reader, and its first `fault(SEGV)` had
-/// no effect: the runtime's handler took it.
+/// Regression: a child of the host survived a write to a pipe without a reader, and its first
+/// `fault(SEGV)` had no effect, because the runtime's handler took it.
 #[test]
 fn child_of_host_ends_by_sigpipe_and_by_its_first_fault() {
     let status = in_host("child_of_host_ends_by_sigpipe_and_by_its_first_fault", |sys| {
@@ -102,7 +112,7 @@ fn child_of_host_ends_by_sigpipe_and_by_its_first_fault() {
     assert_eq!(status.code(), Some(HOST_HELD), "{status}");
 }
 
-/// Programs that the host spawned ignored SIGPIPE.
+/// Regression: programs that the host spawned ignored SIGPIPE.
 #[test]
 fn spawned_program_ignores_sigpipe_only_if_host_asked_for_it() {
     let status = in_host("spawned_program_ignores_sigpipe_only_if_host_asked_for_it", |sys| {
@@ -122,7 +132,7 @@ fn spawned_program_ignores_sigpipe_only_if_host_asked_for_it() {
     assert_eq!(status.code(), Some(HOST_HELD), "{status}");
 }
 
-/// A program that the host executed in its own process ignored SIGPIPE.
+/// Regression: a program that the host executed in its own process ignored SIGPIPE.
 #[test]
 fn program_that_host_executes_ends_by_sigpipe() {
     let status = in_host("program_that_host_executes_ends_by_sigpipe", |sys| {
@@ -144,7 +154,8 @@ fn first_fault_of_host_ends_it() {
     assert_eq!(status.signal(), Some(libc::SIGSEGV), "{status}");
 }
 
-/// A library's handler of SIGPIPE went, though only the runtime's ignoring was to be undone.
+/// Regression: a library's handler of SIGPIPE was removed too, although only the runtime's SIG_IGN
+/// was to be undone.
 #[test]
 fn child_of_host_keeps_librarys_handler_of_sigpipe() {
     let status = in_host("child_of_host_keeps_librarys_handler_of_sigpipe", |sys| {

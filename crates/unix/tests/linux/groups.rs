@@ -1,6 +1,6 @@
 //! Process groups and sessions.
 
-#![allow(unsafe_code, reason = "a namespace of numbers is unshared")]
+#![allow(unsafe_code, reason = "a PID namespace is unshared")]
 
 use rustix::thread::{UnshareFlags, unshare_unsafe};
 use tontine_unix::{
@@ -25,7 +25,7 @@ fn a_signal_to_a_group_reaches_its_members_and_nobody_else() {
             assert_eq!(end(sys, child).signaled(), Some(Signal::TERM));
         }
         assert_eq!(sys.waitpid(other.into(), WaitOptions::NOHANG), Ok(None));
-        assert_eq!(sys.killpg(leader, None), Err(Errno::ESRCH), "the group is gone");
+        assert_eq!(sys.killpg(leader, None), Err(Errno::ESRCH), "the group has ended");
         sys.kill(other.into(), Some(Signal::KILL)).unwrap();
         reap(sys, other);
     });
@@ -39,8 +39,8 @@ fn a_group_outlives_its_leader() {
         sys.setpgid(member, leader).unwrap();
         sys.kill(leader.into(), Some(Signal::KILL)).unwrap();
         reap(sys, leader);
-        assert_eq!(sys.kill(leader.into(), None), Err(Errno::ESRCH), "as a process it is gone");
-        assert_eq!(sys.getpgid(member), Ok(leader), "as a group it is there");
+        assert_eq!(sys.kill(leader.into(), None), Err(Errno::ESRCH), "the process has ended");
+        assert_eq!(sys.getpgid(member), Ok(leader), "the group exists");
         sys.killpg(leader, Some(Signal::HUP)).unwrap();
         assert_eq!(end(sys, member).signaled(), Some(Signal::HUP));
         assert_eq!(sys.killpg(leader, None), Err(Errno::ESRCH));
@@ -56,7 +56,7 @@ fn the_descriptor_of_a_group_that_outlived_its_leader_goes_with_it() {
     play(|sys| {
         let before = open_descriptors();
         for _ in 0..100 {
-            // As a shell's `a | b`, of which the first ends first.
+            // Like a shell's `a | b`, whose first process ends first.
             let (leader, member) = (sleeper(sys), sleeper(sys));
             sys.setpgid(leader, leader).unwrap();
             sys.setpgid(member, leader).unwrap();
@@ -66,20 +66,20 @@ fn the_descriptor_of_a_group_that_outlived_its_leader_goes_with_it() {
             }
         }
         let after = open_descriptors();
-        assert!(after <= before + 20, "{before} descriptors became {after}");
+        assert!(after <= before + 20, "{before} descriptors grew to {after}");
     });
 }
 
-/// As for a process (`children.rs`): in a namespace of its own a process chooses the next number.
-/// The leader vanishes when it ends, for SIGCHLD is ignored, and its number goes to a grandchild,
-/// of which nobody here knows.
+/// As for a process (`children.rs`), a process in a PID namespace of its own chooses the next
+/// number. The leader vanishes when it ends, because SIGCHLD is ignored, and its number goes to a
+/// grandchild that this process does not know.
 #[test]
 fn a_groups_handle_never_means_the_group_that_has_the_number_next() {
     play(|sys| {
-        // SAFETY: it changes the namespace of children that are made from now on, and no
+        // SAFETY: the call changes the namespace of children created from now on, and no
         // descriptor.
         if unsafe { unshare_unsafe(UnshareFlags::NEWPID) }.is_err() {
-            // Not the administrator: the number is not ours to choose.
+            // Without privilege, the number cannot be chosen.
             return;
         }
         let first_of_its_system = sys.fork(|sys| {
@@ -105,13 +105,13 @@ fn a_groups_handle_never_means_the_group_that_has_the_number_next() {
                 .unwrap();
             await_byte(sys, ready);
             let bare = Pid::number_only(number);
-            assert_eq!(sys.killpg(bare, None), Ok(()), "somebody has the number");
+            assert_eq!(sys.killpg(bare, None), Ok(()), "a group has the number");
             assert_eq!(sys.killpg(old, None), Err(Errno::ESRCH));
             assert_eq!(sys.killpg(old, Some(Signal::KILL)), Err(Errno::ESRCH));
             assert_eq!(sys.setpgid(parent, old), Err(Errno::EPERM));
             let group = sys.waitpid(Children::Group(old), WaitOptions::NOHANG);
             assert_eq!(group, Err(Errno::ECHILD));
-            assert_eq!(sys.killpg(bare, None), Ok(()), "it lives");
+            assert_eq!(sys.killpg(bare, None), Ok(()), "the group exists");
             0
         });
         assert_eq!(end(sys, first_of_its_system.unwrap()), WaitStatus::Exited(0));
@@ -149,12 +149,12 @@ fn setpgid_refuses_as_the_kernel_does() {
         let session = session.unwrap();
         await_byte(sys, ready);
         assert_eq!(sys.getsid(session), Ok(session));
-        assert_eq!(sys.setpgid(session, session), Err(Errno::EPERM), "it leads a session");
+        assert_eq!(sys.setpgid(session, session), Err(Errno::EPERM), "a session leader");
         let executed = tontine_unix::SpawnRequest::new("/bin/sleep", &["sleep", "1000"]);
         let executed = sys.spawn(&executed).unwrap();
         assert_eq!(sys.setpgid(executed, executed), Err(Errno::EACCES));
         assert_eq!(sys.setpgid(SELF, Pid::number_only(-3)), Err(Errno::EINVAL));
-        assert_eq!(sys.setpgid(Pid::number_only(1), SELF), Err(Errno::ESRCH), "no child");
+        assert_eq!(sys.setpgid(Pid::number_only(1), SELF), Err(Errno::ESRCH), "not a child");
         sys.kill(executed.into(), Some(Signal::KILL)).unwrap();
         send_byte(sys, hold);
         reap(sys, executed);

@@ -1,5 +1,5 @@
-//! Handlers: what they learn, when they run, what is told of them.
-#![allow(unsafe_code, reason = "installs a handler past the library")]
+//! Handlers: the information they get, when they run, and their reported actions.
+#![allow(unsafe_code, reason = "installs a handler without the library")]
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering::Relaxed};
@@ -11,7 +11,7 @@ use tontine_unix::{
 
 use crate::scene::{await_byte, end, play, send_byte, sleeper, until};
 
-/// What a handler saw last, in words that it may store to.
+/// The last information that a handler got, in words that a handler may write.
 #[derive(Debug, Default)]
 struct Seen {
     times: AtomicU32,
@@ -21,7 +21,7 @@ struct Seen {
     code: AtomicI32,
 }
 
-/// The codes as numbers, to be stored.
+/// The codes, whose indices are stored.
 const CODES: [SigCode; 8] = [
     SigCode::User,
     SigCode::Queue,
@@ -52,7 +52,7 @@ impl Seen {
     }
 }
 
-/// Installs a handler that stores what it sees.
+/// Installs a handler that stores its information.
 fn install(sys: &dyn Sys, signal: Signal, flags: ActionFlags) -> Arc<Seen> {
     let seen = Arc::new(Seen::default());
     let handler = {
@@ -147,7 +147,7 @@ fn kill_and_stop_can_be_read_and_not_changed() {
     });
 }
 
-/// The standard library catches SIGSEGV, to tell of a stack that overflowed.
+/// The standard library handles SIGSEGV, to report a stack overflow.
 #[test]
 fn a_handler_of_somebody_else_can_be_put_back() {
     play(|sys| {
@@ -338,7 +338,7 @@ fn a_handler_runs_on_the_alternate_stack_if_asked_to() {
             let handler = {
                 let on_it = Arc::clone(&on_it);
                 SigAction::handler(move |sys, _| {
-                    // Off, if it were not refused.
+                    // This would disable the stack if it were not refused.
                     let off = || sys.sigstack(Some(SigStack::default()));
                     let there = sys.sigstack(None).is_ok_and(|stack| stack.on_stack);
                     on_it.fetch_add(u32::from(there && off() == Err(Errno::EPERM)), Relaxed);

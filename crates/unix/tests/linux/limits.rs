@@ -6,12 +6,13 @@ use tontine_unix::{
 
 use crate::scene::{end, play, reap, sleeper};
 
-/// A user without privilege, whom no other test is at the same time: limits are a user's.
+/// Returns an unprivileged uid that no other test uses at the same time, because limits are per
+/// user.
 fn nobody(sys: &dyn Sys) -> u32 {
     1_000_000 + sys.getpid().number().unsigned_abs()
 }
 
-/// Whether this process may become somebody else; what needs it is shown only then.
+/// Returns `true` if this process may change its user; tests that need this are skipped otherwise.
 fn privileged(sys: &dyn Sys) -> bool {
     sys.geteuid() == 0
 }
@@ -107,7 +108,7 @@ fn a_process_beyond_its_processor_time_gets_sigxcpu() {
 fn nice_values_are_brought_into_their_range_and_never_go_down_without_privilege() {
     play(|sys| {
         let me = PriorityScope::Process(Pid::number_only(0));
-        // Whoever runs the tests may be nicer already.
+        // The user who runs the tests may already have a higher nice value.
         let nice = sys.getpriority(me).unwrap().max(5);
         sys.setpriority(me, nice).unwrap();
         assert_eq!(sys.getpriority(me), Ok(nice));

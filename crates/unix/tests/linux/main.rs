@@ -1,7 +1,7 @@
 //! `Linux`, on real processes that the tests start themselves.
 //!
-//! A test that waits for any child, changes what the whole process does about a signal, or looks at
-//! the process's descriptors runs in a process of its own: [`scene::play`].
+//! A test that waits for any child, changes a disposition of the whole process, or inspects the
+//! process's descriptors runs in a process of its own: [`scene::play`].
 
 #![cfg(target_os = "linux")]
 

@@ -1,4 +1,4 @@
-//! A process of a test's own, and what tests do again and again in it.
+//! A process of its own for a test, and helpers for it.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use tontine_unix::{Children, Errno, Fd, Pid, Sys, WaitOptions, WaitStatus, Waite
 
 use crate::keeper::keep;
 
-/// A process that takes so long hangs; SIGALRM ends it.
+/// Maximum run time in seconds of a process; SIGALRM ends a longer one.
 pub(crate) const PATIENCE_S: u32 = 30;
 
 /// Runs `test` in a forked process, and fails if an assertion failed there.
@@ -18,12 +18,12 @@ pub(crate) fn play(test: impl FnOnce(&dyn Sys) + Send + 'static) {
     assert_eq!(status, Some(0));
 }
 
-/// How a child ends.
+/// Waits until a child has ended and returns its status.
 pub(crate) fn end(sys: &dyn Sys, child: Pid) -> WaitStatus {
     reap(sys, child).status
 }
 
-/// Waits for its end.
+/// Reaps a child.
 pub(crate) fn reap(sys: &dyn Sys, child: Pid) -> WaitedChild {
     loop {
         match sys.waitpid(child.into(), WaitOptions::empty()) {
@@ -33,13 +33,13 @@ pub(crate) fn reap(sys: &dyn Sys, child: Pid) -> WaitedChild {
     }
 }
 
-/// Waits for it to stop, go on, or end.
+/// Waits until a child stops, continues or ends.
 pub(crate) fn change(sys: &dyn Sys, child: Pid) -> WaitStatus {
     let options = WaitOptions::EXITED | WaitOptions::STOPPED | WaitOptions::CONTINUED;
     sys.waitid(Children::One(child), options).expect("a child").expect("the wait blocks").status
 }
 
-/// A child that sleeps until a signal ends it.
+/// Returns a child that sleeps until a signal ends it.
 pub(crate) fn sleeper(sys: &dyn Sys) -> Pid {
     sys.fork(|sys| {
         loop {
@@ -54,13 +54,13 @@ pub(crate) fn send_byte(sys: &dyn Sys, to: Fd) {
     assert_eq!(sys.write(to, b"."), Ok(1));
 }
 
-/// Sleeps until somebody wrote one.
+/// Sleeps until a byte arrives.
 pub(crate) fn await_byte(sys: &dyn Sys, from: Fd) {
     let mut byte = [0];
     assert_eq!(sys.read(from, &mut byte), Ok(1));
 }
 
-/// Tries until it holds; for what the kernel says of no change of.
+/// Polls until `holds` returns `true`, for changes that the kernel does not report.
 pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
     for _ in 0..20_000 {
         if holds() {
@@ -68,16 +68,16 @@ pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
         }
         std::thread::sleep(Duration::from_millis(1));
     }
-    panic!("never so: {what}");
+    panic!("never happened: {what}");
 }
 
-/// The state letter of a process in /proc, `?` if it is gone.
+/// Returns the state letter of a process in /proc, or `?` if there is no such process.
 pub(crate) fn state(number: i32) -> char {
     let stat = std::fs::read_to_string(format!("/proc/{number}/stat")).unwrap_or_default();
     stat.rsplit(')').next().and_then(|rest| rest.trim_start().chars().next()).unwrap_or('?')
 }
 
-/// How many descriptors this process has open.
+/// Returns the number of descriptors that this process has open.
 pub(crate) fn open_descriptors() -> usize {
     std::fs::read_dir("/proc/self/fd").expect("/proc").count()
 }

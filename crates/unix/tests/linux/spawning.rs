@@ -17,7 +17,7 @@ fn shell(script: &str) -> SpawnRequest {
     SpawnRequest::new("/bin/sh", &["sh", "-c", script])
 }
 
-/// All that comes through the pipe until its end.
+/// Reads from a pipe until its end.
 fn read_all(sys: &dyn Sys, from: Fd) -> String {
     let (mut all, mut buffer) = (Vec::new(), [0; 256]);
     loop {
@@ -29,7 +29,7 @@ fn read_all(sys: &dyn Sys, from: Fd) -> String {
     }
 }
 
-/// What `spawn` writes to its standard output.
+/// Returns the standard output of a spawned program.
 fn output(sys: &dyn Sys, spawn: SpawnRequest) -> String {
     let (from, to) = sys.pipe().unwrap();
     let mut spawn = spawn;
@@ -71,21 +71,25 @@ fn a_program_that_cannot_be_executed_is_an_error_and_leaves_nothing() {
         let huge = "x".repeat(200_000);
         assert_eq!(sys.spawn(&SpawnRequest::new("/bin/true", &["true", &huge])), Err(Errno::E2BIG));
 
-        assert!(!sys.sigpending().contains(Signal::CHLD), "there was no child");
+        assert!(!sys.sigpending().contains(Signal::CHLD), "a failed spawn sends no SIGCHLD");
         assert_eq!(open_descriptors(), before);
         assert_eq!(sys.waitpid(Children::Any, WaitOptions::NOHANG), Err(Errno::ECHILD));
         let zombies = std::fs::read_to_string("/proc/thread-self/children");
         assert!(zombies.is_ok_and(|children| children.is_empty()), "no process is left");
         let child = sys.spawn(&SpawnRequest::new("/bin/true", &["true"])).unwrap();
-        assert_eq!(sys.sigtimedwait(ends, None).unwrap().pid, child.number(), "of one there is");
+        assert_eq!(
+            sys.sigtimedwait(ends, None).unwrap().pid,
+            child.number(),
+            "SIGCHLD of the existing child"
+        );
         assert_eq!(end(sys, child), WaitStatus::Exited(0));
     });
 }
 
-/// Enough for some to be killed before and some after they execute.
+/// Large enough that some children are killed before and some after they execute.
 const SPAWNED: u32 = 2_000;
 
-/// Kills whoever is a child of `parent` at a moment, until told to stop; how many were killed.
+/// Kills children of `parent` until `until` is set; returns the number killed.
 fn kill_children_of(parent: i32, until: &AtomicBool) -> u32 {
     let list = format!("/proc/{parent}/task/{parent}/children");
     let mut killed = 0;
@@ -94,7 +98,7 @@ fn kill_children_of(parent: i32, until: &AtomicBool) -> u32 {
         for number in children.split_whitespace().filter_map(|number| number.parse().ok()) {
             let child = rustix::process::Pid::from_raw(number).expect("a positive number");
             let Ok(held) = pidfd_open(child, PidfdFlags::empty()) else { continue };
-            // Whom the descriptor holds is a child still: the number is nobody else's.
+            // A child that the descriptor holds is still a child: the number is not reused.
             if parent_of(number) == Some(parent) {
                 killed += u32::from(pidfd_send_signal(held, HostSignal::KILL).is_ok());
             }
@@ -121,7 +125,7 @@ fn a_child_that_is_killed_before_it_executes_is_an_error_and_leaves_nothing() {
             }
         }
         over.store(true, Relaxed);
-        assert!(killer.join().expect("it does not panic") > 0);
+        assert!(killer.join().expect("no panic") > 0);
         assert_eq!(sys.waitpid(Children::Any, WaitOptions::NOHANG), Err(Errno::ECHILD));
         let zombies = std::fs::read_to_string("/proc/thread-self/children");
         assert!(zombies.is_ok_and(|children| children.is_empty()), "no process is left");
@@ -172,7 +176,7 @@ fn a_program_starts_in_the_group_it_was_given() {
         for _ in 0..3 {
             assert!(sys.wait().unwrap().status.is_terminated());
         }
-        assert_eq!(sys.spawn(&leader), Err(Errno::EPERM), "that group is gone");
+        assert_eq!(sys.spawn(&leader), Err(Errno::EPERM), "the group has ended");
     });
 }
 
@@ -192,14 +196,14 @@ fn a_program_leads_a_session_if_asked() {
     });
 }
 
-/// The lines of /proc/self/status about signals, as sets.
+/// Returns the lines of /proc/self/status about signals, as sets.
 fn signal_sets(sys: &dyn Sys, spawn: &SpawnRequest) -> (SigSet, SigSet, SigSet) {
     let script = "exec cat /proc/self/status";
     let status = output(sys, SpawnRequest { path: shell(script).path, ..spawn_of(spawn, script) });
     let set = |name: &str| {
         let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
         let set = SigSet::from_bits(u64::from_str_radix(line.trim(), 16).unwrap());
-        // Without 32 and 33: what about them is ignored was ignored before the tests began.
+        // Without 32 and 33, which may have been ignored before the tests began.
         set.iter().collect()
     };
     (set("SigBlk:"), set("SigIgn:"), set("SigCgt:"))
@@ -242,7 +246,7 @@ fn descriptors_arrive_under_their_new_numbers_and_no_others_do() {
         let ((a, into_a), (b, into_b)) = (sys.pipe().unwrap(), sys.pipe().unwrap());
         sys.write(into_a, b"from a\n").unwrap();
         sys.write(into_b, b"from b\n").unwrap();
-        // Exchanged: each stands where the other was.
+        // Exchanged: each descriptor takes the number of the other.
         let spawn = SpawnRequest { descriptors: vec![(a, b), (b, a)], ..SpawnRequest::default() };
         let script =
             format!("read x </proc/self/fd/{}; read y </proc/self/fd/{}; echo $x, $y", b.0, a.0);

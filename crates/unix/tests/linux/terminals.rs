@@ -1,4 +1,4 @@
-//! A terminal and who is in its foreground.
+//! A terminal and its foreground group.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -9,22 +9,22 @@ use crate::scene::{await_byte, change, end, play, send_byte, sleeper, until};
 
 const SELF: Pid = Pid::number_only(0);
 
-/// Plays `test` as leader of a session that has this terminal; it gets the controlling end, too.
+/// Runs `test` in the leader of a session with this terminal; passes the controlling end too.
 fn with_terminal(test: impl FnOnce(&dyn Sys, Fd, Fd) + Send + 'static) {
     play(|sys| {
         sys.setsid().unwrap();
         assert_eq!(sys.open_tty(), Err(Errno::ENXIO));
         let (controlling, terminal) = sys.openpty().unwrap();
-        assert_eq!(sys.tcgetpgrp(terminal), Err(Errno::ENOTTY), "nobody's yet");
+        assert_eq!(sys.tcgetpgrp(terminal), Err(Errno::ENOTTY), "no session has the terminal yet");
         sys.set_controlling(terminal).unwrap();
         assert_eq!(sys.tcgetsid(terminal), Ok(sys.getpid()));
         test(sys, controlling, terminal);
-        // The end of the session hangs its group up, this process first.
+        // The end of the session sends SIGHUP to its group, including this process.
         sys.sigaction(Signal::HUP, Some(SigAction::IGNORE)).unwrap();
     });
 }
 
-/// A sleeper in a group of its own, in the foreground.
+/// Returns a sleeper in a group of its own, in the foreground.
 fn foreground_sleeper(sys: &dyn Sys, terminal: Fd) -> Pid {
     sys.sigaction(Signal::TTOU, Some(SigAction::IGNORE)).unwrap();
     let child = sleeper(sys);
@@ -91,7 +91,11 @@ fn only_a_group_of_the_session_comes_to_the_foreground() {
         let (ready, tell) = sys.pipe().unwrap();
         let stranger = sys.fork(move |sys| {
             sys.setsid().unwrap();
-            assert_eq!(sys.tcgetpgrp(terminal), Err(Errno::ENOTTY), "another session's");
+            assert_eq!(
+                sys.tcgetpgrp(terminal),
+                Err(Errno::ENOTTY),
+                "the terminal of another session"
+            );
             assert_eq!(sys.set_controlling(terminal), Err(Errno::EPERM));
             send_byte(sys, tell);
             loop {
@@ -124,7 +128,7 @@ fn closing_the_controlling_end_hangs_the_leader_up() {
         };
         sys.sigaction(Signal::HUP, Some(handler)).unwrap();
         sys.close(controlling).unwrap();
-        until("SIGHUP came", || hung_up.load(Relaxed) == 1);
+        until("SIGHUP arrived", || hung_up.load(Relaxed) == 1);
         assert_eq!(sys.write(terminal, b"x"), Err(Errno::EIO));
     });
 }

@@ -1,4 +1,4 @@
-//! Threads, and where things run.
+//! Threads and their processors.
 
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Barrier};
@@ -24,8 +24,8 @@ fn a_thread_is_joined_once() {
     });
 }
 
-/// `join` returned as soon as the thread had left the address space, and the kernel releases the
-/// number a little later: `tgkill` of a joined thread sometimes returned `Ok`.
+/// Regression: `join` returned as soon as the thread had left the address space, and the kernel
+/// releases the number slightly later: `tgkill` of a joined thread sometimes returned `Ok`.
 #[test]
 fn number_of_a_joined_thread_is_released() {
     play(|sys| {
@@ -50,9 +50,9 @@ fn join_does_not_wait_for_a_tracer_of_the_thread() {
             sys.write(tell, &thread.0.to_ne_bytes()).map_or(1, |_| 0)
         });
         let mut number = [0; 4];
-        assert_eq!(sys.read(told, &mut number), Ok(4), "it has joined");
+        assert_eq!(sys.read(told, &mut number), Ok(4), "the child has joined the thread");
         let thread = Pid::number_only(i32::from_ne_bytes(number));
-        assert_eq!(end(sys, thread), WaitStatus::Exited(0), "it was kept until now");
+        assert_eq!(end(sys, thread), WaitStatus::Exited(0), "the tracer kept the thread until now");
         assert_eq!(end(sys, child.unwrap()), WaitStatus::Exited(0));
     });
 }
@@ -174,7 +174,8 @@ fn what_a_placed_process_makes_runs_there() {
         };
         sys.join(thread).unwrap();
         assert!(right.load(Relaxed));
-        // Nothing keeps a child of a placed one from going where it may.
+        // A child of a placed process may run on any permitted processor once it is no longer
+        // placed.
         let everywhere = allowed(sys);
         let child = sys.fork(move |sys| {
             sys.place(None).unwrap();
@@ -185,7 +186,7 @@ fn what_a_placed_process_makes_runs_there() {
     });
 }
 
-/// As under `taskset`.
+/// The affinity is restricted as by `taskset`.
 #[test]
 fn a_process_that_is_placed_no_longer_stays_where_it_was_let() {
     play(|sys| {

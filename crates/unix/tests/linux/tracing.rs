@@ -1,4 +1,4 @@
-//! One process in another's hands.
+//! Tracing of one process by another.
 
 use tontine_unix::{Errno, Pid, Ptrace, Signal, WaitOptions, WaitStatus};
 
@@ -16,7 +16,11 @@ fn a_tracee_stops_for_a_signal_and_gets_another_or_none() {
         let child = child.unwrap();
         assert_eq!(change(sys, child), WaitStatus::Trapped(Signal::USR1));
         sys.ptrace(Ptrace::Continue(child, None)).unwrap();
-        assert_eq!(change(sys, child), WaitStatus::Trapped(Signal::USR2), "the first did nothing");
+        assert_eq!(
+            change(sys, child),
+            WaitStatus::Trapped(Signal::USR2),
+            "the first signal was suppressed"
+        );
         sys.ptrace(Ptrace::Continue(child, Some(Signal::TERM))).unwrap();
         assert_eq!(end(sys, child).signaled(), Some(Signal::TERM));
         assert_eq!(sys.ptrace(Ptrace::Continue(child, None)), Err(Errno::ESRCH));
@@ -27,12 +31,12 @@ fn a_tracee_stops_for_a_signal_and_gets_another_or_none() {
 fn a_process_is_attached_detached_and_killed() {
     play(|sys| {
         let child = sleeper(sys);
-        assert_eq!(sys.ptrace(Ptrace::Continue(child, None)), Err(Errno::ESRCH), "no tracee");
+        assert_eq!(sys.ptrace(Ptrace::Continue(child, None)), Err(Errno::ESRCH), "not a tracee");
         sys.ptrace(Ptrace::Attach(child)).unwrap();
-        assert_eq!(sys.ptrace(Ptrace::Attach(child)), Err(Errno::EPERM), "traced already");
+        assert_eq!(sys.ptrace(Ptrace::Attach(child)), Err(Errno::EPERM), "already traced");
         assert_eq!(change(sys, child), WaitStatus::Trapped(Signal::STOP));
         sys.ptrace(Ptrace::Detach(child, None)).unwrap();
-        assert_eq!(sys.waitpid(child.into(), WaitOptions::NOHANG), Ok(None), "it lives");
+        assert_eq!(sys.waitpid(child.into(), WaitOptions::NOHANG), Ok(None), "the process lives");
         sys.ptrace(Ptrace::Attach(child)).unwrap();
         assert_eq!(change(sys, child), WaitStatus::Trapped(Signal::STOP));
         sys.ptrace(Ptrace::Kill(child)).unwrap();
