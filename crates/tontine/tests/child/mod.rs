@@ -1,7 +1,7 @@
 //! A forked child with a socket to it: [`Child`], [`Pipe`].
 //!
-//! In a forked child the thread that called is the main thread, so a test, which runs off the main
-//! thread, can try there what a program does on its own.
+//! In a forked child, the calling thread is the main thread. A test, which does not run on the main
+//! thread, can therefore do there what a program does on its main thread.
 
 #![allow(unsafe_code, reason = "fork")]
 #![allow(dead_code, reason = "each test file uses a part of it")]
@@ -18,10 +18,10 @@ use rustix::net::{
 };
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process, waitpid};
 
-/// A child or a test that hangs is ended after so long.
+/// Timeout after which a hanging child or test is ended.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// A forked process, killed and reaped when it is dropped.
+/// A forked process, killed and reaped when dropped.
 #[derive(Debug)]
 pub(crate) struct Child {
     /// The parent's end.
@@ -31,8 +31,8 @@ pub(crate) struct Child {
 }
 
 impl Child {
-    /// Forks; the child runs `body` and exits with 0, or with 101 if it panics. It prints nothing:
-    /// another thread may have locked the output at the moment of the fork.
+    /// Forks; the child runs `body` and exits with 0, or with 101 if it panics. It prints nothing,
+    /// because another thread may have locked the output at the moment of the fork.
     pub(crate) fn fork(body: impl FnOnce(&Pipe)) -> Self {
         let flags = SocketFlags::CLOEXEC;
         let (ours, childs) =
@@ -65,7 +65,7 @@ impl Child {
         kill_process(self.pid, signal).expect("kill");
     }
 
-    /// Waits for its end: the exit status, or 128 and the signal.
+    /// Waits for the end of the child and returns its exit status, or 128 plus the signal.
     pub(crate) fn wait(&mut self) -> i32 {
         let deadline = Instant::now() + LIMIT;
         while Instant::now() < deadline {
@@ -121,7 +121,7 @@ impl Pipe {
         assert_eq!(rustix::io::write(&self.0, &[byte]), Ok(1));
     }
 
-    /// 0 if the other end has gone.
+    /// Returns the next byte, or 0 if the other end has closed.
     pub(crate) fn receive_byte(&self) -> u8 {
         let mut byte = [0];
         self.wait_readable();
@@ -162,7 +162,7 @@ impl Pipe {
             RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
             _ => None,
         });
-        fd.expect("a descriptor: or else the child has ended")
+        fd.expect("a descriptor, unless the child has ended")
     }
 
     fn wait_readable(&self) {
@@ -171,13 +171,13 @@ impl Pipe {
         loop {
             match poll(&mut [PollFd::new(&self.0, PollFlags::IN)], Some(&limit)) {
                 Err(rustix::io::Errno::INTR) => {}
-                ready => break assert_eq!(ready, Ok(1), "nothing came in {LIMIT:?}"),
+                ready => break assert_eq!(ready, Ok(1), "nothing arrived in {LIMIT:?}"),
             }
         }
     }
 }
 
-/// Whether it comes true before the limit.
+/// Returns `true` if the condition becomes true before the timeout.
 pub(crate) fn eventually(mut condition: impl FnMut() -> bool) -> bool {
     let deadline = Instant::now() + LIMIT;
     while Instant::now() < deadline {

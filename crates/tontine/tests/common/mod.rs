@@ -1,4 +1,4 @@
-//! What the tests of the mailbox share: a place for one, and forked processes.
+//! Helpers shared by the mailbox tests: a path for a mailbox, and forked processes.
 
 #![allow(unsafe_code, reason = "fork")]
 #![allow(dead_code, reason = "no test uses all of it")]
@@ -13,16 +13,16 @@ use tontine::Error;
 use tontine::life::Life;
 use tontine::mailbox::{Options, Sender};
 
-/// Longer than anything takes that works.
+/// Longer than any successful operation takes.
 pub const AMPLE: Duration = Duration::from_secs(20);
 
-/// Long enough for another process to have got so far as to wait, and no more than that.
+/// Long enough for another process to reach its wait, and not much longer.
 pub const SHORT: Duration = Duration::from_millis(50);
 
-/// A forked process ends after so long, whatever becomes of its test.
+/// Timeout in seconds of a forked process, whatever happens to its test.
 const LIMIT_S: u32 = 120;
 
-/// A folder with a path for a mailbox.
+/// A folder with the path of a mailbox.
 pub struct Place {
     _folder: tempfile::TempDir,
     pub path: PathBuf,
@@ -35,22 +35,23 @@ pub fn place() -> Place {
     Place { _folder: folder, path }
 }
 
-/// Runs `child` in a forked process, with a life, and returns its pid.
+/// Runs `child` in a forked process that is registered with [`Life`], and returns its pid.
 pub fn fork(child: impl FnOnce()) -> i32 {
     bare_fork(|| {
-        Life::register().expect("the child's main thread");
+        Life::register().expect("the main thread of the child");
         child();
     })
 }
 
-/// Like [`fork`], but gives the child no life: a life's page could lie where its parent's was.
+/// Like [`fork`], but does not register the child: the page of its life could lie where its
+/// parent's lay.
 pub fn bare_fork(child: impl FnOnce()) -> i32 {
-    // SAFETY: the child calls `_exit` and never returns into the harness; what it uses takes no
-    // lock that another thread may hold at the fork but the allocator's, which the C library makes
-    // good in the child.
+    // SAFETY: the child calls `_exit` and never returns into the harness. It uses no lock that
+    // another thread may hold at the fork except the allocator's, which the C library resets in the
+    // child.
     match unsafe { libc::fork() } {
         0 => {
-            // A test that fails leaves its children behind; not for long.
+            // The children of a failed test remain, but not for long.
             // SAFETY: a timer.
             unsafe { libc::alarm(LIMIT_S) };
             let done = catch_unwind(AssertUnwindSafe(child));
@@ -64,14 +65,14 @@ pub fn bare_fork(child: impl FnOnce()) -> i32 {
     }
 }
 
-/// What a forked process does that is only there to be killed, or to keep something open.
+/// Blocks a forked process that exists only to be killed, or to keep something open.
 pub fn sleep_for_ever() {
     loop {
         thread::park();
     }
 }
 
-/// A pipe through which a forked process says that it has come so far.
+/// A pipe through which a forked process reports its progress.
 pub struct Signal(std::io::PipeReader, std::io::PipeWriter);
 
 impl Signal {
@@ -90,10 +91,10 @@ impl Signal {
         i32::from_ne_bytes(word)
     }
 
-    /// The same from a child, if it comes within so many milliseconds.
+    /// Like [`Signal::take`], from a child, if the word arrives within `milliseconds`.
     ///
     /// # Panics
-    /// The child has ended.
+    /// If the child has ended.
     pub fn take_within(&self, milliseconds: i32, pid: i32) -> Option<i32> {
         let mut ends = [libc::pollfd {
             fd: std::os::fd::AsRawFd::as_raw_fd(&self.0),
@@ -105,18 +106,18 @@ impl Signal {
             return Some(self.take());
         }
         let status = ended(pid);
-        assert_eq!(status, None, "expected a word of the child, found its end and status");
+        assert_eq!(status, None, "expected a word from the child, found its end");
         None
     }
 }
 
-/// Sends `signal` to a process of this test's that was not reaped.
+/// Sends `signal` to an unreaped process of this test.
 pub fn signal(pid: i32, signal: i32) {
-    // SAFETY: it was not reaped, so the number is still its own.
+    // SAFETY: the process was not reaped, so the number is still its own.
     assert_eq!(unsafe { libc::kill(pid, signal) }, 0);
 }
 
-/// Kills a forked process that was not reaped, and reaps it.
+/// Kills an unreaped forked process, and reaps it.
 pub fn kill(pid: i32) {
     signal(pid, libc::SIGKILL);
     reap(pid);
@@ -139,7 +140,7 @@ pub fn ended(pid: i32) -> Option<i32> {
     (found == pid).then_some(status)
 }
 
-/// Connects as soon as somebody listens.
+/// Connects as soon as a mailbox listens.
 pub fn connect(options: &Options, path: &Path) -> Sender {
     let until = Instant::now() + AMPLE;
     loop {
@@ -153,20 +154,20 @@ pub fn connect(options: &Options, path: &Path) -> Sender {
     }
 }
 
-/// Waits until `done`.
+/// Waits until `done` returns `true`.
 pub fn until(what: &str, mut done: impl FnMut() -> bool) {
     let until = Instant::now() + AMPLE;
     while !done() {
-        assert!(Instant::now() < until, "waited in vain until {what}");
+        assert!(Instant::now() < until, "timed out waiting until {what}");
         thread::sleep(Duration::from_millis(1));
     }
 }
 
-/// A sequence of numbers that a seed determines.
+/// A sequence of numbers determined by a seed.
 pub struct Random(pub u64);
 
 impl Random {
-    /// The next one.
+    /// Returns the next number.
     pub fn next(&mut self) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -174,7 +175,7 @@ impl Random {
         self.0
     }
 
-    /// The next one, below `end`.
+    /// Returns the next number, below `end`.
     pub fn below(&mut self, end: u64) -> u64 {
         self.next() % end
     }

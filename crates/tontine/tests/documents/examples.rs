@@ -1,4 +1,4 @@
-//! Every example does what it says: each is a module here, and its `main` runs to its end.
+//! Every example runs: each is a module here, and its `main` must succeed.
 
 #[path = "../../examples/epoll.rs"]
 mod epoll;
@@ -33,14 +33,14 @@ fn reply_runs() {
     reply::main().expect("the example succeeds");
 }
 
-/// Alone in its process, for it forks.
+/// In a process of its own, because the example forks.
 #[test]
 fn index_runs() {
     let mut program = crate::child::Child::fork(|_| index::main().expect("the example succeeds"));
     assert_eq!(program.wait(), 0);
 }
 
-/// Alone in its process, as a program is when it begins.
+/// In a process of its own, on the main thread, like a program.
 #[test]
 fn signals_runs() {
     let mut program = crate::child::Child::fork(|_| signals::main().expect("the example succeeds"));

@@ -1,8 +1,8 @@
-//! `docs/mailbox.md` promises nothing that it cannot show: each test that it names exists.
+//! `docs/mailbox.md` promises nothing that no test shows: each test that it names exists.
 
 use std::path::Path;
 
-/// Text of all sources and tests of this crate.
+/// Appends the text of all sources and tests below `folder` to `text`.
 fn sources(folder: &Path, text: &mut String) {
     for entry in std::fs::read_dir(folder).expect("a folder") {
         let path = entry.expect("an entry").path();
@@ -14,8 +14,8 @@ fn sources(folder: &Path, text: &mut String) {
     }
 }
 
-/// Names in backticks that only a test can have: words with two underscores or more, or a verb
-/// behind an example's name.
+/// Returns the names in backticks that only a test can have: words with more than two underscores,
+/// or an example's name followed by a verb.
 fn named(guide: &str) -> Vec<&str> {
     let prose = guide.split("```").step_by(2);
     let code = prose.flat_map(|text| text.split('`').skip(1).step_by(2));
@@ -39,6 +39,6 @@ fn every_test_that_the_guide_names_exists() {
     let names = named(&guide);
     assert!(names.len() > 20, "only {names:?} were found");
     for name in names {
-        assert!(text.contains(&format!("fn {name}()")), "there is no test {name}");
+        assert!(text.contains(&format!("fn {name}()")), "no test is named {name}");
     }
 }

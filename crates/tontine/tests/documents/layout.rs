@@ -1,14 +1,14 @@
-//! `docs/layout.md` against the bytes that a peer really sees.
+//! Compares `docs/layout.md` with the bytes that a peer sees.
 
 use std::os::fd::{AsFd, BorrowedFd};
 
 use tontine::life::Life;
 
-/// The offsets that a section's table gives, by the field's name.
+/// Returns the names and offsets of the fields in a section's table.
 fn documented(section: &str) -> Vec<(String, usize)> {
     let text = include_str!("../../../../docs/layout.md");
     let (_, behind) = text.split_once(&format!("### {section}\n")).expect("the section");
-    let section = behind.split("\n##").next().expect("its end");
+    let section = behind.split("\n##").next().expect("the end of the section");
     let rows = section.lines().filter_map(|line| {
         let mut cells = line.split('|').map(str::trim).skip(1);
         let offset = cells.next()?.parse().ok()?;
@@ -43,6 +43,9 @@ fn the_process_page_is_as_documented() {
     assert!((at("mutex")..at("mutex") + 64).contains(&life) && life.is_multiple_of(4), "{life}");
     let holder = word(fd, life) & 0x3fff_ffff;
     let holder = format!("/proc/self/task/{holder}/comm");
-    assert_eq!(std::fs::read_to_string(holder).expect("its thread").trim(), "tontine-anchor");
+    assert_eq!(
+        std::fs::read_to_string(holder).expect("the anchor thread").trim(),
+        "tontine-anchor"
+    );
     assert_eq!(rustix::fs::fstat(fd).expect("fstat").st_size as usize, at("desks") + 62 * 64);
 }

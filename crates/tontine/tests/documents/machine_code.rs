@@ -1,10 +1,9 @@
-//! What the processor executes to send and to receive, where nothing is in the way: no instruction
-//! that locks, fences or enters the kernel.
+//! The machine code of an unobstructed send and receive: it contains no instruction that locks,
+//! fences or enters the kernel.
 //!
-//! The code of a probe is decoded from its entry on, along every branch and into every function
-//! that it calls, but not into those that are called when something *is* in the way. Those are
-//! named here, and found by the names in the program's symbol table; one that was inlined is
-//! decoded, too.
+//! The code of a probe is decoded from its entry, along every branch and into every function that
+//! it calls, except the functions for obstructed cases. Those are listed here, and found by their
+//! names in the program's symbol table; a listed function that was inlined is decoded too.
 
 #![cfg(target_arch = "x86_64")]
 #![allow(unsafe_code, reason = "reads its own instructions")]
@@ -18,7 +17,7 @@ use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKi
 use object::{Object, ObjectSymbol, SymbolKind};
 use tontine::mailbox::{Mailbox, Sender};
 
-/// The probes. Their names are looked for among the symbols.
+/// The probes. They are found by name in the symbol table.
 #[inline(never)]
 fn probe_send(sender: &mut Sender, message: &[u8; 8]) -> bool {
     sender.send(message).is_ok()
@@ -49,32 +48,32 @@ fn probe_lock(word: &AtomicU64) -> u64 {
 #[inline(never)]
 fn probe_system_call(word: &AtomicU64) -> u64 {
     let answer: u64;
-    // SAFETY: getpid changes nothing but the three registers that are named.
+    // SAFETY: getpid changes only the three named registers.
     unsafe {
         asm!("syscall", inout("rax") libc::SYS_getpid as u64 => answer, out("rcx") _, out("r11") _);
     }
     answer + word.load(Ordering::Relaxed)
 }
 
-/// Calls something that fences, from a branch.
+/// Calls a function that fences, from a branch.
 #[inline(never)]
 fn probe_callee(word: &AtomicU64) -> u64 {
     if word.load(Ordering::Relaxed) == 7 { probe_fence(word) } else { 7 }
 }
 
-/// Called when something is wrong in the program.
+/// Functions called for errors of the program.
 const PANICS: [&str; 4] = ["panic", "expect_failed", "unwrap_failed", "_fail"];
 
-/// What a function is called that is the C library's.
+/// The name reported for functions of the C library.
 const OUTSIDE: &str = "outside of the program";
 
-/// This program's functions.
+/// The functions of this program.
 struct Functions {
     names: BTreeMap<u64, String>,
 }
 
 impl Functions {
-    /// Of the running program; `known` is one of them, and where it is.
+    /// Reads the functions of the running program; `known` is one of them, with its address.
     fn here(known: (&str, u64)) -> Self {
         let program = std::fs::read("/proc/self/exe").expect("the program");
         let program = object::File::parse(&*program).expect("an ELF file");
@@ -93,20 +92,20 @@ impl Functions {
     }
 }
 
-/// What was found.
+/// The result of decoding a probe.
 #[derive(Default)]
 struct Walk {
     instructions: BTreeMap<u64, Instruction>,
-    /// Functions that were decoded, too.
+    /// Functions that were decoded too.
     followed: BTreeSet<String>,
-    /// Functions that were not.
+    /// Functions that were not decoded.
     aside: BTreeSet<String>,
-    /// Whether an instruction returns to the probe's caller, with no call before it.
+    /// `true` if an instruction returns to the probe's caller, with no call before it.
     returns: bool,
 }
 
 impl Walk {
-    /// Everything from `entry` on, but for functions whose names contain one of `aside`.
+    /// Decodes all code from `entry` on, except functions whose names contain an entry of `aside`.
     fn of(entry: u64, functions: &Functions, aside: &[&str]) -> Self {
         let mut walk = Self::default();
         let mut open = vec![entry];
@@ -114,7 +113,7 @@ impl Walk {
             if walk.instructions.contains_key(&at) {
                 continue;
             }
-            assert!(walk.instructions.len() < 5_000, "that is no fast path");
+            assert!(walk.instructions.len() < 5_000, "too much code for a fast path");
             let instruction = decode(at);
             walk.instructions.insert(at, instruction);
             let target = match instruction.flow_control() {
@@ -157,7 +156,7 @@ impl Walk {
         walk
     }
 
-    /// Instructions that lock, fence or enter the kernel.
+    /// Returns the instructions that lock, fence or enter the kernel.
     fn forbidden(&self) -> Vec<String> {
         let is_forbidden = |instruction: &&Instruction| {
             let to_memory = instruction.op0_kind() == OpKind::Memory
@@ -181,15 +180,15 @@ impl Walk {
 }
 
 fn decode(at: u64) -> Instruction {
-    // SAFETY: `at` lies in this program's code, which stays mapped; an instruction at the very end
-    // of it would be followed by other sections of the same file.
+    // SAFETY: `at` lies in this program's code, which stays mapped; after an instruction at its
+    // very end follow other sections of the same file.
     let bytes = unsafe { std::slice::from_raw_parts(at as *const u8, 15) };
     let instruction = Decoder::with_ip(64, bytes, at, DecoderOptions::NONE).decode();
     assert!(!instruction.is_invalid(), "no instruction at {at:#x}");
     instruction
 }
 
-/// The target of a call or jump through the table of addresses that the linker made.
+/// Returns the target of a call or jump through the linker's table of addresses.
 fn through_table(instruction: &Instruction, functions: &Functions, at: u64) -> u64 {
     assert!(
         instruction.is_ip_rel_memory_operand(),
@@ -205,8 +204,8 @@ fn functions() -> Functions {
     Functions::here(("probe_send", probe_send as *const () as u64))
 }
 
-/// The addresses of mapped memory used to be got by calls, two or four a message: where a program
-/// is compiled on its own, a function that is not marked is not inlined into it.
+/// Regression: the addresses of mapped memory were obtained by calls, two or four per message: in a
+/// program compiled on its own, a function without `#[inline]` is not inlined into it.
 #[test]
 fn sending_neither_locks_nor_fences_nor_enters_the_kernel() {
     let functions = functions();
@@ -228,9 +227,9 @@ fn sending_neither_locks_nor_fences_nor_enters_the_kernel() {
     };
     let checks: Vec<_> = walk.instructions.values().filter(held).collect();
     assert_eq!(checks.len(), 1, "{checks:?}");
-    let [check] = checks[..] else { unreachable!("just counted") };
+    let [check] = checks[..] else { unreachable!("counted above") };
     if check.op0_kind() != OpKind::Memory {
-        // Loaded by an instruction of its own.
+        // Loaded by a separate instruction.
         let (_, load) = walk.instructions.range(..check.ip()).next_back().expect("before it");
         assert_eq!(load.next_ip(), check.ip());
         assert_eq!((load.mnemonic(), load.op1_kind()), (Mnemonic::Mov, OpKind::Memory), "{load}");
@@ -245,18 +244,18 @@ fn receiving_neither_locks_nor_fences_nor_enters_the_kernel() {
     let functions = functions();
     let entry = black_box(probe_receive as *const ()) as u64;
     let aside = [
-        // Nothing is there, or it is another lane's turn.
+        // The lane is empty, or another lane's turn follows.
         "recv_slowly",
         // A quarter of the ring was read.
         "tell_of_room",
-        // Padding, another chunk, or a broken promise.
+        // Padding, another chunk, or a protocol violation.
         "look_closer",
         "Inbound6follow",
-        // A longer message than any before.
+        // A message longer than any before.
         "do_reserve_and_handle",
         "finish_grow",
         "handle_error",
-        // Of the error, where there is one: what it holds is freed.
+        // The contents of an error are freed, if there is one.
         "drop_in_place",
         OUTSIDE,
     ];
@@ -276,7 +275,7 @@ fn what_is_forbidden_is_found() {
         (probe_exchange as *const (), "an exchange"),
         (probe_lock as *const (), "a lock"),
         (probe_system_call as *const (), "a system call"),
-        (probe_callee as *const (), "a fence in what is called"),
+        (probe_callee as *const (), "a fence in a called function"),
     ];
     for (probe, what) in probes {
         let entry = black_box(probe) as u64;

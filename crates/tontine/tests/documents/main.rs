@@ -1,4 +1,4 @@
-//! The examples, the guide and the documented layout hold; so does the machine code.
+//! The examples, the guide and the documented layout match the library; so does the machine code.
 
 #[path = "../child/mod.rs"]
 mod child;

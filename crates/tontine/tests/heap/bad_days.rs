@@ -1,8 +1,8 @@
-//! What goes wrong with a shared heap: programs that use it wrongly, files that are none, memory
-//! that is not to be had, members that end in odd ways. Each gets an error that says what and whose
-//! it is, and nothing is left half done.
+//! Failures of a shared heap: misuse by programs, invalid files, lack of memory, members that end
+//! in unusual ways. Each yields an error that names the cause and the owner, and leaves nothing
+//! half done.
 
-#![allow(unsafe_code, reason = "fork, descriptors, and writing where one should not")]
+#![allow(unsafe_code, reason = "fork, descriptors, and deliberate overruns")]
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -38,7 +38,7 @@ fn sound(heap: &Heap) -> usize {
 
 fn rejoin(heap: &Heap) -> Heap {
     // SAFETY: the inherited descriptor stays open.
-    unsafe { heap.rejoin() }.expect("it can be joined")
+    unsafe { heap.rejoin() }.expect("the heap can be joined")
 }
 
 #[test]
@@ -54,11 +54,11 @@ fn wrong_handles_name_the_block_and_whose_it_is() {
         }
     };
     let at = format!("{:#x}", handle.offset);
-    // Of a generation that was, or never was.
+    // A handle of another generation.
     let wrong = Handle { generation: handle.generation + 1, ..handle };
     let owner = format!("held by pid {me} ");
     names(heap.free(wrong).expect_err("stale"), &[&at, "stale", &owner]);
-    // Another process's.
+    // Used by another process.
     let child = fork(|| {
         let heap = rejoin(&heap);
         names(heap.free(handle).expect_err("foreign"), &[&at, "stale", &owner]);
@@ -67,7 +67,7 @@ fn wrong_handles_name_the_block_and_whose_it_is() {
     assert_eq!(reap(child), 0);
     heap.free(handle).expect("ours");
     names(heap.free(handle).expect_err("free"), &[&at, "the block is free", "generation 2"]);
-    // A parcel twice, and after it was taken back.
+    // A parcel accepted twice, and after it was taken back.
     let sent = Signal::new();
     let child = fork(|| {
         let heap = rejoin(&heap);
@@ -76,8 +76,9 @@ fn wrong_handles_name_the_block_and_whose_it_is() {
         sleep_for_ever();
     });
     sent.take();
-    let parcel = heap.alloc(10).expect("space is free").hand_over(heap.member()).expect("we live");
-    let block = heap.take_back(parcel).expect("nobody has it");
+    let parcel =
+        heap.alloc(10).expect("space is free").hand_over(heap.member()).expect("this member lives");
+    let block = heap.take_back(parcel).expect("not accepted");
     names(heap.accept(parcel).expect_err("taken back"), &["stale", &owner]);
     drop(block);
     kill(child);
@@ -93,22 +94,23 @@ fn an_overrun_names_the_block_before_and_its_owner() {
         let heap = rejoin(&heap);
         let mut blocks: Vec<_> = (0..2).map(|_| heap.alloc(100).expect("space is free")).collect();
         blocks.sort_by_key(tontine::heap::shared::Block::offset);
-        // SAFETY: within the mapping: into the neighbour, and its words stay as they are.
+        // SAFETY: within the mapping: the write reaches the neighbour, whose words stay as they
+        // are.
         unsafe { blocks[0].as_mut_ptr().write_bytes(0xee, 200) };
         done.give(0);
         sleep_for_ever();
     });
     done.take();
     let report = heap.check().expect("not forked");
-    let fault = report.faults.first().expect("it was overrun");
+    let fault = report.faults.first().expect("the overrun is reported");
     assert!(fault.what.contains(&format!("pid {child}")), "{fault}");
     assert!(fault.what.contains("written beyond its end"), "{fault}");
     kill(child);
     heap.recover_and_trim().expect("dead members are recovered");
-    assert_eq!(sound(&heap), 0, "the block itself came back");
+    assert_eq!(sound(&heap), 0, "the block itself was freed");
 }
 
-/// Runs `body` in a thread in which `fallocate` fails with ENOSPC where its mode is this.
+/// Runs `body` in a thread in which `fallocate` with this mode fails with ENOSPC.
 fn without_memory<T: Send>(mode: i32, body: impl FnOnce() -> T + Send) -> T {
     let is = SeccompCmpOp::Eq;
     let mode = u64::from(mode.cast_unsigned());
@@ -122,7 +124,7 @@ fn without_memory<T: Send>(mode: i32, body: impl FnOnce() -> T + Send) -> T {
     let program: BpfProgram = filter.expect("a valid filter").try_into().expect("compiles");
     thread::scope(|threads| {
         let thread = threads.spawn(|| {
-            apply_filter(&program).expect("filters may be set");
+            apply_filter(&program).expect("filters are permitted");
             body()
         });
         thread.join().expect("the thread's assertions hold")
@@ -147,22 +149,23 @@ fn without_memory_nothing_is_half_allocated() {
             assert_eq!((report.faults, report.slabs.iter().map(|s| s.free).sum()), (vec![], 0));
         }
     });
-    // None of it is lost.
+    // No space is lost.
     let blocks: Vec<_> = std::iter::from_fn(|| heap.alloc(SLAB).ok()).collect();
     assert_eq!(blocks.len(), 16);
     drop(blocks);
-    // A block can be kept, though it cannot be sent.
+    // A block that cannot be sent can be kept.
     let block = heap.alloc(10).expect("space is free");
     without_memory(0, || {
-        let (error, block) = block.hand_over(heap.member()).expect_err("no room to say whither");
+        let (error, block) =
+            block.hand_over(heap.member()).expect_err("no memory for the transfer");
         assert!(lacks_memory::<()>(Err(error)));
-        block.free().expect("still ours");
+        block.free().expect("the block is still owned");
     });
     assert_eq!(sound(&heap), 0);
 }
 
-/// Whoever had no slab of its own, and got no memory for one, said so before it had looked at what
-/// threads that had ended, and the dead, have left.
+/// Regression: a member without a slab of its own that got no memory for one failed before it
+/// checked the blocks left by ended threads and dead members.
 #[test]
 fn without_memory_there_is_still_what_others_have_freed() {
     alone!();
@@ -187,8 +190,8 @@ fn without_memory_there_is_still_what_others_have_freed() {
     assert_eq!(sound(&heap), 0);
 }
 
-/// Whoever could not give a dead member's memory back kept its record lock, and nobody else could
-/// look after it any more.
+/// Regression: a member that could not release a dead member's memory kept its record lock, and no
+/// other member could recover it any more.
 #[test]
 fn a_recovery_that_fails_is_somebody_elses() {
     alone!();
@@ -200,12 +203,12 @@ fn a_recovery_that_fails_is_somebody_elses() {
     });
     assert_eq!(reap(child), 0);
     without_memory(PUNCH, || {
-        let error = heap.recover_and_trim().expect_err("no hole can be punched");
+        let error = heap.recover_and_trim().expect_err("hole punching fails");
         assert!(matches!(error, HeapError::System { .. }), "{error}");
     });
     let child = fork(|| {
         let heap = rejoin(&heap);
-        // Either by joining, or now.
+        // Recovery happens either on joining or here.
         heap.recover_and_trim().expect("dead members are recovered");
         assert_eq!(sound(&heap), 0);
         assert_eq!(heap.check().expect("not forked").committed(), 0);
@@ -213,27 +216,27 @@ fn a_recovery_that_fails_is_somebody_elses() {
     assert_eq!(reap(child), 0);
 }
 
-/// A file as a heap of so many bytes has it, with these words at its begin.
+/// Returns a file of `size` bytes that looks like a heap's, with `words` at its beginning.
 fn forged(size: u64, words: &[u64], seals: SealFlags) -> OwnedFd {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     let mut file = File::from(rustix::fs::memfd_create("forged", flags).expect("a memfd"));
     let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
     file.write_all(&bytes).expect("written");
-    file.set_len(size).expect("so long");
+    file.set_len(size).expect("the file has this size");
     rustix::fs::fcntl_add_seals(&file, seals).expect("sealed");
     file.into()
 }
 
 fn size_of_a_heap() -> u64 {
     let heap = heap(4 * SLAB);
-    // SAFETY: nobody closes it.
+    // SAFETY: the descriptor stays open.
     rustix::fs::fstat(unsafe { heap.descriptor() }).expect("a size").st_size.cast_unsigned()
 }
 
-/// Why a file is refused.
+/// Returns the reason why a file is refused.
 fn refusal(file: impl Into<OwnedFd>) -> String {
-    // SAFETY: nobody else has it.
-    unsafe { Heap::open(file.into()) }.expect_err("this is no heap").to_string()
+    // SAFETY: the only owner.
+    unsafe { Heap::open(file.into()) }.expect_err("not a heap").to_string()
 }
 
 #[test]
@@ -252,7 +255,7 @@ fn what_is_no_heap_is_refused() {
         (forged(0, &[], SEALS), "a size that no heap has"),
         (forged(size, &[magic, 1, 5, 0, 1], SEALS), "as many slabs as the file's size holds"),
         (forged(size, &[0x1234, 77, 3, 9, 5], SEALS), "expected a heap's first bytes"),
-        // Somebody else's file, in which the word happens to be zero, is not written over.
+        // A foreign file whose word happens to be zero is not overwritten.
         (forged(size, &[0x1234, 77, 3, 9, 0], SEALS), "expected a heap's first bytes"),
         (forged(size, &whole, SealFlags::GROW), "found a seal missing"),
         (forged(size, &whole, SEALS | SealFlags::WRITE), "found it sealed against writing"),
@@ -274,11 +277,12 @@ fn what_is_no_heap_is_refused() {
         assert!(text.contains("expected a memfd"), "{text}");
     }
     let file = forged(size, &whole, SEALS);
-    let reading = File::open(format!("/proc/self/fd/{}", file.as_raw_fd())).expect("it opens");
+    let reading =
+        File::open(format!("/proc/self/fd/{}", file.as_raw_fd())).expect("opened for reading");
     let text = refusal(reading);
     assert!(text.contains("for reading and writing"), "{text}");
-    // What it should have been.
-    // SAFETY: nobody else has it.
+    // The correct form.
+    // SAFETY: the only owner.
     let heap = unsafe { Heap::open(file) }.expect("a heap");
     drop(heap.alloc(100).expect("space is free"));
 }
@@ -288,19 +292,19 @@ fn a_heap_whose_maker_died_is_made_anew() {
     alone!();
     let size = size_of_a_heap();
     let magic = u64::from_le_bytes(*b"tontheap");
-    // After none, one or some of its steps, in any order.
+    // After none, one or several of its steps, in any order.
     for words in [&[][..], &[magic], &[magic, 1], &[magic, 1, 4], &[0, 1], &[0, 0, 4]] {
-        // SAFETY: nobody else has it.
-        let heap = unsafe { Heap::open(forged(size, words, SEALS)) }.expect("it is made anew");
+        // SAFETY: the only owner.
+        let heap = unsafe { Heap::open(forged(size, words, SEALS)) }.expect("initialised again");
         let blocks: Vec<_> = std::iter::from_fn(|| heap.alloc(SLAB).ok()).collect();
         assert_eq!(blocks.len(), 4);
         sound(&heap);
     }
-    // Somebody is at it, and does not get on.
+    // A member is initialising the heap and makes no progress.
     let file = forged(size, &[magic, 1], SEALS);
     let locked = Signal::new();
     let child = fork(|| {
-        // SAFETY: integers only, for which zero is a value; the command reads one `flock`.
+        // SAFETY: only integers, for which zero is a value; the command reads one `flock`.
         unsafe {
             let mut lock: libc::flock = std::mem::zeroed();
             lock.l_type = libc::F_WRLCK as _;
@@ -314,31 +318,31 @@ fn a_heap_whose_maker_died_is_made_anew() {
     let text = refusal(file.as_fd().try_clone_to_owned().expect("a copy"));
     assert!(text.contains("found one that is still being created"), "{text}");
     kill(child);
-    // SAFETY: nobody else has it.
-    let heap = unsafe { Heap::open(file) }.expect("now nobody is");
+    // SAFETY: the only owner.
+    let heap = unsafe { Heap::open(file) }.expect("no member initialises it any more");
     assert_eq!(sound(&heap), 0);
 }
 
-/// A descriptor that was refused for its mode was closed, and with it went the process's record
-/// locks: others took a living member for dead, and gave its blocks to others.
+/// Regression: a descriptor that was refused for its mode was closed, which dropped the process's
+/// record locks: other members took a living member for dead, and gave its blocks to others.
 #[test]
 fn a_second_descriptor_leaves_the_first_ones_locks() {
     alone!();
     let heap = heap(MIB);
     let mut block = heap.alloc(1_000).expect("space is free");
     block.fill(1);
-    // SAFETY: not closed here but by the library, which is what is tested.
+    // SAFETY: only the library, whose behaviour is tested, closes it.
     let number = unsafe { heap.descriptor() }.as_raw_fd();
-    let reading = File::open(format!("/proc/self/fd/{number}")).expect("it opens");
+    let reading = File::open(format!("/proc/self/fd/{number}")).expect("opened for reading");
     // SAFETY: as above.
-    let error = unsafe { Heap::open(reading.into()) }.expect_err("it is open");
+    let error = unsafe { Heap::open(reading.into()) }.expect_err("already open");
     assert_eq!(error, HeapError::AlreadyOpen);
     let child = fork(|| {
         let heap = rejoin(&heap);
         assert_eq!(
             heap.recover_and_trim().expect("dead members are recovered").members,
             0,
-            "its parent lives"
+            "the parent lives"
         );
     });
     assert_eq!(reap(child), 0);
@@ -381,7 +385,7 @@ fn forks_and_threads_that_end_take_nothing_along() {
         (block, thread.join().expect("no panic"))
     });
     let child = fork(|| {
-        // What the child inherits it neither reaches nor frees.
+        // The child neither reaches nor frees inherited blocks.
         let (one, two) = (block.0.offset(), block.1.offset());
         let own = rejoin(&heap);
         let ours: Vec<_> = (0..100).map(|_| own.alloc(1_500).expect("space is free")).collect();
@@ -411,10 +415,10 @@ fn a_heap_has_512_members() {
         })
         .collect();
     let with_a_block: i32 = members.iter().map(|_| joined.take()).sum();
-    assert_eq!(with_a_block, 16, "each has a slab of its own");
+    assert_eq!(with_a_block, 16, "each member has a slab of its own");
     let one_more = fork(|| {
         // SAFETY: the inherited descriptor stays open.
-        let error = unsafe { heap.rejoin() }.expect_err("it is crowded");
+        let error = unsafe { heap.rejoin() }.expect_err("no free slot");
         assert_eq!(
             error.to_string(),
             "no free slot for another member: the heap has at most 512 at a time; wait until one \
@@ -422,7 +426,7 @@ fn a_heap_has_512_members() {
         );
     });
     assert_eq!(reap(one_more), 0);
-    // Some are killed, the others leave in good order.
+    // Some members are killed, the others leave properly.
     let (some, others) = members.split_at(200);
     some.iter().for_each(|pid| kill(*pid));
     go.1.write_all(&[0; 311]).expect("notified");
@@ -440,7 +444,7 @@ fn a_heap_has_2048_arenas() {
     alone!();
     let heap = heap(MIB);
     let all_have = Barrier::new(2_048);
-    drop(heap.alloc(1).expect("this thread's"));
+    drop(heap.alloc(1).expect("this thread has an arena"));
     thread::scope(|scope| {
         for _ in 0..2_047 {
             let thread = thread::Builder::new().stack_size(64 << 10);
@@ -454,14 +458,14 @@ fn a_heap_has_2048_arenas() {
         }
         all_have.wait();
         let error = scope
-            .spawn(|| heap.alloc(1).map(drop).expect_err("it is crowded"))
+            .spawn(|| heap.alloc(1).map(drop).expect_err("no free arena"))
             .join()
             .expect("no panic");
         assert!(matches!(error, HeapError::LimitReached { max: 2_048, .. }), "{error}");
         all_have.wait();
     });
     let block = thread::scope(|scope| scope.spawn(|| heap.alloc(1)).join().expect("no panic"));
-    drop(block.expect("the others have ended"));
+    drop(block.expect("other threads have ended"));
     assert_eq!(sound(&heap), 0);
 }
 
@@ -476,7 +480,7 @@ fn a_thread_uses_two_heaps() {
         blocks.push(block);
     }
     let handle = heaps[0].alloc(10).expect("space is free").into_handle();
-    // The same offset there is another heap's block, or none.
+    // The same offset in the other heap is another block, or none.
     let other = heaps[1].free(Handle { generation: handle.generation + 7, ..handle });
     assert!(
         matches!(other, Err(HeapError::Stale { .. } | HeapError::InvalidHandle { .. })),
@@ -486,21 +490,21 @@ fn a_thread_uses_two_heaps() {
         heaps[0].alloc(10).expect("space is free").hand_over(heaps[0].member()).expect("alive");
     let wrong = Parcel::from_bytes([7; Parcel::SIZE]);
     assert!(heaps[0].accept(wrong).is_err());
-    drop(heaps[0].accept(parcel).expect("ours"));
+    drop(heaps[0].accept(parcel).expect("a parcel for this member"));
     for (round, block) in blocks.iter().enumerate() {
         assert!(block.iter().all(|byte| *byte == round as u8));
     }
     drop(blocks);
     let [first, second] = heaps;
-    first.free(handle).expect("ours");
+    first.free(handle).expect("a handle of this heap");
     assert_eq!((sound(&first), sound(&second)), (0, 0));
     drop(first);
-    drop(second.alloc(500).expect("the other one is still there"));
+    drop(second.alloc(500).expect("the other heap still exists"));
 }
 
-/// A process passed a file of a file system that never answers, instead of a heap. `Heap::open`
-/// asked that file system for the file's size while it held the lock over all heaps of the
-/// process, and neither that call nor any other that opened or closed a heap returned.
+/// Regression: a process passed a file of a file system that never answers, instead of a heap.
+/// `Heap::open` asked that file system for the file's size while it held the lock over all heaps of
+/// the process, and neither that call nor any other that opened or closed a heap returned.
 #[test]
 fn file_of_silent_file_system_is_refused_at_once() {
     alone!();
@@ -508,14 +512,14 @@ fn file_of_silent_file_system_is_refused_at_once() {
     let place = std::env::temp_dir().join(format!("tontine-silent-{}", std::process::id()));
     std::fs::write(&place, b"").expect("written");
     let child = fork(|| {
-        // SAFETY: a timer that ends a child that hangs.
+        // SAFETY: a timer that ends a hanging child.
         unsafe { libc::alarm(20) };
         let Some(file) = file_of_silent_file_system(&place) else {
             // SAFETY: ends the process.
             unsafe { libc::_exit(NOT_PERMITTED) }
         };
         // SAFETY: the only descriptor.
-        let error = unsafe { Heap::open(file) }.expect_err("it is none");
+        let error = unsafe { Heap::open(file) }.expect_err("not a heap");
         assert!(matches!(error, HeapError::NotAHeap { .. }), "{error}");
     });
     let status = reap(child);
@@ -524,7 +528,8 @@ fn file_of_silent_file_system_is_refused_at_once() {
     assert!(is_skipped || status == 0, "{status:#x}");
 }
 
-/// A descriptor of a file whose file system has no server; none where mounting is not permitted.
+/// Returns a descriptor of a file whose file system has no server, or `None` if mounting is not
+/// permitted.
 fn file_of_silent_file_system(place: &std::path::Path) -> Option<OwnedFd> {
     use std::os::unix::ffi::OsStrExt;
     let server = File::options().read(true).write(true).open("/dev/fuse").ok()?;
@@ -543,9 +548,9 @@ fn file_of_silent_file_system(place: &std::path::Path) -> Option<OwnedFd> {
                 options.as_ptr().cast(),
             ) == 0
     };
-    // Open as long as the process lives, and never read.
+    // Open while the process lives, and never read.
     std::mem::forget(server);
-    // By a descriptor that opens nothing: its close does not wait either.
+    // By an `O_PATH` descriptor, which opens no file: its close does not wait either.
     let flags = rustix::fs::OFlags::PATH | rustix::fs::OFlags::CLOEXEC;
     mounted.then(|| rustix::fs::open(place, flags, rustix::fs::Mode::empty()).expect("open"))
 }

@@ -1,8 +1,8 @@
-//! A member that writes rubbish over everything that members share, while another one works: that
-//! one is not killed by a signal, does not panic and does not hang, and who looks afterwards is
-//! told what is wrong.
+//! A member that writes garbage over all shared state while another member works: the working
+//! member is not killed by a signal, does not panic and does not hang, and a later check reports
+//! the damage.
 
-#![allow(unsafe_code, reason = "fork, and writing where one should not")]
+#![allow(unsafe_code, reason = "fork, and deliberate corruption")]
 
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
@@ -15,13 +15,13 @@ const ROUNDS: u64 = 30;
 const SLABS: usize = 6;
 const SLAB: usize = 64 << 10;
 const ROUND: Duration = Duration::from_millis(40);
-/// Whoever takes longer hangs: the alarm kills it.
+/// Timeout in seconds; SIGALRM kills a process that exceeds it.
 const LIMIT_S: u32 = 20;
 
-/// The header's word that says so.
+/// The header word with the canary setting.
 const CANARIES: u64 = 3;
 
-/// Writes into all tables and words, for ever: anything, and what is almost right.
+/// Writes into all tables and words indefinitely: arbitrary values, and almost valid ones.
 fn spoil(heap: &Heap, random: &mut Random) -> ! {
     // SAFETY: a mapping of its own, of the inherited descriptor; atomics only.
     let words = unsafe {
@@ -37,11 +37,11 @@ fn spoil(heap: &Heap, random: &mut Random) -> ! {
     loop {
         let at = match random.below(4) {
             0 => random.below(64),
-            // The slab table's place: behind 512 members and 2,048 arenas of 64 bytes.
+            // The slab table follows 512 members and 2,048 arenas of 64 bytes each.
             1 => (4096 + 64 * 2560) / 8 + random.below(8 * SLABS as u64),
             _ => random.below(words.len() as u64),
         };
-        // Whether there are canaries: dropping a block that was overrun panics, as it says.
+        // The canary setting is spared, because dropping an overrun block panics as documented.
         if at == CANARIES {
             continue;
         }

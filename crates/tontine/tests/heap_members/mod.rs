@@ -1,8 +1,8 @@
-//! Members of one heap that allocate, free, hand over, accept and recover at random, and are killed
-//! and replaced at random moments: [`torment`].
+//! Members of one heap that allocate, free, hand over, accept and recover at random, and that are
+//! killed and replaced at random moments: [`torment`].
 
 #![allow(unsafe_code, reason = "fork, and memory shared with forked processes")]
-#![allow(dead_code, unreachable_pub, reason = "a module of each test, and of a chore")]
+#![allow(dead_code, unreachable_pub, reason = "a module of each test, and of a task")]
 
 use std::io::{PipeReader, PipeWriter, Read, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -16,27 +16,27 @@ use tontine::heap::{HeapError, Result};
 
 use super::common::Random;
 
-/// Members at once.
+/// Number of concurrent members.
 const SEATS: usize = 6;
-/// After so many all are killed, and the heap is looked at.
+/// Number of kills per round, after which all members are killed and the heap is checked.
 const ROUND: u64 = 500;
-/// Of the heap: so little that it is full now and then.
+/// Capacity of the heap, small enough to be full occasionally.
 const CAPACITY: usize = 4 << 20;
-/// Blocks that a member has at most.
+/// Maximum number of blocks per member.
 const MOST: usize = 60;
-/// Lifetime of a child that is not killed, in seconds.
+/// Lifetime in seconds of a child that is not killed.
 const LIMIT_S: u32 = 300;
-/// Who does nothing for so long hangs.
+/// Maximum time without progress; a member that exceeds it hangs.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What all processes see of one of them.
+/// The state of one member that all processes see.
 #[repr(C, align(64))]
 struct Seat {
-    /// Which member it is.
+    /// The member's identifier.
     member: AtomicU64,
-    /// Steps that were taken in this seat.
+    /// Steps taken by the members in this slot.
     steps: AtomicU64,
-    /// 1 while it looks after the dead.
+    /// 1 during a recovery.
     tends: AtomicU64,
     accepted: AtomicU64,
     stale: AtomicU64,
@@ -47,7 +47,7 @@ struct Seat {
 fn seats() -> &'static [Seat] {
     let bytes = SEATS * size_of::<Seat>();
     let protection = ProtFlags::READ | ProtFlags::WRITE;
-    // SAFETY: a new mapping of zeros, never unmapped, aligned to a page; atomics only.
+    // SAFETY: a new mapping of zeros, never unmapped, page-aligned; atomics only.
     unsafe {
         let memory =
             rustix::mm::mmap_anonymous(std::ptr::null_mut(), bytes, protection, MapFlags::SHARED);
@@ -64,10 +64,11 @@ fn queue() -> Queue {
     queue
 }
 
-/// What a parcel's block begins with, so that it can be told from every other one.
+/// Length of a parcel's message: the parcel and a tag that distinguishes its block from every
+/// other.
 const MESSAGE: usize = Parcel::SIZE + 8;
 
-/// Fills a block with words that no other block has.
+/// Fills a block with words that differ from those of every other block.
 fn fill(block: &mut Block<'_>, tag: u64) {
     for (at, piece) in block.chunks_mut(8).enumerate() {
         let word = tag.wrapping_add((at as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15));
@@ -136,8 +137,8 @@ impl<'a> Mine<'a> {
         must_be(&block, tag);
         if self.random.below(4) == 0 {
             let handle = block.into_handle();
-            self.heap.free(handle).expect("it is ours");
-            self.heap.free(handle).expect_err("it was freed");
+            self.heap.free(handle).expect("the block is owned");
+            self.heap.free(handle).expect_err("already freed");
         }
     }
 
@@ -154,7 +155,7 @@ impl<'a> Mine<'a> {
             self.sent.push((parcel, member, tag));
             return;
         }
-        // Full: nobody has heard of it, unless he is dead.
+        // The queue is full: the parcel is known to no other member, unless the receiver has died.
         self.take_back(parcel, tag);
     }
 
@@ -204,7 +205,7 @@ impl<'a> Mine<'a> {
         });
     }
 
-    /// Another thread allocates, frees what this one has, and leaves one block.
+    /// Another thread allocates, frees a block of this one, and leaves one block.
     fn with_a_thread(&mut self) {
         let heap = self.heap;
         let given = self.any();
@@ -253,21 +254,21 @@ fn is_stale(error: &HeapError) -> bool {
 fn receive(mut queue: &PipeReader) -> Option<(Parcel, u64)> {
     let mut message = [0; MESSAGE];
     let count = queue.read(&mut message).ok()?;
-    assert_eq!(count, MESSAGE, "a whole message, for it was written at once");
-    let parcel = message[..Parcel::SIZE].try_into().expect("so many");
+    assert_eq!(count, MESSAGE, "a whole message, because it was written at once");
+    let parcel = message[..Parcel::SIZE].try_into().expect("the length of a parcel");
     let tag = message[Parcel::SIZE..].try_into().expect("eight bytes");
     Some((Parcel::from_bytes(parcel), u64::from_le_bytes(tag)))
 }
 
-/// A member in this seat: until it is killed, or, if it is told so, until it has had enough.
+/// Runs a member in this slot until it is killed or, if chosen, until it has made its steps.
 fn live(parents: &Heap, seat: usize, seats: &'static [Seat], queues: &[Queue], seed: u64) {
     // SAFETY: the inherited descriptor stays open.
-    let heap = unsafe { parents.rejoin() }.expect("it can be joined");
+    let heap = unsafe { parents.rejoin() }.expect("the heap can be joined");
     seats[seat].member.store(heap.member().to_u64(), Ordering::Relaxed);
     let random = Random(seed | 1);
     let (blocks, sent) = (Vec::new(), Vec::new());
     let mut mine = Mine { heap: &heap, seat, seats, queues, blocks, sent, random };
-    // Most are killed; some leave in good order.
+    // Most members are killed; some leave properly.
     let steps = if mine.random.below(10) == 0 { mine.random.below(500) } else { u64::MAX };
     for _ in 0..steps {
         mine.step();
@@ -278,12 +279,12 @@ fn live(parents: &Heap, seat: usize, seats: &'static [Seat], queues: &[Queue], s
 }
 
 fn start(heap: &Heap, seat: usize, seats: &'static [Seat], queues: &[Queue], seed: u64) -> i32 {
-    // SAFETY: the child calls `_exit` and never returns into the harness; the C library makes its
-    // allocator good in the child.
+    // SAFETY: the child calls `_exit` and never returns into the harness; the C library resets its
+    // allocator in the child.
     match unsafe { libc::fork() } {
         0 => {
-            // SAFETY: a timer, the end together with the parent, and precedence for that: it shall
-            // come to killing.
+            // SAFETY: a timer, the end together with the parent, and a lower priority than the
+            // parent, so that it gets to kill.
             unsafe {
                 libc::alarm(LIMIT_S);
                 libc::nice(5);
@@ -300,10 +301,10 @@ fn start(heap: &Heap, seat: usize, seats: &'static [Seat], queues: &[Queue], see
     }
 }
 
-/// Kills a member, and reaps it. Whether it was the kill that ended it.
+/// Kills and reaps a member; returns `true` if the kill ended it.
 fn kill(pid: i32) -> bool {
     let mut status = 0;
-    // SAFETY: our own child that was not reaped, and an integer to write to.
+    // SAFETY: our own unreaped child, and an integer to write to.
     unsafe {
         libc::kill(pid, libc::SIGKILL);
         assert_eq!(libc::waitpid(pid, &raw mut status, 0), pid);
@@ -313,7 +314,7 @@ fn kill(pid: i32) -> bool {
     killed
 }
 
-/// Nothing is left but what the parent has, and nothing is wrong.
+/// Asserts that only the parent's blocks are left, and that the heap has no fault.
 fn look(heap: &Heap, queues: &[Queue], own: usize, seed: u64) {
     for queue in queues {
         while receive(&queue.0).is_some() {}
@@ -345,16 +346,16 @@ pub struct Counts {
     pub recovered: u64,
 }
 
-/// Kills members of a new heap until `is_done` says so of the number of kills, and checks after
-/// each round that nothing leaked and no block was allocated twice.
+/// Kills members of a new heap until `is_done` returns `true` for the number of kills, and checks
+/// after each round that nothing leaked and that no block was allocated twice.
 ///
 /// # Panics
-/// A check fails, or a member makes no progress.
+/// If a check fails, or a member makes no progress.
 pub fn torment(seed: u64, is_done: impl Fn(u64) -> bool) -> Counts {
     let mut random = Random(seed.max(1));
     let heap = Heap::create(CAPACITY).expect("there is memory");
     let (seats, queues) = (seats(), std::array::from_fn::<_, SEATS, _>(|_| queue()));
-    // Blocks of the survivor.
+    // Blocks of the surviving parent.
     let mut own: Vec<_> = [10, 100, 5_000, 70_000]
         .map(|len| heap.alloc(len).expect("space is free"))
         .into_iter()
@@ -370,7 +371,7 @@ pub fn torment(seed: u64, is_done: impl Fn(u64) -> bool) -> Counts {
         while done < end && !is_done(done) {
             let mut seat = random.below(SEATS as u64) as usize;
             let until = Instant::now() + Duration::from_micros(random.below(2_000));
-            // A third of the kills are aimed at a member that recovers others.
+            // A third of the kills target a member that recovers others.
             let tending = random.below(3) == 0;
             while Instant::now() < until {
                 let found = seats.iter().position(|one| one.tends.load(Ordering::Relaxed) == 1);

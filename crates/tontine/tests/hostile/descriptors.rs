@@ -1,5 +1,5 @@
 //! Descriptors that a hostile peer passes because closing them takes long or drops a lock: no call
-//! of the process that receives them waits for that, and no lock of it goes.
+//! of the receiving process waits for that, and none of its locks is dropped.
 
 #![allow(unsafe_code, reason = "record locks, users and numbers of descriptors")]
 
@@ -16,10 +16,10 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tontine::mailbox::{Mailbox, Options, Sender};
 use tontine::{Error, Peer};
 
-/// The user that no process here belongs to but those that a test makes.
+/// A user to which only processes of these tests belong.
 const STRANGER: u32 = 65534;
 
-/// Longer than a call takes that waits for no peer, shorter than any wait that a test sets up.
+/// Longer than a call takes that waits for no peer, shorter than any wait that a test creates.
 const AT_ONCE: Duration = Duration::from_secs(10);
 
 fn open_descriptors() -> usize {
@@ -41,13 +41,13 @@ fn timed(call: impl FnOnce()) -> Duration {
     started.elapsed()
 }
 
-/// Serves until an honest message has come. Returns the longest call.
+/// Serves until an honest message has arrived. Returns the duration of the longest call.
 fn serve_honest(mailbox: &mut Mailbox, sender: &mut Sender) -> Duration {
     let mut longest = Duration::ZERO;
     sender.send(b"honest").expect("sent");
     let end = Instant::now() + AMPLE;
     loop {
-        assert!(Instant::now() < end, "the honest message did not come");
+        assert!(Instant::now() < end, "the honest message did not arrive");
         let started = Instant::now();
         let came = mailbox.try_recv().is_ok_and(|message| *message == *b"honest");
         longest = longest.max(started.elapsed());
@@ -57,7 +57,7 @@ fn serve_honest(mailbox: &mut Mailbox, sender: &mut Sender) -> Duration {
     }
 }
 
-/// A FUSE file system of a test, or the reason why it is skipped.
+/// Mounts a FUSE file system for a test, or prints why the test is skipped.
 fn fuse(folder: &std::path::Path) -> Option<Mount> {
     match Mount::new(&folder.join("fuse")) {
         Ok(mount) => Some(mount),
@@ -68,7 +68,7 @@ fn fuse(folder: &std::path::Path) -> Option<Mount> {
     }
 }
 
-/// Blocks until the other process has said a byte.
+/// Blocks until the other process has sent a byte.
 fn said(pipe: &mut std::io::PipeReader) -> u8 {
     let mut byte = [0];
     pipe.read_exact(&mut byte).expect("the other process has failed");
@@ -82,15 +82,16 @@ fn is_readable(pipe: &std::io::PipeReader) -> bool {
         && asked[0].revents().contains(rustix::event::PollFlags::IN)
 }
 
-/// A forked process that opens the file of `mount` and attacks with it. It ends when the server has
+/// Forks a process that opens the file of `mount` and attacks with it. It ends after the server has
 /// ended, and not before.
 fn attacker(mount: &Mount, attack: impl FnOnce(&File)) -> i32 {
     fork(|| attack(&std::mem::ManuallyDrop::new(mount.open().expect("opens"))))
 }
 
-/// A peer passed files of its own FUSE file system with a message. Those that did not fit into the
-/// receiver's table were closed there, and `close` waited for the peer's file system: the receiver
-/// hung until the peer liked. Five messages sufficed at a limit of 1,024 descriptors.
+/// Regression: a peer passed files of its own FUSE file system with a message. Those that did not
+/// fit into the receiver's table were closed there, and `close` waited for the peer's file system:
+/// the receiver hung as long as the peer liked. Five messages sufficed at a limit of 1,024
+/// descriptors.
 #[test]
 fn fuse_files_hold_no_receiver() {
     alone!();
@@ -113,7 +114,7 @@ fn fuse_files_hold_no_receiver() {
         while !is_readable(&over) {
             longest = longest.max(serve_honest(&mut mailbox, &mut sender));
             let faults = mailbox.take_errors();
-            // While files hold eight threads, a connection waits for one, and is refused for now.
+            // While files occupy eight threads, a connection waits for one, and is refused for now.
             let known = |fault: &Error| [libc::EPROTO, libc::EAGAIN].contains(&fault.errno());
             assert!(faults.iter().all(known), "{faults:?}");
             refused += faults.len();
@@ -121,7 +122,7 @@ fn fuse_files_hold_no_receiver() {
         println!("{refused} refused; longest call: {longest:?}");
         assert!(refused >= 8, "{refused}");
         assert!(longest < AT_ONCE, "a call took {longest:?}");
-        // The socket that lends to threads, and a pending connection.
+        // The socket that serves the threads, and a pending connection.
         let now = open_descriptors();
         assert!(now < descriptors + 80, "{now} descriptors, {descriptors} before");
         assert!(threads() <= tasks + 40, "{} threads, {tasks} before", threads());
@@ -135,7 +136,7 @@ fn fuse_files_hold_no_receiver() {
             let socket = raw::dial(&place.path);
             let fds = vec![file.as_fd(); if round % 2 == 0 { 253 } else { 2 }];
             match round % 4 {
-                // A lane that is admitted, and passes them later.
+                // A lane that is admitted, and passes the descriptors later.
                 3 => {
                     let fds = [raw::life(), chunk.fd.as_fd()];
                     assert!(raw::send(&socket, &hello(1 << 20, &[12]), &fds));
@@ -151,13 +152,12 @@ fn fuse_files_hold_no_receiver() {
         attacked.write_all(&[1]).expect("notified");
     });
     said(&mut done);
-    // What the receiver's threads and the attacker hold is released with the server.
+    // The server's end releases the descriptors of the receiver's threads and of the attacker.
     drop(mount);
     assert_eq!((reap(attacker), reap(receiver)), (0, 0));
 }
 
-/// Likewise in the other direction: a receiver passed such files with its WELCOME, and
-/// `send_timeout` hung.
+/// Regression: a receiver passed such files with its WELCOME, and `send_timeout` hung.
 #[test]
 fn fuse_files_hold_no_sender() {
     alone!();
@@ -201,8 +201,8 @@ fn fuse_files_hold_no_sender() {
     assert_eq!((reap(attacker), reap(sender)), (0, 0));
 }
 
-/// A process of another user connected to an abstract name, which has no permissions, and
-/// what it passed was received before its user was looked at.
+/// Regression: a process of another user connected to an abstract name, which has no permissions,
+/// and the descriptors that it passed were received before its user was checked.
 #[test]
 fn stranger_is_refused_before_anything_is_received() {
     alone!();
@@ -221,7 +221,7 @@ fn stranger_is_refused_before_anything_is_received() {
         let before = open_descriptors();
         says.write_all(&[1]).expect("notified");
         let mut faults = Vec::new();
-        until("both are refused", || {
+        until("both connections are refused", || {
             let took = timed(|| drop(mailbox.try_recv().map(drop)));
             assert!(took < AT_ONCE, "a call took {took:?}");
             faults.extend(mailbox.take_errors());
@@ -231,9 +231,9 @@ fn stranger_is_refused_before_anything_is_received() {
             |fault: &Error| matches!(fault, Error::Denied { peer: Peer { uid: STRANGER, .. }, .. });
         assert!(faults.iter().all(denied), "{faults:?}");
         serve_honest(&mut mailbox, &mut sender);
-        until("their connections are closed", || open_descriptors() <= before + 1);
-        // No thread is held: what was queued was in no table, and is not flushed.
-        until("no thread is left", || threads() <= 2);
+        until("both connections are closed", || open_descriptors() <= before + 1);
+        // No thread is occupied: the queued descriptors were in no table, and are not flushed.
+        until("no extra thread is left", || threads() <= 2);
         drop((mailbox, sender));
         says.write_all(&[2]).expect("notified");
     });
@@ -253,7 +253,7 @@ fn stranger_is_refused_before_anything_is_received() {
     assert_eq!((reap(attacker), reap(receiver)), (0, 0));
 }
 
-/// The process that connects is admitted; what arrives may be another one's, to which it passed
+/// The connected process is admitted, but messages may come from another process to which it passed
 /// the socket. The kernel names the sender of each message.
 #[test]
 fn hello_of_another_user_than_the_connected_one_is_refused() {
@@ -281,18 +281,18 @@ fn hello_of_another_user_than_the_connected_one_is_refused() {
     assert_eq!(mailbox.sender_count(), 0);
 }
 
-/// A record lock on the whole of a file, as databases take it.
+/// Takes a record lock on a whole file, as databases do.
 fn lock(file: &File) -> bool {
-    // SAFETY: integers only, for which zero is a value.
+    // SAFETY: only integers, for which zero is a value.
     let mut lock: libc::flock = unsafe { std::mem::zeroed() };
     lock.l_type = libc::F_WRLCK as _;
     // SAFETY: a structure that the call reads.
     unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETLK, &raw const lock) == 0 }
 }
 
-/// A peer passed a read-only descriptor of the receiver's `PATH.lock`, or of a database on which
-/// the receiver's program held a record lock. Closing it dropped the lock, and a second process
-/// took the living owner's address.
+/// Regression: a peer passed a read-only descriptor of the receiver's `PATH.lock`, or of a database
+/// on which the receiver's program held a record lock. Closing it dropped the lock, and a second
+/// process took the living owner's address.
 #[test]
 fn passed_descriptors_drop_no_record_locks() {
     alone!();
@@ -326,24 +326,24 @@ fn passed_descriptors_drop_no_record_locks() {
         raw::send(&socket, &raw::chunk_note(12, 1), &[fd]);
     }
     until("the lane is closed", || raw::receive(&socket).0 == 0);
-    // The receiver has forgotten what was passed, and its threads have closed it.
+    // The receiver has dropped the passed descriptors, and its threads have closed them.
     let threads = || std::fs::read_dir(format!("/proc/{receiver}/task")).map_or(0, Iterator::count);
-    until("its threads have ended", || threads() == 1);
-    let taken = Mailbox::bind(&place.path).expect_err("it has a living owner");
+    until("the threads have ended", || threads() == 1);
+    let taken = Mailbox::bind(&place.path).expect_err("the address has a living owner");
     assert!(matches!(taken, Error::AddrInUse { .. }), "{taken}");
     assert!(!lock(&File::options().write(true).open(&database).expect("opens")));
     goes.write_all(&[1]).expect("notified");
     assert_eq!(reap(receiver), 0);
 }
 
-/// The time that closing this as its last holder takes.
+/// Returns the time that closing the descriptors of `make` takes their last holder.
 fn price(make: &dyn Fn() -> Vec<OwnedFd>) -> Duration {
     let made = make();
     timed(|| drop(made))
 }
 
-/// Passes everything that `make` made to the mailbox, keeps none of it, and returns the longest
-/// call that the mailbox makes meanwhile.
+/// Passes all descriptors of `make` to the mailbox, keeps none of them, and returns the duration of
+/// the longest call of the mailbox meanwhile.
 fn longest_call(make: &dyn Fn() -> Vec<OwnedFd>) -> Duration {
     let place = place();
     let mut mailbox = Mailbox::bind(&place.path).expect("binds");
@@ -362,17 +362,17 @@ fn longest_call(make: &dyn Fn() -> Vec<OwnedFd>) -> Duration {
         (&socket, raw::chunk_note(12, 1), borrow(later)),
     ] {
         for fds in fds.chunks(200) {
-            // SAFETY: they are open as long as `made`.
+            // SAFETY: they stay open as long as `made`.
             let fds: Vec<_> =
                 fds.iter().map(|&fd| unsafe { std::os::fd::BorrowedFd::borrow_raw(fd) }).collect();
             passed &= raw::send(socket, &bytes, &fds);
         }
     }
-    assert!(passed, "the kernel passes them");
+    assert!(passed, "the kernel passes the descriptors");
     drop(made);
     let mut longest = Duration::ZERO;
     let mut faults = Vec::new();
-    until("both are refused", || {
+    until("both connections are refused", || {
         longest = longest.max(serve_honest(&mut mailbox, &mut sender));
         faults.extend(mailbox.take_errors());
         faults.len() == 2
@@ -381,8 +381,9 @@ fn longest_call(make: &dyn Fn() -> Vec<OwnedFd>) -> Duration {
     longest.max(timed(|| drop((mailbox, sender))))
 }
 
-/// Closing these takes the kernel long, and the receiver closed them in its own time: 128 inotify
-/// instances held it for 1.7 s a message, 60 epoll sets for 1.3 s, a memfd of 6 GiB for 1.9 s.
+/// Regression: the kernel takes long to close these, and the receiver closed them synchronously:
+/// 128 inotify instances held it for 1.7 s per message, 60 epoll sets for 1.3 s, a memfd of 6 GiB
+/// for 1.9 s.
 #[test]
 fn slow_descriptors_hold_no_call() {
     alone!();
@@ -394,12 +395,13 @@ fn slow_descriptors_hold_no_call() {
     ];
     for (name, make) in kinds {
         let price = price(&*make);
-        // Too little to be told from the noise of a busy machine.
+        // Too little to be distinguished from the noise of a busy machine.
         if price < Duration::from_millis(40) {
             println!("{name}: closing all of it takes only {price:?}");
             continue;
         }
-        // A call that closed them would take that long each time; one of a busy machine does not.
+        // A receiver that closed them would take that long in each call, unlike a merely busy
+        // machine.
         let attempts = (0..10).map(|_| longest_call(&*make));
         let mut longest = Duration::MAX;
         let is_short = attempts.into_iter().any(|one| {
@@ -411,7 +413,7 @@ fn slow_descriptors_hold_no_call() {
     }
 }
 
-/// A socket that was told to linger, whose last close waits for a network that never answers.
+/// Sockets with SO_LINGER, whose last close waits for a network that never answers.
 #[test]
 fn lingering_sockets_hold_no_call() {
     alone!();
@@ -428,8 +430,8 @@ fn lingering_sockets_hold_no_call() {
     assert!(longest < AT_ONCE, "{longest:?}");
 }
 
-/// Closing an io_uring instance takes long as well. Kernels since 6.8 pass none; on an older one
-/// it is the receiver's thread that waits.
+/// Closing an io_uring instance also takes long. Kernels since 6.8 pass none; on an older kernel
+/// only the receiver's thread waits.
 #[test]
 fn io_uring_instances_hold_no_call() {
     alone!();
@@ -444,7 +446,7 @@ fn io_uring_instances_hold_no_call() {
     };
     let (ours, _theirs) = raw::pair();
     if !raw::send(&ours, b"ring", &[ring.as_fd()]) {
-        // As it should be: the kernel refuses.
+        // Correct: the kernel refuses.
         return;
     }
     drop((ring, ours));
@@ -462,7 +464,8 @@ fn io_uring_instances_hold_no_call() {
     assert!(longest < AT_ONCE, "{longest:?}");
 }
 
-/// An inotify instance with some watches. A user has 128, of which some may still be closing.
+/// Creates an inotify instance with some watches. A user has 128, some of which may still be
+/// closing.
 fn inotify() -> OwnedFd {
     use rustix::fs::inotify::{CreateFlags, WatchFlags, add_watch, init};
     let mut made = None;
@@ -477,7 +480,7 @@ fn inotify() -> OwnedFd {
     fd
 }
 
-/// An epoll set with many entries, all of one eventfd's copies.
+/// Creates an epoll set with many entries, all copies of one eventfd.
 fn epoll(entries: usize) -> OwnedFd {
     use rustix::event::epoll::{CreateFlags, EventData, EventFlags, add, create};
     let set = create(CreateFlags::CLOEXEC).expect("epoll");
@@ -492,7 +495,7 @@ fn epoll(entries: usize) -> OwnedFd {
         let _ = add(&set, &copy, data, EventFlags::IN);
         copies.push(copy);
     }
-    // The entries stay: another descriptor of the same open file keeps them.
+    // The entries stay, because another descriptor of the same open file keeps them.
     std::mem::forget(event);
     set
 }
@@ -500,11 +503,12 @@ fn epoll(entries: usize) -> OwnedFd {
 fn memory(size: usize) -> OwnedFd {
     let fd = raw::memfd(size);
     let none = rustix::fs::FallocateFlags::empty();
-    rustix::fs::fallocate(&fd, none, 0, size as u64).expect("memory");
+    rustix::fs::fallocate(&fd, none, 0, size as u64).expect("memory is available");
     fd
 }
 
-/// Sends a HELLO that names many chunks of the largest size: each would be looked at, page by page.
+/// Sends a HELLO that names many chunks of the largest size, each of which would be checked page by
+/// page.
 #[test]
 fn announced_memory_beyond_the_cap_is_not_mapped() {
     alone!();
@@ -517,17 +521,17 @@ fn announced_memory_beyond_the_cap_is_not_mapped() {
     let socket = raw::dial(&place.path);
     let fds = [raw::life(), large.fd.as_fd(), large.fd.as_fd()];
     assert!(raw::send(&socket, &hello(1 << 30, &[22, 22]), &fds));
-    until("it is refused", || {
+    until("the lane is refused", || {
         serve_honest(&mut mailbox, &mut sender);
         !mailbox.take_errors().is_empty()
     });
     assert_eq!(raw::refusal(&socket), libc::ENOBUFS);
     let maps = std::fs::read_to_string("/proc/self/maps").expect("maps");
-    // No other test makes memory of that size.
+    // No other test creates memory of that size.
     let size = |line: &str| {
         let (begin, end) = line.split_once(' ')?.0.split_once('-')?;
         Some(u64::from_str_radix(end, 16).ok()? - u64::from_str_radix(begin, 16).ok()?)
     };
     let mapped = maps.lines().filter(|line| size(line) == Some(1 << 22)).count();
-    assert_eq!(mapped, 1, "this test's own: {maps}");
+    assert_eq!(mapped, 1, "only this test's own: {maps}");
 }

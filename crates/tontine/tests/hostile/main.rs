@@ -1,4 +1,5 @@
-//! Hostile peers: what they send, pass or withhold harms neither the other end nor third parties.
+//! Hostile peers: the messages and descriptors that they send, or withhold, harm neither the other
+//! end nor third parties.
 //!
 //! Each test runs in a process of its own ([`alone`]).
 

@@ -1,5 +1,6 @@
-//! Hostile peers that hide descriptors in a queue which somebody else will close: the last to close
-//! a socket that lingers waits for it, and a Unix socket holds what nobody took out of it.
+//! Hostile peers that hide descriptors in a queue that another process will close: the last close
+//! of a lingering socket waits for it, and a Unix socket holds everything that was not received
+//! from it.
 
 #![allow(unsafe_code, reason = "a socket option")]
 
@@ -14,14 +15,14 @@ use rustix::net::sockopt;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use tontine::mailbox::{Mailbox, Options, Sender};
 
-/// Longer than a call takes that does not wait for a socket that lingers.
+/// Longer than a call takes that does not wait for a lingering socket.
 const AT_ONCE: Duration = Duration::from_secs(30);
 
 fn pair(kind: SocketType) -> (OwnedFd, OwnedFd) {
     rustix::net::socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None).expect("a pair")
 }
 
-/// A Unix socket in whose queue lies one that lies in ... in whose queue a lingering one lies.
+/// Returns a Unix socket whose queue contains a socket whose queue contains … a lingering socket.
 fn nested(kind: SocketType, depth: usize) -> (OwnedFd, TcpStream) {
     let (mut inner, silent) = raw::lingering();
     for _ in 0..depth {
@@ -40,8 +41,8 @@ fn in_time(what: &str, call: impl FnOnce()) {
     assert!(took < AT_ONCE, "{what} took {took:?}");
 }
 
-/// The receiver closed a connection at the first wrong message; with it went the second, which
-/// nobody had looked at, and `try_recv` waited as long as the peer liked.
+/// Regression: the receiver closed a connection at the first invalid message. That also closed the
+/// second message, which had not been read, and `try_recv` waited as long as the peer liked.
 #[test]
 fn what_lies_behind_a_refused_hello_holds_nobody() {
     alone!();
@@ -60,7 +61,7 @@ fn what_lies_behind_a_refused_hello_holds_nobody() {
     }
 }
 
-/// The same a level deeper: Unix sockets were taken for harmless.
+/// Regression: like above, one level deeper: Unix sockets were taken for harmless.
 #[test]
 fn what_lies_in_a_passed_socket_holds_nobody() {
     alone!();
@@ -78,8 +79,8 @@ fn what_lies_in_a_passed_socket_holds_nobody() {
     }
 }
 
-/// The same where nobody looks into the connection at all: dropped as one of too many, as a silent
-/// one, and with the mailbox, accepted or not.
+/// Regression: like above, on a connection that is never read: dropped as one of too many, as a
+/// silent one, and with the mailbox, accepted or not.
 #[test]
 fn connections_that_nobody_reads_hold_nobody() {
     alone!();
@@ -93,8 +94,8 @@ fn connections_that_nobody_reads_hold_nobody() {
     Mailbox::bind(&place.path).expect("the name is free");
 }
 
-/// The doorbell takes bytes, and took descriptors with them: taking the rings out waited, and so
-/// did dropping the lane.
+/// Regression: the doorbell receives bytes, and received descriptors with them: removing the rings
+/// waited, and so did dropping the lane.
 #[test]
 fn descriptors_at_the_doorbell_hold_nobody() {
     alone!();
@@ -106,7 +107,7 @@ fn descriptors_at_the_doorbell_hold_nobody() {
         let (kind, _, passed) = raw::receive(&socket);
         assert_eq!(kind, raw::WELCOME);
         let (tcp, _silent) = raw::lingering();
-        // A kernel that lets us refuse them does.
+        // The kernel refuses them if it offers that option.
         if !raw::send(&passed[2], b"1", &[tcp.as_fd()]) {
             sockopt::set_socket_linger(&tcp, None).expect("set");
         }
@@ -120,7 +121,8 @@ fn descriptors_at_the_doorbell_hold_nobody() {
     in_time("dropping the mailbox", || drop(mailbox));
 }
 
-/// Notes behind `WELCOME`, and the button itself, held up the drop of a sender.
+/// Regression: control messages behind `WELCOME`, and the doorbell itself, delayed the drop of a
+/// sender.
 #[test]
 fn a_hostile_receiver_does_not_hold_up_a_senders_drop() {
     alone!();
@@ -148,8 +150,9 @@ fn a_hostile_receiver_does_not_hold_up_a_senders_drop() {
     }
 }
 
-/// A look at the queue of a doorbell that a peer made proved nothing: an empty datagram hid what
-/// lay behind it, and so did SO_PEEK_OFF. The sender that dropped it waited for a lingering socket.
+/// Regression: a peek at the queue of a peer's doorbell proved nothing: an empty datagram hid the
+/// messages behind it, and so did SO_PEEK_OFF. The sender that dropped the doorbell waited for a
+/// lingering socket.
 #[test]
 fn doorbell_with_hidden_messages_holds_no_drop() {
     alone!();
@@ -187,7 +190,7 @@ fn doorbell_with_hidden_messages_holds_no_drop() {
     }
 }
 
-/// A child's copies are closed and not shut down: the connections are its parent's.
+/// A child closes its copies without a shutdown: the connections are its parent's.
 #[test]
 fn a_forked_child_ends_none_of_its_parents_connections() {
     alone!();
@@ -203,23 +206,23 @@ fn a_forked_child_ends_none_of_its_parents_connections() {
     sender.send(b"after").expect("sent");
     assert_eq!(&*mailbox.recv_timeout(common::AMPLE).expect("a message"), b"after");
     sender.wait_acked(Some(Duration::ZERO)).expect_err("not acknowledged");
-    Options::new().connect(&place.path).expect("the listener is there");
+    Options::new().connect(&place.path).expect("the listener exists");
 }
 
-/// Threads receive and close descriptors, and end when they have done so: honest programs have no
-/// thread of the library's, however a lane ends.
+/// Threads receive and close descriptors, and end once done: honest programs have no thread of the
+/// library, however a lane ends.
 #[test]
 fn no_thread_stays_after_honest_ends() {
     alone!();
     let threads = || std::fs::read_dir("/proc/self/task").expect("a folder").count();
-    // Alone in a process: other tests do start some.
+    // In a process of its own, because other tests do start threads.
     let place = place();
     let path = place.path.clone();
     let child = common::fork(move || {
         let mut mailbox = Mailbox::bind(&path).expect("binds");
         let unread = Sender::connect(&path).expect("connects");
         drop(mailbox.try_recv().map(drop));
-        // With its WELCOME unread.
+        // The lane ends with its WELCOME unread.
         drop(unread);
         let mut sender = Sender::connect(&path).expect("connects");
         for _ in 0..10 {

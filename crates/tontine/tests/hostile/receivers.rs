@@ -1,5 +1,5 @@
-//! Hostile receivers: raw sockets and memory against an honest sender. Whatever they do, it does
-//! not crash, and a call with a deadline keeps it.
+//! Hostile receivers: raw sockets and memory against an honest sender. Whatever they do, the sender
+//! does not crash, and a call with a deadline meets it.
 
 #![allow(unsafe_code, reason = "setuid in a forked child")]
 
@@ -23,7 +23,7 @@ fn bell_pair() -> (OwnedFd, OwnedFd) {
     rustix::net::socketpair(AddressFamily::UNIX, SocketType::DGRAM, flags, None).expect("a pair")
 }
 
-/// A sender, and the hostile end of its lane: everything that a receiver holds.
+/// A sender, and the hostile end of its lane: all that a receiver holds.
 struct Lane {
     sender: Sender,
     socket: OwnedFd,
@@ -33,7 +33,7 @@ struct Lane {
     _place: common::Place,
 }
 
-/// A lane to a receiver that looks honest so far.
+/// Creates a lane to a receiver that has been honest so far.
 fn lane(options: &Options) -> Lane {
     let place = place();
     let listener = raw::listen(&place.path);
@@ -46,12 +46,12 @@ fn lane(options: &Options) -> Lane {
     Lane { sender, socket, page, control, _bell: bell, _place: place }
 }
 
-/// Fills the lane until a send times out, and in time.
+/// Fills the lane until a send times out, and checks that it does so in time.
 fn fill(sender: &mut Sender) {
     let started = Instant::now();
     let filled = loop {
         match sender.send_timeout(&[7; 1000], SHORT) {
-            Ok(()) => assert!(started.elapsed() < AMPLE, "it never fills"),
+            Ok(()) => assert!(started.elapsed() < AMPLE, "the lane never fills"),
             Err(error) => break error,
         }
     };
@@ -91,23 +91,23 @@ fn a_welcome_of_garbage_is_a_broken_protocol() {
         ("no descriptors", welcome.clone(), vec![]),
         ("four", welcome.clone(), vec![page, control, ring, ring]),
         ("no page", welcome.clone(), vec![no_page.fd.as_fd(), control, ring]),
-        ("a stray life word", welcome.clone(), vec![stray.fd.as_fd(), control, ring]),
+        ("a stray liveness word", welcome.clone(), vec![stray.fd.as_fd(), control, ring]),
         ("no control page", welcome.clone(), vec![page, no_page.fd.as_fd(), ring]),
-        ("another version's", welcome.clone(), vec![page, odd.fd.as_fd(), ring]),
+        ("another version", welcome.clone(), vec![page, odd.fd.as_fd(), ring]),
         ("unsealed", welcome.clone(), vec![page, unsealed.as_fd(), ring]),
-        ("a bell that blocks", welcome.clone(), vec![page, control, pipe.as_fd()]),
-        ("desk 62", raw::note(raw::WELCOME, &[0, 62]), vec![page, control, ring]),
-        ("no such fences", raw::note(raw::WELCOME, &[2, 0]), vec![page, control, ring]),
+        ("a blocking doorbell", welcome.clone(), vec![page, control, pipe.as_fd()]),
+        ("slot 62", raw::note(raw::WELCOME, &[0, 62]), vec![page, control, ring]),
+        ("undefined fences", raw::note(raw::WELCOME, &[2, 0]), vec![page, control, ring]),
         ("cut off", welcome[..12].to_vec(), vec![page, control, ring]),
         ("too long", [welcome.as_slice(), &[0; 100]].concat(), vec![page, control, ring]),
-        ("what senders say", raw::note(raw::WANT, &[0, 0]), vec![]),
+        ("a sender's message", raw::note(raw::WANT, &[0, 0]), vec![]),
         ("nothing", vec![], vec![page]),
     ];
     for (name, bytes, fds) in cases {
         let place = place();
         let listener = raw::listen(&place.path);
         let mut sender = Sender::connect(&place.path).expect("connects");
-        sender.send(b"unread").expect("there is room in the first chunk");
+        sender.send(b"unread").expect("space in the first chunk");
         let socket = raw::accept(&listener);
         assert!(raw::send(&socket, &bytes, &fds));
         let error = sender.send(b"more").expect_err(name);
@@ -143,9 +143,9 @@ fn positions_that_cannot_be_are_not_believed() {
             lane.sender.send(&[number; 8]).expect("sent");
         }
         lane.control.put(128, 32);
-        lane.sender.service().expect("two are read");
+        lane.sender.service().expect("two messages are read");
         lane.control.put(128, position);
-        let error = lane.sender.wait_acked(Some(AMPLE)).expect_err("a lie");
+        let error = lane.sender.wait_acked(Some(AMPLE)).expect_err("an invalid position");
         assert_eq!(error.errno(), libc::EPROTO, "{position}: {error}");
         assert_eq!(
             lane.sender.take_unread().expect("the connection has ended").len(),
@@ -153,7 +153,7 @@ fn positions_that_cannot_be_are_not_believed() {
             "{position}"
         );
     }
-    // Word of room that cannot be.
+    // An impossible position in the notification of free space.
     let mut lane = self::lane(&Options::new().lane_cap(8192));
     lane.control.put(192, 1 << 20);
     let error = loop {
@@ -163,17 +163,17 @@ fn positions_that_cannot_be_are_not_believed() {
     };
     assert_eq!(error.errno(), libc::EPROTO, "{error}");
     drop(lane);
-    // Backwards.
+    // A position that moves backwards.
     let mut lane = self::lane(&Options::new());
     lane.sender.send(&[1; 24]).expect("sent");
     lane.control.put(128, 32);
-    lane.sender.wait_acked(Some(AMPLE)).expect("it says so");
+    lane.sender.wait_acked(Some(AMPLE)).expect("the receiver acknowledges");
     lane.control.put(128, 8);
-    assert_eq!(lane.sender.service().expect_err("a lie").errno(), libc::EPROTO);
+    assert_eq!(lane.sender.service().expect_err("an invalid position").errno(), libc::EPROTO);
 }
 
-/// A receiver that stopped in the middle of a message had its sender read headers where the
-/// message's bytes are; a `next` among them led into a chunk that begins later, and to an overflow.
+/// Regression: a receiver that stopped in the middle of a message made its sender read headers from
+/// the message's bytes; a `next` among them led into a chunk that begins later, and to an overflow.
 #[test]
 fn a_position_inside_a_message_only_costs_messages() {
     alone!();
@@ -185,9 +185,9 @@ fn a_position_inside_a_message_only_costs_messages() {
     }
     while lane.sender.try_send(&[7; 900]).is_ok() {}
     lane.control.put(128, 16);
-    lane.sender.wait_acked(Some(SHORT)).expect_err("not all is read");
+    lane.sender.wait_acked(Some(SHORT)).expect_err("unread messages remain");
     lane.page.half(64).store(1 << 30, Ordering::Relaxed);
-    let unread = lane.sender.take_unread().expect("it looks dead");
+    let unread = lane.sender.take_unread().expect("the receiver appears dead");
     assert!(unread.iter().all(|message| message.len() <= 1 << 20), "{}", unread.len());
 }
 
@@ -200,22 +200,22 @@ fn grants_beyond_reason_do_not_exceed_our_own_cap() {
     assert!(lane.sender.unread_bytes() <= 1 << 16);
     lane.control.put(72, 0);
     fill(&mut lane.sender);
-    // State bits that nobody defined, and for ever wanting memory back.
+    // Undefined state bits, and a permanent request to return memory.
     lane.control.half(64).store(!1, Ordering::Relaxed);
     fill(&mut lane.sender);
     lane.control.half(64).store(1, Ordering::Relaxed);
     assert_eq!(lane.sender.send(b"x").expect_err("closed").errno(), libc::EPIPE);
 }
 
-/// The doorbell was an eventfd. A receiver that filled it, took `O_NONBLOCK` away and said that it
-/// sleeps held every `send` for ever, also one that may not wait.
+/// Regression: the doorbell was an eventfd. A receiver that filled it, cleared `O_NONBLOCK` and
+/// claimed to sleep blocked every `send` indefinitely, even one that must not wait.
 #[test]
 fn a_bell_that_is_full_or_gone_holds_nobody() {
     alone!();
     for drop_ear in [false, true] {
         let mut lane = lane(&Options::new());
         let (ear, button) = &lane._bell;
-        rustix::io::ioctl_fionbio(button, false).expect("it would wait now");
+        rustix::io::ioctl_fionbio(button, false).expect("made blocking");
         let flags = rustix::net::SendFlags::DONTWAIT;
         while rustix::net::send(button, &[1; 1000], flags).is_ok() {}
         if drop_ear {
@@ -228,8 +228,8 @@ fn a_bell_that_is_full_or_gone_holds_nobody() {
     }
 }
 
-/// A sender reads what its receiver says until there is nothing more; from one that says things
-/// faster than that it never came back.
+/// Regression: a sender reads its receiver's control messages until the queue is empty; with a
+/// receiver that sent them faster, the call never returned.
 #[test]
 fn a_flood_of_words_does_not_hold_a_sender() {
     alone!();
@@ -255,7 +255,8 @@ fn a_life_word_that_lies_does_not_outlast_the_process_or_the_connection() {
     for hold_connection in [false, true] {
         let _ = std::fs::remove_file(&place.path);
         let listener = raw::listen(&place.path);
-        // In the child it stays open in a grandchild; the pidfd tells.
+        // In the forked process, the connection stays open in a grandchild; the pidfd reports the
+        // end.
         let child = fork(|| {
             let socket = raw::accept(&listener);
             let (page, control, bell) = (raw::process_page(1), raw::control(0, 4096), bell_pair());
@@ -283,15 +284,15 @@ fn a_life_word_that_lies_does_not_outlast_the_process_or_the_connection() {
     }
 }
 
-/// A successor was looked for with the patience of a first connection, 5 s, and one that had not
-/// come was an error even for those who wait.
+/// Regression: a successor was searched for with the timeout of a first connection, 5 s, and an
+/// absent one was an error even for senders that wait.
 #[test]
 fn a_successor_that_accepts_nobody_costs_no_more_than_the_deadline() {
     alone!();
     let options = Options::new().on_death(OnDeath::WaitForSuccessor);
     let mut lane = lane(&options);
     let path = lane._place.path.clone();
-    std::fs::remove_file(&path).expect("its name goes");
+    std::fs::remove_file(&path).expect("the name is removed");
     let socket = raw::socket();
     let address = rustix::net::SocketAddrUnix::new(&path).expect("a path");
     rustix::net::bind(&socket, &address).expect("bind");
@@ -313,7 +314,7 @@ fn another_user_is_refused_unless_allowed() {
     alone!();
     const NOBODY: u32 = 65534;
     if !rustix::process::geteuid().is_root() {
-        println!("skipped: only root can become somebody else");
+        println!("skipped: only root can change the user");
         return;
     }
     let place = place();
@@ -328,13 +329,13 @@ fn another_user_is_refused_unless_allowed() {
         let mut mailbox = options.bind(&place.path).expect("binds");
         let path = place.path.clone();
         let child = fork(move || {
-            // SAFETY: the child is single-threaded, and gives up what it is.
+            // SAFETY: the child is single-threaded, and gives up its privilege.
             assert_eq!(unsafe { libc::setuid(NOBODY) }, 0);
             let refused = Sender::connect(&path).and_then(|mut sender| {
                 sender.send(b"hello")?;
                 sender.wait_acked(Some(AMPLE))
             });
-            assert_eq!(refused.expect_err("the owner is not of our user").errno(), libc::EACCES);
+            assert_eq!(refused.expect_err("the owner is another user").errno(), libc::EACCES);
             let answer = Options::new().allow_uid(0).connect(&path).and_then(|mut sender| {
                 sender.send(b"hello")?;
                 sender.wait_acked(Some(AMPLE))

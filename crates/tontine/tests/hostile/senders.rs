@@ -1,5 +1,5 @@
-//! Hostile senders: raw sockets and memory against an honest mailbox. Whatever they do, it neither
-//! crashes nor hangs nor loses another sender's mail.
+//! Hostile senders: raw sockets and memory against an honest mailbox. Whatever they do, the mailbox
+//! neither crashes nor hangs nor loses another sender's messages.
 
 use crate::raw;
 use std::os::fd::{AsFd, OwnedFd};
@@ -13,7 +13,7 @@ use rustix::fs::MemfdFlags;
 use tontine::mailbox::{Mailbox, Options, Sender};
 use tontine::{Error, Peer};
 
-/// What the mailbox says of a peer that broke the protocol.
+/// Returns the mailbox's description of a protocol violation.
 fn broken(faults: &[Error]) -> &'static str {
     match faults {
         [Error::Protocol { what, .. }] => what,
@@ -21,18 +21,18 @@ fn broken(faults: &[Error]) -> &'static str {
     }
 }
 
-/// That an honest sender's mail still comes.
+/// Asserts that an honest sender's message still arrives.
 fn still_serves(mailbox: &mut Mailbox, sender: &mut Sender) {
     sender.send(b"honest").expect("sent");
     assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), b"honest");
 }
 
-/// Serves until the mailbox has something to say against somebody.
+/// Serves until the mailbox reports an error of a peer.
 fn faults(mailbox: &mut Mailbox) -> Vec<Error> {
     let mut found = Vec::new();
-    until("a fault is noticed", || {
+    until("an error is reported", || {
         let nothing = mailbox.recv_timeout(Duration::from_millis(1)).is_err();
-        assert!(nothing, "a message that nobody sent");
+        assert!(nothing, "a message that no sender sent");
         found.extend(mailbox.take_errors());
         !found.is_empty()
     });
@@ -49,10 +49,10 @@ fn a_silent_connection_is_dropped_and_holds_nobody_up() {
     let mut sender = Sender::connect(&place.path).expect("connects");
     still_serves(&mut mailbox, &mut sender);
     // The receiver sleeps, and wakes for the deadline by itself.
-    let nothing = mailbox.recv_timeout(Duration::from_millis(400)).expect_err("nobody sends");
+    let nothing = mailbox.recv_timeout(Duration::from_millis(400)).expect_err("no sender sends");
     assert_eq!(nothing, Error::TimedOut);
     let (kind, ..) = raw::receive(&silent);
-    assert_eq!(kind, 0, "it hung up");
+    assert_eq!(kind, 0, "the mailbox hung up");
     still_serves(&mut mailbox, &mut sender);
 }
 
@@ -91,7 +91,7 @@ fn ten_thousand_connections_are_bounded() {
                 }
                 Err(error) => assert_eq!(error, Error::TimedOut),
             }
-            // 64 who knock, 101 of the hostile peer's own, and what other tests have.
+            // 64 pending connections, 101 of the hostile peer's own, and those of other tests.
             assert!(open() < before + 400, "{} descriptors, {before} before", open());
             mailbox.ack();
         }
@@ -117,8 +117,8 @@ fn a_malformed_hello_is_refused() {
         ("a chunk of size 0", hello(1 << 20, &[12, 0])),
         ("cut off", good[..39].to_vec()),
         ("too long", [longest.as_slice(), &[12]].concat()),
-        ("fences that do not exist", fences),
-        ("something else first", raw::note(raw::WANT, &[0, 0])),
+        ("undefined fences", fences),
+        ("another message first", raw::note(raw::WANT, &[0, 0])),
         ("an unknown kind", raw::note(77, &[])),
     ];
     for (what, bytes) in cases {
@@ -160,7 +160,7 @@ fn the_number_of_descriptors_must_be_right() {
     assert_eq!(mailbox.sender_count(), 0);
 }
 
-/// Descriptors that are no chunk of 4 KiB, each with its name.
+/// Returns descriptors that are not a chunk of 4 KiB, each with its name.
 fn unfit() -> Vec<(&'static str, OwnedFd)> {
     let (pipe, _) = rustix::pipe::pipe().expect("a pipe");
     let flags = rustix::event::epoll::CreateFlags::CLOEXEC;
@@ -170,7 +170,7 @@ fn unfit() -> Vec<(&'static str, OwnedFd)> {
     let sparse = raw::memfd(4096);
     rustix::fs::fcntl_add_seals(&sparse, raw::SEALS).expect("seals");
     let file = tempfile::tempfile().expect("a file");
-    file.set_len(4096).expect("as long as a chunk");
+    file.set_len(4096).expect("the size of a chunk");
     let mut found = vec![
         ("a pipe", pipe),
         ("an epoll set", epoll),
@@ -203,7 +203,7 @@ fn descriptors_of_another_kind_are_refused() {
             assert!(broken(&found).starts_with("expected a "), "{name}: {found:?}");
             assert_eq!(raw::refusal(&socket), libc::EPROTO, "{name}");
         }
-        // The same, passed later.
+        // The same descriptor, passed later.
         let (socket, first) = raw::lane(&place.path);
         assert!(raw::send(&socket, &raw::chunk_note(12, 1), &[unfit.as_fd()]));
         assert!(broken(&faults(&mut mailbox)).starts_with("expected a "), "{name}");
@@ -213,9 +213,9 @@ fn descriptors_of_another_kind_are_refused() {
     assert_eq!(mailbox.sender_count(), 1);
 }
 
-/// Descriptors that came with something refusable were closed in passing, by a plain `close`: a
-/// socket told to linger held the receiver for as long as it liked. Only those of a `HELLO` with
-/// too many or too few were closed with care.
+/// Regression: descriptors that arrived with a refused message were closed synchronously, by a
+/// plain `close`: a lingering socket held the receiver as long as the peer liked. Only those of a
+/// `HELLO` with too many or too few were closed safely.
 #[test]
 fn closing_what_was_passed_does_not_wait() {
     alone!();
@@ -290,13 +290,13 @@ fn chains_of_empty_chunks_are_bounded() {
         chunk = next;
     }
     assert_eq!(mailbox.take_errors(), []);
-    // More of them queued than any honest sender queues.
+    // More queued chunks than any honest sender queues.
     let next = raw::chunk(12);
     for sequence in 200..240 {
         raw::send(&socket, &raw::chunk_note(12, sequence), &[next.fd.as_fd()]);
     }
     assert!(broken(&faults(&mut mailbox)).contains("chunk"));
-    // `next` names another size than what was passed.
+    // `next` names a size other than that of the passed chunk.
     let (socket, chunk) = raw::lane(&place.path);
     assert!(raw::send(&socket, &raw::chunk_note(12, 1), &[next.fd.as_fd()]));
     chunk.put(RING, header(3, 13));
@@ -304,7 +304,7 @@ fn chains_of_empty_chunks_are_bounded() {
     still_serves(&mut mailbox, &mut sender);
 }
 
-/// A lane handed over at the end of all positions made the receiver's sum overflow.
+/// Regression: a lane handed over at the end of all positions made the receiver's sum overflow.
 #[test]
 fn positions_that_no_lane_reaches_are_refused() {
     alone!();
@@ -369,7 +369,7 @@ fn a_flood_of_notes_does_not_hold_the_others_up() {
         });
         for _ in 0..300 {
             still_serves(&mut mailbox, &mut sender);
-            // Newcomers find a place too.
+            // New senders can connect too.
             let mut another = Sender::connect(&place.path).expect("connects");
             still_serves(&mut mailbox, &mut another);
         }
@@ -378,8 +378,8 @@ fn a_flood_of_notes_does_not_hold_the_others_up() {
     assert_eq!(mailbox.take_errors(), []);
 }
 
-/// The mailbox forgot a lane that it closed for an error, and its sender was not told: it filled
-/// the rest of the ring, and then heard that its living reader was dead.
+/// Regression: the mailbox forgot a lane that it closed for an error, without notifying its sender:
+/// the sender filled the rest of the ring, and then saw its living receiver as dead.
 #[test]
 fn who_broke_the_protocol_is_told_at_the_next_message() {
     alone!();
@@ -390,18 +390,18 @@ fn who_broke_the_protocol_is_told_at_the_next_message() {
     let another = theirs.try_clone().expect("a copy");
     let mut sender = Sender::from_socket(theirs).expect("begins a lane");
     still_serves(&mut mailbox, &mut sender);
-    until("it is welcome", || sender.service().is_ok() && sender.peer().is_some());
-    // Somebody else writes to its socket.
+    until("the lane is welcomed", || sender.service().is_ok() && sender.peer().is_some());
+    // Another process writes to its socket.
     assert!(raw::send(&another, b"rubbish", &[]));
     assert!(broken(&faults(&mut mailbox)).contains("RETURNED in turn"));
-    let error = sender.send(b"more").expect_err("nobody reads it");
+    let error = sender.send(b"more").expect_err("the lane is closed");
     assert!(matches!(error, Error::Closed { .. }), "{error:?}");
     assert_eq!(error.errno(), libc::EPIPE);
 }
 
-/// A sender withdrew its `HELLO` while the receiver answered, and the receiver hung up. It left its
-/// control page as that of an open lane, so the sender's `send` went on without a look at the
-/// socket until the chunk was full.
+/// Regression: a sender withdrew its `HELLO` while the receiver answered, and the receiver hung up.
+/// It left its control page as that of an open lane, so that the sender's `send` continued without
+/// checking the socket until the chunk was full.
 #[test]
 fn answered_hello_that_was_withdrawn_leaves_no_open_lane() {
     alone!();
@@ -421,8 +421,9 @@ fn answered_hello_that_was_withdrawn_leaves_no_open_lane() {
     assert_ne!(u32::from_le_bytes(state), 0, "the state that lets a sender continue");
 }
 
-/// A sender asked for more memory of a mailbox with a huge `max_lanes`. The receiver panicked where
-/// overflow is checked: the places of all senders that may still come overflowed a number.
+/// Regression: a sender requested more memory from a mailbox with a huge `max_lanes`. With overflow
+/// checks the receiver panicked: the slots of all senders that may still connect overflowed an
+/// integer.
 #[test]
 fn request_for_memory_with_huge_max_lanes_is_harmless() {
     alone!();

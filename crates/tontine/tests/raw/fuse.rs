@@ -1,7 +1,7 @@
-//! A FUSE file system that answers until a file is open, and nothing after that: [`Mount`].
+//! A FUSE file system that answers until a file is open, and nothing afterwards: [`Mount`].
 //!
-//! Closing an entry of a table that leads to its file waits in the kernel until the server ends,
-//! even in a process that is being killed.
+//! Closing a descriptor of its file waits in the kernel until the server ends, even in a process
+//! that is being killed.
 
 #![allow(unsafe_code, reason = "fork, mount, and a child's end")]
 
@@ -19,11 +19,11 @@ const INIT: u32 = 26;
 /// Bytes of a request's header.
 const IN_HEADER: usize = 40;
 
-/// The server ends by itself after this time, whether the process that started it lives or not.
+/// Lifetime in seconds of the server, whether or not the process that started it lives.
 const LIFETIME_S: u32 = 600;
 
-/// A forked process that serves the file system, in a mount namespace of its own. Dropped, it is
-/// killed, and every wait for an answer ends.
+/// A forked process that serves the file system, in a mount namespace of its own. Dropping it kills
+/// the process, and every wait for an answer ends.
 #[derive(Debug)]
 pub struct Mount {
     server: i32,
@@ -34,7 +34,7 @@ impl Mount {
     /// Mounts at `folder`.
     ///
     /// # Errors
-    /// The machine has no FUSE, or the user may not mount.
+    /// If the machine has no FUSE, or the user may not mount.
     pub fn new(folder: &Path) -> Result<Self, String> {
         std::fs::create_dir_all(folder).map_err(|error| error.to_string())?;
         let (mut mounted, says) = std::io::pipe().map_err(|error| error.to_string())?;
@@ -59,7 +59,7 @@ impl Mount {
         }
     }
 
-    /// Opens the file that never answers. The caller must not close it before the server is gone.
+    /// Opens the file that never answers. The caller must not close it before the server has ended.
     pub fn open(&self) -> std::io::Result<File> {
         let root = PathBuf::from(format!("/proc/{}/root", self.server));
         let folder = self.folder.strip_prefix("/").unwrap_or(&self.folder);
@@ -77,7 +77,7 @@ impl Drop for Mount {
             libc::kill(self.server, libc::SIGKILL);
             libc::waitpid(self.server, std::ptr::null_mut(), 0);
         }
-        // The kernel ends the connection a moment later.
+        // The kernel ends the connection shortly afterwards.
         std::thread::sleep(Duration::from_millis(10));
     }
 }
@@ -93,7 +93,7 @@ fn serve(folder: &Path, mut says: std::io::PipeWriter) {
     }
 }
 
-/// Mounts the file system where this process alone sees it. Returns the kernel's end.
+/// Mounts the file system where only this process sees it. Returns the kernel's end.
 fn mount(folder: &Path) -> std::io::Result<File> {
     let device = File::options().read(true).write(true).open("/dev/fuse")?;
     let target = std::ffi::CString::new(folder.as_os_str().as_encoded_bytes())?;
@@ -118,7 +118,7 @@ fn mount(folder: &Path) -> std::io::Result<File> {
     if done { Ok(device) } else { Err(std::io::Error::last_os_error()) }
 }
 
-/// Answers what opening a file needs, and leaves everything else without an answer.
+/// Answers the requests needed to open a file, and ignores all others.
 fn answer(mut device: File) {
     let mut request = vec![0; 1 << 17];
     while let Ok(length) = device.read(&mut request) {
@@ -144,7 +144,7 @@ fn answer(mut device: File) {
     }
 }
 
-/// Version 7.31 without options.
+/// Returns the answer to INIT: version 7.31 without options.
 fn init(minor: u32) -> Vec<u8> {
     let mut body = vec![0; 64];
     body[0..4].copy_from_slice(&7_u32.to_le_bytes());
@@ -153,13 +153,13 @@ fn init(minor: u32) -> Vec<u8> {
     body
 }
 
-/// Node 2, for an hour.
+/// Returns the entry of node 2, valid for an hour.
 fn entry() -> Vec<u8> {
     let words = [2_u64, 0, 3600, 3600, 0];
     words.into_iter().flat_map(u64::to_le_bytes).collect()
 }
 
-/// The root folder is node 1; everything else is a regular file.
+/// Returns the attributes of a node: node 1 is the root folder, all others are regular files.
 fn attributes(node: u64) -> Vec<u8> {
     let mode = if node == 1 { 0o40755_u32 } else { 0o100_644 };
     let mut body: Vec<u8> =

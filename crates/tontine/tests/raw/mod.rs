@@ -1,5 +1,5 @@
-//! Peers that speak the protocol by hand, and not always well: sockets, notes and sealed memory
-//! made from `docs/layout.md`, without the library.
+//! Peers that speak the protocol by hand, correctly or not: sockets, control messages and sealed
+//! memory made from `docs/layout.md`, without the library.
 
 #![allow(unsafe_code, reason = "mappings, and words that a peer reads")]
 #![allow(dead_code, reason = "no test uses all of it")]
@@ -32,21 +32,21 @@ pub const WANT: u32 = 5;
 pub const ROOM: u32 = 6;
 pub const RETURNED: u32 = 7;
 
-/// Where a chunk's ring begins.
+/// Offset of a chunk's ring.
 pub const RING: usize = 128;
 
 /// All seals that an honest peer sets.
 pub const SEALS: SealFlags =
     SealFlags::FUTURE_WRITE.union(SealFlags::SHRINK).union(SealFlags::GROW).union(SealFlags::SEAL);
 
-/// Sealed memory that we may write and others read.
+/// Sealed memory that this process may write and others read.
 pub struct Memory {
     base: *mut u8,
     size: usize,
     pub fd: OwnedFd,
 }
 
-// SAFETY: a mapping is the process's; words are atomics.
+// SAFETY: a mapping belongs to the process; words are atomics.
 unsafe impl Send for Memory {}
 // SAFETY: as above.
 unsafe impl Sync for Memory {}
@@ -56,7 +56,7 @@ impl Memory {
         let fd = memfd(size);
         rustix::fs::fallocate(&fd, FallocateFlags::empty(), 0, size as u64).expect("fallocate");
         let protection = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: a new mapping where the kernel finds room.
+        // SAFETY: a new mapping at an address that the kernel chooses.
         let base = unsafe {
             rustix::mm::mmap(std::ptr::null_mut(), size, protection, MapFlags::SHARED, &fd, 0)
         };
@@ -66,13 +66,13 @@ impl Memory {
 
     pub fn word(&self, at: usize) -> &AtomicU64 {
         assert!(at.is_multiple_of(8) && at + 8 <= self.size);
-        // SAFETY: inside the mapping, aligned, as long-lived as `self`.
+        // SAFETY: inside the mapping, aligned, valid as long as `self`.
         unsafe { &*self.base.add(at).cast() }
     }
 
     pub fn half(&self, at: usize) -> &AtomicU32 {
         assert!(at.is_multiple_of(4) && at + 4 <= self.size);
-        // SAFETY: inside the mapping, aligned, as long-lived as `self`.
+        // SAFETY: inside the mapping, aligned, valid as long as `self`.
         unsafe { &*self.base.add(at).cast() }
     }
 
@@ -80,7 +80,7 @@ impl Memory {
         self.word(at).store(word, Ordering::Release);
     }
 
-    /// Puts a message of zeros at `at`.
+    /// Writes a message of zeros at `at`.
     pub fn put_message(&self, at: usize, length: u64) {
         self.put(at, header(1, length));
     }
@@ -88,17 +88,17 @@ impl Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        // SAFETY: our own mapping, which nobody borrows any more.
+        // SAFETY: our own mapping, no longer borrowed.
         unsafe { rustix::mm::munmap(self.base.cast(), self.size).expect("munmap") };
     }
 }
 
-/// A record's header word.
+/// Returns a record's header word.
 pub fn header(kind: u64, length: u64) -> u64 {
     kind << 32 | length
 }
 
-/// A memfd that can be sealed, sparse.
+/// Creates a sealable, sparse memfd.
 pub fn memfd(size: usize) -> OwnedFd {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     let fd = rustix::fs::memfd_create("raw", flags).expect("memfd_create");
@@ -106,12 +106,12 @@ pub fn memfd(size: usize) -> OwnedFd {
     fd
 }
 
-/// A chunk of two to the power `log2` bytes.
+/// Creates a chunk of 2^`log2` bytes.
 pub fn chunk(log2: u32) -> Memory {
     Memory::new(1 << log2)
 }
 
-/// A control page.
+/// Creates a control page.
 pub fn control(position: u64, granted: u64) -> Memory {
     let page = Memory::new(4096);
     page.put(0, u64::from_le_bytes(*b"TONTLANE"));
@@ -121,7 +121,7 @@ pub fn control(position: u64, granted: u64) -> Memory {
     page
 }
 
-/// A process page whose life word, at 64, says what we like.
+/// Creates a process page whose liveness word, at 64, is `life`.
 pub fn process_page(life: u32) -> Memory {
     let page = Memory::new(4096);
     page.put(0, u64::from_le_bytes(*b"TONTPROC"));
@@ -131,22 +131,22 @@ pub fn process_page(life: u32) -> Memory {
     page
 }
 
-/// This process's page, an honest one.
+/// Returns this process's page, an honest one.
 pub fn life() -> BorrowedFd<'static> {
-    Life::register().expect("a life").as_fd()
+    Life::register().expect("registered").as_fd()
 }
 
-/// A note of this kind with these words behind kind and version.
+/// Returns a control message of this kind with these words after kind and version.
 pub fn note(kind: u32, words: &[u32]) -> Vec<u8> {
     [&[kind, 1], words].concat().iter().flat_map(|word| word.to_le_bytes()).collect()
 }
 
-/// A `HELLO` from a lane's beginning.
+/// Returns a `HELLO` for a new lane.
 pub fn hello(cap: u64, chunks: &[u8]) -> Vec<u8> {
     hello_at(cap, 0, 0, chunks)
 }
 
-/// A `HELLO` that hands over a lane.
+/// Returns a `HELLO` that hands over a lane.
 pub fn hello_at(cap: u64, position: u64, base: u64, chunks: &[u8]) -> Vec<u8> {
     let mut bytes = note(HELLO, &[0, 0]);
     for word in [cap, position, base] {
@@ -156,7 +156,7 @@ pub fn hello_at(cap: u64, position: u64, base: u64, chunks: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Says that a chunk is passed.
+/// Returns the message that announces a passed chunk.
 pub fn chunk_note(log2: u32, sequence: u64) -> Vec<u8> {
     note(CHUNK, &[log2, 0, sequence as u32, 0])
 }
@@ -166,13 +166,13 @@ pub fn socket() -> OwnedFd {
     rustix::net::socket_with(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None).expect("socket")
 }
 
-/// Two connected sockets, for a lane without an address.
+/// Returns two connected sockets, for a lane without an address.
 pub fn pair() -> (OwnedFd, OwnedFd) {
     let (domain, kind) = (AddressFamily::UNIX, SocketType::SEQPACKET);
     rustix::net::socketpair(domain, kind, SocketFlags::CLOEXEC, None).expect("socketpair")
 }
 
-/// Connects to a mailbox. What is received over it later comes soon or not at all.
+/// Connects to a mailbox. Later reads of the socket time out soon.
 pub fn dial(path: &Path) -> OwnedFd {
     let socket = socket();
     rustix::net::connect(&socket, &SocketAddrUnix::new(path).expect("a path")).expect("connect");
@@ -180,7 +180,7 @@ pub fn dial(path: &Path) -> OwnedFd {
     socket
 }
 
-/// Connects to a mailbox with an abstract name, as [`dial`] does.
+/// Connects to a mailbox with an abstract name, like [`dial`].
 pub fn dial_abstract(name: &str) -> OwnedFd {
     let socket = socket();
     let address = SocketAddrUnix::new_abstract_name(name.as_bytes()).expect("a name");
@@ -189,7 +189,7 @@ pub fn dial_abstract(name: &str) -> OwnedFd {
     socket
 }
 
-/// A socket that listens like a mailbox.
+/// Returns a socket that listens like a mailbox.
 pub fn listen(path: &Path) -> OwnedFd {
     let socket = socket();
     rustix::net::bind(&socket, &SocketAddrUnix::new(path).expect("a path")).expect("bind");
@@ -198,7 +198,7 @@ pub fn listen(path: &Path) -> OwnedFd {
     socket
 }
 
-/// Takes the next who connects.
+/// Accepts the next connection.
 pub fn accept(listener: &OwnedFd) -> OwnedFd {
     let socket = rustix::net::accept_with(listener, SocketFlags::CLOEXEC).expect("accept");
     patient(&socket);
@@ -210,7 +210,7 @@ fn patient(socket: &OwnedFd) {
     sockopt::set_socket_timeout(socket, Timeout::Recv, limit).expect("SO_RCVTIMEO");
 }
 
-/// Sends one message, if there is room for it and somebody there.
+/// Sends one message; returns `false` without space or without a peer.
 pub fn send(socket: &OwnedFd, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> bool {
     let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(253))];
     let mut control = SendAncillaryBuffer::new(&mut room);
@@ -219,7 +219,7 @@ pub fn send(socket: &OwnedFd, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> bool {
     rustix::net::sendmsg(socket, &[IoSlice::new(bytes)], &mut control, flags).is_ok()
 }
 
-/// The next message: kind, all bytes, descriptors. Kind 0 where the other end hung up.
+/// Returns the next message: kind, all bytes, descriptors. The kind is 0 if the other end hung up.
 pub fn receive(socket: &OwnedFd) -> (u32, Vec<u8>, Vec<OwnedFd>) {
     let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(253))];
     let mut control = RecvAncillaryBuffer::new(&mut room);
@@ -236,7 +236,7 @@ pub fn receive(socket: &OwnedFd) -> (u32, Vec<u8>, Vec<OwnedFd>) {
     let length = match received {
         Ok(received) => received.bytes,
         Err(rustix::io::Errno::CONNRESET) => 0,
-        Err(errno) => panic!("nothing was said: {errno}"),
+        Err(errno) => panic!("no message arrived: {errno}"),
     };
     let mut fds = Vec::new();
     for message in control.drain() {
@@ -248,19 +248,19 @@ pub fn receive(socket: &OwnedFd) -> (u32, Vec<u8>, Vec<OwnedFd>) {
     (if length == 0 { 0 } else { kind }, bytes[..length].to_vec(), fds)
 }
 
-/// The error number of a `REFUSED`.
+/// Returns the error number of a `REFUSED`.
 pub fn refusal(socket: &OwnedFd) -> i32 {
     let (kind, bytes, _) = receive(socket);
     assert_eq!(kind, REFUSED, "refused");
     i32::from_le_bytes(bytes[8..12].try_into().expect("an errno"))
 }
 
-/// Welcomes a sender that connected to [`listen`]: life page, control page, doorbell.
+/// Welcomes a sender that connected to [`listen`]: liveness page, control page, doorbell.
 pub fn welcome(socket: &OwnedFd, page: BorrowedFd<'_>, control: &Memory, bell: BorrowedFd<'_>) {
     assert!(send(socket, &note(WELCOME, &[0, 0]), &[page, control.fd.as_fd(), bell]));
 }
 
-/// A lane begun by hand: its socket and its first chunk of 4 KiB.
+/// Begins a lane by hand; returns its socket and its first chunk of 4 KiB.
 pub fn lane(path: &Path) -> (OwnedFd, Memory) {
     let socket = dial(path);
     let chunk = chunk(12);
@@ -268,10 +268,10 @@ pub fn lane(path: &Path) -> (OwnedFd, Memory) {
     (socket, chunk)
 }
 
-/// A TCP socket whose last close waits a minute, with unsent data for its silent other end.
+/// Returns a TCP socket whose last close waits a minute, with unsent data for its silent other end.
 pub fn lingering() -> (OwnedFd, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("binds");
-    let mut stream = TcpStream::connect(listener.local_addr().expect("a port")).expect("up");
+    let mut stream = TcpStream::connect(listener.local_addr().expect("a port")).expect("connected");
     let silent = listener.accept().expect("accepts").0;
     stream.set_nonblocking(true).expect("set");
     while stream.write(&[0; 65536]).is_ok() {}
