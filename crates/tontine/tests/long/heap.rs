@@ -1,14 +1,14 @@
-//! Members of one heap that allocate, free, hand over, accept and look after the dead at random,
-//! and are killed at random moments, and replaced. The survivors go on meanwhile, and look at every
-//! byte of what they have. After each round nothing may be left but what the survivor of all has.
+//! Members of one heap that allocate, free, hand over, accept and recover at random, and are killed
+//! at random moments and replaced. The survivors continue meanwhile, and check every byte of their
+//! blocks. After each round, only the last survivor's blocks may be left.
 //!
-//! `TONTINE_KILLS` says how many members are killed, `TONTINE_SEED` repeats the random choices (not
-//! the kernel's).
+//! `TONTINE_KILLS` sets the number of members to kill, `TONTINE_SEED` repeats the random choices
+//! (not the kernel's).
 
 use crate::heap_members;
 use std::time::Instant;
 
-/// Kills, unless the environment says another number.
+/// Number of kills, unless the environment sets another.
 const DEFAULT_KILLS: u64 = 1_500;
 
 #[test]

@@ -1,7 +1,7 @@
-//! Real processes, killed at random: senders that wait for successors, and readers that succeed
+//! Real processes, killed at random: senders that wait for successors, and receivers that succeed
 //! each other. Every message is accounted for.
 //!
-//! `TONTINE_SOAK_SECONDS` makes it longer, `TONTINE_SEED` repeats the random choices (not the
+//! `TONTINE_SOAK_SECONDS` sets the duration, `TONTINE_SEED` repeats the random choices (not the
 //! kernel's).
 
 #![allow(unsafe_code, reason = "fork, and memory shared with forked processes")]
@@ -31,7 +31,7 @@ fn number(variable: &str) -> Option<u64> {
     std::env::var(variable).ok()?.parse().ok()
 }
 
-/// How many messages each sender knows to be sent: shared with forked processes.
+/// The number of messages that each sender knows to be sent, shared with forked processes.
 fn counters() -> &'static [AtomicU64] {
     let bytes = MOST_SENDERS * size_of::<AtomicU64>();
     let protection = ProtFlags::READ | ProtFlags::WRITE;
@@ -43,7 +43,7 @@ fn counters() -> &'static [AtomicU64] {
     }
 }
 
-/// What a reader did, as it wrote it down: kind, reader, sender, number.
+/// A log entry of a receiver: kind, receiver, sender, number.
 type Entry = [u32; 4];
 
 fn log(file: &mut &File, entry: Entry) {
@@ -106,10 +106,10 @@ fn send(path: &Path, sender: u32, random: &mut Random, sent: &AtomicU64) {
     lane.wait_acked(Some(Duration::from_secs(60))).expect("read in the end");
 }
 
-/// A sender's fate, as the test knows it.
+/// The fate of a sender, as far as the test knows it.
 #[derive(Default)]
 struct Fate {
-    /// The reader that was alive when it was killed.
+    /// The receiver that was alive when the sender was killed.
     killed_under: Option<u32>,
     ended: bool,
 }
@@ -137,7 +137,7 @@ fn every_message_is_accounted_for() {
     let deadline = end + 3 * AMPLE;
     loop {
         assert!(Instant::now() < deadline, "{} senders do not end", living.len());
-        // Those who ended by themselves.
+        // Senders that ended by themselves.
         living.retain(|&(pid, sender)| match ended(pid) {
             None => true,
             Some(status) => {
@@ -165,7 +165,7 @@ fn every_message_is_accounted_for() {
         match random.below(10) {
             0..5 => {
                 let (pid, sender) = living.swap_remove(random.below(living.len() as u64) as usize);
-                // It may have ended a moment ago; a child that was not reaped can be killed still.
+                // The sender may have just ended; a child that was not reaped can still be killed.
                 kill(pid);
                 fates[sender].killed_under = Some(reader_number);
             }
@@ -185,7 +185,7 @@ fn every_message_is_accounted_for() {
 }
 
 fn account(log: &[Entry], fates: &[Fate], sent: &[AtomicU64], readers: u32, seed: u64) {
-    // By sender: the next number expected, and how many were taken under the last reader.
+    // Per sender: the next expected number, and the messages taken under the last receiver.
     let mut next: BTreeMap<u32, u32> = BTreeMap::new();
     let mut known_to_last = std::collections::BTreeSet::new();
     let mut acknowledged = std::collections::BTreeSet::new();
@@ -201,7 +201,7 @@ fn account(log: &[Entry], fates: &[Fate], sent: &[AtomicU64], readers: u32, seed
                 );
                 let expected = next.entry(sender).or_default();
                 if number + 1 == *expected {
-                    // Only what the reader before had in its hands when it died.
+                    // Only the message that the previous receiver held when it died.
                     let dead = last_taken.range(..reader).next_back();
                     let in_hands = last_taken.values().any(|&taken| taken == (sender, number));
                     assert!(dead.is_some() && in_hands, "twice: {what}");
@@ -226,7 +226,7 @@ fn account(log: &[Entry], fates: &[Fate], sent: &[AtomicU64], readers: u32, seed
         let known = sent[sender].load(Ordering::Relaxed);
         let got = u64::from(next.get(&(sender as u32)).copied().unwrap_or(0));
         let what = format!("sender {sender}: {known} sent, {got} received, seed {seed}");
-        // A message may be sent and its sender killed before it counts.
+        // A message may be sent and its sender killed before it counts it.
         assert!(got <= known + 1, "from nowhere: {what}");
         if fate.ended {
             assert_eq!(got, known, "lost though its sender saw it read: {what}");

@@ -1,10 +1,11 @@
-//! A member of a shared heap that the kernel really gives no more memory: it is in a memory cgroup
-//! that is full. It gets an error, nothing is half allocated, and once it may have more it goes on.
+//! A member of a shared heap to which the kernel really gives no more memory, because its memory
+//! cgroup is full. It gets an error, nothing is half allocated, and it continues once it may have
+//! more.
 //!
-//! No file's limit would do: a heap has its size from the beginning, so that `RLIMIT_FSIZE` lets
-//! all of its `fallocate` pass, and a memfd lies on no tmpfs with a size. Whoever exceeds a cgroup
-//! is killed, unless that is forbidden: then the call fails. The machine lacks nothing meanwhile,
-//! and other processes notice nothing.
+//! A file size limit would not work: a heap has its size from the beginning, so that `RLIMIT_FSIZE`
+//! lets all of its `fallocate` calls pass, and a memfd lies on no tmpfs with a size. A process that
+//! exceeds a cgroup's limit is killed, unless that is disabled: then the call fails. The machine
+//! itself lacks nothing meanwhile, and other processes notice nothing.
 
 #![allow(unsafe_code, reason = "fork, and joining a heap in the child")]
 
@@ -18,23 +19,23 @@ use tontine::heap::{HeapError, Result};
 
 const MIB: usize = 1 << 20;
 const SLAB: usize = 64 << 10;
-/// What the member may take in all.
+/// Memory limit of the member.
 const LIMIT: usize = 8 * MIB;
-/// What it may take besides at the end.
+/// Additional memory granted at the end.
 const AMPLE: usize = 256 * MIB;
-/// Where there is not even a page for its tables, the kernel has it sleep: it gets a crumb then.
+/// Without even a page for its tables, the kernel puts the member to sleep: it then gets this much.
 const CRUMB: usize = 16 << 10;
 const PATIENCE_MS: i32 = 500;
-/// Blocks of the heap: many times the limit.
+/// Size of the heap: many times the limit.
 const HEAP: usize = 64 * MIB;
 /// Bytes of a block: 64 of them fill a slab.
 const BLOCK: usize = 1_000;
 
-/// Where cgroups lie.
+/// Mount point of cgroups.
 const CGROUPS: &str = "/sys/fs/cgroup";
 
-/// This process's memory cgroup, and what a limit is called there: in the first version, which has
-/// a tree for memory alone, or in the second.
+/// Returns this process's memory cgroup and the name of its limit file: version 1 has a separate
+/// tree for memory, version 2 has not.
 fn own_cgroup() -> io::Result<(PathBuf, &'static str)> {
     let all = fs::read_to_string("/proc/self/cgroup")?;
     let of = |controller: &str| {
@@ -59,8 +60,8 @@ struct Cgroup {
 }
 
 impl Cgroup {
-    /// One in which nobody is, with a limit of so many bytes, below that of this process, or below
-    /// the nearest one above it that may have more below itself.
+    /// Creates an empty cgroup with a limit of `bytes`, below that of this process or below its
+    /// nearest ancestor that permits children.
     fn new(bytes: usize) -> io::Result<Self> {
         let mut last = io::Error::from(io::ErrorKind::NotFound);
         let (own, limit) = own_cgroup()?;
@@ -71,7 +72,7 @@ impl Cgroup {
                     let cgroup = Self { folder, limit, bytes };
                     match cgroup.set_limit(bytes) {
                         Ok(()) => {
-                            // Blocks that are swapped out would make room for more.
+                            // Swapped-out blocks would make space for more.
                             for swap in ["memory.swap.max", "memory.swappiness"] {
                                 let _ = fs::write(cgroup.folder.join(swap), "0");
                             }
@@ -86,7 +87,7 @@ impl Cgroup {
         Err(last)
     }
 
-    /// Lets those in it have more.
+    /// Raises the limit.
     fn add(&mut self, bytes: usize) {
         self.bytes += bytes;
         self.set_limit(self.bytes).expect("a limit can be raised");
@@ -96,8 +97,8 @@ impl Cgroup {
         fs::write(self.folder.join(self.limit), bytes.to_string())
     }
 
-    /// Takes a process in that is not to be killed where there is no memory: nobody in here is, or,
-    /// where that cannot be said, this one is not.
+    /// Moves a process in and protects it from the OOM killer: through the cgroup, or, if that
+    /// cannot be set, for this process alone.
     fn take_in(&self, pid: i32) -> io::Result<()> {
         fs::write(self.folder.join("memory.oom_control"), "1")
             .or_else(|_| fs::write(format!("/proc/{pid}/oom_score_adj"), "-1000"))?;
@@ -107,15 +108,15 @@ impl Cgroup {
 
 impl Drop for Cgroup {
     fn drop(&mut self) {
-        // Whoever was in it has ended, and may not have left yet.
-        until("the cgroup has nobody", || match fs::remove_dir(&self.folder) {
+        // Processes that have ended may not have left the cgroup yet.
+        until("the cgroup is empty", || match fs::remove_dir(&self.folder) {
             Err(error) => error.kind() != io::ErrorKind::ResourceBusy,
             Ok(()) => true,
         });
     }
 }
 
-/// Kills and reaps a child, should the test fail before it does.
+/// Kills and reaps a child if the test fails before it does so.
 struct Member(Option<i32>);
 
 impl Drop for Member {
@@ -131,14 +132,14 @@ fn is_out_of_memory<T>(found: &Result<T>) -> bool {
     *call == "fallocate" && [libc::ENOMEM, libc::ENOSPC].contains(errno)
 }
 
-/// Bytes in use, of a heap in order.
+/// Returns the bytes in use of a heap without faults.
 fn sound(heap: &Heap) -> usize {
     let report = heap.check().expect("not forked");
     assert_eq!(report.faults, [], "{report}");
     report.in_use()
 }
 
-/// Slabs that have memory.
+/// Returns the number of slabs that have memory.
 fn slabs(heap: &Heap) -> usize {
     heap.check().expect("not forked").committed() / SLAB
 }
@@ -170,7 +171,7 @@ fn a_member_whose_memory_is_used_up_gets_an_error_and_goes_on_when_it_may_have_m
         return;
     }
 
-    // As many blocks as there is memory for, and none is half allocated.
+    // As many blocks as fit into memory, and none is half allocated.
     go.give(0);
     let blocks = answer(&mut cgroup);
     assert!((LIMIT / BLOCK / 4..LIMIT / BLOCK).contains(&blocks), "{blocks} blocks");
@@ -178,28 +179,28 @@ fn a_member_whose_memory_is_used_up_gets_an_error_and_goes_on_when_it_may_have_m
     assert_eq!(sound(&heap), blocks * 1_024);
     assert_eq!(full, blocks.div_ceil(SLAB / 1_024), "none that has no block");
 
-    // A block of many slabs, of which some can be had once a few are given back: all or none.
+    // A block of many slabs, some of which are available after a few are freed: all or none.
     go.give(0);
     let freed = answer(&mut cgroup);
     assert_eq!(sound(&heap), (blocks - freed) * 1_024);
     let fewer = slabs(&heap);
     assert!(fewer < full, "{fewer} slabs, of {full}");
 
-    // What is free can be had again, without any memory.
+    // Freed space can be allocated again, without any memory.
     go.give(0);
     let again = answer(&mut cgroup);
     assert!(again > 0, "the slab that it keeps has room");
     assert!(slabs(&heap) <= full);
     sound(&heap);
 
-    // It may have more, and has it.
+    // With a higher limit, the allocation succeeds.
     cgroup.add(AMPLE);
     go.give(0);
     let large = answer(&mut cgroup);
     assert_eq!(large, 4 * LIMIT);
     assert!(sound(&heap) >= large);
 
-    // And leaves nothing behind.
+    // It leaves nothing behind.
     go.give(0);
     member.0 = None;
     assert_eq!(reap(pid), 0, "its assertions hold");
@@ -208,11 +209,11 @@ fn a_member_whose_memory_is_used_up_gets_an_error_and_goes_on_when_it_may_have_m
     assert_eq!(slabs(&heap), 0);
 }
 
-/// What the limited one does: a step for each word. It says numbers, and others look at the heap:
-/// where there is no memory, none of its own may be missing.
+/// Runs the limited member: one step per word. It reports numbers, and the parent checks the heap,
+/// because an assertion here would need memory.
 fn member(heap: &Heap, go: &Signal, done: &Signal) {
     let mut blocks = Vec::with_capacity(HEAP / BLOCK);
-    // Memory of its own is there before it is limited.
+    // Its own memory is touched before the limit applies.
     for block in blocks.spare_capacity_mut() {
         block.write(None);
     }
@@ -220,7 +221,7 @@ fn member(heap: &Heap, go: &Signal, done: &Signal) {
     done.give(0);
 
     go.take();
-    // It is not the first time only; in between the kernel may find a page that it had put aside.
+    // Not only the first attempt fails; in between the kernel may find a page that it had reserved.
     let mut refused = 0;
     while refused < 10 {
         match heap.alloc(BLOCK) {

@@ -1,4 +1,4 @@
-//! Addresses: relative and long paths, names that another process took, files that stay behind.
+//! Addresses: relative and long paths, names that another process took, and leftover files.
 
 #![allow(unsafe_code, reason = "fork")]
 
@@ -10,7 +10,7 @@ use crate::common::{AMPLE, Signal, fork, kill, place, reap, signal, sleep_for_ev
 use tontine::Error;
 use tontine::mailbox::{Address, Mailbox, OnDeath, Options, Sender};
 
-/// Two folders next to each other.
+/// Creates two folders next to each other.
 fn folders(place: &common::Place) -> [PathBuf; 2] {
     ["one", "two"].map(|name| {
         let folder = place.path.with_file_name(name);
@@ -28,8 +28,9 @@ fn names(folder: &Path) -> Vec<String> {
     names
 }
 
-/// A program bound a relative path, changed its folder and dropped the mailbox. The drop removed
-/// the file that had the same name in the new folder, and left the socket in the old one.
+/// Regression: a program bound a relative path, changed its folder and dropped the mailbox. The
+/// drop removed the file that had the same name in the new folder, and left the socket in the old
+/// one.
 #[test]
 fn relative_mailbox_dropped_after_chdir_removes_only_its_socket() {
     alone!();
@@ -48,8 +49,8 @@ fn relative_mailbox_dropped_after_chdir_removes_only_its_socket() {
     assert_eq!(names(&one), ["jobs.lock"]);
 }
 
-/// A sender connected by a relative path, changed its folder and waited for its receiver's
-/// successor. It looked for the successor in the new folder, and never found it.
+/// Regression: a sender connected by a relative path, changed its folder and waited for its
+/// receiver's successor. It looked for the successor in the new folder, and never found it.
 #[test]
 fn relative_sender_after_chdir_finds_successor() {
     alone!();
@@ -78,8 +79,8 @@ fn relative_sender_after_chdir_finds_successor() {
     assert_eq!(reap(child), 0);
 }
 
-/// A socket's address holds 107 bytes. A folder's path beyond that was the reason to use a relative
-/// path, and made absolute it must still work, from each side and after a `chdir`.
+/// A socket's address holds 107 bytes. A longer folder path is the reason to use a relative path,
+/// which must still work when made absolute, on each side and after a `chdir`.
 #[test]
 fn long_folder_path_works_relative_and_absolute() {
     alone!();
@@ -106,8 +107,9 @@ fn long_folder_path_works_relative_and_absolute() {
     assert_eq!(error, Error::NoMailbox { address });
 }
 
-/// A cleaner of old files removed the socket and the lock of a living mailbox, and another process
-/// bound the path. When the first mailbox was dropped, it removed the second one's socket.
+/// Regression: a cleaner of old files removed the socket and the lock of a living mailbox, and
+/// another process bound the path. When the first mailbox was dropped, it removed the second one's
+/// socket.
 #[test]
 fn drop_after_another_bind_keeps_new_socket() {
     alone!();
@@ -120,8 +122,8 @@ fn drop_after_another_bind_keeps_new_socket() {
     Sender::connect(&place.path).expect("the second one's socket is there");
 }
 
-/// A process binds 62 mailboxes at most. The 63rd was refused after its socket had been made, and
-/// the socket stayed in the folder.
+/// Regression: a process binds 62 mailboxes at most. The 63rd was refused after its socket had been
+/// created, and the socket stayed in the folder.
 #[test]
 fn refused_bind_leaves_no_file() {
     alone!();
@@ -136,8 +138,8 @@ fn refused_bind_leaves_no_file() {
     assert_eq!(names(folder), Vec::<String>::new());
 }
 
-/// A folder was at the name under which the socket is made first, and `bind` said that a process
-/// used that name.
+/// Regression: a folder had the name under which the socket is first created, and `bind` reported
+/// that a process used that name.
 #[test]
 fn folder_at_temporary_name_is_reported_as_folder() {
     alone!();
@@ -150,8 +152,8 @@ fn folder_at_temporary_name_is_reported_as_folder() {
     assert!(reason.contains("a folder"), "{error}");
 }
 
-/// The limit that [`Address`] names: a forked child of a killed owner has the listener too, so an
-/// abstract name stays in use until the child has ended. A path is free at once.
+/// The limit that [`Address`] documents: a forked child of a killed owner has the listener too, so
+/// an abstract name stays in use until the child has ended. A path is free at once.
 #[test]
 fn abstract_name_of_killed_owner_is_free_after_its_child() {
     alone!();

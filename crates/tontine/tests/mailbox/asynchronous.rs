@@ -16,7 +16,7 @@ use tokio::time::timeout;
 use tontine::Error;
 use tontine::mailbox::{AsyncMailbox, AsyncSender, Message, OnDeath, Options, Sender};
 
-/// The smallest lane that still grows: its sender waits for room again and again.
+/// The smallest lane that can grow: its sender often waits for space.
 const NARROW: u64 = 8192;
 
 fn one_thread() -> Runtime {
@@ -40,12 +40,12 @@ fn connected(count: usize, path: &Path) -> Vec<Sender> {
     (0..count).map(|_| Sender::connect(path).expect("connects")).collect()
 }
 
-/// The next message, which must come.
+/// Returns the next message, which must arrive.
 async fn one(mailbox: &mut AsyncMailbox) -> Message<'_> {
     timeout(AMPLE, mailbox.recv()).await.expect("in time").expect("one")
 }
 
-/// Awaits `recv` for so long, in which nothing may come.
+/// Awaits `recv` for this long, in which no message may arrive.
 async fn nothing(mailbox: &mut AsyncMailbox, for_so_long: Duration) {
     let came = timeout(for_so_long, mailbox.recv()).await;
     assert!(came.is_err(), "expected no message, found one");
@@ -179,7 +179,7 @@ fn a_dropped_send_has_sent_nothing() {
             }
             let (_sender, dropped) = sending.await.expect("the sender's task");
             assert!(dropped > 0, "no future was ever dropped");
-            // Or one has come twice.
+            // Otherwise a message has arrived twice.
             nothing(&mut mailbox, Duration::from_millis(20)).await;
         });
     }
@@ -194,7 +194,8 @@ fn an_awaited_send_ends_with_its_reader() {
     let reader = fork(|| {
         let mut mailbox = Options::new().lane_cap(NARROW).bind(&path).expect("binds");
         let _ = mailbox.recv().expect("the first message");
-        // Its child keeps the connection open when it is killed: only the pidfd tells.
+        // The receiver's child keeps the connection open when the receiver is killed: only the
+        // pidfd reports the death.
         let child = fork(|| thread::sleep(Duration::from_secs(2)));
         reap(child);
     });
@@ -243,7 +244,7 @@ fn an_awaited_send_finds_the_successor() {
         tokio::task::spawn_blocking(move || kill(reader)).await.expect("killed");
         tokio::time::sleep(Duration::from_millis(30)).await;
         let mut mailbox = mailbox(&options, &place.path);
-        // The first was handed out and never acknowledged.
+        // The first message was handed out and never acknowledged.
         for number in 0..100_u32 {
             let message = one(&mut mailbox).await;
             assert_eq!(*message, number.to_le_bytes().repeat(100));
@@ -300,23 +301,23 @@ fn a_silent_newcomer_is_dropped_while_recv_is_awaited() {
     });
 }
 
-/// Polls a future that is expected to wait.
+/// Polls a future that must be pending.
 fn poll_pending<T>(future: Pin<&mut impl Future<Output = T>>) {
     let polled = future.poll(&mut Context::from_waker(Waker::noop()));
     assert!(polled.is_pending(), "expected a pending future, found a ready one");
 }
 
-/// Polls a future of a forked child, which is expected to fail at once.
+/// Polls a future in a forked child, which must fail at once.
 fn poll_forked<T>(future: Pin<&mut impl Future<Output = tontine::Result<T>>>) {
     let polled = future.poll(&mut Context::from_waker(Waker::noop()));
     let std::task::Poll::Ready(Err(error)) = polled else { panic!("expected an error") };
     assert_eq!(error, Error::Forked);
 }
 
-/// A program forked while a `recv` was pending, and the child dropped or polled its copy of the
-/// future. It was killed by SIGSEGV, since it cleared a word on a page that a child does not
-/// inherit. Its drop also removed the parent's descriptor from the runtime's epoll set, which both
-/// share: no message woke the parent any more.
+/// Regression: a program forked while a `recv` was pending, and the child dropped or polled its
+/// copy of the future. The child was killed by SIGSEGV, because it cleared a word on a page that a
+/// child does not inherit. Its drop also removed the parent's descriptor from the runtime's epoll
+/// set, which both share: no message woke the parent any more.
 #[test]
 fn pending_recv_in_forked_child_fails_and_parent_is_woken() {
     alone!();
@@ -349,9 +350,9 @@ fn pending_recv_in_forked_child_fails_and_parent_is_woken() {
     }
 }
 
-/// A program forked while a `send` waited for room, and the child dropped or polled its copy of
-/// the future. It was killed by SIGSEGV, since it wrote to the lane's chunks, which a child does
-/// not inherit.
+/// Regression: a program forked while a `send` waited for space, and the child dropped or polled
+/// its copy of the future. The child was killed by SIGSEGV, because it wrote to the lane's chunks,
+/// which a child does not inherit.
 #[test]
 fn pending_send_in_forked_child_fails_and_parent_is_woken() {
     alone!();

@@ -1,5 +1,5 @@
-//! Bad days of honest processes: paths that are taken, too long or forbidden, ends that stop, close
-//! or die at the wrong moment. Forks and execs are in `forks.rs`.
+//! Failures of honest processes: paths that are taken, too long or forbidden, peers that stop,
+//! close or die at the wrong moment. Forks and execs are in `forks.rs`.
 
 #![allow(unsafe_code, reason = "setuid")]
 
@@ -13,8 +13,8 @@ use crate::common::{
 use tontine::Error;
 use tontine::mailbox::{Mailbox, OnDeath, Options, Sender, WaitStrategy};
 
-/// The address' lock was taken for `PATH.lock`, which gave `PATH.lock.lock`, and errors that named
-/// a file instead of the mailbox.
+/// Regression: the lock was taken for the address `PATH.lock`, which created `PATH.lock.lock`, and
+/// errors named a file instead of the mailbox.
 #[test]
 fn a_live_owners_path_is_named_in_the_error_and_its_lock_is_where_the_documents_say() {
     alone!();
@@ -60,7 +60,7 @@ fn a_path_that_is_no_socket_or_too_long_is_refused_and_left_alone() {
     assert_eq!(error.errno(), libc::ENOENT, "{error}");
 }
 
-/// *open of the lock file failed: Permission denied*: of which lock file?
+/// Regression: the error *open of the lock file failed: Permission denied* did not name the file.
 #[test]
 fn system_errors_name_the_file_that_they_are_about() {
     alone!();
@@ -73,12 +73,12 @@ fn system_errors_name_the_file_that_they_are_about() {
     let path = folder.join("none/mailbox");
     let error = Mailbox::bind(&path).expect_err("no such folder");
     names(&error, "open of the lock file", &path.with_file_name("mailbox.lock"));
-    // What a dead owner may have left under that name is removed; a folder is not.
+    // A dead owner's leftover under that name is removed; a folder is not.
     std::fs::create_dir(folder.join("mailbox.tmp")).expect("a folder");
     let error = Mailbox::bind(&place.path).expect_err("its first name is taken");
     assert!(error.to_string().contains("mailbox.tmp"), "{error}");
     std::fs::remove_dir(folder.join("mailbox.tmp")).expect("removed");
-    // A file instead of a folder.
+    // A file in place of a folder.
     std::fs::write(folder.join("file"), "").expect("written");
     let path = folder.join("file/mailbox");
     let error = Sender::connect(&path).expect_err("no folder");
@@ -87,12 +87,12 @@ fn system_errors_name_the_file_that_they_are_about() {
         let path = place.path.clone();
         std::fs::set_permissions(folder, std::os::unix::fs::PermissionsExt::from_mode(0o755))
             .expect("chmod");
-        // The lock is anybody's, the folder is not.
+        // Any user may write the lock file, but not the folder.
         std::fs::write(folder.join("mailbox.lock"), "").expect("written");
         let anybody = std::os::unix::fs::PermissionsExt::from_mode(0o666);
         std::fs::set_permissions(folder.join("mailbox.lock"), anybody).expect("chmod");
         let child = fork(move || {
-            // SAFETY: the child is single-threaded, and gives up what it is.
+            // SAFETY: the child is single-threaded, and gives up its privilege.
             assert_eq!(unsafe { libc::setuid(65534) }, 0);
             let error = Mailbox::bind(&path).expect_err("nothing can be made there");
             names(&error, "bind", &path.with_file_name("mailbox.tmp"));
@@ -102,8 +102,8 @@ fn system_errors_name_the_file_that_they_are_about() {
     Mailbox::bind(&place.path).expect("binds");
 }
 
-/// A path of 107 bytes fits into a socket's address, and was refused for the name under which the
-/// socket is made first.
+/// Regression: a path of 107 bytes fits into a socket's address, and was refused because of the
+/// longer name under which the socket is first created.
 #[test]
 fn the_longest_path_of_all_works() {
     alone!();
@@ -119,7 +119,7 @@ fn the_longest_path_of_all_works() {
 fn a_folder_without_permission_is_refused() {
     alone!();
     if !rustix::process::geteuid().is_root() {
-        println!("skipped: only root can become somebody else");
+        println!("skipped: only root can change the user");
         return;
     }
     let place = place();
@@ -127,7 +127,7 @@ fn a_folder_without_permission_is_refused() {
     let closed = std::os::unix::fs::PermissionsExt::from_mode(0o700);
     std::fs::set_permissions(path.parent().expect("a folder"), closed).expect("chmod");
     let child = fork(move || {
-        // SAFETY: the child is single-threaded, and gives up what it is.
+        // SAFETY: the child is single-threaded, and gives up its privilege.
         assert_eq!(unsafe { libc::setuid(65534) }, 0);
         assert_eq!(Mailbox::bind(&path).expect_err("not ours").errno(), libc::EACCES);
         let error = Sender::connect(&path).expect_err("not ours");
@@ -257,8 +257,8 @@ fn empty_messages_are_messages() {
     assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), b"");
 }
 
-/// A large chunk was given back, and the reader died before it went on to the small one: what it
-/// had read was a position before the small chunk, which no successor takes.
+/// Regression: a large chunk was returned, and the receiver died before it moved on to the small
+/// one: its last position lay before the small chunk, and no successor accepts that.
 #[test]
 fn a_reader_may_die_between_giving_back_and_going_on() {
     alone!();
@@ -300,8 +300,8 @@ fn a_reader_may_die_between_giving_back_and_going_on() {
     }
 }
 
-/// A mailbox for nobody was bound and refused everybody; and of a mode's further bits some were
-/// taken for permissions.
+/// Regression: a mailbox for no sender was bound and refused all senders, and some of a mode's
+/// further bits were taken for permissions.
 #[test]
 fn settings_that_mean_nothing_are_refused() {
     alone!();
@@ -326,8 +326,9 @@ fn limit_files(bytes: u64) {
     rustix::process::setrlimit(rustix::process::Resource::Fsize, limit).expect("lowered");
 }
 
-/// A process under `ulimit -f` bound a mailbox, connected to one, sent a message for which its lane
-/// had to grow, or made a shared heap. Each time SIGXFSZ killed it, since a memory file counts.
+/// Regression: a process under `ulimit -f` bound a mailbox, connected to one, sent a message for
+/// which its lane had to grow, or created a shared heap. Each time SIGXFSZ killed it, because a
+/// memory file counts.
 #[test]
 fn file_size_limit_is_an_error_and_no_signal() {
     alone!();
@@ -348,10 +349,10 @@ fn file_size_limit_is_an_error_and_no_signal() {
         sender.send(b"one").expect("sent");
         sender.wait_acked(Some(AMPLE)).expect("read");
         limit_files(4096);
-        // Too long for the chunk that there is.
+        // Too long for the current chunk.
         let error = sender.send(&[1; 10_000]).expect_err("no larger chunk");
         assert!(matches!(error, Error::FileTooLarge { limit: 4096, .. }), "{error}");
-        // Not too long: waits as where the cap is reached.
+        // Short enough: the call waits as it does at the cap.
         let error = loop {
             if let Err(error) = sender.try_send(&[2; 1000]) {
                 break error;
@@ -371,8 +372,8 @@ fn file_size_limit_is_an_error_and_no_signal() {
     assert_eq!(reap(child), 0);
 }
 
-/// A process gave up its user after it had made its options, and refused peers of its new user:
-/// the error then expected uid 65534 of a process of uid 65534.
+/// Regression: a process changed its user after it had built its options, and refused peers of its
+/// new user: the error then expected uid 65534 of a process of uid 65534.
 #[test]
 fn refusal_after_setuid_names_the_allowed_users() {
     alone!();
@@ -387,7 +388,7 @@ fn refusal_after_setuid_names_the_allowed_users() {
     let path = place.path.clone();
     let receiver = fork(|| {
         let mut mailbox = Options::new().mode(0o666).allow_uid(7).bind(&path).expect("binds");
-        // SAFETY: the child is single-threaded, and gives up what it is.
+        // SAFETY: the child is single-threaded, and gives up its privilege.
         assert_eq!(unsafe { libc::setuid(65534) }, 0);
         bound.give(0);
         until("it is refused", || {
@@ -404,7 +405,7 @@ fn refusal_after_setuid_names_the_allowed_users() {
         let options = Options::new().allow_uid(65534);
         // SAFETY: as above.
         assert_eq!(unsafe { libc::setuid(65534) }, 0);
-        // It may be refused before its first message.
+        // The sender may be refused before its first message.
         let mut error = None;
         match options.connect(&path) {
             Ok(mut sender) => until("it is refused", || {
@@ -415,15 +416,16 @@ fn refusal_after_setuid_names_the_allowed_users() {
         }
         let text = error.expect("refused").to_string();
         assert!(text.contains("(uid 65534) was refused by the other end"), "{text}");
-        // It allows uid 0 only, and the listener belongs to 0: only of a new connection.
+        // The sender allows uid 0 only, and the listener belongs to uid 0, so only a new connection
+        // fails.
         let error = Options::new().connect(&path).err();
         assert!(error.is_none_or(|error| error.to_string().contains("expected uid 65534")));
     });
     assert_eq!((reap(sender), reap(receiver)), (0, 0));
 }
 
-/// `adopt` and `from_socket` accepted any socket. A stream joins messages and a datagram socket has
-/// no end, so the lane broke later, with an error that named the peer.
+/// Regression: `adopt` and `from_socket` accepted any socket. A stream merges messages and a
+/// datagram socket has no hang-up, so the lane broke later, with an error that named the peer.
 #[test]
 fn sockets_of_another_kind_are_refused() {
     alone!();

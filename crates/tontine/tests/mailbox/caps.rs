@@ -1,4 +1,4 @@
-//! What a lane takes at most: whose cap counts, and when that is known.
+//! The capacity of a lane: whose cap applies, and when it is known.
 
 use std::thread;
 use std::time::Duration;
@@ -7,10 +7,10 @@ use crate::common::{AMPLE, place, until};
 use tontine::Error;
 use tontine::mailbox::{Mailbox, Options, Sender, WaitStrategy};
 
-/// Longer than a look around, shorter than patience.
+/// Longer than a scan, shorter than any timeout.
 const SHORT: Duration = Duration::from_millis(50);
 
-/// Whose cap a refusal names, and the most that it says the lane takes.
+/// Returns the maximum length in a refusal, and the pid of the process that set it.
 fn limit(error: &Error) -> (u64, Option<u32>) {
     match error {
         Error::TooLarge { max, set_by, .. } => (*max, set_by.and_then(|peer| peer.pid)),
@@ -18,14 +18,14 @@ fn limit(error: &Error) -> (u64, Option<u32>) {
     }
 }
 
-/// A message under the sender's cap and over the receiver's waited for room that could never come,
-/// in `send` for ever.
+/// Regression: a message under the sender's cap and over the receiver's waited indefinitely in
+/// `send` for space that could never exist.
 #[test]
 fn a_message_beyond_the_receivers_cap_is_refused_at_once() {
     alone!();
     let place = place();
     let narrow = Options::new().lane_cap(1 << 16);
-    // All of a mailbox's memory, and what is left of it when others have their places.
+    // All of a mailbox's memory, and the rest of it after the other lanes' shares.
     let shared = Options::new().mailbox_cap(1 << 16).max_lanes(1);
     let places = Options::new().mailbox_cap(1 << 16).max_lanes(9);
     for (theirs, cap) in [(narrow, 1 << 16), (shared, 1 << 16), (places, 1 << 15)] {
@@ -43,7 +43,7 @@ fn a_message_beyond_the_receivers_cap_is_refused_at_once() {
         assert_eq!(sender.try_send(&[7; 20_000]), Err(error.clone()));
         assert_eq!(sender.arm(20_000), Err(error.clone()));
         assert_eq!(sender.reserve(20_000).expect_err("it never fits"), error);
-        // Up to there everything goes.
+        // Messages up to that length are sent.
         let longest = vec![7; most as usize];
         until("the longest is sent", || {
             let _ = mailbox.try_recv();
@@ -54,8 +54,8 @@ fn a_message_beyond_the_receivers_cap_is_refused_at_once() {
     }
 }
 
-/// Until the receiver has said what it takes, a message beyond its cap has to wait like any other
-/// large one; a `send` that waited was not told when it was known.
+/// Until the receiver has announced its cap, a message beyond it must wait like any other large
+/// one. Regression: a blocked `send` was not notified when the cap became known.
 #[test]
 fn a_blocked_send_is_told_of_the_receivers_cap_when_it_is_known() {
     alone!();
@@ -75,8 +75,8 @@ fn a_blocked_send_is_told_of_the_receivers_cap_when_it_is_known() {
     }
 }
 
-/// What the receiver grants is not known before it has taken the connection: larger chunks than the
-/// first cannot be passed, and large messages wait. Nothing is lost, nothing overtakes.
+/// The receiver's grant is unknown before the handshake: chunks larger than the first cannot be
+/// passed, and large messages wait. No message is lost or overtaken.
 #[test]
 fn before_the_welcome_a_large_message_waits_and_small_ones_do_not() {
     alone!();
@@ -88,7 +88,7 @@ fn before_the_welcome_a_large_message_waits_and_small_ones_do_not() {
     assert_eq!(sender.try_send(&large), Err(Error::WouldBlock));
     assert_eq!(sender.send_timeout(&large, SHORT), Err(Error::TimedOut));
     assert_eq!(sender.arm(large.len()), Ok(true), "there is no room, and word will come");
-    // As many as the first chunk takes, and no more.
+    // As many messages as the first chunk holds, and no more.
     let mut sent = 1;
     while sender.try_send(b"small").is_ok() {
         sent += 1;
@@ -106,7 +106,7 @@ fn before_the_welcome_a_large_message_waits_and_small_ones_do_not() {
         sending.join().expect("no panic").expect("sent");
     });
     assert_eq!(mailbox.take_errors(), []);
-    // Whoever knows that it has much to say at once brings a larger chunk.
+    // A sender with large messages to send at once brings a larger chunk.
     let options = Options::new().first_chunk(1 << 18);
     let mut sender = options.connect(&place.path).expect("connects");
     sender.try_send(&large).expect("there is room before anybody accepts");

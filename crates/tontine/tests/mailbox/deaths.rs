@@ -1,6 +1,6 @@
-//! What a sender sees of each way in which its reader can end, or seem to.
+//! The results of a sender for each way in which its receiver can end, or appear to.
 
-#![allow(unsafe_code, reason = "waitpid for a process that stops")]
+#![allow(unsafe_code, reason = "waitpid for a stopped process")]
 
 use std::os::unix::process::CommandExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -37,7 +37,8 @@ fn a_reader_that_calls_exec_is_dead_though_its_process_lives() {
     assert!(matches!(error, Some(Error::OwnerDied { .. })), "{error:?}");
     signal(reader, 0);
     assert!(!sender.take_unread().expect("the unread messages").is_empty());
-    // The kernel marks the life a moment before it closes what exec closes, the lock with it.
+    // The kernel marks the liveness word slightly before it closes the close-on-exec descriptors,
+    // including the lock.
     until("the name is free while the process lives", || Mailbox::bind(&place.path).is_ok());
     kill(reader);
 }
@@ -118,7 +119,7 @@ fn both_ends_killed_leave_a_name_for_the_next_owner_and_nothing_else() {
     let left = std::fs::read_dir(place.path.parent().expect("a folder")).expect("still present");
     let mut left: Vec<_> = left.map(|entry| entry.expect("one").file_name()).collect();
     left.sort();
-    // The lock file was once called `mailbox.lock.lock`, since two modules named it.
+    // The lock file was once called `mailbox.lock.lock`, because two modules added the ending.
     assert_eq!(left, ["mailbox", "mailbox.lock", "mailbox.sent"]);
     let mut mailbox = Mailbox::bind(&place.path).expect("binds");
     let nothing = mailbox.recv_timeout(Duration::from_millis(50)).expect_err("all is gone");
@@ -133,7 +134,7 @@ fn a_reader_that_ends_by_itself_is_dead() {
     let reader = fork(|| {
         let mut mailbox = Mailbox::bind(&path).expect("binds");
         let _ = mailbox.recv().expect("a message");
-        // `_exit` runs no destructor: nothing is closed on purpose.
+        // `_exit` runs no destructor: the mailbox is not closed.
         std::mem::forget(mailbox);
     });
     let mut sender = connect(&Options::new(), &place.path);
@@ -144,15 +145,15 @@ fn a_reader_that_ends_by_itself_is_dead() {
     assert_eq!(sender.take_unread().expect("the unread messages"), [b"go"]);
 }
 
-/// Ends this process with a core dump, into `folder` where the system writes cores to where a
-/// process works. A program's own handlers would return.
+/// Ends this process with a core dump, into `folder` if the system writes cores to the working
+/// directory. A program's own handlers would return.
 fn dump_core(folder: &std::path::Path, signal: i32) {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     std::env::set_current_dir(folder).expect("a folder");
     let Rlimit { maximum, .. } = getrlimit(Resource::Core);
     let most = maximum.unwrap_or(u64::MAX).min(1 << 28);
     setrlimit(Resource::Core, Rlimit { current: Some(most), maximum }).expect("raised");
-    // SAFETY: the process ends by this signal; nothing is run that handles it.
+    // SAFETY: the process ends by this signal, and no handler runs.
     unsafe {
         libc::signal(signal, libc::SIG_DFL);
         libc::raise(signal);
@@ -195,8 +196,8 @@ fn a_sender_that_dumps_core_leaves_what_it_sent() {
     }
 }
 
-/// A handler that panicked lost its job: unwinding dropped the mailbox, and dropping acknowledges
-/// what was received last.
+/// Regression: a handler that panicked lost its job: unwinding dropped the mailbox, and the drop
+/// acknowledged the last received message.
 #[test]
 fn a_panicking_reader_leaves_the_message_in_hand() {
     alone!();
@@ -219,7 +220,8 @@ fn a_panicking_reader_leaves_the_message_in_hand() {
     );
 }
 
-/// So did a batch of which one message was too much, when the program went on with the next call.
+/// Regression: a batch with one panicking message lost it too, if the program continued with the
+/// next call.
 #[test]
 fn a_message_at_which_a_batch_panics_is_received_again() {
     alone!();

@@ -1,5 +1,5 @@
-//! Results of a sender's calls after its receiver's end: the same error each time, whatever
-//! was called before.
+//! Results of a sender's calls after its receiver's end: the same error each time, whatever was
+//! called before.
 
 #![allow(unsafe_code, reason = "robust mutexes in a forked process")]
 
@@ -14,7 +14,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use tontine::Error;
 use tontine::mailbox::{Mailbox, OnDeath, Options, Sender};
 
-/// More entries than the kernel walks of one thread's robust list (`ROBUST_LIST_LIMIT`, 2,048).
+/// More entries than the kernel walks in one thread's robust list (`ROBUST_LIST_LIMIT`, 2,048).
 const ROBUST_MUTEXES: usize = 2100;
 
 fn waiting() -> Options {
@@ -32,7 +32,7 @@ fn receiver(path: &Path) -> i32 {
     })
 }
 
-/// A sender with two unacknowledged messages for a receiver that was killed.
+/// Returns a sender with two unacknowledged messages for a killed receiver.
 fn sender_of_killed(place: &Place, options: &Options) -> Sender {
     let receiver = receiver(&place.path);
     let mut sender = connect(options, &place.path);
@@ -58,9 +58,9 @@ fn assert_all_fail(sender: &mut Sender, errno: i32) {
     }
 }
 
-/// A program took back what its dead receiver had not read. From then on every call returned
-/// EPROTO: the sender counted what it had taken back as read, and took the dead receiver's control
-/// page, which still showed the position before it, for a lie.
+/// Regression: a program took back the unread messages of its dead receiver. From then on every
+/// call returned EPROTO: the sender counted the messages taken back as read, and took the dead
+/// receiver's control page, which still showed the position before them, for invalid.
 #[test]
 fn unread_from_dead_receiver_keeps_owner_dead_error() {
     alone!();
@@ -75,7 +75,8 @@ fn unread_from_dead_receiver_keeps_owner_dead_error() {
     assert_all_fail(&mut sender, libc::EOWNERDEAD);
 }
 
-/// Likewise, with a receiver that closed its mailbox.
+/// Like [`unread_from_dead_receiver_keeps_owner_dead_error`], with a receiver that closed its
+/// mailbox.
 #[test]
 fn unread_from_closed_receiver_keeps_broken_pipe_error() {
     alone!();
@@ -91,9 +92,9 @@ fn unread_from_closed_receiver_keeps_broken_pipe_error() {
     assert_all_fail(&mut sender, libc::EPIPE);
 }
 
-/// A sender that waits for a successor took back what the dead receiver had left. It could never
-/// be handed over after that: before each hand-over it reads the dead receiver's position once
-/// more, and refused it.
+/// Regression: a sender that waits for a successor took back the dead receiver's unread messages.
+/// It could never be handed over after that: before each handover it reads the dead receiver's
+/// position again, and refused it.
 #[test]
 fn unread_while_waiting_for_successor_is_handed_over() {
     alone!();
@@ -124,9 +125,9 @@ fn unread_while_waiting_for_successor_is_handed_over() {
     assert_eq!(mailbox.take_errors(), []);
 }
 
-/// A sender over a socket that was passed in, with the option to wait for a successor. There can be
-/// none without an address: a look for one returned the reader's end, but the calls of the next
-/// 5 ms did not look, and put their messages into a lane that no process would ever read.
+/// Regression: a sender over a passed socket, with the option to wait for a successor. There is
+/// none without an address: a search for one returned the receiver's end, but the calls of the next
+/// 5 ms did not search, and put their messages into a lane that no process would ever read.
 #[test]
 fn lane_without_address_waits_for_no_successor() {
     alone!();
@@ -144,11 +145,11 @@ fn lane_without_address_waits_for_no_successor() {
     assert_all_fail(&mut sender, libc::EOWNERDEAD);
 }
 
-/// Locks that many robust mutexes in the calling thread, behind its life word in the list: the
-/// kernel walks the newest first and stops before it comes to the word.
+/// Locks that many robust mutexes in the calling thread, after its liveness word in the list: the
+/// kernel walks the newest first and stops before it reaches the word.
 fn lock_robust_mutexes() {
     // SAFETY: zero bytes are a value of both types, which the calls below initialise; the mutexes
-    // stay where they are until the process ends.
+    // stay in place until the process ends.
     unsafe {
         let mut attributes: libc::pthread_mutexattr_t = std::mem::zeroed();
         assert_eq!(libc::pthread_mutexattr_init(&raw mut attributes), 0);
@@ -162,8 +163,8 @@ fn lock_robust_mutexes() {
     }
 }
 
-/// A forked receiver whose death the kernel does not mark in its life word, and a sender from which
-/// it has read one message.
+/// Returns a forked receiver whose death the kernel does not mark in its liveness word, and a
+/// sender from which it has read one message.
 fn lane_to_unmarked_receiver(place: &Place, options: &Options) -> (i32, Sender) {
     let (path, ready) = (place.path.clone(), Signal::new());
     let receiver = fork(|| {
@@ -181,10 +182,10 @@ fn lane_to_unmarked_receiver(place: &Place, options: &Options) -> (i32, Sender) 
     (receiver, sender)
 }
 
-/// The life thread of a receiver held 2,100 robust mutexes of its program when it was killed, more
-/// than the kernel walks, so its life word was never marked. The hang-up showed the end, and
-/// `service` returned EOWNERDEAD; `send`, which looked at the life word alone, returned `Ok` until
-/// the chunk was full.
+/// Regression: the registered thread of a receiver held 2,100 robust mutexes of its program when it
+/// was killed, more than the kernel walks, so that its liveness word was never marked. The hang-up
+/// showed the end, and `service` returned EOWNERDEAD; `send`, which checked only the liveness word,
+/// returned `Ok` until the chunk was full.
 #[test]
 fn send_after_service_reported_death_fails_despite_life_word() {
     alone!();
@@ -198,8 +199,9 @@ fn send_after_service_reported_death_fails_despite_life_word() {
     assert_all_fail(&mut sender, libc::EOWNERDEAD);
 }
 
-/// A sender that waits for a successor of such a receiver sent on into the lane by the fast path,
-/// which never looks for a successor: the next owner got nothing until the chunk was full.
+/// Regression: a sender that waits for a successor of such a receiver continued to send into the
+/// lane by the fast path, which never searches for a successor: the next owner got nothing until
+/// the chunk was full.
 #[test]
 fn sends_after_unmarked_death_reach_successor_at_once() {
     alone!();
@@ -214,7 +216,7 @@ fn sends_after_unmarked_death_reach_successor_at_once() {
     reserved.commit().expect("stays in the lane");
     let _ = sender.reserve(4).expect("space, and nothing is sent");
     let mut mailbox = Mailbox::bind(&place.path).expect("binds");
-    // Longer than the pause between two looks for a successor.
+    // Longer than the pause between two searches for a successor.
     std::thread::sleep(Duration::from_millis(20));
     sender.try_send(b"three").expect("handed over");
     for expected in [&b"one"[..], b"two", b"three"] {
@@ -223,7 +225,7 @@ fn sends_after_unmarked_death_reach_successor_at_once() {
     assert_eq!(mailbox.take_errors(), []);
 }
 
-/// A raw receiver whose life word says that it lives, whatever happens to it.
+/// A raw receiver whose liveness word always shows it alive.
 struct Hostile {
     sender: Sender,
     socket: OwnedFd,
@@ -249,9 +251,9 @@ fn hostile(options: &Options) -> Hostile {
     Hostile { sender, socket, control, page, bell, _place: place }
 }
 
-/// A receiver said something false on its page, and its life word went on saying that it lives:
-/// `service` returned EPROTO, and `send` returned `Ok` 58 times after that. A reservation that was
-/// made before could be committed, too.
+/// Regression: a receiver wrote an invalid position, and its liveness word still showed it alive:
+/// `service` returned EPROTO, and `send` returned `Ok` 58 times after that. A reservation made
+/// before could be committed, too.
 #[test]
 fn send_after_service_reported_false_position_fails() {
     alone!();
@@ -264,8 +266,9 @@ fn send_after_service_reported_false_position_fails() {
     assert_all_fail(&mut lane.sender, libc::EPROTO);
 }
 
-/// A receiver's life word was marked and then looked alive again. What was taken back in between
-/// ended the lane only as long as the word said so: later messages went into it, and were lost.
+/// Regression: a receiver's liveness word was marked and then appeared alive again. Messages taken
+/// back in between ended the lane only while the word was marked: later messages went into it, and
+/// were lost.
 #[test]
 fn unread_ends_lane_though_life_word_revives() {
     alone!();
@@ -277,13 +280,13 @@ fn unread_ends_lane_though_life_word_revives() {
     assert_all_fail(&mut lane.sender, libc::EOWNERDEAD);
 }
 
-/// A sender that waits for a successor rang the old receiver's doorbell for each message that it
-/// left in the lane.
+/// Regression: a sender that waits for a successor rang the old receiver's doorbell for each
+/// message that it left in the lane.
 #[test]
 fn sends_while_waiting_do_not_ring_old_receiver() {
     alone!();
     let mut lane = hostile(&waiting());
-    // A child that another test forks holds a copy of the socket: closing would not hang up.
+    // A child that another test forks holds a copy of the socket: closing it would not hang up.
     rustix::net::shutdown(&lane.socket, rustix::net::Shutdown::Both).expect("hung up");
     lane.sender.service().expect("waits for a successor");
     lane.page.half(128).store(1, Ordering::Relaxed);

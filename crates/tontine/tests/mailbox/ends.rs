@@ -1,4 +1,4 @@
-//! How a sender fares when its reader ends, closes or starts again, and what its calls do then.
+//! The calls of a sender whose receiver ends, closes or restarts.
 
 #![allow(unsafe_code, reason = "processor time, users and the end of a process")]
 
@@ -9,7 +9,7 @@ use crate::common::{AMPLE, connect, fork, kill, place, reap, until};
 use tontine::Error;
 use tontine::mailbox::{Mailbox, OnDeath, Options, Sender, WaitStrategy};
 
-/// Longer than a look around, shorter than patience.
+/// Longer than a scan, shorter than any timeout.
 const SHORT: Duration = Duration::from_millis(50);
 
 fn sleep_for_ever() -> ! {
@@ -18,10 +18,10 @@ fn sleep_for_ever() -> ! {
     }
 }
 
-/// Processor time of this process.
+/// Returns the processor time of this process.
 fn used() -> Duration {
     let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
-    // SAFETY: a struct to write to, which is plain numbers.
+    // SAFETY: a struct of plain numbers to write to.
     let usage = unsafe {
         assert_eq!(libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr()), 0);
         usage.assume_init()
@@ -32,8 +32,8 @@ fn used() -> Duration {
     of(usage.ru_utime) + of(usage.ru_stime)
 }
 
-/// The bytes of a record were counted without a look at how many there can be: room for almost all
-/// of memory took 8 bytes, and its view reached beyond every mapping.
+/// Regression: the size of a record was computed without an overflow check: a reservation of almost
+/// all of memory took 8 bytes, and its slice reached beyond every mapping.
 #[test]
 fn room_for_more_than_there_can_be_is_refused() {
     alone!();
@@ -50,14 +50,14 @@ fn room_for_more_than_there_can_be_is_refused() {
         mailbox.try_recv().expect_err("it only accepts");
         sender.service().expect("welcome");
     }
-    // Dropped or forgotten is the same: nothing was sent.
+    // A reservation that is dropped or forgotten sends nothing.
     let _ = sender.reserve(10).expect("space is free");
     sender.send(b"sent").expect("sent");
     assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), b"sent");
 }
 
-/// `commit` asked only whether the reader was alive, and said that a message was sent to a mailbox
-/// that had closed.
+/// Regression: `commit` checked only whether the receiver was alive, and returned `Ok` for a
+/// mailbox that had closed.
 #[test]
 fn what_was_reserved_before_the_reader_closed_is_not_sent() {
     alone!();
@@ -75,9 +75,9 @@ fn what_was_reserved_before_the_reader_closed_is_not_sent() {
     assert_eq!(sender.take_unread().expect("it is closed"), [b"unread"]);
 }
 
-/// The reader had asked for the large chunk back and was killed while a message stood in it that
-/// was not committed: `commit` gave the chunk back first, and published what stood at that place in
-/// the small one, or behind its end.
+/// Regression: the receiver had requested the large chunk back and was killed while it contained an
+/// uncommitted message: `commit` returned the chunk first, and published the bytes at that offset
+/// of the small one, or beyond its end.
 #[test]
 fn what_was_reserved_in_a_chunk_that_is_wanted_back_is_sent_whole() {
     alone!();
@@ -110,8 +110,8 @@ fn what_was_reserved_in_a_chunk_that_is_wanted_back_is_sent_whole() {
     assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), b"on we go");
 }
 
-/// A reader that had closed its mailbox and then ended was called dead where its forked child kept
-/// the connection: the life word was asked first.
+/// Regression: a receiver that had closed its mailbox and then ended was reported dead if its
+/// forked child kept the connection, because the liveness word was checked first.
 #[test]
 fn a_reader_that_closed_before_it_ended_has_closed() {
     alone!();
@@ -131,13 +131,13 @@ fn a_reader_that_closed_before_it_ended_has_closed() {
     std::io::Read::read_exact(&mut told, &mut child).expect("notified");
     assert_eq!(reap(reader), 0);
     let error = sender.send(b"late").expect_err("closed");
-    // SAFETY: a process that the reader started and that nobody has reaped yet but its adopter.
+    // SAFETY: a process that the receiver started and that only its adopter reaps.
     unsafe { libc::kill(i32::from_ne_bytes(child), libc::SIGKILL) };
     assert_eq!(error.errno(), libc::EPIPE, "{error}");
 }
 
-/// A sender that asked whether everything was read heard that the reader had closed, or died, as if
-/// something were left.
+/// Regression: `wait_acked` returned the receiver's close or death as an error although everything
+/// had been read.
 #[test]
 fn what_was_read_before_the_end_is_read() {
     alone!();
@@ -173,8 +173,8 @@ fn what_was_read_before_the_end_is_read() {
     assert_eq!(sender.wait_acked(None).expect_err("one is left").errno(), libc::EPIPE);
 }
 
-/// A welcome for which the sender's descriptor table had no room left its socket readable: whoever
-/// waited for room took a whole processor for it.
+/// Regression: a welcome that did not fit into the sender's descriptor table left its socket
+/// readable: a sender that waited for space occupied a whole processor.
 #[test]
 fn a_sender_without_a_free_descriptor_waits_asleep() {
     alone!();
@@ -200,7 +200,7 @@ fn a_sender_without_a_free_descriptor_waits_asleep() {
         let waited = sender.send_timeout(&[7; 100_000], Duration::from_secs(1));
         assert_eq!(waited, Err(Error::TimedOut));
         let used = used() - before;
-        assert!(used < Duration::from_millis(300), "{used:?} of a second's wait");
+        assert!(used < Duration::from_millis(300), "{used:?} of processor time in one second");
         drop(held);
         sender.send_timeout(&[7; 100_000], AMPLE).expect("sent");
     });
@@ -214,8 +214,7 @@ fn a_sender_without_a_free_descriptor_waits_asleep() {
     assert_eq!(reap(child), 0);
 }
 
-/// Waiting for a stopped or slow reader costs a processor no more than the time that was set for
-/// spinning.
+/// Waiting for a stopped or slow receiver uses no more processor time than the spin time.
 #[test]
 fn a_sender_without_room_waits_asleep() {
     alone!();
@@ -235,7 +234,7 @@ fn a_sender_without_room_waits_asleep() {
         let waited = sender.wait_acked(Some(Duration::from_secs(1)));
         assert_eq!(waited, Err(Error::TimedOut));
         let used = used() - before;
-        assert!(used < Duration::from_millis(300), "{used:?} of a wait of two seconds");
+        assert!(used < Duration::from_millis(300), "{used:?} of processor time in two seconds");
     });
     until("it is accepted", || {
         let _ = mailbox.try_recv();
@@ -244,7 +243,8 @@ fn a_sender_without_room_waits_asleep() {
     assert_eq!(reap(child), 0);
 }
 
-/// Deadlines that no clock reaches are none; one of a handshake overflowed.
+/// Deadlines beyond the range of the clock never expire. Regression: a handshake's deadline
+/// overflowed.
 #[test]
 fn the_longest_deadlines_are_none() {
     alone!();
@@ -280,8 +280,8 @@ fn the_longest_deadlines_are_none() {
     assert_eq!(mailbox.recv_timeout(SHORT).expect_err("none"), Error::TimedOut);
 }
 
-/// A reader that a service manager stops and starts again closes its mailbox: whoever had chosen to
-/// wait for a successor got EPIPE all the same, and had no way to say that it waits for that too.
+/// Regression: a receiver that a service manager restarts closes its mailbox: a sender with the
+/// option to wait for a successor got EPIPE, and had no option to wait for a restart as well.
 #[test]
 fn a_restart_is_waited_out_by_who_asked_for_that() {
     alone!();
@@ -304,8 +304,8 @@ fn a_restart_is_waited_out_by_who_asked_for_that() {
     sender.send(&[5]).expect("it waits for the next one");
     sender.service().expect("so does this");
     assert_eq!(sender.wait_acked(Some(SHORT)), Err(Error::TimedOut));
-    // Several times, and while it waits for room. Between two readers the lane must not grow beyond
-    // what they take.
+    // Several times, and while the sender waits for space. Between two receivers the lane must not
+    // grow beyond their cap.
     for round in 0..3 {
         let mut mailbox = narrow.bind(&place.path).expect("free");
         thread::scope(|scope| {

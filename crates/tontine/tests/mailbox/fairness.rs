@@ -1,4 +1,4 @@
-//! Lanes take turns: a sender that floods starves nobody.
+//! Lanes take turns: a flooding sender starves no other.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -7,11 +7,11 @@ use crate::common::{AMPLE, place};
 use tontine::Error;
 use tontine::mailbox::{Mailbox, Sender};
 
-/// Messages of one lane between two looks at the others, as the mailbox promises, and the same
-/// again for lanes that were idle.
+/// Messages of one lane between two checks of the others, as the mailbox promises, and as many
+/// again for idle lanes.
 const TURN: u32 = 64;
 
-/// Turns, of a flooding lane, between two looks at who connects, where they take no time.
+/// Turns of a flooding lane between two checks for connections, if turns take no time.
 const TURNS_BETWEEN_LOOKS: u32 = 1024 + 1;
 
 #[test]
@@ -45,8 +45,8 @@ fn a_full_lane_does_not_keep_another_waiting() {
     assert!(longest <= 2 * 3 * TURN, "{longest} messages of three others came before one");
 }
 
-/// Lanes that had nothing for a while were looked at only when all others had nothing either: two
-/// of these four lanes were never heard again.
+/// Regression: lanes that were empty for a while were checked only when all others were empty too:
+/// two of these four lanes were never served again.
 #[test]
 fn lanes_that_are_always_full_get_equal_shares() {
     alone!();
@@ -67,8 +67,8 @@ fn lanes_that_are_always_full_get_equal_shares() {
     assert!(most - least <= 2 * TURN, "{shares:?}");
 }
 
-/// Turns were counted, not timed: with a millisecond of work for each message, a newcomer waited
-/// for a minute behind 65,527 messages of another.
+/// Regression: turns were counted, not timed: with a millisecond of work per message, a new sender
+/// waited a minute behind 65,527 messages of another.
 #[test]
 fn a_newcomer_is_heard_though_each_message_takes_long() {
     alone!();
@@ -84,7 +84,7 @@ fn a_newcomer_is_heard_though_each_message_takes_long() {
         thread::sleep(std::time::Duration::from_millis(1));
         is_new
     };
-    // The first turn is a long one: nothing is known yet.
+    // The first turn is a long one, because no durations are known yet.
     for _ in 0..2 * TURN {
         assert!(!work(), "nobody is new");
     }
@@ -115,7 +115,7 @@ fn a_newcomer_is_heard_while_another_floods() {
             let floods = (0_u32..)
                 .take_while(|_| *mailbox.recv_timeout(AMPLE).expect("a message") == *b"flood")
                 .count();
-            // Connections are looked at after so many turns at the latest.
+            // Connections are checked after at most this many turns.
             let most = (TURNS_BETWEEN_LOOKS * TURN) as usize;
             assert!(floods <= most + 2 * TURN as usize, "{floods} messages of another came first");
         }

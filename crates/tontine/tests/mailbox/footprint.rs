@@ -1,4 +1,4 @@
-//! What lanes cost, in memory and descriptors, and that they give memory back.
+//! The memory and descriptors that lanes use, and the memory that they return.
 
 use std::thread;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::common::{AMPLE, connect, fork, kill, place, until};
 use tontine::mailbox::{Mailbox, OnDeath, Options};
 
-/// Resident bytes of a process, in mappings whose names hold `name`.
+/// Returns the resident bytes of a process in mappings whose names contain `name`.
 fn resident(pid: i32, name: &str) -> u64 {
     let maps = std::fs::read_to_string(format!("/proc/{pid}/smaps")).expect("smaps");
     let mut counts = false;
@@ -50,7 +50,7 @@ fn a_gibibyte_comes_and_the_memory_goes() {
         }
         std::io::Write::write_all(&mut tell, &[1]).expect("notified");
         sender.wait_acked(Some(AMPLE)).expect("read");
-        // Long enough to be asked for it; then once more.
+        // Long enough for the request to return memory; then one more message.
         thread::sleep(Duration::from_millis(300));
         sender.send(b"small").expect("sent");
         std::io::Write::write_all(&mut tell, &[2]).expect("notified");
@@ -79,7 +79,8 @@ fn a_gibibyte_comes_and_the_memory_goes() {
     kill(child);
 }
 
-/// The copy that `recv` hands out was kept for ever at the length of the longest message so far.
+/// Regression: the copy that `recv` returns was kept permanently at the length of the longest
+/// message so far.
 #[test]
 fn a_long_message_leaves_no_copy_behind() {
     alone!();
@@ -136,7 +137,7 @@ fn an_idle_lane_costs_three_pages_and_few_descriptors() {
             thread::park();
         }
     });
-    // Another process than the test's own, where other tests have lanes too.
+    // A process other than the test's own, in which other tests have lanes too.
     let path = place.path.clone();
     let reader = fork(|| {
         let mut mailbox = Mailbox::bind(&path).expect("binds");
@@ -146,8 +147,8 @@ fn an_idle_lane_costs_three_pages_and_few_descriptors() {
     });
     let mut each = [0];
     std::io::Read::read_exact(&mut told, &mut each).expect("all are connected");
-    assert!(each[0] <= 3, "{} descriptors a lane at the sender", each[0]);
-    // Beyond the lanes: process pages.
+    assert!(each[0] <= 3, "{} descriptors per lane at the sender", each[0]);
+    // In addition to the lanes: process pages.
     for pid in [reader, child] {
         let lanes = resident(pid, "tontine-chunk") + resident(pid, "tontine-lane");
         assert!(lanes <= LANES * 2 * 4096, "{lanes} bytes for {LANES} lanes");
@@ -158,8 +159,8 @@ fn an_idle_lane_costs_three_pages_and_few_descriptors() {
     kill(reader);
 }
 
-/// Only what lay above the size of the chunk that was handed over was ever asked back: a lane that
-/// was large when its reader died stayed large at the successor's.
+/// Regression: only memory beyond the size of the chunk that was handed over was ever requested
+/// back: a lane that was large when its receiver died stayed large at the successor.
 #[test]
 fn a_lane_that_was_handed_over_while_large_returns_to_a_small_chunk() {
     alone!();

@@ -1,5 +1,5 @@
-//! Forks and execs in the middle of everything: handles that a child inherits, and ends that die or
-//! change their program while a child keeps what they had open.
+//! Forks and execs during operations: handles that a child inherits, and ends that die or change
+//! their program while a child keeps their open files.
 
 #![allow(unsafe_code, reason = "fork and exec")]
 
@@ -22,8 +22,9 @@ fn exec_sleep() {
     unsafe { libc::execvp(arguments[0], arguments.as_ptr()) };
 }
 
-/// The child of a fork in the middle of a batch acknowledged on a page that it does not inherit,
-/// and crashed; or it was told that it is forked, and not how many messages it had been given.
+/// Regression: the child of a fork in the middle of a batch acknowledged on a page that it does not
+/// inherit, and crashed; or it got the error `Forked` instead of the number of messages it had
+/// received.
 #[test]
 fn a_batch_ends_with_the_fork_in_it() {
     alone!();
@@ -37,7 +38,7 @@ fn a_batch_ends_with_the_fork_in_it() {
         let (mut given, mut child) = (0, None);
         let count = mailbox.recv_batch(3, |_| {
             if given == forks_at {
-                // SAFETY: the child leaves by `_exit` below, or a signal.
+                // SAFETY: the child leaves by `_exit` below, or by a signal.
                 child = Some(unsafe { libc::fork() });
             }
             given += 1;
@@ -55,8 +56,8 @@ fn a_batch_ends_with_the_fork_in_it() {
     }
 }
 
-/// An armed mailbox, or one with a message handed out, touched in a forked child memory that a
-/// child does not inherit, and the child crashed. A reservation did the same.
+/// Regression: an armed mailbox, or one with a message handed out, accessed memory in a forked
+/// child that a child does not inherit, and the child crashed. A reservation did the same.
 #[test]
 fn forked_handles_in_the_middle_of_everything_are_stale_and_harmless() {
     alone!();
@@ -77,7 +78,7 @@ fn forked_handles_in_the_middle_of_everything_are_stale_and_harmless() {
         assert_eq!(mailbox.recv_timeout(SHORT).expect_err("stale"), Error::Forked);
         assert_eq!(mailbox.arm().expect_err("stale"), Error::Forked);
         assert_eq!(mailbox.recv_batch(1, |_| ()).expect_err("stale"), Error::Forked);
-        // Asking must not take what the parent was sent.
+        // The query must not take messages sent to the parent.
         sender.unread_bytes();
         assert_eq!(sender.wait_acked(None).expect_err("stale"), Error::Forked);
         assert_eq!(sender.take_unread().expect_err("stale"), Error::Forked);
@@ -100,9 +101,9 @@ fn forked_handles_in_the_middle_of_everything_are_stale_and_harmless() {
     assert_eq!(mailbox.take_errors(), []);
 }
 
-/// Each handle of the mailbox, armed and with a message received, reserved or unread, is asked for
-/// everything in a forked child and dropped there. A method without a check would write to a page
-/// that the child does not inherit, and the child would be killed by SIGSEGV.
+/// Calls every method of each mailbox handle, armed and with a message received, reserved or
+/// unread, in a forked child, and drops the handles there. A method without a check would write to
+/// a page that the child does not inherit, and the child would be killed by SIGSEGV.
 #[test]
 fn mailbox_handles_in_forked_child_change_nothing() {
     alone!();
@@ -153,8 +154,9 @@ fn mailbox_handles_in_forked_child_change_nothing() {
     assert_eq!(mailbox.take_errors(), []);
 }
 
-/// Each handle of a shared heap is asked for everything in a forked child and dropped there. A
-/// method without a check would write to the heap's pages, which the child does not inherit.
+/// Calls every method of each handle of a shared heap in a forked child, and drops the handles
+/// there. A method without a check would write to the heap's pages, which the child does not
+/// inherit.
 #[test]
 fn heap_handles_in_forked_child_change_nothing() {
     alone!();
@@ -211,7 +213,7 @@ fn heap_handles_in_forked_child_change_nothing() {
     assert_eq!((report.in_use(), report.faults.len()), (0, 0), "{report}");
 }
 
-/// A reader with a forked child that keeps its connections, its listener or both.
+/// Starts a receiver with a forked child that keeps its connections, its listener or both.
 fn reader_with_child(place: &common::Place, receives: usize, end: impl FnOnce()) -> (i32, i32) {
     let told = Signal::new();
     let path = place.path.clone();
@@ -235,7 +237,7 @@ fn reader_with_child(place: &common::Place, receives: usize, end: impl FnOnce())
         sender = Some(first);
     }
     let child = told.take();
-    // Blocked, or about to.
+    // The sender is blocked, or about to be.
     let mut sender = sender.unwrap_or_else(|| Sender::connect(&place.path).expect("connects"));
     let started = Instant::now();
     let error = loop {
@@ -248,14 +250,14 @@ fn reader_with_child(place: &common::Place, receives: usize, end: impl FnOnce())
     (reader, child)
 }
 
-/// Ends this process without dropping anything: a mailbox that is dropped is closed, not dead.
+/// Ends this process without dropping anything: a dropped mailbox is closed, not dead.
 fn end_at_once() {
     // SAFETY: ends this process.
     unsafe { libc::_exit(0) }
 }
 
-/// Before the welcome, only the connection was watched: a sender in the queue of a listener that a
-/// dead owner's child kept open waited for ever.
+/// Regression: before the welcome, only the connection was watched: a sender in the queue of a
+/// listener that a dead owner's child kept open waited indefinitely.
 #[test]
 fn a_reader_that_dies_while_its_forked_child_lives_is_noticed() {
     alone!();
@@ -292,7 +294,7 @@ fn a_reader_that_calls_exec_is_dead() {
             }
         };
         assert_eq!(error.errno(), libc::EOWNERDEAD, "{error}");
-        // The word is marked a moment before `exec` closes what the path lock stands on.
+        // The word is marked slightly before `exec` closes the file that holds the path lock.
         until("its path is free", || Mailbox::bind(&place.path).is_ok());
         kill(reader);
         if with_child {
@@ -301,8 +303,9 @@ fn a_reader_that_calls_exec_is_dead() {
     }
 }
 
-/// A sender that called `exec` while its forked child kept the connection was never forgotten:
-/// neither hang-up nor pidfd tell of it, and the receiver did not look at the life word.
+/// Regression: a sender that called `exec` while its forked child kept the connection was never
+/// forgotten: neither hang-up nor pidfd reports it, and the receiver did not check the liveness
+/// word.
 #[test]
 fn a_sender_that_calls_exec_is_forgotten_after_its_mail_is_read() {
     alone!();

@@ -1,5 +1,5 @@
-//! How senders share a mailbox's memory: each has a little for itself, asks for more when it needs
-//! it, and gives it back.
+//! Sharing a mailbox's memory among senders: each has a small share, requests more when it needs
+//! it, and returns it.
 
 use crate::common;
 use crate::raw;
@@ -12,7 +12,7 @@ use tontine::mailbox::{Mailbox, Options, Sender};
 
 const LARGE: usize = 1 << 20;
 
-/// Senders whose first message was read.
+/// Creates senders whose first message has been read.
 fn senders(
     count: usize,
     options: &Options,
@@ -28,8 +28,8 @@ fn senders(
     connected.collect()
 }
 
-/// Each newcomer was granted 64 MiB for ever, as long as there was as much: with the default
-/// options the twentieth sender could not send 1 MiB, while the memory lay idle.
+/// Regression: each new sender was granted 64 MiB permanently while that much was left: with the
+/// default options the twentieth sender could not send 1 MiB although the memory was idle.
 #[test]
 fn forty_senders_send_a_large_message_in_turn_and_again() {
     alone!();
@@ -58,8 +58,8 @@ fn forty_senders_send_a_large_message_in_turn_and_again() {
     kill(reader);
 }
 
-/// What a lane had given back stayed granted to it: a mailbox that has room for two large lanes at
-/// once could only ever have two.
+/// Regression: memory that a lane had returned stayed granted to it: a mailbox with space for two
+/// large lanes at once could only ever have the same two.
 #[test]
 fn what_is_given_back_is_granted_to_others() {
     alone!();
@@ -83,7 +83,7 @@ fn what_is_given_back_is_granted_to_others() {
     }
 }
 
-/// A grant came after the sender's deadline, and nobody ever used it.
+/// Regression: a grant arrived after the sender's deadline, and was never used.
 #[test]
 fn what_is_granted_and_not_used_is_given_up_where_others_want_it() {
     alone!();
@@ -107,12 +107,12 @@ fn what_is_granted_and_not_used_is_given_up_where_others_want_it() {
         });
     };
     idle_but(2);
-    // And it comes back.
+    // The memory returns to the first lane.
     idle_but(0);
 }
 
-/// Both ends at their own pace, in every order of growing, asking, giving back and lowering that
-/// they come upon: nobody is taken for one who exceeds its grant.
+/// Both ends run at their own pace, with growing, requesting, returning and lowering in every order
+/// that occurs: no sender is taken for one that exceeds its grant.
 #[test]
 fn giving_back_and_growing_at_once_breaks_no_lane() {
     alone!();
@@ -147,7 +147,7 @@ fn giving_back_and_growing_at_once_breaks_no_lane() {
     kill(reader);
 }
 
-/// A lowered grant takes the sender's word, once for each time that it is asked.
+/// A lowered grant requires the sender's confirmation, once per request.
 #[test]
 fn a_return_that_nobody_asked_for_closes_its_lane() {
     alone!();

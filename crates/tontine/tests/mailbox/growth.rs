@@ -1,5 +1,5 @@
-//! A lane grows: to what the mailbox can spare, and while descriptor tables are full. What it costs
-//! is in `footprint.rs`.
+//! Growth of a lane: up to the memory that the mailbox can spare, and while descriptor tables are
+//! full. Its costs are in `footprint.rs`.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ use crate::common::{AMPLE, connect, fork, kill, place, reap, until};
 use tontine::Error;
 use tontine::mailbox::{Mailbox, Options, Sender};
 
-/// Sends messages of 1,000 bytes until there is no room; how many.
+/// Sends messages of 1,000 bytes until there is no space; returns their number.
 fn fill(sender: &mut Sender) -> u64 {
     let mut sent = 0;
     loop {
@@ -20,7 +20,8 @@ fn fill(sender: &mut Sender) -> u64 {
     }
 }
 
-/// The most messages that found room at once, while the mailbox has time to grant more.
+/// Returns the maximum number of messages that fit at once, while the mailbox has time to grant
+/// more.
 fn most_at_once(mailbox: &mut Mailbox, sender: &mut Sender) -> u64 {
     let rounds = (0..20).map(|_| {
         let sent = fill(sender);
@@ -32,10 +33,10 @@ fn most_at_once(mailbox: &mut Mailbox, sender: &mut Sender) -> u64 {
     rounds.max().unwrap_or(0)
 }
 
-/// A sender that asked for more than its first share was never given any: the mailbox compared what
-/// it wants with what it had said at first, which is the same. And one that had given a large chunk
-/// back and grew again did not count that chunk, which the receiver had not left yet: it was taken
-/// for a sender that exceeds its grant, and its lane closed.
+/// Regression: a sender that requested more than its first share never got any: the mailbox
+/// compared the request with its first announcement, which is the same. And a sender that had
+/// returned a large chunk and grew again did not count that chunk, which the receiver had not left
+/// yet: it was taken for a sender that exceeds its grant, and its lane was closed.
 #[test]
 fn lanes_share_a_mailbox_and_get_what_others_left() {
     alone!();
@@ -46,12 +47,12 @@ fn lanes_share_a_mailbox_and_get_what_others_left() {
     mailbox.try_recv().expect_err("it only accepts");
     let one = most_at_once(&mut mailbox, &mut first) * 1008;
     assert!((200_000..1 << 20).contains(&one), "{one} bytes of a mailbox of 1 MiB");
-    // Somebody else finds a place all the same.
+    // Another sender still gets a lane.
     let mut second = options.connect(&place.path).expect("connects");
     second.send(b"late").expect("there is room in the first chunk");
     assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), b"late");
     assert_eq!(mailbox.take_errors(), []);
-    // The first goes, and the second can have what it had.
+    // The first sender leaves, and the second can use its memory.
     drop(first);
     until("the first is gone", || {
         let _ = mailbox.try_recv();
@@ -61,8 +62,8 @@ fn lanes_share_a_mailbox_and_get_what_others_left() {
     assert!(two > 200_000, "{two} bytes");
 }
 
-/// A chunk that was passed while the receiver's descriptor table was full was taken for one that
-/// was not passed, and an honest lane closed, with all its mail.
+/// Regression: a chunk that was passed while the receiver's descriptor table was full was taken for
+/// one that was not passed, and an honest lane was closed, with all its messages.
 #[test]
 fn a_lane_grows_while_the_receivers_descriptor_table_is_full() {
     alone!();
@@ -78,7 +79,7 @@ fn a_lane_grows_while_the_receivers_descriptor_table_is_full() {
         let mut held: Vec<_> = (0..40)
             .map(|_| rustix::io::fcntl_dupfd_cloexec(&tell, 0).expect("a descriptor"))
             .collect();
-        // No room at all; then one descriptor more at each step.
+        // First no free descriptor, then one more at each step.
         let open = std::fs::read_dir("/proc/self/fd").expect("a folder").count() as u64 - 1;
         let limit = Rlimit { current: Some(open), maximum: Some(open) };
         setrlimit(Resource::Nofile, limit).expect("lowered");
@@ -109,7 +110,7 @@ fn a_lane_grows_while_the_receivers_descriptor_table_is_full() {
     std::io::Read::read_exact(&mut told, &mut [0]).expect("its table is full");
     let mut rest = 0..300_u32;
     let message = |number: u32| number.to_le_bytes().repeat(250);
-    // Several chunks are passed to a reader that can take none.
+    // Several chunks are passed to a receiver that can accept none.
     let waiting = rest.by_ref().take(20);
     waiting.for_each(|number| sender.try_send(&message(number)).expect("the lane grows"));
     std::io::Write::write_all(&mut ready, &[1]).expect("notified");
@@ -119,8 +120,8 @@ fn a_lane_grows_while_the_receivers_descriptor_table_is_full() {
     kill(reader);
 }
 
-/// A sender whose descriptor table was full when the welcome came could not ring, and the receiver
-/// slept beside its mail.
+/// Regression: a sender whose descriptor table was full when the welcome arrived could not ring,
+/// and the receiver slept despite pending messages.
 #[test]
 fn a_sender_without_a_free_descriptor_is_heard_and_grows_later() {
     alone!();
@@ -137,7 +138,7 @@ fn a_sender_without_a_free_descriptor_is_heard_and_grows_later() {
         while let Ok(copy) = rustix::io::fcntl_dupfd_cloexec(&spare, 0) {
             held.push(copy);
         }
-        // Connecting: a clear error, until there is room.
+        // Connecting returns a clear error until a descriptor is free.
         let mut sender = loop {
             match Sender::connect(&path) {
                 Ok(sender) => break sender,
@@ -154,7 +155,7 @@ fn a_sender_without_a_free_descriptor_is_heard_and_grows_later() {
         }
         assert_eq!(sender.peer(), None, "the welcome has no room");
         std::io::Read::read_exact(&mut heard, &mut [0]).expect("all were heard nevertheless");
-        // Growing: like no room, until there is some.
+        // Growing fails like a lack of space until a descriptor is free.
         let large = [7; 100_000];
         assert_eq!(sender.try_send(&large), Err(Error::WouldBlock));
         loop {
@@ -170,7 +171,7 @@ fn a_sender_without_a_free_descriptor_is_heard_and_grows_later() {
         let started = Instant::now();
         let message = mailbox.recv_timeout(AMPLE / 2).expect("a message");
         assert_eq!(*message, number.to_le_bytes());
-        // Not by its own deadline, when it looks once more.
+        // Not by the receiver's own deadline, when it checks again.
         assert!(started.elapsed() < AMPLE / 4, "it was not woken");
     }
     std::io::Write::write_all(&mut hear, &[1]).expect("notified");

@@ -1,5 +1,5 @@
-//! Chunks that a receiver does not let go of: they count against the sender's cap. Those that it
-//! lets go of do not, so an honest lane grows and shrinks without end.
+//! Chunks that a receiver does not release: they count against the sender's cap. Released chunks do
+//! not, so an honest lane grows and shrinks without limit.
 
 #![allow(unsafe_code, reason = "mappings, and a filter of system calls")]
 
@@ -31,14 +31,14 @@ const GIVE_BACK: u32 = 2;
 #[derive(Debug, Clone, Copy)]
 enum Hold {
     Descriptor,
-    /// A descriptor that was opened with `O_PATH`: no open file of the chunk is left.
+    /// A descriptor opened with `O_PATH`: no open file of the chunk is left.
     PathDescriptor,
     Mapping,
     /// The descriptor is in the queue of a socket.
     InFlight,
 }
 
-/// A raw receiver that acknowledges everything and lets go of nothing.
+/// A raw receiver that acknowledges everything and releases nothing.
 struct Hostile {
     sender: Sender,
     socket: OwnedFd,
@@ -101,7 +101,7 @@ impl Hostile {
         }
     }
 
-    /// Keeps every chunk that was passed; returns whether the sender said `RETURNED`.
+    /// Keeps every chunk that was passed; returns `true` if the sender sent `RETURNED`.
     fn listen(&mut self) -> bool {
         let mut returned = false;
         let waits = |socket: &OwnedFd| {
@@ -139,7 +139,7 @@ impl Hostile {
         }
     }
 
-    /// Sends the longest message and short ones: what is held keeps none of them away.
+    /// Sends the longest message and short ones: held chunks block none of them.
     fn send_on(&mut self) {
         let longest = vec![3; self.sender.max_message_len()];
         self.sender.try_send(&longest).expect("there is space for the longest");
@@ -151,7 +151,7 @@ impl Hostile {
         self.listen();
     }
 
-    /// Asks the sender for its large chunk.
+    /// Requests the sender's large chunk.
     fn ask_back(&mut self) {
         self.control.half(STATE_AT).store(GIVE_BACK, std::sync::atomic::Ordering::Relaxed);
         self.sender.service().expect("alive");
@@ -160,10 +160,10 @@ impl Hostile {
     }
 }
 
-/// A receiver acknowledged everything, kept every chunk mapped and asked for the large chunk again
-/// and again. The sender counted what it had given back as free, and made a new chunk each time:
-/// 5 GiB were charged to a sender whose cap was 64 MiB, and in a control group with a limit it was
-/// the sender that the kernel killed.
+/// Regression: a receiver acknowledged everything, kept every chunk mapped and repeatedly requested
+/// the large chunk. The sender counted returned chunks as free, and created a new chunk each time:
+/// 5 GiB were charged to a sender whose cap was 64 MiB, and in a control group with a limit the
+/// kernel killed the sender.
 #[test]
 fn chunks_given_back_and_held_count_against_cap() {
     alone!();
@@ -184,8 +184,9 @@ fn give_back_again_and_again() {
     }
 }
 
-/// A chunk that its receiver had read to the end was no longer counted, though the receiver could
-/// keep it: a lane that was filled and read again and again went on in new chunks without end.
+/// Regression: a chunk that its receiver had read to the end was no longer counted, though the
+/// receiver could keep it: a lane that was repeatedly filled and read continued in new chunks
+/// without end.
 #[test]
 fn chunks_read_and_held_count_against_cap() {
     alone!();
@@ -204,7 +205,7 @@ fn read_again_and_again() {
     }
 }
 
-/// Returns the bytes that this process has mapped of chunks, at either end.
+/// Returns the bytes of chunks that this process has mapped, at either end.
 fn mapped() -> u64 {
     let maps = std::fs::read_to_string("/proc/self/maps").expect("maps");
     let sizes = maps.lines().filter(|line| line.contains("tontine-chunk")).map(|line| {
@@ -216,11 +217,12 @@ fn mapped() -> u64 {
     sizes.sum()
 }
 
-/// A lane of an honest receiver that asks for its memory after each of many large messages.
+/// Runs an honest receiver that requests memory after each of many large messages. Returns how
+/// often the memory was released.
 ///
-/// After each, it looks up to `looks` times, 2 ms apart, whether the memory is gone.
+/// After each message, checks up to `looks` times, 2 ms apart, whether the memory is released.
 fn grow_and_shrink(rounds: usize, looks: u32, options: &Options) -> u64 {
-    // A forked child inherits what other tests of this process hold.
+    // A forked child inherits the mappings of other tests in this process.
     let inherited = mapped();
     let place = place();
     let receiving = options.clone().shrink_after(Duration::from_millis(1));
@@ -256,13 +258,13 @@ fn grow_and_shrink(rounds: usize, looks: u32, options: &Options) -> u64 {
     shrunk
 }
 
-/// Memory that an honest receiver let go of is the lane's again: it grows and shrinks as often as
-/// it is asked, through many times its cap.
+/// Memory that an honest receiver releases belongs to the lane again: it grows and shrinks as often
+/// as requested, through many times its cap.
 #[test]
 fn honest_lane_grows_and_shrinks_many_times_its_cap() {
     alone!();
     let child = fork(|| {
-        // A user has 128, of which other programs may hold some.
+        // A user has 128, some of which other programs may hold.
         let init = || rustix::fs::inotify::init(rustix::fs::inotify::CreateFlags::CLOEXEC);
         until("an inotify instance is free", || init().is_ok());
         assert_eq!(grow_and_shrink(60, 1_000, &Options::new().lane_cap(CAP)), 60);
@@ -270,7 +272,7 @@ fn honest_lane_grows_and_shrinks_many_times_its_cap() {
     assert_eq!(reap(child), 0);
 }
 
-/// From here on this process gets no inotify instance.
+/// Denies this process any further inotify instance.
 fn forbid_inotify() {
     let rules = BTreeMap::from([(libc::SYS_inotify_init1, Vec::new())]);
     let arch = std::env::consts::ARCH.try_into().expect("a known processor");
@@ -280,7 +282,7 @@ fn forbid_inotify() {
     apply_filter(&program).expect("filters may be set");
 }
 
-/// If no instance is available (128 for a user by default), each released chunk counts until the
+/// If no instance is available (128 per user by default), each released chunk counts until the
 /// connection ends. A hostile receiver gets no more than the cap.
 #[test]
 fn held_chunks_count_against_cap_without_inotify() {
@@ -293,8 +295,8 @@ fn held_chunks_count_against_cap_without_inotify() {
     assert_eq!(reap(child), 0);
 }
 
-/// And an honest lane does not get stuck: it shrinks while its cap allows that, then keeps its
-/// large chunk and sends on.
+/// An honest lane does not stall either: it shrinks while its cap permits, then keeps its large
+/// chunk and continues to send.
 #[test]
 fn honest_lane_keeps_large_chunk_without_inotify() {
     alone!();
@@ -306,7 +308,7 @@ fn honest_lane_keeps_large_chunk_without_inotify() {
     assert_eq!(reap(child), 0);
 }
 
-/// Sends `message` and receives it, however many calls that takes.
+/// Sends `message` and receives it, in as many calls as that takes.
 fn cross(mailbox: &mut Mailbox, sender: &mut Sender, message: &[u8]) {
     let mut sent = false;
     until("the message has crossed", || {
@@ -326,8 +328,8 @@ fn cross(mailbox: &mut Mailbox, sender: &mut Sender, message: &[u8]) {
 }
 
 /// A receiver forked a worker while a lane was large, and the worker's copy of the mapping holds
-/// the large chunk for as long as it lives. The lane that returned to a small chunk and grew a
-/// little must not be kept from its longest message for good.
+/// the large chunk while it lives. A lane that shrank and grew a little must not be permanently
+/// prevented from sending its longest message.
 #[test]
 fn chunk_held_by_forked_worker_keeps_no_message_away() {
     alone!();

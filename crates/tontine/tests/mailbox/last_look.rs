@@ -1,4 +1,5 @@
-//! Nobody sleeps beside mail: the look before each sleep is at every lane, and to its end.
+//! No process sleeps while messages are pending: the check before each sleep covers every lane, to
+//! its end.
 
 #![allow(unsafe_code, reason = "another process's limits")]
 
@@ -13,7 +14,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tontine::Error;
 use tontine::mailbox::{Mailbox, Options, Sender, WaitStrategy};
 
-/// Sends something, and sees that it came and that both know each other.
+/// Sends a message, and waits until it has arrived and both ends know each other.
 fn begin(mailbox: &mut Mailbox, sender: &mut Sender) {
     sender.send(b"first").expect("sent");
     assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), b"first");
@@ -22,7 +23,7 @@ fn begin(mailbox: &mut Mailbox, sender: &mut Sender) {
     assert_eq!(mailbox.try_recv().expect_err("no more"), Error::WouldBlock);
 }
 
-/// Leaves chunks behind in which there is no message.
+/// Leaves chunks without messages behind.
 fn leave_empty_chunks(sender: &mut Sender) {
     for length in (12..19).map(|log2| 3 << log2) {
         let reserved = sender.reserve(length).expect("the lane grows");
@@ -30,8 +31,9 @@ fn leave_empty_chunks(sender: &mut Sender) {
     }
 }
 
-/// A look followed one change of chunks and took an empty one for the end of the lane: `arm` said
-/// that nothing was there, with a message two chunks on, and nobody rang for it again.
+/// Regression: the check followed one change of chunks and took an empty chunk for the end of the
+/// lane: `arm` reported that nothing was pending, with a message two chunks on, and no sender rang
+/// for it again.
 #[test]
 fn mail_behind_empty_chunks_is_seen_before_waiting() {
     alone!();
@@ -45,7 +47,8 @@ fn mail_behind_empty_chunks_is_seen_before_waiting() {
     assert_eq!(&*mailbox.try_recv().expect("a message"), b"behind them");
 }
 
-/// The same beside one that sleeps already, and in `recv` with and without a deadline.
+/// Like [`mail_behind_empty_chunks_is_seen_before_waiting`], for an already sleeping receiver, and
+/// in `recv` with and without a deadline.
 #[test]
 fn mail_behind_empty_chunks_wakes() {
     alone!();
@@ -77,7 +80,7 @@ fn mail_behind_empty_chunks_wakes() {
     });
 }
 
-/// As long as honest senders leave chains, and by a sender that leaves nothing out of that.
+/// The longest chain that honest senders leave, from a sender that uses it fully.
 #[test]
 fn the_longest_chain_of_empty_chunks_is_followed_in_one_look() {
     alone!();
@@ -98,10 +101,10 @@ fn the_longest_chain_of_empty_chunks_is_followed_in_one_look() {
     assert_eq!(mailbox.take_errors(), []);
 }
 
-/// A look at all idle lanes went along a list from which it took lanes as they woke, and the last
-/// of the list into their place: that one was passed over. Where the lane that woke had no message
-/// (it was broken, or ended, or went on in an empty chunk), the receiver went to sleep beside the
-/// other's.
+/// Regression: a scan of all idle lanes walked a list from which it removed lanes as they woke,
+/// moving the last lane into their place: that lane was skipped. If the lane that woke had no
+/// message (it was broken, had ended, or continued in an empty chunk), the receiver went to sleep
+/// despite the other lane's message.
 #[test]
 fn no_lane_is_passed_over_because_another_breaks() {
     alone!();
@@ -122,7 +125,7 @@ fn no_lane_is_passed_over_because_another_breaks() {
                         senders.push(sender);
                     }
                 }
-                // Until all are idle, and on, so that the turn is anybody's.
+                // Until all lanes are idle, and further, so that any lane may have the turn.
                 for _ in 0..10 + turns {
                     mailbox.try_recv().expect_err("nothing is there");
                 }
@@ -137,7 +140,7 @@ fn no_lane_is_passed_over_because_another_breaks() {
     }
 }
 
-/// Bytes of address space that a process may have from now on.
+/// Limits the address space of a process from now on.
 fn limit_address_space(pid: i32, bytes: u64) {
     let limit = libc::rlimit { rlim_cur: bytes, rlim_max: libc::RLIM_INFINITY };
     // SAFETY: a child of ours, a limit to set and none to get.
@@ -145,8 +148,8 @@ fn limit_address_space(pid: i32, bytes: u64) {
     assert_eq!(done, 0, "prlimit");
 }
 
-/// A receiver that lacked the memory to map a chunk slept on, and nobody rings when there is memory
-/// again.
+/// Regression: a receiver that lacked the memory to map a chunk slept, and no sender rings when
+/// memory is available again.
 #[test]
 fn a_chunk_that_found_no_memory_is_tried_again() {
     alone!();
@@ -166,7 +169,7 @@ fn a_chunk_that_found_no_memory_is_tried_again() {
     let sizes = std::fs::read_to_string(format!("/proc/{receiver}/statm")).expect("its sizes");
     let pages: u64 = sizes.split(' ').next().and_then(|pages| pages.parse().ok()).expect("pages");
     limit_address_space(receiver, (pages + 64) * 4096);
-    // Its chunk is four times as large as what is left.
+    // The new chunk is four times as large as the remaining memory.
     sender.send(&[7; 400_000]).expect("sent");
     let error = sender.wait_acked(Some(Duration::from_millis(300))).expect_err("no memory for it");
     assert_eq!(error, Error::TimedOut);

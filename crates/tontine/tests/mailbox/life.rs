@@ -1,5 +1,5 @@
-//! Lives among real processes: each row of the table in [`tontine::life`], each way to end, and
-//! what must not look like one.
+//! Lives of real processes: each row of the table in [`tontine::life`], each way to end, and each
+//! event that must not count as an end.
 
 #![allow(unsafe_code, reason = "fork, kill and bare clones")]
 
@@ -13,7 +13,7 @@ use rustix::process::Signal;
 use tontine::life::{Life, Watch};
 use tontine::mailbox::{Mailbox, Sender};
 
-/// A child that has registered, does `then`, and the watch on it.
+/// Starts a child that registers and runs `then`; returns it and a watch on it.
 fn registered(then: impl FnOnce(&Pipe)) -> (Child, Watch) {
     let child = Child::fork(|pipe| {
         pipe.send_descriptor(Life::register().expect("life").as_fd());
@@ -171,8 +171,8 @@ fn a_process_made_without_the_c_library_is_refused() {
             }
             let mut arguments = [0_u64; 8];
             arguments[4] = libc::SIGCHLD as u64;
-            // SAFETY: clone3 without CLONE_VM is a fork that the C library does not hear of; the
-            // copy leaves by `_exit`.
+            // SAFETY: clone3 without CLONE_VM is a fork unknown to the C library; the copy leaves
+            // by `_exit`.
             let stranger = unsafe {
                 libc::syscall(libc::SYS_clone3, arguments.as_ptr(), size_of_val(&arguments))
             };
@@ -192,7 +192,7 @@ fn a_process_made_without_the_c_library_is_refused() {
     }
 }
 
-/// Returns the calling process's anchor threads.
+/// Returns the number of the calling process's anchor threads.
 fn anchor_threads() -> usize {
     let is_anchor = |thread: std::io::Result<std::fs::DirEntry>| {
         let name = std::fs::read_to_string(thread.ok()?.path().join("comm")).ok()?;
@@ -201,14 +201,14 @@ fn anchor_threads() -> usize {
     std::fs::read_dir("/proc/self/task").expect("threads").filter_map(is_anchor).count()
 }
 
-/// Ends the main thread and no other, as `pthread_exit` does, without unwinding.
+/// Ends only the main thread, like `pthread_exit`, without unwinding.
 fn exit_main_thread() {
     // SAFETY: ends the calling thread, whose stack no other thread uses.
     unsafe { libc::syscall(libc::SYS_exit, 0) };
 }
 
-/// A sender and a mailbox in the first test of a user: `bind` off the main thread returned
-/// `NotMainThread`, which no program could avoid that runs its tests on threads.
+/// Regression: a sender and a mailbox in the first test of a user: `bind` off the main thread
+/// returned `NotMainThread`, which no program that runs its tests on threads could avoid.
 #[test]
 fn first_test_of_a_user_needs_no_setup() {
     alone!();
@@ -288,7 +288,7 @@ fn a_life_on_an_anchor_thread_outlives_the_main_thread() {
     }
 }
 
-/// A main thread that held the life, or never had one, exits; another thread registers then.
+/// The main thread, which held the life or never had one, exits; then another thread registers.
 #[test]
 fn register_after_the_main_thread_has_exited_makes_a_life() {
     alone!();
@@ -319,7 +319,7 @@ fn register_after_the_main_thread_has_exited_makes_a_life() {
     }
 }
 
-/// The thread that forks is the child's main thread: no anchor thread in the child.
+/// The forking thread is the child's main thread: the child needs no anchor thread.
 #[test]
 fn a_child_forked_by_another_thread_registers_without_a_thread() {
     alone!();
@@ -354,11 +354,11 @@ fn the_anchor_thread_takes_no_signals() {
     };
     let blocked = mask_of("tontine-anchor").expect("the anchor thread");
     let blocked = u64::from_str_radix(&blocked, 16).expect("a mask");
-    // All but those that cannot be blocked and the C library's own.
+    // All signals except the unblockable ones and the C library's own.
     let expected = !(1 << (libc::SIGKILL - 1) | 1 << (libc::SIGSTOP - 1) | 0b111 << 31);
     assert_eq!(blocked & expected, expected, "{blocked:#x}");
     let mut own = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
-    // SAFETY: asks for this thread's mask; the set is writable.
+    // SAFETY: queries this thread's mask; the set is writable.
     let term_is_blocked = unsafe {
         libc::pthread_sigmask(libc::SIG_SETMASK, std::ptr::null(), own.as_mut_ptr());
         libc::sigismember(own.as_ptr(), libc::SIGTERM)
@@ -372,7 +372,7 @@ fn nobody_but_its_owner_can_write_a_page() {
     let life = Life::register().expect("life");
     let fd = life.as_fd();
     let writable = |fd: std::os::fd::BorrowedFd<'_>| {
-        // SAFETY: a new mapping, unmapped by nobody, of a descriptor that is open.
+        // SAFETY: a new mapping, never unmapped, of an open descriptor.
         let at = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),
@@ -408,7 +408,7 @@ fn nobody_but_its_owner_can_write_a_page() {
     assert_eq!(widened, -1);
 }
 
-/// A sealed memfd of one page that begins with these bytes.
+/// Creates a sealed memfd of one page that begins with these values.
 fn page(magic: &[u8; 8], version: u32, life: u32) -> OwnedFd {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     let fd = rustix::fs::memfd_create("hostile", flags).expect("memfd");

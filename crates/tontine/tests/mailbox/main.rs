@@ -1,4 +1,4 @@
-//! The mailbox and the lives of its processes, from the outside.
+//! Tests of the mailbox and of the lives of its processes through the public API.
 //!
 //! Each test runs in a process of its own ([`alone`]).
 

@@ -1,4 +1,4 @@
-//! The mailbox as its users meet it, between threads of one process and between processes.
+//! The mailbox as its users see it, between threads of one process and between processes.
 
 #![allow(unsafe_code, reason = "zero-copy receiving")]
 
@@ -59,9 +59,9 @@ fn small_messages_cross_in_every_mode() {
     }
 }
 
-/// A receiver that had passed padding and found nothing behind it told of the room, padding
-/// included, and not of the position: a sender that saw the one and then the other took it for a
-/// liar and closed the lane.
+/// Regression: a receiver that had passed padding and found nothing behind it published the free
+/// space, padding included, but not the position: a sender that saw the one and then the other took
+/// it for a protocol violation and closed the lane.
 #[test]
 fn padding_without_a_message_behind_it_makes_nobody_a_liar() {
     alone!();
@@ -70,7 +70,7 @@ fn padding_without_a_message_behind_it_makes_nobody_a_liar() {
     let mut mailbox = options.bind(&place.path).expect("binds");
     let mut sender = options.connect(&place.path).expect("connects");
     let message = [7; 20_000];
-    // Three fill the ring but for what is too short for a fourth.
+    // Three messages fill the ring except for a rest that is too short for a fourth.
     for _ in 0..3 {
         sender.send_timeout(&message, AMPLE).expect("sent");
     }
@@ -78,11 +78,11 @@ fn padding_without_a_message_behind_it_makes_nobody_a_liar() {
         let _ = mailbox.recv_timeout(AMPLE).expect("a message");
     }
     mailbox.ack();
-    // Welcome by now, and at the end of the ring: room means padding. Nothing is sent.
+    // Welcomed by now, and at the end of the ring: a reservation means padding. Nothing is sent.
     sender.wait_acked(Some(AMPLE)).expect("all read");
     let _ = sender.try_reserve(message.len()).expect("room behind padding");
     assert_eq!(mailbox.try_recv().expect_err("padding only"), Error::WouldBlock);
-    // The third looks for room twice, the fourth at the position.
+    // The third message checks for space twice, the fourth checks the position.
     for _ in 0..3 {
         sender.send_timeout(&message, AMPLE).expect("sent");
     }
@@ -162,7 +162,7 @@ fn a_dead_reader_is_noticed_and_leaves_its_mail() {
     let error = sender.send(b"too late").expect_err("dead");
     assert_eq!(error.errno(), libc::EOWNERDEAD, "{error}");
     assert!(error.to_string().contains(&format!("pid {reader}")), "{error}");
-    // The third was handed out and never acknowledged.
+    // The third message was handed out and never acknowledged.
     let unread = sender.take_unread().expect("the process has ended");
     assert_eq!(unread, (2..10_u8).map(|number| vec![number; 5]).collect::<Vec<_>>());
 }
@@ -253,7 +253,7 @@ fn handles_are_dead_in_a_forked_child() {
     let mut sender = Sender::connect(&place.path).expect("connects");
     sender.send(b"from the parent").expect("sent");
     assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), b"from the parent");
-    // The copies that a forked child has of both handles.
+    // A forked child's copies of both handles.
     let mut copies = Some((sender, mailbox));
     let child = fork(|| {
         let (mut sender, mut mailbox) = copies.take().expect("the child's copies");
@@ -283,8 +283,8 @@ fn a_pair_of_sockets_needs_no_address() {
     assert!(sender.try_clone().is_err(), "there is no address to go to");
 }
 
-/// A program that adopted a hundred sockets, for children that were still to start, lost the first
-/// of them without a word: they were taken for strangers who knock and say nothing.
+/// Regression: a program that adopted a hundred sockets, for children yet to be started, silently
+/// lost the first of them: they were taken for pending connections that send nothing.
 #[test]
 fn adopted_sockets_may_be_silent_for_as_long_as_they_like() {
     alone!();
@@ -424,8 +424,8 @@ fn what_was_put_back_is_received_again_or_stays_the_senders() {
     assert_eq!(sender.take_unread().expect("closed"), [b"two"]);
 }
 
-/// The lock file was once called `mailbox.lock.lock`, and a living owner's address `mailbox.lock`:
-/// both the mailbox and the path lock added the ending.
+/// Regression: the lock file was once called `mailbox.lock.lock`, and a living owner's address
+/// `mailbox.lock`: both the mailbox and the path lock added the ending.
 #[test]
 fn the_lock_file_and_a_refusal_have_the_names_that_are_documented() {
     alone!();

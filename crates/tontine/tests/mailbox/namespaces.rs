@@ -1,5 +1,5 @@
-//! Between containers: PID, mount and network namespaces of their own, which share one folder, or
-//! one descriptor that was passed in.
+//! Between containers: processes with PID, mount and network namespaces of their own, which share
+//! one folder, or one passed descriptor.
 
 #![allow(unsafe_code, reason = "unshare, mount and kill")]
 
@@ -18,23 +18,23 @@ use tontine::mailbox::{Mailbox, OnDeath, Options, Sender};
 
 const NAMESPACES: i32 = libc::CLONE_NEWPID | libc::CLONE_NEWNS | libc::CLONE_NEWNET;
 
-/// A test that hangs in a container is ended after so long.
+/// Timeout in seconds of a process in a container.
 const LIMIT_S: u32 = 60;
 
-/// Leaves all namespaces that the test is in.
+/// Leaves all namespaces of the test.
 fn unshare() -> std::io::Result<()> {
     // SAFETY: changes what this process sees, and nothing of its memory.
     if unsafe { libc::unshare(NAMESPACES) } == 0 {
         return Ok(());
     }
-    // SAFETY: as above; with a user namespace it needs no privilege, where the system allows that.
+    // SAFETY: as above; with a user namespace it needs no privilege, if the system permits that.
     match unsafe { libc::unshare(NAMESPACES | libc::CLONE_NEWUSER) } {
         0 => Ok(()),
         _ => Err(std::io::Error::last_os_error()),
     }
 }
 
-/// Whether there are containers here; if not, it says why.
+/// Returns `true` if namespaces can be created here; otherwise prints the reason.
 fn possible() -> bool {
     let (mut told, mut tell) = std::io::pipe().expect("a pipe");
     let child = fork(|| {
@@ -54,9 +54,9 @@ fn possible() -> bool {
     }
 }
 
-/// A process with namespaces of its own: the first in its PID namespace.
+/// A process with namespaces of its own, the first in its PID namespace.
 struct Container {
-    /// Who made it, and waits for it.
+    /// The process that created it, and waits for it.
     outer: i32,
     inner: i32,
 }
@@ -81,7 +81,7 @@ impl Container {
     }
 
     fn kill(self) {
-        // SAFETY: the process that made it has not ended, and reaps it no sooner than it ends.
+        // SAFETY: the process that created it has not ended, and reaps it only after its end.
         assert_eq!(unsafe { libc::kill(self.inner, libc::SIGKILL) }, 0);
         self.wait();
     }
@@ -91,7 +91,7 @@ impl Container {
     }
 }
 
-/// Shows the folder at another place, which only this mount namespace has.
+/// Mounts the folder at another path, only in this mount namespace.
 fn show_elsewhere(folder: &Path, elsewhere: &Path) {
     let text = |path: &Path| CString::new(path.as_os_str().as_bytes()).expect("no zeros");
     let (from, to, root) = (text(folder), text(elsewhere), text(Path::new("/")));
@@ -106,7 +106,7 @@ fn show_elsewhere(folder: &Path, elsewhere: &Path) {
     }
 }
 
-/// With a user namespace each side sees the other as nobody.
+/// With a user namespace, each side sees the other as uid *nobody*.
 fn options() -> Options {
     Options::new().allow_any_uid().lane_cap(1 << 16)
 }
@@ -159,7 +159,7 @@ fn containers_that_share_a_folder_talk_and_notice_deaths() {
         let mut lane = connect(&options, &place.path);
         send(&mut lane, 0..1100);
         say(&mut sender_tells);
-        // Blocked until the reader dies, its successor comes and reads.
+        // Blocked until the receiver dies, and its successor binds and reads.
         lane.wait_acked(Some(AMPLE)).expect("read by the successor");
         send(&mut lane, 1100..1200);
         lane.wait_acked(Some(AMPLE)).expect("read");
@@ -170,7 +170,8 @@ fn containers_that_share_a_folder_talk_and_notice_deaths() {
     });
     hear(&mut from_reader);
     hear(&mut from_sender);
-    // A rival elsewhere is kept out, and is told no pid that would mean somebody else here.
+    // A rival in another container is refused, with no pid, which would name a different process
+    // here.
     let rival = Container::run(|| {
         let error = options().bind(&place.path).expect_err("taken");
         assert!(matches!(error, Error::AddrInUse { holder: None, .. }), "{error}");
@@ -224,7 +225,7 @@ fn one_passed_descriptor_is_enough() {
         send(&mut lane, 0..1000);
         lane.wait_acked(Some(AMPLE)).expect("read");
         say(&mut tell);
-        // The pair is still open elsewhere: no hang-up tells of the reader's death.
+        // The pair is still open elsewhere: no hang-up reports the receiver's death.
         let error = loop {
             if let Err(error) = lane.send_timeout(&[0; 1000], AMPLE) {
                 break error;

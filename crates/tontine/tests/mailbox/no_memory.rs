@@ -1,6 +1,7 @@
-//! Memory or room that is not to be had, at each step of binding, connecting, welcoming and
-//! growing: a filter has one system call of one thread fail. The error names the call, nothing
-//! half-made is left, others are served, and in another thread the same works.
+//! Lack of memory or of other resources at each step of binding, connecting, welcoming and growing:
+//! a filter makes one system call of one thread fail. The error names the call, nothing
+//! half-created is left, other senders are served, and the same operation succeeds in another
+//! thread.
 
 #![allow(unsafe_code, reason = "mounts a file system in a namespace of its own")]
 
@@ -19,7 +20,8 @@ use tontine::mailbox::{Mailbox, Options, Sender, WaitStrategy};
 
 const A_WHILE: Duration = Duration::from_millis(40);
 
-/// A call that fails, where one of its arguments has these bits, and how the error names it.
+/// A failing call, optionally only if one of its arguments has these bits, and its name in the
+/// error.
 #[derive(Clone, Copy)]
 struct Lack {
     call: i64,
@@ -33,12 +35,12 @@ const fn lack(call: i64, errno: i32, name: &'static str) -> Lack {
 }
 
 impl Lack {
-    /// Only where the argument of this number has these bits.
+    /// Restricts the failure to calls whose argument `argument` has these bits.
     const fn when(self, argument: u8, bits: i32) -> Self {
         Self { when: Some((argument, bits as u64)), ..self }
     }
 
-    /// Runs `body` in a thread of its own, for which the call fails.
+    /// Runs `body` in a thread of its own, in which the call fails.
     fn during<T: Send>(self, body: impl FnOnce() -> T + Send) -> T {
         let conditions = self.when.map(|(argument, bits)| {
             let has = SeccompCmpOp::MaskedEq(bits);
@@ -66,7 +68,7 @@ impl Lack {
     }
 }
 
-/// What it takes to make memory and pass it.
+/// The calls that create and pass memory.
 const MEMORY: [Lack; 5] = [
     lack(libc::SYS_memfd_create, libc::ENOMEM, "memfd_create"),
     lack(libc::SYS_fallocate, libc::ENOSPC, "fallocate"),
@@ -98,7 +100,7 @@ fn binding() {
         lack(libc::SYS_chmod, libc::ENOSPC, "chmod"),
         lack(libc::SYS_rename, libc::ENOSPC, "rename"),
     ]);
-    // What a process has once, whatever it does later.
+    // Resources that a process creates once.
     drop(Mailbox::bind(&place.path).expect("binds"));
     for lack in lacks {
         let before = open_descriptors();
@@ -150,7 +152,8 @@ fn connecting() {
     assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), b"second");
 }
 
-/// Each of these used to cost the newcomer its lane for good, or `recv` its answer.
+/// Regression: each of these failures cost the new sender its lane permanently, or made `recv`
+/// fail.
 #[test]
 fn welcoming() {
     alone!();
@@ -166,7 +169,7 @@ fn welcoming() {
         lack(libc::SYS_accept4, libc::ENOMEM, "accept4"),
         lack(libc::SYS_recvmsg, libc::ENOMEM, "recvmsg"),
         lack(libc::SYS_socketpair, libc::ENOMEM, "socketpair"),
-        // EPOLL_CTL_ADD is 1, EPOLL_CTL_MOD 3: what is in the set is not asked for memory.
+        // EPOLL_CTL_ADD is 1, EPOLL_CTL_MOD 3: modifying an entry needs no memory.
         lack(libc::SYS_epoll_ctl, libc::ENOSPC, "epoll_ctl").when(1, libc::EPOLL_CTL_ADD),
     ];
     let open = open_descriptors();
@@ -223,16 +226,16 @@ fn growing() {
     assert_eq!(mailbox.take_errors(), []);
 }
 
-/// Mounts an empty tmpfs that holds so little, where only this process sees it. `false` where that
-/// is not allowed.
+/// Mounts an empty tmpfs with these limits, visible only to this process. Returns `false` if that
+/// is not permitted.
 fn mount_small(folder: &std::path::Path, holds: &str) -> bool {
     use std::os::unix::ffi::OsStrExt;
     let text = |bytes: &[u8]| std::ffi::CString::new(bytes).expect("no zeros");
     let (kind, root, folder) = (text(b"tmpfs"), text(b"/"), text(folder.as_os_str().as_bytes()));
     let holds = text(holds.as_bytes());
     let none = std::ptr::null();
-    // SAFETY: changes what this process sees, and nothing of its memory; terminated strings, of
-    // which the kernel keeps none.
+    // SAFETY: changes what this process sees, and nothing of its memory; terminated strings, none
+    // of which the kernel keeps.
     unsafe {
         let private = libc::MS_REC | libc::MS_PRIVATE;
         libc::unshare(libc::CLONE_NEWNS) == 0
@@ -263,7 +266,7 @@ fn a_folder_on_a_full_file_system() {
         works();
     });
     assert_eq!(common::reap(bytes), 0);
-    // No file more: first none at all, then the lock's only.
+    // No further file: first none at all, then only the lock's.
     let files = common::fork(|| {
         if !mount_small(folder, "nr_inodes=8") {
             return;

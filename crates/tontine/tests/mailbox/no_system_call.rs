@@ -1,5 +1,5 @@
-//! Sending to an awake receiver, and receiving what is there, make no system call: a filter kills
-//! whoever makes one.
+//! Sending to an awake receiver and receiving pending messages make no system call: a filter kills
+//! a process that makes one.
 
 #![allow(unsafe_code, reason = "ends a process at once")]
 
@@ -13,7 +13,7 @@ use tontine::mailbox::{Options, WaitStrategy};
 
 const COUNT: u64 = 10_000;
 
-/// From here on this thread may do nothing but end the process.
+/// Forbids all further system calls of this thread except the one that ends the process.
 fn forbid_system_calls() {
     let rules = BTreeMap::from([(libc::SYS_exit_group, Vec::new())]);
     let arch = std::env::consts::ARCH.try_into().expect("a known processor");
@@ -22,13 +22,13 @@ fn forbid_system_calls() {
     apply_filter(&program).expect("filters may be set");
 }
 
-/// Messages of 0 to 39 bytes: several laps of the smallest ring.
+/// Returns messages of 0 to 39 bytes: several laps of the smallest ring.
 fn message(number: u64) -> Vec<u8> {
     vec![number as u8; number as usize % 40]
 }
 
-/// A sender that had used up what it knew to be free, once a lap, used to listen on its socket
-/// before it looked how far the receiver had read: a system call each few hundred messages.
+/// Regression: a sender that had used up its known free space, once per lap, read from its socket
+/// before it checked the receiver's position: one system call per few hundred messages.
 #[test]
 fn sending_to_an_awake_receiver() {
     alone!();
@@ -51,7 +51,7 @@ fn sending_to_an_awake_receiver() {
                 }
                 assert!(sender.send(message).is_ok());
             }
-            // The end of a thread takes system calls.
+            // The end of a thread makes system calls.
             loop {
                 std::hint::spin_loop();
             }
@@ -66,9 +66,9 @@ fn sending_to_an_awake_receiver() {
     assert_eq!(status, 0, "killed for a system call, or failed");
 }
 
-/// Connections are looked at after 65,536 messages or some milliseconds; between two such looks
-/// nothing is asked of the kernel. On a busy machine those milliseconds may pass at any message: of
-/// several tries one must be free of that.
+/// Connections are checked after 65,536 messages or some milliseconds; between two such checks
+/// there is no system call. On a busy machine those milliseconds may pass at any message: one of
+/// several attempts must be free of that.
 #[test]
 fn receiving_what_is_there() {
     alone!();
@@ -91,7 +91,7 @@ fn receive_without_system_calls() -> i32 {
             assert_eq!(*mailbox.recv_timeout(AMPLE).expect("a message"), message(number));
         }
         let messages: Vec<_> = (0..1000).map(message).collect();
-        // The look that there is when nothing else is.
+        // The check for connections when nothing else is pending.
         mailbox.try_recv().expect_err("all was received");
         forbid_system_calls();
         for few in messages.chunks(16) {
@@ -102,7 +102,7 @@ fn receive_without_system_calls() -> i32 {
                 assert!(mailbox.recv().is_ok_and(|received| *received == **message));
             }
         }
-        // SAFETY: ends this process. What would be dropped asks the kernel to unmap it.
+        // SAFETY: ends this process, because drops would make system calls to unmap memory.
         unsafe { libc::_exit(0) }
     }))
 }

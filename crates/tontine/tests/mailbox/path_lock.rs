@@ -9,7 +9,7 @@ use crate::child::{Child, Pipe, eventually};
 use tontine::Error;
 use tontine::life::PathLock;
 
-/// A path of a test's own, and its lock file's end.
+/// A path of a test's own; its lock file is removed on drop.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -43,7 +43,7 @@ fn sleep_for_ever(_: &Pipe) {
     }
 }
 
-/// A child that holds a path lock and then does `then`.
+/// Starts a child that holds a path lock and then runs `then`.
 fn owner(scratch: &Scratch, then: impl FnOnce(&Pipe)) -> Child {
     let child = Child::fork(|pipe| {
         let _lock = PathLock::acquire(scratch.path()).expect("lock");
@@ -81,7 +81,7 @@ fn one_process_cannot_take_it_twice() {
     let scratch = Scratch::new("lock-twice");
     let lock = PathLock::acquire(scratch.path()).expect("lock");
     assert_eq!(holder(&scratch), Some(std::process::id()));
-    // Asking again must not have dropped the lock: another process still sees it.
+    // The failed attempt must not have dropped the lock: another process still sees it.
     let mut child = Child::fork(|_| assert_eq!(holder(&scratch), Some(parent())));
     assert_eq!(child.wait(), 0);
     drop(lock);
@@ -132,10 +132,11 @@ fn a_forked_child_that_drops_its_copy_frees_nothing() {
         drop(unsafe { std::ptr::read(inherited) });
         assert_eq!(holder(path), Some(parent()));
         pipe.send_byte(1);
-        // The parent lets go; the child takes over, and the inherited copy must not undo that.
+        // The parent releases the lock; the child acquires it, and the inherited copy must not undo
+        // that.
         pipe.receive_byte();
         let own = PathLock::acquire(path.path()).expect("free");
-        // SAFETY: as above: a second copy stands for one that is dropped late.
+        // SAFETY: as above: the second copy simulates a late drop.
         drop(unsafe { std::ptr::read(inherited) });
         pipe.send_byte(2);
         pipe.receive_byte();
@@ -162,9 +163,9 @@ fn a_link_or_a_directory_is_no_lock_file() {
     assert_eq!(PathLock::acquire(nowhere).expect_err("no folder").errno(), libc::ENOENT);
 }
 
-/// A user who may write the folder of an address linked the program's database there as the lock
-/// file. The path lock opened it, and when it closed the descriptor the kernel dropped the record
-/// lock by which the program protected its database.
+/// Regression: a user with write permission for the folder of an address linked the program's
+/// database there as the lock file. The path lock opened it, and when it closed the descriptor the
+/// kernel dropped the record lock with which the program protected its database.
 #[test]
 fn hard_link_to_locked_database_keeps_its_record_lock() {
     alone!();
@@ -189,7 +190,8 @@ fn hard_link_to_locked_database_keeps_its_record_lock() {
     }
 }
 
-/// A FIFO in place of the lock file was locked like one: no later owner of the path could tell.
+/// Regression: a FIFO in place of the lock file was locked like one: no later owner of the path
+/// could notice.
 #[test]
 fn fifo_or_folder_as_lock_file_is_refused() {
     alone!();
@@ -208,7 +210,7 @@ fn fifo_or_folder_as_lock_file_is_refused() {
 
 /// Locks the file's first byte; returns `true` unless another process holds it.
 fn record_lock(file: &std::fs::File) -> bool {
-    // SAFETY: integers only, for which zero is a value.
+    // SAFETY: only integers, for which zero is a value.
     let mut lock: libc::flock = unsafe { std::mem::zeroed() };
     lock.l_type = libc::F_WRLCK as _;
     lock.l_len = 1;
@@ -219,6 +221,6 @@ fn record_lock(file: &std::fs::File) -> bool {
 }
 
 fn parent() -> u32 {
-    // SAFETY: asks for a number.
+    // SAFETY: queries a number.
     unsafe { libc::getppid() }.cast_unsigned()
 }

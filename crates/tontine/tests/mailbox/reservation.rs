@@ -1,5 +1,5 @@
-//! Messages written in place: what becomes of one whose reader asks for memory, dies or closes
-//! between `reserve` and `commit`, and of one that a forked child inherits.
+//! Messages written in place, whose receiver requests memory, dies or closes between `reserve` and
+//! `commit`, and reservations that a forked child inherits.
 
 #![allow(unsafe_code, reason = "fork")]
 
@@ -10,10 +10,10 @@ use std::time::Duration;
 use crate::common::{AMPLE, Place, connect, fork, kill, place, reap, until};
 use tontine::mailbox::{Mailbox, OnDeath, Options, Sender};
 
-/// After so long the reader of [`idle_reader`] asks for memory.
+/// Idle time after which the receiver of [`idle_reader`] requests memory.
 const IDLE: Duration = Duration::from_millis(300);
 
-/// A reader that asks for a large chunk soon, and a sender whose lane has one.
+/// Starts a receiver that soon requests a large chunk, and a sender whose lane has one.
 fn idle_reader(place: &Place, on_death: OnDeath) -> (i32, Sender) {
     let path = place.path.clone();
     let reader = fork(move || {
@@ -32,9 +32,9 @@ fn idle_reader(place: &Place, on_death: OnDeath) -> (i32, Sender) {
     (reader, sender)
 }
 
-/// An idle reader asked for the large chunk and died, and `commit`, which saw the death, gave the
-/// chunk back before it published: a header far behind the end of a chunk of 4,096 bytes, or, where
-/// the message was small, a message of what stood in the new chunk.
+/// Regression: an idle receiver requested the large chunk and died, and `commit`, which saw the
+/// death, returned the chunk before it published: a header far beyond the end of a chunk of 4,096
+/// bytes, or, for a small message, a message made of the new chunk's bytes.
 #[test]
 fn a_chunk_that_was_reserved_in_is_not_given_back() {
     alone!();
@@ -69,7 +69,8 @@ fn nothing_is_committed_to_a_dead_reader() {
     assert_eq!(sender.take_unread().expect("the process has ended"), Vec::<Vec<u8>>::new());
 }
 
-/// `commit` looked only whether the reader was alive: to one that had closed it said `Ok`.
+/// Regression: `commit` checked only whether the receiver was alive, and returned `Ok` for one that
+/// had closed.
 #[test]
 fn nothing_is_committed_to_a_closed_mailbox() {
     alone!();
@@ -90,8 +91,8 @@ fn nothing_is_committed_to_a_closed_mailbox() {
     }
 }
 
-/// A child does not inherit the memory of its parent's reservation. It crashed when it looked, or
-/// wrote into whatever it had mapped there since, from code without `unsafe`.
+/// Regression: a child does not inherit the memory of its parent's reservation. Safe code in the
+/// child crashed on reading it, or wrote into whatever was mapped there since.
 #[test]
 fn a_forked_child_panics_where_it_looks_at_its_parents_reservation() {
     alone!();

@@ -1,4 +1,4 @@
-//! Waiting for room in a loop of one's own: `Sender::arm` and the descriptor.
+//! Waiting for space in a program's own event loop: `Sender::arm` and the descriptor.
 
 use std::thread;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tontine::Error;
 use tontine::mailbox::{Mailbox, Options, Sender};
 
-/// A lane without room, and the number of its messages.
+/// Returns a full lane, and the number of its messages.
 fn full(options: &Options, path: &std::path::Path) -> (Mailbox, Sender, usize) {
     let mut mailbox = options.bind(path).expect("binds");
     let mut sender = options.connect(path).expect("connects");
@@ -46,9 +46,9 @@ fn an_armed_sender_is_told_of_room() {
     assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), [7; 100]);
 }
 
-/// Word of room went out for each quarter of the ring, and when the lane was found empty: a reader
-/// that acknowledged one message and worked for an hour left an armed sender without any, and one
-/// that waited for its mail to be read to its own clock.
+/// Regression: space was announced for each quarter of the ring, and when the lane was found empty:
+/// a receiver that acknowledged one message and worked for an hour left an armed sender without
+/// notice, and a sender that waited for acknowledgement to its own timer.
 #[test]
 fn a_sender_is_told_of_each_acknowledgement_that_the_program_makes() {
     alone!();
@@ -61,7 +61,8 @@ fn a_sender_is_told_of_each_acknowledgement_that_the_program_makes() {
     assert!(is_told(&sender, 0), "a message was acknowledged and nobody said so");
 }
 
-/// The same of a reader that takes long for each message and leaves acknowledging to the next call.
+/// Regression: like above, with a receiver that takes long for each message and leaves the
+/// acknowledgement to the next call.
 #[test]
 fn a_slow_reader_tells_of_room_in_time() {
     alone!();
@@ -72,12 +73,12 @@ fn a_slow_reader_tells_of_room_in_time() {
         thread::sleep(Duration::from_millis(6));
     };
     let fill = |sender: &mut Sender| while sender.try_send(&[7; 100]).is_ok() {};
-    // Until the mailbox has noticed.
+    // Until the mailbox has noticed its slowness.
     for _ in 0..80 {
         work(&mut mailbox);
         fill(&mut sender);
     }
-    // Until it has just told, for whatever reason.
+    // Until the mailbox has just notified, for whatever reason.
     assert_eq!(sender.arm(100), Ok(true), "there is no room");
     until("word of room", || {
         work(&mut mailbox);

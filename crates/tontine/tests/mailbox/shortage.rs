@@ -1,5 +1,5 @@
-//! Bad days of the machine: descriptor tables that are full, memory that is not to be had. Whoever
-//! lacks something says what, waits without burning a processor, and goes on when it is there.
+//! Shortages of the machine: full descriptor tables, lack of memory. An end that lacks a resource
+//! names it, waits without using a processor, and continues once it is available.
 
 #![allow(unsafe_code, reason = "changes limits of forked processes")]
 
@@ -14,13 +14,13 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tontine::Error;
 use tontine::mailbox::{Mailbox, OnDeath, Options, Sender, WaitStrategy};
 
-/// The most descriptors that a process of these tests may have.
+/// Maximum descriptors of a process in these tests.
 const TABLE: u64 = 100;
 
-/// How long a wait lasts whose price is looked at.
+/// Length of a wait whose cost is measured.
 const A_WHILE: Duration = Duration::from_millis(600);
 
-/// Descriptors that leave a process only so many free ones.
+/// Descriptors that leave a process only a few free ones.
 struct Held(Vec<OwnedFd>);
 
 impl Held {
@@ -42,7 +42,7 @@ impl Held {
     }
 }
 
-/// Descriptors that are open, but for the one that looks.
+/// Returns the number of open descriptors, except the one used to count.
 fn open_descriptors() -> usize {
     std::fs::read_dir("/proc/self/fd").expect("a folder").count() - 1
 }
@@ -60,14 +60,14 @@ fn hear(pipe: &mut PipeReader) -> u8 {
     byte[0]
 }
 
-/// How a program waits for its mail, and how often it was woken for nothing.
+/// The way in which a program waits for its messages.
 #[derive(Clone, Copy)]
 enum Waits {
     InRecv,
     OnTheDescriptor,
 }
 
-/// The next message within `time`; adds the wake-ups to `woken`.
+/// Returns the next message within `time`; adds the wake-ups to `woken`.
 fn wait(mailbox: &mut Mailbox, how: Waits, time: Duration, woken: &mut u64) -> Option<Vec<u8>> {
     let end = Instant::now() + time;
     loop {
@@ -94,7 +94,7 @@ fn wait(mailbox: &mut Mailbox, how: Waits, time: Duration, woken: &mut u64) -> O
     }
 }
 
-/// Lets this process map so little more than it has.
+/// Limits the memory of this process to its current mappings plus `more` bytes.
 fn limit_memory(more: u64) {
     let pages = std::fs::read_to_string("/proc/self/statm").expect("statm");
     let pages: u64 = pages.split(' ').next().expect("a number").parse().expect("a number");
@@ -103,7 +103,7 @@ fn limit_memory(more: u64) {
 }
 
 fn processor_time() -> Duration {
-    // SAFETY: integers only, for which zero is a value; the structure is writable.
+    // SAFETY: only integers, for which zero is a value; the structure is writable.
     let usage = unsafe {
         let mut usage: libc::rusage = std::mem::zeroed();
         assert_eq!(libc::getrusage(libc::RUSAGE_SELF, &raw mut usage), 0);
@@ -116,9 +116,9 @@ fn processor_time() -> Duration {
     time(usage.ru_utime) + time(usage.ru_stime)
 }
 
-/// A full descriptor table used to keep the receiver awake: a listener with newcomers, and a socket
-/// with a chunk that cannot be received, stay readable, and `recv` asked for nothing else a hundred
-/// thousand times a second.
+/// Regression: a full descriptor table kept the receiver awake: a listener with pending
+/// connections, and a socket with a chunk that cannot be received, stay readable, and `recv` polled
+/// nothing else a hundred thousand times per second.
 #[test]
 fn a_receiver_with_a_full_table_sleeps_serves_and_accepts_later() {
     alone!();
@@ -139,7 +139,8 @@ fn a_receiver_with_a_full_table_sleeps_serves_and_accepts_later() {
             held.leave(0);
             say(&mut tell, 1);
             hear(&mut go);
-            // A newcomer knocks, a lane has passed chunks, another one's sender has been killed.
+            // A new sender is pending, a lane has passed chunks, and the sender of another lane has
+            // been killed.
             let mut first = 0_u32;
             let (mut woken, before) = (0, processor_time());
             let end = Instant::now() + A_WHILE;
@@ -148,7 +149,7 @@ fn a_receiver_with_a_full_table_sleeps_serves_and_accepts_later() {
                 if let Some(message) = wait(&mut mailbox, how, left, &mut woken) {
                     assert_eq!(message[..4], first.to_le_bytes());
                     first += 1;
-                    // What the dead one's lane gives back is not for the newcomer.
+                    // Descriptors released by the dead sender's lane are not for the new sender.
                     held.leave(0);
                 }
                 held.leave(0);
@@ -202,8 +203,8 @@ fn a_receiver_with_a_full_table_sleeps_serves_and_accepts_later() {
     }
 }
 
-/// Each descriptor that a newcomer needs is missing once. A welcome that failed for one used to
-/// refuse the newcomer for good.
+/// Each descriptor that a new sender needs is missing once. Regression: a welcome that failed for
+/// lack of one refused the sender permanently.
 #[test]
 fn a_receiver_lacks_each_descriptor_once() {
     alone!();
@@ -223,7 +224,7 @@ fn a_receiver_lacks_each_descriptor_once() {
                         let _ = mailbox.try_recv();
                         mailbox.sender_count() == 1
                     });
-                    // What it had is closed at the next look.
+                    // Its descriptors are closed at the next check.
                     assert_eq!(mailbox.try_recv().expect_err("all is read"), Error::WouldBlock);
                     let faults = mailbox.take_errors();
                     let all = faults.iter().all(|fault| fault.errno() == libc::EMFILE);
@@ -259,7 +260,7 @@ fn a_receiver_lacks_each_descriptor_once() {
         let open = hear(&mut told);
         assert_eq!(*before.get_or_insert(open), open, "{free} were free");
     }
-    // The connection; page, chunk and pidfd; a page of ours, and a bell with two ends.
+    // The connection; page, chunk and pidfd; a page of ours, and a doorbell with two ends.
     assert!((4..12).contains(&short), "with {short} descriptors it can be taken");
     kill(reader);
 }
@@ -271,7 +272,7 @@ fn a_sender_lacks_each_descriptor_once() {
     let mut mailbox = Mailbox::bind(&place.path).expect("binds");
     let path = place.path.clone();
     let child = fork(|| {
-        // What a process has once, whatever it does later.
+        // Resources that a process creates once.
         drop(Sender::connect(&path).expect("connects"));
         let mut held = Held::new();
         let (mut failed, mut unheard) = (0, 0);
@@ -322,7 +323,7 @@ fn binding_lacks_each_descriptor_once() {
     let place = place();
     let path = place.path.clone();
     let child = fork(|| {
-        // What a process has once, whatever it does later.
+        // Resources that a process creates once.
         drop(Mailbox::bind(&path).expect("binds"));
         let mut held = Held::new();
         let mut failed = 0;
@@ -336,8 +337,8 @@ fn binding_lacks_each_descriptor_once() {
                     failed += 1;
                 }
             }
-            // A listener is emptied before it is closed, and where there is no descriptor for that,
-            // a thread does both a little later.
+            // A listener is emptied before it is closed; without a descriptor for that, a thread
+            // does both slightly later.
             until("no descriptor is lost", || {
                 held.leave(0);
                 held.0.len() == before
@@ -351,8 +352,8 @@ fn binding_lacks_each_descriptor_once() {
     assert_eq!(reap(child), 0);
 }
 
-/// Who waits for longer than a handshake may take is refused, and told that it is not for good. A
-/// sender that was to wait for a successor gave up then.
+/// A sender that waits longer than a handshake may take is refused temporarily, and the error says
+/// so. Regression: a sender with the option to wait for a successor gave up then.
 #[test]
 fn a_long_lack_refuses_for_now() {
     alone!();
@@ -366,7 +367,7 @@ fn a_long_lack_refuses_for_now() {
         let mut held = Held::new();
         held.leave(2);
         say(&mut tell, 1);
-        // Until the parent has seen what it wants to see.
+        // Until the parent has finished its observation.
         let mut asked = [PollFd::new(&go, PollFlags::IN)];
         let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
         while poll(&mut asked, Some(&at_once)) == Ok(0) {
@@ -408,8 +409,9 @@ fn a_long_lack_refuses_for_now() {
     assert_eq!(reap(reader), 0);
 }
 
-/// A newcomer whose chunk could not be mapped was refused for good. A chunk of a lane that could
-/// not be mapped was tried again only when something else woke the receiver: it slept beside mail.
+/// Regression: a new sender whose chunk could not be mapped was refused permanently. A lane's chunk
+/// that could not be mapped was retried only when something else woke the receiver, which slept
+/// despite pending messages.
 #[test]
 fn what_cannot_be_mapped_now_is_mapped_later() {
     alone!();
@@ -443,7 +445,7 @@ fn what_cannot_be_mapped_now_is_mapped_later() {
         }
         let faults = mailbox.take_errors();
         assert!(faults.iter().all(|fault| fault.errno() == libc::ENOMEM), "{faults:?}");
-        // The newcomer's; none where this process was not run for so long.
+        // The error of the new sender; none if this process was not scheduled for that long.
         assert!(faults.len() < 2, "{faults:?}");
         hear(&mut go);
     });

@@ -1,5 +1,5 @@
-//! Handing a lane over when something is in the way: a listener that nobody reads, an owner without
-//! room, a system that refuses.
+//! Obstructed handovers of a lane: a listener that is never read, an owner without space, a system
+//! that refuses.
 
 #![allow(unsafe_code, reason = "exec")]
 
@@ -19,7 +19,7 @@ fn waiting() -> Options {
     Options::new().on_death(OnDeath::WaitForSuccessor)
 }
 
-/// A sender with one message that its killed reader did not acknowledge.
+/// Returns a sender with one message that its killed receiver did not acknowledge.
 fn orphan(path: &Path, options: &Options) -> Sender {
     let bound = path.to_owned();
     let reader = fork(move || {
@@ -38,7 +38,7 @@ fn orphan(path: &Path, options: &Options) -> Sender {
     sender
 }
 
-/// Receives until `sender` has handed over, and gives everything that came.
+/// Receives until `sender` has handed over, and returns all messages that arrived.
 fn inherit(mailbox: &mut Mailbox, sender: &mut Sender) -> Vec<Vec<u8>> {
     let mut got = Vec::new();
     until("the successor has the mail", || {
@@ -55,8 +55,8 @@ fn inherit(mailbox: &mut Mailbox, sender: &mut Sender) -> Vec<Vec<u8>> {
     got
 }
 
-/// The first look for a successor comes with the notice of the end, however short a time ago the
-/// sender looked whether its first reader, which had not answered yet, still owned the path.
+/// The first search for a successor happens when the end is noticed, however recently the sender
+/// checked whether its first receiver, which had not answered yet, still owned the path.
 #[test]
 fn the_first_look_for_a_successor_does_not_wait() {
     alone!();
@@ -80,9 +80,9 @@ fn the_first_look_for_a_successor_does_not_wait() {
     }
 }
 
-/// The reader forked a worker, then called `exec`. The worker's copy of the listener still accepts,
-/// and the pidfd does not fire: the lane was handed to nobody, and the owner that came later, whose
-/// socket the path led to, never got it.
+/// Regression: the receiver forked a worker, then called `exec`. The worker's copy of the listener
+/// still accepts connections, and the pidfd does not fire: the lane was handed to no process, and
+/// the later owner, to whose socket the path led, never got it.
 #[test]
 fn a_listener_that_a_worker_holds_is_left_for_the_next_owner() {
     alone!();
@@ -113,13 +113,13 @@ fn a_listener_that_a_worker_holds_is_left_for_the_next_owner() {
         name = std::fs::read_to_string(format!("/proc/{reader}/comm")).unwrap_or_default();
         name == "sleep\n"
     });
-    // It is handed to the listener that nobody reads.
+    // The lane is handed to the listener that is never read.
     until("a hand-over", || {
         sender.service().expect("waits");
         sender.peer().is_none()
     });
     sender.send(b"unread").expect("kept for the successor");
-    // A sender that begins now reaches the same.
+    // A sender that connects now reaches the same listener.
     let mut second = waiting().connect(&place.path).expect("connects");
     second.send(b"second").expect("sent");
     let mut mailbox = Mailbox::bind(&place.path).expect("binds");
@@ -128,12 +128,12 @@ fn a_listener_that_a_worker_holds_is_left_for_the_next_owner() {
     kill(reader);
     let worker = std::fs::read_to_string(place.path.with_extension("worker")).expect("who");
     let worker: i32 = worker.parse().expect("a pid");
-    // SAFETY: a process that this test started by way of its child.
+    // SAFETY: a process that this test started through its child.
     unsafe { libc::kill(worker, libc::SIGKILL) };
 }
 
-/// A `HELLO` that is withdrawn and answered all the same must not be read twice: by the owner that
-/// comes to it late, and by the one it went to meanwhile.
+/// A `HELLO` that is withdrawn but still answered must not be read twice: by the owner that reads
+/// it late, and by the owner to which it went meanwhile.
 #[test]
 fn what_was_withdrawn_is_read_by_nobody_else() {
     alone!();
@@ -141,7 +141,7 @@ fn what_was_withdrawn_is_read_by_nobody_else() {
     let mut late = Mailbox::bind(&place.path).expect("binds");
     let mut sender = waiting().connect(&place.path).expect("connects");
     sender.send(b"one").expect("sent");
-    // Somebody else's socket takes the name.
+    // Another process's socket takes the name.
     let other = place.path.with_extension("other");
     let mut owner = Mailbox::bind(&other).expect("binds");
     std::fs::rename(&other, &place.path).expect("renamed");
@@ -152,7 +152,7 @@ fn what_was_withdrawn_is_read_by_nobody_else() {
     assert_eq!(&*owner.recv_timeout(AMPLE).expect("a message"), b"two");
 }
 
-/// All errors in a hand-over were taken for "no successor yet", for ever.
+/// Regression: all errors in a handover were permanently taken for "no successor yet".
 #[test]
 fn what_keeps_every_successor_away_is_told_and_the_mail_given_back() {
     alone!();
@@ -179,7 +179,7 @@ fn what_keeps_every_successor_away_is_told_and_the_mail_given_back() {
     assert_eq!(sender.take_unread().expect("the unread messages"), [b"unread"]);
 }
 
-/// Being short of descriptors is no end: it is told when it lasts, and the lane goes on.
+/// A lack of descriptors does not end the lane: it is reported if it lasts, and the lane continues.
 #[test]
 fn a_sender_short_of_descriptors_goes_on_when_it_has_some() {
     alone!();
@@ -209,7 +209,7 @@ fn a_sender_short_of_descriptors_goes_on_when_it_has_some() {
     assert_eq!(reap(child), 0);
 }
 
-/// A mailbox whose only place is taken.
+/// Returns a mailbox whose only lane is taken.
 fn full_mailbox(path: &Path) -> (Mailbox, Sender) {
     let mut mailbox = Options::new().max_lanes(1).bind(path).expect("binds");
     let mut occupant = Sender::connect(path).expect("connects");
@@ -218,7 +218,7 @@ fn full_mailbox(path: &Path) -> (Mailbox, Sender) {
     (mailbox, occupant)
 }
 
-/// A successor without room for one more lane ended the lane for good.
+/// Regression: a successor without space for one more lane ended the lane permanently.
 #[test]
 fn a_successor_without_room_is_waited_out() {
     alone!();
@@ -238,7 +238,7 @@ fn a_successor_without_room_is_waited_out() {
     let mut mailbox = Mailbox::bind(&place.path).expect("binds");
     assert_eq!(inherit(&mut mailbox, &mut sender), [&b"unread"[..], b"more"]);
 
-    // Or its mail is taken back meanwhile.
+    // Alternatively, its messages are taken back meanwhile.
     let mut sender = orphan(&place.path.with_extension("b"), &waiting());
     let small = place.path.with_extension("b");
     let (mut full, _occupant) = full_mailbox(&small);
@@ -250,7 +250,7 @@ fn a_successor_without_room_is_waited_out() {
     assert_eq!(sender.take_unread().expect("the unread messages"), [b"unread"]);
 }
 
-/// A refusal for another reason is one: it ends the lane, and the mail can be taken back.
+/// A refusal for another reason ends the lane, and the messages can be taken back.
 #[test]
 fn a_successor_that_refuses_ends_the_lane() {
     alone!();
@@ -273,7 +273,8 @@ fn a_successor_that_refuses_ends_the_lane() {
     }
 }
 
-/// "A process of uid 4294967295 died": nobody knew who it was before its `WELCOME`, but the kernel.
+/// Regression: the error was "A process of uid 4294967295 died": before its `WELCOME`, only the
+/// kernel knew the process.
 #[test]
 fn one_that_hangs_up_before_it_welcomes_has_a_name() {
     alone!();

@@ -1,6 +1,6 @@
 //! Destinations of signals: a function, a channel, another process, a stream; and their end.
 //!
-//! Each test runs in a child of one thread: the harness's own threads block nothing.
+//! Each test runs in a single-threaded child, because the harness's own threads block nothing.
 
 use crate::child;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -40,7 +40,7 @@ fn a_thread_delivers_each_and_ends_when_it_is_dropped() {
         drop(thread);
         assert!(child::eventually(|| threads() == 1));
         assert!(said.recv().is_err(), "nothing was delivered but what was sent");
-        // A signal that arrives now is for the next one that takes.
+        // A signal that arrives now goes to the next taker.
         kill_self(Signal::USR1);
         assert!(blocked.wait(Some(LONG)).expect("waits").is_some());
     });
@@ -85,7 +85,7 @@ fn dropping_waits_for_the_delivery_and_leaves_the_rest_pending() {
             queue(own_pid(), realtime(0), value);
         }
         said.recv_timeout(LONG).expect("the first one");
-        // One that is pending already, which a wake-up of the same number could be merged with.
+        // A signal that is pending already, with which a wake-up of the same number could coalesce.
         kill_self(Signal::TERM);
         drop(thread);
         assert_eq!(done.load(Ordering::Relaxed), 1, "it was over");
@@ -151,8 +151,9 @@ fn a_channel_keeps_one_of_each_standard_signal_and_counts_the_others() {
     });
 }
 
-/// A program shared one channel among several threads, as its documentation allows, and did not
-/// compile: the handle of the designated thread held a receiver that only one thread may use.
+/// Regression: a program that shared one channel among several threads, as its documentation
+/// permits, did not compile: the handle of the signal thread held a receiver that only one thread
+/// may use.
 #[test]
 fn channel_shared_by_threads_delivers_each_signal_once() {
     alone!();
@@ -238,7 +239,7 @@ fn a_full_channel_can_be_dropped() {
     });
 }
 
-/// A process that receives signals by mailbox, until one has the value 0.
+/// Starts a process that receives signals by mailbox until one has the value 0.
 fn reader(path: &std::path::Path, takes: bool) -> Child {
     let child = Child::fork(|pipe| {
         Life::register().expect("a life");
@@ -389,7 +390,7 @@ fn the_first_interruption_is_noticed() {
             .is_some_and(|one| one.coalesced() == 1)));
         let mut child = Child::fork(|_| {
             assert_eq!(interrupted.wait(None), Err(SignalError::Forked));
-            // Without a look at the parent's, which a thread of the parent may have locked.
+            // Does not touch the parent's state, which a thread of the parent may have locked.
             assert!(!interrupted.is_set() && interrupted.received().is_none());
         });
         assert_eq!(child.wait(), 0);
@@ -410,7 +411,7 @@ fn a_second_interruption_ends_the_program_and_dropped_the_first_does() {
     });
     assert_eq!(second, 128 + libc::SIGINT);
     let dropped = status_of(|| {
-        // A shell's background job ignores it.
+        // A shell's background job ignores SIGINT.
         dispose(Signal::INT, libc::SIG_DFL, 0);
         drop(signal::interrupted().expect("blocked"));
         kill_self(Signal::INT);

@@ -1,6 +1,6 @@
-//! Handlers that do only what a handler may: what they do, and what they put back.
+//! Async-signal-safe handlers: their effects, and the dispositions that they restore.
 //!
-//! Dispositions are the process's: each test has a process of its own.
+//! Dispositions belong to the process: each test has a process of its own.
 
 #![allow(unsafe_code, reason = "raise, errno")]
 
@@ -63,7 +63,7 @@ fn the_disposition_that_was_there_comes_back_with_the_last_one() {
         drop(wake);
         assert_eq!(disposition(Signal::USR1), before);
         raise(Signal::USR1);
-        // And again, with the pipe of before, of which nothing is left over.
+        // Again with the previous pipe, which must be empty.
         raise(Signal::USR1);
         let wake = SelfPipe::install(Signal::USR1).expect("installed");
         assert!(!is_readable(&wake) && !wake.take());
@@ -170,7 +170,7 @@ fn a_blocked_signal_never_gets_to_its_handler() {
     });
 }
 
-/// Handlers of another library, which calls what it found when it was installed.
+/// Handlers of another library, which calls the handler that it found when it was installed.
 mod other {
     use std::mem::zeroed;
     use std::ptr::null_mut;
@@ -191,16 +191,16 @@ mod other {
         }
         let found = FOUND.load(Ordering::Relaxed);
         if found != libc::SIG_DFL && found != libc::SIG_IGN {
-            // SAFETY: a handler; one of a single argument ignores the other two.
+            // SAFETY: a handler; a handler with a single argument ignores the other two.
             let found = unsafe { std::mem::transmute::<usize, Handler>(found) };
             found(number, info, context);
         }
         DEPTH.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Installs the handler that calls the one before it.
+    /// Installs the handler that calls the previous one.
     pub(super) fn install(signal: Signal) {
-        // SAFETY: zero is a valid action; live locals; the handler touches atomics alone.
+        // SAFETY: zero is a valid action; live locals; the handler touches only atomics.
         unsafe {
             let mut action: libc::sigaction = zeroed();
             let mut before: libc::sigaction = zeroed();
@@ -223,7 +223,7 @@ mod other {
 
 static FIRST_CALLS: AtomicUsize = AtomicUsize::new(0);
 
-/// The handler of a program that installed it before any library did.
+/// The handler that a program installed before any library did.
 extern "C" fn first(_: libc::c_int) {
     FIRST_CALLS.fetch_add(1, Ordering::Relaxed);
 }
@@ -232,9 +232,9 @@ fn first_calls() -> usize {
     FIRST_CALLS.load(Ordering::Relaxed)
 }
 
-/// A program installed a flag, then a library that installed a handler of its own. The program
-/// dropped the flag, which restored the default disposition, and the next signal killed the
-/// process, because the drop did not look whose handler it replaced.
+/// Regression: a program installed a flag, then a library that installed a handler of its own. The
+/// program dropped the flag, which restored the default disposition, and the next signal killed the
+/// process, because the drop did not check whose handler it replaced.
 #[test]
 fn flag_dropped_under_newer_handler_leaves_that_handler() {
     alone!();
@@ -250,9 +250,9 @@ fn flag_dropped_under_newer_handler_leaves_that_handler() {
     });
 }
 
-/// The program's own handler was replaced by a flag's, and that one by a library's, which calls
-/// the handler it replaced. After the flag was dropped the call reached a handler without work,
-/// and the program's handler was never called again.
+/// Regression: the program's own handler was replaced by a flag's, and that one by a library's,
+/// which calls the handler it replaced. After the flag was dropped, the call reached a handler
+/// without work, and the program's handler was never called again.
 #[test]
 fn handler_beneath_dropped_flag_is_called_through_chain() {
     alone!();
@@ -265,7 +265,7 @@ fn handler_beneath_dropped_flag_is_called_through_chain() {
         drop(flag);
         raise(Signal::USR1);
         assert_eq!((other::calls(), first_calls()), (2, 1));
-        // A second flag replaces the chain, and must not close it to a circle when it is dropped.
+        // A second flag replaces the chain, and must not form a cycle when it is dropped.
         let flag = SignalFlag::install(Signal::USR1).expect("installed");
         raise(Signal::USR1);
         assert_eq!((flag.take(), other::calls(), first_calls()), (true, 2, 1));
@@ -276,9 +276,9 @@ fn handler_beneath_dropped_flag_is_called_through_chain() {
     });
 }
 
-/// A thread ran a program by the C library's `system`, which ignores SIGINT meanwhile and then
-/// restores what it found: a flag's handler, although the flag had been dropped in between. That
-/// handler swallowed the signal, so the process could not be interrupted any more.
+/// Regression: a thread ran a program by the C library's `system`, which ignores SIGINT meanwhile
+/// and then restores the previous handler: a flag's, although the flag had been dropped in between.
+/// That handler swallowed the signal, so that the process could no longer be interrupted.
 #[test]
 fn handler_restored_after_drop_does_what_was_beneath() {
     alone!();
@@ -292,7 +292,7 @@ fn handler_restored_after_drop_does_what_was_beneath() {
             dispose(Signal::INT, ours, flags);
             raise(Signal::INT);
             assert_eq!(first_calls(), usize::from(beneath == first as *const () as usize));
-            // Once more: the handler is found where the last one left it, and used again.
+            // Again: the handler is found as the previous flag left it, and used again.
             let flag = SignalFlag::install(Signal::INT).expect("installed");
             raise(Signal::INT);
             assert!(flag.take());
@@ -305,9 +305,9 @@ fn handler_restored_after_drop_does_what_was_beneath() {
     assert_eq!(restored(first as *const () as usize), 0);
 }
 
-/// Threads installed and dropped handlers while the main thread forked. Where another thread held
-/// the lock over the lists or over the spare pipes at the fork, no thread of the child ever
-/// released it, and the child hung in `SignalFlag::install`.
+/// Regression: threads installed and dropped handlers while the main thread forked. If another
+/// thread held the lock over the lists or over the spare pipes at the fork, no thread of the child
+/// ever released it, and the child hung in `SignalFlag::install`.
 #[test]
 fn child_forked_during_installs_does_not_hang() {
     alone!();
@@ -325,7 +325,7 @@ fn child_forked_during_installs_does_not_hang() {
                 });
             }
             let begin = Instant::now();
-            // On a machine that is busy with other programs a round takes long.
+            // On a machine that is busy with other programs, a round takes long.
             for round in (0..300).take_while(|_| begin.elapsed() < Duration::from_secs(5)) {
                 let status = status_of(|| in_child_of_busy_parent(&flag));
                 if status != 0 {
@@ -342,7 +342,7 @@ fn child_forked_during_installs_does_not_hang() {
 }
 
 fn in_child_of_busy_parent(inherited: &SignalFlag) {
-    // SAFETY: takes a number. The signal ends a child that hangs.
+    // SAFETY: takes a number. The signal ends a hanging child.
     unsafe { libc::alarm(20) };
     raise(Signal::USR1);
     assert!(inherited.take(), "the forking thread's own flag works on");
@@ -355,7 +355,7 @@ fn in_child_of_busy_parent(inherited: &SignalFlag) {
         raise(signal);
         assert!(wake.take());
     }
-    // No thread of the parent uses this one, which nohup(1) ignores.
+    // No thread of the parent uses this signal, which nohup(1) ignores.
     dispose(Signal::HUP, libc::SIG_DFL, 0);
     let flag = SignalFlag::install(Signal::HUP).expect("installed");
     raise(Signal::HUP);

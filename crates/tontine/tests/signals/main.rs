@@ -1,4 +1,4 @@
-//! Signals that are taken, delivered and handled, and what is put back.
+//! Signals that are taken, delivered and handled, and the restored state.
 //!
 //! Each test runs in a process of its own ([`alone`]).
 

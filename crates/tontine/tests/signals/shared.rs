@@ -11,12 +11,12 @@ use tontine::signal::Signal;
 
 use crate::child::Child;
 
-/// Longer than anything takes that happens at all.
+/// Longer than any event takes that happens at all.
 pub(crate) const LONG: Duration = Duration::from_secs(30);
-/// Long enough to see that something does not happen.
+/// Long enough to observe that something does not happen.
 pub(crate) const SHORT: Duration = Duration::from_millis(50);
 
-/// Runs the check in a child of one thread, with nothing blocked.
+/// Runs the check in a single-threaded child, with no signal blocked.
 pub(crate) fn in_a_process(check: impl FnOnce()) {
     assert_eq!(status_of(check), 0, "the check in the child failed");
 }
@@ -39,7 +39,7 @@ pub(crate) fn kill_self(signal: Signal) {
     kill(own_pid(), signal);
 }
 
-/// Sends with a value; false where the queue is full.
+/// Sends a signal with a value; returns `false` if the queue is full.
 pub(crate) fn try_queue(pid: i32, signal: Signal, value: i32) -> bool {
     let value = libc::sigval { sival_ptr: value as usize as *mut libc::c_void };
     // SAFETY: takes numbers.
@@ -54,7 +54,7 @@ pub(crate) fn realtime(number: u8) -> Signal {
     Signal::realtime(number).expect("there are thirty")
 }
 
-/// Of the calling thread: which signals `line` of its status names.
+/// Returns the signals in `line` of the calling thread's status.
 pub(crate) fn mask(line: &str) -> u64 {
     let status = std::fs::read_to_string("/proc/thread-self/status").expect("proc");
     let line = status.lines().find_map(|one| one.strip_prefix(line)).expect("the line");
@@ -65,9 +65,9 @@ pub(crate) fn is_in(mask: u64, signal: Signal) -> bool {
     mask & (1 << (signal.as_raw() - 1)) != 0
 }
 
-/// Sets a disposition; the one of before.
+/// Sets a disposition; returns the previous one.
 pub(crate) fn dispose(signal: Signal, to: usize, flags: i32) -> (usize, i32) {
-    // SAFETY: zero is a valid action; live locals. Only SIG_DFL and SIG_IGN are given.
+    // SAFETY: zero is a valid action; live locals. Only SIG_DFL and SIG_IGN are passed.
     unsafe {
         let (mut action, mut before): (libc::sigaction, libc::sigaction) = (zeroed(), zeroed());
         action.sa_sigaction = to;
@@ -77,7 +77,7 @@ pub(crate) fn dispose(signal: Signal, to: usize, flags: i32) -> (usize, i32) {
     }
 }
 
-/// The disposition that there is: handler and flags.
+/// Returns the current disposition: handler and flags.
 pub(crate) fn disposition(signal: Signal) -> (usize, i32) {
     // SAFETY: as above.
     unsafe {
@@ -91,7 +91,7 @@ pub(crate) fn threads() -> usize {
     std::fs::read_dir("/proc/self/task").expect("proc").count()
 }
 
-/// No more signals may be queued for this user, as far as this process sends them.
+/// Forbids this process to queue further signals for its user.
 pub(crate) fn forbid_queueing() {
     let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: a live local.

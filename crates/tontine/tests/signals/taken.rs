@@ -1,6 +1,6 @@
-//! Signals that are blocked and taken: who is refused, what is said of them, what is put back.
+//! Signals that are blocked and taken: refusals, their information, and the restored state.
 //!
-//! Each test runs in a child of one thread: the harness's own threads block nothing.
+//! Each test runs in a single-threaded child, because the harness's own threads block nothing.
 
 #![allow(unsafe_code, reason = "timers, tgkill, waitpid")]
 
@@ -18,7 +18,7 @@ use tontine::signal::{self, Blocked, Signal, SignalError, SignalInfo, SignalSet}
 use crate::child::Child;
 use crate::shared::*;
 
-/// A thread that lives until this is dropped; its id.
+/// Starts a thread that lives until the returned sender is dropped; returns its id too.
 fn thread(name: &str, first: impl FnOnce() + Send + 'static) -> (u32, mpsc::Sender<()>) {
     let (stay, gone) = mpsc::channel::<()>();
     let (say, said) = mpsc::channel();
@@ -59,7 +59,7 @@ fn a_thread_that_runs_unblocked_is_named_with_what_it_lacks() {
     });
 }
 
-/// Blocks one, in this thread, by the C library.
+/// Blocks one signal in this thread through the C library.
 fn signals_blocked(signal: Signal) {
     // SAFETY: live locals, for which zero is valid.
     unsafe {
@@ -149,7 +149,7 @@ fn what_was_taken_says_who_sent_it_and_with_what() {
         let two = take(&blocked);
         assert_eq!((two.signal(), two.code(), two.value()), (queued, libc::SI_QUEUE, Some(-7)));
         assert_eq!((two.pid(), two.coalesced()), (Some(pid.cast_unsigned()), 0));
-        // The kernel keeps one of each standard signal, with what the first said.
+        // The kernel keeps one of each standard signal, with the information of the first.
         for _ in 0..5 {
             kill_self(Signal::USR1);
         }
@@ -208,7 +208,7 @@ fn the_time_is_held_though_handlers_interrupt() {
         let time = Duration::from_millis(200);
         assert_eq!(blocked.wait(Some(time)), Ok(None));
         assert!(since.elapsed() >= time && alarms.get() > 1, "{:?}", since.elapsed());
-        // Without a timeout it continues after each.
+        // Without a timeout, the wait continues after each handler.
         let pid = own_pid();
         let sender = std::thread::spawn(move || {
             std::thread::sleep(SHORT);
@@ -309,8 +309,9 @@ fn a_child_s_end_is_told_whatever_the_disposition_was() {
     }
 }
 
-/// A program ignored SIGCHLD, blocked it, and installed a handler of its own. When it unblocked the
-/// signal it got back the ignored one, not its handler: the drop did not look what it replaced.
+/// Regression: a program ignored SIGCHLD, blocked it, and installed a handler of its own. When it
+/// unblocked the signal, the ignoring disposition was restored instead of its handler, because the
+/// drop did not check which disposition it replaced.
 #[test]
 fn blocked_sigchld_dropped_leaves_newer_handler() {
     alone!();
@@ -444,7 +445,8 @@ fn to_die_of_one_is_as_if_it_had_never_been_taken() {
         });
         assert_eq!(died, status, "{signal}");
     }
-    // By its own default it would stop, or nothing: it ends all the same, by its status.
+    // Its own default would stop the process, or have no effect: the process still ends, with the
+    // status.
     for signal in [Signal::CHLD, Signal::TSTP] {
         let mut child = Child::fork(|_| {
             let blocked = Blocked::new(signal).expect("blocked");
@@ -469,13 +471,13 @@ fn a_forked_child_has_the_mask_and_nobody_who_takes() {
             assert_eq!(channel.try_recv(), Err(SignalError::Forked));
             assert!(thread.is_finished(), "it runs in the parent");
             assert_eq!(blocked.wait(Some(Duration::ZERO)), Ok(None), "the parent's is not here");
-            // What is dropped here must not hang, nor end what is the parent's.
+            // Drops here must neither hang nor end what belongs to the parent.
             drop((channel, thread));
             kill_self(Signal::TERM);
             assert_eq!(take(&blocked).signal(), Signal::TERM, "it may take its own");
         });
         assert_eq!(child.wait(), 0);
-        // The closure took the threads' handles along: they have ended here, and may have left it.
+        // The closure moved the threads' handles: in the child they have already ended.
         blocked.discard().expect("or it would end this process");
     });
 }
