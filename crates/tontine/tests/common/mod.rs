@@ -106,7 +106,7 @@ impl Signal {
             return Some(self.take());
         }
         let status = ended(pid);
-        assert_eq!(status, None, "expected a word from the child, found its end");
+        assert_eq!(status, None, "expected a byte from the child, found its end");
         None
     }
 }

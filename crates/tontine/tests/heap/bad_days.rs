@@ -66,7 +66,10 @@ fn wrong_handles_name_the_block_and_whose_it_is() {
     });
     assert_eq!(reap(child), 0);
     heap.free(handle).expect("ours");
-    names(heap.free(handle).expect_err("free"), &[&at, "the block is free", "generation 2"]);
+    names(
+        heap.free(handle).expect_err("the block is free"),
+        &[&at, "the block is free", "generation 2"],
+    );
     // A parcel accepted twice, and after it was taken back.
     let sent = Signal::new();
     let child = fork(|| {

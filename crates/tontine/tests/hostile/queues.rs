@@ -140,7 +140,7 @@ fn a_hostile_receiver_does_not_hold_up_a_senders_drop() {
         };
         if let Some(button) = &button {
             raw::welcome(&socket, page.fd.as_fd(), &control, button.as_fd());
-            sender.service().expect("welcome");
+            sender.service().expect("welcomed");
             assert!(sender.peer().is_some());
         }
         let (tcp, _silent_too) = raw::lingering();
@@ -183,7 +183,7 @@ fn doorbell_with_hidden_messages_holds_no_drop() {
         }
         assert!(raw::send(&other, b"hidden", &[tcp.as_fd()]));
         raw::welcome(&socket, page.fd.as_fd(), &control, button.as_fd());
-        sender.service().expect("welcome");
+        sender.service().expect("welcomed");
         assert!(sender.peer().is_some());
         drop((tcp, button, other, socket, listener));
         in_time("dropping the sender", || drop(sender));

@@ -42,7 +42,7 @@ fn lane(options: &Options) -> Lane {
     assert_eq!(raw::receive(&socket).0, raw::HELLO);
     let (page, control, bell) = (raw::process_page(1), raw::control(0, 4096), bell_pair());
     raw::welcome(&socket, page.fd.as_fd(), &control, bell.1.as_fd());
-    sender.service().expect("welcome");
+    sender.service().expect("welcomed");
     Lane { sender, socket, page, control, _bell: bell, _place: place }
 }
 

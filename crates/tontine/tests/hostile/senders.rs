@@ -95,7 +95,7 @@ fn ten_thousand_connections_are_bounded() {
             assert!(open() < before + 400, "{} descriptors, {before} before", open());
             mailbox.ack();
         }
-        honest.join().expect("all was read");
+        honest.join().expect("all messages are read");
     });
 }
 

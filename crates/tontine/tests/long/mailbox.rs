@@ -103,7 +103,7 @@ fn send(path: &Path, sender: u32, random: &mut Random, sent: &AtomicU64) {
             thread::sleep(Duration::from_micros(random.below(4000)));
         }
     }
-    lane.wait_acked(Some(Duration::from_secs(60))).expect("read in the end");
+    lane.wait_acked(Some(Duration::from_secs(60))).expect("read eventually");
 }
 
 /// The fate of a sender, as far as the test knows it.
@@ -197,7 +197,7 @@ fn account(log: &[Entry], fates: &[Fate], sent: &[AtomicU64], readers: u32, seed
             TAKEN => {
                 assert!(
                     !acknowledged.contains(&(sender, number)),
-                    "again, once acknowledged: {what}"
+                    "received again after the acknowledgement: {what}"
                 );
                 let expected = next.entry(sender).or_default();
                 if number + 1 == *expected {
@@ -227,13 +227,13 @@ fn account(log: &[Entry], fates: &[Fate], sent: &[AtomicU64], readers: u32, seed
         let got = u64::from(next.get(&(sender as u32)).copied().unwrap_or(0));
         let what = format!("sender {sender}: {known} sent, {got} received, seed {seed}");
         // A message may be sent and its sender killed before it counts it.
-        assert!(got <= known + 1, "from nowhere: {what}");
+        assert!(got <= known + 1, "never sent: {what}");
         if fate.ended {
-            assert_eq!(got, known, "lost though its sender saw it read: {what}");
+            assert_eq!(got, known, "lost although its sender saw it acknowledged: {what}");
         }
         let seen = known_to_last.contains(&(sender as u32));
         if fate.killed_under == Some(readers) && seen {
-            assert!(got >= known, "lost though its reader lived on: {what}");
+            assert!(got >= known, "lost although its reader lived: {what}");
         }
         lost += known.saturating_sub(got);
     }

@@ -157,7 +157,8 @@ fn a_member_whose_memory_is_used_up_gets_an_error_and_goes_on_when_it_may_have_m
     };
     let (go, done) = (Signal::new(), Signal::new());
     // SAFETY: the inherited descriptor stays open.
-    let pid = fork(|| member(&unsafe { heap.rejoin() }.expect("it can be joined"), &go, &done));
+    let pid =
+        fork(|| member(&unsafe { heap.rejoin() }.expect("the heap can be joined"), &go, &done));
     let mut member = Member(Some(pid));
     let answer = |cgroup: &mut Cgroup| loop {
         if let Some(word) = done.take_within(PATIENCE_MS, pid) {
@@ -177,7 +178,7 @@ fn a_member_whose_memory_is_used_up_gets_an_error_and_goes_on_when_it_may_have_m
     assert!((LIMIT / BLOCK / 4..LIMIT / BLOCK).contains(&blocks), "{blocks} blocks");
     let full = slabs(&heap);
     assert_eq!(sound(&heap), blocks * 1_024);
-    assert_eq!(full, blocks.div_ceil(SLAB / 1_024), "none that has no block");
+    assert_eq!(full, blocks.div_ceil(SLAB / 1_024), "no slab without a block");
 
     // A block of many slabs, some of which are available after a few are freed: all or none.
     go.give(0);
@@ -189,7 +190,7 @@ fn a_member_whose_memory_is_used_up_gets_an_error_and_goes_on_when_it_may_have_m
     // Freed space can be allocated again, without any memory.
     go.give(0);
     let again = answer(&mut cgroup);
-    assert!(again > 0, "the slab that it keeps has room");
+    assert!(again > 0, "the slab that the heap keeps has space");
     assert!(slabs(&heap) <= full);
     sound(&heap);
 
@@ -203,7 +204,7 @@ fn a_member_whose_memory_is_used_up_gets_an_error_and_goes_on_when_it_may_have_m
     // It leaves nothing behind.
     go.give(0);
     member.0 = None;
-    assert_eq!(reap(pid), 0, "its assertions hold");
+    assert_eq!(reap(pid), 0, "the assertions of the child hold");
     assert_eq!(sound(&heap), 0);
     heap.recover_and_trim().expect("dead members are recovered");
     assert_eq!(slabs(&heap), 0);
@@ -250,7 +251,7 @@ fn member(heap: &Heap, go: &Signal, done: &Signal) {
 
     go.take();
     let large = heap.alloc(4 * LIMIT).expect("there is memory again");
-    done.give(i32::try_from(large.len()).expect("it fits"));
+    done.give(i32::try_from(large.len()).expect("an i32"));
 
     go.take();
 }

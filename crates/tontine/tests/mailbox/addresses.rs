@@ -38,9 +38,9 @@ fn relative_mailbox_dropped_after_chdir_removes_only_its_socket() {
     let [one, two] = folders(&place);
     std::fs::write(two.join("jobs"), "another program's").expect("written");
     let child = fork(|| {
-        set_current_dir(&one).expect("there");
+        set_current_dir(&one).expect("the folder exists");
         let mailbox = Mailbox::bind("jobs").expect("binds");
-        set_current_dir(&two).expect("there");
+        set_current_dir(&two).expect("the folder exists");
         drop(mailbox);
     });
     assert_eq!(reap(child), 0);
@@ -59,10 +59,10 @@ fn relative_sender_after_chdir_finds_successor() {
     let mut first = Mailbox::bind(one.join("jobs")).expect("binds");
     let connected = Signal::new();
     let child = fork(|| {
-        set_current_dir(&one).expect("there");
+        set_current_dir(&one).expect("the folder exists");
         let options = Options::new().on_death(OnDeath::WaitThroughRestarts);
         let mut sender = options.connect("jobs").expect("connects");
-        set_current_dir(&two).expect("there");
+        set_current_dir(&two).expect("the folder exists");
         sender.send(b"one").expect("sent");
         sender.wait_acked(Some(AMPLE)).expect("read");
         connected.give(0);
@@ -74,7 +74,7 @@ fn relative_sender_after_chdir_finds_successor() {
     connected.take();
     drop(first);
     let mut successor = Mailbox::bind(one.join("jobs")).expect("binds");
-    assert_eq!(&*successor.recv_timeout(AMPLE).expect("handed over"), b"two");
+    assert_eq!(&*successor.recv_timeout(AMPLE).expect("the lane is handed over"), b"two");
     successor.ack();
     assert_eq!(reap(child), 0);
 }
@@ -88,10 +88,10 @@ fn long_folder_path_works_relative_and_absolute() {
     let folder = place.path.with_file_name("x".repeat(150)).join("y".repeat(150));
     std::fs::create_dir_all(&folder).expect("folders");
     let child = fork(|| {
-        set_current_dir(&folder).expect("there");
+        set_current_dir(&folder).expect("the folder exists");
         let mut mailbox = Mailbox::bind("jobs").expect("binds");
         let mut relative = Sender::connect("jobs").expect("connects");
-        set_current_dir("/").expect("there");
+        set_current_dir("/").expect("the folder exists");
         let mut absolute = Sender::connect(folder.join("jobs")).expect("connects");
         for (sender, text) in [(&mut relative, b"one"), (&mut absolute, b"two")] {
             sender.send(text).expect("sent");
@@ -102,7 +102,7 @@ fn long_folder_path_works_relative_and_absolute() {
     });
     assert_eq!(reap(child), 0);
     assert_eq!(names(&folder), ["jobs.lock"]);
-    let error = Sender::connect(folder.join("jobs")).expect_err("nothing is there");
+    let error = Sender::connect(folder.join("jobs")).expect_err("no socket");
     let address = folder.join("jobs").display().to_string();
     assert_eq!(error, Error::NoMailbox { address });
 }
@@ -119,7 +119,7 @@ fn drop_after_another_bind_keeps_new_socket() {
     std::fs::remove_file(place.path.with_file_name("mailbox.lock")).expect("removed");
     let _second = Mailbox::bind(&place.path).expect("binds, as there is no lock any more");
     drop(first);
-    Sender::connect(&place.path).expect("the second one's socket is there");
+    Sender::connect(&place.path).expect("the second socket exists");
 }
 
 /// Regression: a process binds 62 mailboxes at most. The 63rd was refused after its socket had been
@@ -130,7 +130,8 @@ fn refused_bind_leaves_no_file() {
     let place = place();
     let folder = place.path.parent().expect("a folder");
     let child = fork(|| {
-        let _mailboxes: Vec<_> = (0..62).map(|_| Mailbox::unbound().expect("free")).collect();
+        let _mailboxes: Vec<_> =
+            (0..62).map(|_| Mailbox::unbound().expect("a free address")).collect();
         let error = Mailbox::bind(&place.path).expect_err("all are taken");
         assert_eq!(error, Error::Full { what: "mailboxes", max: 62 });
     });
@@ -146,7 +147,7 @@ fn folder_at_temporary_name_is_reported_as_folder() {
     let place = place();
     let folder = place.path.with_file_name("mailbox.tmp");
     std::fs::create_dir(&folder).expect("a folder");
-    let error = Mailbox::bind(&place.path).expect_err("its first name is taken");
+    let error = Mailbox::bind(&place.path).expect_err("the first name is in use");
     let Error::InvalidAddress { address, reason } = &error else { panic!("{error}") };
     assert_eq!(*address, folder.display().to_string());
     assert!(reason.contains("a folder"), "{error}");

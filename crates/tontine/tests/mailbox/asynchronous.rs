@@ -42,7 +42,7 @@ fn connected(count: usize, path: &Path) -> Vec<Sender> {
 
 /// Returns the next message, which must arrive.
 async fn one(mailbox: &mut AsyncMailbox) -> Message<'_> {
-    timeout(AMPLE, mailbox.recv()).await.expect("in time").expect("one")
+    timeout(AMPLE, mailbox.recv()).await.expect("in time").expect("a message")
 }
 
 /// Awaits `recv` for this long, in which no message may arrive.
@@ -99,7 +99,7 @@ fn an_awaited_recv_is_woken() {
                     thread::sleep(Duration::from_micros(u64::from(number % 7) * 50));
                     sender.send(&number.to_le_bytes()).expect("sent");
                 }
-                sender.wait_acked(Some(AMPLE)).expect("all is read");
+                sender.wait_acked(Some(AMPLE)).expect("all messages are read");
             });
             for number in 0..300_u32 {
                 let message = one(&mut mailbox).await;
@@ -134,7 +134,7 @@ fn a_dropped_recv_loses_nothing() {
             while expected < 2_000_u32 {
                 match timeout(Duration::from_micros(300), mailbox.recv()).await {
                     Ok(message) => {
-                        assert_eq!(*message.expect("one"), expected.to_le_bytes());
+                        assert_eq!(*message.expect("a message"), expected.to_le_bytes());
                         expected += 1;
                     }
                     Err(_) => dropped += 1,
@@ -212,7 +212,7 @@ fn an_awaited_send_ends_with_its_reader() {
             thread::sleep(Duration::from_millis(200));
             kill(reader);
         });
-        let error = timeout(AMPLE, filling).await.expect("it ends");
+        let error = timeout(AMPLE, filling).await.expect("the future ends");
         assert!(matches!(error, Error::OwnerDied { .. }), "{error}");
         killing.await.expect("killed");
         assert!(sender.get_mut().take_unread().expect("the unread messages").len() > 3);
@@ -236,7 +236,7 @@ fn an_awaited_send_finds_the_successor() {
         let mut sender = AsyncSender::new(connect(&options, &place.path));
         let sending = tokio::spawn(async move {
             for number in 0..100_u32 {
-                sender.send(&number.to_le_bytes().repeat(100)).await.expect("it waits");
+                sender.send(&number.to_le_bytes().repeat(100)).await.expect("sent");
             }
             sender
         });
@@ -297,7 +297,7 @@ fn a_silent_newcomer_is_dropped_while_recv_is_awaited() {
         rustix::net::connect(&silent, &address).expect("connects");
         nothing(&mut mailbox, Duration::from_millis(500)).await;
         let mut byte = [0; 1];
-        assert_eq!(rustix::io::read(&silent, &mut byte), Ok(0), "it is still connected");
+        assert_eq!(rustix::io::read(&silent, &mut byte), Ok(0), "the sender is still connected");
     });
 }
 

@@ -75,7 +75,7 @@ fn system_errors_name_the_file_that_they_are_about() {
     names(&error, "open of the lock file", &path.with_file_name("mailbox.lock"));
     // A dead owner's leftover under that name is removed; a folder is not.
     std::fs::create_dir(folder.join("mailbox.tmp")).expect("a folder");
-    let error = Mailbox::bind(&place.path).expect_err("its first name is taken");
+    let error = Mailbox::bind(&place.path).expect_err("the first name is in use");
     assert!(error.to_string().contains("mailbox.tmp"), "{error}");
     std::fs::remove_dir(folder.join("mailbox.tmp")).expect("removed");
     // A file in place of a folder.
@@ -89,12 +89,12 @@ fn system_errors_name_the_file_that_they_are_about() {
             .expect("chmod");
         // Any user may write the lock file, but not the folder.
         std::fs::write(folder.join("mailbox.lock"), "").expect("written");
-        let anybody = std::os::unix::fs::PermissionsExt::from_mode(0o666);
-        std::fs::set_permissions(folder.join("mailbox.lock"), anybody).expect("chmod");
+        let any_user = std::os::unix::fs::PermissionsExt::from_mode(0o666);
+        std::fs::set_permissions(folder.join("mailbox.lock"), any_user).expect("chmod");
         let child = fork(move || {
             // SAFETY: the child is single-threaded, and gives up its privilege.
             assert_eq!(unsafe { libc::setuid(65534) }, 0);
-            let error = Mailbox::bind(&path).expect_err("nothing can be made there");
+            let error = Mailbox::bind(&path).expect_err("no file can be created");
             names(&error, "bind", &path.with_file_name("mailbox.tmp"));
         });
         assert_eq!(reap(child), 0);
@@ -129,8 +129,8 @@ fn a_folder_without_permission_is_refused() {
     let child = fork(move || {
         // SAFETY: the child is single-threaded, and gives up its privilege.
         assert_eq!(unsafe { libc::setuid(65534) }, 0);
-        assert_eq!(Mailbox::bind(&path).expect_err("not ours").errno(), libc::EACCES);
-        let error = Sender::connect(&path).expect_err("not ours");
+        assert_eq!(Mailbox::bind(&path).expect_err("a foreign owner").errno(), libc::EACCES);
+        let error = Sender::connect(&path).expect_err("a foreign owner");
         assert_eq!(error.errno(), libc::EACCES, "{error}");
     });
     assert_eq!(reap(child), 0);
@@ -169,7 +169,7 @@ fn of_two_successors_one_wins_and_is_named() {
     for round in 0..rounds {
         rivals.iter().for_each(|(_, go, _)| go.give(1));
         let answers = rivals.each_ref().map(|(_, _, done)| done.take());
-        let winner = answers.iter().position(|&answer| answer == 0).expect("one wins");
+        let winner = answers.iter().position(|&answer| answer == 0).expect("one process wins");
         assert_eq!(answers[1 - winner], rivals[winner].0, "round {round}: the loser names it");
         rivals.iter().for_each(|(_, go, _)| go.give(1));
         rivals.iter().for_each(|(_, _, done)| assert_eq!(done.take(), -2));
@@ -209,7 +209,7 @@ fn a_stopped_receiver_takes_up_where_it_stopped() {
         }
     };
     assert_eq!(full, Error::WouldBlock);
-    assert!(sender.unread_bytes() > 1 << 14, "it fills");
+    assert!(sender.unread_bytes() > 1 << 14, "the lane fills");
     assert_eq!(sender.send_timeout(&[0; 400], SHORT), Err(Error::TimedOut));
     signal(reader, libc::SIGCONT);
     for _ in 0..1000 {
@@ -226,7 +226,7 @@ fn closing_ends_a_blocked_send() {
         let mut mailbox = Options::new().lane_cap(1 << 13).bind(&place.path).expect("binds");
         let mut sender =
             Options::new().wait_strategy(waiting).connect(&place.path).expect("connects");
-        mailbox.try_recv().expect_err("it only accepts");
+        mailbox.try_recv().expect_err("no message yet");
         let sending = thread::spawn(move || {
             loop {
                 if let Err(error) = sender.send(&[1; 500]) {
@@ -237,7 +237,7 @@ fn closing_ends_a_blocked_send() {
         let _ = mailbox.recv_timeout(AMPLE).expect("a message");
         thread::sleep(SHORT);
         mailbox.close();
-        let (error, unread) = sending.join().expect("it ends");
+        let (error, unread) = sending.join().expect("the thread ends");
         assert_eq!(error.errno(), libc::EPIPE, "{error}");
         assert!(unread > 3, "{unread}");
     }
@@ -282,17 +282,17 @@ fn a_reader_may_die_between_giving_back_and_going_on() {
         sender.wait_acked(Some(AMPLE)).expect("read");
         thread::sleep(Duration::from_millis(400));
         sender.send(b"first").expect("sent, in the small chunk");
-        assert_eq!(sender.take_unread().expect_err("it is alive"), Error::WouldBlock);
+        assert_eq!(sender.take_unread().expect_err("the receiver lives"), Error::WouldBlock);
         sender.send(b"second").expect("sent");
         kill(reader);
         if on_death == OnDeath::Fail {
-            sender.send(b"third").expect_err("dead");
+            sender.send(b"third").expect_err("the peer has died");
             assert_eq!(sender.take_unread().expect("dead"), [&b"first"[..], b"second"]);
             continue;
         }
-        let mut mailbox = Mailbox::bind(&place.path).expect("free");
+        let mut mailbox = Mailbox::bind(&place.path).expect("a free address");
         until("the successor is found", || {
-            sender.service().expect("it is no error to look");
+            sender.service().expect("no error yet");
             mailbox.try_recv().is_ok_and(|message| *message == *b"first")
         });
         assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), b"second");
@@ -310,13 +310,13 @@ fn settings_that_mean_nothing_are_refused() {
         [(Options::new().max_lanes(0), "max_lanes"), (Options::new().mode(0o1777), "mode")]
     {
         for refused in [options.bind(&place.path), options.unbound()] {
-            let error = refused.expect_err("it means nothing");
+            let error = refused.expect_err("no effect");
             assert!(
                 matches!(&error, Error::InvalidOption { option, .. } if *option == named),
                 "{error}"
             );
         }
-        assert!(!place.path.exists(), "nothing was made");
+        assert!(!place.path.exists(), "no file was created");
     }
 }
 
@@ -360,7 +360,7 @@ fn file_size_limit_is_an_error_and_no_signal() {
         };
         assert_eq!(error, Error::WouldBlock);
         sent.give(0);
-        sender.send(&[3; 1000]).expect("the reader makes room");
+        sender.send(&[3; 1000]).expect("the reader frees space");
         limit_files(0);
         let error = Sender::connect(&place.path).expect_err("no chunk");
         assert_eq!(error, Error::FileTooLarge { asked: 4096, limit: 0 });
@@ -391,7 +391,7 @@ fn refusal_after_setuid_names_the_allowed_users() {
         // SAFETY: the child is single-threaded, and gives up its privilege.
         assert_eq!(unsafe { libc::setuid(65534) }, 0);
         bound.give(0);
-        until("it is refused", || {
+        until("the sender is refused", || {
             let _ = mailbox.recv_timeout(SHORT);
             mailbox.take_errors().first().is_some_and(|error| {
                 let text = error.to_string();
@@ -408,7 +408,7 @@ fn refusal_after_setuid_names_the_allowed_users() {
         // The sender may be refused before its first message.
         let mut error = None;
         match options.connect(&path) {
-            Ok(mut sender) => until("it is refused", || {
+            Ok(mut sender) => until("the sender is refused", || {
                 error = sender.service().err();
                 error.is_some()
             }),
@@ -451,7 +451,7 @@ fn sockets_of_another_kind_are_refused() {
     refused(lone, libc::EPROTOTYPE, "not connected");
     let inet = socket_with(AddressFamily::INET, SocketType::STREAM, flags, None).expect("a socket");
     refused(inet, libc::EPROTOTYPE, "Unix");
-    let file = std::fs::File::open("/dev/null").expect("it is there");
+    let file = std::fs::File::open("/dev/null").expect("the file exists");
     refused(file.into(), libc::ENOTSOCK, "SO_DOMAIN");
     let (one, other) = socketpair(unix, SocketType::SEQPACKET, flags, None).expect("a pair");
     drop(other);

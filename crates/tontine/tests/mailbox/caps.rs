@@ -32,8 +32,8 @@ fn a_message_beyond_the_receivers_cap_is_refused_at_once() {
         let mut mailbox = theirs.bind(&place.path).expect("binds");
         let mut sender = Sender::connect(&place.path).expect("connects");
         let before = sender.max_message_len();
-        mailbox.try_recv().expect_err("it only accepts");
-        let error = sender.send_timeout(&[7; 20_000], AMPLE).expect_err("it never fits");
+        mailbox.try_recv().expect_err("no message yet");
+        let error = sender.send_timeout(&[7; 20_000], AMPLE).expect_err("beyond the cap");
         let (most, by) = limit(&error);
         assert!((cap / 4 - 200..cap / 4).contains(&most), "{most} of {cap}");
         assert_eq!(by, Some(std::process::id()), "{error}");
@@ -42,10 +42,10 @@ fn a_message_beyond_the_receivers_cap_is_refused_at_once() {
         assert!(sender.max_message_len() < before);
         assert_eq!(sender.try_send(&[7; 20_000]), Err(error.clone()));
         assert_eq!(sender.arm(20_000), Err(error.clone()));
-        assert_eq!(sender.reserve(20_000).expect_err("it never fits"), error);
+        assert_eq!(sender.reserve(20_000).expect_err("beyond the cap"), error);
         // Messages up to that length are sent.
         let longest = vec![7; most as usize];
-        until("the longest is sent", || {
+        until("the longest message is sent", || {
             let _ = mailbox.try_recv();
             sender.try_send(&longest).is_ok()
         });
@@ -68,8 +68,8 @@ fn a_blocked_send_is_told_of_the_receivers_cap_when_it_is_known() {
         thread::scope(|scope| {
             let sending = scope.spawn(|| sender.send_timeout(&[7; 20_000], AMPLE));
             thread::sleep(SHORT);
-            mailbox.try_recv().expect_err("it only accepts");
-            let error = sending.join().expect("no panic").expect_err("it never fits");
+            mailbox.try_recv().expect_err("no message yet");
+            let error = sending.join().expect("no panic").expect_err("beyond the cap");
             assert_eq!(limit(&error).1, Some(std::process::id()));
         });
     }
@@ -84,21 +84,25 @@ fn before_the_welcome_a_large_message_waits_and_small_ones_do_not() {
     let mut mailbox = Mailbox::bind(&place.path).expect("binds");
     let mut sender = Sender::connect(&place.path).expect("connects");
     let large = vec![9; 100_000];
-    sender.send(b"small").expect("the first chunk has room");
+    sender.send(b"small").expect("space in the first chunk");
     assert_eq!(sender.try_send(&large), Err(Error::WouldBlock));
     assert_eq!(sender.send_timeout(&large, SHORT), Err(Error::TimedOut));
-    assert_eq!(sender.arm(large.len()), Ok(true), "there is no room, and word will come");
+    assert_eq!(
+        sender.arm(large.len()),
+        Ok(true),
+        "the lane has no space, and a notification will arrive"
+    );
     // As many messages as the first chunk holds, and no more.
     let mut sent = 1;
     while sender.try_send(b"small").is_ok() {
         sent += 1;
-        assert!(sent < 1000, "it grew, and nobody has granted that");
+        assert!(sent < 1000, "the lane grew without a grant");
     }
     assert!(sent > 200, "{sent} records of 16 bytes in 4 KiB");
     thread::scope(|scope| {
         let sending = scope.spawn(|| sender.send_timeout(&large, AMPLE));
         thread::sleep(SHORT);
-        assert!(!sending.is_finished(), "nobody has accepted it yet");
+        assert!(!sending.is_finished(), "the lane is not accepted yet");
         for _ in 0..sent {
             assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), b"small");
         }
@@ -109,6 +113,6 @@ fn before_the_welcome_a_large_message_waits_and_small_ones_do_not() {
     // A sender with large messages to send at once brings a larger chunk.
     let options = Options::new().first_chunk(1 << 18);
     let mut sender = options.connect(&place.path).expect("connects");
-    sender.try_send(&large).expect("there is room before anybody accepts");
+    sender.try_send(&large).expect("space before the lane is accepted");
     assert!(*mailbox.recv_timeout(AMPLE).expect("a message") == *large);
 }

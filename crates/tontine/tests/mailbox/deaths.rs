@@ -65,7 +65,7 @@ fn a_stopped_reader_is_alive_and_a_deadline_ends_the_wait_for_it() {
     let error = sender.send_timeout(&[1; 100], Duration::from_millis(50)).expect_err("full");
     assert_eq!(error, Error::TimedOut);
     signal(reader, libc::SIGCONT);
-    sender.send_timeout(&[1; 100], AMPLE).expect("it reads on");
+    sender.send_timeout(&[1; 100], AMPLE).expect("the reader still reads");
     kill(reader);
 }
 
@@ -83,13 +83,13 @@ fn a_killed_reader_is_dead_though_its_forked_child_keeps_the_connection() {
     });
     let mut sender = connect(&options, &place.path);
     sender.send(b"go").expect("sent");
-    until("it is welcome", || sender.peer().is_some() || sender.service().is_err());
+    until("the lane is welcomed", || sender.peer().is_some() || sender.service().is_err());
     fill(&mut sender);
     let killing = thread::spawn(move || {
         thread::sleep(Duration::from_millis(100));
         kill(reader);
     });
-    let error = sender.send_timeout(&[1; 100], AMPLE).expect_err("it ends with the reader");
+    let error = sender.send_timeout(&[1; 100], AMPLE).expect_err("the reader has ended");
     assert!(matches!(error, Error::OwnerDied { .. }), "{error}");
     killing.join().expect("killed");
 }
@@ -110,19 +110,19 @@ fn both_ends_killed_leave_a_name_for_the_next_owner_and_nothing_else() {
         for _ in 0..100 {
             sender.send(b"lost with both").expect("sent");
         }
-        std::fs::write(path.with_extension("sent"), b"").expect("says so");
+        std::fs::write(path.with_extension("sent"), b"").expect("written");
         sleep_for_ever();
     });
-    until("all is sent", || place.path.with_extension("sent").exists());
+    until("all messages are sent", || place.path.with_extension("sent").exists());
     kill(sender);
     kill(reader);
     let left = std::fs::read_dir(place.path.parent().expect("a folder")).expect("still present");
-    let mut left: Vec<_> = left.map(|entry| entry.expect("one").file_name()).collect();
+    let mut left: Vec<_> = left.map(|entry| entry.expect("an entry").file_name()).collect();
     left.sort();
     // The lock file was once called `mailbox.lock.lock`, because two modules added the ending.
     assert_eq!(left, ["mailbox", "mailbox.lock", "mailbox.sent"]);
     let mut mailbox = Mailbox::bind(&place.path).expect("binds");
-    let nothing = mailbox.recv_timeout(Duration::from_millis(50)).expect_err("all is gone");
+    let nothing = mailbox.recv_timeout(Duration::from_millis(50)).expect_err("no message is left");
     assert_eq!(nothing, Error::TimedOut);
 }
 
@@ -140,7 +140,7 @@ fn a_reader_that_ends_by_itself_is_dead() {
     let mut sender = connect(&Options::new(), &place.path);
     sender.send(b"go").expect("sent");
     assert_eq!(reap(reader), 0);
-    let error = sender.send(b"more").expect_err("dead");
+    let error = sender.send(b"more").expect_err("the peer has died");
     assert!(matches!(error, Error::OwnerDied { .. }), "{error}");
     assert_eq!(sender.take_unread().expect("the unread messages"), [b"go"]);
 }
@@ -183,7 +183,7 @@ fn a_sender_that_dumps_core_leaves_what_it_sent() {
             let message = mailbox.recv_timeout(AMPLE).expect("a message");
             assert_eq!(*message, number.to_le_bytes().repeat(100));
         }
-        until("its end is noticed", || {
+        until("the end is noticed", || {
             assert!(mailbox.recv_timeout(std::time::Duration::from_millis(1)).is_err());
             mailbox.sender_count() == 0
         });
@@ -230,7 +230,7 @@ fn a_message_at_which_a_batch_panics_is_received_again() {
         let mut mailbox = Mailbox::bind(&place.path).expect("binds");
         let mut senders: Vec<Sender> =
             (0..2).map(|_| Sender::connect(&place.path).expect("connects")).collect();
-        mailbox.try_recv().expect_err("it only accepts");
+        mailbox.try_recv().expect_err("no message yet");
         for number in 0..6_u8 {
             senders[usize::from(number / 3)].send(&[number]).expect("sent");
         }
@@ -248,9 +248,13 @@ fn a_message_at_which_a_batch_panics_is_received_again() {
         while let Ok(message) = mailbox.try_recv() {
             rest.push(message[0]);
         }
-        assert!(rest.contains(&last.expect("the one that was too much")), "{given:?}, {rest:?}");
+        assert!(rest.contains(&last.expect("the message beyond the limit")), "{given:?}, {rest:?}");
         given.append(&mut rest);
         given.sort_unstable();
-        assert_eq!(given, [0, 1, 2, 3, 4, 5], "each is received, and none again that was done");
+        assert_eq!(
+            given,
+            [0, 1, 2, 3, 4, 5],
+            "each message is received, and no acknowledged message is received again"
+        );
     }
 }

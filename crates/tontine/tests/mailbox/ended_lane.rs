@@ -70,8 +70,8 @@ fn unread_from_dead_receiver_keeps_owner_dead_error() {
     assert_eq!(sender.take_unread().expect("its messages"), [b"one", b"two"]);
     assert_eq!(sender.unread_bytes(), 0);
     assert_all_fail(&mut sender, libc::EOWNERDEAD);
-    assert_eq!(sender.take_unread().expect("nothing is left"), Vec::<Vec<u8>>::new());
-    sender.wait_acked(Some(AMPLE)).expect("nothing is unread");
+    assert_eq!(sender.take_unread().expect("no message is left"), Vec::<Vec<u8>>::new());
+    sender.wait_acked(Some(AMPLE)).expect("no unread message");
     assert_all_fail(&mut sender, libc::EOWNERDEAD);
 }
 
@@ -137,7 +137,7 @@ fn lane_without_address_waits_for_no_successor() {
             .expect("a pair");
     let mut mailbox = Mailbox::unbound().expect("a mailbox");
     mailbox.adopt(theirs).expect("adopts");
-    let mut sender = waiting().connect_socket(ours).expect("begins");
+    let mut sender = waiting().connect_socket(ours).expect("the lane begins");
     sender.send(b"unread").expect("sent");
     drop(mailbox);
     assert_all_fail(&mut sender, libc::EOWNERDEAD);
@@ -214,11 +214,11 @@ fn sends_after_unmarked_death_reach_successor_at_once() {
     let mut reserved = sender.reserve(3).expect("space");
     reserved.copy_from_slice(b"two");
     reserved.commit().expect("stays in the lane");
-    let _ = sender.reserve(4).expect("space, and nothing is sent");
+    let _ = sender.reserve(4).expect("space, and no message is sent");
     let mut mailbox = Mailbox::bind(&place.path).expect("binds");
     // Longer than the pause between two searches for a successor.
     std::thread::sleep(Duration::from_millis(20));
-    sender.try_send(b"three").expect("handed over");
+    sender.try_send(b"three").expect("the lane is handed over");
     for expected in [&b"one"[..], b"two", b"three"] {
         assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), expected);
     }
@@ -241,13 +241,13 @@ fn hostile(options: &Options) -> Hostile {
     let mut sender = options.connect(&place.path).expect("connects");
     let socket = raw::accept(&listener);
     // A child that another test forks holds a copy of the listener, which would accept a handover.
-    std::fs::remove_file(&place.path).expect("its name goes");
+    std::fs::remove_file(&place.path).expect("the name is removed");
     assert_eq!(raw::receive(&socket).0, raw::HELLO);
     let (kind, flags) = (SocketType::DGRAM, SocketFlags::CLOEXEC);
     let bell = rustix::net::socketpair(AddressFamily::UNIX, kind, flags, None).expect("a pair");
     let (page, control) = (raw::process_page(1), raw::control(0, 1 << 20));
     raw::welcome(&socket, page.fd.as_fd(), &control, bell.1.as_fd());
-    sender.service().expect("welcome");
+    sender.service().expect("welcomed");
     Hostile { sender, socket, control, page, bell, _place: place }
 }
 
@@ -275,7 +275,7 @@ fn unread_ends_lane_though_life_word_revives() {
     let mut lane = hostile(&Options::new());
     lane.sender.send(b"unread").expect("sent");
     lane.page.half(64).store(1 << 30, Ordering::Relaxed);
-    assert_eq!(lane.sender.take_unread().expect("it looks dead"), [b"unread"]);
+    assert_eq!(lane.sender.take_unread().expect("the receiver appears dead"), [b"unread"]);
     lane.page.half(64).store(1, Ordering::Relaxed);
     assert_all_fail(&mut lane.sender, libc::EOWNERDEAD);
 }
@@ -287,7 +287,7 @@ fn sends_while_waiting_do_not_ring_old_receiver() {
     alone!();
     let mut lane = hostile(&waiting());
     // A child that another test forks holds a copy of the socket: closing it would not hang up.
-    rustix::net::shutdown(&lane.socket, rustix::net::Shutdown::Both).expect("hung up");
+    rustix::net::shutdown(&lane.socket, rustix::net::Shutdown::Both).expect("the peer hung up");
     lane.sender.service().expect("waits for a successor");
     lane.page.half(128).store(1, Ordering::Relaxed);
     for _ in 0..3 {

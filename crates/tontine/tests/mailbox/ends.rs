@@ -43,12 +43,18 @@ fn room_for_more_than_there_can_be_is_refused() {
     for joined in [false, true] {
         for length in [usize::MAX, usize::MAX - 7, usize::MAX - 15, isize::MAX as usize, 1 << 40] {
             let refused = |error: Error| matches!(error, Error::TooLarge { .. });
-            assert!(refused(sender.reserve(length).expect_err("never")), "{joined} {length}");
-            assert!(refused(sender.try_reserve(length).expect_err("never")), "{joined} {length}");
-            assert!(refused(sender.arm(length).expect_err("never")), "{joined} {length}");
+            assert!(
+                refused(sender.reserve(length).expect_err("beyond the cap")),
+                "{joined} {length}"
+            );
+            assert!(
+                refused(sender.try_reserve(length).expect_err("beyond the cap")),
+                "{joined} {length}"
+            );
+            assert!(refused(sender.arm(length).expect_err("beyond the cap")), "{joined} {length}");
         }
-        mailbox.try_recv().expect_err("it only accepts");
-        sender.service().expect("welcome");
+        mailbox.try_recv().expect_err("no message yet");
+        sender.service().expect("welcomed");
     }
     // A reservation that is dropped or forgotten sends nothing.
     let _ = sender.reserve(10).expect("space is free");
@@ -65,14 +71,14 @@ fn what_was_reserved_before_the_reader_closed_is_not_sent() {
     let mut mailbox = Mailbox::bind(&place.path).expect("binds");
     let mut sender = Sender::connect(&place.path).expect("connects");
     sender.send(b"unread").expect("sent");
-    let _ = mailbox.recv_timeout(AMPLE).expect("it accepts");
+    let _ = mailbox.recv_timeout(AMPLE).expect("the lane is accepted");
     mailbox.requeue();
-    sender.service().expect("welcome");
+    sender.service().expect("welcomed");
     let mut room = sender.reserve(4).expect("space is free");
     room.copy_from_slice(b"late");
     mailbox.close();
     assert_eq!(room.commit().expect_err("closed").errno(), libc::EPIPE);
-    assert_eq!(sender.take_unread().expect("it is closed"), [b"unread"]);
+    assert_eq!(sender.take_unread().expect("the mailbox is closed"), [b"unread"]);
 }
 
 /// Regression: the receiver had requested the large chunk back and was killed while it contained an
@@ -100,10 +106,10 @@ fn what_was_reserved_in_a_chunk_that_is_wanted_back_is_sent_whole() {
     room.copy_from_slice(&written);
     thread::sleep(Duration::from_millis(700));
     kill(reader);
-    room.commit().expect("it waits for the successor");
-    let mut mailbox = Mailbox::bind(&place.path).expect("free");
+    room.commit().expect("the lane waits for a successor");
+    let mut mailbox = Mailbox::bind(&place.path).expect("a free address");
     until("the successor is found", || {
-        sender.service().expect("it is no error to look");
+        sender.service().expect("no error yet");
         mailbox.try_recv().is_ok_and(|message| *message == *written)
     });
     sender.send(b"on we go").expect("sent");
@@ -147,9 +153,9 @@ fn what_was_read_before_the_end_is_read() {
     sender.send(b"read").expect("sent");
     let _ = mailbox.recv_timeout(AMPLE).expect("a message");
     mailbox.close();
-    sender.wait_acked(Some(AMPLE)).expect("it was read");
-    sender.wait_acked(None).expect("it still was");
-    assert_eq!(sender.service().expect_err("and it has closed").errno(), libc::EPIPE);
+    sender.wait_acked(Some(AMPLE)).expect("acknowledged");
+    sender.wait_acked(None).expect("acknowledged");
+    assert_eq!(sender.service().expect_err("the mailbox has closed").errno(), libc::EPIPE);
 
     let path = place.path.clone();
     let reader = fork(|| {
@@ -160,9 +166,9 @@ fn what_was_read_before_the_end_is_read() {
     });
     let mut sender = connect(&Options::new(), &place.path);
     sender.send(b"read").expect("sent");
-    until("it is acknowledged", || sender.unread_bytes() == 0);
+    until("the message is acknowledged", || sender.unread_bytes() == 0);
     kill(reader);
-    sender.wait_acked(Some(AMPLE)).expect("it was read");
+    sender.wait_acked(Some(AMPLE)).expect("acknowledged");
 
     let mut mailbox = Mailbox::bind(&place.path).expect("binds");
     let mut sender = Sender::connect(&place.path).expect("connects");
@@ -170,7 +176,7 @@ fn what_was_read_before_the_end_is_read() {
     sender.send(b"unread").expect("sent");
     let _ = mailbox.recv_timeout(AMPLE).expect("a message");
     mailbox.close();
-    assert_eq!(sender.wait_acked(None).expect_err("one is left").errno(), libc::EPIPE);
+    assert_eq!(sender.wait_acked(None).expect_err("one message is unread").errno(), libc::EPIPE);
 }
 
 /// Regression: a welcome that did not fit into the sender's descriptor table left its socket
@@ -204,8 +210,8 @@ fn a_sender_without_a_free_descriptor_waits_asleep() {
         drop(held);
         sender.send_timeout(&[7; 100_000], AMPLE).expect("sent");
     });
-    std::io::Read::read_exact(&mut told, &mut [0]).expect("its table is full");
-    until("it is accepted", || {
+    std::io::Read::read_exact(&mut told, &mut [0]).expect("the table is full");
+    until("the lane is accepted", || {
         let _ = mailbox.try_recv();
         mailbox.sender_count() == 1
     });
@@ -236,7 +242,7 @@ fn a_sender_without_room_waits_asleep() {
         let used = used() - before;
         assert!(used < Duration::from_millis(300), "{used:?} of processor time in two seconds");
     });
-    until("it is accepted", || {
+    until("the lane is accepted", || {
         let _ = mailbox.try_recv();
         mailbox.sender_count() == 1
     });
@@ -265,7 +271,7 @@ fn the_longest_deadlines_are_none() {
     let mut sender = options.connect(&place.path).expect("connects");
     sender.send_timeout(b"first", Duration::MAX).expect("sent");
     assert_eq!(&*mailbox.recv_timeout(Duration::MAX).expect("a message"), b"first");
-    assert_eq!(mailbox.recv_timeout(SHORT).expect_err("none"), Error::TimedOut);
+    assert_eq!(mailbox.recv_timeout(SHORT).expect_err("no message"), Error::TimedOut);
     sender.wait_acked(Some(Duration::MAX)).expect("read");
     drop(mailbox);
     let mut mailbox =
@@ -277,7 +283,7 @@ fn the_longest_deadlines_are_none() {
     );
     let again = again.expect("a socket");
     rustix::net::connect(&again, &address).expect("connected");
-    assert_eq!(mailbox.recv_timeout(SHORT).expect_err("none"), Error::TimedOut);
+    assert_eq!(mailbox.recv_timeout(SHORT).expect_err("no message"), Error::TimedOut);
 }
 
 /// Regression: a receiver that a service manager restarts closes its mailbox: a sender with the
@@ -298,16 +304,16 @@ fn a_restart_is_waited_out_by_who_asked_for_that() {
     for number in 0..3_u8 {
         assert_eq!(*mailbox.recv_timeout(AMPLE).expect("a message"), [number]);
     }
-    other.service().expect("welcome");
+    other.service().expect("welcomed");
     drop(mailbox);
-    assert_eq!(other.send(b"late").expect_err("closed on purpose").errno(), libc::EPIPE);
-    sender.send(&[5]).expect("it waits for the next one");
-    sender.service().expect("so does this");
+    assert_eq!(other.send(b"late").expect_err("the mailbox was closed").errno(), libc::EPIPE);
+    sender.send(&[5]).expect("the lane waits for a successor");
+    sender.service().expect("the lane waits as well");
     assert_eq!(sender.wait_acked(Some(SHORT)), Err(Error::TimedOut));
     // Several times, and while the sender waits for space. Between two receivers the lane must not
     // grow beyond their cap.
     for round in 0..3 {
-        let mut mailbox = narrow.bind(&place.path).expect("free");
+        let mut mailbox = narrow.bind(&place.path).expect("a free address");
         thread::scope(|scope| {
             let sending = scope.spawn(|| {
                 for number in 6..200_u8 {
@@ -326,7 +332,7 @@ fn a_restart_is_waited_out_by_who_asked_for_that() {
                     thread::sleep(SHORT);
                     drop(mailbox);
                     thread::sleep(SHORT);
-                    mailbox = narrow.bind(&place.path).expect("free");
+                    mailbox = narrow.bind(&place.path).expect("a free address");
                 }
             }
             mailbox.ack();

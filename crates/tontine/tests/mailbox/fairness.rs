@@ -22,7 +22,7 @@ fn a_full_lane_does_not_keep_another_waiting() {
     let mut floods: Vec<Sender> =
         (0..3).map(|_| Sender::connect(&place.path).expect("connects")).collect();
     let mut modest = Sender::connect(&place.path).expect("connects");
-    mailbox.try_recv().expect_err("it only accepts");
+    mailbox.try_recv().expect_err("no message yet");
     // All lanes are filled before anything is read, so that the order is the mailbox's own.
     for flood in &mut floods {
         for _ in 0..20_000 {
@@ -40,7 +40,7 @@ fn a_full_lane_does_not_keep_another_waiting() {
             between += 1;
         }
     }
-    assert_eq!(mailbox.try_recv().expect_err("no more"), Error::WouldBlock);
+    assert_eq!(mailbox.try_recv().expect_err("no further message"), Error::WouldBlock);
     assert_eq!(modest_ones, 50);
     assert!(longest <= 2 * 3 * TURN, "{longest} messages of three others came before one");
 }
@@ -54,7 +54,7 @@ fn lanes_that_are_always_full_get_equal_shares() {
     let mut mailbox = Mailbox::bind(&place.path).expect("binds");
     let mut lanes: Vec<Sender> =
         (0..4).map(|_| Sender::connect(&place.path).expect("connects")).collect();
-    mailbox.try_recv().expect_err("it only accepts");
+    mailbox.try_recv().expect_err("no message yet");
     for (index, lane) in lanes.iter_mut().enumerate() {
         (0..10_000).for_each(|_| lane.try_send(&[index as u8; 30]).expect("the lane grows"));
     }
@@ -75,7 +75,7 @@ fn a_newcomer_is_heard_though_each_message_takes_long() {
     let place = place();
     let mut mailbox = Mailbox::bind(&place.path).expect("binds");
     let mut flood = Sender::connect(&place.path).expect("connects");
-    mailbox.try_recv().expect_err("it only accepts");
+    mailbox.try_recv().expect_err("no message yet");
     for _ in 0..1000 {
         flood.try_send(b"flood").expect("the lane grows");
     }
@@ -86,7 +86,7 @@ fn a_newcomer_is_heard_though_each_message_takes_long() {
     };
     // The first turn is a long one, because no durations are known yet.
     for _ in 0..2 * TURN {
-        assert!(!work(), "nobody is new");
+        assert!(!work(), "no new sender");
     }
     for _ in 0..5 {
         let mut newcomer = Sender::connect(&place.path).expect("connects");

@@ -59,19 +59,19 @@ fn a_gibibyte_comes_and_the_memory_goes() {
         }
     });
     let mut mailbox = options().bind(&place.path).expect("binds");
-    until("it is accepted", || {
+    until("the lane is accepted", || {
         let _ = mailbox.try_recv();
         mailbox.sender_count() == 1
     });
     let (ours, theirs) = (resident(own_pid(), "tontine-chunk"), resident(child, "tontine-chunk"));
     std::io::Write::write_all(&mut ready, &[1]).expect("notified");
-    std::io::Read::read_exact(&mut told, &mut [0]).expect("all is sent");
+    std::io::Read::read_exact(&mut told, &mut [0]).expect("all messages are sent");
     assert!(resident(child, "tontine-chunk") > PIECES as u64 * PIECE as u64, "it was there");
     for _ in 0..PIECES {
         assert_eq!(mailbox.recv_timeout(AMPLE).expect("a message").len(), PIECE);
     }
     assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), b"small");
-    std::io::Read::read_exact(&mut told, &mut [0]).expect("it sent once more");
+    std::io::Read::read_exact(&mut told, &mut [0]).expect("one further message");
     for (pid, before) in [(own_pid(), ours), (child, theirs)] {
         let after = resident(pid, "tontine-chunk");
         assert!(after <= before + (1 << 20), "{before} bytes before, {after} after");
@@ -104,7 +104,7 @@ fn a_long_message_leaves_no_copy_behind() {
     round(&vec![5; LONG]);
     let with = resident(reader, "");
     assert!(with > before + LONG as u64 / 2, "{before} bytes before, {with} with it");
-    until("its memory is given back", || {
+    until("the memory is given back", || {
         round(b"small");
         thread::sleep(Duration::from_millis(30));
         resident(reader, "") <= before + (1 << 20)
@@ -185,14 +185,14 @@ fn a_lane_that_was_handed_over_while_large_returns_to_a_small_chunk() {
     assert!(before >= 1 << 20, "{before} bytes");
     kill(reader);
     let options = Options::new().shrink_after(Duration::from_millis(10));
-    let mut mailbox = options.bind(&place.path).expect("free");
+    let mut mailbox = options.bind(&place.path).expect("a free address");
     let mut received = 0;
     until("the large chunk is given back, at both ends", || {
-        sender.service().expect("it is no error to look");
+        sender.service().expect("no error yet");
         received += usize::from(mailbox.try_recv().is_ok());
         received == 2 && resident(own_pid(), "tontine-chunk") < 1 << 20
     });
-    sender.send(&large).expect("it grows again");
+    sender.send(&large).expect("the lane grows again");
     assert!(*mailbox.recv_timeout(AMPLE).expect("a message") == *large);
     assert_eq!(mailbox.take_errors(), []);
 }

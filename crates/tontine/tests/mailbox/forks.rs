@@ -43,7 +43,7 @@ fn a_batch_ends_with_the_fork_in_it() {
             }
             given += 1;
         });
-        let child = child.expect("it forked");
+        let child = child.expect("the child forked");
         if child == 0 {
             let fine = count == Ok(forks_at + 1)
                 && mailbox.try_recv().is_err_and(|error| error == Error::Forked);
@@ -183,7 +183,7 @@ fn heap_handles_in_forked_child_change_nothing() {
         };
         let (mut inbox, mut outbox) =
             (inbox.take().expect("still present"), outbox.take().expect("still present"));
-        let (small, large) = blocks.take().expect("they");
+        let (small, large) = blocks.take().expect("the blocks");
         let published = published.take().expect("still present");
         let _ = format!("{heap:?} {inbox:?} {outbox:?} {small:?} {large:?} {published:?}");
         let _ = (inbox.sender_count(), inbox.take_errors(), inbox.skipped(), outbox.peer());
@@ -265,9 +265,9 @@ fn a_reader_that_dies_while_its_forked_child_lives_is_noticed() {
         let place = place();
         let (reader, child) = reader_with_child(&place, receives, end_at_once);
         assert_eq!(reap(reader), 0);
-        let error = Sender::connect(&place.path).expect_err("nobody is there");
+        let error = Sender::connect(&place.path).expect_err("no receiver");
         assert_eq!(error.errno(), libc::ECONNREFUSED, "{error}");
-        let _successor = Mailbox::bind(&place.path).expect("free");
+        let _successor = Mailbox::bind(&place.path).expect("a free address");
         signal(child, libc::SIGKILL);
     }
 }
@@ -295,7 +295,7 @@ fn a_reader_that_calls_exec_is_dead() {
         };
         assert_eq!(error.errno(), libc::EOWNERDEAD, "{error}");
         // The word is marked slightly before `exec` closes the file that holds the path lock.
-        until("its path is free", || Mailbox::bind(&place.path).is_ok());
+        until("the path is free", || Mailbox::bind(&place.path).is_ok());
         kill(reader);
         if with_child {
             signal(child, libc::SIGKILL);
@@ -325,7 +325,7 @@ fn a_sender_that_calls_exec_is_forgotten_after_its_mail_is_read() {
         assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), b"before");
         assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), b"after");
         let grandchild = told.take();
-        until("its lane is gone", || {
+        until("the lane is removed", || {
             assert!(mailbox.recv_timeout(SHORT).is_err());
             mailbox.sender_count() == 0
         });

@@ -69,7 +69,7 @@ fn what_is_given_back_is_granted_to_others() {
     let mut senders = senders(8, &Options::new(), &mut mailbox, &place);
     let large = vec![1; LARGE];
     for turn in (0..8).chain((0..8).rev()) {
-        until("there is room", || {
+        until("the lane has space", || {
             let sent = match senders[turn].try_send(&large) {
                 Ok(()) => true,
                 Err(Error::WouldBlock) => false,
@@ -95,10 +95,10 @@ fn what_is_granted_and_not_used_is_given_up_where_others_want_it() {
     let large = vec![1; LARGE - 4096];
     for sender in &mut senders[..2] {
         assert_eq!(sender.try_send(&large), Err(Error::WouldBlock));
-        assert_eq!(mailbox.try_recv().expect_err("it only grants"), Error::WouldBlock);
+        assert_eq!(mailbox.try_recv().expect_err("no message yet"), Error::WouldBlock);
     }
     let mut idle_but = |last: usize| {
-        until("it has what the others did not use", || {
+        until("the lane has the memory that the others did not use", || {
             let sent = senders[last].try_send(&large);
             senders.iter_mut().for_each(|sender| sender.service().expect("alive"));
             while mailbox.try_recv().is_ok() {}
@@ -154,9 +154,9 @@ fn a_return_that_nobody_asked_for_closes_its_lane() {
     let place = place();
     let mut mailbox = Mailbox::bind(&place.path).expect("binds");
     let (socket, _chunk) = raw::lane(&place.path);
-    until("it is taken", || mailbox.try_recv().is_err() && mailbox.sender_count() == 1);
+    until("the lane is accepted", || mailbox.try_recv().is_err() && mailbox.sender_count() == 1);
     assert!(raw::send(&socket, &raw::note(raw::RETURNED, &[]), &[]));
-    until("it is closed", || mailbox.try_recv().is_err() && mailbox.sender_count() == 0);
+    until("the lane is closed", || mailbox.try_recv().is_err() && mailbox.sender_count() == 0);
     let faults = mailbox.take_errors();
     assert!(faults.len() == 1 && faults[0].errno() == libc::EPROTO, "{faults:?}");
 }

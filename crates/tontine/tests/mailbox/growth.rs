@@ -44,17 +44,17 @@ fn lanes_share_a_mailbox_and_get_what_others_left() {
     let options = Options::new().lane_cap(1 << 20).mailbox_cap(1 << 20).max_lanes(64);
     let mut mailbox = options.bind(&place.path).expect("binds");
     let mut first = options.connect(&place.path).expect("connects");
-    mailbox.try_recv().expect_err("it only accepts");
+    mailbox.try_recv().expect_err("no message yet");
     let one = most_at_once(&mut mailbox, &mut first) * 1008;
     assert!((200_000..1 << 20).contains(&one), "{one} bytes of a mailbox of 1 MiB");
     // Another sender still gets a lane.
     let mut second = options.connect(&place.path).expect("connects");
-    second.send(b"late").expect("there is room in the first chunk");
+    second.send(b"late").expect("space in the first chunk");
     assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), b"late");
     assert_eq!(mailbox.take_errors(), []);
     // The first sender leaves, and the second can use its memory.
     drop(first);
-    until("the first is gone", || {
+    until("the first lane is removed", || {
         let _ = mailbox.try_recv();
         mailbox.sender_count() == 1
     });
@@ -107,7 +107,7 @@ fn a_lane_grows_while_the_receivers_descriptor_table_is_full() {
     let mut sender = connect(&Options::new(), &place.path);
     sender.send(b"first").expect("sent");
     sender.wait_acked(Some(AMPLE)).expect("read");
-    std::io::Read::read_exact(&mut told, &mut [0]).expect("its table is full");
+    std::io::Read::read_exact(&mut told, &mut [0]).expect("the table is full");
     let mut rest = 0..300_u32;
     let message = |number: u32| number.to_le_bytes().repeat(250);
     // Several chunks are passed to a receiver that can accept none.
@@ -116,7 +116,7 @@ fn a_lane_grows_while_the_receivers_descriptor_table_is_full() {
     std::io::Write::write_all(&mut ready, &[1]).expect("notified");
     rest.for_each(|number| sender.send_timeout(&message(number), AMPLE).expect("sent"));
     sender.wait_acked(Some(AMPLE)).expect("read");
-    std::io::Read::read_exact(&mut told, &mut [0]).expect("all were received, in order");
+    std::io::Read::read_exact(&mut told, &mut [0]).expect("all messages were received, in order");
     kill(reader);
 }
 
@@ -144,7 +144,7 @@ fn a_sender_without_a_free_descriptor_is_heard_and_grows_later() {
                 Ok(sender) => break sender,
                 Err(error) => assert_eq!(error.errno(), libc::EMFILE, "{error}"),
             }
-            drop(held.pop().expect("60 are enough"));
+            drop(held.pop().expect("60 descriptors suffice"));
         };
         while let Ok(copy) = rustix::io::fcntl_dupfd_cloexec(&spare, 0) {
             held.push(copy);
@@ -153,8 +153,8 @@ fn a_sender_without_a_free_descriptor_is_heard_and_grows_later() {
             thread::sleep(Duration::from_millis(10));
             sender.send(&number.to_le_bytes()).expect("sent");
         }
-        assert_eq!(sender.peer(), None, "the welcome has no room");
-        std::io::Read::read_exact(&mut heard, &mut [0]).expect("all were heard nevertheless");
+        assert_eq!(sender.peer(), None, "the welcome has no space");
+        std::io::Read::read_exact(&mut heard, &mut [0]).expect("all messages arrived nevertheless");
         // Growing fails like a lack of space until a descriptor is free.
         let large = [7; 100_000];
         assert_eq!(sender.try_send(&large), Err(Error::WouldBlock));
@@ -163,7 +163,7 @@ fn a_sender_without_a_free_descriptor_is_heard_and_grows_later() {
                 Ok(()) => break,
                 Err(error) => assert_eq!(error, Error::TimedOut),
             }
-            drop(held.pop().expect("60 are enough"));
+            drop(held.pop().expect("60 descriptors suffice"));
         }
         sender.wait_acked(Some(AMPLE)).expect("read");
     });
@@ -172,7 +172,7 @@ fn a_sender_without_a_free_descriptor_is_heard_and_grows_later() {
         let message = mailbox.recv_timeout(AMPLE / 2).expect("a message");
         assert_eq!(*message, number.to_le_bytes());
         // Not by the receiver's own deadline, when it checks again.
-        assert!(started.elapsed() < AMPLE / 4, "it was not woken");
+        assert!(started.elapsed() < AMPLE / 4, "the sender was not woken");
     }
     std::io::Write::write_all(&mut hear, &[1]).expect("notified");
     assert_eq!(mailbox.recv_timeout(AMPLE).expect("a message").len(), 100_000);

@@ -66,7 +66,7 @@ impl Hostile {
         let (page, control, bell) = (raw::process_page(1), raw::control(0, u64::MAX), bell);
         let bell = bell.expect("a pair");
         raw::welcome(&socket, page.fd.as_fd(), &control, bell.1.as_fd());
-        sender.service().expect("welcome");
+        sender.service().expect("welcomed");
         let (held, position) = (Vec::new(), 0);
         let (_page, _bell, _place, bytes) = (page, bell, place, 0);
         let mut hostile =
@@ -155,7 +155,7 @@ impl Hostile {
     fn ask_back(&mut self) {
         self.control.half(STATE_AT).store(GIVE_BACK, std::sync::atomic::Ordering::Relaxed);
         self.sender.service().expect("alive");
-        assert!(self.listen(), "it answers each time");
+        assert!(self.listen(), "the receiver answers each time");
         self.control.half(STATE_AT).store(0, std::sync::atomic::Ordering::Relaxed);
     }
 }
@@ -179,7 +179,7 @@ fn give_back_again_and_again() {
             lane.acknowledge_all();
             lane.ask_back();
         }
-        assert!(lane.bytes >= CAP / 4, "it grew: {} bytes", lane.bytes);
+        assert!(lane.bytes >= CAP / 4, "the memory grew: {} bytes", lane.bytes);
         lane.send_on();
     }
 }
@@ -197,7 +197,7 @@ fn read_again_and_again() {
     for hold in [Hold::Descriptor, Hold::PathDescriptor, Hold::Mapping, Hold::InFlight] {
         let mut lane = Hostile::new(&Options::new().lane_cap(CAP), hold);
         for round in 0..100 {
-            assert!(lane.fill([100_000, 20_000, 3_000][round % 3]) > 0, "it sends on");
+            assert!(lane.fill([100_000, 20_000, 3_000][round % 3]) > 0, "the sender continues");
             lane.listen();
             lane.acknowledge_all();
         }
@@ -232,7 +232,7 @@ fn grow_and_shrink(rounds: usize, looks: u32, options: &Options) -> u64 {
     for round in 0..rounds {
         let large = vec![round as u8; [200_000, 60_000, 250_000][round % 3]];
         let mut received = None;
-        until("there is space", || {
+        until("the lane has space", || {
             match sender.try_send(&large) {
                 Ok(()) | Err(Error::WouldBlock) => {}
                 Err(error) => panic!("{error}"),
@@ -279,7 +279,7 @@ fn forbid_inotify() {
     let errno = SeccompAction::Errno(libc::EMFILE.cast_unsigned());
     let filter = SeccompFilter::new(rules, SeccompAction::Allow, errno, arch);
     let program: BpfProgram = filter.expect("a valid filter").try_into().expect("compiles");
-    apply_filter(&program).expect("filters may be set");
+    apply_filter(&program).expect("filters are permitted");
 }
 
 /// If no instance is available (128 per user by default), each released chunk counts until the

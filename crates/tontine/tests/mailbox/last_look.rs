@@ -20,7 +20,7 @@ fn begin(mailbox: &mut Mailbox, sender: &mut Sender) {
     assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), b"first");
     mailbox.ack();
     sender.wait_acked(Some(AMPLE)).expect("read");
-    assert_eq!(mailbox.try_recv().expect_err("no more"), Error::WouldBlock);
+    assert_eq!(mailbox.try_recv().expect_err("no further message"), Error::WouldBlock);
 }
 
 /// Leaves chunks without messages behind.
@@ -43,7 +43,7 @@ fn mail_behind_empty_chunks_is_seen_before_waiting() {
     begin(&mut mailbox, &mut sender);
     leave_empty_chunks(&mut sender);
     sender.send(b"behind them").expect("sent");
-    assert_eq!(mailbox.arm(), Ok(false), "a message is there");
+    assert_eq!(mailbox.arm(), Ok(false), "a message has arrived");
     assert_eq!(&*mailbox.try_recv().expect("a message"), b"behind them");
 }
 
@@ -57,12 +57,12 @@ fn mail_behind_empty_chunks_wakes() {
         Options::new().wait_strategy(WaitStrategy::Sleep).bind(&place.path).expect("binds");
     let mut sender = Sender::connect(&place.path).expect("connects");
     begin(&mut mailbox, &mut sender);
-    assert_eq!(mailbox.arm(), Ok(true), "nothing is there");
+    assert_eq!(mailbox.arm(), Ok(true), "no message has arrived");
     leave_empty_chunks(&mut sender);
     sender.send(b"behind them").expect("sent");
     let mut polled = [PollFd::new(&mailbox, PollFlags::IN)];
     let ample = Timespec { tv_sec: 20, tv_nsec: 0 };
-    assert_eq!(poll(&mut polled, Some(&ample)), Ok(1), "nobody rang");
+    assert_eq!(poll(&mut polled, Some(&ample)), Ok(1), "no notification");
     let none = mailbox.recv_timeout(Duration::ZERO).map(|message| message.to_vec());
     assert_eq!(none, Ok(b"behind them".to_vec()));
 
@@ -87,7 +87,7 @@ fn the_longest_chain_of_empty_chunks_is_followed_in_one_look() {
     let place = place();
     let mut mailbox = Mailbox::bind(&place.path).expect("binds");
     let (socket, mut chunk) = raw::lane(&place.path);
-    mailbox.try_recv().expect_err("it only accepts");
+    mailbox.try_recv().expect_err("no message yet");
     let mut chunks = Vec::new();
     for sequence in 1..=31 {
         let next = raw::chunk(12);
@@ -96,7 +96,7 @@ fn the_longest_chain_of_empty_chunks_is_followed_in_one_look() {
         chunks.push(std::mem::replace(&mut chunk, next));
     }
     chunk.put_message(RING, 5);
-    assert_eq!(mailbox.arm(), Ok(false), "a message is there");
+    assert_eq!(mailbox.arm(), Ok(false), "a message has arrived");
     assert_eq!(&*mailbox.try_recv().expect("a message"), [0; 5]);
     assert_eq!(mailbox.take_errors(), []);
 }
@@ -118,7 +118,7 @@ fn no_lane_is_passed_over_because_another_breaks() {
                 for index in 0..6 {
                     if index == broken_at {
                         broken = Some(raw::lane(&place.path));
-                        mailbox.try_recv().expect_err("it only accepts");
+                        mailbox.try_recv().expect_err("no message yet");
                     } else {
                         let mut sender = Sender::connect(&place.path).expect("connects");
                         begin(&mut mailbox, &mut sender);
@@ -127,9 +127,9 @@ fn no_lane_is_passed_over_because_another_breaks() {
                 }
                 // Until all lanes are idle, and further, so that any lane may have the turn.
                 for _ in 0..10 + turns {
-                    mailbox.try_recv().expect_err("nothing is there");
+                    mailbox.try_recv().expect_err("no message");
                 }
-                let (_socket, chunk) = broken.expect("made above");
+                let (_socket, chunk) = broken.expect("created above");
                 chunk.put(RING, header(7, 0));
                 senders[modest].send(b"modest").expect("sent");
                 let armed = mailbox.arm();
@@ -166,14 +166,16 @@ fn a_chunk_that_found_no_memory_is_tried_again() {
     let mut sender = connect(&Options::new(), &place.path);
     sender.send(b"first").expect("sent");
     sender.wait_acked(Some(AMPLE)).expect("read");
-    let sizes = std::fs::read_to_string(format!("/proc/{receiver}/statm")).expect("its sizes");
+    let sizes = std::fs::read_to_string(format!("/proc/{receiver}/statm"))
+        .expect("the sizes of the process");
     let pages: u64 = sizes.split(' ').next().and_then(|pages| pages.parse().ok()).expect("pages");
     limit_address_space(receiver, (pages + 64) * 4096);
     // The new chunk is four times as large as the remaining memory.
     sender.send(&[7; 400_000]).expect("sent");
-    let error = sender.wait_acked(Some(Duration::from_millis(300))).expect_err("no memory for it");
+    let error =
+        sender.wait_acked(Some(Duration::from_millis(300))).expect_err("no memory for the chunk");
     assert_eq!(error, Error::TimedOut);
     limit_address_space(receiver, libc::RLIM_INFINITY);
-    sender.wait_acked(Some(AMPLE)).expect("tried again");
+    sender.wait_acked(Some(AMPLE)).expect("the retry succeeds");
     kill(receiver);
 }

@@ -96,7 +96,7 @@ fn a_threads_own_life_ends_with_the_thread_and_another_can_begin() {
     alone!();
     let mut child = Child::fork(|pipe| {
         let thread = thread::spawn(|| Life::register_thread().expect("life"));
-        let life = thread.join().expect("thread");
+        let life = thread.join().expect("the thread");
         pipe.send_descriptor(life.as_fd());
         assert!(eventually(|| Life::current().is_none()));
         let next = Life::register().expect("a new life");
@@ -228,7 +228,7 @@ fn register_on_the_main_thread_starts_no_thread() {
         // Each later call, on any thread, returns the same life.
         let register = [Life::register, Life::register_thread, Life::register_anchor_thread];
         for again in register {
-            let elsewhere = thread::spawn(again).join().expect("thread").expect("life");
+            let elsewhere = thread::spawn(again).join().expect("the thread").expect("life");
             assert!(std::ptr::eq(elsewhere, life));
         }
         assert_eq!(anchor_threads(), 0);
@@ -240,10 +240,10 @@ fn register_on_the_main_thread_starts_no_thread() {
 fn register_off_the_main_thread_starts_an_anchor_thread() {
     alone!();
     let mut child = Child::fork(|pipe| {
-        let life = thread::spawn(Life::register).join().expect("thread").expect("life");
+        let life = thread::spawn(Life::register).join().expect("the thread").expect("life");
         pipe.send_descriptor(life.as_fd());
         assert_eq!(anchor_threads(), 1);
-        assert!(std::ptr::eq(Life::register().expect("life"), life), "a process has one");
+        assert!(std::ptr::eq(Life::register().expect("life"), life), "a process has one life");
         pipe.receive_byte();
     });
     let watch = Watch::from_fd(child.pipe.receive_descriptor()).expect("watch");
@@ -260,7 +260,7 @@ fn concurrent_first_calls_make_one_life() {
         let threads: Vec<_> = (0..8).map(|_| thread::spawn(Life::register)).collect();
         let first = Life::register().expect("life");
         for thread in threads {
-            let life = thread.join().expect("thread").expect("life");
+            let life = thread.join().expect("the thread").expect("life");
             assert!(std::ptr::eq(life, first));
         }
         assert!(anchor_threads() <= 1);
@@ -271,7 +271,7 @@ fn concurrent_first_calls_make_one_life() {
 #[test]
 fn a_life_on_an_anchor_thread_outlives_the_main_thread() {
     alone!();
-    let off_main = || thread::spawn(Life::register).join().expect("thread");
+    let off_main = || thread::spawn(Life::register).join().expect("the thread");
     let register: [fn() -> _; 2] = [Life::register_anchor_thread, off_main];
     for register in register {
         let mut child = Child::fork(|pipe| {
@@ -324,7 +324,7 @@ fn register_after_the_main_thread_has_exited_makes_a_life() {
 fn a_child_forked_by_another_thread_registers_without_a_thread() {
     alone!();
     let mut child = Child::fork(|_| {
-        thread::spawn(Life::register).join().expect("thread").expect("life");
+        thread::spawn(Life::register).join().expect("the thread").expect("life");
         assert_eq!(anchor_threads(), 1);
         let forked = thread::spawn(|| {
             let mut grandchild = Child::fork(|_| {
@@ -334,7 +334,7 @@ fn a_child_forked_by_another_thread_registers_without_a_thread() {
             });
             grandchild.wait()
         });
-        assert_eq!(forked.join().expect("thread"), 0);
+        assert_eq!(forked.join().expect("the thread"), 0);
     });
     assert_eq!(child.wait(), 0);
 }

@@ -17,8 +17,8 @@ fn messages_arrive_whole_and_in_order() {
     let place = place();
     let mut mailbox = Mailbox::bind(&place.path).expect("binds");
     let mut sender = Sender::connect(&place.path).expect("connects");
-    sender.send(b"before anybody accepted").expect("sent");
-    assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), b"before anybody accepted");
+    sender.send(b"before the lane is accepted").expect("sent");
+    assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), b"before the lane is accepted");
     for length in 0..300_usize {
         sender.send(&vec![length as u8; length]).expect("sent");
     }
@@ -27,7 +27,7 @@ fn messages_arrive_whole_and_in_order() {
         assert_eq!(&*message, vec![length as u8; length]);
         assert_eq!(message.peer().pid, Some(std::process::id()));
     }
-    assert_eq!(mailbox.try_recv().expect_err("nothing more"), Error::WouldBlock);
+    assert_eq!(mailbox.try_recv().expect_err("no further message"), Error::WouldBlock);
     assert!(mailbox.take_errors().is_empty());
 }
 
@@ -46,14 +46,14 @@ fn small_messages_cross_in_every_mode() {
                 for number in 0..count {
                     sender.send_timeout(&number.to_le_bytes(), AMPLE).expect("sent");
                 }
-                sender.wait_acked(Some(AMPLE)).expect("all read");
+                sender.wait_acked(Some(AMPLE)).expect("all messages are read");
             });
             for number in 0..count {
                 let message = mailbox.recv_timeout(AMPLE).expect("a message");
                 assert_eq!(*message, number.to_le_bytes(), "{fences:?} {waiting:?}");
             }
             mailbox.ack();
-            assert_eq!(mailbox.try_recv().expect_err("no more"), Error::WouldBlock);
+            assert_eq!(mailbox.try_recv().expect_err("no further message"), Error::WouldBlock);
             sending.join().expect("the sender ends");
         }
     }
@@ -79,8 +79,8 @@ fn padding_without_a_message_behind_it_makes_nobody_a_liar() {
     }
     mailbox.ack();
     // Welcomed by now, and at the end of the ring: a reservation means padding. Nothing is sent.
-    sender.wait_acked(Some(AMPLE)).expect("all read");
-    let _ = sender.try_reserve(message.len()).expect("room behind padding");
+    sender.wait_acked(Some(AMPLE)).expect("all messages are read");
+    let _ = sender.try_reserve(message.len()).expect("space behind padding");
     assert_eq!(mailbox.try_recv().expect_err("padding only"), Error::WouldBlock);
     // The third message checks for space twice, the fourth checks the position.
     for _ in 0..3 {
@@ -99,7 +99,7 @@ fn a_lane_grows_to_the_smaller_cap_and_no_further() {
     for (theirs, ours) in [(1 << 20, 64 << 20), (64 << 20, 1 << 20)] {
         let mut mailbox = Options::new().lane_cap(theirs).bind(&place.path).expect("binds");
         let mut sender = Options::new().lane_cap(ours).connect(&place.path).expect("connects");
-        mailbox.try_recv().expect_err("it only accepts");
+        mailbox.try_recv().expect_err("no message yet");
         let mut sent = 0_u32;
         loop {
             match sender.try_send(&[7; 1000]) {
@@ -112,8 +112,8 @@ fn a_lane_grows_to_the_smaller_cap_and_no_further() {
         for _ in 0..sent {
             assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), [7; 1000]);
         }
-        mailbox.try_recv().expect_err("all were received");
-        sender.try_send(&[7; 1000]).expect("room again");
+        mailbox.try_recv().expect_err("all messages were received");
+        sender.try_send(&[7; 1000]).expect("the lane has space again");
     }
 }
 
@@ -124,13 +124,13 @@ fn a_message_beyond_the_cap_is_refused_and_the_longest_is_not() {
     let options = Options::new().lane_cap(1 << 20);
     let mut mailbox = options.bind(&place.path).expect("binds");
     let mut sender = options.connect(&place.path).expect("connects");
-    mailbox.try_recv().expect_err("it only accepts");
+    mailbox.try_recv().expect_err("no message yet");
     let most = sender.max_message_len();
     let error = sender.try_send(&vec![0; most + 1]).expect_err("too large");
     assert_eq!(error, Error::TooLarge { len: most as u64 + 1, max: most as u64, set_by: None });
     let longest: Vec<u8> = (0..most).map(|n| n as u8).collect();
     for _ in 0..5 {
-        until("the longest has room", || {
+        until("the longest message fits", || {
             let _ = mailbox.try_recv();
             sender.try_send(&longest).is_ok()
         });
@@ -156,10 +156,10 @@ fn a_dead_reader_is_noticed_and_leaves_its_mail() {
     for number in 0..10_u8 {
         sender.send(&[number; 5]).expect("sent");
     }
-    until("two are acknowledged", || sender.unread_bytes() == 8 * 16);
-    assert_eq!(sender.take_unread().expect_err("it is alive"), Error::WouldBlock);
+    until("two messages are acknowledged", || sender.unread_bytes() == 8 * 16);
+    assert_eq!(sender.take_unread().expect_err("the receiver lives"), Error::WouldBlock);
     kill(reader);
-    let error = sender.send(b"too late").expect_err("dead");
+    let error = sender.send(b"too late").expect_err("the peer has died");
     assert_eq!(error.errno(), libc::EOWNERDEAD, "{error}");
     assert!(error.to_string().contains(&format!("pid {reader}")), "{error}");
     // The third message was handed out and never acknowledged.
@@ -187,14 +187,14 @@ fn a_successor_inherits_what_was_not_acknowledged() {
     for number in 0..500 {
         sender.send(&message(number)).expect("sent");
     }
-    until("99 are acknowledged", || sender.unread_bytes() < 402 * 88);
+    until("99 messages are acknowledged", || sender.unread_bytes() < 402 * 88);
     kill(reader);
     for number in 500..600 {
-        sender.send(&message(number)).expect("it waits for the successor");
+        sender.send(&message(number)).expect("the lane waits for a successor");
     }
     let mut mailbox = Mailbox::bind(&place.path).expect("the dead reader's path is free");
     until("the successor is found", || {
-        sender.service().expect("it is no error to look");
+        sender.service().expect("no error yet");
         mailbox.try_recv().is_ok_and(|first| *first == *message(99))
     });
     for number in 100..600 {
@@ -218,7 +218,7 @@ fn a_closed_mailbox_is_a_broken_pipe_and_its_name_is_free() {
     mailbox.close();
     let error = sender.send(b"more").expect_err("closed");
     assert_eq!(error.errno(), libc::EPIPE, "{error}");
-    assert_eq!(sender.take_unread().expect("it is closed"), [b"unread"]);
+    assert_eq!(sender.take_unread().expect("the mailbox is closed"), [b"unread"]);
     assert!(!place.path.exists());
     Mailbox::bind(&place.path).expect("free again");
 }
@@ -241,8 +241,11 @@ fn a_sender_that_ends_leaves_what_it_sent() {
         assert_eq!(*message, number.to_le_bytes());
         assert_eq!(message.peer().pid, u32::try_from(child).ok());
     }
-    assert_eq!(mailbox.recv_timeout(Duration::from_millis(50)).expect_err("over"), Error::TimedOut);
-    assert_eq!(mailbox.sender_count(), 0, "its lane is gone");
+    assert_eq!(
+        mailbox.recv_timeout(Duration::from_millis(50)).expect_err("no message is left"),
+        Error::TimedOut
+    );
+    assert_eq!(mailbox.sender_count(), 0, "the lane is removed");
 }
 
 #[test]
@@ -257,8 +260,8 @@ fn handles_are_dead_in_a_forked_child() {
     let mut copies = Some((sender, mailbox));
     let child = fork(|| {
         let (mut sender, mut mailbox) = copies.take().expect("the child's copies");
-        assert_eq!(sender.send(b"from the child").expect_err("not mine"), Error::Forked);
-        assert_eq!(mailbox.try_recv().expect_err("not mine"), Error::Forked);
+        assert_eq!(sender.send(b"from the child").expect_err("inherited by fork"), Error::Forked);
+        assert_eq!(mailbox.try_recv().expect_err("inherited by fork"), Error::Forked);
         drop((sender, mailbox));
     });
     assert_eq!(reap(child), 0);
@@ -280,7 +283,7 @@ fn a_pair_of_sockets_needs_no_address() {
     let mut sender = Sender::from_socket(theirs).expect("begins a lane");
     sender.send(b"no name").expect("sent");
     assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), b"no name");
-    assert!(sender.try_clone().is_err(), "there is no address to go to");
+    assert!(sender.try_clone().is_err(), "the mailbox has no address");
 }
 
 /// Regression: a program that adopted a hundred sockets, for children yet to be started, silently
@@ -299,7 +302,7 @@ fn adopted_sockets_may_be_silent_for_as_long_as_they_like() {
         mailbox.adopt(one).expect("takes it");
         theirs.push(other);
     }
-    assert_eq!(mailbox.recv_timeout(10 * deadline).expect_err("all are silent"), Error::TimedOut);
+    assert_eq!(mailbox.recv_timeout(10 * deadline).expect_err("no message"), Error::TimedOut);
     let mut senders = Vec::new();
     for (number, socket) in theirs.into_iter().enumerate() {
         let mut sender = Sender::from_socket(socket).expect("begins a lane");
@@ -321,7 +324,7 @@ fn an_abstract_name_works_like_a_path() {
     let name = format!("@tontine-test-{}", std::process::id());
     let mut mailbox = Mailbox::bind(&name).expect("binds");
     let mut sender = Sender::connect(&name).expect("connects");
-    let mut another = sender.try_clone().expect("a lane of its own");
+    let mut another = sender.try_clone().expect("a separate lane");
     sender.send(b"one").expect("sent");
     another.send(b"two").expect("sent");
     let first = mailbox.recv_timeout(AMPLE).map(|message| message.sender()).expect("a message");
@@ -388,7 +391,7 @@ fn poll_and_arm_tell_of_mail() {
         if mailbox.arm().expect("arms") {
             let mut polled = [PollFd::new(&mailbox, PollFlags::IN)];
             let ready = poll(&mut polled, Some(&Timespec { tv_sec: 20, tv_nsec: 0 }));
-            assert_eq!(ready, Ok(1), "message {expected} was not told of");
+            assert_eq!(ready, Ok(1), "message {expected} was not announced");
         }
         loop {
             match mailbox.try_recv() {
@@ -417,8 +420,8 @@ fn what_was_put_back_is_received_again_or_stays_the_senders() {
         assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), b"one");
         mailbox.requeue();
     }
-    assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("again"), b"one");
-    assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("the next"), b"two");
+    assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("the message again"), b"one");
+    assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("the next message"), b"two");
     mailbox.requeue();
     drop(mailbox);
     assert_eq!(sender.take_unread().expect("closed"), [b"two"]);
@@ -432,7 +435,7 @@ fn the_lock_file_and_a_refusal_have_the_names_that_are_documented() {
     let place = place();
     let mailbox = Mailbox::bind(&place.path).expect("binds");
     let Err(Error::AddrInUse { address, .. }) = Mailbox::bind(&place.path) else {
-        panic!("it has a living owner");
+        panic!("the address has a living owner");
     };
     assert_eq!(address, place.path.display().to_string());
     drop(mailbox);

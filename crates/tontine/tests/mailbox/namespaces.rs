@@ -65,7 +65,7 @@ impl Container {
     fn run(body: impl FnOnce()) -> Self {
         let (mut told, mut tell) = std::io::pipe().expect("a pipe");
         let outer = fork(|| {
-            unshare().expect("it could be done before");
+            unshare().expect("the call succeeded before");
             let inner = fork(|| {
                 // SAFETY: a timer.
                 unsafe { libc::alarm(LIMIT_S) };
@@ -123,7 +123,7 @@ fn receive(mailbox: &mut Mailbox, numbers: std::ops::Range<u32>) {
     for number in numbers {
         let message = mailbox.recv_timeout(AMPLE).expect("a message");
         assert_eq!(*message, number.to_le_bytes());
-        assert_eq!(message.peer().pid, None, "it cannot be seen from here");
+        assert_eq!(message.peer().pid, None, "the pid is not visible in this namespace");
     }
     mailbox.ack();
 }
@@ -181,7 +181,7 @@ fn containers_that_share_a_folder_talk_and_notice_deaths() {
     rival.wait();
     reader.kill();
     let successor = Container::run(|| {
-        let mut mailbox = options().bind(&place.path).expect("free");
+        let mut mailbox = options().bind(&place.path).expect("a free address");
         receive(&mut mailbox, 1000..1200);
         say(&mut reader_tells);
         until("the sender's death is noticed", || {
@@ -221,7 +221,8 @@ fn one_passed_descriptor_is_enough() {
     });
     let sender = Container::run(|| {
         drop(ours.take());
-        let mut lane = options().connect_socket(theirs.take().expect("passed in")).expect("begins");
+        let mut lane =
+            options().connect_socket(theirs.take().expect("passed in")).expect("the lane begins");
         send(&mut lane, 0..1000);
         lane.wait_acked(Some(AMPLE)).expect("read");
         say(&mut tell);

@@ -55,7 +55,7 @@ impl Lack {
         let program: BpfProgram = filter.expect("a valid filter").try_into().expect("compiles");
         thread::scope(|threads| {
             let thread = threads.spawn(|| {
-                apply_filter(&program).expect("filters may be set");
+                apply_filter(&program).expect("filters are permitted");
                 body()
             });
             thread.join().expect("the thread's assertions hold")
@@ -129,7 +129,7 @@ fn connecting() {
     let mut first = connect(&Options::new(), &place.path);
     first.send(b"first").expect("sent");
     assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), b"first");
-    first.service().expect("it takes its welcome");
+    first.service().expect("the welcome is processed");
     assert!(first.peer().is_some());
     let connection = [
         lack(libc::SYS_socket, libc::ENOMEM, "socket"),
@@ -142,7 +142,7 @@ fn connecting() {
         assert_eq!(open_descriptors(), before, "{}: a descriptor was lost", lack.name);
         first.send(b"others").expect("sent");
         assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), b"others");
-        assert_eq!(mailbox.recv_timeout(A_WHILE).expect_err("nothing else"), Error::TimedOut);
+        assert_eq!(mailbox.recv_timeout(A_WHILE).expect_err("no further message"), Error::TimedOut);
         assert_eq!(mailbox.sender_count(), 1, "{}", lack.name);
         assert_eq!(open_descriptors(), before, "{}: the mailbox keeps something", lack.name);
     }
@@ -163,7 +163,7 @@ fn welcoming() {
     let mut first = connect(&Options::new(), &place.path);
     first.send(b"first").expect("sent");
     assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), b"first");
-    first.service().expect("it takes its welcome");
+    first.service().expect("the welcome is processed");
     assert!(first.peer().is_some());
     let connection = [
         lack(libc::SYS_accept4, libc::ENOMEM, "accept4"),
@@ -175,7 +175,7 @@ fn welcoming() {
     let open = open_descriptors();
     for lack in connection.into_iter().chain(MEMORY) {
         let mut newcomer = Sender::connect(&place.path).expect("connects");
-        newcomer.send(b"new").expect("there is room in the first chunk");
+        newcomer.send(b"new").expect("space in the first chunk");
         let faults = lack.during(|| {
             let nothing = mailbox.recv_timeout(A_WHILE).expect_err(lack.name);
             assert_eq!(nothing, Error::TimedOut, "{}", lack.name);
@@ -183,14 +183,19 @@ fn welcoming() {
             assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), b"others");
             mailbox.take_errors()
         });
-        newcomer.service().expect("nobody has refused it");
+        newcomer.service().expect("no refusal yet");
         assert_eq!(faults.len(), 1, "{}: {faults:?}", lack.name);
         lack.is_named_by(&faults[0]);
-        assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("it waited"), b"new", "{}", lack.name);
+        assert_eq!(
+            &*mailbox.recv_timeout(AMPLE).expect("the message waited"),
+            b"new",
+            "{}",
+            lack.name
+        );
         mailbox.ack();
-        newcomer.wait_acked(Some(AMPLE)).expect("welcome at last");
+        newcomer.wait_acked(Some(AMPLE)).expect("welcomed at last");
         drop(newcomer);
-        common::until("it is gone", || {
+        common::until("the lane is removed", || {
             assert!(mailbox.recv_timeout(Duration::from_millis(1)).is_err());
             mailbox.sender_count() == 1 && open_descriptors() == open
         });
@@ -214,7 +219,7 @@ fn growing() {
             assert_eq!(sender.try_send(&large), Err(Error::WouldBlock), "{}", lack.name);
             let late = sender.send_timeout(&large, A_WHILE);
             assert_eq!(late, Err(Error::TimedOut), "{}", lack.name);
-            sender.send(b"small").expect("what fits is sent");
+            sender.send(b"small").expect("the messages that fit are sent");
         });
         assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), b"small");
         sender.try_send(&large).expect("the failure was temporary");

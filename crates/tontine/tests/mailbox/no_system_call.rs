@@ -19,7 +19,7 @@ fn forbid_system_calls() {
     let arch = std::env::consts::ARCH.try_into().expect("a known processor");
     let filter = SeccompFilter::new(rules, SeccompAction::KillProcess, SeccompAction::Allow, arch);
     let program: BpfProgram = filter.expect("a valid filter").try_into().expect("compiles");
-    apply_filter(&program).expect("filters may be set");
+    apply_filter(&program).expect("filters are permitted");
 }
 
 /// Returns messages of 0 to 39 bytes: several laps of the smallest ring.
@@ -92,7 +92,7 @@ fn receive_without_system_calls() -> i32 {
         }
         let messages: Vec<_> = (0..1000).map(message).collect();
         // The check for connections when nothing else is pending.
-        mailbox.try_recv().expect_err("all was received");
+        mailbox.try_recv().expect_err("all messages were received");
         forbid_system_calls();
         for few in messages.chunks(16) {
             for message in few {

@@ -105,7 +105,7 @@ fn free_after_the_owners_death_though_its_forked_child_lives() {
     rustix::process::test_kill_process(grandchild).expect("the grandchild lives");
     let lock = PathLock::acquire(scratch.path());
     rustix::process::kill_process(grandchild, rustix::process::Signal::KILL).expect("kill");
-    lock.expect("free");
+    lock.expect("a free lock");
 }
 
 #[test]
@@ -135,7 +135,7 @@ fn a_forked_child_that_drops_its_copy_frees_nothing() {
         // The parent releases the lock; the child acquires it, and the inherited copy must not undo
         // that.
         pipe.receive_byte();
-        let own = PathLock::acquire(path.path()).expect("free");
+        let own = PathLock::acquire(path.path()).expect("a free lock");
         // SAFETY: as above: the second copy simulates a late drop.
         drop(unsafe { std::ptr::read(inherited) });
         pipe.send_byte(2);
@@ -150,7 +150,7 @@ fn a_forked_child_that_drops_its_copy_frees_nothing() {
     assert_eq!(holder(&scratch), Some(pid), "the child's lock outlives the inherited copy");
     child.pipe.send_byte(1);
     assert_eq!(child.wait(), 0);
-    drop(PathLock::acquire(scratch.path()).expect("free"));
+    drop(PathLock::acquire(scratch.path()).expect("a free lock"));
 }
 
 #[test]

@@ -46,8 +46,8 @@ fn a_chunk_that_was_reserved_in_is_not_given_back() {
         thread::sleep(4 * IDLE);
         kill(reader);
         reserved.commit().expect("kept for the successor");
-        let mut successor = Mailbox::bind(&place.path).expect("free");
-        until("it is handed over", || {
+        let mut successor = Mailbox::bind(&place.path).expect("a free address");
+        until("the lane is handed over", || {
             sender.service().expect("waits for a successor");
             let message = successor.recv_timeout(Duration::from_millis(1));
             message.is_ok_and(|message| *message == vec![7; length])
@@ -64,7 +64,7 @@ fn nothing_is_committed_to_a_dead_reader() {
     reserved.fill(7);
     thread::sleep(4 * IDLE);
     kill(reader);
-    let error = reserved.commit().expect_err("dead");
+    let error = reserved.commit().expect_err("the peer has died");
     assert_eq!(error.errno(), libc::EOWNERDEAD, "{error}");
     assert_eq!(sender.take_unread().expect("the process has ended"), Vec::<Vec<u8>>::new());
 }
@@ -87,7 +87,7 @@ fn nothing_is_committed_to_a_closed_mailbox() {
         mailbox.close();
         let error = reserved.commit().expect_err("closed");
         assert_eq!(error.errno(), libc::EPIPE, "{error}");
-        assert_eq!(sender.take_unread().expect("it is closed"), Vec::<Vec<u8>>::new());
+        assert_eq!(sender.take_unread().expect("the mailbox is closed"), Vec::<Vec<u8>>::new());
     }
 }
 

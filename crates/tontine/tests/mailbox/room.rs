@@ -12,7 +12,7 @@ use tontine::mailbox::{Mailbox, Options, Sender};
 fn full(options: &Options, path: &std::path::Path) -> (Mailbox, Sender, usize) {
     let mut mailbox = options.bind(path).expect("binds");
     let mut sender = options.connect(path).expect("connects");
-    mailbox.try_recv().expect_err("it only accepts");
+    mailbox.try_recv().expect_err("no message yet");
     let mut sent = 0;
     until("the lane is full", || {
         let _ = sender.service();
@@ -34,14 +34,14 @@ fn an_armed_sender_is_told_of_room() {
     alone!();
     let place = place();
     let (mut mailbox, mut sender, sent) = full(&Options::new().lane_cap(8192), &place.path);
-    assert_eq!(sender.arm(100), Ok(true), "there is no room");
-    assert!(!is_told(&sender, 0), "nothing has changed");
+    assert_eq!(sender.arm(100), Ok(true), "the lane has no space");
+    assert!(!is_told(&sender, 0), "no change");
     for _ in 0..sent {
         let _ = mailbox.recv_timeout(AMPLE).expect("a message");
     }
-    mailbox.try_recv().expect_err("all were received");
-    assert!(is_told(&sender, 20), "room was made and nobody said so");
-    assert_eq!(sender.arm(100), Ok(false), "there is room");
+    mailbox.try_recv().expect_err("all messages were received");
+    assert!(is_told(&sender, 20), "space was freed without a notification");
+    assert_eq!(sender.arm(100), Ok(false), "the lane has space");
     sender.try_send(&[7; 100]).expect("sent");
     assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), [7; 100]);
 }
@@ -54,11 +54,11 @@ fn a_sender_is_told_of_each_acknowledgement_that_the_program_makes() {
     alone!();
     let place = place();
     let (mut mailbox, mut sender, _) = full(&Options::new().lane_cap(8192), &place.path);
-    assert_eq!(sender.arm(100), Ok(true), "there is no room");
+    assert_eq!(sender.arm(100), Ok(true), "the lane has no space");
     let _ = mailbox.recv_timeout(AMPLE).expect("a message");
-    assert!(!is_told(&sender, 0), "nothing has changed");
+    assert!(!is_told(&sender, 0), "no change");
     mailbox.ack();
-    assert!(is_told(&sender, 0), "a message was acknowledged and nobody said so");
+    assert!(is_told(&sender, 0), "a message was acknowledged without a notification");
 }
 
 /// Regression: like above, with a receiver that takes long for each message and leaves the
@@ -79,19 +79,19 @@ fn a_slow_reader_tells_of_room_in_time() {
         fill(&mut sender);
     }
     // Until the mailbox has just notified, for whatever reason.
-    assert_eq!(sender.arm(100), Ok(true), "there is no room");
-    until("word of room", || {
+    assert_eq!(sender.arm(100), Ok(true), "the lane has no space");
+    until("the sender is notified of space", || {
         work(&mut mailbox);
         is_told(&sender, 0)
     });
     fill(&mut sender);
-    assert_eq!(sender.arm(100), Ok(true), "there is no room");
+    assert_eq!(sender.arm(100), Ok(true), "the lane has no space");
     let less_than_a_quarter = 4096 / 4 / 112 - 1;
     let told = (0..less_than_a_quarter).any(|_| {
         work(&mut mailbox);
         is_told(&sender, 0)
     });
-    assert!(told, "{less_than_a_quarter} messages were read and nobody said so");
+    assert!(told, "{less_than_a_quarter} messages were read without a notification");
 }
 
 #[test]
@@ -99,13 +99,13 @@ fn a_sender_that_is_not_armed_is_left_alone() {
     alone!();
     let place = place();
     let (mut mailbox, mut sender, sent) = full(&Options::new().lane_cap(8192), &place.path);
-    assert_eq!(sender.arm(100), Ok(true), "there is no room");
+    assert_eq!(sender.arm(100), Ok(true), "the lane has no space");
     assert_eq!(sender.try_send(&[7; 100]).expect_err("full"), Error::WouldBlock);
     for _ in 0..sent {
         let _ = mailbox.recv_timeout(AMPLE).expect("a message");
     }
-    mailbox.try_recv().expect_err("all were received");
-    assert!(!is_told(&sender, 0), "it did not say any longer that it waits");
+    mailbox.try_recv().expect_err("all messages were received");
+    assert!(!is_told(&sender, 0), "the sender did not announce again that it waits");
 }
 
 #[test]
@@ -114,7 +114,7 @@ fn arming_says_what_is_wrong() {
     let place = place();
     let (mailbox, mut sender, _) = full(&Options::new().lane_cap(8192), &place.path);
     let most = sender.max_message_len();
-    let error = sender.arm(most + 1).expect_err("it never fits");
+    let error = sender.arm(most + 1).expect_err("beyond the cap");
     assert_eq!(error, Error::TooLarge { len: most as u64 + 1, max: most as u64, set_by: None });
     mailbox.close();
     assert!(matches!(sender.arm(100), Err(Error::Closed { .. })));

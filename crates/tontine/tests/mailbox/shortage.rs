@@ -169,7 +169,7 @@ fn a_receiver_with_a_full_table_sleeps_serves_and_accepts_later() {
                     first += 1;
                 }
             }
-            until("the dead one is forgotten", || {
+            until("the dead sender's lane is removed", || {
                 let _ = mailbox.try_recv();
                 mailbox.sender_count() == 2
             });
@@ -220,12 +220,15 @@ fn a_receiver_lacks_each_descriptor_once() {
                 [b'l', free] => held.leave(free.into()),
                 [b'f'] => held.leave_all(),
                 [b'c'] => {
-                    until("the newcomer is gone", || {
+                    until("the new sender's lane is removed", || {
                         let _ = mailbox.try_recv();
                         mailbox.sender_count() == 1
                     });
                     // Its descriptors are closed at the next check.
-                    assert_eq!(mailbox.try_recv().expect_err("all is read"), Error::WouldBlock);
+                    assert_eq!(
+                        mailbox.try_recv().expect_err("all messages are read"),
+                        Error::WouldBlock
+                    );
                     let faults = mailbox.take_errors();
                     let all = faults.iter().all(|fault| fault.errno() == libc::EMFILE);
                     assert!(all, "{faults:?}");
@@ -247,11 +250,11 @@ fn a_receiver_lacks_each_descriptor_once() {
     for free in 0..12 {
         say(&[b'l', free]);
         let mut newcomer = Sender::connect(&place.path).expect("connects");
-        newcomer.send(b"new").expect("there is room in the first chunk");
+        newcomer.send(b"new").expect("space in the first chunk");
         say(b"served");
         // Long enough for several attempts.
         thread::sleep(Duration::from_millis(30));
-        newcomer.service().expect("nobody refuses it");
+        newcomer.service().expect("no refusal");
         say(b"f");
         newcomer.wait_acked(Some(AMPLE)).expect("read at last");
         drop(newcomer);
@@ -371,7 +374,7 @@ fn a_long_lack_refuses_for_now() {
         let mut asked = [PollFd::new(&go, PollFlags::IN)];
         let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
         while poll(&mut asked, Some(&at_once)) == Ok(0) {
-            let error = mailbox.recv_timeout(Duration::from_millis(10)).expect_err("nobody");
+            let error = mailbox.recv_timeout(Duration::from_millis(10)).expect_err("no message");
             assert_eq!(error, Error::TimedOut);
         }
         hear(&mut go);
@@ -383,9 +386,9 @@ fn a_long_lack_refuses_for_now() {
     });
     hear(&mut told);
     let mut brief = Sender::connect(&place.path).expect("connects");
-    brief.send(b"brief").expect("there is room in the first chunk");
+    brief.send(b"brief").expect("space in the first chunk");
     let mut error = None;
-    until("it is refused", || {
+    until("the sender is refused", || {
         error = brief.service().err();
         error.is_some()
     });
@@ -396,10 +399,10 @@ fn a_long_lack_refuses_for_now() {
 
     let options = Options::new().on_death(OnDeath::WaitForSuccessor);
     let mut patient = options.connect(&place.path).expect("connects");
-    patient.send(b"patient").expect("there is room in the first chunk");
+    patient.send(b"patient").expect("space in the first chunk");
     let end = Instant::now() + Duration::from_millis(300);
     while Instant::now() < end {
-        patient.service().expect("it waits on");
+        patient.service().expect("the call still waits");
         thread::sleep(Duration::from_millis(5));
     }
     say(&mut ready, 1);
@@ -439,7 +442,7 @@ fn what_cannot_be_mapped_now_is_mapped_later() {
             begin.send(()).expect("notified");
             let started = Instant::now();
             assert_eq!(mailbox.recv_timeout(AMPLE).expect("a message").len(), length);
-            assert!(started.elapsed() < AMPLE / 2, "it slept beside its mail");
+            assert!(started.elapsed() < AMPLE / 2, "the receiver slept despite unread messages");
             mailbox.ack();
             raised.expect("a thread").join().expect("raised");
         }

@@ -41,7 +41,7 @@ fn orphan(path: &Path, options: &Options) -> Sender {
 /// Receives until `sender` has handed over, and returns all messages that arrived.
 fn inherit(mailbox: &mut Mailbox, sender: &mut Sender) -> Vec<Vec<u8>> {
     let mut got = Vec::new();
-    until("the successor has the mail", || {
+    until("the successor has the messages", || {
         sender.service().expect("in service");
         let message =
             mailbox.recv_timeout(Duration::from_millis(1)).map(|message| message.to_vec());
@@ -70,11 +70,11 @@ fn the_first_look_for_a_successor_does_not_wait() {
             }
         });
         let mut sender = connect(&waiting(), &place.path);
-        sender.send(b"unread").expect("kept for whoever reads");
+        sender.send(b"unread").expect("kept for the successor");
         sender.service().expect("waits");
         kill(reader);
         let mut mailbox = Mailbox::bind(&place.path).expect("binds");
-        sender.service().expect("hands over");
+        sender.service().expect("the receiver hands over");
         let message = mailbox.recv_timeout(AMPLE);
         assert_eq!(message.as_deref().ok(), Some(&b"unread"[..]), "round {round}");
     }
@@ -93,7 +93,7 @@ fn a_listener_that_a_worker_holds_is_left_for_the_next_owner() {
         let _ = mailbox.recv().expect("a message");
         mailbox.ack();
         let worker = fork(|| thread::sleep(Duration::from_secs(60)));
-        std::fs::write(path.with_extension("worker"), worker.to_string()).expect("says who");
+        std::fs::write(path.with_extension("worker"), worker.to_string()).expect("written");
         let seconds = c"60";
         // SAFETY: ends in a null pointer; strings are terminated.
         unsafe {
@@ -109,12 +109,12 @@ fn a_listener_that_a_worker_holds_is_left_for_the_next_owner() {
     sender.send(b"hello").expect("sent");
     sender.wait_acked(Some(AMPLE)).expect("read");
     let mut name = String::new();
-    until("exec", || {
+    until("the receiver calls exec", || {
         name = std::fs::read_to_string(format!("/proc/{reader}/comm")).unwrap_or_default();
         name == "sleep\n"
     });
     // The lane is handed to the listener that is never read.
-    until("a hand-over", || {
+    until("the lane is handed over", || {
         sender.service().expect("waits");
         sender.peer().is_none()
     });
@@ -126,7 +126,7 @@ fn a_listener_that_a_worker_holds_is_left_for_the_next_owner() {
     assert_eq!(inherit(&mut mailbox, &mut sender), [b"unread"]);
     assert_eq!(inherit(&mut mailbox, &mut second), [b"second"]);
     kill(reader);
-    let worker = std::fs::read_to_string(place.path.with_extension("worker")).expect("who");
+    let worker = std::fs::read_to_string(place.path.with_extension("worker")).expect("read");
     let worker: i32 = worker.parse().expect("a pid");
     // SAFETY: a process that this test started through its child.
     unsafe { libc::kill(worker, libc::SIGKILL) };
@@ -146,7 +146,7 @@ fn what_was_withdrawn_is_read_by_nobody_else() {
     let mut owner = Mailbox::bind(&other).expect("binds");
     std::fs::rename(&other, &place.path).expect("renamed");
     assert_eq!(inherit(&mut owner, &mut sender), [b"one"]);
-    let nothing = late.recv_timeout(Duration::from_millis(50)).expect_err("withdrawn");
+    let nothing = late.recv_timeout(Duration::from_millis(50)).expect_err("the lane was withdrawn");
     assert_eq!((nothing, late.take_errors(), late.sender_count()), (Error::TimedOut, vec![], 0));
     sender.send(b"two").expect("sent");
     assert_eq!(&*owner.recv_timeout(AMPLE).expect("a message"), b"two");
@@ -170,12 +170,12 @@ fn what_keeps_every_successor_away_is_told_and_the_mail_given_back() {
     rustix::net::bind(&stream, &SocketAddrUnix::new(&place.path).expect("a path")).expect("bind");
     rustix::net::listen(&stream, 1).expect("listen");
     let mut told = None;
-    until("it is told", || {
+    until("the error is reported", || {
         told = sender.service().err();
         told.is_some()
     });
     assert_eq!(told.map(|error| error.errno()), Some(libc::EPROTOTYPE));
-    assert_eq!(sender.send(b"more").expect_err("for good").errno(), libc::EPROTOTYPE);
+    assert_eq!(sender.send(b"more").expect_err("a permanent error").errno(), libc::EPROTOTYPE);
     assert_eq!(sender.take_unread().expect("the unread messages"), [b"unread"]);
 }
 
@@ -190,14 +190,14 @@ fn a_sender_short_of_descriptors_goes_on_when_it_has_some() {
         let mut sender = orphan(&path, &options);
         let most = getrlimit(Resource::Nofile);
         setrlimit(Resource::Nofile, Rlimit { current: Some(64), maximum: most.maximum })
-            .expect("less");
+            .expect("lowered");
         let file = std::fs::File::open("/dev/null").expect("a file");
         let mut held = Vec::new();
         while let Ok(copy) = file.try_clone() {
             held.push(copy);
         }
         let mut told = None;
-        until("it is told", || {
+        until("the error is reported", || {
             told = sender.service().err();
             told.is_some()
         });
@@ -226,14 +226,14 @@ fn a_successor_without_room_is_waited_out() {
     let mut sender = orphan(&place.path, &waiting());
     let (mut full, _occupant) = full_mailbox(&place.path);
     let mut refused = Vec::new();
-    until("it refuses", || {
+    until("the receiver refuses the lane", || {
         sender.service().expect("the connection lives");
         let _ = full.recv_timeout(Duration::from_millis(1)).map(drop);
         refused.extend(full.take_errors());
         !refused.is_empty()
     });
     assert!(refused.iter().all(|fault| matches!(fault, Error::Full { .. })), "{refused:?}");
-    sender.send(b"more").expect("kept");
+    sender.send(b"more").expect("the message is kept");
     drop(full);
     let mut mailbox = Mailbox::bind(&place.path).expect("binds");
     assert_eq!(inherit(&mut mailbox, &mut sender), [&b"unread"[..], b"more"]);
@@ -242,7 +242,7 @@ fn a_successor_without_room_is_waited_out() {
     let mut sender = orphan(&place.path.with_extension("b"), &waiting());
     let small = place.path.with_extension("b");
     let (mut full, _occupant) = full_mailbox(&small);
-    until("it refuses", || {
+    until("the receiver refuses the lane", || {
         sender.service().expect("the connection lives");
         let _ = full.recv_timeout(Duration::from_millis(1)).map(drop);
         !full.take_errors().is_empty()
@@ -259,8 +259,8 @@ fn a_successor_that_refuses_ends_the_lane() {
         let mut sender = orphan(&place.path, &waiting());
         std::fs::remove_file(&place.path).expect("removed");
         let listener = raw::listen(&place.path);
-        until("it is handed over", || {
-            sender.service().expect("nobody refuses yet");
+        until("the lane is handed over", || {
+            sender.service().expect("no refusal yet");
             sender.peer().is_none()
         });
         let socket = raw::accept(&listener);
@@ -282,15 +282,15 @@ fn one_that_hangs_up_before_it_welcomes_has_a_name() {
     let listener = raw::listen(&place.path);
     let mut sender = Sender::connect(&place.path).expect("connects");
     drop(raw::accept(&listener));
-    let error = sender.send(b"to nobody").expect_err("it hung up");
+    let error = sender.send(b"not received").expect_err("the peer hung up");
     assert!(error.to_string().starts_with(&format!("pid {} ", std::process::id())), "{error}");
 
     let flags = SocketFlags::CLOEXEC;
     let (ours, theirs) =
         rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
             .expect("a pair");
-    let mut sender = Sender::from_socket(ours).expect("begins");
+    let mut sender = Sender::from_socket(ours).expect("the lane begins");
     drop(theirs);
-    let error = sender.send(b"to nobody").expect_err("it hung up");
+    let error = sender.send(b"not received").expect_err("the peer hung up");
     assert!(error.to_string().starts_with("an unidentified process"), "{error}");
 }

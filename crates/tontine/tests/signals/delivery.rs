@@ -17,7 +17,7 @@ use crate::child::Child;
 use crate::shared::*;
 
 fn next(channel: &SignalChannel<'_>) -> SignalInfo {
-    channel.recv_timeout(LONG).expect("there").expect("a signal")
+    channel.recv_timeout(LONG).expect("no error").expect("a signal")
 }
 
 #[test]
@@ -39,7 +39,7 @@ fn a_thread_delivers_each_and_ends_when_it_is_dropped() {
         assert!(!thread.is_finished() && threads() == 2);
         drop(thread);
         assert!(child::eventually(|| threads() == 1));
-        assert!(said.recv().is_err(), "nothing was delivered but what was sent");
+        assert!(said.recv().is_err(), "a signal was delivered that was not sent");
         // A signal that arrives now goes to the next taker.
         kill_self(Signal::USR1);
         assert!(blocked.wait(Some(LONG)).expect("waits").is_some());
@@ -62,7 +62,7 @@ fn what_wakes_the_thread_is_never_delivered() {
                 drop(blocked.thread(deliver).expect("a thread"));
             }
             assert_eq!(count.load(Ordering::Relaxed), 0);
-            assert_eq!(blocked.wait(Some(Duration::ZERO)), Ok(None), "and none is left behind");
+            assert_eq!(blocked.wait(Some(Duration::ZERO)), Ok(None), "and no signal is left");
         }
     });
 }
@@ -84,12 +84,12 @@ fn dropping_waits_for_the_delivery_and_leaves_the_rest_pending() {
         for value in 0..5 {
             queue(own_pid(), realtime(0), value);
         }
-        said.recv_timeout(LONG).expect("the first one");
+        said.recv_timeout(LONG).expect("the first signal");
         // A signal that is pending already, with which a wake-up of the same number could coalesce.
         kill_self(Signal::TERM);
         drop(thread);
-        assert_eq!(done.load(Ordering::Relaxed), 1, "it was over");
-        assert_eq!(blocked.discard(), Ok(5), "the rest is pending: none lost, none made up");
+        assert_eq!(done.load(Ordering::Relaxed), 1, "the wait was over");
+        assert_eq!(blocked.discard(), Ok(5), "the rest is pending: no signal lost or invented");
     });
 }
 
@@ -109,8 +109,8 @@ fn where_no_signal_may_be_queued_all_works_but_values() {
             }
             let since = Instant::now();
             drop(thread);
-            assert!(since.elapsed() < LONG / 2, "it was not woken");
-            assert!(said.recv().is_err(), "what woke it was delivered");
+            assert!(since.elapsed() < LONG / 2, "the thread was not woken");
+            assert!(said.recv().is_err(), "the signal that woke the thread was delivered");
         }
     });
 }
@@ -124,7 +124,7 @@ fn a_delivery_that_panics_is_no_secret() {
         let thread = blocked.thread(|_| panic!("a bad day")).expect("a thread");
         kill_self(Signal::USR1);
         assert!(child::eventually(|| thread.is_finished()));
-        let panic = catch_unwind(AssertUnwindSafe(|| thread.stop())).expect_err("it panicked");
+        let panic = catch_unwind(AssertUnwindSafe(|| thread.stop())).expect_err("a panic");
         assert_eq!(panic.downcast_ref::<&str>(), Some(&"a bad day"));
     });
 }
@@ -201,7 +201,10 @@ fn a_full_channel_leaves_the_rest_with_the_kernel_and_takes_standard_ones_still(
                 queue(own_pid(), signal, value);
             }
             std::thread::sleep(SHORT);
-            assert!(is_in(mask("ShdPnd"), signal), "it took what it has no room for");
+            assert!(
+                is_in(mask("ShdPnd"), signal),
+                "the channel took a signal without space for it"
+            );
             let mut values = Vec::new();
             if with_standard {
                 kill_self(Signal::TERM);
@@ -216,7 +219,7 @@ fn a_full_channel_leaves_the_rest_with_the_kernel_and_takes_standard_ones_still(
                     None => terms += 1,
                 }
             }
-            assert_eq!(values, (0..SENT).collect::<Vec<i32>>(), "all, in order");
+            assert_eq!(values, (0..SENT).collect::<Vec<i32>>(), "all signals, in order");
             assert_eq!(terms, usize::from(with_standard));
             assert_eq!(channel.try_recv(), Ok(None));
         }
@@ -275,7 +278,7 @@ fn a_mailbox_has_them_in_another_process() {
         let thread = blocked.mailbox(sender, move |one, error| drop(say.send((one, error))));
         let thread = thread.expect("a thread");
         (0..100).rev().for_each(|value| queue(own_pid(), realtime(0), value));
-        assert_eq!(reader.wait(), 0, "it had all, in order");
+        assert_eq!(reader.wait(), 0, "the thread received all signals, in order");
         // The receiver has ended: a signal that cannot be sent is undelivered.
         queue(own_pid(), realtime(0), 5);
         let (one, error) = said.recv_timeout(LONG).expect("handed back");
@@ -305,13 +308,16 @@ fn a_mailbox_that_nobody_empties_holds_up_no_end() {
         (0..1000).for_each(|value| queue(own_pid(), realtime(0), value));
         let pending = || is_in(mask("ShdPnd"), realtime(0));
         std::thread::sleep(SHORT);
-        assert!(pending() && said.try_recv().is_err(), "it waits, and the rest with the kernel");
+        assert!(
+            pending() && said.try_recv().is_err(),
+            "one signal waits in the channel, and the rest in the kernel"
+        );
         drop(thread);
-        let (value, error) = said.try_recv().expect("the one in its hand is handed back");
+        let (value, error) = said.try_recv().expect("the received signal is handed back");
         assert_eq!(error, tontine::Error::TimedOut);
-        let rest = blocked.wait(Some(LONG)).expect("waits").expect("one").value();
+        let rest = blocked.wait(Some(LONG)).expect("waits").expect("a signal").value();
         assert_eq!(rest, value.map(|value| value + 1), "none is lost");
-        blocked.discard().expect("the others would end us");
+        blocked.discard().expect("the other signals would end the process");
         idle.pipe.send_byte(1);
         assert_eq!(idle.wait(), 0);
     });
@@ -361,7 +367,7 @@ fn a_stream_is_awaited_on_one_thread_and_on_several() {
                     let polled =
                         std::future::poll_fn(|context| Pin::new(&mut stream).poll_next(context));
                     let last = tokio::time::timeout(LONG, polled).await.expect("in time");
-                    let last = last.expect("it never ends").expect("read");
+                    let last = last.expect("the stream continues").expect("read");
                     assert_eq!(last.signal(), Signal::TERM);
                 }
             });
@@ -420,7 +426,7 @@ fn a_second_interruption_ends_the_program_and_dropped_the_first_does() {
     let died = status_of(|| {
         let interrupted = signal::interrupted().expect("blocked");
         kill_self(Signal::TERM);
-        interrupted.wait(None).expect("waits").expect("one").terminate_process();
+        interrupted.wait(None).expect("waits").expect("a signal").terminate_process();
     });
     assert_eq!(died, 128 + libc::SIGTERM);
 }

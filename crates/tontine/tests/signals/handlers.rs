@@ -128,7 +128,7 @@ fn a_forked_child_wakes_nobody_but_itself() {
         let mut child = Child::fork(|_| {
             raise(Signal::USR1);
             drop(wake);
-            let own = SelfPipe::install(Signal::USR1).expect("its own");
+            let own = SelfPipe::install(Signal::USR1).expect("a pipe of the child");
             assert!(!own.take());
             raise(Signal::USR1);
             assert!(is_readable(&own) && own.take());
@@ -288,7 +288,7 @@ fn handler_restored_after_drop_does_what_was_beneath() {
             let flag = SignalFlag::install(Signal::INT).expect("installed");
             let (ours, flags) = dispose(Signal::INT, libc::SIG_IGN, 0);
             drop(flag);
-            assert_eq!(disposition(Signal::INT).0, libc::SIG_IGN, "the newer one stays");
+            assert_eq!(disposition(Signal::INT).0, libc::SIG_IGN, "the newer handler stays");
             dispose(Signal::INT, ours, flags);
             raise(Signal::INT);
             assert_eq!(first_calls(), usize::from(beneath == first as *const () as usize));
@@ -345,7 +345,7 @@ fn in_child_of_busy_parent(inherited: &SignalFlag) {
     // SAFETY: takes a number. The signal ends a hanging child.
     unsafe { libc::alarm(20) };
     raise(Signal::USR1);
-    assert!(inherited.take(), "the forking thread's own flag works on");
+    assert!(inherited.take(), "the forking thread's own flag still works");
     for signal in [Signal::USR1, Signal::USR2] {
         let flag = SignalFlag::install(signal).expect("installed");
         let wake = SelfPipe::install(signal).expect("installed");

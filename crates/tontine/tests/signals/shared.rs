@@ -51,7 +51,7 @@ pub(crate) fn queue(pid: i32, signal: Signal, value: i32) {
 }
 
 pub(crate) fn realtime(number: u8) -> Signal {
-    Signal::realtime(number).expect("there are thirty")
+    Signal::realtime(number).expect("thirty signals exist")
 }
 
 /// Returns the signals in `line` of the calling thread's status.

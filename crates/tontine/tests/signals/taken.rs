@@ -29,7 +29,7 @@ fn thread(name: &str, first: impl FnOnce() + Send + 'static) -> (u32, mpsc::Send
         let _ = gone.recv();
     };
     std::thread::Builder::new().name(name.into()).spawn(body).expect("a thread");
-    (said.recv().expect("its id"), stay)
+    (said.recv().expect("a thread id"), stay)
 }
 
 fn take(blocked: &Blocked) -> SignalInfo {
@@ -45,7 +45,8 @@ fn a_thread_that_runs_unblocked_is_named_with_what_it_lacks() {
     alone!();
     in_a_process(|| {
         let (id, _stay) = thread("unaware", || signals_blocked(Signal::USR1));
-        let error = Blocked::new([Signal::TERM, Signal::USR1]).expect_err("it is unaware");
+        let error = Blocked::new([Signal::TERM, Signal::USR1])
+            .expect_err("a thread does not block the signal");
         let expected = SignalError::Unblocked {
             thread: id,
             name: "unaware".into(),
@@ -76,8 +77,8 @@ fn threads_that_block_them_or_have_ended_are_well() {
         let (_, stay) = thread("aware", || signals_blocked(Signal::TERM));
         let blocked = Blocked::new(Signal::TERM).expect("all block it");
         drop((blocked, stay));
-        assert!(child::eventually(|| threads() == 1), "it ends");
-        Blocked::new(Signal::USR1).expect("it has ended");
+        assert!(child::eventually(|| threads() == 1), "the thread ends");
+        Blocked::new(Signal::USR1).expect("the thread has ended");
     });
 }
 
@@ -241,9 +242,12 @@ fn a_timer_says_how_often_it_expired() {
             std::thread::sleep(SHORT);
             let one = match descriptor {
                 false => take(&blocked),
-                true => {
-                    blocked.signal_fd().expect("made").read_signal().expect("read").expect("one")
-                }
+                true => blocked
+                    .signal_fd()
+                    .expect("made")
+                    .read_signal()
+                    .expect("read")
+                    .expect("a signal"),
             };
             assert!(one.coalesced() >= 10, "{descriptor}: {one:?}");
             assert_eq!((one.value(), one.pid(), one.uid()), (Some(77), None, None));
@@ -279,7 +283,7 @@ fn a_child_s_end_is_told_whatever_the_disposition_was() {
             dispose(Signal::CHLD, handler, flags);
             let before = disposition(Signal::CHLD);
             let blocked = Blocked::new(Signal::CHLD).expect("blocked");
-            let again = Blocked::new(Signal::CHLD).expect("twice");
+            let again = Blocked::new(Signal::CHLD).expect("blocked twice");
             let pid = child_that_exits(7);
             let one = take(&blocked);
             assert_eq!(
@@ -288,12 +292,12 @@ fn a_child_s_end_is_told_whatever_the_disposition_was() {
                 "{handler} {flags:#x}"
             );
             assert_eq!(one.pid(), Some(pid.cast_unsigned()));
-            assert!(reaped(pid), "it can be waited for");
+            assert!(reaped(pid), "the child can be waited for");
             let killed = Child::fork(|_| std::thread::sleep(LONG));
             let descriptor = blocked.signal_fd().expect("made");
             killed.signal(rustix::process::Signal::KILL);
             readable(&descriptor, true);
-            let one = descriptor.read_signal().expect("read").expect("one");
+            let one = descriptor.read_signal().expect("read").expect("a signal");
             assert_eq!(
                 one.child_status(),
                 Some(signal::ChildStatus::Killed { signal: Signal::KILL, core_dumped: false })
@@ -301,7 +305,11 @@ fn a_child_s_end_is_told_whatever_the_disposition_was() {
             drop(descriptor);
             drop(blocked);
             if flags & libc::SA_NOCLDWAIT != 0 || handler == libc::SIG_IGN {
-                assert_ne!(disposition(Signal::CHLD), before, "the second one needs it still");
+                assert_ne!(
+                    disposition(Signal::CHLD),
+                    before,
+                    "the second handle still needs the block"
+                );
             }
             drop(again);
             assert_eq!(disposition(Signal::CHLD), before, "given back");
@@ -358,14 +366,14 @@ fn a_descriptor_is_readable_while_there_is_one() {
         let flags = rustix::io::fcntl_getfd(&descriptor).expect("flags");
         assert!(flags.contains(rustix::io::FdFlags::CLOEXEC));
         readable(&descriptor, false);
-        assert_eq!(descriptor.read_signal(), Ok(None), "it does not wait");
+        assert_eq!(descriptor.read_signal(), Ok(None), "the call does not wait");
         queue(own_pid(), realtime(0), 1 << 20);
         kill_self(Signal::USR1);
         readable(&descriptor, true);
-        let one = descriptor.read_signal().expect("read").expect("one");
+        let one = descriptor.read_signal().expect("read").expect("a signal");
         assert_eq!((one.signal(), one.value()), (Signal::USR1, None));
         assert_eq!(one.pid(), Some(std::process::id()));
-        let two = descriptor.read_signal().expect("read").expect("one");
+        let two = descriptor.read_signal().expect("read").expect("a signal");
         assert_eq!((two.code(), two.value()), (libc::SI_QUEUE, Some(1 << 20)));
         assert_eq!(descriptor.read_signal(), Ok(None));
         readable(&descriptor, false);
@@ -406,7 +414,7 @@ fn dropped_it_unblocks_what_it_has_blocked_and_nobody_else_has() {
         let outer = Blocked::new([Signal::HUP, Signal::TERM]).expect("blocked");
         let inner = Blocked::new([Signal::TERM, Signal::INT]).expect("blocked");
         drop(outer);
-        assert!(is_in(mask("SigBlk"), Signal::TERM), "the inner one has it still");
+        assert!(is_in(mask("SigBlk"), Signal::TERM), "the inner handle still holds the signal");
         drop(inner);
         assert_eq!(mask("SigBlk"), before);
     });
@@ -463,21 +471,25 @@ fn a_forked_child_has_the_mask_and_nobody_who_takes() {
     in_a_process(|| {
         let blocked = Blocked::new([Signal::TERM, Signal::USR1]).expect("blocked");
         let channel = blocked.channel(4).expect("a thread");
-        let thread = blocked.thread(|_| ()).expect("another one");
+        let thread = blocked.thread(|_| ()).expect("a thread");
         kill_self(Signal::USR1);
         let mut child = Child::fork(|_| {
-            assert!(is_in(mask("SigBlk"), Signal::TERM), "it inherits");
+            assert!(is_in(mask("SigBlk"), Signal::TERM), "the child inherits the mask");
             assert_eq!(channel.recv(), Err(SignalError::Forked));
             assert_eq!(channel.try_recv(), Err(SignalError::Forked));
-            assert!(thread.is_finished(), "it runs in the parent");
-            assert_eq!(blocked.wait(Some(Duration::ZERO)), Ok(None), "the parent's is not here");
+            assert!(thread.is_finished(), "the code runs in the parent");
+            assert_eq!(
+                blocked.wait(Some(Duration::ZERO)),
+                Ok(None),
+                "the parent's signal does not arrive in the child"
+            );
             // Drops here must neither hang nor end what belongs to the parent.
             drop((channel, thread));
             kill_self(Signal::TERM);
-            assert_eq!(take(&blocked).signal(), Signal::TERM, "it may take its own");
+            assert_eq!(take(&blocked).signal(), Signal::TERM, "the child may take its own signals");
         });
         assert_eq!(child.wait(), 0);
         // The closure moved the threads' handles: in the child they have already ended.
-        blocked.discard().expect("or it would end this process");
+        blocked.discard().expect("the signal would end the process");
     });
 }
