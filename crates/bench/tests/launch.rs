@@ -33,8 +33,8 @@ fn the_only_reason(results: &Results) -> String {
     assert_eq!(results.cells.len(), 1);
     let cell = &results.cells[0];
     assert_eq!(cell.status, Status::Failed);
-    assert_eq!(cell.estimate, None, "a failure was averaged in");
-    assert_eq!(cell.failures.len(), 2, "it is left out after two failed blocks");
+    assert_eq!(cell.estimate, None, "the estimate includes a failure");
+    assert_eq!(cell.failures.len(), 2, "the task is omitted after two failed blocks");
     assert!(results.complete);
     cell.why.clone().expect("a reason")
 }

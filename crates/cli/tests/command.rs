@@ -105,9 +105,9 @@ fn an_unwritable_folder_is_said_before_measuring() {
     let output = measure(&file, &["round-trip"]);
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output.stderr).contains("--out"), "{}", text(&output.stderr));
-    assert!(!text(&output.stderr).contains("invocations"), "it began to measure");
+    assert!(!text(&output.stderr).contains("invocations"), "the measurement began");
     assert!(began.elapsed() < Duration::from_secs(10));
-    assert_eq!(fs::read_to_string(&file).expect("still there"), "mine");
+    assert_eq!(fs::read_to_string(&file).expect("the file exists"), "mine");
 }
 
 /// Starts a run whose processes carry `mark`, sends it a signal, and returns its exit status.
@@ -131,7 +131,11 @@ fn a_signal_ends_a_reproduction_and_leaves_nothing() {
     assert_eq!(status_of_signalled(&mut command, folder.path(), Signal::INT), Some(130));
     assert_eq!(leftover_files(), Vec::<String>::new(), "files were left behind");
     assert_eq!(left_behind(folder.path()), Vec::<String>::new(), "processes were left behind");
-    assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 0, "half a file");
+    assert_eq!(
+        fs::read_dir(folder.path()).expect("a folder").count(),
+        0,
+        "an incomplete file was left"
+    );
 }
 
 #[test]
@@ -214,7 +218,7 @@ fn help_manual_and_completions_name_every_command() {
             assert!(text.contains(command), "{command} is missing in {text}");
         }
         for hidden in ["Serve one invocation", "Serve as one end", "Serve as a worker"] {
-            assert!(!text.contains(hidden), "a hidden command shows");
+            assert!(!text.contains(hidden), "a hidden command is shown");
         }
     }
 }
@@ -263,7 +267,7 @@ fn a_plan_says_how_often_to_repeat_and_measures_nothing() {
     assert!(narrow > wide, "±0.5 % takes {narrow} invocations, ±50 % takes {wide}");
     assert!(text(&planned(&[]).stdout).contains("operations × invocations"));
     assert_eq!(planned(&["--precision", "0"]).status.code(), Some(2));
-    assert!(fs::read_dir(folder.path()).expect("a folder").next().is_none(), "nothing is written");
+    assert!(fs::read_dir(folder.path()).expect("a folder").next().is_none(), "no file is written");
 }
 
 #[test]

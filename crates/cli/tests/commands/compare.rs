@@ -185,7 +185,7 @@ fn what_the_second_stage_does_not_confirm_is_no_regression() {
     let found = row(&comparison, "kill-0", "check");
     assert!(found["again"]["pairs"].as_u64() >= Some(20), "{found}");
     assert!(found["again"]["smallest"].as_f64() > Some(0.0), "{found}");
-    // One in twenty such comparisons resolves some difference, never one as large as the file's.
+    // One in twenty such comparisons resolves a difference, but never one as large as the file's.
     assert_ne!(found["verdict"], "unsettled", "{found}");
     assert_eq!(found["regression"], false, "{found}");
 }
@@ -235,7 +235,7 @@ fn lose(run: &mut Value, variant: &str, status: &str) {
     let one = |cell: &&mut Value| cell["variant"] == variant;
     let cell = cells(run).iter_mut().find(one).expect("a cell");
     cell["status"] = status.into();
-    cell["why"] = "no such luck".into();
+    cell["why"] = "no such device".into();
     cell["metric"] = "".into();
     cell["invocations"] = json!([]);
 }
@@ -247,7 +247,7 @@ fn a_row_that_only_the_run_before_could_measure_is_a_regression() {
     assert_eq!((status, &comparison["regressions"]), (Some(1), &json!(1)));
     let lost = &comparison["not_compared"][0];
     assert_eq!((&lost["regression"], lost["why"].as_str()), {
-        (&json!(true), Some("in B failed: no such luck"))
+        (&json!(true), Some("in B failed: no such device"))
     });
     let printed = text(&pair.compare(&[]).stdout);
     assert!(printed.contains("Measured in A, FAILED in B:\n  liveness-check/load"), "{printed}");
@@ -331,7 +331,10 @@ fn files_that_cannot_be_compared_are_refused_with_2_and_what_to_do() {
     assert!(refused(&cut).contains("results.json of `tontine measure`"));
     fs::remove_file(&path).expect("a file");
     assert!(refused(&cut).contains("expected a directory with the results.json"));
-    assert_eq!(tontine().args(["compare", "one"]).output().expect("runs").status.code(), Some(2));
+    assert_eq!(
+        tontine().args(["compare", "one"]).output().expect("tontine runs").status.code(),
+        Some(2)
+    );
 }
 
 #[test]

@@ -37,7 +37,7 @@ fn a_peer_that_wedges_is_a_finding_and_its_reproducer_repeats_it() {
     let reproducer = finding["reproducer"].as_str().expect("a command line");
     let words: Vec<&str> = reproducer.split_whitespace().skip(2).collect();
     let again = operation(&crash(&[&words[..], &["--format", "json"]].concat()));
-    let again = again.expect("it ran before");
+    let again = again.expect("the first run was traced");
     assert_eq!((&again["explored"], &again["wedged"]), (&1.into(), &1.into()), "{again}");
     assert_eq!(again["findings"][0]["code"], finding["code"], "the same instruction");
 }

@@ -15,7 +15,7 @@ use crate::common::text;
 /// Timeout that no operation of a test reaches.
 const AMPLE: Duration = Duration::from_secs(60);
 
-/// A running `tontine`, killed when it is dropped.
+/// A running `tontine`, which is killed when the value is dropped.
 struct Run(Option<Child>);
 
 impl Run {
@@ -25,11 +25,11 @@ impl Run {
 
     fn of(command: &mut Command) -> Self {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        Self(Some(command.spawn().expect("it runs")))
+        Self(Some(command.spawn().expect("tontine runs")))
     }
 
     fn child(&mut self) -> &mut Child {
-        self.0.as_mut().expect("it was not finished")
+        self.0.as_mut().expect("not finished")
     }
 
     fn signal(&mut self, signal: Signal) {
@@ -66,10 +66,10 @@ impl Run {
         let waiting = thread::spawn(move || told.send(child.wait_with_output()));
         let output = tell.recv_timeout(AMPLE).unwrap_or_else(|_| {
             let _ = kill_process(pid, Signal::KILL);
-            panic!("it hangs")
+            panic!("the process hangs")
         });
-        waiting.join().expect("the thread ends").expect("it told");
-        output.expect("its output")
+        waiting.join().expect("the thread ends").expect("sent");
+        output.expect("the output")
     }
 
     fn succeed(self) -> String {
@@ -117,7 +117,7 @@ fn until(what: &str, mut done: impl FnMut() -> bool) {
 /// Starts a receiver, and returns once it listens.
 fn reader(path: &str, more: &[&str]) -> Run {
     let reader = Run::new(&[&["recv", path], more].concat());
-    until("it listens", || Path::new(path).exists());
+    until("the reader listens", || Path::new(path).exists());
     reader
 }
 
@@ -323,7 +323,7 @@ fn addresses_that_cannot_be_are_named() {
         let words = Run::new(&[command, "/nowhere/at/all"]).fail();
         assert!(words.contains("/nowhere/at/all"), "{words}");
     }
-    assert_eq!(fs::read_to_string(&path).expect("still there"), "mine");
+    assert_eq!(fs::read_to_string(&path).expect("the file exists"), "mine");
 }
 
 #[test]
@@ -424,7 +424,7 @@ fn recv_acknowledges_only_what_was_written() {
         let Place(_folder, path) = place();
         let script = format!("exec '{program}' recv '{path}' --count 1 {to}");
         let reader = Run::of(Command::new("sh").args(["-c", &script]));
-        until("it listens", || Path::new(&path).exists());
+        until("the reader listens", || Path::new(&path).exists());
         let sent = send(&path, "one\n", &[]).end();
         let ended = reader.end();
         assert_eq!(ended.status.code(), Some(status), "{to}: {}", text(&ended.stderr));

@@ -1,4 +1,4 @@
-//! The report of a real run, in a real browser.
+//! Tests of the report of a real run, in a real browser.
 
 #[path = "../../../report/src/html/browser/chromium.rs"]
 mod chromium;

@@ -1,4 +1,4 @@
-//! What the explorer's tests have in common.
+//! Helpers of the tests of the explorer.
 
 use tontine_crash::explore::{Observer, select};
 use tontine_crash::report::{CrashReport, OperationReport, text};
@@ -15,9 +15,9 @@ impl Observer for Quiet {
     }
 }
 
-/// Explores with this package's own actor.
+/// Explores a subject with the actor of this package, and prints the report.
 pub(crate) fn explore(name: &str, ask: impl FnOnce(&mut Request)) -> CrashReport {
-    let subjects = select::subjects(&[name.to_owned()]).expect("it exists");
+    let subjects = select::subjects(&[name.to_owned()]).expect("a known subject");
     let mut request =
         Request { subjects, mode: Mode::Fast, operation: None, point: None, sample: None };
     ask(&mut request);
@@ -27,7 +27,7 @@ pub(crate) fn explore(name: &str, ask: impl FnOnce(&mut Request)) -> CrashReport
     report
 }
 
-/// The operations of the only subject, unless the machine refuses.
+/// Returns the operations of the only subject, or `None` if the machine does not permit tracing.
 pub(crate) fn operations(report: &CrashReport) -> Option<&[OperationReport]> {
     let subject = &report.subjects[0];
     let mut troubles = subject.operations.iter().filter_map(|one| one.trouble.as_ref());

@@ -1,5 +1,5 @@
-//! The explorer on heaps: Tontine's, which survives every kill, and ones that are broken on
-//! purpose.
+//! Tests of the explorer on heaps: Tontine's heap, which survives every kill, and control heaps
+//! with a deliberate bug.
 
 use tontine_crash::Mode;
 use tontine_crash::subject::Operation;
@@ -7,7 +7,7 @@ use tontine_crash::verdict::KillVerdict;
 
 use crate::common::{explore, operations};
 
-/// No block is given out twice, none is lost, and nobody waits.
+/// The heap allocates no block twice, loses no block, and blocks no member.
 #[test]
 fn the_shared_heap_survives_every_kill() {
     let report = explore("heap", |_| ());
@@ -17,8 +17,8 @@ fn the_shared_heap_survives_every_kill() {
     }
 }
 
-/// Somebody dies over a hand-over, whoever looks after it dies over that, at each step of it, and a
-/// third one finds all in order.
+/// A member dies during a hand-over, and the member that recovers it dies at each step of the
+/// recovery: a third member then finds the heap consistent.
 #[test]
 #[ignore = "kills twice at every instruction"]
 fn a_heap_outlives_two_deaths() {
@@ -28,12 +28,12 @@ fn a_heap_outlives_two_deaths() {
         request.sample = Some(1);
     });
     for one in operations(&report).into_iter().flatten() {
-        assert!(one.explored > 10, "looking after the dead has many steps: {one:?}");
+        assert!(one.explored > 10, "a recovery has many steps: {one:?}");
         assert_eq!((one.passed, one.not_explored), (one.explored, 0), "{one:?}");
     }
 }
 
-/// Without these, that nothing was found would mean nothing.
+/// Without this test, a report without findings would prove nothing.
 #[test]
 fn heaps_that_are_broken_on_purpose_are_found() {
     for (name, verdict) in [
@@ -51,7 +51,8 @@ fn heaps_that_are_broken_on_purpose_are_found() {
     }
 }
 
-/// One that no single kill finds, and the sound one, which two deaths leave as it is.
+/// Explores a control heap whose bug no single kill reveals, and the sound control heap, which two
+/// deaths do not damage.
 #[test]
 fn a_heap_that_two_deaths_break_is_found_in_pairs() {
     for (name, mode, lost) in [
@@ -67,7 +68,8 @@ fn a_heap_that_two_deaths_break_is_found_in_pairs() {
     }
 }
 
-/// Whoever dies with its mutex takes it along, and what the dead had nobody frees.
+/// A member that dies while it holds the mutex leaves it locked, and no member frees the blocks of
+/// the dead one.
 #[test]
 fn a_heap_under_a_mutex_that_is_not_robust_wedges() {
     let report = explore("boost-heap", |request| request.operation = Some(Operation::Allocate));

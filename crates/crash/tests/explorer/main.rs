@@ -1,4 +1,4 @@
-//! The explorer at work, on queues and on heaps.
+//! Tests of the explorer, on queues and on heaps.
 
 mod common;
 mod heaps;

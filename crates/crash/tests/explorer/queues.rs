@@ -1,5 +1,5 @@
-//! The explorer at work: on mechanisms that survive, on those that are known not to, and on ones
-//! that are broken on purpose, without which nobody would know that it can find anything.
+//! Tests of the explorer on queues: mechanisms that survive every kill, mechanisms that are known
+//! not to, and control mechanisms with a deliberate bug, which show that the explorer finds bugs.
 
 use std::collections::BTreeSet;
 
@@ -43,7 +43,7 @@ fn a_ring_under_semaphores_wedges_where_its_holder_dies() {
 fn a_ring_under_a_robust_mutex_keeps_its_messages() {
     let report = explore("robust-ring", |_| ());
     for one in operations(&report).into_iter().flatten() {
-        // Where a sleeper is woken it runs meanwhile, and a run may go another way.
+        // A woken process runs concurrently, so that a run may take another path.
         let may_diverge = one.operation.name().ends_with("-waking");
         assert!(one.not_explored == 0 || may_diverge, "{one:?}");
         assert_eq!((one.torn, one.lost), (0, 0), "{one:?}");
@@ -51,7 +51,7 @@ fn a_ring_under_a_robust_mutex_keeps_its_messages() {
     }
 }
 
-/// Without these three, that nothing was found would mean nothing.
+/// Without these three, a report without findings would prove nothing.
 #[test]
 fn what_is_broken_on_purpose_is_found() {
     for (name, verdict) in [
@@ -77,8 +77,8 @@ fn a_reproducer_repeats_its_kill() {
     let Some(operations) = operations(&report) else {
         return;
     };
-    let [one] = operations else { panic!("one operation") };
-    assert!(!one.findings.is_empty(), "nothing to repeat");
+    let [one] = operations else { panic!("expected one operation") };
+    assert!(!one.findings.is_empty(), "expected a finding to repeat");
     for finding in one.findings.iter().take(3) {
         let words: Vec<&str> = finding.reproducer.split_whitespace().collect();
         let point = finding.point.to_string();
@@ -87,8 +87,8 @@ fn a_reproducer_repeats_its_kill() {
             ["tontine", "crash", "control-lock", "--operation", "send", "--point", &point]
         );
         let again = explore("control-lock", |request| request.point = Some((finding.point, None)));
-        let [again] = self::operations(&again).expect("it ran before") else {
-            panic!("one operation");
+        let [again] = self::operations(&again).expect("the first run was traced") else {
+            panic!("expected one operation");
         };
         assert_eq!((again.explored, again.wedged), (1, 1), "{again:?}");
         assert_eq!(again.findings[0].code, finding.code, "the same instruction");
@@ -102,8 +102,8 @@ fn a_point_that_is_not_there_is_an_error() {
     assert!(trouble.contains("no point") || trouble.starts_with("skipped: "), "{trouble:?}");
 }
 
-/// A receiver dies before it has acknowledged anything, and its successor wherever it can while it
-/// takes the lane over: the third one gets everything, in order.
+/// A receiver dies before it acknowledges a message, and its successor dies at every point of the
+/// takeover of the lane: the third receiver receives all messages, in order.
 #[test]
 #[ignore = "kills twice at every instruction"]
 fn a_lane_outlives_two_receivers() {
@@ -113,12 +113,13 @@ fn a_lane_outlives_two_receivers() {
         request.point = Some((0, None));
     });
     for one in operations(&report).into_iter().flatten() {
-        assert!(one.explored > 10, "taking a lane over has many steps: {one:?}");
+        assert!(one.explored > 10, "a takeover has many steps: {one:?}");
         assert_eq!((one.passed, one.not_explored), (one.explored, 0), "{one:?}");
     }
 }
 
-/// As above; the first one dies before it waits for mail, the second in taking the address.
+/// As above, except that the first receiver dies before it waits for messages, and the second while
+/// it binds the address.
 #[test]
 fn a_lane_waits_for_one_who_lives_to_take_the_address() {
     let report = explore("mailbox-succession", |request| {
@@ -127,7 +128,7 @@ fn a_lane_waits_for_one_who_lives_to_take_the_address() {
         request.point = Some((0, None));
     });
     for one in operations(&report).into_iter().flatten() {
-        assert!(one.explored > 10, "taking an address has many steps: {one:?}");
+        assert!(one.explored > 10, "binding an address has many steps: {one:?}");
         assert_eq!((one.passed, one.not_explored), (one.explored, 0), "{one:?}");
     }
 }

@@ -33,7 +33,7 @@ fn a_violation_is_printed_with_a_command_that_shows_it_again() {
         assert_eq!(output.status.code(), Some(1), "{printed}{}", text(&output.stderr));
         assert!(printed.contains("line 6"), "{printed}");
         let schedule = printed.split_once("--replay '").expect("a command").1;
-        let schedule = schedule.split_once('\'').expect("its end").0;
+        let schedule = schedule.split_once('\'').expect("the closing quote").0;
         let again = explore(&["--mode", "coarse", "--replay", schedule], file.path());
         let told = text(&again.stdout);
         assert_eq!(again.status.code(), Some(1), "{told}");

@@ -1,4 +1,4 @@
-//! `tontine unix` as its users meet it.
+//! Tests of `tontine unix`.
 
 mod check;
 mod explore;

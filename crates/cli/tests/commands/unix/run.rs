@@ -72,7 +72,7 @@ fn json_names_the_thread_of_a_failure_in_a_process_with_several() {
     let output = run(&["--format", "json"], file.path());
     let document: Value = serde_json::from_slice(&output.stdout).expect("only JSON");
     let failures = document["failures"].as_array().expect("failures");
-    let of = |line| failures.iter().find(|failure| failure["line"] == line).expect("it fails");
+    let of = |line| failures.iter().find(|failure| failure["line"] == line).expect("a failure");
     let (first, other) = (of(4)["thread"].as_i64(), of(7)["thread"].as_i64());
     assert!(first.is_some() && other.is_some() && first != other, "{document}");
 }
@@ -154,7 +154,7 @@ fn a_signal_stops_a_run_and_what_happened_is_printed() {
         send(&child, signal);
         let mut printed = String::new();
         child.stdout.take().expect("a pipe").read_to_string(&mut printed).expect("text");
-        let status = child.wait().expect("it has ended");
+        let status = child.wait().expect("the process ends");
         assert_eq!(status.code(), Some(128 + signal.as_raw()), "{printed}");
         assert!(printed.contains("notes \"here\""), "{printed}");
         assert!(printed.contains("expected an end, found SIG"), "{printed}");
@@ -167,13 +167,13 @@ fn a_run_that_is_to_outlive_its_terminal_does() {
     let file = scenario(ENDLESS);
     let mut nohup = Command::new("nohup");
     nohup.arg(env!("CARGO_BIN_EXE_tontine")).args(["unix", "run", "--limit", "0"]).arg(file.path());
-    let mut child = nohup.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("it runs");
+    let mut child = nohup.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("nohup runs");
     await_work(&child);
     send(&child, rustix::process::Signal::HUP);
     send(&child, rustix::process::Signal::TERM);
     let mut printed = String::new();
     child.stdout.take().expect("a pipe").read_to_string(&mut printed).expect("text");
-    let status = child.wait().expect("it has ended");
+    let status = child.wait().expect("the process ends");
     assert_eq!(status.code(), Some(128 + rustix::process::Signal::TERM.as_raw()), "{printed}");
     assert!(printed.contains("expected an end, found SIGTERM"), "{printed}");
 }
@@ -207,7 +207,7 @@ fn a_run_that_cannot_be_stopped_is_given_up_and_who_computes_is_named() {
         }
         let mut said = String::new();
         child.stderr.take().expect("a pipe").read_to_string(&mut said).expect("text");
-        assert_eq!(child.wait().expect("it has ended").code(), Some(code), "{said}");
+        assert_eq!(child.wait().expect("the process ends").code(), Some(code), "{said}");
         assert!(said.contains(why), "{said}");
         assert!(said.contains("thread 3 of process 3 computes without a system call"), "{said}");
     }
@@ -226,7 +226,7 @@ fn a_second_signal_ends_the_command_at_once() {
             send(&child, signal);
             // Two signals that arrive together are merged.
             std::thread::sleep(Duration::from_millis(50));
-            if let Some(status) = child.try_wait().expect("a thread of the caller") {
+            if let Some(status) = child.try_wait().expect("a child of the test") {
                 break status;
             }
         };
@@ -237,7 +237,7 @@ fn a_second_signal_ends_the_command_at_once() {
 /// Sends a signal to a child that has not been waited for.
 fn send(child: &Child, signal: rustix::process::Signal) {
     rustix::process::kill_process(rustix::process::Pid::from_child(child), signal)
-        .expect("a thread of the caller");
+        .expect("the process still runs");
 }
 
 /// Waits until a command has used processor time; before that it has no handlers, and a signal ends
@@ -245,7 +245,7 @@ fn send(child: &Child, signal: rustix::process::Signal) {
 fn await_work(child: &Child) {
     let start = Instant::now();
     while cpu_ticks(child.id()) < 20 {
-        assert!(start.elapsed() < Duration::from_secs(60), "it computes");
+        assert!(start.elapsed() < Duration::from_secs(60), "the command uses no processor time");
         std::thread::sleep(Duration::from_millis(10));
     }
 }
@@ -282,7 +282,8 @@ fn a_deadlock_is_in_the_document_too() {
     let output = run(&["--format", "json"], file.path());
     let document: Value = serde_json::from_slice(&output.stdout).expect("only JSON");
     let state = document["state"].as_array().expect("processes");
-    let sleeper = state.iter().find(|process| process["process"] == "sleeper").expect("it is left");
+    let sleeper =
+        state.iter().find(|process| process["process"] == "sleeper").expect("a remaining process");
     assert_eq!(sleeper["state"], "S");
     assert_eq!(sleeper["threads"][0]["call"], "pause");
     assert_eq!(sleeper["threads"][0]["sleeps"], true);
