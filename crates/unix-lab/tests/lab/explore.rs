@@ -158,7 +158,7 @@ fn a_run_without_an_end_is_a_violation() {
             sys.poll();
         }
     });
-    let found = exploration.max_steps(500).run().violation.expect("it never ends");
+    let found = exploration.max_steps(500).run().violation.expect("the run never ends");
     assert!(found.what.starts_with("the run did not end"), "{}", found.what);
 }
 
@@ -169,7 +169,7 @@ fn report_at_step_limit_names_limit_and_running_threads() {
     let text = "process main\n  while 0 == 0\n    getpid\n";
     let scenario: Scenario = text.parse().expect("a scenario");
     let exploration = Exploration::scenario(&scenario).max_steps(500);
-    let found = exploration.run().violation.expect("it never ends").what;
+    let found = exploration.run().violation.expect("the run never ends").what;
     for said in [
         "none within 500 steps (the limit)",
         "--steps N",
@@ -182,7 +182,7 @@ fn report_at_step_limit_names_limit_and_running_threads() {
             sys.poll();
         }
     });
-    let found = program.max_steps(700).run().violation.expect("it never ends").what;
+    let found = program.max_steps(700).run().violation.expect("the run never ends").what;
     for said in ["within 700 steps (the limit)", "Exploration::max_steps", "running: process 2"] {
         assert!(found.contains(said), "no {said:?}: {found}");
     }
