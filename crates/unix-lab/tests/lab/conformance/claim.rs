@@ -135,7 +135,7 @@ fn is_path(text: &str) -> bool {
 #[test]
 fn a_line_is_an_assertion_and_a_verdict() {
     let text = "# kill\n\nkill/2 | asks this | holds a::b, c::d::e\nk/i/3 | that | n/a time\n\
-                k/x | more | open nobody looked\n";
+                k/x | more | open not examined\n";
     let claims = parse("f", text).expect("a well-formed list");
     let of = |nth: usize| (&*claims[nth].place, &*claims[nth].group, &*claims[nth].name);
     assert_eq!(
@@ -145,7 +145,7 @@ fn a_line_is_an_assertion_and_a_verdict() {
     assert_eq!(claims[0].asks, "asks this");
     assert_eq!(claims[0].tests(), ["a::b", "c::d::e"]);
     assert_eq!(claims[1].verdict, ScenarioVerdict::NotApplicable(&REASONS[5]));
-    assert_eq!(claims[2].verdict, ScenarioVerdict::Open("nobody looked".to_owned()));
+    assert_eq!(claims[2].verdict, ScenarioVerdict::Open("not examined".to_owned()));
 }
 
 #[test]

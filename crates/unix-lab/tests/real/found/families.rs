@@ -126,8 +126,8 @@ process other
     );
 }
 
-/// When the terminal's user end closes, Linux returns EIO to a sleeping reader and end of file to
-/// later readers. The virtual Unix returned end of file to both.
+/// Linux returns EIO to a reader that sleeps while the terminal's user end closes, and end of file
+/// to later readers. The virtual Unix returned end of file to both.
 #[test]
 fn who_reads_when_the_user_leaves_is_told_otherwise_than_who_comes_later() {
     is_the_same(

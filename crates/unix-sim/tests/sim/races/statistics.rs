@@ -100,7 +100,7 @@ fn a_simulated_run_counts_the_same_twice() {
 
 #[test]
 fn on_two_processors_a_lock_that_both_want_is_waited_for() {
-    // Contention in one run is a matter of chance; its absence in so many runs is not.
+    // Contention in one run is a matter of chance; its absence in 1000 runs is not.
     const RUNS: usize = 1000;
     let contended = (0..RUNS).any(|_| {
         let system = of(LockingMode::Parallel, Executor::Parallel).statistics(true);

@@ -1,4 +1,4 @@
-//! Which thread delivers a signal, and which information the signal carries.
+//! The choice of the thread that delivers a signal, and the information that a signal carries.
 
 use super::harness::*;
 
