@@ -12,7 +12,7 @@ use tontine_bench::engine::plan;
 use tontine_bench::machine::topology::Topology;
 use tontine_bench::size::Size;
 use tontine_bench::stats::ratio;
-use tontine_bench::task::Task;
+use tontine_bench::task::InvocationTask;
 use tontine_experiments::SUITE;
 
 use crate::invocation::figure;
@@ -67,7 +67,7 @@ pub(crate) fn run(comparisons: usize) -> io::Result<bool> {
     Ok(share <= ALLOWED)
 }
 
-fn tasks() -> Vec<Task> {
+fn tasks() -> Vec<InvocationTask> {
     let names = CELLS.map(str::to_owned);
     let tasks = plan::select(&SUITE, &names, Size::Quick, &Topology::of_this_machine());
     tasks.expect("the cells exist")

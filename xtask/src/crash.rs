@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use tontine_crash::Mode;
+use tontine_crash::KillMode;
 use tontine_crash::report::{CrashReport, OperationReport, markdown, plan};
 
 /// Lines of the page between which the table is replaced.
@@ -23,8 +23,8 @@ const END: &str = "<!-- end -->";
 /// Returns `Ok(false)` if the exploration was not complete, or if a mechanism of Tontine's failed.
 pub(crate) fn run(full: bool, most: Option<Duration>, afresh: bool) -> io::Result<bool> {
     let began = Instant::now();
-    let mode = if full { Mode::Full } else { Mode::Fast };
-    let store = Store::open(afresh)?;
+    let mode = if full { KillMode::Full } else { KillMode::Fast };
+    let store = CrashProgram::open(afresh)?;
     let mut report = store.plan(mode)?;
     eprint!("{}", plan::render(&report));
     let mut units = units(&report);
@@ -33,7 +33,7 @@ pub(crate) fn run(full: bool, most: Option<Duration>, afresh: bool) -> io::Resul
     units.sort_by_key(|unit| unit.estimate);
     for (at, unit) in units.into_iter().enumerate() {
         let fits = most.is_none_or(|most| began.elapsed() + unit.estimate <= most);
-        let mode = if fits { mode } else { Mode::Fast };
+        let mode = if fits { mode } else { KillMode::Fast };
         let name = format!("{} {}", unit.target, unit.operation);
         let (number, mode_name) = (at + 1, mode.name());
         eprintln!("{number} of {count}: {name}, {mode_name}; about {} left", plan::length(left));
@@ -80,12 +80,12 @@ fn units(plan: &CrashReport) -> Vec<Unit> {
 }
 
 /// The program, and the results that it has written so far.
-struct Store {
+struct CrashProgram {
     folder: PathBuf,
     program: PathBuf,
 }
 
-impl Store {
+impl CrashProgram {
     /// Builds the program, and keeps a copy that later builds do not overwrite.
     fn open(afresh: bool) -> io::Result<Self> {
         let built = build()?;
@@ -107,12 +107,12 @@ impl Store {
 
     /// Returns an estimate for a run in this mode: it records every operation and kills at a few
     /// points.
-    fn plan(&self, mode: Mode) -> io::Result<CrashReport> {
+    fn plan(&self, mode: KillMode) -> io::Result<CrashReport> {
         self.report(&format!("plan.{}.json", mode.name()), &["--plan", "--mode", mode.name()])
     }
 
     /// Returns the result of one operation, from an earlier run or explored now.
-    fn explored(&self, unit: &Unit, mode: Mode) -> io::Result<OperationReport> {
+    fn explored(&self, unit: &Unit, mode: KillMode) -> io::Result<OperationReport> {
         let (target, operation, mode) = (unit.target.as_str(), unit.operation, mode.name());
         let words = [target, "--operation", operation, "--mode", mode];
         let report = self.report(&format!("{target}.{operation}.{mode}.json"), &words)?;
@@ -179,7 +179,7 @@ fn top() -> PathBuf {
 
 /// Returns a line about the machine of the figures.
 fn machine() -> String {
-    let machine = tontine_bench::machine::Machine::look();
+    let machine = tontine_bench::machine::MachineFacts::look();
     format!("Explored on: {}.", machine.one_line())
 }
 
@@ -213,7 +213,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("pipe.send.full.json");
         let whole =
-            CrashReport { schema: 2, mode: Mode::Full, complete: true, subjects: Vec::new() };
+            CrashReport { schema: 2, mode: KillMode::Full, complete: true, subjects: Vec::new() };
         let text = serde_json::to_string(&whole).expect("valid");
         for cut in [0, text.len() / 2, text.len() - 1] {
             fs::write(&path, &text[..cut]).expect("written");

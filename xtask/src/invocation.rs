@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use tontine_bench::engine::invoked::{InvocationRequest, InvocationResult};
 use tontine_bench::engine::launch::{LaunchResult, Launcher};
-use tontine_bench::engine::stop::Stop;
+use tontine_bench::engine::stop::StopRequest;
 use tontine_bench::stats::summary::Summary;
-use tontine_bench::task::Task;
+use tontine_bench::task::InvocationTask;
 
 /// Hidden command by which this program starts itself again for each invocation.
 pub(crate) const NAME: &str = "__invocation";
@@ -20,7 +20,7 @@ const DEADLINE: Duration = Duration::from_secs(20);
 ///
 /// # Errors
 /// The invocation yields no figures; the text names the reason.
-pub(crate) fn figure(task: &Task) -> io::Result<Summary> {
+pub(crate) fn figure(task: &InvocationTask) -> io::Result<Summary> {
     let launcher = Launcher {
         program: std::env::current_exe()?,
         arguments: vec![OsString::from(NAME)],
@@ -28,7 +28,7 @@ pub(crate) fn figure(task: &Task) -> io::Result<Summary> {
     };
     let order = InvocationRequest { task: task.clone(), block: 0, samples: None, plant: None };
     let name = format!("{}/{}", task.experiment, task.variant);
-    match launcher.launch(&order, &Stop::never()?) {
+    match launcher.launch(&order, &StopRequest::never()?) {
         LaunchResult::Replied(reply) => match reply.outcome {
             InvocationResult::Measured(mut measured) => Ok(measured.figures.swap_remove(0).summary),
             InvocationResult::Skipped(why) | InvocationResult::Failed(why) => {

@@ -27,7 +27,7 @@ const SLACK: f64 = 2.0;
 const SPARE_SECONDS: f64 = 5.0;
 
 /// Seconds of each experiment, by size.
-type Ledger = BTreeMap<String, [Option<f64>; SIZES.len()]>;
+type ExperimentSeconds = BTreeMap<String, [Option<f64>; SIZES.len()]>;
 
 /// Writes the run in `results` into the page below `root`, or checks the page against it. Returns
 /// `Ok(false)` if a rule is broken.
@@ -58,8 +58,8 @@ pub(crate) fn run(root: &Path, results: &Path, check: bool) -> io::Result<bool> 
 }
 
 /// Parses the table of the page, and ignores the text around it.
-fn parse(text: &str) -> Ledger {
-    let mut ledger = Ledger::new();
+fn parse(text: &str) -> ExperimentSeconds {
+    let mut ledger = ExperimentSeconds::new();
     for line in text.lines() {
         let cells: Vec<&str> = line.split('|').map(str::trim).collect();
         let ["", name, seconds @ .., ""] = cells.as_slice() else {
@@ -75,7 +75,7 @@ fn parse(text: &str) -> Ledger {
 }
 
 /// Returns the differences between a run and the page.
-fn compare(ledger: &Ledger, column: usize, results: &Results) -> Vec<String> {
+fn compare(ledger: &ExperimentSeconds, column: usize, results: &Results) -> Vec<String> {
     let mut complaints = within(ledger, column);
     let (_, size, most) = SIZES[column];
     let all: f64 = results.ledger.values().sum();
@@ -99,7 +99,7 @@ fn compare(ledger: &Ledger, column: usize, results: &Results) -> Vec<String> {
 }
 
 /// Returns the experiments that are missing on the page, and a sum above the promise.
-fn within(ledger: &Ledger, column: usize) -> Vec<String> {
+fn within(ledger: &ExperimentSeconds, column: usize) -> Vec<String> {
     let (_, size, most) = SIZES[column];
     let all = SUITE.experiments.iter().map(|experiment| experiment.name());
     let mut complaints: Vec<String> = all
@@ -114,11 +114,11 @@ fn within(ledger: &Ledger, column: usize) -> Vec<String> {
     complaints
 }
 
-fn sum(ledger: &Ledger, column: usize) -> f64 {
+fn sum(ledger: &ExperimentSeconds, column: usize) -> f64 {
     ledger.values().filter_map(|seconds| seconds[column]).sum()
 }
 
-fn render(ledger: &Ledger) -> String {
+fn render(ledger: &ExperimentSeconds) -> String {
     let heads: Vec<&str> = SIZES.iter().map(|(_, name, _)| *name).collect();
     let mut page = format!(
         "# Duration of the experiments\n\nSeconds that each experiment takes in a run of all \
@@ -147,7 +147,7 @@ fn render(ledger: &Ledger) -> String {
 mod tests {
     use super::*;
 
-    fn full_ledger(each: f64) -> Ledger {
+    fn full_ledger(each: f64) -> ExperimentSeconds {
         let names = SUITE.experiments.iter().map(|experiment| experiment.name().to_owned());
         names.map(|name| (name, [Some(each); SIZES.len()])).collect()
     }

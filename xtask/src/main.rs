@@ -31,11 +31,11 @@ use clap::{Parser, Subcommand};
 #[command(about = "The project's own tasks. Run them from the root of the repository.")]
 struct Arguments {
     #[command(subcommand)]
-    chore: Chore,
+    chore: XtaskCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Chore {
+enum XtaskCommand {
     /// Check the rules of STYLE.md that a program can check
     Tidy,
     /// Generate bindings/c/include/tontine.h from the sources
@@ -116,7 +116,7 @@ enum Chore {
     /// Remove protections from a copy of the virtual Unix's kernel, and show that tests find each
     Mutants(mutants::MutantsRequest),
     /// Attack the library with random kills and hostile peers
-    Torment(torment::Request),
+    Torment(torment::TormentRequest),
     /// Trace a real build and a real session, for the virtual Unix to repeat
     Trees,
     /// Measure one side of a figure of `speed`
@@ -129,26 +129,26 @@ enum Chore {
 
 fn main() -> ExitCode {
     let done = match Arguments::parse().chore {
-        Chore::Tidy => Ok(tidy()),
-        Chore::Header { check } => header::run(Path::new("."), check),
-        Chore::Coverage { check } => coverage::run(check),
-        Chore::Aa { comparisons } => aa::run(comparisons),
-        Chore::Twins { only } => twins::run(&only),
-        Chore::Ledger { results, check } => ledger::run(Path::new("."), &results, check),
-        Chore::Planted { reruns, cell } => planted::run(reruns.into(), cell.as_deref()),
-        Chore::Crash { full, minutes, afresh } => {
+        XtaskCommand::Tidy => Ok(tidy()),
+        XtaskCommand::Header { check } => header::run(Path::new("."), check),
+        XtaskCommand::Coverage { check } => coverage::run(check),
+        XtaskCommand::Aa { comparisons } => aa::run(comparisons),
+        XtaskCommand::Twins { only } => twins::run(&only),
+        XtaskCommand::Ledger { results, check } => ledger::run(Path::new("."), &results, check),
+        XtaskCommand::Planted { reruns, cell } => planted::run(reruns.into(), cell.as_deref()),
+        XtaskCommand::Crash { full, minutes, afresh } => {
             crash::run(full, minutes.map(|minutes| Duration::from_secs(60 * minutes)), afresh)
         }
-        Chore::Speed { pairs, only } => speed::run(pairs.into(), &only),
-        Chore::Model { costs, tables: Some(seeds), .. } => {
+        XtaskCommand::Speed { pairs, only } => speed::run(pairs.into(), &only),
+        XtaskCommand::Model { costs, tables: Some(seeds), .. } => {
             model::print_tables(seeds.into(), costs.as_deref())
         }
-        Chore::Model { pairs, costs, .. } => model::run(pairs.into(), costs.as_deref()),
-        Chore::Trees => trees::run(Path::new(".")),
-        Chore::Mutants(request) => mutants::run(Path::new("."), &request),
-        Chore::Torment(request) => torment::run(&request),
-        Chore::Side { name } => speed::serve(&name),
-        Chore::Invocation => {
+        XtaskCommand::Model { pairs, costs, .. } => model::run(pairs.into(), costs.as_deref()),
+        XtaskCommand::Trees => trees::run(Path::new(".")),
+        XtaskCommand::Mutants(request) => mutants::run(Path::new("."), &request),
+        XtaskCommand::Torment(request) => torment::run(&request),
+        XtaskCommand::Side { name } => speed::serve(&name),
+        XtaskCommand::Invocation => {
             tontine_bench::engine::invoked::serve(&tontine_experiments::SUITE).map(|()| true)
         }
     };

@@ -18,14 +18,14 @@ use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
 use tontine_bench::compare::again::{Arm, standing};
 use tontine_bench::engine::plan;
-use tontine_bench::engine::stop::Stop;
+use tontine_bench::engine::stop::StopRequest;
 use tontine_bench::machine::topology::Topology;
-use tontine_bench::plant::Plant;
+use tontine_bench::plant::InjectedDelay;
 use tontine_bench::size::Size;
 use tontine_bench::stats::interval::CONFIDENCE;
 use tontine_bench::stats::order::{median, quantile_interval};
 use tontine_bench::stats::resolution;
-use tontine_bench::task::Task;
+use tontine_bench::task::InvocationTask;
 use tontine_experiments::SUITE;
 
 use crate::invocation::NAME;
@@ -46,12 +46,13 @@ const ALLOWED: f64 = 0.07;
 /// # Errors
 /// A cell cannot be measured on this machine, or `only` names no cell.
 pub(crate) fn run(reruns: usize, only: Option<&str>) -> io::Result<bool> {
-    let stop = Stop::on_signals()?;
+    let stop = StopRequest::on_signals()?;
     let arm = Arm::new(&std::env::current_exe()?, vec![OsString::from(NAME)]);
     let mut rows = Vec::new();
     let mut good = true;
     for task in tasks(only)? {
-        let mut cell = Cell { arm: &arm, stop: &stop, random: ChaCha8Rng::seed_from_u64(1), task };
+        let mut cell =
+            PlantedCell { arm: &arm, stop: &stop, random: ChaCha8Rng::seed_from_u64(1), task };
         let row = cell.trial(reruns)?;
         good &= row.good();
         rows.push(row);
@@ -78,7 +79,7 @@ pub(crate) fn run(reruns: usize, only: Option<&str>) -> io::Result<bool> {
     Ok(good)
 }
 
-fn tasks(only: Option<&str>) -> io::Result<Vec<Task>> {
+fn tasks(only: Option<&str>) -> io::Result<Vec<InvocationTask>> {
     let topology = Topology::of_this_machine();
     let mut tasks = Vec::new();
     for (name, placement) in CELLS {
@@ -87,8 +88,9 @@ fn tasks(only: Option<&str>) -> io::Result<Vec<Task>> {
         }
         let found = plan::select(&SUITE, &[name.to_owned()], Size::Quick, &topology);
         let mut found = found.map_err(io::Error::other)?.into_iter();
-        let fits =
-            |task: &Task| placement.is_none_or(|placement| task.params["placement"] == placement);
+        let fits = |task: &InvocationTask| {
+            placement.is_none_or(|placement| task.params["placement"] == placement)
+        };
         let missing = || io::Error::other(format!("{name}: no {placement:?} on this machine"));
         tasks.push(found.find(fits).ok_or_else(missing)?);
     }
@@ -101,7 +103,7 @@ fn tasks(only: Option<&str>) -> io::Result<Vec<Task>> {
     Ok(tasks)
 }
 
-struct Row {
+struct PlantedRow {
     cell: String,
     reruns: usize,
     pairs: usize,
@@ -111,18 +113,18 @@ struct Row {
     false_alarms: usize,
 }
 
-impl Row {
+impl PlantedRow {
     fn good(&self) -> bool {
         let reruns = self.reruns as f64;
         self.found as f64 >= FOUND * reruns && self.false_alarms as f64 <= ALLOWED * reruns
     }
 }
 
-struct Cell<'a> {
+struct PlantedCell<'a> {
     arm: &'a Arm,
-    stop: &'a Stop,
+    stop: &'a StopRequest,
     random: ChaCha8Rng,
-    task: Task,
+    task: InvocationTask,
 }
 
 /// Logarithms of ratios, and the figures without a delay.
@@ -133,8 +135,8 @@ struct Pairs {
     figures: Vec<f64>,
 }
 
-impl Cell<'_> {
-    fn trial(&mut self, reruns: usize) -> io::Result<Row> {
+impl PlantedCell<'_> {
+    fn trial(&mut self, reruns: usize) -> io::Result<PlantedRow> {
         let pairs = resolution::fewest_pairs(CONFIDENCE);
         eprintln!("{}: pilot", self.task);
         let mut last = self.pairs(pairs, 0.0)?;
@@ -161,7 +163,7 @@ impl Cell<'_> {
                 share * 100.0
             );
         }
-        Ok(Row {
+        Ok(PlantedRow {
             cell: self.task.to_string(),
             reruns,
             pairs,
@@ -191,7 +193,7 @@ impl Cell<'_> {
     }
 
     fn figure(&self, ns: f64) -> io::Result<f64> {
-        let figures = self.arm.planted(Plant { ns }).figures(&self.task, self.stop);
+        let figures = self.arm.planted(InjectedDelay { ns }).figures(&self.task, self.stop);
         let figures =
             figures.map_err(|without| io::Error::other(format!("{}: {without:?}", self.task)))?;
         Ok(standing(&figures[0]))

@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 #[path = "torment/request.rs"]
 mod request;
 
-pub(crate) use request::Request;
+pub(crate) use request::TormentRequest;
 
 /// Target of the build with AddressSanitizer. Naming a target keeps the flags away from build
 /// scripts and procedural macros.
@@ -30,7 +30,7 @@ const BUILD: [&str; 10] = [
 ];
 
 /// Builds the program and runs it. Returns `Ok(false)` after a violation.
-pub(crate) fn run(request: &Request) -> io::Result<bool> {
+pub(crate) fn run(request: &TormentRequest) -> io::Result<bool> {
     let program = if request.asan {
         let Some(program) = with_address_sanitizer()? else {
             println!("skipped: no nightly toolchain (rustup toolchain install nightly)");

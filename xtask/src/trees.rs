@@ -14,7 +14,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use tontine_bench::size::Size;
-use tontine_bench::task::{Params, Task};
+use tontine_bench::task::{InvocationTask, Params};
 use tontine_host::os::pin;
 
 use crate::invocation;
@@ -45,7 +45,7 @@ const REAL: [Real; 2] = [
 /// There is no strace, or its output cannot be parsed.
 pub(crate) fn run(root: &Path) -> io::Result<bool> {
     for Real { file, experiment, variant, root: begins } in REAL {
-        let task = Task {
+        let task = InvocationTask {
             experiment: experiment.to_owned(),
             variant: variant.to_owned(),
             params: Params::from([(experiment.to_owned(), "1".to_owned())]),
@@ -83,8 +83,9 @@ pub(crate) fn run(root: &Path) -> io::Result<bool> {
 
 /// Returns the seconds that a task takes on one processor, all of which are then computing: the
 /// minimum of a few runs.
-fn untraced(task: &Task) -> io::Result<f64> {
-    let wrong = |trouble: tontine_host::trouble::Trouble| io::Error::other(trouble.to_string());
+fn untraced(task: &InvocationTask) -> io::Result<f64> {
+    let wrong =
+        |trouble: tontine_host::trouble::MeasureError| io::Error::other(trouble.to_string());
     let there = pin::allowed().map_err(wrong)?;
     pin::pin_to(there[0]).map_err(wrong)?;
     let took = (0..UNTRACED).map(|_| Ok(invocation::figure(task)?.mean)).collect();
@@ -95,7 +96,7 @@ fn untraced(task: &Task) -> io::Result<f64> {
 
 /// One step of a process.
 #[derive(Debug, Clone, PartialEq)]
-enum Word {
+enum NextAction {
     /// Computing, for this many microseconds.
     Compute(f64),
     /// A call.
@@ -104,19 +105,19 @@ enum Word {
 
 /// A traced process.
 #[derive(Debug, Default)]
-struct Process {
+struct TracedProcess {
     name: String,
-    words: Vec<Word>,
+    words: Vec<NextAction>,
     /// Time at which the last call ended, in microseconds.
     since: f64,
     /// A call that has begun and not ended, and its start.
     unfinished: Option<(String, f64)>,
 }
 
-impl Process {
+impl TracedProcess {
     /// Adds computing until `at`; the next call ends at `end`.
     fn computed(&mut self, at: f64, end: f64) {
-        self.words.push(Word::Compute(at - self.since));
+        self.words.push(NextAction::Compute(at - self.since));
         self.since = end;
     }
 
@@ -125,9 +126,9 @@ impl Process {
     fn line(&self, computed: impl Fn(f64) -> f64) -> String {
         let mut line = format!("{}:", self.name);
         let words = self.words.iter().filter_map(|word| match word {
-            Word::Compute(us) if computed(*us) < 1.0 => None,
-            Word::Compute(us) => Some(format!("c{:.0}", computed(*us))),
-            Word::Call(name) => Some(name.clone()),
+            NextAction::Compute(us) if computed(*us) < 1.0 => None,
+            NextAction::Compute(us) => Some(format!("c{:.0}", computed(*us))),
+            NextAction::Call(name) => Some(name.clone()),
         });
         let mut words = words.peekable();
         while let Some(word) = words.next() {
@@ -145,7 +146,7 @@ impl Process {
 /// compute for `whole` microseconds, or for the traced time.
 fn tree(trace: &str, begins: &str, whole: Option<f64>) -> Result<String, String> {
     let mut numbers: BTreeMap<&str, usize> = BTreeMap::new();
-    let mut processes: Vec<Process> = Vec::new();
+    let mut processes: Vec<TracedProcess> = Vec::new();
     // Lines of children that appear before the parent's fork has returned.
     let mut early: BTreeMap<&str, Vec<(f64, String, f64)>> = BTreeMap::new();
     for line in trace.lines() {
@@ -158,7 +159,11 @@ fn tree(trace: &str, begins: &str, whole: Option<f64>) -> Result<String, String>
             at.trim().parse::<f64>().map_err(|_| format!("expected a time, found: {line}"))? * 1e6;
         if processes.is_empty() && rest.starts_with("execve(") && rest.contains(begins) {
             numbers.insert(pid, 0);
-            processes.push(Process { name: name(rest), since: at, ..Process::default() });
+            processes.push(TracedProcess {
+                name: name(rest),
+                since: at,
+                ..TracedProcess::default()
+            });
             continue;
         }
         let Some(&number) = numbers.get(pid) else {
@@ -180,17 +185,17 @@ fn tree(trace: &str, begins: &str, whole: Option<f64>) -> Result<String, String>
 }
 
 /// Returns every stretch of computing, in microseconds.
-fn stretches(processes: &[Process]) -> impl Iterator<Item = f64> {
+fn stretches(processes: &[TracedProcess]) -> impl Iterator<Item = f64> {
     let words = processes.iter().flat_map(|process| &process.words);
     words.filter_map(|word| match word {
-        Word::Compute(us) => Some(*us),
-        Word::Call(_) => None,
+        NextAction::Compute(us) => Some(*us),
+        NextAction::Call(_) => None,
     })
 }
 
 /// Returns the cost of tracing between two calls, in microseconds: the lowest tenth of the
 /// stretches.
-fn overhead(processes: &[Process]) -> f64 {
+fn overhead(processes: &[TracedProcess]) -> f64 {
     let mut between: Vec<f64> = stretches(processes).collect();
     between.sort_by(f64::total_cmp);
     between.get(between.len() / 10).copied().unwrap_or_default().max(0.0)
@@ -201,7 +206,7 @@ fn take<'t>(
     number: usize,
     at: f64,
     rest: &str,
-    processes: &mut Vec<Process>,
+    processes: &mut Vec<TracedProcess>,
     numbers: &mut BTreeMap<&'t str, usize>,
     trace: &'t str,
     early: &mut BTreeMap<&'t str, Vec<(f64, String, f64)>>,
@@ -236,9 +241,9 @@ fn take<'t>(
             let name = processes[number].name.clone();
             let lines = early.remove(pid).unwrap_or_default();
             let since = lines.first().map_or(end, |(at, ..)| *at);
-            processes.push(Process { name, since, ..Process::default() });
+            processes.push(TracedProcess { name, since, ..TracedProcess::default() });
             processes[number].computed(begun, end);
-            processes[number].words.push(Word::Call(format!("f{child}")));
+            processes[number].words.push(NextAction::Call(format!("f{child}")));
             for (at, rest, _) in lines {
                 take(child, at, &rest, processes, numbers, trace, early)?;
             }
@@ -260,7 +265,7 @@ fn take<'t>(
         _ => return Ok(()),
     };
     process.computed(begun, end);
-    process.words.extend(word.map(|name| Word::Call(name.to_owned())));
+    process.words.extend(word.map(|name| NextAction::Call(name.to_owned())));
     Ok(())
 }
 

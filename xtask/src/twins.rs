@@ -18,7 +18,7 @@ use tontine_bench::stats::order;
 use tontine_bench::stats::ratio::{self, LimitVerdict};
 use tontine_bench::stats::summary::Summary;
 use tontine_bench::suite::Experiment;
-use tontine_bench::task::{self, Task};
+use tontine_bench::task::{self, InvocationTask};
 use tontine_experiments::SUITE;
 
 use crate::invocation;
@@ -172,9 +172,9 @@ impl Pair {
         name
     }
 
-    fn task(&self) -> Task {
+    fn task(&self) -> InvocationTask {
         let own = |&(name, value): &(&str, &str)| (name.to_owned(), value.to_owned());
-        Task {
+        InvocationTask {
             experiment: self.experiment.into(),
             variant: self.ours.into(),
             params: self.params.iter().map(own).collect(),

@@ -1,4 +1,4 @@
-//! The result of each call: [`answer`], [`Refusal`], [`Kept`], and the functions that return the
+//! The result of each call: [`answer`], [`CError`], [`Poisonable`], and the functions that return the
 //! error's text and the version.
 
 #![allow(unsafe_code, reason = "pointers that a program in C passes")]
@@ -37,14 +37,14 @@ pub extern "C" fn tontine_version() -> *const c_char {
 
 /// The error of a call that failed.
 #[derive(Debug)]
-pub(crate) struct Refusal {
+pub(crate) struct CError {
     pub(crate) errno: c_int,
     pub(crate) text: String,
 }
 
-pub(crate) type Outcome<T> = Result<T, Refusal>;
+pub(crate) type CResult<T> = Result<T, CError>;
 
-impl Refusal {
+impl CError {
     pub(crate) fn new(errno: c_int, text: impl Into<String>) -> Self {
         Self { errno, text: text.into() }
     }
@@ -69,40 +69,40 @@ impl Refusal {
     }
 }
 
-impl From<Error> for Refusal {
+impl From<Error> for CError {
     fn from(error: Error) -> Self {
         Self::new(error.errno(), error.to_string())
     }
 }
 
 /// A type that a function may return to C.
-pub(crate) trait Answer {
+pub(crate) trait CReturn {
     /// The value returned by a call that failed.
     const FAILED: Self;
 }
 
-impl Answer for c_int {
+impl CReturn for c_int {
     const FAILED: Self = -1;
 }
 
-impl Answer for ssize_t {
+impl CReturn for ssize_t {
     const FAILED: Self = -1;
 }
 
-impl<T> Answer for *mut T {
+impl<T> CReturn for *mut T {
     const FAILED: Self = ptr::null_mut();
 }
 
 /// Runs the body of a call and returns its result in C's form. No panic leaves it.
-pub(crate) fn answer<T: Answer>(body: impl FnOnce() -> Outcome<T>) -> T {
-    // A value that a panic left incomplete is in a `Kept`, which refuses every later call.
+pub(crate) fn answer<T: CReturn>(body: impl FnOnce() -> CResult<T>) -> T {
+    // A value that a panic left incomplete is in a `Poisonable`, which refuses every later call.
     let refusal = match catch_unwind(AssertUnwindSafe(body)) {
         Ok(Ok(value)) => return value,
         Ok(Err(refusal)) => refusal,
         Err(payload) => {
             // Dropping it could panic again.
             std::mem::forget(payload);
-            Refusal::bug()
+            CError::bug()
         }
     };
     refusal.tell();
@@ -111,19 +111,19 @@ pub(crate) fn answer<T: Answer>(body: impl FnOnce() -> Outcome<T>) -> T {
 
 /// The value behind a handle. Once a call has panicked in it, it refuses all later calls.
 #[derive(Debug)]
-pub(crate) struct Kept<T> {
+pub(crate) struct Poisonable<T> {
     value: T,
     is_broken: bool,
 }
 
-impl<T> Kept<T> {
+impl<T> Poisonable<T> {
     pub(crate) fn new(value: T) -> Self {
         Self { value, is_broken: false }
     }
 
-    pub(crate) fn with<U>(&mut self, body: impl FnOnce(&mut T) -> Outcome<U>) -> Outcome<U> {
+    pub(crate) fn with<U>(&mut self, body: impl FnOnce(&mut T) -> CResult<U>) -> CResult<U> {
         if self.is_broken {
-            return Err(Refusal::bug());
+            return Err(CError::bug());
         }
         // If `body` panics, it stays set.
         self.is_broken = true;
@@ -143,10 +143,10 @@ pub(crate) fn hand_over<T>(value: T) -> *mut T {
 /// # Safety
 /// 1. `handle` is NULL, or comes from [`hand_over`] and was not closed.
 /// 2. No other call uses it while the result lives.
-pub(crate) unsafe fn behind<'a, T>(handle: *mut T) -> Outcome<&'a mut T> {
+pub(crate) unsafe fn behind<'a, T>(handle: *mut T) -> CResult<&'a mut T> {
     // SAFETY: the caller's promise (1, 2).
     unsafe { handle.as_mut() }
-        .ok_or_else(|| Refusal::new(libc::EINVAL, "the handle is NULL; open one first"))
+        .ok_or_else(|| CError::new(libc::EINVAL, "the handle is NULL; open one first"))
 }
 
 /// Closes a handle; does nothing if it is NULL.
@@ -168,7 +168,7 @@ pub(crate) unsafe fn close<T>(handle: *mut T) {
 ///
 /// # Safety
 /// `start` is NULL, or leads to `length` bytes that no thread changes while the result lives.
-pub(crate) unsafe fn bytes<'a>(start: *const c_void, length: usize) -> Outcome<&'a [u8]> {
+pub(crate) unsafe fn bytes<'a>(start: *const c_void, length: usize) -> CResult<&'a [u8]> {
     check_length(start, length)?;
     if length == 0 {
         return Ok(&[]);
@@ -186,7 +186,7 @@ pub(crate) unsafe fn copy_out(
     message: &[u8],
     buffer: *mut c_void,
     size: usize,
-) -> Outcome<ssize_t> {
+) -> CResult<ssize_t> {
     check_length(buffer, size)?;
     if message.len() > size {
         let text = format!(
@@ -194,7 +194,7 @@ pub(crate) unsafe fn copy_out(
              message is kept",
             message.len()
         );
-        return Err(Refusal::new(libc::EMSGSIZE, text));
+        return Err(CError::new(libc::EMSGSIZE, text));
     }
     if !message.is_empty() {
         // SAFETY: the message fits; the buffer is not NULL, as its size is not 0, and is the
@@ -205,20 +205,20 @@ pub(crate) unsafe fn copy_out(
 }
 
 /// Returns a length in C's form.
-pub(crate) fn length(length: usize) -> Outcome<ssize_t> {
+pub(crate) fn length(length: usize) -> CResult<ssize_t> {
     ssize_t::try_from(length)
-        .map_err(|_| Refusal::new(libc::EOVERFLOW, "the length does not fit into a ssize_t"))
+        .map_err(|_| CError::new(libc::EOVERFLOW, "the length does not fit into a ssize_t"))
 }
 
-fn check_length(start: *const c_void, length: usize) -> Outcome<()> {
+fn check_length(start: *const c_void, length: usize) -> CResult<()> {
     if start.is_null() && length > 0 {
-        return Err(Refusal::new(
+        return Err(CError::new(
             libc::EINVAL,
             "a pointer is NULL and its length is not 0; pass a buffer, or length 0",
         ));
     }
     if isize::try_from(length).is_err() {
-        return Err(Refusal::new(libc::EINVAL, "a length exceeds SSIZE_MAX; pass a smaller one"));
+        return Err(CError::new(libc::EINVAL, "a length exceeds SSIZE_MAX; pass a smaller one"));
     }
     Ok(())
 }
@@ -227,12 +227,9 @@ fn check_length(start: *const c_void, length: usize) -> Outcome<()> {
 ///
 /// # Safety
 /// `text` is NULL, or a text that ends with a NUL byte.
-pub(crate) unsafe fn address(text: *const c_char) -> Outcome<Address> {
+pub(crate) unsafe fn address(text: *const c_char) -> CResult<Address> {
     if text.is_null() {
-        return Err(Refusal::new(
-            libc::EINVAL,
-            "the address is NULL; pass a path, or @ and a name",
-        ));
+        return Err(CError::new(libc::EINVAL, "the address is NULL; pass a path, or @ and a name"));
     }
     // SAFETY: not NULL, and ended by a NUL byte.
     let text = unsafe { CStr::from_ptr(text) }.to_bytes();
@@ -246,7 +243,7 @@ pub(crate) unsafe fn address(text: *const c_char) -> Outcome<Address> {
 ///
 /// # Safety
 /// The program does not use or close it afterwards.
-pub(crate) unsafe fn owned(fd: c_int) -> Outcome<OwnedFd> {
+pub(crate) unsafe fn owned(fd: c_int) -> CResult<OwnedFd> {
     check_open(fd)?;
     // SAFETY: the descriptor is open, and only the result closes it: the caller's promise.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
@@ -256,16 +253,16 @@ pub(crate) unsafe fn owned(fd: c_int) -> Outcome<OwnedFd> {
 ///
 /// # Safety
 /// It stays open while the result lives.
-pub(crate) unsafe fn borrowed<'a>(fd: c_int) -> Outcome<BorrowedFd<'a>> {
+pub(crate) unsafe fn borrowed<'a>(fd: c_int) -> CResult<BorrowedFd<'a>> {
     check_open(fd)?;
     // SAFETY: the descriptor is open, and stays so: the caller's promise.
     Ok(unsafe { BorrowedFd::borrow_raw(fd) })
 }
 
-fn check_open(fd: c_int) -> Outcome<()> {
+fn check_open(fd: c_int) -> CResult<()> {
     // SAFETY: the call reads flags of a descriptor, if there is one.
     if fd < 0 || unsafe { libc::fcntl(fd, libc::F_GETFD) } == -1 {
-        return Err(Refusal::new(libc::EBADF, format!("{fd} is not an open descriptor")));
+        return Err(CError::new(libc::EBADF, format!("{fd} is not an open descriptor")));
     }
     Ok(())
 }
@@ -290,7 +287,7 @@ mod tests {
 
     #[test]
     fn a_panic_becomes_an_error_and_closes_what_it_happened_in() {
-        let mut kept = Kept::new(7);
+        let mut kept = Poisonable::new(7);
         assert_eq!(answer(|| kept.with(|value| Ok(*value))), 7);
         let failed: c_int = answer(|| kept.with(|_| panic!("on purpose")));
         assert_eq!((failed, errno()), (-1, libc::ENOTRECOVERABLE));
@@ -306,7 +303,7 @@ mod tests {
         assert_eq!(errno(), libc::EAGAIN);
         assert_eq!(last(), Error::WouldBlock.to_string());
         std::thread::spawn(|| assert_eq!(last(), "")).join().expect("no other thread's text");
-        let failed: c_int = answer(|| Err(Refusal::new(libc::EINVAL, "a\0b")));
+        let failed: c_int = answer(|| Err(CError::new(libc::EINVAL, "a\0b")));
         assert_eq!((failed, last().as_str()), (-1, "a\\0b"));
     }
 

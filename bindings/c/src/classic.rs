@@ -11,11 +11,11 @@ use std::sync::{Mutex, MutexGuard};
 use tontine::heap::HeapError;
 use tontine::heap::classic::ClassicHeap;
 
-use crate::border::{Outcome, Refusal, answer};
+use crate::border::{CError, CResult, answer};
 
 static HEAP: Mutex<Option<ClassicHeap>> = Mutex::new(None);
 
-impl From<HeapError> for Refusal {
+impl From<HeapError> for CError {
     fn from(error: HeapError) -> Self {
         Self::new(error.errno(), error.to_string())
     }
@@ -29,7 +29,7 @@ pub extern "C" fn mm_init() -> c_int {
     answer(|| {
         let mut heap = heap();
         if heap.is_some() {
-            return Err(Refusal::new(libc::EBUSY, "the heap exists already; call mm_deinit first"));
+            return Err(CError::new(libc::EBUSY, "the heap exists already; call mm_deinit first"));
         }
         *heap = Some(ClassicHeap::new()?);
         Ok(0)
@@ -87,9 +87,9 @@ fn heap() -> MutexGuard<'static, Option<ClassicHeap>> {
     HEAP.lock().expect("no thread panics while it holds the lock")
 }
 
-fn with<T>(body: impl FnOnce(&mut ClassicHeap) -> Outcome<T>) -> Outcome<T> {
+fn with<T>(body: impl FnOnce(&mut ClassicHeap) -> CResult<T>) -> CResult<T> {
     match heap().as_mut() {
         Some(heap) => body(heap),
-        None => Err(Refusal::new(libc::EINVAL, "there is no heap; call mm_init first")),
+        None => Err(CError::new(libc::EINVAL, "there is no heap; call mm_init first")),
     }
 }

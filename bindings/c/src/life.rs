@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, AsRawFd};
 
 use tontine::life::{Life, Watch};
 
-use crate::border::{Kept, Refusal, answer, behind, borrowed, close, hand_over};
+use crate::border::{CError, Poisonable, answer, behind, borrowed, close, hand_over};
 
 /// Gives this process a life, which lasts as long as the process; a process that has one keeps it.
 /// If the main thread calls this function, it holds the life; else a new anchor thread does.
@@ -39,7 +39,7 @@ pub extern "C" fn tontine_life_register_anchor_thread() -> c_int {
 pub extern "C" fn tontine_life_fd() -> c_int {
     answer(|| match Life::current() {
         Some(life) => Ok(life.as_fd().as_raw_fd()),
-        None => Err(Refusal::new(
+        None => Err(CError::new(
             libc::ENODATA,
             "this process has no life; register it, or open a mailbox or a sender first",
         )),
@@ -48,7 +48,7 @@ pub extern "C" fn tontine_life_fd() -> c_int {
 
 /// A watch on another process's life: reports whether that process is alive.
 #[derive(Debug)]
-pub struct tontine_watch(Kept<Watch>);
+pub struct tontine_watch(Poisonable<Watch>);
 
 /// Watches the process whose tontine_life_fd() returned life_fd. The descriptor stays the caller's,
 /// and is not needed afterwards.
@@ -57,7 +57,7 @@ pub unsafe extern "C" fn tontine_watch_open(life_fd: c_int) -> *mut tontine_watc
     answer(|| {
         // SAFETY: the caller keeps the descriptor open during the call.
         let descriptor = unsafe { borrowed(life_fd) }?;
-        Ok(hand_over(tontine_watch(Kept::new(Watch::from_fd(descriptor)?))))
+        Ok(hand_over(tontine_watch(Poisonable::new(Watch::from_fd(descriptor)?))))
     })
 }
 

@@ -11,17 +11,17 @@ use tontine::mailbox::{Mailbox, Message, SenderId};
 use tontine::{Error, Peer};
 
 use crate::border::{
-    Kept, Outcome, Refusal, address, answer, behind, close, copy_out, hand_over, length, owned,
-    timeout,
+    CError, CResult, Poisonable, address, answer, behind, close, copy_out, hand_over, length,
+    owned, timeout,
 };
 use crate::options::{read, tontine_options};
 
 /// A mailbox: receives the messages of many senders.
 #[derive(Debug)]
-pub struct tontine_mailbox(Kept<State>);
+pub struct tontine_mailbox(Poisonable<MailboxHandle>);
 
 #[derive(Debug)]
-struct State {
+struct MailboxHandle {
     mailbox: Mailbox,
     /// Sender of the message last received.
     from: Option<(Peer, SenderId)>,
@@ -74,8 +74,8 @@ pub unsafe extern "C" fn tontine_mailbox_unbound(
 }
 
 fn opened(mailbox: Mailbox) -> *mut tontine_mailbox {
-    let state = State { mailbox, from: None, too_long: None, errors: VecDeque::new() };
-    hand_over(tontine_mailbox(Kept::new(state)))
+    let state = MailboxHandle { mailbox, from: None, too_long: None, errors: VecDeque::new() };
+    hand_over(tontine_mailbox(Poisonable::new(state)))
 }
 
 /// Adds a connected SOCK_SEQPACKET socket of AF_UNIX, whose other end is passed to
@@ -165,7 +165,7 @@ pub unsafe extern "C" fn tontine_mailbox_next_length(mailbox: *mut tontine_mailb
         Some(bytes) => length(bytes),
         None => {
             let text = "no message was kept because the buffer was too small";
-            Err(Refusal::new(libc::ENODATA, text))
+            Err(CError::new(libc::ENODATA, text))
         }
     })
 }
@@ -193,7 +193,7 @@ pub unsafe extern "C" fn tontine_mailbox_sender(
     with(mailbox, |state| {
         // SAFETY: the contract at the header's top.
         let place = unsafe { behind(sender) }?;
-        let nobody = || Refusal::new(libc::ENODATA, "no message was received yet");
+        let nobody = || CError::new(libc::ENODATA, "no message was received yet");
         *place = state.from.ok_or_else(nobody)?.1.number();
         Ok(0)
     })
@@ -203,10 +203,10 @@ pub unsafe extern "C" fn tontine_mailbox_sender(
 ///
 /// # Safety
 /// `place` is NULL, or leads to a `tontine_peer` that may be written.
-pub(crate) unsafe fn tell_peer(known: Option<Peer>, place: *mut tontine_peer) -> Outcome<c_int> {
+pub(crate) unsafe fn tell_peer(known: Option<Peer>, place: *mut tontine_peer) -> CResult<c_int> {
     // SAFETY: the caller's promise.
     let place = unsafe { behind(place) }?;
-    *place = known.ok_or_else(|| Refusal::new(libc::ENODATA, "no peer is known yet"))?.into();
+    *place = known.ok_or_else(|| CError::new(libc::ENODATA, "no peer is known yet"))?.into();
     Ok(0)
 }
 
@@ -265,7 +265,7 @@ pub unsafe extern "C" fn tontine_mailbox_next_error(mailbox: *mut tontine_mailbo
         }
         Ok(state.errors.pop_front().map_or(0, |error| {
             let number = error.errno();
-            Refusal::from(error).keep_words();
+            CError::from(error).keep_words();
             number
         }))
     })
@@ -283,9 +283,9 @@ pub unsafe extern "C" fn tontine_mailbox_close(mailbox: *mut tontine_mailbox) {
 
 /// Runs the body of a function that takes a mailbox. Its callers have the contract at the header's
 /// top.
-fn with<T: crate::border::Answer>(
+fn with<T: crate::border::CReturn>(
     mailbox: *mut tontine_mailbox,
-    body: impl FnOnce(&mut State) -> Outcome<T>,
+    body: impl FnOnce(&mut MailboxHandle) -> CResult<T>,
 ) -> T {
     // SAFETY: the contract at the header's top.
     answer(|| unsafe { behind(mailbox) }?.0.with(body))

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tontine::mailbox::{Fences, OnDeath, Options, WaitStrategy};
 
-use crate::border::{Outcome, Refusal};
+use crate::border::{CError, CResult};
 
 /// wait_strategy: poll all the time; the lowest latency, but it takes a whole processor.
 pub const TONTINE_WAIT_STRATEGY_SPIN: u32 = 1;
@@ -91,13 +91,13 @@ const _: () = assert!(size_of::<tontine_options>() == size_of::<usize>() + 7 * 8
 ///
 /// # Safety
 /// `given` is NULL, or leads to a struct that has the size in its first field.
-pub(crate) unsafe fn read(given: *const tontine_options) -> Outcome<Options> {
+pub(crate) unsafe fn read(given: *const tontine_options) -> CResult<Options> {
     if given.is_null() {
         return Ok(Options::new());
     }
     // SAFETY: the struct of every version begins with its size.
     let size = unsafe { given.cast::<usize>().read_unaligned() };
-    let refuse = |errno, text| Err(Refusal::new(errno, text));
+    let refuse = |errno, text| Err(CError::new(errno, text));
     if size < size_of::<usize>() {
         return refuse(libc::EINVAL, "struct_size is not set; set it to sizeof(tontine_options)");
     }
@@ -122,10 +122,10 @@ pub(crate) unsafe fn read(given: *const tontine_options) -> Outcome<Options> {
 }
 
 impl tontine_options {
-    fn translate(self) -> Outcome<Options> {
+    fn translate(self) -> CResult<Options> {
         let unknown = |field| {
             let text = format!("{field} has an unknown value; use a constant of tontine.h, or 0");
-            Err(Refusal::new(libc::EINVAL, text))
+            Err(CError::new(libc::EINVAL, text))
         };
         let mut options = Options::new();
         if self.lane_cap != 0 {
@@ -180,7 +180,7 @@ impl tontine_options {
         match self.mode {
             0 => Ok(options),
             mode if mode <= 0o777 => Ok(options.mode(mode)),
-            mode => Err(Refusal::new(libc::EINVAL, format!("mode is {mode:#o}; set at most 0777"))),
+            mode => Err(CError::new(libc::EINVAL, format!("mode is {mode:#o}; set at most 0777"))),
         }
     }
 }

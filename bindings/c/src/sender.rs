@@ -11,18 +11,18 @@ use libc::ssize_t;
 use tontine::mailbox::{Reservation, Sender};
 
 use crate::border::{
-    Answer, Kept, Outcome, Refusal, address, answer, behind, bytes, close, copy_out, hand_over,
-    length, owned, timeout,
+    CError, CResult, CReturn, Poisonable, address, answer, behind, bytes, close, copy_out,
+    hand_over, length, owned, timeout,
 };
 use crate::mailbox::{tell_peer, tontine_peer};
 use crate::options::{read, tontine_options};
 
 /// A sender: the sending end of one lane to a mailbox.
 #[derive(Debug)]
-pub struct tontine_sender(Kept<State>);
+pub struct tontine_sender(Poisonable<SenderHandle>);
 
 #[derive(Debug)]
-struct State {
+struct SenderHandle {
     /// From `Box::into_raw`; borrowed by `reservation` while there is one.
     sender: NonNull<Sender>,
     reservation: Option<Reservation<'static>>,
@@ -30,19 +30,19 @@ struct State {
     unread: VecDeque<Vec<u8>>,
 }
 
-impl State {
+impl SenderHandle {
     /// Returns the sender; EBUSY if space is reserved in it.
-    fn free(&mut self) -> Outcome<&mut Sender> {
+    fn free(&mut self) -> CResult<&mut Sender> {
         if self.reservation.is_some() {
             let text = "space is reserved; commit or cancel it first";
-            return Err(Refusal::new(libc::EBUSY, text));
+            return Err(CError::new(libc::EBUSY, text));
         }
         // SAFETY: this value's box; only a reservation borrows it, and there is none.
         Ok(unsafe { self.sender.as_mut() })
     }
 }
 
-impl Drop for State {
+impl Drop for SenderHandle {
     fn drop(&mut self) {
         self.reservation = None;
         // SAFETY: from `Box::into_raw`, turned back once; the reservation, which borrowed it, is
@@ -91,8 +91,8 @@ pub unsafe extern "C" fn tontine_sender_clone(sender: *mut tontine_sender) -> *m
 
 fn opened(sender: Sender) -> *mut tontine_sender {
     let sender = NonNull::from(Box::leak(Box::new(sender)));
-    let state = State { sender, reservation: None, unread: VecDeque::new() };
-    hand_over(tontine_sender(Kept::new(state)))
+    let state = SenderHandle { sender, reservation: None, unread: VecDeque::new() };
+    hand_over(tontine_sender(Poisonable::new(state)))
 }
 
 /// Sends a message; blocks while the lane has no free space for it. If the receiver is alive and
@@ -163,7 +163,7 @@ pub unsafe extern "C" fn tontine_sender_reserve(
 ) -> *mut c_void {
     with(sender, |state| {
         state.free()?;
-        // SAFETY: this value's box, which lives until `State` is dropped, after the reservation;
+        // SAFETY: this value's box, which lives until `SenderHandle` is dropped, after the reservation;
         // only one reservation borrows it, because `free` refuses while there is one.
         let sender: &'static mut Sender = unsafe { state.sender.as_mut() };
         let room = state.reservation.insert(sender.reserve(length)?);
@@ -176,7 +176,7 @@ pub unsafe extern "C" fn tontine_sender_reserve(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tontine_sender_commit(sender: *mut tontine_sender) -> c_int {
     with(sender, |state| {
-        let nothing = || Refusal::new(libc::ENODATA, "no space is reserved; reserve it first");
+        let nothing = || CError::new(libc::ENODATA, "no space is reserved; reserve it first");
         state.reservation.take().ok_or_else(nothing)?.commit()?;
         Ok(0)
     })
@@ -217,11 +217,11 @@ pub unsafe extern "C" fn tontine_sender_next_unread_length(sender: *mut tontine_
     with(sender, |state| length(next_unread(state)?.len()))
 }
 
-fn next_unread(state: &mut State) -> Outcome<&[u8]> {
+fn next_unread(state: &mut SenderHandle) -> CResult<&[u8]> {
     if state.unread.is_empty() {
         state.unread = state.free()?.take_unread()?.into();
     }
-    let none = || Refusal::new(libc::ENODATA, "no unread message is left");
+    let none = || CError::new(libc::ENODATA, "no unread message is left");
     state.unread.front().map(Vec::as_slice).ok_or_else(none)
 }
 
@@ -297,7 +297,10 @@ pub unsafe extern "C" fn tontine_sender_close(sender: *mut tontine_sender) {
 
 /// Runs the body of a function that takes a sender. Its callers have the contract at the header's
 /// top.
-fn with<T: Answer>(sender: *mut tontine_sender, body: impl FnOnce(&mut State) -> Outcome<T>) -> T {
+fn with<T: CReturn>(
+    sender: *mut tontine_sender,
+    body: impl FnOnce(&mut SenderHandle) -> CResult<T>,
+) -> T {
     // SAFETY: the contract at the header's top.
     answer(|| unsafe { behind(sender) }?.0.with(body))
 }

@@ -1,4 +1,4 @@
-//! Section 9 of source 001: lock acquisitions by lock and mode, [`Table`]; and its open question,
+//! Section 9 of source 001: lock acquisitions by lock and mode, [`ContentionTable`]; and its open question,
 //! whether per-process locks would be worth it: [`Gain`], [`answer`].
 //!
 //! The reproduction of the source fills both from runs of its own, the report from the cells of a
@@ -23,12 +23,12 @@ struct Shares {
 /// Acquisitions of locks: one row per lock, one column per mode, both in the order of their first
 /// notes.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Table {
+pub struct ContentionTable {
     modes: Vec<String>,
     locks: Vec<(String, Vec<Shares>)>,
 }
 
-impl Table {
+impl ContentionTable {
     /// Adds a share by the name of its metric; other metrics are ignored.
     pub fn note(&mut self, mode: &str, lock: &str, metric: &str, share: f64) {
         if !matches!(metric, "waited" | "blocked") {
@@ -153,7 +153,7 @@ mod tests {
 
     #[test]
     fn a_lock_that_a_mode_lacks_or_nobody_waited_for_says_so() {
-        let mut table = Table::default();
+        let mut table = ContentionTable::default();
         table.note("master", "p_lock", "waited", 0.0);
         table.note("parallel", "proc_relation_lock", "waited", 0.0123);
         table.note("parallel", "proc_relation_lock", "blocked", 0.1);

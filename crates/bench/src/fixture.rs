@@ -18,7 +18,7 @@ use rand_chacha::ChaCha8Rng;
 use serde_json::json;
 
 use crate::fixture::suite::SUITE;
-use crate::observe::{Statistic, Tried};
+use crate::observe::{ObservedEvent, Statistic};
 use crate::schema::{Cell, Estimate, Invocation, Ratio, Results, SCHEMA, Status, TriedRow};
 use crate::size::Size;
 use crate::stats::summary::Summary;
@@ -301,7 +301,11 @@ fn tried() -> Vec<TriedRow> {
             rows.push(TriedRow {
                 experiment: "liveness-check".into(),
                 variant: variant.into(),
-                tried: Tried { event: event.into(), truth: truth.into(), says: says.into() },
+                tried: ObservedEvent {
+                    event: event.into(),
+                    truth: truth.into(),
+                    says: says.into(),
+                },
             });
         }
     }

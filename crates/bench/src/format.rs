@@ -83,14 +83,14 @@ impl Scale {
 
 /// A figure with its interval, formatted.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Shown {
+pub struct FormattedFigure {
     /// The figure and its unit: `113.5 ns`.
     pub value: String,
     /// Both ends in the same unit: `113.4 – 113.6 ns`; empty if there is no interval.
     pub interval: String,
 }
 
-impl Shown {
+impl FormattedFigure {
     /// Formats a figure in `unit`, with its interval if there is one.
     pub fn new(unit: &str, value: f64, interval: Option<(f64, f64)>) -> Self {
         let scale = Scale::of(unit, value);
@@ -200,7 +200,7 @@ fn most(did: usize, tries: usize) -> f64 {
 
 /// Formats a single figure in a unit that suits it, to three significant digits.
 pub fn single(unit: &str, value: f64) -> String {
-    Shown::new(unit, value, None).value
+    FormattedFigure::new(unit, value, None).value
 }
 
 /// Formats a round figure for an axis: `200 ns`, `0.5 µs`, without trailing zeros. A rate or
@@ -220,7 +220,7 @@ pub fn tick(unit: &str, value: f64) -> String {
 
 /// Formats a quotient: `3.21×`, with its interval. The nearer end decides the digits: by the width,
 /// `1.7× (1.6× – 104×)` would be `2× (2× – 104×)`.
-pub fn times(value: f64, low: f64, high: f64) -> Shown {
+pub fn times(value: f64, low: f64, high: f64) -> FormattedFigure {
     let plain = decimals(value, Some(high - low));
     let near = (value - low).min(high - value);
     let digits = match near.log10() {
@@ -234,7 +234,7 @@ pub fn times(value: f64, low: f64, high: f64) -> Shown {
         let far = decimals(end, Some(2.0 * (end - value).abs()));
         scale.number(end, far.min(digits).max(plain))
     };
-    Shown {
+    FormattedFigure {
         value: format!("{}×", scale.number(value, digits)),
         interval: format!("{}× – {}×", end(low), end(high)),
     }
@@ -348,7 +348,8 @@ mod tests {
 
     #[test]
     fn the_interval_decides_how_many_digits_are_shown() {
-        let shown = |low, value, high| Shown::new("ns", value, Some((low, high))).in_line();
+        let shown =
+            |low, value, high| FormattedFigure::new("ns", value, Some((low, high))).in_line();
         assert_eq!(shown(113.45, 113.53, 113.61), "113.53 ns (113.45 – 113.61 ns)");
         assert_eq!(shown(112.0, 113.53, 115.0), "113.5 ns (112.0 – 115.0 ns)");
         assert_eq!(shown(90.0, 113.53, 140.0), "114 ns (90 – 140 ns)");
@@ -360,7 +361,8 @@ mod tests {
     /// tail of 0.4 ns next to a wide interval as `0 ns`.
     #[test]
     fn only_nothing_is_shown_as_nothing() {
-        let shown = |low, value, high| Shown::new("ns", value, Some((low, high))).in_line();
+        let shown =
+            |low, value, high| FormattedFigure::new("ns", value, Some((low, high))).in_line();
         assert_eq!(shown(25.0, 13_100.0, 25_000.0), "13 µs (0.03 – 25 µs)");
         assert_eq!(shown(0.0, 13_100.0, 25_000.0), "13 µs (0 – 25 µs)");
         assert_eq!(shown(0.4, 0.4, 60.0), "0.4 ns (0.4 – 60 ns)");
@@ -369,7 +371,8 @@ mod tests {
     /// Student's interval of two builds, `1.2 s (−1.4 – 3.7 s)`, was shown with a negative time.
     #[test]
     fn no_time_is_shown_below_zero() {
-        let shown = |low, value, high| Shown::new("s", value, Some((low, high))).in_line();
+        let shown =
+            |low, value, high| FormattedFigure::new("s", value, Some((low, high))).in_line();
         assert_eq!(shown(-1.419, 1.162, 3.742), "1.2 s (0.0 – 3.7 s)");
         assert_eq!(shown(-0.1, 0.0, 0.2), "0.00 s (0.00 – 0.20 s)");
         assert_eq!(shown(-0.2, -0.1, 0.2), "−0.10 s (−0.20 – 0.20 s)");
@@ -388,7 +391,8 @@ mod tests {
             }
         };
         let lines = |cell: &Cell| {
-            let all = [Shown::of_cell(cell).unwrap(), Shown::of_rest(cell).unwrap()];
+            let all =
+                [FormattedFigure::of_cell(cell).unwrap(), FormattedFigure::of_rest(cell).unwrap()];
             all.map(|shown| shown.in_line())
         };
         assert_eq!(cell.invocations.len(), 10);

@@ -17,7 +17,7 @@ pub struct HeapMap {
     /// Processes that have, or had, a part of it: slabs refer to them by index.
     pub members: Vec<HeapMember>,
     /// Slabs in order, up to the last one that has memory.
-    pub slabs: Vec<Slab>,
+    pub slabs: Vec<MappedSlab>,
     /// Number of slabs after these, all without memory.
     pub beyond: usize,
 }
@@ -34,9 +34,9 @@ pub struct HeapMember {
 /// A slab; omitted fields are 0.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Slab {
+pub struct MappedSlab {
     /// Use of the slab.
-    pub made: Made,
+    pub made: SlabUse,
     /// Size of one of its blocks.
     #[serde(skip_serializing_if = "is_zero")]
     pub block: usize,
@@ -63,7 +63,7 @@ pub struct Slab {
 /// Use of a slab.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Made {
+pub enum SlabUse {
     /// No memory.
     #[default]
     Empty,
@@ -92,6 +92,6 @@ impl HeapMap {
 
     /// Returns the number of slabs that have memory.
     pub fn committed(&self) -> usize {
-        self.slabs.iter().filter(|slab| slab.made != Made::Empty).count()
+        self.slabs.iter().filter(|slab| slab.made != SlabUse::Empty).count()
     }
 }

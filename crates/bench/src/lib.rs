@@ -3,7 +3,7 @@
 //! Floors, from the bottom up: `about`, `contention`, `executable`, `heap_map`, `machine`, `plant`,
 //! `size`; `task`; `observe`; `stats`; `schema`; `format`, `suite`; `engine`, `fixture`; `compare`.
 //!
-//! A caller passes a [`suite::Suite`] of experiments. [`engine`] starts each [`task::Task`] several
+//! A caller passes a [`suite::Suite`] of experiments. [`engine`] starts each [`task::InvocationTask`] several
 //! times, each time in a fresh process (an *invocation*), in randomised blocks, with a deadline. In
 //! that process the experiment returns raw samples ([`observe::Observed`]), and [`stats`] turns
 //! them into a summary. The summaries of all invocations become the rows of [`schema::Results`],

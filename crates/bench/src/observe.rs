@@ -16,7 +16,7 @@ pub struct Observed {
     /// Ratios taken inside this one process, each of two loops that run in turn.
     pub ratios: Vec<PairedRatio>,
     /// Events that were tried rather than timed: a mechanism's answer to each.
-    pub tried: Vec<Tried>,
+    pub tried: Vec<ObservedEvent>,
     /// Remarks on the figures.
     pub notes: Vec<String>,
     /// States of a heap, moment after moment.
@@ -62,7 +62,7 @@ pub struct PairedRatio {
 
 /// Answer of a mechanism to an event that was actually caused.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Tried {
+pub struct ObservedEvent {
     /// The event: `killed`, `zombie`, `reused-pid`, …
     pub event: String,
     /// Answer of an ideal mechanism.

@@ -1,4 +1,4 @@
-//! A known delay inside an invocation, to check whether a comparison finds it: [`Plant`].
+//! A known delay inside an invocation, to check whether a comparison finds it: [`InjectedDelay`].
 //!
 //! `cargo xtask planted` requests it; no command line of `tontine` does. The delay is a chain of
 //! dependent additions, whose length is calibrated in the invocation itself: a loop that reads a
@@ -18,11 +18,11 @@ use std::sync::OnceLock;
 use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
-use tontine_host::trouble::{Result, Trouble};
+use tontine_host::trouble::{MeasureError, Result};
 
 /// A delay to plant into an invocation.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Plant {
+pub struct InjectedDelay {
     /// Nanoseconds added to each operation; 0 for the side without a delay.
     pub ns: f64,
 }
@@ -41,17 +41,19 @@ pub struct Delay(u64);
 
 static PLANTED: OnceLock<Delay> = OnceLock::new();
 
-impl Plant {
+impl InjectedDelay {
     /// Plants the delay into this process, for all later measurements.
     ///
     /// # Errors
     /// Failed, if the experiment would ignore it.
     pub(crate) fn plant(self, experiment: &str) -> Result<()> {
         if !HONOURED_BY.contains(&experiment) {
-            return Err(Trouble::fail(format!("{experiment} does not support a planted delay")));
+            return Err(MeasureError::fail(format!(
+                "{experiment} does not support a planted delay"
+            )));
         }
         if !(self.ns >= 0.0 && self.ns < 1e9) {
-            return Err(Trouble::fail(format!("a delay of {} ns cannot be planted", self.ns)));
+            return Err(MeasureError::fail(format!("a delay of {} ns cannot be planted", self.ns)));
         }
         let _ = PLANTED.set(Delay((self.ns / ns_per_addition()).round() as u64));
         Ok(())
@@ -119,9 +121,9 @@ mod tests {
 
     #[test]
     fn what_would_be_ignored_is_refused() {
-        let refused = Plant { ns: 5.0 }.plant("survival").expect_err("does not support it");
+        let refused = InjectedDelay { ns: 5.0 }.plant("survival").expect_err("does not support it");
         assert!(refused.why().contains("survival"), "{refused}");
-        assert!(Plant { ns: f64::NAN }.plant("round-trip").is_err());
-        assert!(Plant { ns: -1.0 }.plant("round-trip").is_err());
+        assert!(InjectedDelay { ns: f64::NAN }.plant("round-trip").is_err());
+        assert!(InjectedDelay { ns: -1.0 }.plant("round-trip").is_err());
     }
 }

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::about::{About, MechanismFacts};
 use crate::executable::Executable;
 use crate::heap_map::HeapMap;
-use crate::observe::{Statistic, Tried};
+use crate::observe::{ObservedEvent, Statistic};
 
 /// Version of the schema that this build writes.
 pub const SCHEMA: u32 = 1;
@@ -223,5 +223,5 @@ pub struct TriedRow {
     pub variant: String,
     /// The event, the truth and the answer.
     #[serde(flatten)]
-    pub tried: Tried,
+    pub tried: ObservedEvent,
 }

@@ -9,12 +9,12 @@ use std::fmt;
 use tontine_host::trouble::Result;
 
 use crate::about::{About, Explanation, MechanismFacts, Topic};
-use crate::machine::Machine;
+use crate::machine::MachineFacts;
 use crate::machine::topology::Topology;
 use crate::observe::Observed;
 use crate::schema::PublishedFigure;
 use crate::size::Size;
-use crate::task::{Params, Task};
+use crate::task::{InvocationTask, Params};
 
 /// A question that can be measured in several ways.
 pub trait Experiment: Sync {
@@ -35,8 +35,8 @@ pub trait Experiment: Sync {
     /// Measures one task, in the process that calls it.
     ///
     /// # Errors
-    /// [`tontine_host::trouble::Trouble`]: skipped or failed, with the reason.
-    fn run(&self, task: &Task) -> Result<Observed>;
+    /// [`tontine_host::trouble::MeasureError`]: skipped or failed, with the reason.
+    fn run(&self, task: &InvocationTask) -> Result<Observed>;
     /// Returns the number of operations of one invocation of `variant` at `size`; its time grows
     /// linearly with them.
     fn operations(&self, variant: &str, size: Size) -> usize;
@@ -114,8 +114,8 @@ impl fmt::Debug for Suite {
 
 impl Suite {
     /// Returns the facts about this machine, and about this program with its libraries.
-    pub fn machine(&self) -> Machine {
-        let mut machine = Machine::look();
+    pub fn machine(&self) -> MachineFacts {
+        let mut machine = MachineFacts::look();
         machine.build.peers = Some((self.libraries)()).filter(|libraries| !libraries.is_empty());
         machine
     }

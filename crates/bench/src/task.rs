@@ -1,4 +1,4 @@
-//! The task of one invocation: [`Task`], with its [`Params`].
+//! The task of one invocation: [`InvocationTask`], with its [`Params`].
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,7 +12,7 @@ pub type Params = BTreeMap<String, String>;
 
 /// The task of one invocation, passed to the fresh process as JSON.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Task {
+pub struct InvocationTask {
     /// Name of the experiment.
     pub experiment: String,
     /// Name of the variant.
@@ -24,7 +24,7 @@ pub struct Task {
 }
 
 /// Formats `experiment/variant` with the parameters in short.
-impl fmt::Display for Task {
+impl fmt::Display for InvocationTask {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.experiment, self.variant)?;
         short(&self.params).try_for_each(|word| write!(f, " {word}"))
@@ -46,7 +46,7 @@ mod tests {
 
     #[test]
     fn a_number_among_the_parameters_is_shown_with_its_name() {
-        let task = Task {
+        let task = InvocationTask {
             experiment: "throughput".into(),
             variant: "pipe".into(),
             params: Params::from([

@@ -5,16 +5,16 @@ use std::time::{Duration, Instant};
 
 use tontine_bench::engine::launch::Launcher;
 use tontine_bench::engine::plan::Plan;
-use tontine_bench::engine::stop::Stop;
+use tontine_bench::engine::stop::StopRequest;
 use tontine_bench::engine::{Silent, run};
 use tontine_bench::fixture::suite::SUITE;
 use tontine_bench::schema::{Results, Status};
 use tontine_bench::size::Size;
-use tontine_bench::task::{Params, Task};
+use tontine_bench::task::{InvocationTask, Params};
 
 /// Runs a plan of one task, whose every invocation is the given shell script.
 fn measured_by(script: &str, deadline: Duration) -> Results {
-    let task = Task {
+    let task = InvocationTask {
         experiment: "round-trip".into(),
         variant: "pipe".into(),
         params: Params::new(),
@@ -26,7 +26,7 @@ fn measured_by(script: &str, deadline: Duration) -> Results {
         arguments: vec!["-c".into(), script.into()],
         deadline,
     };
-    run(&plan, &launcher, None, &Stop::never().expect("descriptors"), &mut Silent)
+    run(&plan, &launcher, None, &StopRequest::never().expect("descriptors"), &mut Silent)
 }
 
 fn the_only_reason(results: &Results) -> String {
@@ -113,7 +113,7 @@ fn what_succeeds_when_repeated_counts_and_says_so() {
 
 #[test]
 fn a_program_that_is_not_there_is_named() {
-    let task = Task {
+    let task = InvocationTask {
         experiment: "round-trip".into(),
         variant: "pipe".into(),
         params: Params::new(),
@@ -122,7 +122,7 @@ fn a_program_that_is_not_there_is_named() {
     let launcher =
         Launcher { program: "/no/such/program".into(), arguments: Vec::new(), deadline: AMPLE };
     let plan = Plan::new(&SUITE, vec![task], Size::Quick, 1);
-    let stop = Stop::never().expect("descriptors");
+    let stop = StopRequest::never().expect("descriptors");
     let results = run(&plan, &launcher, None, &stop, &mut Silent);
     assert!(the_only_reason(&results).contains("/no/such/program"));
 }

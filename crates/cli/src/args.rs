@@ -13,7 +13,7 @@ use tontine_experiments::round_trip::container::COMMAND as CONTAINER;
 
 pub(crate) use unix::{
     CheckScenario, DeliveryName, ExecutorName, ExploreScenario, MasksName, ModeName, RunScenario,
-    Shown, Unix, UnixCommand, UnixShell,
+    ShownFormat, Unix, UnixCommand, UnixShell,
 };
 
 /// Columns of texts for readers, if the terminal is wider or there is none.
@@ -40,7 +40,7 @@ pub(crate) enum Command {
     /// Measure what each mechanism costs here, and write a report.
     Measure(Measure),
     /// List the experiments and their variants.
-    List(List),
+    List(ListArguments),
     /// Explain an experiment to readers new to its topic.
     Explain(Explain),
     /// Receive messages at a path and print one per line.
@@ -165,7 +165,7 @@ fn percent(text: &str) -> Result<f64, String> {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct List {
+pub(crate) struct ListArguments {
     /// Experiments to list [default: all].
     #[arg(value_name = "NAME")]
     pub(crate) names: Vec<String>,
@@ -300,8 +300,8 @@ pub(crate) struct Crash {
     pub(crate) targets: Vec<String>,
 
     /// Points at which to kill.
-    #[arg(long, value_enum, default_value_t = Mode::Fast)]
-    pub(crate) mode: Mode,
+    #[arg(long, value_enum, default_value_t = ModeArgument::Fast)]
+    pub(crate) mode: ModeArgument,
 
     /// Explore only this operation: send, receive, allocate, ….
     #[arg(long, value_name = "NAME")]
@@ -309,7 +309,7 @@ pub(crate) struct Crash {
 
     /// Kill only at this point; with --mode pairs N+M, where M is a point of the successor.
     #[arg(long, value_name = "N", requires = "operation", value_parser = point)]
-    pub(crate) point: Option<Point>,
+    pub(crate) point: Option<KillPointArgument>,
 
     /// Kill only at N points of each operation, spread evenly.
     #[arg(long, value_name = "N", conflicts_with = "point")]
@@ -325,7 +325,7 @@ pub(crate) struct Crash {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Mode {
+pub(crate) enum ModeArgument {
     /// One point of each class: the other processes cannot tell its points apart.
     Fast,
     /// One point of each class, and then one of each class of the successor.
@@ -335,9 +335,9 @@ pub(crate) enum Mode {
 }
 
 /// A point of a recording and, if the successor is killed too, a point of that one.
-pub(crate) type Point = (usize, Option<usize>);
+pub(crate) type KillPointArgument = (usize, Option<usize>);
 
-fn point(text: &str) -> Result<Point, String> {
+fn point(text: &str) -> Result<KillPointArgument, String> {
     let (first, then) = match text.split_once('+') {
         Some((first, then)) => (first, Some(then)),
         None => (text, None),

@@ -7,29 +7,30 @@ use std::process::ExitCode;
 
 use comfy_table::{CellAlignment, Table};
 use indicatif::{ProgressBar, ProgressStyle};
-use tontine_bench::compare::again::{self, Arm, Listener, SecondStageLimits};
+use tontine_bench::compare::again::{self, Arm, CompareListener, SecondStageLimits};
 use tontine_bench::compare::read::read;
 use tontine_bench::compare::report::{self, ComparisonRow};
 use tontine_bench::compare::screen::screen;
-use tontine_bench::compare::tasks::{Pace, Tasks};
+use tontine_bench::compare::tasks::{InvocationCost, Tasks};
 use tontine_bench::compare::{Comparison, programs};
-use tontine_bench::engine::stop::Stop;
+use tontine_bench::engine::stop::StopRequest;
 use tontine_bench::engine::{self, machine_facts};
 use tontine_bench::executable::Executable;
-use tontine_bench::task::Task;
+use tontine_bench::task::InvocationTask;
 use tontine_experiments::SUITE;
 
 use crate::args::{Compare, Document, INVOCATION};
 use crate::repetitions::duration;
-use crate::{FAILED, Refusal, print, stopped_by, table};
+use crate::{CommandFailure, FAILED, print, stopped_by, table};
 
 /// Carries out `compare`. Status 1 is reserved for a regression: every error has 2.
-pub(crate) fn compare(asked: &Compare) -> Result<ExitCode, Refusal> {
+pub(crate) fn compare(asked: &Compare) -> Result<ExitCode, CommandFailure> {
     let given = asked.again.iter().map(|path| given(path)).collect::<Result<Vec<_>, _>>()?;
-    let (base, new) = read(&asked.base, &asked.new).map_err(Refusal::usage)?;
+    let (base, new) = read(&asked.base, &asked.new).map_err(CommandFailure::usage)?;
     let mut comparison = screen(&base, &new, asked.threshold);
-    let stop = Stop::on_signals()
-        .map_err(|error| Refusal::usage(format!("cannot install signal handlers: {error}")))?;
+    let stop = StopRequest::on_signals().map_err(|error| {
+        CommandFailure::usage(format!("cannot install signal handlers: {error}"))
+    })?;
     let programs = match &given[..] {
         _ if asked.screen => Err("as asked; corrected for the number of rows".into()),
         [old, new] => Ok([old.clone(), new.clone()]),
@@ -41,7 +42,7 @@ pub(crate) fn compare(asked: &Compare) -> Result<ExitCode, Refusal> {
     match programs {
         Ok(_) if comparison.flagged().is_empty() => {}
         Ok(programs) => {
-            let pace = Pace::of(Tasks::of_this_machine(&SUITE), &base, &new);
+            let pace = InvocationCost::of(Tasks::of_this_machine(&SUITE), &base, &new);
             settle(&mut comparison, &programs, &pace, asked, &stop);
         }
         Err(why) => comparison.leave_to_the_screen(why),
@@ -49,9 +50,11 @@ pub(crate) fn compare(asked: &Compare) -> Result<ExitCode, Refusal> {
     let text = match asked.format {
         Document::Text => text(&comparison),
         Document::Markdown => report::markdown(&comparison),
-        Document::Json => serde_json::to_string_pretty(&comparison).map_err(Refusal::usage)? + "\n",
+        Document::Json => {
+            serde_json::to_string_pretty(&comparison).map_err(CommandFailure::usage)? + "\n"
+        }
     };
-    print(text.as_bytes()).map_err(Refusal::usage)?;
+    print(text.as_bytes()).map_err(CommandFailure::usage)?;
     Ok(match stop.signal() {
         Some(signal) => stopped_by(signal),
         None if comparison.regressions > 0 => ExitCode::from(FAILED),
@@ -59,10 +62,10 @@ pub(crate) fn compare(asked: &Compare) -> Result<ExitCode, Refusal> {
     })
 }
 
-fn given(path: &Path) -> Result<PathBuf, Refusal> {
+fn given(path: &Path) -> Result<PathBuf, CommandFailure> {
     let program = Executable::at(path).map(|program| program.path);
     program.map_err(|error| {
-        Refusal::usage(format!(
+        CommandFailure::usage(format!(
             "--again {}: {error}; expected a `tontine` program that can be executed",
             path.display()
         ))
@@ -72,9 +75,9 @@ fn given(path: &Path) -> Result<PathBuf, Refusal> {
 fn settle(
     comparison: &mut Comparison,
     programs: &[PathBuf; 2],
-    pace: &Pace,
+    pace: &InvocationCost,
     asked: &Compare,
-    stop: &Stop,
+    stop: &StopRequest,
 ) {
     let [base, new] = programs.each_ref().map(|program| Arm::new(program, vec![INVOCATION.into()]));
     let limits = SecondStageLimits {
@@ -82,17 +85,17 @@ fn settle(
         order_seed: asked.order_seed.unwrap_or_else(engine::plan::fresh_seed),
     };
     (SUITE.clean_up)();
-    again::measure(comparison, [&base, &new], limits, pace, stop, &mut Show::new());
+    again::measure(comparison, [&base, &new], limits, pace, stop, &mut CompareProgress::new());
     (SUITE.clean_up)();
 }
 
 /// Progress of the second stage on standard error: a bar on a terminal, else one line per task.
-struct Show {
+struct CompareProgress {
     bar: ProgressBar,
     terminal: bool,
 }
 
-impl Show {
+impl CompareProgress {
     fn new() -> Self {
         let bar = ProgressBar::no_length();
         let style = "{bar:32} {pos}/{len} pairs, {eta} left  {wide_msg}";
@@ -112,7 +115,7 @@ impl Show {
     }
 }
 
-impl Listener for Show {
+impl CompareListener for CompareProgress {
     fn began(&mut self, rows: usize, pairs: usize, seconds: Option<f64>) {
         self.bar.set_length(pairs as u64);
         let rows = if rows == 1 { "one row".into() } else { format!("{rows} rows") };
@@ -121,14 +124,14 @@ impl Listener for Show {
         self.say(&format!("{rows} flagged: at least {pairs} pairs to measure again{time}"));
     }
 
-    fn needs(&mut self, task: &Task, more: usize) {
+    fn needs(&mut self, task: &InvocationTask, more: usize) {
         self.bar.inc_length(more as u64);
         if !self.terminal {
             self.say(&format!("{task}: {more} more pairs after the first"));
         }
     }
 
-    fn paired(&mut self, task: &Task, why: Option<&str>) {
+    fn paired(&mut self, task: &InvocationTask, why: Option<&str>) {
         self.bar.inc(1);
         self.bar.set_message(task.to_string());
         if let Some(why) = why {
@@ -143,9 +146,9 @@ impl Listener for Show {
 
 /// A column: title, text of a row, `true` if it holds figures, and the order in which it is left
 /// out on a narrow terminal (the highest first, 0 never).
-type Column = (&'static str, fn(&ComparisonRow) -> &str, bool, u8);
+type ComparisonColumn = (&'static str, fn(&ComparisonRow) -> &str, bool, u8);
 
-const COLUMNS: [Column; 9] = [
+const COLUMNS: [ComparisonColumn; 9] = [
     ("variant", |row| &row.name, false, 0),
     ("where", |row| &row.place, false, 0),
     ("A", |row| &row.base, true, 3),
@@ -197,11 +200,11 @@ fn drawn(rows: &[&ComparisonRow]) -> Table {
 }
 
 /// Returns the columns that have a text in some row and fit into `width`, if there is a width.
-fn fitting(rows: &[&ComparisonRow], width: Option<usize>) -> Vec<&'static Column> {
-    let says = |column: &&Column| rows.iter().any(|row| !column.1(row).is_empty());
-    let mut columns: Vec<&Column> = COLUMNS.iter().filter(says).collect();
-    let needed = |columns: &[&Column]| -> usize {
-        let widest = |column: &&Column| {
+fn fitting(rows: &[&ComparisonRow], width: Option<usize>) -> Vec<&'static ComparisonColumn> {
+    let says = |column: &&ComparisonColumn| rows.iter().any(|row| !column.1(row).is_empty());
+    let mut columns: Vec<&ComparisonColumn> = COLUMNS.iter().filter(says).collect();
+    let needed = |columns: &[&ComparisonColumn]| -> usize {
+        let widest = |column: &&ComparisonColumn| {
             let texts = rows.iter().map(|row| column.1(row)).chain([column.0]);
             texts.map(|text| text.chars().count()).max().unwrap_or(0) + PADDING
         };

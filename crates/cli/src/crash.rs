@@ -4,46 +4,47 @@ use std::num::NonZeroUsize;
 use std::process::ExitCode;
 
 use indicatif::{ProgressBar, ProgressStyle};
-use tontine_bench::engine::stop::Stop;
+use tontine_bench::engine::stop::StopRequest;
 use tontine_crash::explore::{Observer, select};
 use tontine_crash::report::{plan, text};
-use tontine_crash::stage::Stage;
-use tontine_crash::{Mode, Request};
+use tontine_crash::stage::WorkerLauncher;
+use tontine_crash::{ExploreRequest, KillMode};
 
 use crate::args::{self, ACTOR, Crash, Format};
-use crate::{FAILED, Refusal, print, stopped_by};
+use crate::{CommandFailure, FAILED, print, stopped_by};
 
 /// Points of each operation at which `--plan` kills, for an estimate of the time: twice the number
 /// of kills in progress at once on two processors.
 const SAMPLE: usize = 16;
 
 /// Carries out `crash`.
-pub(crate) fn crash(asked: &Crash) -> Result<ExitCode, Refusal> {
-    let subjects = select::subjects(&asked.targets).map_err(Refusal::usage)?;
+pub(crate) fn crash(asked: &Crash) -> Result<ExitCode, CommandFailure> {
+    let subjects = select::subjects(&asked.targets).map_err(CommandFailure::usage)?;
     let operation = asked.operation.as_deref();
     let operation = operation.map(|name| select::operation(name, &subjects)).transpose();
-    let request = Request {
-        operation: operation.map_err(Refusal::usage)?,
+    let request = ExploreRequest {
+        operation: operation.map_err(CommandFailure::usage)?,
         subjects,
         mode: mode(asked.mode),
         point: asked.point,
         sample: asked.sample.map(NonZeroUsize::get).or(asked.plan.then_some(SAMPLE)),
     };
     // Serves as a worker by the hidden command.
-    let stage = Stage {
+    let stage = WorkerLauncher {
         program: std::env::current_exe()
-            .map_err(Refusal::cannot("find this program's own path"))?,
+            .map_err(CommandFailure::cannot("find this program's own path"))?,
         arguments: vec![ACTOR.into()],
     };
-    let stop = Stop::on_signals().map_err(Refusal::cannot("install signal handlers"))?;
-    let watch = Watch { stop, bar: bar() };
+    let stop =
+        StopRequest::on_signals().map_err(CommandFailure::cannot("install signal handlers"))?;
+    let watch = CrashProgress { stop, bar: bar() };
     let report = tontine_crash::run(&request, &stage, &watch);
     watch.bar.finish_and_clear();
     match asked.format {
         Format::Text if asked.plan => print(plan::render(&report).as_bytes())?,
         Format::Text => print(text::render(&report).as_bytes())?,
         Format::Json => {
-            let mut text = serde_json::to_string_pretty(&report).map_err(Refusal::failed)?;
+            let mut text = serde_json::to_string_pretty(&report).map_err(CommandFailure::failed)?;
             text.push('\n');
             print(text.as_bytes())?;
         }
@@ -57,21 +58,21 @@ pub(crate) fn crash(asked: &Crash) -> Result<ExitCode, Refusal> {
     })
 }
 
-fn mode(asked: args::Mode) -> Mode {
+fn mode(asked: args::ModeArgument) -> KillMode {
     match asked {
-        args::Mode::Fast => Mode::Fast,
-        args::Mode::Pairs => Mode::Pairs,
-        args::Mode::Full => Mode::Full,
+        args::ModeArgument::Fast => KillMode::Fast,
+        args::ModeArgument::Pairs => KillMode::Pairs,
+        args::ModeArgument::Full => KillMode::Full,
     }
 }
 
 /// Shows the progress if standard error is a terminal.
-struct Watch {
-    stop: Stop,
+struct CrashProgress {
+    stop: StopRequest,
     bar: ProgressBar,
 }
 
-impl Observer for Watch {
+impl Observer for CrashProgress {
     fn progress(&self, subject: &str, operation: &str, done: usize, of: usize) {
         self.bar.set_message(format!("{subject} {operation}"));
         self.bar.set_length(of as u64);

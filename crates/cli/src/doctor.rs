@@ -5,19 +5,19 @@ use std::process::ExitCode;
 
 use tontine_bench::engine::machine_facts;
 use tontine_bench::machine::advice::{Severity, advice};
-use tontine_bench::machine::{Machine, card};
+use tontine_bench::machine::{MachineFacts, card};
 use tontine_experiments::SUITE;
 
 use crate::args::{Doctor, Format};
-use crate::{Refusal, fill, print};
+use crate::{CommandFailure, fill, print};
 
 /// Prints the machine's card and the advice.
-pub(crate) fn doctor(asked: &Doctor) -> Result<ExitCode, Refusal> {
+pub(crate) fn doctor(asked: &Doctor) -> Result<ExitCode, CommandFailure> {
     let text = match asked.format {
         Format::Text => text(&SUITE.machine()),
         Format::Json => {
             let facts = machine_facts(&SUITE.machine());
-            let mut text = serde_json::to_string_pretty(&facts).map_err(Refusal::failed)?;
+            let mut text = serde_json::to_string_pretty(&facts).map_err(CommandFailure::failed)?;
             text.push('\n');
             text
         }
@@ -26,7 +26,7 @@ pub(crate) fn doctor(asked: &Doctor) -> Result<ExitCode, Refusal> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn text(machine: &Machine) -> String {
+fn text(machine: &MachineFacts) -> String {
     let mut text = format!("{}\n\n", fill("", "", &machine.one_line()));
     for (topic, facts) in card(machine) {
         let _ = writeln!(text, "{topic}");
@@ -66,7 +66,7 @@ mod tests {
 
     #[test]
     fn doctor_lines_fit_80_columns() {
-        let mut machine = Machine::default();
+        let mut machine = MachineFacts::default();
         machine.build.processor_features = Some(vec!["avx512bitalg".to_owned(); 20]);
         machine.power.turbo = Some(true);
         let text = text(&machine);

@@ -14,7 +14,7 @@ use tontine_bench::suite::Experiment;
 use tontine_experiments::SUITE;
 
 use crate::args::Explain;
-use crate::{Refusal, print};
+use crate::{CommandFailure, print};
 
 /// Columns of the text without a terminal.
 const WIDTH: usize = 80;
@@ -23,7 +23,7 @@ const WIDTH: usize = 80;
 const WIDEST: usize = 80;
 
 /// Prints the page of a name, or the overview if there is none.
-pub(crate) fn explain(asked: &Explain) -> Result<ExitCode, Refusal> {
+pub(crate) fn explain(asked: &Explain) -> Result<ExitCode, CommandFailure> {
     let text = match &asked.name {
         None => overview(),
         Some(name) => found(name)?,
@@ -32,7 +32,7 @@ pub(crate) fn explain(asked: &Explain) -> Result<ExitCode, Refusal> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn found(name: &str) -> Result<String, Refusal> {
+fn found(name: &str) -> Result<String, CommandFailure> {
     if let Some(topic) = Topic::ALL.into_iter().find(|topic| topic.name() == name) {
         return Ok(of_topic(topic));
     }
@@ -41,11 +41,11 @@ fn found(name: &str) -> Result<String, Refusal> {
         let names = Topic::ALL.map(Topic::name).into_iter();
         match names.max_by(|a, b| alike(name, a).total_cmp(&alike(name, b))) {
             // The plan knows no topics, and would offer a less similar name.
-            Some(topic) if alike(name, topic) > NEAR => Refusal::usage(format!(
+            Some(topic) if alike(name, topic) > NEAR => CommandFailure::usage(format!(
                 "no experiment or topic is named '{name}'; did you mean '{topic}'? \
                      `tontine explain` lists all"
             )),
-            _ => Refusal::usage(why),
+            _ => CommandFailure::usage(why),
         }
     })?;
     let of = |(name, variant): &(&str, Option<&str>)| {

@@ -7,12 +7,12 @@ use tontine_bench::engine::plan;
 use tontine_bench::suite::Experiment;
 use tontine_experiments::SUITE;
 
-use crate::args::List;
-use crate::{Refusal, fill, print};
+use crate::args::ListArguments;
+use crate::{CommandFailure, fill, print};
 
 /// Prints the named experiments, or all if none is named.
-pub(crate) fn list(asked: &List) -> Result<ExitCode, Refusal> {
-    let wanted = plan::resolve_all(&SUITE, &asked.names).map_err(Refusal::usage)?;
+pub(crate) fn list(asked: &ListArguments) -> Result<ExitCode, CommandFailure> {
+    let wanted = plan::resolve_all(&SUITE, &asked.names).map_err(CommandFailure::usage)?;
     let mut text = String::new();
     for experiment in SUITE.experiments {
         if !wanted.is_empty() && !wanted.iter().any(|(name, _)| *name == experiment.name()) {

@@ -44,21 +44,21 @@ fn main() -> ExitCode {
         Command::Doctor(asked) => doctor::doctor(&asked),
         Command::Crash(asked) => crash::crash(&asked),
         Command::Unix(asked) => unix::unix(&asked),
-        Command::Man => manual_page().map(|()| ExitCode::SUCCESS).map_err(Refusal::from),
+        Command::Man => manual_page().map(|()| ExitCode::SUCCESS).map_err(CommandFailure::from),
         Command::Completions { shell } => {
             let mut text = Vec::new();
             clap_complete::generate(shell, &mut args::definition(), "tontine", &mut text);
-            print(&text).map(|()| ExitCode::SUCCESS).map_err(Refusal::from)
+            print(&text).map(|()| ExitCode::SUCCESS).map_err(CommandFailure::from)
         }
         Command::Invocation => tontine_bench::engine::invoked::serve(&SUITE)
             .map(|()| ExitCode::SUCCESS)
-            .map_err(Refusal::from),
+            .map_err(CommandFailure::from),
         Command::Container { order } => tontine_experiments::round_trip::container::serve(&order)
             .map(|()| ExitCode::SUCCESS)
-            .map_err(Refusal::from),
+            .map_err(CommandFailure::from),
         Command::Actor { target, folder } => tontine_crash::actor::serve(&target, &folder)
             .map(|()| ExitCode::SUCCESS)
-            .map_err(Refusal::from),
+            .map_err(CommandFailure::from),
     };
     done.unwrap_or_else(|refusal| {
         let _ = writeln!(io::stderr(), "tontine: {}", refusal.why);
@@ -77,12 +77,12 @@ pub(crate) fn signalled(signal: i32) -> u8 {
 }
 
 /// Error of a command: message and exit status.
-pub(crate) struct Refusal {
+pub(crate) struct CommandFailure {
     why: String,
     status: u8,
 }
 
-impl Refusal {
+impl CommandFailure {
     /// Returns an error of wrong usage.
     pub(crate) fn usage(why: impl ToString) -> Self {
         Self { why: why.to_string(), status: USAGE }
@@ -99,7 +99,7 @@ impl Refusal {
     }
 }
 
-impl From<io::Error> for Refusal {
+impl From<io::Error> for CommandFailure {
     fn from(error: io::Error) -> Self {
         Self::failed(error)
     }

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use tontine_bench::engine::launch::Launcher;
 use tontine_bench::engine::pilot::Pilot;
 use tontine_bench::engine::plan::{Plan, select};
-use tontine_bench::engine::stop::Stop;
+use tontine_bench::engine::stop::StopRequest;
 use tontine_bench::engine::{self, estimate};
 use tontine_bench::machine::topology::Topology;
 use tontine_bench::schema::{Results, Status};
@@ -14,20 +14,20 @@ use tontine_bench::size::Size;
 use tontine_experiments::SUITE;
 
 use crate::args::{INVOCATION, Measure};
-use crate::progress::Show;
+use crate::progress::RunProgress;
 use crate::repetitions::{advise, duration};
 use crate::reproduction::reproduce;
 use crate::results::{publish, samples_folder, writable};
-use crate::{FAILED, Refusal, stopped_by};
+use crate::{CommandFailure, FAILED, stopped_by};
 
 /// Carries out `measure`.
-pub(crate) fn measure(asked: &Measure) -> Result<ExitCode, Refusal> {
+pub(crate) fn measure(asked: &Measure) -> Result<ExitCode, CommandFailure> {
     if let Some(seed) = &asked.as_published {
         return reproduce(seed, asked);
     }
     let size = size_of(asked);
-    let tasks =
-        select(&SUITE, &asked.names, size, &Topology::of_this_machine()).map_err(Refusal::usage)?;
+    let tasks = select(&SUITE, &asked.names, size, &Topology::of_this_machine())
+        .map_err(CommandFailure::usage)?;
     if asked.plan {
         return advise(&tasks, asked, &launcher(size)?);
     }
@@ -38,21 +38,22 @@ pub(crate) fn measure(asked: &Measure) -> Result<ExitCode, Refusal> {
     }
     writable(&asked.out)?;
     let samples = asked.samples.as_deref().map(samples_folder).transpose()?;
-    let stop = Stop::on_signals().map_err(Refusal::cannot("install signal handlers"))?;
+    let stop =
+        StopRequest::on_signals().map_err(CommandFailure::cannot("install signal handlers"))?;
     let launcher = launcher(size)?;
     if size == Size::Full {
         announce(&plan, &launcher, &stop);
     }
-    let mut show = Show::new();
+    let mut show = RunProgress::new();
     let results = engine::run(&plan, &launcher, samples.as_ref(), &stop, &mut show);
     publish(&results, asked)?;
     Ok(status(&results, &stop))
 }
 
 /// Returns a launcher that starts this program again for each invocation.
-fn launcher(size: Size) -> Result<Launcher, Refusal> {
+fn launcher(size: Size) -> Result<Launcher, CommandFailure> {
     let program =
-        std::env::current_exe().map_err(Refusal::cannot("find this program's own path"))?;
+        std::env::current_exe().map_err(CommandFailure::cannot("find this program's own path"))?;
     Ok(Launcher { program, arguments: vec![INVOCATION.into()], deadline: size.deadline() })
 }
 
@@ -65,7 +66,7 @@ fn size_of(asked: &Measure) -> Size {
 }
 
 /// Prints an estimate of the time of a full run, after a pilot of a minute or two.
-fn announce(plan: &Plan, launcher: &Launcher, stop: &Stop) {
+fn announce(plan: &Plan, launcher: &Launcher, stop: &StopRequest) {
     let mut out = io::stderr();
     let _ = writeln!(out, "estimating the time with a pilot …");
     if let Some(seconds) = estimate::seconds(plan, Pilot { suite: &SUITE, launcher, stop }) {
@@ -77,7 +78,7 @@ fn announce(plan: &Plan, launcher: &Launcher, stop: &Stop) {
     }
 }
 
-fn status(results: &Results, stop: &Stop) -> ExitCode {
+fn status(results: &Results, stop: &StopRequest) -> ExitCode {
     if let Some(signal) = stop.signal() {
         return stopped_by(signal);
     }

@@ -1,4 +1,4 @@
-//! Progress of `measure` on standard error: [`Show`].
+//! Progress of `measure` on standard error: [`RunProgress`].
 
 use std::collections::HashMap;
 use std::io::{self, IsTerminal, Write};
@@ -7,17 +7,17 @@ use indicatif::{ProgressBar, ProgressStyle};
 use tontine_bench::engine::Progress;
 use tontine_bench::engine::invoked::InvocationResult;
 use tontine_bench::engine::plan::Plan;
-use tontine_bench::task::Task;
+use tontine_bench::task::InvocationTask;
 
 /// Shows progress: a bar on a terminal, one line per cell elsewhere.
-pub(crate) struct Show {
+pub(crate) struct RunProgress {
     bar: ProgressBar,
     terminal: bool,
     /// Remaining invocations of each task.
     left: HashMap<String, usize>,
 }
 
-impl Show {
+impl RunProgress {
     /// Returns the progress of a run that has not begun.
     pub(crate) fn new() -> Self {
         let bar = ProgressBar::no_length();
@@ -38,7 +38,7 @@ impl Show {
     }
 }
 
-impl Progress for Show {
+impl Progress for RunProgress {
     fn began(&mut self, plan: &Plan) {
         let each: Vec<usize> = (0..plan.tasks.len()).map(|task| plan.invocations(task)).collect();
         self.left = plan.tasks.iter().map(ToString::to_string).zip(each.iter().copied()).collect();
@@ -50,11 +50,11 @@ impl Progress for Show {
         self.say(&format!("{} invocations, {a_cell} per cell", plan.in_all()));
     }
 
-    fn invoking(&mut self, task: &Task, _block: usize) {
+    fn invoking(&mut self, task: &InvocationTask, _block: usize) {
         self.bar.set_message(task.to_string());
     }
 
-    fn invoked(&mut self, task: &Task, outcome: &InvocationResult, left_out: usize) {
+    fn invoked(&mut self, task: &InvocationTask, outcome: &InvocationResult, left_out: usize) {
         self.bar.inc(1 + left_out as u64);
         let name = task.to_string();
         let left = self.left.entry(name.clone()).or_default();

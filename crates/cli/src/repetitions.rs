@@ -6,26 +6,27 @@ use std::process::ExitCode;
 
 use comfy_table::{CellAlignment, Table};
 use tontine_bench::engine::launch::Launcher;
-use tontine_bench::engine::pilot::{Pilot, Without};
+use tontine_bench::engine::pilot::{Pilot, PilotFailure};
 use tontine_bench::engine::repetitions::{self, PilotAdvice};
-use tontine_bench::engine::stop::Stop;
-use tontine_bench::format::Shown;
-use tontine_bench::task::Task;
+use tontine_bench::engine::stop::StopRequest;
+use tontine_bench::format::FormattedFigure;
+use tontine_bench::task::InvocationTask;
 use tontine_experiments::SUITE;
 
 use crate::args::{Format, Measure};
-use crate::{Refusal, print, table};
+use crate::{CommandFailure, print, table};
 
 const COLUMNS: [&str; 7] =
     ["cell", "mean", "within", "between", "operations × invocations", "takes", "default reaches"];
 
 /// Tries every task and prints the advice.
 pub(crate) fn advise(
-    tasks: &[Task],
+    tasks: &[InvocationTask],
     asked: &Measure,
     launcher: &Launcher,
-) -> Result<ExitCode, Refusal> {
-    let stop = Stop::on_signals().map_err(Refusal::cannot("install signal handlers"))?;
+) -> Result<ExitCode, CommandFailure> {
+    let stop =
+        StopRequest::on_signals().map_err(CommandFailure::cannot("install signal handlers"))?;
     let mut found = Vec::new();
     let mut out = io::stderr();
     let trials = repetitions::TRIALS;
@@ -40,16 +41,16 @@ pub(crate) fn advise(
                 let _ = writeln!(out, "{task}: tried, {} of {}", tried + 1, tasks.len());
                 found.push(advice);
             }
-            Err(Without::Unmeasurable(why)) => {
+            Err(PilotFailure::Unmeasurable(why)) => {
                 let _ = writeln!(out, "{task}: skipped: {why}");
             }
-            Err(Without::Stopped) => break,
+            Err(PilotFailure::Stopped) => break,
         }
     }
     match asked.format {
         Format::Text => print(text(&found, asked.precision).as_bytes())?,
         Format::Json => {
-            let mut json = serde_json::to_vec_pretty(&found).map_err(Refusal::failed)?;
+            let mut json = serde_json::to_vec_pretty(&found).map_err(CommandFailure::failed)?;
             json.push(b'\n');
             print(&json)?;
         }
@@ -86,7 +87,7 @@ fn row(advice: &PilotAdvice) -> [String; 7] {
         advice.invocations.map_or_else(|| "more than 10,000".into(), |count| count.to_string());
     [
         advice.task.to_string(),
-        Shown::new(&advice.unit, advice.mean, None).value,
+        FormattedFigure::new(&advice.unit, advice.mean, None).value,
         percent(advice.within),
         percent(advice.between),
         format!("{} × {invocations}", advice.iterations),

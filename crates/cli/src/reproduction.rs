@@ -10,47 +10,48 @@ use std::process::{Child, Command, ExitCode};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, set_parent_process_death_signal};
-use tontine_bench::engine::stop::Stop;
+use tontine_bench::engine::stop::StopRequest;
 use tontine_experiments::SUITE;
-use tontine_experiments::as_published::{self, Seed};
+use tontine_experiments::as_published::{self, SourceDocument};
 use tontine_report::write;
 
 use crate::args::Measure;
 use crate::results::writable;
-use crate::{FAILED, Refusal, print, stopped_by};
+use crate::{CommandFailure, FAILED, print, stopped_by};
 
 /// Environment variable by which the child recognises its role.
 const CHILD: &str = "TONTINE_REPRODUCES";
 
 /// Repeats the source with that number.
-pub(crate) fn reproduce(seed: &str, asked: &Measure) -> Result<ExitCode, Refusal> {
+pub(crate) fn reproduce(seed: &str, asked: &Measure) -> Result<ExitCode, CommandFailure> {
     let known =
         || as_published::seeds().iter().map(|seed| seed.number).collect::<Vec<_>>().join(", ");
     let seed = as_published::find(seed).ok_or_else(|| {
-        Refusal::usage(format!("no source is named '{seed}'; name one of {}", known()))
+        CommandFailure::usage(format!("no source is named '{seed}'; name one of {}", known()))
     })?;
     if std::env::var_os(CHILD).is_some() {
         return carry_out(seed, asked);
     }
     writable(&asked.out)?;
     (SUITE.clean_up)();
-    let stop = Stop::on_signals().map_err(Refusal::cannot("install signal handlers"))?;
+    let stop =
+        StopRequest::on_signals().map_err(CommandFailure::cannot("install signal handlers"))?;
     let mut command = Command::new(
-        std::env::current_exe().map_err(Refusal::cannot("find this program's own path"))?,
+        std::env::current_exe().map_err(CommandFailure::cannot("find this program's own path"))?,
     );
     command.args(std::env::args_os().skip(1)).env(CHILD, "1");
-    let mut child = command.spawn().map_err(Refusal::cannot("start this program again"))?;
+    let mut child = command.spawn().map_err(CommandFailure::cannot("start this program again"))?;
     let ended = wait_for_either(&child, &stop);
     if stop.requested() || ended.is_err() {
         let _ = child.kill();
     }
-    let status = child.wait().map_err(Refusal::cannot("wait for the child process"))?;
+    let status = child.wait().map_err(CommandFailure::cannot("wait for the child process"))?;
     (SUITE.clean_up)();
-    ended.map_err(Refusal::cannot("wait for the child process"))?;
+    ended.map_err(CommandFailure::cannot("wait for the child process"))?;
     match (stop.signal(), status.code()) {
         (Some(signal), _) => Ok(stopped_by(signal)),
         (None, Some(code)) => Ok(ExitCode::from(u8::try_from(code).unwrap_or(FAILED))),
-        (None, None) => Err(Refusal::failed(format!(
+        (None, None) => Err(CommandFailure::failed(format!(
             "source {}: expected its process to exit, found {status}; run it again",
             seed.number
         ))),
@@ -58,7 +59,7 @@ pub(crate) fn reproduce(seed: &str, asked: &Measure) -> Result<ExitCode, Refusal
 }
 
 /// Waits until the child has ended or a signal asks to stop.
-fn wait_for_either(child: &Child, stop: &Stop) -> io::Result<()> {
+fn wait_for_either(child: &Child, stop: &StopRequest) -> io::Result<()> {
     let ended = pidfd_open(Pid::from_child(child), PidfdFlags::empty())?;
     let mut waits = [PollFd::new(&ended, PollFlags::IN), PollFd::new(stop, PollFlags::IN)];
     loop {
@@ -69,22 +70,22 @@ fn wait_for_either(child: &Child, stop: &Stop) -> io::Result<()> {
     }
 }
 
-fn carry_out(seed: &Seed, asked: &Measure) -> Result<ExitCode, Refusal> {
+fn carry_out(seed: &SourceDocument, asked: &Measure) -> Result<ExitCode, CommandFailure> {
     set_parent_process_death_signal(Some(Signal::KILL)).map_err(io::Error::from)?;
-    let mut both = Both { text: Vec::new() };
-    seed.reproduce(asked.quick, &mut both).map_err(Refusal::failed)?;
+    let mut both = Tee { text: Vec::new() };
+    seed.reproduce(asked.quick, &mut both).map_err(CommandFailure::failed)?;
     let name = format!("as-published-{}.txt", seed.number);
-    let file = write::write_file(&asked.out, &name, &both.text).map_err(Refusal::failed)?;
+    let file = write::write_file(&asked.out, &name, &both.text).map_err(CommandFailure::failed)?;
     let _ = writeln!(io::stderr(), "wrote {}", file.display());
     Ok(ExitCode::SUCCESS)
 }
 
 /// Prints text, and keeps it.
-struct Both {
+struct Tee {
     text: Vec<u8>,
 }
 
-impl io::Write for Both {
+impl io::Write for Tee {
     fn write(&mut self, text: &[u8]) -> io::Result<usize> {
         self.text.extend_from_slice(text);
         print(text)?;

@@ -8,30 +8,30 @@ use tontine_bench::schema::Results;
 use tontine_report::write;
 
 use crate::args::{Format, Measure};
-use crate::{Refusal, print, table};
+use crate::{CommandFailure, print, table};
 
 /// Checks before the measurement that the results can be written after it.
-pub(crate) fn writable(folder: &Path) -> Result<(), Refusal> {
+pub(crate) fn writable(folder: &Path) -> Result<(), CommandFailure> {
     write::check_folder(folder).map_err(|error| {
         let folder = folder.display();
-        Refusal::failed(format!(
+        CommandFailure::failed(format!(
             "cannot write results to {folder}: {error}; name another directory with --out"
         ))
     })
 }
 
 /// Returns the absolute path of the directory for samples.
-pub(crate) fn samples_folder(folder: &Path) -> Result<PathBuf, Refusal> {
+pub(crate) fn samples_folder(folder: &Path) -> Result<PathBuf, CommandFailure> {
     write::check_folder(folder).and_then(|()| folder.canonicalize()).map_err(|error| {
         let folder = folder.display();
-        Refusal::failed(format!(
+        CommandFailure::failed(format!(
             "cannot write samples to {folder}: {error}; name another directory with --samples"
         ))
     })
 }
 
 /// Writes the files, then prints: a failure of standard output loses no result.
-pub(crate) fn publish(results: &Results, asked: &Measure) -> Result<(), Refusal> {
+pub(crate) fn publish(results: &Results, asked: &Measure) -> Result<(), CommandFailure> {
     let written = write::write_all(results, &asked.out);
     let mut said = String::from("\n");
     for file in written.iter().flatten() {
@@ -47,5 +47,5 @@ pub(crate) fn publish(results: &Results, asked: &Measure) -> Result<(), Refusal>
             let _ = io::stderr().write_all(said.as_bytes());
         }
     }
-    written.map(|_| ()).map_err(Refusal::failed)
+    written.map(|_| ()).map_err(CommandFailure::failed)
 }

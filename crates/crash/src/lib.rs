@@ -4,7 +4,7 @@
 //!
 //! An exploration passes through the modules in this order:
 //!
-//! 1. [`subject`] holds the registry of targets: each [`subject::Subject`] is one mechanism, a
+//! 1. [`subject`] holds the registry of targets: each [`subject::CrashTarget`] is one mechanism, a
 //!    queue that carries numbered messages ([`message`]) from a sender to a receiver or a heap, and
 //!    names the operations under test.
 //! 2. [`stage`] starts *workers*, fresh processes without address randomisation, each with one end
@@ -38,5 +38,5 @@ pub mod stage;
 pub mod subject;
 pub mod verdict;
 
-pub use explore::{Request, run};
-pub use mode::Mode;
+pub use explore::{ExploreRequest, run};
+pub use mode::KillMode;

@@ -1,4 +1,4 @@
-//! Numbered messages, every byte of which can be checked: [`TrialMessage`], [`Seen`].
+//! Numbered messages, every byte of which can be checked: [`TrialMessage`], [`MessageCheck`].
 //!
 //! A message is eight words, each derived from the number. If some of the words are old, zero or
 //! from another message, the message is detected as *torn*. Boost's worker makes the same messages.
@@ -30,14 +30,14 @@ pub fn numbered(number: u32) -> TrialMessage {
 
 /// Content of a received message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Seen {
+pub enum MessageCheck {
     /// The complete message with this number.
     Whole(u32),
     /// Bytes that no process ever sent.
     Torn,
 }
 
-impl Seen {
+impl MessageCheck {
     /// Checks every byte of `bytes`.
     pub fn of(bytes: &[u8]) -> Self {
         let first = bytes.first_chunk::<WORD>().map(|first| u64::from_le_bytes(*first));
@@ -64,7 +64,7 @@ pub fn fill(block: &mut [u8], number: u32) {
     }
 }
 
-impl fmt::Display for Seen {
+impl fmt::Display for MessageCheck {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Whole(number) => write!(f, "{number}"),
@@ -73,7 +73,7 @@ impl fmt::Display for Seen {
     }
 }
 
-impl FromStr for Seen {
+impl FromStr for MessageCheck {
     type Err = std::num::ParseIntError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
@@ -89,23 +89,27 @@ mod tests {
     fn a_whole_message_is_known_and_any_changed_word_shows() {
         for number in [0, 1, 77, u32::MAX] {
             let whole = numbered(number);
-            assert_eq!(Seen::of(&whole), Seen::Whole(number));
-            assert_eq!(Seen::of(&whole[..LENGTH - 1]), Seen::Torn);
+            assert_eq!(MessageCheck::of(&whole), MessageCheck::Whole(number));
+            assert_eq!(MessageCheck::of(&whole[..LENGTH - 1]), MessageCheck::Torn);
             let other = numbered(number ^ 1);
             for at in (0..LENGTH).step_by(WORD) {
                 let mut torn = whole;
                 torn[at..at + WORD].copy_from_slice(&other[at..at + WORD]);
-                assert_eq!(Seen::of(&torn), Seen::Torn, "word at {at} is another's");
+                assert_eq!(
+                    MessageCheck::of(&torn),
+                    MessageCheck::Torn,
+                    "word at {at} is another's"
+                );
                 torn[at..at + WORD].fill(0);
-                assert_eq!(Seen::of(&torn), Seen::Torn, "word at {at} is missing");
+                assert_eq!(MessageCheck::of(&torn), MessageCheck::Torn, "word at {at} is missing");
             }
         }
-        assert_eq!(Seen::of(&[]), Seen::Torn);
+        assert_eq!(MessageCheck::of(&[]), MessageCheck::Torn);
         let mut block = [0; 4 * LENGTH];
         fill(&mut block, 7);
-        assert_eq!(Seen::of_all(&block), Seen::Whole(7));
+        assert_eq!(MessageCheck::of_all(&block), MessageCheck::Whole(7));
         block[200] ^= 1;
-        assert_eq!(Seen::of_all(&block), Seen::Torn);
-        assert_eq!(Seen::of_all(&[]), Seen::Torn);
+        assert_eq!(MessageCheck::of_all(&block), MessageCheck::Torn);
+        assert_eq!(MessageCheck::of_all(&[]), MessageCheck::Torn);
     }
 }

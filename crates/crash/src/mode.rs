@@ -1,11 +1,11 @@
-//! Selection of the points at which to kill: [`Mode`].
+//! Selection of the points at which to kill: [`KillMode`].
 
 use serde::{Deserialize, Serialize};
 
 /// Selection of the points at which to kill.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Mode {
+pub enum KillMode {
     /// One point per class.
     #[default]
     Fast,
@@ -15,7 +15,7 @@ pub enum Mode {
     Full,
 }
 
-impl Mode {
+impl KillMode {
     /// Returns the mode's name on the command line.
     pub fn name(self) -> &'static str {
         match self {

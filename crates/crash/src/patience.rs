@@ -1,4 +1,4 @@
-//! Timeouts for survivors' replies: [`Patience`], measured on a [`Clock`] that runs only while
+//! Timeouts for survivors' replies: [`FairTimeout`], measured on a [`WaitTimer`] that runs only while
 //! every process that is ready to run has a processor.
 //!
 //! On a loaded machine a survivor may be late because it waits for a processor, or asleep because
@@ -24,12 +24,12 @@ const LONGEST: Duration = Duration::from_secs(90);
 
 /// Timeout of a reply, and the other processes that have to run for it.
 #[derive(Debug, Clone)]
-pub(crate) struct Patience {
+pub(crate) struct FairTimeout {
     length: Duration,
     others: Vec<Pid>,
 }
 
-impl Patience {
+impl FairTimeout {
     /// Returns a timeout for a reply that may depend on the work of the processes `others`.
     pub(crate) fn with(length: Duration, others: &[Pid]) -> Self {
         Self { length, others: others.to_vec() }
@@ -43,7 +43,7 @@ impl Patience {
 
 /// State of the wait for a silent worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Standing {
+pub(crate) enum WaitState {
     /// The worker may still reply.
     Open,
     /// The worker slept without a break for its whole timeout, although every process could run.
@@ -56,7 +56,7 @@ pub(crate) enum Standing {
 
 /// Clock of one wait.
 #[derive(Debug)]
-pub(crate) struct Clock {
+pub(crate) struct WaitTimer {
     length: Duration,
     began: Instant,
     last: Instant,
@@ -65,9 +65,9 @@ pub(crate) struct Clock {
     fair: Fair,
 }
 
-impl Clock {
+impl WaitTimer {
     /// Starts the wait for the reply of `silent`.
-    pub(crate) fn start(silent: Pid, patience: &Patience) -> Self {
+    pub(crate) fn start(silent: Pid, patience: &FairTimeout) -> Self {
         let now = Instant::now();
         let others = patience.others.iter().copied().filter(|other| *other != silent);
         let all = std::iter::once(silent).chain(others);
@@ -76,7 +76,7 @@ impl Clock {
     }
 
     /// Samples all watched processes and returns the state of the wait.
-    pub(crate) fn look(&mut self) -> Standing {
+    pub(crate) fn look(&mut self) -> WaitState {
         let now = Instant::now();
         let passed = now - self.last;
         self.last = now;
@@ -117,15 +117,15 @@ impl Fair {
         self.resting = if ran { Duration::ZERO } else { self.resting + fair };
     }
 
-    fn standing(&self, patience: Duration, passed: Duration) -> Standing {
+    fn standing(&self, patience: Duration, passed: Duration) -> WaitState {
         if self.resting >= patience {
-            Standing::Asleep
+            WaitState::Asleep
         } else if self.all >= patience * BUSY_FACTOR {
-            Standing::Busy
+            WaitState::Busy
         } else if passed >= LONGEST + patience * BUSY_FACTOR {
-            Standing::Starved
+            WaitState::Starved
         } else {
-            Standing::Open
+            WaitState::Open
         }
     }
 }
@@ -182,14 +182,14 @@ mod tests {
     const PATIENCE: Duration = Duration::from_millis(600);
 
     /// Samples until the wait is decided; `slice` returns the content of each slice.
-    fn decided(slice: impl Fn(u32) -> (Duration, Duration, bool)) -> (Standing, Duration) {
+    fn decided(slice: impl Fn(u32) -> (Duration, Duration, bool)) -> (WaitState, Duration) {
         let (mut fair, mut passed) = (Fair::default(), Duration::ZERO);
         for at in 0.. {
             let (length, starved, ran) = slice(at);
             fair.count(length, starved, ran);
             passed += length;
             let standing = fair.standing(PATIENCE, passed);
-            if standing != Standing::Open {
+            if standing != WaitState::Open {
                 return (standing, passed);
             }
         }
@@ -201,17 +201,17 @@ mod tests {
     #[test]
     fn only_time_in_which_everybody_could_run_counts() {
         let none = Duration::ZERO;
-        assert_eq!(decided(|_| (LOOK, none, false)), (Standing::Asleep, PATIENCE));
-        assert_eq!(decided(|_| (LOOK, none, true)), (Standing::Busy, 3 * PATIENCE), "it spins");
+        assert_eq!(decided(|_| (LOOK, none, false)), (WaitState::Asleep, PATIENCE));
+        assert_eq!(decided(|_| (LOOK, none, true)), (WaitState::Busy, 3 * PATIENCE), "it spins");
         // A twelfth of a processor: twelve times the wait, and never called asleep.
         let eleven = LOOK * 11;
         let loaded = decided(|at| (LOOK, if at % 12 == 0 { none } else { LOOK }, true));
-        assert_eq!(loaded.0, Standing::Busy);
+        assert_eq!(loaded.0, WaitState::Busy);
         assert!(loaded.1 > 30 * PATIENCE, "{loaded:?}");
         // The watcher itself comes late.
         assert_eq!(decided(|_| (eleven, none, false)).1, eleven * 30);
         let never = decided(|_| (LOOK, LOOK, false));
-        assert_eq!(never.0, Standing::Starved, "bounded, and not called wedged");
+        assert_eq!(never.0, WaitState::Starved, "bounded, and not called wedged");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Directory and name prefix of one run: [`Place`], which removes them when dropped.
+//! Directory and name prefix of one run: [`RunDir`], which removes them when dropped.
 //!
 //! Every name starts with `tontine-crash-`, the number of the PID namespace and the explorer's pid.
 //! All names of a run have the same length: a longer name would move the stack of the process that
@@ -11,20 +11,20 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use tontine_host::leftovers::{self, SHARED_MEMORY};
-use tontine_host::trouble::{During, Result};
+use tontine_host::trouble::{ErrorContext, Result};
 use tontine_mechanisms::location::Location;
 
 const START: &str = "tontine-crash-";
 
 /// Directory in which one run of a target keeps everything that has a name.
 #[derive(Debug)]
-pub struct Place {
+pub struct RunDir {
     location: Location,
     /// `true` if dropping this handle removes the directory: the explorer's handle, not a worker's.
     owned: bool,
 }
 
-impl Place {
+impl RunDir {
     /// Creates a fresh directory.
     ///
     /// # Errors
@@ -59,7 +59,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for RunDir {
     fn drop(&mut self) {
         if self.owned {
             clear(&self.location);
@@ -95,12 +95,12 @@ mod tests {
 
     #[test]
     fn a_place_takes_everything_of_its_name_along() {
-        let place = Place::new().expect("a place");
+        let place = RunDir::new().expect("a place");
         let folder = place.folder().to_owned();
         let shared = Path::new(SHARED_MEMORY).join(format!("{}-memory", place.name()));
         fs::write(&shared, "left").expect("a file in /dev/shm");
         fs::write(folder.join("left"), "left").expect("a file");
-        drop(Place::of(folder.clone()));
+        drop(RunDir::of(folder.clone()));
         assert!(folder.exists(), "an actor's handle leaves it alone");
         drop(place);
         assert!(!folder.exists() && !shared.exists());
@@ -113,7 +113,7 @@ mod tests {
         child.wait().expect("reaped");
         let left = std::env::temp_dir().join(format!("{}{dead:010}-00000000", start()));
         fs::create_dir(&left).expect("a folder");
-        let mine = Place::new().expect("a place");
+        let mine = RunDir::new().expect("a place");
         sweep();
         assert!(!left.exists() && mine.folder().exists());
     }

@@ -1,5 +1,5 @@
-//! The explorer's control of its workers: [`Stage`] starts them, [`Actor`] sends commands and waits
-//! for replies, at most for a [`Patience`].
+//! The explorer's control of its workers: [`WorkerLauncher`] starts them, [`WorkerProcess`] sends commands and waits
+//! for replies, at most for a [`FairTimeout`].
 //!
 //! A worker is a fresh process: nothing that one run did to a heap, a lazily bound symbol or a lock
 //! can affect the next. It runs without address randomisation, so that an instruction has the same
@@ -23,14 +23,14 @@ use rustix::process::{
 };
 
 use crate::actor::order::{WorkerCommand, WorkerReply};
-use crate::patience::{self, Clock, LOOK, Patience, Standing};
-use crate::place::Place;
-use tontine_host::trouble::{During, Result, Trouble};
+use crate::patience::{self, FairTimeout, LOOK, WaitState, WaitTimer};
+use crate::place::RunDir;
+use tontine_host::trouble::{ErrorContext, MeasureError, Result};
 
 /// The command that starts a worker: this program, with these arguments; the target's name and a
 /// directory follow, and the program passes both to [`crate::actor::serve`].
 #[derive(Debug, Clone)]
-pub struct Stage {
+pub struct WorkerLauncher {
     /// Program to start.
     pub program: PathBuf,
     /// First arguments of the program.
@@ -49,7 +49,7 @@ const MOMENT: Duration = Duration::from_millis(20);
 
 /// A worker process that has one end of a mechanism.
 #[derive(Debug)]
-pub(crate) struct Actor {
+pub(crate) struct WorkerProcess {
     pid: Pid,
     orders: ChildStdin,
     replies: ChildStdout,
@@ -59,7 +59,7 @@ pub(crate) struct Actor {
 
 /// Reason for which no reply came.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Silence {
+pub(crate) enum NoReply {
     /// The worker is alive and makes no progress: it sleeps or spins.
     Stuck(String),
     /// The worker has ended, in whatever way.
@@ -68,20 +68,20 @@ pub(crate) enum Silence {
     Starved(String),
 }
 
-impl Silence {
-    fn of(standing: Standing, passed: Duration) -> Self {
+impl NoReply {
+    fn of(standing: WaitState, passed: Duration) -> Self {
         let seconds = format!("after {:.1} s", passed.as_secs_f64());
         match standing {
-            Standing::Starved => Self::Starved(seconds),
-            Standing::Busy => Self::Stuck(format!("running {seconds}")),
-            Standing::Asleep | Standing::Open => Self::Stuck(format!("asleep {seconds}")),
+            WaitState::Starved => Self::Starved(seconds),
+            WaitState::Busy => Self::Stuck(format!("running {seconds}")),
+            WaitState::Asleep | WaitState::Open => Self::Stuck(format!("asleep {seconds}")),
         }
     }
 }
 
-impl Actor {
+impl WorkerProcess {
     /// Starts a worker for a target. `place` names what the target shares.
-    pub(crate) fn start(stage: &Stage, subject: &str, place: &Place) -> Result<Self> {
+    pub(crate) fn start(stage: &WorkerLauncher, subject: &str, place: &RunDir) -> Result<Self> {
         let parent = rustix::process::getpid();
         let mut command = Command::new(&stage.program);
         command.args(&stage.arguments).arg(subject).arg(place.folder());
@@ -116,7 +116,7 @@ impl Actor {
     }
 
     /// Sends a command without waiting for the reply.
-    pub(crate) fn tell(&mut self, order: WorkerCommand) -> std::result::Result<(), Silence> {
+    pub(crate) fn tell(&mut self, order: WorkerCommand) -> std::result::Result<(), NoReply> {
         writeln!(self.orders, "{order}").map_err(|_| self.end())
     }
 
@@ -138,7 +138,7 @@ impl Actor {
             }
         }
         let order = format!("expected a worker to sleep in '{order}'");
-        Err(Trouble::fail(format!("{order}, found it awake after {} s", SLEEPY.as_secs())))
+        Err(MeasureError::fail(format!("{order}, found it awake after {} s", SLEEPY.as_secs())))
     }
 
     /// Sends a command in which the worker may fall asleep, and allows it a moment to do so: what
@@ -146,7 +146,7 @@ impl Actor {
     pub(crate) fn tell_and_settle(
         &mut self,
         order: WorkerCommand,
-    ) -> std::result::Result<(), Silence> {
+    ) -> std::result::Result<(), NoReply> {
         let began = Instant::now();
         self.tell(order)?;
         let mut asleep_since: Option<Instant> = None;
@@ -165,8 +165,8 @@ impl Actor {
     pub(crate) fn ask(
         &mut self,
         order: WorkerCommand,
-        patience: &Patience,
-    ) -> std::result::Result<WorkerReply, Silence> {
+        patience: &FairTimeout,
+    ) -> std::result::Result<WorkerReply, NoReply> {
         self.tell(order)?;
         self.reply(patience)
     }
@@ -174,35 +174,35 @@ impl Actor {
     /// Waits for the reply to a command sent before.
     pub(crate) fn reply(
         &mut self,
-        patience: &Patience,
-    ) -> std::result::Result<WorkerReply, Silence> {
+        patience: &FairTimeout,
+    ) -> std::result::Result<WorkerReply, NoReply> {
         // Most workers reply at once: no process is watched before one has not.
-        let mut clock: Option<Clock> = None;
+        let mut clock: Option<WaitTimer> = None;
         loop {
             if let Some(line) = self.line()? {
-                return line.parse().map_err(|error| Silence::Ended(format!("{error}")));
+                return line.parse().map_err(|error| NoReply::Ended(format!("{error}")));
             }
             let timeout = Timespec::try_from(LOOK).unwrap_or_default();
             let mut watched = [PollFd::new(&self.replies, PollFlags::IN)];
             match poll(&mut watched, Some(&timeout)) {
                 Ok(0) => {
-                    let clock = clock.get_or_insert_with(|| Clock::start(self.pid, patience));
+                    let clock = clock.get_or_insert_with(|| WaitTimer::start(self.pid, patience));
                     let standing = clock.look();
                     // A worker that replied between the poll and this sample sleeps, too: in its
                     // next read. Its reply came before, and is in the pipe.
-                    if standing != Standing::Open && !self.has_answered()? {
-                        return Err(Silence::of(standing, clock.passed()));
+                    if standing != WaitState::Open && !self.has_answered()? {
+                        return Err(NoReply::of(standing, clock.passed()));
                     }
                 }
                 Err(Errno::INTR) => {}
                 Ok(_) => self.hear()?,
-                Err(error) => return Err(Silence::Ended(format!("poll: {error}"))),
+                Err(error) => return Err(NoReply::Ended(format!("poll: {error}"))),
             }
         }
     }
 
     /// Reads what has arrived meanwhile; returns `true` if there was anything.
-    fn has_answered(&mut self) -> std::result::Result<bool, Silence> {
+    fn has_answered(&mut self) -> std::result::Result<bool, NoReply> {
         let mut watched = [PollFd::new(&self.replies, PollFlags::IN)];
         let there = poll(&mut watched, Some(&Timespec::default())).is_ok_and(|ready| ready > 0);
         if there {
@@ -212,10 +212,10 @@ impl Actor {
     }
 
     /// Removes a complete line from the received bytes.
-    fn line(&mut self) -> std::result::Result<Option<String>, Silence> {
+    fn line(&mut self) -> std::result::Result<Option<String>, NoReply> {
         let Some(end) = self.heard.iter().position(|byte| *byte == b'\n') else {
             return if self.heard.len() > LONGEST_REPLY {
-                Err(Silence::Ended(format!(
+                Err(NoReply::Ended(format!(
                     "expected a reply of at most {LONGEST_REPLY} bytes, \
                                             found a longer one"
                 )))
@@ -227,7 +227,7 @@ impl Actor {
         Ok(Some(String::from_utf8_lossy(&line[..end]).into_owned()))
     }
 
-    fn hear(&mut self) -> std::result::Result<(), Silence> {
+    fn hear(&mut self) -> std::result::Result<(), NoReply> {
         let mut buffer = [0; 4_096];
         match self.replies.read(&mut buffer) {
             Ok(0) | Err(_) => Err(self.end()),
@@ -239,9 +239,9 @@ impl Actor {
     }
 
     /// Returns how the worker ended, after its pipes have closed.
-    fn end(&mut self) -> Silence {
+    fn end(&mut self) -> NoReply {
         let status = self.kill();
-        Silence::Ended(match status {
+        NoReply::Ended(match status {
             Some(status) => match (status.exit_status(), status.terminating_signal()) {
                 (Some(code), _) => format!("exited with status {code}"),
                 (_, Some(signal)) => format!("ended by signal {signal}"),
@@ -308,7 +308,7 @@ impl Actor {
     }
 }
 
-impl Drop for Actor {
+impl Drop for WorkerProcess {
     fn drop(&mut self) {
         self.kill();
     }
@@ -345,11 +345,11 @@ impl Drop for FixedAddresses {
 }
 
 /// Converts the silence of a worker that should have replied.
-impl From<Silence> for Trouble {
-    fn from(silence: Silence) -> Self {
+impl From<NoReply> for MeasureError {
+    fn from(silence: NoReply) -> Self {
         let how = match silence {
-            Silence::Stuck(how) | Silence::Ended(how) => how,
-            Silence::Starved(how) => format!("the machine is too loaded, {how}"),
+            NoReply::Stuck(how) | NoReply::Ended(how) => how,
+            NoReply::Starved(how) => format!("the machine is too loaded, {how}"),
         };
         Self::fail(format!("a worker that was not killed did not answer: {how}"))
     }

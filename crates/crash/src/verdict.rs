@@ -1,4 +1,4 @@
-//! Expected messages against the messages that survivors received: [`Ledger`] and [`KillVerdict`].
+//! Expected messages against the messages that survivors received: [`ExpectedMessages`] and [`KillVerdict`].
 //!
 //! A message is *acknowledged* when the `send` that carried it has returned. The message that the
 //! victim was sending or receiving when it was killed may have arrived or not; it may not have
@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use crate::message::Seen;
+use crate::message::MessageCheck;
 
 /// The consequence of one kill.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -35,14 +35,14 @@ pub(crate) struct Judged {
 
 /// Result of one kill.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Killed {
+pub(crate) enum TrialResult {
     /// The kill took place at its point, with this verdict.
     Judged(Judged),
     /// No verdict: the run took another path than its recording, or the machine starved it.
     Unexplored(String),
 }
 
-impl Killed {
+impl TrialResult {
     pub(crate) fn wedged(detail: impl Into<String>) -> Self {
         Self::Judged(Judged::wedged(detail))
     }
@@ -56,7 +56,7 @@ impl Judged {
 
 /// Messages that have to arrive, and messages that may.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Ledger {
+pub(crate) struct ExpectedMessages {
     /// Acknowledged, and not received by any live process.
     pub(crate) must: BTreeSet<u32>,
     /// Neither: part of the operation under test.
@@ -65,7 +65,7 @@ pub(crate) struct Ledger {
     pub(crate) fresh: BTreeSet<u32>,
 }
 
-impl Ledger {
+impl ExpectedMessages {
     /// Records that a message of the operation under test arrived after all, or was reported as
     /// sent.
     pub(crate) fn acknowledge(&mut self, number: u32) {
@@ -74,11 +74,11 @@ impl Ledger {
     }
 
     /// Compares the messages that arrived in the end with the expected ones.
-    pub(crate) fn judge(&self, seen: &[Seen]) -> Judged {
+    pub(crate) fn judge(&self, seen: &[MessageCheck]) -> Judged {
         let judged = |verdict, detail| Judged { verdict, detail };
         let mut arrived = BTreeSet::new();
         for one in seen {
-            let Seen::Whole(number) = *one else {
+            let MessageCheck::Whole(number) = *one else {
                 return judged(
                     KillVerdict::Torn,
                     "a message arrived that was never sent".to_owned(),
@@ -106,7 +106,7 @@ impl Ledger {
     }
 
     /// Like [`Self::judge`], but messages also have to arrive in the order of their numbers.
-    pub(crate) fn judge_in_order(&self, seen: &[Seen]) -> Judged {
+    pub(crate) fn judge_in_order(&self, seen: &[MessageCheck]) -> Judged {
         let judged = self.judge(seen);
         if judged.verdict == KillVerdict::Passed && !seen.is_sorted() {
             let detail = format!("messages arrived out of order: {seen:?}");
@@ -122,10 +122,10 @@ mod tests {
 
     #[test]
     fn each_fault_has_its_verdict() {
-        let ledger = Ledger { must: [1].into(), may: [2].into(), fresh: [3].into() };
-        let of = |seen: &[Seen]| ledger.judge(seen).verdict;
-        let whole = |numbers: &[u32]| -> Vec<Seen> {
-            numbers.iter().map(|number| Seen::Whole(*number)).collect()
+        let ledger = ExpectedMessages { must: [1].into(), may: [2].into(), fresh: [3].into() };
+        let of = |seen: &[MessageCheck]| ledger.judge(seen).verdict;
+        let whole = |numbers: &[u32]| -> Vec<MessageCheck> {
+            numbers.iter().map(|number| MessageCheck::Whole(*number)).collect()
         };
         assert_eq!(of(&whole(&[1, 3])), KillVerdict::Passed);
         assert_eq!(of(&whole(&[1, 2, 3])), KillVerdict::Passed);
@@ -133,7 +133,10 @@ mod tests {
         assert_eq!(of(&whole(&[2, 3])), KillVerdict::Lost, "an acknowledged one is missing");
         assert_eq!(of(&whole(&[1, 1, 3])), KillVerdict::Lost, "twice");
         assert_eq!(of(&whole(&[0, 1, 3])), KillVerdict::Lost, "received long ago");
-        assert_eq!(of(&[Seen::Whole(1), Seen::Torn, Seen::Whole(3)]), KillVerdict::Torn);
+        assert_eq!(
+            of(&[MessageCheck::Whole(1), MessageCheck::Torn, MessageCheck::Whole(3)]),
+            KillVerdict::Torn
+        );
         let in_order = |numbers: &[u32]| ledger.judge_in_order(&whole(numbers)).verdict;
         assert_eq!(of(&whole(&[1, 3, 2])), KillVerdict::Passed);
         assert_eq!(in_order(&[1, 3, 2]), KillVerdict::Lost, "in another order");

@@ -3,8 +3,8 @@
 //! The module handles numbers only; the experiment decides what they count (pairs, processes).
 
 use tontine_bench::size::Size;
-use tontine_bench::task::Task;
-use tontine_host::trouble::{Result, Trouble};
+use tontine_bench::task::InvocationTask;
+use tontine_host::trouble::{MeasureError, Result};
 
 /// Returns the levels of a curve that a paper drew from 1 to `end`, for a number of processors,
 /// ascending.
@@ -48,11 +48,11 @@ pub(crate) fn modelled(size: Size, processors: usize, end: usize) -> Vec<usize> 
 ///
 /// # Errors
 /// Failed, if the parameter is not a number from 1 to `end`.
-pub(crate) fn asked(task: &Task, name: &str, end: usize) -> Result<usize> {
+pub(crate) fn asked(task: &InvocationTask, name: &str, end: usize) -> Result<usize> {
     let found = task.params.get(name).map_or("", String::as_str);
     let level = found.parse().ok().filter(|level| (1..=end).contains(level));
     level.ok_or_else(|| {
-        Trouble::fail(format!("expected {name} to be from 1 to {end}, found `{found}`"))
+        MeasureError::fail(format!("expected {name} to be from 1 to {end}, found `{found}`"))
     })
 }
 

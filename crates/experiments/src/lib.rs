@@ -48,7 +48,7 @@ pub mod wake_up;
 use tontine_bench::machine::topology::{Placement, Topology};
 use tontine_bench::suite::Suite;
 use tontine_bench::task::Params;
-use tontine_host::trouble::{Result, Trouble};
+use tontine_host::trouble::{MeasureError, Result};
 
 /// All experiments, in the order in which they are listed.
 pub static SUITE: Suite = Suite {
@@ -90,7 +90,7 @@ pub(crate) fn placement_of(params: &Params) -> Result<Placement> {
     let name = params.get("placement").map_or("", String::as_str);
     Topology::of_this_machine()
         .placement(name)
-        .ok_or_else(|| Trouble::skip(format!("this machine has no placement `{name}`")))
+        .ok_or_else(|| MeasureError::skip(format!("this machine has no placement `{name}`")))
 }
 
 #[cfg(test)]

@@ -27,18 +27,18 @@ use tontine_bench::observe::{Observed, PairedRatio, Series};
 use tontine_bench::size::Size;
 use tontine_bench::stats::order;
 use tontine_bench::suite::{Experiment, Variant};
-use tontine_bench::task::{Params, Task};
+use tontine_bench::task::{InvocationTask, Params};
 use tontine_host::clock::Clock;
 use tontine_host::os::child::{Child, exit_at_once};
 use tontine_host::os::pin::{self, Pinned};
-use tontine_host::peer::{LastWords, PeerHandle};
-use tontine_host::trouble::{During, Result, Trouble};
+use tontine_host::peer::{ChildError, PeerHandle};
+use tontine_host::trouble::{ErrorContext, MeasureError, Result};
 use tontine_mechanisms::descriptor::unix_pair;
 use tontine_mechanisms::mailbox::{
     announced, failed, life, refused, until_announced, until_welcome,
 };
 
-use super::round_trip::{self, Stamps};
+use super::round_trip::{self, StampMode};
 
 /// Messages on one lane before it is the next lane's turn, in a stream.
 const BURST: usize = 16;
@@ -94,11 +94,11 @@ impl Experiment for ManySenders {
         }
     }
 
-    fn run(&self, task: &Task) -> Result<Observed> {
+    fn run(&self, task: &InvocationTask) -> Result<Observed> {
         let number = |name: &str| -> Result<usize> {
             let text = task.params.get(name).map_or("", String::as_str);
             text.parse().map_err(|_| {
-                Trouble::fail(format!("expected {name} to be a number, found `{text}`"))
+                MeasureError::fail(format!("expected {name} to be a number, found `{text}`"))
             })
         };
         let operations = self.operations(&task.variant, task.size);
@@ -106,7 +106,7 @@ impl Experiment for ManySenders {
             "mailbox-idle" => beside_idle(number("idle")?, operations, task.size),
             "mailbox-streams" => streams(number("senders")?, operations),
             "dead-send" => to_the_dead(operations),
-            other => Err(Trouble::fail(format!("many-senders has no variant {other}"))),
+            other => Err(MeasureError::fail(format!("many-senders has no variant {other}"))),
         }
     }
 }
@@ -115,7 +115,9 @@ impl Experiment for ManySenders {
 fn apart() -> Result<Placement> {
     let placement = Topology::of_this_machine().placement("cross-core");
     placement.filter(|place| place.here != place.there).ok_or_else(|| {
-        Trouble::skip("needs two processors: two spinning ends on one only wait for each other")
+        MeasureError::skip(
+            "needs two processors: two spinning ends on one only wait for each other",
+        )
     })
 }
 
@@ -124,7 +126,7 @@ fn beside_idle(idle: usize, rounds: usize, size: Size) -> Result<Observed> {
     make_room_for(7 * idle as u64)?;
     let warm_up = size.warm_up(rounds);
     let (alone, beside) =
-        round_trip::beside_idle(idle, rounds, warm_up, apart()?, Stamps::Batched)?;
+        round_trip::beside_idle(idle, rounds, warm_up, apart()?, StampMode::Batched)?;
     let value = order::median(&beside.one_way).zip(order::median(&alone.one_way));
     let ratios = value.map(|(beside, alone)| PairedRatio {
         name: format!("beside {idle} idle / alone"),
@@ -152,7 +154,7 @@ fn streams(senders: usize, messages: usize) -> Result<Observed> {
         (0..senders).map(|_| unix_pair(SocketType::SEQPACKET)).collect::<Result<Vec<_>>>()?;
     let (read, write): (Vec<OwnedFd>, Vec<OwnedFd>) = pairs.into_iter().unzip();
     let (read, write) = (Cell::new(read), Cell::new(write));
-    let words = LastWords::new()?;
+    let words = ChildError::new()?;
     let child = Child::fork(|| {
         drop(read.take());
         let streamed = pin::pin_to(placement.there).and_then(|()| {
@@ -166,7 +168,7 @@ fn streams(senders: usize, messages: usize) -> Result<Observed> {
                 go_round(&mut lanes)?;
             }
         });
-        let Err::<(), Trouble>(trouble) = streamed else { return 0 };
+        let Err::<(), MeasureError>(trouble) = streamed else { return 0 };
         words.say(&trouble);
         1
     })?;
@@ -209,8 +211,8 @@ fn to_the_dead(sends: usize) -> Result<Observed> {
     let (read, write) = unix_pair(SocketType::SEQPACKET)?;
     let (read, write) = (Cell::new(Some(read)), Cell::new(Some(write)));
     let options = Options::new();
-    let twice = || Trouble::fail("a socket was taken twice");
-    let words = LastWords::new()?;
+    let twice = || MeasureError::fail("a socket was taken twice");
+    let words = ChildError::new()?;
     let mut child = Child::fork(|| {
         drop(write.take());
         let met = life().and_then(|_| {
@@ -237,12 +239,12 @@ fn to_the_dead(sends: usize) -> Result<Observed> {
     // The welcome arrived before the death; the first call takes it and detects the death.
     let dead = |said| match said {
         Err(Error::OwnerDied { .. }) => Ok(()),
-        other => Err(Trouble::fail(format!("expected EOWNERDEAD, found {other:?}"))),
+        other => Err(MeasureError::fail(format!("expected EOWNERDEAD, found {other:?}"))),
     };
     let began = Instant::now();
     while sender.send(&[1; 8]).is_ok() {
         if began.elapsed() > Duration::from_secs(5) {
-            return Err(Trouble::fail("a dead receiver took messages for five seconds"));
+            return Err(MeasureError::fail("a dead receiver took messages for five seconds"));
         }
     }
     let send = in_batches(clock, sends, &mut || dead(sender.send(&[1; 8])))?;
@@ -281,7 +283,7 @@ fn make_room_for(descriptors: u64) -> Result<()> {
     }
     if maximum.is_some_and(|maximum| maximum < needed) {
         let most = maximum.unwrap_or(0);
-        return Err(Trouble::skip(format!("needs {needed} descriptors; the limit is {most}")));
+        return Err(MeasureError::skip(format!("needs {needed} descriptors; the limit is {most}")));
     }
     setrlimit(Resource::Nofile, Rlimit { current: Some(needed), maximum }).setting_up("setrlimit")
 }
@@ -312,7 +314,7 @@ mod tests {
                 assert_eq!(observed.ratios.len(), 1);
                 assert!(observed.ratios[0].name.contains("3 idle"));
             }
-            Err(Trouble::Skipped(why)) => eprintln!("skipped: {why}"),
+            Err(MeasureError::Skipped(why)) => eprintln!("skipped: {why}"),
             Err(trouble) => panic!("{trouble}"),
         }
     }
@@ -325,7 +327,7 @@ mod tests {
                     assert!(observed.series[0].samples.iter().all(|&ns| ns > 0.0));
                     assert_eq!(observed.series[0].batch, BATCH);
                 }
-                Err(Trouble::Skipped(why)) => eprintln!("skipped: {why}"),
+                Err(MeasureError::Skipped(why)) => eprintln!("skipped: {why}"),
                 Err(trouble) => panic!("{trouble}"),
             }
         }
@@ -341,7 +343,7 @@ mod tests {
 
     #[test]
     fn what_it_does_not_know_fails() {
-        let task = |variant: &str, params| Task {
+        let task = |variant: &str, params| InvocationTask {
             experiment: "many-senders".into(),
             variant: variant.into(),
             params,

@@ -14,7 +14,7 @@ use tontine_bench::suite::Variant;
 use tontine_bench::task::Params;
 use tontine_host::clock::Clock;
 use tontine_host::os::pin;
-use tontine_host::trouble::{During, Result, Trouble};
+use tontine_host::trouble::{ErrorContext, MeasureError, Result};
 use tontine_unix::Sys;
 use tontine_unix_sim::{Builder, CostModel, EndReason, Executor, LockingMode, RunReport, Virtual};
 
@@ -46,12 +46,12 @@ const TODAYS: usize = 64;
 pub(super) struct System {
     pub(super) mode: LockingMode,
     pub(super) processors: usize,
-    pub(super) watch: Watch,
+    pub(super) watch: TimeSource,
 }
 
 /// The source of time.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Watch {
+pub(super) enum TimeSource {
     /// The machine's clock.
     Machine(Clock),
     /// The model of a system with these costs, which vary by this seed.
@@ -66,10 +66,10 @@ impl System {
     /// Failed, if they describe an invalid model.
     pub(super) fn of_a_cell(mode: LockingMode, params: &Params, most: usize) -> Result<Self> {
         let (processors, watch) = match modelled_with(params)? {
-            Some(processors) => (processors, Watch::of_a_model(params)?),
+            Some(processors) => (processors, TimeSource::of_a_model(params)?),
             None => {
                 let processors = processors(mode, &pin::allowed()?, most);
-                (processors, Watch::Machine(Clock::calibrated()))
+                (processors, TimeSource::Machine(Clock::calibrated()))
             }
         };
         Ok(Self { mode, processors, watch })
@@ -77,7 +77,7 @@ impl System {
 
     /// Returns `true` if its figures are modelled.
     pub(super) fn is_modelled(self) -> bool {
-        matches!(self.watch, Watch::Model { .. })
+        matches!(self.watch, TimeSource::Model { .. })
     }
 
     /// Returns the note that applies to all of its figures.
@@ -88,19 +88,19 @@ impl System {
     /// Returns the builder of the system in which the program runs.
     pub(super) fn builder(self) -> Builder {
         let executor = match self.watch {
-            Watch::Machine(_) => Executor::Parallel,
-            Watch::Model { seed, .. } => Executor::Modelled { seed },
+            TimeSource::Machine(_) => Executor::Parallel,
+            TimeSource::Model { seed, .. } => Executor::Modelled { seed },
         };
         let builder = Virtual::builder().mode(self.mode).processors(self.processors);
         let builder = builder.executor(executor);
         match self.watch {
-            Watch::Machine(_) => builder,
-            Watch::Model { costs, .. } => builder.costs(costs),
+            TimeSource::Machine(_) => builder,
+            TimeSource::Model { costs, .. } => builder.costs(costs),
         }
     }
 }
 
-impl Watch {
+impl TimeSource {
     /// Creates the source of time of a model; its costs vary differently in each invocation.
     ///
     /// # Errors
@@ -110,7 +110,7 @@ impl Watch {
             None => CostModel::published(),
             Some(path) => {
                 let text = fs::read_to_string(path).during("reading the costs")?;
-                text.parse().map_err(|error| Trouble::fail(format!("{path}: {error}")))?
+                text.parse().map_err(|error| MeasureError::fail(format!("{path}: {error}")))?
             }
         };
         Ok(Self::Model { seed: std::process::id().into(), costs })
@@ -188,7 +188,7 @@ pub(super) fn modelled_with(params: &Params) -> Result<Option<usize>> {
     let number = found.split(' ').next().and_then(|number| number.parse().ok());
     let number = number.filter(|number| (1..=MOST_MODELLED).contains(number));
     number.map(Some).ok_or_else(|| {
-        Trouble::fail(format!(
+        MeasureError::fail(format!(
             "expected a model of 1 to {MOST_MODELLED} processors, found `{found}`"
         ))
     })
@@ -241,7 +241,7 @@ pub(super) fn ran(report: &RunReport) -> Result<()> {
     }
     let state = report.state.as_ref().map(ToString::to_string).unwrap_or_default();
     let ended = report.status.map_or("did not end".to_owned(), |status| status.to_string());
-    Err(Trouble::fail(format!("the virtual Unix {ended} ({:?})\n{state}", report.ending)))
+    Err(MeasureError::fail(format!("the virtual Unix {ended} ({:?})\n{state}", report.ending)))
 }
 
 #[cfg(test)]
@@ -263,7 +263,7 @@ mod tests {
     /// waited for the clock, even while the other used the processor.
     #[test]
     fn who_computes_beside_another_on_one_processor_takes_as_long_as_both() {
-        let watch = Watch::Machine(Clock::calibrated());
+        let watch = TimeSource::Machine(Clock::calibrated());
         let system = System { mode: LockingMode::Parallel, processors: 1, watch };
         let each = Duration::from_millis(8);
         let took = Arc::new(AtomicU64::new(0));

@@ -2,11 +2,11 @@
 
 use tontine_bench::about::Explanation;
 use tontine_host::trace::{self, TraceEvent, Who};
-use tontine_host::trouble::{Result, Trouble};
+use tontine_host::trouble::{MeasureError, Result};
 use tontine_mechanisms::creation::Creator;
 
 /// A call in the explanation, and whether it is always made.
-type Told<'a> = (&'a str, bool);
+type ListedCall<'a> = (&'a str, bool);
 
 /// Fails if the caller or the created process makes a call that the explanation lacks, omits one
 /// that it has, or makes them in another order.
@@ -26,7 +26,7 @@ pub(crate) fn hold(
     });
     let events = match twice {
         Ok(events) => events,
-        Err(Trouble::Skipped(why)) => return eprintln!("skipped: {why}"),
+        Err(MeasureError::Skipped(why)) => return eprintln!("skipped: {why}"),
         Err(trouble) => panic!("{variant}: {trouble}"),
     };
     let mark = |event: &TraceEvent| event.call().is_some_and(|call| call.name == Some("getppid"));
@@ -51,7 +51,7 @@ pub(crate) fn hold(
 
 /// Returns the calls of the first sentence: those of the caller, and those of the created process
 /// or thread.
-fn read(text: &str) -> (Vec<Told<'_>>, Vec<Told<'_>>) {
+fn read(text: &str) -> (Vec<ListedCall<'_>>, Vec<ListedCall<'_>>) {
     let (mut caller, mut created) = (Vec::new(), Vec::new());
     let mut of = &mut caller;
     for clause in text.split(". ").next().unwrap_or_default().split([',', ';']) {
@@ -70,7 +70,7 @@ fn read(text: &str) -> (Vec<Told<'_>>, Vec<Told<'_>>) {
 
 /// Returns `true` if the calls are those of the explanation, with or without those that are not
 /// always made. Several calls of one name in a row count as one.
-fn agree(told: &[Told<'_>], seen: &[String]) -> bool {
+fn agree(told: &[ListedCall<'_>], seen: &[String]) -> bool {
     let mut seen: Vec<&str> = seen.iter().map(String::as_str).collect();
     seen.dedup();
     [false, true].into_iter().any(|only_certain| {

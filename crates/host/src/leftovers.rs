@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::process::{Pid, geteuid, getppid, test_kill_process};
 
-use crate::trouble::{During, Result, Trouble};
+use crate::trouble::{ErrorContext, MeasureError, Result};
 
 /// Directory of the names of POSIX shared memory.
 pub const SHARED_MEMORY: &str = "/dev/shm";
@@ -81,7 +81,7 @@ pub fn folder_of_the_run(kind: &str) -> Result<PathBuf> {
             if found.is_dir() && ours {
                 Ok(path)
             } else {
-                Err(Trouble::skip(format!(
+                Err(MeasureError::skip(format!(
                     "{}: not a private directory of this user",
                     path.display()
                 )))

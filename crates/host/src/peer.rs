@@ -1,9 +1,9 @@
 //! The liveness of the other end: [`PeerHandle`], and the signal that interrupts a blocked call so
-//! that the caller can check it: [`Nudge`].
+//! that the caller can check it: [`PeriodicSignal`].
 //!
 //! A spinning end checks its peer after every [`SPINS`] polls. A blocking end gets a signal every
 //! quarter of a second, so that its call returns EINTR, and then checks. Neither adds anything to
-//! the path of a message. [`LastWords`] carries a child's error to its parent.
+//! the path of a message. [`ChildError`] carries a child's error to its parent.
 //!
 //! This module does not kill or reap processes: [`crate::os::child`] does.
 
@@ -14,8 +14,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 
 use crate::os::checked;
-use crate::os::shared::{Shareable, Shared};
-use crate::trouble::{During, Result, Trouble};
+use crate::os::shared::{Shareable, SharedMapping};
+use crate::trouble::{ErrorContext, MeasureError, Result};
 
 /// Number of polls by a spinning end between two checks of its peer.
 pub const SPINS: u32 = 1 << 20;
@@ -46,7 +46,7 @@ impl PeerHandle<'_> {
             Self::Thread(ended) => {
                 // SYNC peer-ended: pairs with the store in `TellEnd`.
                 if ended.load(Ordering::Acquire) {
-                    Err(Trouble::fail("the other thread ended before the last message"))
+                    Err(MeasureError::fail("the other thread ended before the last message"))
                 } else {
                     Ok(())
                 }
@@ -56,7 +56,7 @@ impl PeerHandle<'_> {
                 let Some(status) = waitid(WaitId::Pid(pid), options).during("waitid")? else {
                     return Ok(());
                 };
-                Err(Trouble::fail(match (status.exit_status(), status.terminating_signal()) {
+                Err(MeasureError::fail(match (status.exit_status(), status.terminating_signal()) {
                     (Some(code), _) => format!("the other process exited with status {code}"),
                     (_, Some(signal)) => {
                         format!("the other process was killed by signal {signal}")
@@ -97,9 +97,9 @@ pub fn spin_until(peer: PeerHandle<'_>, pause: bool, mut done: impl FnMut() -> b
 
 /// Guard: while it lives, the thread that created it is interrupted every quarter of a second.
 #[derive(Debug)]
-pub struct Nudge(libc::timer_t);
+pub struct PeriodicSignal(libc::timer_t);
 
-impl Nudge {
+impl PeriodicSignal {
     /// Starts to interrupt the calling thread.
     ///
     /// # Errors
@@ -131,7 +131,7 @@ impl Nudge {
     }
 }
 
-impl Drop for Nudge {
+impl Drop for PeriodicSignal {
     fn drop(&mut self) {
         // SAFETY: this handle owns the timer and deletes it once.
         unsafe { libc::timer_delete(self.0) };
@@ -141,7 +141,7 @@ impl Drop for Nudge {
 /// Shared memory for a child's error: a kind and up to [`WORDS`] bytes of text, one per word.
 #[derive(Debug)]
 #[repr(C)]
-pub struct LastWords {
+pub struct ChildError {
     /// 0: no error; 1: skipped; 2: failed.
     kind: AtomicU32,
     text: [AtomicU32; WORDS],
@@ -150,26 +150,26 @@ pub struct LastWords {
 const WORDS: usize = 255;
 
 // SAFETY: only atomics; zero is valid.
-unsafe impl Shareable for LastWords {}
+unsafe impl Shareable for ChildError {}
 
-impl LastWords {
+impl ChildError {
     /// Allocates the shared memory.
-    pub fn new() -> Result<Shared<Self>> {
-        Shared::anonymous()
+    pub fn new() -> Result<SharedMapping<Self>> {
+        SharedMapping::anonymous()
     }
 
     /// Stores `trouble`.
-    pub fn say(&self, trouble: &Trouble) {
+    pub fn say(&self, trouble: &MeasureError) {
         for (place, byte) in self.text.iter().zip(trouble.why().bytes()) {
             place.store(byte.into(), Ordering::Relaxed);
         }
-        let kind = if matches!(trouble, Trouble::Skipped(_)) { 1 } else { 2 };
+        let kind = if matches!(trouble, MeasureError::Skipped(_)) { 1 } else { 2 };
         // SYNC last-words: pairs with `heard`; the text comes before.
         self.kind.store(kind, Ordering::Release);
     }
 
     /// Returns the stored error, if any.
-    pub fn heard(&self) -> Option<Trouble> {
+    pub fn heard(&self) -> Option<MeasureError> {
         // SYNC last-words: pairs with `say`.
         let kind = self.kind.load(Ordering::Acquire);
         let bytes: Vec<u8> = self
@@ -181,8 +181,8 @@ impl LastWords {
         let text = String::from_utf8_lossy(&bytes).into_owned();
         match kind {
             0 => None,
-            1 => Some(Trouble::Skipped(text)),
-            _ => Some(Trouble::Failed(text)),
+            1 => Some(MeasureError::Skipped(text)),
+            _ => Some(MeasureError::Failed(text)),
         }
     }
 }
@@ -194,13 +194,13 @@ impl LastWords {
 /// If `body` panics, with its message.
 #[doc(hidden)]
 pub fn in_a_process_of_its_own(body: impl FnOnce() -> std::result::Result<(), String>) {
-    let words = LastWords::new().expect("shared memory");
+    let words = ChildError::new().expect("shared memory");
     // Another test's thread may be calibrating now: the child would wait for it forever.
     crate::clock::Clock::calibrated();
     let mut child = crate::os::child::Child::fork(|| match body() {
         Ok(()) => 0,
         Err(why) => {
-            words.say(&Trouble::fail(why));
+            words.say(&MeasureError::fail(why));
             1
         }
     })

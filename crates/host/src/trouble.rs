@@ -1,4 +1,4 @@
-//! The reason for which an experiment or an exploration has no result: [`Trouble`].
+//! The reason for which an experiment or an exploration has no result: [`MeasureError`].
 //!
 //! An experiment is *skipped* if the machine lacks something that it needs, and it has *failed* if
 //! something went wrong that should have worked. The two are never mixed: a skip is a property of
@@ -8,7 +8,7 @@ use std::io;
 
 /// Reason for which an invocation, or an operation under exploration, has no result.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Trouble {
+pub enum MeasureError {
     /// The machine lacks what the row needs; the text says what, and if possible how to get it.
     #[error("skipped: {0}")]
     Skipped(String),
@@ -18,9 +18,9 @@ pub enum Trouble {
 }
 
 /// Result of an experiment.
-pub type Result<T, E = Trouble> = std::result::Result<T, E>;
+pub type Result<T, E = MeasureError> = std::result::Result<T, E>;
 
-impl Trouble {
+impl MeasureError {
     /// Returns a skip with this reason.
     pub fn skip(why: impl Into<String>) -> Self {
         Self::Skipped(why.into())
@@ -31,7 +31,7 @@ impl Trouble {
         Self::Failed(why.into())
     }
 
-    /// Converts an error as [`During::setting_up`] does.
+    /// Converts an error as [`ErrorContext::setting_up`] does.
     pub fn setting_up(call: &str, error: io::Error) -> Self {
         let text = format!("{call}: {error}");
         if refused(&error) { Self::Skipped(text) } else { Self::Failed(text) }
@@ -46,7 +46,7 @@ impl Trouble {
 }
 
 /// Conversion of an error that names the system call that returned it.
-pub trait During<T> {
+pub trait ErrorContext<T> {
     /// Converts the error of a call that *sets an experiment up*: to a skip if the system refused
     /// the call (no permission, no such call, a limit), otherwise to a failure.
     fn setting_up(self, call: &str) -> Result<T>;
@@ -54,13 +54,13 @@ pub trait During<T> {
     fn during(self, call: &str) -> Result<T>;
 }
 
-impl<T, E: Into<io::Error>> During<T> for std::result::Result<T, E> {
+impl<T, E: Into<io::Error>> ErrorContext<T> for std::result::Result<T, E> {
     fn setting_up(self, call: &str) -> Result<T> {
-        self.map_err(|error| Trouble::setting_up(call, error.into()))
+        self.map_err(|error| MeasureError::setting_up(call, error.into()))
     }
 
     fn during(self, call: &str) -> Result<T> {
-        self.map_err(|error| Trouble::Failed(format!("{call}: {}", error.into())))
+        self.map_err(|error| MeasureError::Failed(format!("{call}: {}", error.into())))
     }
 }
 
@@ -97,10 +97,10 @@ mod tests {
     fn a_refused_call_is_a_skip_and_a_misused_one_a_failure() {
         let refused: io::Result<()> = Err(io::Error::from_raw_os_error(libc::ENOSYS));
         let misused: io::Result<()> = Err(io::Error::from_raw_os_error(libc::EINVAL));
-        let Err(Trouble::Skipped(why)) = refused.setting_up("eventfd2") else {
+        let Err(MeasureError::Skipped(why)) = refused.setting_up("eventfd2") else {
             panic!("a refused call is a skip");
         };
         assert!(why.starts_with("eventfd2: "), "{why}");
-        assert!(matches!(misused.setting_up("eventfd2"), Err(Trouble::Failed(_))));
+        assert!(matches!(misused.setting_up("eventfd2"), Err(MeasureError::Failed(_))));
     }
 }

@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use tontine_host::trouble::{During, Result, Trouble};
+use tontine_host::trouble::{ErrorContext, MeasureError, Result};
 
 /// A part written in C++.
 #[derive(Debug, Clone, Copy)]
@@ -51,9 +51,9 @@ impl CppPart {
         let said = String::from_utf8_lossy(&compiled.stderr);
         let first = said.lines().find(|line| line.contains("error")).unwrap_or("no reason given");
         Err(if first.contains("boost/") && first.contains("No such file") {
-            Trouble::skip("no Boost headers (Debian: libboost-dev)")
+            MeasureError::skip("no Boost headers (Debian: libboost-dev)")
         } else {
-            Trouble::fail(format!("c++ rejects the source: {first}"))
+            MeasureError::fail(format!("c++ rejects the source: {first}"))
         })
     }
 }

@@ -9,7 +9,7 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use tontine_host::os::shared::{Shareable, Shared};
+use tontine_host::os::shared::{Shareable, SharedMapping};
 use tontine_host::peer::PeerHandle;
 use tontine_host::trouble::Result;
 
@@ -18,14 +18,14 @@ use crate::driver::{Couple, Driver, PairDriver, PairUser};
 use crate::end::{Inlet, Outlet, TransferError, TwoWay, check, deadline_in};
 use crate::monitor::{Monitor, Waited};
 use crate::region::Common;
-use crate::slot::{CAPACITY, Slot};
+use crate::slot::{CAPACITY, MessageWords};
 
 /// Interval between two checks of the peers.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// `condvar`, and one end of it.
 pub struct Guest {
-    monitor: Common<Monitor<Guarded>>,
+    monitor: Common<Monitor<CondvarShared>>,
     mine: u32,
     bytes: usize,
     deadline: libc::timespec,
@@ -52,21 +52,21 @@ impl Driver for Guest {
 
 #[derive(Debug)]
 #[repr(C)]
-struct Guarded {
+struct CondvarShared {
     /// Number of the end whose turn to send it is.
     turn: AtomicU32,
-    slot: Slot,
+    slot: MessageWords,
 }
 
 // SAFETY: only atomics; zero is valid.
-unsafe impl Shareable for Guarded {}
+unsafe impl Shareable for CondvarShared {}
 
 impl PairDriver for Guest {
     type Half = Self;
     type End<const BYTES: usize> = Self;
 
     fn pair(bytes: usize) -> Result<Couple<Self>> {
-        let monitor = Shared::<Monitor<Guarded>>::anonymous()?;
+        let monitor = SharedMapping::<Monitor<CondvarShared>>::anonymous()?;
         monitor.initialise()?;
         let (one, two) = Common::two(monitor);
         let end = |monitor, mine| Self { monitor, mine, bytes, deadline: deadline_in(LOOK) };

@@ -102,7 +102,7 @@ mod channels {
     pub struct ChannelBed {
         sender: Sender<Box<[u8]>>,
         receiver: Receiver<Box<[u8]>>,
-        taken: Arc<Taken>,
+        taken: Arc<TakenCount>,
         ahead: u64,
     }
 
@@ -110,7 +110,7 @@ mod channels {
     /// line.
     #[derive(Debug, Default)]
     #[repr(align(128))]
-    struct Taken(AtomicU64);
+    struct TakenCount(AtomicU64);
 
     impl StreamDriver for Crossbeam {
         type Bed = ChannelBed;
@@ -137,7 +137,7 @@ mod channels {
     /// The sender of boxes: it creates and fills each; the receiver reads and frees it.
     pub struct Boxes {
         sender: Sender<Box<[u8]>>,
-        taken: Arc<Taken>,
+        taken: Arc<TakenCount>,
         sent: u64,
         /// Number of messages after which it reads `taken` again.
         may_send: u64,
@@ -162,7 +162,7 @@ mod channels {
     /// The receiver of boxes.
     pub struct Unboxed {
         receiver: Receiver<Box<[u8]>>,
-        taken: Arc<Taken>,
+        taken: Arc<TakenCount>,
         count: u64,
         /// Number of messages after which it publishes its count.
         report: u64,

@@ -1,4 +1,4 @@
-//! Connections behind file descriptors: their creation, and their ends [`Writer`] and [`Reader`].
+//! Connections behind file descriptors: their creation, and their ends [`DescriptorWriter`] and [`DescriptorReader`].
 //! All are CLOEXEC.
 //!
 //! They are created before a fork; each process then closes the other's end, so that an end of file
@@ -14,7 +14,7 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::pipe::{PipeFlags, pipe_with};
 use tontine_host::peer::PeerHandle;
-use tontine_host::trouble::{During, Result, Trouble};
+use tontine_host::trouble::{ErrorContext, MeasureError, Result};
 
 use crate::driver::{Couple, PairDriver, StreamDriver, Traffic};
 use crate::end::{Duplex, Inlet, Outlet, Patient, TransferError, check};
@@ -60,9 +60,9 @@ pub fn again(fd: &OwnedFd) -> Result<OwnedFd> {
 
 /// The end that is written to.
 #[derive(Debug)]
-pub struct Writer(pub OwnedFd);
+pub struct DescriptorWriter(pub OwnedFd);
 
-impl Outlet for Writer {
+impl Outlet for DescriptorWriter {
     #[inline(always)]
     fn send(&mut self, message: &[u8], peers: &[PeerHandle<'_>]) -> Result<(), TransferError> {
         let mut left = message;
@@ -81,19 +81,19 @@ impl Outlet for Writer {
 
 /// The end that is read from; a message is as long as the buffer.
 #[derive(Debug)]
-pub struct Reader<B> {
+pub struct DescriptorReader<B> {
     read: OwnedFd,
     buffer: B,
 }
 
-impl<B: AsMut<[u8]>> Reader<B> {
+impl<B: AsMut<[u8]>> DescriptorReader<B> {
     /// Returns an end with this buffer.
     pub fn new(read: OwnedFd, buffer: B) -> Self {
         Self { read, buffer }
     }
 }
 
-impl<B: AsMut<[u8]>> Inlet for Reader<B> {
+impl<B: AsMut<[u8]>> Inlet for DescriptorReader<B> {
     /// A stream that ends inside a message returns the part that arrived.
     #[inline(always)]
     fn receive<R>(
@@ -119,7 +119,7 @@ impl<B: AsMut<[u8]>> Inlet for Reader<B> {
     }
 }
 
-impl<B: AsMut<[u8]>> Patient for Reader<B> {
+impl<B: AsMut<[u8]>> Patient for DescriptorReader<B> {
     fn receive_within<R>(
         &mut self,
         time: Duration,
@@ -158,19 +158,19 @@ pub trait Connected {
 }
 
 /// An end of a connection in both directions, for messages of `BYTES` bytes.
-pub type Stream<const BYTES: usize> = Duplex<Writer, Reader<[u8; BYTES]>>;
+pub type StreamEnd<const BYTES: usize> = Duplex<DescriptorWriter, DescriptorReader<[u8; BYTES]>>;
 
-impl<const BYTES: usize> Stream<BYTES> {
+impl<const BYTES: usize> StreamEnd<BYTES> {
     /// Returns the end that reads from and writes to these descriptors.
     pub fn new(read: OwnedFd, write: OwnedFd) -> Self {
-        Self { out: Writer(write), back: Reader::new(read, [0; BYTES]) }
+        Self { out: DescriptorWriter(write), back: DescriptorReader::new(read, [0; BYTES]) }
     }
 }
 
 impl<C: Connected> PairDriver for C {
     /// The descriptor to read from, and the one to write to.
     type Half = (OwnedFd, OwnedFd);
-    type End<const BYTES: usize> = Stream<BYTES>;
+    type End<const BYTES: usize> = StreamEnd<BYTES>;
 
     fn pair(_: usize) -> Result<Couple<Self::Half>> {
         let (read, write) = C::connect()?;
@@ -187,7 +187,7 @@ impl<C: Connected> PairDriver for C {
         (read, write): Self::Half,
         _: &[PeerHandle<'_>],
     ) -> Result<Self::End<BYTES>> {
-        Ok(Stream::new(read, write))
+        Ok(StreamEnd::new(read, write))
     }
 }
 
@@ -200,14 +200,14 @@ pub struct Shut {
 
 impl Shut {
     fn take(&self) -> Result<(OwnedFd, OwnedFd)> {
-        self.ends.take().ok_or_else(|| Trouble::fail("the ends were taken twice"))
+        self.ends.take().ok_or_else(|| MeasureError::fail("the ends were taken twice"))
     }
 }
 
 impl<C: Connected> StreamDriver for C {
     type Bed = Shut;
-    type Out = Writer;
-    type In = Reader<Vec<u8>>;
+    type Out = DescriptorWriter;
+    type In = DescriptorReader<Vec<u8>>;
 
     fn lay(Traffic { bytes, .. }: Traffic) -> Result<Shut> {
         let (read, write) = C::connect()?;
@@ -215,11 +215,11 @@ impl<C: Connected> StreamDriver for C {
         Ok(Shut { ends: Cell::new(Some((read, write))), bytes })
     }
 
-    fn outlet(bed: &Shut, _: usize) -> Result<Writer> {
-        bed.take().map(|(_, write)| Writer(write))
+    fn outlet(bed: &Shut, _: usize) -> Result<DescriptorWriter> {
+        bed.take().map(|(_, write)| DescriptorWriter(write))
     }
 
     fn inlet(bed: &Shut, _: &[PeerHandle<'_>]) -> Result<Self::In> {
-        bed.take().map(|(read, _)| Reader::new(read, vec![0; bed.bytes]))
+        bed.take().map(|(read, _)| DescriptorReader::new(read, vec![0; bed.bytes]))
     }
 }

@@ -20,7 +20,7 @@ use rustix::process::{Pid, Signal, set_parent_process_death_signal};
 use serde_json::Value;
 use tontine_host::os::child::ends_within;
 use tontine_host::os::deadline;
-use tontine_host::trouble::{During, Result, Trouble};
+use tontine_host::trouble::{ErrorContext, MeasureError, Result};
 
 use super::owner::{ProcessIdentity, StaleMark};
 
@@ -79,36 +79,38 @@ impl Docker {
         let asked = ["version", "--format", "{{json .}}"];
         let answer = match docker.call(&asked, None, GREETING) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return Err(Trouble::skip("no Docker engine (`docker` is not installed)"));
+                return Err(MeasureError::skip("no Docker engine (`docker` is not installed)"));
             }
             other => other.setting_up("starting `docker`")?,
         };
         let Some(answer) = answer else {
             let seconds = GREETING.as_secs();
-            return Err(Trouble::skip(format!(
+            return Err(MeasureError::skip(format!(
                 "no Docker engine: it did not answer `docker version` within {seconds} s; \
                  restart it"
             )));
         };
         let last = answer.last_words();
         if last.contains("permission denied") {
-            return Err(Trouble::skip(format!(
+            return Err(MeasureError::skip(format!(
                 "the Docker engine denies access ({last}); run as root, or as a member of the \
                  group `docker`"
             )));
         }
         if !answer.status.success() {
             return Err(if NOBODY.iter().any(|words| last.contains(words)) {
-                Trouble::skip(format!("no Docker engine: {last}; start one, or set DOCKER_HOST"))
+                MeasureError::skip(format!(
+                    "no Docker engine: {last}; start one, or set DOCKER_HOST"
+                ))
             } else {
-                Trouble::fail(format!("docker version: {last}"))
+                MeasureError::fail(format!("docker version: {last}"))
             });
         }
         let told: Value = serde_json::from_slice(&answer.out).unwrap_or_default();
         // Podman's `docker` is an engine itself, and has no server.
         let version = ["Server", "Client"].iter().find_map(|side| told[*side]["Version"].as_str());
         docker.version = version
-            .ok_or_else(|| Trouble::fail(format!("docker version: {}", shown(&answer.out))))?
+            .ok_or_else(|| MeasureError::fail(format!("docker version: {}", shown(&answer.out))))?
             .to_owned();
         Ok(docker)
     }
@@ -156,14 +158,14 @@ impl Docker {
         let answer = self.call(arguments, input, deadline).during("starting `docker`")?;
         let answer = answer.ok_or_else(|| {
             let seconds = deadline.as_secs();
-            Trouble::skip(format!(
+            MeasureError::skip(format!(
                 "the Docker engine is too slow: `docker {what}` did not end within {seconds} s"
             ))
         })?;
         if answer.status.success() {
             Ok(answer.out)
         } else {
-            Err(Trouble::fail(format!("docker {what}: {}", answer.last_words())))
+            Err(MeasureError::fail(format!("docker {what}: {}", answer.last_words())))
         }
     }
 

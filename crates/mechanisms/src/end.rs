@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use tontine_host::peer::{PeerHandle, SPINS};
-use tontine_host::trouble::{Result, Trouble};
+use tontine_host::trouble::{MeasureError, Result};
 
 /// The reason why a call of an end transferred no message.
 #[derive(Debug)]
@@ -15,16 +15,16 @@ pub enum TransferError {
     /// The mechanism reports that the other end has ended.
     Gone,
     /// An error that a death does not explain.
-    Broken(Trouble),
+    Broken(MeasureError),
 }
 
-impl From<Trouble> for TransferError {
-    fn from(trouble: Trouble) -> Self {
+impl From<MeasureError> for TransferError {
+    fn from(trouble: MeasureError) -> Self {
         Self::Broken(trouble)
     }
 }
 
-impl From<TransferError> for Trouble {
+impl From<TransferError> for MeasureError {
     #[cold]
     fn from(ended: TransferError) -> Self {
         match ended {

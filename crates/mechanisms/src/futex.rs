@@ -6,25 +6,25 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustix::io::Errno;
 use rustix::thread::futex;
-use tontine_host::os::shared::{Shareable, Shared};
+use tontine_host::os::shared::{Shareable, SharedMapping};
 use tontine_host::peer::PeerHandle;
-use tontine_host::trouble::{During, Result};
+use tontine_host::trouble::{ErrorContext, Result};
 
 use crate::about::{AfterKill, Asked, Death, Listing, Mechanism};
 use crate::driver::{Couple, Driver, PairDriver, PairUser};
 use crate::end::{Inlet, Outlet, TransferError, TwoWay, check};
 use crate::region::Common;
-use crate::slot::{CAPACITY, Slot};
+use crate::slot::{CAPACITY, MessageWords};
 
 /// `futex`, and one end of it.
-pub struct Turn {
-    board: Common<Board>,
+pub struct FutexEnd {
+    board: Common<FutexShared>,
     /// Value of the word while it is this end's turn.
     mine: u32,
     bytes: usize,
 }
 
-impl Driver for Turn {
+impl Driver for FutexEnd {
     const MECHANISM: Mechanism = Mechanism::new(
         "futex",
         Death::LeavesOne { row: "futex", survivor: AfterKill::Wedged },
@@ -42,20 +42,20 @@ impl Driver for Turn {
 
 #[derive(Debug)]
 #[repr(C)]
-struct Board {
+struct FutexShared {
     word: AtomicU32,
-    slots: [Slot; 2],
+    slots: [MessageWords; 2],
 }
 
 // SAFETY: only atomics; zero is valid.
-unsafe impl Shareable for Board {}
+unsafe impl Shareable for FutexShared {}
 
-impl PairDriver for Turn {
+impl PairDriver for FutexEnd {
     type Half = Self;
     type End<const BYTES: usize> = Self;
 
     fn pair(bytes: usize) -> Result<Couple<Self>> {
-        let (one, two) = Common::two(Shared::<Board>::anonymous()?);
+        let (one, two) = Common::two(SharedMapping::<FutexShared>::anonymous()?);
         let end = |board, mine| Self { board, mine, bytes };
         Ok(Couple::of((end(one, 0), end(two, 1))))
     }
@@ -65,7 +65,7 @@ impl PairDriver for Turn {
     }
 }
 
-impl Outlet for Turn {
+impl Outlet for FutexEnd {
     #[inline(always)]
     fn send(&mut self, message: &[u8], _: &[PeerHandle<'_>]) -> Result<(), TransferError> {
         self.board.slots[self.mine as usize].write(message);
@@ -76,7 +76,7 @@ impl Outlet for Turn {
     }
 }
 
-impl Inlet for Turn {
+impl Inlet for FutexEnd {
     #[inline(always)]
     fn receive<R>(
         &mut self,
@@ -96,7 +96,7 @@ impl Inlet for Turn {
     }
 }
 
-impl TwoWay for Turn {
+impl TwoWay for FutexEnd {
     #[inline(always)]
     fn forget(&mut self) -> Result<()> {
         self.board.word.store(1 - self.mine, Ordering::Relaxed);

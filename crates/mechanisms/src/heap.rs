@@ -1,11 +1,11 @@
 //! The library's shared heap in several processes of one experiment. Its errors become
-//! [`Trouble`].
+//! [`MeasureError`].
 
 #![allow(unsafe_code, reason = "joins the heap in a forked child")]
 
 use tontine::heap::HeapError;
 use tontine::heap::shared::Heap;
-use tontine_host::trouble::{Result, Trouble};
+use tontine_host::trouble::{MeasureError, Result};
 
 /// Joins the heap in a forked child of its creator.
 ///
@@ -19,8 +19,8 @@ pub fn rejoined(heap: &Heap) -> Result<Heap> {
 
 /// Returns the trouble of a heap's error.
 #[cold]
-pub fn refused(error: HeapError) -> Trouble {
-    Trouble::fail(format!("the shared heap: {error}"))
+pub fn refused(error: HeapError) -> MeasureError {
+    MeasureError::fail(format!("the shared heap: {error}"))
 }
 
 /// Recovers dead members, then checks the heap, in which no process should hold a block any more.
@@ -32,8 +32,8 @@ pub fn must_be_free(heap: &Heap) -> Result<()> {
     let report = heap.check().map_err(refused)?;
     match (report.faults.first(), report.in_use()) {
         (None, 0) => Ok(()),
-        (Some(fault), _) => Err(Trouble::fail(format!("the shared heap: {fault}"))),
-        (None, bytes) => Err(Trouble::fail(format!(
+        (Some(fault), _) => Err(MeasureError::fail(format!("the shared heap: {fault}"))),
+        (None, bytes) => Err(MeasureError::fail(format!(
             "the shared heap: expected every block to be free at the end, found {bytes} bytes \
              that are not"
         ))),

@@ -1,6 +1,6 @@
 //! iceoryx2, publish-subscribe between two processes, both ends polling: `iceoryx2`.
 //!
-//! If the two ends are forked, their services are in a `Room`: a root directory of its own and a
+//! If the two ends are forked, their services are in a `ServiceDir`: a root directory of its own and a
 //! prefix in `/dev/shm`, named after its maker and removed with it; those of killed processes are
 //! removed at the next start. A node is created in the process that uses it.
 
@@ -78,7 +78,7 @@ mod services {
     use iceoryx2::service::port_factory::publish_subscribe as factory;
     use tontine_host::leftovers::{self, Folder, MEMORY, SHARED_MEMORY, remove_all};
     use tontine_host::peer::{PeerHandle, SPINS};
-    use tontine_host::trouble::{During, Result, Trouble};
+    use tontine_host::trouble::{ErrorContext, MeasureError, Result};
 
     use super::{Iceoryx, NAMED_BYTES, NAMED_DEPTH};
     use crate::driver::{Couple, NamedDriver, PairDriver, StreamDriver, Traffic};
@@ -120,13 +120,13 @@ mod services {
 
     /// A private location for services, emptied when dropped in the process that created it.
     #[derive(Debug)]
-    pub struct Room {
+    pub struct ServiceDir {
         config: Config,
         prefix: String,
         folder: Folder,
     }
 
-    impl Room {
+    impl ServiceDir {
         fn new() -> Result<Self> {
             static COUNT: AtomicU32 = AtomicU32::new(0);
             std::fs::metadata(SHARED_MEMORY)
@@ -139,7 +139,7 @@ mod services {
         }
     }
 
-    impl Drop for Room {
+    impl Drop for ServiceDir {
         fn drop(&mut self) {
             if self.folder.is_ours() {
                 remove_all(Path::new(SHARED_MEMORY), &self.prefix);
@@ -148,15 +148,15 @@ mod services {
     }
 
     /// Converts an error that is not due to the machine.
-    fn failed<E: Debug>(what: &'static str) -> impl Fn(E) -> Trouble {
-        move |error| Trouble::fail(format!("iceoryx2, {what}: {error:?}"))
+    fn failed<E: Debug>(what: &'static str) -> impl Fn(E) -> MeasureError {
+        move |error| MeasureError::fail(format!("iceoryx2, {what}: {error:?}"))
     }
 
     /// Converts an error of a creation: iceoryx2 does not return the errno, and the usual causes
     /// are limits of the machine (no descriptors, no space or no permission in `/dev/shm` or the
     /// directory).
-    fn refused<E: Debug>(what: &'static str) -> impl Fn(E) -> Trouble {
-        move |error| Trouble::skip(format!("iceoryx2, {what}: {error:?}"))
+    fn refused<E: Debug>(what: &'static str) -> impl Fn(E) -> MeasureError {
+        move |error| MeasureError::skip(format!("iceoryx2, {what}: {error:?}"))
     }
 
     /// Waits until `met` returns `true`, up to a timeout.
@@ -165,7 +165,7 @@ mod services {
         while !met() {
             check(peers)?;
             if began.elapsed() > PATIENCE {
-                return Err(Trouble::fail("iceoryx2: the ends did not find each other"));
+                return Err(MeasureError::fail("iceoryx2: the ends did not find each other"));
             }
             std::thread::sleep(LOOK);
         }
@@ -188,7 +188,7 @@ mod services {
             let message = message.try_into().map_err(failed("length"))?;
             let reached = self.publisher.send_copy(message).map_err(failed("send"))?;
             if self.must_arrive && reached == 0 {
-                return Err(Trouble::fail("iceoryx2, send: no subscriber").into());
+                return Err(MeasureError::fail("iceoryx2, send: no subscriber").into());
             }
             Ok(())
         }
@@ -239,11 +239,11 @@ mod services {
 
     impl PairDriver for Iceoryx {
         /// The room, the service that the end publishes and the one that it subscribes to.
-        type Half = (Arc<Room>, [&'static str; 2]);
+        type Half = (Arc<ServiceDir>, [&'static str; 2]);
         type End<const BYTES: usize> = Duplex<Publishing<BYTES>, Subscribing<BYTES>>;
 
         fn pair(_: usize) -> Result<Couple<Self::Half>> {
-            let room = Arc::new(Room::new()?);
+            let room = Arc::new(ServiceDir::new()?);
             let one = (Arc::clone(&room), ["ask", "answer"]);
             let two = (Arc::clone(&room), ["answer", "ask"]);
             Ok(Couple { one, two, stays: Some(Box::new(room)) })
@@ -326,7 +326,7 @@ mod services {
     /// Opens the service of a stream of byte slices. A full buffer makes the publisher wait: by
     /// default the oldest message would be discarded, which is right for sensors and loses messages
     /// here.
-    fn stream((room, traffic): &(Room, Traffic)) -> Result<Service<[u8]>> {
+    fn stream((room, traffic): &(ServiceDir, Traffic)) -> Result<Service<[u8]>> {
         let node = Rc::new(node(&room.config)?);
         let name = "throughput".try_into().map_err(failed("service name"))?;
         let service = node
@@ -343,12 +343,12 @@ mod services {
     }
 
     impl StreamDriver for Iceoryx {
-        type Bed = (Room, Traffic);
+        type Bed = (ServiceDir, Traffic);
         type Out = PublishingSlices;
         type In = SubscribingSlices;
 
         fn lay(traffic: Traffic) -> Result<Self::Bed> {
-            Ok((Room::new()?, traffic))
+            Ok((ServiceDir::new()?, traffic))
         }
 
         fn outlet(bed: &Self::Bed, _: usize) -> Result<Self::Out> {

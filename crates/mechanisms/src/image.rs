@@ -17,7 +17,7 @@ pub const PROGRAM: &str = "/tontine";
 
 /// Files that the loader has mapped into this process.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Mapped {
+struct LoadedImage {
     /// Number of bytes of the executable's file that are ever mapped: debug information follows
     /// them.
     executable: u64,
@@ -33,7 +33,7 @@ struct Mapped {
 /// # Errors
 /// Those of reading the files and writing the archive.
 pub fn tree() -> io::Result<(File, Vec<PathBuf>)> {
-    let mapped = Mapped::by_this_process();
+    let mapped = LoadedImage::by_this_process();
     let mut archive = tar::Builder::new(tempfile::tempfile()?);
     append(&mut archive, Path::new(PROGRAM), &executable(mapped.executable)?)?;
     let mut files: Vec<&PathBuf> = mapped.interpreter.iter().chain(&mapped.libraries).collect();
@@ -87,7 +87,7 @@ fn executable(mapped: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-impl Mapped {
+impl LoadedImage {
     fn by_this_process() -> Self {
         let mut mapped = Self::default();
         // SAFETY: the callback gets this pointer back for the duration of the call, and nothing
@@ -105,7 +105,7 @@ unsafe extern "C" fn note(
 ) -> c_int {
     // SAFETY: the loader passes a valid record; `mapped` is the pointer that `by_this_process`
     // passed.
-    let (info, mapped) = unsafe { (&*info, &mut *mapped.cast::<Mapped>()) };
+    let (info, mapped) = unsafe { (&*info, &mut *mapped.cast::<LoadedImage>()) };
     // SAFETY: the loader's record has that many headers at that address.
     let headers = unsafe { std::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into()) };
     // SAFETY: the name is null or a string that lives as long as the object is mapped.
@@ -161,7 +161,7 @@ mod tests {
         let inside = |path: &Path| root.path().join(path.strip_prefix("/").expect("absolute"));
         let program = inside(Path::new(PROGRAM));
         assert!(fs::metadata(&program).expect("the program").len() > 100_000);
-        let Some(interpreter) = Mapped::by_this_process().interpreter else {
+        let Some(interpreter) = LoadedImage::by_this_process().interpreter else {
             assert!(folders.is_empty(), "a static executable has no libraries: {folders:?}");
             return;
         };
@@ -194,7 +194,7 @@ mod tests {
 
     #[test]
     fn debug_information_stays_outside() {
-        let mapped = Mapped::by_this_process();
+        let mapped = LoadedImage::by_this_process();
         let whole = fs::metadata("/proc/self/exe").expect("the executable").len();
         assert!(mapped.executable > 0 && mapped.executable <= whole, "{mapped:?} of {whole}");
         assert_eq!(executable(mapped.executable).expect("it").len() as u64, mapped.executable);

@@ -1,11 +1,11 @@
-//! A start barrier for processes: [`Muster`].
+//! A start barrier for processes: [`StartBarrier`].
 //!
-//! Each process calls [`Muster::arrive`] and sleeps in [`Muster::pass`]; the process that started
-//! them waits in [`Muster::until`] and releases them by [`Muster::open`]. Both words are futexes in
+//! Each process calls [`StartBarrier::arrive`] and sleeps in [`StartBarrier::pass`]; the process that started
+//! them waits in [`StartBarrier::until`] and releases them by [`StartBarrier::open`]. Both words are futexes in
 //! shared memory, so that no process spins while others have work to do.
 //!
 //! It does not reap processes: one that ends before it arrives is detected by the check that
-//! [`Muster::until`] is given.
+//! [`StartBarrier::until`] is given.
 
 #![allow(unsafe_code, reason = "shares a muster between processes")]
 
@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 use rustix::event::Timespec;
 use rustix::io::Errno;
 use rustix::thread::futex;
-use tontine_host::os::shared::{Shareable, Shared};
-use tontine_host::trouble::{During, Result, Trouble};
+use tontine_host::os::shared::{Shareable, SharedMapping};
+use tontine_host::trouble::{ErrorContext, MeasureError, Result};
 
 /// Interval between two checks that all processes still live.
 const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
@@ -26,19 +26,19 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// A start barrier.
 #[derive(Debug)]
 #[repr(C, align(64))]
-pub struct Muster {
+pub struct StartBarrier {
     arrived: AtomicU32,
     /// 0: closed; 1: open permanently.
     gate: AtomicU32,
 }
 
 // SAFETY: only atomics; zero is valid.
-unsafe impl Shareable for Muster {}
+unsafe impl Shareable for StartBarrier {}
 
-impl Muster {
+impl StartBarrier {
     /// Creates a closed barrier, for processes forked from here on.
-    pub fn new() -> Result<Shared<Self>> {
-        Shared::anonymous()
+    pub fn new() -> Result<SharedMapping<Self>> {
+        SharedMapping::anonymous()
     }
 
     /// Counts the calling process as arrived.
@@ -75,7 +75,7 @@ impl Muster {
                 Err(error) => return Err(error).during("futex wait"),
             }
             if began.elapsed() > PATIENCE {
-                return Err(Trouble::fail(format!(
+                return Err(MeasureError::fail(format!(
                     "expected {count} processes to gather within {PATIENCE:?}, found {here}"
                 )));
             }
@@ -100,8 +100,10 @@ mod tests {
 
     #[test]
     fn nobody_passes_before_it_opens_and_everybody_after() {
-        let (muster, passed) =
-            (Muster::new().expect("memory"), Shared::<AtomicU32>::anonymous().expect("memory"));
+        let (muster, passed) = (
+            StartBarrier::new().expect("memory"),
+            SharedMapping::<AtomicU32>::anonymous().expect("memory"),
+        );
         let mut children: Vec<Child> = (0..3)
             .map(|_| {
                 Child::fork(|| {
@@ -124,7 +126,7 @@ mod tests {
 
     #[test]
     fn one_who_ends_before_it_arrives_is_named() {
-        let muster = Muster::new().expect("memory");
+        let muster = StartBarrier::new().expect("memory");
         let child = Child::fork(|| 7).expect("fork");
         let found =
             muster.until(1, || PeerHandle::Child(child.pid()).check()).expect_err("it ended");

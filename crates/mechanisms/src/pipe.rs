@@ -6,10 +6,10 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 
 use rustix::fs::{CWD, Mode, OFlags, mkfifoat};
-use tontine_host::trouble::{During, Result};
+use tontine_host::trouble::{ErrorContext, Result};
 
 use crate::about::{AfterKill, Asked, Death, Explored, Listing, Mechanism};
-use crate::descriptor::{Connected, Reader, Writer, pipe};
+use crate::descriptor::{Connected, DescriptorReader, DescriptorWriter, pipe};
 use crate::driver::{Driver, NAMED_BYTES, NamedDriver, NamedUser, PairUser, StreamUser, Traffic};
 use crate::location::Location;
 use crate::operation::Operation;
@@ -73,16 +73,16 @@ fn capacity() -> u32 {
 }
 
 impl NamedDriver for Pipe {
-    type Out = Writer;
-    type In = Reader<[u8; NAMED_BYTES]>;
+    type Out = DescriptorWriter;
+    type In = DescriptorReader<[u8; NAMED_BYTES]>;
 
     fn create(at: &Location) -> Result<()> {
         mkfifoat(CWD, path(at), Mode::RUSR | Mode::WUSR).setting_up("mkfifo")
     }
 
-    fn sender(at: &Location) -> Result<Writer> {
+    fn sender(at: &Location) -> Result<DescriptorWriter> {
         let file = File::options().write(true).open(path(at)).during("open")?;
-        Ok(Writer(file.into()))
+        Ok(DescriptorWriter(file.into()))
     }
 
     fn receiver(at: &Location) -> Result<Self::In> {
@@ -91,7 +91,7 @@ impl NamedDriver for Pipe {
         let file = File::options().read(true).custom_flags(flags).open(path(at)).during("open")?;
         rustix::pipe::fcntl_setpipe_size(&file, SMALLEST).during("fcntl(F_SETPIPE_SZ)")?;
         rustix::fs::fcntl_setfl(&file, OFlags::empty()).during("fcntl(F_SETFL)")?;
-        Ok(Reader::new(file.into(), [0; NAMED_BYTES]))
+        Ok(DescriptorReader::new(file.into(), [0; NAMED_BYTES]))
     }
 }
 

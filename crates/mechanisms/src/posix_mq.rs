@@ -11,7 +11,7 @@ use std::time::Duration;
 use tontine_host::os::checked;
 use tontine_host::os::shared::first_free_name;
 use tontine_host::peer::PeerHandle;
-use tontine_host::trouble::{During, Result, Trouble};
+use tontine_host::trouble::{ErrorContext, MeasureError, Result};
 
 use crate::about::{AfterKill, Asked, Death, Explored, Listing, Mechanism, Need};
 use crate::descriptor::again;
@@ -69,7 +69,7 @@ impl Driver for PosixMq {
 impl PairDriver for PosixMq {
     /// The queue to read from and the one to write to; each end has both.
     type Half = (OwnedFd, OwnedFd);
-    type End<const BYTES: usize> = Duplex<Entry, Exit<[u8; BYTES]>>;
+    type End<const BYTES: usize> = Duplex<PosixMqSender, Exit<[u8; BYTES]>>;
 
     fn pair(bytes: usize) -> Result<Couple<Self::Half>> {
         let (ask, answer) = (nameless(1, bytes)?, nameless(1, bytes)?);
@@ -81,21 +81,21 @@ impl PairDriver for PosixMq {
         (read, write): Self::Half,
         _: &[PeerHandle<'_>],
     ) -> Result<Self::End<BYTES>> {
-        Ok(Duplex { out: Entry(write), back: Exit { queue: read, buffer: [0; BYTES] } })
+        Ok(Duplex { out: PosixMqSender(write), back: Exit { queue: read, buffer: [0; BYTES] } })
     }
 }
 
 impl StreamDriver for PosixMq {
     type Bed = (OwnedFd, Traffic);
-    type Out = Entry;
+    type Out = PosixMqSender;
     type In = Exit<Vec<u8>>;
 
     fn lay(traffic: Traffic) -> Result<Self::Bed> {
         Ok((nameless(DEPTH, traffic.bytes)?, traffic))
     }
 
-    fn outlet((queue, _): &Self::Bed, _: usize) -> Result<Entry> {
-        again(queue).map(Entry)
+    fn outlet((queue, _): &Self::Bed, _: usize) -> Result<PosixMqSender> {
+        again(queue).map(PosixMqSender)
     }
 
     fn inlet((queue, traffic): &Self::Bed, _: &[PeerHandle<'_>]) -> Result<Self::In> {
@@ -104,15 +104,15 @@ impl StreamDriver for PosixMq {
 }
 
 impl NamedDriver for PosixMq {
-    type Out = Entry;
+    type Out = PosixMqSender;
     type In = Exit<[u8; NAMED_BYTES]>;
 
     fn create(at: &Location) -> Result<()> {
         by_name(at, libc::O_CREAT | libc::O_EXCL | libc::O_RDWR).map(drop)
     }
 
-    fn sender(at: &Location) -> Result<Entry> {
-        by_name(at, libc::O_WRONLY).map(Entry)
+    fn sender(at: &Location) -> Result<PosixMqSender> {
+        by_name(at, libc::O_WRONLY).map(PosixMqSender)
     }
 
     fn receiver(at: &Location) -> Result<Self::In> {
@@ -126,9 +126,9 @@ fn by_name(at: &Location, flags: libc::c_int) -> Result<OwnedFd> {
 
 /// The sending end.
 #[derive(Debug)]
-pub struct Entry(OwnedFd);
+pub struct PosixMqSender(OwnedFd);
 
-impl Outlet for Entry {
+impl Outlet for PosixMqSender {
     #[inline(always)]
     fn send(&mut self, message: &[u8], peers: &[PeerHandle<'_>]) -> Result<(), TransferError> {
         while let Err(error) = send(&self.0, message) {
@@ -216,18 +216,18 @@ fn open(name: &CStr, flags: libc::c_int, depth: usize, bytes: usize) -> io::Resu
 
 /// Converts an error of `mq_open`: EINVAL for a message size above the system's limit, EMFILE for a
 /// queue above RLIMIT_MSGQUEUE.
-fn refused(depth: usize, bytes: usize, error: io::Error) -> Trouble {
+fn refused(depth: usize, bytes: usize, error: io::Error) -> MeasureError {
     let asked = format!("{depth} messages of {bytes} bytes");
     match error.raw_os_error() {
         Some(libc::EINVAL) => {
             let limit = std::fs::read_to_string(LIMIT).unwrap_or_default();
             let limit = limit.trim();
-            Trouble::skip(format!("mq_open of {asked}: {error}; {LIMIT} is {limit}"))
+            MeasureError::skip(format!("mq_open of {asked}: {error}; {LIMIT} is {limit}"))
         }
-        Some(libc::EMFILE) => {
-            Trouble::skip(format!("mq_open of {asked}: {error}, or RLIMIT_MSGQUEUE is too small"))
-        }
-        _ => Trouble::setting_up("mq_open", error),
+        Some(libc::EMFILE) => MeasureError::skip(format!(
+            "mq_open of {asked}: {error}, or RLIMIT_MSGQUEUE is too small"
+        )),
+        _ => MeasureError::setting_up("mq_open", error),
     }
 }
 
@@ -275,7 +275,7 @@ mod tests {
 
     #[test]
     fn size_beyond_limit_is_a_skip() {
-        let Err(Trouble::Skipped(why)) = nameless(1, 1 << 30) else {
+        let Err(MeasureError::Skipped(why)) = nameless(1, 1 << 30) else {
             panic!("no queue takes messages of a gibibyte");
         };
         assert!(why.contains("mq_open of 1 messages of 1073741824 bytes"), "{why}");

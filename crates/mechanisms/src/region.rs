@@ -1,4 +1,4 @@
-//! A structure in shared memory, followed by bytes: [`Region`]; and memory that both ends of a pair
+//! A structure in shared memory, followed by bytes: [`SharedRegion`]; and memory that both ends of a pair
 //! have: [`Common`].
 //!
 //! A region is a raw pointer on purpose: the rings use it as the authors of their peers do, through
@@ -14,8 +14,8 @@ use rustix::fd::OwnedFd;
 use rustix::fs::{Mode, ftruncate};
 use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 use rustix::shm;
-use tontine_host::os::shared::{Shareable, Shared};
-use tontine_host::trouble::{During, Result};
+use tontine_host::os::shared::{Shareable, SharedMapping};
+use tontine_host::trouble::{ErrorContext, Result};
 
 use crate::location::Location;
 
@@ -24,17 +24,17 @@ const ACCESS: ProtFlags = ProtFlags::READ.union(ProtFlags::WRITE);
 /// A mapped `T` with `extra` bytes after it, which other processes may map as well. All bytes start
 /// as zero.
 #[derive(Debug)]
-pub struct Region<T> {
+pub struct SharedRegion<T> {
     at: NonNull<T>,
     length: usize,
 }
 
 // SAFETY: the mapping is bound to no thread; each user of the pointer justifies its own accesses.
-unsafe impl<T> Send for Region<T> {}
+unsafe impl<T> Send for SharedRegion<T> {}
 // SAFETY: as above.
-unsafe impl<T> Sync for Region<T> {}
+unsafe impl<T> Sync for SharedRegion<T> {}
 
-impl<T> Region<T> {
+impl<T> SharedRegion<T> {
     /// Creates and maps the structure under a name.
     ///
     /// # Errors
@@ -89,7 +89,7 @@ impl<T> Region<T> {
     }
 }
 
-impl<T> Drop for Region<T> {
+impl<T> Drop for SharedRegion<T> {
     fn drop(&mut self) {
         // SAFETY: this handle owns the mapping, of this length; pointers from `at` are not used
         // after the handle.
@@ -102,7 +102,7 @@ impl<T> Drop for Region<T> {
 #[derive(Debug)]
 pub struct Common<T> {
     at: NonNull<T>,
-    _keeps: Arc<Shared<T>>,
+    _keeps: Arc<SharedMapping<T>>,
 }
 
 // SAFETY: it gives `&T` only, and `Shareable` requires `Sync`.
@@ -110,7 +110,7 @@ unsafe impl<T: Shareable> Send for Common<T> {}
 
 impl<T: Shareable> Common<T> {
     /// Returns a handle for each end.
-    pub fn two(memory: Shared<T>) -> (Self, Self) {
+    pub fn two(memory: SharedMapping<T>) -> (Self, Self) {
         let keeps = Arc::new(memory);
         let at = NonNull::from(&**keeps);
         (Self { at, _keeps: Arc::clone(&keeps) }, Self { at, _keeps: keeps })

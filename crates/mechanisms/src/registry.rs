@@ -2,7 +2,7 @@
 //!
 //! One line per mechanism, in the order of the rows.
 
-use tontine_host::trouble::{Result, Trouble};
+use tontine_host::trouble::{MeasureError, Result};
 
 use crate::about::{Asked, Listing, Mechanism};
 use crate::driver::{Driver, NamedUser, PairUser, StreamUser, Traffic};
@@ -57,7 +57,7 @@ registry![
     spinlock::SpinProcesses<false>,
     spinlock::SpinProcesses<true>,
     semaphore::SemaphoreProcesses,
-    futex::Turn,
+    futex::FutexEnd,
     condvar::Guest,
     eventfd::Eventfd,
     pipe::Pipe,
@@ -75,7 +75,7 @@ registry![
     iceoryx::Iceoryx,
     mailbox::Spin,
     mailbox::Sleep,
-    mailbox::Own,
+    mailbox::MailboxMechanism,
     mailbox::ZeroCopy,
     mailbox::Succession,
     elsewhere::BlockHandOver,
@@ -94,12 +94,12 @@ pub fn rows(asked: Asked) -> impl Iterator<Item = (&'static Mechanism, &'static 
 }
 
 /// Returns the reason why a mechanism cannot be used in a shape.
-fn lacking(name: &str) -> Trouble {
+fn lacking(name: &str) -> MeasureError {
     match find(name) {
-        None => Trouble::fail(format!("there is no mechanism {name}")),
+        None => MeasureError::fail(format!("there is no mechanism {name}")),
         Some(mechanism) => match mechanism.missing_feature() {
-            Some(feature) => Trouble::skip(format!("built without the feature `{feature}`")),
-            None => Trouble::fail(format!("{name} does not have ends of this shape")),
+            Some(feature) => MeasureError::skip(format!("built without the feature `{feature}`")),
+            None => MeasureError::fail(format!("{name} does not have ends of this shape")),
         },
     }
 }

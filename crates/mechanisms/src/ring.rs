@@ -23,7 +23,7 @@ use crate::driver::{
 };
 use crate::end::{Duplex, Inlet, Outlet, Patient, TransferError, deadline_in};
 use crate::location::Location;
-use crate::region::Region;
+use crate::region::SharedRegion;
 
 /// Capacity of the ring in messages.
 pub const SLOTS: usize = 4;
@@ -58,7 +58,7 @@ impl<G> Ring<G> {
     /// # Safety
     /// The region has [`slots`]`(bytes)` bytes after its memory, and outlives the ring.
     #[inline(always)]
-    pub unsafe fn of(region: &Region<RingMemory<G>>, bytes: usize) -> Self {
+    pub unsafe fn of(region: &SharedRegion<RingMemory<G>>, bytes: usize) -> Self {
         Self { memory: region.at(), bytes }
     }
 
@@ -184,12 +184,12 @@ pub trait RingGuard: Sized + 'static {
 
 /// An end of a ring: it can send and receive.
 pub struct RingEnd<G> {
-    region: Arc<Region<RingMemory<G>>>,
+    region: Arc<SharedRegion<RingMemory<G>>>,
     buffer: Vec<u8>,
 }
 
 impl<G: RingGuard> RingEnd<G> {
-    fn new(region: Arc<Region<RingMemory<G>>>, bytes: usize) -> Self {
+    fn new(region: Arc<SharedRegion<RingMemory<G>>>, bytes: usize) -> Self {
         Self { region, buffer: vec![0; bytes] }
     }
 
@@ -200,7 +200,7 @@ impl<G: RingGuard> RingEnd<G> {
         unsafe { Ring::of(&self.region, self.buffer.len()) }
     }
 
-    fn make(region: Region<RingMemory<G>>) -> Result<Region<RingMemory<G>>> {
+    fn make(region: SharedRegion<RingMemory<G>>) -> Result<SharedRegion<RingMemory<G>>> {
         // SAFETY: the memory is mapped, and no other process uses it yet; only an address is taken.
         unsafe { G::initialise(&raw mut (*region.at()).guard) }?;
         Ok(region)
@@ -272,7 +272,7 @@ impl<G: RingGuard> PairDriver for Under<G> {
 
     fn pair(bytes: usize) -> Result<Couple<Self::Half>> {
         let ring = || -> Result<_> {
-            let region = RingEnd::make(Region::anonymous(slots(bytes))?)?;
+            let region = RingEnd::make(SharedRegion::anonymous(slots(bytes))?)?;
             let region = Arc::new(region);
             Ok((RingEnd::new(Arc::clone(&region), bytes), RingEnd::new(region, bytes)))
         };
@@ -286,12 +286,12 @@ impl<G: RingGuard> PairDriver for Under<G> {
 }
 
 impl<G: RingGuard> StreamDriver for Under<G> {
-    type Bed = (Arc<Region<RingMemory<G>>>, usize);
+    type Bed = (Arc<SharedRegion<RingMemory<G>>>, usize);
     type Out = RingEnd<G>;
     type In = RingEnd<G>;
 
     fn lay(Traffic { bytes, .. }: Traffic) -> Result<Self::Bed> {
-        Ok((Arc::new(RingEnd::make(Region::anonymous(slots(bytes))?)?), bytes))
+        Ok((Arc::new(RingEnd::make(SharedRegion::anonymous(slots(bytes))?)?), bytes))
     }
 
     fn outlet((region, bytes): &Self::Bed, _: usize) -> Result<RingEnd<G>> {
@@ -308,11 +308,11 @@ impl<G: RingGuard> NamedDriver for Under<G> {
     type In = RingEnd<G>;
 
     fn create(at: &Location) -> Result<()> {
-        RingEnd::<G>::make(Region::create(at, slots(NAMED_BYTES))?).map(drop)
+        RingEnd::<G>::make(SharedRegion::create(at, slots(NAMED_BYTES))?).map(drop)
     }
 
     fn sender(at: &Location) -> Result<RingEnd<G>> {
-        Ok(RingEnd::new(Arc::new(Region::open(at, slots(NAMED_BYTES))?), NAMED_BYTES))
+        Ok(RingEnd::new(Arc::new(SharedRegion::open(at, slots(NAMED_BYTES))?), NAMED_BYTES))
     }
 
     fn receiver(at: &Location) -> Result<RingEnd<G>> {

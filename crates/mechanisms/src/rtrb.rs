@@ -34,7 +34,7 @@ impl Driver for Rtrb {
     #[cfg(feature = "peers")]
     fn streams<U: StreamUser>(traffic: Traffic, user: U) -> Option<U::Out> {
         Some(if traffic.bytes == rings::WORD {
-            user.threads::<rings::Words>()
+            user.threads::<rings::WordRing>()
         } else {
             user.threads::<rings::Bytes>()
         })
@@ -47,7 +47,7 @@ mod rings {
 
     use ::rtrb::{Consumer, Producer, RingBuffer};
     use tontine_host::peer::{PeerHandle, SPINS};
-    use tontine_host::trouble::{Result, Trouble};
+    use tontine_host::trouble::{MeasureError, Result};
 
     use crate::driver::{Couple, PairDriver, StreamDriver, Traffic};
     use crate::end::{Duplex, Inlet, Outlet, TransferError, check, spin_until};
@@ -58,7 +58,7 @@ mod rings {
     const RING_BYTES: usize = 256 << 10;
 
     /// A ring of words, each a message.
-    pub(super) struct Words;
+    pub(super) struct WordRing;
 
     /// A ring of bytes, through which longer messages pass in pieces.
     pub(super) struct Bytes;
@@ -97,15 +97,15 @@ mod rings {
         }
 
         fn producer(&self) -> Result<Producer<T>> {
-            self.producer.take().ok_or_else(|| Trouble::fail("a ring has only one sender"))
+            self.producer.take().ok_or_else(|| MeasureError::fail("a ring has only one sender"))
         }
 
         fn consumer(&self) -> Result<Consumer<T>> {
-            self.consumer.take().ok_or_else(|| Trouble::fail("a ring has only one receiver"))
+            self.consumer.take().ok_or_else(|| MeasureError::fail("a ring has only one receiver"))
         }
     }
 
-    impl StreamDriver for Words {
+    impl StreamDriver for WordRing {
         type Bed = RingBed<u64>;
         type Out = WordsIn;
         type In = WordsOut;
@@ -146,7 +146,8 @@ mod rings {
     impl Outlet for WordsIn {
         #[inline(always)]
         fn send(&mut self, message: &[u8], peers: &[PeerHandle<'_>]) -> Result<(), TransferError> {
-            let word = message.first_chunk().ok_or_else(|| Trouble::fail("expected one word"))?;
+            let word =
+                message.first_chunk().ok_or_else(|| MeasureError::fail("expected one word"))?;
             let word = u64::from_ne_bytes(*word);
             Ok(spin_until(peers, true, || self.0.push(word).is_ok())?)
         }

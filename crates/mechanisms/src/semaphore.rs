@@ -7,15 +7,15 @@ use std::cell::UnsafeCell;
 use std::io;
 
 use tontine_host::os::checked;
-use tontine_host::os::shared::{Shareable, Shared};
+use tontine_host::os::shared::{Shareable, SharedMapping};
 use tontine_host::peer::PeerHandle;
-use tontine_host::trouble::{During, Result};
+use tontine_host::trouble::{ErrorContext, Result};
 
 use crate::about::{AfterKill, Asked, Between, Death, Listing, Mechanism, Need, Twin};
 use crate::driver::{Couple, Driver, PairDriver, PairUser};
 use crate::end::{Inlet, Outlet, TransferError, TwoWay, check};
 use crate::region::Common;
-use crate::slot::{CAPACITY, Slot};
+use crate::slot::{CAPACITY, MessageWords};
 
 /// `semaphore`.
 pub struct SemaphoreThreads;
@@ -66,18 +66,18 @@ impl Driver for SemaphoreProcesses {
 const WORD: usize = size_of::<u64>();
 
 #[repr(C)]
-struct Board {
+struct SemaphoreShared {
     /// Posted by the end with the same number.
     semaphores: [Semaphore; 2],
-    slots: [Slot; 2],
+    slots: [MessageWords; 2],
 }
 
 // SAFETY: both fields are shareable; `pair` initialises the semaphores before their use.
-unsafe impl Shareable for Board {}
+unsafe impl Shareable for SemaphoreShared {}
 
 /// One of the two ends.
 pub struct Poster {
-    board: Common<Board>,
+    board: Common<SemaphoreShared>,
     side: usize,
     bytes: usize,
 }
@@ -87,7 +87,7 @@ impl PairDriver for Poster {
     type End<const BYTES: usize> = Self;
 
     fn pair(bytes: usize) -> Result<Couple<Self>> {
-        let board = Shared::<Board>::posix()?;
+        let board = SharedMapping::<SemaphoreShared>::posix()?;
         for semaphore in &board.semaphores {
             semaphore.start_at_zero()?;
         }

@@ -6,7 +6,7 @@ use std::io;
 
 use tontine_host::os::checked;
 use tontine_host::peer::PeerHandle;
-use tontine_host::trouble::{During, Result};
+use tontine_host::trouble::{ErrorContext, Result};
 
 use crate::about::{Asked, Death, Explored, Listing, Mechanism};
 use crate::end::{TransferError, check};

@@ -12,10 +12,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use tontine_host::os::checked;
-use tontine_host::os::shared::{Shareable, Shared};
+use tontine_host::os::shared::{Shareable, SharedMapping};
 use tontine_host::os::signal::BlockedSignal;
 use tontine_host::peer::PeerHandle;
-use tontine_host::trouble::{During, Result};
+use tontine_host::trouble::{ErrorContext, Result};
 
 use crate::about::{AfterKill, Asked, Carries, Death, Listing, Mechanism};
 use crate::driver::{Couple, Driver, PairDriver, PairUser};
@@ -53,23 +53,23 @@ impl Driver for Usr1 {
 /// Process and thread that receive at an end, once the thread has blocked the signal; zero before.
 #[derive(Debug, Default)]
 #[repr(C)]
-pub struct Receiver {
+pub struct SignalReceiver {
     thread: AtomicU32,
     process: AtomicU32,
 }
 
 // SAFETY: only atomics; zero is valid.
-unsafe impl Shareable for Receiver {}
+unsafe impl Shareable for SignalReceiver {}
 
 /// One end before it is opened: both receivers, and its own number.
-type SignalHalf = (Common<[Receiver; 2]>, usize);
+type SignalHalf = (Common<[SignalReceiver; 2]>, usize);
 
 impl PairDriver for Usr1 {
     type Half = SignalHalf;
-    type End<const BYTES: usize> = Signals;
+    type End<const BYTES: usize> = SignalEnd;
 
     fn pair(_: usize) -> Result<Couple<SignalHalf>> {
-        let (one, two) = Common::two(Shared::anonymous()?);
+        let (one, two) = Common::two(SharedMapping::anonymous()?);
         Ok(Couple::of(((one, 0), (two, 1))))
     }
 
@@ -77,7 +77,7 @@ impl PairDriver for Usr1 {
     fn open<const BYTES: usize>(
         (receivers, side): SignalHalf,
         peers: &[PeerHandle<'_>],
-    ) -> Result<Signals> {
+    ) -> Result<SignalEnd> {
         let blocked = BlockedSignal::new(libc::SIGUSR1)?;
         let [own, other] = [side, 1 - side].map(|side| &receivers[side]);
         own.process.store(std::process::id(), Ordering::Relaxed);
@@ -92,7 +92,7 @@ impl PairDriver for Usr1 {
         }
         let [process, thread] = [&other.process, &other.thread]
             .map(|number| number.load(Ordering::Relaxed).cast_signed());
-        let end = Signals { process, thread, blocked };
+        let end = SignalEnd { process, thread, blocked };
         // Signal 0 only checks that the call is permitted.
         end.tgkill(0).setting_up("tgkill")?;
         Ok(end)
@@ -100,14 +100,14 @@ impl PairDriver for Usr1 {
 }
 
 /// One end.
-pub struct Signals {
+pub struct SignalEnd {
     /// Process and thread at the other end.
     process: libc::pid_t,
     thread: libc::pid_t,
     blocked: BlockedSignal,
 }
 
-impl Signals {
+impl SignalEnd {
     #[inline(always)]
     fn tgkill(&self, signal: libc::c_int) -> std::io::Result<()> {
         // SAFETY: takes three numbers. The opener of this end ensures that they are not another
@@ -118,7 +118,7 @@ impl Signals {
     }
 }
 
-impl Outlet for Signals {
+impl Outlet for SignalEnd {
     #[inline(always)]
     fn send(&mut self, _: &[u8], _: &[PeerHandle<'_>]) -> Result<(), TransferError> {
         match self.tgkill(libc::SIGUSR1) {
@@ -129,7 +129,7 @@ impl Outlet for Signals {
     }
 }
 
-impl Inlet for Signals {
+impl Inlet for SignalEnd {
     #[inline(always)]
     fn receive<R>(
         &mut self,
@@ -148,4 +148,4 @@ impl Inlet for Signals {
     }
 }
 
-impl TwoWay for Signals {}
+impl TwoWay for SignalEnd {}

@@ -1,4 +1,4 @@
-//! A message in shared memory: [`Slot`], written by one end and read by the other, never
+//! A message in shared memory: [`MessageWords`], written by one end and read by the other, never
 //! concurrently unless the mechanism around it breaks.
 
 #![allow(unsafe_code, reason = "declares its layout shareable")]
@@ -17,12 +17,12 @@ pub const CAPACITY: usize = WORDS * size_of::<u64>();
 /// its arrival by other means.
 #[derive(Debug)]
 #[repr(C)]
-pub struct Slot([AtomicU64; WORDS]);
+pub struct MessageWords([AtomicU64; WORDS]);
 
 // SAFETY: only atomics; zero is valid.
-unsafe impl Shareable for Slot {}
+unsafe impl Shareable for MessageWords {}
 
-impl Slot {
+impl MessageWords {
     /// Writes a message. The mechanism around the slot publishes it.
     #[inline(always)]
     pub fn write(&self, message: &[u8]) {

@@ -4,7 +4,7 @@ use std::os::fd::OwnedFd;
 
 use rustix::io::Errno;
 use rustix::net::SocketType;
-use tontine_host::trouble::{During, Result, Trouble};
+use tontine_host::trouble::{ErrorContext, MeasureError, Result};
 
 use crate::about::{AfterKill, Asked, Death, Listing, Mechanism, Need};
 use crate::descriptor::{Connected, tcp_pair, unix_pair};
@@ -116,7 +116,7 @@ impl Connected for UnixSeqpacket {
             Ok(_) => rustix::io::read(read, &mut packet).during("read").map(|_| ()),
             Err(Errno::MSGSIZE) => {
                 let room = rustix::net::sockopt::socket_send_buffer_size(write).unwrap_or(0);
-                Err(Trouble::skip(format!(
+                Err(MeasureError::skip(format!(
                     "a packet of {bytes} bytes does not fit into the socket's buffer, which has \
                      {room}; see /proc/sys/net/core/wmem_max"
                 )))

@@ -11,7 +11,7 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use tontine_host::os::shared::{Shareable, Shared};
+use tontine_host::os::shared::{Shareable, SharedMapping};
 use tontine_host::peer::{PeerHandle, SPINS};
 use tontine_host::trouble::Result;
 
@@ -19,7 +19,7 @@ use crate::about::{AfterKill, Asked, Between, Death, Idle, Listing, Mechanism, N
 use crate::driver::{Couple, Driver, PairDriver, PairUser};
 use crate::end::{Early, Inlet, Outlet, TransferError, TwoWay, check, spin_until};
 use crate::region::Common;
-use crate::slot::{CAPACITY, Slot};
+use crate::slot::{CAPACITY, MessageWords};
 
 /// `spinlock-tas` or `spinlock-ttas`.
 pub struct SpinThreads<const TTAS: bool>;
@@ -35,7 +35,7 @@ impl<const TTAS: bool> Driver for SpinThreads<TTAS> {
     };
 
     fn pairs<U: PairUser>(user: U) -> Option<U::Out> {
-        Some(user.threads::<Holder<TTAS>, 1>())
+        Some(user.threads::<SpinlockEnd<TTAS>, 1>())
     }
 }
 
@@ -47,7 +47,7 @@ impl<const TTAS: bool> Driver for SpinProcesses<TTAS> {
     };
 
     fn pairs<U: PairUser>(user: U) -> Option<U::Out> {
-        Some(user.processes::<Holder<TTAS>, 1>())
+        Some(user.processes::<SpinlockEnd<TTAS>, 1>())
     }
 }
 
@@ -96,18 +96,18 @@ const fn between_processes(row: &'static str, rows: &'static [Listing]) -> Mecha
 /// A lock and the values that it guards.
 #[derive(Debug)]
 #[repr(C, align(128))]
-struct Locked {
+struct SpinlockShared {
     lock: AtomicU32,
     bit: AtomicU32,
-    slot: Slot,
+    slot: MessageWords,
 }
 
 // SAFETY: only atomics; zero is valid.
-unsafe impl Shareable for Locked {}
+unsafe impl Shareable for SpinlockShared {}
 
 /// One end.
-pub struct Holder<const TTAS: bool> {
-    state: Common<Locked>,
+pub struct SpinlockEnd<const TTAS: bool> {
+    state: Common<SpinlockShared>,
     /// The bit's value for which this end waits; it writes the other.
     awaited: u32,
     bytes: usize,
@@ -115,12 +115,12 @@ pub struct Holder<const TTAS: bool> {
     rounds: u64,
 }
 
-impl<const TTAS: bool> PairDriver for Holder<TTAS> {
+impl<const TTAS: bool> PairDriver for SpinlockEnd<TTAS> {
     type Half = Self;
     type End<const BYTES: usize> = Self;
 
     fn pair(bytes: usize) -> Result<Couple<Self>> {
-        let (one, two) = Common::two(Shared::<Locked>::posix()?);
+        let (one, two) = Common::two(SharedMapping::<SpinlockShared>::posix()?);
         let end = |state, awaited| Self { state, awaited, bytes, tries: 0, rounds: 0 };
         Ok(Couple::of((end(one, 0), end(two, 1))))
     }
@@ -135,7 +135,7 @@ impl<const TTAS: bool> PairDriver for Holder<TTAS> {
     }
 }
 
-impl<const TTAS: bool> Holder<TTAS> {
+impl<const TTAS: bool> SpinlockEnd<TTAS> {
     #[inline(always)]
     fn lock(&self, peers: &[PeerHandle<'_>]) -> Result<()> {
         let lock = &self.state.lock;
@@ -157,7 +157,7 @@ impl<const TTAS: bool> Holder<TTAS> {
     }
 }
 
-impl<const TTAS: bool> Outlet for Holder<TTAS> {
+impl<const TTAS: bool> Outlet for SpinlockEnd<TTAS> {
     #[inline(always)]
     fn send(&mut self, message: &[u8], _: &[PeerHandle<'_>]) -> Result<(), TransferError> {
         self.state.slot.write(message);
@@ -167,7 +167,7 @@ impl<const TTAS: bool> Outlet for Holder<TTAS> {
     }
 }
 
-impl<const TTAS: bool> Inlet for Holder<TTAS> {
+impl<const TTAS: bool> Inlet for SpinlockEnd<TTAS> {
     #[inline(always)]
     fn receive<R>(
         &mut self,
@@ -189,7 +189,7 @@ impl<const TTAS: bool> Inlet for Holder<TTAS> {
     }
 }
 
-impl<const TTAS: bool> TwoWay for Holder<TTAS> {
+impl<const TTAS: bool> TwoWay for SpinlockEnd<TTAS> {
     fn early(&self) -> Option<Early> {
         Some(Early { skipped: self.tries - self.rounds, rounds: self.rounds })
     }

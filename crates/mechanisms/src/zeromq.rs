@@ -89,7 +89,7 @@ impl Driver for Ipc {
 }
 
 #[cfg(feature = "peers")]
-pub use sockets::Socket;
+pub use sockets::ZeroMqSocket;
 
 #[cfg(feature = "peers")]
 mod sockets {
@@ -99,7 +99,7 @@ mod sockets {
 
     use tontine_host::leftovers::Folder;
     use tontine_host::peer::PeerHandle;
-    use tontine_host::trouble::{Result, Trouble};
+    use tontine_host::trouble::{MeasureError, Result};
 
     use super::{Inproc, Ipc};
     use crate::driver::{Couple, NamedDriver, PairDriver, StreamDriver, Traffic};
@@ -117,12 +117,12 @@ mod sockets {
     const INPROC: &str = "inproc://tontine";
 
     /// A socket, which keeps its context alive.
-    pub struct Socket {
+    pub struct ZeroMqSocket {
         socket: zmq::Socket,
         message: zmq::Message,
     }
 
-    impl Socket {
+    impl ZeroMqSocket {
         fn new(context: &zmq::Context, kind: zmq::SocketType) -> Result<Self> {
             let socket = context.socket(kind).map_err(set_up("zmq_socket"))?;
             Ok(Self { socket, message: zmq::Message::new() })
@@ -158,27 +158,29 @@ mod sockets {
         format!("ipc://{}", folder.join("socket").display())
     }
 
-    fn set_up(call: &'static str) -> impl Fn(zmq::Error) -> Trouble {
+    fn set_up(call: &'static str) -> impl Fn(zmq::Error) -> MeasureError {
         move |error| {
             let error = std::io::Error::from_raw_os_error(error.to_raw());
-            Trouble::setting_up(call, error)
+            MeasureError::setting_up(call, error)
         }
     }
 
-    impl Outlet for Socket {
+    impl Outlet for ZeroMqSocket {
         #[inline(always)]
         fn send(&mut self, message: &[u8], peers: &[PeerHandle<'_>]) -> Result<(), TransferError> {
             loop {
                 match self.socket.send(message, 0) {
                     Ok(()) => return Ok(()),
                     Err(zmq::Error::EINTR) => check(peers)?,
-                    Err(error) => return Err(Trouble::fail(format!("zmq_send: {error}")).into()),
+                    Err(error) => {
+                        return Err(MeasureError::fail(format!("zmq_send: {error}")).into());
+                    }
                 }
             }
         }
     }
 
-    impl Inlet for Socket {
+    impl Inlet for ZeroMqSocket {
         #[inline(always)]
         fn receive<R>(
             &mut self,
@@ -189,13 +191,15 @@ mod sockets {
                 match self.socket.recv(&mut self.message, 0) {
                     Ok(()) => return Ok(look(&self.message)),
                     Err(zmq::Error::EINTR) => check(peers)?,
-                    Err(error) => return Err(Trouble::fail(format!("zmq_recv: {error}")).into()),
+                    Err(error) => {
+                        return Err(MeasureError::fail(format!("zmq_recv: {error}")).into());
+                    }
                 }
             }
         }
     }
 
-    impl Patient for Socket {
+    impl Patient for ZeroMqSocket {
         fn receive_within<R>(
             &mut self,
             time: Duration,
@@ -205,25 +209,28 @@ mod sockets {
             match self.socket.poll(zmq::POLLIN, wait) {
                 Ok(0) => Ok(None),
                 Ok(_) => self.receive(&[], look).map(Some),
-                Err(error) => Err(Trouble::fail(format!("zmq_poll: {error}")).into()),
+                Err(error) => Err(MeasureError::fail(format!("zmq_poll: {error}")).into()),
             }
         }
     }
 
-    impl TwoWay for Socket {}
+    impl TwoWay for ZeroMqSocket {}
 
     impl PairDriver for Inproc {
-        type Half = Socket;
-        type End<const BYTES: usize> = Socket;
+        type Half = ZeroMqSocket;
+        type End<const BYTES: usize> = ZeroMqSocket;
 
-        fn pair(_: usize) -> Result<Couple<Socket>> {
+        fn pair(_: usize) -> Result<Couple<ZeroMqSocket>> {
             let context = zmq::Context::new();
-            let one = Socket::new(&context, zmq::PAIR)?.bound(INPROC)?;
-            let two = Socket::new(&context, zmq::PAIR)?.connected(INPROC, RECONNECT_MS)?;
+            let one = ZeroMqSocket::new(&context, zmq::PAIR)?.bound(INPROC)?;
+            let two = ZeroMqSocket::new(&context, zmq::PAIR)?.connected(INPROC, RECONNECT_MS)?;
             Ok(Couple::of((one, two)))
         }
 
-        fn open<const BYTES: usize>(half: Socket, _: &[PeerHandle<'_>]) -> Result<Socket> {
+        fn open<const BYTES: usize>(
+            half: ZeroMqSocket,
+            _: &[PeerHandle<'_>],
+        ) -> Result<ZeroMqSocket> {
             Ok(half)
         }
     }
@@ -231,7 +238,7 @@ mod sockets {
     impl PairDriver for Ipc {
         /// The directory of the socket, and `true` if this end binds it.
         type Half = (Arc<Folder>, bool);
-        type End<const BYTES: usize> = Socket;
+        type End<const BYTES: usize> = ZeroMqSocket;
 
         fn pair(_: usize) -> Result<Couple<Self::Half>> {
             let folder = Arc::new(Folder::new("zmq")?);
@@ -242,8 +249,8 @@ mod sockets {
         fn open<const BYTES: usize>(
             (folder, binds): Self::Half,
             _: &[PeerHandle<'_>],
-        ) -> Result<Socket> {
-            let socket = Socket::new(&zmq::Context::new(), zmq::PAIR)?;
+        ) -> Result<ZeroMqSocket> {
+            let socket = ZeroMqSocket::new(&zmq::Context::new(), zmq::PAIR)?;
             let endpoint = endpoint(folder.path());
             if binds {
                 socket.without_linger()?.bound(&endpoint)
@@ -257,62 +264,62 @@ mod sockets {
     /// Threads before their ends are opened.
     pub struct BoundPull {
         context: zmq::Context,
-        pull: std::cell::Cell<Option<Socket>>,
+        pull: std::cell::Cell<Option<ZeroMqSocket>>,
         traffic: Traffic,
     }
 
     impl StreamDriver for Inproc {
         type Bed = BoundPull;
-        type Out = Socket;
-        type In = Socket;
+        type Out = ZeroMqSocket;
+        type In = ZeroMqSocket;
 
         fn lay(traffic: Traffic) -> Result<BoundPull> {
             let context = zmq::Context::new();
-            let pull = Socket::new(&context, zmq::PULL)?.bounded(traffic)?.bound(INPROC)?;
+            let pull = ZeroMqSocket::new(&context, zmq::PULL)?.bounded(traffic)?.bound(INPROC)?;
             Ok(BoundPull { context, pull: std::cell::Cell::new(Some(pull)), traffic })
         }
 
-        fn outlet(bed: &BoundPull, _: usize) -> Result<Socket> {
-            let push = Socket::new(&bed.context, zmq::PUSH)?.bounded(bed.traffic)?;
+        fn outlet(bed: &BoundPull, _: usize) -> Result<ZeroMqSocket> {
+            let push = ZeroMqSocket::new(&bed.context, zmq::PUSH)?.bounded(bed.traffic)?;
             push.connected(INPROC, RECONNECT_MS)
         }
 
-        fn inlet(bed: &BoundPull, _: &[PeerHandle<'_>]) -> Result<Socket> {
-            bed.pull.take().ok_or_else(|| Trouble::fail("the receiver was opened twice"))
+        fn inlet(bed: &BoundPull, _: &[PeerHandle<'_>]) -> Result<ZeroMqSocket> {
+            bed.pull.take().ok_or_else(|| MeasureError::fail("the receiver was opened twice"))
         }
     }
 
     impl StreamDriver for Ipc {
         type Bed = (Folder, Traffic);
-        type Out = Socket;
-        type In = Socket;
+        type Out = ZeroMqSocket;
+        type In = ZeroMqSocket;
 
         fn lay(traffic: Traffic) -> Result<Self::Bed> {
             Ok((Folder::new("zmq")?, traffic))
         }
 
-        fn outlet((folder, traffic): &Self::Bed, _: usize) -> Result<Socket> {
-            let push = Socket::new(&zmq::Context::new(), zmq::PUSH)?.bounded(*traffic)?;
+        fn outlet((folder, traffic): &Self::Bed, _: usize) -> Result<ZeroMqSocket> {
+            let push = ZeroMqSocket::new(&zmq::Context::new(), zmq::PUSH)?.bounded(*traffic)?;
             push.connected(&endpoint(folder.path()), RECONNECT_MS)
         }
 
-        fn inlet((folder, traffic): &Self::Bed, _: &[PeerHandle<'_>]) -> Result<Socket> {
-            let pull = Socket::new(&zmq::Context::new(), zmq::PULL)?.bounded(*traffic)?;
+        fn inlet((folder, traffic): &Self::Bed, _: &[PeerHandle<'_>]) -> Result<ZeroMqSocket> {
+            let pull = ZeroMqSocket::new(&zmq::Context::new(), zmq::PULL)?.bounded(*traffic)?;
             pull.bound(&endpoint(folder.path()))
         }
     }
 
     impl NamedDriver for Ipc {
-        type Out = Socket;
-        type In = Socket;
+        type Out = ZeroMqSocket;
+        type In = ZeroMqSocket;
 
-        fn sender(at: &Location) -> Result<Socket> {
-            let push = Socket::new(&zmq::Context::new(), zmq::PUSH)?.without_linger()?;
+        fn sender(at: &Location) -> Result<ZeroMqSocket> {
+            let push = ZeroMqSocket::new(&zmq::Context::new(), zmq::PUSH)?.without_linger()?;
             push.connected(&endpoint(at.folder()), NAMED_RECONNECT_MS)
         }
 
-        fn receiver(at: &Location) -> Result<Socket> {
-            let pull = Socket::new(&zmq::Context::new(), zmq::PULL)?.without_linger()?;
+        fn receiver(at: &Location) -> Result<ZeroMqSocket> {
+            let pull = ZeroMqSocket::new(&zmq::Context::new(), zmq::PULL)?.without_linger()?;
             pull.bound(&endpoint(at.folder()))
         }
     }

@@ -5,7 +5,7 @@
 
 use std::fmt::Write;
 
-use tontine_bench::format::Shown;
+use tontine_bench::format::FormattedFigure;
 use tontine_bench::format::escaped;
 use tontine_bench::schema::Results;
 
@@ -69,7 +69,7 @@ fn survivors(out: &mut String, results: &Results) {
     record(out, ["mechanism", "one way", "survives?", "kills"]);
     line(out, "| --- | ---: | --- | --- |");
     for row in mechanisms {
-        let price = row.one_way.and_then(Shown::of_cell).map(|shown| shown.in_line());
+        let price = row.one_way.and_then(FormattedFigure::of_cell).map(|shown| shown.in_line());
         let (answer, because) = row.fate.words();
         let price = price.unwrap_or_else(|| "not measured".into());
         record(out, [row.name, &price, answer, &because]);

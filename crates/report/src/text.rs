@@ -3,7 +3,7 @@
 //! The command line prints them as a table on a terminal, [`super::markdown`] as a Markdown table.
 //! Neither formats numbers: [`tontine_bench::format`] does.
 
-use tontine_bench::format::{self, NOTHING, Shown};
+use tontine_bench::format::{self, FormattedFigure, NOTHING};
 use tontine_bench::schema::{Cell, Results, Status};
 use tontine_bench::task;
 
@@ -45,7 +45,7 @@ pub fn rows(results: &Results) -> Vec<TextRow> {
 }
 
 fn row(cell: &Cell, results: &Results) -> TextRow {
-    let shown = Shown::of_cell(cell);
+    let shown = FormattedFigure::of_cell(cell);
     let (estimate, interval) = match (cell.status, shown) {
         (Status::Ok, Some(shown)) => (shown.value, shown.interval),
         (Status::Ok, None) => (NOTHING.into(), String::new()),
@@ -61,7 +61,9 @@ fn row(cell: &Cell, results: &Results) -> TextRow {
         estimate,
         interval,
         floor: cell.floor.map_or_else(String::new, |floor| format::single(&cell.unit, floor)),
-        p99: cell.p99.map_or_else(String::new, |p99| Shown::of_estimate(&cell.unit, p99).value),
+        p99: cell
+            .p99
+            .map_or_else(String::new, |p99| FormattedFigure::of_estimate(&cell.unit, p99).value),
         published: published(cell),
         ratio: ratio(cell, results),
         notes: notes(cell),
@@ -86,7 +88,7 @@ pub(super) fn published(cell: &Cell) -> String {
         .published
         .iter()
         .map(|published| {
-            let shown = Shown::of_published(&cell.unit, published);
+            let shown = FormattedFigure::of_published(&cell.unit, published);
             format!("{} [{}]", shown.value, published.source)
         })
         .collect();

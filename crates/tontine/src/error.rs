@@ -141,7 +141,7 @@ pub enum Error {
     },
 
     /// The user of the other end is not allowed here, or this process's user is not allowed there.
-    #[error("{peer} was refused{}", Allowed(.allowed))]
+    #[error("{peer} was refused{}", ExpectedUsers(.allowed))]
     Denied {
         /// The process that was refused.
         peer: Peer,
@@ -379,9 +379,9 @@ impl fmt::Display for RefusalRemedy {
 }
 
 /// Displays ": expected uid 0 or 1000", or that the other end did not name the users it allows.
-struct Allowed<'a>(&'a [u32]);
+struct ExpectedUsers<'a>(&'a [u32]);
 
-impl fmt::Display for Allowed<'_> {
+impl fmt::Display for ExpectedUsers<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.0.is_empty() {
             return f.write_str(

@@ -6,8 +6,10 @@
 use std::collections::BTreeMap;
 
 use crate::lane::page;
-use crate::lane::record::{HEADER, Header, NOTHING, size_of_message};
-use crate::mailbox::wire::{FenceMode, Hello, LONGEST, MOST_CHUNKS, Note, Welcome, read, write};
+use crate::lane::record::{HEADER, NOTHING, RecordHeader, size_of_message};
+use crate::mailbox::wire::{
+    ControlMessage, FenceMode, Hello, LONGEST, MOST_CHUNKS, Welcome, read, write,
+};
 
 const TEXT: &str = include_str!("../../../docs/layout.md");
 
@@ -87,7 +89,7 @@ fn the_regions_have_the_documented_sizes() {
     let sizes: BTreeMap<_, _> =
         rows_of_names("## The three regions").into_iter().map(|row| (row[0], row[3])).collect();
     assert_eq!(sizes["control page"].replace(',', "").parse(), Ok(page::CONTROL_SIZE));
-    assert_eq!((1 << page::LEAST_LOG2, 1_u64 << page::MOST_LOG2), (4096, 1 << 30));
+    assert_eq!((1 << page::MIN_LOG2, 1_u64 << page::MAX_LOG2), (4096, 1 << 30));
     assert_eq!(sizes["chunk"], "a power of two, 4,096 … 1 GiB");
 }
 
@@ -107,9 +109,9 @@ fn the_records_are_as_documented() {
     let kinds: BTreeMap<_, _> = rows("## Records").into_iter().map(|row| (row[1], row)).collect();
     let words = [
         ("nothing yet", NOTHING),
-        ("message", Header::Message(5).word()),
-        ("padding", Header::Padding(5).word()),
-        ("next", Header::Next(5).word()),
+        ("message", RecordHeader::Message(5).word()),
+        ("padding", RecordHeader::Padding(5).word()),
+        ("next", RecordHeader::Next(5).word()),
     ];
     assert_eq!(kinds.len(), words.len());
     for (name, word) in words {
@@ -149,10 +151,10 @@ fn the_messages_are_as_documented() {
         chunks,
     };
     let welcome = Welcome { fences: FenceMode::Symmetric, desk: 0x4142_4344 };
-    let expected: [(&str, Note, Values<'_>); 7] = [
+    let expected: [(&str, ControlMessage, Values<'_>); 7] = [
         (
             "HELLO",
-            Note::Hello(hello),
+            ControlMessage::Hello(hello),
             &[
                 ("fences", 1),
                 ("returns_to", 0x3941),
@@ -163,16 +165,16 @@ fn the_messages_are_as_documented() {
                 ("log2_size", 0x15),
             ],
         ),
-        ("WELCOME", Note::Welcome(welcome), &[("fences", 1), ("desk", 0x4142_4344)]),
-        ("REFUSED", Note::Refused(0x5152_5354), &[("errno", 0x5152_5354)]),
+        ("WELCOME", ControlMessage::Welcome(welcome), &[("fences", 1), ("desk", 0x4142_4344)]),
+        ("REFUSED", ControlMessage::Refused(0x5152_5354), &[("errno", 0x5152_5354)]),
         (
             "CHUNK",
-            Note::Chunk(0x19, 0x6162_6364_6566_6768),
+            ControlMessage::Chunk(0x19, 0x6162_6364_6566_6768),
             &[("log2_size", 0x19), ("unused", 0), ("sequence", 0x6162_6364_6566_6768)],
         ),
-        ("WANT", Note::Want(0x7172_7374_7576_7778), &[("bytes", 0x7172_7374_7576_7778)]),
-        ("ROOM", Note::Room, &[]),
-        ("RETURNED", Note::Returned, &[]),
+        ("WANT", ControlMessage::Want(0x7172_7374_7576_7778), &[("bytes", 0x7172_7374_7576_7778)]),
+        ("ROOM", ControlMessage::Room, &[]),
+        ("RETURNED", ControlMessage::Returned, &[]),
     ];
     let rows = rows("## Messages on the socket");
     assert_eq!(rows.len(), expected.len());
@@ -196,7 +198,7 @@ fn the_messages_are_as_documented() {
         assert!(bytes.is_empty(), "{name} has undocumented bytes");
     }
     let most = Hello { chunks: [30; MOST_CHUNKS], ..hello };
-    assert_eq!(write(Note::Hello(most)).len(), LONGEST);
+    assert_eq!(write(ControlMessage::Hello(most)).len(), LONGEST);
     assert!(rows[0][2].ends_with(&format!("1 to {MOST_CHUNKS} of them")));
     assert!(TEXT.contains(&format!("it is at most {LONGEST} bytes long")));
 }

@@ -141,7 +141,7 @@ impl Config {
             programs: BTreeMap::new(),
             pids: 4_194_304,
             first_on: None,
-            stacks: executor::Options::default().stacks,
+            stacks: executor::ExecutorOptions::default().stacks,
             console: None,
             stop_at: None,
             guide: None,

@@ -41,10 +41,10 @@ const MOST: usize = 1 << 16;
 /// # Ok::<(), tontine_unix_sim::BuildError>(())
 /// ```
 #[derive(Clone, Default)]
-pub struct Console(Arc<Shared>);
+pub struct Console(Arc<ConsoleShared>);
 
 #[derive(Default)]
-struct Shared {
+struct ConsoleShared {
     /// `true` if no input will arrive.
     unattended: bool,
     queues: Mutex<Queues>,
@@ -82,7 +82,7 @@ impl Console {
     /// Creates a console without a user: if all threads are blocked, the run ends as deadlocked
     /// once all output has been taken.
     pub fn unattended() -> Self {
-        Self(Arc::new(Shared { unattended: true, ..Shared::default() }))
+        Self(Arc::new(ConsoleShared { unattended: true, ..ConsoleShared::default() }))
     }
 
     /// Types bytes without blocking. Bytes for which the terminal has no space are delivered when
@@ -178,9 +178,9 @@ impl TerminalController for Console {
 }
 
 /// Detaches the console when dropped, whether a run ends normally or panics.
-pub(crate) struct Attached(pub(crate) Console);
+pub(crate) struct DetachGuard(pub(crate) Console);
 
-impl Drop for Attached {
+impl Drop for DetachGuard {
     fn drop(&mut self) {
         self.0.detach();
     }

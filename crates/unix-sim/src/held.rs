@@ -1,5 +1,5 @@
-//! The locks that the current fiber has noted, and its interrupt priority level: [`Entry`],
-//! [`Level`].
+//! The locks that the current fiber has noted, and its interrupt priority level: [`HeldLock`],
+//! [`InterruptLevel`].
 //!
 //! The executor keeps a [`PerFiber`] for each fiber that does not run, and calls
 //! [`assert_may_park`] before a fiber sleeps. Only the locks change anything here; they also check
@@ -12,7 +12,7 @@ use std::thread;
 
 /// The interrupts that are allowed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Level {
+pub(crate) enum InterruptLevel {
     /// All interrupts.
     Base,
     /// No interrupts: ticks of the clock are deferred.
@@ -21,17 +21,17 @@ pub(crate) enum Level {
 
 /// The level, and whether the fiber is handling a tick.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct State {
-    pub(crate) level: Level,
+pub(crate) struct TickState {
+    pub(crate) level: InterruptLevel,
     pub(crate) in_tick: bool,
 }
 
-impl State {
+impl TickState {
     /// The state in which any interrupt may occur.
-    const BASE: Self = Self { level: Level::Base, in_tick: false };
+    const BASE: Self = Self { level: InterruptLevel::Base, in_tick: false };
 }
 
-impl Default for State {
+impl Default for TickState {
     fn default() -> Self {
         Self::BASE
     }
@@ -39,18 +39,18 @@ impl Default for State {
 
 thread_local! {
     // Constants without a destructor, because a signal handler may read them.
-    static STATE: Cell<State> = const { Cell::new(State::BASE) };
+    static STATE: Cell<TickState> = const { Cell::new(TickState::BASE) };
 }
 
 /// Returns the state of the current fiber.
 #[inline]
-pub(crate) fn state() -> State {
+pub(crate) fn state() -> TickState {
     STATE.get()
 }
 
 /// Sets the state of the current fiber, and returns the previous one.
 #[inline]
-pub(crate) fn replace_state(state: State) -> State {
+pub(crate) fn replace_state(state: TickState) -> TickState {
     STATE.replace(state)
 }
 
@@ -59,14 +59,14 @@ const DEPTH: usize = 16;
 
 /// A lock that is held or waited for.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Entry {
+pub(crate) struct HeldLock {
     /// The position of its class in the lock order.
     pub(crate) rank: u8,
     /// The name of its class.
     pub(crate) name: &'static str,
     /// The level at which its class is always acquired.
     #[cfg(debug_assertions)]
-    pub(crate) spl: Level,
+    pub(crate) spl: InterruptLevel,
     /// `true` if a fiber may sleep while it holds the lock.
     #[cfg(debug_assertions)]
     pub(crate) blocking: bool,
@@ -80,33 +80,33 @@ pub(crate) struct Entry {
 
 /// The locks that one fiber holds. A tick that interrupts a change leaves the length as it was.
 #[derive(Debug)]
-struct Held {
+struct HeldLocks {
     len: Cell<usize>,
-    entries: [Cell<Option<Entry>>; DEPTH],
+    entries: [Cell<Option<HeldLock>>; DEPTH],
 }
 
-thread_local!(static HELD: Held = const { Held::new() });
+thread_local!(static HELD: HeldLocks = const { HeldLocks::new() });
 
-impl Held {
+impl HeldLocks {
     /// Returns an empty list.
     const fn new() -> Self {
         Self { len: Cell::new(0), entries: [const { Cell::new(None) }; DEPTH] }
     }
 
-    fn iter(&self) -> impl Iterator<Item = Entry> {
+    fn iter(&self) -> impl Iterator<Item = HeldLock> {
         self.entries[..self.len.get()].iter().filter_map(Cell::get)
     }
 
     /// Returns a description of each lock.
     fn told(&self) -> Vec<String> {
-        let tell = |Entry { name, instance, at, waits, .. }| {
+        let tell = |HeldLock { name, instance, at, waits, .. }| {
             let verb = if waits { "waits for" } else { "has" };
             format!("{verb} {name} {instance} ({at})")
         };
         self.iter().map(tell).collect()
     }
 
-    fn push(&self, entry: Entry) -> usize {
+    fn push(&self, entry: HeldLock) -> usize {
         let slot = self.len.get();
         assert!(slot < DEPTH, "lock order: more than {DEPTH} locks held");
         self.entries[slot].set(Some(entry));
@@ -125,12 +125,12 @@ impl Held {
 }
 
 /// Swaps the locks of the current fiber with those in `other`.
-fn exchange(other: &mut Option<Box<Held>>) {
+fn exchange(other: &mut Option<Box<HeldLocks>>) {
     HELD.with(|held| {
         if held.len.get() == 0 && other.as_ref().is_none_or(|other| other.len.get() == 0) {
             return;
         }
-        let other = other.get_or_insert_with(|| Box::new(Held::new()));
+        let other = other.get_or_insert_with(|| Box::new(HeldLocks::new()));
         held.len.swap(&other.len);
         for (here, there) in held.entries.iter().zip(&other.entries) {
             here.swap(there);
@@ -140,12 +140,12 @@ fn exchange(other: &mut Option<Box<Held>>) {
 
 /// Passes the noted locks of the current fiber to `each`, in the order of their acquisition.
 #[cfg(debug_assertions)]
-pub(crate) fn each_noted(each: impl FnMut(Entry)) {
+pub(crate) fn each_noted(each: impl FnMut(HeldLock)) {
     HELD.with(|held| held.iter().for_each(each));
 }
 
 /// Notes an acquisition, and returns its slot.
-pub(crate) fn note(entry: Entry) -> usize {
+pub(crate) fn note(entry: HeldLock) -> usize {
     HELD.with(|held| held.push(entry))
 }
 
@@ -153,14 +153,14 @@ pub(crate) fn note(entry: Entry) -> usize {
 pub(crate) fn have(slot: usize) {
     HELD.with(|held| {
         let entry = held.entries[slot].get();
-        held.entries[slot].set(entry.map(|entry| Entry { waits: false, ..entry }));
+        held.entries[slot].set(entry.map(|entry| HeldLock { waits: false, ..entry }));
     });
 }
 
 /// Removes the last noted lock of this class and instance: it was released.
 pub(crate) fn forget_last(rank: u8, instance: u32) {
     HELD.with(|held| {
-        let is_it = |entry: &Cell<Option<Entry>>| {
+        let is_it = |entry: &Cell<Option<HeldLock>>| {
             entry.get().is_some_and(|entry| (entry.rank, entry.instance) == (rank, instance))
         };
         if let Some(slot) = held.entries[..held.len.get()].iter().rposition(is_it) {
@@ -185,8 +185,8 @@ pub(crate) fn forget(slot: usize) {
 pub(crate) fn assert_may_park() {
     #[cfg(debug_assertions)]
     {
-        assert_eq!(state().level, Level::Base, "spl: a fiber must not sleep at high spl");
-        each_noted(|Entry { name, instance, at, blocking, .. }| {
+        assert_eq!(state().level, InterruptLevel::Base, "spl: a fiber must not sleep at high spl");
+        each_noted(|HeldLock { name, instance, at, blocking, .. }| {
             assert!(
                 blocking,
                 "a fiber must not sleep while it holds {name} {instance}, taken at {at}",
@@ -203,9 +203,9 @@ pub(crate) fn assert_may_park() {
 #[inline(always)]
 pub(crate) fn assert_may_lower() {
     #[cfg(debug_assertions)]
-    each_noted(|Entry { name, instance, at, spl, .. }| {
+    each_noted(|HeldLock { name, instance, at, spl, .. }| {
         assert!(
-            spl == Level::Base || thread::panicking(),
+            spl == InterruptLevel::Base || thread::panicking(),
             "spl: back to base while {name} {instance} is held, taken at {at}",
         );
     });
@@ -217,15 +217,15 @@ pub(crate) fn assert_may_lower() {
 /// or stops running on a worker.
 #[derive(Debug, Default)]
 pub(crate) struct PerFiber {
-    spl: State,
+    spl: TickState,
     /// Created on first use.
-    held: Option<Box<Held>>,
+    held: Option<Box<HeldLocks>>,
 }
 
 impl PerFiber {
     /// Returns the state of a fiber at base spl that holds no lock.
     pub(crate) const fn new() -> Self {
-        Self { spl: State::BASE, held: None }
+        Self { spl: TickState::BASE, held: None }
     }
 
     /// Swaps the stored state with that of the current worker.

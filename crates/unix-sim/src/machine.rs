@@ -13,15 +13,15 @@ mod watch;
 use std::sync::Arc;
 
 use crate::config::{Config, Executor};
-use crate::console::Attached;
-use crate::executor::{self, Outcome, TICKS_A_SECOND};
+use crate::console::DetachGuard;
+use crate::executor::{self, RunEnd, TICKS_A_SECOND};
 use crate::kernel::Kernel;
-use crate::lock::{HoldClock, Locks, Options};
+use crate::lock::{HoldClock, LockOptions, Locks};
 
 pub use builder::{BuildError, Builder};
 pub use report::{EndReason, RunReport};
 use tontine_unix::Sys;
-use watch::Watch;
+use watch::ExecutorWatch;
 
 /// A Unix in user space, whose processes are closures on stackful coroutines.
 ///
@@ -65,8 +65,8 @@ impl Virtual {
     /// assertions also if the count of process groups is wrong, which would be a bug of this crate.
     pub fn run(&self, program: impl FnOnce(&dyn Sys) -> i32 + Send + 'static) -> RunReport {
         let config = Arc::clone(&self.config);
-        let _attached = config.console.clone().map(Attached);
-        let watch = Arc::new(Watch::new(Arc::clone(&config)));
+        let _attached = config.console.clone().map(DetachGuard);
+        let watch = Arc::new(ExecutorWatch::new(Arc::clone(&config)));
         let executor = self.executor(Arc::clone(&watch));
         let locks = self.locks(&executor);
         let mut kernel = Kernel::boot(config, locks, executor, Box::new(program));
@@ -82,9 +82,9 @@ impl Virtual {
     }
 
     /// Creates the executor of a run.
-    fn executor(&self, watch: Arc<Watch>) -> Arc<executor::Executor> {
+    fn executor(&self, watch: Arc<ExecutorWatch>) -> Arc<executor::FiberExecutor> {
         let config = &self.config;
-        let options = executor::Options {
+        let options = executor::ExecutorOptions {
             processors: config.processors,
             stop_at: config.stop_at,
             busy_limit: config.busy_limit,
@@ -92,26 +92,28 @@ impl Virtual {
             stacks: config.stacks,
             reused: config.reused.clone(),
             farthest: config.conductor.as_ref().map(|conductor| conductor.farthest()),
-            ..executor::Options::default()
+            ..executor::ExecutorOptions::default()
         };
         match (config.executor, &config.guide) {
             (Executor::Simulated { .. }, Some(guide)) => {
-                executor::Executor::chosen(guide(), options)
+                executor::FiberExecutor::chosen(guide(), options)
             }
             (Executor::Simulated { seed }, None) => {
-                executor::Executor::chosen(self.dice(seed), options)
+                executor::FiberExecutor::chosen(self.dice(seed), options)
             }
             (Executor::Modelled { seed }, _) => {
-                executor::Executor::modelled(config.costs, seed, options)
+                executor::FiberExecutor::modelled(config.costs, seed, options)
             }
-            (Executor::Parallel, _) => executor::Executor::parallel(config.processors, options),
+            (Executor::Parallel, _) => {
+                executor::FiberExecutor::parallel(config.processors, options)
+            }
         }
     }
 
     /// Creates the chooser that decides at random.
     fn dice(&self, seed: u64) -> Box<dyn executor::Chooser> {
         match self.config.conductor.clone() {
-            Some(conductor) => Box::new(executor::Rerolled::new(move || conductor.dice())),
+            Some(conductor) => Box::new(executor::ReseedingChooser::new(move || conductor.dice())),
             None => {
                 let seeded = executor::Seeded::varied(seed);
                 Box::new(seeded.preemptions(self.config.preemptions))
@@ -120,17 +122,17 @@ impl Virtual {
     }
 
     /// Creates the locks of the mode.
-    fn locks(&self, executor: &Arc<executor::Executor>) -> Locks {
+    fn locks(&self, executor: &Arc<executor::FiberExecutor>) -> Locks {
         let config = &self.config;
         let clock = Arc::clone(executor);
-        let options = Options {
+        let options = LockOptions {
             keep_all: config.keep_locks,
             count: config.statistics,
             explore: config.executor != Executor::Parallel,
             model: matches!(config.executor, Executor::Modelled { .. }),
             hold_clock: config.statistics.then(|| HoldClock::new(move || clock.now_ns())),
             // With a guide, a fiber that tries again would only be chosen again and again.
-            busy_turns: if config.guide.is_some() { 0 } else { Options::default().busy_turns },
+            busy_turns: if config.guide.is_some() { 0 } else { LockOptions::default().busy_turns },
         };
         // SAFETY: the kernel has the processors, the master and the coarse lock that its mode
         // requires: a uniprocessor has one worker, `Kernel::on_master` runs calls on processor 0,
@@ -141,11 +143,11 @@ impl Virtual {
 }
 
 /// Returns the report of a run with this outcome.
-fn report(kernel: &mut Kernel, outcome: Outcome) -> RunReport {
+fn report(kernel: &mut Kernel, outcome: RunEnd) -> RunReport {
     let ending = match outcome {
-        Outcome::Finished => EndReason::Finished,
-        Outcome::Deadlocked => EndReason::Deadlocked,
-        Outcome::Stopped => EndReason::Stopped,
+        RunEnd::Finished => EndReason::Finished,
+        RunEnd::Deadlocked => EndReason::Deadlocked,
+        RunEnd::Stopped => EndReason::Stopped,
     };
     let notes = kernel.notes().clone();
     if let Some(wrong) = notes.wrong {

@@ -7,7 +7,7 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use crate::executor::Executor;
+use crate::executor::FiberExecutor;
 use crate::label::named_by;
 
 /// Stops the runs of the systems to which it was given
@@ -31,12 +31,12 @@ use crate::label::named_by;
 /// # Ok::<(), tontine_unix_sim::BuildError>(())
 /// ```
 #[derive(Debug, Clone, Default)]
-pub struct Stopper(Arc<Shared>);
+pub struct Stopper(Arc<StopperShared>);
 
 #[derive(Debug, Default)]
-struct Shared {
+struct StopperShared {
     why: OnceLock<String>,
-    running: Mutex<Option<Arc<Executor>>>,
+    running: Mutex<Option<Arc<FiberExecutor>>>,
 }
 
 impl Stopper {
@@ -87,15 +87,15 @@ impl Stopper {
     }
 
     /// Starts a run, which ends when the guard is dropped.
-    pub(crate) fn attach(&self, executor: &Arc<Executor>) -> Attached {
+    pub(crate) fn attach(&self, executor: &Arc<FiberExecutor>) -> StopGuard {
         *self.running() = Some(Arc::clone(executor));
         if self.reason().is_some() {
             executor.stop();
         }
-        Attached(self.clone())
+        StopGuard(self.clone())
     }
 
-    fn running(&self) -> MutexGuard<'_, Option<Arc<Executor>>> {
+    fn running(&self) -> MutexGuard<'_, Option<Arc<FiberExecutor>>> {
         self.0.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -116,9 +116,9 @@ impl fmt::Display for RunningThread {
 }
 
 /// Clears the current run when dropped.
-pub(crate) struct Attached(Stopper);
+pub(crate) struct StopGuard(Stopper);
 
-impl Drop for Attached {
+impl Drop for StopGuard {
     fn drop(&mut self) {
         *self.0.running() = None;
     }

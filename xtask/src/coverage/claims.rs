@@ -1,8 +1,8 @@
 //! The expected counts: [`expected`], [`broken`].
 
-use tontine_bench::stats::simulate::Model;
+use tontine_bench::stats::simulate::SampleModel;
 
-use super::trial::{Method, Trial};
+use super::trial::{CoverageTrial, Method};
 
 /// Minimum share of runs in which an interval whose assumptions hold contains the true value. 2,000
 /// runs at a true 95 % vary by ± 0.5 percentage points, so this is three deviations below.
@@ -12,7 +12,7 @@ pub(super) const WIDEST: f64 = 1.3;
 
 /// The promise of a method on a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Expected {
+pub(super) enum CoverageClaim {
     /// The assumptions hold: at least [`LIMIT`].
     Holds,
     /// The assumptions do not hold, and the interval may or may not fail: printed, not promised.
@@ -22,31 +22,34 @@ pub(super) enum Expected {
 }
 
 /// Returns the promise of a method on a model.
-pub(super) fn expected(model: Model, method: Method) -> Expected {
+pub(super) fn expected(model: SampleModel, method: Method) -> CoverageClaim {
     match (method, model) {
-        (Method::Paired, _) => Expected::Holds,
-        (_, Model::Drift) => Expected::Fails,
-        (Method::Naive, Model::Normal | Model::ModesWithin | Model::PeriodTwo) => Expected::Holds,
-        (Method::Naive, _) => Expected::Fails,
-        (Method::Mean, Model::Spikes) => Expected::Unpromised,
-        (Method::Mean | Method::Trimmed, Model::ModesBetween) => Expected::Unpromised,
+        (Method::Paired, _) => CoverageClaim::Holds,
+        (_, SampleModel::Drift) => CoverageClaim::Fails,
+        (
+            Method::Naive,
+            SampleModel::Normal | SampleModel::ModesWithin | SampleModel::PeriodTwo,
+        ) => CoverageClaim::Holds,
+        (Method::Naive, _) => CoverageClaim::Fails,
+        (Method::Mean, SampleModel::Spikes) => CoverageClaim::Unpromised,
+        (Method::Mean | Method::Trimmed, SampleModel::ModesBetween) => CoverageClaim::Unpromised,
         // The position of the fences decides whether the rarer mode is an outlier; the page
         // explains it.
-        (Method::Trimmed, Model::ModesWithin) => Expected::Unpromised,
-        _ => Expected::Holds,
+        (Method::Trimmed, SampleModel::ModesWithin) => CoverageClaim::Unpromised,
+        _ => CoverageClaim::Holds,
     }
 }
 
 /// Returns the statements of the page that these trials contradict.
-pub(super) fn broken(trials: &[Trial]) -> Vec<String> {
+pub(super) fn broken(trials: &[CoverageTrial]) -> Vec<String> {
     let mut broken = Vec::new();
     for trial in trials {
         for method in Method::ALL {
             let share = trial.share(method);
             let kept = match expected(trial.model, method) {
-                Expected::Holds => share >= LIMIT,
-                Expected::Unpromised => true,
-                Expected::Fails => share < LIMIT,
+                CoverageClaim::Holds => share >= LIMIT,
+                CoverageClaim::Unpromised => true,
+                CoverageClaim::Fails => share < LIMIT,
             };
             if !kept {
                 broken.push(format!(
@@ -60,7 +63,7 @@ pub(super) fn broken(trials: &[Trial]) -> Vec<String> {
         }
         // The page says that the width misses its target with 10 invocations and only there.
         let wide = trial.width > WIDEST;
-        if trial.model == Model::Normal && wide != (trial.invocations == 10) {
+        if trial.model == SampleModel::Normal && wide != (trial.invocations == 10) {
             broken
                 .push(format!("width with {} invocations: {:.2}", trial.invocations, trial.width));
         }

@@ -2,13 +2,13 @@
 
 use std::fmt::Write as _;
 
-use tontine_bench::stats::simulate::Model;
+use tontine_bench::stats::simulate::SampleModel;
 
-use super::claims::{Expected, LIMIT, WIDEST, expected};
-use super::trial::{Alternative, Method, RUNS, SAMPLES, TRUTH_INVOCATIONS, Trial};
+use super::claims::{CoverageClaim, LIMIT, WIDEST, expected};
+use super::trial::{Alternative, CoverageTrial, Method, RUNS, SAMPLES, TRUTH_INVOCATIONS};
 
 /// Returns the whole page.
-pub(super) fn render(trials: &[Trial], tried: &[Alternative], broken: &[String]) -> String {
+pub(super) fn render(trials: &[CoverageTrial], tried: &[Alternative], broken: &[String]) -> String {
     let mut page = introduction();
     page.push_str(
         "| model | invocations | true median, mean, trimmed mean | median | mean | trimmed mean | \
@@ -66,12 +66,12 @@ fn introduction() -> String {
     )
 }
 
-fn cell(trial: &Trial, method: Method) -> String {
+fn cell(trial: &CoverageTrial, method: Method) -> String {
     let percent = trial.share(method) * 100.0;
     match expected(trial.model, method) {
-        Expected::Holds => format!("{percent:.1}"),
-        Expected::Unpromised => format!("*{percent:.1}*"),
-        Expected::Fails => format!("**{percent:.1}**"),
+        CoverageClaim::Holds => format!("{percent:.1}"),
+        CoverageClaim::Unpromised => format!("*{percent:.1}*"),
+        CoverageClaim::Fails => format!("**{percent:.1}**"),
     }
 }
 
@@ -96,7 +96,7 @@ Where the assumptions do not hold:
 - **Period 2.** Neighbouring samples are opposed, and the naive interval is too *wide*.
 ";
 
-fn widths(page: &mut String, trials: &[Trial]) {
+fn widths(page: &mut String, trials: &[CoverageTrial]) {
     let _ = write!(
         page,
         "\n## Width\n\n\
@@ -105,7 +105,7 @@ fn widths(page: &mut String, trials: &[Trial]) {
          | invocations | ÷ Student's at 95 % | ÷ Student's at the same confidence | target |\n\
          |--:|--:|--:|---|\n",
     );
-    for trial in trials.iter().filter(|trial| trial.model == Model::Normal) {
+    for trial in trials.iter().filter(|trial| trial.model == SampleModel::Normal) {
         let reached = if trial.width <= WIDEST { "reached" } else { "**missed**" };
         let _ = writeln!(
             page,

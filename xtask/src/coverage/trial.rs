@@ -5,7 +5,7 @@ use std::thread;
 use tontine_bench::stats::interval::Interval;
 use tontine_bench::stats::mean::{kalibera_jones, student};
 use tontine_bench::stats::order::{median, median_interval, quantile};
-use tontine_bench::stats::simulate::{DRIFT, LEVEL, MODES, Model, RunSimulator, TICK};
+use tontine_bench::stats::simulate::{DRIFT, LEVEL, MODES, RunSimulator, SampleModel, TICK};
 use tontine_bench::stats::{diagnose, naive, outliers, ratio};
 
 /// Number of runs per row.
@@ -34,7 +34,7 @@ impl Method {
 
 /// True values, in the population, of the statistics of an invocation.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Truth {
+pub(super) struct PopulationValue {
     pub median: f64,
     pub mean: f64,
     pub trimmed: f64,
@@ -42,10 +42,10 @@ pub(super) struct Truth {
 
 /// One row: a model and a number of invocations.
 #[derive(Debug)]
-pub(super) struct Trial {
-    pub model: Model,
+pub(super) struct CoverageTrial {
+    pub model: SampleModel,
     pub invocations: usize,
-    pub truth: Truth,
+    pub truth: PopulationValue,
     /// Number of runs in which each of [`Method::ALL`] contained its true value.
     pub held: [usize; 5],
     /// Number of runs that the diagnosis between invocations marked unstable.
@@ -56,7 +56,7 @@ pub(super) struct Trial {
     pub width_alike: f64,
 }
 
-impl Trial {
+impl CoverageTrial {
     /// Returns the share of runs in which a method contained its true value.
     pub(super) fn share(&self, method: Method) -> f64 {
         self.held[method as usize] as f64 / RUNS as f64
@@ -67,7 +67,7 @@ impl Trial {
 #[derive(Debug)]
 pub(super) struct Alternative {
     pub name: &'static str,
-    pub model: Model,
+    pub model: SampleModel,
     pub invocations: usize,
     pub share: f64,
     pub width: f64,
@@ -85,9 +85,9 @@ struct Figures {
 }
 
 /// Returns all rows; two threads share the models.
-pub(super) fn all() -> Vec<Trial> {
-    let (first, rest) = Model::ALL.split_at(Model::ALL.len() / 2);
-    let rows = |models: &[Model], from: usize| -> Vec<Trial> {
+pub(super) fn all() -> Vec<CoverageTrial> {
+    let (first, rest) = SampleModel::ALL.split_at(SampleModel::ALL.len() / 2);
+    let rows = |models: &[SampleModel], from: usize| -> Vec<CoverageTrial> {
         let numbered = models.iter().zip(from as u64..);
         numbered.flat_map(|(&model, seed)| of_model(model, 100 * (seed + 1))).collect()
     };
@@ -99,13 +99,18 @@ pub(super) fn all() -> Vec<Trial> {
     })
 }
 
-fn of_model(model: Model, seed: u64) -> Vec<Trial> {
+fn of_model(model: SampleModel, seed: u64) -> Vec<CoverageTrial> {
     let truth = truth(model, seed);
     let rows = INVOCATIONS.iter().zip(seed + 1..);
     rows.map(|(&invocations, seed)| trial(model, invocations, truth, seed)).collect()
 }
 
-fn trial(model: Model, invocations: usize, truth: Truth, seed: u64) -> Trial {
+fn trial(
+    model: SampleModel,
+    invocations: usize,
+    truth: PopulationValue,
+    seed: u64,
+) -> CoverageTrial {
     let mut source = RunSimulator::new(seed);
     let mut held = [0; 5];
     let mut flagged = 0;
@@ -133,7 +138,7 @@ fn trial(model: Model, invocations: usize, truth: Truth, seed: u64) -> Trial {
         widths[2].extend(student(&one.medians, by_order.achieved).map(|student| student.width()));
     }
     let [by_order, student, alike] = widths.map(|widths| middle(&widths));
-    Trial {
+    CoverageTrial {
         model,
         invocations,
         truth,
@@ -158,24 +163,30 @@ fn figures(run: &[Vec<f64>]) -> Figures {
 
 /// Returns the true value of each statistic: by symmetry or in closed form if possible, otherwise
 /// from many invocations drawn with a seed of their own.
-fn truth(model: Model, seed: u64) -> Truth {
-    let same = |level| Truth { median: level, mean: level, trimmed: level };
+fn truth(model: SampleModel, seed: u64) -> PopulationValue {
+    let same = |level| PopulationValue { median: level, mean: level, trimmed: level };
     let closed_mean = match model {
-        Model::Normal | Model::Autoregressive(_) | Model::RandomEffect => return same(LEVEL),
-        Model::PeriodTwo => return same(LEVEL + MODES / 2.0),
+        SampleModel::Normal | SampleModel::Autoregressive(_) | SampleModel::RandomEffect => {
+            return same(LEVEL);
+        }
+        SampleModel::PeriodTwo => return same(LEVEL + MODES / 2.0),
         // The level at the end of the run, from which the next run starts.
-        Model::Drift => return same(LEVEL + DRIFT),
-        Model::Spikes => LEVEL * 0.005_f64.exp() * (1.0 + 0.001 * 49.0),
-        Model::ModesWithin | Model::ModesBetween => LEVEL + 0.3 * MODES,
-        Model::Ticks => LEVEL - TICK / 2.0,
+        SampleModel::Drift => return same(LEVEL + DRIFT),
+        SampleModel::Spikes => LEVEL * 0.005_f64.exp() * (1.0 + 0.001 * 49.0),
+        SampleModel::ModesWithin | SampleModel::ModesBetween => LEVEL + 0.3 * MODES,
+        SampleModel::Ticks => LEVEL - TICK / 2.0,
     };
     let drawn = figures(&RunSimulator::new(seed).run(model, TRUTH_INVOCATIONS, SAMPLES));
-    Truth { median: middle(&drawn.medians), mean: closed_mean, trimmed: mean(&drawn.trimmed) }
+    PopulationValue {
+        median: middle(&drawn.medians),
+        mean: closed_mean,
+        trimmed: mean(&drawn.trimmed),
+    }
 }
 
 /// Returns the alternatives to the exact interval, on the models that distinguish them.
 pub(super) fn alternatives() -> Vec<Alternative> {
-    let models = [Model::Normal, Model::Spikes, Model::ModesBetween];
+    let models = [SampleModel::Normal, SampleModel::Spikes, SampleModel::ModesBetween];
     let tries: [(&str, usize, Find); 4] = [
         ("exact", 10, median_interval),
         ("Hettmansperger–Sheather", 10, interpolated),

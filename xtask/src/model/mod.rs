@@ -19,7 +19,7 @@ use std::path::Path;
 use tontine_bench::size::Size;
 use tontine_bench::stats::interval::Interval;
 use tontine_bench::stats::{order, ratio};
-use tontine_bench::task::{Params, Task};
+use tontine_bench::task::{InvocationTask, Params};
 use tontine_host::os::pin;
 use tontine_unix_sim::CostModel;
 
@@ -29,7 +29,7 @@ use crate::invocation;
 const DISTANCE: f64 = 0.15;
 
 /// A cell that can be measured and modelled.
-struct Figure {
+struct ModelledCell {
     what: &'static str,
     experiment: &'static str,
     variant: &'static str,
@@ -40,7 +40,7 @@ struct Figure {
 const MODES: [&str; 4] = ["master", "coarse", "parallel", "per-process"];
 
 /// The figures of one mode, for each number of processors.
-const SHAPES: [Figure; 7] = [
+const SHAPES: [ModelledCell; 7] = [
     signals("one pair", &[("pairs", "1"), ("placement", "same-core")], 1),
     signals("one pair", &[("pairs", "1"), ("placement", "cross-core")], 2),
     signals("one pair, off the master", &[("pairs", "1"), ("placement", "off-master")], 2),
@@ -54,16 +54,16 @@ const fn signals(
     what: &'static str,
     params: &'static [(&'static str, &'static str)],
     processors: usize,
-) -> Figure {
-    Figure { what, experiment: "signal-throughput", variant: "", params, processors }
+) -> ModelledCell {
+    ModelledCell { what, experiment: "signal-throughput", variant: "", params, processors }
 }
 
 const fn forks(
     what: &'static str,
     params: &'static [(&'static str, &'static str)],
     processors: usize,
-) -> Figure {
-    Figure { what, experiment: "fork-throughput", variant: "", params, processors }
+) -> ModelledCell {
+    ModelledCell { what, experiment: "fork-throughput", variant: "", params, processors }
 }
 
 /// Prints figures 1 and 2 of the model, each of `times` seeds; see [`tables`].
@@ -81,10 +81,12 @@ pub(crate) fn print_tables(times: usize, costs: Option<&Path>) -> io::Result<boo
 /// A cell yields no figure; the text names the reason.
 pub(crate) fn run(rounds: usize, costs: Option<&Path>) -> io::Result<bool> {
     let there = pin::allowed().map_err(|trouble| io::Error::other(trouble.to_string()))?;
-    let mut compared: Vec<Compared> = SHAPES
+    let mut compared: Vec<ModelComparison> = SHAPES
         .iter()
         .filter(|shape| shape.processors <= there.len())
-        .flat_map(|shape| MODES.map(|variant| Compared::new(Figure { variant, ..*shape })))
+        .flat_map(|shape| {
+            MODES.map(|variant| ModelComparison::new(ModelledCell { variant, ..*shape }))
+        })
         .collect();
     for round in 0..rounds {
         let mut file = tempfile::NamedTempFile::new()?;
@@ -113,20 +115,20 @@ pub(crate) fn run(rounds: usize, costs: Option<&Path>) -> io::Result<bool> {
 }
 
 /// A figure, measured and modelled, round by round.
-struct Compared {
-    figure: Figure,
+struct ModelComparison {
+    figure: ModelledCell,
     measured: Vec<f64>,
     modelled: Vec<f64>,
 }
 
-impl Compared {
-    fn new(figure: Figure) -> Self {
+impl ModelComparison {
+    fn new(figure: ModelledCell) -> Self {
         Self { figure, measured: Vec::new(), modelled: Vec::new() }
     }
 
     /// Measures and models once more; the machine comes first in every second round.
     fn compare(&mut self, round: usize, costs: &Path) -> io::Result<()> {
-        let task = |params: Params| Task {
+        let task = |params: Params| InvocationTask {
             experiment: self.figure.experiment.to_owned(),
             variant: self.figure.variant.to_owned(),
             params,

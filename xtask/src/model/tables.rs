@@ -11,13 +11,13 @@ use std::time::Instant;
 
 use tontine_bench::size::Size;
 use tontine_bench::stats::order;
-use tontine_bench::task::{Params, Task};
+use tontine_bench::task::{InvocationTask, Params};
 
 use super::MODES;
 use crate::invocation;
 
 /// A figure of the paper, with the numbers of processors and the levels for each.
-struct Table {
+struct PaperFigure {
     title: &'static str,
     experiment: &'static str,
     /// Quantity on the axis, which is a parameter of the experiment.
@@ -27,15 +27,15 @@ struct Table {
     processors: [(usize, &'static [usize]); 2],
 }
 
-const TABLES: [Table; 2] = [
-    Table {
+const TABLES: [PaperFigure; 2] = [
+    PaperFigure {
         title: "Signals per second of each receiver (figure 1)",
         experiment: "signal-throughput",
         level: "pairs",
         placement: Some("spread"),
         processors: [(10, &[1, 2, 4, 5, 8, 10]), (64, &[1, 8, 16, 32, 64])],
     },
-    Table {
+    PaperFigure {
         title: "Forks per second of each process (figure 2)",
         experiment: "fork-throughput",
         level: "processes",
@@ -67,7 +67,7 @@ pub(super) fn print(times: usize, costs: Option<&Path>) -> io::Result<bool> {
     Ok(true)
 }
 
-impl Table {
+impl PaperFigure {
     fn middle(
         &self,
         mode: &str,
@@ -85,7 +85,7 @@ impl Table {
         if let Some(costs) = costs {
             params.insert("costs".to_owned(), costs.display().to_string());
         }
-        let task = Task {
+        let task = InvocationTask {
             experiment: self.experiment.to_owned(),
             variant: mode.to_owned(),
             params,

@@ -16,7 +16,7 @@ use std::process::Command;
 use tontine_bench::size::Size;
 use tontine_bench::stats::interval::Interval;
 use tontine_bench::stats::ratio::{self, LimitVerdict};
-use tontine_bench::task::{Params, Task};
+use tontine_bench::task::{InvocationTask, Params};
 
 use crate::invocation;
 
@@ -35,106 +35,111 @@ enum Of {
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Target {
+enum SpeedTarget {
     AtLeast(f64),
     AtMost(f64),
 }
 
 /// `above` ÷ `below`, times `factor`.
-struct Figure {
+struct SpeedRatio {
     what: &'static str,
     above: Of,
     below: Of,
     factor: f64,
-    target: Target,
+    target: SpeedTarget,
 }
 
-const fn figure(what: &'static str, above: Of, below: Of, target: Target) -> Figure {
-    Figure { what, above, below, factor: 1.0, target }
+const fn figure(what: &'static str, above: Of, below: Of, target: SpeedTarget) -> SpeedRatio {
+    SpeedRatio { what, above, below, factor: 1.0, target }
 }
 
-impl Figure {
+impl SpeedRatio {
     /// Returns the figure for an `above` that is measured of one of `factor` concurrent pairs.
     const fn times(self, factor: f64) -> Self {
         Self { factor, ..self }
     }
 }
 
-const FIGURES: &[Figure] = &[
+const FIGURES: &[SpeedRatio] = &[
     figure(
         "signals/s, one pair, one processor: virtual (calls) ÷ Linux (traps)",
         Of::Signals("parallel", 1, "same-core"),
         Of::Signals("linux", 1, "same-core"),
-        Target::AtLeast(20.0),
+        SpeedTarget::AtLeast(20.0),
     ),
     figure(
         "a tokio task spawned and joined ÷ fork + exit + wait",
         Of::Own("tokio"),
         Of::Own("fork-exit-wait"),
-        Target::AtLeast(0.5),
+        SpeedTarget::AtLeast(0.5),
     ),
     figure(
         "signals/s, the pair not on processor 0: parallel ÷ master",
         Of::Signals("parallel", 1, "off-master"),
         Of::Signals("master", 1, "off-master"),
-        Target::AtLeast(2.0),
+        SpeedTarget::AtLeast(2.0),
     ),
     figure(
         "signals/s, independent pairs: parallel, two processors ÷ one",
         Of::Signals("parallel", 2, "apart"),
         Of::Signals("parallel", 1, "same-core"),
-        Target::AtLeast(1.6),
+        SpeedTarget::AtLeast(1.6),
     )
     .times(2.0),
     figure(
         "signals/s, independent pairs: per-process, two processors ÷ one",
         Of::Signals("per-process", 2, "apart"),
         Of::Signals("per-process", 1, "same-core"),
-        Target::AtLeast(1.8),
+        SpeedTarget::AtLeast(1.8),
     )
     .times(2.0),
     figure(
         "signals/s on one processor: parallel ÷ uniprocessor",
         Of::Signals("parallel", 1, "same-core"),
         Of::Signals("uniprocessor", 1, "same-core"),
-        Target::AtLeast(0.85),
+        SpeedTarget::AtLeast(0.85),
     ),
     figure(
         "100,000 blocked processes: resident memory, GiB",
         Of::Own("many-memory"),
         Of::One,
-        Target::AtMost(2.0),
+        SpeedTarget::AtMost(2.0),
     ),
     figure(
         "100,000 blocked processes: created and reaped, s",
         Of::Own("many-time"),
         Of::One,
-        Target::AtMost(1.0),
+        SpeedTarget::AtMost(1.0),
     ),
-    figure("kill to a group of 10,000, ms", Of::Own("group-kill"), Of::One, Target::AtMost(2.0)),
+    figure(
+        "kill to a group of 10,000, ms",
+        Of::Own("group-kill"),
+        Of::One,
+        SpeedTarget::AtMost(2.0),
+    ),
     figure(
         "kill to a group: 10,000 members ÷ 1,000",
         Of::Own("group-kill"),
         Of::Own("small-group-kill"),
-        Target::AtMost(12.0),
+        SpeedTarget::AtMost(12.0),
     ),
     figure(
         "simulated: system calls, millions per second",
         Of::Own("simulated"),
         Of::One,
-        Target::AtLeast(2.0),
+        SpeedTarget::AtLeast(2.0),
     ),
     figure(
         "Linux: spawn + wait ÷ std::process",
         Of::Own("spawn"),
         Of::Own("command"),
-        Target::AtMost(1.05),
+        SpeedTarget::AtMost(1.05),
     ),
     figure(
         "Linux, 1 GiB touched: spawn + wait ÷ fork + exec + wait",
         Of::Own("spawn-large"),
         Of::Own("fork-exec-large"),
-        Target::AtMost(0.2),
+        SpeedTarget::AtMost(0.2),
     ),
 ];
 
@@ -161,7 +166,7 @@ pub(crate) fn serve(name: &str) -> io::Result<bool> {
     Ok(true)
 }
 
-fn row(figure: &Figure, pairs: usize) -> io::Result<String> {
+fn row(figure: &SpeedRatio, pairs: usize) -> io::Result<String> {
     let (mut above, mut below) = (Vec::new(), Vec::new());
     for pair in 0..pairs {
         if pair.is_multiple_of(2) {
@@ -195,7 +200,7 @@ fn value(of: Of) -> io::Result<f64> {
     match of {
         Of::One => Ok(1.0),
         Of::Signals(variant, pairs, placement) => {
-            let task = Task {
+            let task = InvocationTask {
                 experiment: "signal-throughput".to_owned(),
                 variant: variant.to_owned(),
                 params: Params::from([
@@ -223,10 +228,14 @@ fn afresh(name: &str) -> io::Result<f64> {
     }
 }
 
-fn judge(target: Target, interval: Interval) -> (String, &'static str) {
+fn judge(target: SpeedTarget, interval: Interval) -> (String, &'static str) {
     let (words, verdict) = match target {
-        Target::AtLeast(limit) => (format!("≥ {limit}"), LimitVerdict::at_least(interval, limit)),
-        Target::AtMost(limit) => (format!("≤ {limit}"), LimitVerdict::at_most(interval, limit)),
+        SpeedTarget::AtLeast(limit) => {
+            (format!("≥ {limit}"), LimitVerdict::at_least(interval, limit))
+        }
+        SpeedTarget::AtMost(limit) => {
+            (format!("≤ {limit}"), LimitVerdict::at_most(interval, limit))
+        }
     };
     let verdict = match verdict {
         LimitVerdict::Met => "met",
@@ -254,9 +263,9 @@ mod tests {
     fn a_missed_target_is_called_failed_and_an_interval_around_it_unresolved() {
         let interval =
             |low, high| Interval { estimate: (low + high) / 2.0, low, high, achieved: 0.95 };
-        assert_eq!(judge(Target::AtLeast(20.0), interval(21.0, 22.0)).1, "met");
-        assert_eq!(judge(Target::AtLeast(20.0), interval(18.0, 19.0)).1, "failed");
-        assert_eq!(judge(Target::AtMost(2.0), interval(1.9, 2.1)).1, "unresolved");
+        assert_eq!(judge(SpeedTarget::AtLeast(20.0), interval(21.0, 22.0)).1, "met");
+        assert_eq!(judge(SpeedTarget::AtLeast(20.0), interval(18.0, 19.0)).1, "failed");
+        assert_eq!(judge(SpeedTarget::AtMost(2.0), interval(1.9, 2.1)).1, "unresolved");
     }
 
     #[test]

@@ -29,11 +29,11 @@ const TOUCHED_BYTES: usize = 1 << 30;
 /// A program that does nothing.
 const NOTHING: &str = "/bin/true";
 
-type Measured = io::Result<f64>;
-type Side = fn() -> Measured;
+type SideFigures = io::Result<f64>;
+type SpeedSide = fn() -> SideFigures;
 
 /// Names of the sides and their functions, which return seconds unless documented otherwise.
-pub(super) const ALL: &[(&str, Side)] = &[
+pub(super) const ALL: &[(&str, SpeedSide)] = &[
     ("tokio", tokio_tasks),
     ("fork-exit-wait", forks),
     ("many-memory", || many().map(|many| many.gibibytes)),
@@ -51,7 +51,7 @@ pub(super) const ALL: &[(&str, Side)] = &[
 ///
 /// # Errors
 /// The name is not known, or the measurement fails.
-pub(super) fn measure(name: &str) -> Measured {
+pub(super) fn measure(name: &str) -> SideFigures {
     match ALL.iter().find(|(side, _)| *side == name) {
         Some((_, side)) => side(),
         None => Err(io::Error::other(format!("expected the name of a side, found {name}"))),
@@ -59,7 +59,7 @@ pub(super) fn measure(name: &str) -> Measured {
 }
 
 /// Returns the seconds that a task takes to spawn and join an empty task, on one worker.
-fn tokio_tasks() -> Measured {
+fn tokio_tasks() -> SideFigures {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build()?;
     let measured = runtime.spawn(async {
         let begun = Instant::now();
@@ -74,7 +74,7 @@ fn tokio_tasks() -> Measured {
 
 /// Returns the seconds that a process takes to fork and wait for an empty process, on one
 /// processor.
-fn forks() -> Measured {
+fn forks() -> SideFigures {
     virtually(Virtual::builder(), |sys| {
         let begun = Instant::now();
         for _ in 0..SHORT {
@@ -108,7 +108,7 @@ fn many() -> io::Result<Many> {
 
 /// Returns the milliseconds of one `kill` to a group of `members`, each of which sleeps and ends by
 /// the signal.
-fn group_kill(members: usize) -> Measured {
+fn group_kill(members: usize) -> SideFigures {
     virtually(Virtual::builder(), move |sys| {
         blocked(sys, members)?;
         sys.sigaction(Signal::TERM, Some(SigAction::IGNORE))?;
@@ -147,7 +147,7 @@ fn resident_bytes() -> usize {
 
 /// Returns millions of system calls per second in the simulated executor: one process sends signals
 /// to another, which is in `sigsuspend` until it has received [`SHORT`] of them.
-fn simulated() -> Measured {
+fn simulated() -> SideFigures {
     let builder = Virtual::builder().executor(Executor::Simulated { seed: 1 });
     virtually(builder, |sys| {
         let calls = Arc::new(AtomicU64::new(0));
@@ -196,18 +196,18 @@ fn virtually<T: Send + 'static>(
     }
 }
 
-fn small(side: &dyn Fn(&dyn Sys) -> Result<()>) -> Measured {
+fn small(side: &dyn Fn(&dyn Sys) -> Result<()>) -> SideFigures {
     median_of(CHILDREN, side)
 }
 
-fn large(side: &dyn Fn(&dyn Sys) -> Result<()>, children: usize) -> Measured {
+fn large(side: &dyn Fn(&dyn Sys) -> Result<()>, children: usize) -> SideFigures {
     let touched = vec![1_u8; TOUCHED_BYTES];
     let measured = median_of(children, side);
     drop(black_box(touched));
     measured
 }
 
-fn median_of(children: usize, side: &dyn Fn(&dyn Sys) -> Result<()>) -> Measured {
+fn median_of(children: usize, side: &dyn Fn(&dyn Sys) -> Result<()>) -> SideFigures {
     let linux = Linux::new().map_err(io::Error::other)?;
     let mut seconds = Vec::with_capacity(children);
     for _ in 0..children {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use super::{Complaint, output};
+use super::{Diagnostic, output};
 
 /// Allowed dependencies of each crate.
 const ALLOWED: [(&str, &[&str]); 10] = [
@@ -60,13 +60,13 @@ const LIBRARY: &str = "tontine";
 const MOST_DEPENDENCIES: usize = 6;
 
 /// Checks the dependencies of the members of the workspace, which cargo lists.
-pub(super) fn check(root: &Path) -> Vec<Complaint> {
+pub(super) fn check(root: &Path) -> Vec<Diagnostic> {
     if !root.join("Cargo.toml").exists() {
         return Vec::new();
     }
     let complain = |text| {
         let path = PathBuf::from("Cargo.toml");
-        Complaint { path, line: 0, text }
+        Diagnostic { path, line: 0, text }
     };
     let arguments = ["metadata", "--no-deps", "--offline", "--format-version", "1"];
     let metadata = output(root, "cargo", &arguments)

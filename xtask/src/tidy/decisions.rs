@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use super::{Complaint, File};
+use super::{Diagnostic, TextFile};
 
 /// Checks every record of the tree.
-pub(super) fn check(files: &[File]) -> Vec<Complaint> {
+pub(super) fn check(files: &[TextFile]) -> Vec<Diagnostic> {
     let mut found = Vec::new();
     let mut first: BTreeMap<u32, &str> = BTreeMap::new();
     for file in files.iter().filter(|file| file.path.starts_with("docs/decisions")) {
@@ -37,8 +37,9 @@ mod tests {
     use super::*;
 
     fn complaints(files: &[(&str, &str)]) -> Vec<String> {
-        let files: Vec<File> = files.iter().map(|(path, text)| File::made_up(path, text)).collect();
-        check(&files).iter().map(Complaint::to_string).collect()
+        let files: Vec<TextFile> =
+            files.iter().map(|(path, text)| TextFile::made_up(path, text)).collect();
+        check(&files).iter().map(Diagnostic::to_string).collect()
     }
 
     /// Regression: two records had the number 6, and "decision 6" was ambiguous.

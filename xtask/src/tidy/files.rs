@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Complaint, File};
+use super::{Diagnostic, TextFile};
 
 /// Maximum number of lines of a Rust file.
 const LONGEST: usize = 600;
@@ -11,7 +11,7 @@ const LONGEST: usize = 600;
 const LARGEST: usize = 25_000;
 
 /// Checks the rules on files for one file.
-pub(super) fn check(file: &File) -> Vec<Complaint> {
+pub(super) fn check(file: &TextFile) -> Vec<Diagnostic> {
     if !file.is("rs") {
         return Vec::new();
     }
@@ -22,8 +22,8 @@ pub(super) fn check(file: &File) -> Vec<Complaint> {
 }
 
 /// Checks the rule on the size of crates.
-pub(super) fn check_crates(files: &[File]) -> Vec<Complaint> {
-    let mut crates: BTreeMap<&str, (usize, &File)> = BTreeMap::new();
+pub(super) fn check_crates(files: &[TextFile]) -> Vec<Diagnostic> {
+    let mut crates: BTreeMap<&str, (usize, &TextFile)> = BTreeMap::new();
     for file in files.iter().filter(|file| file.is("rs")) {
         let Some((package, lines)) = source_lines(file) else { continue };
         crates.entry(package).or_insert((0, file)).0 += lines;
@@ -43,7 +43,7 @@ pub(super) fn check_crates(files: &[File]) -> Vec<Complaint> {
 
 /// Returns the crate of a file and the number of lines that count, unless the file belongs to the
 /// tests.
-fn source_lines(file: &File) -> Option<(&str, usize)> {
+fn source_lines(file: &TextFile) -> Option<(&str, usize)> {
     let (package, inside) = file.path.to_str()?.strip_suffix(".rs")?.split_once("/src/")?;
     let is_test = |name: &str| {
         name == "tests" || name.ends_with("_tests") || ["fuzzing", "models"].contains(&name)
@@ -55,14 +55,14 @@ fn source_lines(file: &File) -> Option<(&str, usize)> {
     Some((package, source.lines().count()))
 }
 
-fn too_long(file: &File) -> Option<Complaint> {
+fn too_long(file: &TextFile) -> Option<Diagnostic> {
     let lines = file.text.lines().count();
     (lines > LONGEST).then(|| {
         file.complain(0, format!("expected at most {LONGEST} lines, found {lines}; split the file"))
     })
 }
 
-fn no_module_doc(file: &File) -> Option<Complaint> {
+fn no_module_doc(file: &TextFile) -> Option<Diagnostic> {
     let first = file.text.lines().find(|line| !line.trim().is_empty() && !line.starts_with("#!/"));
     (!first.is_some_and(|line| line.starts_with("//!"))).then(|| {
         file.complain(1, "expected a module comment `//!` in the first line, found none; add one")
@@ -71,7 +71,7 @@ fn no_module_doc(file: &File) -> Option<Complaint> {
 
 /// Checks that a file with `unsafe` code allows it at its top, with a reason: the lint denies it by
 /// default.
-fn unsafe_without_consent(file: &File) -> Option<Complaint> {
+fn unsafe_without_consent(file: &TextFile) -> Option<Diagnostic> {
     // Written in halves, so that the check does not find this file.
     let word = concat!("un", "safe");
     let opens = ["{", "fn ", "impl ", "impl<", "extern ", "trait "];
@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     fn complaints(text: &str) -> usize {
-        check(&File::made_up("a.rs", text)).len()
+        check(&TextFile::made_up("a.rs", text)).len()
     }
 
     #[test]
@@ -110,11 +110,11 @@ mod tests {
     fn size_of_crate_counts_no_tests() {
         let text = "fn a() {}\n".repeat(LARGEST / 2);
         let tests = format!("{text}\n#[cfg(test)]\nmod tests {{\n{text}}}\n");
-        let half = |path: &str| File::made_up(path, &tests);
+        let half = |path: &str| TextFile::made_up(path, &tests);
         let mut files = vec![half("crates/a/src/one.rs"), half("crates/a/src/two.rs")];
         files.push(half("crates/a/src/tests/three.rs"));
         assert!(check_crates(&files).is_empty());
-        files.push(File::made_up("crates/a/src/four.rs", "fn b() {}\n"));
+        files.push(TextFile::made_up("crates/a/src/four.rs", "fn b() {}\n"));
         assert_eq!(check_crates(&files).len(), 1);
     }
 
@@ -124,7 +124,7 @@ mod tests {
         assert_eq!(complaints("fn a() {}\n"), 1);
         assert_eq!(complaints("// A plain comment.\nfn a() {}\n"), 1);
         assert_eq!(complaints(""), 1);
-        assert!(check(&File::made_up("a.c", "int a;\n")).is_empty());
+        assert!(check(&TextFile::made_up("a.c", "int a;\n")).is_empty());
     }
 
     #[test]

@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use syn::visit::{self, Visit};
 use syn::{Attribute, File as Syntax, Item, ItemUse, UseTree};
 
-use super::{Complaint, File};
+use super::{Diagnostic, TextFile};
 
 /// Remaining circles: the containing module, and the modules that form the circle. The list may
 /// only become shorter.
@@ -42,8 +42,8 @@ const RE_EXPORTS: usize = 8;
 type Module = Vec<String>;
 
 /// Checks the rules on floors for all crates.
-pub(super) fn check(files: &[File]) -> Vec<Complaint> {
-    let mut crates: BTreeMap<String, Vec<(Module, &File)>> = BTreeMap::new();
+pub(super) fn check(files: &[TextFile]) -> Vec<Diagnostic> {
+    let mut crates: BTreeMap<String, Vec<(Module, &TextFile)>> = BTreeMap::new();
     for file in files {
         let Some((package, module)) = place(file) else { continue };
         crates.entry(package).or_default().push((module, file));
@@ -52,7 +52,7 @@ pub(super) fn check(files: &[File]) -> Vec<Complaint> {
 }
 
 /// Returns the crate and the module of a file, if the file is a module of a library or a program.
-fn place(file: &File) -> Option<(String, Module)> {
+fn place(file: &TextFile) -> Option<(String, Module)> {
     let path = file.path.to_str()?.strip_suffix(".rs")?;
     let (package, inside) = path.split_once("/src/")?;
     let mut module: Module = inside.split('/').map(str::to_owned).collect();
@@ -65,7 +65,7 @@ fn place(file: &File) -> Option<(String, Module)> {
     Some((package.to_owned(), module))
 }
 
-fn check_crate(package: &str, modules: &[(Module, &File)]) -> Vec<Complaint> {
+fn check_crate(package: &str, modules: &[(Module, &TextFile)]) -> Vec<Diagnostic> {
     let known: BTreeSet<&[String]> = modules.iter().map(|(module, _)| module.as_slice()).collect();
     let mut found = Vec::new();
     let mut neighbours: BTreeMap<&[String], Graph> = BTreeMap::new();
@@ -334,9 +334,9 @@ mod tests {
         "//! A crate.\n//!\n//! Floors, from the bottom up: `low`,\n//! `other`; `high`.\n";
 
     fn complaints(files: &[(&str, &str)]) -> Vec<String> {
-        let files: Vec<File> = files
+        let files: Vec<TextFile> = files
             .iter()
-            .map(|(path, text)| File::made_up(&format!("crates/made-up/src/{path}"), text))
+            .map(|(path, text)| TextFile::made_up(&format!("crates/made-up/src/{path}"), text))
             .collect();
         check(&files).iter().map(|complaint| complaint.text.clone()).collect()
     }

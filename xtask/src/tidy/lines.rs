@@ -1,12 +1,12 @@
 //! Rules on single lines.
 
-use super::{Complaint, File};
+use super::{Diagnostic, TextFile};
 
 /// Maximum length of a line of a Rust file, in characters.
 const WIDEST: usize = 100;
 
 /// Checks the rules on lines for one file.
-pub(super) fn check(file: &File) -> Vec<Complaint> {
+pub(super) fn check(file: &TextFile) -> Vec<Diagnostic> {
     let mut found = Vec::new();
     for (number, line) in file.lines() {
         let broken = [
@@ -36,7 +36,7 @@ fn tab(line: &str) -> Option<String> {
 }
 
 /// Checks for spaces at the end of a line, except in snapshots, which keep their output.
-fn trailing_blank(file: &File, line: &str) -> Option<String> {
+fn trailing_blank(file: &TextFile, line: &str) -> Option<String> {
     (line.trim_end() != line && !file.is("snap"))
         .then(|| "spaces at the end of the line; remove them".to_owned())
 }
@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     fn complaints(path: &str, text: &str) -> usize {
-        check(&File::made_up(path, text)).len()
+        check(&TextFile::made_up(path, text)).len()
     }
 
     #[test]

@@ -2,10 +2,10 @@
 
 use std::path::{Component, Path, PathBuf};
 
-use super::{Complaint, File};
+use super::{Diagnostic, TextFile};
 
 /// Checks every relative link of every Markdown file.
-pub(super) fn check(files: &[File]) -> Vec<Complaint> {
+pub(super) fn check(files: &[TextFile]) -> Vec<Diagnostic> {
     let mut found = Vec::new();
     for file in files.iter().filter(|file| file.is("md")) {
         for (number, target) in prose(&file.text).flat_map(|(number, line)| {
@@ -20,7 +20,7 @@ pub(super) fn check(files: &[File]) -> Vec<Complaint> {
 }
 
 /// Returns the reason why a link is broken, if it is.
-fn broken(files: &[File], from: &Path, target: &str) -> Option<String> {
+fn broken(files: &[TextFile], from: &Path, target: &str) -> Option<String> {
     let elsewhere = target.contains("://") || target.starts_with("mailto:");
     if elsewhere || target.is_empty() {
         return None;
@@ -124,9 +124,9 @@ mod tests {
 
     fn complaints(text: &str) -> usize {
         check(&[
-            File::made_up("docs/a.md", text),
-            File::made_up("docs/b.md", "# One `two`, three!\n## Twice\n## Twice\n"),
-            File::made_up("src/lib.rs", "//! A.\n"),
+            TextFile::made_up("docs/a.md", text),
+            TextFile::made_up("docs/b.md", "# One `two`, three!\n## Twice\n## Twice\n"),
+            TextFile::made_up("src/lib.rs", "//! A.\n"),
         ])
         .len()
     }

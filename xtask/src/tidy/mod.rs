@@ -1,6 +1,6 @@
-//! `cargo xtask tidy`: checks the project's rules that no compiler checks.
+//! `cargo xtask trim`: checks the project's rules that no compiler checks.
 //!
-//! [`run`] reads every file that git tracks or would add, and returns a [`Complaint`] for each
+//! [`run`] reads every file that git tracks or would add, and returns a [`Diagnostic`] for each
 //! violation. [`lines`] checks single lines, [`files`] a Rust file as a whole, [`sync`] the names
 //! of memory orderings over the whole tree, [`links`] Markdown, [`decisions`] the numbers of the
 //! records, [`toolchain`] the promised Rust version, [`arrows`] the dependencies of the crates,
@@ -28,7 +28,7 @@ use crate::header;
 
 /// A violation of a rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Complaint {
+pub(crate) struct Diagnostic {
     /// Path of the file, relative to the root.
     pub(crate) path: PathBuf,
     /// Line, from 1; 0 means the whole file.
@@ -37,7 +37,7 @@ pub(crate) struct Complaint {
     pub(crate) text: String,
 }
 
-impl fmt::Display for Complaint {
+impl fmt::Display for Diagnostic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.line {
             0 => write!(f, "{}: {}", self.path.display(), self.text),
@@ -48,16 +48,16 @@ impl fmt::Display for Complaint {
 
 /// One text file of the tree.
 #[derive(Debug)]
-struct File {
+struct TextFile {
     /// Path, relative to the root.
     path: PathBuf,
     text: String,
 }
 
-impl File {
-    fn complain(&self, line: usize, text: impl Into<String>) -> Complaint {
+impl TextFile {
+    fn complain(&self, line: usize, text: impl Into<String>) -> Diagnostic {
         let (path, text) = (self.path.clone(), text.into());
-        Complaint { path, line, text }
+        Diagnostic { path, line, text }
     }
 
     fn is(&self, extension: &str) -> bool {
@@ -78,12 +78,12 @@ impl File {
 
 /// Checks the tree below `root`, and returns the violations. If git or cargo is missing, that is a
 /// complaint too.
-pub(crate) fn run(root: &Path) -> Vec<Complaint> {
+pub(crate) fn run(root: &Path) -> Vec<Diagnostic> {
     let files = match read(root) {
         Ok(files) => files,
         Err(why) => {
             let path = root.to_path_buf();
-            return vec![Complaint { path, line: 0, text: why }];
+            return vec![Diagnostic { path, line: 0, text: why }];
         }
     };
     let mut found = Vec::new();
@@ -105,13 +105,13 @@ pub(crate) fn run(root: &Path) -> Vec<Complaint> {
 }
 
 /// Returns a complaint if the C header differs from the one that the sources generate.
-fn stale_header(root: &Path) -> Option<Complaint> {
+fn stale_header(root: &Path) -> Option<Diagnostic> {
     let text = header::stale(root)?;
-    Some(Complaint { path: PathBuf::from(header::PATH), line: 0, text })
+    Some(Diagnostic { path: PathBuf::from(header::PATH), line: 0, text })
 }
 
 /// Reads the text files that git tracks or would add.
-fn read(root: &Path) -> Result<Vec<File>, String> {
+fn read(root: &Path) -> Result<Vec<TextFile>, String> {
     let listed =
         output(root, "git", &["ls-files", "--cached", "--others", "--exclude-standard", "-z"])?;
     let mut files = Vec::new();
@@ -126,7 +126,7 @@ fn read(root: &Path) -> Result<Vec<File>, String> {
             continue;
         }
         if let Ok(text) = String::from_utf8(bytes) {
-            files.push(File { path, text });
+            files.push(TextFile { path, text });
         }
     }
     Ok(files)
@@ -154,7 +154,7 @@ mod tests {
     fn the_tree_is_tidy() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
         let found = run(&root);
-        let all: Vec<String> = found.iter().map(Complaint::to_string).collect();
+        let all: Vec<String> = found.iter().map(Diagnostic::to_string).collect();
         assert!(all.is_empty(), "{} complaints:\n{}", all.len(), all.join("\n"));
     }
 

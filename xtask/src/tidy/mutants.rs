@@ -3,14 +3,14 @@
 use std::path::Path;
 use std::process::Command;
 
-use super::{Complaint, File};
+use super::{Diagnostic, TextFile};
 use crate::mutants::{Patch, RACES, RULES, does_not_apply, patches};
 
 /// Directory of the tests that patches name.
 const TESTS: &str = "crates/unix-sim/tests/sim/";
 
 /// Checks the rules on patches.
-pub(super) fn check(root: &Path, files: &[File]) -> Vec<Complaint> {
+pub(super) fn check(root: &Path, files: &[TextFile]) -> Vec<Diagnostic> {
     if !root.join(RACES.folder()).is_dir() {
         return Vec::new();
     }
@@ -27,12 +27,12 @@ pub(super) fn check(root: &Path, files: &[File]) -> Vec<Complaint> {
     found
 }
 
-fn complaint(path: &Path, text: String) -> Complaint {
-    Complaint { path: path.to_owned(), line: 0, text }
+fn complaint(path: &Path, text: String) -> Diagnostic {
+    Diagnostic { path: path.to_owned(), line: 0, text }
 }
 
 /// Returns a complaint if a patch does not apply.
-fn refused(root: &Path, patch: &Patch) -> Option<Complaint> {
+fn refused(root: &Path, patch: &Patch) -> Option<Diagnostic> {
     let checked =
         Command::new("git").args(["apply", "--check"]).arg(&patch.path).current_dir(root).output();
     let why = match checked {
@@ -44,7 +44,7 @@ fn refused(root: &Path, patch: &Patch) -> Option<Complaint> {
 }
 
 /// Returns a complaint for each test of a patch that does not exist.
-fn unknown_tests(patch: &Patch, files: &[File]) -> Vec<Complaint> {
+fn unknown_tests(patch: &Patch, files: &[TextFile]) -> Vec<Diagnostic> {
     let is_there = |test: &str| {
         let (module, name) = test.rsplit_once("::").unwrap_or_default();
         let path = format!("{TESTS}{}.rs", module.replace("::", "/"));
@@ -67,7 +67,7 @@ mod tests {
     fn test_is_looked_for_in_its_module() {
         let mut patch = Patch::made_up("one");
         patch.tests = vec!["races::waits::one".to_owned()];
-        let file = |path| [File::made_up(path, "//! A.\n#[test]\nfn one() {\n}\n")];
+        let file = |path| [TextFile::made_up(path, "//! A.\n#[test]\nfn one() {\n}\n")];
         assert!(
             unknown_tests(&patch, &file("crates/unix-sim/tests/sim/races/waits.rs")).is_empty()
         );

@@ -17,7 +17,7 @@ use syn::visit::{self, Visit};
 use syn::{Attribute, Ident, Item, Visibility};
 
 use super::floors::is_test;
-use super::{Complaint, File};
+use super::{Diagnostic, TextFile};
 
 /// Names that several types share.
 const SHARED: &str = include_str!("names.txt");
@@ -27,16 +27,16 @@ const SHARED: &str = include_str!("names.txt");
 const PUBLIC_SHARED: &[&str] = &["Signal"];
 
 /// Checks both rules on names, for all crates.
-pub(super) fn check(files: &[File]) -> Vec<Complaint> {
+pub(super) fn check(files: &[TextFile]) -> Vec<Diagnostic> {
     complaints(files, SHARED, PUBLIC_SHARED)
 }
 
-fn complaints(files: &[File], shared: &str, public_shared: &[&str]) -> Vec<Complaint> {
+fn complaints(files: &[TextFile], shared: &str, public_shared: &[&str]) -> Vec<Diagnostic> {
     let mut types: BTreeMap<String, Vec<Declaration<'_>>> = BTreeMap::new();
     for file in files.iter().filter(|file| is_source(file)) {
         // `floors` reports a file that cannot be parsed.
         let Ok(syntax) = syn::parse_file(&file.text) else { continue };
-        let mut names = Names::default();
+        let mut names = TypeNames::default();
         names.visit_file(&syntax);
         for (name, is_public) in names.0 {
             types.entry(name).or_default().push(Declaration { file, is_public });
@@ -54,7 +54,7 @@ fn complaints(files: &[File], shared: &str, public_shared: &[&str]) -> Vec<Compl
         let found = types.get(*name).map_or(0, Vec::len);
         let text = format!("`{name}` is the name of {found} types, not {listed}: shorten the list");
         let path = PathBuf::from("xtask/src/tidy/names.txt");
-        (found < *listed || *listed < 2).then_some(Complaint { path, line: 0, text })
+        (found < *listed || *listed < 2).then_some(Diagnostic { path, line: 0, text })
     }));
     found
 }
@@ -63,8 +63,8 @@ fn complaints(files: &[File], shared: &str, public_shared: &[&str]) -> Vec<Compl
 fn public_complaints(
     types: &BTreeMap<String, Vec<Declaration<'_>>>,
     exempt: &[&str],
-) -> Vec<Complaint> {
-    let shared = |name: &str| -> Vec<&File> {
+) -> Vec<Diagnostic> {
+    let shared = |name: &str| -> Vec<&TextFile> {
         let types = types.get(name).into_iter().flatten();
         types.filter(|it| it.is_public && is_of_a_library(it.file)).map(|it| it.file).collect()
     };
@@ -78,7 +78,7 @@ fn public_complaints(
         );
         (files.len() > 1).then(|| files[0].complain(0, text))
     });
-    let fewer = exempt.iter().filter(|name| shared(name).len() < 2).map(|name| Complaint {
+    let fewer = exempt.iter().filter(|name| shared(name).len() < 2).map(|name| Diagnostic {
         path: PathBuf::from("xtask/src/tidy/names.rs"),
         line: 0,
         text: format!("public types no longer share `{name}`: shorten `PUBLIC_SHARED`"),
@@ -88,12 +88,12 @@ fn public_complaints(
 
 /// One type, by the file that declares it.
 struct Declaration<'f> {
-    file: &'f File,
+    file: &'f TextFile,
     is_public: bool,
 }
 
 /// Returns `true` if a file belongs to a crate that other crates may use.
-fn is_of_a_library(file: &File) -> bool {
+fn is_of_a_library(file: &TextFile) -> bool {
     ["crates/", "bindings/"].iter().any(|folder| file.path.starts_with(folder))
 }
 
@@ -102,7 +102,7 @@ fn count<'a>((name, number): (&'a str, &str)) -> Option<(&'a str, usize)> {
 }
 
 /// Returns `true` if a file is part of a library or a program, and not of its tests.
-fn is_source(file: &File) -> bool {
+fn is_source(file: &TextFile) -> bool {
     let Some(path) = file.path.to_str().and_then(|path| path.strip_suffix(".rs")) else {
         return false;
     };
@@ -113,9 +113,9 @@ fn is_source(file: &File) -> bool {
 
 /// The types that a file declares, except in tests; `true` marks public ones.
 #[derive(Default)]
-struct Names(Vec<(String, bool)>);
+struct TypeNames(Vec<(String, bool)>);
 
-impl<'s> Visit<'s> for Names {
+impl<'s> Visit<'s> for TypeNames {
     fn visit_item(&mut self, item: &'s Item) {
         let (attributes, name): (&[Attribute], Option<(&Ident, &Visibility)>) = match item {
             Item::Struct(item) => (&item.attrs, Some((&item.ident, &item.vis))),
@@ -143,7 +143,8 @@ mod tests {
     use super::*;
 
     fn texts(files: &[(&str, &str)], shared: &str) -> Vec<String> {
-        let files: Vec<File> = files.iter().map(|(path, text)| File::made_up(path, text)).collect();
+        let files: Vec<TextFile> =
+            files.iter().map(|(path, text)| TextFile::made_up(path, text)).collect();
         complaints(&files, shared, &[]).into_iter().map(|complaint| complaint.text).collect()
     }
 
@@ -185,7 +186,8 @@ mod tests {
             "`Step` is also the name of a public type of crates/b/src/lib.rs: rename one";
         assert_eq!(texts(&files, listed), [complaint]);
 
-        let files: Vec<File> = files.iter().map(|(path, text)| File::made_up(path, text)).collect();
+        let files: Vec<TextFile> =
+            files.iter().map(|(path, text)| TextFile::made_up(path, text)).collect();
         assert_eq!(complaints(&files, listed, &["Step"]), []);
         assert_eq!(complaints(&files, listed, &["Board", "Step"]).len(), 1, "a stale exemption");
     }

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use super::{Complaint, File};
+use super::{Diagnostic, TextFile};
 
 /// Checks that every name occurs at least twice in the tree.
-pub(super) fn check(files: &[File]) -> Vec<Complaint> {
-    let mut seen: BTreeMap<&str, Vec<(&File, usize)>> = BTreeMap::new();
+pub(super) fn check(files: &[TextFile]) -> Vec<Diagnostic> {
+    let mut seen: BTreeMap<&str, Vec<(&TextFile, usize)>> = BTreeMap::new();
     for file in files.iter().filter(|file| file.is("rs")) {
         for (number, line) in file.lines() {
             for name in names(line) {
@@ -41,18 +41,18 @@ mod tests {
 
     #[test]
     fn a_name_needs_a_second_place_which_may_be_another_file() {
-        let publish = File::made_up("a.rs", "// SYNC made-up: pairs with peek.\n");
-        let peek = File::made_up("b.rs", "load(); // SYNC made-up: pairs with publish.\n");
+        let publish = TextFile::made_up("a.rs", "// SYNC made-up: pairs with peek.\n");
+        let peek = TextFile::made_up("b.rs", "load(); // SYNC made-up: pairs with publish.\n");
         let found = check(&[publish]);
         assert_eq!(found.len(), 1);
         assert!(found[0].text.contains("made-up"));
-        let publish = File::made_up("a.rs", "// SYNC made-up: pairs with peek.\n");
+        let publish = TextFile::made_up("a.rs", "// SYNC made-up: pairs with peek.\n");
         assert_eq!(check(&[publish, peek]), []);
     }
 
     #[test]
     fn only_comments_with_a_name_count() {
         let text = "let a = \"SYNC b:\"; // SYNC <name>: the pattern\n// SYNC without a colon\n";
-        assert_eq!(check(&[File::made_up("a.rs", text)]), []);
+        assert_eq!(check(&[TextFile::made_up("a.rs", text)]), []);
     }
 }

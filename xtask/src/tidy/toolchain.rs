@@ -6,10 +6,10 @@
 
 use std::path::Path;
 
-use super::{Complaint, File};
+use super::{Diagnostic, TextFile};
 
 /// Compares the manifest, README.md and the toolchain files.
-pub(super) fn check(files: &[File]) -> Vec<Complaint> {
+pub(super) fn check(files: &[TextFile]) -> Vec<Diagnostic> {
     let Some(manifest) = named(files, "Cargo.toml") else {
         return Vec::new();
     };
@@ -48,7 +48,7 @@ pub(super) fn check(files: &[File]) -> Vec<Complaint> {
     found
 }
 
-fn named<'a>(files: &'a [File], name: &str) -> Option<&'a File> {
+fn named<'a>(files: &'a [TextFile], name: &str) -> Option<&'a TextFile> {
     files.iter().find(|file| file.path == Path::new(name))
 }
 
@@ -65,9 +65,9 @@ mod tests {
 
     fn complaints(readme: &str, toolchain: &str) -> usize {
         check(&[
-            File::made_up("Cargo.toml", "[workspace.package]\nrust-version = \"1.95\"\n"),
-            File::made_up("README.md", readme),
-            File::made_up("rust-toolchain.toml", toolchain),
+            TextFile::made_up("Cargo.toml", "[workspace.package]\nrust-version = \"1.95\"\n"),
+            TextFile::made_up("README.md", readme),
+            TextFile::made_up("rust-toolchain.toml", toolchain),
         ])
         .len()
     }
@@ -85,7 +85,7 @@ mod tests {
 
     #[test]
     fn a_manifest_without_one_is_a_complaint() {
-        assert_eq!(check(&[File::made_up("Cargo.toml", "[workspace]\n")]).len(), 1);
+        assert_eq!(check(&[TextFile::made_up("Cargo.toml", "[workspace]\n")]).len(), 1);
         assert!(check(&[]).is_empty(), "no manifest, no promise");
     }
 }

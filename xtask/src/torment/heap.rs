@@ -1,7 +1,7 @@
 //! Members of a shared heap killed at random: [`run`].
 
 use super::heap_members;
-use super::slice::{Count, Slice};
+use super::slice::{Slice, SliceCounter};
 
 /// Number of kills per heap.
 const KILLS: u64 = 500;
@@ -11,8 +11,8 @@ pub(super) fn run(slice: &Slice) {
     while !slice.is_over() {
         let seed = slice.random(slice.next_case()).next();
         let counts = heap_members::torment(seed, |kills| kills >= KILLS || slice.is_over());
-        slice.add(Count::Rounds, 1);
-        slice.add(Count::Deaths, counts.kills);
-        slice.add(Count::Messages, counts.accepted);
+        slice.add(SliceCounter::Rounds, 1);
+        slice.add(SliceCounter::Deaths, counts.kills);
+        slice.add(SliceCounter::Messages, counts.accepted);
     }
 }

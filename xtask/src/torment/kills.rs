@@ -1,6 +1,6 @@
 //! Senders and receivers of one mailbox, killed at random: [`run`].
 //!
-//! All processes are forks of the slice's process and share a [`Board`]. Receivers succeed each
+//! All processes are forks of the slice's process and share a [`KillBoard`]. Receivers succeed each
 //! other at one path; each checks what it receives against the board at once ([`receiver`]).
 //! Senders check the results of their calls ([`sender`]). This file kills, stops and replaces them.
 
@@ -15,11 +15,11 @@ use tontine::life::Life;
 use tontine::mailbox::{Fences, Options, WaitStrategy};
 
 use super::common::{Random, connect};
-use super::message::Message;
-use super::slice::{Count, MAX_PAUSE, Slice};
+use super::message::MessageHeader;
+use super::slice::{MAX_PAUSE, Slice, SliceCounter};
 use super::wire;
-use super::worker::{self, Worker};
-use board::{Board, FLUSHER, Order};
+use super::worker::{self, ForkedWorker};
+use board::{FLUSHER, KillBoard, WorkerOrder};
 
 /// Maximum duration of a round.
 const ROUND: Duration = Duration::from_secs(4);
@@ -32,7 +32,7 @@ struct Round<'a> {
     case: u64,
     path: PathBuf,
     cap: u64,
-    board: Board,
+    board: KillBoard,
 }
 
 impl Round<'_> {
@@ -73,17 +73,17 @@ pub(super) fn run(slice: &Slice) {
         std::fs::create_dir(&folder).expect("a folder");
         let cap = 1 << (12 + random.below(9));
         let path = folder.join("mailbox");
-        let round = Round { slice, case, path, cap, board: Board::new() };
+        let round = Round { slice, case, path, cap, board: KillBoard::new() };
         play(&round, &mut random);
-        slice.add(Count::Rounds, 1);
-        slice.add(Count::Messages, round.board.received());
+        slice.add(SliceCounter::Rounds, 1);
+        slice.add(SliceCounter::Messages, round.board.received());
     }
 }
 
 /// A process of the round, and the actions on it.
-struct Process {
-    worker: Worker,
-    kind: Kind,
+struct RoundProcess {
+    worker: ForkedWorker,
+    kind: WorkerKind,
     progress: (u64, Instant),
     /// Time at which a stopped process continues.
     stopped: Option<Instant>,
@@ -92,7 +92,7 @@ struct Process {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum WorkerKind {
     Sender(usize),
     Receiver(usize),
 }
@@ -121,7 +121,7 @@ fn play(round: &Round<'_>, random: &mut Random) {
 }
 
 /// Kills, stops or commands one process.
-fn disturb(round: &Round<'_>, process: &mut Process, random: &mut Random) {
+fn disturb(round: &Round<'_>, process: &mut RoundProcess, random: &mut Random) {
     let word = round.board.order(process_index(process.kind));
     match random.below(20) {
         0..7 => {
@@ -134,26 +134,27 @@ fn disturb(round: &Round<'_>, process: &mut Process, random: &mut Random) {
             process.stopped = Some(Instant::now() + pause);
         }
         10..14 => {
-            let orders = [Order::Exec, Order::Exit, Order::Close, Order::Panic];
+            let orders =
+                [WorkerOrder::Exec, WorkerOrder::Exit, WorkerOrder::Close, WorkerOrder::Panic];
             worker::set(word, wire::pick(random, &orders) as u64);
             process.ordered = true;
         }
-        14..16 => worker::set(word, Order::Fork as u64),
+        14..16 => worker::set(word, WorkerOrder::Fork as u64),
         _ => {}
     }
 }
 
-fn process_index(kind: Kind) -> usize {
+fn process_index(kind: WorkerKind) -> usize {
     match kind {
-        Kind::Sender(index) | Kind::Receiver(index) => index,
+        WorkerKind::Sender(index) | WorkerKind::Receiver(index) => index,
     }
 }
 
 /// Checks the processes that have ended, and starts replacements.
-fn replace_ended(round: &Round<'_>, processes: &mut [Process], random: &mut Random) {
+fn replace_ended(round: &Round<'_>, processes: &mut [RoundProcess], random: &mut Random) {
     let receiver = processes.iter().find_map(|process| match process.kind {
-        Kind::Receiver(index) => Some(index),
-        Kind::Sender(_) => None,
+        WorkerKind::Receiver(index) => Some(index),
+        WorkerKind::Sender(_) => None,
     });
     for process in processes {
         if process.stopped.is_some_and(|until| Instant::now() >= until) {
@@ -173,20 +174,20 @@ fn replace_ended(round: &Round<'_>, processes: &mut [Process], random: &mut Rand
                     let name = &process.worker.name;
                     format!("expected {name} to run, found {}", worker::describe(Some(status)))
                 });
-                round.slice.add(Count::Deaths, 1);
-                if let Kind::Sender(index) = process.kind {
+                round.slice.add(SliceCounter::Deaths, 1);
+                if let WorkerKind::Sender(index) = process.kind {
                     round.board.note_death(index, receiver.unwrap_or(0));
                 }
                 *process = match process.kind {
-                    Kind::Sender(_) => start_sender(round, random),
-                    Kind::Receiver(_) => start_receiver(round, random),
+                    WorkerKind::Sender(_) => start_sender(round, random),
+                    WorkerKind::Receiver(_) => start_receiver(round, random),
                 };
             }
         }
     }
 }
 
-fn check_progress(round: &Round<'_>, process: &mut Process) {
+fn check_progress(round: &Round<'_>, process: &mut RoundProcess) {
     let now = worker::get(round.board.progress(process_index(process.kind)));
     if now != process.progress.0 || process.stopped.is_some() {
         process.progress = (now, Instant::now());
@@ -197,28 +198,41 @@ fn check_progress(round: &Round<'_>, process: &mut Process) {
     });
 }
 
-fn start_sender(round: &Round<'_>, random: &mut Random) -> Process {
+fn start_sender(round: &Round<'_>, random: &mut Random) -> RoundProcess {
     let (index, seed) = (round.board.next_process(), random.next());
-    let worker = Worker::start(format!("sender {index}"), || sender::run(round, index, seed));
+    let worker = ForkedWorker::start(format!("sender {index}"), || sender::run(round, index, seed));
     let progress = (0, Instant::now());
-    Process { worker, kind: Kind::Sender(index), progress, stopped: None, ordered: false }
+    RoundProcess {
+        worker,
+        kind: WorkerKind::Sender(index),
+        progress,
+        stopped: None,
+        ordered: false,
+    }
 }
 
-fn start_receiver(round: &Round<'_>, random: &mut Random) -> Process {
+fn start_receiver(round: &Round<'_>, random: &mut Random) -> RoundProcess {
     let (index, seed) = (round.board.next_process(), random.next());
-    let worker = Worker::start(format!("receiver {index}"), || receiver::run(round, index, seed));
+    let worker =
+        ForkedWorker::start(format!("receiver {index}"), || receiver::run(round, index, seed));
     let progress = (0, Instant::now());
-    Process { worker, kind: Kind::Receiver(index), progress, stopped: None, ordered: false }
+    RoundProcess {
+        worker,
+        kind: WorkerKind::Receiver(index),
+        progress,
+        stopped: None,
+        ordered: false,
+    }
 }
 
 /// Lets the senders finish while a receiver lives, and accounts for every message.
-fn finish(round: &Round<'_>, mut processes: Vec<Process>, random: &mut Random) {
+fn finish(round: &Round<'_>, mut processes: Vec<RoundProcess>, random: &mut Random) {
     round.board.stop();
     let deadline = Instant::now() + MAX_PAUSE;
     while Instant::now() < deadline && round.slice.violations() == 0 {
         // Receivers that were asked to end do so, and get a successor; senders are not replaced.
         for process in &mut processes {
-            if process.worker.ended().is_some() && matches!(process.kind, Kind::Receiver(_)) {
+            if process.worker.ended().is_some() && matches!(process.kind, WorkerKind::Receiver(_)) {
                 *process = start_receiver(round, random);
             }
             let executed = round.board.has_executed(process_index(process.kind));
@@ -226,15 +240,15 @@ fn finish(round: &Round<'_>, mut processes: Vec<Process>, random: &mut Random) {
                 process.worker.signal(libc::SIGKILL);
             }
         }
-        let sends = |process: &mut Process| matches!(process.kind, Kind::Sender(_));
-        let is_running = |process: &mut Process| process.worker.ended().is_none();
+        let sends = |process: &mut RoundProcess| matches!(process.kind, WorkerKind::Sender(_));
+        let is_running = |process: &mut RoundProcess| process.worker.ended().is_none();
         if !processes.iter_mut().any(|process| sends(process) && is_running(process)) {
             break;
         }
         std::thread::sleep(Duration::from_millis(2));
     }
     for process in &mut processes {
-        let Kind::Sender(_) = process.kind else { continue };
+        let WorkerKind::Sender(_) = process.kind else { continue };
         let status = process.worker.ended();
         let fits = status.is_some_and(|status| status == 0 || process.ordered);
         round.check(fits, || {
@@ -243,7 +257,7 @@ fn finish(round: &Round<'_>, mut processes: Vec<Process>, random: &mut Random) {
             format!("expected {} to finish, found {found}\n{stacks}", process.worker.name)
         });
     }
-    let receiver = processes.iter_mut().find(|one| matches!(one.kind, Kind::Receiver(_)));
+    let receiver = processes.iter_mut().find(|one| matches!(one.kind, WorkerKind::Receiver(_)));
     let receiver = receiver.expect("a receiver at all times");
     while round.slice.violations() == 0 && !flush(round, receiver) {
         // The process had been asked to end.
@@ -257,8 +271,8 @@ fn finish(round: &Round<'_>, mut processes: Vec<Process>, random: &mut Random) {
 
 /// Wakes a receiver that waits without a timeout, and waits until it has nothing left to read.
 /// Returns `false` if it ended because it was asked to.
-fn flush(round: &Round<'_>, receiver: &mut Process) -> bool {
-    let mut flusher = Worker::start("flusher", || wake(&round.path));
+fn flush(round: &Round<'_>, receiver: &mut RoundProcess) -> bool {
+    let mut flusher = ForkedWorker::start("flusher", || wake(&round.path));
     let idle = round.board.idle(process_index(receiver.kind));
     let deadline = Instant::now() + MAX_PAUSE;
     while worker::get(idle) == 0 && Instant::now() < deadline {
@@ -286,7 +300,7 @@ fn flush(round: &Round<'_>, receiver: &mut Process) -> bool {
 fn wake(path: &Path) {
     Life::register().expect("the main thread");
     let mut sender = connect(&Options::new(), path);
-    let message = Message { sender: FLUSHER, incarnation: 0, number: 0 };
+    let message = MessageHeader { sender: FLUSHER, incarnation: 0, number: 0 };
     let _ = sender.send_timeout(&message.encode(0), MAX_PAUSE);
     let _ = sender.wait_acked(Some(MAX_PAUSE));
 }

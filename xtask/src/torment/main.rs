@@ -1,6 +1,6 @@
 //! Random kills and hostile peers against the library: the program behind `cargo xtask torment`.
 //!
-//! [`run`] starts this program again for each slice of a [`Part`]. Each slice has its own process
+//! [`run`] starts this program again for each slice of a [`TormentPart`]. Each slice has its own process
 //! and directory, and reports through its standard output ([`slice`]). A slice that panics,
 //! crashes or does not end is a violation like one that it reports itself.
 
@@ -30,8 +30,8 @@ use std::time::{Duration, Instant};
 
 use clap::{Parser, Subcommand};
 
-use request::{Part, Request, SliceRequest};
-use slice::Outcome;
+use request::{SliceRequest, TormentPart, TormentRequest};
+use slice::SliceReport;
 
 /// Number of slices of a run.
 const SLICES: u64 = 15;
@@ -43,21 +43,21 @@ const MAX_SLICE: Duration = Duration::from_secs(30);
 #[derive(Debug, Parser)]
 struct Arguments {
     #[command(subcommand)]
-    command: Command,
+    command: TormentCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Command {
+enum TormentCommand {
     /// Run all parts in turn
-    Run(Request),
+    Run(TormentRequest),
     /// Run one slice in this process
     Slice(SliceRequest),
 }
 
 fn main() -> ExitCode {
     let done = match Arguments::parse().command {
-        Command::Run(request) => run(&request),
-        Command::Slice(request) => serve(&request),
+        TormentCommand::Run(request) => run(&request),
+        TormentCommand::Slice(request) => serve(&request),
     };
     match done {
         Ok(true) => ExitCode::SUCCESS,
@@ -70,20 +70,20 @@ fn main() -> ExitCode {
 }
 
 /// Runs all parts in turn and prints a line for each. Returns `false` after a violation.
-fn run(request: &Request) -> io::Result<bool> {
+fn run(request: &TormentRequest) -> io::Result<bool> {
     let program = std::env::current_exe()?;
     let seed = request.seed.unwrap_or_else(from_clock);
     println!("torment: seed {seed}, {} s", request.seconds);
-    let parts: Vec<Part> = Part::ALL
+    let parts: Vec<TormentPart> = TormentPart::ALL
         .into_iter()
         .filter(|part| request.only.is_none_or(|only| only == *part))
         .collect();
     let duration = Duration::from_secs(request.seconds / SLICES).clamp(MIN_SLICE, MAX_SLICE);
     let end = Instant::now() + Duration::from_secs(request.seconds);
-    let mut totals: BTreeMap<Part, Outcome> = BTreeMap::new();
+    let mut totals: BTreeMap<TormentPart, SliceReport> = BTreeMap::new();
     for part in parts.iter().cycle() {
         let is_complete = totals.len() == parts.len();
-        if is_complete && (Instant::now() >= end || totals.values().all(Outcome::has_failed)) {
+        if is_complete && (Instant::now() >= end || totals.values().all(SliceReport::has_failed)) {
             break;
         }
         let total = totals.entry(*part).or_default();
@@ -109,7 +109,7 @@ fn run(request: &Request) -> io::Result<bool> {
 }
 
 /// Prints the violations of one slice, or removes its directory if there are none.
-fn report(found: &Outcome, slice: &SliceRequest) {
+fn report(found: &SliceReport, slice: &SliceRequest) {
     let SliceRequest { part, seed, folder, .. } = slice;
     let part = part.name();
     for (case, text) in &found.violations {
@@ -123,7 +123,7 @@ fn report(found: &Outcome, slice: &SliceRequest) {
 }
 
 /// Creates a directory for one slice that other users may enter.
-fn folder(part: Part) -> io::Result<PathBuf> {
+fn folder(part: TormentPart) -> io::Result<PathBuf> {
     let name = format!("torment-{}-", part.name());
     let folder = tempfile::Builder::new().prefix(&name).tempdir()?.keep();
     std::fs::set_permissions(&folder, std::os::unix::fs::PermissionsExt::from_mode(0o755))?;
@@ -140,11 +140,11 @@ fn serve(request: &SliceRequest) -> io::Result<bool> {
     worker::end_with_parent();
     let slice = slice::Slice::new(request);
     match request.part {
-        Part::Kills => kills::run(&slice),
-        Part::Senders => senders::run(&slice),
-        Part::Receivers => receivers::run(&slice),
-        Part::Heap => heap::run(&slice),
-        Part::Runtimes => runtimes::run(&slice),
+        TormentPart::Kills => kills::run(&slice),
+        TormentPart::Senders => senders::run(&slice),
+        TormentPart::Receivers => receivers::run(&slice),
+        TormentPart::Heap => heap::run(&slice),
+        TormentPart::Runtimes => runtimes::run(&slice),
     }
     slice.finish();
     Ok(true)

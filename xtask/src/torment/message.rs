@@ -1,4 +1,4 @@
-//! Numbered messages with a checksum over every byte: [`Message`].
+//! Numbered messages with a checksum over every byte: [`MessageHeader`].
 
 use super::common::Random;
 
@@ -7,13 +7,13 @@ pub(super) const MIN_LEN: usize = 32;
 
 /// The header of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Message {
+pub(super) struct MessageHeader {
     pub(super) sender: u64,
     pub(super) incarnation: u64,
     pub(super) number: u64,
 }
 
-impl Message {
+impl MessageHeader {
     /// Returns a message of `len` bytes, at least [`MIN_LEN`].
     pub(super) fn encode(self, len: usize) -> Vec<u8> {
         let mut bytes = vec![0; len.max(MIN_LEN)];
@@ -65,16 +65,16 @@ mod tests {
 
     #[test]
     fn decode_one_changed_byte_finds_it_torn() {
-        let message = Message { sender: 3, incarnation: 1, number: 77 };
+        let message = MessageHeader { sender: 3, incarnation: 1, number: 77 };
         for len in [0, 33, 40, 100] {
             let bytes = message.encode(len);
-            assert_eq!(Message::decode(&bytes), Ok(message));
+            assert_eq!(MessageHeader::decode(&bytes), Ok(message));
             for at in 0..bytes.len() {
                 let mut torn = bytes.clone();
                 torn[at] ^= 1;
-                assert!(Message::decode(&torn).is_err(), "byte {at} of {len}");
+                assert!(MessageHeader::decode(&torn).is_err(), "byte {at} of {len}");
             }
-            assert!(Message::decode(&bytes[..bytes.len() - 1]).is_err());
+            assert!(MessageHeader::decode(&bytes[..bytes.len() - 1]).is_err());
         }
     }
 }

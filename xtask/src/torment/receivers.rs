@@ -14,11 +14,11 @@ use tontine::life::Life;
 use tontine::mailbox::{Fences, OnDeath, Options, Sender, WaitStrategy};
 
 use super::common::Random;
-use super::message::Message;
+use super::message::MessageHeader;
 use super::raw::fuse::Mount;
-use super::slice::{Count, MAX_CALL, MAX_PAUSE, Slice};
+use super::slice::{MAX_CALL, MAX_PAUSE, Slice, SliceCounter};
 use super::wire;
-use super::worker::{self, Shared, Stopwatch, Worker};
+use super::worker::{self, ForkedWorker, SharedWords, Stopwatch};
 
 /// Timeout of calls that have one.
 const TIMEOUT: Duration = Duration::from_millis(20);
@@ -37,9 +37,9 @@ const FINISHED: usize = 5;
 
 /// Behaviour of the receiver of a case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Mode {
+enum ReceiverMode {
     /// Acknowledges at the ends of messages, then ends in one of the documented ways.
-    Exact(End),
+    Exact(ReceiverEnd),
     /// Acknowledges everything, keeps every chunk, and asks for memory back again and again.
     Hoard,
     /// Does anything.
@@ -48,7 +48,7 @@ enum Mode {
 
 /// End of an exact receiver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum End {
+enum ReceiverEnd {
     /// The liveness word is marked, and the connection is closed.
     Dead,
     /// The liveness word is marked, and the connection stays open.
@@ -62,7 +62,7 @@ enum End {
 /// A generated case: both processes generate it alike.
 struct Case {
     number: u64,
-    mode: Mode,
+    mode: ReceiverMode,
     cap: u64,
     random: Random,
 }
@@ -70,11 +70,16 @@ struct Case {
 impl Case {
     fn new(slice: &Slice, number: u64) -> Self {
         let mut random = slice.random(number);
-        let ends = [End::Dead, End::DeadConnected, End::Closed, End::HungUp];
+        let ends = [
+            ReceiverEnd::Dead,
+            ReceiverEnd::DeadConnected,
+            ReceiverEnd::Closed,
+            ReceiverEnd::HungUp,
+        ];
         let mode = match random.below(10) {
-            0..4 => Mode::Exact(wire::pick(&mut random, &ends)),
-            4 | 5 => Mode::Hoard,
-            _ => Mode::Wild,
+            0..4 => ReceiverMode::Exact(wire::pick(&mut random, &ends)),
+            4 | 5 => ReceiverMode::Hoard,
+            _ => ReceiverMode::Wild,
         };
         let cap = 1 << (12 + random.below(8));
         Self { number, mode, cap, random }
@@ -92,11 +97,11 @@ pub(super) fn run(slice: &Slice) {
         if let Err(why) = &mount {
             slice.note_skipped(why);
         }
-        let mut receiver = Worker::start("hostile receiver", || {
+        let mut receiver = ForkedWorker::start("hostile receiver", || {
             let file = mount.as_ref().ok().and_then(|mount| mount.open().ok());
             hostile::play(slice, &path, board, file.as_ref());
         });
-        let mut sender = Worker::start("honest sender", || send(slice, &path, board));
+        let mut sender = ForkedWorker::start("honest sender", || send(slice, &path, board));
         let end = Instant::now() + slice.left();
         let mut progress = (first, Instant::now());
         while sender.ended().is_none() && worker::get(&board[FINISHED]) == 0 {
@@ -125,18 +130,18 @@ pub(super) fn run(slice: &Slice) {
             });
         }
         receiver.kill();
-        slice.add(Count::Rounds, 1);
+        slice.add(SliceCounter::Rounds, 1);
     }
 }
 
 /// Runs the sender of one case after the other.
-fn send(slice: &Slice, path: &Path, board: Shared) {
+fn send(slice: &Slice, path: &Path, board: SharedWords) {
     Life::register().expect("the main thread");
     while worker::get(&board[STOP]) == 0 {
         let number = worker::get(&board[CURRENT]);
         let mut case = Case::new(slice, number);
         if let Some(mut sender) = open(slice, &mut case, path) {
-            let mut player = Player {
+            let mut player = CaseSender {
                 slice,
                 board,
                 watch: Stopwatch::new(),
@@ -149,7 +154,7 @@ fn send(slice: &Slice, path: &Path, board: Shared) {
             player.play(&mut case, &mut sender.0);
             let ((), took) = player.watch.time(|| drop(sender));
             player.bounded(&case, "drop", took, Duration::ZERO);
-            slice.add(Count::Messages, player.sent.len() as u64);
+            slice.add(SliceCounter::Messages, player.sent.len() as u64);
         }
         worker::set(&board[SENDER_DONE], number + 1);
         let until = Instant::now() + MAX_PAUSE;
@@ -166,7 +171,8 @@ fn send(slice: &Slice, path: &Path, board: Shared) {
 fn open(slice: &Slice, case: &mut Case, path: &Path) -> Option<(Sender, OnDeath)> {
     let random = &mut case.random;
     let modes = [OnDeath::Fail, OnDeath::Fail, OnDeath::Fail, OnDeath::WaitForSuccessor];
-    let mode = if case.mode == Mode::Wild { wire::pick(random, &modes) } else { OnDeath::Fail };
+    let mode =
+        if case.mode == ReceiverMode::Wild { wire::pick(random, &modes) } else { OnDeath::Fail };
     let spin = WaitStrategy::SpinThenSleep(Duration::from_micros(20));
     let options = Options::new()
         .lane_cap(case.cap)
@@ -213,9 +219,9 @@ fn is_documented(error: &Error) -> bool {
 }
 
 /// One sender of one case.
-struct Player<'a> {
+struct CaseSender<'a> {
     slice: &'a Slice,
-    board: Shared,
+    board: SharedWords,
     watch: Stopwatch,
     /// Numbers of the messages that were sent.
     sent: Vec<u64>,
@@ -236,14 +242,14 @@ fn held_threads() -> usize {
     tasks.filter_map(|task| name(task).ok()).filter(|name| name.trim() == "tontine-fds").count()
 }
 
-impl Player<'_> {
+impl CaseSender<'_> {
     fn play(&mut self, case: &mut Case, sender: &mut Sender) {
         let end = Instant::now() + CASE;
         while Instant::now() < end && self.ended.is_none() {
             let call = case.random.below(12);
             self.call(case, sender, call);
         }
-        if matches!(case.mode, Mode::Exact(_)) && self.ended.is_none() {
+        if matches!(case.mode, ReceiverMode::Exact(_)) && self.ended.is_none() {
             // The receiver ends the lane within its own time.
             let until = Instant::now() + MAX_CALL;
             while self.ended.is_none() && Instant::now() < until {
@@ -266,7 +272,7 @@ impl Player<'_> {
         let most =
             wire::pick(&mut case.random, &[64, 64, 1_000, 20_000]).min(sender.max_message_len());
         let len = case.random.below(most as u64 + 1) as usize;
-        let message = Message { sender: case.number, incarnation: 0, number: self.next };
+        let message = MessageHeader { sender: case.number, incarnation: 0, number: self.next };
         let bytes = message.encode(len);
         let (name, sends, (result, took)) = match call {
             0..6 => {
@@ -310,13 +316,13 @@ impl Player<'_> {
 
     /// Checks the state of an ended lane.
     fn check_end(&mut self, case: &mut Case, sender: &mut Sender, ended: &Error) {
-        let Mode::Exact(end) = case.mode else {
+        let ReceiverMode::Exact(end) = case.mode else {
             return self.check_wild_end(case, sender);
         };
         let expected = match end {
-            End::Dead | End::DeadConnected => Some(libc::EOWNERDEAD),
-            End::Closed => Some(libc::EPIPE),
-            End::HungUp => None,
+            ReceiverEnd::Dead | ReceiverEnd::DeadConnected => Some(libc::EOWNERDEAD),
+            ReceiverEnd::Closed => Some(libc::EPIPE),
+            ReceiverEnd::HungUp => None,
         };
         let found = ended.errno();
         let fits = |errno: i32| expected.is_none_or(|expected| expected == errno);
@@ -335,8 +341,10 @@ impl Player<'_> {
             }
         };
         let acknowledged = worker::get(&self.board[ACKNOWLEDGED]);
-        let numbers: Result<Vec<u64>, String> =
-            unread.iter().map(|bytes| Message::decode(bytes).map(|found| found.number)).collect();
+        let numbers: Result<Vec<u64>, String> = unread
+            .iter()
+            .map(|bytes| MessageHeader::decode(bytes).map(|found| found.number))
+            .collect();
         let expected: Vec<u64> =
             self.sent.iter().copied().filter(|number| *number >= acknowledged).collect();
         self.slice.check(case.number, numbers.as_ref() == Ok(&expected), || {

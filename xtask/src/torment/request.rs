@@ -1,4 +1,4 @@
-//! The command line of `torment`: [`Request`], shared with the task that builds and starts it.
+//! The command line of `torment`: [`TormentRequest`], shared with the task that builds and starts it.
 
 #![allow(dead_code, reason = "the chore passes on what the program reads")]
 
@@ -8,7 +8,7 @@ use clap::{Args, ValueEnum, value_parser};
 
 /// A part of the torment, with its own cases.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
-pub(crate) enum Part {
+pub(crate) enum TormentPart {
     /// Senders and receivers killed at random
     Kills,
     /// Raw hostile senders against an honest receiver
@@ -21,7 +21,7 @@ pub(crate) enum Part {
     Runtimes,
 }
 
-impl Part {
+impl TormentPart {
     /// Every part, in the order of their slices.
     pub(crate) const ALL: [Self; 5] =
         [Self::Kills, Self::Senders, Self::Receivers, Self::Heap, Self::Runtimes];
@@ -40,7 +40,7 @@ impl Part {
 
 /// The options of a run.
 #[derive(Debug, Clone, Args)]
-pub(crate) struct Request {
+pub(crate) struct TormentRequest {
     /// Duration of the run, shared by the parts
     #[arg(long, default_value_t = 120, value_parser = value_parser!(u64).range(1..))]
     pub(crate) seconds: u64,
@@ -49,7 +49,7 @@ pub(crate) struct Request {
     pub(crate) seed: Option<u64>,
     /// Run only this part
     #[arg(long, value_enum)]
-    pub(crate) only: Option<Part>,
+    pub(crate) only: Option<TormentPart>,
     /// First case of each part, as named by a violation
     #[arg(long, default_value_t = 0, value_name = "N")]
     pub(crate) case: u64,
@@ -58,7 +58,7 @@ pub(crate) struct Request {
     pub(crate) asan: bool,
 }
 
-impl Request {
+impl TormentRequest {
     /// Returns the arguments of an equal request.
     pub(crate) fn arguments(&self) -> Vec<String> {
         let mut arguments = vec![format!("--seconds={}", self.seconds)];
@@ -73,7 +73,7 @@ impl Request {
 #[derive(Debug, Clone, Args)]
 pub(crate) struct SliceRequest {
     #[arg(value_enum)]
-    pub(crate) part: Part,
+    pub(crate) part: TormentPart,
     pub(crate) seed: u64,
     pub(crate) case: u64,
     pub(crate) milliseconds: u64,

@@ -16,23 +16,23 @@ use tontine::life::Life;
 use tontine::mailbox::{AsyncMailbox, AsyncSender, OnDeath, Options};
 
 use super::common::Random;
-use super::message::Message;
-use super::slice::{Count, MAX_PAUSE, Slice};
-use super::worker::{self, Worker};
+use super::message::MessageHeader;
+use super::slice::{MAX_PAUSE, Slice, SliceCounter};
+use super::worker::{self, ForkedWorker};
 
 /// Runs cases until the slice is over.
 pub(super) fn run(slice: &Slice) {
     while !slice.is_over() {
         let case = slice.next_case();
         let path = slice.folder.join(format!("mailbox-{case}"));
-        let mut worker = Worker::start("runtime", || play(slice, case, &path));
+        let mut worker = ForkedWorker::start("runtime", || play(slice, case, &path));
         let status = worker.wait(3 * MAX_PAUSE);
         slice.check(case, status == Some(0), || {
             let stacks = worker::stacks(worker.pid);
             let found = worker::describe(status);
             format!("expected the runtime to exit with 0, found {found}\n{stacks}")
         });
-        slice.add(Count::Rounds, 1);
+        slice.add(SliceCounter::Rounds, 1);
     }
 }
 
@@ -77,7 +77,7 @@ async fn exchange(slice: &Slice, case: u64, path: &Path, cap: u64, random: &mut 
             for number in 0..count {
                 let most = sender.get_ref().max_message_len().min(900) as u64;
                 let len = random.below(most) as usize;
-                let message = Message { sender: name, incarnation: 0, number }.encode(len);
+                let message = MessageHeader { sender: name, incarnation: 0, number }.encode(len);
                 loop {
                     let wait = Duration::from_micros(random.below(2_000));
                     match timeout(wait, sender.send(&message)).await {
@@ -103,7 +103,7 @@ async fn exchange(slice: &Slice, case: u64, path: &Path, cap: u64, random: &mut 
             continue;
         };
         let message = message.map_err(|error| error.to_string());
-        let message = message.and_then(|message| Message::decode(&message));
+        let message = message.and_then(|message| MessageHeader::decode(&message));
         let fits = message.as_ref().is_ok_and(|found| next[found.sender as usize] == found.number);
         slice.check(case, fits, || format!("expected one of {next:?}, found {message:?}"));
         if let Ok(message) = message {
@@ -111,7 +111,7 @@ async fn exchange(slice: &Slice, case: u64, path: &Path, cap: u64, random: &mut 
             received += 1;
         }
     }
-    slice.add(Count::Messages, received);
+    slice.add(SliceCounter::Messages, received);
     for task in tasks {
         if slice.violations() == 0 {
             drop(task.await.expect("the sender's task"));
@@ -147,12 +147,12 @@ async fn fork_in_recv(slice: &Slice, case: u64, path: &Path, polls: bool) {
     });
     // The parent's mailbox is as before.
     let mut sender = Options::new().connect(path).expect("connects");
-    let message = Message { sender: 0, incarnation: 0, number: 7 };
+    let message = MessageHeader { sender: 0, incarnation: 0, number: 7 };
     sender.send(&message.encode(100)).expect("sent");
     let found = timeout(MAX_PAUSE, mailbox.recv()).await.expect("in time").expect("a message");
-    assert_eq!(Message::decode(&found), Ok(message));
-    slice.add(Count::Deaths, 1);
-    slice.add(Count::Messages, 1);
+    assert_eq!(MessageHeader::decode(&found), Ok(message));
+    slice.add(SliceCounter::Deaths, 1);
+    slice.add(SliceCounter::Messages, 1);
 }
 
 /// A child is forked while `send` is pending, and drops it.
@@ -161,7 +161,7 @@ async fn fork_in_send(slice: &Slice, case: u64, path: &Path) {
     let mut mailbox = AsyncMailbox::new(options.bind(path).expect("binds")).expect("watched");
     let mut sender = AsyncSender::new(options.connect(path).expect("connects"));
     let mut sent = 0_u64;
-    let message = |number| Message { sender: 0, incarnation: 0, number }.encode(200);
+    let message = |number| MessageHeader { sender: 0, incarnation: 0, number }.encode(200);
     // The first is received, so that the lane is accepted.
     sender.send(&message(0)).await.expect("sent");
     let _ = mailbox.recv().await.expect("received");
@@ -186,10 +186,10 @@ async fn fork_in_send(slice: &Slice, case: u64, path: &Path) {
     });
     for number in 1..sent {
         let found = timeout(MAX_PAUSE, mailbox.recv()).await.expect("in time").expect("a message");
-        assert_eq!(Message::decode(&found).map(|found| found.number), Ok(number));
+        assert_eq!(MessageHeader::decode(&found).map(|found| found.number), Ok(number));
     }
-    slice.add(Count::Deaths, 1);
-    slice.add(Count::Messages, sent);
+    slice.add(SliceCounter::Deaths, 1);
+    slice.add(SliceCounter::Messages, sent);
 }
 
 /// The receiver of a pending `send` is killed.
@@ -208,7 +208,7 @@ async fn kill_receiver(slice: &Slice, case: u64, path: &Path, cap: u64) {
     let filling = async {
         let mut sent = 0_u64;
         loop {
-            let message = Message { sender: 0, incarnation: 0, number: sent }.encode(300);
+            let message = MessageHeader { sender: 0, incarnation: 0, number: sent }.encode(300);
             match sender.send(&message).await {
                 Ok(()) => sent += 1,
                 Err(error) => break (sent, error),
@@ -229,5 +229,5 @@ async fn kill_receiver(slice: &Slice, case: u64, path: &Path, cap: u64) {
     slice.check(case, status == Some(libc::SIGKILL), || {
         format!("expected the receiver to be killed, found {}", worker::describe(status))
     });
-    slice.add(Count::Deaths, 1);
+    slice.add(SliceCounter::Deaths, 1);
 }

@@ -15,11 +15,11 @@ use tontine::life::Life;
 use tontine::mailbox::{Fences, Mailbox, Options, WaitStrategy};
 
 use super::common::{Random, connect};
-use super::message::Message;
+use super::message::MessageHeader;
 use super::raw::fuse::Mount;
-use super::slice::{Count, MAX_CALL, MAX_PAUSE, Slice};
+use super::slice::{MAX_CALL, MAX_PAUSE, Slice, SliceCounter};
 use super::wire;
-use super::worker::{self, Shared, Stopwatch, Worker};
+use super::worker::{self, ForkedWorker, SharedWords, Stopwatch};
 
 /// Maximum duration of a round.
 const ROUND: Duration = Duration::from_secs(4);
@@ -52,7 +52,7 @@ const RECEIVED: usize = 6;
 pub(super) fn run(slice: &Slice) {
     while !slice.is_over() {
         play(slice, slice.next_case());
-        slice.add(Count::Rounds, 1);
+        slice.add(SliceCounter::Rounds, 1);
     }
 }
 
@@ -74,11 +74,12 @@ fn play(slice: &Slice, case: u64) {
     std::fs::write(&victims.database, b"rows").expect("a file");
     let (board, mut random) = (worker::shared(8), slice.random(case));
     let seed = random.next();
-    let mut receiver = Worker::start("receiver", || receive(slice, &victims, board, seed));
+    let mut receiver = ForkedWorker::start("receiver", || receive(slice, &victims, board, seed));
     while worker::get(&board[BOUND]) == 0 && receiver.ended().is_none() {
         std::thread::sleep(Duration::from_millis(1));
     }
-    let mut honest = Worker::start("honest sender", || send(slice, &victims.socket, board, seed));
+    let mut honest =
+        ForkedWorker::start("honest sender", || send(slice, &victims.socket, board, seed));
     let mount = Mount::new(&folder.join("fuse"));
     if let Err(why) = &mount {
         slice.note_skipped(why);
@@ -91,7 +92,7 @@ fn play(slice: &Slice, case: u64) {
             slice.note_skipped("a stranger needs root");
             continue;
         }
-        peers.push(Worker::start(peer, || {
+        peers.push(ForkedWorker::start(peer, || {
             if stranger {
                 become_stranger();
             }
@@ -114,7 +115,7 @@ fn play(slice: &Slice, case: u64) {
 }
 
 /// Checks locks and progress until the round is over.
-fn watch(slice: &Slice, victims: &Victims, board: Shared, honest: [&mut Worker; 2]) {
+fn watch(slice: &Slice, victims: &Victims, board: SharedWords, honest: [&mut ForkedWorker; 2]) {
     let end = Instant::now() + ROUND.min(slice.left());
     let mut progress = [(0, Instant::now()); 2];
     // A round does not end while an honest end is stalled: the end of the round would release it.
@@ -142,7 +143,12 @@ fn watch(slice: &Slice, victims: &Victims, board: Shared, honest: [&mut Worker; 
 }
 
 /// Lets both honest ends finish and checks that nothing was lost.
-fn finish(slice: &Slice, board: Shared, honest: &mut Worker, receiver: &mut Worker) {
+fn finish(
+    slice: &Slice,
+    board: SharedWords,
+    honest: &mut ForkedWorker,
+    receiver: &mut ForkedWorker,
+) {
     for worker in [honest, receiver] {
         let status = worker.wait(MAX_PAUSE);
         slice.check(slice.latest_case(), status == Some(0), || {
@@ -155,7 +161,7 @@ fn finish(slice: &Slice, board: Shared, honest: &mut Worker, receiver: &mut Work
     slice.check(slice.latest_case(), sent == received, || {
         format!("expected all {sent} messages of the honest sender, found {received}")
     });
-    slice.add(Count::Messages, received);
+    slice.add(SliceCounter::Messages, received);
 }
 
 /// Returns the process that holds a record lock on the file.
@@ -190,7 +196,7 @@ fn become_stranger() {
 }
 
 /// Receives with every receiving call, and checks time, order and resources.
-fn receive(slice: &Slice, victims: &Victims, board: Shared, seed: u64) {
+fn receive(slice: &Slice, victims: &Victims, board: SharedWords, seed: u64) {
     Life::register().expect("the main thread");
     let _database = lock(&victims.database);
     let mut random = Random(seed);
@@ -245,13 +251,13 @@ fn receive(slice: &Slice, victims: &Victims, board: Shared, seed: u64) {
 }
 
 /// A received message: uid and pid of the sender, and the bytes.
-type Received = (u32, Option<u32>, Vec<u8>);
+type ReceivedMessage = (u32, Option<u32>, Vec<u8>);
 
 fn receive_once(
     mailbox: &mut Mailbox,
     call: u64,
     timeout: Duration,
-) -> Result<Option<Received>, String> {
+) -> Result<Option<ReceivedMessage>, String> {
     let result = match call {
         0..4 => mailbox.recv_timeout(timeout),
         4 | 5 => mailbox.try_recv(),
@@ -278,7 +284,11 @@ fn receive_once(
 
 /// Checks one received message: those of the honest sender are whole and in order, and a refused
 /// user has none.
-fn judge(found: Option<Received>, board: Shared, expected: &mut u64) -> Result<(), String> {
+fn judge(
+    found: Option<ReceivedMessage>,
+    board: SharedWords,
+    expected: &mut u64,
+) -> Result<(), String> {
     let Some((uid, pid, bytes)) = found else { return Ok(()) };
     if uid == STRANGER {
         return Err(format!("expected no message of uid {uid}, found {} bytes", bytes.len()));
@@ -286,7 +296,7 @@ fn judge(found: Option<Received>, board: Shared, expected: &mut u64) -> Result<(
     if pid.map(u64::from) != Some(worker::get(&board[HONEST_PID])) {
         return Ok(());
     }
-    let message = Message::decode(&bytes)?;
+    let message = MessageHeader::decode(&bytes)?;
     if message.number != *expected {
         return Err(format!("expected message {expected} of the honest sender, found {message:?}"));
     }
@@ -322,7 +332,7 @@ fn within_bounds() -> Result<(), String> {
 }
 
 /// Sends numbered messages until asked to stop, then waits until all are acknowledged.
-fn send(slice: &Slice, path: &Path, board: Shared, seed: u64) {
+fn send(slice: &Slice, path: &Path, board: SharedWords, seed: u64) {
     Life::register().expect("the main thread");
     worker::set(&board[HONEST_PID], u64::from(std::process::id()));
     let mut random = Random(seed ^ 0x5555);
@@ -331,7 +341,7 @@ fn send(slice: &Slice, path: &Path, board: Shared, seed: u64) {
     while worker::get(&board[LAST]) == 0 {
         let most = wire::pick(&mut random, &[64, 64, 500, 5_000, 60_000]);
         let len = random.below(most);
-        let message = Message { sender: 0, incarnation: 0, number }.encode(len as usize);
+        let message = MessageHeader { sender: 0, incarnation: 0, number }.encode(len as usize);
         if let Err(error) = sender.send_timeout(&message, MAX_PAUSE) {
             let text = format!("expected message {number} to be sent, found the error {error}");
             return slice.violate(slice.latest_case(), &text);

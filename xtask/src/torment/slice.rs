@@ -1,4 +1,4 @@
-//! One slice of a part: [`Slice`] inside its process, [`start`] and [`Outcome`] outside of it.
+//! One slice of a part: [`Slice`] inside its process, [`start`] and [`SliceReport`] outside of it.
 //!
 //! The process prints its counts as lines of a name and a number. Violations go into a file of the
 //! directory, so that every forked worker can report one.
@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use super::common::Random;
-use super::request::{Part, SliceRequest};
+use super::request::{SliceRequest, TormentPart};
 use super::worker;
 
 /// Maximum time that a slice takes to end after its time is up.
@@ -32,7 +32,7 @@ pub(super) const MAX_PAUSE: Duration = Duration::from_secs(25);
 
 /// The counters of a slice.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Count {
+pub(super) enum SliceCounter {
     Rounds,
     Cases,
     Deaths,
@@ -44,10 +44,10 @@ pub(super) enum Count {
 #[derive(Debug)]
 pub(super) struct Slice {
     pub(super) folder: PathBuf,
-    part: Part,
+    part: TormentPart,
     seed: u64,
     end: Instant,
-    counts: worker::Shared,
+    counts: worker::SharedWords,
 }
 
 /// Index of the next case's number among the shared words.
@@ -79,7 +79,7 @@ impl Slice {
 
     /// Begins the next case and returns its number.
     pub(super) fn next_case(&self) -> u64 {
-        self.add(Count::Cases, 1);
+        self.add(SliceCounter::Cases, 1);
         worker::add(&self.counts[CASE], 1)
     }
 
@@ -101,13 +101,13 @@ impl Slice {
     }
 
     /// Adds to a count, from any worker.
-    pub(super) fn add(&self, count: Count, more: u64) {
+    pub(super) fn add(&self, count: SliceCounter, more: u64) {
         worker::add(&self.counts[count as usize], more);
     }
 
     /// Records the duration of a call.
     pub(super) fn took(&self, duration: Duration) {
-        worker::raise(&self.counts[Count::LongestUs as usize], duration.as_micros() as u64);
+        worker::raise(&self.counts[SliceCounter::LongestUs as usize], duration.as_micros() as u64);
     }
 
     /// Reports a violation of `case`.
@@ -134,9 +134,14 @@ impl Slice {
 
     /// Prints the counts.
     pub(super) fn finish(&self) {
-        let [rounds, cases, deaths, messages, longest] =
-            [Count::Rounds, Count::Cases, Count::Deaths, Count::Messages, Count::LongestUs]
-                .map(|count| worker::get(&self.counts[count as usize]));
+        let [rounds, cases, deaths, messages, longest] = [
+            SliceCounter::Rounds,
+            SliceCounter::Cases,
+            SliceCounter::Deaths,
+            SliceCounter::Messages,
+            SliceCounter::LongestUs,
+        ]
+        .map(|count| worker::get(&self.counts[count as usize]));
         println!("{rounds} {cases} {deaths} {messages} {longest}");
     }
 
@@ -176,7 +181,7 @@ fn read_violations(folder: &Path) -> Vec<(u64, String)> {
 
 /// The findings of one slice, or of all slices of a part.
 #[derive(Debug, Default)]
-pub(super) struct Outcome {
+pub(super) struct SliceReport {
     pub(super) cases: u64,
     pub(super) violations: Vec<(u64, String)>,
     limits: std::collections::BTreeSet<String>,
@@ -187,7 +192,7 @@ pub(super) struct Outcome {
     failed_slices: u64,
 }
 
-impl Outcome {
+impl SliceReport {
     /// Returns `true` once enough slices of the part have failed to end it.
     pub(super) fn has_failed(&self) -> bool {
         self.failed_slices >= MAX_FAILED_SLICES
@@ -206,7 +211,7 @@ impl Outcome {
     }
 }
 
-impl fmt::Display for Outcome {
+impl fmt::Display for SliceReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { rounds, deaths, messages, cases, longest, .. } = self;
         write!(f, "{rounds} rounds, {deaths} deaths, {messages} messages, {cases} cases, ")?;
@@ -222,7 +227,7 @@ impl fmt::Display for Outcome {
 }
 
 /// Runs one slice in a separate process and waits for its end.
-pub(super) fn start(program: &Path, request: &SliceRequest) -> io::Result<Outcome> {
+pub(super) fn start(program: &Path, request: &SliceRequest) -> io::Result<SliceReport> {
     let SliceRequest { part, seed, case, milliseconds, folder } = request;
     let errors = folder.join("stderr");
     let counts = folder.join("counts");
@@ -247,7 +252,7 @@ pub(super) fn start(program: &Path, request: &SliceRequest) -> io::Result<Outcom
         }
         std::thread::sleep(Duration::from_millis(10));
     };
-    let mut outcome = Outcome::default();
+    let mut outcome = SliceReport::default();
     let printed = std::fs::read_to_string(&counts)?;
     let numbers: Vec<u64> =
         printed.split_whitespace().filter_map(|word| word.parse().ok()).collect();

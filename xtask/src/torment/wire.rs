@@ -41,7 +41,7 @@ pub(super) fn is_readable(fd: impl AsFd, timeout: Duration) -> bool {
 
 /// Result of one receive from a socket.
 #[derive(Debug)]
-pub(super) enum Heard {
+pub(super) enum SocketLook {
     Nothing,
     HungUp,
     /// The kind of a message, and its descriptors.
@@ -49,7 +49,7 @@ pub(super) enum Heard {
 }
 
 /// Receives the next message without waiting.
-pub(super) fn hear(socket: &OwnedFd) -> Heard {
+pub(super) fn hear(socket: &OwnedFd) -> SocketLook {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(253))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let mut bytes = [0; 256];
@@ -57,8 +57,8 @@ pub(super) fn hear(socket: &OwnedFd) -> Heard {
     let parts = &mut [IoSliceMut::new(&mut bytes)];
     match rustix::net::recvmsg(socket, parts, &mut control, flags) {
         Ok(received) if received.bytes > 0 => {}
-        Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => return Heard::Nothing,
-        Ok(_) | Err(_) => return Heard::HungUp,
+        Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => return SocketLook::Nothing,
+        Ok(_) | Err(_) => return SocketLook::HungUp,
     }
     let fds = control.drain().flat_map(|message| match message {
         RecvAncillaryMessage::ScmRights(passed) => passed.collect::<Vec<_>>(),
@@ -66,7 +66,7 @@ pub(super) fn hear(socket: &OwnedFd) -> Heard {
     });
     let fds = fds.collect();
     let kind = bytes.first_chunk().map_or(0, |kind| u32::from_le_bytes(*kind));
-    Heard::Message(kind, fds)
+    SocketLook::Message(kind, fds)
 }
 
 /// Sends without waiting. Descriptors beyond [`MAX_FDS`] are left out.

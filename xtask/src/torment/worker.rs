@@ -1,4 +1,4 @@
-//! Forked processes of a slice: [`Worker`], and the words that they share.
+//! Forked processes of a slice: [`ForkedWorker`], and the words that they share.
 
 #![allow(unsafe_code, reason = "fork, and memory shared with forked processes")]
 
@@ -13,10 +13,10 @@ use rustix::mm::{MapFlags, ProtFlags};
 const LIMIT_S: u32 = 240;
 
 /// Words shared by a process and its later forks.
-pub(super) type Shared = &'static [AtomicU64];
+pub(super) type SharedWords = &'static [AtomicU64];
 
 /// Maps `count` shared words of zero.
-pub(super) fn shared(count: usize) -> Shared {
+pub(super) fn shared(count: usize) -> SharedWords {
     let (bytes, protection) = (count * size_of::<AtomicU64>(), ProtFlags::READ | ProtFlags::WRITE);
     // SAFETY: the mapping is new, zeroed, aligned to a page and never unmapped; it is accessed only
     // by atomics.
@@ -89,13 +89,13 @@ pub(super) fn leave_child(pause: Duration) {
 
 /// A forked process, killed and reaped when it is dropped.
 #[derive(Debug)]
-pub(super) struct Worker {
+pub(super) struct ForkedWorker {
     pub(super) pid: i32,
     pub(super) name: String,
     status: Option<i32>,
 }
 
-impl Worker {
+impl ForkedWorker {
     /// Forks a worker that runs `body`.
     pub(super) fn start(name: impl Into<String>, body: impl FnOnce()) -> Self {
         Self { pid: fork(body), name: name.into(), status: None }
@@ -144,7 +144,7 @@ impl Worker {
     }
 }
 
-impl Drop for Worker {
+impl Drop for ForkedWorker {
     fn drop(&mut self) {
         self.signal(libc::SIGKILL);
         self.wait(Duration::from_secs(5));
@@ -153,7 +153,7 @@ impl Drop for Worker {
 
 /// Waits for a child of this process and returns its wait status.
 pub(super) fn reap(pid: i32, timeout: Duration) -> Option<i32> {
-    let mut child = Worker { pid, name: String::new(), status: None };
+    let mut child = ForkedWorker { pid, name: String::new(), status: None };
     child.wait(timeout)
 }
 

@@ -17,18 +17,18 @@ use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-use super::tasks::{Pace, Tasks};
-use super::{Change, Comparison, Row, SecondStage, Settled};
-use crate::engine::invoked::{Figure, InvocationRequest, InvocationResult};
+use super::tasks::{InvocationCost, Tasks};
+use super::{Change, ComparedRow, Comparison, SecondStage, Settled};
+use crate::engine::invoked::{InvocationRequest, InvocationResult, MetricSummary};
 use crate::engine::launch::{LaunchResult, Launcher};
-use crate::engine::stop::Stop;
+use crate::engine::stop::StopRequest;
 use crate::observe::Statistic;
-use crate::plant::Plant;
+use crate::plant::InjectedDelay;
 use crate::size::Size;
 use crate::stats::interval::CONFIDENCE;
 use crate::stats::order::quantile_interval;
 use crate::stats::{many, resolution};
-use crate::task::Task;
+use crate::task::InvocationTask;
 
 /// Number of failures after which a row is not tried again.
 const STRIKES: usize = 3;
@@ -41,7 +41,7 @@ pub struct Arm {
     program: PathBuf,
     arguments: Vec<OsString>,
     /// Delay planted into its invocations: only a trial of the comparison itself plants one.
-    plant: Option<Plant>,
+    plant: Option<InjectedDelay>,
 }
 
 impl Arm {
@@ -53,7 +53,7 @@ impl Arm {
 
     /// Returns the same program with a planted delay.
     #[must_use]
-    pub fn planted(&self, plant: Plant) -> Self {
+    pub fn planted(&self, plant: InjectedDelay) -> Self {
         Self { plant: Some(plant), ..self.clone() }
     }
 
@@ -66,7 +66,11 @@ impl Arm {
     ///
     /// # Errors
     /// [`Missing`]: stopped, or the invocation returned no figures.
-    pub fn figures(&self, task: &Task, stop: &Stop) -> Result<Vec<Figure>, Missing> {
+    pub fn figures(
+        &self,
+        task: &InvocationTask,
+        stop: &StopRequest,
+    ) -> Result<Vec<MetricSummary>, Missing> {
         let order =
             InvocationRequest { task: task.clone(), block: 0, samples: None, plant: self.plant };
         let launcher = Launcher {
@@ -98,7 +102,7 @@ pub enum Missing {
 }
 
 /// Returns the figure that represents an invocation.
-pub fn standing(figure: &Figure) -> f64 {
+pub fn standing(figure: &MetricSummary) -> f64 {
     match figure.statistic {
         Statistic::Median => figure.summary.median,
         Statistic::Mean => figure.summary.mean,
@@ -107,7 +111,11 @@ pub fn standing(figure: &Figure) -> f64 {
 
 /// Returns the figure that belongs to `row`: its metric, at the row's own point if the samples of
 /// one invocation belong to several points.
-fn figure_of<'a>(row: &Row, task: &Task, figures: &'a [Figure]) -> Option<&'a Figure> {
+fn figure_of<'a>(
+    row: &ComparedRow,
+    task: &InvocationTask,
+    figures: &'a [MetricSummary],
+) -> Option<&'a MetricSummary> {
     figures.iter().find(|figure| {
         let mut params = task.params.clone();
         params.extend(figure.at.clone());
@@ -125,14 +133,14 @@ pub struct SecondStageLimits {
 }
 
 /// Observer of the second stage. All methods have a default that ignores the event.
-pub trait Listener {
+pub trait CompareListener {
     /// Reports the start: at least `pairs` will be made, in about `seconds`, if the files contain
     /// times.
     fn began(&mut self, _rows: usize, _pairs: usize, _seconds: Option<f64>) {}
     /// Reports that a row's task has had its first pairs and needs `more`.
-    fn needs(&mut self, _task: &Task, _more: usize) {}
+    fn needs(&mut self, _task: &InvocationTask, _more: usize) {}
     /// Reports the end of a pair of `task`; `why` is the reason of a failure.
-    fn paired(&mut self, _task: &Task, _why: Option<&str>) {}
+    fn paired(&mut self, _task: &InvocationTask, _why: Option<&str>) {}
     /// Reports the end.
     fn ended(&mut self) {}
 }
@@ -143,9 +151,9 @@ pub fn measure(
     comparison: &mut Comparison,
     [base, new]: [&Arm; 2],
     limits: SecondStageLimits,
-    pace: &Pace,
-    stop: &Stop,
-    listener: &mut dyn Listener,
+    pace: &InvocationCost,
+    stop: &StopRequest,
+    listener: &mut dyn CompareListener,
 ) {
     let flagged = comparison.flagged();
     let confidence = many::each(CONFIDENCE, flagged.len());
@@ -168,11 +176,11 @@ pub fn measure(
             let course = &mut courses[index];
             let base_first = random.random();
             match course.pair([base, new], base_first, &comparison.rows, stop) {
-                Tried::Stopped => break 'all,
+                PairAttempt::Stopped => break 'all,
                 // Repeat the same pair at a larger size.
-                Tried::Larger => {}
-                Tried::Failed(why) => listener.paired(&course.task, Some(&why)),
-                Tried::Made => {
+                PairAttempt::Larger => {}
+                PairAttempt::Failed(why) => listener.paired(&course.task, Some(&why)),
+                PairAttempt::Made => {
                     listener.paired(&course.task, None);
                     if course.made == fewest {
                         course.extend(&comparison.rows, confidence, limits.most_pairs.max(fewest));
@@ -197,7 +205,7 @@ pub fn measure(
 
 /// A task in progress, with the flagged rows that its invocations yield.
 struct Course {
-    task: Task,
+    task: InvocationTask,
     /// Size of the two runs, at which every row is available.
     largest: Size,
     rows: Vec<Flagged>,
@@ -211,7 +219,7 @@ struct Course {
 
 /// Result of a try to make a pair.
 #[derive(Debug, PartialEq, Eq)]
-enum Tried {
+enum PairAttempt {
     Made,
     Failed(String),
     /// This size lacks a row; nothing of the pair counts.
@@ -236,7 +244,7 @@ impl Flagged {
     }
 
     /// Adds a pair, if both have a figure for this row.
-    fn add(&mut self, row: &Row, pair: [Option<&Figure>; 2]) {
+    fn add(&mut self, row: &ComparedRow, pair: [Option<&MetricSummary>; 2]) {
         self.without = match pair {
             [None, None] => Some("neither program gives a figure"),
             [None, _] => Some("A's program gives no figure"),
@@ -250,7 +258,7 @@ impl Flagged {
         }
     }
 
-    fn settled(&self, row: &Row, confidence: f64) -> Option<Settled> {
+    fn settled(&self, row: &ComparedRow, confidence: f64) -> Option<Settled> {
         let (scale, pairs) = (row.scale, self.differences.len());
         let interval = quantile_interval(&self.differences, 0.5, confidence)?;
         let smallest = resolution::paired(&self.differences, confidence);
@@ -272,7 +280,7 @@ impl Flagged {
 /// Creates one course per task, whatever the number of its rows.
 fn courses(
     tasks: &Tasks,
-    rows: &[Row],
+    rows: &[ComparedRow],
     flagged: &[usize],
     largest: Size,
     fewest: usize,
@@ -305,7 +313,13 @@ impl Course {
     }
 
     /// Tries to make one pair.
-    fn pair(&mut self, arms: [&Arm; 2], base_first: bool, rows: &[Row], stop: &Stop) -> Tried {
+    fn pair(
+        &mut self,
+        arms: [&Arm; 2],
+        base_first: bool,
+        rows: &[ComparedRow],
+        stop: &StopRequest,
+    ) -> PairAttempt {
         let mut both = [Vec::new(), Vec::new()];
         let mut reasons = Vec::new();
         let mut new_failed = false;
@@ -315,7 +329,7 @@ impl Course {
                     both[side] = figures;
                     continue;
                 }
-                Err(Missing::Stopped) => return Tried::Stopped,
+                Err(Missing::Stopped) => return PairAttempt::Stopped,
                 Err(Missing::Skipped(why)) => ("skipped", why),
                 Err(Missing::Failed(why)) => {
                     new_failed |= side == 1;
@@ -330,9 +344,9 @@ impl Course {
             self.failed_alone += usize::from(new_failed && reasons.len() == 1);
             let why = reasons.join("; ");
             self.why = Some(why.clone());
-            return Tried::Failed(why);
+            return PairAttempt::Failed(why);
         }
-        let pairs: Vec<[Option<&Figure>; 2]> = self
+        let pairs: Vec<[Option<&MetricSummary>; 2]> = self
             .rows
             .iter()
             .map(|flagged| {
@@ -344,18 +358,18 @@ impl Course {
             let larger = Size::ALL.into_iter().find(|&size| size > self.task.size);
             if let Some(larger) = larger.filter(|&size| size <= self.largest) {
                 self.task.size = larger;
-                return Tried::Larger;
+                return PairAttempt::Larger;
             }
         }
         self.made += 1;
         for (flagged, pair) in self.rows.iter_mut().zip(pairs) {
             flagged.add(&rows[flagged.index], pair);
         }
-        Tried::Made
+        PairAttempt::Made
     }
 
     /// Plans as many pairs as the spread of the first ones requires.
-    fn extend(&mut self, rows: &[Row], confidence: f64, most: usize) {
+    fn extend(&mut self, rows: &[ComparedRow], confidence: f64, most: usize) {
         let needed = self.rows.iter().filter(|flagged| flagged.without.is_none()).map(|flagged| {
             let target = target(&rows[flagged.index]);
             resolution::pairs_for(target, &flagged.differences, confidence)
@@ -363,7 +377,7 @@ impl Course {
         self.planned = needed.max().unwrap_or(0).clamp(self.made, most.max(self.made));
     }
 
-    fn settle(self, rows: &mut [Row], confidence: f64) {
+    fn settle(self, rows: &mut [ComparedRow], confidence: f64) {
         let fails = self.made == 0 && self.failed_alone == STRIKES;
         for flagged in &self.rows {
             let row = &mut rows[flagged.index];
@@ -374,7 +388,7 @@ impl Course {
     }
 
     /// Returns the remark on a row.
-    fn said(&self, flagged: &Flagged, row: &Row) -> Option<String> {
+    fn said(&self, flagged: &Flagged, row: &ComparedRow) -> Option<String> {
         let strikes = self.strikes;
         let tries = self.made + strikes;
         if row.fails {
@@ -400,7 +414,7 @@ impl Course {
 }
 
 /// Returns the difference to resolve: half of the one that the screen found.
-fn target(row: &Row) -> f64 {
+fn target(row: &ComparedRow) -> f64 {
     let seen = row.scale.place(row.new) - row.scale.place(row.base);
     let finest = match row.scale {
         super::ChangeScale::Quotient => FINEST,
@@ -414,9 +428,9 @@ fn target(row: &Row) -> f64 {
 mod tests {
     use super::*;
     use crate::compare::RowVerdict;
-    use crate::compare::read::Side;
+    use crate::compare::read::RunFiles;
     use crate::compare::screen::screen;
-    use crate::engine::invoked::{InvocationReply, Measured};
+    use crate::engine::invoked::{InvocationFigures, InvocationReply};
     use crate::fixture::{self, suite::SUITE};
     use crate::observe::Series;
     use std::fs;
@@ -441,7 +455,7 @@ mod tests {
                 .into();
             run.cells.push(cell);
         }
-        let side = Side { path: "results.json".into(), results: run };
+        let side = RunFiles { path: "results.json".into(), results: run };
         let mut comparison = screen(&side, &side, 0.0);
         for row in &mut comparison.rows {
             row.screen.flagged = true;
@@ -457,11 +471,11 @@ mod tests {
 
     fn measured(points: Points<'_>) -> String {
         let figure = |&(pause, ns): &(u64, f64)| {
-            Figure::of(&Series::ns("one_way", vec![ns; 50]).at("pause_us", pause))
+            MetricSummary::of(&Series::ns("one_way", vec![ns; 50]).at("pause_us", pause))
         };
         let figures = points.iter().map(figure).collect();
         let (ratios, tried, notes, maps) = Default::default();
-        reply(InvocationResult::Measured(Measured { figures, ratios, tried, notes, maps }))
+        reply(InvocationResult::Measured(InvocationFigures { figures, ratios, tried, notes, maps }))
     }
 
     /// Returns a program that answers a request of the quick size with `quick`, all others with
@@ -482,11 +496,11 @@ mod tests {
     #[derive(Default)]
     struct Heard {
         pairs: usize,
-        tasks: Vec<Task>,
+        tasks: Vec<InvocationTask>,
     }
 
-    impl Listener for Heard {
-        fn paired(&mut self, task: &Task, _why: Option<&str>) {
+    impl CompareListener for Heard {
+        fn paired(&mut self, task: &InvocationTask, _why: Option<&str>) {
             self.pairs += 1;
             if !self.tasks.contains(task) {
                 self.tasks.push(task.clone());
@@ -496,9 +510,9 @@ mod tests {
 
     fn measure_again(comparison: &mut Comparison, base: &Arm, new: &Arm) -> Heard {
         let mut heard = Heard::default();
-        let stop = Stop::never().expect("descriptors");
-        let none = Side { path: "results.json".into(), results: fixture::small() };
-        let pace = Pace::of(Tasks::of_this_machine(&SUITE), &none, &none);
+        let stop = StopRequest::never().expect("descriptors");
+        let none = RunFiles { path: "results.json".into(), results: fixture::small() };
+        let pace = InvocationCost::of(Tasks::of_this_machine(&SUITE), &none, &none);
         measure(comparison, [base, new], LIMITS, &pace, &stop, &mut heard);
         heard
     }

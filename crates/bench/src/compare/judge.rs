@@ -5,7 +5,7 @@
 //! and B's program failed to is a regression, whatever the figures were.
 
 use super::direction::Direction;
-use super::{Change, ChangeScale, Comparison, Row, RowVerdict, SecondStage};
+use super::{Change, ChangeScale, ComparedRow, Comparison, RowVerdict, SecondStage};
 
 /// Maximum corrected value at which the screen alone resolves a row.
 pub(super) const FALSE_DISCOVERIES: f64 = 0.05;
@@ -53,7 +53,7 @@ impl Comparison {
     }
 }
 
-fn verdict(row: &Row) -> RowVerdict {
+fn verdict(row: &ComparedRow) -> RowVerdict {
     let resolved = match (&row.again, row.screen.change) {
         _ if row.fails => return RowVerdict::Failed,
         (Some(again), _) if again.change.resolves(row.scale) => again.change,
@@ -73,7 +73,7 @@ fn verdict(row: &Row) -> RowVerdict {
 
 /// Returns the minimum by which a row is worse, by the end of its interval that is nearer to no
 /// change: a share of the base; for shares, their difference.
-fn worse_by(row: &Row, change: Change) -> f64 {
+fn worse_by(row: &ComparedRow, change: Change) -> f64 {
     let amount = |change: f64| match row.scale {
         ChangeScale::Quotient => change - 1.0,
         ChangeScale::Difference if row.unit == "share" => change,
@@ -96,8 +96,8 @@ mod tests {
         Change { estimate: f64::midpoint(low, high), low, high, confidence: 0.95 }
     }
 
-    fn row(worse: Direction, scale: ChangeScale, screened: Change, p: f64) -> Row {
-        Row {
+    fn row(worse: Direction, scale: ChangeScale, screened: Change, p: f64) -> ComparedRow {
+        ComparedRow {
             experiment: "round-trip".into(),
             variant: "pipe".into(),
             params: Params::new(),
@@ -161,7 +161,7 @@ mod tests {
 
     #[test]
     fn all_of_the_interval_must_be_beyond_the_threshold() {
-        let by = |row: &Row| worse_by(row, row.change().expect("a change"));
+        let by = |row: &ComparedRow| worse_by(row, row.change().expect("a change"));
         let more = row(Direction::More, ChangeScale::Quotient, change(1.08, 1.3), 0.0);
         assert!((by(&more) - 0.08).abs() < 1e-12);
         let less = row(Direction::Less, ChangeScale::Quotient, change(0.5, 0.9), 0.0);

@@ -114,7 +114,7 @@ mod tests {
 
     #[test]
     fn this_machine_is_itself_and_every_fact_is_one_that_it_has() {
-        let look = || crate::engine::machine_facts(&crate::machine::Machine::look());
+        let look = || crate::engine::machine_facts(&crate::machine::MachineFacts::look());
         let [one, other] = [look(), look()];
         assert_eq!(differences(&one, &other), []);
         assert_eq!(builds(&one, &other), []);

@@ -57,7 +57,7 @@ pub struct Comparison {
     /// reason for exit status 1.
     pub regressions: usize,
     /// The rows that both runs have.
-    pub rows: Vec<Row>,
+    pub rows: Vec<ComparedRow>,
     /// Rows that only one run has, and rows that cannot be compared.
     pub not_compared: Vec<NotCompared>,
     /// Events to which a mechanism gave another answer.
@@ -227,7 +227,7 @@ pub enum RowVerdict {
 
 /// A row that both runs have.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Row {
+pub struct ComparedRow {
     /// Name of the experiment.
     pub experiment: String,
     /// Name of the variant.
@@ -267,7 +267,7 @@ pub struct Row {
     pub notes: Vec<String>,
 }
 
-impl Row {
+impl ComparedRow {
     /// Returns the row's name: `round-trip/futex cross-core hot one_way`.
     pub fn name(&self) -> String {
         named(&self.experiment, &self.variant, &self.params, &self.metric)

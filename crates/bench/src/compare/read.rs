@@ -14,7 +14,7 @@ use crate::schema::{Results, SCHEMA};
 
 /// A run with its file.
 #[derive(Debug, Clone)]
-pub struct Side {
+pub struct RunFiles {
     /// The file.
     pub path: PathBuf,
     /// Content of the file.
@@ -23,7 +23,7 @@ pub struct Side {
 
 /// Reason for which two files cannot be compared.
 #[derive(Debug, Error)]
-pub enum Unreadable {
+pub enum ReadError {
     /// There is no such file, or it may not be read.
     #[error("{}: {error}{}", .path.display(), if *.folder {
         "; expected a directory with the results.json of `tontine measure --out`"
@@ -81,11 +81,11 @@ pub enum Unreadable {
 /// Reads both files.
 ///
 /// # Errors
-/// [`Unreadable`]: which file, what was expected, what to do.
-pub fn read(base: &Path, new: &Path) -> Result<(Side, Side), Unreadable> {
-    let (base, new) = (Raw::read(base)?, Raw::read(new)?);
+/// [`ReadError`]: which file, what was expected, what to do.
+pub fn read(base: &Path, new: &Path) -> Result<(RunFiles, RunFiles), ReadError> {
+    let (base, new) = (VersionedFile::read(base)?, VersionedFile::read(new)?);
     if base.schema != new.schema {
-        return Err(Unreadable::TwoSchemas {
+        return Err(ReadError::TwoSchemas {
             base: base.path,
             base_found: base.schema,
             new: new.path,
@@ -96,37 +96,37 @@ pub fn read(base: &Path, new: &Path) -> Result<(Side, Side), Unreadable> {
 }
 
 /// A file with its version, not decoded yet.
-struct Raw {
+struct VersionedFile {
     path: PathBuf,
     text: String,
     schema: Value,
 }
 
-impl Raw {
-    fn read(named: &Path) -> Result<Self, Unreadable> {
+impl VersionedFile {
+    fn read(named: &Path) -> Result<Self, ReadError> {
         let folder = named.is_dir();
         let path = if folder { named.join("results.json") } else { named.to_owned() };
         let text = match fs::read_to_string(&path) {
             Ok(text) => text,
-            Err(error) => return Err(Unreadable::Missing { path, error, folder }),
+            Err(error) => return Err(ReadError::Missing { path, error, folder }),
         };
         let value: Value = match serde_json::from_str(&text) {
             Ok(value) => value,
-            Err(error) => return Err(Unreadable::Garbled { path, error }),
+            Err(error) => return Err(ReadError::Garbled { path, error }),
         };
         match value.get("schema") {
             Some(schema) => Ok(Self { schema: schema.clone(), path, text }),
-            None => Err(Unreadable::NoRun { path }),
+            None => Err(ReadError::NoRun { path }),
         }
     }
 
-    fn decode(self) -> Result<Side, Unreadable> {
+    fn decode(self) -> Result<RunFiles, ReadError> {
         if self.schema != SCHEMA {
-            return Err(Unreadable::OtherSchema { path: self.path, found: self.schema });
+            return Err(ReadError::OtherSchema { path: self.path, found: self.schema });
         }
         match serde_json::from_str(&self.text) {
-            Ok(results) => Ok(Side { path: self.path, results }),
-            Err(error) => Err(Unreadable::Garbled { path: self.path, error }),
+            Ok(results) => Ok(RunFiles { path: self.path, results }),
+            Err(error) => Err(ReadError::Garbled { path: self.path, error }),
         }
     }
 }

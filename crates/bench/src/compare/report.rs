@@ -5,7 +5,7 @@
 use std::fmt::Write as _;
 
 use super::direction::Direction;
-use super::{Change, ChangeScale, Comparison, Row, RowVerdict, SecondStage};
+use super::{Change, ChangeScale, ComparedRow, Comparison, RowVerdict, SecondStage};
 use crate::format::{self, NOTHING, escaped};
 use crate::stats::interval::CONFIDENCE;
 use crate::stats::{many, shift};
@@ -55,7 +55,7 @@ pub fn rows(comparison: &Comparison) -> Vec<ComparisonRow> {
     comparison.rows.iter().map(text_row).collect()
 }
 
-fn text_row(row: &Row) -> ComparisonRow {
+fn text_row(row: &ComparedRow) -> ComparisonRow {
     let change = row.change();
     let mut notes = row.notes.clone();
     if row.worse == Direction::Unknown {
@@ -84,7 +84,7 @@ fn text_row(row: &Row) -> ComparisonRow {
 }
 
 /// Returns a row's conclusion in words, which are never "the same".
-fn verdict(row: &Row) -> &'static str {
+fn verdict(row: &ComparedRow) -> &'static str {
     match row.verdict {
         RowVerdict::Worse if row.regression => "WORSE",
         RowVerdict::Worse => "worse, within the threshold",
@@ -108,7 +108,7 @@ struct Style {
 }
 
 impl Style {
-    fn of(row: &Row) -> Self {
+    fn of(row: &ComparedRow) -> Self {
         let none = row.scale.none();
         match row.scale {
             ChangeScale::Quotient => Self { factor: 100.0, unit: "%".into(), none },
@@ -149,12 +149,12 @@ impl Style {
 /// Maximum number of decimals of a change.
 const MOST_DIGITS: usize = 9;
 
-fn estimate(row: &Row, change: Change) -> String {
+fn estimate(row: &ComparedRow, change: Change) -> String {
     let style = Style::of(row);
     format!("{} {}", style.signed(change.estimate, style.digits(change, row.scale)), style.unit)
 }
 
-fn interval(row: &Row, change: Change) -> String {
+fn interval(row: &ComparedRow, change: Change) -> String {
     let style = Style::of(row);
     let digits = style.digits(change, row.scale);
     let [low, high] = [change.low, change.high].map(|end| style.signed(end, digits));
@@ -164,7 +164,7 @@ fn interval(row: &Row, change: Change) -> String {
 /// Multiple of the base above which a difference is no longer shown in per cent.
 const MOST_TIMES: f64 = 10.0;
 
-fn amount_of(row: &Row, amount: f64) -> String {
+fn amount_of(row: &ComparedRow, amount: f64) -> String {
     let style = Style::of(row);
     let value = amount * style.factor;
     match value {
@@ -248,7 +248,7 @@ pub fn tail(comparison: &Comparison) -> Vec<String> {
 /// that it can resolve nothing there, and what to do.
 fn unresolvable(comparison: &Comparison) -> Option<String> {
     let all = comparison.rows.len();
-    let none = |row: &&Row| row.smallest.is_none() && row.screen.change.is_some();
+    let none = |row: &&ComparedRow| row.smallest.is_none() && row.screen.change.is_some();
     let count = comparison.rows.iter().filter(none).count();
     let few = comparison.rows.iter().filter(none).map(|row| row.invocations);
     let (base, new) = few.min_by_key(|(base, new)| *base.min(new))?;
@@ -279,8 +279,9 @@ fn count(comparison: &Comparison) -> String {
 
 /// Returns the number of rows of each conclusion: each row counts once.
 fn parts(comparison: &Comparison) -> Vec<(usize, &'static str)> {
-    let count =
-        |fits: &dyn Fn(&Row) -> bool| comparison.rows.iter().filter(|row| fits(row)).count();
+    let count = |fits: &dyn Fn(&ComparedRow) -> bool| {
+        comparison.rows.iter().filter(|row| fits(row)).count()
+    };
     let of = |verdicts: &[RowVerdict]| count(&|row| verdicts.contains(&row.verdict));
     let beyond = count(&|row| row.verdict == RowVerdict::Worse && row.regression);
     let apart = count(&|row| row.verdict == RowVerdict::TooFew && row.screen.flagged);
@@ -342,13 +343,13 @@ pub fn markdown(comparison: &Comparison) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::compare::read::Side;
+    use crate::compare::read::RunFiles;
     use crate::compare::screen::screen;
     use crate::fixture;
     use crate::schema::{Results, Status};
 
-    fn side(results: Results) -> Side {
-        Side { path: "results.json".into(), results }
+    fn side(results: Results) -> RunFiles {
+        RunFiles { path: "results.json".into(), results }
     }
 
     /// Compares the fixture with itself, one row of it made `factor` times as large.
@@ -388,7 +389,7 @@ mod tests {
         }
     }
 
-    fn row_of<'a>(comparison: &'a mut Comparison, variant: &str) -> &'a mut Row {
+    fn row_of<'a>(comparison: &'a mut Comparison, variant: &str) -> &'a mut ComparedRow {
         comparison.rows.iter_mut().find(|row| row.variant == variant).unwrap()
     }
 

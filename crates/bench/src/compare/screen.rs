@@ -11,10 +11,10 @@ use hdrhistogram::serialization::Deserializer;
 use super::direction::direction;
 use super::judge::FALSE_DISCOVERIES;
 use super::machines;
-use super::read::Side;
+use super::read::RunFiles;
 use super::{
-    Change, ChangeScale, ComparedRun, Comparison, EventAnswer, NotCompared, Row, RowVerdict,
-    SCHEMA, Screen, SecondStage, named,
+    Change, ChangeScale, ComparedRow, ComparedRun, Comparison, EventAnswer, NotCompared,
+    RowVerdict, SCHEMA, Screen, SecondStage, named,
 };
 use crate::observe::Statistic;
 use crate::schema::{Cell, Invocation, Results, Status};
@@ -25,7 +25,7 @@ use crate::stats::{many, order, resolution};
 
 /// Compares all rows. Verdicts are those of the screen alone until [`judge`](Comparison::judge) has
 /// been called after a second stage.
-pub fn screen(base: &Side, new: &Side, threshold_percent: f64) -> Comparison {
+pub fn screen(base: &RunFiles, new: &RunFiles, threshold_percent: f64) -> Comparison {
     let machines = machines::differences(&base.results.machine, &new.results.machine);
     let builds = machines::builds(&base.results.machine, &new.results.machine);
     let (rows, not_compared) = rows(&base.results, &new.results, machines.is_empty());
@@ -52,7 +52,7 @@ pub fn screen(base: &Side, new: &Side, threshold_percent: f64) -> Comparison {
     comparison
 }
 
-fn about(side: &Side) -> ComparedRun {
+fn about(side: &RunFiles) -> ComparedRun {
     let summary = side.results.machine.get("summary").and_then(|text| text.as_str());
     ComparedRun {
         path: side.path.display().to_string(),
@@ -64,7 +64,7 @@ fn about(side: &Side) -> ComparedRun {
     }
 }
 
-fn warnings(base: &Side, new: &Side) -> Vec<String> {
+fn warnings(base: &RunFiles, new: &RunFiles) -> Vec<String> {
     let mut warnings = Vec::new();
     for (name, side) in [("A", base), ("B", new)] {
         if !side.results.complete {
@@ -90,13 +90,13 @@ fn warnings(base: &Side, new: &Side) -> Vec<String> {
 
 /// Adds the values that depend on all rows: p corrected for their number, and the differences that
 /// each row's comparison could have resolved, with a second stage and without.
-fn corrected(rows: Vec<(Row, Groups)>) -> Vec<Row> {
+fn corrected(rows: Vec<(ComparedRow, ScaledFigures)>) -> Vec<ComparedRow> {
     let p: Vec<f64> = rows.iter().map(|(row, _)| row.screen.p).collect();
     let adjusted = many::false_discovery(&p);
     let passes = |value: f64| value <= FALSE_DISCOVERIES;
     let passing = adjusted.iter().filter(|&&value| passes(value)).count();
     let all = rows.len();
-    let finish = |((mut row, groups), adjusted): ((Row, Groups), f64)| {
+    let finish = |((mut row, groups), adjusted): ((ComparedRow, ScaledFigures), f64)| {
         row.screen.p_corrected = adjusted;
         row.screen.smallest = groups.smallest(row.scale, CONFIDENCE);
         // A row passes up to this p in addition to those that pass: it would be one more of them.
@@ -112,7 +112,7 @@ fn rows(
     base: &Results,
     new: &Results,
     same_machine: bool,
-) -> (Vec<(Row, Groups)>, Vec<NotCompared>) {
+) -> (Vec<(ComparedRow, ScaledFigures)>, Vec<NotCompared>) {
     let (mut rows, mut not_compared) = (Vec::new(), Vec::new());
     let mut leave_out = |cell: &Cell, why: String, regression: bool| {
         let name = named(&cell.experiment, &cell.variant, &cell.params, &cell.metric);
@@ -179,7 +179,11 @@ fn unmeasured(cell: &Cell) -> String {
 }
 
 /// Returns one row with the figures that it rests on, or the reason for which there is none.
-fn row(base: &Cell, new: &Cell, same_machine: bool) -> Result<(Row, Groups), String> {
+fn row(
+    base: &Cell,
+    new: &Cell,
+    same_machine: bool,
+) -> Result<(ComparedRow, ScaledFigures), String> {
     if base.unit != new.unit {
         return Err(format!("the units differ: {} and {}", base.unit, new.unit));
     }
@@ -206,8 +210,8 @@ fn row(base: &Cell, new: &Cell, same_machine: bool) -> Result<(Row, Groups), Str
         let doubt = cell.notes.iter().find(|note| note.starts_with("unstable:"));
         doubt.map(|doubt| format!("{name} {doubt}"))
     };
-    let groups = Groups::of(base, new, scale, [&before, &after]);
-    let row = Row {
+    let groups = ScaledFigures::of(base, new, scale, [&before, &after]);
+    let row = ComparedRow {
         experiment: base.experiment.clone(),
         variant: base.variant.clone(),
         params: base.params.clone(),
@@ -230,7 +234,7 @@ fn row(base: &Cell, new: &Cell, same_machine: bool) -> Result<(Row, Groups), Str
 }
 
 /// The figures of a row on its scale, one per invocation.
-struct Groups {
+struct ScaledFigures {
     base: Vec<f64>,
     new: Vec<f64>,
     /// For a share that never varied, the resolution follows from the number of tries, not from the
@@ -238,7 +242,7 @@ struct Groups {
     least: Option<f64>,
 }
 
-impl Groups {
+impl ScaledFigures {
     fn of(base: &Cell, new: &Cell, scale: ChangeScale, figures: [&[f64]; 2]) -> Self {
         let [before, after] = figures.map(|figures| placed(figures, scale));
         let invocations = base.invocations.iter().chain(&new.invocations);
@@ -317,12 +321,12 @@ fn standing(statistic: Statistic, invocation: &Invocation) -> f64 {
     }
 }
 
-fn levels(cell: &Cell) -> Vec<Level> {
-    cell.invocations.iter().map(|one| Level::of(cell.statistic, one)).collect()
+fn levels(cell: &Cell) -> Vec<InvocationFigure> {
+    cell.invocations.iter().map(|one| InvocationFigure::of(cell.statistic, one)).collect()
 }
 
 /// An invocation with the distribution of its figure.
-struct Level {
+struct InvocationFigure {
     figure: f64,
     /// Number of independent samples to which its samples are equivalent.
     worth: f64,
@@ -336,7 +340,7 @@ enum Inside {
     Histogram(Box<Histogram<u64>>),
 }
 
-impl Level {
+impl InvocationFigure {
     fn of(statistic: Statistic, invocation: &Invocation) -> Self {
         let summary = &invocation.summary;
         let inside = match statistic {
@@ -359,7 +363,7 @@ fn decoded(histogram: &str) -> Option<Histogram<u64>> {
     (!all.is_empty()).then_some(all)
 }
 
-impl bootstrap::Resample for Level {
+impl bootstrap::Resample for InvocationFigure {
     fn figure(&self, deviate: f64) -> f64 {
         match &self.inside {
             Inside::Deviation(deviation) => self.figure + deviate * deviation / self.worth.sqrt(),

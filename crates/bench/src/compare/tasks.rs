@@ -1,4 +1,4 @@
-//! The task that yields a row, [`Tasks`], and the duration of its invocations, [`Pace`].
+//! The task that yields a row, [`Tasks`], and the duration of its invocations, [`InvocationCost`].
 //!
 //! A row has the parameters of its task and those that came with its samples (each pause of
 //! `wake-up` is a row, and one invocation measures all). The task to measure again has only its
@@ -6,12 +6,12 @@
 
 use std::collections::BTreeMap;
 
-use super::read::Side;
+use super::read::RunFiles;
 use crate::machine::topology::Topology;
 use crate::schema::{Results, Status};
 use crate::size::Size;
 use crate::suite::{Experiment, Suite};
-use crate::task::{Params, Task};
+use crate::task::{InvocationTask, Params};
 
 /// Minimum duration of an invocation, however little it measures: it is a process, and calibrates
 /// its clock.
@@ -33,8 +33,14 @@ impl Tasks {
     /// Returns the task that yields a row of these parameters in a run of size `largest`, at the
     /// smallest size that lists it. The parameters of an experiment or a variant that this program
     /// does not know are not changed.
-    pub fn task(&self, experiment: &str, variant: &str, params: &Params, largest: Size) -> Task {
-        let mut task = Task {
+    pub fn task(
+        &self,
+        experiment: &str,
+        variant: &str,
+        params: &Params,
+        largest: Size,
+    ) -> InvocationTask {
+        let mut task = InvocationTask {
             experiment: experiment.to_owned(),
             variant: variant.to_owned(),
             params: params.clone(),
@@ -62,16 +68,16 @@ impl Tasks {
 
 /// Duration of invocations, computed from the seconds that the two runs recorded.
 #[derive(Debug)]
-pub struct Pace {
+pub struct InvocationCost {
     /// The tasks of the invocations.
     pub(super) tasks: Tasks,
     /// Seconds per invocation of each experiment, with the size of its run.
     seconds: BTreeMap<String, (f64, Size)>,
 }
 
-impl Pace {
+impl InvocationCost {
     /// Computes the durations from the two runs; the slower counts.
-    pub fn of(tasks: Tasks, base: &Side, new: &Side) -> Self {
+    pub fn of(tasks: Tasks, base: &RunFiles, new: &RunFiles) -> Self {
         let mut seconds: BTreeMap<String, (f64, Size)> = BTreeMap::new();
         for run in [&base.results, &new.results] {
             for (experiment, whole) in &run.ledger {
@@ -90,7 +96,7 @@ impl Pace {
 
     /// Returns the approximate duration of one invocation of `task`; `None` if the files have no
     /// times.
-    pub fn seconds(&self, task: &Task) -> Option<f64> {
+    pub fn seconds(&self, task: &InvocationTask) -> Option<f64> {
         let (seconds, size) = *self.seconds.get(&task.experiment)?;
         let operations = |size: Size| {
             let known = self.tasks.known(&task.experiment, &task.variant)?;
@@ -105,7 +111,7 @@ impl Pace {
 /// Returns the number of invocations of `experiment` with figures in a run.
 fn invocations(tasks: &Tasks, run: &Results, experiment: &str) -> usize {
     // The rows of one task share its invocations.
-    let mut most: Vec<(Task, usize)> = Vec::new();
+    let mut most: Vec<(InvocationTask, usize)> = Vec::new();
     for cell in &run.cells {
         if cell.experiment != experiment || cell.status != Status::Ok {
             continue;
@@ -125,7 +131,12 @@ mod tests {
     use super::*;
     use crate::fixture::{self, suite::SUITE};
 
-    fn task(experiment: &str, variant: &str, params: &[(&str, &str)], largest: Size) -> Task {
+    fn task(
+        experiment: &str,
+        variant: &str,
+        params: &[(&str, &str)],
+        largest: Size,
+    ) -> InvocationTask {
         let pair = |&(name, value): &(&str, &str)| (name.to_owned(), value.to_owned());
         let params = params.iter().map(pair).collect();
         Tasks::of_this_machine(&SUITE).task(experiment, variant, &params, largest)
@@ -168,14 +179,15 @@ mod tests {
         let tasks = Tasks::of_this_machine(&SUITE);
         let mut run = fixture::run();
         let pipe = task("round-trip", "pipe", &[("placement", "cross-core")], Size::Default);
-        let side = |results: Results| Side { path: "results.json".into(), results };
-        let none = Pace::of(tasks.clone(), &side(run.clone()), &side(run.clone()));
+        let side = |results: Results| RunFiles { path: "results.json".into(), results };
+        let none = InvocationCost::of(tasks.clone(), &side(run.clone()), &side(run.clone()));
         assert_eq!(none.seconds(&pipe), None, "an older file has no ledger");
         let made = invocations(&tasks, &run, "round-trip");
         assert!(made > 100, "ten of each cell: {made}");
         run.ledger.insert("round-trip".into(), 2.0 * made as f64);
-        let pace = Pace::of(tasks.clone(), &side(run.clone()), &side(run));
-        let at = |size: Size| pace.seconds(&Task { size, ..pipe.clone() }).expect("known");
+        let pace = InvocationCost::of(tasks.clone(), &side(run.clone()), &side(run));
+        let at =
+            |size: Size| pace.seconds(&InvocationTask { size, ..pipe.clone() }).expect("known");
         assert!((at(Size::Default) - 2.0).abs() < 1e-9);
         assert!(at(Size::Quick) < 1.0 && at(Size::Quick) >= LEAST_SECONDS);
     }

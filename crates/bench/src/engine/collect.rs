@@ -2,16 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use crate::engine::invoked::{Figure, InvocationReply, InvocationResult, Measured};
+use crate::engine::invoked::{InvocationFigures, InvocationReply, InvocationResult, MetricSummary};
 use crate::engine::plan::Plan;
 use crate::format;
 use crate::heap_map::HeapMap;
-use crate::observe::{Statistic, Tried};
+use crate::observe::{ObservedEvent, Statistic};
 use crate::schema::{Cell, Estimate, Invocation, MapRow, Ratio, Status, TriedRow};
 use crate::stats::interval::{CONFIDENCE, Interval};
 use crate::stats::summary::Summary;
 use crate::stats::{diagnose, mean, order, ratio};
-use crate::task::{Params, Task};
+use crate::task::{InvocationTask, Params};
 
 /// Number of invocations from which their smallest and largest contain the median with at least 95
 /// %.
@@ -44,11 +44,11 @@ pub struct Rows {
 #[derive(Debug, Default)]
 struct Gathered {
     /// By metric and point of its curve, in the order in which the experiment names them.
-    metrics: Vec<(Figure, Vec<Invocation>)>,
+    metrics: Vec<(MetricSummary, Vec<Invocation>)>,
     /// Ratios by name, one value per invocation.
     ratios: BTreeMap<String, Vec<f64>>,
     /// Answers to each event, with their counts.
-    tried: Vec<(Tried, usize)>,
+    tried: Vec<(ObservedEvent, usize)>,
     /// Remarks of each invocation.
     notes: Vec<Vec<String>>,
     /// States of a heap, from the first invocation that has any.
@@ -86,7 +86,7 @@ impl<'a> Collector<'a> {
             }
             InvocationResult::Measured(measured) => {
                 gathered.repeated.extend(earlier);
-                let Measured { figures, ratios, tried, notes, maps } = measured;
+                let InvocationFigures { figures, ratios, tried, notes, maps } = measured;
                 for figure in figures {
                     let summary = figure.summary.clone();
                     let invocation = Invocation {
@@ -150,7 +150,7 @@ impl<'a> Collector<'a> {
     /// Returns the ratios of two variants in each block that has both, for each set of parameters;
     /// of the first metric, at all its points.
     fn block_by_block(&self, experiment: &str, over: &str, under: &str) -> Vec<(Params, Vec<f64>)> {
-        let of = |variant: &str| -> Vec<(Params, &(Figure, Vec<Invocation>))> {
+        let of = |variant: &str| -> Vec<(Params, &(MetricSummary, Vec<Invocation>))> {
             let tasks = self.plan.tasks.iter().zip(&self.gathered);
             tasks
                 .filter(|(task, _)| task.experiment == experiment && task.variant == variant)
@@ -181,7 +181,7 @@ impl<'a> Collector<'a> {
 
     fn maps(&self) -> Vec<MapRow> {
         let tasks = self.plan.tasks.iter().zip(&self.gathered);
-        let row = |task: &Task, map: &HeapMap| MapRow {
+        let row = |task: &InvocationTask, map: &HeapMap| MapRow {
             experiment: task.experiment.clone(),
             variant: task.variant.clone(),
             params: task.params.clone(),
@@ -204,8 +204,8 @@ impl<'a> Collector<'a> {
 }
 
 impl Gathered {
-    fn metric(&mut self, figure: Figure) -> &mut Vec<Invocation> {
-        let name = |figure: &Figure| (figure.metric.clone(), figure.at.clone());
+    fn metric(&mut self, figure: MetricSummary) -> &mut Vec<Invocation> {
+        let name = |figure: &MetricSummary| (figure.metric.clone(), figure.at.clone());
         let known = self.metrics.iter().position(|(known, _)| name(known) == name(&figure));
         let at = known.unwrap_or_else(|| {
             self.metrics.push((figure, Vec::new()));
@@ -214,7 +214,7 @@ impl Gathered {
         &mut self.metrics[at].1
     }
 
-    fn was_tried(&mut self, tried: Tried) {
+    fn was_tried(&mut self, tried: ObservedEvent) {
         match self.tried.iter_mut().find(|(known, _)| *known == tried) {
             Some((_, count)) => *count += 1,
             None => self.tried.push((tried, 1)),
@@ -223,7 +223,7 @@ impl Gathered {
 
     /// Returns one answer per event. If invocations gave different answers, all are listed with
     /// their counts, a wrong one first.
-    fn answers(&self) -> Vec<Tried> {
+    fn answers(&self) -> Vec<ObservedEvent> {
         let mut events: Vec<&str> = Vec::new();
         for (tried, _) in &self.tried {
             if !events.contains(&tried.event.as_str()) {
@@ -232,7 +232,7 @@ impl Gathered {
         }
         let answer = |event: &str| {
             let of_it = self.tried.iter().filter(|(tried, _)| tried.event == event);
-            let mut given: Vec<&(Tried, usize)> = of_it.collect();
+            let mut given: Vec<&(ObservedEvent, usize)> = of_it.collect();
             given.sort_by_key(|(tried, _)| tried.says == tried.truth);
             let mut tried = given[0].0.clone();
             if given.len() > 1 {
@@ -244,7 +244,7 @@ impl Gathered {
         events.into_iter().map(answer).collect()
     }
 
-    fn into_cells(mut self, task: &Task) -> Vec<Cell> {
+    fn into_cells(mut self, task: &InvocationTask) -> Vec<Cell> {
         let metrics = std::mem::take(&mut self.metrics);
         if metrics.is_empty() {
             return vec![self.empty_cell(task)];
@@ -256,7 +256,7 @@ impl Gathered {
     }
 
     /// Returns the row of a task without a successful invocation.
-    fn empty_cell(&self, task: &Task) -> Cell {
+    fn empty_cell(&self, task: &InvocationTask) -> Cell {
         let mut cell = blank(task);
         let reason = self.failures.first().or(self.skipped.as_ref());
         cell.status = if self.failures.is_empty() { Status::Skipped } else { Status::Failed };
@@ -265,7 +265,12 @@ impl Gathered {
         cell
     }
 
-    fn cell(&self, task: &Task, figure: Figure, invocations: Vec<Invocation>) -> Cell {
+    fn cell(
+        &self,
+        task: &InvocationTask,
+        figure: MetricSummary,
+        invocations: Vec<Invocation>,
+    ) -> Cell {
         let of = |pick: fn(&Summary) -> f64| -> Vec<f64> {
             invocations.iter().map(|invocation| pick(&invocation.summary)).collect()
         };
@@ -383,7 +388,7 @@ fn spoilt(invocations: &[Invocation]) -> Vec<String> {
 }
 
 /// Returns the figure that represents an invocation.
-fn standing(figure: &Figure, summary: &Summary) -> f64 {
+fn standing(figure: &MetricSummary, summary: &Summary) -> f64 {
     match figure.statistic {
         Statistic::Median => summary.median,
         Statistic::Mean => summary.mean,
@@ -391,11 +396,11 @@ fn standing(figure: &Figure, summary: &Summary) -> f64 {
 }
 
 /// Returns the parameters of a cell: the task's, and those of the point of the curve.
-fn params_of(task: &Task, figure: &Figure) -> Params {
+fn params_of(task: &InvocationTask, figure: &MetricSummary) -> Params {
     task.params.clone().into_iter().chain(figure.at.clone()).collect()
 }
 
-fn blank(task: &Task) -> Cell {
+fn blank(task: &InvocationTask) -> Cell {
     Cell {
         experiment: task.experiment.clone(),
         variant: task.variant.clone(),
@@ -446,7 +451,7 @@ mod tests {
     use crate::size::Size;
 
     fn plan() -> Plan {
-        let task = Task {
+        let task = InvocationTask {
             experiment: "liveness-check".into(),
             variant: "kill-0".into(),
             params: Params::new(),
@@ -456,10 +461,12 @@ mod tests {
     }
 
     fn reply(figure: f64, says: &str, note: &str) -> InvocationReply {
-        let figure = Figure::of(&crate::observe::Series::ns("check", vec![figure; 3]));
-        let tried = Tried { event: "zombie".into(), truth: "dead".into(), says: says.into() };
+        let figure = MetricSummary::of(&crate::observe::Series::ns("check", vec![figure; 3]));
+        let tried =
+            ObservedEvent { event: "zombie".into(), truth: "dead".into(), says: says.into() };
         let (figures, tried, notes) = (vec![figure], vec![tried], vec![note.to_owned()]);
-        let measured = Measured { figures, ratios: Vec::new(), tried, notes, maps: Vec::new() };
+        let measured =
+            InvocationFigures { figures, ratios: Vec::new(), tried, notes, maps: Vec::new() };
         let mut reply = InvocationReply::failed(String::new());
         reply.outcome = InvocationResult::Measured(measured);
         reply

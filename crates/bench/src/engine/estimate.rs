@@ -4,11 +4,11 @@
 //! one of those, and nothing has to be modelled. If it is long, time grows linearly with the number
 //! of operations, and two smaller sizes give the line.
 
-use crate::engine::pilot::{Pilot, Without};
+use crate::engine::pilot::{Pilot, PilotFailure};
 use crate::engine::plan::Plan;
 use crate::size::Size;
 use crate::suite::Suite;
-use crate::task::Task;
+use crate::task::InvocationTask;
 
 /// An invocation expected to be shorter is tried as it is, a longer one is extrapolated. The limit
 /// exceeds the time budgets of experiments: the duration of an invocation that ends with its
@@ -26,22 +26,22 @@ pub fn seconds(plan: &Plan, pilot: Pilot<'_>) -> Option<f64> {
     for (index, task) in plan.tasks.iter().enumerate() {
         match invocation(task, plan.size, pilot) {
             Ok(seconds) => total += seconds * plan.invocations(index) as f64,
-            Err(Without::Unmeasurable(_)) => {}
-            Err(Without::Stopped) => return None,
+            Err(PilotFailure::Unmeasurable(_)) => {}
+            Err(PilotFailure::Stopped) => return None,
         }
     }
     Some(total)
 }
 
 /// Returns the seconds of one invocation at `size`.
-fn invocation(task: &Task, size: Size, pilot: Pilot<'_>) -> Result<f64, Without> {
+fn invocation(task: &InvocationTask, size: Size, pilot: Pilot<'_>) -> Result<f64, PilotFailure> {
     let at = |size| Ok((operations(pilot.suite, task, size), pilot.try_at(task, size)?.seconds));
     let (small, large) = (at(Size::Quick)?, at(Size::Default)?);
     let expected = extrapolate(small, large, operations(pilot.suite, task, size));
     if expected < SHORT_SECONDS { at(size).map(|(_, seconds)| seconds) } else { Ok(expected) }
 }
 
-fn operations(suite: &Suite, task: &Task, size: Size) -> f64 {
+fn operations(suite: &Suite, task: &InvocationTask, size: Size) -> f64 {
     let experiment = suite.find(&task.experiment);
     experiment.map_or(0, |experiment| experiment.operations(&task.variant, size)) as f64
 }

@@ -14,21 +14,21 @@ use rustix::stdio::{dup2_stdout, stderr, stdout};
 use serde::{Deserialize, Serialize};
 use tontine_host::clock::Clock;
 use tontine_host::os::deadline;
-use tontine_host::trouble::Trouble;
+use tontine_host::trouble::MeasureError;
 
 use crate::heap_map::HeapMap;
 use crate::machine::stolen_ms;
-use crate::observe::{Observed, PairedRatio, Series, Statistic, Tried};
-use crate::plant::Plant;
+use crate::observe::{Observed, ObservedEvent, PairedRatio, Series, Statistic};
+use crate::plant::InjectedDelay;
 use crate::stats::summary::{Summary, summarise};
 use crate::suite::Suite;
-use crate::task::{self, Params, Task};
+use crate::task::{self, InvocationTask, Params};
 
 /// The request for one invocation.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct InvocationRequest {
     /// Task to run.
-    pub task: Task,
+    pub task: InvocationTask,
     /// Number of the block; part of the names of sample files.
     pub block: usize,
     /// Directory for all samples, in order.
@@ -36,7 +36,7 @@ pub struct InvocationRequest {
     /// A known delay, in trials of the instrument itself; no command line of `tontine` requests
     /// one.
     #[serde(default)]
-    pub plant: Option<Plant>,
+    pub plant: Option<InjectedDelay>,
 }
 
 /// The reply of an invocation.
@@ -56,7 +56,7 @@ pub struct InvocationReply {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub enum InvocationResult {
     /// The invocation has figures.
-    Measured(Measured),
+    Measured(InvocationFigures),
     /// The machine lacks something.
     Skipped(String),
     /// Something went wrong.
@@ -65,13 +65,13 @@ pub enum InvocationResult {
 
 /// The figures of one invocation.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Measured {
+pub struct InvocationFigures {
     /// One figure per metric.
-    pub figures: Vec<Figure>,
+    pub figures: Vec<MetricSummary>,
     /// Ratios taken inside the process.
     pub ratios: Vec<PairedRatio>,
     /// Answers to events.
-    pub tried: Vec<Tried>,
+    pub tried: Vec<ObservedEvent>,
     /// Remarks.
     pub notes: Vec<String>,
     /// States of a heap.
@@ -81,7 +81,7 @@ pub struct Measured {
 
 /// Summary of the samples of one metric.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Figure {
+pub struct MetricSummary {
     /// Name of the metric.
     pub metric: String,
     /// Parameters beyond the task's.
@@ -139,7 +139,9 @@ fn carry_out(suite: &Suite, order: &InvocationRequest) -> InvocationReply {
     let stolen_before = stolen_ms();
     let observed = suite
         .find(&order.task.experiment)
-        .ok_or_else(|| Trouble::fail(format!("no experiment is named {}", order.task.experiment)))
+        .ok_or_else(|| {
+            MeasureError::fail(format!("no experiment is named {}", order.task.experiment))
+        })
         .and_then(|experiment| {
             if let Some(plant) = order.plant {
                 plant.plant(&order.task.experiment)?;
@@ -149,8 +151,8 @@ fn carry_out(suite: &Suite, order: &InvocationRequest) -> InvocationReply {
     let stolen = stolen_ms().zip(stolen_before).map_or(0.0, |(after, before)| after - before);
     let outcome = match observed.and_then(|observed| sum_up(order, observed)) {
         Ok(measured) => InvocationResult::Measured(measured),
-        Err(Trouble::Skipped(why)) => InvocationResult::Skipped(why),
-        Err(Trouble::Failed(why)) => InvocationResult::Failed(why),
+        Err(MeasureError::Skipped(why)) => InvocationResult::Skipped(why),
+        Err(MeasureError::Failed(why)) => InvocationResult::Failed(why),
     };
     InvocationReply {
         outcome,
@@ -160,24 +162,29 @@ fn carry_out(suite: &Suite, order: &InvocationRequest) -> InvocationReply {
     }
 }
 
-fn sum_up(order: &InvocationRequest, observed: Observed) -> Result<Measured, Trouble> {
+fn sum_up(
+    order: &InvocationRequest,
+    observed: Observed,
+) -> Result<InvocationFigures, MeasureError> {
     for series in &observed.series {
         if series.samples.is_empty() || series.samples.iter().any(|sample| !sample.is_finite()) {
             let metric = &series.metric;
-            return Err(Trouble::fail(format!("{metric}: no samples, or some are not finite")));
+            return Err(MeasureError::fail(format!(
+                "{metric}: no samples, or some are not finite"
+            )));
         }
         if let Some(folder) = &order.samples {
             write_samples(folder, order, series).map_err(|error| {
-                Trouble::fail(format!("writing samples to {}: {error}", folder.display()))
+                MeasureError::fail(format!("writing samples to {}: {error}", folder.display()))
             })?;
         }
     }
-    let figures = observed.series.iter().map(Figure::of).collect();
+    let figures = observed.series.iter().map(MetricSummary::of).collect();
     let Observed { ratios, tried, notes, maps, .. } = observed;
-    Ok(Measured { figures, ratios, tried, notes, maps })
+    Ok(InvocationFigures { figures, ratios, tried, notes, maps })
 }
 
-impl Figure {
+impl MetricSummary {
     /// Summarises a series.
     pub fn of(series: &Series) -> Self {
         Self {

@@ -19,7 +19,7 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, wa
 use tontine_host::os::deadline;
 
 use crate::engine::invoked::{InvocationReply, InvocationRequest};
-use crate::engine::stop::Stop;
+use crate::engine::stop::StopRequest;
 
 /// Maximum sleep between two checks whether the leader has ended; its end normally wakes this
 /// process at once, by closing the pipe.
@@ -62,7 +62,7 @@ pub enum LaunchResult {
 
 impl Launcher {
     /// Runs one invocation to its end.
-    pub fn launch(&self, order: &InvocationRequest, stop: &Stop) -> LaunchResult {
+    pub fn launch(&self, order: &InvocationRequest, stop: &StopRequest) -> LaunchResult {
         if stop.requested() {
             return LaunchResult::Stopped;
         }
@@ -106,7 +106,7 @@ struct Running {
 }
 
 impl Running {
-    fn follow(mut self, deadline: Duration, stop: &Stop) -> LaunchResult {
+    fn follow(mut self, deadline: Duration, stop: &StopRequest) -> LaunchResult {
         let until = Instant::now() + deadline;
         loop {
             if stop.requested() {
@@ -130,7 +130,7 @@ impl Running {
         }
     }
 
-    fn wait_for_news(&self, at_most: Duration, stop: &Stop) -> io::Result<()> {
+    fn wait_for_news(&self, at_most: Duration, stop: &StopRequest) -> io::Result<()> {
         let mut waits = vec![PollFd::new(stop, PollFlags::IN)];
         waits.extend(self.child.stdout.iter().map(|pipe| PollFd::new(pipe, PollFlags::IN)));
         waits.extend(self.child.stderr.iter().map(|pipe| PollFd::new(pipe, PollFlags::IN)));

@@ -26,11 +26,11 @@ use crate::engine::collect::{Collector, Rows};
 use crate::engine::invoked::{InvocationReply, InvocationRequest, InvocationResult};
 use crate::engine::launch::{LaunchResult, Launcher};
 use crate::engine::plan::Plan;
-use crate::engine::stop::Stop;
+use crate::engine::stop::StopRequest;
 use crate::executable::Executable;
-use crate::machine::{Machine, advice, card};
+use crate::machine::{MachineFacts, advice, card};
 use crate::schema::{Results, SCHEMA};
-use crate::task::Task;
+use crate::task::InvocationTask;
 
 /// Number of blocks in which a task may fail before it is left out of the rest: a mechanism that
 /// hangs would otherwise cost a deadline in every block.
@@ -41,9 +41,9 @@ pub trait Progress {
     /// Reports the start of the run: `plan` has the maximum of what will be done.
     fn began(&mut self, _plan: &Plan) {}
     /// Reports the start of an invocation of `task` in a block.
-    fn invoking(&mut self, _task: &Task, _block: usize) {}
+    fn invoking(&mut self, _task: &InvocationTask, _block: usize) {}
     /// Reports the end of an invocation of `task`; `left_out` more of it will not be made.
-    fn invoked(&mut self, _task: &Task, _outcome: &InvocationResult, _left_out: usize) {}
+    fn invoked(&mut self, _task: &InvocationTask, _outcome: &InvocationResult, _left_out: usize) {}
     /// Reports the end of the run.
     fn ended(&mut self) {}
 }
@@ -62,7 +62,7 @@ pub fn run(
     plan: &Plan,
     launcher: &Launcher,
     samples: Option<&PathBuf>,
-    stop: &Stop,
+    stop: &StopRequest,
     progress: &mut dyn Progress,
 ) -> Results {
     let began = Instant::now();
@@ -142,7 +142,7 @@ pub fn run(
 fn invoke(
     launcher: &Launcher,
     order: &InvocationRequest,
-    stop: &Stop,
+    stop: &StopRequest,
 ) -> Option<(InvocationReply, Option<String>)> {
     let mut earlier = None;
     loop {
@@ -159,7 +159,7 @@ fn invoke(
 }
 
 /// Returns the machine's facts, the advice and the card, as `results.json` contains them.
-pub fn machine_facts(machine: &Machine) -> serde_json::Value {
+pub fn machine_facts(machine: &MachineFacts) -> serde_json::Value {
     let mut facts = serde_json::to_value(machine).unwrap_or_default();
     if let Some(object) = facts.as_object_mut() {
         object.insert("summary".into(), machine.one_line().into());

@@ -3,12 +3,12 @@
 
 use std::time::Instant;
 
-use crate::engine::invoked::{Figure, InvocationRequest, InvocationResult};
+use crate::engine::invoked::{InvocationRequest, InvocationResult, MetricSummary};
 use crate::engine::launch::{LaunchResult, Launcher};
-use crate::engine::stop::Stop;
+use crate::engine::stop::StopRequest;
 use crate::size::Size;
 use crate::suite::Suite;
-use crate::task::Task;
+use crate::task::InvocationTask;
 
 /// Makes invocations whose figures do not enter any result.
 #[derive(Debug, Clone, Copy)]
@@ -18,21 +18,21 @@ pub struct Pilot<'a> {
     /// Launcher of the invocations.
     pub launcher: &'a Launcher,
     /// The request to stop.
-    pub stop: &'a Stop,
+    pub stop: &'a StopRequest,
 }
 
 /// One invocation that a pilot made.
 #[derive(Debug, Clone)]
-pub struct Trial {
+pub struct PilotRun {
     /// Duration from the start to the end.
     pub seconds: f64,
     /// Figures of the invocation: never empty.
-    pub figures: Vec<Figure>,
+    pub figures: Vec<MetricSummary>,
 }
 
 /// Reason for which a pilot has no result.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Without {
+pub enum PilotFailure {
     /// The run was stopped.
     Stopped,
     /// The task cannot be measured on this machine, for this reason.
@@ -43,23 +43,23 @@ impl Pilot<'_> {
     /// Makes one invocation of `task` at `size`.
     ///
     /// # Errors
-    /// [`Without`]: stopped, or nothing was measured.
-    pub fn try_at(&self, task: &Task, size: Size) -> Result<Trial, Without> {
-        let task = Task { size, ..task.clone() };
+    /// [`PilotFailure`]: stopped, or nothing was measured.
+    pub fn try_at(&self, task: &InvocationTask, size: Size) -> Result<PilotRun, PilotFailure> {
+        let task = InvocationTask { size, ..task.clone() };
         let began = Instant::now();
         match self
             .launcher
             .launch(&InvocationRequest { task, block: 0, samples: None, plant: None }, self.stop)
         {
-            LaunchResult::Stopped => Err(Without::Stopped),
-            LaunchResult::Broken(why) => Err(Without::Unmeasurable(why)),
+            LaunchResult::Stopped => Err(PilotFailure::Stopped),
+            LaunchResult::Broken(why) => Err(PilotFailure::Unmeasurable(why)),
             LaunchResult::Replied(reply) => match reply.outcome {
                 InvocationResult::Measured(measured) => {
                     let seconds = began.elapsed().as_secs_f64();
-                    Ok(Trial { seconds, figures: measured.figures })
+                    Ok(PilotRun { seconds, figures: measured.figures })
                 }
                 InvocationResult::Skipped(why) | InvocationResult::Failed(why) => {
-                    Err(Without::Unmeasurable(why))
+                    Err(PilotFailure::Unmeasurable(why))
                 }
             },
         }
@@ -69,7 +69,12 @@ impl Pilot<'_> {
     ///
     /// # Errors
     /// Like [`Pilot::try_at`], for the first that fails.
-    pub fn repeat_at(&self, task: &Task, size: Size, count: usize) -> Result<Vec<Trial>, Without> {
+    pub fn repeat_at(
+        &self,
+        task: &InvocationTask,
+        size: Size,
+        count: usize,
+    ) -> Result<Vec<PilotRun>, PilotFailure> {
         (0..count).map(|_| self.try_at(task, size)).collect()
     }
 }

@@ -9,7 +9,7 @@ use rand_chacha::ChaCha8Rng;
 use crate::machine::topology::Topology;
 use crate::size::Size;
 use crate::suite::{Experiment, Suite};
-use crate::task::Task;
+use crate::task::InvocationTask;
 
 /// Tasks, with the number and the order of their invocations.
 #[derive(Debug, Clone)]
@@ -17,7 +17,7 @@ pub struct Plan {
     /// The suite that contains the tasks' experiments.
     pub suite: &'static Suite,
     /// Tasks to run, each at most once per block.
-    pub tasks: Vec<Task>,
+    pub tasks: Vec<InvocationTask>,
     /// Number of invocations of each task, in their order.
     invocations: Vec<usize>,
     /// Amount that an invocation measures.
@@ -29,8 +29,8 @@ pub struct Plan {
 impl Plan {
     /// Creates a plan for `tasks` with as many invocations of each as its experiment wants at
     /// `size`.
-    pub fn new(suite: &'static Suite, tasks: Vec<Task>, size: Size, seed: u64) -> Self {
-        let wanted = |task: &Task| {
+    pub fn new(suite: &'static Suite, tasks: Vec<InvocationTask>, size: Size, seed: u64) -> Self {
+        let wanted = |task: &InvocationTask| {
             suite.find(&task.experiment).map_or(size.invocations(), |experiment| {
                 experiment.invocations(&task.variant, size)
             })
@@ -110,7 +110,7 @@ pub fn select(
     names: &[String],
     size: Size,
     on: &Topology,
-) -> Result<Vec<Task>, UnknownName> {
+) -> Result<Vec<InvocationTask>, UnknownName> {
     let wanted = resolve_all(suite, names)?;
     let mut tasks = Vec::new();
     for experiment in suite.experiments {
@@ -130,8 +130,8 @@ fn tasks_of(
     variant: &'static str,
     size: Size,
     on: &Topology,
-) -> impl Iterator<Item = Task> {
-    experiment.params(variant, on, size).into_iter().map(move |params| Task {
+) -> impl Iterator<Item = InvocationTask> {
+    experiment.params(variant, on, size).into_iter().map(move |params| InvocationTask {
         experiment: experiment.name().into(),
         variant: variant.into(),
         params,
@@ -140,13 +140,16 @@ fn tasks_of(
 }
 
 /// An experiment, and one of its variants or all.
-pub type Name = (&'static str, Option<&'static str>);
+pub type VariantName = (&'static str, Option<&'static str>);
 
 /// Resolves each name.
 ///
 /// # Errors
 /// The first name that does not exist.
-pub fn resolve_all(suite: &'static Suite, names: &[String]) -> Result<BTreeSet<Name>, UnknownName> {
+pub fn resolve_all(
+    suite: &'static Suite,
+    names: &[String],
+) -> Result<BTreeSet<VariantName>, UnknownName> {
     names.iter().map(|name| resolve(suite, name)).collect()
 }
 
@@ -156,7 +159,7 @@ pub fn fresh_seed() -> u64 {
     rand::random::<u64>() >> 11
 }
 
-fn resolve(suite: &'static Suite, name: &str) -> Result<Name, UnknownName> {
+fn resolve(suite: &'static Suite, name: &str) -> Result<VariantName, UnknownName> {
     let (first, second) = match name.split_once('/') {
         Some((first, second)) => (first, Some(second)),
         None => (name, None),
@@ -209,7 +212,7 @@ mod tests {
     use super::*;
     use crate::fixture::suite::SUITE;
 
-    fn chosen(names: &[&str]) -> Result<Vec<Task>, UnknownName> {
+    fn chosen(names: &[&str]) -> Result<Vec<InvocationTask>, UnknownName> {
         let names: Vec<String> = names.iter().map(ToString::to_string).collect();
         select(&SUITE, &names, Size::Quick, &Topology::of_this_machine())
     }

@@ -10,12 +10,12 @@
 
 use serde::Serialize;
 
-use crate::engine::invoked::{Figure, STRETCHES};
-use crate::engine::pilot::{Pilot, Trial, Without};
+use crate::engine::invoked::{MetricSummary, STRETCHES};
+use crate::engine::pilot::{Pilot, PilotFailure, PilotRun};
 use crate::size::Size;
 use crate::stats::order;
 use crate::stats::plan::{Components, Costs, RepetitionPlan};
-use crate::task::Task;
+use crate::task::InvocationTask;
 
 /// Number of small invocations of a pilot, for the variance.
 const SMALL: usize = 10;
@@ -31,7 +31,7 @@ const LEAST_INVOCATION_SECONDS: f64 = 1e-3;
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct PilotAdvice {
     /// Task that was tried, with the parameters of the point.
-    pub task: Task,
+    pub task: InvocationTask,
     /// Name of the metric.
     pub metric: String,
     /// Unit of `mean`.
@@ -56,12 +56,12 @@ pub struct PilotAdvice {
     /// Duration of all of them in seconds.
     pub seconds: Option<f64>,
     /// Half width of the mean's 95 % interval that a run of each size would reach, as a share.
-    pub reached: Reached,
+    pub reached: ReachedWidths,
 }
 
 /// Half widths by size.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Reached {
+pub struct ReachedWidths {
     /// At `--quick`.
     pub quick: f64,
     /// At the default size.
@@ -74,8 +74,12 @@ pub struct Reached {
 /// most `precision`, a share of the mean, to either side.
 ///
 /// # Errors
-/// [`Without`]: stopped, or the task cannot be measured here.
-pub fn advise(task: &Task, precision: f64, pilot: Pilot<'_>) -> Result<PilotAdvice, Without> {
+/// [`PilotFailure`]: stopped, or the task cannot be measured here.
+pub fn advise(
+    task: &InvocationTask,
+    precision: f64,
+    pilot: Pilot<'_>,
+) -> Result<PilotAdvice, PilotFailure> {
     let small = pilot.repeat_at(task, Size::Quick, SMALL)?;
     let large = pilot.repeat_at(task, Size::Default, LARGE)?;
     let invocations = |size: Size| {
@@ -83,15 +87,15 @@ pub fn advise(task: &Task, precision: f64, pilot: Pilot<'_>) -> Result<PilotAdvi
         experiment.map_or(size.invocations(), |one| one.invocations(&task.variant, size))
     };
     judge(task, precision, &invocations, &small, &large)
-        .ok_or_else(|| Without::Unmeasurable("too few samples for a plan".into()))
+        .ok_or_else(|| PilotFailure::Unmeasurable("too few samples for a plan".into()))
 }
 
 fn judge(
-    task: &Task,
+    task: &InvocationTask,
     precision: f64,
     invocations: &dyn Fn(Size) -> usize,
-    small: &[Trial],
-    large: &[Trial],
+    small: &[PilotRun],
+    large: &[PilotRun],
 ) -> Option<PilotAdvice> {
     let figures = &small.first()?.figures;
     let points = figures.iter().filter(|figure| figure.metric == figures[0].metric);
@@ -102,15 +106,15 @@ fn judge(
 }
 
 fn judge_at(
-    figure: &Figure,
-    task: &Task,
+    figure: &MetricSummary,
+    task: &InvocationTask,
     precision: f64,
     invocations: &dyn Fn(Size) -> usize,
-    small: &[Trial],
-    large: &[Trial],
+    small: &[PilotRun],
+    large: &[PilotRun],
 ) -> Option<PilotAdvice> {
-    let of = |trial: &Trial| -> Option<Figure> {
-        let same = |one: &&Figure| one.metric == figure.metric && one.at == figure.at;
+    let of = |trial: &PilotRun| -> Option<MetricSummary> {
+        let same = |one: &&MetricSummary| one.metric == figure.metric && one.at == figure.at;
         trial.figures.iter().find(same).cloned()
     };
     let stretches: Vec<Vec<f64>> =
@@ -131,7 +135,7 @@ fn judge_at(
     };
     let params = task.params.clone().into_iter().chain(figure.at.clone()).collect();
     Some(PilotAdvice {
-        task: Task { params, ..task.clone() },
+        task: InvocationTask { params, ..task.clone() },
         metric: figure.metric.clone(),
         unit: figure.unit.clone(),
         mean: components.mean,
@@ -143,7 +147,7 @@ fn judge_at(
         iterations: iterations as usize,
         invocations: plan.invocations,
         seconds: plan.invocations.map(|count| count as f64 * each),
-        reached: Reached {
+        reached: ReachedWidths {
             quick: reached(Size::Quick, operations(figure)),
             default: reached(Size::Default, at_default),
             full: reached(Size::Full, at_default),
@@ -152,11 +156,11 @@ fn judge_at(
 }
 
 /// Returns the number of operations that a figure's samples represent.
-fn operations(figure: &Figure) -> f64 {
+fn operations(figure: &MetricSummary) -> f64 {
     (figure.summary.count * figure.summary.batch) as f64
 }
 
-fn middle(trials: &[Trial]) -> Option<f64> {
+fn middle(trials: &[PilotRun]) -> Option<f64> {
     order::median(&trials.iter().map(|trial| trial.seconds).collect::<Vec<_>>())
 }
 
@@ -174,16 +178,16 @@ mod tests {
     use super::*;
     use crate::observe::Series;
 
-    fn trial(seconds: f64, samples: usize, level: f64) -> Trial {
+    fn trial(seconds: f64, samples: usize, level: f64) -> PilotRun {
         // Two values in turn: the same variance in each stretch, whatever the level.
         let stretches = (0..STRETCHES).map(|i| level + (i % 2) as f64).collect();
         let series = Series::ns("one_way", vec![level; samples]);
-        let figure = Figure { stretches, ..Figure::of(&series) };
-        Trial { seconds, figures: vec![figure] }
+        let figure = MetricSummary { stretches, ..MetricSummary::of(&series) };
+        PilotRun { seconds, figures: vec![figure] }
     }
 
-    fn task() -> Task {
-        Task {
+    fn task() -> InvocationTask {
+        InvocationTask {
             experiment: "round-trip".into(),
             variant: "pipe".into(),
             params: crate::task::Params::new(),
@@ -193,7 +197,8 @@ mod tests {
 
     #[test]
     fn costs_are_the_line_and_stretches_count_as_iterations() {
-        let small: Vec<Trial> = (0..10).map(|i| trial(0.2, 1_000, 100.0 + f64::from(i))).collect();
+        let small: Vec<PilotRun> =
+            (0..10).map(|i| trial(0.2, 1_000, 100.0 + f64::from(i))).collect();
         let large = [trial(0.3, 11_000, 100.0), trial(0.3, 11_000, 100.0)];
         let advice =
             judge(&task(), 0.02, &Size::invocations, &small, &large).expect("enough samples");
@@ -213,11 +218,11 @@ mod tests {
             trial.figures[0].at.insert("pause_us".into(), point.into());
             trial.figures.remove(0)
         };
-        let both = |i: i32| Trial {
+        let both = |i: i32| PilotRun {
             seconds: 0.2,
             figures: vec![at("1", 100.0 + f64::from(i) / 10.0), at("10", 100.0 + f64::from(i))],
         };
-        let small: Vec<Trial> = (0..10).map(both).collect();
+        let small: Vec<PilotRun> = (0..10).map(both).collect();
         let large = [both(0), both(0)];
         let advice =
             judge(&task(), 0.02, &Size::invocations, &small, &large).expect("enough samples");

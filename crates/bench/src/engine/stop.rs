@@ -1,4 +1,4 @@
-//! Ending a run early and cleanly: [`Stop`].
+//! Ending a run early and cleanly: [`StopRequest`].
 #![allow(unsafe_code, reason = "asks the system whether a signal is ignored")]
 
 use std::io;
@@ -13,7 +13,7 @@ use tontine::signal::{Signal, SignalError};
 ///
 /// On drop, the previous dispositions are restored.
 #[derive(Debug)]
-pub struct Stop {
+pub struct StopRequest {
     /// Readable if the pipe of one of `awaited` is. Dropped before them: the pipes are reused.
     readable: OwnedFd,
     awaited: Vec<AwaitedSignal>,
@@ -29,7 +29,7 @@ struct AwaitedSignal {
     flag: SignalFlag,
 }
 
-impl Stop {
+impl StopRequest {
     /// Creates a request that never comes.
     ///
     /// # Errors
@@ -96,7 +96,7 @@ fn is_ignored(signal: Signal) -> bool {
     asked == 0 && unsafe { action.assume_init() }.sa_sigaction == libc::SIG_IGN
 }
 
-impl AsFd for Stop {
+impl AsFd for StopRequest {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.readable.as_fd()
     }

@@ -1,11 +1,11 @@
 //! Facts that spoil measurements, and their remedies: [`advice`].
 //!
-//! Each rule is a pure function of the [`Machine`]; none reads or changes the system. A fact that
+//! Each rule is a pure function of the [`MachineFacts`]; none reads or changes the system. A fact that
 //! is unknown gives no advice.
 
 use serde::Serialize;
 
-use super::Machine;
+use super::MachineFacts;
 
 /// Lowest kernel that this project supports: major and minor version.
 pub const LOWEST_KERNEL: (u32, u32) = (5, 10);
@@ -23,7 +23,7 @@ pub enum Severity {
 /// A finding with its remedy.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Advice {
-    /// The topic that the fact belongs to, as in [`Machine`].
+    /// The topic that the fact belongs to, as in [`MachineFacts`].
     pub topic: &'static str,
     /// Severity of the finding.
     pub severity: Severity,
@@ -48,7 +48,7 @@ const OPEN_FILES: u64 = 1024;
 /// Number of processes and threads that the largest experiments start, with a margin.
 const PROCESSES: u64 = 512;
 
-type Rule = fn(&Machine) -> Option<Advice>;
+type Rule = fn(&MachineFacts) -> Option<Advice>;
 
 const RULES: [Rule; 27] = [
     kernel_too_old,
@@ -81,7 +81,7 @@ const RULES: [Rule; 27] = [
 ];
 
 /// Returns the findings on `machine`, the most severe first.
-pub fn advice(machine: &Machine) -> Vec<Advice> {
+pub fn advice(machine: &MachineFacts) -> Vec<Advice> {
     let mut found: Vec<Advice> = RULES.iter().filter_map(|rule| rule(machine)).collect();
     found.sort_by_key(|advice| advice.severity);
     found
@@ -107,7 +107,7 @@ fn note(
     spoils(topic, finding, effect, mend).map(|advice| Advice { severity, ..advice })
 }
 
-fn kernel_too_old(machine: &Machine) -> Option<Advice> {
+fn kernel_too_old(machine: &MachineFacts) -> Option<Advice> {
     let (major, minor) = machine.kernel.version()?;
     ((major, minor) < LOWEST_KERNEL).then(|| {
         spoils(
@@ -119,7 +119,7 @@ fn kernel_too_old(machine: &Machine) -> Option<Advice> {
     })?
 }
 
-fn debug_build(machine: &Machine) -> Option<Advice> {
+fn debug_build(machine: &MachineFacts) -> Option<Advice> {
     (machine.build.debug?).then(|| {
         spoils(
             "build",
@@ -130,7 +130,7 @@ fn debug_build(machine: &Machine) -> Option<Advice> {
     })?
 }
 
-fn counter_not_invariant(machine: &Machine) -> Option<Advice> {
+fn counter_not_invariant(machine: &MachineFacts) -> Option<Advice> {
     (!machine.clock.invariant_counter?).then(|| {
         spoils(
             "clock",
@@ -141,7 +141,7 @@ fn counter_not_invariant(machine: &Machine) -> Option<Advice> {
     })?
 }
 
-fn counters_apart(machine: &Machine) -> Option<Advice> {
+fn counters_apart(machine: &MachineFacts) -> Option<Advice> {
     let offset = machine.clock.offset?;
     (offset.ticks.low > 0 || offset.ticks.high < 0).then(|| {
         spoils(
@@ -156,7 +156,7 @@ fn counters_apart(machine: &Machine) -> Option<Advice> {
     })?
 }
 
-fn system_clock_slow(machine: &Machine) -> Option<Advice> {
+fn system_clock_slow(machine: &MachineFacts) -> Option<Advice> {
     let source = machine.clock.system_source.as_deref()?;
     let fast = ["tsc", "arch_sys_counter", "kvm-clock", "hyperv_clocksource_tsc_page"];
     if !fast.contains(&source) {
@@ -180,7 +180,7 @@ fn system_clock_slow(machine: &Machine) -> Option<Advice> {
     })?
 }
 
-fn one_processor(machine: &Machine) -> Option<Advice> {
+fn one_processor(machine: &MachineFacts) -> Option<Advice> {
     (machine.processor.allowed? == 1).then(|| {
         let fenced = machine.processor.online.is_some_and(|online| online > 1);
         spoils(
@@ -196,7 +196,7 @@ fn one_processor(machine: &Machine) -> Option<Advice> {
     })?
 }
 
-fn quota(machine: &Machine) -> Option<Advice> {
+fn quota(machine: &MachineFacts) -> Option<Advice> {
     let quota = machine.scheduling.quota?;
     let periods = machine.scheduling.throttled_periods.unwrap_or(0);
     spoils(
@@ -207,7 +207,7 @@ fn quota(machine: &Machine) -> Option<Advice> {
     )
 }
 
-fn governor(machine: &Machine) -> Option<Advice> {
+fn governor(machine: &MachineFacts) -> Option<Advice> {
     let governors = machine.power.governors.as_ref()?;
     let slow: Vec<&str> = governors
         .iter()
@@ -224,7 +224,7 @@ fn governor(machine: &Machine) -> Option<Advice> {
     })?
 }
 
-fn stolen(machine: &Machine) -> Option<Advice> {
+fn stolen(machine: &MachineFacts) -> Option<Advice> {
     let share = machine.virtualisation.stolen_share?;
     (share >= STOLEN_SHARE).then(|| {
         spoils(
@@ -238,7 +238,7 @@ fn stolen(machine: &Machine) -> Option<Advice> {
     })?
 }
 
-fn busy(machine: &Machine) -> Option<Advice> {
+fn busy(machine: &MachineFacts) -> Option<Advice> {
     let load = machine.load.last_minute?;
     (load > machine.processor.online? as f64 * BUSY_SHARE).then(|| {
         spoils(
@@ -250,7 +250,7 @@ fn busy(machine: &Machine) -> Option<Advice> {
     })?
 }
 
-fn processor_pressure(machine: &Machine) -> Option<Advice> {
+fn processor_pressure(machine: &MachineFacts) -> Option<Advice> {
     let pressure = machine.load.processor_pressure?;
     (pressure >= PRESSURE).then(|| {
         spoils(
@@ -262,7 +262,7 @@ fn processor_pressure(machine: &Machine) -> Option<Advice> {
     })?
 }
 
-fn memory_pressure(machine: &Machine) -> Option<Advice> {
+fn memory_pressure(machine: &MachineFacts) -> Option<Advice> {
     let pressure = machine.load.memory_pressure?;
     (pressure >= PRESSURE).then(|| {
         spoils(
@@ -274,7 +274,7 @@ fn memory_pressure(machine: &Machine) -> Option<Advice> {
     })?
 }
 
-fn virtual_machine(machine: &Machine) -> Option<Advice> {
+fn virtual_machine(machine: &MachineFacts) -> Option<Advice> {
     let hypervisor = machine.virtualisation.hypervisor.as_deref()?;
     note(
         "virtualisation",
@@ -285,7 +285,7 @@ fn virtual_machine(machine: &Machine) -> Option<Advice> {
     )
 }
 
-fn architecture_untested(machine: &Machine) -> Option<Advice> {
+fn architecture_untested(machine: &MachineFacts) -> Option<Advice> {
     let architecture = machine.processor.architecture.as_deref()?;
     (architecture != "x86_64").then(|| {
         note(
@@ -297,7 +297,7 @@ fn architecture_untested(machine: &Machine) -> Option<Advice> {
     })?
 }
 
-fn affinity(machine: &Machine) -> Option<Advice> {
+fn affinity(machine: &MachineFacts) -> Option<Advice> {
     let (allowed, online) = (machine.processor.allowed?, machine.processor.online?);
     (1 < allowed && allowed < online).then(|| {
         note(
@@ -309,7 +309,7 @@ fn affinity(machine: &Machine) -> Option<Advice> {
     })?
 }
 
-fn siblings(machine: &Machine) -> Option<Advice> {
+fn siblings(machine: &MachineFacts) -> Option<Advice> {
     let siblings = machine.processor.siblings.as_ref()?;
     (!siblings.is_empty()).then(|| {
         note(
@@ -321,7 +321,7 @@ fn siblings(machine: &Machine) -> Option<Advice> {
     })?
 }
 
-fn turbo(machine: &Machine) -> Option<Advice> {
+fn turbo(machine: &MachineFacts) -> Option<Advice> {
     (machine.power.turbo?).then(|| {
         note(
             "power",
@@ -333,7 +333,7 @@ fn turbo(machine: &Machine) -> Option<Advice> {
     })?
 }
 
-fn deep_idle(machine: &Machine) -> Option<Advice> {
+fn deep_idle(machine: &MachineFacts) -> Option<Advice> {
     let wake_us = machine.power.deepest_wake_us()?;
     (wake_us > DEEP_WAKE_US).then(|| {
         note(
@@ -345,7 +345,7 @@ fn deep_idle(machine: &Machine) -> Option<Advice> {
     })?
 }
 
-fn huge_pages(machine: &Machine) -> Option<Advice> {
+fn huge_pages(machine: &MachineFacts) -> Option<Advice> {
     (machine.memory.huge_pages.as_deref()? == "always").then(|| {
         note(
             "memory",
@@ -357,7 +357,7 @@ fn huge_pages(machine: &Machine) -> Option<Advice> {
     })?
 }
 
-fn merging(machine: &Machine) -> Option<Advice> {
+fn merging(machine: &MachineFacts) -> Option<Advice> {
     (machine.memory.merging?).then(|| {
         note(
             "memory",
@@ -368,7 +368,7 @@ fn merging(machine: &Machine) -> Option<Advice> {
     })?
 }
 
-fn layout_fixed(machine: &Machine) -> Option<Advice> {
+fn layout_fixed(machine: &MachineFacts) -> Option<Advice> {
     (machine.kernel.address_randomisation? == 0).then(|| {
         note(
             "kernel",
@@ -379,7 +379,7 @@ fn layout_fixed(machine: &Machine) -> Option<Advice> {
     })?
 }
 
-fn call_filters(machine: &Machine) -> Option<Advice> {
+fn call_filters(machine: &MachineFacts) -> Option<Advice> {
     let filters = machine.virtualisation.call_filters?;
     (filters > 0).then(|| {
         note(
@@ -391,7 +391,7 @@ fn call_filters(machine: &Machine) -> Option<Advice> {
     })?
 }
 
-fn mitigations(machine: &Machine) -> Option<Advice> {
+fn mitigations(machine: &MachineFacts) -> Option<Advice> {
     let all = machine.kernel.mitigations.as_ref()?;
     let active = all.values().filter(|text| text.starts_with("Mitigation")).count();
     (active > 0).then(|| {
@@ -404,7 +404,7 @@ fn mitigations(machine: &Machine) -> Option<Advice> {
     })?
 }
 
-fn few_files(machine: &Machine) -> Option<Advice> {
+fn few_files(machine: &MachineFacts) -> Option<Advice> {
     let soft = machine.limits.open_files?.soft?;
     (soft < OPEN_FILES).then(|| {
         note(
@@ -416,7 +416,7 @@ fn few_files(machine: &Machine) -> Option<Advice> {
     })?
 }
 
-fn few_processes(machine: &Machine) -> Option<Advice> {
+fn few_processes(machine: &MachineFacts) -> Option<Advice> {
     let soft = machine.limits.processes?.soft?;
     (soft < PROCESSES && !machine.limits.root?).then(|| {
         note(
@@ -428,7 +428,7 @@ fn few_processes(machine: &Machine) -> Option<Advice> {
     })?
 }
 
-fn no_shared_memory(machine: &Machine) -> Option<Advice> {
+fn no_shared_memory(machine: &MachineFacts) -> Option<Advice> {
     (!machine.memory.shared_by_name?).then(|| {
         note(
             "memory",
@@ -439,7 +439,7 @@ fn no_shared_memory(machine: &Machine) -> Option<Advice> {
     })?
 }
 
-fn tracing_forbidden(machine: &Machine) -> Option<Advice> {
+fn tracing_forbidden(machine: &MachineFacts) -> Option<Advice> {
     let scope = machine.kernel.ptrace_scope?;
     (scope >= 2 && !(scope == 2 && machine.limits.root?)).then(|| {
         note(

@@ -4,14 +4,14 @@
 //! units.
 
 use super::limits::Limit;
-use super::{Machine, build, kernel, limits, load, memory, power, processor};
+use super::{MachineFacts, build, kernel, limits, load, memory, power, processor};
 use super::{scheduling, timing, virtualisation};
 
 /// Name and value.
-type Row = (String, String);
+type CardRow = (String, String);
 
 /// Returns the machine's facts, by topic, as rows of name and value.
-pub fn card(machine: &Machine) -> Vec<(String, Vec<Row>)> {
+pub fn card(machine: &MachineFacts) -> Vec<(String, Vec<CardRow>)> {
     [
         ("processor", processor_rows(&machine.processor)),
         ("clock", clock_rows(&machine.clock)),
@@ -31,11 +31,11 @@ pub fn card(machine: &Machine) -> Vec<(String, Vec<Row>)> {
 }
 
 /// Returns the rows that have a value.
-fn known<const N: usize>(rows: [(&str, Option<String>); N]) -> Vec<Row> {
+fn known<const N: usize>(rows: [(&str, Option<String>); N]) -> Vec<CardRow> {
     rows.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
 }
 
-fn processor_rows(facts: &processor::Processor) -> Vec<Row> {
+fn processor_rows(facts: &processor::ProcessorFacts) -> Vec<CardRow> {
     let mut rows = known([
         ("model", facts.model.clone()),
         ("architecture", facts.architecture.clone()),
@@ -57,7 +57,7 @@ fn processor_rows(facts: &processor::Processor) -> Vec<Row> {
     rows
 }
 
-fn clock_rows(facts: &timing::Timing) -> Vec<Row> {
+fn clock_rows(facts: &timing::Timing) -> Vec<CardRow> {
     let offset = facts.offset.map(|offset| {
         let (low, high) = (offset.low_ns, offset.high_ns);
         format!("{low:.1} to {high:.1} ns, processor {} to {}", offset.here, offset.there)
@@ -75,7 +75,7 @@ fn clock_rows(facts: &timing::Timing) -> Vec<Row> {
     ])
 }
 
-fn scheduling_rows(facts: &scheduling::Scheduling) -> Vec<Row> {
+fn scheduling_rows(facts: &scheduling::Scheduling) -> Vec<CardRow> {
     known([
         ("affinity", list(facts.affinity.as_deref())),
         ("policy", facts.policy.clone()),
@@ -87,7 +87,7 @@ fn scheduling_rows(facts: &scheduling::Scheduling) -> Vec<Row> {
     ])
 }
 
-fn power_rows(facts: &power::Power) -> Vec<Row> {
+fn power_rows(facts: &power::Power) -> Vec<CardRow> {
     let range = facts.frequency_khz;
     let range = range.map(|(low, high)| format!("{} to {} MHz", low / 1000, high / 1000));
     let states = facts.idle_states.as_ref().map(|states| {
@@ -107,7 +107,7 @@ fn power_rows(facts: &power::Power) -> Vec<Row> {
     ])
 }
 
-fn kernel_rows(facts: &kernel::Kernel) -> Vec<Row> {
+fn kernel_rows(facts: &kernel::KernelFacts) -> Vec<CardRow> {
     let mut rows = known([
         ("release", facts.release.clone()),
         ("preemption", facts.preemption.clone()),
@@ -122,7 +122,7 @@ fn kernel_rows(facts: &kernel::Kernel) -> Vec<Row> {
     rows
 }
 
-fn memory_rows(facts: &memory::Memory) -> Vec<Row> {
+fn memory_rows(facts: &memory::MemoryFacts) -> Vec<CardRow> {
     known([
         ("total", facts.total_bytes.map(binary)),
         ("available", facts.available_bytes.map(binary)),
@@ -135,7 +135,7 @@ fn memory_rows(facts: &memory::Memory) -> Vec<Row> {
     ])
 }
 
-fn virtualisation_rows(facts: &virtualisation::Virtualisation) -> Vec<Row> {
+fn virtualisation_rows(facts: &virtualisation::Virtualisation) -> Vec<CardRow> {
     let none_seen = |fact: &Option<String>| fact.clone().or(Some("none seen".to_owned()));
     let share = facts.stolen_share.map(|share| format!("{:.2} %", share * 100.0));
     known([
@@ -148,7 +148,7 @@ fn virtualisation_rows(facts: &virtualisation::Virtualisation) -> Vec<Row> {
     ])
 }
 
-fn load_rows(facts: &load::Load) -> Vec<Row> {
+fn load_rows(facts: &load::LoadFacts) -> Vec<CardRow> {
     let tasks = |load: Option<f64>| load.map(|load| format!("{load:.2} tasks"));
     let waited = |pressure: Option<f64>| pressure.map(|share| format!("{share:.2} % of 10 s"));
     let rate = |rate: Option<f64>| rate.map(|rate| format!("{rate:.0} per second"));
@@ -164,7 +164,7 @@ fn load_rows(facts: &load::Load) -> Vec<Row> {
     ])
 }
 
-fn limits_rows(facts: &limits::Limits) -> Vec<Row> {
+fn limits_rows(facts: &limits::LimitFacts) -> Vec<CardRow> {
     let count = |limit: Option<Limit>| bounds(limit, |number| number.to_string());
     let bytes = |limit: Option<Limit>| bounds(limit, binary);
     known([
@@ -180,7 +180,7 @@ fn limits_rows(facts: &limits::Limits) -> Vec<Row> {
     ])
 }
 
-fn build_rows(facts: &build::Build) -> Vec<Row> {
+fn build_rows(facts: &build::Build) -> Vec<CardRow> {
     let mut rows = known([
         ("version", facts.version.clone()),
         ("rustc", facts.rustc.clone()),
@@ -242,7 +242,7 @@ mod tests {
 
     #[test]
     fn unknown_facts_have_no_row_and_known_ones_carry_units() {
-        let mut machine = Machine::default();
+        let mut machine = MachineFacts::default();
         let topics: Vec<String> = card(&machine).into_iter().map(|(topic, _)| topic).collect();
         assert_eq!(topics, ["virtualisation"], "only signs that were looked for in vain");
         machine.kernel.hz = Some(250);

@@ -9,7 +9,7 @@ use tontine_host::os::files::{Files, chosen};
 
 /// Facts about the kernel.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
-pub struct Kernel {
+pub struct KernelFacts {
     /// Release as `uname -r` prints it: `6.18.44-distribution`.
     pub release: Option<String>,
     /// `none`, `voluntary`, `full`, `lazy`, `real-time`.
@@ -46,7 +46,7 @@ const TIMING_OPTIONS: [&str; 13] = [
     "tsc=",
 ];
 
-impl Kernel {
+impl KernelFacts {
     /// Reads the facts.
     pub fn look(files: &Files) -> Self {
         let release = files.text("proc/sys/kernel/osrelease");
@@ -154,7 +154,7 @@ fn mitigations(files: &Files) -> Option<BTreeMap<String, String>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tontine_host::os::files::Tree;
+    use tontine_host::os::files::TempTree;
 
     #[test]
     fn versions_of_many_shapes() {
@@ -162,13 +162,14 @@ mod tests {
         assert_eq!(version("5.10"), Some((5, 10)));
         assert_eq!(version("5.4-rc1"), Some((5, 4)));
         assert_eq!(version("mainline"), None);
-        let kernel = Kernel { release: Some("6.8.0-31-generic".to_owned()), ..Kernel::default() };
+        let kernel =
+            KernelFacts { release: Some("6.8.0-31-generic".to_owned()), ..KernelFacts::default() };
         assert_eq!(kernel.short_release(), Some("6.8.0"));
     }
 
     #[test]
     fn preemption_now_beats_boot_beats_build() {
-        let tree = Tree::empty();
+        let tree = TempTree::empty();
         let now =
             |boot: Option<&str>, config: Option<&str>| preemption(&tree.files(), boot, config);
         assert_eq!(now(None, None), None);
@@ -184,13 +185,13 @@ mod tests {
 
     #[test]
     fn mitigations_that_concern_the_processor_and_options_that_change_timing() {
-        let tree = Tree::empty();
+        let tree = TempTree::empty();
         tree.write("sys/devices/system/cpu/vulnerabilities/meltdown", "Mitigation: PTI");
         tree.write("sys/devices/system/cpu/vulnerabilities/mds", "Not affected");
         tree.write("proc/cmdline", "quiet isolcpus=2 mitigations=auto root=/dev/vda");
         tree.write("proc/sys/kernel/osrelease", "5.15.0");
         tree.write("boot/config-5.15.0", "CONFIG_PREEMPT=y");
-        let kernel = Kernel::look(&tree.files());
+        let kernel = KernelFacts::look(&tree.files());
         assert_eq!(kernel.mitigations.map(|all| all.len()), Some(1));
         let options = kernel.boot_options.expect("command line");
         assert_eq!(options, ["isolcpus=2", "mitigations=auto"]);

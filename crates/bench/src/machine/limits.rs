@@ -5,7 +5,7 @@ use serde::Serialize;
 
 /// Facts about limits.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
-pub struct Limits {
+pub struct LimitFacts {
     /// Open descriptors (`RLIMIT_NOFILE`).
     pub open_files: Option<Limit>,
     /// Processes and threads of this user (`RLIMIT_NPROC`); root is exempt.
@@ -35,7 +35,7 @@ pub struct Limit {
     pub hard: Option<u64>,
 }
 
-impl Limits {
+impl LimitFacts {
     /// Reads the limits.
     pub fn look() -> Self {
         let limit = |resource| {
@@ -68,6 +68,6 @@ mod tests {
             .find(|line| line.starts_with("Max open files"))
             .expect("a line on open files");
         let soft = line.split_whitespace().nth(3).expect("a soft limit").parse().ok();
-        assert_eq!(Limits::look().open_files.expect("limit").soft, soft);
+        assert_eq!(LimitFacts::look().open_files.expect("limit").soft, soft);
     }
 }

@@ -7,7 +7,7 @@ use tontine_host::os::files::{Files, keyed};
 
 /// Facts about the machine's other work, at the time of reading.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
-pub struct Load {
+pub struct LoadFacts {
     /// Mean number of running and ready tasks over the last minute.
     pub last_minute: Option<f64>,
     /// Mean number over five minutes.
@@ -51,7 +51,7 @@ impl Counters {
     }
 }
 
-impl Load {
+impl LoadFacts {
     /// Reads the facts; the rates are over the time since `before`.
     pub fn look(files: &Files, before: Counters) -> Self {
         let now = Counters::read(files);
@@ -81,17 +81,17 @@ fn pressure(files: &Files, resource: &str) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tontine_host::os::files::Tree;
+    use tontine_host::os::files::TempTree;
 
     #[test]
     fn averages_pressure_and_rates() {
-        let tree = Tree::empty();
+        let tree = TempTree::empty();
         tree.write("proc/loadavg", "1.50 0.75 0.10 3/120 999");
         tree.write("proc/pressure/cpu", "some avg10=2.25 avg60=1.00 avg300=0.00 total=9");
         tree.write("proc/stat", "cpu 1\nintr 1000 5 6\nctxt 500");
         let before = Counters::read(&tree.files());
         tree.write("proc/stat", "cpu 1\nintr 3000 5 6\nctxt 600");
-        let load = Load::look(&tree.files(), before);
+        let load = LoadFacts::look(&tree.files(), before);
         assert_eq!(load.last_minute, Some(1.5));
         assert_eq!(load.last_five_minutes, Some(0.75));
         assert_eq!(load.runnable, Some(3));

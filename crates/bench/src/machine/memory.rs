@@ -5,7 +5,7 @@ use tontine_host::os::files::{Files, chosen, keyed};
 
 /// Facts about memory.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
-pub struct Memory {
+pub struct MemoryFacts {
     /// Total memory, bytes.
     pub total_bytes: Option<u64>,
     /// Memory available without swapping, bytes.
@@ -24,7 +24,7 @@ pub struct Memory {
     pub shared_by_name: Option<bool>,
 }
 
-impl Memory {
+impl MemoryFacts {
     /// Reads the facts.
     pub fn look(files: &Files) -> Self {
         let info = files.text("proc/meminfo").unwrap_or_default();
@@ -52,11 +52,11 @@ impl Memory {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tontine_host::os::files::Tree;
+    use tontine_host::os::files::TempTree;
 
     #[test]
     fn amounts_pages_and_nodes() {
-        let tree = Tree::empty();
+        let tree = TempTree::empty();
         tree.write("proc/meminfo", "MemTotal:  2048 kB\nSwapTotal: 0 kB");
         tree.write("sys/kernel/mm/transparent_hugepage/enabled", "[always] madvise never");
         tree.write("sys/kernel/mm/ksm/run", "1");
@@ -64,7 +64,7 @@ mod tests {
         tree.write("sys/devices/system/node/node1/cpulist", "1");
         tree.write("sys/devices/system/node/online", "0-1");
         tree.write("dev/shm/some", "");
-        let memory = Memory::look(&tree.files());
+        let memory = MemoryFacts::look(&tree.files());
         assert_eq!(memory.total_bytes, Some(2 << 20));
         assert_eq!(memory.available_bytes, None);
         assert_eq!(memory.swap_bytes, Some(0));
@@ -72,6 +72,6 @@ mod tests {
         assert_eq!(memory.merging, Some(true));
         assert_eq!(memory.nodes, Some(2));
         assert_eq!(memory.shared_by_name, Some(true));
-        assert_eq!(Memory::look(&Tree::empty().files()).shared_by_name, Some(false));
+        assert_eq!(MemoryFacts::look(&TempTree::empty().files()).shared_by_name, Some(false));
     }
 }

@@ -1,6 +1,6 @@
-//! Facts about this machine, and which of them spoil measurements: [`Machine`], [`advice::advice`].
+//! Facts about this machine, and which of them spoil measurements: [`MachineFacts`], [`advice::advice`].
 //!
-//! [`Machine::look`] collects the facts, one module per topic; a fact that cannot be read is `None`
+//! [`MachineFacts::look`] collects the facts, one module per topic; a fact that cannot be read is `None`
 //! (`null` in results). [`mod@advice`] draws conclusions from the facts alone, [`mod@card`] formats
 //! them as rows for a terminal and a page, [`topology`] finds the pairs of processors that
 //! experiments use.
@@ -30,9 +30,9 @@ use topology::Topology;
 
 /// Facts about the machine, by topic.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
-pub struct Machine {
+pub struct MachineFacts {
     /// Model, count, caches.
-    pub processor: processor::Processor,
+    pub processor: processor::ProcessorFacts,
     /// Clocks and their quality.
     pub clock: timing::Timing,
     /// Affinity, policy, quota.
@@ -40,36 +40,36 @@ pub struct Machine {
     /// Governor, turbo, idle states.
     pub power: power::Power,
     /// Version, preemption, tick, mitigations.
-    pub kernel: kernel::Kernel,
+    pub kernel: kernel::KernelFacts,
     /// Amounts and pages.
-    pub memory: memory::Memory,
+    pub memory: memory::MemoryFacts,
     /// Hypervisor, container, stolen time.
     pub virtualisation: virtualisation::Virtualisation,
     /// Other work of the machine.
-    pub load: load::Load,
+    pub load: load::LoadFacts,
     /// Limits of this process.
-    pub limits: limits::Limits,
+    pub limits: limits::LimitFacts,
     /// Build of this program.
     pub build: build::Build,
 }
 
-impl Machine {
+impl MachineFacts {
     /// Reads the facts of this machine. Never fails; takes about 50 ms, most of it to measure the
     /// clocks.
     pub fn look() -> Self {
         let files = Files::of_this_machine();
         let before = load::Counters::read(&files);
         Self {
-            processor: processor::Processor::look(&files),
+            processor: processor::ProcessorFacts::look(&files),
             clock: timing::Timing::look(&files, &Topology::of_this_machine()),
             scheduling: scheduling::Scheduling::look(&files),
             power: power::Power::look(&files),
-            kernel: kernel::Kernel::look(&files),
-            memory: memory::Memory::look(&files),
+            kernel: kernel::KernelFacts::look(&files),
+            memory: memory::MemoryFacts::look(&files),
             virtualisation: virtualisation::Virtualisation::look(&files),
-            limits: limits::Limits::look(),
+            limits: limits::LimitFacts::look(),
             build: build::Build::look(),
-            load: load::Load::look(&files, before),
+            load: load::LoadFacts::look(&files, before),
         }
     }
 
@@ -98,7 +98,7 @@ impl Machine {
 /// Returns the time that the hypervisor gave to others while this system was ready to run: ms since
 /// boot, the sum of all processors. `None` if `/proc/stat` cannot be read.
 pub fn stolen_ms() -> Option<f64> {
-    virtualisation::Times::read(&Files::of_this_machine()).map(|times| times.stolen_ms)
+    virtualisation::ProcessorTimes::read(&Files::of_this_machine()).map(|times| times.stolen_ms)
 }
 
 #[cfg(test)]
@@ -107,7 +107,7 @@ mod tests {
 
     #[test]
     fn this_machine_is_seen_and_every_topic_reaches_the_results() {
-        let machine = Machine::look();
+        let machine = MachineFacts::look();
         assert!(machine.processor.online.is_some_and(|online| online > 0));
         assert!(machine.kernel.version().is_some());
         assert!(stolen_ms().is_some());
@@ -118,7 +118,7 @@ mod tests {
 
     #[test]
     fn one_line_names_what_is_known() {
-        let mut machine = Machine::default();
+        let mut machine = MachineFacts::default();
         assert_eq!(machine.one_line(), "Linux");
         machine.processor.model = Some("AMD EPYC".to_owned());
         machine.processor.allowed = Some(2);

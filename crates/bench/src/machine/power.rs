@@ -103,11 +103,11 @@ fn idle_states(files: &Files) -> Option<Vec<IdleState>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tontine_host::os::files::Tree;
+    use tontine_host::os::files::TempTree;
 
     #[test]
     fn a_laptop_that_saves_power() {
-        let tree = Tree::empty();
+        let tree = TempTree::empty();
         for (policy, governor) in [("policy0", "powersave"), ("policy1", "powersave")] {
             let folder = format!("{CPUS}/cpufreq/{policy}");
             tree.write(&format!("{folder}/scaling_governor"), governor);
@@ -133,7 +133,7 @@ mod tests {
 
     #[test]
     fn the_common_switch_and_none_at_all() {
-        let tree = Tree::empty();
+        let tree = TempTree::empty();
         assert_eq!(Power::look(&tree.files()), Power::default());
         tree.write(&format!("{CPUS}/cpufreq/boost"), "0");
         assert_eq!(Power::look(&tree.files()).turbo, Some(false));

@@ -6,7 +6,7 @@ use tontine_host::os::pin;
 
 /// Facts about the processors.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
-pub struct Processor {
+pub struct ProcessorFacts {
     /// Instruction set: `x86_64`, `aarch64`.
     pub architecture: Option<String>,
     /// Model name of the manufacturer.
@@ -44,7 +44,7 @@ pub struct Cache {
 
 const CPUS: &str = "sys/devices/system/cpu";
 
-impl Processor {
+impl ProcessorFacts {
     /// Reads the facts.
     pub fn look(files: &Files) -> Self {
         let online = files.text(&format!("{CPUS}/online"));
@@ -127,11 +127,11 @@ fn model(cpuinfo: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tontine_host::os::files::Tree;
+    use tontine_host::os::files::TempTree;
 
     #[test]
     fn caches_are_listed_once_each_and_isolation_is_seen() {
-        let tree = Tree::empty();
+        let tree = TempTree::empty();
         tree.write("sys/devices/system/cpu/online", "0-1");
         tree.write("sys/devices/system/cpu/isolated", "1");
         tree.write("sys/devices/system/cpu/nohz_full", "(null)");
@@ -147,7 +147,7 @@ mod tests {
                 tree.write(&format!("{index}/shared_cpu_list"), "0-1");
             }
         }
-        let processor = Processor::look(&tree.files());
+        let processor = ProcessorFacts::look(&tree.files());
         assert_eq!(processor.online, Some(2));
         assert_eq!(processor.sockets, Some(1));
         assert_eq!(processor.siblings, Some(vec!["0-1".to_owned()]));
@@ -173,7 +173,7 @@ mod tests {
 
     #[test]
     fn an_empty_tree_yields_nulls() {
-        let processor = Processor::look(&Tree::empty().files());
+        let processor = ProcessorFacts::look(&TempTree::empty().files());
         assert_eq!(processor.model, None);
         assert_eq!(processor.online, None);
         assert_eq!(processor.caches, None);

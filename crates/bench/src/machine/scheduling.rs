@@ -156,11 +156,11 @@ fn mounted<'a>(line: &'a str, kind: &str, option: &str) -> Option<(&'a str, &'a 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tontine_host::os::files::Tree;
+    use tontine_host::os::files::TempTree;
 
     #[test]
     fn the_tightest_quota_of_version_2_counts() {
-        let tree = Tree::empty();
+        let tree = TempTree::empty();
         tree.write("proc/self/cgroup", "0::/slice/job");
         tree.write(
             "proc/self/mountinfo",
@@ -181,7 +181,7 @@ mod tests {
 
     #[test]
     fn version_1_inside_a_container_whose_mount_begins_at_its_own_group() {
-        let tree = Tree::empty();
+        let tree = TempTree::empty();
         tree.write("proc/self/cgroup", "4:cpu,cpuacct:/docker/abc\n0::/docker/abc");
         tree.write(
             "proc/self/mountinfo",
@@ -199,7 +199,7 @@ mod tests {
 
     #[test]
     fn no_limit_and_no_cgroup_have_no_quota() {
-        let tree = Tree::empty();
+        let tree = TempTree::empty();
         assert_eq!(Scheduling::look(&tree.files()).quota, None);
         tree.write("proc/self/cgroup", "1:cpu:/");
         tree.write("proc/self/mountinfo", "31 23 0:27 / /cg rw - cgroup cgroup rw,cpu");
@@ -210,7 +210,7 @@ mod tests {
 
     #[test]
     fn policy_and_nice_survive_a_command_with_blanks_and_parentheses() {
-        let tree = Tree::empty();
+        let tree = TempTree::empty();
         let mut fields: Vec<String> = (3..=52).map(|number| number.to_string()).collect();
         fields[41 - 3] = "1".to_owned();
         fields[19 - 3] = "-5".to_owned();

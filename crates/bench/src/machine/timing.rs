@@ -114,11 +114,11 @@ fn offset(clock: Clock, topology: &Topology) -> Option<Offset> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tontine_host::os::files::Tree;
+    use tontine_host::os::files::TempTree;
 
     #[test]
     fn clocks_are_measured_and_the_kernel_s_choice_is_read() {
-        let tree = Tree::empty();
+        let tree = TempTree::empty();
         let folder = "sys/devices/system/clocksource/clocksource0";
         tree.write(&format!("{folder}/current_clocksource"), "hpet");
         tree.write(&format!("{folder}/available_clocksource"), "tsc hpet acpi_pm");

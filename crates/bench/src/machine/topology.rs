@@ -1,6 +1,6 @@
 //! Processors that this process may use, and what they share: [`Topology`].
 //!
-//! [`Thread`] describes what one hardware thread shares with others, read from
+//! [`HardwareThread`] describes what one hardware thread shares with others, read from
 //! `/sys/devices/system/cpu/cpu*/{topology,cache}`; [`Topology::of`] converts a list of them to
 //! [`Placement`]s without access to the system, so that it can be tested with invented machines.
 //!
@@ -28,7 +28,7 @@ pub struct Topology {
 
 /// A hardware thread with what it shares.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Thread {
+pub struct HardwareThread {
     /// Number of the thread.
     pub cpu: usize,
     /// The lowest number among the hardware threads of its core; its own if that is unknown.
@@ -52,10 +52,12 @@ impl Topology {
     /// `cross-core` prefers two cores with one last-level cache, then two of one socket, then any
     /// two; it is missing if there is only one core. `cross-cache` stays within a socket. A kind
     /// that depends on an unknown fact is missing too.
-    pub fn of(threads: &[Thread]) -> Self {
-        let cores = |a: &Thread, b: &Thread| a.core != b.core;
-        let one_cache = |a: &Thread, b: &Thread| a.cache.is_some() && a.cache == b.cache;
-        let one_socket = |a: &Thread, b: &Thread| a.socket.is_some() && a.socket == b.socket;
+    pub fn of(threads: &[HardwareThread]) -> Self {
+        let cores = |a: &HardwareThread, b: &HardwareThread| a.core != b.core;
+        let one_cache =
+            |a: &HardwareThread, b: &HardwareThread| a.cache.is_some() && a.cache == b.cache;
+        let one_socket =
+            |a: &HardwareThread, b: &HardwareThread| a.socket.is_some() && a.socket == b.socket;
         let differ =
             |a: Option<usize>, b: Option<usize>| matches!((a, b), (Some(a), Some(b)) if a != b);
 
@@ -93,14 +95,14 @@ impl Topology {
 }
 
 /// Returns the kernel's description of each of `cpus`.
-pub fn threads(files: &Files, cpus: &[usize]) -> Vec<Thread> {
+pub fn threads(files: &Files, cpus: &[usize]) -> Vec<HardwareThread> {
     cpus.iter().map(|&cpu| thread(files, cpu)).collect()
 }
 
-fn thread(files: &Files, cpu: usize) -> Thread {
+fn thread(files: &Files, cpu: usize) -> HardwareThread {
     let folder = format!("sys/devices/system/cpu/cpu{cpu}");
     let lowest = |path: &str| processor_list(&files.text(path)?)?.into_iter().min();
-    Thread {
+    HardwareThread {
         cpu,
         // Kernels before 5.3 know only the second name.
         core: lowest(&format!("{folder}/topology/core_cpus_list"))
@@ -132,8 +134,8 @@ fn last_level_cache(files: &Files, folder: &str) -> Option<String> {
 }
 
 fn first_pair(
-    threads: &[Thread],
-    wanted: impl Fn(&Thread, &Thread) -> bool,
+    threads: &[HardwareThread],
+    wanted: impl Fn(&HardwareThread, &HardwareThread) -> bool,
 ) -> Option<(usize, usize)> {
     threads.iter().enumerate().find_map(|(at, here)| {
         let there = threads[at + 1..].iter().find(|there| wanted(here, there))?;
@@ -144,10 +146,10 @@ fn first_pair(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tontine_host::os::files::Tree;
+    use tontine_host::os::files::TempTree;
 
     /// Writes one hardware thread in the form of the kernel's files.
-    fn plant(tree: &Tree, cpu: usize, core: &str, cache: &str, socket: &str) {
+    fn plant(tree: &TempTree, cpu: usize, core: &str, cache: &str, socket: &str) {
         let folder = format!("sys/devices/system/cpu/cpu{cpu}");
         tree.write(&format!("{folder}/topology/core_cpus_list"), core);
         tree.write(&format!("{folder}/topology/physical_package_id"), socket);
@@ -164,7 +166,7 @@ mod tests {
         }
     }
 
-    fn found(tree: &Tree, cpus: &[usize]) -> Vec<(&'static str, usize, usize)> {
+    fn found(tree: &TempTree, cpus: &[usize]) -> Vec<(&'static str, usize, usize)> {
         Topology::of(&threads(&tree.files(), cpus))
             .placements()
             .iter()
@@ -174,7 +176,7 @@ mod tests {
 
     #[test]
     fn a_laptop_with_two_threads_a_core() {
-        let tree = Tree::empty();
+        let tree = TempTree::empty();
         for (cpu, core) in [(0, "0,4"), (1, "1,5"), (4, "0,4"), (5, "1,5")] {
             plant(&tree, cpu, core, "0-1,4-5", "0");
         }
@@ -189,7 +191,7 @@ mod tests {
 
     #[test]
     fn a_server_with_two_sockets_of_two_caches() {
-        let tree = Tree::empty();
+        let tree = TempTree::empty();
         for cpu in 0..8 {
             let cache = format!("{}-{}", cpu / 2 * 2, cpu / 2 * 2 + 1);
             plant(&tree, cpu, &cpu.to_string(), &cache, &(cpu / 4).to_string());
@@ -206,7 +208,7 @@ mod tests {
 
     #[test]
     fn no_two_cores_below_one_cache_leave_any_two_cores() {
-        let tree = Tree::empty();
+        let tree = TempTree::empty();
         plant(&tree, 0, "0", "0", "0");
         plant(&tree, 1, "1", "1", "0");
         let expected = [("cross-core", 0, 1), ("cross-cache", 0, 1), ("same-core", 0, 0)];
@@ -215,14 +217,14 @@ mod tests {
 
     #[test]
     fn one_core_has_no_pair() {
-        let tree = Tree::empty();
+        let tree = TempTree::empty();
         plant(&tree, 0, "0", "0", "0");
         assert_eq!(found(&tree, &[0]), [("same-core", 0, 0)]);
     }
 
     #[test]
     fn a_virtual_machine_of_two_cores() {
-        let tree = Tree::empty();
+        let tree = TempTree::empty();
         plant(&tree, 0, "0", "0-1", "0");
         plant(&tree, 1, "1", "0-1", "0");
         assert_eq!(found(&tree, &[0, 1]), [("cross-core", 0, 1), ("same-core", 0, 0)]);
@@ -230,13 +232,13 @@ mod tests {
 
     #[test]
     fn a_kernel_that_tells_nothing_still_gives_two_cores() {
-        let tree = Tree::empty();
+        let tree = TempTree::empty();
         assert_eq!(found(&tree, &[2, 3]), [("cross-core", 2, 3), ("same-core", 2, 2)]);
     }
 
     #[test]
     fn an_old_kernel_s_name_of_siblings_and_a_socket_of_minus_one() {
-        let tree = Tree::empty();
+        let tree = TempTree::empty();
         for cpu in ["0", "1"] {
             let folder = format!("sys/devices/system/cpu/cpu{cpu}/topology");
             tree.write(&format!("{folder}/thread_siblings_list"), "0-1");

@@ -25,7 +25,7 @@ pub struct Virtualisation {
 impl Virtualisation {
     /// Reads the facts.
     pub fn look(files: &Files) -> Self {
-        let times = Times::read(files);
+        let times = ProcessorTimes::read(files);
         let status = files.text("proc/self/status").unwrap_or_default();
         Self {
             hypervisor: hypervisor(files),
@@ -42,14 +42,14 @@ impl Virtualisation {
 
 /// Processor times since boot.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Times {
+pub(super) struct ProcessorTimes {
     /// Taken by the hypervisor, ms.
     pub(super) stolen_ms: f64,
     /// Spent working, for this system or for others, ms.
     busy_ms: f64,
 }
 
-impl Times {
+impl ProcessorTimes {
     /// Reads the sum over all processors.
     pub(super) fn read(files: &Files) -> Option<Self> {
         let text = files.text("proc/stat")?;
@@ -182,18 +182,18 @@ mod tests {
     use std::os::unix::net::UnixListener;
 
     use super::*;
-    use tontine_host::os::files::Tree;
+    use tontine_host::os::files::TempTree;
 
     #[test]
     fn stolen_time_and_its_share() {
-        let tree = Tree::empty();
+        let tree = TempTree::empty();
         tree.write("proc/stat", "cpu  60 0 10 900 5 5 5 20 0 0\ncpu0 1 1 1");
-        let times = Times::read(&tree.files()).expect("times");
+        let times = ProcessorTimes::read(&tree.files()).expect("times");
         let tick_ms = 1e3 / rustix::param::clock_ticks_per_second() as f64;
         assert_eq!(times.stolen_ms, 20.0 * tick_ms);
         assert_eq!(times.share(), Some(0.2));
         tree.write("proc/stat", "cpu  1 2 3");
-        assert_eq!(Times::read(&tree.files()), None);
+        assert_eq!(ProcessorTimes::read(&tree.files()), None);
     }
 
     #[test]
@@ -206,7 +206,7 @@ mod tests {
 
     #[test]
     fn signs_of_containers() {
-        let tree = Tree::empty();
+        let tree = TempTree::empty();
         assert_eq!(container(&tree.files()), None);
         tree.write("proc/self/cgroup", "0::/kubepods/pod1");
         assert_eq!(container(&tree.files()).as_deref(), Some("kubepods"));
@@ -216,7 +216,7 @@ mod tests {
 
     #[test]
     fn a_socket_counts_only_while_somebody_listens() {
-        let tree = Tree::empty();
+        let tree = TempTree::empty();
         let files = tree.files();
         assert!(!listens(&files, "docker.sock"));
         let listener = UnixListener::bind(files.path("docker.sock")).expect("bind");
@@ -227,7 +227,7 @@ mod tests {
 
     #[test]
     fn filters_are_counted_also_by_an_old_kernel() {
-        let tree = Tree::empty();
+        let tree = TempTree::empty();
         tree.write("proc/self/status", "Seccomp:\t2");
         assert_eq!(Virtualisation::look(&tree.files()).call_filters, Some(1));
         tree.write("proc/self/status", "Seccomp:\t2\nSeccomp_filters:\t3");

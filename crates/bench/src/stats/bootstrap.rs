@@ -109,7 +109,7 @@ impl Draws {
 mod tests {
     use super::*;
     use crate::stats::order::median;
-    use crate::stats::simulate::{Model, RunSimulator};
+    use crate::stats::simulate::{RunSimulator, SampleModel};
 
     /// A median that can be resampled from its samples.
     struct Drawn {
@@ -123,7 +123,12 @@ mod tests {
         }
     }
 
-    fn group(source: &mut RunSimulator, model: Model, count: usize, factor: f64) -> Vec<Drawn> {
+    fn group(
+        source: &mut RunSimulator,
+        model: SampleModel,
+        count: usize,
+        factor: f64,
+    ) -> Vec<Drawn> {
         let run = source.run(model, count, 50);
         let scaled = |samples: Vec<f64>| {
             let mut sorted: Vec<f64> = samples.iter().map(|sample| sample * factor).collect();
@@ -136,7 +141,9 @@ mod tests {
     #[test]
     fn the_interval_holds_the_quotient() {
         const RUNS: usize = 100;
-        for (model, count) in [(Model::Normal, 10), (Model::RandomEffect, 6), (Model::Spikes, 10)] {
+        for (model, count) in
+            [(SampleModel::Normal, 10), (SampleModel::RandomEffect, 6), (SampleModel::Spikes, 10)]
+        {
             let mut source = RunSimulator::new(11);
             let held = (0..RUNS).filter(|&run| {
                 let base = group(&mut source, model, count, 1.0);
@@ -160,8 +167,10 @@ mod tests {
     #[test]
     fn the_error_inside_an_invocation_widens_it() {
         let mut source = RunSimulator::new(3);
-        let (base, new) =
-            (group(&mut source, Model::Normal, 8, 1.0), group(&mut source, Model::Normal, 8, 1.0));
+        let (base, new) = (
+            group(&mut source, SampleModel::Normal, 8, 1.0),
+            group(&mut source, SampleModel::Normal, 8, 1.0),
+        );
         let bare = |group: &[Drawn]| -> Vec<f64> {
             group.iter().map(|one| median(&one.sorted).expect("samples")).collect()
         };

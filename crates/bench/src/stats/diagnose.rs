@@ -205,9 +205,9 @@ fn groups(sorted: &[f64]) -> Option<(f64, f64, usize)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stats::simulate::{Model, RunSimulator};
+    use crate::stats::simulate::{RunSimulator, SampleModel};
 
-    fn reasons(model: Model) -> String {
+    fn reasons(model: SampleModel) -> String {
         let series = RunSimulator::new(7).invocation(model, 0.0, 2_000);
         let mut sorted = series.clone();
         sorted.sort_by(f64::total_cmp);
@@ -216,11 +216,11 @@ mod tests {
 
     #[test]
     fn each_disturbance_is_named_and_calm_is_not() {
-        assert_eq!(reasons(Model::Normal), "");
-        assert_eq!(reasons(Model::Ticks), "");
-        assert!(reasons(Model::Autoregressive(0.99)).contains("strong autocorrelation"));
-        assert!(reasons(Model::ModesWithin).contains("two modes"));
-        assert!(reasons(Model::PeriodTwo).contains("two modes"));
+        assert_eq!(reasons(SampleModel::Normal), "");
+        assert_eq!(reasons(SampleModel::Ticks), "");
+        assert!(reasons(SampleModel::Autoregressive(0.99)).contains("strong autocorrelation"));
+        assert!(reasons(SampleModel::ModesWithin).contains("two modes"));
+        assert!(reasons(SampleModel::PeriodTwo).contains("two modes"));
         let drifting: Vec<f64> = (0..1000).map(|i| 100.0 + f64::from(i) / 100.0).collect();
         assert!(
             samples(&drifting, &drifting, dependence(&drifting)).join(";").contains("drift: +")
@@ -230,7 +230,7 @@ mod tests {
     #[test]
     fn effective_count_of_an_autoregression() {
         // (1 − φ)/(1 + φ) of the samples: a third at φ = 0.5.
-        let series = RunSimulator::new(8).invocation(Model::Autoregressive(0.5), 0.0, 30_000);
+        let series = RunSimulator::new(8).invocation(SampleModel::Autoregressive(0.5), 0.0, 30_000);
         let found = dependence(&series);
         assert!((found.autocorrelation - 0.5).abs() < 0.03);
         assert!((found.effective_count / 30_000.0 - 1.0 / 3.0).abs() < 0.05);

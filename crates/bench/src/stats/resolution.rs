@@ -125,14 +125,14 @@ mod tests {
     use crate::stats::many::each;
     use crate::stats::order::{median, quantile_interval};
     use crate::stats::shift::shift;
-    use crate::stats::simulate::{Model, RunSimulator};
+    use crate::stats::simulate::{RunSimulator, SampleModel};
 
     const RUNS: usize = 1000;
     /// Of 1,000 at 95 %: 950, with a deviation of 6.9.
     const ENOUGH: usize = 933;
 
     /// Draws log ratios of the medians of two fresh invocations each.
-    fn pairs(source: &mut RunSimulator, model: Model, count: usize, lift: f64) -> Vec<f64> {
+    fn pairs(source: &mut RunSimulator, model: SampleModel, count: usize, lift: f64) -> Vec<f64> {
         let mut figure = || median(&source.invocation(model, 0.5, 15)).expect("samples");
         (0..count).map(|_| (figure() / figure()).ln() + lift).collect()
     }
@@ -171,7 +171,7 @@ mod tests {
     /// that does not exist.
     #[test]
     fn the_second_stage_keeps_its_word() {
-        let models = [Model::Normal, Model::Spikes, Model::ModesBetween];
+        let models = [SampleModel::Normal, SampleModel::Spikes, SampleModel::ModesBetween];
         for (rows, model) in [1, 10].into_iter().flat_map(|rows| models.map(|model| (rows, model)))
         {
             let confidence = each(0.95, rows);
@@ -204,12 +204,12 @@ mod tests {
     #[test]
     fn the_screen_finds_what_it_says_it_could() {
         for (model, count, rows) in [
-            (Model::Normal, 6, 1),
-            (Model::RandomEffect, 10, 1),
-            (Model::ModesBetween, 10, 1),
-            (Model::Normal, 6, 20),
-            (Model::RandomEffect, 10, 200),
-            (Model::ModesBetween, 20, 500),
+            (SampleModel::Normal, 6, 1),
+            (SampleModel::RandomEffect, 10, 1),
+            (SampleModel::ModesBetween, 10, 1),
+            (SampleModel::Normal, 6, 20),
+            (SampleModel::RandomEffect, 10, 200),
+            (SampleModel::ModesBetween, 20, 500),
         ] {
             let confidence = each(0.95, rows);
             let mut source = RunSimulator::new(count as u64);
@@ -233,7 +233,7 @@ mod tests {
     #[test]
     fn more_pairs_for_less() {
         let mut source = RunSimulator::new(1);
-        let pilot = pairs(&mut source, Model::RandomEffect, 20, 0.0);
+        let pilot = pairs(&mut source, SampleModel::RandomEffect, 20, 0.0);
         let [coarse, fine] = [0.05, 0.01].map(|target| pairs_for(target, &pilot, 0.95));
         assert!(fine > coarse, "{coarse} {fine}");
         assert_eq!(pairs_for(0.0, &pilot, 0.95), MOST);

@@ -132,7 +132,7 @@ fn arrangements(n: usize, m: usize) -> Vec<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stats::simulate::{LEVEL, Model, RunSimulator};
+    use crate::stats::simulate::{LEVEL, RunSimulator, SampleModel};
 
     /// Critical values of the two-sided test at 5 %, from statistical tables: 2 for 5 and 5, 5 for
     /// 6 and 6, 23 for 10 and 10, 127 for 20 and 20, none for 3 and 3.
@@ -184,7 +184,9 @@ mod tests {
     fn the_interval_holds_the_truth_and_p_is_small_as_often_as_it_says() {
         const RUNS: usize = 600;
         for (seed, model) in
-            [Model::Normal, Model::RandomEffect, Model::ModesBetween].into_iter().enumerate()
+            [SampleModel::Normal, SampleModel::RandomEffect, SampleModel::ModesBetween]
+                .into_iter()
+                .enumerate()
         {
             let mut source = RunSimulator::new(seed as u64);
             let mut group = |lift: f64| -> Vec<f64> {

@@ -1,4 +1,4 @@
-//! Random processes with a known truth, against which intervals are checked: [`Model`],
+//! Random processes with a known truth, against which intervals are checked: [`SampleModel`],
 //! [`RunSimulator`].
 //!
 //! Every model has the level [`LEVEL`] and a sample's deviation [`SPREAD`], approximately those of
@@ -24,7 +24,7 @@ pub const TICK: f64 = 8.0;
 
 /// Distribution of samples.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Model {
+pub enum SampleModel {
     /// Independent normal samples.
     Normal,
     /// First-order autoregression with this coefficient inside each invocation, started in its
@@ -46,7 +46,7 @@ pub enum Model {
     Ticks,
 }
 
-impl Model {
+impl SampleModel {
     /// All models, in the order of the table.
     pub const ALL: [Self; 11] = [
         Self::Normal,
@@ -110,43 +110,47 @@ impl RunSimulator {
     }
 
     /// Draws the samples of one invocation. `progress`, from 0 to 1, is its position in the run,
-    /// which only [`Model::Drift`] uses.
-    pub fn invocation(&mut self, model: Model, progress: f64, samples: usize) -> Vec<f64> {
+    /// which only [`SampleModel::Drift`] uses.
+    pub fn invocation(&mut self, model: SampleModel, progress: f64, samples: usize) -> Vec<f64> {
         let level = self.level(model, progress);
         let mut previous = self.normal();
         (0..samples)
             .map(|index| match model {
-                Model::Autoregressive(phi) => {
+                SampleModel::Autoregressive(phi) => {
                     previous = phi * previous + (1.0 - phi * phi).sqrt() * self.normal();
                     level + SPREAD * previous
                 }
-                Model::Spikes => {
+                SampleModel::Spikes => {
                     let body = level * (0.1 * self.normal()).exp();
                     if self.uniform() < 0.001 { 50.0 * body } else { body }
                 }
-                Model::ModesWithin => {
+                SampleModel::ModesWithin => {
                     let upper = self.uniform() < 0.3;
                     level + f64::from(u8::from(upper)) * MODES + SPREAD * self.normal()
                 }
-                Model::PeriodTwo => level + (index % 2) as f64 * MODES + SPREAD * self.normal(),
-                Model::Ticks => ((level + SPREAD * self.normal()) / TICK).floor() * TICK,
+                SampleModel::PeriodTwo => {
+                    level + (index % 2) as f64 * MODES + SPREAD * self.normal()
+                }
+                SampleModel::Ticks => ((level + SPREAD * self.normal()) / TICK).floor() * TICK,
                 _ => level + SPREAD * self.normal(),
             })
             .collect()
     }
 
     /// Draws a whole run.
-    pub fn run(&mut self, model: Model, invocations: usize, samples: usize) -> Vec<Vec<f64>> {
+    pub fn run(&mut self, model: SampleModel, invocations: usize, samples: usize) -> Vec<Vec<f64>> {
         let last = (invocations.max(2) - 1) as f64;
         (0..invocations).map(|index| self.invocation(model, index as f64 / last, samples)).collect()
     }
 
     /// Returns the level of an invocation.
-    fn level(&mut self, model: Model, progress: f64) -> f64 {
+    fn level(&mut self, model: SampleModel, progress: f64) -> f64 {
         match model {
-            Model::RandomEffect | Model::Spikes | Model::Ticks => LEVEL + EFFECT * self.normal(),
-            Model::ModesBetween if self.uniform() < 0.3 => LEVEL + MODES,
-            Model::Drift => LEVEL + DRIFT * progress,
+            SampleModel::RandomEffect | SampleModel::Spikes | SampleModel::Ticks => {
+                LEVEL + EFFECT * self.normal()
+            }
+            SampleModel::ModesBetween if self.uniform() < 0.3 => LEVEL + MODES,
+            SampleModel::Drift => LEVEL + DRIFT * progress,
             _ => LEVEL,
         }
     }
@@ -168,7 +172,7 @@ mod tests {
 
     /// Returns how many of [`RUNS`] runs of 10 invocations gave an interval that contained the
     /// level.
-    fn held(model: Model, interval: impl Fn(&[Vec<f64>]) -> Interval) -> usize {
+    fn held(model: SampleModel, interval: impl Fn(&[Vec<f64>]) -> Interval) -> usize {
         let mut source = RunSimulator::new(42);
         (0..RUNS).filter(|_| interval(&source.run(model, 10, 100)).holds(LEVEL)).count()
     }
@@ -186,7 +190,9 @@ mod tests {
 
     #[test]
     fn honest_intervals_hold_the_truth() {
-        for model in [Model::Normal, Model::Autoregressive(0.99), Model::RandomEffect] {
+        for model in
+            [SampleModel::Normal, SampleModel::Autoregressive(0.99), SampleModel::RandomEffect]
+        {
             let by_order = held(model, |run| median_interval(&medians(run)).unwrap());
             let by_mean = held(model, |run| kalibera_jones(&means(run)).unwrap());
             assert!(by_order >= ENOUGH, "{model:?}: median {by_order}");
@@ -196,8 +202,8 @@ mod tests {
 
     #[test]
     fn the_naive_interval_fails_where_samples_depend() {
-        assert!(held(Model::Normal, |run| naive::interval(&run.concat())) >= ENOUGH);
-        for model in [Model::Autoregressive(0.9), Model::RandomEffect] {
+        assert!(held(SampleModel::Normal, |run| naive::interval(&run.concat())) >= ENOUGH);
+        for model in [SampleModel::Autoregressive(0.9), SampleModel::RandomEffect] {
             let naive = held(model, |run| naive::interval(&run.concat()));
             assert!(naive < RUNS * 3 / 4, "{model:?}: {naive}");
         }
@@ -207,8 +213,8 @@ mod tests {
     fn ratios_of_equals_hold_one() {
         let mut source = RunSimulator::new(43);
         let found = (0..RUNS).filter(|_| {
-            let one = medians(&source.run(Model::Autoregressive(0.9), 10, 100));
-            let other = medians(&source.run(Model::Autoregressive(0.9), 10, 100));
+            let one = medians(&source.run(SampleModel::Autoregressive(0.9), 10, 100));
+            let other = medians(&source.run(SampleModel::Autoregressive(0.9), 10, 100));
             let ratios: Vec<f64> = one.iter().zip(&other).map(|(a, b)| a / b).collect();
             paired(&ratios).unwrap().holds(1.0)
         });
@@ -217,7 +223,7 @@ mod tests {
 
     #[test]
     fn the_same_seed_draws_the_same_run() {
-        for model in Model::ALL {
+        for model in SampleModel::ALL {
             let one = RunSimulator::new(5).run(model, 3, 20);
             assert_eq!(one, RunSimulator::new(5).run(model, 3, 20));
             assert_ne!(one, RunSimulator::new(6).run(model, 3, 20));

@@ -92,8 +92,8 @@ pub(crate) struct RunScenario {
     pub(crate) statistics: bool,
 
     /// Format of the output.
-    #[arg(long, value_enum, default_value_t = Shown::Text)]
-    pub(crate) format: Shown,
+    #[arg(long, value_enum, default_value_t = ShownFormat::Text)]
+    pub(crate) format: ShownFormat,
 
     /// For tests: add a program `spin` that computes this long without a system call.
     #[cfg(debug_assertions)]
@@ -326,7 +326,7 @@ pub(crate) enum MasksName {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Shown {
+pub(crate) enum ShownFormat {
     /// One line per event.
     Text,
     /// One line per event, one column per process.

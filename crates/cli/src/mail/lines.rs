@@ -1,4 +1,4 @@
-//! Splits a stream of bytes into messages: [`Lines`].
+//! Splits a stream of bytes into messages: [`LineBuffer`].
 
 use std::os::fd::AsFd;
 
@@ -9,7 +9,7 @@ const AT_ONCE: usize = 64 * 1024;
 
 /// Splits the bytes read so far into lines, none longer than a message may be.
 #[derive(Debug)]
-pub(super) struct Lines {
+pub(super) struct LineBuffer {
     separator: u8,
     /// Maximum length of a line, in bytes.
     longest: usize,
@@ -23,9 +23,9 @@ pub(super) struct Lines {
     count: u64,
 }
 
-/// Result of [`Lines::next`].
+/// Result of [`LineBuffer::next`].
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Next<'a> {
+pub(super) enum NextLine<'a> {
     /// A line, without its separator.
     Line(&'a [u8]),
     /// No whole line has been read; read more.
@@ -43,7 +43,7 @@ pub(super) struct TooLong {
     pub(super) longest: usize,
 }
 
-impl Lines {
+impl LineBuffer {
     pub(super) fn new(separator: u8, longest: usize) -> Self {
         Self {
             separator,
@@ -57,13 +57,13 @@ impl Lines {
     }
 
     /// Returns the next line. Bytes after the last separator are a line too.
-    pub(super) fn next(&mut self) -> Result<Next<'_>, TooLong> {
+    pub(super) fn next(&mut self) -> Result<NextLine<'_>, TooLong> {
         let rest = &self.read[self.searched..];
         let found = rest.iter().position(|byte| *byte == self.separator);
         let end = match found {
             Some(at) => self.searched + at,
             None if self.is_ended && self.begin < self.read.len() => self.read.len(),
-            None if self.is_ended => return Ok(Next::End),
+            None if self.is_ended => return Ok(NextLine::End),
             None => self.read.len(),
         };
         if end - self.begin > self.longest {
@@ -71,16 +71,16 @@ impl Lines {
         }
         if found.is_none() && !self.is_ended {
             self.searched = end;
-            return Ok(Next::More);
+            return Ok(NextLine::More);
         }
         let line = &self.read[self.begin..end];
         self.begin = (end + 1).min(self.read.len());
         self.searched = self.begin;
         self.count += 1;
-        Ok(Next::Line(line))
+        Ok(NextLine::Line(line))
     }
 
-    /// Reads once; for use after [`Next::More`].
+    /// Reads once; for use after [`NextLine::More`].
     pub(super) fn read(&mut self, from: impl AsFd) -> Result<(), Errno> {
         self.read.drain(..self.begin);
         self.searched -= self.begin;
@@ -104,13 +104,13 @@ mod tests {
         let (readable, writable) = rustix::pipe::pipe().expect("a pipe");
         let mut pieces = pieces.iter();
         let mut writable = Some(writable);
-        let mut lines = Lines::new(b'\n', longest);
+        let mut lines = LineBuffer::new(b'\n', longest);
         let mut all = Vec::new();
         loop {
             match lines.next()? {
-                Next::Line(line) => all.push(String::from_utf8_lossy(line).into_owned()),
-                Next::End => return Ok(all),
-                Next::More => {
+                NextLine::Line(line) => all.push(String::from_utf8_lossy(line).into_owned()),
+                NextLine::End => return Ok(all),
+                NextLine::More => {
                     match (pieces.next(), &writable) {
                         (Some(piece), Some(writable)) => {
                             rustix::io::write(writable, piece.as_bytes()).expect("written");

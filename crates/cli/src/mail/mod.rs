@@ -18,18 +18,18 @@ use std::time::Duration;
 use tontine::Error;
 use tontine::mailbox::Address;
 
-use crate::Refusal;
+use crate::CommandFailure;
 pub(crate) use recv::recv;
 pub(crate) use send::send;
 
 /// Interval at which to check for a receiver that starts or ends.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
 
-fn address(text: &OsStr) -> Result<Address, Refusal> {
+fn address(text: &OsStr) -> Result<Address, CommandFailure> {
     match text.as_bytes() {
-        b"" | b"@" => {
-            Err(Refusal::usage("expected a PATH, found an empty one; name a path, or @ and a name"))
-        }
+        b"" | b"@" => Err(CommandFailure::usage(
+            "expected a PATH, found an empty one; name a path, or @ and a name",
+        )),
         [b'@', name @ ..] => Ok(Address::abstract_name(name)),
         _ => Ok(Address::path(Path::new(text))),
     }
@@ -41,7 +41,11 @@ fn separator(null: bool) -> u8 {
 }
 
 /// Converts an error of the library, and adds the address if its text lacks it.
-fn refuse(address: &Address, error: &Error) -> Refusal {
+fn refuse(address: &Address, error: &Error) -> CommandFailure {
     let (text, address) = (error.to_string(), address.to_string());
-    Refusal::failed(if text.contains(&address) { text } else { format!("{address}: {text}") })
+    CommandFailure::failed(if text.contains(&address) {
+        text
+    } else {
+        format!("{address}: {text}")
+    })
 }

@@ -1,25 +1,25 @@
-//! Unbuffered standard output, whose writes a signal ends: [`Output`].
+//! Unbuffered standard output, whose writes a signal ends: [`LineWriter`].
 
 use std::io::{self, Stdout};
 use std::os::fd::AsFd;
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
-use tontine_bench::engine::stop::Stop;
+use tontine_bench::engine::stop::StopRequest;
 
 /// Number of bytes that a writable pipe takes at once (`PIPE_BUF`).
 const PIECE: usize = 4096;
 
-/// Writes lines; the kernel has each line when [`Output::write`] returns.
+/// Writes lines; the kernel has each line when [`LineWriter::write`] returns.
 #[derive(Debug)]
-pub(super) struct Output {
+pub(super) struct LineWriter {
     stdout: Stdout,
     line: Vec<u8>,
 }
 
 /// Result of writing a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Written {
+pub(super) enum WriteResult {
     /// The whole line was written.
     Whole,
     /// The reader of standard output has ended.
@@ -28,7 +28,7 @@ pub(super) enum Written {
     Stopped,
 }
 
-impl Output {
+impl LineWriter {
     pub(super) fn new() -> Self {
         Self { stdout: io::stdout(), line: Vec::new() }
     }
@@ -39,14 +39,19 @@ impl Output {
     }
 
     /// Writes a line and its separator. Blocks while the consumer does not read, until a signal.
-    pub(super) fn write(&mut self, line: &[u8], separator: u8, stop: &Stop) -> io::Result<Written> {
+    pub(super) fn write(
+        &mut self,
+        line: &[u8],
+        separator: u8,
+        stop: &StopRequest,
+    ) -> io::Result<WriteResult> {
         self.line.clear();
         self.line.extend_from_slice(line);
         self.line.push(separator);
         let mut rest = self.line.as_slice();
         while !rest.is_empty() {
             if stop.requested() {
-                return Ok(Written::Stopped);
+                return Ok(WriteResult::Stopped);
             }
             let mut polled = [
                 PollFd::new(&self.stdout, PollFlags::OUT),
@@ -61,10 +66,10 @@ impl Output {
             match rustix::io::write(&self.stdout, &rest[..rest.len().min(PIECE)]) {
                 Ok(written) => rest = &rest[written..],
                 Err(Errno::INTR | Errno::AGAIN) => {}
-                Err(Errno::PIPE) => return Ok(Written::Unread),
+                Err(Errno::PIPE) => return Ok(WriteResult::Unread),
                 Err(errno) => return Err(errno.into()),
             }
         }
-        Ok(Written::Whole)
+        Ok(WriteResult::Whole)
     }
 }

@@ -10,13 +10,13 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use tontine::Error;
 use tontine::mailbox::{Address, Mailbox};
-use tontine_bench::engine::stop::Stop;
+use tontine_bench::engine::stop::StopRequest;
 
-use super::output::{Output, Written};
+use super::output::{LineWriter, WriteResult};
 use super::stdout::was_closed;
 use super::{BETWEEN_LOOKS, address, refuse, separator};
 use crate::args::Recv;
-use crate::{FAILED, Refusal, stopped_by};
+use crate::{CommandFailure, FAILED, stopped_by};
 
 /// Duration of the wait inside the library, which polls quickly and returns memory. After it there
 /// is one sleep, which a signal ends at once.
@@ -24,7 +24,7 @@ const ATTENTIVE: Duration = Duration::from_millis(100);
 
 /// Reason for which receiving ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum End {
+enum StopReason {
     /// `--count` messages are printed.
     Counted,
     /// No message arrived within `--timeout`.
@@ -36,16 +36,17 @@ enum End {
 }
 
 /// Receives until there is a reason to end.
-pub(crate) fn recv(asked: &Recv) -> Result<ExitCode, Refusal> {
+pub(crate) fn recv(asked: &Recv) -> Result<ExitCode, CommandFailure> {
     let at = address(&asked.address)?;
     if was_closed() {
         // Before anything is received: it would be acknowledged and lost.
-        return Err(Refusal::failed(
+        return Err(CommandFailure::failed(
             "cannot print messages: standard output is closed; open it, or redirect it (`> FILE`, \
              `> /dev/null`)",
         ));
     }
-    let stop = Stop::on_signals().map_err(Refusal::cannot("install signal handlers"))?;
+    let stop =
+        StopRequest::on_signals().map_err(CommandFailure::cannot("install signal handlers"))?;
     let Some(mut mailbox) = bind(&at, asked.wait, &stop)? else {
         return Ok(ended_by(&stop));
     };
@@ -56,20 +57,22 @@ pub(crate) fn recv(asked: &Recv) -> Result<ExitCode, Refusal> {
     drop(mailbox);
     let missing = asked.count.filter(|most| count < *most);
     match (end.map_err(|failed| failed.into_refusal(&at))?, missing) {
-        (End::Stopped, _) => Ok(ended_by(&stop)),
+        (StopReason::Stopped, _) => Ok(ended_by(&stop)),
         (_, None) => Ok(ExitCode::SUCCESS),
         (end, Some(most)) => {
             let why = match end {
-                End::Unread => "then the reader of standard output ended",
+                StopReason::Unread => "then the reader of standard output ended",
                 _ => "no more arrived in time; raise --timeout, or start a sender",
             };
-            Err(Refusal::failed(format!("{at}: expected {most} messages, received {count}: {why}")))
+            Err(CommandFailure::failed(format!(
+                "{at}: expected {most} messages, received {count}: {why}"
+            )))
         }
     }
 }
 
 /// Returns the mailbox, or `None` if a signal ended the wait for it.
-fn bind(at: &Address, wait: bool, stop: &Stop) -> Result<Option<Mailbox>, Refusal> {
+fn bind(at: &Address, wait: bool, stop: &StopRequest) -> Result<Option<Mailbox>, CommandFailure> {
     while !stop.requested() {
         match Mailbox::bind(at) {
             Ok(mailbox) => return Ok(Some(mailbox)),
@@ -80,31 +83,31 @@ fn bind(at: &Address, wait: bool, stop: &Stop) -> Result<Option<Mailbox>, Refusa
     Ok(None)
 }
 
-fn ended_by(stop: &Stop) -> ExitCode {
+fn ended_by(stop: &StopRequest) -> ExitCode {
     stop.signal().map_or(ExitCode::from(FAILED), stopped_by)
 }
 
 /// Error, with its origin.
 #[derive(Debug)]
-enum Failed {
+enum RecvFailure {
     Mailbox(Error),
     Poll(io::Error),
     Output(io::Error),
 }
 
-impl Failed {
-    fn into_refusal(self, at: &Address) -> Refusal {
+impl RecvFailure {
+    fn into_refusal(self, at: &Address) -> CommandFailure {
         match self {
             Self::Mailbox(error) => refuse(at, &error),
-            Self::Poll(error) => Refusal::failed(format!("{at}: poll failed: {error}")),
-            Self::Output(error) => Refusal::failed(format!(
+            Self::Poll(error) => CommandFailure::failed(format!("{at}: poll failed: {error}")),
+            Self::Output(error) => CommandFailure::failed(format!(
                 "cannot write to standard output: {error}; the message goes to the next receiver"
             )),
         }
     }
 }
 
-impl From<Error> for Failed {
+impl From<Error> for RecvFailure {
     fn from(error: Error) -> Self {
         Self::Mailbox(error)
     }
@@ -113,14 +116,14 @@ impl From<Error> for Failed {
 fn receive(
     asked: &Recv,
     mailbox: &mut Mailbox,
-    stop: &Stop,
+    stop: &StopRequest,
     count: &mut u64,
-) -> Result<End, Failed> {
-    let mut output = Output::new();
+) -> Result<StopReason, RecvFailure> {
+    let mut output = LineWriter::new();
     let mut last = Instant::now();
     while asked.count.is_none_or(|most| *count < most) {
         if stop.requested() {
-            return Ok(End::Stopped);
+            return Ok(StopReason::Stopped);
         }
         let written = match mailbox.try_recv() {
             Ok(message) => output.write(&message, separator(asked.null), stop),
@@ -135,36 +138,38 @@ fn receive(
             Err(error) => return Err(error.into()),
         };
         match written {
-            Ok(Written::Whole) => mailbox.ack(),
+            Ok(WriteResult::Whole) => mailbox.ack(),
             not_written => {
                 // The next receiver gets it.
                 mailbox.requeue();
-                return match not_written.map_err(Failed::Output)? {
-                    Written::Stopped => Ok(End::Stopped),
-                    _ => Ok(End::Unread),
+                return match not_written.map_err(RecvFailure::Output)? {
+                    WriteResult::Stopped => Ok(StopReason::Stopped),
+                    _ => Ok(StopReason::Unread),
                 };
             }
         }
         *count += 1;
         last = Instant::now();
     }
-    Ok(End::Counted)
+    Ok(StopReason::Counted)
 }
 
 /// Waits until there may be a message. Returns the reason to end, if there is one.
 fn wait(
     mailbox: &mut Mailbox,
-    output: &Output,
-    stop: &Stop,
+    output: &LineWriter,
+    stop: &StopRequest,
     until: Option<Instant>,
-) -> Result<Option<End>, Failed> {
+) -> Result<Option<StopReason>, RecvFailure> {
     let left = || until.map(|until| until.saturating_duration_since(Instant::now()));
     match mailbox.recv_timeout(left().unwrap_or(ATTENTIVE).min(ATTENTIVE)) {
         Ok(_) => {
             mailbox.requeue();
             return Ok(None);
         }
-        Err(Error::TimedOut) if left() == Some(Duration::ZERO) => return Ok(Some(End::Quiet)),
+        Err(Error::TimedOut) if left() == Some(Duration::ZERO) => {
+            return Ok(Some(StopReason::Quiet));
+        }
         Err(Error::TimedOut) => {}
         Err(error) => return Err(error.into()),
     }
@@ -182,9 +187,9 @@ fn wait(
         PollFd::new(output.stdout(), PollFlags::empty()),
     ];
     match poll(&mut polled, timeout.as_ref()) {
-        Ok(_) if !polled[2].revents().is_empty() => Ok(Some(End::Unread)),
+        Ok(_) if !polled[2].revents().is_empty() => Ok(Some(StopReason::Unread)),
         Ok(_) | Err(Errno::INTR) => Ok(None),
-        Err(errno) => Err(Failed::Poll(errno.into())),
+        Err(errno) => Err(RecvFailure::Poll(errno.into())),
     }
 }
 

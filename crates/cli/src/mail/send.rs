@@ -12,10 +12,10 @@ use rustix::io::Errno;
 use tontine::Error;
 use tontine::mailbox::{Address, OnDeath, Options, Sender};
 
-use super::lines::{Lines, Next, TooLong};
+use super::lines::{LineBuffer, NextLine, TooLong};
 use super::{BETWEEN_LOOKS, address, refuse, separator};
 use crate::args::Send;
-use crate::{Refusal, print};
+use crate::{CommandFailure, print};
 
 /// Timeout for the receiver to accept the connection after all is sent.
 const TO_BE_TAKEN: Duration = Duration::from_secs(1);
@@ -25,41 +25,42 @@ const TO_BE_TAKEN: Duration = Duration::from_secs(1);
 const ANOTHER_LOOK: Duration = Duration::from_millis(500);
 
 /// Sends everything, then waits as asked.
-pub(crate) fn send(asked: &Send) -> Result<ExitCode, Refusal> {
+pub(crate) fn send(asked: &Send) -> Result<ExitCode, CommandFailure> {
     let address = address(&asked.address)?;
     let sender = connect(&address, asked.wait)?;
-    let mut lines = Lines::new(separator(asked.null), sender.max_message_len());
-    let mut lane = Lane { sender, address, wait: asked.wait, at_hand: VecDeque::new() };
+    let mut lines = LineBuffer::new(separator(asked.null), sender.max_message_len());
+    let mut lane =
+        ReconnectingSender { sender, address, wait: asked.wait, at_hand: VecDeque::new() };
     let done = lane.send_all(&mut lines).and_then(|()| lane.finish(asked));
     match done {
         Ok(()) => Ok(ExitCode::SUCCESS),
-        Err(Failed::Gone(error)) => Err(lane.give_up(asked, &error, lines)?),
-        Err(Failed::TooLong(TooLong { number, longest })) => {
+        Err(SendFailure::Gone(error)) => Err(lane.give_up(asked, &error, lines)?),
+        Err(SendFailure::TooLong(TooLong { number, longest })) => {
             let what = if asked.null { "message" } else { "line" };
-            Err(Refusal::failed(format!(
+            Err(CommandFailure::failed(format!(
                 "{what} {number} of standard input: expected at most {longest} bytes, the maximum \
                  of a message to {}, found more; it and the rest were not sent: shorten it",
                 lane.address
             )))
         }
-        Err(Failed::Input(errno)) => Err(Refusal::failed(format!(
+        Err(SendFailure::Input(errno)) => Err(CommandFailure::failed(format!(
             "cannot read standard input: {errno}; the rest was not sent"
         ))),
-        Err(Failed::Other(refusal)) => Err(refusal),
+        Err(SendFailure::Other(refusal)) => Err(refusal),
     }
 }
 
 /// Reason for which not everything was sent.
-enum Failed {
+enum SendFailure {
     /// The receiver has died or has closed its mailbox.
     Gone(Error),
     TooLong(TooLong),
     Input(Errno),
-    Other(Refusal),
+    Other(CommandFailure),
 }
 
 /// A sender that connects to the next receiver when one has ended, if `--wait` was given.
-struct Lane {
+struct ReconnectingSender {
     sender: Sender,
     address: Address,
     wait: bool,
@@ -67,28 +68,28 @@ struct Lane {
     at_hand: VecDeque<Vec<u8>>,
 }
 
-impl Lane {
-    fn send_all(&mut self, lines: &mut Lines) -> Result<(), Failed> {
+impl ReconnectingSender {
+    fn send_all(&mut self, lines: &mut LineBuffer) -> Result<(), SendFailure> {
         loop {
-            match lines.next().map_err(Failed::TooLong)? {
-                Next::Line(line) => match self.sender.send(line) {
+            match lines.next().map_err(SendFailure::TooLong)? {
+                NextLine::Line(line) => match self.sender.send(line) {
                     Ok(()) => {}
                     Err(error) => {
                         self.at_hand.push_back(line.to_vec());
                         self.outlive(error)?;
                     }
                 },
-                Next::More => {
+                NextLine::More => {
                     self.attend()?;
-                    lines.read(io::stdin()).map_err(Failed::Input)?;
+                    lines.read(io::stdin()).map_err(SendFailure::Input)?;
                 }
-                Next::End => return Ok(()),
+                NextLine::End => return Ok(()),
             }
         }
     }
 
     /// Waits for standard input; meanwhile serves the lane.
-    fn attend(&mut self) -> Result<(), Failed> {
+    fn attend(&mut self) -> Result<(), SendFailure> {
         loop {
             if let Err(error) = self.sender.service() {
                 if is_gone(&error) && self.nothing_is_left()? {
@@ -115,7 +116,7 @@ impl Lane {
 
     /// After everything was sent, waits until it is read, or at least until the receiver accepts
     /// the lane.
-    fn finish(&mut self, asked: &Send) -> Result<(), Failed> {
+    fn finish(&mut self, asked: &Send) -> Result<(), SendFailure> {
         let until = Instant::now() + TO_BE_TAKEN;
         loop {
             let done = if asked.wait || asked.unread {
@@ -143,14 +144,14 @@ impl Lane {
     }
 
     /// Returns `true` if the receiver has read everything before it ended, which is not an error.
-    fn nothing_is_left(&mut self) -> Result<bool, Failed> {
+    fn nothing_is_left(&mut self) -> Result<bool, SendFailure> {
         let unread = self.sender.take_unread().map_err(|error| self.failed(error))?;
         self.at_hand.extend(unread);
         Ok(self.at_hand.is_empty())
     }
 
     /// Connects to the next receiver with everything that is unread, if `--wait` was given.
-    fn outlive(&mut self, mut error: Error) -> Result<(), Failed> {
+    fn outlive(&mut self, mut error: Error) -> Result<(), SendFailure> {
         loop {
             if !self.wait || !is_gone(&error) {
                 return Err(self.failed(error));
@@ -159,7 +160,7 @@ impl Lane {
             for message in unread.into_iter().rev() {
                 self.at_hand.push_front(message);
             }
-            self.sender = connect(&self.address, true).map_err(Failed::Other)?;
+            self.sender = connect(&self.address, true).map_err(SendFailure::Other)?;
             match self.send_at_hand() {
                 Ok(()) => return Ok(()),
                 Err(another) => error = another,
@@ -176,7 +177,12 @@ impl Lane {
     }
 
     /// The receiver has ended, without `--wait`: reports the fate of its messages.
-    fn give_up(&mut self, asked: &Send, gone: &Error, mut lines: Lines) -> io::Result<Refusal> {
+    fn give_up(
+        &mut self,
+        asked: &Send,
+        gone: &Error,
+        mut lines: LineBuffer,
+    ) -> io::Result<CommandFailure> {
         let who = match gone {
             Error::OwnerDied { peer } => format!("{peer} died"),
             Error::Closed { peer } => format!("{peer} closed its mailbox"),
@@ -185,16 +191,16 @@ impl Lane {
         let mut left: VecDeque<Vec<u8>> = self.sender.take_unread().unwrap_or_default().into();
         left.append(&mut self.at_hand);
         // Lines already read from standard input.
-        while let Ok(Next::Line(line)) = lines.next() {
+        while let Ok(NextLine::Line(line)) = lines.next() {
             left.push_back(line.to_vec());
         }
         if left.is_empty() {
-            return Ok(Refusal::failed(format!(
+            return Ok(CommandFailure::failed(format!(
                 "{who}; the rest of standard input was not sent; start a receiver, or use --wait"
             )));
         }
         if !asked.unread {
-            return Ok(Refusal::failed(format!(
+            return Ok(CommandFailure::failed(format!(
                 "{who}; {} messages are lost; --unread would have printed them, --wait would have \
                  waited for the next receiver",
                 left.len()
@@ -206,17 +212,17 @@ impl Lane {
             text.push(separator(asked.null));
         }
         print(&text)?;
-        Ok(Refusal::failed(format!(
+        Ok(CommandFailure::failed(format!(
             "{who}; the {} messages that it did not acknowledge are on standard output",
             left.len()
         )))
     }
 
-    fn failed(&self, error: Error) -> Failed {
+    fn failed(&self, error: Error) -> SendFailure {
         if is_gone(&error) {
-            Failed::Gone(error)
+            SendFailure::Gone(error)
         } else {
-            Failed::Other(refuse(&self.address, &error))
+            SendFailure::Other(refuse(&self.address, &error))
         }
     }
 }
@@ -226,14 +232,14 @@ fn is_gone(error: &Error) -> bool {
 }
 
 /// Connects to the receiver at the address, or with `wait` to the next one.
-fn connect(to: &Address, wait: bool) -> Result<Sender, Refusal> {
+fn connect(to: &Address, wait: bool) -> Result<Sender, CommandFailure> {
     let on_death = if wait { OnDeath::WaitForSuccessor } else { OnDeath::Fail };
     let options = Options::new().on_death(on_death);
     loop {
         match options.connect(to) {
             Ok(sender) => return Ok(sender),
             Err(Error::NoMailbox { .. }) if is_something_else(to) => {
-                return Err(Refusal::failed(format!(
+                return Err(CommandFailure::failed(format!(
                     "expected a mailbox at {to}, found another file; name another path"
                 )));
             }
@@ -249,13 +255,13 @@ fn is_something_else(address: &Address) -> bool {
     std::fs::metadata(path).is_ok_and(|there| !there.file_type().is_socket())
 }
 
-fn wait_for(polled: &mut [PollFd<'_>], longest: Option<Duration>) -> Result<(), Failed> {
+fn wait_for(polled: &mut [PollFd<'_>], longest: Option<Duration>) -> Result<(), SendFailure> {
     let timeout = longest.map(|longest| Timespec {
         tv_sec: longest.as_secs().try_into().unwrap_or(i64::MAX),
         tv_nsec: longest.subsec_nanos().into(),
     });
     match poll(polled, timeout.as_ref()) {
         Ok(_) | Err(Errno::INTR) => Ok(()),
-        Err(errno) => Err(Failed::Input(errno)),
+        Err(errno) => Err(SendFailure::Input(errno)),
     }
 }

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use tontine_bench::engine::stop::Stop;
+use tontine_bench::engine::stop::StopRequest;
 use tontine_unix::Signal;
 use tontine_unix_sim::{RunningThread, Stopper};
 
@@ -25,7 +25,7 @@ use crate::{FAILED, signalled};
 const LOOKS: u32 = 20;
 const BETWEEN_LOOKS: Duration = Duration::from_millis(100);
 
-/// Stops runs after a time limit of the host's clock, or on a signal of [`Stop::on_signals`].
+/// Stops runs after a time limit of the host's clock, or on a signal of [`StopRequest::on_signals`].
 #[derive(Debug)]
 pub(super) struct Bound {
     /// Open while the runs last; closing it reports their end to the thread.
@@ -36,7 +36,7 @@ pub(super) struct Bound {
 impl Bound {
     /// Starts the time limit; 0 seconds mean no limit.
     pub(super) fn begin(seconds: u64, stopper: &Stopper) -> io::Result<Self> {
-        let stop = Stop::on_signals()?;
+        let stop = StopRequest::on_signals()?;
         let (ended, runs) = io::pipe()?;
         let stopper = stopper.clone();
         let waiting = thread::spawn(move || {
@@ -73,7 +73,11 @@ fn why(signal: Option<i32>, seconds: u64, has_ended: bool) -> Option<String> {
 
 /// Waits for the end of the runs, a signal, or the time limit. Returns `true` if the runs have
 /// ended.
-fn await_either(ended: &io::PipeReader, stop: Option<&Stop>, limit: Option<Duration>) -> bool {
+fn await_either(
+    ended: &io::PipeReader,
+    stop: Option<&StopRequest>,
+    limit: Option<Duration>,
+) -> bool {
     let limit = limit.and_then(|limit| Timespec::try_from(limit).ok());
     let mut ready = vec![PollFd::new(ended, PollFlags::IN)];
     ready.extend(stop.map(|stop| PollFd::new(stop, PollFlags::IN)));
@@ -87,7 +91,7 @@ fn await_either(ended: &io::PipeReader, stop: Option<&Stop>, limit: Option<Durat
 fn await_end(
     ended: &io::PipeReader,
     stopper: &Stopper,
-    mut stop: Option<Stop>,
+    mut stop: Option<StopRequest>,
     signal: Option<i32>,
     why: &str,
 ) {

@@ -12,20 +12,20 @@ use tontine_unix_sim::{LockingMode, Virtual};
 
 use super::{mode, random, run};
 use crate::args::CheckScenario;
-use crate::{FAILED, Refusal, print};
+use crate::{CommandFailure, FAILED, print};
 
 /// Carries out `unix check`.
-pub(crate) fn check(asked: &CheckScenario) -> Result<ExitCode, Refusal> {
+pub(crate) fn check(asked: &CheckScenario) -> Result<ExitCode, CommandFailure> {
     if let Some(count) = asked.random {
         return random::check(asked, count);
     }
     let path = asked.file.as_deref().unwrap_or(Path::new(""));
     let file = path.display();
-    let text = run::read(path).map_err(|why| Refusal::usage(format!("{file}: {why}")))?;
+    let text = run::read(path).map_err(|why| CommandFailure::usage(format!("{file}: {why}")))?;
     let scenario: Scenario =
-        text.parse().map_err(|error| Refusal::usage(format!("{file}:{error}")))?;
+        text.parse().map_err(|error| CommandFailure::usage(format!("{file}:{error}")))?;
     let modes = asked.mode.map_or(LockingMode::ALL.to_vec(), |asked| vec![mode(asked)]);
-    let mut checker = Checker::new().map_err(Refusal::failed)?;
+    let mut checker = Checker::new().map_err(CommandFailure::failed)?;
     let mut printed = String::new();
     let last = asked.seed.saturating_add(asked.runs - 1);
     let mut found = None;
@@ -37,8 +37,8 @@ pub(crate) fn check(asked: &CheckScenario) -> Result<ExitCode, Refusal> {
             ..CheckOptions::new()
         };
         let refused = |error| match error {
-            CheckError::Unsupported { .. } => Refusal::usage(format!("{file}: {error}")),
-            _ => Refusal::failed(format!("{file}, seed {seed}: {error}")),
+            CheckError::Unsupported { .. } => CommandFailure::usage(format!("{file}: {error}")),
+            _ => CommandFailure::failed(format!("{file}, seed {seed}: {error}")),
         };
         let real = checker.on_linux(&scenario, &options).map_err(refused)?;
         for mode in &modes {

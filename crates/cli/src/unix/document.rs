@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use tontine_unix::SigSet;
-use tontine_unix_lab::scenario::{EventKind, Failure, Record, ScenarioRun};
+use tontine_unix_lab::scenario::{EventKind, FailedExpectation, Record, ScenarioRun};
 use tontine_unix_sim::{LockRow, ProcessState, SystemState, ThreadState};
 
 use super::{mode, processors};
@@ -28,7 +28,7 @@ pub(super) fn document(asked: &RunScenario, seed: u64, observed: &ScenarioRun) -
     })
 }
 
-fn failure(failure: &Failure) -> Value {
+fn failure(failure: &FailedExpectation) -> Value {
     json!({
         "line": failure.line,
         "process": failure.process,

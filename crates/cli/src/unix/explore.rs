@@ -12,10 +12,10 @@ use tontine_unix_sim::{Builder, LockingMode};
 use super::run::scenario;
 use super::{delivery, masks, mode};
 use crate::args::ExploreScenario;
-use crate::{FAILED, Refusal, print};
+use crate::{CommandFailure, FAILED, print};
 
 /// Carries out `unix explore`.
-pub(crate) fn explore(asked: &ExploreScenario) -> Result<ExitCode, Refusal> {
+pub(crate) fn explore(asked: &ExploreScenario) -> Result<ExitCode, CommandFailure> {
     let scenario = scenario(&asked.file)?;
     let modes = match asked.mode {
         Some(one) => vec![mode(one)],
@@ -23,7 +23,7 @@ pub(crate) fn explore(asked: &ExploreScenario) -> Result<ExitCode, Refusal> {
     };
     let several_processors = asked.processors.is_some_and(|processors| processors > 1);
     if several_processors && modes == [LockingMode::Uniprocessor] {
-        return Err(Refusal::usage(
+        return Err(CommandFailure::usage(
             "expected 1 processor in mode uniprocessor, found more; name another --mode, or leave \
              out --processors",
         ));

@@ -12,11 +12,11 @@ use std::process::ExitCode;
 
 use tontine_unix_sim::{Delivery, LockingMode, Masks};
 
-use crate::Refusal;
+use crate::CommandFailure;
 use crate::args::{self, RunScenario, Unix, UnixCommand};
 
 /// Carries out a subcommand of `unix`.
-pub(crate) fn unix(asked: &Unix) -> Result<ExitCode, Refusal> {
+pub(crate) fn unix(asked: &Unix) -> Result<ExitCode, CommandFailure> {
     match &asked.command {
         UnixCommand::Run(asked) => run::run(asked),
         UnixCommand::Check(asked) => check::check(asked),

@@ -9,14 +9,14 @@ use tontine_unix_sim::LockingMode;
 
 use super::mode;
 use crate::args::CheckScenario;
-use crate::{FAILED, Refusal, print};
+use crate::{CommandFailure, FAILED, print};
 
 /// Maximum number of differences before the campaign ends.
 const ENOUGH: usize = 10;
 
 /// Results of all seeds.
 #[derive(Default)]
-struct Tally {
+struct SeedTally {
     same: u64,
     unsteady: Vec<u64>,
     lost: Vec<(u64, String)>,
@@ -24,14 +24,14 @@ struct Tally {
 }
 
 /// Carries out `unix check --random`.
-pub(super) fn check(asked: &CheckScenario, count: u64) -> Result<ExitCode, Refusal> {
+pub(super) fn check(asked: &CheckScenario, count: u64) -> Result<ExitCode, CommandFailure> {
     let modes = asked.mode.map_or(LockingMode::ALL.to_vec(), |asked| vec![mode(asked)]);
-    let mut campaign = Campaign::new().map_err(Refusal::failed)?;
+    let mut campaign = Campaign::new().map_err(CommandFailure::failed)?;
     let begun = Instant::now();
-    let mut tally = Tally::default();
+    let mut tally = SeedTally::default();
     let seeds = asked.seed..asked.seed.saturating_add(count);
     for (seed, mode) in seeds.zip(modes.iter().cycle()) {
-        match campaign.run(seed, *mode).map_err(Refusal::failed)? {
+        match campaign.run(seed, *mode).map_err(CommandFailure::failed)? {
             SeedResult::Same => tally.same += 1,
             SeedResult::Flaky(_) => tally.unsteady.push(seed),
             SeedResult::Failed(error) => tally.lost.push((seed, error.to_string())),

@@ -17,8 +17,8 @@ use tontine_unix_sim::{Builder, Executor, Stopper, Virtual};
 use super::bound::Bound;
 use super::document::document;
 use super::{delivery, masks, mode, processors};
-use crate::args::{self, RunScenario, Shown};
-use crate::{FAILED, Refusal, print, stopped_by};
+use crate::args::{self, RunScenario, ShownFormat};
+use crate::{CommandFailure, FAILED, print, stopped_by};
 
 /// Maximum size of a scenario's text, in bytes.
 const LONGEST: u64 = 1 << 20;
@@ -26,17 +26,17 @@ const LONGEST: u64 = 1 << 20;
 const MOST_THREADS: usize = 4096;
 
 /// Carries out `unix run`.
-pub(crate) fn run(asked: &RunScenario) -> Result<ExitCode, Refusal> {
+pub(crate) fn run(asked: &RunScenario) -> Result<ExitCode, CommandFailure> {
     let scenario = scenario(&asked.file)?;
     let stopper = Stopper::new();
-    let bound =
-        Bound::begin(asked.limit, &stopper).map_err(Refusal::cannot("install signal handlers"))?;
+    let bound = Bound::begin(asked.limit, &stopper)
+        .map_err(CommandFailure::cannot("install signal handlers"))?;
     let mut seed = asked.seed;
     let last = asked.seed.saturating_add(asked.runs - 1);
     // Only the first run that fails is printed: later runs would hide it.
     let observed = loop {
         let system = system(asked, seed).stopper(&stopper);
-        let observed = observe(&scenario, system).map_err(Refusal::usage)?;
+        let observed = observe(&scenario, system).map_err(CommandFailure::usage)?;
         if !observed.verdict.holds() || stopper.reason().is_some() || seed == last {
             break observed;
         }
@@ -44,13 +44,15 @@ pub(crate) fn run(asked: &RunScenario) -> Result<ExitCode, Refusal> {
     };
     let signal = bound.end();
     match asked.format {
-        Shown::Json => {
+        ShownFormat::Json => {
             let mut text = serde_json::to_string_pretty(&document(asked, seed, &observed))
-                .map_err(Refusal::failed)?;
+                .map_err(CommandFailure::failed)?;
             text.push('\n');
             print(text.as_bytes())?;
         }
-        Shown::Text | Shown::Columns => print(report(asked, seed, &observed).as_bytes())?,
+        ShownFormat::Text | ShownFormat::Columns => {
+            print(report(asked, seed, &observed).as_bytes())?
+        }
     }
     Ok(match signal {
         Some(signal) => stopped_by(signal),
@@ -60,10 +62,10 @@ pub(crate) fn run(asked: &RunScenario) -> Result<ExitCode, Refusal> {
 }
 
 /// Reads and parses the scenario in a file.
-pub(super) fn scenario(file: &Path) -> Result<Scenario, Refusal> {
+pub(super) fn scenario(file: &Path) -> Result<Scenario, CommandFailure> {
     let named = file.display();
-    let text = read(file).map_err(|why| Refusal::usage(format!("{named}: {why}")))?;
-    text.parse().map_err(|error| Refusal::usage(format!("{named}:{error}")))
+    let text = read(file).map_err(|why| CommandFailure::usage(format!("{named}: {why}")))?;
+    text.parse().map_err(|error| CommandFailure::usage(format!("{named}:{error}")))
 }
 
 /// Reads the text of a scenario.
@@ -125,8 +127,8 @@ fn with_spin(builder: Builder, _: &RunScenario) -> Builder {
 fn report(asked: &RunScenario, seed: u64, observed: &ScenarioRun) -> String {
     let ScenarioRun { timeline, verdict, report } = observed;
     let mut text = match asked.format {
-        Shown::Columns => timeline.columns().to_string(),
-        Shown::Text | Shown::Json => timeline.to_string(),
+        ShownFormat::Columns => timeline.columns().to_string(),
+        ShownFormat::Text | ShownFormat::Json => timeline.to_string(),
     };
     text.push('\n');
     if let Some(state) = &report.state {

@@ -16,25 +16,25 @@ use tontine_unix_sim::{Builder, Console, Executor, RunReport, SystemState, Virtu
 
 use super::mode;
 use crate::args::{ExecutorName, UnixShell};
-use crate::{Refusal, stopped_by};
+use crate::{CommandFailure, stopped_by};
 
 /// Seed of a simulation for which the user names none.
 const SEED: u64 = 1;
 
 /// Carries out `unix shell`.
-pub(crate) fn shell(asked: &UnixShell) -> Result<ExitCode, Refusal> {
+pub(crate) fn shell(asked: &UnixShell) -> Result<ExitCode, CommandFailure> {
     let (input, output) = (io::stdin(), io::stdout());
-    let seat = Place { typed: input.is_terminal(), shown: output.is_terminal() };
+    let seat = TerminalUse { typed: input.is_terminal(), shown: output.is_terminal() };
     if !seat.typed && asked.commands.is_none() {
-        return Err(Refusal::usage(
+        return Err(CommandFailure::usage(
             "expected a terminal on standard input, found none; \
              without one, pass the commands: tontine unix shell -c COMMANDS",
         ));
     }
     let console = if seat.typed { Console::new() } else { Console::unattended() };
-    let system = system(asked).console(&console).build().map_err(Refusal::usage)?;
+    let system = system(asked).console(&console).build().map_err(CommandFailure::usage)?;
     let arguments = arguments(asked.commands.as_deref());
-    let nothing = File::open("/dev/null").map_err(Refusal::cannot("open /dev/null"))?;
+    let nothing = File::open("/dev/null").map_err(CommandFailure::cannot("open /dev/null"))?;
     let typed: BorrowedFd<'_> = if seat.typed { input.as_fd() } else { nothing.as_fd() };
     // Not joined if the user's terminal fails: the thread ends with the process.
     let running = thread::spawn(move || {
@@ -56,7 +56,7 @@ pub(crate) fn shell(asked: &UnixShell) -> Result<ExitCode, Refusal> {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => {
             return Ok(stopped_by(Signal::PIPE.number()));
         }
-        attended => attended.map_err(Refusal::cannot("use the terminal"))?,
+        attended => attended.map_err(CommandFailure::cannot("use the terminal"))?,
     }
     status(&running.join().unwrap_or_else(|panic| resume_unwind(panic)))
 }
@@ -83,12 +83,12 @@ fn arguments(commands: Option<&str>) -> Vec<String> {
 
 /// Standard streams of the command that are terminals.
 #[derive(Clone, Copy)]
-struct Place {
+struct TerminalUse {
     typed: bool,
     shown: bool,
 }
 
-impl Place {
+impl TerminalUse {
     /// Sets the modes of the system's terminal: the user's terminal is in raw mode and needs
     /// carriage returns, files and pipes do not. Without a terminal, standard input is at its end.
     fn prepare(self, sys: &dyn Sys) -> Result<(), Errno> {
@@ -107,15 +107,15 @@ impl Place {
 }
 
 /// Converts the shell's exit status.
-fn status(report: &RunReport) -> Result<ExitCode, Refusal> {
+fn status(report: &RunReport) -> Result<ExitCode, CommandFailure> {
     match report.status {
         Some(WaitStatus::Exited(status)) => Ok(ExitCode::from(status as u8)),
         Some(WaitStatus::Signaled(signal, _)) => Ok(stopped_by(signal.number())),
         None => {
             let state = report.state.as_ref().map(SystemState::to_string).unwrap_or_default();
             let waits = "expected the shell to end, found that all threads are blocked";
-            Err(Refusal::failed(format!("{waits}:\n{}", state.trim_end())))
+            Err(CommandFailure::failed(format!("{waits}:\n{}", state.trim_end())))
         }
-        other => Err(Refusal::failed(format!("expected the shell to end, found {other:?}"))),
+        other => Err(CommandFailure::failed(format!("expected the shell to end, found {other:?}"))),
     }
 }

@@ -1,24 +1,24 @@
-//! A worker with one end of a queue: [`Holder`].
+//! A worker with one end of a queue: [`QueueActor`].
 
 use std::io;
 use std::time::{Duration, Instant};
 
-use super::order::{Act, WorkerCommand, WorkerReply};
-use super::{Player, framed, misplaced};
-use crate::message::{LENGTH, Seen, numbered};
-use crate::place::Place;
-use crate::subject::{Endpoint, Queue, Wait};
+use super::order::{CommandKind, WorkerCommand, WorkerReply};
+use super::{CommandHandler, framed, misplaced};
+use crate::message::{LENGTH, MessageCheck, numbered};
+use crate::place::RunDir;
+use crate::subject::{Endpoint, QueueSubject, Wait};
 
 /// A worker that has one end of a queue.
-pub(super) struct Holder {
-    queue: &'static dyn Queue,
-    place: Place,
+pub(super) struct QueueActor {
+    queue: &'static dyn QueueSubject,
+    place: RunDir,
     endpoint: Option<Box<dyn Endpoint>>,
 }
 
-impl Holder {
+impl QueueActor {
     /// Creates a worker that has not opened its end yet.
-    pub(super) fn new(queue: &'static dyn Queue, place: Place) -> Self {
+    pub(super) fn new(queue: &'static dyn QueueSubject, place: RunDir) -> Self {
         Self { queue, place, endpoint: None }
     }
 
@@ -27,44 +27,44 @@ impl Holder {
     }
 }
 
-impl Player for Holder {
+impl CommandHandler for QueueActor {
     fn obey(&mut self, order: &WorkerCommand) -> io::Result<WorkerReply> {
         let done = match order.act {
-            Act::Create => self.queue.create(&self.place).map(|()| Vec::new()),
-            Act::Open(end) => framed(order.marked, || self.queue.open(&self.place, end))
+            CommandKind::Create => self.queue.create(&self.place).map(|()| Vec::new()),
+            CommandKind::Open(end) => framed(order.marked, || self.queue.open(&self.place, end))
                 .map(|endpoint| self.endpoint = Some(endpoint))
                 .map(|()| Vec::new()),
-            Act::Close => {
+            CommandKind::Close => {
                 let endpoint = self.endpoint.take();
                 framed(order.marked, || drop(endpoint));
                 Ok(Vec::new())
             }
-            Act::Send(number) => {
+            CommandKind::Send(number) => {
                 let message = numbered(number);
                 self.endpoint()
                     .and_then(|endpoint| framed(order.marked, || endpoint.send(&message)))
                     .map(|()| Vec::new())
             }
-            Act::Receive => {
+            CommandKind::Receive => {
                 let mut into = [0; LENGTH];
                 self.endpoint()
                     .and_then(|endpoint| {
                         framed(order.marked, || endpoint.receive(&mut into, Wait::Ever))
                     })
-                    .map(|length| length.map(|length| Seen::of(&into[..length])))
+                    .map(|length| length.map(|length| MessageCheck::of(&into[..length])))
                     .map(|seen| seen.into_iter().collect())
             }
-            Act::Drain { until, quiet_ms } => {
+            CommandKind::Drain { until, quiet_ms } => {
                 self.endpoint().and_then(|endpoint| drain(endpoint, until, quiet_ms))
             }
-            Act::Unread => self.endpoint().map(|endpoint| {
-                endpoint.unread().iter().map(|message| Seen::of(message)).collect()
+            CommandKind::Unread => self.endpoint().map(|endpoint| {
+                endpoint.unread().iter().map(|message| MessageCheck::of(message)).collect()
             }),
-            Act::LookForSuccessor => self
+            CommandKind::LookForSuccessor => self
                 .endpoint()
                 .and_then(|endpoint| endpoint.look_for_successor())
                 .map(|()| Vec::new()),
-            Act::Heap(_) => Err(misplaced(order)),
+            CommandKind::Heap(_) => Err(misplaced(order)),
         };
         done.map(WorkerReply::Done)
     }
@@ -72,16 +72,16 @@ impl Player for Holder {
 
 /// Receives until the message `until` has come, and then until no message comes for a while.
 /// Returns only after that message: the sender of the command has a deadline.
-fn drain(endpoint: &mut dyn Endpoint, until: u32, quiet_ms: u64) -> io::Result<Vec<Seen>> {
+fn drain(endpoint: &mut dyn Endpoint, until: u32, quiet_ms: u64) -> io::Result<Vec<MessageCheck>> {
     let pause = Duration::from_millis(quiet_ms);
     let mut seen = Vec::new();
     let mut into = [0; LENGTH];
     let mut quiet_since: Option<Instant> = None;
     loop {
         if let Some(length) = endpoint.receive(&mut into, Wait::AtMost(pause))? {
-            let one = Seen::of(&into[..length]);
+            let one = MessageCheck::of(&into[..length]);
             seen.push(one);
-            if one == Seen::Whole(until) || quiet_since.is_some() {
+            if one == MessageCheck::Whole(until) || quiet_since.is_some() {
                 quiet_since = Some(Instant::now());
             }
             // A torn length or header may repeat itself without end; a few messages are proof

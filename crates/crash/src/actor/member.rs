@@ -1,29 +1,29 @@
-//! A worker that is a member of a heap: [`Tenant`].
+//! A worker that is a member of a heap: [`MemberActor`].
 //!
 //! It fills each block completely with a number of its own, and reads the whole block when told to
 //! check it: if two members have the same block, it contains the other's number, or both.
 
 use std::io;
 
-use super::order::{Act, HeapAct, WorkerCommand, WorkerReply};
-use super::{Player, framed, misplaced};
-use crate::message::{Seen, fill};
-use crate::place::Place;
+use super::order::{CommandKind, HeapAct, WorkerCommand, WorkerReply};
+use super::{CommandHandler, framed, misplaced};
+use crate::message::{MessageCheck, fill};
+use crate::place::RunDir;
 use crate::subject::HeapTarget;
-use crate::subject::heap::{Accepted, Checked, TargetMember};
+use crate::subject::heap::{Checked, HandedOver, TargetMember};
 
 /// A worker that is a member of a heap.
-pub(super) struct Tenant {
+pub(super) struct MemberActor {
     heap: &'static dyn HeapTarget,
-    place: Place,
+    place: RunDir,
     member: Option<Box<dyn TargetMember>>,
     /// Numbers of the blocks, in the order in which the member keeps them.
     kept: Vec<u32>,
 }
 
-impl Tenant {
+impl MemberActor {
     /// Creates a worker that has not joined yet.
-    pub(super) fn new(heap: &'static dyn HeapTarget, place: Place) -> Self {
+    pub(super) fn new(heap: &'static dyn HeapTarget, place: RunDir) -> Self {
         Self { heap, place, member: None, kept: Vec::with_capacity(64) }
     }
 
@@ -49,13 +49,13 @@ impl Tenant {
         Ok(there)
     }
 
-    fn fill(&mut self, first: u32, bytes: usize) -> io::Result<Vec<Seen>> {
+    fn fill(&mut self, first: u32, bytes: usize) -> io::Result<Vec<MessageCheck>> {
         let mut numbers = first..;
         let mut all = Vec::new();
         while let Some(number) = numbers.next()
             && self.allocate(number, bytes, false)?
         {
-            all.push(Seen::Whole(number));
+            all.push(MessageCheck::Whole(number));
         }
         Ok(all)
     }
@@ -70,15 +70,19 @@ impl Tenant {
 
     /// Accepts a block that was handed over and returns its content; `None` if there is none. A
     /// block that came too late returns an empty list.
-    fn accept(&mut self, marked: bool) -> io::Result<Option<Vec<Seen>>> {
+    fn accept(&mut self, marked: bool) -> io::Result<Option<Vec<MessageCheck>>> {
         let at = self.kept.len();
         let member = self.member()?;
         match framed(marked, || member.accept())? {
             None => Ok(None),
-            Some(Accepted::Stale) => Ok(Some(Vec::new())),
-            Some(Accepted::Taken) => {
-                let seen = Seen::of_all(member.bytes(at));
-                self.kept.push(if let Seen::Whole(number) = seen { number } else { u32::MAX });
+            Some(HandedOver::Stale) => Ok(Some(Vec::new())),
+            Some(HandedOver::Taken) => {
+                let seen = MessageCheck::of_all(member.bytes(at));
+                self.kept.push(if let MessageCheck::Whole(number) = seen {
+                    number
+                } else {
+                    u32::MAX
+                });
                 Ok(Some(vec![seen]))
             }
         }
@@ -88,8 +92,8 @@ impl Tenant {
         let mut seen = Vec::new();
         for at in 0..self.kept.len() {
             let number = self.kept[at];
-            let found = Seen::of_all(self.member()?.bytes(at));
-            if found != Seen::Whole(number) {
+            let found = MessageCheck::of_all(self.member()?.bytes(at));
+            if found != MessageCheck::Whole(number) {
                 let what = format!("a live member's block {number} holds {found}");
                 return Ok(WorkerReply::Faulty(what));
             }
@@ -99,7 +103,7 @@ impl Tenant {
     }
 
     fn check(&mut self) -> io::Result<WorkerReply> {
-        let whole = |bytes: usize| Seen::Whole(u32::try_from(bytes).unwrap_or(u32::MAX));
+        let whole = |bytes: usize| MessageCheck::Whole(u32::try_from(bytes).unwrap_or(u32::MAX));
         Ok(match self.member()?.check()? {
             Checked::Faulty(what) => WorkerReply::Faulty(what),
             Checked::Sound { in_use, committed } => {
@@ -164,18 +168,18 @@ impl Tenant {
     }
 }
 
-impl Player for Tenant {
+impl CommandHandler for MemberActor {
     fn obey(&mut self, order: &WorkerCommand) -> io::Result<WorkerReply> {
         match order.act {
-            Act::Create => {
+            CommandKind::Create => {
                 let member = self.heap.create(&self.place)?;
                 self.enter(member)?;
             }
-            Act::Close => {
+            CommandKind::Close => {
                 let member = self.member.take();
                 framed(order.marked, || drop(member));
             }
-            Act::Heap(act) => return self.act(act, order.marked),
+            CommandKind::Heap(act) => return self.act(act, order.marked),
             _ => return Err(misplaced(order)),
         }
         Ok(WorkerReply::Done(Vec::new()))

@@ -14,14 +14,14 @@ pub mod order;
 use std::ffi::OsStr;
 use std::io::{self, BufRead, Write};
 
-use self::end::Holder;
-use self::member::Tenant;
+use self::end::QueueActor;
+use self::member::MemberActor;
 use self::order::{WorkerCommand, WorkerReply};
-use crate::place::Place;
-use crate::subject::{self, Kind};
+use crate::place::RunDir;
+use crate::subject::{self, TargetKind};
 
 /// Serves as a worker: standard input brings commands, standard output takes replies. The arguments
-/// are the target's name and the directory of the [`Place`].
+/// are the target's name and the directory of the [`RunDir`].
 ///
 /// # Errors
 /// If the arguments name no target, a command is invalid, or the pipes fail.
@@ -30,10 +30,10 @@ pub fn serve(subject: &OsStr, folder: &OsStr) -> io::Result<()> {
         .to_str()
         .and_then(subject::find)
         .ok_or_else(|| io::Error::other(format!("no target is named {subject:?}")))?;
-    let place = Place::of(folder.into());
-    let mut player: Box<dyn Player> = match subject.kind() {
-        Kind::Queue(queue) => Box::new(Holder::new(queue, place)),
-        Kind::Heap(heap) => Box::new(Tenant::new(heap, place)),
+    let place = RunDir::of(folder.into());
+    let mut player: Box<dyn CommandHandler> = match subject.kind() {
+        TargetKind::Queue(queue) => Box::new(QueueActor::new(queue, place)),
+        TargetKind::Heap(heap) => Box::new(MemberActor::new(heap, place)),
     };
     let mut replies = io::stdout().lock();
     for line in io::stdin().lock().lines() {
@@ -77,7 +77,7 @@ fn is_lacking(error: &io::Error) -> bool {
 }
 
 /// A handler of commands.
-trait Player {
+trait CommandHandler {
     /// Carries out a command; an error is the mechanism's own.
     fn obey(&mut self, order: &WorkerCommand) -> io::Result<WorkerReply>;
 }

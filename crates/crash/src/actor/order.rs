@@ -5,7 +5,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::message::Seen;
+use crate::message::MessageCheck;
 use crate::subject::QueueEnd;
 
 /// A command of the explorer to a worker.
@@ -14,12 +14,12 @@ pub struct WorkerCommand {
     /// `true` if marks frame the command.
     pub marked: bool,
     /// The action to carry out.
-    pub act: Act,
+    pub act: CommandKind,
 }
 
 /// An action of a worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Act {
+pub enum CommandKind {
     /// Create what both ends need.
     Create,
     /// Open this end.
@@ -94,7 +94,7 @@ pub enum HeapAct {
 impl HeapAct {
     /// Returns the command for this action, without marks.
     pub fn plain(self) -> WorkerCommand {
-        Act::Heap(self).plain()
+        CommandKind::Heap(self).plain()
     }
 }
 
@@ -119,10 +119,10 @@ impl fmt::Display for HeapAct {
 }
 
 impl FromStr for HeapAct {
-    type Err = Garbled;
+    type Err = InvalidLine;
 
-    fn from_str(text: &str) -> Result<Self, Garbled> {
-        let garbled = || Garbled(text.to_owned());
+    fn from_str(text: &str) -> Result<Self, InvalidLine> {
+        let garbled = || InvalidLine(text.to_owned());
         let number = |word: &str| word.parse().map_err(|_| garbled());
         let bytes = |word: &str| word.parse().map_err(|_| garbled());
         let words: Vec<&str> = text.split_whitespace().collect();
@@ -145,7 +145,7 @@ impl FromStr for HeapAct {
     }
 }
 
-impl Act {
+impl CommandKind {
     /// Returns the command for this action, without marks.
     pub fn plain(self) -> WorkerCommand {
         WorkerCommand { marked: false, act: self }
@@ -163,15 +163,15 @@ impl fmt::Display for WorkerCommand {
             f.write_str(MARKED)?;
         }
         match self.act {
-            Act::Create => f.write_str("create"),
-            Act::Open(end) => write!(f, "open {end}"),
-            Act::Send(number) => write!(f, "send {number}"),
-            Act::Receive => f.write_str("receive"),
-            Act::Drain { until, quiet_ms } => write!(f, "drain {until} {quiet_ms}"),
-            Act::Unread => f.write_str("unread"),
-            Act::LookForSuccessor => f.write_str("look-for-successor"),
-            Act::Close => f.write_str("close"),
-            Act::Heap(act) => act.fmt(f),
+            CommandKind::Create => f.write_str("create"),
+            CommandKind::Open(end) => write!(f, "open {end}"),
+            CommandKind::Send(number) => write!(f, "send {number}"),
+            CommandKind::Receive => f.write_str("receive"),
+            CommandKind::Drain { until, quiet_ms } => write!(f, "drain {until} {quiet_ms}"),
+            CommandKind::Unread => f.write_str("unread"),
+            CommandKind::LookForSuccessor => f.write_str("look-for-successor"),
+            CommandKind::Close => f.write_str("close"),
+            CommandKind::Heap(act) => act.fmt(f),
         }
     }
 }
@@ -181,29 +181,29 @@ const MARKED: &str = "marked ";
 /// A line that is neither a command nor a reply.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("expected a command or a reply, found '{0}'")]
-pub struct Garbled(String);
+pub struct InvalidLine(String);
 
 impl FromStr for WorkerCommand {
-    type Err = Garbled;
+    type Err = InvalidLine;
 
-    fn from_str(line: &str) -> Result<Self, Garbled> {
-        let garbled = || Garbled(line.to_owned());
+    fn from_str(line: &str) -> Result<Self, InvalidLine> {
+        let garbled = || InvalidLine(line.to_owned());
         let plain = line.strip_prefix(MARKED);
         let words: Vec<&str> = plain.unwrap_or(line).split_whitespace().collect();
         let act = match words[..] {
-            ["create"] => Act::Create,
-            ["open", "sender"] => Act::Open(QueueEnd::Sender),
-            ["open", "receiver"] => Act::Open(QueueEnd::Receiver),
-            ["send", number] => Act::Send(number.parse().map_err(|_| garbled())?),
-            ["receive"] => Act::Receive,
-            ["drain", until, quiet_ms] => Act::Drain {
+            ["create"] => CommandKind::Create,
+            ["open", "sender"] => CommandKind::Open(QueueEnd::Sender),
+            ["open", "receiver"] => CommandKind::Open(QueueEnd::Receiver),
+            ["send", number] => CommandKind::Send(number.parse().map_err(|_| garbled())?),
+            ["receive"] => CommandKind::Receive,
+            ["drain", until, quiet_ms] => CommandKind::Drain {
                 until: until.parse().map_err(|_| garbled())?,
                 quiet_ms: quiet_ms.parse().map_err(|_| garbled())?,
             },
-            ["unread"] => Act::Unread,
-            ["look-for-successor"] => Act::LookForSuccessor,
-            ["close"] => Act::Close,
-            _ => Act::Heap(plain.unwrap_or(line).parse()?),
+            ["unread"] => CommandKind::Unread,
+            ["look-for-successor"] => CommandKind::LookForSuccessor,
+            ["close"] => CommandKind::Close,
+            _ => CommandKind::Heap(plain.unwrap_or(line).parse()?),
         };
         Ok(Self { marked: plain.is_some(), act })
     }
@@ -213,7 +213,7 @@ impl FromStr for WorkerCommand {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum WorkerReply {
     /// Done; the messages received, if the command was to receive.
-    Done(Vec<Seen>),
+    Done(Vec<MessageCheck>),
     /// The mechanism returned an error.
     Refused(String),
     /// The machine lacks something that the mechanism needs.
@@ -237,10 +237,10 @@ impl fmt::Display for WorkerReply {
 }
 
 impl FromStr for WorkerReply {
-    type Err = Garbled;
+    type Err = InvalidLine;
 
-    fn from_str(line: &str) -> Result<Self, Garbled> {
-        let garbled = || Garbled(line.to_owned());
+    fn from_str(line: &str) -> Result<Self, InvalidLine> {
+        let garbled = || InvalidLine(line.to_owned());
         let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
         match word {
             "done" => {
@@ -262,28 +262,28 @@ mod tests {
     #[test]
     fn what_is_said_is_understood() {
         for act in [
-            Act::Create,
-            Act::Open(QueueEnd::Sender),
-            Act::Open(QueueEnd::Receiver),
-            Act::Send(7),
-            Act::Receive,
-            Act::Drain { until: 3, quiet_ms: 10 },
-            Act::Unread,
-            Act::LookForSuccessor,
-            Act::Close,
-            Act::Heap(HeapAct::Join),
-            Act::Heap(HeapAct::Allocate { number: 3, bytes: 4_096 }),
-            Act::Heap(HeapAct::Fill { first: 3, bytes: 4_096 }),
-            Act::Heap(HeapAct::Free(3)),
-            Act::Heap(HeapAct::Empty),
-            Act::Heap(HeapAct::Meet(77)),
-            Act::Heap(HeapAct::HandOver { number: 3, to: 77 }),
-            Act::Heap(HeapAct::Accept),
-            Act::Heap(HeapAct::AcceptAll),
-            Act::Heap(HeapAct::Settle),
-            Act::Heap(HeapAct::Tend),
-            Act::Heap(HeapAct::Look),
-            Act::Heap(HeapAct::Check),
+            CommandKind::Create,
+            CommandKind::Open(QueueEnd::Sender),
+            CommandKind::Open(QueueEnd::Receiver),
+            CommandKind::Send(7),
+            CommandKind::Receive,
+            CommandKind::Drain { until: 3, quiet_ms: 10 },
+            CommandKind::Unread,
+            CommandKind::LookForSuccessor,
+            CommandKind::Close,
+            CommandKind::Heap(HeapAct::Join),
+            CommandKind::Heap(HeapAct::Allocate { number: 3, bytes: 4_096 }),
+            CommandKind::Heap(HeapAct::Fill { first: 3, bytes: 4_096 }),
+            CommandKind::Heap(HeapAct::Free(3)),
+            CommandKind::Heap(HeapAct::Empty),
+            CommandKind::Heap(HeapAct::Meet(77)),
+            CommandKind::Heap(HeapAct::HandOver { number: 3, to: 77 }),
+            CommandKind::Heap(HeapAct::Accept),
+            CommandKind::Heap(HeapAct::AcceptAll),
+            CommandKind::Heap(HeapAct::Settle),
+            CommandKind::Heap(HeapAct::Tend),
+            CommandKind::Heap(HeapAct::Look),
+            CommandKind::Heap(HeapAct::Check),
         ] {
             for order in [act.plain(), act.marked()] {
                 assert_eq!(order.to_string().parse(), Ok(order));
@@ -291,7 +291,7 @@ mod tests {
         }
         for reply in [
             WorkerReply::Done(Vec::new()),
-            WorkerReply::Done(vec![Seen::Whole(1), Seen::Torn]),
+            WorkerReply::Done(vec![MessageCheck::Whole(1), MessageCheck::Torn]),
             WorkerReply::Refused("Broken pipe (os error 32)".into()),
             WorkerReply::Lacking("Function not implemented (os error 38)".into()),
             WorkerReply::Faulty("a slab is part of a block that is not there".into()),

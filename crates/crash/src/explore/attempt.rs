@@ -1,51 +1,51 @@
 //! Runs of one operation, recorded or ended by a kill at one point: [`Attempt`].
 
-use super::cast::{Cast, UNHARMED, done_unharmed};
-use super::scene::Scene;
-use crate::knife::recording::{Moment, Point, Recording};
-use crate::knife::{Detail, Pace, Reached, Victim};
-use crate::patience::Patience;
+use super::cast::{TrialConfig, UNHARMED, done_unharmed};
+use super::scene::KillTrial;
+use crate::knife::recording::{RecordedPoint, Recording, StopKind};
+use crate::knife::{Approach, Granularity, ReachResult, TracedVictim};
+use crate::patience::FairTimeout;
 use crate::subject::Operation;
-use crate::verdict::Killed;
-use tontine_host::trouble::{Result, Trouble};
+use crate::verdict::TrialResult;
+use tontine_host::trouble::{MeasureError, Result};
 
 /// An operation of a target, which can be run as often as needed.
 #[derive(Clone, Copy)]
 pub(super) struct Attempt<'a> {
-    pub(super) cast: Cast<'a>,
+    pub(super) cast: TrialConfig<'a>,
     pub(super) operation: Operation,
     /// Approach to a point.
-    pub(super) pace: Pace,
+    pub(super) pace: Approach,
     /// Approach to a point of the successor.
-    pub(super) then: Pace,
+    pub(super) then: Approach,
 }
 
 /// Number of processes that die: the victim, or its successor too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum DeathCount {
     Single,
     Pair,
 }
 
 impl<'a> Attempt<'a> {
     /// Creates an attempt that goes straight to its points.
-    pub(super) fn new(cast: Cast<'a>, operation: Operation) -> Self {
-        Self { cast, operation, pace: Pace::Straight, then: Pace::Straight }
+    pub(super) fn new(cast: TrialConfig<'a>, operation: Operation) -> Self {
+        Self { cast, operation, pace: Approach::Straight, then: Approach::Straight }
     }
 
     /// Records the operation and checks that it succeeds without a kill. An operation that is too
     /// long to be stepped through is recorded by its system calls.
-    pub(super) fn record(self, kind: Kind) -> Result<Recording> {
-        for detail in [Detail::Steps, Detail::Calls] {
+    pub(super) fn record(self, kind: DeathCount) -> Result<Recording> {
+        for detail in [Granularity::Steps, Granularity::Calls] {
             let mut scene = self.scene(kind)?;
             let (act, quiet) = (scene.act(), scene.is_quiet());
             let recording = scene.with_victim(|victim, release| {
-                let mut knife = Victim::seize(victim, act.marked())?;
+                let mut knife = TracedVictim::seize(victim, act.marked())?;
                 let recording =
                     knife.record(detail, quiet, self.cast.subject.longest(), release)?;
                 if recording.is_some() {
                     knife.finish()?;
-                    done_unharmed(act, victim.reply(&Patience::alone(UNHARMED))?)?;
+                    done_unharmed(act, victim.reply(&FairTimeout::alone(UNHARMED))?)?;
                 }
                 Ok(recording)
             })?;
@@ -53,14 +53,14 @@ impl<'a> Attempt<'a> {
                 return Ok(recording);
             }
         }
-        Err(Trouble::fail("the operation makes too many system calls"))
+        Err(MeasureError::fail("the operation makes too many system calls"))
     }
 
     /// Kills a fresh victim at a point and judges the outcome.
-    pub(super) fn kill(self, point: &Point) -> Result<Killed> {
-        let mut scene = self.scene(Kind::Single)?;
-        if let Reached::Diverged(why) = self.end(&mut scene, point)? {
-            return Ok(Killed::Unexplored(why));
+    pub(super) fn kill(self, point: &RecordedPoint) -> Result<TrialResult> {
+        let mut scene = self.scene(DeathCount::Single)?;
+        if let ReachResult::Diverged(why) = self.end(&mut scene, point)? {
+            return Ok(TrialResult::Unexplored(why));
         }
         scene.judge(self.cast)
     }
@@ -69,14 +69,14 @@ impl<'a> Attempt<'a> {
     /// successor does not start that operation, returns the verdict.
     pub(super) fn record_successor(
         self,
-        first: &Point,
+        first: &RecordedPoint,
         operation: Operation,
-    ) -> Result<std::result::Result<Recording, Killed>> {
-        let mut why = Trouble::fail("the operation makes too many system calls");
-        for detail in [Detail::Steps, Detail::Calls] {
-            let mut scene = self.scene(Kind::Pair)?;
-            if let Reached::Diverged(why) = self.end(&mut scene, first)? {
-                return Ok(Err(Killed::Unexplored(why)));
+    ) -> Result<std::result::Result<Recording, TrialResult>> {
+        let mut why = MeasureError::fail("the operation makes too many system calls");
+        for detail in [Granularity::Steps, Granularity::Calls] {
+            let mut scene = self.scene(DeathCount::Pair)?;
+            if let ReachResult::Diverged(why) = self.end(&mut scene, first)? {
+                return Ok(Err(TrialResult::Unexplored(why)));
             }
             if let Some(killed) = scene.succeed(self.cast, operation)? {
                 return Ok(Err(killed));
@@ -84,7 +84,7 @@ impl<'a> Attempt<'a> {
             let (act, quiet) = (scene.act(), scene.is_quiet());
             let recorded = scene.with_victim(|victim, release| {
                 let longest = self.cast.subject.longest();
-                Victim::seize(victim, act.marked())?.record(detail, quiet, longest, release)
+                TracedVictim::seize(victim, act.marked())?.record(detail, quiet, longest, release)
             });
             match recorded {
                 Ok(Some(recording)) => return Ok(Ok(recording)),
@@ -96,43 +96,43 @@ impl<'a> Attempt<'a> {
             }
         }
         let text = format!("the successor, during {}: {why}", operation.name());
-        Ok(Err(Killed::wedged(text)))
+        Ok(Err(TrialResult::wedged(text)))
     }
 
     /// Kills a fresh victim at a point and its successor at another, and judges the outcome.
     pub(super) fn kill_both(
         self,
-        first: &Point,
+        first: &RecordedPoint,
         operation: Operation,
-        second: &Point,
-    ) -> Result<Killed> {
-        let mut scene = self.scene(Kind::Pair)?;
-        if let Reached::Diverged(why) = self.end(&mut scene, first)? {
-            return Ok(Killed::Unexplored(why));
+        second: &RecordedPoint,
+    ) -> Result<TrialResult> {
+        let mut scene = self.scene(DeathCount::Pair)?;
+        if let ReachResult::Diverged(why) = self.end(&mut scene, first)? {
+            return Ok(TrialResult::Unexplored(why));
         }
         if let Some(killed) = scene.succeed(self.cast, operation)? {
             return Ok(killed);
         }
         let successors = Self { pace: self.then, ..self };
-        if let Reached::Diverged(why) = successors.end(&mut scene, second)? {
-            return Ok(Killed::Unexplored(why));
+        if let ReachResult::Diverged(why) = successors.end(&mut scene, second)? {
+            return Ok(TrialResult::Unexplored(why));
         }
         scene.judge(self.cast)
     }
 
-    fn scene(self, kind: Kind) -> Result<Scene> {
-        Scene::set(self.cast, self.operation, kind == Kind::Pair)
+    fn scene(self, kind: DeathCount) -> Result<KillTrial> {
+        KillTrial::set(self.cast, self.operation, kind == DeathCount::Pair)
     }
 
     /// Brings the trial's victim to a point and kills it there.
-    fn end(self, scene: &mut Scene, point: &Point) -> Result<Reached> {
+    fn end(self, scene: &mut KillTrial, point: &RecordedPoint) -> Result<ReachResult> {
         let act = scene.act();
         // A process that runs meanwhile must have as much time for it as in the recording.
-        let pace = if scene.is_concurrent() { Pace::Stepped } else { self.pace };
+        let pace = if scene.is_concurrent() { Approach::Stepped } else { self.pace };
         let reached = scene.with_victim(|victim, release| {
-            Victim::seize(victim, act.marked())?.reach(point, pace, release)
+            TracedVictim::seize(victim, act.marked())?.reach(point, pace, release)
         })?;
-        let returned = point.moment == Moment::Returned;
+        let returned = point.moment == StopKind::Returned;
         scene.kill(returned);
         Ok(reached)
     }

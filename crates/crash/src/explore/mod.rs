@@ -1,4 +1,4 @@
-//! The exploration: [`run`] records each operation, kills at the points that the [`Mode`] selects,
+//! The exploration: [`run`] records each operation, kills at the points that the [`KillMode`] selects,
 //! and collects the verdicts on the survivors in a [`CrashReport`].
 //!
 //! [`select`] resolves names, [`attempt`] records one operation and kills at one point, [`scene`]
@@ -20,17 +20,17 @@ use std::sync::Mutex;
 use std::thread;
 use std::time::Instant;
 
-use self::attempt::{Attempt, Kind};
-use self::cast::Cast;
-use crate::knife::Pace;
-use crate::knife::recording::{Point, Recording};
-use crate::mode::Mode;
+use self::attempt::{Attempt, DeathCount};
+use self::cast::TrialConfig;
+use crate::knife::Approach;
+use crate::knife::recording::{RecordedPoint, Recording};
+use crate::mode::KillMode;
 use crate::place;
 use crate::report::{CrashReport, Finding, OperationReport, SubjectReport};
-use crate::stage::Stage;
-use crate::subject::{Operation, Subject};
-use crate::verdict::{KillVerdict, Killed};
-use tontine_host::trouble::{Result, Trouble};
+use crate::stage::WorkerLauncher;
+use crate::subject::{CrashTarget, Operation};
+use crate::verdict::{KillVerdict, TrialResult};
+use tontine_host::trouble::{MeasureError, Result};
 
 /// Number of concurrent kills per processor.
 const KILLS_A_PROCESSOR: usize = 4;
@@ -42,11 +42,11 @@ const ATTEMPTS: u32 = 4;
 
 /// Request for an exploration.
 #[derive(Clone)]
-pub struct Request {
+pub struct ExploreRequest {
     /// Targets, from [`select::subjects`].
-    pub subjects: Vec<&'static dyn Subject>,
+    pub subjects: Vec<&'static dyn CrashTarget>,
     /// Selection of points.
-    pub mode: Mode,
+    pub mode: KillMode,
     /// The only operation to explore, if any.
     pub operation: Option<Operation>,
     /// The only point to explore, if any; in pairs, the successor's as well.
@@ -65,7 +65,11 @@ pub trait Observer: Sync {
 }
 
 /// Runs an exploration. A target that cannot be explored is listed in the report with the reason.
-pub fn run(request: &Request, stage: &Stage, observer: &dyn Observer) -> CrashReport {
+pub fn run(
+    request: &ExploreRequest,
+    stage: &WorkerLauncher,
+    observer: &dyn Observer,
+) -> CrashReport {
     place::sweep();
     let mut report = CrashReport::new(request.mode);
     for subject in &request.subjects {
@@ -73,8 +77,8 @@ pub fn run(request: &Request, stage: &Stage, observer: &dyn Observer) -> CrashRe
             report.complete = false;
             break;
         }
-        let explored = Exploration { request, stage, observer, subject: *subject }.run();
-        let stopped = Some(Ended::Stopped.to_string());
+        let explored = SubjectRun { request, stage, observer, subject: *subject }.run();
+        let stopped = Some(EarlyEnd::Stopped.to_string());
         report.complete &= explored.operations.iter().all(|one| one.trouble != stopped);
         report.subjects.push(explored);
     }
@@ -82,26 +86,26 @@ pub fn run(request: &Request, stage: &Stage, observer: &dyn Observer) -> CrashRe
 }
 
 /// The part of a run that explores one target.
-struct Exploration<'a> {
-    request: &'a Request,
-    stage: &'a Stage,
+struct SubjectRun<'a> {
+    request: &'a ExploreRequest,
+    stage: &'a WorkerLauncher,
     observer: &'a dyn Observer,
-    subject: &'static dyn Subject,
+    subject: &'static dyn CrashTarget,
 }
 
 /// Reason for which an exploration ended before its last point.
 #[derive(Debug, thiserror::Error)]
-enum Ended {
+enum EarlyEnd {
     /// The caller asked for an early end.
     #[error("stopped early")]
     Stopped,
     #[error(transparent)]
-    Trouble(#[from] Trouble),
+    Trouble(#[from] MeasureError),
 }
 
 /// A kill, or all pairs that begin with it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Target {
+struct KillPoint {
     point: usize,
     then: Option<usize>,
     /// Number of points that this kill stands for.
@@ -109,20 +113,20 @@ struct Target {
 }
 
 /// Result of one kill point.
-enum Outcome {
+enum KillReport {
     /// A kill: single, or the second of a pair.
-    Killed(Target, Point, Killed),
+    Killed(KillPoint, RecordedPoint, TrialResult),
     /// The recorded run of the successor after a first kill: its points and classes.
     Recorded(usize, u32),
 }
 
-impl Exploration<'_> {
+impl SubjectRun<'_> {
     fn run(&self) -> SubjectReport {
         let mut report = SubjectReport::of(self.subject);
         let mut operations = self.subject.operations().iter();
-        let pairs = self.request.mode == Mode::Pairs;
+        let pairs = self.request.mode == KillMode::Pairs;
         if pairs && operations.all(|one| self.subject.succession(*one).is_none()) {
-            report.trouble = Some(Trouble::skip("this target has no pairs").to_string());
+            report.trouble = Some(MeasureError::skip("this target has no pairs").to_string());
             return report;
         }
         let prepared = match self.subject.prepare() {
@@ -137,20 +141,20 @@ impl Exploration<'_> {
             stage.program.clone_from(program);
             stage.arguments.clear();
         }
-        let cast = Cast { stage: &stage, subject: self.subject };
+        let cast = TrialConfig { stage: &stage, subject: self.subject };
         for operation in self.subject.operations() {
             let wanted = self.request.operation.is_none_or(|wanted| wanted == *operation);
             let has_pairs = self.subject.succession(*operation).is_some();
             // A succession that takes longer than all others is explored only if it is named.
-            let long = self.request.mode == Mode::Pairs
+            let long = self.request.mode == KillMode::Pairs
                 && self.request.operation.is_none()
                 && self.subject.is_long_succession(*operation);
-            if !wanted || long || (self.request.mode == Mode::Pairs && !has_pairs) {
+            if !wanted || long || (self.request.mode == KillMode::Pairs && !has_pairs) {
                 continue;
             }
             let explored = self.operation(Attempt::new(cast, *operation));
             // If the machine refuses one operation, it refuses all.
-            let skipped = matches!(explored, Err(Trouble::Skipped(_)));
+            let skipped = matches!(explored, Err(MeasureError::Skipped(_)));
             report.operations.push(explored.unwrap_or_else(|trouble| OperationReport {
                 trouble: Some(trouble.to_string()),
                 ..OperationReport::of(*operation, self.request.mode)
@@ -164,11 +168,11 @@ impl Exploration<'_> {
 
     /// Records one operation and kills at its points.
     fn operation(&self, attempt: Attempt<'_>) -> Result<OperationReport> {
-        let pairs = self.request.mode == Mode::Pairs;
-        let kind = if pairs { Kind::Pair } else { Kind::Single };
+        let pairs = self.request.mode == KillMode::Pairs;
+        let kind = if pairs { DeathCount::Pair } else { DeathCount::Single };
         self.observer.progress(self.subject.name(), attempt.operation.name(), 0, 0);
         let recording =
-            repeated(attempt, Pace::Straight, |attempt| attempt.record(kind), |_| false)?;
+            repeated(attempt, Approach::Straight, |attempt| attempt.record(kind), |_| false)?;
         let mut targets = self.targets(&recording)?;
         let mut report = OperationReport::of(attempt.operation, self.request.mode);
         report.kills = targets.len();
@@ -185,11 +189,11 @@ impl Exploration<'_> {
         let (outcomes, trouble) = self.all(attempt, &recording, targets);
         for outcome in outcomes {
             match outcome {
-                Outcome::Recorded(points, classes) => {
+                KillReport::Recorded(points, classes) => {
                     report.points += points;
                     report.classes += classes as usize;
                 }
-                Outcome::Killed(target, point, killed) => {
+                KillReport::Killed(target, point, killed) => {
                     self.enter(&mut report, target, &point, killed);
                 }
             }
@@ -201,24 +205,26 @@ impl Exploration<'_> {
     }
 
     /// Returns the points of a recording that the request selects.
-    fn targets(&self, recording: &Recording) -> Result<VecDeque<Target>> {
-        let target = |(point, then)| Target { point, then, stands_for: 1 };
+    fn targets(&self, recording: &Recording) -> Result<VecDeque<KillPoint>> {
+        let target = |(point, then)| KillPoint { point, then, stands_for: 1 };
         if let Some(asked) = self.request.point {
             let points = recording.points.len();
             if asked.0 >= points {
                 let text = format!("there is no point {}; expected 0 to {}", asked.0, points - 1);
-                return Err(Trouble::fail(text));
+                return Err(MeasureError::fail(text));
             }
             return Ok(VecDeque::from([target(asked)]));
         }
         Ok(match self.request.mode {
-            Mode::Full => (0..recording.points.len()).map(|point| target((point, None))).collect(),
-            Mode::Fast | Mode::Pairs => {
+            KillMode::Full => {
+                (0..recording.points.len()).map(|point| target((point, None))).collect()
+            }
+            KillMode::Fast | KillMode::Pairs => {
                 let sizes = recording.sizes();
                 let size = |point: usize| sizes[recording.points[point].class as usize];
                 let one_a_class = recording.representatives().into_iter();
                 one_a_class
-                    .map(|point| Target { stands_for: size(point), ..target((point, None)) })
+                    .map(|point| KillPoint { stands_for: size(point), ..target((point, None)) })
                     .collect()
             }
         })
@@ -229,8 +235,8 @@ impl Exploration<'_> {
         &self,
         attempt: Attempt<'_>,
         recording: &Recording,
-        targets: VecDeque<Target>,
-    ) -> (Vec<Outcome>, Option<Ended>) {
+        targets: VecDeque<KillPoint>,
+    ) -> (Vec<KillReport>, Option<EarlyEnd>) {
         let count = targets.len();
         let processors = thread::available_parallelism().map_or(1, usize::from);
         let left = Mutex::new(targets);
@@ -238,7 +244,7 @@ impl Exploration<'_> {
         let work = || {
             while let Some(target) = left.lock().ok().and_then(|mut left| left.pop_front()) {
                 let outcomes = if self.observer.stopped() {
-                    Err(Ended::Stopped)
+                    Err(EarlyEnd::Stopped)
                 } else {
                     self.one(attempt, recording, target)
                 };
@@ -272,17 +278,17 @@ impl Exploration<'_> {
         &self,
         attempt: Attempt<'_>,
         recording: &Recording,
-        target: Target,
-    ) -> Result<Vec<Outcome>, Ended> {
+        target: KillPoint,
+    ) -> Result<Vec<KillReport>, EarlyEnd> {
         let first = &recording.points[target.point];
-        let pace = if recording.stepped { Pace::Stepped } else { Pace::Straight };
+        let pace = if recording.stepped { Approach::Stepped } else { Approach::Straight };
         let succession = self.subject.succession(attempt.operation);
-        let (Mode::Pairs, Some(operation)) = (self.request.mode, succession) else {
+        let (KillMode::Pairs, Some(operation)) = (self.request.mode, succession) else {
             let killed = repeated(attempt, pace, |attempt| attempt.kill(first), is_unexplored)?;
-            return Ok(vec![Outcome::Killed(target, first.clone(), killed)]);
+            return Ok(vec![KillReport::Killed(target, first.clone(), killed)]);
         };
         let record = |attempt: Attempt<'_>| attempt.record_successor(first, operation);
-        let is_open = |recorded: &std::result::Result<Recording, Killed>| {
+        let is_open = |recorded: &std::result::Result<Recording, TrialResult>| {
             recorded.as_ref().is_err_and(is_unexplored)
         };
         let second = match repeated(attempt, pace, record, is_open)? {
@@ -290,38 +296,44 @@ impl Exploration<'_> {
             // The first kill alone has decided.
             Err(killed) => {
                 return Ok(vec![
-                    Outcome::Recorded(1, 1),
-                    Outcome::Killed(target, first.clone(), killed),
+                    KillReport::Recorded(1, 1),
+                    KillReport::Killed(target, first.clone(), killed),
                 ]);
             }
         };
         let asked = self.request.point.and_then(|(_, then)| then);
         let thens = asked.map_or_else(|| second.representatives(), |then| vec![then]);
         let sizes = second.sizes();
-        let mut outcomes = vec![Outcome::Recorded(second.points.len(), second.classes)];
+        let mut outcomes = vec![KillReport::Recorded(second.points.len(), second.classes)];
         for then in thens {
             if self.observer.stopped() {
-                return Err(Ended::Stopped);
+                return Err(EarlyEnd::Stopped);
             }
             let Some(point) = second.points.get(then) else {
                 let count = second.points.len();
                 let text = format!("point {then} of the successor does not exist; it has {count}");
-                return Err(Trouble::fail(text).into());
+                return Err(MeasureError::fail(text).into());
             };
             let kill = |attempt: Attempt<'_>| attempt.kill_both(first, operation, point);
             let killed = repeated(attempt, pace, kill, is_unexplored)?;
             let stands_for = if asked.is_some() { 1 } else { sizes[point.class as usize] };
-            let target = Target { then: Some(then), stands_for, ..target };
-            outcomes.push(Outcome::Killed(target, point.clone(), killed));
+            let target = KillPoint { then: Some(then), stands_for, ..target };
+            outcomes.push(KillReport::Killed(target, point.clone(), killed));
         }
         Ok(outcomes)
     }
 
     /// Counts one kill.
-    fn enter(&self, report: &mut OperationReport, target: Target, point: &Point, killed: Killed) {
+    fn enter(
+        &self,
+        report: &mut OperationReport,
+        target: KillPoint,
+        point: &RecordedPoint,
+        killed: TrialResult,
+    ) {
         let judged = match killed {
-            Killed::Judged(judged) => judged,
-            Killed::Unexplored(why) => {
+            TrialResult::Judged(judged) => judged,
+            TrialResult::Unexplored(why) => {
                 report.not_explored += 1;
                 let at = format!("point {}, {}: {why}", target.point, point.code);
                 report.diverged.get_or_insert(at);
@@ -353,9 +365,9 @@ impl Exploration<'_> {
     }
 
     /// Returns the command line that repeats a kill.
-    fn reproducer(&self, operation: Operation, target: Target) -> String {
+    fn reproducer(&self, operation: Operation, target: KillPoint) -> String {
         let (name, operation) = (self.subject.name(), operation.name());
-        let mode = if self.request.mode == Mode::Pairs { " --mode pairs" } else { "" };
+        let mode = if self.request.mode == KillMode::Pairs { " --mode pairs" } else { "" };
         let then = target.then.map_or_else(String::new, |then| format!("+{then}"));
         let point = target.point;
         format!("tontine crash {name}{mode} --operation {operation} --point {point}{then}")
@@ -363,7 +375,7 @@ impl Exploration<'_> {
 }
 
 /// Returns `sample` of the kill points, spread evenly.
-fn spread(targets: &VecDeque<Target>, sample: usize) -> VecDeque<Target> {
+fn spread(targets: &VecDeque<KillPoint>, sample: usize) -> VecDeque<KillPoint> {
     let count = targets.len();
     let sample = sample.clamp(1, count.max(1));
     (0..sample.min(count)).map(|at| targets[at * count / sample]).collect()
@@ -373,7 +385,7 @@ fn spread(targets: &VecDeque<Target>, sample: usize) -> VecDeque<Target> {
 /// a loaded machine delays some worker, and some runs take another path.
 fn repeated<T>(
     attempt: Attempt<'_>,
-    recorded: Pace,
+    recorded: Approach,
     act: impl Fn(Attempt<'_>) -> Result<T>,
     open: impl Fn(&T) -> bool,
 ) -> Result<T> {
@@ -383,7 +395,7 @@ fn repeated<T>(
         let then = if tries > 1 { recorded } else { attempt.then };
         let again = Attempt { pace: recorded, then, ..attempt };
         match &done {
-            Err(Trouble::Failed(_)) => {}
+            Err(MeasureError::Failed(_)) => {}
             Ok(done) if open(done) => {}
             _ => break,
         }
@@ -392,6 +404,6 @@ fn repeated<T>(
     done
 }
 
-fn is_unexplored(killed: &Killed) -> bool {
-    matches!(killed, Killed::Unexplored(_))
+fn is_unexplored(killed: &TrialResult) -> bool {
+    matches!(killed, TrialResult::Unexplored(_))
 }

@@ -1,36 +1,38 @@
-//! One run of a script: [`Scene`], which [`Attempt`](super::attempt::Attempt) drives without
+//! One run of a script: [`KillTrial`], which [`Attempt`](super::attempt::Attempt) drives without
 //! knowing the workers' actions.
 //!
 //! The *victim* carries the operation out; the others survive. Each reply has a deadline.
 
-use super::cast::Cast;
+use super::cast::TrialConfig;
 use super::{heap, queue};
-use crate::actor::order::Act;
+use crate::actor::order::CommandKind;
 use crate::knife::Release;
-use crate::stage::Actor;
-use crate::subject::{Kind, Operation};
-use crate::verdict::Killed;
+use crate::stage::WorkerProcess;
+use crate::subject::{Operation, TargetKind};
+use crate::verdict::TrialResult;
 use tontine_host::trouble::Result;
 
 /// A trial, at any time between its beginning and its verdict.
 #[derive(Debug)]
-pub(super) enum Scene {
-    Queue(queue::Scene),
-    Heap(heap::Scene),
+pub(super) enum KillTrial {
+    Queue(queue::QueueTrial),
+    Heap(heap::HeapTrial),
 }
 
-impl Scene {
+impl KillTrial {
     /// Brings the workers to the state before the operation; with `pair`, the victim's successor
     /// will die, too.
-    pub(super) fn set(cast: Cast<'_>, operation: Operation, pair: bool) -> Result<Self> {
+    pub(super) fn set(cast: TrialConfig<'_>, operation: Operation, pair: bool) -> Result<Self> {
         match cast.subject.kind() {
-            Kind::Queue(queue) => queue::Scene::set(cast, queue, operation, pair).map(Self::Queue),
-            Kind::Heap(heap) => heap::Scene::set(cast, heap, operation).map(Self::Heap),
+            TargetKind::Queue(queue) => {
+                queue::QueueTrial::set(cast, queue, operation, pair).map(Self::Queue)
+            }
+            TargetKind::Heap(heap) => heap::HeapTrial::set(cast, heap, operation).map(Self::Heap),
         }
     }
 
     /// Returns the victim's action in the operation under test.
-    pub(super) fn act(&self) -> Act {
+    pub(super) fn act(&self) -> CommandKind {
         match self {
             Self::Queue(scene) => scene.act,
             Self::Heap(scene) => scene.act,
@@ -54,7 +56,7 @@ impl Scene {
     /// Runs `body` with the victim, and with a callback that releases it if it blocks.
     pub(super) fn with_victim<T>(
         &mut self,
-        body: impl FnOnce(&mut Actor, Release<'_>) -> Result<T>,
+        body: impl FnOnce(&mut WorkerProcess, Release<'_>) -> Result<T>,
     ) -> Result<T> {
         match self {
             Self::Queue(scene) => scene.with_victim(body),
@@ -74,9 +76,9 @@ impl Scene {
     /// be killed in turn. If it does not get as far as that, returns the result of the first kill.
     pub(super) fn succeed(
         &mut self,
-        cast: Cast<'_>,
+        cast: TrialConfig<'_>,
         operation: Operation,
-    ) -> Result<Option<Killed>> {
+    ) -> Result<Option<TrialResult>> {
         match self {
             Self::Queue(scene) => scene.succeed(cast, operation),
             Self::Heap(scene) => scene.succeed(cast, operation),
@@ -84,7 +86,7 @@ impl Scene {
     }
 
     /// Asks the survivors to continue, and judges.
-    pub(super) fn judge(self, cast: Cast<'_>) -> Result<Killed> {
+    pub(super) fn judge(self, cast: TrialConfig<'_>) -> Result<TrialResult> {
         match self {
             Self::Queue(scene) => scene.judge(cast),
             Self::Heap(scene) => scene.judge(cast),

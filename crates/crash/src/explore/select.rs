@@ -1,6 +1,6 @@
 //! Lookup of targets and operations by name.
 
-use crate::subject::{self, Operation, Role, Subject};
+use crate::subject::{self, CrashTarget, Operation, Role};
 
 /// A name of a target or an operation that does not exist.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -24,14 +24,14 @@ pub struct SelectionError {
 ///
 /// # Errors
 /// The first name that no target has.
-pub fn subjects(names: &[String]) -> Result<Vec<&'static dyn Subject>, SelectionError> {
+pub fn subjects(names: &[String]) -> Result<Vec<&'static dyn CrashTarget>, SelectionError> {
     let all = subject::all();
     for name in names {
         if subject::find(name).is_none() {
             return Err(unknown("target", name, all.iter().map(|subject| subject.name())));
         }
     }
-    let wanted = |subject: &&dyn Subject| {
+    let wanted = |subject: &&dyn CrashTarget| {
         if names.is_empty() {
             subject.role() != Role::Control
         } else {
@@ -47,7 +47,7 @@ pub fn subjects(names: &[String]) -> Result<Vec<&'static dyn Subject>, Selection
 /// A name that none of the targets has.
 pub fn operation(
     name: &str,
-    subjects: &[&'static dyn Subject],
+    subjects: &[&'static dyn CrashTarget],
 ) -> Result<Operation, SelectionError> {
     let has = |operation: &Operation| {
         subjects.iter().any(|subject| subject.operations().contains(operation))

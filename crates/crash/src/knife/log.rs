@@ -1,45 +1,45 @@
-//! Creation of a [`Recording`]: [`Log`] adds one [`Position`] after the other.
+//! Creation of a [`Recording`]: [`StopLog`] adds one [`WalkStop`] after the other.
 
 use rustix::process::Pid;
 
-use super::recording::{Moment, Point, Recording};
-use super::trace::Trace;
-use super::visible::{Touched, Visible, maps};
+use super::recording::{RecordedPoint, Recording, StopKind};
+use super::trace::TracedTask;
+use super::visible::{SharedState, StoreEffect, maps};
 use tontine_host::trouble::Result;
 
 /// One stop of a walk.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Position {
+pub(super) struct WalkStop {
     pub(super) address: u64,
     pub(super) arrival: u32,
     pub(super) repeated: u32,
     pub(super) calls: u32,
-    pub(super) moment: Moment,
+    pub(super) moment: StopKind,
     /// Memory that may have changed since the previous stop.
-    pub(super) touched: Touched,
+    pub(super) touched: StoreEffect,
 }
 
 /// A recording that is not complete yet.
-pub(super) struct Log {
+pub(super) struct StopLog {
     pid: Pid,
-    visible: Visible,
-    points: Vec<Point>,
+    visible: SharedState,
+    points: Vec<RecordedPoint>,
 }
 
-impl Log {
+impl StopLog {
     /// Creates an empty log for a victim at its first mark; `alone` is true if no other thread or
     /// process runs.
-    pub(super) fn new(trace: Trace, pid: Pid, alone: bool) -> Result<Self> {
-        let visible = Visible::new(trace, pid, alone)?;
+    pub(super) fn new(trace: TracedTask, pid: Pid, alone: bool) -> Result<Self> {
+        let visible = SharedState::new(trace, pid, alone)?;
         Ok(Self { pid, visible, points: Vec::new() })
     }
 
     /// Adds one stop.
-    pub(super) fn enter(&mut self, position: Position) -> Result<()> {
-        if position.moment == Moment::Exit {
+    pub(super) fn enter(&mut self, position: WalkStop) -> Result<()> {
+        if position.moment == StopKind::Exit {
             self.visible.look_up()?;
         }
-        self.points.push(Point {
+        self.points.push(RecordedPoint {
             address: position.address,
             code: String::new(),
             arrival: position.arrival,
@@ -58,7 +58,7 @@ impl Log {
 
     /// Returns `true` if the last stop was the end of the operation.
     pub(super) fn is_whole(&self) -> bool {
-        self.points.last().is_some_and(|last| last.moment == Moment::Returned)
+        self.points.last().is_some_and(|last| last.moment == StopKind::Returned)
     }
 
     /// Names all points and returns the recording.

@@ -1,10 +1,10 @@
-//! The tracer: a [`Victim`] under `ptrace` executes a marked operation, step by step or straight to
+//! The tracer: a [`TracedVictim`] under `ptrace` executes a marked operation, step by step or straight to
 //! one point.
 //!
 //! [`trace`] holds the system calls, [`registers`] the parts that depend on the processor,
 //! [`visible`] the state of the victim that others can see, [`stores`] decides when that may have
 //! changed, [`recording`] is the result of a stepped run, and [`log`] creates it. Only the thread
-//! that called [`Victim::seize`] may use it; the victim's other threads run untraced.
+//! that called [`TracedVictim::seize`] may use it; the victim's other threads run untraced.
 //!
 //! The tracer does not judge and has no knowledge of targets: [`crate::explore`] does.
 
@@ -16,4 +16,4 @@ mod trace;
 mod victim;
 mod visible;
 
-pub(crate) use victim::{Detail, Pace, Reached, Release, Victim};
+pub(crate) use victim::{Approach, Granularity, ReachResult, Release, TracedVictim};

@@ -1,10 +1,10 @@
-//! Result of a stepped run: its [`Point`]s, and the class of each.
+//! Result of a stepped run: its [`RecordedPoint`]s, and the class of each.
 
 use serde::{Deserialize, Serialize};
 
 /// A position in an operation at which its process can be killed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Point {
+pub(crate) struct RecordedPoint {
     /// Address of the next instruction.
     pub(crate) address: u64,
     /// Object that the instruction belongs to, and the offset in its file: `libc.so.6+0x8f3a1`.
@@ -17,23 +17,23 @@ pub(crate) struct Point {
     /// Number of system calls made before.
     pub(crate) calls: u32,
     /// Activity of the victim at this point.
-    pub(crate) moment: Moment,
+    pub(crate) moment: StopKind,
     /// Class of the point: points of one class look the same from outside.
     pub(crate) class: u32,
 }
 
-impl Point {
+impl RecordedPoint {
     /// Returns the number of stops at this instruction on the way to the point, without the system
     /// calls: all points of a class have made the same number of those.
     fn stops(&self) -> u32 {
-        if self.moment == Moment::Instruction { self.arrival + self.repeated } else { 0 }
+        if self.moment == StopKind::Instruction { self.arrival + self.repeated } else { 0 }
     }
 }
 
 /// Activity of the victim at a point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Moment {
+pub enum StopKind {
     /// About to execute an instruction.
     #[default]
     Instruction,
@@ -51,7 +51,7 @@ pub enum Moment {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Recording {
     /// Every point, in order.
-    pub(crate) points: Vec<Point>,
+    pub(crate) points: Vec<RecordedPoint>,
     /// Number of classes.
     pub(crate) classes: u32,
     /// `true` if every instruction is a point; `false` if only system calls are.
@@ -87,13 +87,13 @@ mod tests {
 
     #[test]
     fn each_class_is_represented_once_by_the_point_that_is_nearest() {
-        let point = |(class, arrival)| Point {
+        let point = |(class, arrival)| RecordedPoint {
             address: 0,
             code: String::new(),
             arrival,
             repeated: 0,
             calls: 0,
-            moment: Moment::Instruction,
+            moment: StopKind::Instruction,
             class,
         };
         let points = [(0, 2), (0, 1), (1, 1), (0, 1), (2, 9), (1, 1)].map(point).to_vec();

@@ -10,24 +10,24 @@ pub(super) const LONGEST: usize = 15;
 
 /// Target of an instruction's store, as far as its bytes determine it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Store {
+pub(super) enum StoreOperand {
     /// None, or the stack only.
     Nowhere,
     /// This address.
-    At(Place),
+    At(Operand),
     /// Any address.
     Anywhere,
 }
 
 /// An address, as computed from registers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct Operand {
     base: Option<u8>,
     index: Option<(u8, u8)>,
     displacement: i32,
 }
 
-impl Place {
+impl Operand {
     /// Returns the address, computed from the registers before the instruction.
     pub(super) fn address(self, registers: &Registers) -> u64 {
         let of = |number: u8| registers.general[usize::from(number)];
@@ -38,12 +38,12 @@ impl Place {
 }
 
 /// Returns where the instruction that begins with these bytes stores.
-pub(super) fn store_of(code: &[u8]) -> Store {
-    read(code).unwrap_or(Store::Anywhere)
+pub(super) fn store_of(code: &[u8]) -> StoreOperand {
+    read(code).unwrap_or(StoreOperand::Anywhere)
 }
 
 /// Decodes an instruction; `None` if it is unknown.
-fn read(code: &[u8]) -> Option<Store> {
+fn read(code: &[u8]) -> Option<StoreOperand> {
     let mut bytes = code.iter().copied();
     let mut byte = bytes.next()?;
     // Operand size, repetition, lock; other segments are not decoded.
@@ -60,20 +60,22 @@ fn read(code: &[u8]) -> Option<Store> {
     let operand = |mut bytes: &mut dyn Iterator<Item = u8>| operand(rex, &mut bytes);
     let kind = if two { of_two(opcode) } else { of_one(opcode) };
     match kind {
-        Kind::Reads => Some(Store::Nowhere),
-        Kind::Stores => operand(&mut bytes),
-        Kind::StoresBut(reading) => {
+        OperandKind::Reads => Some(StoreOperand::Nowhere),
+        OperandKind::Stores => operand(&mut bytes),
+        OperandKind::StoresBut(reading) => {
             let rest: Vec<u8> = bytes.collect();
             let extension = (rest.first()? >> 3) & 7;
             if reading & (1 << extension) != 0 {
-                return Some(Store::Nowhere);
+                return Some(StoreOperand::Nowhere);
             }
             operand(&mut rest.into_iter())
         }
-        Kind::String => {
-            Some(Store::At(Place { base: Some(DESTINATION), index: None, displacement: 0 }))
-        }
-        Kind::Unknown => None,
+        OperandKind::String => Some(StoreOperand::At(Operand {
+            base: Some(DESTINATION),
+            index: None,
+            displacement: 0,
+        })),
+        OperandKind::Unknown => None,
     }
 }
 
@@ -81,7 +83,7 @@ fn read(code: &[u8]) -> Option<Store> {
 const DESTINATION: u8 = 7;
 
 /// Effect of an opcode on its operand in memory.
-enum Kind {
+enum OperandKind {
     Reads,
     Stores,
     /// Stores, except with these opcode extensions, one bit each.
@@ -91,49 +93,53 @@ enum Kind {
     Unknown,
 }
 
-fn of_one(opcode: u8) -> Kind {
+fn of_one(opcode: u8) -> OperandKind {
     match opcode {
         // Arithmetic: to memory, to a register, with a constant; comparisons store nothing.
-        0x38..=0x3D => Kind::Reads,
-        0x00..=0x3D if opcode & 7 < 2 => Kind::Stores,
-        0x00..=0x3D if opcode & 7 < 6 => Kind::Reads,
-        0x80 | 0x81 | 0x83 => Kind::StoresBut(1 << 7),
-        0x86..=0x89 | 0xC0 | 0xC1 | 0xD0..=0xD3 | 0xC6 | 0xC7 => Kind::Stores,
+        0x38..=0x3D => OperandKind::Reads,
+        0x00..=0x3D if opcode & 7 < 2 => OperandKind::Stores,
+        0x00..=0x3D if opcode & 7 < 6 => OperandKind::Reads,
+        0x80 | 0x81 | 0x83 => OperandKind::StoresBut(1 << 7),
+        0x86..=0x89 | 0xC0 | 0xC1 | 0xD0..=0xD3 | 0xC6 | 0xC7 => OperandKind::Stores,
         // test, multiplications and divisions into registers read; not and neg store.
-        0xF6 | 0xF7 => Kind::StoresBut(!0b1100),
+        0xF6 | 0xF7 => OperandKind::StoresBut(!0b1100),
         // Calls, jumps and pushes read; inc and dec store.
-        0xFE | 0xFF => Kind::StoresBut(!0b11),
-        0xA4 | 0xA5 | 0xAA | 0xAB => Kind::String,
+        0xFE | 0xFF => OperandKind::StoresBut(!0b11),
+        0xA4 | 0xA5 | 0xAA | 0xAB => OperandKind::String,
         // Stack, sign extension, multiplication, conditional jumps.
-        0x50..=0x5F | 0x63 | 0x68..=0x6B | 0x70..=0x7F => Kind::Reads,
+        0x50..=0x5F | 0x63 | 0x68..=0x6B | 0x70..=0x7F => OperandKind::Reads,
         // test, moves to registers, lea, exchanges of registers, sign extension.
-        0x84 | 0x85 | 0x8A | 0x8B | 0x8D | 0x90..=0x99 | 0xA8 | 0xA9 | 0xB0..=0xBF => Kind::Reads,
+        0x84 | 0x85 | 0x8A | 0x8B | 0x8D | 0x90..=0x99 | 0xA8 | 0xA9 | 0xB0..=0xBF => {
+            OperandKind::Reads
+        }
         // Returns, leave, loops, calls and jumps.
-        0xC2 | 0xC3 | 0xC9 | 0xE0..=0xE3 | 0xE8 | 0xE9 | 0xEB => Kind::Reads,
-        _ => Kind::Unknown,
+        0xC2 | 0xC3 | 0xC9 | 0xE0..=0xE3 | 0xE8 | 0xE9 | 0xEB => OperandKind::Reads,
+        _ => OperandKind::Unknown,
     }
 }
 
-fn of_two(opcode: u8) -> Kind {
+fn of_two(opcode: u8) -> OperandKind {
     match opcode {
         // Hints, conditional moves and jumps, multiplication, extensions, bits.
-        0x18 | 0x1E | 0x1F | 0x40..=0x4F | 0x80..=0x8F | 0xA3 | 0xAF => Kind::Reads,
-        0xB6..=0xB8 | 0xBC..=0xBF | 0xC8..=0xCF => Kind::Reads,
+        0x18 | 0x1E | 0x1F | 0x40..=0x4F | 0x80..=0x8F | 0xA3 | 0xAF => OperandKind::Reads,
+        0xB6..=0xB8 | 0xBC..=0xBF | 0xC8..=0xCF => OperandKind::Reads,
         // Loads of vectors, and operations on them.
-        0x10 | 0x12 | 0x14 | 0x15 | 0x16 | 0x28 | 0x2E | 0x2F | 0x51..=0x76 => Kind::Reads,
-        0x90..=0x9F | 0x11 | 0x13 | 0x17 | 0x29 | 0x2B | 0x7E | 0x7F | 0xD6 | 0xE7 => Kind::Stores,
-        0xA4 | 0xA5 | 0xAB | 0xB0 | 0xB1 | 0xB3 | 0xBB | 0xC0 | 0xC1 => Kind::Stores,
-        _ => Kind::Unknown,
+        0x10 | 0x12 | 0x14 | 0x15 | 0x16 | 0x28 | 0x2E | 0x2F | 0x51..=0x76 => OperandKind::Reads,
+        0x90..=0x9F | 0x11 | 0x13 | 0x17 | 0x29 | 0x2B | 0x7E | 0x7F | 0xD6 | 0xE7 => {
+            OperandKind::Stores
+        }
+        0xA4 | 0xA5 | 0xAB | 0xB0 | 0xB1 | 0xB3 | 0xBB | 0xC0 | 0xC1 => OperandKind::Stores,
+        _ => OperandKind::Unknown,
     }
 }
 
 /// Decodes ModRM and SIB; a register operand stores nothing in memory.
-fn operand(rex: u8, bytes: &mut dyn Iterator<Item = u8>) -> Option<Store> {
+fn operand(rex: u8, bytes: &mut dyn Iterator<Item = u8>) -> Option<StoreOperand> {
     let extended = |bit: u8, low: u8| low | if rex & bit != 0 { 8 } else { 0 };
     let modrm = bytes.next()?;
     let (mode, low) = (modrm >> 6, modrm & 7);
     if mode == 3 {
-        return Some(Store::Nowhere);
+        return Some(StoreOperand::Nowhere);
     }
     let (mut base, mut index) = (Some(extended(1, low)), None);
     let mut wide = mode == 2;
@@ -157,7 +163,7 @@ fn operand(rex: u8, bytes: &mut dyn Iterator<Item = u8>) -> Option<Store> {
     } else {
         0
     };
-    Some(Store::At(Place { base, index, displacement }))
+    Some(StoreOperand::At(Operand { base, index, displacement }))
 }
 
 #[cfg(test)]
@@ -177,7 +183,7 @@ mod tests {
             (&[0x41, 0x57], "push r15"),
             (&[0xF3, 0x0F, 0x6F, 0x07], "movdqu xmm0, [rdi]"),
         ] {
-            assert_eq!(store_of(code), Store::Nowhere, "{what}");
+            assert_eq!(store_of(code), StoreOperand::Nowhere, "{what}");
         }
         for (code, what) in [
             (&[0xC5, 0xFE, 0x7F, 0x07][..], "vmovdqu [rdi], ymm0"),
@@ -186,7 +192,7 @@ mod tests {
             (&[0x48], "cut off"),
             (&[], "nothing"),
         ] {
-            assert_eq!(store_of(code), Store::Anywhere, "{what}");
+            assert_eq!(store_of(code), StoreOperand::Anywhere, "{what}");
         }
     }
 
@@ -206,7 +212,7 @@ mod tests {
             (&[0x0F, 0x94, 0x03], 0x4000, "sete [rbx]"),
             (&[0x89, 0x04, 0xCD, 0x10, 0, 0, 0], 0x1_0010, "mov [rcx*8+16], eax"),
         ] {
-            let Store::At(place) = store_of(code) else { panic!("{what}") };
+            let StoreOperand::At(place) = store_of(code) else { panic!("{what}") };
             assert_eq!(place.address(&registers), at, "{what}");
         }
     }

@@ -1,4 +1,4 @@
-//! The `ptrace` requests of the tracer, each with its meaning: [`Trace`].
+//! The `ptrace` requests of the tracer, each with its meaning: [`TracedTask`].
 
 #![allow(unsafe_code, reason = "ptrace and process_vm_readv")]
 
@@ -9,11 +9,11 @@ use rustix::process::Pid;
 
 use super::registers::{self, Registers};
 use super::stores;
-use tontine_host::trouble::{During, Result};
+use tontine_host::trouble::{ErrorContext, Result};
 
 /// A thread that this thread traces.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Trace {
+pub(super) struct TracedTask {
     pid: libc::pid_t,
 }
 
@@ -28,7 +28,7 @@ pub(super) enum Resume {
     Freely,
 }
 
-impl Trace {
+impl TracedTask {
     /// Begins to trace; the thread keeps running. If the tracer ends, the kernel kills the thread.
     pub(super) fn seize(pid: Pid) -> Result<Self> {
         let trace = Self { pid: pid.as_raw_nonzero().get() };

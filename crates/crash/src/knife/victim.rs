@@ -1,6 +1,6 @@
-//! A traced worker in the middle of a marked command: [`Victim`].
+//! A traced worker in the middle of a marked command: [`TracedVictim`].
 //!
-//! [`Victim::record`] steps through the operation once. [`Victim::reach`] brings a fresh victim to
+//! [`TracedVictim::record`] steps through the operation once. [`TracedVictim::reach`] brings a fresh victim to
 //! one of the recorded points: to an instruction by a breakpoint register and the number of
 //! arrivals, to a system call by counting calls. A victim that takes another path than the
 //! recording has *diverged*, and its run gives no verdict.
@@ -10,15 +10,15 @@ use std::time::{Duration, Instant};
 
 use rustix::process::WaitOptions;
 
-use super::log::{Log, Position};
-use super::recording::{Moment, Point, Recording};
+use super::log::{StopLog, WalkStop};
+use super::recording::{RecordedPoint, Recording, StopKind};
 use super::registers::{MARK, Registers, is_system_call};
-use super::stores::{Store, store_of};
-use super::trace::{Resume, Trace};
-use super::visible::Touched;
+use super::stores::{StoreOperand, store_of};
+use super::trace::{Resume, TracedTask};
+use super::visible::StoreEffect;
 use crate::actor::order::WorkerCommand;
-use crate::stage::Actor;
-use tontine_host::trouble::{Result, Trouble};
+use crate::stage::WorkerProcess;
+use tontine_host::trouble::{MeasureError, Result};
 
 /// Maximum time without a stop before a victim counts as hanging.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -40,9 +40,9 @@ const CALL_STOP: i32 = libc::SIGTRAP | 0x80;
 
 /// The traced thread.
 #[derive(Debug)]
-pub(crate) struct Victim<'a> {
-    actor: &'a mut Actor,
-    trace: Trace,
+pub(crate) struct TracedVictim<'a> {
+    actor: &'a mut WorkerProcess,
+    trace: TracedTask,
     /// `true` if the tracer waits for the victim's other threads.
     settles: bool,
     /// Instructions reached so far, valid as long as the mappings stay.
@@ -54,7 +54,7 @@ pub(crate) struct Victim<'a> {
 struct Instruction {
     is_mark: bool,
     is_call: bool,
-    store: Store,
+    store: StoreOperand,
 }
 
 impl Instruction {
@@ -64,18 +64,18 @@ impl Instruction {
     }
 
     /// Returns the memory that the instruction may change and others can see.
-    fn touches(self, registers: &Registers) -> Touched {
+    fn touches(self, registers: &Registers) -> StoreEffect {
         match self.store {
-            Store::Nowhere => Touched::Nothing,
-            Store::At(place) => Touched::At(place.address(registers)),
-            Store::Anywhere => Touched::Anything,
+            StoreOperand::Nowhere => StoreEffect::Nothing,
+            StoreOperand::At(place) => StoreEffect::At(place.address(registers)),
+            StoreOperand::Anywhere => StoreEffect::Anything,
         }
     }
 }
 
 /// Granularity of a recording.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Detail {
+pub(crate) enum Granularity {
     /// Every instruction, and every system call.
     Steps,
     /// System calls only.
@@ -84,16 +84,16 @@ pub(crate) enum Detail {
 
 /// Approach to a point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Pace {
+pub(crate) enum Approach {
     /// As fast as it can.
     Straight,
     /// Step by step, as the recording went.
     Stepped,
 }
 
-/// Result of [`Victim::reach`].
+/// Result of [`TracedVictim::reach`].
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Reached {
+pub(crate) enum ReachResult {
     /// The victim is at the point.
     There,
     /// The victim took another path, for this reason.
@@ -105,7 +105,7 @@ pub(crate) type Release<'a> = &'a mut dyn FnMut() -> Result<()>;
 
 /// Event after which a resumed victim is examined.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Event {
+enum VictimEvent {
     /// The victim stopped, with this signal.
     Stopped(i32),
     /// The victim sleeps in a system call.
@@ -114,18 +114,20 @@ enum Event {
     Ended,
 }
 
-impl<'a> Victim<'a> {
+impl<'a> TracedVictim<'a> {
     /// Begins to trace a worker, sends it a marked command and brings it to the first mark.
-    pub(crate) fn seize(actor: &'a mut Actor, order: WorkerCommand) -> Result<Self> {
-        let trace = Trace::seize(actor.pid())?;
+    pub(crate) fn seize(actor: &'a mut WorkerProcess, order: WorkerCommand) -> Result<Self> {
+        let trace = TracedTask::seize(actor.pid())?;
         let mut victim = Self { actor, trace, settles: true, known: HashMap::new() };
         victim.actor.tell(order)?;
         loop {
             match victim.awake()? {
-                Event::Stopped(libc::SIGTRAP) if victim.is_behind_mark()? => return Ok(victim),
-                Event::Stopped(signal) => victim.trace.resume(Resume::Freely, signal)?,
-                Event::Asleep | Event::Ended => {
-                    return Err(Trouble::fail("the victim ended before the operation"));
+                VictimEvent::Stopped(libc::SIGTRAP) if victim.is_behind_mark()? => {
+                    return Ok(victim);
+                }
+                VictimEvent::Stopped(signal) => victim.trace.resume(Resume::Freely, signal)?,
+                VictimEvent::Asleep | VictimEvent::Ended => {
+                    return Err(MeasureError::fail("the victim ended before the operation"));
                 }
             }
         }
@@ -135,14 +137,14 @@ impl<'a> Victim<'a> {
     /// `longest`. `alone` is true if no other process and no other thread runs meanwhile.
     pub(crate) fn record(
         &mut self,
-        detail: Detail,
+        detail: Granularity,
         alone: bool,
         longest: usize,
         release: Release<'_>,
     ) -> Result<Option<Recording>> {
         match detail {
-            Detail::Steps => self.record_steps(alone, longest, release),
-            Detail::Calls => self.record_calls(longest, release),
+            Granularity::Steps => self.record_steps(alone, longest, release),
+            Granularity::Calls => self.record_calls(longest, release),
         }
     }
 
@@ -152,7 +154,7 @@ impl<'a> Victim<'a> {
         longest: usize,
         release: Release<'_>,
     ) -> Result<Option<Recording>> {
-        let mut log = Log::new(self.trace, self.actor.pid(), alone)?;
+        let mut log = StopLog::new(self.trace, self.actor.pid(), alone)?;
         self.walk(release, &mut |position| {
             log.enter(position)?;
             Ok(log.len() >= longest)
@@ -161,17 +163,17 @@ impl<'a> Victim<'a> {
     }
 
     fn record_calls(&mut self, longest: usize, release: Release<'_>) -> Result<Option<Recording>> {
-        let mut log = Log::new(self.trace, self.actor.pid(), false)?;
-        let mut here = Position::default();
+        let mut log = StopLog::new(self.trace, self.actor.pid(), false)?;
+        let mut here = WalkStop::default();
         while log.len() < longest {
             self.trace.resume(Resume::ToCall, 0)?;
             match self.stopped(&mut || Ok(()))? {
                 CALL_STOP => {}
                 libc::SIGTRAP if self.is_behind_mark()? => {
-                    log.enter(Position { moment: Moment::Returned, ..here })?;
+                    log.enter(WalkStop { moment: StopKind::Returned, ..here })?;
                     return log.finish(false).map(Some);
                 }
-                signal => return Err(Trouble::fail(format!("stopped by signal {signal}"))),
+                signal => return Err(MeasureError::fail(format!("stopped by signal {signal}"))),
             }
             here.address = self.trace.registers()?.at - CALL_LENGTH;
             self.walk_through_call(&mut here, release, &mut |position| {
@@ -193,10 +195,10 @@ impl<'a> Victim<'a> {
         }
         let mut victim = self;
         match victim.next_event()? {
-            Event::Stopped(libc::SIGTRAP) => victim.trace.resume(Resume::Freely, 0),
+            VictimEvent::Stopped(libc::SIGTRAP) => victim.trace.resume(Resume::Freely, 0),
             event => {
                 let text = format!("expected the end of the operation, found {event:?}");
-                Err(Trouble::fail(text))
+                Err(MeasureError::fail(text))
             }
         }
     }
@@ -204,19 +206,23 @@ impl<'a> Victim<'a> {
     /// Brings the victim to a recorded point and leaves it there.
     pub(crate) fn reach(
         &mut self,
-        point: &Point,
-        pace: Pace,
+        point: &RecordedPoint,
+        pace: Approach,
         release: Release<'_>,
-    ) -> Result<Reached> {
+    ) -> Result<ReachResult> {
         match point.moment {
-            _ if pace == Pace::Stepped => self.step_to(point, release),
-            Moment::Instruction => self.reach_instruction(point, release),
+            _ if pace == Approach::Stepped => self.step_to(point, release),
+            StopKind::Instruction => self.reach_instruction(point, release),
             _ => self.reach_call(point, release),
         }
     }
 
     /// Brings the victim to an instruction: the processor itself stops it at each arrival.
-    fn reach_instruction(&mut self, point: &Point, release: Release<'_>) -> Result<Reached> {
+    fn reach_instruction(
+        &mut self,
+        point: &RecordedPoint,
+        release: Release<'_>,
+    ) -> Result<ReachResult> {
         if self.trace.stop_at(Some(point.address)).is_err() {
             return self.step_to(point, release);
         }
@@ -228,7 +234,7 @@ impl<'a> Victim<'a> {
                 libc::SIGTRAP if self.trace.registers()?.at == point.address => arrivals += 1,
                 libc::SIGTRAP if self.is_behind_mark()? => return Ok(early(point, stops)),
                 signal => {
-                    return Ok(Reached::Diverged(format!("stopped by signal {signal}")));
+                    return Ok(ReachResult::Diverged(format!("stopped by signal {signal}")));
                 }
             }
             if stops / 2 > point.calls {
@@ -249,15 +255,18 @@ impl<'a> Victim<'a> {
         }
         let at = self.trace.registers()?.at;
         Ok(if at == point.address {
-            Reached::There
+            ReachResult::There
         } else {
-            Reached::Diverged(format!("repeated {} times, then found at {at:#x}", point.repeated))
+            ReachResult::Diverged(format!(
+                "repeated {} times, then found at {at:#x}",
+                point.repeated
+            ))
         })
     }
 
     /// Brings the victim to any point of a stepped recording, as the recording did.
-    fn step_to(&mut self, point: &Point, release: Release<'_>) -> Result<Reached> {
-        let mut reached = Reached::Diverged("the operation took another path".to_owned());
+    fn step_to(&mut self, point: &RecordedPoint, release: Release<'_>) -> Result<ReachResult> {
+        let mut reached = ReachResult::Diverged("the operation took another path".to_owned());
         self.walk(release, &mut |position| {
             let same = position.address == point.address
                 && position.arrival == point.arrival
@@ -265,7 +274,7 @@ impl<'a> Victim<'a> {
                 && position.calls == point.calls
                 && position.moment == point.moment;
             if same {
-                reached = Reached::There;
+                reached = ReachResult::There;
             }
             Ok(same)
         })?;
@@ -274,18 +283,18 @@ impl<'a> Victim<'a> {
 
     /// Brings the victim to the entry, the middle or the exit of a system call, or to the end of
     /// the operation.
-    fn reach_call(&mut self, point: &Point, release: Release<'_>) -> Result<Reached> {
+    fn reach_call(&mut self, point: &RecordedPoint, release: Release<'_>) -> Result<ReachResult> {
         let mut stops = 0;
         loop {
             self.trace.resume(Resume::ToCall, 0)?;
             match self.stopped(release)? {
                 CALL_STOP => stops += 1,
                 libc::SIGTRAP if self.is_behind_mark()? => {
-                    let there = point.moment == Moment::Returned && stops / 2 == point.calls;
-                    return Ok(if there { Reached::There } else { early(point, stops) });
+                    let there = point.moment == StopKind::Returned && stops / 2 == point.calls;
+                    return Ok(if there { ReachResult::There } else { early(point, stops) });
                 }
                 signal => {
-                    return Ok(Reached::Diverged(format!("stopped by signal {signal}")));
+                    return Ok(ReachResult::Diverged(format!("stopped by signal {signal}")));
                 }
             }
             if stops / 2 > point.calls {
@@ -293,9 +302,9 @@ impl<'a> Victim<'a> {
             }
             let entered = stops % 2 == 1;
             let wanted = match point.moment {
-                Moment::Entry | Moment::Blocked => entered && stops / 2 == point.calls,
-                Moment::Exit => !entered && stops / 2 == point.calls,
-                Moment::Instruction | Moment::Returned => false,
+                StopKind::Entry | StopKind::Blocked => entered && stops / 2 == point.calls,
+                StopKind::Exit => !entered && stops / 2 == point.calls,
+                StopKind::Instruction | StopKind::Returned => false,
             };
             if !wanted {
                 continue;
@@ -304,15 +313,15 @@ impl<'a> Victim<'a> {
             // At the entry the instruction pointer is already after the instruction.
             let behind = point.address + if entered { CALL_LENGTH } else { 0 };
             if at != behind {
-                return Ok(Reached::Diverged(format!("found another system call, at {at:#x}")));
+                return Ok(ReachResult::Diverged(format!("found another system call, at {at:#x}")));
             }
-            if point.moment != Moment::Blocked {
-                return Ok(Reached::There);
+            if point.moment != StopKind::Blocked {
+                return Ok(ReachResult::There);
             }
             self.trace.resume(Resume::ToCall, 0)?;
             return Ok(match self.next_event()? {
-                Event::Asleep => Reached::There,
-                _ => Reached::Diverged("the call did not block".to_owned()),
+                VictimEvent::Asleep => ReachResult::There,
+                _ => ReachResult::Diverged("the call did not block".to_owned()),
             });
         }
     }
@@ -321,26 +330,26 @@ impl<'a> Victim<'a> {
     fn walk(
         &mut self,
         release: Release<'_>,
-        visit: &mut dyn FnMut(Position) -> Result<bool>,
+        visit: &mut dyn FnMut(WalkStop) -> Result<bool>,
     ) -> Result<()> {
         let mut arrivals: HashMap<u64, u32> = HashMap::new();
-        let mut here = Position::default();
-        let mut touched = Touched::Anything;
+        let mut here = WalkStop::default();
+        let mut touched = StoreEffect::Anything;
         loop {
             let registers = self.trace.registers()?;
             let at = registers.at;
             let instruction = self.instruction(at);
             here.touched = touched;
             if instruction.is_mark {
-                visit(Position { address: at, moment: Moment::Returned, ..here })?;
+                visit(WalkStop { address: at, moment: StopKind::Returned, ..here })?;
                 return Ok(());
             }
             here = if at == here.address {
-                Position { repeated: here.repeated + 1, moment: Moment::Instruction, ..here }
+                WalkStop { repeated: here.repeated + 1, moment: StopKind::Instruction, ..here }
             } else {
                 let arrival = arrivals.entry(at).and_modify(|count| *count += 1).or_insert(1);
-                let (arrival, moment) = (*arrival, Moment::Instruction);
-                Position { address: at, arrival, repeated: 0, moment, ..here }
+                let (arrival, moment) = (*arrival, StopKind::Instruction);
+                WalkStop { address: at, arrival, repeated: 0, moment, ..here }
             };
             touched = instruction.touches(&registers);
             if visit(here)? {
@@ -355,7 +364,7 @@ impl<'a> Victim<'a> {
                 }
                 let arrival = arrivals.entry(here.address).and_modify(|count| *count += 1);
                 here.arrival = *arrival.or_insert(1);
-                touched = Touched::Anything;
+                touched = StoreEffect::Anything;
                 if remaps {
                     self.known.clear();
                 }
@@ -377,37 +386,37 @@ impl<'a> Victim<'a> {
     /// Walks from the entry of a system call to its exit; returns `true` if `visit` did.
     fn walk_through_call(
         &mut self,
-        here: &mut Position,
+        here: &mut WalkStop,
         release: Release<'_>,
-        visit: &mut dyn FnMut(Position) -> Result<bool>,
+        visit: &mut dyn FnMut(WalkStop) -> Result<bool>,
     ) -> Result<bool> {
-        here.moment = Moment::Entry;
+        here.moment = StopKind::Entry;
         if visit(*here)? {
             return Ok(true);
         }
         self.trace.resume(Resume::ToCall, 0)?;
         let mut event = self.next_event()?;
-        if event == Event::Asleep {
-            here.moment = Moment::Blocked;
+        if event == VictimEvent::Asleep {
+            here.moment = StopKind::Blocked;
             if visit(*here)? {
                 return Ok(true);
             }
             release()?;
             event = self.awake()?;
         }
-        if event != Event::Stopped(CALL_STOP) {
+        if event != VictimEvent::Stopped(CALL_STOP) {
             let text = format!("expected the return of a system call, found {event:?}");
-            return Err(Trouble::fail(text));
+            return Err(MeasureError::fail(text));
         }
         self.settle();
         let behind = self.trace.registers()?.at;
-        *here = Position {
+        *here = WalkStop {
             address: behind,
             arrival: 0,
             repeated: 0,
             calls: here.calls + 1,
-            moment: Moment::Exit,
-            touched: Touched::Anything,
+            moment: StopKind::Exit,
+            touched: StoreEffect::Anything,
         };
         visit(*here)
     }
@@ -430,26 +439,28 @@ impl<'a> Victim<'a> {
     /// once.
     fn stopped(&mut self, release: Release<'_>) -> Result<i32> {
         let mut event = self.next_event()?;
-        if event == Event::Asleep {
+        if event == VictimEvent::Asleep {
             release()?;
             event = self.awake()?;
         }
         match event {
-            Event::Stopped(signal) => Ok(signal),
-            Event::Asleep | Event::Ended => Err(Trouble::fail("the victim ended unexpectedly")),
+            VictimEvent::Stopped(signal) => Ok(signal),
+            VictimEvent::Asleep | VictimEvent::Ended => {
+                Err(MeasureError::fail("the victim ended unexpectedly"))
+            }
         }
     }
 
     /// Waits for the next event other than sleep.
-    fn awake(&mut self) -> Result<Event> {
+    fn awake(&mut self) -> Result<VictimEvent> {
         let began = Instant::now();
         loop {
             match self.next_event()? {
-                Event::Asleep if began.elapsed() < PATIENCE => {}
-                Event::Asleep => {
+                VictimEvent::Asleep if began.elapsed() < PATIENCE => {}
+                VictimEvent::Asleep => {
                     let seconds = PATIENCE.as_secs();
                     let text = format!("the operation blocked for {seconds} s, released or not");
-                    return Err(Trouble::fail(text));
+                    return Err(MeasureError::fail(text));
                 }
                 event => return Ok(event),
             }
@@ -457,13 +468,15 @@ impl<'a> Victim<'a> {
     }
 
     /// Waits for the victim to stop, to sleep or to end.
-    fn next_event(&mut self) -> Result<Event> {
+    fn next_event(&mut self) -> Result<VictimEvent> {
         let began = Instant::now();
         let mut looks = 0;
         let mut asleep_since: Option<Instant> = None;
         loop {
             if let Some(status) = self.actor.wait(WaitOptions::NOHANG)? {
-                return Ok(status.stopping_signal().map_or(Event::Ended, Event::Stopped));
+                return Ok(status
+                    .stopping_signal()
+                    .map_or(VictimEvent::Ended, VictimEvent::Stopped));
             }
             looks += 1;
             if looks < SPINS {
@@ -474,14 +487,14 @@ impl<'a> Victim<'a> {
             if self.actor.state() == Some('S') {
                 let since = *asleep_since.get_or_insert_with(Instant::now);
                 if since.elapsed() >= ASLEEP {
-                    return Ok(Event::Asleep);
+                    return Ok(VictimEvent::Asleep);
                 }
             } else {
                 asleep_since = None;
             }
             if began.elapsed() >= PATIENCE {
                 let seconds = PATIENCE.as_secs();
-                return Err(Trouble::fail(format!(
+                return Err(MeasureError::fail(format!(
                     "the victim ran for {seconds} s without a stop"
                 )));
             }
@@ -503,8 +516,8 @@ const REMAPPING: [i64; 4] =
 /// Number of bytes of the instruction that makes a system call.
 const CALL_LENGTH: u64 = 2;
 
-fn early(point: &Point, stops: u32) -> Reached {
-    Reached::Diverged(format!(
+fn early(point: &RecordedPoint, stops: u32) -> ReachResult {
+    ReachResult::Diverged(format!(
         "expected {} system calls before this point, found {}",
         point.calls,
         stops / 2

@@ -1,4 +1,4 @@
-//! State of a victim that others can see: [`Visible`].
+//! State of a victim that others can see: [`SharedState`].
 //!
 //! It consists of every byte of memory that the victim shares and may write, and of the head of the
 //! list by which the kernel finds its robust mutexes when it dies. State in the kernel (pipes,
@@ -13,9 +13,9 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use rustix::process::Pid;
 
-use super::recording::Moment;
-use super::trace::Trace;
-use tontine_host::trouble::{During, Result, Trouble};
+use super::recording::StopKind;
+use super::trace::TracedTask;
+use tontine_host::trouble::{ErrorContext, MeasureError, Result};
 
 /// Bytes of the head of a robust list: the list, an offset, the mutex in the making.
 const ROBUST_HEAD: usize = 24;
@@ -25,7 +25,7 @@ const WIDEST: u64 = 64;
 
 /// Memory that a step may have changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) enum Touched {
+pub(super) enum StoreEffect {
     /// None but the stack.
     Nothing,
     /// Memory at this address.
@@ -37,8 +37,8 @@ pub(super) enum Touched {
 
 /// The visible state at one point after the other, and the classes that it makes.
 #[derive(Debug)]
-pub(super) struct Visible {
-    trace: Trace,
+pub(super) struct SharedState {
+    trace: TracedTask,
     pid: Pid,
     /// `true` if no other process changes the shared memory meanwhile.
     alone: bool,
@@ -46,12 +46,12 @@ pub(super) struct Visible {
     now: Vec<u8>,
     last: Vec<u8>,
     digest: u64,
-    classes: HashMap<(u64, u32, Option<Moment>), u32>,
+    classes: HashMap<(u64, u32, Option<StopKind>), u32>,
 }
 
-impl Visible {
+impl SharedState {
     /// Reads the victim's mappings.
-    pub(super) fn new(trace: Trace, pid: Pid, alone: bool) -> Result<Self> {
+    pub(super) fn new(trace: TracedTask, pid: Pid, alone: bool) -> Result<Self> {
         let mut visible = Self {
             trace,
             pid,
@@ -79,33 +79,38 @@ impl Visible {
 
     /// Returns the class of the present state. A victim that is about to enter a call, is asleep in
     /// one or is back from the operation is in a class of its own each time.
-    pub(super) fn class(&mut self, calls: u32, moment: Moment, touched: Touched) -> Result<u32> {
+    pub(super) fn class(
+        &mut self,
+        calls: u32,
+        moment: StopKind,
+        touched: StoreEffect,
+    ) -> Result<u32> {
         let same = self.is_untouched(touched);
         // Debug builds check the decoding of instructions against the memory.
         if !same || cfg!(debug_assertions) {
             let before = self.digest;
             self.look()?;
             if same && self.digest != before {
-                return Err(Trouble::fail("an instruction stored to memory unexpectedly"));
+                return Err(MeasureError::fail("an instruction stored to memory unexpectedly"));
             }
         }
-        let apart = !matches!(moment, Moment::Instruction | Moment::Exit);
+        let apart = !matches!(moment, StopKind::Instruction | StopKind::Exit);
         let next = self.classes.len() as u32;
         let key = (self.digest, calls, apart.then_some(moment));
         Ok(*self.classes.entry(key).or_insert(next))
     }
 
     /// Returns `true` if the last step cannot have changed any of it.
-    fn is_untouched(&self, touched: Touched) -> bool {
+    fn is_untouched(&self, touched: StoreEffect) -> bool {
         let near = |place: u64| {
             let ends = place.saturating_add(WIDEST);
             let end = |from: u64, length: usize| from.saturating_add(length as u64);
             self.regions.iter().any(|(from, length)| *from < ends && place < end(*from, *length))
         };
         let touched = match touched {
-            Touched::Nothing => false,
-            Touched::At(place) => near(place),
-            Touched::Anything => true,
+            StoreEffect::Nothing => false,
+            StoreEffect::At(place) => near(place),
+            StoreEffect::Anything => true,
         };
         self.alone && !touched && !self.last.is_empty()
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::text::{figures, legend, sampled, word};
 use super::{CrashReport, OperationReport, plan};
-use crate::mode::Mode;
+use crate::mode::KillMode;
 use crate::verdict::KillVerdict;
 
 /// Renders the report.
@@ -53,8 +53,8 @@ pub fn render(report: &CrashReport) -> String {
 
 /// Returns the legend of each mode that occurs in the report.
 fn legends(report: &CrashReport) -> String {
-    let modes = [Mode::Fast, Mode::Pairs, Mode::Full];
-    let is_there = |mode: &Mode| {
+    let modes = [KillMode::Fast, KillMode::Pairs, KillMode::Full];
+    let is_there = |mode: &KillMode| {
         let mut all = report.subjects.iter().flat_map(|subject| &subject.operations);
         all.any(|one| one.mode == *mode)
     };

@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-pub use crate::knife::recording::Moment;
-use crate::mode::Mode;
-use crate::subject::{Operation, Role, Subject};
+pub use crate::knife::recording::StopKind;
+use crate::mode::KillMode;
+use crate::subject::{CrashTarget, Operation, Role};
 use crate::verdict::KillVerdict;
 
 /// Version of the JSON.
@@ -24,7 +24,7 @@ pub struct CrashReport {
     /// Version of this structure.
     pub schema: u32,
     /// Selection of points.
-    pub mode: Mode,
+    pub mode: KillMode,
     /// `false` if the run was ended early.
     pub complete: bool,
     /// One report per target.
@@ -54,7 +54,7 @@ pub struct OperationReport {
     /// The operation.
     pub operation: Operation,
     /// Selection of points.
-    pub mode: Mode,
+    pub mode: KillMode,
     /// Kills, or in pairs first kills, that the mode asks for.
     pub kills: usize,
     /// Number of these kills that were to be tried: fewer if only a sample was requested.
@@ -103,7 +103,7 @@ pub struct Finding {
     /// In pairs, number of the successor's point.
     pub then: Option<usize>,
     /// Activity of the process at that point.
-    pub moment: Moment,
+    pub moment: StopKind,
     /// Next instruction: object and offset.
     pub code: String,
     /// Number of system calls made before.
@@ -115,7 +115,7 @@ pub struct Finding {
 }
 
 impl CrashReport {
-    pub(crate) fn new(mode: Mode) -> Self {
+    pub(crate) fn new(mode: KillMode) -> Self {
         Self { schema: SCHEMA, mode, complete: true, subjects: Vec::new() }
     }
 
@@ -137,7 +137,7 @@ impl CrashReport {
 }
 
 impl SubjectReport {
-    pub(crate) fn of(subject: &dyn Subject) -> Self {
+    pub(crate) fn of(subject: &dyn CrashTarget) -> Self {
         Self {
             name: subject.name().into(),
             summary: subject.summary().into(),
@@ -150,7 +150,7 @@ impl SubjectReport {
 }
 
 impl OperationReport {
-    pub(crate) fn of(operation: Operation, mode: Mode) -> Self {
+    pub(crate) fn of(operation: Operation, mode: KillMode) -> Self {
         Self {
             operation,
             mode,

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use comfy_table::{CellAlignment, LineStyle, Table, TableStyle};
 
 use super::{CrashReport, Finding, OperationReport};
-use crate::mode::Mode;
+use crate::mode::KillMode;
 use crate::verdict::KillVerdict;
 
 /// A line under the header and no other: rows are read, not columns.
@@ -58,13 +58,15 @@ pub fn render(report: &CrashReport) -> String {
 }
 
 /// Returns the meaning of the figures in this mode.
-pub(super) fn legend(mode: Mode) -> &'static str {
+pub(super) fn legend(mode: KillMode) -> &'static str {
     match mode {
-        Mode::Fast => "one kill for each class of points that other processes cannot distinguish",
-        Mode::Pairs => {
+        KillMode::Fast => {
+            "one kill for each class of points that other processes cannot distinguish"
+        }
+        KillMode::Pairs => {
             "one kill per class, then one kill of its successor per class of the successor"
         }
-        Mode::Full => "one kill at every instruction and around every system call",
+        KillMode::Full => "one kill at every instruction and around every system call",
     }
 }
 

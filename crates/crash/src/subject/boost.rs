@@ -6,14 +6,14 @@
 use std::io;
 
 use super::heap::{HeapTarget, TargetMember};
-use super::{Endpoint, Kind, Operation, Prepared, Queue, QueueEnd, Subject};
-use crate::place::Place;
-use tontine_host::trouble::{During, Result};
+use super::{CrashTarget, Endpoint, Operation, Prepared, QueueEnd, QueueSubject, TargetKind};
+use crate::place::RunDir;
+use tontine_host::trouble::{ErrorContext, Result};
 use tontine_mechanisms::boost::{CppPart, MANAGED_MEMORY_ACTOR, MESSAGE_QUEUE_ACTOR};
 
 pub(super) struct MessageQueue;
 
-impl Subject for MessageQueue {
+impl CrashTarget for MessageQueue {
     fn name(&self) -> &'static str {
         "boost-message-queue"
     }
@@ -34,25 +34,25 @@ impl Subject for MessageQueue {
         compiled(MESSAGE_QUEUE_ACTOR)
     }
 
-    fn kind(&self) -> Kind<'_> {
-        Kind::Queue(self)
+    fn kind(&self) -> TargetKind<'_> {
+        TargetKind::Queue(self)
     }
 }
 
-impl Queue for MessageQueue {
+impl QueueSubject for MessageQueue {
     /// The number of messages for which the C++ worker creates the queue.
     fn capacity(&self) -> u32 {
         4
     }
 
-    fn open(&self, _place: &Place, _end: QueueEnd) -> io::Result<Box<dyn Endpoint>> {
+    fn open(&self, _place: &RunDir, _end: QueueEnd) -> io::Result<Box<dyn Endpoint>> {
         Err(io::Error::other("the C++ worker opens its ends"))
     }
 }
 
 pub(super) struct ManagedMemory;
 
-impl Subject for ManagedMemory {
+impl CrashTarget for ManagedMemory {
     fn name(&self) -> &'static str {
         "boost-heap"
     }
@@ -80,17 +80,17 @@ impl Subject for ManagedMemory {
         compiled(MANAGED_MEMORY_ACTOR)
     }
 
-    fn kind(&self) -> Kind<'_> {
-        Kind::Heap(self)
+    fn kind(&self) -> TargetKind<'_> {
+        TargetKind::Heap(self)
     }
 }
 
 impl HeapTarget for ManagedMemory {
-    fn create(&self, _place: &Place) -> io::Result<Box<dyn TargetMember>> {
+    fn create(&self, _place: &RunDir) -> io::Result<Box<dyn TargetMember>> {
         Err(io::Error::other("the C++ worker creates it"))
     }
 
-    fn join(&self, _place: &Place) -> io::Result<Box<dyn TargetMember>> {
+    fn join(&self, _place: &RunDir) -> io::Result<Box<dyn TargetMember>> {
         Err(io::Error::other("its members are C++ workers"))
     }
 }

@@ -11,11 +11,11 @@ use std::time::Duration;
 
 use rustix::process::{Pid, test_kill_process};
 
-use tontine_mechanisms::region::Region;
+use tontine_mechanisms::region::SharedRegion;
 
 use super::heap::{Checked, HeapTarget, TargetMember};
-use super::{Kind, Operation, Role, Subject, refused};
-use crate::place::Place;
+use super::{CrashTarget, Operation, Role, TargetKind, refused};
+use crate::place::RunDir;
 
 /// Time between two checks of a lock that is held.
 const PAUSE: Duration = Duration::from_micros(100);
@@ -24,50 +24,50 @@ const BLOCKS: usize = 16;
 const BLOCK: usize = 1 << 10;
 
 /// A table with one fault, or none.
-pub(super) struct Broken {
+pub(super) struct FaultyTable {
     name: &'static str,
     summary: &'static str,
-    fault: Fault,
+    fault: TableFault,
 }
 
 /// `control-heap-lock`: a member that dies with the lock never releases it.
-pub(super) const LOCK: Broken = Broken {
+pub(super) const LOCK: FaultyTable = FaultyTable {
     name: "control-heap-lock",
     summary: "broken on purpose: a heap under a lock word that a dead holder keeps",
-    fault: Fault::KeepsTheLock,
+    fault: TableFault::KeepsTheLock,
 };
 
 /// `control-heap-lost`: no member recovers dead ones.
-pub(super) const LOST: Broken = Broken {
+pub(super) const LOST: FaultyTable = FaultyTable {
     name: "control-heap-lost",
     summary: "broken on purpose: a heap in which no member frees the blocks of a dead one",
-    fault: Fault::LeavesTheDead,
+    fault: TableFault::LeavesTheDead,
 };
 
 /// `control-heap-torn`: recovery of a dead member frees the neighbours of its blocks, too.
-pub(super) const TORN: Broken = Broken {
+pub(super) const TORN: FaultyTable = FaultyTable {
     name: "control-heap-torn",
     summary: "broken on purpose: a heap that frees a live member's block along with a dead one's",
-    fault: Fault::FreesNeighbours,
+    fault: TableFault::FreesNeighbours,
 };
 
 /// `control-heap-pairs`: recovery first takes the dead member's blocks and then frees them. One
 /// death loses nothing, and a second one during recovery loses the blocks that were taken.
-pub(super) const PAIRS: Broken = Broken {
+pub(super) const PAIRS: FaultyTable = FaultyTable {
     name: "control-heap-pairs",
     summary: "broken on purpose: a heap in which a death during recovery is not recovered",
-    fault: Fault::TakesFirst,
+    fault: TableFault::TakesFirst,
 };
 
 /// `control-heap-sound`: the same table without a fault, which must pass.
-pub(super) const SOUND: Broken = Broken {
+pub(super) const SOUND: FaultyTable = FaultyTable {
     name: "control-heap-sound",
     summary: "the heap from which the broken ones are derived: a table of pids",
-    fault: Fault::None,
+    fault: TableFault::None,
 };
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Fault {
+enum TableFault {
     None,
     KeepsTheLock,
     LeavesTheDead,
@@ -75,7 +75,7 @@ enum Fault {
     TakesFirst,
 }
 
-impl Subject for Broken {
+impl CrashTarget for FaultyTable {
     fn name(&self) -> &'static str {
         self.name
     }
@@ -96,12 +96,12 @@ impl Subject for Broken {
         Some(Operation::Recover)
     }
 
-    fn kind(&self) -> Kind<'_> {
-        Kind::Heap(self)
+    fn kind(&self) -> TargetKind<'_> {
+        TargetKind::Heap(self)
     }
 }
 
-impl HeapTarget for Broken {
+impl HeapTarget for FaultyTable {
     fn small(&self) -> usize {
         BLOCK
     }
@@ -114,20 +114,20 @@ impl HeapTarget for Broken {
         true
     }
 
-    fn create(&self, place: &Place) -> io::Result<Box<dyn TargetMember>> {
-        let region = Region::create(place.location(), 0).map_err(refused)?;
-        Ok(Box::new(Tenant::new(region, self.fault)))
+    fn create(&self, place: &RunDir) -> io::Result<Box<dyn TargetMember>> {
+        let region = SharedRegion::create(place.location(), 0).map_err(refused)?;
+        Ok(Box::new(TableTenant::new(region, self.fault)))
     }
 
-    fn join(&self, place: &Place) -> io::Result<Box<dyn TargetMember>> {
-        let region = Region::open(place.location(), 0).map_err(refused)?;
-        Ok(Box::new(Tenant::new(region, self.fault)))
+    fn join(&self, place: &RunDir) -> io::Result<Box<dyn TargetMember>> {
+        let region = SharedRegion::open(place.location(), 0).map_err(refused)?;
+        Ok(Box::new(TableTenant::new(region, self.fault)))
     }
 }
 
 /// Layout of the shared memory.
 #[repr(C)]
-struct Table {
+struct BlockTable {
     /// 1 while a member holds the lock.
     lock: AtomicI32,
     /// The pid of each block's holder; 0 for a free block.
@@ -138,15 +138,15 @@ struct Table {
 /// Holder of a block that is being freed for a dead member.
 const TAKEN: i32 = i32::MAX;
 
-struct Tenant {
-    region: Region<Table>,
-    fault: Fault,
+struct TableTenant {
+    region: SharedRegion<BlockTable>,
+    fault: TableFault,
     pid: i32,
     blocks: Vec<usize>,
 }
 
-impl Tenant {
-    fn new(region: Region<Table>, fault: Fault) -> Self {
+impl TableTenant {
+    fn new(region: SharedRegion<BlockTable>, fault: TableFault) -> Self {
         let pid = rustix::process::getpid().as_raw_nonzero().get();
         Self { region, fault, pid, blocks: Vec::with_capacity(BLOCKS) }
     }
@@ -162,7 +162,7 @@ impl Tenant {
     }
 
     fn take(&self) -> Option<usize> {
-        let locks = self.fault == Fault::KeepsTheLock;
+        let locks = self.fault == TableFault::KeepsTheLock;
         // SYNC control-heap: pairs with the store below.
         while locks && self.lock().swap(1, Ordering::Acquire) != 0 {
             std::thread::sleep(PAUSE);
@@ -185,7 +185,7 @@ impl Tenant {
     }
 }
 
-impl TargetMember for Tenant {
+impl TargetMember for TableTenant {
     fn allocate(&mut self, bytes: usize) -> io::Result<bool> {
         debug_assert_eq!(bytes, BLOCK);
         let taken = self.take();
@@ -206,25 +206,25 @@ impl TargetMember for Tenant {
     }
 
     fn recover(&mut self) -> io::Result<()> {
-        if self.fault == Fault::LeavesTheDead {
+        if self.fault == TableFault::LeavesTheDead {
             return Ok(());
         }
         let mut taken = Vec::with_capacity(BLOCKS);
         for (block, holder) in self.holders().iter().enumerate() {
-            if self.fault == Fault::TakesFirst && holder.load(Ordering::Relaxed) == TAKEN {
+            if self.fault == TableFault::TakesFirst && holder.load(Ordering::Relaxed) == TAKEN {
                 continue;
             }
             let pid = Pid::from_raw(holder.load(Ordering::Relaxed));
             if pid.is_none_or(|pid| test_kill_process(pid) != Err(rustix::io::Errno::SRCH)) {
                 continue;
             }
-            if self.fault == Fault::TakesFirst {
+            if self.fault == TableFault::TakesFirst {
                 holder.store(TAKEN, Ordering::Relaxed);
                 taken.push(block);
                 continue;
             }
             self.give(block);
-            if self.fault == Fault::FreesNeighbours && block > 0 {
+            if self.fault == TableFault::FreesNeighbours && block > 0 {
                 self.give(block - 1);
             }
         }

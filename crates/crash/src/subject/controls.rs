@@ -9,12 +9,14 @@ use std::io;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use tontine_mechanisms::region::Region;
+use tontine_mechanisms::region::SharedRegion;
 use tontine_mechanisms::ring::{Ring, RingMemory, SLOTS, slots};
 
-use super::{Endpoint, Kind, Operation, Queue, QueueEnd, Role, Subject, Wait, refused};
+use super::{
+    CrashTarget, Endpoint, Operation, QueueEnd, QueueSubject, Role, TargetKind, Wait, refused,
+};
 use crate::message::{LENGTH, TrialMessage};
-use crate::place::Place;
+use crate::place::RunDir;
 
 /// Time between two checks of a lock that is held, or of an empty ring.
 const PAUSE: Duration = Duration::from_micros(100);
@@ -31,7 +33,7 @@ pub(super) struct Cleared;
 
 macro_rules! control {
     ($subject:ty, $name:literal, $summary:literal, $operation:expr, $fault:expr) => {
-        impl Subject for $subject {
+        impl CrashTarget for $subject {
             fn name(&self) -> &'static str {
                 $name
             }
@@ -48,22 +50,22 @@ macro_rules! control {
                 &[$operation]
             }
 
-            fn kind(&self) -> Kind<'_> {
-                Kind::Queue(self)
+            fn kind(&self) -> TargetKind<'_> {
+                TargetKind::Queue(self)
             }
         }
 
-        impl Queue for $subject {
+        impl QueueSubject for $subject {
             fn capacity(&self) -> u32 {
                 SLOTS as u32
             }
 
-            fn create(&self, place: &Place) -> io::Result<()> {
-                Locked::create(place.location(), slots(LENGTH)).map(drop).map_err(refused)
+            fn create(&self, place: &RunDir) -> io::Result<()> {
+                LockedRing::create(place.location(), slots(LENGTH)).map(drop).map_err(refused)
             }
 
-            fn open(&self, place: &Place, end: QueueEnd) -> io::Result<Box<dyn Endpoint>> {
-                let region = Locked::open(place.location(), slots(LENGTH)).map_err(refused)?;
+            fn open(&self, place: &RunDir, end: QueueEnd) -> io::Result<Box<dyn Endpoint>> {
+                let region = LockedRing::open(place.location(), slots(LENGTH)).map_err(refused)?;
                 let faulty = Faulty { region, fault: $fault };
                 if end == QueueEnd::Receiver {
                     faulty.begin();
@@ -79,36 +81,36 @@ control!(
     "control-lock",
     "broken on purpose: a ring under a lock word that a dead holder keeps",
     Operation::Send,
-    Fault::KeepsTheLock
+    ControlFault::KeepsTheLock
 );
 control!(
     PublishedFirst,
     "control-torn",
     "broken on purpose: a ring that counts a message before it is there",
     Operation::Send,
-    Fault::CountsFirst
+    ControlFault::CountsFirst
 );
 control!(
     Cleared,
     "control-lost",
     "broken on purpose: a receiver that begins by emptying the ring",
     Operation::Receive,
-    Fault::ClearsFirst
+    ControlFault::ClearsFirst
 );
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Fault {
+enum ControlFault {
     KeepsTheLock,
     CountsFirst,
     ClearsFirst,
 }
 
 /// A ring, and a word that is 1 while a process holds it.
-type Locked = Region<RingMemory<AtomicU32>>;
+type LockedRing = SharedRegion<RingMemory<AtomicU32>>;
 
 struct Faulty {
-    region: Locked,
-    fault: Fault,
+    region: LockedRing,
+    fault: ControlFault,
 }
 
 impl Faulty {
@@ -116,7 +118,7 @@ impl Faulty {
     fn guarded<T>(&self, act: impl FnOnce(Ring<AtomicU32>) -> T) -> T {
         // SAFETY: mapped and valid from zero on; the word is only used through its atomic.
         let word = unsafe { &(*self.region.at()).guard };
-        let locks = self.fault == Fault::KeepsTheLock;
+        let locks = self.fault == ControlFault::KeepsTheLock;
         // SYNC control-lock: pairs with the store below.
         while locks && word.swap(1, Ordering::Acquire) != 0 {
             std::thread::sleep(PAUSE);
@@ -132,7 +134,7 @@ impl Faulty {
 
     /// First action of a receiver.
     fn begin(&self) {
-        if self.fault == Fault::ClearsFirst {
+        if self.fault == ControlFault::ClearsFirst {
             // SAFETY: as in `push`.
             self.guarded(|ring| unsafe { (*ring.memory()).read = (*ring.memory()).written });
         }
@@ -144,7 +146,7 @@ impl Faulty {
         // receiver at a time that only access the ring in turns; that a message is torn is the
         // purpose.
         self.guarded(|ring| unsafe {
-            if fault == Fault::CountsFirst {
+            if fault == ControlFault::CountsFirst {
                 let count = &raw mut (*ring.memory()).written;
                 let written = count.read_volatile();
                 count.write_volatile(written.wrapping_add(1));

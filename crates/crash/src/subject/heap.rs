@@ -2,11 +2,11 @@
 
 use std::io;
 
-use super::Subject;
-use crate::place::Place;
+use super::CrashTarget;
+use crate::place::RunDir;
 
 /// A heap that several processes allocate from.
-pub trait HeapTarget: Subject {
+pub trait HeapTarget: CrashTarget {
     /// Returns the size of the blocks that each trial begins with: 64 times a whole number, as all
     /// sizes here.
     fn small(&self) -> usize {
@@ -42,13 +42,13 @@ pub trait HeapTarget: Subject {
     ///
     /// # Errors
     /// Those of the heap.
-    fn create(&self, place: &Place) -> io::Result<Box<dyn TargetMember>>;
+    fn create(&self, place: &RunDir) -> io::Result<Box<dyn TargetMember>>;
 
     /// Joins a heap that a live member has created.
     ///
     /// # Errors
     /// Those of the heap.
-    fn join(&self, place: &Place) -> io::Result<Box<dyn TargetMember>>;
+    fn join(&self, place: &RunDir) -> io::Result<Box<dyn TargetMember>>;
 }
 
 /// One process's membership of a heap. Its blocks form a list and are named by their index; when
@@ -100,7 +100,7 @@ pub trait TargetMember {
     ///
     /// # Errors
     /// Those of the heap, and of the channel that carries the handles.
-    fn accept(&mut self) -> io::Result<Option<Accepted>> {
+    fn accept(&mut self) -> io::Result<Option<HandedOver>> {
         Ok(None)
     }
 
@@ -129,7 +129,7 @@ pub trait TargetMember {
 
 /// Result of accepting a block that was handed over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Accepted {
+pub enum HandedOver {
     /// The block is the last of the list.
     Taken,
     /// The block was taken back before.

@@ -1,6 +1,6 @@
-//! Mechanisms under test: [`Subject`], and the registry ([`all`], [`find`]).
+//! Mechanisms under test: [`CrashTarget`], and the registry ([`all`], [`find`]).
 //!
-//! A target has a [`Kind`]: a [`Queue`] can create one mechanism and open its two ends, a
+//! A target has a [`TargetKind`]: a [`QueueSubject`] can create one mechanism and open its two ends, a
 //! [`HeapTarget`] can create it and join it. Most queues are those of `tontine-mechanisms`
 //! (`opened`). A target has no knowledge of tracing, scripts and verdicts ([`crate::explore`]).
 //! There are three roles: Tontine's own, whose failure is Tontine's; *peers*, whose failure is a
@@ -24,12 +24,12 @@ use serde::{Deserialize, Serialize};
 use tontine_mechanisms::about::Need;
 
 pub use self::heap::HeapTarget;
-pub use self::queue::{Endpoint, Queue, Wait};
-use tontine_host::trouble::{Result, Trouble};
+pub use self::queue::{Endpoint, QueueSubject, Wait};
+use tontine_host::trouble::{MeasureError, Result};
 pub use tontine_mechanisms::operation::{Operation, QueueEnd};
 
 /// A target: one mechanism.
-pub trait Subject: Sync {
+pub trait CrashTarget: Sync {
     /// Returns the name on the command line.
     fn name(&self) -> &'static str;
 
@@ -89,14 +89,14 @@ pub trait Subject: Sync {
     }
 
     /// Returns the kind of the mechanism.
-    fn kind(&self) -> Kind<'_>;
+    fn kind(&self) -> TargetKind<'_>;
 }
 
 /// Kind of a mechanism, which selects the script of its trials.
 #[derive(Clone, Copy)]
-pub enum Kind<'a> {
+pub enum TargetKind<'a> {
     /// Messages go through it.
-    Queue(&'a dyn Queue),
+    Queue(&'a dyn QueueSubject),
     /// Blocks are allocated from it.
     Heap(&'a dyn HeapTarget),
 }
@@ -116,7 +116,7 @@ pub enum Role {
     Control,
 }
 
-/// Result of [`Subject::prepare`], removed when dropped.
+/// Result of [`CrashTarget::prepare`], removed when dropped.
 #[derive(Debug, Default)]
 pub struct Prepared {
     /// Program of this target's worker, instead of the explorer's own.
@@ -127,7 +127,7 @@ pub struct Prepared {
 
 /// All targets, in the order of the report: our own queues and those of the kernel and the C
 /// library; Boost's queue and heaps; libraries; controls.
-static ALL: LazyLock<Vec<&'static dyn Subject>> = LazyLock::new(|| {
+static ALL: LazyLock<Vec<&'static dyn CrashTarget>> = LazyLock::new(|| {
     let (mut own, mut kernel, mut libraries) = (Vec::new(), Vec::new(), Vec::new());
     for (mechanism, subject) in opened::registered() {
         let place = match subject.role() {
@@ -139,8 +139,9 @@ static ALL: LazyLock<Vec<&'static dyn Subject>> = LazyLock::new(|| {
         };
         place.push(subject);
     }
-    let heaps: [&dyn Subject; 3] = [&boost::MessageQueue, &shared_heap::Own, &boost::ManagedMemory];
-    let controls: [&dyn Subject; 8] = [
+    let heaps: [&dyn CrashTarget; 3] =
+        [&boost::MessageQueue, &shared_heap::SharedHeapSubject, &boost::ManagedMemory];
+    let controls: [&dyn CrashTarget; 8] = [
         &controls::LockWord,
         &controls::PublishedFirst,
         &controls::Cleared,
@@ -154,20 +155,20 @@ static ALL: LazyLock<Vec<&'static dyn Subject>> = LazyLock::new(|| {
 });
 
 /// Returns all targets, in the order of the report.
-pub fn all() -> &'static [&'static dyn Subject] {
+pub fn all() -> &'static [&'static dyn CrashTarget] {
     &ALL
 }
 
 /// Converts an error of a mechanism. A skip becomes `Unsupported`: the machine lacks something.
-fn refused(trouble: Trouble) -> io::Error {
+fn refused(trouble: MeasureError) -> io::Error {
     match trouble {
-        Trouble::Skipped(why) => io::Error::new(io::ErrorKind::Unsupported, why),
-        Trouble::Failed(why) => io::Error::other(why),
+        MeasureError::Skipped(why) => io::Error::new(io::ErrorKind::Unsupported, why),
+        MeasureError::Failed(why) => io::Error::other(why),
     }
 }
 
 /// Returns the target with this name.
-pub fn find(name: &str) -> Option<&'static dyn Subject> {
+pub fn find(name: &str) -> Option<&'static dyn CrashTarget> {
     all().iter().copied().find(|subject| subject.name() == name)
 }
 
@@ -180,7 +181,7 @@ mod tests {
         for (at, subject) in all().iter().enumerate() {
             assert!(all()[..at].iter().all(|other| other.name() != subject.name()));
             assert!(!subject.operations().is_empty());
-            if let Kind::Queue(queue) = subject.kind() {
+            if let TargetKind::Queue(queue) = subject.kind() {
                 assert!(queue.capacity() > 3);
             }
             assert!(!subject.summary().is_empty());

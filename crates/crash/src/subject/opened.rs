@@ -9,19 +9,22 @@ use tontine_mechanisms::driver::{NamedDriver, NamedUser};
 use tontine_mechanisms::end::{Inlet, Outlet, Patient, TransferError};
 use tontine_mechanisms::registry;
 
-use super::{Endpoint, Kind, Operation, PATIENCE, Queue, QueueEnd, Role, Subject, Wait, refused};
+use super::{
+    CrashTarget, Endpoint, Operation, PATIENCE, QueueEnd, QueueSubject, Role, TargetKind, Wait,
+    refused,
+};
 use crate::message::TrialMessage;
-use crate::place::Place;
+use crate::place::RunDir;
 
 /// Returns all of them, each with its mechanism.
-pub(super) fn registered() -> Vec<(Mechanism, &'static dyn Subject)> {
+pub(super) fn registered() -> Vec<(Mechanism, &'static dyn CrashTarget)> {
     registry::named(|| Registering).into_iter().flatten().collect()
 }
 
 struct Registering;
 
 impl NamedUser for Registering {
-    type Out = Option<(Mechanism, &'static dyn Subject)>;
+    type Out = Option<(Mechanism, &'static dyn CrashTarget)>;
 
     fn named<N: NamedDriver>(self, mechanism: Mechanism) -> Self::Out {
         let opened = Opened::<N> { facts: mechanism.explored?, _ends: PhantomData };
@@ -34,7 +37,7 @@ struct Opened<N> {
     _ends: PhantomData<fn() -> N>,
 }
 
-impl<N: NamedDriver> Subject for Opened<N> {
+impl<N: NamedDriver> CrashTarget for Opened<N> {
     fn name(&self) -> &'static str {
         self.facts.name
     }
@@ -72,12 +75,12 @@ impl<N: NamedDriver> Subject for Opened<N> {
         self.facts.settles
     }
 
-    fn kind(&self) -> Kind<'_> {
-        Kind::Queue(self)
+    fn kind(&self) -> TargetKind<'_> {
+        TargetKind::Queue(self)
     }
 }
 
-impl<N: NamedDriver> Queue for Opened<N> {
+impl<N: NamedDriver> QueueSubject for Opened<N> {
     fn capacity(&self) -> u32 {
         (self.facts.capacity)()
     }
@@ -94,22 +97,22 @@ impl<N: NamedDriver> Queue for Opened<N> {
         self.facts.hands_over
     }
 
-    fn create(&self, place: &Place) -> io::Result<()> {
+    fn create(&self, place: &RunDir) -> io::Result<()> {
         N::create(place.location()).map_err(refused)
     }
 
-    fn open(&self, place: &Place, end: QueueEnd) -> io::Result<Box<dyn Endpoint>> {
+    fn open(&self, place: &RunDir, end: QueueEnd) -> io::Result<Box<dyn Endpoint>> {
         let at = place.location();
         Ok(match end {
-            QueueEnd::Sender => Box::new(Sending(N::sender(at).map_err(refused)?)),
+            QueueEnd::Sender => Box::new(ReservedSend(N::sender(at).map_err(refused)?)),
             QueueEnd::Receiver => Box::new(Receiving(N::receiver(at).map_err(refused)?)),
         })
     }
 }
 
-struct Sending<O>(O);
+struct ReservedSend<O>(O);
 
-impl<O: Outlet> Endpoint for Sending<O> {
+impl<O: Outlet> Endpoint for ReservedSend<O> {
     fn send(&mut self, message: &TrialMessage) -> io::Result<()> {
         self.0.send(message, &[]).map_err(|ended| refused(ended.into()))
     }

@@ -1,4 +1,4 @@
-//! Mechanisms that carry numbered messages from a sender to a receiver: [`Queue`], whose two ends
+//! Mechanisms that carry numbered messages from a sender to a receiver: [`QueueSubject`], whose two ends
 //! are [`Endpoint`]s.
 
 use std::io;
@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use tontine_mechanisms::operation::QueueEnd;
 
-use super::Subject;
+use super::CrashTarget;
 use crate::message::TrialMessage;
-use crate::place::Place;
+use crate::place::RunDir;
 
 /// A mechanism that carries messages from a sender to a receiver.
-pub trait Queue: Subject {
+pub trait QueueSubject: CrashTarget {
     /// Returns the number of messages that an empty queue takes before the next `send` blocks, or
     /// grows the queue.
     fn capacity(&self) -> u32;
@@ -38,7 +38,7 @@ pub trait Queue: Subject {
     ///
     /// # Errors
     /// Those of the mechanism.
-    fn create(&self, place: &Place) -> io::Result<()> {
+    fn create(&self, place: &RunDir) -> io::Result<()> {
         let _ = place;
         Ok(())
     }
@@ -47,7 +47,7 @@ pub trait Queue: Subject {
     ///
     /// # Errors
     /// Those of the mechanism.
-    fn open(&self, place: &Place, end: QueueEnd) -> io::Result<Box<dyn Endpoint>>;
+    fn open(&self, place: &RunDir, end: QueueEnd) -> io::Result<Box<dyn Endpoint>>;
 }
 
 /// An open end, closed when dropped.

@@ -18,16 +18,16 @@ use rustix::fs::{CWD, Mode, OFlags, mkfifoat};
 use tontine::heap::HeapError;
 use tontine::heap::shared::{Block, Heap as Shared, Member as Name, Parcel};
 
-use super::heap::{Accepted, Checked, HeapTarget, TargetMember};
-use super::{Kind, Operation, Role, Subject};
-use crate::place::Place;
+use super::heap::{Checked, HandedOver, HeapTarget, TargetMember};
+use super::{CrashTarget, Operation, Role, TargetKind};
+use crate::place::RunDir;
 
 /// Size of the heap: ten slabs, all of which the longest script needs.
 const BYTES: usize = 640 << 10;
 
-pub(super) struct Own;
+pub(super) struct SharedHeapSubject;
 
-impl Subject for Own {
+impl CrashTarget for SharedHeapSubject {
     fn name(&self) -> &'static str {
         "heap"
     }
@@ -54,12 +54,12 @@ impl Subject for Own {
         400_000
     }
 
-    fn kind(&self) -> Kind<'_> {
-        Kind::Heap(self)
+    fn kind(&self) -> TargetKind<'_> {
+        TargetKind::Heap(self)
     }
 }
 
-impl HeapTarget for Own {
+impl HeapTarget for SharedHeapSubject {
     fn recovers(&self) -> bool {
         true
     }
@@ -68,26 +68,26 @@ impl HeapTarget for Own {
         true
     }
 
-    fn create(&self, place: &Place) -> io::Result<Box<dyn TargetMember>> {
+    fn create(&self, place: &RunDir) -> io::Result<Box<dyn TargetMember>> {
         let heap = Shared::create(BYTES).map_err(error)?;
         // SAFETY: only its number is used.
         let number = unsafe { heap.descriptor() }.as_raw_fd();
         let file = format!("/proc/{}/fd/{number}", std::process::id());
         symlink(file, path(place))?;
-        Ok(Box::new(Tenant::new(heap, place)))
+        Ok(Box::new(HeapTenant::new(heap, place)))
     }
 
-    fn join(&self, place: &Place) -> io::Result<Box<dyn TargetMember>> {
+    fn join(&self, place: &RunDir) -> io::Result<Box<dyn TargetMember>> {
         let file = OwnedFd::from(File::options().read(true).write(true).open(path(place))?);
         // SAFETY: the workers of one trial write to it, all through this library; this one has no
         // other descriptor of the file.
         let heap = unsafe { Shared::open(file) }.map_err(error)?;
-        Ok(Box::new(Tenant::new(heap, place)))
+        Ok(Box::new(HeapTenant::new(heap, place)))
     }
 }
 
 /// Returns the path of a link to the file of the heap's creator, which lives to the end.
-fn path(place: &Place) -> PathBuf {
+fn path(place: &RunDir) -> PathBuf {
     place.folder().join("heap")
 }
 
@@ -96,7 +96,7 @@ fn error(error: HeapError) -> io::Error {
 }
 
 /// This process's membership.
-struct Tenant {
+struct HeapTenant {
     /// From a box; the heap of all blocks here.
     heap: NonNull<Shared>,
     blocks: Vec<Block<'static>>,
@@ -106,8 +106,8 @@ struct Tenant {
     known: BTreeMap<u32, (Name, File)>,
 }
 
-impl Tenant {
-    fn new(heap: Shared, place: &Place) -> Self {
+impl HeapTenant {
+    fn new(heap: Shared, place: &RunDir) -> Self {
         let heap = NonNull::from(Box::leak(Box::new(heap)));
         let folder = place.folder().to_owned();
         // No operation under test makes the list grow.
@@ -126,7 +126,7 @@ impl Tenant {
     }
 }
 
-impl TargetMember for Tenant {
+impl TargetMember for HeapTenant {
     fn allocate(&mut self, bytes: usize) -> io::Result<bool> {
         match self.heap().alloc(bytes) {
             Ok(block) => {
@@ -182,7 +182,7 @@ impl TargetMember for Tenant {
         published
     }
 
-    fn accept(&mut self) -> io::Result<Option<Accepted>> {
+    fn accept(&mut self) -> io::Result<Option<HandedOver>> {
         let inbox = self.inbox.as_mut().ok_or(io::ErrorKind::NotConnected)?;
         let mut bytes = [0; Parcel::SIZE];
         match inbox.read_exact(&mut bytes) {
@@ -193,9 +193,9 @@ impl TargetMember for Tenant {
         match self.heap().accept(Parcel::from_bytes(bytes)) {
             Ok(block) => {
                 self.blocks.push(block);
-                Ok(Some(Accepted::Taken))
+                Ok(Some(HandedOver::Taken))
             }
-            Err(HeapError::Stale { .. }) => Ok(Some(Accepted::Stale)),
+            Err(HeapError::Stale { .. }) => Ok(Some(HandedOver::Stale)),
             Err(other) => Err(error(other)),
         }
     }
@@ -221,7 +221,7 @@ impl TargetMember for Tenant {
     }
 }
 
-impl Drop for Tenant {
+impl Drop for HeapTenant {
     /// Leaves with all its blocks, like a member that forgets them.
     fn drop(&mut self) {
         std::mem::forget(std::mem::take(&mut self.blocks));

@@ -2,8 +2,8 @@
 
 use tontine_crash::explore::{Observer, select};
 use tontine_crash::report::{CrashReport, OperationReport, text};
-use tontine_crash::stage::Stage;
-use tontine_crash::{Mode, Request, run};
+use tontine_crash::stage::WorkerLauncher;
+use tontine_crash::{ExploreRequest, KillMode, run};
 
 struct Quiet;
 
@@ -16,13 +16,18 @@ impl Observer for Quiet {
 }
 
 /// Explores a subject with the actor of this package, and prints the report.
-pub(crate) fn explore(name: &str, ask: impl FnOnce(&mut Request)) -> CrashReport {
+pub(crate) fn explore(name: &str, ask: impl FnOnce(&mut ExploreRequest)) -> CrashReport {
     let subjects = select::subjects(&[name.to_owned()]).expect("a known subject");
-    let mut request =
-        Request { subjects, mode: Mode::Fast, operation: None, point: None, sample: None };
+    let mut request = ExploreRequest {
+        subjects,
+        mode: KillMode::Fast,
+        operation: None,
+        point: None,
+        sample: None,
+    };
     ask(&mut request);
     let program = env!("CARGO_BIN_EXE_tontine-crash-actor").into();
-    let report = run(&request, &Stage { program, arguments: Vec::new() }, &Quiet);
+    let report = run(&request, &WorkerLauncher { program, arguments: Vec::new() }, &Quiet);
     println!("{}", text::render(&report));
     report
 }

@@ -1,7 +1,7 @@
 //! Tests of the explorer on heaps: Tontine's heap, which survives every kill, and control heaps
 //! with a deliberate bug.
 
-use tontine_crash::Mode;
+use tontine_crash::KillMode;
 use tontine_crash::subject::Operation;
 use tontine_crash::verdict::KillVerdict;
 
@@ -23,7 +23,7 @@ fn the_shared_heap_survives_every_kill() {
 #[ignore = "kills twice at every instruction"]
 fn a_heap_outlives_two_deaths() {
     let report = explore("heap", |request| {
-        request.mode = Mode::Pairs;
+        request.mode = KillMode::Pairs;
         request.operation = Some(Operation::HandOver);
         request.sample = Some(1);
     });
@@ -56,9 +56,9 @@ fn heaps_that_are_broken_on_purpose_are_found() {
 #[test]
 fn a_heap_that_two_deaths_break_is_found_in_pairs() {
     for (name, mode, lost) in [
-        ("control-heap-pairs", Mode::Fast, false),
-        ("control-heap-pairs", Mode::Pairs, true),
-        ("control-heap-sound", Mode::Pairs, false),
+        ("control-heap-pairs", KillMode::Fast, false),
+        ("control-heap-pairs", KillMode::Pairs, true),
+        ("control-heap-sound", KillMode::Pairs, false),
     ] {
         let report = explore(name, |request| request.mode = mode);
         for one in operations(&report).into_iter().flatten() {

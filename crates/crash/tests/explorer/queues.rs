@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use tontine_crash::Mode;
+use tontine_crash::KillMode;
 use tontine_crash::subject::Operation;
 use tontine_crash::verdict::KillVerdict;
 
@@ -108,7 +108,7 @@ fn a_point_that_is_not_there_is_an_error() {
 #[ignore = "kills twice at every instruction"]
 fn a_lane_outlives_two_receivers() {
     let report = explore("mailbox-succession", |request| {
-        request.mode = Mode::Pairs;
+        request.mode = KillMode::Pairs;
         request.operation = Some(Operation::Receive);
         request.point = Some((0, None));
     });
@@ -123,7 +123,7 @@ fn a_lane_outlives_two_receivers() {
 #[test]
 fn a_lane_waits_for_one_who_lives_to_take_the_address() {
     let report = explore("mailbox-succession", |request| {
-        request.mode = Mode::Pairs;
+        request.mode = KillMode::Pairs;
         request.operation = Some(Operation::ReceiveEmpty);
         request.point = Some((0, None));
     });

@@ -1,5 +1,5 @@
-//! Threads that start together and work for a given time: [`Crew`]; and their random number
-//! generator: [`Dice`].
+//! Threads that start together and work for a given time: [`WorkerThreads`]; and their random number
+//! generator: [`CrewRng`].
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tontine_host::clock::Clock;
 use tontine_host::os::pin::Pinned;
-use tontine_host::trouble::{Result, Trouble};
+use tontine_host::trouble::{MeasureError, Result};
 
 /// Operations between two stamps.
 pub(super) const BATCH: usize = 256;
@@ -25,14 +25,14 @@ const SIZES: u64 = 32;
 
 /// The processors of a crew, and its time.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Crew<'a> {
+pub(super) struct WorkerThreads<'a> {
     /// Member i runs on processor i, modulo their number.
     pub(super) processors: &'a [usize],
     pub(super) clock: Clock,
     pub(super) time: Duration,
 }
 
-impl Crew<'_> {
+impl WorkerThreads<'_> {
     /// Runs `work` in `members` threads, each with its number, all released at once.
     ///
     /// # Errors
@@ -63,7 +63,7 @@ impl Crew<'_> {
             threads
                 .into_iter()
                 .map(|thread| {
-                    thread.join().unwrap_or_else(|_| Err(Trouble::fail("a thread panicked")))
+                    thread.join().unwrap_or_else(|_| Err(MeasureError::fail("a thread panicked")))
                 })
                 .collect()
         });
@@ -100,9 +100,9 @@ impl Crew<'_> {
 /// A linear congruential generator: cheap compared with a call of an allocator, and the same for
 /// all.
 #[derive(Debug)]
-pub(super) struct Dice(u64);
+pub(super) struct CrewRng(u64);
 
-impl Dice {
+impl CrewRng {
     /// Creates the generator of a member, whose sequence differs from the others'.
     pub(super) fn of(member: usize) -> Self {
         Self(0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(member as u64 + 1))
@@ -126,7 +126,7 @@ mod tests {
 
     #[test]
     fn sizes_and_slots_are_all_drawn_and_nothing_else() {
-        let mut dice = Dice::of(0);
+        let mut dice = CrewRng::of(0);
         let (mut sizes, mut slots) = ([0; 33], [0; 1024]);
         for _ in 0..100_000 {
             let (size, slot) = dice.size_and_slot();
@@ -143,22 +143,28 @@ mod tests {
     fn nobody_works_where_one_cannot_be_pinned() {
         let nowhere = rustix::thread::CpuSet::MAX_CPU - 1;
         let processors = [pin::allowed().expect("affinity")[0], nowhere];
-        let crew =
-            Crew { processors: &processors, clock: Clock::monotonic(), time: Duration::ZERO };
+        let crew = WorkerThreads {
+            processors: &processors,
+            clock: Clock::monotonic(),
+            time: Duration::ZERO,
+        };
         let worked = AtomicBool::new(false);
         let found = crew.together(2, |_| {
             worked.store(true, Ordering::Relaxed);
             Ok(())
         });
-        assert!(matches!(found, Err(Trouble::Skipped(_))), "{found:?}");
+        assert!(matches!(found, Err(MeasureError::Skipped(_))), "{found:?}");
         assert!(!worked.load(Ordering::Relaxed));
     }
 
     #[test]
     fn batches_end_with_the_work_and_with_the_time() {
         let processors = [0];
-        let mut crew =
-            Crew { processors: &processors, clock: Clock::monotonic(), time: Duration::MAX };
+        let mut crew = WorkerThreads {
+            processors: &processors,
+            clock: Clock::monotonic(),
+            time: Duration::MAX,
+        };
         let mut left = 3;
         let means = crew.batches(|| {
             left -= 1;

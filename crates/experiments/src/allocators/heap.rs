@@ -1,4 +1,4 @@
-//! The allocators' functions behind one trait: [`Heap`].
+//! The allocators' functions behind one trait: [`Allocator`].
 
 #![allow(unsafe_code, reason = "calls the allocators' C functions")]
 
@@ -8,14 +8,14 @@ use std::sync::OnceLock;
 
 use tontine::heap::classic::{ClassicHeapOptions, Fit, LockedHeap};
 use tontine::heap::shared;
-use tontine_host::trouble::{Result, Trouble};
+use tontine_host::trouble::{MeasureError, Result};
 use tontine_mechanisms::heap::refused;
 
 /// The first word of a block, in which a thread marks whose block it is.
-pub(super) type Block = NonNull<u64>;
+pub(super) type BlockAddr = NonNull<u64>;
 
 /// An allocator.
-pub(super) trait Heap: 'static {
+pub(super) trait Allocator: 'static {
     /// Prepares the allocator, before the first thread is started.
     ///
     /// # Errors
@@ -39,7 +39,7 @@ pub(super) trait Heap: 'static {
 /// # Errors
 /// Failed, if no block is available.
 #[inline(always)]
-pub(super) fn allocate<H: Heap>(size: usize, tag: u64) -> Result<Block> {
+pub(super) fn allocate<H: Allocator>(size: usize, tag: u64) -> Result<BlockAddr> {
     debug_assert!(size >= size_of::<u64>());
     let Some(block) = NonNull::new(H::malloc(size).cast::<u64>()) else {
         return Err(none_left(size));
@@ -54,7 +54,7 @@ pub(super) fn allocate<H: Heap>(size: usize, tag: u64) -> Result<Block> {
 /// # Safety
 /// The block comes from `allocate::<H>` and is freed only once.
 #[inline(always)]
-pub(super) unsafe fn release<H: Heap>(block: Block) -> u64 {
+pub(super) unsafe fn release<H: Allocator>(block: BlockAddr) -> u64 {
     // SAFETY: the block is live, and `allocate` wrote its first word; the caller promises to free
     // it once.
     unsafe {
@@ -65,8 +65,8 @@ pub(super) unsafe fn release<H: Heap>(block: Block) -> u64 {
 }
 
 #[cold]
-fn none_left(size: usize) -> Trouble {
-    Trouble::fail(format!("malloc({size}) returned no block"))
+fn none_left(size: usize) -> MeasureError {
+    MeasureError::fail(format!("malloc({size}) returned no block"))
 }
 
 /// The C library's allocator with its defaults.
@@ -75,12 +75,12 @@ pub(super) struct Glibc;
 /// The C library's allocator with a single arena.
 pub(super) struct OneArena;
 
-impl Heap for Glibc {
+impl Allocator for Glibc {
     fn prepare() -> Result<()> {
         if cfg!(target_env = "gnu") {
             Ok(())
         } else {
-            Err(Trouble::skip("this program's C library is not glibc"))
+            Err(MeasureError::skip("this program's C library is not glibc"))
         }
     }
 
@@ -97,13 +97,13 @@ impl Heap for Glibc {
     }
 }
 
-impl Heap for OneArena {
+impl Allocator for OneArena {
     fn prepare() -> Result<()> {
         Glibc::prepare()?;
         #[cfg(target_env = "gnu")]
         // SAFETY: sets a parameter; the C library serialises it with its own calls.
         if unsafe { libc::mallopt(libc::M_ARENA_MAX, 1) } != 1 {
-            return Err(Trouble::fail("mallopt(M_ARENA_MAX, 1): refused"));
+            return Err(MeasureError::fail("mallopt(M_ARENA_MAX, 1): refused"));
         }
         Ok(())
     }
@@ -137,20 +137,22 @@ impl<const FIT: usize> Classic<FIT> {
     }
 }
 
-impl<const FIT: usize> Heap for Classic<FIT> {
+impl<const FIT: usize> Allocator for Classic<FIT> {
     fn prepare() -> Result<()> {
         if CLASSIC.get().is_none() {
             let fit = [Fit::First, Fit::Next, Fit::Best][FIT];
             let heap = ClassicHeapOptions::new()
                 .fit(fit)
                 .create()
-                .map_err(|error| Trouble::fail(format!("the source's heap: {error}")))?;
+                .map_err(|error| MeasureError::fail(format!("the source's heap: {error}")))?;
             // Another thread may have been first.
             let _ = CLASSIC.set((FIT, LockedHeap::new(heap)));
         }
         match CLASSIC.get() {
             Some((fit, _)) if *fit == FIT => Ok(()),
-            _ => Err(Trouble::fail("this process already has the source's heap with another fit")),
+            _ => Err(MeasureError::fail(
+                "this process already has the source's heap with another fit",
+            )),
         }
     }
 
@@ -170,7 +172,7 @@ impl<const FIT: usize> Heap for Classic<FIT> {
 }
 
 /// The library's heap in shared memory, of which this process is the only member.
-pub(super) struct Shared;
+pub(super) struct SharedHeapAllocator;
 
 /// One per process.
 static SHARED: OnceLock<shared::Heap> = OnceLock::new();
@@ -178,7 +180,7 @@ static SHARED: OnceLock<shared::Heap> = OnceLock::new();
 /// Size of its address range, many times what the threads hold; memory is committed on demand.
 const SHARED_BYTES: usize = 1 << 30;
 
-/// Contents of a block of [`Shared`]: the word that the threads write, then the value needed to
+/// Contents of a block of [`SharedHeapAllocator`]: the word that the threads write, then the value needed to
 /// free the block, because such a block is a value and not a bare address.
 #[repr(C)]
 struct Carrying {
@@ -189,7 +191,7 @@ struct Carrying {
 // The smallest block has space for it: it costs no memory.
 const _: () = assert!(size_of::<Carrying>() <= 64 && align_of::<Carrying>() <= 64);
 
-impl Heap for Shared {
+impl Allocator for SharedHeapAllocator {
     fn prepare() -> Result<()> {
         if SHARED.get().is_none() {
             let heap = shared::Heap::create(SHARED_BYTES).map_err(refused)?;
@@ -225,7 +227,7 @@ macro_rules! peer {
         #[doc = $about]
         pub(super) struct $name;
 
-        impl Heap for $name {
+        impl Allocator for $name {
             #[inline(always)]
             fn malloc(size: usize) -> *mut c_void {
                 // SAFETY: any size may be asked for.
@@ -285,7 +287,7 @@ mod tests {
     #[test]
     fn an_allocator_without_memory_is_named_with_what_was_asked() {
         struct Empty;
-        impl Heap for Empty {
+        impl Allocator for Empty {
             fn malloc(_: usize) -> *mut c_void {
                 std::ptr::null_mut()
             }

@@ -22,13 +22,13 @@ use tontine_bench::machine::topology::Topology;
 use tontine_bench::observe::{Observed, Series};
 use tontine_bench::size::Size;
 use tontine_bench::suite::{Experiment, Variant};
-use tontine_bench::task::{Params, Task};
+use tontine_bench::task::{InvocationTask, Params};
 use tontine_host::clock::Clock;
 use tontine_host::os::{pin, room};
-use tontine_host::trouble::{Result, Trouble};
+use tontine_host::trouble::{MeasureError, Result};
 
-use crew::Crew;
-use heap::{BestFit, FirstFit, Glibc, Heap, NextFit, OneArena, Shared};
+use crew::WorkerThreads;
+use heap::{Allocator, BestFit, FirstFit, Glibc, NextFit, OneArena, SharedHeapAllocator};
 
 /// Maximum number of threads started without checking the available memory.
 const FEW: usize = 16;
@@ -79,10 +79,10 @@ impl Experiment for Allocators {
         size.allocating_ms()
     }
 
-    fn run(&self, task: &Task) -> Result<Observed> {
+    fn run(&self, task: &InvocationTask) -> Result<Observed> {
         let text = task.params.get("threads").map_or("", String::as_str);
         let threads = text.parse().ok().filter(|&threads| threads > 0).ok_or_else(|| {
-            Trouble::fail(format!("expected threads to be a number from 1, found `{text}`"))
+            MeasureError::fail(format!("expected threads to be a number from 1, found `{text}`"))
         })?;
         let time = Duration::from_millis(task.size.allocating_ms() as u64);
         measure(&task.variant, threads, time)
@@ -119,7 +119,7 @@ fn measure(variant: &str, threads: usize, time: Duration) -> Result<Observed> {
         "classic-first-fit" => measure_heap::<FirstFit>(threads, time),
         "classic-next-fit" => measure_heap::<NextFit>(threads, time),
         "classic-best-fit" => measure_heap::<BestFit>(threads, time),
-        "shared" => measure_heap::<Shared>(threads, time),
+        "shared" => measure_heap::<SharedHeapAllocator>(threads, time),
         #[cfg(feature = "allocators")]
         "mimalloc" => measure_heap::<heap::Mimalloc>(threads, time),
         #[cfg(feature = "allocators")]
@@ -127,25 +127,25 @@ fn measure(variant: &str, threads: usize, time: Duration) -> Result<Observed> {
         #[cfg(feature = "peers")]
         "snmalloc" => measure_heap::<heap::Snmalloc>(threads, time),
         #[cfg(not(feature = "peers"))]
-        "snmalloc" => Err(Trouble::skip("built without the feature `peers`")),
+        "snmalloc" => Err(MeasureError::skip("built without the feature `peers`")),
         #[cfg(not(feature = "allocators"))]
-        "mimalloc" | "jemalloc" => Err(Trouble::skip(format!(
+        "mimalloc" | "jemalloc" => Err(MeasureError::skip(format!(
             "built without the feature `allocators`, because linking it slows down every fork of \
              this program; run cargo run --release --features allocators -- measure \
              allocators/{variant}"
         ))),
-        other => Err(Trouble::fail(format!("allocators has no variant {other}"))),
+        other => Err(MeasureError::fail(format!("allocators has no variant {other}"))),
     }
 }
 
-fn measure_heap<H: Heap>(threads: usize, time: Duration) -> Result<Observed> {
+fn measure_heap<H: Allocator>(threads: usize, time: Duration) -> Result<Observed> {
     if threads > FEW {
         room::for_processes(threads as u64, THREAD_BYTES)?;
     }
     let processors = pin::allowed()?;
     // Before the first thread starts: this decides how many arenas the threads find.
     H::prepare()?;
-    let crew = Crew { processors: &processors, clock: Clock::calibrated(), time };
+    let crew = WorkerThreads { processors: &processors, clock: Clock::calibrated(), time };
     let mut seen = Observed::default();
     let pairs = pairs::run::<H>(&crew, threads)?;
     seen.series.push(Series::ns("pair", pairs).batched(crew::BATCH));
@@ -198,7 +198,7 @@ mod tests {
                 for threads in [1, 2, 5] {
                     let seen = match measure(variant.name, threads, Duration::from_millis(4)) {
                         Ok(seen) => seen,
-                        Err(Trouble::Skipped(_)) => return Ok(()),
+                        Err(MeasureError::Skipped(_)) => return Ok(()),
                         Err(trouble) => return Err(format!("{}: {trouble}", variant.name)),
                     };
                     let metrics: Vec<_> =
@@ -233,7 +233,7 @@ mod tests {
     fn what_it_does_not_know_fails() {
         let found = measure("pigeon", 1, Duration::ZERO).expect_err("there are no pigeons");
         assert!(found.why().contains("pigeon"), "{found}");
-        let task = Task {
+        let task = InvocationTask {
             experiment: "allocators".into(),
             variant: "glibc".into(),
             params: Params::from([("threads".into(), "0".into())]),

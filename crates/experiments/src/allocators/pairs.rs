@@ -2,24 +2,24 @@
 
 #![allow(unsafe_code, reason = "frees what it allocated")]
 
-use tontine_host::trouble::{Result, Trouble};
+use tontine_host::trouble::{MeasureError, Result};
 
-use super::crew::{BATCH, Crew, Dice};
-use super::heap::{Block, Heap, allocate, release};
+use super::crew::{BATCH, CrewRng, WorkerThreads};
+use super::heap::{Allocator, BlockAddr, allocate, release};
 
-/// Blocks that a thread holds at any time: the range of [`Dice::size_and_slot`].
+/// Blocks that a thread holds at any time: the range of [`CrewRng::size_and_slot`].
 const SLOTS: usize = 1024;
 
 /// Times pairs of one `free` and one `malloc`, in ns per pair.
-pub(super) fn run<H: Heap>(crew: &Crew<'_>, threads: usize) -> Result<Vec<f64>> {
+pub(super) fn run<H: Allocator>(crew: &WorkerThreads<'_>, threads: usize) -> Result<Vec<f64>> {
     crew.together(threads, |member| work::<H>(crew, member)).map(|means| means.concat())
 }
 
-fn work<H: Heap>(crew: &Crew<'_>, member: usize) -> Result<Vec<f64>> {
-    let mut dice = Dice::of(member);
+fn work<H: Allocator>(crew: &WorkerThreads<'_>, member: usize) -> Result<Vec<f64>> {
+    let mut dice = CrewRng::of(member);
     // No two live blocks, of any thread, have the same tag.
     let tag = |slot: usize| (member * SLOTS + slot) as u64;
-    let mut held: Held<H> = Held::new();
+    let mut held: HeldBlocks<H> = HeldBlocks::new();
     for slot in 0..SLOTS {
         held.blocks.push(allocate::<H>(dice.size_and_slot().0, tag(slot))?);
     }
@@ -28,7 +28,7 @@ fn work<H: Heap>(crew: &Crew<'_>, member: usize) -> Result<Vec<f64>> {
         for _ in 0..BATCH {
             let (size, slot) = dice.size_and_slot();
             // SAFETY: the block is this heap's; its slot gets another one at once. If allocation
-            // fails, `Held` forgets all of them.
+            // fails, `HeldBlocks` forgets all of them.
             let found = unsafe { release::<H>(held.blocks[slot]) };
             wrong |= found ^ tag(slot);
             match allocate::<H>(size, tag(slot)) {
@@ -42,24 +42,24 @@ fn work<H: Heap>(crew: &Crew<'_>, member: usize) -> Result<Vec<f64>> {
         Ok(true)
     })?;
     if wrong != 0 {
-        return Err(Trouble::fail("the allocator handed out one piece of memory twice"));
+        return Err(MeasureError::fail("the allocator handed out one piece of memory twice"));
     }
     Ok(means)
 }
 
 /// Blocks that are freed on drop.
-struct Held<H: Heap> {
-    blocks: Vec<Block>,
+struct HeldBlocks<H: Allocator> {
+    blocks: Vec<BlockAddr>,
     _of: std::marker::PhantomData<H>,
 }
 
-impl<H: Heap> Held<H> {
+impl<H: Allocator> HeldBlocks<H> {
     fn new() -> Self {
         Self { blocks: Vec::with_capacity(SLOTS), _of: std::marker::PhantomData }
     }
 }
 
-impl<H: Heap> Drop for Held<H> {
+impl<H: Allocator> Drop for HeldBlocks<H> {
     fn drop(&mut self) {
         for block in self.blocks.drain(..) {
             // SAFETY: all blocks in here are alive and of this heap.
@@ -86,7 +86,7 @@ mod tests {
     unsafe impl Sync for Memory {}
     static MEMORY: Memory = Memory(std::cell::UnsafeCell::new([0; 512]));
 
-    impl Heap for Broken {
+    impl Allocator for Broken {
         fn malloc(_: usize) -> *mut c_void {
             MEMORY.0.get().cast()
         }
@@ -97,7 +97,7 @@ mod tests {
     fn an_allocator_that_gives_one_block_twice_is_found_out() {
         let processors = pin::allowed().expect("affinity");
         let time = Duration::from_millis(1);
-        let crew = Crew { processors: &processors, clock: Clock::monotonic(), time };
+        let crew = WorkerThreads { processors: &processors, clock: Clock::monotonic(), time };
         let found = run::<Broken>(&crew, 1).expect_err("one block for all");
         assert!(found.why().contains("twice"), "{found}");
     }

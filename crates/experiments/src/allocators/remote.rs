@@ -9,10 +9,10 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use std::thread;
 
-use tontine_host::trouble::{Result, Trouble};
+use tontine_host::trouble::{MeasureError, Result};
 
-use super::crew::{BATCH, Crew, Dice};
-use super::heap::{Block, Heap, allocate, release};
+use super::crew::{BATCH, CrewRng, WorkerThreads};
+use super::heap::{Allocator, BlockAddr, allocate, release};
 
 /// Maximum number of blocks in flight.
 const PLACES: usize = 1024;
@@ -24,8 +24,8 @@ const NO_MORE: *mut u64 = std::ptr::without_provenance_mut(8);
 
 /// Times blocks that pass through `pairs` pairs of threads, in ns per block, as the freeing thread
 /// sees it.
-pub(super) fn run<H: Heap>(crew: &Crew<'_>, pairs: usize) -> Result<Vec<f64>> {
-    let queues: Vec<Queue> = (0..pairs).map(|_| Queue::new()).collect();
+pub(super) fn run<H: Allocator>(crew: &WorkerThreads<'_>, pairs: usize) -> Result<Vec<f64>> {
+    let queues: Vec<BlockQueue> = (0..pairs).map(|_| BlockQueue::new()).collect();
     let means = crew.together(2 * pairs, |member| {
         let queue = &queues[member / 2];
         if member.is_multiple_of(2) {
@@ -38,8 +38,8 @@ pub(super) fn run<H: Heap>(crew: &Crew<'_>, pairs: usize) -> Result<Vec<f64>> {
 }
 
 /// Allocates until the consumer has timed enough.
-fn produce<H: Heap>(member: usize, queue: &Queue) -> Result<()> {
-    let mut dice = Dice::of(member);
+fn produce<H: Allocator>(member: usize, queue: &BlockQueue) -> Result<()> {
+    let mut dice = CrewRng::of(member);
     let mut number = 0;
     let mut allocate_all = || {
         while !queue.over.load(Ordering::Relaxed) {
@@ -57,7 +57,7 @@ fn produce<H: Heap>(member: usize, queue: &Queue) -> Result<()> {
     done
 }
 
-fn consume<H: Heap>(crew: &Crew<'_>, queue: &Queue) -> Result<Vec<f64>> {
+fn consume<H: Allocator>(crew: &WorkerThreads<'_>, queue: &BlockQueue) -> Result<Vec<f64>> {
     let (mut number, mut wrong) = (0, 0);
     let more = Cell::new(true);
     let mut next = || {
@@ -74,18 +74,20 @@ fn consume<H: Heap>(crew: &Crew<'_>, queue: &Queue) -> Result<Vec<f64>> {
     queue.over.store(true, Ordering::Relaxed);
     while more.get() && next() {}
     if wrong != 0 {
-        return Err(Trouble::fail("a block arrived without the number that was written into it"));
+        return Err(MeasureError::fail(
+            "a block arrived without the number that was written into it",
+        ));
     }
     Ok(means)
 }
 
-struct Queue {
+struct BlockQueue {
     places: Box<[AtomicPtr<u64>]>,
     /// `true` once the consumer has timed enough; it takes the remaining blocks, up to [`NO_MORE`].
     over: AtomicBool,
 }
 
-impl Queue {
+impl BlockQueue {
     fn new() -> Self {
         let places = (0..PLACES).map(|_| AtomicPtr::default()).collect();
         Self { places, over: AtomicBool::new(false) }
@@ -108,7 +110,7 @@ impl Queue {
 
     /// Waits for the block with that number; returns `None` at the end.
     #[inline(always)]
-    fn take(&self, number: u64) -> Option<Block> {
+    fn take(&self, number: u64) -> Option<BlockAddr> {
         let place = self.place(number);
         let mut block = std::ptr::null_mut();
         wait_until(|| {
@@ -118,7 +120,7 @@ impl Queue {
         });
         // SYNC handed-over: pairs with the load in `put`.
         place.store(std::ptr::null_mut(), Ordering::Release);
-        if block == NO_MORE { None } else { Block::new(block) }
+        if block == NO_MORE { None } else { BlockAddr::new(block) }
     }
 }
 
@@ -142,7 +144,7 @@ mod tests {
 
     #[test]
     fn what_is_put_is_taken_in_order_and_the_end_is_told() {
-        let queue = Queue::new();
+        let queue = BlockQueue::new();
         let words: Vec<u64> = (0..3 * PLACES as u64).collect();
         thread::scope(|scope| {
             scope.spawn(|| {

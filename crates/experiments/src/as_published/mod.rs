@@ -1,5 +1,5 @@
-//! The sources' programs as published: [`Seed`], found by number or by file name and run by
-//! [`Seed::reproduce`].
+//! The sources' programs as published: [`SourceDocument`], found by number or by file name and run by
+//! [`SourceDocument::reproduce`].
 //!
 //! A reproduction keeps its source's protocol, sizes and form of output, prints the published
 //! values next to its own, and comments on the method in one line. The experiments proper, with
@@ -20,7 +20,7 @@ type Reproduce = fn(bool, &mut dyn Write) -> Result<()>;
 
 /// A source: one of the documents on which this project is based.
 #[derive(Debug, Clone, Copy)]
-pub struct Seed {
+pub struct SourceDocument {
     /// The number, such as `000`.
     pub number: &'static str,
     /// The subject.
@@ -30,32 +30,32 @@ pub struct Seed {
     run: Reproduce,
 }
 
-const SEEDS: &[Seed] = &[
-    Seed {
+const SEEDS: &[SourceDocument] = &[
+    SourceDocument {
         number: "000",
         title: "When is it signaled?",
         file: "000_e5b594b431d286f3.txt",
         run: seed_000::reproduce,
     },
-    Seed {
+    SourceDocument {
         number: "001",
         title: "Parallelizing signal handling and process management in OSF/1",
         file: "001_eea79c693d64053d.txt",
         run: seed_001::reproduce,
     },
-    Seed {
+    SourceDocument {
         number: "002",
         title: "Monitoring processes",
         file: "002_6bd361610943228c.txt",
         run: seed_002::reproduce,
     },
-    Seed {
+    SourceDocument {
         number: "003",
         title: "Threads 2: thread safety, signals, allocators",
         file: "003_992cd4313600ddb8.txt",
         run: seed_003::reproduce,
     },
-    Seed {
+    SourceDocument {
         number: "004",
         title: "Minimal latency of mechanisms between processes",
         file: "004_460f2a7bc619b165.txt",
@@ -64,19 +64,19 @@ const SEEDS: &[Seed] = &[
 ];
 
 /// Returns all sources, by number.
-pub fn seeds() -> &'static [Seed] {
+pub fn seeds() -> &'static [SourceDocument] {
     SEEDS
 }
 
 /// Returns the source with that number (`000` or `0`) or that file name.
-pub fn find(name: &str) -> Option<&'static Seed> {
+pub fn find(name: &str) -> Option<&'static SourceDocument> {
     let number = name.parse::<usize>().ok().filter(|_| name.len() <= 3);
     SEEDS.iter().find(|seed| {
         seed.file == name || number.is_some_and(|number| seed.number.parse() == Ok(number))
     })
 }
 
-impl Seed {
+impl SourceDocument {
     /// Repeats the source's programs and writes their output, with the published values next to it.
     /// `quick` reduces the sizes; the output then says so.
     ///

@@ -15,12 +15,12 @@ use rustix::process::Signal;
 use tontine_host::clock::Clock;
 use tontine_host::clock::offset::Band;
 use tontine_host::os::pin;
-use tontine_host::trouble::{During, Result};
+use tontine_host::trouble::{ErrorContext, Result};
 
-use crate::signal_delivery::death::Receiver;
-use crate::signal_delivery::sender::Call;
+use crate::signal_delivery::death::ReceiverSetup;
+use crate::signal_delivery::sender::SendCall;
 use crate::signal_delivery::stamps::Stamps;
-use crate::signal_delivery::tally::Delivery;
+use crate::signal_delivery::tally::DeliveryStamps;
 
 /// Deliveries of each signal in the source.
 const DELIVERIES: usize = 1_000_000;
@@ -53,10 +53,10 @@ fn run(deliveries: usize, out: &mut dyn Write) -> Result<()> {
     put("Three lines per signal, as in the source's program: the child was after,".into())?;
     put("the parent was after (both in hexadecimal cycles), the share of the latter.".into())?;
     for (name, signal) in [("SIGINT", Signal::INT), ("SIGKILL", Signal::KILL)] {
-        let receiver = Receiver::new(stamps, signal, None)?;
-        let mut found = Found::within(band.map(|(.., band)| band));
+        let receiver = ReceiverSetup::new(stamps, signal, None)?;
+        let mut found = DeliverySummary::within(band.map(|(.., band)| band));
         for _ in 0..deliveries {
-            found.add(receiver.deliver(Call::Kill)?);
+            found.add(receiver.deliver(SendCall::Kill)?);
         }
         put(format!("\n{name}, {deliveries} deliveries"))?;
         for line in found.lines() {
@@ -102,14 +102,14 @@ fn verdict(stamps: Stamps, band: Option<(usize, usize, Band)>) -> String {
 
 /// One side of the comparison: the source's `min`, `max`, `sum`.
 #[derive(Debug, Default, Clone, Copy)]
-struct Side {
+struct ComparedSide {
     count: u64,
     min: u64,
     max: u64,
     sum: u64,
 }
 
-impl Side {
+impl ComparedSide {
     fn add(&mut self, delta: u64) {
         self.min = if self.count == 0 { delta } else { self.min.min(delta) };
         self.max = self.max.max(delta);
@@ -129,26 +129,26 @@ impl Side {
 
 /// Result of one signal's deliveries.
 #[derive(Debug)]
-struct Found {
-    child_after: Side,
-    parent_after: Side,
+struct DeliverySummary {
+    child_after: ComparedSide,
+    parent_after: ComparedSide,
     band: Option<Band>,
     at_low: u64,
     at_high: u64,
 }
 
-impl Found {
+impl DeliverySummary {
     fn within(band: Option<Band>) -> Self {
         Self {
-            child_after: Side::default(),
-            parent_after: Side::default(),
+            child_after: ComparedSide::default(),
+            parent_after: ComparedSide::default(),
             band,
             at_low: 0,
             at_high: 0,
         }
     }
 
-    fn add(&mut self, delivery: Delivery) {
+    fn add(&mut self, delivery: DeliveryStamps) {
         let delta = delivery.lead(0).unsigned_abs();
         if delivery.parent_after(0) {
             self.parent_after.add(delta);
@@ -191,13 +191,13 @@ impl Found {
 mod tests {
     use super::*;
 
-    fn delivery(returned: u64, last: u64) -> Delivery {
-        Delivery { before: 0, returned, last }
+    fn delivery(returned: u64, last: u64) -> DeliveryStamps {
+        DeliveryStamps { before: 0, returned, last }
     }
 
     #[test]
     fn the_three_lines_have_the_seeds_form_and_a_tie_is_the_childs() {
-        let mut found = Found::within(None);
+        let mut found = DeliverySummary::within(None);
         for (returned, last) in [(100, 100), (100, 140), (100, 84)] {
             found.add(delivery(returned, last));
         }
@@ -209,7 +209,7 @@ mod tests {
 
     #[test]
     fn a_side_that_never_occurs_divides_by_nothing() {
-        let mut found = Found::within(Some(Band { low: -60, high: 60 }));
+        let mut found = DeliverySummary::within(Some(Band { low: -60, high: 60 }));
         found.add(delivery(150, 100));
         assert!(found.lines()[0].starts_with("Min: -, Max: -, Avg: - "));
         let ends = found.ends_of_the_band().expect("a band");

@@ -18,8 +18,8 @@ use std::io::Write;
 use tontine_bench::machine::topology::Topology;
 use tontine_bench::observe::Observed;
 use tontine_bench::size::Size;
-use tontine_bench::task::{Params, Task};
-use tontine_host::trouble::{During, Result, Trouble};
+use tontine_bench::task::{InvocationTask, Params};
+use tontine_host::trouble::{ErrorContext, MeasureError, Result};
 
 use crate::SUITE;
 
@@ -36,18 +36,18 @@ const APART: [&str; 2] = ["cross-core", "spread"];
 
 /// A kernel that has a curve in a figure.
 #[derive(Clone, Copy)]
-struct Kernel {
+struct PublishedKernel {
     name: &'static str,
     variant: &'static str,
 }
 
 /// The kernels that the paper compares.
-const OLD: Kernel = Kernel { name: "old kernel", variant: "master" };
-const NEW: Kernel = Kernel { name: "new kernel", variant: "parallel" };
+const OLD: PublishedKernel = PublishedKernel { name: "old kernel", variant: "master" };
+const NEW: PublishedKernel = PublishedKernel { name: "new kernel", variant: "parallel" };
 
 /// One figure of the paper.
 #[derive(Clone, Copy)]
-struct Curve {
+struct PublishedCurve {
     /// The caption.
     title: &'static str,
     experiment: &'static str,
@@ -64,8 +64,8 @@ struct Curve {
     shape: &'static str,
 }
 
-const CURVES: [Curve; 4] = [
-    Curve {
+const CURVES: [PublishedCurve; 4] = [
+    PublishedCurve {
         title: "Figure 1: Signal Deliveries per Process per Second",
         experiment: "signal-throughput",
         linux: "linux",
@@ -76,7 +76,7 @@ const CURVES: [Curve; 4] = [
         shape: "old kernel inversely proportional to the pairs; new kernel falling beyond five \
                 pairs on ten processors, probably because of the switches between processes",
     },
-    Curve {
+    PublishedCurve {
         title: "Figure 2: Forks Completed per Process per Second",
         experiment: "fork-throughput",
         linux: "linux",
@@ -88,7 +88,7 @@ const CURVES: [Curve; 4] = [
                 system, which differed between the kernels, so that these figures tell least; a \
                 single process shows that the new locks cost it nothing",
     },
-    Curve {
+    PublishedCurve {
         title: "Figure 3: Elapsed Time for Multiple Builds",
         experiment: "builds",
         linux: "linux",
@@ -100,7 +100,7 @@ const CURVES: [Curve; 4] = [
                 changed; to the right it degrades more sharply, which the paper attributes to the \
                 load of the one disk rather than to the kernel's locks",
     },
-    Curve {
+    PublishedCurve {
         title: "Figure 4: Elapsed Time for Multiple Pseudo-User Sessions",
         experiment: "sessions",
         linux: "pty",
@@ -153,7 +153,7 @@ struct Points {
     notes: Vec<String>,
 }
 
-fn draw(curve: &Curve, quick: bool, processors: usize, out: &mut dyn Write) -> Result<()> {
+fn draw(curve: &PublishedCurve, quick: bool, processors: usize, out: &mut dyn Write) -> Result<()> {
     say(out, format_args!("\n{}", curve.title))?;
     let [old, new] = [OLD, NEW].map(|kernel| (kernel, tasks(curve, kernel.variant)));
     let modelled = [&old.1, &new.1].iter().all(|tasks| tasks.values().any(is_papers));
@@ -165,7 +165,7 @@ fn draw(curve: &Curve, quick: bool, processors: usize, out: &mut dyn Write) -> R
     let [old, new] =
         [old, new].map(|(kernel, tasks)| (kernel, points(curve, kernel.variant, tasks, quick)));
     let largest = largest(&old.1).max(largest(&new.1));
-    for (Kernel { name, variant }, points) in [&old, &new] {
+    for (PublishedKernel { name, variant }, points) in [&old, &new] {
         say(out, format_args!("\n{name} (`{variant}`, {place})"))?;
         bars(curve, points, largest, seats, out)?;
     }
@@ -180,11 +180,16 @@ fn draw(curve: &Curve, quick: bool, processors: usize, out: &mut dyn Write) -> R
 }
 
 /// Measures each task. If there are no tasks, the result has the reason instead.
-fn points(curve: &Curve, variant: &str, tasks: BTreeMap<u64, Task>, quick: bool) -> Points {
+fn points(
+    curve: &PublishedCurve,
+    variant: &str,
+    tasks: BTreeMap<u64, InvocationTask>,
+    quick: bool,
+) -> Points {
     let mut points = Points::default();
     if tasks.is_empty() {
         let what = format!("{} has no such levels of `{variant}` here", curve.experiment);
-        points.values.insert(0, Err(Trouble::skip(what)));
+        points.values.insert(0, Err(MeasureError::skip(what)));
     }
     for (level, task) in tasks {
         if quick && !QUICK_LEVELS.contains(&level) {
@@ -207,7 +212,7 @@ fn largest(points: &Points) -> f64 {
 
 /// Writes a line per level, with a bar in proportion to the largest value.
 fn bars(
-    curve: &Curve,
+    curve: &PublishedCurve,
     points: &Points,
     largest: f64,
     processors: usize,
@@ -250,7 +255,7 @@ fn figure(value: f64) -> String {
 }
 
 /// Returns the number of processes that need a processor at the same time.
-fn processes(curve: &Curve, level: u64) -> usize {
+fn processes(curve: &PublishedCurve, level: u64) -> usize {
     let each = if curve.level == "pairs" { 2 } else { 1 };
     level as usize * each
 }
@@ -258,7 +263,7 @@ fn processes(curve: &Curve, level: u64) -> usize {
 /// Returns one task for each level of the paper, in ascending order, if the experiment has the
 /// variant: on a model of the paper's machine if there is one, otherwise with both ends of a pair
 /// on processors of their own.
-fn tasks(curve: &Curve, variant: &str) -> BTreeMap<u64, Task> {
+fn tasks(curve: &PublishedCurve, variant: &str) -> BTreeMap<u64, InvocationTask> {
     let experiment = SUITE
         .find(curve.experiment)
         .filter(|experiment| experiment.variants().iter().any(|offered| offered.name == variant));
@@ -266,14 +271,14 @@ fn tasks(curve: &Curve, variant: &str) -> BTreeMap<u64, Task> {
         return BTreeMap::new();
     };
     let topology = Topology::of_this_machine();
-    let task = |params: Params| Task {
+    let task = |params: Params| InvocationTask {
         experiment: curve.experiment.into(),
         variant: variant.into(),
         params,
         size: Size::Full,
     };
     let params = experiment.params(variant, &topology, Size::Full);
-    let mut tasks: Vec<Task> = params.into_iter().map(task).collect();
+    let mut tasks: Vec<InvocationTask> = params.into_iter().map(task).collect();
     let modelled = tasks.iter().any(is_papers);
     tasks.retain(|task| is_papers(task) == modelled);
     tasks.retain(|task| modelled || !task.params.contains_key(PAPERS_MACHINE.0));
@@ -283,11 +288,11 @@ fn tasks(curve: &Curve, variant: &str) -> BTreeMap<u64, Task> {
     tasks.sort_by_key(|task| {
         task.params.get("placement").is_none_or(|name| APART.contains(&name.as_str()))
     });
-    let of_level = |task: Task| {
+    let of_level = |task: InvocationTask| {
         let level: u64 = task.params.get(curve.level)?.parse().ok()?;
         (level <= curve.most).then_some((level, task))
     };
-    let mut tasks: BTreeMap<u64, Task> = tasks.into_iter().filter_map(of_level).collect();
+    let mut tasks: BTreeMap<u64, InvocationTask> = tasks.into_iter().filter_map(of_level).collect();
     // A model's levels are further apart than the paper's, but the model runs at the levels between
     // too.
     if let Some(any) = tasks.values().next().filter(|_| modelled).cloned() {
@@ -301,28 +306,29 @@ fn tasks(curve: &Curve, variant: &str) -> BTreeMap<u64, Task> {
 }
 
 /// Returns `true` if a task runs on a model of the paper's machine.
-fn is_papers(task: &Task) -> bool {
+fn is_papers(task: &InvocationTask) -> bool {
     task.params.get(PAPERS_MACHINE.0).is_some_and(|found| found == PAPERS_MACHINE.1)
 }
 
 /// Runs one cell at the size of the source.
 fn run(name: &str, variant: &str, params: Params) -> Result<Observed> {
-    let found =
-        SUITE.find(name).ok_or_else(|| Trouble::skip(format!("there is no experiment {name}")))?;
+    let found = SUITE
+        .find(name)
+        .ok_or_else(|| MeasureError::skip(format!("there is no experiment {name}")))?;
     let (experiment, variant) = (name.to_owned(), variant.to_owned());
-    found.run(&Task { experiment, variant, params, size: Size::Full })
+    found.run(&InvocationTask { experiment, variant, params, size: Size::Full })
 }
 
 /// Returns the mean over the processes of one run.
 fn mean(observed: &Observed, metric: &str) -> Result<f64> {
     let found = observed.series.iter().find(|series| series.metric == metric);
-    let found =
-        found.ok_or_else(|| Trouble::fail(format!("the experiment yielded no series {metric}")))?;
+    let found = found
+        .ok_or_else(|| MeasureError::fail(format!("the experiment yielded no series {metric}")))?;
     let mean = found.samples.iter().sum::<f64>() / found.samples.len() as f64;
     if mean.is_finite() {
         Ok(mean)
     } else {
-        Err(Trouble::fail("the experiment yielded no samples"))
+        Err(MeasureError::fail("the experiment yielded no samples"))
     }
 }
 
@@ -377,13 +383,13 @@ mod tests {
     fn both_kernels_have_the_papers_levels_and_no_other_load() {
         for curve in &CURVES {
             let papers: Vec<u64> = (1..=curve.most).collect();
-            for Kernel { variant, .. } in [OLD, NEW] {
+            for PublishedKernel { variant, .. } in [OLD, NEW] {
                 let tasks = tasks(curve, variant);
                 let levels: Vec<u64> = tasks.keys().copied().collect();
                 assert_eq!(levels, papers, "{}, {variant}", curve.title);
                 let modelled = tasks.values().filter(|task| is_papers(task)).count();
                 assert_eq!(modelled, tasks.len(), "{}", curve.title);
-                let beside = |task: &Task| task.params.contains_key("beside");
+                let beside = |task: &InvocationTask| task.params.contains_key("beside");
                 assert!(!tasks.values().any(beside), "{}", curve.title);
             }
         }
@@ -391,7 +397,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_measured_gets_its_reason_as_a_line() {
-        let stranger = Curve { experiment: "pigeons", ..CURVES[0] };
+        let stranger = PublishedCurve { experiment: "pigeons", ..CURVES[0] };
         let mut out = Vec::new();
         draw(&stranger, true, 2, &mut out).expect("a vector can be written");
         let text = String::from_utf8(out).expect("UTF-8");

@@ -6,7 +6,7 @@
 use std::io::Write;
 
 use tontine_host::clock::Clock;
-use tontine_host::trouble::{During, Result, Trouble};
+use tontine_host::trouble::{ErrorContext, MeasureError, Result};
 
 use crate::liveness_check::check::{CompareExchange, means_of};
 use crate::liveness_check::monitored::{Home, Means, Monitored};
@@ -21,15 +21,15 @@ const QUICK_LOOPS: u64 = 200_000;
 
 /// A row of the table: its name in the source, our variant, the published ratio and seconds, its
 /// explanation.
-struct Row(&'static str, &'static str, f64, f64, &'static str);
+struct PublishedRow(&'static str, &'static str, f64, f64, &'static str);
 
-const ROWS: [Row; 6] = [
-    Row("dummy", "dummy", 1.0, 0.04, "Nothing but the loop"),
-    Row("load", "load", 1.0, 0.04, "One load from memory"),
-    Row("mutex", "mutex-trylock", 3.5, 0.14, "pthread_mutex_trylock()"),
-    Row("epoll", "epoll-empty", 32.0, 1.28, "epoll_wait() on a set without descriptors"),
-    Row("kill", "kill-0", 44.5, 1.78, "kill(pid, 0)"),
-    Row("procfs", "procfs-faccessat", 204.8, 8.19, "faccessat() in /proc/pid"),
+const ROWS: [PublishedRow; 6] = [
+    PublishedRow("dummy", "dummy", 1.0, 0.04, "Nothing but the loop"),
+    PublishedRow("load", "load", 1.0, 0.04, "One load from memory"),
+    PublishedRow("mutex", "mutex-trylock", 3.5, 0.14, "pthread_mutex_trylock()"),
+    PublishedRow("epoll", "epoll-empty", 32.0, 1.28, "epoll_wait() on a set without descriptors"),
+    PublishedRow("kill", "kill-0", 44.5, 1.78, "kill(pid, 0)"),
+    PublishedRow("procfs", "procfs-faccessat", 204.8, 8.19, "faccessat() in /proc/pid"),
 ];
 
 /// Runs the source's benchmark and writes its table, with the published values next to ours.
@@ -52,7 +52,7 @@ pub fn reproduce(quick: bool, out: &mut dyn Write) -> Result<()> {
     )
     .during("write")?;
     let (mut dummy, mut mutex) = (None, None);
-    for Row(name, variant, published_ratio, published_s, explanation) in ROWS {
+    for PublishedRow(name, variant, published_ratio, published_s, explanation) in ROWS {
         match seconds(variant, loops, &clock) {
             Ok(time_s) => {
                 let base = *dummy.get_or_insert(time_s);
@@ -91,8 +91,8 @@ pub fn reproduce(quick: bool, out: &mut dyn Write) -> Result<()> {
 /// Returns the seconds of [`LOOPS`] loops with the check of `variant`, extrapolated from `loops` of
 /// them.
 fn seconds(variant: &str, loops: u64, clock: &Clock) -> Result<f64> {
-    let means =
-        means_of(variant).ok_or_else(|| Trouble::fail(format!("no such variant: {variant}")))?;
+    let means = means_of(variant)
+        .ok_or_else(|| MeasureError::fail(format!("no such variant: {variant}")))?;
     let monitored = Monitored::start(means, Home::Here)?;
     with_check!(variant, &monitored, |check| timed(clock, loops, |loops| { repeat(&check, loops) }))
 }
@@ -111,7 +111,7 @@ fn timed(clock: &Clock, loops: u64, run: impl Fn(u64) -> u64) -> Result<f64> {
     if made == loops {
         Ok(ns / 1e9 * (LOOPS as f64 / loops as f64))
     } else {
-        Err(Trouble::fail(format!("check {made} did not report a living process as alive")))
+        Err(MeasureError::fail(format!("check {made} did not report a living process as alive")))
     }
 }
 

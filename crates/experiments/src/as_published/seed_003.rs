@@ -13,8 +13,8 @@ use std::thread;
 use tontine_bench::machine::topology::Topology;
 use tontine_bench::size::Size;
 use tontine_bench::stats::order;
-use tontine_bench::task::{Params, Task};
-use tontine_host::trouble::{During, Result, Trouble};
+use tontine_bench::task::{InvocationTask, Params};
+use tontine_host::trouble::{ErrorContext, MeasureError, Result};
 
 use crate::SUITE;
 use crate::false_sharing;
@@ -80,13 +80,13 @@ pub fn reproduce(quick: bool, out: &mut dyn Write) -> Result<()> {
 /// Returns the task that sends signals one after another to a thread that waits for them as in the
 /// source's programs: the gap between two waits is not widened. The usual cell of each variant may
 /// widen it.
-fn waiting(variant: &str, size: Size) -> Task {
+fn waiting(variant: &str, size: Size) -> InvocationTask {
     let usual = Topology::of_this_machine();
     let placement = usual.placements().first().map_or("same-core", |usual| usual.name);
     let params = [("sending", ACKNOWLEDGED), ("window", AS_IT_IS), ("placement", placement)];
     let params: Params =
         params.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
-    Task { experiment: "lost-signals".into(), variant: variant.into(), params, size }
+    InvocationTask { experiment: "lost-signals".into(), variant: variant.into(), params, size }
 }
 
 /// Writes how many of the signals a way of waiting received.
@@ -142,25 +142,26 @@ fn sharing(variant: &str, title: &str, size: Size, out: &mut dyn Write) -> Resul
 }
 
 /// Returns the samples of one metric of a task.
-fn observe(task: &Task, metric: &str) -> Result<Vec<f64>> {
+fn observe(task: &InvocationTask, metric: &str) -> Result<Vec<f64>> {
     let found = SUITE.find(&task.experiment).map(|experiment| experiment.run(task));
-    let observed = found.unwrap_or_else(|| Err(Trouble::fail("there is no such experiment")))?;
+    let observed =
+        found.unwrap_or_else(|| Err(MeasureError::fail("there is no such experiment")))?;
     let series = observed.series.into_iter().find(|series| series.metric == metric);
-    let lack = || Trouble::fail(format!("{} yielded no series {metric}", task.experiment));
+    let lack = || MeasureError::fail(format!("{} yielded no series {metric}", task.experiment));
     Ok(series.ok_or_else(lack)?.samples)
 }
 
 /// Returns the experiment's usual cell of a variant: the first that it lists.
-fn usual(experiment: &str, variant: &str, size: Size) -> Result<Task> {
+fn usual(experiment: &str, variant: &str, size: Size) -> Result<InvocationTask> {
     let topology = Topology::of_this_machine();
     let cells = SUITE
         .find(experiment)
         .map(|experiment| experiment.params(variant, &topology, size))
         .unwrap_or_default();
     let params = cells.into_iter().next().ok_or_else(|| {
-        Trouble::skip(format!("{experiment}/{variant} has no cell on this machine"))
+        MeasureError::skip(format!("{experiment}/{variant} has no cell on this machine"))
     })?;
-    Ok(Task { experiment: experiment.into(), variant: variant.into(), params, size })
+    Ok(InvocationTask { experiment: experiment.into(), variant: variant.into(), params, size })
 }
 
 fn say(out: &mut dyn Write, line: std::fmt::Arguments<'_>) -> Result<()> {

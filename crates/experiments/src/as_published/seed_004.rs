@@ -12,10 +12,10 @@ use tontine_bench::stats::interval::Interval;
 use tontine_bench::stats::naive;
 use tontine_bench::stats::outliers::trimmed;
 use tontine_bench::task::Params;
-use tontine_host::trouble::{During, Result, Trouble};
+use tontine_host::trouble::{ErrorContext, MeasureError, Result};
 
 use crate::published::published;
-use crate::round_trip::{self, Stamps};
+use crate::round_trip::{self, StampMode};
 
 /// Rounds that the source timed, and those of its warm-up.
 const ROUNDS: (usize, usize) = (1_000_000, 10_000);
@@ -72,7 +72,7 @@ pub fn reproduce(quick: bool, out: &mut dyn Write) -> Result<()> {
             }
         }
     }
-    for (name, Measured { samples, kept, skipped }) in &below {
+    for (name, MeasuredRow { samples, kept, skipped }) in &below {
         let left = samples - kept.len();
         say(out, format_args!("\n{name}: {left} of {samples} samples trimmed"))?;
         if let Some(share) = skipped {
@@ -101,7 +101,7 @@ fn published_row(variant: &str) -> String {
 }
 
 /// One mechanism's row.
-struct Measured {
+struct MeasuredRow {
     /// Number of samples of the one-way latency, one per round.
     samples: usize,
     /// The samples within 1.5 interquartile ranges of the quartiles, ns, in ascending order.
@@ -110,19 +110,19 @@ struct Measured {
     skipped: Option<f64>,
 }
 
-fn measure(variant: &str, rounds: usize, warm_up: usize) -> Result<Measured> {
+fn measure(variant: &str, rounds: usize, warm_up: usize) -> Result<MeasuredRow> {
     let placement = Topology::of_this_machine()
         .placement("cross-core")
-        .ok_or_else(|| Trouble::skip("needs two processors; this process may use one"))?;
-    let observed = round_trip::measure(variant, rounds, warm_up, placement, Stamps::EveryRound)?;
+        .ok_or_else(|| MeasureError::skip("needs two processors; this process may use one"))?;
+    let observed = round_trip::measure(variant, rounds, warm_up, placement, StampMode::EveryRound)?;
     let find = |metric: &str| observed.series.iter().find(|series| series.metric == metric);
     let samples = &find("one_way")
-        .ok_or_else(|| Trouble::fail("round-trip yielded no series one_way"))?
+        .ok_or_else(|| MeasureError::fail("round-trip yielded no series one_way"))?
         .samples;
     let kept = trimmed(samples)
-        .ok_or_else(|| Trouble::fail("round-trip yielded no finite samples of one_way"))?;
+        .ok_or_else(|| MeasureError::fail("round-trip yielded no finite samples of one_way"))?;
     let skipped = find("skipped").and_then(|series| series.samples.first().copied());
-    Ok(Measured { samples: samples.len(), kept, skipped })
+    Ok(MeasuredRow { samples: samples.len(), kept, skipped })
 }
 
 fn histogram(out: &mut dyn Write, sorted: &[f64]) -> Result<()> {

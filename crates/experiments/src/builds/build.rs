@@ -7,9 +7,9 @@ use std::sync::Barrier;
 use std::thread;
 use std::time::Instant;
 
-use tontine_host::os::herd::Herd;
+use tontine_host::os::herd::ProcessGroup;
 use tontine_host::os::program::{find, last_words};
-use tontine_host::trouble::{During, Result, Trouble};
+use tontine_host::trouble::{ErrorContext, MeasureError, Result};
 
 use super::source;
 
@@ -43,18 +43,19 @@ impl Tools {
     ///
     /// # Errors
     /// Skipped, with the name of what is missing.
-    pub(super) fn look(folder: &Path, herd: &Herd, until: Instant) -> Result<Self> {
-        let make = find("make")
-            .ok_or_else(|| Trouble::skip("needs make, and found none on PATH: install make"))?;
+    pub(super) fn look(folder: &Path, herd: &ProcessGroup, until: Instant) -> Result<Self> {
+        let make = find("make").ok_or_else(|| {
+            MeasureError::skip("needs make, and found none on PATH: install make")
+        })?;
         let cc = find("cc").ok_or_else(|| {
-            Trouble::skip("needs a C compiler named cc, and found none on PATH: install one")
+            MeasureError::skip("needs a C compiler named cc, and found none on PATH: install one")
         })?;
         fs::write(folder.join("smallest.c"), SMALLEST).setting_up("writing a source file")?;
         let mut compile = command(&cc, folder)?;
         compile.args(["-o", "smallest", "smallest.c"]);
         let (_, status) = herd.run(&mut compile, until)?;
         if !status.success() {
-            return Err(Trouble::skip(format!(
+            return Err(MeasureError::skip(format!(
                 "needs a C compiler that finds <stdio.h> and links: {} on a program of two lines: \
                  {status}: {}",
                 cc.display(),
@@ -74,7 +75,7 @@ impl Tools {
         &self,
         count: usize,
         folder: &Path,
-        herd: &Herd,
+        herd: &ProcessGroup,
         until: Instant,
     ) -> Result<Built> {
         let folders: Vec<PathBuf> =
@@ -93,15 +94,15 @@ impl Tools {
             if status.success() {
                 Ok(time.as_secs_f64())
             } else {
-                Err(Trouble::fail(format!("make: {status}: {}", said_in(folder))))
+                Err(MeasureError::fail(format!("make: {status}: {}", said_in(folder))))
             }
         };
         let seconds = thread::scope(|scope| {
             let running: Vec<_> =
                 folders.iter().map(|folder| scope.spawn(|| one(folder))).collect();
-            let ended = running
-                .into_iter()
-                .map(|one| one.join().unwrap_or_else(|_| Err(Trouble::fail("a thread panicked"))));
+            let ended = running.into_iter().map(|one| {
+                one.join().unwrap_or_else(|_| Err(MeasureError::fail("a thread panicked")))
+            });
             // Wait for all before returning the first error.
             ended.collect::<Vec<_>>().into_iter().collect::<Result<Vec<f64>>>()
         })?;
@@ -120,7 +121,7 @@ impl Tools {
 }
 
 /// Runs each program; all must print the same checksum.
-fn agree(folders: &[PathBuf], herd: &Herd, until: Instant) -> Result<()> {
+fn agree(folders: &[PathBuf], herd: &ProcessGroup, until: Instant) -> Result<()> {
     let mut first = None;
     for folder in folders {
         let mut program = command(&folder.join("program"), folder)?;
@@ -129,7 +130,7 @@ fn agree(folders: &[PathBuf], herd: &Herd, until: Instant) -> Result<()> {
         let whole = !said.is_empty() && said.bytes().all(|byte| byte.is_ascii_hexdigit());
         if !status.success() || !whole || *first.get_or_insert_with(|| said.clone()) != said {
             let folder = folder.display();
-            return Err(Trouble::fail(format!(
+            return Err(MeasureError::fail(format!(
                 "expected the programs to print one checksum; that in {folder} ended with \
                  {status}: {said}"
             )));

@@ -15,9 +15,9 @@ use tontine_bench::machine::topology::Topology;
 use tontine_bench::observe::{Observed, Series, Statistic};
 use tontine_bench::size::Size;
 use tontine_bench::suite::{Experiment, Variant};
-use tontine_bench::task::{Params, Task};
+use tontine_bench::task::{InvocationTask, Params};
 use tontine_host::leftovers::Folder;
-use tontine_host::os::herd::Herd;
+use tontine_host::os::herd::ProcessGroup;
 use tontine_host::os::program::file_system;
 use tontine_host::os::{pin, room};
 use tontine_host::trouble::Result;
@@ -25,7 +25,7 @@ use tontine_unix_sim::LockingMode;
 
 use super::levels::{asked, crowd, levels};
 use super::modes;
-use super::trees::{self, Load};
+use super::trees::{self, TreeLoad};
 use build::Tools;
 
 /// The last level of the paper's curve.
@@ -81,7 +81,7 @@ impl Experiment for Builds {
         }
     }
 
-    fn run(&self, task: &Task) -> Result<Observed> {
+    fn run(&self, task: &InvocationTask) -> Result<Observed> {
         let builds = asked(task, "builds", MOST)?;
         match modes::mode(&task.variant) {
             None => measure(builds, task.size.patience()),
@@ -97,7 +97,7 @@ fn measure(builds: usize, patience: Duration) -> Result<Observed> {
     // The folder outlives the process group: processes still writing there are killed before it is
     // removed.
     let folder = Folder::new("builds")?;
-    let herd = Herd::new()?;
+    let herd = ProcessGroup::new()?;
     let tools = Tools::look(folder.path(), &herd, until)?;
     let built = tools.build(builds, folder.path(), &herd, until)?;
     let processors = pin::allowed()?.len();
@@ -118,7 +118,7 @@ fn measure(builds: usize, patience: Duration) -> Result<Observed> {
 
 /// Like [`measure`], but in a virtual Unix of the given mode.
 fn measure_virtually(mode: LockingMode, builds: usize, params: &Params) -> Result<Observed> {
-    let done = Load { builds, sessions: 0 }.of_a_cell(mode, params, false)?;
+    let done = TreeLoad { builds, sessions: 0 }.of_a_cell(mode, params, false)?;
     let build = Series::ns("build", done.builds).in_unit("s").by_mean();
     Ok(Observed { series: vec![build], notes: done.notes, ..Observed::default() })
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use tontine_host::os::child::Child;
 use tontine_host::peer::in_a_process_of_its_own;
-use tontine_host::trouble::Trouble;
+use tontine_host::trouble::MeasureError;
 
 use super::*;
 
@@ -29,7 +29,7 @@ fn two_builds_at_once_end_and_leave_nothing() {
     in_a_process_of_its_own(|| {
         let place = tempfile::tempdir().map_err(|error| error.to_string())?;
         let observed = match measured_in(place.path(), 2, AMPLE) {
-            Err(Trouble::Skipped(why)) => {
+            Err(MeasureError::Skipped(why)) => {
                 println!("skipped: {why}");
                 return Ok(());
             }
@@ -52,8 +52,8 @@ fn a_build_that_takes_too_long_fails_and_leaves_nothing() {
         let place = tempfile::tempdir().map_err(|error| error.to_string())?;
         let found = measured_in(place.path(), 1, Duration::ZERO);
         match (found, entries(place.path())) {
-            (Err(Trouble::Failed(why)), 0) if why.contains("within its time") => Ok(()),
-            (Err(Trouble::Skipped(why)), 0) => {
+            (Err(MeasureError::Failed(why)), 0) if why.contains("within its time") => Ok(()),
+            (Err(MeasureError::Skipped(why)), 0) => {
                 println!("skipped: {why}");
                 Ok(())
             }
@@ -77,7 +77,7 @@ fn who_kills_the_invocation_kills_its_builds() {
     in_a_process_of_its_own(|| {
         let place = tempfile::tempdir().map_err(|error| error.to_string())?;
         let mut invocation = Child::fork(|| match measured_in(place.path(), 2, AMPLE) {
-            Err(Trouble::Skipped(_)) => 77,
+            Err(MeasureError::Skipped(_)) => 77,
             _ => 0,
         })
         .map_err(|trouble| trouble.to_string())?;
@@ -119,7 +119,7 @@ fn who_kills_the_invocation_kills_its_builds() {
 
 #[test]
 fn a_level_that_it_does_not_know_fails() {
-    let task = |builds: &str| Task {
+    let task = |builds: &str| InvocationTask {
         experiment: "builds".into(),
         variant: "linux".into(),
         params: Params::from([("builds".into(), builds.into())]),

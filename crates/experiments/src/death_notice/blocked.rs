@@ -14,9 +14,9 @@ use rustix::io::Errno;
 use tontine_host::os::checked;
 use tontine_host::os::pin::Pinned;
 use tontine_host::os::signal::BlockedSignal;
-use tontine_host::trouble::{During, Result, Trouble};
+use tontine_host::trouble::{ErrorContext, MeasureError, Result};
 
-use super::doomed::{Doomed, Scene};
+use super::doomed::{DeathPlan, DyingProcess};
 use super::mailbox;
 use super::notice::{PATIENCE_MS, polled, told_in_time, until_ended};
 use crate::liveness_check::monitored::Means;
@@ -25,7 +25,7 @@ use crate::liveness_check::monitored::Means;
 ///
 /// # Errors
 /// Skipped, if the system refuses a requirement of the mechanism; failed, if it never notifies.
-pub(super) fn notice(variant: &str, scene: &Scene) -> Result<f64> {
+pub(super) fn notice(variant: &str, scene: &DeathPlan) -> Result<f64> {
     match variant {
         "robust-futex-wait" => {
             told(scene, Means::Mutex, |_| Ok(()), |doomed, ()| owner_died(doomed))
@@ -59,28 +59,28 @@ pub(super) fn notice(variant: &str, scene: &Scene) -> Result<f64> {
         "mailbox" => mailbox::until_woken(scene),
         "mailbox-pidfd-poll" => mailbox::until_reader_ended(scene),
         "pipe-eof" => told(scene, Means::Pid, |_| Ok(()), |doomed, ()| end_of_file(doomed.held())),
-        other => Err(Trouble::fail(format!("death-notice has no variant {other}"))),
+        other => Err(MeasureError::fail(format!("death-notice has no variant {other}"))),
     }
 }
 
 /// Starts a process, prepares, ends it and waits for the notice.
 fn told<P>(
-    scene: &Scene,
+    scene: &DeathPlan,
     means: Means,
-    prepare: impl FnOnce(&Doomed) -> Result<P>,
-    wait: impl FnOnce(&Doomed, P) -> Result<()>,
+    prepare: impl FnOnce(&DyingProcess) -> Result<P>,
+    wait: impl FnOnce(&DyingProcess, P) -> Result<()>,
 ) -> Result<f64> {
-    let doomed = Doomed::start(scene, means)?;
+    let doomed = DyingProcess::start(scene, means)?;
     let prepared = prepare(&doomed)?;
     let _pinned = Pinned::to(scene.here)?;
     doomed.die(scene, || wait(&doomed, prepared))
 }
 
-fn owner_died(doomed: &Doomed) -> Result<()> {
+fn owner_died(doomed: &DyingProcess) -> Result<()> {
     // Dropping the page releases the lock.
     match doomed.monitored.page().lock() {
         libc::EOWNERDEAD => Ok(()),
-        0 => Err(Trouble::fail("pthread_mutex_lock: obtained, although no thread unlocked")),
+        0 => Err(MeasureError::fail("pthread_mutex_lock: obtained, although no thread unlocked")),
         code => Err(std::io::Error::from_raw_os_error(code)).during("pthread_mutex_lock"),
     }
 }
@@ -104,7 +104,7 @@ fn end_of_file(held: BorrowedFd<'_>) -> Result<()> {
     loop {
         match rustix::io::read(held, &mut [0_u8; 1]) {
             Ok(0) => return Ok(()),
-            Ok(_) => return Err(Trouble::fail("read: expected the end of file, found bytes")),
+            Ok(_) => return Err(MeasureError::fail("read: expected the end of file, found bytes")),
             Err(Errno::INTR) => {}
             Err(error) => return Err(error).during("read"),
         }
@@ -112,7 +112,7 @@ fn end_of_file(held: BorrowedFd<'_>) -> Result<()> {
 }
 
 /// Waits for the SIGCHLD of this child. The calling thread must be the process's only one.
-fn wait_for_sigchld(blocked: &BlockedSignal, doomed: &Doomed) -> Result<()> {
+fn wait_for_sigchld(blocked: &BlockedSignal, doomed: &DyingProcess) -> Result<()> {
     let pid = doomed.monitored.child().pid().as_raw_nonzero().get();
     let patience = libc::timespec { tv_sec: i64::from(PATIENCE_MS) / 1_000, tv_nsec: 0 };
     loop {

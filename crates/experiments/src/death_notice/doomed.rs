@@ -1,4 +1,4 @@
-//! The victim, a process that will be ended: [`Doomed`], and the cause of its end: [`Cause`].
+//! The victim, a process that will be ended: [`DyingProcess`], and the cause of its end: [`Cause`].
 //!
 //! The victim registers like a monitored process, then idles until it is killed or told to exit.
 //! Before it exits it stamps the time into shared memory. It also holds the only writing end of a
@@ -12,8 +12,8 @@ use rustix::process::{PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use tontine_host::clock::Clock;
 use tontine_host::os::child::exit_at_once;
 use tontine_host::os::pin::Pinned;
-use tontine_host::os::shared::Shared;
-use tontine_host::trouble::{During, Result, Trouble};
+use tontine_host::os::shared::SharedMapping;
+use tontine_host::trouble::{ErrorContext, MeasureError, Result};
 use tontine_mechanisms::descriptor::pipe;
 
 use crate::liveness_check::monitored::{Home, Means, Monitored};
@@ -42,7 +42,7 @@ impl Cause {
 
 /// Parameters shared by all deaths of an invocation.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Scene {
+pub(super) struct DeathPlan {
     /// The cause of death.
     pub(super) cause: Cause,
     /// The processor of the observer.
@@ -53,36 +53,36 @@ pub(super) struct Scene {
 }
 
 /// A live process that can be ended once.
-pub(super) struct Doomed {
+pub(super) struct DyingProcess {
     /// The process, as the mechanisms monitor it.
     pub(super) monitored: Monitored,
     pidfd: OwnedFd,
     orders: OwnedFd,
     held: OwnedFd,
     /// The stamp that the victim takes before it exits; 0 until then.
-    last: Shared<AtomicU64>,
+    last: SharedMapping<AtomicU64>,
 }
 
-impl Doomed {
+impl DyingProcess {
     /// Starts a process that registers by `means` and then idles.
     ///
     /// # Errors
     /// Those of [`Monitored::start`].
-    pub(super) fn start(scene: &Scene, means: Means) -> Result<Self> {
+    pub(super) fn start(scene: &DeathPlan, means: Means) -> Result<Self> {
         Self::start_with(scene, means, || {})
     }
 
-    /// Like [`Doomed::start`], but the process first calls `make` and keeps the result until it
+    /// Like [`DyingProcess::start`], but the process first calls `make` and keeps the result until it
     /// dies.
     ///
     /// # Errors
     /// Those of [`Monitored::start`].
     pub(super) fn start_with<T>(
-        scene: &Scene,
+        scene: &DeathPlan,
         means: Means,
         make: impl FnOnce() -> T,
     ) -> Result<Self> {
-        let last = Shared::<AtomicU64>::anonymous()?;
+        let last = SharedMapping::<AtomicU64>::anonymous()?;
         let (told, orders) = pipe()?;
         let (held, holds) = pipe()?;
         let (clock, stamp) = (scene.clock, &last);
@@ -116,7 +116,7 @@ impl Doomed {
     ///
     /// # Errors
     /// Skipped, if the system refuses the signal; otherwise the errors of `told`.
-    pub(super) fn die(&self, scene: &Scene, told: impl FnOnce() -> Result<()>) -> Result<f64> {
+    pub(super) fn die(&self, scene: &DeathPlan, told: impl FnOnce() -> Result<()>) -> Result<f64> {
         let struck = scene.clock.start();
         let done = match scene.cause {
             Cause::Kill => pidfd_send_signal(&self.pidfd, Signal::KILL),
@@ -134,7 +134,7 @@ impl Doomed {
             Cause::Exit => self.last.load(Ordering::Relaxed),
         };
         if died == 0 {
-            return Err(Trouble::fail("the process ended before it stamped its exit"));
+            return Err(MeasureError::fail("the process ended before it stamped its exit"));
         }
         Ok(scene.clock.ns_between(died, heard))
     }

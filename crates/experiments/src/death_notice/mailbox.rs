@@ -16,11 +16,11 @@ use tontine::mailbox::{Options, Sender, WaitStrategy};
 use tontine_host::os::child::exit_at_once;
 use tontine_host::os::pin::Pinned;
 use tontine_host::peer::PeerHandle;
-use tontine_host::trouble::{Result, Trouble};
+use tontine_host::trouble::{MeasureError, Result};
 use tontine_mechanisms::descriptor::unix_pair;
 use tontine_mechanisms::mailbox::{announced, failed, until_announced, until_welcome};
 
-use super::doomed::{Doomed, Scene};
+use super::doomed::{DeathPlan, DyingProcess};
 use super::notice::until_ended;
 use crate::liveness_check::monitored::Means;
 
@@ -34,7 +34,7 @@ const LANE: u64 = 16 << 20;
 /// # Errors
 /// Skipped, if the system refuses a requirement of a mailbox; failed, if the sender is not
 /// notified.
-pub(super) fn until_woken(scene: &Scene) -> Result<f64> {
+pub(super) fn until_woken(scene: &DeathPlan) -> Result<f64> {
     let options = Options::new().wait_strategy(WaitStrategy::Sleep);
     told(scene, &options, |sender, _| match sender.wait_acked(Some(PATIENCE)) {
         Err(Error::OwnerDied { .. }) => Ok(()),
@@ -47,7 +47,7 @@ pub(super) fn until_woken(scene: &Scene) -> Result<f64> {
 ///
 /// # Errors
 /// Those of [`until_woken`].
-pub(super) fn until_reader_ended(scene: &Scene) -> Result<f64> {
+pub(super) fn until_reader_ended(scene: &DeathPlan) -> Result<f64> {
     let options = Options::new().wait_strategy(WaitStrategy::Sleep);
     told(scene, &options, |_, doomed| until_ended(doomed.pidfd()))
 }
@@ -56,7 +56,7 @@ pub(super) fn until_reader_ended(scene: &Scene) -> Result<f64> {
 ///
 /// # Errors
 /// Those of [`until_woken`].
-pub(super) fn until_send_fails(scene: &Scene) -> Result<f64> {
+pub(super) fn until_send_fails(scene: &DeathPlan) -> Result<f64> {
     let options = Options::new().first_chunk(LANE).lane_cap(2 * LANE);
     told(scene, &options, |sender, _| {
         loop {
@@ -69,18 +69,18 @@ pub(super) fn until_send_fails(scene: &Scene) -> Result<f64> {
     })
 }
 
-fn untold(said: &tontine::Result<()>) -> Trouble {
-    Trouble::fail(format!("expected EOWNERDEAD, found {said:?}"))
+fn untold(said: &tontine::Result<()>) -> MeasureError {
+    MeasureError::fail(format!("expected EOWNERDEAD, found {said:?}"))
 }
 
 fn told(
-    scene: &Scene,
+    scene: &DeathPlan,
     options: &Options,
-    wait: impl FnOnce(&mut Sender, &Doomed) -> Result<()>,
+    wait: impl FnOnce(&mut Sender, &DyingProcess) -> Result<()>,
 ) -> Result<f64> {
     let (ours, theirs) = unix_pair(SocketType::SEQPACKET)?;
     let ours = Cell::new(Some(ours));
-    let doomed = Doomed::start_with(scene, Means::Life, || {
+    let doomed = DyingProcess::start_with(scene, Means::Life, || {
         drop(ours.take());
         let reader = options.unbound().map_err(failed("a mailbox")).and_then(|mut mailbox| {
             mailbox.adopt(theirs).map_err(failed("adopt"))?;
@@ -90,7 +90,7 @@ fn told(
         // The end of the connection notifies the other side.
         reader.unwrap_or_else(|_| exit_at_once(1))
     })?;
-    let ours = ours.take().ok_or_else(|| Trouble::fail("the socket was taken twice"))?;
+    let ours = ours.take().ok_or_else(|| MeasureError::fail("the socket was taken twice"))?;
     let mut sender = announced(options, ours)?;
     until_welcome(&mut sender, PeerHandle::Parent)?;
     sender.send(&[1; 8]).map_err(failed("send"))?;

@@ -26,13 +26,13 @@ use tontine_bench::machine::topology::Topology;
 use tontine_bench::observe::{Observed, Series};
 use tontine_bench::size::Size;
 use tontine_bench::suite::{Experiment, Variant};
-use tontine_bench::task::{Params, Task};
+use tontine_bench::task::{InvocationTask, Params};
 use tontine_host::clock::Clock;
 use tontine_host::clock::offset::Band;
 use tontine_host::os::pin;
-use tontine_host::trouble::{Result, Trouble};
+use tontine_host::trouble::{MeasureError, Result};
 
-use doomed::{Cause, Scene};
+use doomed::{Cause, DeathPlan};
 
 /// The experiment.
 #[derive(Debug, Clone, Copy)]
@@ -74,10 +74,10 @@ impl Experiment for DeathNotice {
         size.deaths()
     }
 
-    fn run(&self, task: &Task) -> Result<Observed> {
+    fn run(&self, task: &InvocationTask) -> Result<Observed> {
         let name = task.params.get("cause").map_or("", String::as_str);
         let cause = Cause::ALL.into_iter().find(|cause| cause.name() == name).ok_or_else(|| {
-            Trouble::fail(format!("expected cause to be SIGKILL or exit, found `{name}`"))
+            MeasureError::fail(format!("expected cause to be SIGKILL or exit, found `{name}`"))
         })?;
         measure(&task.variant, cause, task.size.deaths())
     }
@@ -87,11 +87,11 @@ impl Experiment for DeathNotice {
 fn measure(variant: &str, cause: Cause, deaths: usize) -> Result<Observed> {
     let allowed = pin::allowed()?;
     let (Some(&here), Some(&there)) = (allowed.first(), allowed.last()) else {
-        return Err(Trouble::skip("sched_getaffinity: no processor"));
+        return Err(MeasureError::skip("sched_getaffinity: no processor"));
     };
     let spins = spinning::knows(variant);
     if spins && here == there {
-        return Err(Trouble::skip(
+        return Err(MeasureError::skip(
             "needs two processors: on one, the spinning thread keeps the other from dying",
         ));
     }
@@ -109,7 +109,7 @@ fn measure(variant: &str, cause: Cause, deaths: usize) -> Result<Observed> {
         notes
             .push("a thread reaps the process at once; until then the check says alive".to_owned());
     }
-    let scene = Scene { cause, here, there, clock };
+    let scene = DeathPlan { cause, here, there, clock };
     let notice = |_| {
         if spins { spinning::notice(variant, &scene) } else { blocked::notice(variant, &scene) }
     };
@@ -154,7 +154,7 @@ mod tests {
                     let name = variant.name;
                     let observed = match measure(name, cause, 3) {
                         Ok(observed) => observed,
-                        Err(Trouble::Skipped(_)) => continue,
+                        Err(MeasureError::Skipped(_)) => continue,
                         Err(trouble) => return Err(format!("{name} {cause:?}: {trouble}")),
                     };
                     let notice = &observed.series[0];
@@ -184,7 +184,7 @@ mod tests {
     fn what_it_does_not_know_fails() {
         let found = measure("pigeon", Cause::Kill, 1).expect_err("there are no pigeons");
         assert!(found.why().contains("pigeon"), "{found}");
-        let task = Task {
+        let task = InvocationTask {
             experiment: "death-notice".into(),
             variant: "pidfd-poll".into(),
             params: Params::from([("cause".into(), "age".into())]),

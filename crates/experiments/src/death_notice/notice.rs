@@ -5,7 +5,7 @@
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 
 use tontine_host::os::checked;
-use tontine_host::trouble::{During, Result, Trouble};
+use tontine_host::trouble::{ErrorContext, MeasureError, Result};
 
 /// Timeout of a notice.
 pub(super) const PATIENCE_MS: libc::c_int = 5_000;
@@ -35,7 +35,7 @@ pub(super) fn told_in_time(call: &str, mut wait: impl FnMut() -> libc::c_int) ->
     loop {
         match checked(wait()) {
             Ok(0) => {
-                return Err(Trouble::fail(format!(
+                return Err(MeasureError::fail(format!(
                     "{call}: no notice within {PATIENCE_MS} \
                                                        ms"
                 )));

@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 
 use tontine_host::os::child::Child;
 use tontine_host::os::pin::{self, Pinned};
-use tontine_host::trouble::{Result, Trouble};
+use tontine_host::trouble::{MeasureError, Result};
 
-use super::doomed::{Doomed, Scene};
+use super::doomed::{DeathPlan, DyingProcess};
 use super::mailbox;
 use crate::liveness_check::check::{Check, means_of};
 use crate::with_check;
@@ -39,13 +39,13 @@ pub(super) fn needs_reaper(variant: &str) -> bool {
 ///
 /// # Errors
 /// Skipped, if the system refuses a requirement of the mechanism; failed, if it never notifies.
-pub(super) fn notice(variant: &str, scene: &Scene) -> Result<f64> {
+pub(super) fn notice(variant: &str, scene: &DeathPlan) -> Result<f64> {
     if variant == "mailbox-send" {
         return mailbox::until_send_fails(scene);
     }
-    let means =
-        means_of(variant).ok_or_else(|| Trouble::fail(format!("no such variant: {variant}")))?;
-    let doomed = Doomed::start(scene, means)?;
+    let means = means_of(variant)
+        .ok_or_else(|| MeasureError::fail(format!("no such variant: {variant}")))?;
+    let doomed = DyingProcess::start(scene, means)?;
     with_check!(variant, &doomed.monitored, |check| {
         check.probe()?;
         let mut child = doomed.monitored.child();
@@ -59,7 +59,7 @@ pub(super) fn notice(variant: &str, scene: &Scene) -> Result<f64> {
 
 /// Runs `dying` while a thread waits for the child, if there is one to reap.
 fn reaping(
-    scene: &Scene,
+    scene: &DeathPlan,
     child: Option<&mut Child>,
     dying: impl FnOnce() -> Result<f64>,
 ) -> Result<f64> {
@@ -77,7 +77,8 @@ fn reaping(
         }
         thread::sleep(SETTLING);
         let noticed = dying();
-        let reaped = reaper.join().unwrap_or_else(|_| Err(Trouble::fail("the reaper panicked")));
+        let reaped =
+            reaper.join().unwrap_or_else(|_| Err(MeasureError::fail("the reaper panicked")));
         noticed.and_then(|ns| reaped.map(|()| ns))
     })
 }
@@ -91,11 +92,11 @@ fn until_dead(check: &impl Check) -> Result<()> {
             match check.look() {
                 Ok(true) => std::hint::spin_loop(),
                 Ok(false) => return Ok(()),
-                Err(error) => return Err(Trouble::fail(format!("the check failed: {error}"))),
+                Err(error) => return Err(MeasureError::fail(format!("the check failed: {error}"))),
             }
         }
         if since.get_or_insert_with(Instant::now).elapsed() > PATIENCE {
-            return Err(Trouble::fail(format!("no notice within {PATIENCE:?}")));
+            return Err(MeasureError::fail(format!("no notice within {PATIENCE:?}")));
         }
     }
 }
@@ -114,13 +115,14 @@ mod tests {
             let said = |variant: &str| -> Result<bool> {
                 let cpus = pin::allowed()?;
                 let (here, there) = (cpus[0], cpus[cpus.len() - 1]);
-                let scene = Scene { cause: Cause::Kill, here, there, clock: Clock::calibrated() };
+                let scene =
+                    DeathPlan { cause: Cause::Kill, here, there, clock: Clock::calibrated() };
                 let means = means_of(variant).expect("a variant");
-                let doomed = Doomed::start(&scene, means)?;
+                let doomed = DyingProcess::start(&scene, means)?;
                 with_check!(variant, &doomed.monitored, |check| {
                     // Dead, according to its pidfd, and not reaped.
                     doomed.die(&scene, || super::super::notice::until_ended(doomed.pidfd()))?;
-                    check.look().map_err(|error| Trouble::fail(error.to_string()))
+                    check.look().map_err(|error| MeasureError::fail(error.to_string()))
                 })
             };
             for (variant, alive) in
@@ -128,7 +130,7 @@ mod tests {
             {
                 match said(variant) {
                     Ok(says) if says == alive => {}
-                    Err(Trouble::Skipped(_)) => {}
+                    Err(MeasureError::Skipped(_)) => {}
                     other => return Err(format!("{variant}: {other:?}")),
                 }
             }

@@ -1,4 +1,4 @@
-//! Two counters, [`Counters`], placed by the source's heap or at a distance, and the counting loop:
+//! Two counters, [`CounterPair`], placed by the source's heap or at a distance, and the counting loop:
 //! [`increment`].
 //!
 //! An increment loads the word, adds one and stores it, without atomicity: x86-64 compiles it to
@@ -17,7 +17,7 @@ use tontine_bench::machine::topology::Placement;
 use tontine_host::clock::Clock;
 use tontine_host::os::pin::Pinned;
 use tontine_host::peer::{PeerHandle, TellEnd, spin_until};
-use tontine_host::trouble::{Result, Trouble};
+use tontine_host::trouble::{MeasureError, Result};
 
 /// Bytes of a cache line, on x86-64 and on most Arm processors.
 pub(super) const LINE: usize = 64;
@@ -29,14 +29,14 @@ const WORD: usize = size_of::<u64>();
 
 /// Places of the two counters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Places {
+pub(super) enum CounterLayout {
     /// In two blocks of this many bytes in the source's heap, behind one of 32.
     Blocks(usize),
     /// This many bytes apart, the first at a multiple of [`FARTHEST`].
     Apart(usize),
 }
 
-impl Places {
+impl CounterLayout {
     /// Two blocks of 8 bytes, as in the source.
     pub(super) const ONE_LINE: Self = Self::Blocks(8);
     /// Two blocks of 64 bytes, the source's remedy.
@@ -51,35 +51,35 @@ impl Places {
 
 /// Two counters, the only blocks in use of their heap.
 #[derive(Debug)]
-pub(super) struct Counters {
+pub(super) struct CounterPair {
     pair: [NonNull<AtomicU64>; 2],
     heap: ClassicHeap,
 }
 
-impl Counters {
+impl CounterPair {
     /// Creates two counters at their places, both 0.
     ///
     /// # Errors
     /// Failed, if no memory is available for the heap.
-    pub(super) fn at(places: Places) -> Result<Self> {
+    pub(super) fn at(places: CounterLayout) -> Result<Self> {
         let made = ClassicHeap::new().and_then(|mut heap| {
             let words = match places {
-                Places::Blocks(size) => {
+                CounterLayout::Blocks(size) => {
                     heap.malloc(32)?;
                     [heap.malloc(size)?, heap.malloc(size)?]
                 }
-                Places::Apart(distance) => {
+                CounterLayout::Apart(distance) => {
                     let block = heap.malloc(3 * FARTHEST)?;
                     let first = block.as_ptr().align_offset(FARTHEST);
                     // SAFETY: the first begins within the block's first third, the second within
-                    // the next, as `Places::apart` ensures.
+                    // the next, as `CounterLayout::apart` ensures.
                     [first, first + distance].map(|at| unsafe { block.add(at) })
                 }
             };
             Ok((heap, words.map(NonNull::cast::<AtomicU64>)))
         });
         let (heap, pair) =
-            made.map_err(|error| Trouble::fail(format!("the source's heap: {error}")))?;
+            made.map_err(|error| MeasureError::fail(format!("the source's heap: {error}")))?;
         for counter in pair {
             // SAFETY: a word of a block that no other code uses, aligned to 8 at least.
             unsafe { counter.write(AtomicU64::new(0)) };
@@ -92,7 +92,7 @@ impl Counters {
     /// # Errors
     /// Failed, if the heap is damaged.
     pub(super) fn map(&self) -> Result<Map> {
-        self.heap.check().map_err(|error| Trouble::fail(format!("the source's heap: {error}")))
+        self.heap.check().map_err(|error| MeasureError::fail(format!("the source's heap: {error}")))
     }
 
     fn pair(&self) -> [&AtomicU64; 2] {
@@ -130,11 +130,12 @@ impl Counters {
     /// The other thread is ready, on its processor, before the clock is read.
     ///
     /// # Errors
-    /// Those of [`Counters::serial`].
+    /// Those of [`CounterPair::serial`].
     pub(super) fn at_once(&self, on: Placement, times: usize, clock: Clock) -> Result<f64> {
         let [p, q] = self.pair();
         let before = self.sums();
-        let (ready, go, done) = (Flag::default(), Flag::default(), Flag::default());
+        let (ready, go, done) =
+            (PaddedFlag::default(), PaddedFlag::default(), PaddedFlag::default());
         let ended = AtomicBool::new(false);
         let ns = thread::scope(|scope| {
             let other = scope.spawn(|| {
@@ -159,7 +160,7 @@ impl Counters {
             match other.join() {
                 Ok(Ok(())) => ns,
                 Ok(Err(trouble)) => Err(trouble),
-                Err(_) => Err(Trouble::fail("the other counting thread panicked")),
+                Err(_) => Err(MeasureError::fail("the other counting thread panicked")),
             }
         })?;
         self.check(before, times)?;
@@ -175,7 +176,7 @@ impl Counters {
         if counted == [times as u64; 2] {
             return Ok(());
         }
-        Err(Trouble::fail(format!(
+        Err(MeasureError::fail(format!(
             "expected {times} increments of each counter, found {counted:?}"
         )))
     }
@@ -184,9 +185,9 @@ impl Counters {
 /// A flag on cache lines of its own: waiting for it disturbs no counter.
 #[derive(Debug, Default)]
 #[repr(align(256))]
-struct Flag(AtomicBool);
+struct PaddedFlag(AtomicBool);
 
-impl Flag {
+impl PaddedFlag {
     fn raise(&self) {
         // SYNC counters-flag: pairs with `is_raised`.
         self.0.store(true, Ordering::Release);
@@ -219,7 +220,7 @@ mod tests {
 
     #[test]
     fn a_lost_increment_is_a_failure() {
-        let counters = Counters::at(Places::ONE_LINE).expect("there is memory");
+        let counters = CounterPair::at(CounterLayout::ONE_LINE).expect("there is memory");
         increment(counters.pair()[0], 5);
         increment(counters.pair()[1], 4);
         let found = counters.check([0, 0], 5).expect_err("one is missing");

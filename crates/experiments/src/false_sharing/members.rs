@@ -11,9 +11,9 @@ use tontine_bench::machine::topology::Placement;
 use tontine_host::clock::Clock;
 use tontine_host::os::child::Child;
 use tontine_host::os::pin::{self, Pinned};
-use tontine_host::os::shared::{Shareable, Shared};
-use tontine_host::peer::{LastWords, PeerHandle, spin_until};
-use tontine_host::trouble::{Result, Trouble};
+use tontine_host::os::shared::{Shareable, SharedMapping};
+use tontine_host::peer::{ChildError, PeerHandle, spin_until};
+use tontine_host::trouble::{MeasureError, Result};
 
 use super::counters::{LINE, increment};
 
@@ -23,24 +23,24 @@ const HEAP: usize = 1 << 20;
 
 /// Signals between the two processes.
 #[repr(C)]
-struct Signals {
+struct MemberFlags {
     /// Offset of the child's block, once it has one; never 0.
-    place: Word,
+    place: PaddedWord,
     /// Passes begun by the parent, and ended by the child.
-    begun: Word,
-    ended: Word,
+    begun: PaddedWord,
+    ended: PaddedWord,
     /// Value of the child's counter.
-    counted: Word,
+    counted: PaddedWord,
 }
 
 /// A word on cache lines of its own: waiting for it disturbs no counter.
 #[repr(C, align(256))]
-struct Word(AtomicU64);
+struct PaddedWord(AtomicU64);
 
 // SAFETY: only atomics; zero is valid.
-unsafe impl Shareable for Signals {}
+unsafe impl Shareable for MemberFlags {}
 
-impl Word {
+impl PaddedWord {
     fn set(&self, value: u64) {
         // SYNC members-word: pairs with `get`.
         self.0.store(value, Ordering::Release);
@@ -67,7 +67,7 @@ pub(super) fn at_once(
 ) -> Result<Vec<f64>> {
     let heap = Heap::create(HEAP).map_err(refused)?;
     let mut block = heap.alloc(BYTES).map_err(refused)?;
-    let (signals, words) = (Shared::<Signals>::anonymous()?, LastWords::new()?);
+    let (signals, words) = (SharedMapping::<MemberFlags>::anonymous()?, ChildError::new()?);
     let other = Child::fork(|| match count(&heap, on.there, times as u64, &signals) {
         Ok(()) => 0,
         Err(trouble) => {
@@ -82,7 +82,7 @@ pub(super) fn at_once(
     wait(&|| signals.place.get() != 0)?;
     let lines = [block.offset(), signals.place.get()].map(|at| at / LINE as u64);
     if lines[0] == lines[1] {
-        return Err(Trouble::fail("two members of the shared heap have blocks in one line"));
+        return Err(MeasureError::fail("two members of the shared heap have blocks in one line"));
     }
     let counter = counter(&mut block);
     let mut all = Vec::with_capacity(passes);
@@ -96,7 +96,7 @@ pub(super) fn at_once(
         all.push(clock.ns_between(from, clock.stop()));
         let counted = [counter.load(Ordering::Relaxed), signals.counted.get()];
         if counted != [pass * times as u64; 2] {
-            return Err(Trouble::fail(format!(
+            return Err(MeasureError::fail(format!(
                 "expected {} increments of each counter, found {counted:?}",
                 pass * times as u64
             )));
@@ -106,7 +106,7 @@ pub(super) fn at_once(
 }
 
 /// Body of the child: counts whenever a pass begins, until it is killed.
-fn count(heap: &Heap, processor: usize, times: u64, signals: &Signals) -> Result<()> {
+fn count(heap: &Heap, processor: usize, times: u64, signals: &MemberFlags) -> Result<()> {
     pin::pin_to(processor)?;
     // SAFETY: both members run this file's code; the child has no other descriptor of the heap, and
     // closes none.
@@ -130,6 +130,6 @@ fn counter<'b>(block: &'b mut Block<'_>) -> &'b AtomicU64 {
     unsafe { AtomicU64::from_ptr(block.as_mut_ptr().cast()) }
 }
 
-fn refused(error: HeapError) -> Trouble {
-    Trouble::fail(format!("the shared heap: {error}"))
+fn refused(error: HeapError) -> MeasureError {
+    MeasureError::fail(format!("the shared heap: {error}"))
 }

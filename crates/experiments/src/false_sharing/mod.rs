@@ -19,11 +19,11 @@ use tontine_bench::observe::{Observed, PairedRatio, Series};
 use tontine_bench::size::Size;
 use tontine_bench::stats::order;
 use tontine_bench::suite::{Experiment, Variant};
-use tontine_bench::task::{Params, Task};
+use tontine_bench::task::{InvocationTask, Params};
 use tontine_host::clock::Clock;
-use tontine_host::trouble::{Result, Trouble};
+use tontine_host::trouble::{MeasureError, Result};
 
-use counters::{Counters, LINE, Places};
+use counters::{CounterLayout, CounterPair, LINE};
 
 /// The baseline variant.
 const SERIAL: &str = "serial";
@@ -99,7 +99,7 @@ impl Experiment for FalseSharing {
         size.increments() * passes(size)
     }
 
-    fn run(&self, task: &Task) -> Result<Observed> {
+    fn run(&self, task: &InvocationTask) -> Result<Observed> {
         let places = places(task)?;
         let topology = Topology::of_this_machine();
         let name = task.params.get("placement").map_or("cross-core", String::as_str);
@@ -108,7 +108,7 @@ impl Experiment for FalseSharing {
             .placement(name)
             .filter(|placement| alone || placement.here != placement.there)
             .ok_or_else(|| {
-                Trouble::skip("needs two processors: two threads on one never write at once")
+                MeasureError::skip("needs two processors: two threads on one never write at once")
             })?;
         let increments = increments(task)?;
         // As much work as the size requires, but at least one pass.
@@ -122,7 +122,7 @@ impl Experiment for FalseSharing {
 /// # Errors
 /// Failed, if no memory is available for the heap.
 pub(crate) fn map() -> Result<Map> {
-    Counters::at(Places::ONE_LINE)?.map()
+    CounterPair::at(CounterLayout::ONE_LINE)?.map()
 }
 
 /// Returns the number of passes of an invocation.
@@ -134,42 +134,42 @@ fn passes(size: Size) -> usize {
 }
 
 /// Returns the number of increments: that of the task's parameters, otherwise that of its size.
-fn increments(task: &Task) -> Result<usize> {
+fn increments(task: &InvocationTask) -> Result<usize> {
     let Some(text) = task.params.get("increments") else { return Ok(task.size.increments()) };
     text.parse().ok().filter(|count| (1..=MOST_INCREMENTS).contains(count)).ok_or_else(|| {
-        Trouble::fail(format!(
+        MeasureError::fail(format!(
             "expected increments to be a number up to {MOST_INCREMENTS}; found `{text}`"
         ))
     })
 }
 
 /// Returns the places of a task's counters.
-fn places(task: &Task) -> Result<Places> {
+fn places(task: &InvocationTask) -> Result<CounterLayout> {
     match task.variant.as_str() {
-        SERIAL | "one-line" | MEMBERS => Ok(Places::ONE_LINE),
-        "two-lines" => Ok(Places::TWO_LINES),
+        SERIAL | "one-line" | MEMBERS => Ok(CounterLayout::ONE_LINE),
+        "two-lines" => Ok(CounterLayout::TWO_LINES),
         DISTANCE => {
             let text = task.params.get("distance").map_or("", String::as_str);
-            text.parse().ok().and_then(Places::apart).ok_or_else(|| {
-                Trouble::fail(format!(
+            text.parse().ok().and_then(CounterLayout::apart).ok_or_else(|| {
+                MeasureError::fail(format!(
                     "expected distance to be a multiple of 8, at most {}; found `{text}`",
                     counters::FARTHEST
                 ))
             })
         }
-        other => Err(Trouble::fail(format!("false-sharing has no variant {other}"))),
+        other => Err(MeasureError::fail(format!("false-sharing has no variant {other}"))),
     }
 }
 
 /// Counts to `increments`, `passes` times, after a warm-up.
 fn measure(
     variant: &str,
-    places: Places,
+    places: CounterLayout,
     placement: Placement,
     increments: usize,
     passes: usize,
 ) -> Result<Observed> {
-    let counters = Counters::at(places)?;
+    let counters = CounterPair::at(places)?;
     let clock = Clock::calibrated();
     // Warms up the pages, the processor's clock rate and the branch predictor.
     counters.serial(placement.here, increments / 10, clock)?;
@@ -219,9 +219,9 @@ mod tests {
     use super::*;
     use tontine_host::peer::in_a_process_of_its_own;
 
-    fn task(variant: &str, params: &[(&str, &str)]) -> Task {
+    fn task(variant: &str, params: &[(&str, &str)]) -> InvocationTask {
         let pair = |&(name, value): &(&str, &str)| (name.to_owned(), value.to_owned());
-        Task {
+        InvocationTask {
             experiment: "false-sharing".into(),
             variant: variant.into(),
             params: params.iter().map(pair).collect(),
@@ -257,8 +257,8 @@ mod tests {
 
     #[test]
     fn one_line_and_two_are_what_they_are_called() {
-        let lie = |task: &Task| {
-            let counters = Counters::at(places(task).expect("places")).expect("there is memory");
+        let lie = |task: &InvocationTask| {
+            let counters = CounterPair::at(places(task).expect("places")).expect("there is memory");
             counters.lie(LINE)
         };
         assert_eq!(lie(&task("one-line", &[])), (0x20, true));

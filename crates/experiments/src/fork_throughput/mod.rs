@@ -18,11 +18,11 @@ use tontine_bench::machine::topology::Topology;
 use tontine_bench::observe::{Observed, Series};
 use tontine_bench::size::Size;
 use tontine_bench::suite::{Experiment, Variant};
-use tontine_bench::task::{Params, Task};
+use tontine_bench::task::{InvocationTask, Params};
 use tontine_host::clock::Clock;
-use tontine_host::os::lean::Lean;
+use tontine_host::os::lean::ForkTrim;
 use tontine_host::os::{pin, room};
-use tontine_host::trouble::{Result, Trouble};
+use tontine_host::trouble::{MeasureError, Result};
 
 use super::levels::{self, asked, crowd, levels};
 use super::modes::{self, System};
@@ -80,7 +80,7 @@ impl Experiment for ForkThroughput {
         size.forks()
     }
 
-    fn run(&self, task: &Task) -> Result<Observed> {
+    fn run(&self, task: &InvocationTask) -> Result<Observed> {
         let model = modes::modelled_with(&task.params)?;
         let processes = asked(task, "processes", most(model))?;
         match (task.variant.as_str(), modes::mode(&task.variant)) {
@@ -89,7 +89,9 @@ impl Experiment for ForkThroughput {
                 measure_virtually(system, processes, task.size.forks())
             }
             ("linux", None) => measure(processes, task.size.forks()),
-            (other, None) => Err(Trouble::fail(format!("fork-throughput has no variant {other}"))),
+            (other, None) => {
+                Err(MeasureError::fail(format!("fork-throughput has no variant {other}")))
+            }
         }
     }
 }
@@ -99,7 +101,7 @@ fn measure(processes: usize, forks: usize) -> Result<Observed> {
     room::for_processes((processes * (forks + 1)) as u64, BYTES_EACH)?;
     let clock = Clock::calibrated();
     // The forking processes inherit the reduced memory, so that their forks are as fast.
-    let _lean = Lean::now();
+    let _lean = ForkTrim::now();
     // Not counted: the kernel's caches are cold.
     round::run(processes, forks, clock)?;
     let mut rates = Vec::with_capacity(ROUNDS * processes);
@@ -143,7 +145,7 @@ mod tests {
         in_a_process_of_its_own(|| {
             for processes in [1, 3] {
                 let observed = match measure(processes, 50) {
-                    Err(Trouble::Skipped(why)) => {
+                    Err(MeasureError::Skipped(why)) => {
                         return why.contains("needs").then_some(()).ok_or(why);
                     }
                     other => other.map_err(|trouble| trouble.to_string())?,
@@ -181,7 +183,9 @@ mod tests {
         in_a_process_of_its_own(|| {
             only_so_many(100)?;
             match measure(7, 50) {
-                Err(Trouble::Skipped(why)) if why.contains("RLIMIT_NPROC allows 100") => Ok(()),
+                Err(MeasureError::Skipped(why)) if why.contains("RLIMIT_NPROC allows 100") => {
+                    Ok(())
+                }
                 other => Err(format!("expected a skip, found {other:?}")),
             }
         });
@@ -194,7 +198,7 @@ mod tests {
             only_so_many(2)?;
             let found = round::run(1, 50, Clock::calibrated());
             match (found, rustix::process::wait(rustix::process::WaitOptions::NOHANG)) {
-                (Err(Trouble::Skipped(why)), Err(rustix::io::Errno::CHILD))
+                (Err(MeasureError::Skipped(why)), Err(rustix::io::Errno::CHILD))
                     if why.starts_with("fork: ") =>
                 {
                     Ok(())
@@ -220,7 +224,7 @@ mod tests {
         for (variant, processes, names) in
             [("pigeon", "1", "pigeon"), ("linux", "8", "8"), ("linux", "few", "few")]
         {
-            let task = Task {
+            let task = InvocationTask {
                 experiment: "fork-throughput".into(),
                 variant: variant.into(),
                 params: Params::from([("processes".into(), processes.into())]),

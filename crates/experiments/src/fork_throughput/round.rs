@@ -9,20 +9,21 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tontine_host::clock::Clock;
 use tontine_host::os::child::Child;
-use tontine_host::os::shared::Shared;
-use tontine_host::peer::{LastWords, PeerHandle};
-use tontine_host::trouble::{Result, Trouble};
-use tontine_mechanisms::muster::Muster;
+use tontine_host::os::shared::SharedMapping;
+use tontine_host::peer::{ChildError, PeerHandle};
+use tontine_host::trouble::{MeasureError, Result};
+use tontine_mechanisms::muster::StartBarrier;
 
 /// Returns the seconds from the first fork to the last, for each process.
 ///
 /// # Errors
 /// Skipped, if the system refuses a process; failed, if one does not exit with 0.
 pub(super) fn run(processes: usize, forks: usize, clock: Clock) -> Result<Vec<f64>> {
-    let (start, all_forked, words) = (Muster::new()?, Muster::new()?, LastWords::new()?);
+    let (start, all_forked, words) =
+        (StartBarrier::new()?, StartBarrier::new()?, ChildError::new()?);
     let ticks = (0..processes)
-        .map(|_| Shared::<AtomicU64>::anonymous())
-        .collect::<Result<Vec<Shared<AtomicU64>>>>()?;
+        .map(|_| SharedMapping::<AtomicU64>::anonymous())
+        .collect::<Result<Vec<SharedMapping<AtomicU64>>>>()?;
     let mut parents = Vec::with_capacity(processes);
     for ticks in &ticks {
         parents.push(Child::fork(|| match fork_all(forks, &start, &all_forked, clock, ticks) {
@@ -45,12 +46,12 @@ pub(super) fn run(processes: usize, forks: usize, clock: Clock) -> Result<Vec<f6
         let status = parent.wait()?;
         if status.exit_status() != Some(0) {
             let ours =
-                Trouble::fail(format!("expected a process to exit with 0, found {status:?}"));
+                MeasureError::fail(format!("expected a process to exit with 0, found {status:?}"));
             return Err(words.heard().unwrap_or(ours));
         }
     }
-    let seconds = |ticks: &Shared<AtomicU64>| match ticks.load(Ordering::Relaxed) {
-        0 => Err(Trouble::fail("a process ended without having timed its forks")),
+    let seconds = |ticks: &SharedMapping<AtomicU64>| match ticks.load(Ordering::Relaxed) {
+        0 => Err(MeasureError::fail("a process ended without having timed its forks")),
         ticks => Ok(clock.ns(ticks.cast_signed()) / 1e9),
     };
     ticks.iter().map(seconds).collect()
@@ -59,8 +60,8 @@ pub(super) fn run(processes: usize, forks: usize, clock: Clock) -> Result<Vec<f6
 /// Body of one process: forks, reports that it has, and waits for its children.
 fn fork_all(
     forks: usize,
-    start: &Muster,
-    all_forked: &Muster,
+    start: &StartBarrier,
+    all_forked: &StartBarrier,
     clock: Clock,
     ticks: &AtomicU64,
 ) -> Result<()> {
@@ -80,7 +81,7 @@ fn fork_all(
     for child in &mut children {
         let status = child.wait()?;
         if status.exit_status() != Some(0) {
-            return Err(Trouble::fail(format!(
+            return Err(MeasureError::fail(format!(
                 "expected a child to exit with 0, found {status:?}"
             )));
         }

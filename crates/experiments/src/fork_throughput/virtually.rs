@@ -2,10 +2,10 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use tontine_host::trouble::{Result, Trouble};
+use tontine_host::trouble::{MeasureError, Result};
 use tontine_unix::{Fd, Sys};
 
-use crate::modes::{self, System, Watch};
+use crate::modes::{self, System, TimeSource};
 
 /// Runs `rounds` rounds in one system, after one that is not counted because its memory is cold. In
 /// each, each of `processes` processes forks `forks` times; returns the seconds of each.
@@ -18,7 +18,7 @@ pub(super) fn run(
     forks: usize,
     rounds: usize,
 ) -> Result<Vec<f64>> {
-    let unix = system.builder().build().map_err(|error| Trouble::fail(error.to_string()))?;
+    let unix = system.builder().build().map_err(|error| MeasureError::fail(error.to_string()))?;
     let all = Arc::new(Mutex::new(Vec::with_capacity(rounds * processes)));
     let seen = Arc::clone(&all);
     let report = unix.run(move |sys| {
@@ -65,7 +65,7 @@ fn round(
 }
 
 /// Forks as fast as it can; returns the seconds from the first fork to the last.
-fn fork_all(sys: &dyn Sys, forks: usize, watch: Watch, made: Fd, making: Fd) -> Option<f64> {
+fn fork_all(sys: &dyn Sys, forks: usize, watch: TimeSource, made: Fd, making: Fd) -> Option<f64> {
     let begun = watch.begin(sys);
     for _ in 0..forks {
         let child = move |sys: &dyn Sys| {
@@ -101,8 +101,8 @@ mod tests {
         for mode in LockingMode::ALL {
             let processors = if mode == LockingMode::Uniprocessor { 1 } else { 2 };
             for processes in [1, 3] {
-                let model = Watch::Model { seed: 1, costs: CostModel::published() };
-                for watch in [Watch::Machine(Clock::calibrated()), model] {
+                let model = TimeSource::Model { seed: 1, costs: CostModel::published() };
+                for watch in [TimeSource::Machine(Clock::calibrated()), model] {
                     let system = System { mode, processors, watch };
                     let seconds = run(system, processes, 50, 2).expect("two rounds");
                     assert_eq!(seconds.len(), 2 * processes, "{mode}");

@@ -27,16 +27,16 @@ use tontine_bench::plant::{self, Delay};
 use tontine_bench::size::Size;
 use tontine_bench::stats::order;
 use tontine_bench::suite::{Experiment, Variant};
-use tontine_bench::task::{Params, Task};
+use tontine_bench::task::{InvocationTask, Params};
 use tontine_host::clock::Clock;
 use tontine_host::os::pin;
-use tontine_host::trouble::{Result, Trouble};
+use tontine_host::trouble::{MeasureError, Result};
 
 use crate::with_check;
 use check::{BareLoad, Check, CompareExchange, NoCheck};
 use monitored::{Home, Monitored};
 use timing::{Batch, Interleaved, interleaved};
-use ways::Way;
+use ways::CheckMethod;
 
 /// The ways to check.
 pub const VARIANTS: &[Variant] = &ways::ALONE;
@@ -85,9 +85,9 @@ impl Experiment for LivenessCheck {
         }
     }
 
-    fn run(&self, task: &Task) -> Result<Observed> {
+    fn run(&self, task: &InvocationTask) -> Result<Observed> {
         let way = ways::find(&task.variant)
-            .ok_or_else(|| Trouble::fail(format!("no such variant: {}", task.variant)))?;
+            .ok_or_else(|| MeasureError::fail(format!("no such variant: {}", task.variant)))?;
         // Before any thread is started: trying the events forks processes.
         let tried = match task.variant.as_str() {
             "dummy" | "load" => Vec::new(),
@@ -115,14 +115,15 @@ impl Experiment for LivenessCheck {
 }
 
 /// Returns the size of a batch.
-fn batch_of(way: &Way, size: Size) -> Batch {
+fn batch_of(way: &CheckMethod, size: Size) -> Batch {
     if way.enters_kernel { Batch::of_system_calls(size) } else { Batch::of_memory_checks(size) }
 }
 
 /// Runs the timed loops of one variant, on pinned processors.
-fn time(way: &Way, batch: Batch) -> Result<Interleaved> {
+fn time(way: &CheckMethod, batch: Batch) -> Result<Interleaved> {
     let allowed = pin::allowed()?;
-    let here = *allowed.first().ok_or_else(|| Trouble::skip("sched_getaffinity: no processor"))?;
+    let here =
+        *allowed.first().ok_or_else(|| MeasureError::skip("sched_getaffinity: no processor"))?;
     let there = *allowed.last().unwrap_or(&here);
     let monitored = Monitored::start_with(way.means, Home::Here, || {
         // A failure does not matter: the process idles, pinned or not.
@@ -137,7 +138,7 @@ fn time(way: &Way, batch: Batch) -> Result<Interleaved> {
         match plant::delay() {
             None => interleaved(&check, &NoCheck, &load, &compare_exchange, &clock, batch),
             Some(delay) => {
-                let slowed = Slowed { check: &check, delay };
+                let slowed = SlowedCheck { check: &check, delay };
                 interleaved(&slowed, &NoCheck, &load, &compare_exchange, &clock, batch)
             }
         }
@@ -145,12 +146,12 @@ fn time(way: &Way, batch: Batch) -> Result<Interleaved> {
 }
 
 /// A check with an additional planted delay.
-struct Slowed<'a, C> {
+struct SlowedCheck<'a, C> {
     check: &'a C,
     delay: Delay,
 }
 
-impl<C: Check> Check for Slowed<'_, C> {
+impl<C: Check> Check for SlowedCheck<'_, C> {
     #[inline(always)]
     fn look(&self) -> std::result::Result<bool, Errno> {
         self.delay.pass();
@@ -199,7 +200,7 @@ mod tests {
                         variant.name != "dummy"
                     );
                 }
-                Err(Trouble::Skipped(why)) => eprintln!("{}: skipped: {why}", variant.name),
+                Err(MeasureError::Skipped(why)) => eprintln!("{}: skipped: {why}", variant.name),
                 Err(trouble) => panic!("{}: {trouble}", variant.name),
             }
         }
@@ -212,7 +213,7 @@ mod tests {
             let seen = check::refused::inside(refused, || {
                 time(ways::find(variant).expect("a variant"), batch).map(|_| ())
             });
-            let Some(Err(Trouble::Skipped(why))) = &seen else {
+            let Some(Err(MeasureError::Skipped(why))) = &seen else {
                 assert_eq!(seen, None, "{variant}");
                 return eprintln!("skipped: no seccomp filters here");
             };

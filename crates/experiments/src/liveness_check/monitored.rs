@@ -33,10 +33,10 @@ use rustix::process::{PidfdFlags, Signal, pidfd_open, set_parent_process_death_s
 use rustix::thread::{UnshareFlags, unshare_unsafe};
 use tontine::life::Life;
 use tontine_host::os::child::{Child, exit_at_once};
-use tontine_host::os::shared::Shared;
-use tontine_host::trouble::{During, Result, Trouble};
+use tontine_host::os::shared::SharedMapping;
+use tontine_host::trouble::{ErrorContext, MeasureError, Result};
 
-use super::word::{Page, Refusal};
+use super::word::{MonitorPage, RegisterError};
 
 /// Timeout for a monitored process to register, or to execute a command.
 const PATIENCE: Timespec = Timespec { tv_sec: 5, tv_nsec: 0 };
@@ -89,7 +89,7 @@ pub struct Monitored {
     child: RefCell<Child>,
     line: OwnedFd,
     passed: Option<OwnedFd>,
-    page: Shared<Page>,
+    page: SharedMapping<MonitorPage>,
     // The other program reads from this pipe and runs until it is closed.
     _feed: OwnedFd,
 }
@@ -109,7 +109,7 @@ impl Monitored {
     /// # Errors
     /// Those of [`Monitored::start`].
     pub fn start_with(means: Means, home: Home, first: impl FnOnce()) -> Result<Self> {
-        let page = Shared::<Page>::anonymous()?;
+        let page = SharedMapping::<MonitorPage>::anonymous()?;
         page.prepare()?;
         let (ours, theirs) = seqpacket_pair().setting_up("socketpair")?;
         let (food, feed) =
@@ -144,7 +144,7 @@ impl Monitored {
     }
 
     /// Returns the shared memory.
-    pub fn page(&self) -> &Page {
+    pub fn page(&self) -> &MonitorPage {
         &self.page
     }
 
@@ -186,7 +186,7 @@ impl Monitored {
         let mut answer = [0_u8; 1];
         match rustix::net::recv(&self.line, &mut answer, RecvFlags::DONTWAIT) {
             Ok((0, _)) | Err(Errno::CONNRESET) => Ok(()),
-            Ok(_) => Err(Trouble::skip("execve: found neither /bin/cat nor /usr/bin/cat")),
+            Ok(_) => Err(MeasureError::skip("execve: found neither /bin/cat nor /usr/bin/cat")),
             Err(error) => Err(error).during("waiting for the exec"),
         }
     }
@@ -199,7 +199,7 @@ impl Monitored {
             }
             std::thread::sleep(std::time::Duration::from_millis(1));
         }
-        Err(Trouble::fail("the registering thread did not end within five seconds"))
+        Err(MeasureError::fail("the registering thread did not end within five seconds"))
     }
 }
 
@@ -247,10 +247,10 @@ fn seqpacket_pair() -> rustix::io::Result<(OwnedFd, OwnedFd)> {
 
 /// The monitored half of registering: sends the monitor its descriptors, returns the connection.
 fn register(
-    page: &Page,
+    page: &MonitorPage,
     means: Means,
     start: BorrowedFd<'_>,
-) -> std::result::Result<OwnedFd, Refusal> {
+) -> std::result::Result<OwnedFd, RegisterError> {
     let pid = rustix::process::getpid();
     page.pid.store(pid.as_raw_nonzero().get(), Ordering::Relaxed);
     page.thread.store(1, Ordering::Relaxed);
@@ -283,14 +283,16 @@ fn register(
 }
 
 /// Returns a descriptor of this process's life, to be passed.
-fn life() -> std::result::Result<OwnedFd, Refusal> {
-    let life = Life::register()
-        .map_err(|error| Refusal { call: "tontine::life::Life::register", errno: error.errno() })?;
-    life.as_fd().try_clone_to_owned().map_err(|_| Refusal::last("fcntl(F_DUPFD_CLOEXEC)"))
+fn life() -> std::result::Result<OwnedFd, RegisterError> {
+    let life = Life::register().map_err(|error| RegisterError {
+        call: "tontine::life::Life::register",
+        errno: error.errno(),
+    })?;
+    life.as_fd().try_clone_to_owned().map_err(|_| RegisterError::last("fcntl(F_DUPFD_CLOEXEC)"))
 }
 
 /// Sends a refusal as its error number and the name of the call.
-fn send_refusal(start: BorrowedFd<'_>, refusal: Refusal) -> rustix::io::Result<usize> {
+fn send_refusal(start: BorrowedFd<'_>, refusal: RegisterError) -> rustix::io::Result<usize> {
     let errno = refusal.errno.to_ne_bytes();
     let message = [IoSlice::new(&errno), IoSlice::new(refusal.call.as_bytes())];
     let mut control = SendAncillaryBuffer::new(&mut []);
@@ -301,7 +303,9 @@ fn send_refusal(start: BorrowedFd<'_>, refusal: Refusal) -> rustix::io::Result<u
 fn receive(start: BorrowedFd<'_>) -> Result<(OwnedFd, Option<OwnedFd>)> {
     let mut fds = [PollFd::new(&start, PollFlags::IN)];
     if poll(&mut fds, Some(&PATIENCE)).during("poll")? == 0 {
-        return Err(Trouble::fail("the monitored process did not register within five seconds"));
+        return Err(MeasureError::fail(
+            "the monitored process did not register within five seconds",
+        ));
     }
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
@@ -320,12 +324,14 @@ fn receive(start: BorrowedFd<'_>) -> Result<(OwnedFd, Option<OwnedFd>)> {
         return Ok((line, passed.next()));
     }
     match text[..got.bytes].split_first_chunk::<4>() {
-        None => Err(Trouble::fail("the monitored process ended before it registered")),
+        None => Err(MeasureError::fail("the monitored process ended before it registered")),
         Some((errno, call)) => {
             let call = String::from_utf8_lossy(call);
             match i32::from_ne_bytes(*errno) {
-                0 if call.is_empty() => Err(Trouble::skip("recvmsg: no space for descriptors")),
-                0 => Err(Trouble::fail(call)),
+                0 if call.is_empty() => {
+                    Err(MeasureError::skip("recvmsg: no space for descriptors"))
+                }
+                0 => Err(MeasureError::fail(call)),
                 errno => Err(std::io::Error::from_raw_os_error(errno)).setting_up(&call),
             }
         }
@@ -333,7 +339,12 @@ fn receive(start: BorrowedFd<'_>) -> Result<(OwnedFd, Option<OwnedFd>)> {
 }
 
 /// Waits for commands and executes them; the end of the connection is a command to exit.
-fn obey(page: &Page, line: BorrowedFd<'_>, food: BorrowedFd<'_>, program: &OtherProgram) -> i32 {
+fn obey(
+    page: &MonitorPage,
+    line: BorrowedFd<'_>,
+    food: BorrowedFd<'_>,
+    program: &OtherProgram,
+) -> i32 {
     loop {
         let mut order = [0_u8; 1];
         match rustix::net::recv(line, &mut order, RecvFlags::empty()) {
@@ -358,7 +369,7 @@ fn obey(page: &Page, line: BorrowedFd<'_>, food: BorrowedFd<'_>, program: &Other
 }
 
 /// Ends the calling thread only; the kernel clears `page.thread` at its end.
-fn end_this_thread(page: &Page) {
+fn end_this_thread(page: &MonitorPage) {
     // SAFETY: the page outlives the process; SYS_exit ends this thread, whose frames no other
     // thread uses.
     unsafe {

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use tontine_bench::size::Size;
 use tontine_host::clock::Clock;
-use tontine_host::trouble::{Result, Trouble};
+use tontine_host::trouble::{MeasureError, Result};
 
 use super::check::Check;
 
@@ -110,7 +110,9 @@ fn timed<C: Check>(check: &C, checks: u64, clock: &Clock) -> Result<f64> {
         Ok(ns / checks as f64)
     } else {
         let error = check.look().err().map_or(String::new(), |error| format!(": {error}"));
-        Err(Trouble::fail(format!("check {made} did not report a living process as alive{error}")))
+        Err(MeasureError::fail(format!(
+            "check {made} did not report a living process as alive{error}"
+        )))
     }
 }
 
@@ -157,13 +159,13 @@ pub(crate) fn counted(mut made: u64) -> u64 {
 pub(crate) mod tests {
     use std::sync::atomic::AtomicU32;
 
-    use super::super::check::{BareLoad, LifeWord, NoCheck, Word};
+    use super::super::check::{BareLoad, LifeWord, MarkedWord, NoCheck};
     use super::*;
 
     #[test]
     fn stops_at_the_first_no() {
-        assert_eq!(repeat(&Word(&AtomicU32::new(5)), 1_000), 1_000);
-        assert_eq!(repeat(&Word(&AtomicU32::new(0)), 1_000), 0);
+        assert_eq!(repeat(&MarkedWord(&AtomicU32::new(5)), 1_000), 1_000);
+        assert_eq!(repeat(&MarkedWord(&AtomicU32::new(0)), 1_000), 0);
     }
 
     /// Loops whose figures are compared below a nanosecond must not differ in their alignment.
@@ -173,7 +175,7 @@ pub(crate) mod tests {
         let loops = [
             ("dummy", repeat::<NoCheck> as *const u8),
             ("load", repeat::<BareLoad<'_>> as *const u8),
-            ("futex-word", repeat::<Word<'_>> as *const u8),
+            ("futex-word", repeat::<MarkedWord<'_>> as *const u8),
             ("life-word", repeat::<LifeWord> as *const u8),
         ];
         for (name, start) in loops {
@@ -189,7 +191,7 @@ pub(crate) mod tests {
     #[test]
     fn the_timed_check_is_one_load_one_test_one_branch() {
         use iced_x86::{Instruction, Mnemonic, OpKind, Register};
-        let body = only_loop(repeat::<Word<'_>> as *const u8);
+        let body = only_loop(repeat::<MarkedWord<'_>> as *const u8);
         let (reads, mut rest): (Vec<&Instruction>, Vec<&Instruction>) = body
             .iter()
             .filter(|instruction| instruction.mnemonic() != Mnemonic::Nop)

@@ -11,9 +11,9 @@
 use rustix::process::{
     Pid, Signal, WaitId, WaitIdOptions, WaitOptions, kill_process, waitid, waitpid,
 };
-use tontine_bench::observe::Tried;
+use tontine_bench::observe::ObservedEvent;
 use tontine_host::os::child::exit_at_once;
-use tontine_host::trouble::{During, Result, Trouble};
+use tontine_host::trouble::{ErrorContext, MeasureError, Result};
 
 use super::check::{Check, means_of};
 use super::monitored::{Home, Means, MonitorCommand, Monitored};
@@ -98,21 +98,21 @@ impl ProcessEvent {
 }
 
 /// Causes every event and checks by `variant` after each.
-pub fn try_all(variant: &str) -> Vec<Tried> {
+pub fn try_all(variant: &str) -> Vec<ObservedEvent> {
     ProcessEvent::ALL.into_iter().map(|event| try_one(variant, event)).collect()
 }
 
 /// Causes one event and checks by `variant`.
-pub fn try_one(variant: &str, event: ProcessEvent) -> Tried {
+pub fn try_one(variant: &str, event: ProcessEvent) -> ObservedEvent {
     let says = match meaningless(variant, event) {
         Some(why) => format!("n/a: {why}"),
         None => match asked(variant, event) {
             Ok(says) => says,
-            Err(Trouble::Skipped(why)) => format!("skipped: {why}"),
-            Err(Trouble::Failed(why)) => format!("error: {why}"),
+            Err(MeasureError::Skipped(why)) => format!("skipped: {why}"),
+            Err(MeasureError::Failed(why)) => format!("error: {why}"),
         },
     };
-    Tried { event: event.name().into(), truth: event.truth().into(), says }
+    ObservedEvent { event: event.name().into(), truth: event.truth().into(), says }
 }
 
 fn meaningless(variant: &str, event: ProcessEvent) -> Option<&'static str> {
@@ -127,8 +127,8 @@ fn meaningless(variant: &str, event: ProcessEvent) -> Option<&'static str> {
 }
 
 fn asked(variant: &str, event: ProcessEvent) -> Result<String> {
-    let means =
-        means_of(variant).ok_or_else(|| Trouble::fail(format!("no such variant: {variant}")))?;
+    let means = means_of(variant)
+        .ok_or_else(|| MeasureError::fail(format!("no such variant: {variant}")))?;
     let monitored = Monitored::start(means, event.home())?;
     with_check!(variant, &monitored, |check| {
         // In another namespace, an error can be the mechanism's true answer.
@@ -137,7 +137,7 @@ fn asked(variant: &str, event: ProcessEvent) -> Result<String> {
         }
         let before = answer(&check)?;
         if before != "alive" && !event.is_there_from_the_start() {
-            return Err(Trouble::fail(format!(
+            return Err(MeasureError::fail(format!(
                 "the check reported a living process as {before:?}"
             )));
         }

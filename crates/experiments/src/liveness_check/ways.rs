@@ -11,7 +11,7 @@ use tontine_bench::suite::Variant;
 use super::monitored::Means;
 
 /// One way to check.
-pub struct Way {
+pub struct CheckMethod {
     /// Name, in both experiments.
     pub name: &'static str,
     /// Means by which the process must register.
@@ -25,106 +25,106 @@ pub struct Way {
 }
 
 /// All ways, in the order in which they are listed.
-pub static WAYS: [Way; 15] = [
-    Way {
+pub static WAYS: [CheckMethod; 15] = [
+    CheckMethod {
         name: "dummy",
         means: Means::Pid,
         enters_kernel: false,
         alone: "the empty loop",
         in_send: "no check: the plain queue",
     },
-    Way {
+    CheckMethod {
         name: "load",
         means: Means::Pid,
         enters_kernel: false,
         alone: "one load of a word that is not tested",
         in_send: "a load of a word that is not tested",
     },
-    Way {
+    CheckMethod {
         name: "futex-word",
         means: Means::Mutex,
         enters_kernel: false,
         alone: "one load of a robust mutex's lock word, which the kernel marks",
         in_send: "a load and test of the receiver's robust lock word",
     },
-    Way {
+    CheckMethod {
         name: "life-word",
         means: Means::Life,
         enters_kernel: false,
         alone: "the library's Watch::is_alive, one load of the life that the process passed",
         in_send: "the library's check of the receiver's life",
     },
-    Way {
+    CheckMethod {
         name: "own-robust-list",
         means: Means::OwnList,
         enters_kernel: false,
         alone: "one load of a word in the robust list of a bare clone thread",
         in_send: "a load and test of a word that a bare clone thread of the receiver holds",
     },
-    Way {
+    CheckMethod {
         name: "lock-cmpxchg",
         means: Means::Mutex,
         enters_kernel: false,
         alone: "the atomic instruction inside trylock, alone, on the lock word",
         in_send: "a bare atomic compare-and-swap on the lock word",
     },
-    Way {
+    CheckMethod {
         name: "mutex-trylock",
         means: Means::Mutex,
         enters_kernel: false,
         alone: "pthread_mutex_trylock on the robust mutex",
         in_send: "a pthread_mutex_trylock of the receiver's mutex",
     },
-    Way {
+    CheckMethod {
         name: "epoll-empty",
         means: Means::Pid,
         enters_kernel: true,
         alone: "epoll_wait on a set without descriptors",
         in_send: "an epoll_wait on a set without descriptors",
     },
-    Way {
+    CheckMethod {
         name: "epoll-socket",
         means: Means::Line,
         enters_kernel: true,
         alone: "epoll_wait for the hang-up of a SOCK_SEQPACKET connection",
         in_send: "an epoll_wait for the hang-up of a connection to the receiver",
     },
-    Way {
+    CheckMethod {
         name: "poll-socket",
         means: Means::Line,
         enters_kernel: true,
         alone: "poll for the hang-up of the connection",
         in_send: "a poll for the hang-up of the connection",
     },
-    Way {
+    CheckMethod {
         name: "select-socket",
         means: Means::Line,
         enters_kernel: true,
         alone: "select on the connection",
         in_send: "a select on the connection",
     },
-    Way {
+    CheckMethod {
         name: "kill-0",
         means: Means::Pid,
         enters_kernel: true,
         alone: "kill(pid, 0)",
         in_send: "a kill(pid, 0) to the receiver",
     },
-    Way {
+    CheckMethod {
         name: "pidfd-signal-0",
         means: Means::Pidfd,
         enters_kernel: true,
         alone: "pidfd_send_signal of signal 0, by a descriptor that the process passed",
         in_send: "a signal 0 to the receiver by its descriptor",
     },
-    Way {
+    CheckMethod {
         name: "procfs-faccessat",
         means: Means::Procfs,
         enters_kernel: true,
         alone: "faccessat of stat in the process's own /proc directory, passed as a descriptor",
         in_send: "a faccessat of stat in the receiver's /proc directory",
     },
-    Way {
+    CheckMethod {
         name: "polling-thread",
         means: Means::Procfs,
         enters_kernel: false,
@@ -139,7 +139,7 @@ pub const ALONE: [Variant; WAYS.len()] = variants(false);
 pub const IN_SEND: [Variant; WAYS.len()] = variants(true);
 
 /// Returns the way with that name.
-pub fn find(name: &str) -> Option<&'static Way> {
+pub fn find(name: &str) -> Option<&'static CheckMethod> {
     WAYS.iter().find(|way| way.name == name)
 }
 

@@ -1,7 +1,7 @@
-//! Words that the kernel itself marks when their owner ends: [`Page`].
+//! Words that the kernel itself marks when their owner ends: [`MonitorPage`].
 //!
-//! Two ways to obtain one: [`Page::hold`] locks a robust process-shared pthread mutex indefinitely
-//! and finds its lock word in the thread's robust list ([`robust_list`]). [`Page::anchor`] starts a
+//! Two ways to obtain one: [`MonitorPage::hold`] locks a robust process-shared pthread mutex indefinitely
+//! and finds its lock word in the thread's robust list ([`robust_list`]). [`MonitorPage::anchor`] starts a
 //! bare `clone` thread that registers its own robust list with a single word in it. [`is_held`]
 //! reads either word with one load, one test and one branch;
 //! `docs/decisions/0003-one-test-liveness.md` records why a single test is enough.
@@ -10,7 +10,7 @@
 //! Here a monitor also tries to lock it, and an owner releases it, so this module has its own page.
 //!
 //! Neighbours: [`super::monitored`] calls the owner's half in the monitored process,
-//! [`super::check`] the monitor's half. Only [`Page::lock`] waits for a word.
+//! [`super::check`] the monitor's half. Only [`MonitorPage::lock`] waits for a word.
 //!
 //! Source: `get_robust_list(2)`.
 
@@ -34,7 +34,7 @@ const STACK_BYTES: usize = 16 * 1024;
 
 /// Memory shared by monitor and monitored process.
 #[repr(C, align(64))]
-pub struct Page {
+pub struct MonitorPage {
     mutex: UnsafeCell<libc::pthread_mutex_t>,
     /// Bytes from the page's start to the mutex's lock word.
     lock_word_at: AtomicU64,
@@ -42,41 +42,41 @@ pub struct Page {
     pub pid: AtomicI32,
     /// 1 until the kernel clears it at the end of a thread (`set_tid_address`).
     pub thread: AtomicU32,
-    list: List,
-    anchor_stack: Stack,
-    spare_stack: Stack,
+    list: RobustList,
+    anchor_stack: ThreadStack,
+    spare_stack: ThreadStack,
     /// A constant word, for bare loads.
     pub plain: AtomicU32,
 }
 
 // SAFETY: the fields are atomics, a process-shared mutex, and cells that only one thread of the
-// monitored process writes (`List`, `Stack`: see `anchor` and `spare_thread`).
-unsafe impl Sync for Page {}
+// monitored process writes (`RobustList`, `ThreadStack`: see `anchor` and `spare_thread`).
+unsafe impl Sync for MonitorPage {}
 // SAFETY: all-zero bytes are valid for each field: atomics, a `pthread_mutex_t` (initialised before
 // it is used), null pointers, bytes.
-unsafe impl Shareable for Page {}
+unsafe impl Shareable for MonitorPage {}
 
 /// A robust list with one entry, in the kernel's layout (`struct robust_list_head`).
 #[repr(C, align(64))]
-struct List {
+struct RobustList {
     head: UnsafeCell<Head>,
     node: UnsafeCell<*mut c_void>,
     word: AtomicU32,
 }
 
 #[repr(C, align(16))]
-struct Stack(UnsafeCell<[u8; STACK_BYTES]>);
+struct ThreadStack(UnsafeCell<[u8; STACK_BYTES]>);
 
 /// The reason why a process could not register.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Refusal {
+pub struct RegisterError {
     /// The call, or the whole sentence if no call failed.
     pub call: &'static str,
     /// The error number; 0 if no call failed.
     pub errno: i32,
 }
 
-impl Refusal {
+impl RegisterError {
     /// Returns the last call's error.
     pub fn last(call: &'static str) -> Self {
         let errno = io::Error::last_os_error().raw_os_error().unwrap_or(0);
@@ -84,7 +84,7 @@ impl Refusal {
     }
 }
 
-impl From<tontine::Error> for Refusal {
+impl From<tontine::Error> for RegisterError {
     fn from(error: tontine::Error) -> Self {
         match error {
             tontine::Error::CannotRegister { reason } => Self { call: reason, errno: 0 },
@@ -93,13 +93,13 @@ impl From<tontine::Error> for Refusal {
     }
 }
 
-impl From<(&'static str, rustix::io::Errno)> for Refusal {
+impl From<(&'static str, rustix::io::Errno)> for RegisterError {
     fn from((call, errno): (&'static str, rustix::io::Errno)) -> Self {
         Self { call, errno: errno.raw_os_error() }
     }
 }
 
-impl Page {
+impl MonitorPage {
     /// Makes the mutex robust and process-shared. Call it once, before any thread locks it.
     ///
     /// # Errors
@@ -113,14 +113,14 @@ impl Page {
     /// Locks the mutex and finds its lock word; the owner's half.
     ///
     /// # Errors
-    /// [`Refusal`], also if the C library takes this thread for another one because a bare `clone`
+    /// [`RegisterError`], also if the C library takes this thread for another one because a bare `clone`
     /// created the process: the kernel would never mark such a word.
-    pub fn hold(&self) -> Result<(), Refusal> {
+    pub fn hold(&self) -> Result<(), RegisterError> {
         // SAFETY: `prepare` initialised the mutex.
         match unsafe { libc::pthread_mutex_lock(self.mutex.get()) } {
             0 => {}
             errno => {
-                return Err(Refusal { call: "pthread_mutex_lock", errno });
+                return Err(RegisterError { call: "pthread_mutex_lock", errno });
             }
         }
         // SAFETY: locked above, and the page outlives its uses.
@@ -161,22 +161,25 @@ impl Page {
     }
 
     /// Starts a bare thread that registers its own robust list, holds the word of
-    /// [`Page::own_word`] and then sleeps indefinitely. Returns when the word is held.
+    /// [`MonitorPage::own_word`] and then sleeps indefinitely. Returns when the word is held.
     ///
     /// # Errors
-    /// [`Refusal`], if `clone` or `set_robust_list` fails.
-    pub fn anchor(&self) -> Result<(), Refusal> {
+    /// [`RegisterError`], if `clone` or `set_robust_list` fails.
+    pub fn anchor(&self) -> Result<(), RegisterError> {
         self.bare_thread(&self.anchor_stack, hold_own_list)?;
         for _ in 0..5_000 {
             match self.list.word.load(Ordering::Relaxed) {
                 0 => std::thread::sleep(std::time::Duration::from_micros(100)),
                 FUTEX_TID_MASK => {
-                    return Err(Refusal { call: "set_robust_list", errno: libc::EPERM });
+                    return Err(RegisterError { call: "set_robust_list", errno: libc::EPERM });
                 }
                 _ => return Ok(()),
             }
         }
-        Err(Refusal { call: "the anchor thread did not start within half a second", errno: 0 })
+        Err(RegisterError {
+            call: "the anchor thread did not start within half a second",
+            errno: 0,
+        })
     }
 
     /// Returns the word that the anchor holds.
@@ -187,16 +190,16 @@ impl Page {
     /// Starts a bare thread that only keeps the process alive.
     ///
     /// # Errors
-    /// [`Refusal`], if `clone` fails.
-    pub fn spare_thread(&self) -> Result<(), Refusal> {
+    /// [`RegisterError`], if `clone` fails.
+    pub fn spare_thread(&self) -> Result<(), RegisterError> {
         self.bare_thread(&self.spare_stack, idle)
     }
 
     fn bare_thread(
         &self,
-        stack: &Stack,
+        stack: &ThreadStack,
         body: extern "C" fn(*mut c_void) -> i32,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), RegisterError> {
         let flags = libc::CLONE_VM
             | libc::CLONE_FS
             | libc::CLONE_FILES
@@ -210,7 +213,7 @@ impl Page {
             let top = stack.0.get().cast::<u8>().add(STACK_BYTES);
             libc::clone(body, top.cast(), flags, std::ptr::from_ref(self).cast_mut().cast())
         };
-        if made < 0 { Err(Refusal::last("clone")) } else { Ok(()) }
+        if made < 0 { Err(RegisterError::last("clone")) } else { Ok(()) }
     }
 }
 
@@ -225,14 +228,14 @@ pub fn holds_a_robust_mutex() -> bool {
 /// Registers the page's list for this bare thread, takes its word, and sleeps.
 extern "C" fn hold_own_list(page: *mut c_void) -> i32 {
     // SAFETY: `bare_thread` passes the page, which outlives the process's threads.
-    let list = unsafe { &(*page.cast::<Page>()).list };
+    let list = unsafe { &(*page.cast::<MonitorPage>()).list };
     let tid = rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned();
     // SAFETY: only this thread writes head and node; the kernel reads them when the thread ends.
     let registered = unsafe {
         *list.node.get() = list.head.get().cast();
         *list.head.get() = Head {
             next: list.node.get().cast(),
-            futex_offset: (offset_of!(List, word) - offset_of!(List, node)) as i64,
+            futex_offset: (offset_of!(RobustList, word) - offset_of!(RobustList, node)) as i64,
             pending: std::ptr::null_mut(),
         };
         libc::syscall(libc::SYS_set_robust_list, list.head.get(), size_of::<Head>()) == 0
@@ -252,11 +255,11 @@ extern "C" fn idle(_: *mut c_void) -> i32 {
 mod tests {
     use super::*;
     use tontine_host::os::child::Child;
-    use tontine_host::os::shared::Shared;
+    use tontine_host::os::shared::SharedMapping;
 
     #[test]
     fn a_process_made_behind_the_c_librarys_back_is_refused() {
-        let page = Shared::<Page>::anonymous().expect("page");
+        let page = SharedMapping::<MonitorPage>::anonymous().expect("page");
         page.prepare().expect("mutex");
         // The bare clone happens in a forked child, so that this process is not copied raw.
         let mut child = Child::fork(|| {

@@ -14,11 +14,11 @@ use tontine_bench::machine::topology::Placement;
 use tontine_host::os::checked;
 use tontine_host::os::child::Child;
 use tontine_host::os::pin::Pinned;
-use tontine_host::os::shared::{Shareable, Shared};
+use tontine_host::os::shared::{Shareable, SharedMapping};
 use tontine_host::os::signal::{Only, SIGNAL, handle};
-use tontine_host::os::state::State;
+use tontine_host::os::state::ProcStatFile;
 use tontine_host::peer::PeerHandle;
-use tontine_host::trouble::{During, Result, Trouble};
+use tontine_host::trouble::{ErrorContext, MeasureError, Result};
 
 use crate::signal_delivery::patience::{Pass, wait_until};
 
@@ -39,7 +39,7 @@ const NO_SET_UP: i32 = 5;
 
 /// States of the receiver's threads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Threads {
+pub(super) struct ThreadSetup {
     /// The main thread blocks the signal.
     pub(super) main_blocks: bool,
     /// The last thread spins; all others sleep.
@@ -49,7 +49,7 @@ pub(super) struct Threads {
 /// Memory shared by receiver and sender.
 #[derive(Debug)]
 #[repr(C)]
-struct Words {
+struct SharedCounts {
     /// Thread ids by number; 0 until the thread is ready.
     threads: [AtomicU32; THREADS],
     /// Handlers that have run since the log was last read.
@@ -59,9 +59,9 @@ struct Words {
 }
 
 // SAFETY: only atomics; zero is valid.
-unsafe impl Shareable for Words {}
+unsafe impl Shareable for SharedCounts {}
 
-static WORDS: AtomicPtr<Words> = AtomicPtr::new(std::ptr::null_mut());
+static WORDS: AtomicPtr<SharedCounts> = AtomicPtr::new(std::ptr::null_mut());
 
 extern "C" fn on_signal(_: libc::c_int) {
     // SAFETY: `receive` stored the address before it installed this handler; the mapping lives as
@@ -82,12 +82,12 @@ extern "C" fn on_signal(_: libc::c_int) {
 /// # Errors
 /// Skipped, if the system refuses a requirement; failed, if a signal is not handled in time.
 pub(super) fn to_process(
-    threads: Threads,
+    threads: ThreadSetup,
     placement: Placement,
     burst: u32,
     times: usize,
 ) -> Result<Vec<Vec<u32>>> {
-    let scene = Scene::new(threads, placement)?;
+    let scene = ThreadedReceiver::new(threads, placement)?;
     (0..times)
         .map(|_| {
             for _ in 0..burst {
@@ -104,11 +104,11 @@ pub(super) fn to_process(
 /// # Errors
 /// Those of [`to_process`].
 pub(super) fn to_thread(
-    threads: Threads,
+    threads: ThreadSetup,
     placement: Placement,
     times: usize,
 ) -> Result<Vec<(u32, Vec<u32>)>> {
-    let scene = Scene::new(threads, placement)?;
+    let scene = ThreadedReceiver::new(threads, placement)?;
     let pid = scene.child.pid().as_raw_nonzero().get();
     (0..times)
         .map(|time| {
@@ -124,18 +124,18 @@ pub(super) fn to_thread(
 }
 
 /// A receiver whose threads wait for signals.
-struct Scene {
+struct ThreadedReceiver {
     child: Child,
-    words: Shared<Words>,
+    words: SharedMapping<SharedCounts>,
     /// The threads that sleep when idle.
-    sleepers: Vec<State>,
+    sleepers: Vec<ProcStatFile>,
     one_runs: bool,
     _pinned: Pinned,
 }
 
-impl Scene {
-    fn new(threads: Threads, placement: Placement) -> Result<Self> {
-        let words = Shared::<Words>::anonymous()?;
+impl ThreadedReceiver {
+    fn new(threads: ThreadSetup, placement: Placement) -> Result<Self> {
+        let words = SharedMapping::<SharedCounts>::anonymous()?;
         let mut child = Child::fork(|| receive(threads, &words))?;
         wait_until(&mut child, Pass::Yield, "the receiver's threads to start", || {
             // SYNC directed-ready: pairs with each thread's store.
@@ -144,7 +144,9 @@ impl Scene {
         let pid = child.pid().as_raw_nonzero().get().cast_unsigned();
         let asleep = THREADS - usize::from(threads.one_runs);
         let ids = words.threads.iter().take(asleep).map(|id| id.load(Ordering::Relaxed));
-        let sleepers = ids.map(|thread| State::of(pid, thread)).collect::<Result<Vec<State>>>()?;
+        let sleepers = ids
+            .map(|thread| ProcStatFile::of(pid, thread))
+            .collect::<Result<Vec<ProcStatFile>>>()?;
         let _pinned = Pinned::to(placement.here)?;
         let scene = Self { child, words, sleepers, one_runs: threads.one_runs, _pinned };
         scene.rest(0)?;
@@ -161,7 +163,9 @@ impl Scene {
         let lines = &self.words.log[..handled.min(LOG)];
         let taken: Vec<u32> = lines.iter().map(|line| line.swap(0, Ordering::Relaxed)).collect();
         if handled > LOG || taken.iter().any(|&line| line == 0 || line > THREADS as u32) {
-            return Err(Trouble::fail(format!("expected at most {LOG} known takers: {taken:?}")));
+            return Err(MeasureError::fail(format!(
+                "expected at most {LOG} known takers: {taken:?}"
+            )));
         }
         Ok(taken.into_iter().map(|line| line - 1).collect())
     }
@@ -171,7 +175,7 @@ impl Scene {
         let since = Instant::now();
         loop {
             let so_far = self.words.handled.load(Ordering::Relaxed);
-            let asleep = || self.sleepers.iter().all(State::asleep);
+            let asleep = || self.sleepers.iter().all(ProcStatFile::asleep);
             if so_far >= handled && asleep() {
                 std::thread::sleep(if self.one_runs { LEAVE } else { BETWEEN_LOOKS });
                 if asleep() && self.words.handled.load(Ordering::Relaxed) == so_far {
@@ -180,7 +184,7 @@ impl Scene {
             }
             PeerHandle::Child(self.child.pid()).check()?;
             if since.elapsed() > PATIENCE {
-                return Err(Trouble::fail(format!(
+                return Err(MeasureError::fail(format!(
                     "expected the receiver's threads to handle {handled} signals and to sleep \
                      within {PATIENCE:?}; they did not: is the machine overloaded?"
                 )));
@@ -191,7 +195,7 @@ impl Scene {
 }
 
 /// Body of the child: runs until it is killed.
-fn receive(threads: Threads, words: &Words) -> i32 {
+fn receive(threads: ThreadSetup, words: &SharedCounts) -> i32 {
     let only = Only::signal();
     only.block();
     WORDS.store(std::ptr::from_ref(words).cast_mut(), Ordering::Relaxed);
@@ -212,12 +216,12 @@ fn receive(threads: Threads, words: &Words) -> i32 {
 }
 
 /// Body of one thread: reports that it is ready, then sleeps or spins indefinitely.
-fn wait(words: &Words, number: usize, unblocks: Option<Only>, runs: bool) -> i32 {
+fn wait(words: &SharedCounts, number: usize, unblocks: Option<Only>, runs: bool) -> i32 {
     let thread = rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned();
     if let Some(only) = unblocks {
         only.unblock();
     }
-    // SYNC directed-ready: pairs with `Scene::new`; the mask is in place by now.
+    // SYNC directed-ready: pairs with `ThreadedReceiver::new`; the mask is in place by now.
     words.threads[number].store(thread, Ordering::Release);
     loop {
         if runs {

@@ -19,15 +19,15 @@ use tontine_bench::machine::topology::Topology;
 use tontine_bench::observe::{Observed, Series};
 use tontine_bench::size::Size;
 use tontine_bench::suite::{Experiment, Variant};
-use tontine_bench::task::{Params, Task};
+use tontine_bench::task::{InvocationTask, Params};
 use tontine_host::clock::Clock;
 use tontine_host::os::signal::SIGNAL;
-use tontine_host::trouble::{Result, Trouble};
+use tontine_host::trouble::{MeasureError, Result};
 
 use crate::placement_of;
-use directed::{MAIN, THREADS, Threads};
-use receiver::Way;
-use sender::{BURST, Burst, Plan, Scene};
+use directed::{MAIN, THREADS, ThreadSetup};
+use receiver::WaitMethod;
+use sender::{BURST, Burst, BurstPlan, BurstReceiver};
 
 /// The experiment.
 #[derive(Debug, Clone, Copy)]
@@ -114,7 +114,7 @@ impl Experiment for LostSignals {
         signals(size)
     }
 
-    fn run(&self, task: &Task) -> Result<Observed> {
+    fn run(&self, task: &InvocationTask) -> Result<Observed> {
         measure(&task.variant, &task.params, signals(task.size))
     }
 }
@@ -136,7 +136,7 @@ fn measure(variant: &str, params: &Params, signals: usize) -> Result<Observed> {
         IN_BURSTS => Some((signals / 5).max(1)),
         other => return Err(unknown("sending", other)),
     };
-    if let Some(way) = Way::of(variant) {
+    if let Some(way) = WaitMethod::of(variant) {
         let window_ns = match word(params, "window") {
             "" | AS_IT_IS => 0.0,
             WIDENED => 1_000.0,
@@ -148,14 +148,14 @@ fn measure(variant: &str, params: &Params, signals: usize) -> Result<Observed> {
             REALTIME => libc::SIGRTMIN(),
             other => return Err(unknown("signal", other)),
         };
-        let plan = Plan { way, placement, window_ns, clock: Clock::monotonic(), signal };
-        let scene = Scene::new(&plan)?;
+        let plan = BurstPlan { way, placement, window_ns, clock: Clock::monotonic(), signal };
+        let scene = BurstReceiver::new(&plan)?;
         return match bursts {
             None => scene.acknowledged(signals).map(|missed| of_acknowledged(&missed)),
             Some(bursts) => scene.bursts(bursts).map(|bursts| of_bursts(&bursts)),
         };
     }
-    let threads = Threads {
+    let threads = ThreadSetup {
         main_blocks: word(params, "main") == "blocked",
         one_runs: word(params, "others") == "one running",
     };
@@ -251,8 +251,8 @@ fn word<'a>(params: &'a Params, name: &str) -> &'a str {
     params.get(name).map_or("", String::as_str)
 }
 
-fn unknown(what: &str, found: &str) -> Trouble {
-    Trouble::fail(format!("lost-signals has no {what} `{found}`: see `tontine list`"))
+fn unknown(what: &str, found: &str) -> MeasureError {
+    MeasureError::fail(format!("lost-signals has no {what} `{found}`: see `tontine list`"))
 }
 
 const fn variant(name: &'static str, summary: &'static str) -> Variant {

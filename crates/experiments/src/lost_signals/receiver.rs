@@ -1,8 +1,8 @@
 //! The receiving process: its first thread blocks the signal and sleeps, a second one waits for it
-//! in one of five [`Way`]s and reports each: [`receive`].
+//! in one of five [`WaitMethod`]s and reports each: [`receive`].
 //!
 //! It is the source's program, except that it writes a byte into a pipe instead of printing. The
-//! second thread also keeps [`Counts`], so that the sender can tell what happened to a signal that
+//! second thread also keeps [`SeenSignals`], so that the sender can tell what happened to a signal that
 //! was never announced.
 
 #![allow(unsafe_code, reason = "pause, sigsuspend, sigwait and signalfd")]
@@ -18,7 +18,7 @@ use tontine_host::os::state::second_thread;
 
 /// Wait method of the second thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum WaitMethod {
     /// A handler and `pause`, with the signal unblocked.
     Pause,
     /// A handler and `sigsuspend`; the signal is blocked at all other times.
@@ -31,7 +31,7 @@ pub(super) enum Way {
     Library,
 }
 
-impl Way {
+impl WaitMethod {
     /// Returns the way of a variant.
     pub(super) fn of(variant: &str) -> Option<Self> {
         match variant {
@@ -48,7 +48,7 @@ impl Way {
 /// Counts of the thread, in shared memory. The sender uses them only while the thread sleeps.
 #[derive(Debug)]
 #[repr(C)]
-pub(super) struct Counts {
+pub(super) struct SeenSignals {
     /// The thread's id; 0 until it is about to wait for the first time.
     pub(super) thread: AtomicU32,
     /// Signals that reached the thread: runs of the handler, or returns with a signal.
@@ -60,7 +60,7 @@ pub(super) struct Counts {
 }
 
 // SAFETY: only atomics; zero is valid.
-unsafe impl Shareable for Counts {}
+unsafe impl Shareable for SeenSignals {}
 
 /// Status of a receiver that could not pin itself.
 const NOT_PINNED: i32 = 3;
@@ -68,7 +68,7 @@ const NOT_PINNED: i32 = 3;
 const NO_SET_UP: i32 = 5;
 
 /// The counts for the handler.
-static COUNTS: AtomicPtr<Counts> = AtomicPtr::new(std::ptr::null_mut());
+static COUNTS: AtomicPtr<SeenSignals> = AtomicPtr::new(std::ptr::null_mut());
 
 extern "C" fn on_signal(_: libc::c_int) {
     // SAFETY: `receive` stored the address before it installed this handler; the mapping lives as
@@ -80,14 +80,14 @@ extern "C" fn on_signal(_: libc::c_int) {
 /// Parameters of a receiver.
 #[derive(Clone, Copy)]
 pub(super) struct Orders<'a> {
-    pub(super) way: Way,
+    pub(super) way: WaitMethod,
     /// The signal to receive; ways other than the library's support SIGUSR1 only.
     pub(super) signal: libc::c_int,
     pub(super) processor: usize,
     /// Nanoseconds of work between reporting a signal and waiting again.
     pub(super) window_ns: f64,
     pub(super) clock: Clock,
-    pub(super) counts: &'a Counts,
+    pub(super) counts: &'a SeenSignals,
     /// The pipe for one byte per return of the wait.
     pub(super) says: BorrowedFd<'a>,
 }
@@ -97,7 +97,7 @@ pub(super) fn receive(orders: Orders<'_>) -> i32 {
     if pin::pin_to(orders.processor).is_err() {
         return NOT_PINNED;
     }
-    if orders.way == Way::Library {
+    if orders.way == WaitMethod::Library {
         return take(orders).map_or(NO_SET_UP, |()| sleep());
     }
     let only = Only::signal();
@@ -106,7 +106,7 @@ pub(super) fn receive(orders: Orders<'_>) -> i32 {
     if handle(on_signal).is_err() {
         return NO_SET_UP;
     }
-    let waiter = match Waiter::new(orders.way, only, outside) {
+    let waiter = match PreparedWait::new(orders.way, only, outside) {
         Ok(waiter) => waiter,
         Err(_) => return NO_SET_UP,
     };
@@ -140,19 +140,19 @@ fn take(orders: Orders<'_>) -> std::result::Result<(), Box<dyn std::error::Error
         let _ = say(orders);
     })?);
     let thread = second_thread(std::process::id())?;
-    // SYNC lost-signals-ready: pairs with `Scene::new`; the signal is blocked by now.
+    // SYNC lost-signals-ready: pairs with `BurstReceiver::new`; the signal is blocked by now.
     orders.counts.thread.store(thread, Ordering::Release);
     Ok(())
 }
 
 /// Body of the second thread: waits, counts and reports, indefinitely.
-fn announce(orders: Orders<'_>, waiter: &Waiter) {
+fn announce(orders: Orders<'_>, waiter: &PreparedWait) {
     let counts = orders.counts;
-    if orders.way == Way::Pause {
+    if orders.way == WaitMethod::Pause {
         waiter.only.unblock();
     }
     let thread = rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned();
-    // SYNC lost-signals-ready: pairs with `Scene::new`; mask and handler are in place by now.
+    // SYNC lost-signals-ready: pairs with `BurstReceiver::new`; mask and handler are in place by now.
     counts.thread.store(thread, Ordering::Release);
     loop {
         if waiter.wait(counts).is_err() {
@@ -179,8 +179,8 @@ fn say(orders: Orders<'_>) -> std::io::Result<()> {
 }
 
 /// One way of waiting, prepared.
-struct Waiter {
-    way: Way,
+struct PreparedWait {
+    way: WaitMethod,
     only: Only,
     /// The mask in which `sigsuspend` waits.
     outside: libc::sigset_t,
@@ -188,10 +188,10 @@ struct Waiter {
     descriptor: Option<OwnedFd>,
 }
 
-impl Waiter {
-    fn new(way: Way, only: Only, outside: libc::sigset_t) -> std::io::Result<Self> {
+impl PreparedWait {
+    fn new(way: WaitMethod, only: Only, outside: libc::sigset_t) -> std::io::Result<Self> {
         let descriptor = match way {
-            Way::Signalfd => {
+            WaitMethod::Signalfd => {
                 // SAFETY: the set is initialised; −1 requests a new descriptor, which is ours.
                 let made = unsafe { libc::signalfd(-1, only.set(), libc::SFD_CLOEXEC) };
                 let made = tontine_host::os::checked(made)?;
@@ -205,30 +205,30 @@ impl Waiter {
 
     /// Waits once. Handlers count the signals that reached them; the other two ways count here.
     #[inline(always)]
-    fn wait(&self, counts: &Counts) -> std::io::Result<()> {
+    fn wait(&self, counts: &SeenSignals) -> std::io::Result<()> {
         match self.way {
-            Way::Pause => {
+            WaitMethod::Pause => {
                 // SAFETY: takes no arguments; returns when a handler has run.
                 unsafe { libc::pause() };
             }
-            Way::Sigsuspend => {
+            WaitMethod::Sigsuspend => {
                 // SAFETY: the mask is initialised; returns when a handler has run.
                 unsafe { libc::sigsuspend(&self.outside) };
             }
-            Way::Sigwait => {
+            WaitMethod::Sigwait => {
                 let mut taken = 0;
                 // SAFETY: the set is initialised; `taken` is a live local.
                 let error = unsafe { libc::sigwait(self.only.set(), &mut taken) };
                 tontine_mechanisms::monitor::error(error)?;
                 counts.reached.fetch_add(1, Ordering::Relaxed);
             }
-            Way::Signalfd => {
+            WaitMethod::Signalfd => {
                 let mut taken = [0; size_of::<libc::signalfd_siginfo>()];
                 let descriptor = self.descriptor.as_ref().ok_or(std::io::ErrorKind::NotFound)?;
                 rustix::io::retry_on_intr(|| rustix::io::read(descriptor, &mut taken))?;
                 counts.reached.fetch_add(1, Ordering::Relaxed);
             }
-            Way::Library => unreachable!("the library waits for itself"),
+            WaitMethod::Library => unreachable!("the library waits for itself"),
         }
         Ok(())
     }

@@ -1,5 +1,5 @@
-//! The sending process, in two ways: [`Scene::acknowledged`] waits after each signal until the
-//! receiver has reported it; [`Scene::bursts`] sends many without waiting.
+//! The sending process, in two ways: [`BurstReceiver::acknowledged`] waits after each signal until the
+//! receiver has reported it; [`BurstReceiver::bursts`] sends many without waiting.
 //!
 //! No decision here depends on a time alone. `kill` makes a waiting thread runnable before it
 //! returns; so a thread that is asleep after that, and has reported nothing, sleeps although a
@@ -14,13 +14,13 @@ use tontine_bench::machine::topology::Placement;
 use tontine_host::clock::Clock;
 use tontine_host::os::child::Child;
 use tontine_host::os::pin::Pinned;
-use tontine_host::os::shared::Shared;
+use tontine_host::os::shared::SharedMapping;
 use tontine_host::os::signal::send;
-use tontine_host::os::state::State;
+use tontine_host::os::state::ProcStatFile;
 use tontine_host::peer::PeerHandle;
-use tontine_host::trouble::{During, Result, Trouble};
+use tontine_host::trouble::{ErrorContext, MeasureError, Result};
 
-use super::receiver::{Counts, Orders, Way, receive};
+use super::receiver::{Orders, SeenSignals, WaitMethod, receive};
 use crate::signal_delivery::patience::{Pass, wait_until};
 
 /// Time without a report after which the receiver's state is checked.
@@ -38,8 +38,8 @@ pub(super) const BURST: u32 = 20;
 
 /// Parameters of an invocation.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Plan {
-    pub(super) way: Way,
+pub(super) struct BurstPlan {
+    pub(super) way: WaitMethod,
     pub(super) placement: Placement,
     pub(super) window_ns: f64,
     pub(super) clock: Clock,
@@ -59,10 +59,10 @@ pub(super) struct Burst {
 }
 
 /// A waiting receiver, and the sender's state.
-pub(super) struct Scene {
+pub(super) struct BurstReceiver {
     child: Child,
-    thread: State,
-    counts: Shared<Counts>,
+    thread: ProcStatFile,
+    counts: SharedMapping<SeenSignals>,
     hears: OwnedFd,
     signal: libc::c_int,
     /// `true` if receiver and sender share a processor: then the sender must not spin.
@@ -70,15 +70,15 @@ pub(super) struct Scene {
     _pinned: Pinned,
 }
 
-impl Scene {
+impl BurstReceiver {
     /// Starts a receiver. Forks: call it in a single-threaded process.
     ///
     /// # Errors
     /// Skipped, if the system refuses a requirement.
-    pub(super) fn new(plan: &Plan) -> Result<Self> {
-        let Plan { way, placement, window_ns, clock, signal } = *plan;
+    pub(super) fn new(plan: &BurstPlan) -> Result<Self> {
+        let BurstPlan { way, placement, window_ns, clock, signal } = *plan;
         let _pinned = Pinned::to(placement.here)?;
-        let counts = Shared::<Counts>::anonymous()?;
+        let counts = SharedMapping::<SeenSignals>::anonymous()?;
         let flags = rustix::pipe::PipeFlags::CLOEXEC | rustix::pipe::PipeFlags::NONBLOCK;
         let (hears, says) = rustix::pipe::pipe_with(flags).setting_up("pipe2")?;
         let mut child = Child::fork(|| {
@@ -93,7 +93,7 @@ impl Scene {
             thread != 0
         })?;
         let pid = child.pid().as_raw_nonzero().get().cast_unsigned();
-        let thread = State::of(pid, thread)?;
+        let thread = ProcStatFile::of(pid, thread)?;
         let crowded = placement.here == placement.there;
         Ok(Self { child, thread, counts, hears, signal, crowded, _pinned })
     }
@@ -119,7 +119,7 @@ impl Scene {
                 nudges += 1;
             }
             if nudges == NUDGES {
-                return Err(Trouble::fail(format!(
+                return Err(MeasureError::fail(format!(
                     "the receiver kept sleeping after {NUDGES} signals"
                 )));
             }
@@ -130,7 +130,7 @@ impl Scene {
     /// Sends `bursts` bursts, each when the receiver sleeps again.
     ///
     /// # Errors
-    /// Those of [`Scene::acknowledged`].
+    /// Those of [`BurstReceiver::acknowledged`].
     pub(super) fn bursts(&self, bursts: usize) -> Result<Vec<Burst>> {
         self.rest()?;
         let mut before = self.read_counts();
@@ -147,7 +147,7 @@ impl Scene {
             before = after;
             let heard = self.drain()?;
             if heard != announced {
-                return Err(Trouble::fail(format!(
+                return Err(MeasureError::fail(format!(
                     "the loop ran {announced} times and reported {heard} times"
                 )));
             }
@@ -241,7 +241,7 @@ impl Scene {
     fn still_there(&self, since: Instant) -> Result<()> {
         PeerHandle::Child(self.child.pid()).check()?;
         if since.elapsed() > PATIENCE {
-            return Err(Trouble::fail(format!(
+            return Err(MeasureError::fail(format!(
                 "expected the receiver to reply or to sleep within {PATIENCE:?}, found neither: \
                  is the machine overloaded, or does a tracer hold the receiver?"
             )));

@@ -13,16 +13,18 @@ fn usual() -> Placement {
     Topology::of_this_machine().placements()[0]
 }
 
-fn scene(way: Way, window_ns: f64) -> std::result::Result<Scene, String> {
+fn scene(way: WaitMethod, window_ns: f64) -> std::result::Result<BurstReceiver, String> {
     let (placement, signal) = (usual(), SIGNAL);
-    let plan = Plan { way, placement, window_ns, clock: Clock::monotonic(), signal };
-    Scene::new(&plan).map_err(|trouble| trouble.to_string())
+    let plan = BurstPlan { way, placement, window_ns, clock: Clock::monotonic(), signal };
+    BurstReceiver::new(&plan).map_err(|trouble| trouble.to_string())
 }
 
 #[test]
 fn who_waits_and_unblocks_in_one_step_misses_nothing() {
     in_a_process_of_its_own(|| {
-        for way in [Way::Sigsuspend, Way::Sigwait, Way::Signalfd, Way::Library] {
+        for way in
+            [WaitMethod::Sigsuspend, WaitMethod::Sigwait, WaitMethod::Signalfd, WaitMethod::Library]
+        {
             for window_ns in [0.0, 20_000.0] {
                 let missed = scene(way, window_ns)?.acknowledged(100);
                 let missed = missed.map_err(|trouble| format!("{way:?}: {trouble}"))?;
@@ -42,7 +44,7 @@ fn a_signal_between_the_look_and_pause_is_slept_through() {
     in_a_process_of_its_own(|| {
         // Wide enough for the sender to reply inside it, even on one processor.
         let window_ns = 2_000_000.0;
-        let missed = scene(Way::Pause, window_ns)?.acknowledged(20);
+        let missed = scene(WaitMethod::Pause, window_ns)?.acknowledged(20);
         let missed = missed.map_err(|trouble| trouble.to_string())?;
         if missed.iter().any(|&one| one) { Ok(()) } else { Err("nothing was missed".into()) }
     });
@@ -51,7 +53,13 @@ fn a_signal_between_the_look_and_pause_is_slept_through() {
 #[test]
 fn signals_merge_in_a_burst_and_none_is_invented() {
     in_a_process_of_its_own(|| -> Checked {
-        for way in [Way::Pause, Way::Sigsuspend, Way::Sigwait, Way::Signalfd, Way::Library] {
+        for way in [
+            WaitMethod::Pause,
+            WaitMethod::Sigsuspend,
+            WaitMethod::Sigwait,
+            WaitMethod::Signalfd,
+            WaitMethod::Library,
+        ] {
             let bursts = scene(way, 0.0)?.bursts(20);
             let bursts = bursts.map_err(|trouble| format!("{way:?}: {trouble}"))?;
             let sane = |burst: &Burst| {
@@ -61,7 +69,7 @@ fn signals_merge_in_a_burst_and_none_is_invented() {
             if bursts.len() != 20 || !bursts.iter().all(sane) {
                 return Err(format!("{way:?}: {bursts:?}"));
             }
-            if way != Way::Pause && !bursts.iter().all(one_by_one) {
+            if way != WaitMethod::Pause && !bursts.iter().all(one_by_one) {
                 return Err(format!("{way:?} lost what it had in hand: {bursts:?}"));
             }
         }
@@ -72,7 +80,7 @@ fn signals_merge_in_a_burst_and_none_is_invented() {
 #[test]
 fn a_receiver_that_takes_its_time_gets_one_of_many() {
     in_a_process_of_its_own(|| {
-        let bursts = scene(Way::Sigwait, 2_000_000.0)?.bursts(5);
+        let bursts = scene(WaitMethod::Sigwait, 2_000_000.0)?.bursts(5);
         let bursts = bursts.map_err(|trouble| trouble.to_string())?;
         if bursts.iter().any(|burst| burst.reached < BURST) {
             Ok(())
@@ -87,9 +95,9 @@ fn the_library_loses_none_of_what_queues() {
     in_a_process_of_its_own(|| {
         for window_ns in [0.0, 100_000.0] {
             let (placement, signal) = (usual(), libc::SIGRTMIN());
-            let (way, clock) = (Way::Library, Clock::monotonic());
-            let plan = Plan { way, placement, window_ns, clock, signal };
-            let bursts = Scene::new(&plan).and_then(|scene| scene.bursts(20));
+            let (way, clock) = (WaitMethod::Library, Clock::monotonic());
+            let plan = BurstPlan { way, placement, window_ns, clock, signal };
+            let bursts = BurstReceiver::new(&plan).and_then(|scene| scene.bursts(20));
             let bursts = bursts.map_err(|trouble| trouble.to_string())?;
             let all = Burst { announced: BURST, reached: BURST, missed: false };
             if bursts != [all; 20] {
@@ -103,7 +111,7 @@ fn the_library_loses_none_of_what_queues() {
 #[test]
 fn tgkill_reaches_the_thread_that_it_names() {
     in_a_process_of_its_own(|| {
-        let threads = Threads { main_blocks: false, one_runs: false };
+        let threads = ThreadSetup { main_blocks: false, one_runs: false };
         let taken = directed::to_thread(threads, usual(), 4 * THREADS);
         for (named, takers) in taken.map_err(|trouble| trouble.to_string())? {
             if takers != [named] {
@@ -118,7 +126,7 @@ fn tgkill_reaches_the_thread_that_it_names() {
 fn the_kernel_gives_a_signal_to_a_thread_that_does_not_block_it() {
     in_a_process_of_its_own(|| {
         for one_runs in [false, true] {
-            let threads = Threads { main_blocks: true, one_runs };
+            let threads = ThreadSetup { main_blocks: true, one_runs };
             let taken = directed::to_process(threads, usual(), 1, 20);
             let taken = taken.map_err(|trouble| trouble.to_string())?;
             let right = |takers: &Vec<u32>| takers.len() == 1 && takers[0] != MAIN;
@@ -152,7 +160,7 @@ fn every_cell_of_a_full_run_yields_shares() {
                 }
                 // A burst may lose signals without missing a wake-up; for single signals the two
                 // are the same.
-                if Way::of(variant.name).is_some() {
+                if WaitMethod::of(variant.name).is_some() {
                     let metrics = observed.series.iter().map(|series| series.metric.as_str());
                     let burst = word(&params, "sending") == IN_BURSTS;
                     let expected: &[&str] =

@@ -19,11 +19,11 @@ use tontine_bench::observe::{Observed, PairedRatio, Series};
 use tontine_bench::size::Size;
 use tontine_bench::stats::order;
 use tontine_bench::suite::{Experiment, Variant};
-use tontine_bench::task::{Params, Task};
+use tontine_bench::task::{InvocationTask, Params};
 use tontine_host::clock::Clock;
 use tontine_host::os::pin;
-use tontine_host::os::shared::Shared;
-use tontine_host::trouble::{Result, Trouble};
+use tontine_host::os::shared::SharedMapping;
+use tontine_host::trouble::{MeasureError, Result};
 
 use super::liveness_check::check::{Check, NoCheck, means_of};
 use super::liveness_check::monitored::{Home, Monitored};
@@ -48,13 +48,13 @@ pub struct QueueWithCheck;
 
 /// The number and size of an invocation's batches.
 #[derive(Debug, Clone, Copy)]
-struct Plan {
+struct BatchPlan {
     messages: u64,
     batches: usize,
     budget: Duration,
 }
 
-impl Plan {
+impl BatchPlan {
     fn of(size: Size, variant: &str) -> Self {
         let (batches, budget_ms) = match size {
             Size::Quick => (30, 200),
@@ -98,17 +98,19 @@ impl Experiment for QueueWithCheck {
 
     /// The time of an invocation in ms: it is given a time, not a number of messages.
     fn operations(&self, variant: &str, size: Size) -> usize {
-        Plan::of(size, variant).budget.as_millis() as usize
+        BatchPlan::of(size, variant).budget.as_millis() as usize
     }
 
-    fn run(&self, task: &Task) -> Result<Observed> {
+    fn run(&self, task: &InvocationTask) -> Result<Observed> {
         let topology = Topology::of_this_machine();
         let name = task.params.get("placement").map_or("cross-core", String::as_str);
         let placement = topology
             .placement(name)
             .filter(|placement| placement.here != placement.there)
-            .ok_or_else(|| Trouble::skip("needs two processors: sender and receiver both spin"))?;
-        let plan = Plan::of(task.size, &task.variant);
+            .ok_or_else(|| {
+                MeasureError::skip("needs two processors: sender and receiver both spin")
+            })?;
+        let plan = BatchPlan::of(task.size, &task.variant);
         let (with, without) = measure(&task.variant, placement, plan)?;
         let mut seen = Observed::default();
         let ratio = order::median(&with).zip(order::median(&without));
@@ -124,10 +126,10 @@ impl Experiment for QueueWithCheck {
 }
 
 /// Returns the messages per second of each batch with the check, and of each without.
-fn measure(variant: &str, placement: Placement, plan: Plan) -> Result<(Vec<f64>, Vec<f64>)> {
-    let means =
-        means_of(variant).ok_or_else(|| Trouble::fail(format!("no such variant: {variant}")))?;
-    let ring = Shared::<SpscRing>::anonymous()?;
+fn measure(variant: &str, placement: Placement, plan: BatchPlan) -> Result<(Vec<f64>, Vec<f64>)> {
+    let means = means_of(variant)
+        .ok_or_else(|| MeasureError::fail(format!("no such variant: {variant}")))?;
+    let ring = SharedMapping::<SpscRing>::anonymous()?;
     let receiver = Monitored::start_with(means, Home::Here, || {
         // If this fails, the sender's own pinning fails too, and ends the run.
         let _ = pin::pin_to(placement.there);
@@ -179,9 +181,9 @@ fn send<C: Check>(sender: &mut SpscSender<'_>, check: &C, message: u64) -> Resul
     match check.look() {
         Ok(true) => {}
         Ok(false) => {
-            return Err(Trouble::fail("the check reported the living receiver as dead"));
+            return Err(MeasureError::fail("the check reported the living receiver as dead"));
         }
-        Err(error) => return Err(Trouble::fail(format!("the check failed: {error}"))),
+        Err(error) => return Err(MeasureError::fail(format!("the check failed: {error}"))),
     }
     if sender.offer(message) { Ok(()) } else { wait_until(|| sender.offer(message)) }
 }
@@ -192,7 +194,7 @@ fn wait_until(mut done: impl FnMut() -> bool) -> Result<()> {
     let began = Instant::now();
     while !done() {
         if began.elapsed() > PATIENCE {
-            return Err(Trouble::fail("the receiver took nothing for five seconds"));
+            return Err(MeasureError::fail("the receiver took nothing for five seconds"));
         }
         std::hint::spin_loop();
     }
@@ -219,14 +221,14 @@ mod tests {
             eprintln!("skipped: needs two processors");
             return;
         };
-        let plan = Plan { messages: 200, batches: 2, budget: Duration::ZERO };
+        let plan = BatchPlan { messages: 200, batches: 2, budget: Duration::ZERO };
         for variant in VARIANTS {
             match measure(variant.name, placement, plan) {
                 Ok((with, without)) => {
                     assert_eq!((with.len(), without.len()), (2, 2), "{}", variant.name);
                     assert!(with.iter().chain(&without).all(|&rate| rate > 0.0));
                 }
-                Err(Trouble::Skipped(why)) => eprintln!("{}: skipped: {why}", variant.name),
+                Err(MeasureError::Skipped(why)) => eprintln!("{}: skipped: {why}", variant.name),
                 Err(trouble) => panic!("{}: {trouble}", variant.name),
             }
         }
@@ -242,10 +244,10 @@ mod tests {
             eprintln!("skipped: needs two processors");
             return;
         };
-        let plan = Plan { messages: 200, batches: 2, budget: Duration::ZERO };
+        let plan = BatchPlan { messages: 200, batches: 2, budget: Duration::ZERO };
         for (variant, calls, call) in refused::CASES {
             let seen = refused::inside(calls, || measure(variant, placement, plan).map(|_| ()));
-            let Some(Err(Trouble::Skipped(why))) = &seen else {
+            let Some(Err(MeasureError::Skipped(why))) = &seen else {
                 assert_eq!(seen, None, "{variant}");
                 return eprintln!("skipped: no seccomp filters here");
             };

@@ -16,14 +16,14 @@ pub const SLOTS: usize = 4096;
 /// The shared part; zeroed memory is an empty ring.
 #[repr(C)]
 pub struct SpscRing {
-    sent: Position,
-    received: Position,
+    sent: CheckedRingPosition,
+    received: CheckedRingPosition,
     slots: [AtomicU64; SLOTS],
 }
 
 /// A position on its own cache lines, so that the two ends share only the lines of messages.
 #[repr(align(128))]
-struct Position(AtomicU64);
+struct CheckedRingPosition(AtomicU64);
 
 // SAFETY: all fields are atomics, for which zero is valid; the positions start equal: empty.
 unsafe impl Shareable for SpscRing {}
@@ -92,11 +92,11 @@ impl SpscSender<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tontine_host::os::shared::Shared;
+    use tontine_host::os::shared::SharedMapping;
 
     #[test]
     fn keeps_every_message_and_refuses_one_too_many() {
-        let ring = Shared::<SpscRing>::anonymous().expect("memory");
+        let ring = SharedMapping::<SpscRing>::anonymous().expect("memory");
         let mut sender = ring.sender();
         for round in 0..3_u64 {
             for message in 0..SLOTS as u64 {

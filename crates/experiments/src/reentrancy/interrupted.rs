@@ -1,6 +1,6 @@
 //! A child that is interrupted by signals at random moments: [`interrupt`].
 //!
-//! The child repeats one operation of a [`Victim`]; its handler, if it interrupts an operation,
+//! The child repeats one operation of a [`InterruptedWork`]; its handler, if it interrupts an operation,
 //! runs the same operation once more. What the child does between two operations, such as searching
 //! a file for a line, takes longer than an operation: the next signal is not sent before that is
 //! over, and if a signal still arrives between operations, the handler does nothing and the signal
@@ -17,10 +17,10 @@ use rustix::process::Signal;
 use tontine_bench::machine::topology::Placement;
 use tontine_host::os::child::Child;
 use tontine_host::os::pin::{self, Pinned};
-use tontine_host::os::shared::{Shareable, Shared};
+use tontine_host::os::shared::{Shareable, SharedMapping};
 use tontine_host::os::signal::{Only, handle};
-use tontine_host::os::state::State;
-use tontine_host::trouble::{During, Result, Trouble};
+use tontine_host::os::state::ProcStatFile;
+use tontine_host::trouble::{ErrorContext, MeasureError, Result};
 
 use crate::signal_delivery::patience::{Pass, has_ended, wait_until};
 
@@ -41,7 +41,7 @@ const MOST_BESIDE: usize = 100;
 const NO_SET_UP: i32 = 5;
 
 /// The work of a child. State that its handler needs is a static of its module.
-pub(super) trait Victim {
+pub(super) trait InterruptedWork {
     /// Prepares the work, before the handler is installed.
     fn prepare(&mut self) -> bool;
     /// Runs one operation and calls `midway` in its middle; returns `true` if the result was right.
@@ -66,7 +66,7 @@ pub(super) trait Victim {
 /// Memory shared by parent and child.
 #[derive(Debug)]
 #[repr(C)]
-struct Desk {
+struct HandlerCounters {
     ready: AtomicU32,
     stop: AtomicU32,
     /// `true` during an operation: the child's own flag, which its handler reads.
@@ -82,20 +82,20 @@ struct Desk {
 }
 
 // SAFETY: only atomics; zero is valid.
-unsafe impl Shareable for Desk {}
+unsafe impl Shareable for HandlerCounters {}
 
-impl Desk {
+impl HandlerCounters {
     fn tell(&self, right: bool) {
         let at = self.told.load(Ordering::Relaxed) as usize;
         if let Some(verdict) = self.verdicts.get(at) {
             verdict.store(if right { 1 } else { 2 }, Ordering::Relaxed);
-            // SYNC reentrancy-told: pairs with `Desk::told`; the verdict is stored before.
+            // SYNC reentrancy-told: pairs with `HandlerCounters::told`; the verdict is stored before.
             self.told.store(at as u32 + 1, Ordering::Release);
         }
     }
 
     fn told(&self) -> usize {
-        // SYNC reentrancy-told: pairs with `Desk::tell`.
+        // SYNC reentrancy-told: pairs with `HandlerCounters::tell`.
         (self.told.load(Ordering::Acquire) as usize).min(MOST)
     }
 
@@ -106,7 +106,7 @@ impl Desk {
 
 /// Result of all signals.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Outcome {
+pub(super) struct InterruptCounts {
     /// For each verdict, `true` if it was "wrong".
     pub(super) corrupted: Vec<bool>,
     /// For each signal that interrupted an operation, `true` if its handler, or the operation after
@@ -124,15 +124,15 @@ pub(super) struct Outcome {
 /// # Errors
 /// Skipped, if the system refuses a requirement; failed, if a child neither continues nor sleeps
 /// for five seconds, or if hardly any signal interrupts an operation.
-pub(super) fn interrupt<V: Victim + Clone>(
+pub(super) fn interrupt<V: InterruptedWork + Clone>(
     victim: &V,
     placement: Placement,
     wanted: usize,
-) -> Result<Outcome> {
-    let mut outcome = Outcome::default();
-    let mut dice = Dice(u64::from(std::process::id()) | 1 << 40);
+) -> Result<InterruptCounts> {
+    let mut outcome = InterruptCounts::default();
+    let mut dice = PauseRng(u64::from(std::process::id()) | 1 << 40);
     while outcome.deadlocked.len() < wanted {
-        let desk = Shared::<Desk>::anonymous()?;
+        let desk = SharedMapping::<HandlerCounters>::anonymous()?;
         let mut child = Child::fork(|| work(victim.clone(), placement.there, &desk))?;
         let pinned = Pinned::to(placement.here)?;
         let mut parent = Parent { child: &mut child, desk: &desk, placement, dice: &mut dice };
@@ -144,7 +144,7 @@ pub(super) fn interrupt<V: Victim + Clone>(
 }
 
 /// Result of one signal.
-enum End {
+enum SignalResult {
     /// The signal interrupted an operation, which then ended.
     Handled,
     /// The signal arrived between operations.
@@ -156,26 +156,26 @@ enum End {
 /// The parent's side of one child.
 struct Parent<'a> {
     child: &'a mut Child,
-    desk: &'a Desk,
+    desk: &'a HandlerCounters,
     placement: Placement,
-    dice: &'a mut Dice,
+    dice: &'a mut PauseRng,
 }
 
 impl Parent<'_> {
     /// Follows signals, sent by itself or raised by the child, to their end, until there are enough
     /// or the child is lost.
-    fn bombard(&mut self, sends: bool, wanted: usize, outcome: &mut Outcome) -> Result<()> {
+    fn bombard(&mut self, sends: bool, wanted: usize, outcome: &mut InterruptCounts) -> Result<()> {
         let desk = self.desk;
         wait_until(self.child, Pass::Yield, "the child to begin its work", || {
             // SYNC reentrancy-ready: pairs with `work`; the handler is installed by now.
             desk.ready.load(Ordering::Acquire) != 0
         })?;
         let pid = self.child.pid().as_raw_nonzero().get().cast_unsigned();
-        let state = State::of(pid, pid)?;
+        let state = ProcStatFile::of(pid, pid)?;
         let (mut seen, mut inside) = (0, 0);
         while outcome.deadlocked.len() < wanted {
             if outcome.beside > MOST_BESIDE * wanted {
-                return Err(Trouble::fail(format!(
+                return Err(MeasureError::fail(format!(
                     "expected signals to interrupt operations; {} arrived between them, {} \
                      interrupted one",
                     outcome.beside,
@@ -188,13 +188,13 @@ impl Parent<'_> {
             }
             seen += 1;
             match self.end_of(seen, &mut inside, &state)? {
-                End::Handled => outcome.deadlocked.push(false),
-                End::Beside => outcome.beside += 1,
-                End::Deadlocked => {
+                SignalResult::Handled => outcome.deadlocked.push(false),
+                SignalResult::Beside => outcome.beside += 1,
+                SignalResult::Deadlocked => {
                     outcome.deadlocked.push(true);
                     return self.child.kill().map(drop);
                 }
-                End::Crashed => {
+                SignalResult::Crashed => {
                     outcome.deadlocked.push(false);
                     outcome.corrupted.push(true);
                     outcome.crashed += 1;
@@ -210,7 +210,7 @@ impl Parent<'_> {
 
     /// Waits until the child is at work again after handler number `number`; `inside` counts the
     /// handlers that interrupted an operation.
-    fn end_of(&self, number: u32, inside: &mut u32, state: &State) -> Result<End> {
+    fn end_of(&self, number: u32, inside: &mut u32, state: &ProcStatFile) -> Result<SignalResult> {
         let since = Instant::now();
         let mut asleep_since: Option<Instant> = None;
         loop {
@@ -220,7 +220,7 @@ impl Parent<'_> {
                 if self.desk.settled.load(Ordering::Acquire) >= number {
                     let met = self.desk.inside.load(Ordering::Relaxed) > *inside;
                     *inside += u32::from(met);
-                    return Ok(if met { End::Handled } else { End::Beside });
+                    return Ok(if met { SignalResult::Handled } else { SignalResult::Beside });
                 }
                 std::hint::spin_loop();
             }
@@ -234,16 +234,16 @@ impl Parent<'_> {
             if begun && state.asleep() {
                 let asleep_for = asleep_since.get_or_insert_with(Instant::now).elapsed();
                 if asleep_for > DEADLINE {
-                    return Ok(End::Deadlocked);
+                    return Ok(SignalResult::Deadlocked);
                 }
             } else {
                 asleep_since = None;
             }
             if has_ended(self.child) {
-                return Ok(End::Crashed);
+                return Ok(SignalResult::Crashed);
             }
             if since.elapsed() > PATIENCE {
-                return Err(Trouble::fail(format!(
+                return Err(MeasureError::fail(format!(
                     "expected an interrupted child to continue or to sleep within {PATIENCE:?}, \
                      found neither: is the machine overloaded?"
                 )));
@@ -254,9 +254,9 @@ impl Parent<'_> {
 }
 
 /// Pauses of random length (xorshift).
-struct Dice(u64);
+struct PauseRng(u64);
 
-impl Dice {
+impl PauseRng {
     fn pause(&mut self) {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -270,9 +270,9 @@ impl Dice {
 }
 
 /// The counters for the handler.
-static DESK: AtomicPtr<Desk> = AtomicPtr::new(std::ptr::null_mut());
+static DESK: AtomicPtr<HandlerCounters> = AtomicPtr::new(std::ptr::null_mut());
 
-extern "C" fn on_signal<V: Victim>(_: libc::c_int) {
+extern "C" fn on_signal<V: InterruptedWork>(_: libc::c_int) {
     // SAFETY: `work` stored the address before it installed this handler; the mapping lives as long
     // as this process.
     let desk = unsafe { &*DESK.load(Ordering::Relaxed) };
@@ -290,7 +290,7 @@ extern "C" fn on_signal<V: Victim>(_: libc::c_int) {
 
 /// The handler's part in the library's thread. `begun` is incremented at its end: if that is never
 /// reached, the row fails, because the child's main thread is then not the one that sleeps.
-fn on_value<V: Victim>(desk: &Desk) {
+fn on_value<V: InterruptedWork>(desk: &HandlerCounters) {
     if desk.at_work.load(Ordering::Relaxed) {
         desk.inside.fetch_add(1, Ordering::Relaxed);
         let right = V::in_handler();
@@ -303,7 +303,7 @@ fn on_value<V: Victim>(desk: &Desk) {
 }
 
 /// Lets the library take the signal, for the lifetime of the process.
-fn take<V: Victim>() -> Result<(), tontine::signal::SignalError> {
+fn take<V: InterruptedWork>() -> Result<(), tontine::signal::SignalError> {
     let blocked = tontine::signal::Blocked::new(tontine::signal::Signal::USR1)?;
     let blocked = Box::leak(Box::new(blocked));
     // SAFETY: `work` stored the address before; the mapping lives as long as this process.
@@ -313,7 +313,7 @@ fn take<V: Victim>() -> Result<(), tontine::signal::SignalError> {
 }
 
 /// Body of the child: works until it is told to stop, killed, or stuck.
-fn work<V: Victim>(mut victim: V, processor: usize, desk: &Desk) -> i32 {
+fn work<V: InterruptedWork>(mut victim: V, processor: usize, desk: &HandlerCounters) -> i32 {
     let only = Only::signal();
     // Before `prepare`, which may start a thread: that thread keeps the signal blocked.
     only.block();

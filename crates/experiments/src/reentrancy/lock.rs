@@ -1,4 +1,4 @@
-//! Two words that belong together, a lock around them, and a handler that takes it: [`Guarded`].
+//! Two words that belong together, a lock around them, and a handler that takes it: [`GuardedWords`].
 
 #![allow(unsafe_code, reason = "pthread mutexes in a static")]
 
@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tontine_host::os::signal::Only;
 
-use super::interrupted::Victim;
+use super::interrupted::InterruptedWork;
 
 /// The lock that guards the words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,12 +26,12 @@ pub(super) enum Lock {
 const STEPS: u32 = 300;
 
 /// A mutex shared by main program and handler.
-struct Mutex(UnsafeCell<libc::pthread_mutex_t>);
+struct SharedMutex(UnsafeCell<libc::pthread_mutex_t>);
 
 // SAFETY: a mutex is designed for concurrent use.
-unsafe impl Sync for Mutex {}
+unsafe impl Sync for SharedMutex {}
 
-static MUTEX: Mutex = Mutex(UnsafeCell::new(libc::PTHREAD_MUTEX_INITIALIZER));
+static MUTEX: SharedMutex = SharedMutex(UnsafeCell::new(libc::PTHREAD_MUTEX_INITIALIZER));
 /// Two words, equal unless a thread is between changing the first and the second.
 static WORDS: [AtomicU64; 2] = [AtomicU64::new(0), AtomicU64::new(0)];
 
@@ -86,12 +86,12 @@ fn work() {
 
 /// The words, changed while a handler reads them now and then.
 #[derive(Clone, Copy)]
-pub(super) struct Guarded {
+pub(super) struct GuardedWords {
     pub(super) lock: Lock,
     pub(super) only: Only,
 }
 
-impl Victim for Guarded {
+impl InterruptedWork for GuardedWords {
     const HANDLER_JUDGES: bool = true;
 
     fn prepare(&mut self) -> bool {
@@ -112,11 +112,11 @@ impl Victim for Guarded {
     }
 }
 
-/// Like [`Guarded`], but a thread takes the signal instead of a handler.
+/// Like [`GuardedWords`], but a thread takes the signal instead of a handler.
 #[derive(Clone, Copy)]
-pub(super) struct Taken(pub(super) Guarded);
+pub(super) struct SigwaitedWords(pub(super) GuardedWords);
 
-impl Victim for Taken {
+impl InterruptedWork for SigwaitedWords {
     const HANDLER_JUDGES: bool = true;
     const TAKEN: bool = true;
 
@@ -129,6 +129,6 @@ impl Victim for Taken {
     }
 
     fn in_handler() -> bool {
-        Guarded::in_handler()
+        GuardedWords::in_handler()
     }
 }

@@ -21,16 +21,16 @@ use tontine_bench::machine::topology::{Placement, Topology};
 use tontine_bench::observe::{Observed, Series};
 use tontine_bench::size::Size;
 use tontine_bench::suite::{Experiment, Variant};
-use tontine_bench::task::{Params, Task};
+use tontine_bench::task::{InvocationTask, Params};
 use tontine_host::clock::Clock;
 use tontine_host::os::pin::Pinned;
 use tontine_host::os::signal::Only;
-use tontine_host::trouble::{During, Result, Trouble};
+use tontine_host::trouble::{ErrorContext, MeasureError, Result};
 
 use crate::placement_of;
-use interrupted::{Outcome, interrupt};
-use lock::{Guarded, Lock, Taken};
-use stdio::{Lines, Stream};
+use interrupted::{InterruptCounts, interrupt};
+use lock::{GuardedWords, Lock, SigwaitedWords};
+use stdio::{AppendStream, InterruptedLine};
 use strtok::{Function, Tokens};
 use together::{BATCH, together};
 
@@ -87,13 +87,13 @@ impl Experiment for Reentrancy {
 
     fn operations(&self, variant: &str, size: Size) -> usize {
         match variant {
-            "strtok" | "strtok-r" | "stdio" | "stdio-flockfile" => Count::of(size).interrupted,
-            _ => Count::of(size).guarded,
+            "strtok" | "strtok-r" | "stdio" | "stdio-flockfile" => Workload::of(size).interrupted,
+            _ => Workload::of(size).guarded,
         }
     }
 
-    fn run(&self, task: &Task) -> Result<Observed> {
-        let mut count = Count::of(task.size);
+    fn run(&self, task: &InvocationTask) -> Result<Observed> {
+        let mut count = Workload::of(task.size);
         if !self.prices(task) {
             count.timed = 0;
         }
@@ -104,7 +104,7 @@ impl Experiment for Reentrancy {
 impl Reentrancy {
     /// Returns `true` if the operation is timed in this cell of its variant: the first one. The
     /// second caller makes no difference to an undisturbed operation.
-    fn prices(&self, task: &Task) -> bool {
+    fn prices(&self, task: &InvocationTask) -> bool {
         let cells = self.params(&task.variant, &Topology::of_this_machine(), task.size);
         cells.first().is_none_or(|first| *first == task.params)
     }
@@ -112,7 +112,7 @@ impl Reentrancy {
 
 /// The amount of work of one invocation.
 #[derive(Debug, Clone, Copy)]
-struct Count {
+struct Workload {
     /// Batches of [`BATCH`] operations, for each of two threads.
     batches: usize,
     /// Number of signals into functions of the C library.
@@ -126,7 +126,7 @@ struct Count {
 /// Operations in a timed batch.
 const PRICED: usize = 100;
 
-impl Count {
+impl Workload {
     fn of(size: Size) -> Self {
         match size {
             Size::Quick => Self { batches: 20, interrupted: 100, guarded: 8, timed: 20 },
@@ -136,7 +136,7 @@ impl Count {
     }
 }
 
-fn measure(variant: &str, params: &Params, count: Count) -> Result<Observed> {
+fn measure(variant: &str, params: &Params, count: Workload) -> Result<Observed> {
     let from = params.get("from").map_or("", String::as_str);
     let placement = placement_of(params)?;
     let by_threads = match from {
@@ -155,9 +155,9 @@ fn measure(variant: &str, params: &Params, count: Count) -> Result<Observed> {
         })
     } else {
         let guarded = |lock| {
-            let guarded = Guarded { lock, only: Only::signal() };
+            let guarded = GuardedWords { lock, only: Only::signal() };
             match from {
-                TAKER => interrupt(&Taken(guarded), placement, count.guarded),
+                TAKER => interrupt(&SigwaitedWords(guarded), placement, count.guarded),
                 _ => interrupt(&guarded, placement, count.guarded),
             }
         };
@@ -165,8 +165,8 @@ fn measure(variant: &str, params: &Params, count: Count) -> Result<Observed> {
         let outcome = match variant {
             "strtok" => interrupt(&Tokens::<false>, placement, signals)?,
             "strtok-r" => interrupt(&Tokens::<true>, placement, signals)?,
-            "stdio" => interrupt(&Lines::<false>::new()?, placement, signals)?,
-            "stdio-flockfile" => interrupt(&Lines::<true>::new()?, placement, signals)?,
+            "stdio" => interrupt(&InterruptedLine::<false>::new()?, placement, signals)?,
+            "stdio-flockfile" => interrupt(&InterruptedLine::<true>::new()?, placement, signals)?,
             other => guarded(lock_of(other).ok_or_else(|| unknown("variant", other))?)?,
         };
         of_signals(&outcome, lock_of(variant).is_some())
@@ -195,7 +195,7 @@ fn tokenised(function: Function, placement: Placement, batches: usize) -> Result
 /// Returns the number of broken lines of two threads, for each batch.
 fn printed(locked: bool, placement: Placement, batches: usize) -> Result<Vec<u32>> {
     let mut file = stdio::nameless()?;
-    let stream = Stream::on(&file)?;
+    let stream = AppendStream::on(&file)?;
     let operation = |side, number: usize| {
         stdio::print(&stream, side, number as u64, locked);
         true
@@ -222,8 +222,8 @@ fn of_threads(wrong: &[u32]) -> Observed {
     Observed { series: vec![series], notes, ..Observed::default() }
 }
 
-fn of_signals(outcome: &Outcome, handlers_judge: bool) -> Observed {
-    let Outcome { corrupted, deadlocked, beside, crashed } = outcome;
+fn of_signals(outcome: &InterruptCounts, handlers_judge: bool) -> Observed {
+    let InterruptCounts { corrupted, deadlocked, beside, crashed } = outcome;
     let mut observed = Observed::default();
     let judged =
         if handlers_judge { "handlers that got the lock" } else { "interrupted operations" };
@@ -252,15 +252,15 @@ fn of_signals(outcome: &Outcome, handlers_judge: bool) -> Observed {
 /// joined, so it must come last.
 fn price(variant: &str, clock: Clock, processor: usize, batches: usize) -> Result<Series> {
     if !stdio::company() {
-        return Err(Trouble::skip("the system refuses a second thread"));
+        return Err(MeasureError::skip("the system refuses a second thread"));
     }
     let _pinned = Pinned::to(processor)?;
     let sink = std::fs::OpenOptions::new().append(true).open("/dev/null");
-    let sink = Stream::on(&sink.setting_up("open /dev/null")?)?;
+    let sink = AppendStream::on(&sink.setting_up("open /dev/null")?)?;
     let only = Only::signal();
     let lock = lock_of(variant);
     if lock.is_some_and(|lock| !lock::make(lock)) {
-        return Err(Trouble::fail("pthread_mutex_init failed"));
+        return Err(MeasureError::fail("pthread_mutex_init failed"));
     }
     let operation = || match (variant, lock) {
         ("strtok", _) => drop(strtok::tokenise(Function::Static, 0, &mut || ())),
@@ -278,8 +278,8 @@ fn price(variant: &str, clock: Clock, processor: usize, batches: usize) -> Resul
     Ok(Series::ns("operation", (0..batches).map(|_| batch()).collect()).batched(PRICED))
 }
 
-fn unknown(what: &str, found: &str) -> Trouble {
-    Trouble::fail(format!("reentrancy has no {what} `{found}`: see `tontine list`"))
+fn unknown(what: &str, found: &str) -> MeasureError {
+    MeasureError::fail(format!("reentrancy has no {what} `{found}`: see `tontine list`"))
 }
 
 const fn variant(name: &'static str, summary: &'static str) -> Variant {

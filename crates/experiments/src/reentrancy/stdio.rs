@@ -1,5 +1,5 @@
 //! Lines printed in several calls into one `FILE`, with and without its lock held over all of them:
-//! [`print`], [`whole`], and [`Lines`], interrupted while printing.
+//! [`print`], [`whole`], and [`InterruptedLine`], interrupted while printing.
 //!
 //! Each call locks the `FILE` by itself, so nothing here is a data race between two threads.
 //! `putc_unlocked` from two threads is omitted: it would be such a race, inside the C library, and
@@ -14,9 +14,9 @@ use std::io::{Read, Seek};
 use std::os::fd::IntoRawFd;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-use tontine_host::trouble::{During, Result, Trouble};
+use tontine_host::trouble::{ErrorContext, MeasureError, Result};
 
-use super::interrupted::Victim;
+use super::interrupted::InterruptedWork;
 
 unsafe extern "C" {
     // In POSIX, but missing in the libc crate.
@@ -33,12 +33,12 @@ const LINES: u64 = 1_000;
 
 /// A `FILE` that appends to a file without a name.
 #[derive(Debug)]
-pub(super) struct Stream(*mut libc::FILE);
+pub(super) struct AppendStream(*mut libc::FILE);
 
 // SAFETY: every call that is made here locks the `FILE`.
-unsafe impl Sync for Stream {}
+unsafe impl Sync for AppendStream {}
 
-impl Stream {
+impl AppendStream {
     /// Opens a stream on `file`.
     ///
     /// # Errors
@@ -48,7 +48,7 @@ impl Stream {
         // SAFETY: the descriptor is ours and its ownership is transferred; the mode is a C string.
         let stream = unsafe { libc::fdopen(descriptor.into_raw_fd(), c"a".as_ptr()) };
         if stream.is_null() {
-            return Err(Trouble::setting_up("fdopen", std::io::Error::last_os_error()));
+            return Err(MeasureError::setting_up("fdopen", std::io::Error::last_os_error()));
         }
         Ok(Self(stream))
     }
@@ -60,7 +60,7 @@ impl Stream {
     }
 }
 
-impl Drop for Stream {
+impl Drop for AppendStream {
     fn drop(&mut self) {
         // SAFETY: opened by `on`, closed once; all threads that printed into it have ended.
         unsafe { libc::fclose(self.0) };
@@ -108,12 +108,12 @@ fn put(stream: *mut libc::FILE, name: &std::ffi::CStr, locked: bool, midway: &mu
 }
 
 /// Prints line `number` of `side`.
-pub(super) fn print(stream: &Stream, side: usize, number: u64, locked: bool) {
+pub(super) fn print(stream: &AppendStream, side: usize, number: u64, locked: bool) {
     put(stream.0, &name(side, number), locked, &mut || ());
 }
 
 /// Prints the handler's line.
-pub(super) fn print_nameless(stream: &Stream, locked: bool) {
+pub(super) fn print_nameless(stream: &AppendStream, locked: bool) {
     put(stream.0, HANDLERS, locked, &mut || ());
 }
 
@@ -141,13 +141,13 @@ static STREAM: AtomicPtr<libc::FILE> = AtomicPtr::new(std::ptr::null_mut());
 
 /// A line whose printing a handler interrupts with another line.
 #[derive(Debug)]
-pub(super) struct Lines<const LOCKED: bool> {
+pub(super) struct InterruptedLine<const LOCKED: bool> {
     file: File,
-    stream: Option<Stream>,
+    stream: Option<AppendStream>,
     number: u64,
 }
 
-impl<const LOCKED: bool> Lines<LOCKED> {
+impl<const LOCKED: bool> InterruptedLine<LOCKED> {
     /// Prints into a new file.
     ///
     /// # Errors
@@ -157,18 +157,18 @@ impl<const LOCKED: bool> Lines<LOCKED> {
     }
 }
 
-impl<const LOCKED: bool> Clone for Lines<LOCKED> {
+impl<const LOCKED: bool> Clone for InterruptedLine<LOCKED> {
     fn clone(&self) -> Self {
         let file = self.file.try_clone().expect("another descriptor");
         Self { file, stream: None, number: 0 }
     }
 }
 
-impl<const LOCKED: bool> Victim for Lines<LOCKED> {
+impl<const LOCKED: bool> InterruptedWork for InterruptedLine<LOCKED> {
     const HANDLER_JUDGES: bool = false;
 
     fn prepare(&mut self) -> bool {
-        let Ok(stream) = Stream::on(&self.file) else { return false };
+        let Ok(stream) = AppendStream::on(&self.file) else { return false };
         // The first line allocates the stream's buffer.
         print(&stream, 0, 0, LOCKED);
         STREAM.store(stream.0, Ordering::Relaxed);

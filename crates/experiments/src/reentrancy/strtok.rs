@@ -11,7 +11,7 @@ use std::ffi::CStr;
 use std::ptr;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use super::interrupted::Victim;
+use super::interrupted::InterruptedWork;
 
 /// The texts that the sides split.
 const TEXTS: [&CStr; 2] =
@@ -21,9 +21,9 @@ const ROOM: usize = 64;
 
 /// The buffer in which a side splits its text; on cache lines of its own.
 #[repr(align(128))]
-struct Room([AtomicU8; ROOM]);
+struct TokenBuffer([AtomicU8; ROOM]);
 
-impl Room {
+impl TokenBuffer {
     const fn new() -> Self {
         Self([const { AtomicU8::new(0) }; ROOM])
     }
@@ -31,7 +31,7 @@ impl Room {
 
 /// A buffer for each side. Only its own side writes a text into it; `strtok` on either side writes
 /// zero bytes into both. The bytes after a text are always zero.
-static ROOMS: [Room; 2] = [Room::new(), Room::new()];
+static ROOMS: [TokenBuffer; 2] = [TokenBuffer::new(), TokenBuffer::new()];
 const _: () = assert!(TEXTS[0].count_bytes() < ROOM && TEXTS[1].count_bytes() < ROOM);
 /// Maximum number of words requested: a broken static must not cause an endless loop.
 const MOST_WORDS: usize = 32;
@@ -105,7 +105,7 @@ impl<const REENTRANT: bool> Tokens<REENTRANT> {
     const FUNCTION: Function = if REENTRANT { Function::Reentrant } else { Function::Static };
 }
 
-impl<const REENTRANT: bool> Victim for Tokens<REENTRANT> {
+impl<const REENTRANT: bool> InterruptedWork for Tokens<REENTRANT> {
     const HANDLER_JUDGES: bool = false;
 
     fn prepare(&mut self) -> bool {

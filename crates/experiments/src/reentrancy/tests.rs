@@ -5,7 +5,7 @@
 
 use tontine_host::peer::in_a_process_of_its_own;
 
-use super::interrupted::Victim;
+use super::interrupted::InterruptedWork;
 use super::*;
 
 /// Signals, each in the middle of an operation.
@@ -20,7 +20,7 @@ fn usual() -> Placement {
 #[derive(Clone)]
 struct Midway<V>(V);
 
-impl<V: Victim> Victim for Midway<V> {
+impl<V: InterruptedWork> InterruptedWork for Midway<V> {
     const HANDLER_JUDGES: bool = V::HANDLER_JUDGES;
     const RAISES: bool = true;
 
@@ -44,7 +44,7 @@ impl<V: Victim> Victim for Midway<V> {
     }
 }
 
-fn inside<V: Victim + Clone>(victim: &V) -> std::result::Result<Outcome, String> {
+fn inside<V: InterruptedWork + Clone>(victim: &V) -> std::result::Result<InterruptCounts, String> {
     let outcome = interrupt(&Midway(victim.clone()), usual(), SIGNALS);
     let outcome = outcome.map_err(|trouble| trouble.to_string())?;
     if outcome.deadlocked.len() < SIGNALS || outcome.crashed > 0 {
@@ -53,8 +53,8 @@ fn inside<V: Victim + Clone>(victim: &V) -> std::result::Result<Outcome, String>
     Ok(outcome)
 }
 
-fn guarded(lock: Lock) -> std::result::Result<Outcome, String> {
-    inside(&Guarded { lock, only: Only::signal() })
+fn guarded(lock: Lock) -> std::result::Result<InterruptCounts, String> {
+    inside(&GuardedWords { lock, only: Only::signal() })
 }
 
 /// Returns `true` if the slice is not empty and all values equal `wanted`.
@@ -62,7 +62,7 @@ fn all(of: &[bool], wanted: bool) -> bool {
     !of.is_empty() && of.iter().all(|&one| one == wanted)
 }
 
-fn holds(so: bool, outcome: &Outcome) -> std::result::Result<(), String> {
+fn holds(so: bool, outcome: &InterruptCounts) -> std::result::Result<(), String> {
     if so { Ok(()) } else { Err(format!("{outcome:?}")) }
 }
 
@@ -85,9 +85,11 @@ fn strtok_r_entered_again_by_a_handler_keeps_it() {
 #[test]
 fn a_line_is_broken_by_a_handler_that_prints_even_under_the_lock() {
     in_a_process_of_its_own(|| {
-        let free = inside(&Lines::<false>::new().map_err(|trouble| trouble.to_string())?)?;
+        let free =
+            inside(&InterruptedLine::<false>::new().map_err(|trouble| trouble.to_string())?)?;
         holds(all(&free.corrupted, true) && all(&free.deadlocked, false), &free)?;
-        let locked = inside(&Lines::<true>::new().map_err(|trouble| trouble.to_string())?)?;
+        let locked =
+            inside(&InterruptedLine::<true>::new().map_err(|trouble| trouble.to_string())?)?;
         holds(all(&locked.corrupted, true) && all(&locked.deadlocked, false), &locked)
     });
 }
@@ -119,7 +121,7 @@ fn a_masked_signal_waits_until_all_is_whole() {
 #[test]
 fn a_thread_that_takes_the_signal_waits_for_the_lock_as_any_other_does() {
     in_a_process_of_its_own(|| {
-        let taken = Taken(Guarded { lock: Lock::Plain, only: Only::signal() });
+        let taken = SigwaitedWords(GuardedWords { lock: Lock::Plain, only: Only::signal() });
         let outcome = interrupt(&taken, usual(), 5 * SIGNALS);
         let outcome = outcome.map_err(|trouble| trouble.to_string())?;
         let counted = outcome.deadlocked.len() == 5 * SIGNALS && outcome.crashed == 0;
@@ -139,7 +141,7 @@ fn spend(time: std::time::Duration) {
     while since.elapsed() < time {}
 }
 
-impl Victim for Fussy {
+impl InterruptedWork for Fussy {
     const HANDLER_JUDGES: bool = true;
 
     fn prepare(&mut self) -> bool {
@@ -178,7 +180,7 @@ fn signals_between_operations_are_not_counted() {
 #[test]
 fn every_signal_that_is_counted_interrupted_a_line() {
     in_a_process_of_its_own(|| {
-        let lines = Lines::<false>::new().map_err(|trouble| trouble.to_string())?;
+        let lines = InterruptedLine::<false>::new().map_err(|trouble| trouble.to_string())?;
         let outcome = interrupt(&lines, usual(), 5 * SIGNALS);
         let outcome = outcome.map_err(|trouble| trouble.to_string())?;
         let stuck = outcome.deadlocked.iter().filter(|&&one| one).count();
@@ -195,7 +197,7 @@ fn an_operation_is_priced_in_one_cell_of_its_variant() {
         for variant in VARIANTS {
             let cells = Reentrancy.params(variant.name, &topology, size);
             let priced = cells.into_iter().filter(|params| {
-                Reentrancy.prices(&Task {
+                Reentrancy.prices(&InvocationTask {
                     experiment: Reentrancy.name().into(),
                     variant: variant.name.into(),
                     params: params.clone(),
@@ -214,7 +216,7 @@ fn a_cell_without_a_price_has_no_operation() {
             ("placement".to_owned(), usual().name.to_owned()),
             ("from".to_owned(), THREADS.to_owned()),
         ]);
-        let count = Count { batches: 2, interrupted: 1, guarded: 1, timed: 0 };
+        let count = Workload { batches: 2, interrupted: 1, guarded: 1, timed: 0 };
         let observed = measure("strtok-r", &params, count);
         let observed = observed.map_err(|trouble| trouble.to_string())?;
         let metrics: Vec<&str> =
@@ -242,7 +244,7 @@ fn two_threads_keep_apart_where_nothing_is_shared_or_all_is_locked() {
 fn every_cell_of_a_default_run_yields_shares_and_a_price() {
     in_a_process_of_its_own(|| {
         let topology = Topology::of_this_machine();
-        let count = Count { batches: 2, interrupted: 5, guarded: 5, timed: 2 };
+        let count = Workload { batches: 2, interrupted: 5, guarded: 5, timed: 2 };
         for variant in VARIANTS {
             for params in Reentrancy.params(variant.name, &topology, Size::Default) {
                 // A fresh process for each, as in a run: measuring the price leaves a thread
@@ -280,7 +282,7 @@ fn what_it_does_not_know_fails() {
         ("placement".to_owned(), usual().name.to_owned()),
         ("from".to_owned(), HANDLER.to_owned()),
     ]);
-    let found = measure("pigeon", &params, Count::of(Size::Quick));
+    let found = measure("pigeon", &params, Workload::of(Size::Quick));
     let found = found.expect_err("there are no pigeons");
     assert!(found.why().contains("pigeon"), "{found}");
 }

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use tontine_bench::machine::topology::Placement;
 use tontine_host::os::child::Child;
 use tontine_host::os::pin;
-use tontine_host::os::shared::Shared;
-use tontine_host::trouble::{Result, Trouble};
+use tontine_host::os::shared::SharedMapping;
+use tontine_host::trouble::{MeasureError, Result};
 
 use crate::signal_delivery::patience::{describe, has_ended};
 
@@ -37,8 +37,8 @@ pub(super) fn together(
     finish: impl FnOnce(),
 ) -> Result<Vec<u32>> {
     let batches = batches.min(MOST);
-    let wrong = Shared::<Wrong>::anonymous()?;
-    let begun = Shared::<AtomicU32>::anonymous()?;
+    let wrong = SharedMapping::<Wrong>::anonymous()?;
+    let begun = SharedMapping::<AtomicU32>::anonymous()?;
     let mut child = Child::fork(|| {
         let one = |side: usize, processor: usize| {
             let pinned = pin::pin_to(processor).is_ok();
@@ -65,7 +65,7 @@ pub(super) fn together(
     let since = Instant::now();
     while !has_ended(&child) {
         if since.elapsed() > PATIENCE {
-            return Err(Trouble::fail(format!(
+            return Err(MeasureError::fail(format!(
                 "expected two threads to finish their work within {PATIENCE:?}: is the machine \
                  overloaded?"
             )));
@@ -74,7 +74,7 @@ pub(super) fn together(
     }
     let ended = describe(child.wait()?);
     if ended != "exited with status 0" {
-        return Err(Trouble::fail(format!(
+        return Err(MeasureError::fail(format!(
             "expected the child to finish its work, but it {ended}"
         )));
     }

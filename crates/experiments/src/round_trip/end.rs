@@ -1,9 +1,9 @@
-//! One end of a mechanism in the round trip: [`End`], and the times of its rounds: [`Timed`].
+//! One end of a mechanism in the round trip: [`RoundTripEnd`], and the times of its rounds: [`Timed`].
 
 use tontine_host::trouble::Result;
 
 /// One end of a mechanism.
-pub(super) trait End {
+pub(super) trait RoundTripEnd {
     /// Publishes one message.
     fn send(&mut self) -> Result<()>;
     /// Waits for one message.

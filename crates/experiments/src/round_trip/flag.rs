@@ -8,11 +8,11 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
 
-use tontine_host::os::shared::{Shareable, Shared};
+use tontine_host::os::shared::{Shareable, SharedMapping};
 use tontine_host::peer::{PeerHandle, spin_until};
 use tontine_host::trouble::Result;
 
-use super::harness::{self, End, Plan, Timed};
+use super::harness::{self, RoundPlan, RoundTripEnd, Timed};
 
 /// Passes of the trial; the best pass of each way counts.
 const PASSES: usize = 3;
@@ -24,27 +24,27 @@ const WAYS: [(usize, bool); 4] = [(1, false), (1, true), (2, false), (2, true)];
 
 #[derive(Debug)]
 #[repr(C, align(128))]
-struct Line(AtomicU32);
+struct FlagLine(AtomicU32);
 
 #[derive(Debug)]
 #[repr(C)]
-struct Board {
+struct FlagLines {
     /// For each way: the line of the request and the line of the reply.
-    ways: [[Line; 2]; 4],
+    ways: [[FlagLine; 2]; 4],
     /// The fastest way, plus one.
-    chosen: Line,
+    chosen: FlagLine,
 }
 
 // SAFETY: only atomics; zero is valid.
-unsafe impl Shareable for Board {}
+unsafe impl Shareable for FlagLines {}
 
 /// Times the flag; the note names the fastest way.
-pub(super) fn run(plan: &Plan) -> Result<(Timed, String)> {
-    let board = Shared::<Board>::anonymous()?;
+pub(super) fn run(plan: &RoundPlan) -> Result<(Timed, String)> {
+    let board = SharedMapping::<FlagLines>::anonymous()?;
     let trial = plan.warm_up.clamp(1, TRIAL);
     let ping = |peer: PeerHandle<'_>| {
         let mut best = [f64::INFINITY; 4];
-        let mut ends = [0, 1, 2, 3].map(|way| Flag::ping(&board, way, peer));
+        let mut ends = [0, 1, 2, 3].map(|way| FlagEnd::ping(&board, way, peer));
         for _ in 0..PASSES {
             for (end, best) in ends.iter_mut().zip(&mut best) {
                 let began = Instant::now();
@@ -66,7 +66,7 @@ pub(super) fn run(plan: &Plan) -> Result<(Timed, String)> {
         Ok((timed, note))
     };
     let echo = |peer: PeerHandle<'_>| {
-        let mut ends = [0, 1, 2, 3].map(|way| Flag::echo(&board, way, peer));
+        let mut ends = [0, 1, 2, 3].map(|way| FlagEnd::echo(&board, way, peer));
         for _ in 0..PASSES {
             for end in &mut ends {
                 end.answer(trial)?;
@@ -88,7 +88,7 @@ fn describe(way: usize) -> String {
 }
 
 /// One end of one way. Each message is a number that no earlier message had.
-struct Flag<'a> {
+struct FlagEnd<'a> {
     out: &'a AtomicU32,
     back: &'a AtomicU32,
     /// The next number to send.
@@ -99,8 +99,8 @@ struct Flag<'a> {
     peer: PeerHandle<'a>,
 }
 
-impl<'a> Flag<'a> {
-    fn ping(board: &'a Board, way: usize, peer: PeerHandle<'a>) -> Self {
+impl<'a> FlagEnd<'a> {
+    fn ping(board: &'a FlagLines, way: usize, peer: PeerHandle<'a>) -> Self {
         let (lines, pause) = WAYS[way];
         let [ask, answer] = &board.ways[way];
         let back = if lines == 1 { &ask.0 } else { &answer.0 };
@@ -108,7 +108,7 @@ impl<'a> Flag<'a> {
         Self { out, back, next, awaited, pause, peer }
     }
 
-    fn echo(board: &'a Board, way: usize, peer: PeerHandle<'a>) -> Self {
+    fn echo(board: &'a FlagLines, way: usize, peer: PeerHandle<'a>) -> Self {
         let ping = Self::ping(board, way, peer);
         let (out, back) = (ping.back, ping.out);
         Self { out, back, next: 2, awaited: 1, ..ping }
@@ -131,7 +131,7 @@ impl<'a> Flag<'a> {
         }
     }
 
-    fn time(&mut self, plan: &Plan) -> Result<Timed> {
+    fn time(&mut self, plan: &RoundPlan) -> Result<Timed> {
         if self.pause {
             harness::time(plan, &mut Looping::<true>(self))
         } else {
@@ -140,9 +140,9 @@ impl<'a> Flag<'a> {
     }
 }
 
-struct Looping<'l, 'a, const PAUSE: bool>(&'l mut Flag<'a>);
+struct Looping<'l, 'a, const PAUSE: bool>(&'l mut FlagEnd<'a>);
 
-impl<const PAUSE: bool> End for Looping<'_, '_, PAUSE> {
+impl<const PAUSE: bool> RoundTripEnd for Looping<'_, '_, PAUSE> {
     #[inline(always)]
     fn send(&mut self) -> Result<()> {
         // SYNC flag: pairs with the other end's load in `wait`.

@@ -10,13 +10,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tontine::heap::shared::{Block, Heap, Inbox, Member, Outbox};
 use tontine::mailbox::{Options, WaitStrategy};
-use tontine_host::os::shared::Shared;
+use tontine_host::os::shared::SharedMapping;
 use tontine_host::peer::{PeerHandle, spin_until};
-use tontine_host::trouble::{Result, Trouble};
+use tontine_host::trouble::{MeasureError, Result};
 use tontine_mechanisms::heap::{must_be_free, refused, rejoined};
 use tontine_mechanisms::mailbox::{Correspondent, Post, posts};
 
-use super::harness::{self, End, Plan, Timed};
+use super::harness::{self, RoundPlan, RoundTripEnd, Timed};
 
 /// Bytes of the block.
 const BLOCK: usize = 1 << 20;
@@ -26,11 +26,11 @@ const HEAP: usize = 4 * BLOCK;
 const STAMP: usize = size_of::<u64>();
 
 /// Times the handover between two processes, and checks the heap at the end.
-pub(super) fn run(plan: &Plan) -> Result<Timed> {
+pub(super) fn run(plan: &RoundPlan) -> Result<Timed> {
     let heap = Heap::create(HEAP).map_err(refused)?;
     let timer = heap.member();
     // The answering process as a member of the heap; 0 before it has joined.
-    let answerer = Shared::<AtomicU64>::anonymous()?;
+    let answerer = SharedMapping::<AtomicU64>::anonymous()?;
     let (here, there) = posts(1)?;
     let (here, there) = (Cell::new(Some(here)), Cell::new(Some(there)));
     let timed = harness::between_processes(
@@ -71,7 +71,8 @@ struct Hands<'h> {
 
 impl<'h> Hands<'h> {
     fn new(heap: &'h Heap, to: Member, post: Option<Post>, peer: PeerHandle<'_>) -> Result<Self> {
-        let post = post.ok_or_else(|| Trouble::fail("found the connection of another process"))?;
+        let post =
+            post.ok_or_else(|| MeasureError::fail("found the connection of another process"))?;
         let options = Options::new().wait_strategy(WaitStrategy::Spin).max_lanes(1);
         let Correspondent { sender, mailbox, .. } = post.open(&options, &[peer])?;
         let outbox = heap.outbox(sender, to).map_err(refused)?;
@@ -80,7 +81,7 @@ impl<'h> Hands<'h> {
     }
 }
 
-impl End for Hands<'_> {
+impl RoundTripEnd for Hands<'_> {
     #[inline(always)]
     fn send(&mut self) -> Result<()> {
         let Some(mut block) = self.held.take() else { return Err(not_held()) };
@@ -102,15 +103,15 @@ impl End for Hands<'_> {
 }
 
 #[cold]
-fn not_held() -> Trouble {
-    Trouble::fail("expected to own the block to hand over, found none")
+fn not_held() -> MeasureError {
+    MeasureError::fail("expected to own the block to hand over, found none")
 }
 
 #[cold]
-fn another(block: &[u8], awaited: u64) -> Trouble {
+fn another(block: &[u8], awaited: u64) -> MeasureError {
     let found = block.first_chunk().map_or(0, |stamp| u64::from_ne_bytes(*stamp));
     let bytes = block.len();
-    Trouble::fail(format!(
+    MeasureError::fail(format!(
         "expected a block of {BLOCK} bytes with the number {awaited}, found one of {bytes} with \
          {found}"
     ))

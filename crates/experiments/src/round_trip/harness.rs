@@ -1,4 +1,4 @@
-//! The protocol of all variants: [`Plan`], and the two ways to connect two [ends](End),
+//! The protocol of all variants: [`RoundPlan`], and the two ways to connect two [ends](End),
 //! [`between_processes`] and [`between_threads`].
 //!
 //! Ping: rounds of { stamp; send; wait }. Echo: { wait; send }. The difference of neighbouring
@@ -27,14 +27,14 @@ use tontine_bench::plant::{self, Delay};
 use tontine_host::clock::{self, Clock, ClockSource};
 use tontine_host::os::child::Child;
 use tontine_host::os::pin::{self, Pinned};
-use tontine_host::peer::{LastWords, Nudge, PeerHandle, TellEnd};
-use tontine_host::trouble::{Result, Trouble};
+use tontine_host::peer::{ChildError, PeerHandle, PeriodicSignal, TellEnd};
+use tontine_host::trouble::{MeasureError, Result};
 
-pub(super) use super::end::End;
+pub(super) use super::end::RoundTripEnd;
 pub(crate) use super::end::Timed;
 use super::paced::Paced;
 
-/// Rounds between two stamps in [`Stamps::Batched`].
+/// Rounds between two stamps in [`StampMode::Batched`].
 const SPINNING_BATCH: usize = 100;
 /// Number of rounds in batches per single stamped round.
 const SINGLES: usize = 10;
@@ -43,7 +43,7 @@ const FAREWELL: Duration = Duration::from_secs(5);
 
 /// Rounds between stamps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Stamps {
+pub(crate) enum StampMode {
     /// Before each round.
     EveryRound,
     /// Before each hundredth round, plus a tenth as many rounds singly. Only spinning variants have
@@ -53,13 +53,13 @@ pub(crate) enum Stamps {
 
 /// The plan of a measurement.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Plan<'a> {
+pub(super) struct RoundPlan<'a> {
     /// Number of timed rounds.
     pub(super) rounds: usize,
     /// Number of warm-up rounds.
     pub(super) warm_up: usize,
     /// Frequency of the stamps.
-    pub(super) stamps: Stamps,
+    pub(super) stamps: StampMode,
     /// Processors of the two ends.
     pub(super) placement: Placement,
     /// The clock of the stamps.
@@ -68,7 +68,7 @@ pub(super) struct Plan<'a> {
     pub(super) paced: Option<Paced<'a>>,
 }
 
-impl Plan<'_> {
+impl RoundPlan<'_> {
     /// Returns the total number of rounds that the echo answers.
     pub(super) fn answers(&self) -> usize {
         self.warm_up + self.batches() * self.batch() + self.singles()
@@ -76,8 +76,8 @@ impl Plan<'_> {
 
     fn batch(&self) -> usize {
         match self.stamps {
-            Stamps::EveryRound => 1,
-            Stamps::Batched => SPINNING_BATCH,
+            StampMode::EveryRound => 1,
+            StampMode::Batched => SPINNING_BATCH,
         }
     }
 
@@ -87,19 +87,19 @@ impl Plan<'_> {
 
     fn singles(&self) -> usize {
         match self.stamps {
-            Stamps::EveryRound => 0,
-            Stamps::Batched => self.rounds.div_ceil(SINGLES),
+            StampMode::EveryRound => 0,
+            StampMode::Batched => self.rounds.div_ceil(SINGLES),
         }
     }
 }
 
 /// An end that adds a planted delay to every message.
-struct Slowed<'a, E> {
+struct SlowedEnd<'a, E> {
     end: &'a mut E,
     delay: Delay,
 }
 
-impl<E: End> End for Slowed<'_, E> {
+impl<E: RoundTripEnd> RoundTripEnd for SlowedEnd<'_, E> {
     #[inline(always)]
     fn send(&mut self) -> Result<()> {
         self.delay.pass();
@@ -121,11 +121,11 @@ impl<E: End> End for Slowed<'_, E> {
 /// # Errors
 /// The error of the end that failed first; a dead child is named with its status.
 pub(super) fn between_processes<T>(
-    plan: &Plan,
+    plan: &RoundPlan,
     ping: impl FnOnce(PeerHandle<'_>) -> Result<T>,
     echo: impl FnOnce(PeerHandle<'_>) -> Result<()>,
 ) -> Result<T> {
-    let words = LastWords::new()?;
+    let words = ChildError::new()?;
     let mut child = Child::fork(|| {
         let done = pin::pin_to(plan.placement.there).and_then(|()| echo(PeerHandle::Parent));
         match done {
@@ -138,7 +138,7 @@ pub(super) fn between_processes<T>(
     })?;
     let peer = PeerHandle::Child(child.pid());
     let pinned = Pinned::to(plan.placement.here)?;
-    let done = Nudge::this_thread().and_then(|nudge| {
+    let done = PeriodicSignal::this_thread().and_then(|nudge| {
         let done = ping(peer);
         drop(nudge);
         done
@@ -152,11 +152,13 @@ pub(super) fn between_processes<T>(
     match (done, farewell) {
         (Ok(value), Some(_)) if status.exit_status() == Some(0) => Ok(value),
         (Ok(_), Some(end)) => Err(end),
-        (Ok(_), None) => Err(Trouble::fail("the echo process did not leave after the last round")),
+        (Ok(_), None) => {
+            Err(MeasureError::fail("the echo process did not leave after the last round"))
+        }
         (Err(trouble), None) => Err(trouble),
         (Err(trouble), Some(end)) if trouble == end => Err(end),
         (Err(trouble), Some(end)) => {
-            Err(Trouble::fail(format!("{}; {}", end.why(), trouble.why())))
+            Err(MeasureError::fail(format!("{}; {}", end.why(), trouble.why())))
         }
     }
 }
@@ -166,7 +168,7 @@ pub(super) fn between_processes<T>(
 /// # Errors
 /// The error of the end that failed first.
 pub(super) fn between_threads<T>(
-    plan: &Plan,
+    plan: &RoundPlan,
     ping: impl FnOnce(PeerHandle<'_>) -> Result<T>,
     echo: impl FnOnce(PeerHandle<'_>) -> Result<()> + Send,
 ) -> Result<T> {
@@ -174,13 +176,13 @@ pub(super) fn between_threads<T>(
     // An end records its error before it reports that it has ended, so an end that fails because
     // the other one ended comes second.
     let first = OnceLock::new();
-    let note = |trouble: &Trouble| drop(first.set(trouble.clone()));
+    let note = |trouble: &MeasureError| drop(first.set(trouble.clone()));
     thread::scope(|scope| {
         let other = scope.spawn(|| {
             let _told = TellEnd(&echo_ended);
             pin::pin_to(plan.placement.there)
                 .and_then(|()| {
-                    let _nudge = Nudge::this_thread()?;
+                    let _nudge = PeriodicSignal::this_thread()?;
                     echo(PeerHandle::Thread(&ping_ended))
                 })
                 .inspect_err(note)
@@ -189,20 +191,20 @@ pub(super) fn between_threads<T>(
             let _told = TellEnd(&ping_ended);
             Pinned::to(plan.placement.here)
                 .and_then(|_pinned| {
-                    let _nudge = Nudge::this_thread()?;
+                    let _nudge = PeriodicSignal::this_thread()?;
                     ping(PeerHandle::Thread(&echo_ended))
                 })
                 .inspect_err(note)
         };
         if other.join().is_err() {
-            return Err(Trouble::fail("the echo thread panicked"));
+            return Err(MeasureError::fail("the echo thread panicked"));
         }
         done.map_err(|ours| first.get().cloned().unwrap_or(ours))
     })
 }
 
 /// Answers the rounds of the plan; if it has pauses, receives its messages.
-pub(super) fn answer(plan: &Plan, end: &mut impl End) -> Result<()> {
+pub(super) fn answer(plan: &RoundPlan, end: &mut impl RoundTripEnd) -> Result<()> {
     if let Some(paced) = &plan.paced {
         return paced.receive(end);
     }
@@ -211,15 +213,15 @@ pub(super) fn answer(plan: &Plan, end: &mut impl End) -> Result<()> {
 
 /// Answers `rounds` rounds.
 #[inline(never)]
-pub(super) fn answer_rounds(rounds: usize, end: &mut impl End) -> Result<()> {
+pub(super) fn answer_rounds(rounds: usize, end: &mut impl RoundTripEnd) -> Result<()> {
     match plant::delay() {
         None => answer_all(rounds, end),
-        Some(delay) => answer_all(rounds, &mut Slowed { end, delay }),
+        Some(delay) => answer_all(rounds, &mut SlowedEnd { end, delay }),
     }
 }
 
 #[inline(always)]
-fn answer_all(rounds: usize, end: &mut impl End) -> Result<()> {
+fn answer_all(rounds: usize, end: &mut impl RoundTripEnd) -> Result<()> {
     for _ in 0..rounds {
         end.wait()?;
         end.send()?;
@@ -228,17 +230,17 @@ fn answer_all(rounds: usize, end: &mut impl End) -> Result<()> {
 }
 
 /// Warms up, then times the rounds of the plan, or sends its messages if it has pauses.
-pub(super) fn time(plan: &Plan, end: &mut impl End) -> Result<Timed> {
+pub(super) fn time(plan: &RoundPlan, end: &mut impl RoundTripEnd) -> Result<Timed> {
     if let Some(paced) = &plan.paced {
         return paced.send(end);
     }
     match plant::delay() {
         None => time_all(plan, end),
-        Some(delay) => time_all(plan, &mut Slowed { end, delay }),
+        Some(delay) => time_all(plan, &mut SlowedEnd { end, delay }),
     }
 }
 
-fn time_all(plan: &Plan, end: &mut impl End) -> Result<Timed> {
+fn time_all(plan: &RoundPlan, end: &mut impl RoundTripEnd) -> Result<Timed> {
     bare_all(plan.warm_up, end)?;
     let batch = plan.batch();
     Ok(Timed {
@@ -250,15 +252,15 @@ fn time_all(plan: &Plan, end: &mut impl End) -> Result<Timed> {
 
 /// Runs rounds without stamps.
 #[inline(never)]
-pub(super) fn bare(rounds: usize, end: &mut impl End) -> Result<()> {
+pub(super) fn bare(rounds: usize, end: &mut impl RoundTripEnd) -> Result<()> {
     match plant::delay() {
         None => bare_all(rounds, end),
-        Some(delay) => bare_all(rounds, &mut Slowed { end, delay }),
+        Some(delay) => bare_all(rounds, &mut SlowedEnd { end, delay }),
     }
 }
 
 #[inline(always)]
-fn bare_all(rounds: usize, end: &mut impl End) -> Result<()> {
+fn bare_all(rounds: usize, end: &mut impl RoundTripEnd) -> Result<()> {
     for _ in 0..rounds {
         end.send()?;
         end.wait()?;
@@ -267,7 +269,12 @@ fn bare_all(rounds: usize, end: &mut impl End) -> Result<()> {
 }
 
 /// Returns half of the mean round of each batch, in ns.
-fn stamped(plan: &Plan, batches: usize, batch: usize, end: &mut impl End) -> Result<Vec<f64>> {
+fn stamped(
+    plan: &RoundPlan,
+    batches: usize,
+    batch: usize,
+    end: &mut impl RoundTripEnd,
+) -> Result<Vec<f64>> {
     // Not zeroed memory from the allocator: that would be touched for the first time while being
     // timed.
     let mut stamps = vec![1_u64; batches + 1];
@@ -289,7 +296,7 @@ fn stamped(plan: &Plan, batches: usize, batch: usize, end: &mut impl End) -> Res
 fn stamp_each(
     starts: &mut [u64],
     batch: usize,
-    end: &mut impl End,
+    end: &mut impl RoundTripEnd,
     now: impl Fn() -> u64,
 ) -> Result<()> {
     for start in starts {
@@ -303,7 +310,7 @@ fn stamp_each(
 }
 
 /// Waits until the peer has ended, at most `patience`; returns how it ended.
-fn await_end(peer: PeerHandle<'_>, patience: Duration) -> Option<Trouble> {
+fn await_end(peer: PeerHandle<'_>, patience: Duration) -> Option<MeasureError> {
     let began = Instant::now();
     loop {
         if let Err(end) = peer.check() {

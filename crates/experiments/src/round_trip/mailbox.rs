@@ -9,12 +9,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
 
 use tontine::mailbox::{Fences, Options, WaitStrategy};
-use tontine_host::os::shared::Shared;
+use tontine_host::os::shared::SharedMapping;
 use tontine_host::peer::{PeerHandle, spin_until};
 use tontine_host::trouble::Result;
 use tontine_mechanisms::mailbox::{Correspondent, Post, posts};
 
-use super::harness::{self, Plan, Timed};
+use super::harness::{self, RoundPlan, Timed};
 use super::opened::Adapted;
 
 /// Passes of the trial; the best pass of each way counts.
@@ -24,14 +24,14 @@ const TRIAL: usize = 500;
 
 /// Times a mailbox whose ends spin, then one with `idle` more senders connected to each end, all
 /// silent.
-pub(super) fn beside_idle(plan: &Plan, idle: usize) -> Result<(Timed, Timed)> {
+pub(super) fn beside_idle(plan: &RoundPlan, idle: usize) -> Result<(Timed, Timed)> {
     let mut timed = among(plan, &[0, idle])?;
     let beside = timed.swap_remove(1);
     Ok((timed.swap_remove(0), beside))
 }
 
 /// Times one mailbox after another, each with a number of idle senders.
-fn among(plan: &Plan, idle: &[usize]) -> Result<Vec<Timed>> {
+fn among(plan: &RoundPlan, idle: &[usize]) -> Result<Vec<Timed>> {
     let pairs = idle.iter().map(|idle| posts(1 + idle)).collect::<Result<Vec<_>>>()?;
     let (here, there): (Vec<Post>, Vec<Post>) = pairs.into_iter().unzip();
     let (here, there) = (Cell::new(here), Cell::new(there));
@@ -66,9 +66,9 @@ fn opened<'a, 'o>(
 }
 
 /// Times mailboxes whose ends sleep; the note names the end that fences.
-pub(super) fn sleeping(plan: &Plan) -> Result<(Timed, String)> {
+pub(super) fn sleeping(plan: &RoundPlan) -> Result<(Timed, String)> {
     let ways = [Fences::Asymmetric, Fences::Symmetric];
-    let chosen = Shared::<AtomicU32>::anonymous()?;
+    let chosen = SharedMapping::<AtomicU32>::anonymous()?;
     let trial = plan.warm_up.clamp(1, TRIAL);
     let pairs = [posts(1)?, posts(1)?];
     let (here, there): (Vec<Post>, Vec<Post>) = pairs.into_iter().unzip();

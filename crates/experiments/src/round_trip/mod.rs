@@ -18,21 +18,21 @@ use tontine_bench::plant;
 use tontine_bench::size::Size;
 use tontine_bench::stats::order;
 use tontine_bench::suite::{Experiment, Variant};
-use tontine_bench::task::{Params, Task};
+use tontine_bench::task::{InvocationTask, Params};
 use tontine_host::clock::Clock;
 use tontine_host::clock::offset::Band;
-use tontine_host::os::shared::Shared;
-use tontine_host::trouble::{Result, Trouble};
+use tontine_host::os::shared::SharedMapping;
+use tontine_host::trouble::{MeasureError, Result};
 use tontine_mechanisms::about::Asked;
 use tontine_mechanisms::registry;
 
 use crate::mechanisms::{self, spins};
-use harness::Plan;
-pub(crate) use harness::Stamps;
+use harness::RoundPlan;
+pub(crate) use harness::StampMode;
 pub(crate) use harness::Timed;
 use opened::Trip;
-pub(crate) use paced::Step;
-use paced::{Board, Paced};
+pub(crate) use paced::PauseRun;
+use paced::{Paced, Receipts};
 
 pub mod container;
 mod end;
@@ -130,14 +130,14 @@ impl Experiment for RoundTrip {
         }
     }
 
-    fn run(&self, task: &Task) -> Result<Observed> {
+    fn run(&self, task: &InvocationTask) -> Result<Observed> {
         let rounds = plant::brief(self.operations(&task.variant, task.size));
         let name = task.params.get("placement").map_or("cross-core", String::as_str);
         let placement = Topology::of_this_machine().placement(name).ok_or_else(|| match name {
-            "cross-core" => Trouble::skip("needs two processors; this process may use one"),
-            _ => Trouble::skip(format!("this machine has no placement {name}")),
+            "cross-core" => MeasureError::skip("needs two processors; this process may use one"),
+            _ => MeasureError::skip(format!("this machine has no placement {name}")),
         })?;
-        measure(&task.variant, rounds, task.size.warm_up(rounds), placement, Stamps::Batched)
+        measure(&task.variant, rounds, task.size.warm_up(rounds), placement, StampMode::Batched)
     }
 
     fn ratios(&self) -> Vec<(&'static str, &'static str)> {
@@ -160,20 +160,20 @@ pub(crate) fn measure(
     rounds: usize,
     warm_up: usize,
     placement: Placement,
-    stamps: Stamps,
+    stamps: StampMode,
 ) -> Result<Observed> {
     if !VARIANTS.iter().any(|known| known.name == variant) {
-        return Err(Trouble::fail(format!("round-trip has no variant {variant}")));
+        return Err(MeasureError::fail(format!("round-trip has no variant {variant}")));
     }
     let spinning = spins(variant);
     if spinning && placement.here == placement.there {
-        return Err(Trouble::skip(
+        return Err(MeasureError::skip(
             "needs two processors: two spinning ends on one only wait for each other",
         ));
     }
-    let stamps = if spinning { stamps } else { Stamps::EveryRound };
+    let stamps = if spinning { stamps } else { StampMode::EveryRound };
     let clock = Clock::calibrated();
-    let plan = Plan { rounds, warm_up, stamps, placement, clock, paced: None };
+    let plan = RoundPlan { rounds, warm_up, stamps, placement, clock, paced: None };
     let mut observed = Observed::default();
     let Timed { one_way, batch, single } = time(variant, &plan, &mut observed)?;
     if !single.is_empty() {
@@ -191,11 +191,11 @@ pub(crate) fn measure(
 /// Those of [`Experiment::run`].
 pub(crate) fn one_way_after(
     variant: &str,
-    steps: &[Step],
+    steps: &[PauseRun],
     warm_up: usize,
     placement: Placement,
 ) -> Result<(Vec<Vec<f64>>, Vec<String>)> {
-    let board = Shared::<Board>::anonymous()?;
+    let board = SharedMapping::<Receipts>::anonymous()?;
     let clock = Clock::calibrated();
     let mut observed = Observed::default();
     let mut offset = 0;
@@ -211,14 +211,15 @@ pub(crate) fn one_way_after(
     }
     let shared = placement.here == placement.there;
     let paced = Some(Paced { warm_up, steps, board: &board, clock, offset, shared });
-    let plan = Plan { rounds: 0, warm_up, stamps: Stamps::EveryRound, placement, clock, paced };
+    let plan =
+        RoundPlan { rounds: 0, warm_up, stamps: StampMode::EveryRound, placement, clock, paced };
     let mut one_way = time(variant, &plan, &mut observed)?.one_way.into_iter();
-    let of_step = |step: &Step| one_way.by_ref().take(step.messages).collect();
+    let of_step = |step: &PauseRun| one_way.by_ref().take(step.messages).collect();
     Ok((steps.iter().map(of_step).collect(), observed.notes))
 }
 
 /// Times one mechanism; its notes and additional series are added to `observed`.
-fn time(variant: &str, plan: &Plan, observed: &mut Observed) -> Result<Timed> {
+fn time(variant: &str, plan: &RoundPlan, observed: &mut Observed) -> Result<Timed> {
     let (timed, note) = match variant {
         "flag" => flag::run(plan)?,
         "mailbox-sleep" => mailbox::sleeping(plan)?,
@@ -248,10 +249,10 @@ pub(crate) fn beside_idle(
     rounds: usize,
     warm_up: usize,
     placement: Placement,
-    stamps: Stamps,
+    stamps: StampMode,
 ) -> Result<(Timed, Timed)> {
     mailbox::beside_idle(
-        &Plan { rounds, warm_up, stamps, placement, clock: Clock::calibrated(), paced: None },
+        &RoundPlan { rounds, warm_up, stamps, placement, clock: Clock::calibrated(), paced: None },
         idle,
     )
 }

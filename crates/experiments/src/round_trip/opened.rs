@@ -3,11 +3,11 @@
 use std::cell::Cell;
 
 use tontine_host::peer::PeerHandle;
-use tontine_host::trouble::{Result, Trouble};
+use tontine_host::trouble::{MeasureError, Result};
 use tontine_mechanisms::driver::{Couple, PairDriver, PairUser};
 use tontine_mechanisms::end::{Early, TwoWay};
 
-use super::harness::{self, End, Plan, Timed};
+use super::harness::{self, RoundPlan, RoundTripEnd, Timed};
 
 /// An end for the rounds: its messages are a one and zeros, `BYTES` in all.
 pub(super) struct Adapted<'a, E, const BYTES: usize> {
@@ -21,7 +21,7 @@ impl<'a, E: TwoWay, const BYTES: usize> Adapted<'a, E, BYTES> {
     }
 }
 
-impl<E: TwoWay, const BYTES: usize> End for Adapted<'_, E, BYTES> {
+impl<E: TwoWay, const BYTES: usize> RoundTripEnd for Adapted<'_, E, BYTES> {
     #[inline(always)]
     fn send(&mut self) -> Result<()> {
         let mut message = [0; BYTES];
@@ -41,7 +41,7 @@ impl<E: TwoWay, const BYTES: usize> End for Adapted<'_, E, BYTES> {
 }
 
 /// Times the rounds of a plan.
-pub(super) struct Trip<'p>(pub(super) &'p Plan<'p>);
+pub(super) struct Trip<'p>(pub(super) &'p RoundPlan<'p>);
 
 impl Trip<'_> {
     fn ping<P: PairDriver, const BYTES: usize>(
@@ -81,7 +81,7 @@ impl PairUser for Trip<'_> {
         let Couple { one, two, stays: _stays } = P::pair(BYTES)?;
         let (one, two) = (Cell::new(Some(one)), Cell::new(Some(two)));
         let take = |half: &Cell<Option<P::Half>>| {
-            half.take().ok_or_else(|| Trouble::fail("an end was opened twice"))
+            half.take().ok_or_else(|| MeasureError::fail("an end was opened twice"))
         };
         harness::between_processes(
             self.0,

@@ -17,9 +17,9 @@ use std::time::{Duration, Instant};
 
 use tontine_host::clock::Clock;
 use tontine_host::os::shared::Shareable;
-use tontine_host::trouble::{Result, Trouble};
+use tontine_host::trouble::{MeasureError, Result};
 
-use super::end::{End, Timed};
+use super::end::{RoundTripEnd, Timed};
 
 /// Timeout of a message's delivery.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -28,7 +28,7 @@ const SPINS: u32 = 1 << 16;
 
 /// A number of messages, each after a pause.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Step {
+pub(crate) struct PauseRun {
     /// From the receipt of one message to the sending of the next.
     pub(crate) pause_us: u64,
     /// Number of messages.
@@ -41,8 +41,8 @@ pub(super) struct Paced<'a> {
     /// Messages with the first step's pause, before the others.
     pub(super) warm_up: usize,
     /// Steps, in order.
-    pub(super) steps: &'a [Step],
-    pub(super) board: &'a Board,
+    pub(super) steps: &'a [PauseRun],
+    pub(super) board: &'a Receipts,
     /// The clock of the stamps.
     pub(super) clock: Clock,
     /// The receiver's counter minus the sender's, in ticks.
@@ -54,7 +54,7 @@ pub(super) struct Paced<'a> {
 /// The receiver's receipts.
 #[derive(Debug)]
 #[repr(C, align(128))]
-pub(super) struct Board {
+pub(super) struct Receipts {
     /// Number of messages received.
     received: AtomicU64,
     /// The receiver's stamp of the last message.
@@ -62,13 +62,13 @@ pub(super) struct Board {
 }
 
 // SAFETY: only atomics; zero is valid.
-unsafe impl Shareable for Board {}
+unsafe impl Shareable for Receipts {}
 
 impl Paced<'_> {
     /// Sends all messages; returns the time of each in ns, without those of the warm-up.
-    pub(super) fn send(&self, end: &mut impl End) -> Result<Timed> {
+    pub(super) fn send(&self, end: &mut impl RoundTripEnd) -> Result<Timed> {
         let warm_up = self.steps.iter().take(1);
-        let warm_up = warm_up.map(|first| Step { messages: self.warm_up, ..*first });
+        let warm_up = warm_up.map(|first| PauseRun { messages: self.warm_up, ..*first });
         let mut one_way = Vec::with_capacity(self.warm_up + self.messages());
         for step in warm_up.chain(self.steps.iter().copied()) {
             for _ in 0..step.messages {
@@ -81,7 +81,7 @@ impl Paced<'_> {
     }
 
     #[inline(never)]
-    fn send_one(&self, number: u64, end: &mut impl End) -> Result<f64> {
+    fn send_one(&self, number: u64, end: &mut impl RoundTripEnd) -> Result<f64> {
         let sent = self.clock.start();
         end.send()?;
         await_receipt(|| {
@@ -97,7 +97,7 @@ impl Paced<'_> {
     }
 
     /// Receives all messages.
-    pub(super) fn receive(&self, end: &mut impl End) -> Result<()> {
+    pub(super) fn receive(&self, end: &mut impl RoundTripEnd) -> Result<()> {
         for number in 1..=(self.warm_up + self.messages()) as u64 {
             end.wait()?;
             let arrived = self.clock.stop();
@@ -127,7 +127,9 @@ fn await_receipt(seen: impl Fn() -> bool) -> Result<()> {
             std::hint::spin_loop();
         }
         if began.get_or_insert_with(Instant::now).elapsed() > PATIENCE {
-            return Err(Trouble::fail(format!("a message did not arrive within {PATIENCE:?}")));
+            return Err(MeasureError::fail(format!(
+                "a message did not arrive within {PATIENCE:?}"
+            )));
         }
     }
 }

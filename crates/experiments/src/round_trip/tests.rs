@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use tontine_bench::size::Size;
 use tontine_host::peer::{PeerHandle, spin_until};
 
-use super::harness::{End, between_processes, between_threads, time};
+use super::harness::{RoundTripEnd, between_processes, between_threads, time};
 use super::*;
 
 /// The runs share names in the file system that `left_behind` searches for.
@@ -44,9 +44,9 @@ fn every_variant_yields_a_sample_a_round_and_leaves_nothing_behind() {
     // An engine starts the `tontine` command inside its containers, which a test's executable is
     // not: the command's own tests have that row.
     for variant in VARIANTS.iter().filter(|variant| variant.name != "container-tcp") {
-        let observed = match measure(variant.name, 200, 20, placement, Stamps::Batched) {
+        let observed = match measure(variant.name, 200, 20, placement, StampMode::Batched) {
             Ok(observed) => observed,
-            Err(Trouble::Skipped(why)) => {
+            Err(MeasureError::Skipped(why)) => {
                 eprintln!("{}: skipped: {why}", variant.name);
                 continue;
             }
@@ -87,7 +87,8 @@ fn a_spinning_variant_can_be_stamped_every_round() {
         eprintln!("skipped: needs two processors");
         return;
     }
-    let found = measure("spinlock-ttas", 200, 20, placement, Stamps::EveryRound).expect("rounds");
+    let found =
+        measure("spinlock-ttas", 200, 20, placement, StampMode::EveryRound).expect("rounds");
     assert_eq!((found.series[0].samples.len(), found.series[0].batch), (200, 1));
     assert!(found.series.iter().all(|series| series.metric != "one_way_single"));
 }
@@ -95,7 +96,7 @@ fn a_spinning_variant_can_be_stamped_every_round() {
 #[test]
 fn of_two_threads_the_first_trouble_wins() {
     let plan = plan();
-    let first = || Trouble::skip("this came first");
+    let first = || MeasureError::skip("this came first");
     let late = |peer: PeerHandle<'_>| spin_until(peer, true, || false);
     assert_eq!(between_threads(&plan, late, |_| Err(first())).err(), Some(first()));
     assert_eq!(between_threads::<()>(&plan, |_| Err(first()), late).err(), Some(first()));
@@ -103,13 +104,13 @@ fn of_two_threads_the_first_trouble_wins() {
 
 #[test]
 fn an_unknown_variant_fails() {
-    let task = Task {
+    let task = InvocationTask {
         experiment: "round-trip".into(),
         variant: "pigeon".into(),
         params: Params::new(),
         size: Size::Quick,
     };
-    let Err(Trouble::Failed(why) | Trouble::Skipped(why)) = RoundTrip.run(&task) else {
+    let Err(MeasureError::Failed(why) | MeasureError::Skipped(why)) = RoundTrip.run(&task) else {
         panic!("there are no pigeons");
     };
     assert!(why.contains("pigeon") || why.contains("two processors"), "{why}");
@@ -118,7 +119,7 @@ fn an_unknown_variant_fails() {
 /// Waits for a message that never arrives.
 struct Deaf<'a>(PeerHandle<'a>);
 
-impl End for Deaf<'_> {
+impl RoundTripEnd for Deaf<'_> {
     fn send(&mut self) -> tontine_host::trouble::Result<()> {
         Ok(())
     }
@@ -128,11 +129,11 @@ impl End for Deaf<'_> {
     }
 }
 
-fn plan() -> Plan<'static> {
-    Plan {
+fn plan() -> RoundPlan<'static> {
+    RoundPlan {
         rounds: 100,
         warm_up: 10,
-        stamps: Stamps::EveryRound,
+        stamps: StampMode::EveryRound,
         placement: here().1,
         clock: Clock::calibrated(),
         paced: None,
@@ -160,12 +161,12 @@ fn a_peer_that_is_killed_under_a_blocked_ping_is_named_with_its_signal() {
             // Not `read_exact`, which would hide the interruption.
             match read.read(&mut [0]) {
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => peer.check()?,
-                other => return Err::<(), _>(Trouble::fail(format!("read: {other:?}"))),
+                other => return Err::<(), _>(MeasureError::fail(format!("read: {other:?}"))),
             }
         },
         |_| {
             rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL)
-                .map_err(|error| Trouble::fail(error.to_string()))
+                .map_err(|error| MeasureError::fail(error.to_string()))
         },
     );
     let why = found.expect_err("no peer answers").to_string();
@@ -175,7 +176,7 @@ fn a_peer_that_is_killed_under_a_blocked_ping_is_named_with_its_signal() {
 
 #[test]
 fn an_echo_that_cannot_be_set_up_says_so_itself() {
-    let skips = |_: PeerHandle<'_>| Err(Trouble::skip("no such thing here"));
+    let skips = |_: PeerHandle<'_>| Err(MeasureError::skip("no such thing here"));
     let found = between_processes(&plan(), |peer| time(&plan(), &mut Deaf(peer)), skips);
-    assert_eq!(found.err(), Some(Trouble::skip("no such thing here")));
+    assert_eq!(found.err(), Some(MeasureError::skip("no such thing here")));
 }

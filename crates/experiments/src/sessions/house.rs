@@ -1,4 +1,4 @@
-//! A private view of the system in which temporary users can log in: [`House`].
+//! A private view of the system in which temporary users can log in: [`LoginSandbox`].
 //!
 //! A child leaves the mount namespace and gives its own child a PID namespace. There a *copy* of
 //! `/etc/passwd` with the users in it is mounted over the real one, which is never written; `/run`
@@ -27,38 +27,38 @@ use rustix::process::{
 use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout};
 use rustix::thread::{UnshareFlags, unshare_unsafe};
 use tontine_host::os::child::{Child, exit_at_once};
-use tontine_host::os::shared::Shared;
-use tontine_host::peer::LastWords;
-use tontine_host::trouble::{During, Result, Trouble};
+use tontine_host::os::shared::SharedMapping;
+use tontine_host::peer::ChildError;
+use tontine_host::trouble::{ErrorContext, MeasureError, Result};
 
 /// Folders in which logins are recorded and servers keep their pids.
 pub(super) const HIDDEN: [&str; 2] = ["/run", "/var/log"];
 
 /// A running house. When it is dropped, or this process ends, all processes in it are killed.
 #[derive(Debug)]
-pub(super) struct House {
+pub(super) struct LoginSandbox {
     keeper: Child,
-    words: Shared<LastWords>,
+    words: SharedMapping<ChildError>,
     /// The pipe whose end of file tells the keeper to end the server.
     open: Option<OwnedFd>,
 }
 
-impl House {
+impl LoginSandbox {
     /// Opens a house in which `passwd` is `/etc/passwd` and `server` runs; the server's output goes
     /// to the file `log`. Call it in a single-threaded process only.
     ///
     /// # Errors
     /// Skipped, if the system refuses a process, a namespace or a mount: see also
-    /// [`House::trouble`].
+    /// [`LoginSandbox::trouble`].
     pub(super) fn open(passwd: &Path, server: &[&str], log: &Path) -> Result<Self> {
         let (ended, open) = pipe_with(PipeFlags::CLOEXEC).setting_up("pipe2")?;
         let open = Cell::new(Some(open));
-        let words = LastWords::new()?;
+        let words = ChildError::new()?;
         let arguments = server
             .iter()
             .map(|argument| CString::new(*argument))
             .collect::<std::result::Result<Vec<_>, _>>()
-            .map_err(|_| Trouble::fail("an argument of the server holds a NUL"))?;
+            .map_err(|_| MeasureError::fail("an argument of the server holds a NUL"))?;
         let keeper = Child::fork(|| {
             drop(open.take());
             match furnish(passwd).and_then(|()| keep(&arguments, log, &ended)) {
@@ -73,12 +73,12 @@ impl House {
     }
 
     /// Returns the reason why the house could not be opened, if it could not.
-    pub(super) fn trouble(&self) -> Option<Trouble> {
+    pub(super) fn trouble(&self) -> Option<MeasureError> {
         self.words.heard()
     }
 }
 
-impl Drop for House {
+impl Drop for LoginSandbox {
     fn drop(&mut self) {
         drop(self.open.take());
         // The keeper ends when all processes in the house have; it uses SIGKILL if necessary.

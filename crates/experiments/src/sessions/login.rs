@@ -1,7 +1,7 @@
 //! Sessions of temporary users over a remote login: [`sessions`].
 //!
 //! A real sshd, with a host key and a configuration of its own, listens on a loopback port inside a
-//! [`House`]; real ssh clients log in, each as another user, whose login shell is the script. The
+//! [`LoginSandbox`]; real ssh clients log in, each as another user, whose login shell is the script. The
 //! elapsed time is that of the script, from its first line on the client's side to its last: the
 //! login itself is excluded, because it is mostly cryptography.
 
@@ -15,13 +15,13 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use tontine_host::os::herd::Herd;
+use tontine_host::os::herd::ProcessGroup;
 use tontine_host::os::program::{find, last_words};
-use tontine_host::trouble::{During, Result, Trouble};
+use tontine_host::trouble::{ErrorContext, MeasureError, Result};
 
-use super::house::{HIDDEN, House};
+use super::house::{HIDDEN, LoginSandbox};
 use super::script::{BEGINS, DONE};
-use super::{Span, each_after_the_other, script_in, terminal};
+use super::{SessionSpan, each_after_the_other, script_in, terminal};
 
 /// Timeout of the server's start.
 const OPENING: Duration = Duration::from_secs(10);
@@ -41,13 +41,13 @@ struct Programs {
 impl Programs {
     fn look() -> Result<Self> {
         if !rustix::process::geteuid().is_root() {
-            return Err(Trouble::skip(
+            return Err(MeasureError::skip(
                 "needs root: temporary users log in to a server that this program starts",
             ));
         }
         let of = |name: &str| {
             find(name).ok_or_else(|| {
-                Trouble::skip(format!(
+                MeasureError::skip(format!(
                     "needs OpenSSH's server and client: {name} is missing; install them, without \
                      configuring or starting anything"
                 ))
@@ -62,10 +62,14 @@ impl Programs {
 /// # Errors
 /// Skipped, naming what is missing: root, a program, a namespace. Failed, if the server does not
 /// start or a session does not end well by `until`.
-pub(super) fn sessions(folder: &Path, homes: &[PathBuf], until: Instant) -> Result<Vec<Span>> {
+pub(super) fn sessions(
+    folder: &Path,
+    homes: &[PathBuf],
+    until: Instant,
+) -> Result<Vec<SessionSpan>> {
     let programs = Programs::look()?;
     open_to_others(folder)?;
-    let users = Users::new(folder, homes)?;
+    let users = PasswdCopy::new(folder, homes)?;
     for (home, id) in homes.iter().zip(FIRST_ID..) {
         for path in [home.clone(), home.join("input")] {
             chown(path, Some(id), Some(id)).setting_up("chown of a home")?;
@@ -81,16 +85,17 @@ pub(super) fn sessions(folder: &Path, homes: &[PathBuf], until: Instant) -> Resu
     let (server, configuration) = (text(&programs.server), text(&configuration));
     let log = folder.join("log");
     // Before any thread is started. The house comes last: no forked process may hold its pipe.
-    let herd = Herd::new()?;
-    let house = House::open(&users.passwd, &[&server, "-D", "-e", "-f", &configuration], &log)?;
+    let herd = ProcessGroup::new()?;
+    let house =
+        LoginSandbox::open(&users.passwd, &[&server, "-D", "-e", "-f", &configuration], &log)?;
     until_it_listens(port, &house, &log)?;
     let spans = each_after_the_other(homes, |home| {
         let name = name_of(home);
         let client = client(&programs, folder, port, &name);
         follow(client, &herd, until).map_err(|trouble| match trouble {
-            Trouble::Failed(why) => {
+            MeasureError::Failed(why) => {
                 let log = last_words(&fs::read(&log).unwrap_or_default());
-                Trouble::fail(format!("{why}; sshd: {log}"))
+                MeasureError::fail(format!("{why}; sshd: {log}"))
             }
             skipped => skipped,
         })
@@ -110,14 +115,14 @@ fn readable(path: &Path) -> Result<()> {
 fn open_to_others(folder: &Path) -> Result<()> {
     fs::set_permissions(folder, fs::Permissions::from_mode(0o755)).setting_up("chmod")?;
     if let Some(hidden) = HIDDEN.iter().find(|hidden| folder.starts_with(hidden)) {
-        return Err(Trouble::skip(format!(
+        return Err(MeasureError::skip(format!(
             "needs a temporary folder outside {hidden}, which this variant hides; set TMPDIR"
         )));
     }
     for above in folder.ancestors() {
         let mode = fs::metadata(above).setting_up("stat")?.permissions().mode();
         if mode & 0o001 == 0 {
-            return Err(Trouble::skip(format!(
+            return Err(MeasureError::skip(format!(
                 "needs a temporary folder that other users may enter: they may not enter {}; set \
                  TMPDIR",
                 above.display()
@@ -128,11 +133,11 @@ fn open_to_others(folder: &Path) -> Result<()> {
 }
 
 /// A copy of `/etc/passwd` with our users.
-struct Users {
+struct PasswdCopy {
     passwd: PathBuf,
 }
 
-impl Users {
+impl PasswdCopy {
     fn new(folder: &Path, homes: &[PathBuf]) -> Result<Self> {
         let real = fs::read_to_string("/etc/passwd").setting_up("reading /etc/passwd")?;
         let text = with_users(&real, &script_in(folder), homes)?;
@@ -156,7 +161,7 @@ fn with_users(real: &str, shell: &Path, homes: &[PathBuf]) -> Result<String> {
     for (home, id) in homes.iter().zip(FIRST_ID..) {
         let name = name_of(home);
         if has(0, &name) || has(2, &id.to_string()) {
-            return Err(Trouble::skip(format!(
+            return Err(MeasureError::skip(format!(
                 "needs a free user id: /etc/passwd has {name} or {id} already"
             )));
         }
@@ -185,7 +190,11 @@ fn make_key(programs: &Programs, folder: &Path, name: &str) -> Result<()> {
     if made.status.success() {
         Ok(())
     } else {
-        Err(Trouble::fail(format!("ssh-keygen: {}: {}", made.status, last_words(&made.stderr))))
+        Err(MeasureError::fail(format!(
+            "ssh-keygen: {}: {}",
+            made.status,
+            last_words(&made.stderr)
+        )))
     }
 }
 
@@ -212,7 +221,7 @@ fn configure(folder: &Path, port: u16) -> Result<PathBuf> {
     Ok(path)
 }
 
-fn until_it_listens(port: u16, house: &House, log: &Path) -> Result<()> {
+fn until_it_listens(port: u16, house: &LoginSandbox, log: &Path) -> Result<()> {
     let until = Instant::now() + OPENING;
     while TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err() {
         if let Some(trouble) = house.trouble() {
@@ -220,7 +229,7 @@ fn until_it_listens(port: u16, house: &House, log: &Path) -> Result<()> {
         }
         if Instant::now() > until {
             let log = last_words(&fs::read(log).unwrap_or_default());
-            return Err(Trouble::fail(format!(
+            return Err(MeasureError::fail(format!(
                 "expected sshd to listen on port {port}, found no listener: {log}"
             )));
         }
@@ -249,14 +258,14 @@ fn client(programs: &Programs, folder: &Path, port: u16, user: &str) -> Command 
 }
 
 /// Reads the client's output; returns the time from the script's first line to its last.
-fn follow(mut client: Command, herd: &Herd, until: Instant) -> Result<Span> {
+fn follow(mut client: Command, herd: &ProcessGroup, until: Instant) -> Result<SessionSpan> {
     // The input stays open without data, as with a user who types nothing.
     client.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut running = herd.spawn(&mut client)?;
-    let mut seen = Seen::default();
+    let mut seen = SessionOutput::default();
     let drained = match &running.stdout {
         Some(printed) => terminal::drain(printed, until, |piece| seen.more(piece)),
-        None => Err(Trouble::fail("ssh has no standard output")),
+        None => Err(MeasureError::fail("ssh has no standard output")),
     };
     if drained.is_err() {
         let _ = running.kill();
@@ -268,8 +277,8 @@ fn follow(mut client: Command, herd: &Herd, until: Instant) -> Result<Span> {
     let status = running.wait().during("waitpid")?;
     drained?;
     match (seen.began, seen.done) {
-        (Some(began), Some(ended)) if status.success() => Ok(Span { began, ended }),
-        _ => Err(Trouble::fail(format!(
+        (Some(began), Some(ended)) if status.success() => Ok(SessionSpan { began, ended }),
+        _ => Err(MeasureError::fail(format!(
             "a session ended with {status}, after {}; ssh: {}",
             last_words(&seen.text),
             last_words(&complaints)
@@ -279,13 +288,13 @@ fn follow(mut client: Command, herd: &Herd, until: Instant) -> Result<Span> {
 
 /// Output of a session, and the times of its first and last line.
 #[derive(Debug, Default)]
-struct Seen {
+struct SessionOutput {
     text: Vec<u8>,
     began: Option<Instant>,
     done: Option<Instant>,
 }
 
-impl Seen {
+impl SessionOutput {
     fn more(&mut self, piece: &[u8]) {
         let now = Instant::now();
         // A line may arrive in two pieces.
@@ -317,12 +326,12 @@ mod tests {
         assert!(lines[3].starts_with("sshd:*:58102:"), "{text}");
         let taken = "somebody:x:58101:1::/:/bin/sh\n";
         let found = with_users(taken, Path::new("/x/script"), &homes).expect_err("taken");
-        assert!(matches!(&found, Trouble::Skipped(why) if why.contains("58101")), "{found}");
+        assert!(matches!(&found, MeasureError::Skipped(why) if why.contains("58101")), "{found}");
     }
 
     #[test]
     fn lines_that_come_in_pieces_are_seen() {
-        let mut seen = Seen::default();
+        let mut seen = SessionOutput::default();
         for piece in ["pseudo-user: be", "gins\r\n1 signal\r\n", "pseudo-user: don"] {
             seen.more(piece.as_bytes());
         }

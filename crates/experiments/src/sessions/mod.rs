@@ -23,16 +23,16 @@ use tontine_bench::machine::topology::Topology;
 use tontine_bench::observe::{Observed, Series, Statistic};
 use tontine_bench::size::Size;
 use tontine_bench::suite::{Experiment, Variant};
-use tontine_bench::task::{Params, Task};
+use tontine_bench::task::{InvocationTask, Params};
 use tontine_host::leftovers::Folder;
 use tontine_host::os::program::{file_system, last_words};
 use tontine_host::os::{pin, room};
-use tontine_host::trouble::{During, Result, Trouble};
+use tontine_host::trouble::{ErrorContext, MeasureError, Result};
 use tontine_unix_sim::LockingMode;
 
 use super::levels::{asked, crowd, levels};
 use super::modes;
-use super::trees::{self, Load};
+use super::trees::{self, TreeLoad};
 use script::{DONE, Script};
 
 /// The last level of the paper's curve.
@@ -99,7 +99,7 @@ impl Experiment for Sessions {
         }
     }
 
-    fn run(&self, task: &Task) -> Result<Observed> {
+    fn run(&self, task: &InvocationTask) -> Result<Observed> {
         let modelled = modes::modelled_with(&task.params)?.unwrap_or(0);
         let sessions = asked(task, "sessions", MOST.max(modelled))?;
         if let Some(mode) = modes::mode(&task.variant) {
@@ -125,7 +125,7 @@ fn measure(
     let spans = match variant {
         "pty" => at_terminals(&homes, until)?,
         "login" => login::sessions(folder.path(), &homes, until)?,
-        other => return Err(Trouble::fail(format!("sessions has no variant {other}"))),
+        other => return Err(MeasureError::fail(format!("sessions has no variant {other}"))),
     };
     let kind = file_system(folder.path()).unwrap_or_else(|| "an unknown file system".into());
     let place = folder.path().parent().unwrap_or(folder.path()).display().to_string();
@@ -160,7 +160,7 @@ fn measure(
 /// lock statistics.
 fn measure_virtually(mode: LockingMode, sessions: usize, params: &Params) -> Result<Observed> {
     let beside = params.get(BESIDE).and_then(|words| words.split(' ').next()?.parse().ok());
-    let load = Load { builds: beside.unwrap_or(0), sessions };
+    let load = TreeLoad { builds: beside.unwrap_or(0), sessions };
     let done = load.of_a_cell(mode, params, beside.is_some())?;
     let seconds = |metric: &str, samples| Series::ns(metric, samples).in_unit("s").by_mean();
     let mut series = vec![seconds("iteration", done.sessions)];
@@ -171,12 +171,12 @@ fn measure_virtually(mode: LockingMode, sessions: usize, params: &Params) -> Res
 
 /// The time in which a session was at work.
 #[derive(Debug, Clone, Copy)]
-struct Span {
+struct SessionSpan {
     began: Instant,
     ended: Instant,
 }
 
-impl Span {
+impl SessionSpan {
     fn seconds(&self) -> f64 {
         (self.ended - self.began).as_secs_f64()
     }
@@ -184,7 +184,7 @@ impl Span {
 
 /// Returns the share of the time in which all sessions were at work, relative to the time in which
 /// any was.
-fn share_of_all(spans: &[Span]) -> f64 {
+fn share_of_all(spans: &[SessionSpan]) -> f64 {
     let begins = || spans.iter().map(|span| span.began);
     let ends = || spans.iter().map(|span| span.ended);
     let bounds = (begins().min().zip(ends().max()), begins().max().zip(ends().min()));
@@ -212,7 +212,7 @@ fn homes(folder: &Path, sessions: usize, script: &Script) -> Result<Vec<PathBuf>
 }
 
 /// Runs each session on a pty of its own; returns the time in which each was at work.
-fn at_terminals(homes: &[PathBuf], until: Instant) -> Result<Vec<Span>> {
+fn at_terminals(homes: &[PathBuf], until: Instant) -> Result<Vec<SessionSpan>> {
     each_after_the_other(homes, |home| {
         let mut command = Command::new("/bin/sh");
         command.arg("../script").current_dir(home).env("HOME", home).env("TERM", "dumb");
@@ -223,7 +223,7 @@ fn at_terminals(homes: &[PathBuf], until: Instant) -> Result<Vec<Span>> {
             Ok(ended.span)
         } else {
             let status = ended.status;
-            Err(Trouble::fail(format!("a session ended with {status}, after {printed}")))
+            Err(MeasureError::fail(format!("a session ended with {status}, after {printed}")))
         }
     })
 }
@@ -231,8 +231,8 @@ fn at_terminals(homes: &[PathBuf], until: Instant) -> Result<Vec<Span>> {
 /// Runs `session` for each home in a thread of its own, each a [`DELAY`] after the previous one.
 fn each_after_the_other(
     homes: &[PathBuf],
-    session: impl Fn(&PathBuf) -> Result<Span> + Sync,
-) -> Result<Vec<Span>> {
+    session: impl Fn(&PathBuf) -> Result<SessionSpan> + Sync,
+) -> Result<Vec<SessionSpan>> {
     let began = Instant::now();
     let one = |(order, home): (usize, &PathBuf)| {
         let begins = began + DELAY * u32::try_from(order).unwrap_or(u32::MAX);
@@ -244,7 +244,7 @@ fn each_after_the_other(
             homes.iter().enumerate().map(|home| scope.spawn(move || one(home))).collect();
         let ended = running
             .into_iter()
-            .map(|one| one.join().unwrap_or_else(|_| Err(Trouble::fail("a thread panicked"))));
+            .map(|one| one.join().unwrap_or_else(|_| Err(MeasureError::fail("a thread panicked"))));
         // Wait for all before returning the first error.
         ended.collect::<Vec<_>>().into_iter().collect()
     })

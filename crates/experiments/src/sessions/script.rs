@@ -1,12 +1,12 @@
 //! The work of a pseudo-user: [`Script`], for `/bin/sh` and the machine's utilities.
 //!
-//! A [`Step`] names the utilities that it needs; if one is missing, the step is omitted. Steps
+//! A [`ScriptCommand`] names the utilities that it needs; if one is missing, the step is omitted. Steps
 //! check their results, so that a session that reports it is done has done all of its work.
 
 use std::fmt::Write as _;
 
 use tontine_host::os::program::find;
-use tontine_host::trouble::{Result, Trouble};
+use tontine_host::trouble::{MeasureError, Result};
 
 /// First line that a session prints.
 pub(super) const BEGINS: &str = "pseudo-user: begins";
@@ -26,7 +26,7 @@ pub(super) struct Script {
     pub(super) missing: Vec<&'static str>,
 }
 
-struct Step {
+struct ScriptCommand {
     needs: &'static [&'static str],
     does: &'static str,
 }
@@ -45,11 +45,12 @@ impl Script {
             STEPS.iter().flat_map(|step| step.needs).copied().filter(|name| !there(name)).collect();
         missing.sort_unstable();
         missing.dedup();
-        let possible = |step: &&Step| step.needs.iter().all(|name| !missing.contains(name));
-        let steps: Vec<&Step> = STEPS.iter().filter(possible).collect();
+        let possible =
+            |step: &&ScriptCommand| step.needs.iter().all(|name| !missing.contains(name));
+        let steps: Vec<&ScriptCommand> = STEPS.iter().filter(possible).collect();
         // The first step creates the text for the others.
         if steps.len() < FEWEST || !possible(&&STEPS[0]) {
-            return Err(Trouble::skip(format!(
+            return Err(MeasureError::skip(format!(
                 "needs the utilities of a user, and found no {}: {} of {} steps are possible",
                 missing.join(", "),
                 steps.len(),
@@ -110,22 +111,22 @@ done
 echo "DONE"
 "#;
 
-const STEPS: &[Step] = &[
-    Step {
+const STEPS: &[ScriptCommand] = &[
+    ScriptCommand {
         needs: &["mkdir", "rm", "cp", "cmp", "ls"],
         does: r#"
 cp ../input text && cmp ../input text || fail cp
 ls -la || fail ls
 "#,
     },
-    Step {
+    ScriptCommand {
         needs: &["wc", "tr", "cat"],
         does: r#"
 [ "$(wc -l < text | tr -d ' ')" -eq 2000 ] || fail wc
 [ "$(cat text text | wc -l | tr -d ' ')" -eq 4000 ] || fail cat
 "#,
     },
-    Step {
+    ScriptCommand {
         needs: &["head", "tail", "cat", "cmp"],
         does: r#"
 for n in 1 2 3 4 5 6 7 8; do
@@ -137,7 +138,7 @@ cat tree/1/part tree/2/part tree/3/part tree/4/part tree/5/part tree/6/part tree
     tree/8/part | cmp - expected || fail head
 "#,
     },
-    Step {
+    ScriptCommand {
         needs: &["grep"],
         does: r#"
 with=$(grep -c kernel text)
@@ -146,7 +147,7 @@ without=$(grep -v -c kernel text)
 grep -n 'signal process' text > found || fail grep
 "#,
     },
-    Step {
+    ScriptCommand {
         needs: &["sed", "grep"],
         does: r#"
 sed -e 's/thread/THREAD/g' -e '/lock/d' text > edited || fail sed
@@ -154,21 +155,21 @@ grep lock edited && fail sed
 sed -n '10,14p' text || fail sed
 "#,
     },
-    Step {
+    ScriptCommand {
         needs: &["awk"],
         does: r#"
 [ "$(awk '{ sum += $1 } END { print sum }' text)" -eq 2001000 ] || fail awk
 awk '{ count[$2]++ } END { for (word in count) print count[word], word }' text > counted
 "#,
     },
-    Step {
+    ScriptCommand {
         needs: &["cut", "sort", "uniq", "head"],
         does: r#"
 cut -d ' ' -f 2 text | sort | uniq -c | sort -rn | head -n 5 || fail sort
 sort -k 5,5n -k 1,1n text > sorted && sort -c -k 5,5n -k 1,1n sorted || fail sort
 "#,
     },
-    Step {
+    ScriptCommand {
         needs: &["cut", "tr", "paste", "sort", "comm", "wc"],
         does: r#"
 cut -d ' ' -f 3 text | tr a-z A-Z > upper && cut -d ' ' -f 1 text > numbers || fail cut
@@ -177,7 +178,7 @@ sort numbers > left && sort numbers > right && comm -3 left right > only || fail
 [ -s only ] && fail comm
 "#,
     },
-    Step {
+    ScriptCommand {
         needs: &["find", "xargs", "wc", "tr"],
         does: r#"
 [ "$(find tree -type f -name part | wc -l | tr -d ' ')" -eq 8 ] || fail find
@@ -185,7 +186,7 @@ find tree -type f | xargs wc -l || fail xargs
 find tree -type d -exec test -r {} \; || fail find
 "#,
     },
-    Step {
+    ScriptCommand {
         needs: &["sed", "diff"],
         does: r#"
 sed 's/parent/child/' text > changed
@@ -194,7 +195,7 @@ diff text changed > differences && fail diff
 [ -s differences ] || fail diff
 "#,
     },
-    Step {
+    ScriptCommand {
         needs: &["tar", "cmp", "mkdir"],
         does: r#"
 tar cf tree.tar tree || fail tar
@@ -202,13 +203,13 @@ mkdir unpacked && (cd unpacked && tar xf ../tree.tar) || fail tar
 cmp tree/5/part unpacked/tree/5/part || fail tar
 "#,
     },
-    Step {
+    ScriptCommand {
         needs: &["gzip", "cmp"],
         does: r#"
 gzip -c text > text.gz && gzip -dc text.gz | cmp - text || fail gzip
 "#,
     },
-    Step {
+    ScriptCommand {
         needs: &["mv", "ln", "touch", "chmod", "rm"],
         does: r#"
 for n in 1 2 3 4 5; do
@@ -217,7 +218,7 @@ for n in 1 2 3 4 5; do
 done
 "#,
     },
-    Step {
+    ScriptCommand {
         needs: &["date", "uname", "id"],
         does: r#"
 date || fail date
@@ -225,7 +226,7 @@ uname -a || fail uname
 id || fail id
 "#,
     },
-    Step {
+    ScriptCommand {
         needs: &["tty", "stty"],
         does: r#"
 case $(tty) in
@@ -235,7 +236,7 @@ esac
 stty -a > modes || fail stty
 "#,
     },
-    Step {
+    ScriptCommand {
         needs: &["expr"],
         does: r#"
 n=0
@@ -245,7 +246,7 @@ done
 [ "$(expr 12 \* 12)" -eq 144 ] || fail expr
 "#,
     },
-    Step {
+    ScriptCommand {
         needs: &["basename", "dirname"],
         does: r#"
 for path in tree/*/part; do
@@ -254,7 +255,7 @@ for path in tree/*/part; do
 done
 "#,
     },
-    Step {
+    ScriptCommand {
         needs: &["cat", "grep"],
         does: r#"
 cat > letter <<END
@@ -264,13 +265,13 @@ END
 grep "^Subject: iteration $iteration" letter || fail "here-document"
 "#,
     },
-    Step {
+    ScriptCommand {
         needs: &["tee", "cmp"],
         does: r#"
 tee copy < text > another && cmp copy another || fail tee
 "#,
     },
-    Step {
+    ScriptCommand {
         needs: &["dd", "od", "cksum", "head"],
         does: r#"
 dd if=text of=block bs=512 count=16 2> said || fail dd
@@ -278,7 +279,7 @@ od -c block | head -n 3 || fail od
 cksum text block || fail cksum
 "#,
     },
-    Step {
+    ScriptCommand {
         needs: &["sleep", "sort", "cmp"],
         does: r#"
 (sort -r text > backwards) &
@@ -290,7 +291,7 @@ kill $! || fail kill
 wait $! && fail kill
 "#,
     },
-    Step {
+    ScriptCommand {
         needs: &["env"],
         does: r#"
 for n in 1 2 3 4 5; do
@@ -319,7 +320,10 @@ mod tests {
     fn a_machine_without_utilities_is_told_which() {
         let without = ["tr", "cmp", "sort", "head", "grep"];
         let found = Script::with(1, |name| !without.contains(&name)).expect_err("too few");
-        assert!(matches!(&found, Trouble::Skipped(why) if why.contains("no cmp, grep")), "{found}");
+        assert!(
+            matches!(&found, MeasureError::Skipped(why) if why.contains("no cmp, grep")),
+            "{found}"
+        );
     }
 
     #[test]

@@ -18,18 +18,18 @@ use rustix::process::{
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::stdio::stdin;
 use tontine_host::os::herd::{left_until, wait_for};
-use tontine_host::trouble::{During, Result, Trouble};
+use tontine_host::trouble::{ErrorContext, MeasureError, Result};
 
-use super::Span;
+use super::SessionSpan;
 
 /// Bytes kept of a session's output: its end.
 const KEPT: usize = 16 << 10;
 
 /// A session that has ended.
 #[derive(Debug)]
-pub(super) struct Ended {
+pub(super) struct FinishedSession {
     /// The time from before the creation of its first process until that was reaped.
-    pub(super) span: Span,
+    pub(super) span: SessionSpan,
     /// Exit status of its first process.
     pub(super) status: ExitStatus,
     /// The last output.
@@ -45,7 +45,7 @@ pub(super) struct Ended {
 /// # Errors
 /// Skipped, if no pty is available. Failed, if the session has not ended by `until`; it is then
 /// killed.
-pub(super) fn run(mut command: Command, until: Instant) -> Result<Ended> {
+pub(super) fn run(mut command: Command, until: Instant) -> Result<FinishedSession> {
     let (master, terminal) = pair()?;
     let also = || terminal.try_clone().map(Stdio::from).setting_up("dup");
     command.stdin(also()?).stdout(also()?).stderr(also()?);
@@ -69,7 +69,7 @@ pub(super) fn run(mut command: Command, until: Instant) -> Result<Ended> {
         return Err(trouble);
     }
     let status = leader.wait().during("waitpid")?;
-    Ok(Ended { span: Span { began, ended: Instant::now() }, status, printed })
+    Ok(FinishedSession { span: SessionSpan { began, ended: Instant::now() }, status, printed })
 }
 
 /// Creates a pseudo-terminal: the side that we read, and the session's side.
@@ -118,7 +118,7 @@ pub(super) fn drain(source: &impl AsFd, until: Instant, mut seen: impl FnMut(&[u
     loop {
         match poll(&mut [PollFd::new(source, PollFlags::IN)], Some(&left_until(until))) {
             Err(Errno::INTR) => continue,
-            Ok(0) => return Err(Trouble::fail("the session did not end within its time")),
+            Ok(0) => return Err(MeasureError::fail("the session did not end within its time")),
             other => other.during("poll")?,
         };
         match read(source, &mut piece) {
@@ -146,13 +146,13 @@ mod tests {
         command
     }
 
-    fn skips(trouble: Trouble) -> std::result::Result<(), String> {
+    fn skips(trouble: MeasureError) -> std::result::Result<(), String> {
         match trouble {
-            Trouble::Skipped(why) => {
+            MeasureError::Skipped(why) => {
                 println!("skipped: {why}");
                 Ok(())
             }
-            Trouble::Failed(why) => Err(why),
+            MeasureError::Failed(why) => Err(why),
         }
     }
 
@@ -191,7 +191,7 @@ mod tests {
                 format!("sleep 1000 & echo $$ $! > {0}.new; mv {0}.new {0}; wait", file.display());
             let mut invocation =
                 Child::fork(|| match run(shell(&script), Instant::now() + AMPLE) {
-                    Err(Trouble::Skipped(_)) => 77,
+                    Err(MeasureError::Skipped(_)) => 77,
                     _ => 0,
                 })
                 .map_err(|trouble| trouble.to_string())?;
@@ -230,7 +230,7 @@ mod tests {
         in_a_process_of_its_own(|| {
             let soon = Instant::now() + Duration::from_millis(200);
             match run(shell("sleep 1000 & wait"), soon) {
-                Err(Trouble::Failed(why)) if why.contains("within its time") => Ok(()),
+                Err(MeasureError::Failed(why)) if why.contains("within its time") => Ok(()),
                 Err(trouble) => skips(trouble),
                 Ok(ended) => Err(format!("{ended:?}")),
             }

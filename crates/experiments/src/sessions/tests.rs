@@ -33,7 +33,7 @@ fn ends_and_leaves_nothing(variant: &str) {
     in_a_process_of_its_own(|| {
         let place = place()?;
         let observed = match measured_in(place.path(), variant, 2) {
-            Err(Trouble::Skipped(why)) => {
+            Err(MeasureError::Skipped(why)) => {
                 println!("skipped: {why}");
                 return if entries(place.path()) == 0 { Ok(()) } else { Err("left".into()) };
             }
@@ -82,7 +82,7 @@ fn who_kills_the_invocation_logs_its_users_out() {
             // SAFETY: this process has a single thread, as in `measured_in`.
             unsafe { std::env::set_var("TMPDIR", place.path()) };
             match measure("login", 2, 1_000, AMPLE) {
-                Err(Trouble::Skipped(_)) => 77,
+                Err(MeasureError::Skipped(_)) => 77,
                 _ => 0,
             }
         })
@@ -121,14 +121,14 @@ fn a_session_whose_script_fails_is_told_with_its_last_words() {
         let script = Script { text: "echo so far; exit 4\n".into(), missing: Vec::new() };
         let homes = homes(place.path(), 1, &script).map_err(|trouble| trouble.to_string())?;
         match at_terminals(&homes, Instant::now() + AMPLE) {
-            Err(Trouble::Failed(why)) if why.contains("so far") && why.contains('4') => {}
-            Err(Trouble::Skipped(why)) => println!("skipped: {why}"),
+            Err(MeasureError::Failed(why)) if why.contains("so far") && why.contains('4') => {}
+            Err(MeasureError::Skipped(why)) => println!("skipped: {why}"),
             other => return Err(format!("{other:?}")),
         }
         // A script that exits with 0, but before its end.
         fs::write(script_in(place.path()), "exit 0\n").map_err(|error| error.to_string())?;
         match at_terminals(&homes, Instant::now() + AMPLE) {
-            Err(Trouble::Failed(_) | Trouble::Skipped(_)) => Ok(()),
+            Err(MeasureError::Failed(_) | MeasureError::Skipped(_)) => Ok(()),
             Ok(seconds) => Err(format!("{seconds:?}")),
         }
     });
@@ -138,7 +138,7 @@ fn a_session_whose_script_fails_is_told_with_its_last_words() {
 fn the_time_in_which_all_are_at_work_is_told_as_a_share() {
     let zero = Instant::now();
     let at = |ms: u64| zero + Duration::from_millis(ms);
-    let span = |from, to| Span { began: at(from), ended: at(to) };
+    let span = |from, to| SessionSpan { began: at(from), ended: at(to) };
     assert_eq!(share_of_all(&[span(0, 80)]), 1.0);
     assert_eq!(share_of_all(&[span(0, 80), span(20, 100)]), 0.6);
     assert_eq!(share_of_all(&[span(0, 40), span(50, 100), span(20, 60)]), 0.0);
@@ -147,7 +147,7 @@ fn the_time_in_which_all_are_at_work_is_told_as_a_share() {
 
 #[test]
 fn what_it_does_not_know_fails() {
-    let task = |variant: &str, sessions: &str| Task {
+    let task = |variant: &str, sessions: &str| InvocationTask {
         experiment: "sessions".into(),
         variant: variant.into(),
         params: Params::from([("sessions".into(), sessions.into())]),

@@ -4,7 +4,7 @@
 use tontine_host::trouble::Result;
 
 use super::heap::Heap;
-use super::worker::{Patience, Worker};
+use super::worker::{HeapWorker, SpinThenYield};
 
 /// Number of live blocks before the first is freed.
 const MANY: usize = 10_000;
@@ -19,7 +19,7 @@ const WRITES: u32 = 1_000;
 /// Operations between two checks whether to continue.
 pub(super) const BATCH: usize = 64;
 
-pub(super) fn threadtest<H: Heap>(worker: &mut Worker<'_, H>) -> Result<()> {
+pub(super) fn threadtest<H: Heap>(worker: &mut HeapWorker<'_, H>) -> Result<()> {
     let mut held = Vec::with_capacity(MANY);
     while worker.goes_on()? {
         for place in 0..MANY {
@@ -32,7 +32,7 @@ pub(super) fn threadtest<H: Heap>(worker: &mut Worker<'_, H>) -> Result<()> {
     Ok(())
 }
 
-pub(super) fn cache_thrash<H: Heap>(worker: &mut Worker<'_, H>) -> Result<()> {
+pub(super) fn cache_thrash<H: Heap>(worker: &mut HeapWorker<'_, H>) -> Result<()> {
     while worker.goes_on()? {
         let mut block = worker.allocate(SMALL, 0)?;
         worker.scribble(&mut block, WRITES);
@@ -41,7 +41,7 @@ pub(super) fn cache_thrash<H: Heap>(worker: &mut Worker<'_, H>) -> Result<()> {
     Ok(())
 }
 
-pub(super) fn cache_scratch<H: Heap>(worker: &mut Worker<'_, H>) -> Result<()> {
+pub(super) fn cache_scratch<H: Heap>(worker: &mut HeapWorker<'_, H>) -> Result<()> {
     if worker.seat == 0 {
         // Adjacent, if the heap places them so.
         let mut blocks = Vec::with_capacity(worker.workers);
@@ -53,7 +53,7 @@ pub(super) fn cache_scratch<H: Heap>(worker: &mut Worker<'_, H>) -> Result<()> {
         }
     }
     let mut first = None;
-    let mut patience = Patience::default();
+    let mut patience = SpinThenYield::default();
     // The successor of a killed worker gets none.
     while worker.is_first && first.is_none() && worker.goes_on()? {
         first = worker.receive(0, 0)?;

@@ -7,10 +7,10 @@
 //! [`alone`] has the benchmarks in which each worker frees its own blocks, [`together`] those in
 //! which blocks pass between workers.
 
-use tontine_host::trouble::{Result, Trouble};
+use tontine_host::trouble::{MeasureError, Result};
 
 use super::heap::Heap;
-use super::worker::Worker;
+use super::worker::HeapWorker;
 use super::{alone, together};
 
 /// A workload for a heap.
@@ -66,7 +66,7 @@ impl Benchmark {
     pub(super) fn named(name: &str) -> Result<Self> {
         let found = Self::ALL.into_iter().find(|one| one.name() == name);
         found.ok_or_else(|| {
-            Trouble::fail(format!("expected benchmark to be one of the seven, found `{name}`"))
+            MeasureError::fail(format!("expected benchmark to be one of the seven, found `{name}`"))
         })
     }
 
@@ -74,7 +74,7 @@ impl Benchmark {
     ///
     /// # Errors
     /// Failed, if the heap hands out no block, or one twice.
-    pub(super) fn run<H: Heap>(self, mut worker: Worker<'_, H>) -> Result<()> {
+    pub(super) fn run<H: Heap>(self, mut worker: HeapWorker<'_, H>) -> Result<()> {
         worker.wait();
         let all = &mut worker;
         match self {

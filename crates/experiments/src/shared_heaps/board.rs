@@ -1,4 +1,4 @@
-//! Shared state of workers and their keeper: [`Board`], with a [`Seat`] for each worker and a ring
+//! Shared state of workers and their keeper: [`WorkerTable`], with a [`WorkerSlot`] for each worker and a ring
 //! from each to each.
 //!
 //! It lies in shared memory, so that workers may be processes; a seat outlives its worker.
@@ -9,32 +9,32 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use tontine_host::os::shared::Shareable;
 
-use super::ring::{Inbound, Outbound, Ring};
+use super::ring::{Outbound, RingReader, WorkerRing};
 
 /// Maximum number of workers.
 pub(super) const SEATS: usize = 8;
 
 /// The address by which a worker receives a block; its meaning depends on the heap.
-pub(super) type Address = u64;
+pub(super) type BlockAddress = u64;
 
 /// The shared state.
 #[derive(Debug)]
 #[repr(C)]
-pub(super) struct Board {
+pub(super) struct WorkerTable {
     /// Number of seats in use.
     workers: AtomicU32,
     go: AtomicU32,
     stop: AtomicU32,
     /// Number of killed workers.
     deaths: AtomicU32,
-    seats: [Seat; SEATS],
-    rings: [[Ring; SEATS]; SEATS],
+    seats: [WorkerSlot; SEATS],
+    rings: [[WorkerRing; SEATS]; SEATS],
 }
 
 /// State of one worker.
 #[derive(Debug)]
 #[repr(C, align(128))]
-struct Seat {
+struct WorkerSlot {
     /// Number of blocks freed here.
     freed: AtomicU64,
     /// Number of workers that have used this seat.
@@ -46,9 +46,9 @@ struct Seat {
 }
 
 // SAFETY: only atomics; zero is valid.
-unsafe impl Shareable for Board {}
+unsafe impl Shareable for WorkerTable {}
 
-impl Board {
+impl WorkerTable {
     /// Sets the number of workers.
     pub(super) fn set_workers(&self, workers: usize) {
         self.workers.store(workers as u32, Ordering::Relaxed);
@@ -59,7 +59,7 @@ impl Board {
     }
 
     /// Takes a seat; returns the number of its previous workers.
-    pub(super) fn sit(&self, seat: usize, address: Address) -> u32 {
+    pub(super) fn sit(&self, seat: usize, address: BlockAddress) -> u32 {
         let seat = &self.seats[seat];
         seat.address.store(address, Ordering::Relaxed);
         let before = seat.sat.load(Ordering::Relaxed);
@@ -71,7 +71,7 @@ impl Board {
 
     /// Returns the address of the seat's current or last worker.
     #[inline(always)]
-    pub(super) fn address(&self, seat: usize) -> Address {
+    pub(super) fn address(&self, seat: usize) -> BlockAddress {
         self.seats[seat].address.load(Ordering::Relaxed)
     }
 
@@ -144,21 +144,21 @@ impl Board {
     }
 
     /// Returns the rings of a seat: to each worker, and from each.
-    pub(super) fn rings(&self, seat: usize) -> (Vec<Outbound<'_>>, Vec<Inbound<'_>>) {
+    pub(super) fn rings(&self, seat: usize) -> (Vec<Outbound<'_>>, Vec<RingReader<'_>>) {
         let all = 0..self.workers();
         let to = all.clone().map(|other| Outbound::of(&self.rings[seat][other])).collect();
-        (to, all.map(|other| Inbound::of(&self.rings[other][seat])).collect())
+        (to, all.map(|other| RingReader::of(&self.rings[other][seat])).collect())
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tontine_host::os::shared::Shared;
+    use tontine_host::os::shared::SharedMapping;
 
     #[test]
     fn all_are_ready_when_all_have_sat_down_and_a_seat_counts_who_did() {
-        let board = Shared::<Board>::anonymous().expect("memory");
+        let board = SharedMapping::<WorkerTable>::anonymous().expect("memory");
         board.set_workers(2);
         assert_eq!((board.sit(1, 7), board.address(1), board.all_ready()), (0, 7, false));
         assert_eq!((board.sit(1, 8), board.address(1), board.all_ready()), (1, 8, false));

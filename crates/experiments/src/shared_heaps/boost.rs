@@ -14,28 +14,28 @@ use std::ptr::NonNull;
 
 use tontine_host::leftovers;
 use tontine_host::os::shared::first_free_name;
-use tontine_host::trouble::{During, Result, Trouble};
+use tontine_host::trouble::{ErrorContext, MeasureError, Result};
 use tontine_mechanisms::boost::MANAGED_SHARED_MEMORY;
 
-use super::board::Address;
+use super::board::BlockAddress;
 use super::heap::{Bare, Heap, World};
-use super::ring::Entry;
+use super::ring::RingEntry;
 
 /// Bytes of the heap: less than the default size of a container's `/dev/shm`.
 const BYTES: usize = 48 << 20;
 
 type Create = unsafe extern "C" fn(*const c_char, usize) -> *mut c_void;
 type Allocate = unsafe extern "C" fn(*mut c_void, usize) -> *mut c_void;
-type Free = unsafe extern "C" fn(*mut c_void, *mut c_void);
+type FreeFn = unsafe extern "C" fn(*mut c_void, *mut c_void);
 type ToHandle = unsafe extern "C" fn(*mut c_void, *mut c_void) -> u64;
 type ToAddress = unsafe extern "C" fn(*mut c_void, u64) -> *mut c_void;
 
 /// The C++ functions.
 #[derive(Debug, Clone, Copy)]
-struct Functions {
+struct BoostFunctions {
     create: Create,
     allocate: Allocate,
-    free: Free,
+    free: FreeFn,
     handle: ToHandle,
     address: ToAddress,
 }
@@ -43,7 +43,7 @@ struct Functions {
 /// A heap that contains its one lock. Processes that are forked later share it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Boost {
-    functions: Functions,
+    functions: BoostFunctions,
     heap: NonNull<c_void>,
 }
 
@@ -66,7 +66,7 @@ impl Boost {
             })
         };
         let (_, heap) = first_free_name(create)
-            .map_err(|error| Trouble::skip(format!("managed_shared_memory: {error}")))?;
+            .map_err(|error| MeasureError::skip(format!("managed_shared_memory: {error}")))?;
         Ok(Self { functions, heap })
     }
 }
@@ -90,9 +90,9 @@ fn compiled() -> Result<PathBuf> {
 }
 
 /// Loads the library, for the lifetime of this process.
-fn load(library: &Path) -> Result<Functions> {
+fn load(library: &Path) -> Result<BoostFunctions> {
     let path = CString::new(library.as_os_str().as_bytes())
-        .map_err(|_| Trouble::skip("the temporary folder has a zero in its name"))?;
+        .map_err(|_| MeasureError::skip("the temporary folder has a zero in its name"))?;
     // SAFETY: the path ends with a zero; the library has only its own initialisers.
     let loaded = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
     let symbol = |name: &CStr| -> Result<*mut c_void> {
@@ -103,7 +103,7 @@ fn load(library: &Path) -> Result<Functions> {
                 return Ok(found);
             }
         }
-        Err(Trouble::skip(format!("loading the C++ part: {}", last_error())))
+        Err(MeasureError::skip(format!("loading the C++ part: {}", last_error())))
     };
     let [create, allocate, free] = [
         symbol(c"tontine_boost_create")?,
@@ -113,10 +113,10 @@ fn load(library: &Path) -> Result<Functions> {
     let [handle, address] = [symbol(c"tontine_boost_handle")?, symbol(c"tontine_boost_address")?];
     // SAFETY: each is the function of that name in the C++ source, with this type.
     unsafe {
-        Ok(Functions {
+        Ok(BoostFunctions {
             create: std::mem::transmute::<*mut c_void, Create>(create),
             allocate: std::mem::transmute::<*mut c_void, Allocate>(allocate),
-            free: std::mem::transmute::<*mut c_void, Free>(free),
+            free: std::mem::transmute::<*mut c_void, FreeFn>(free),
             handle: std::mem::transmute::<*mut c_void, ToHandle>(handle),
             address: std::mem::transmute::<*mut c_void, ToAddress>(address),
         })
@@ -135,7 +135,7 @@ fn last_error() -> String {
 }
 
 impl World for Boost {
-    type Heap = Self;
+    type WorkerHeap = Self;
 
     fn join(&self) -> Result<Self> {
         Ok(*self)
@@ -166,7 +166,7 @@ unsafe impl Heap for Boost {
     }
 
     #[inline(always)]
-    fn give(&self, block: Bare, _: Address) -> Result<Option<Entry>> {
+    fn give(&self, block: Bare, _: BlockAddress) -> Result<Option<RingEntry>> {
         // SAFETY: the block is this heap's.
         let handle =
             unsafe { (self.functions.handle)(self.heap.as_ptr(), block.at().as_ptr().cast()) };
@@ -174,7 +174,7 @@ unsafe impl Heap for Boost {
     }
 
     #[inline(always)]
-    fn take(&self, entry: Entry) -> Result<Option<Bare>> {
+    fn take(&self, entry: RingEntry) -> Result<Option<Bare>> {
         // SAFETY: a handle that another process of this heap created from its block.
         let at = unsafe { (self.functions.address)(self.heap.as_ptr(), entry[0]) };
         Bare::new(at, 0).map(Some)

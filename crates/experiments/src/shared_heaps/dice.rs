@@ -1,10 +1,10 @@
-//! The workers' random number generator: [`Dice`].
+//! The workers' random number generator: [`HeapRng`].
 
 /// A linear congruential generator: cheap compared with a call of a heap, and the same for all.
 #[derive(Debug)]
-pub(super) struct Dice(u64);
+pub(super) struct HeapRng(u64);
 
-impl Dice {
+impl HeapRng {
     /// Creates a generator; each number has a different sequence.
     pub(super) fn of(number: usize) -> Self {
         Self(0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(number as u64 + 1))
@@ -40,7 +40,7 @@ mod tests {
 
     #[test]
     fn numbers_are_evenly_drawn_and_sizes_fall_by_halves() {
-        let mut dice = Dice::of(3);
+        let mut dice = HeapRng::of(3);
         let mut counts = [0; 10];
         (0..100_000).for_each(|_| counts[dice.below(10)] += 1);
         assert!(counts.iter().all(|count| (9_000..11_000).contains(count)), "{counts:?}");

@@ -1,4 +1,4 @@
-//! Starts workers, runs them and counts: [`Plan::in_threads`], [`Plan::in_processes`].
+//! Starts workers, runs them and counts: [`WorkerPlan::in_threads`], [`WorkerPlan::in_processes`].
 //!
 //! The keeper, this process, sleeps meanwhile. If kills are requested, it kills a random worker at
 //! a random moment of each second, reaps it, and starts another one in its place. If no worker
@@ -11,12 +11,12 @@ use std::time::{Duration, Instant};
 
 use tontine_bench::heap_map::HeapMap;
 use tontine_host::os::deadline;
-use tontine_host::trouble::{Result, Trouble};
+use tontine_host::trouble::{MeasureError, Result};
 
-use super::board::Board;
+use super::board::WorkerTable;
 use super::heap::World;
-pub(super) use super::house::Plan;
-use super::house::{House, LOOK, PATIENCE};
+pub(super) use super::house::WorkerPlan;
+use super::house::{LOOK, PATIENCE, WorkerProcesses};
 use super::picture;
 
 /// Minimum number of parts into which the time is divided, each a sample.
@@ -32,7 +32,7 @@ const KILL_EVERY: Duration = Duration::from_secs(1);
 const KILL_WITHIN: Range<f64> = 0.1..0.9;
 /// Result of a run.
 #[derive(Debug, Default)]
-pub(super) struct Seen {
+pub(super) struct BenchResult {
     /// Blocks per second freed by all workers, for each part of the time.
     pub(super) rates: Vec<f64>,
     pub(super) kills: u32,
@@ -43,12 +43,12 @@ pub(super) struct Seen {
     pub(super) maps: Vec<HeapMap>,
 }
 
-impl Plan<'_> {
+impl WorkerPlan<'_> {
     /// Runs it with one thread per worker.
     ///
     /// # Errors
     /// The first error of a worker.
-    pub(super) fn in_threads<W: World>(&self, world: &W) -> Result<Seen> {
+    pub(super) fn in_threads<W: World>(&self, world: &W) -> Result<BenchResult> {
         let board = self.board()?;
         let work = |seat| self.work(world, &board, seat);
         let seen = thread::scope(|scope| {
@@ -60,7 +60,7 @@ impl Plan<'_> {
             board.stop();
             board.go();
             let ended = threads.into_iter().map(|thread| {
-                thread.join().unwrap_or_else(|_| Err(Trouble::fail("a thread panicked")))
+                thread.join().unwrap_or_else(|_| Err(MeasureError::fail("a thread panicked")))
             });
             // Join all before returning the first error.
             ended.collect::<Vec<_>>().into_iter().collect::<Result<()>>().and(seen)
@@ -73,9 +73,9 @@ impl Plan<'_> {
     ///
     /// # Errors
     /// The first error of a worker, or of the final check. A wedged heap is not an error.
-    pub(super) fn in_processes<W: World>(&self, world: &W, kills: bool) -> Result<Seen> {
+    pub(super) fn in_processes<W: World>(&self, world: &W, kills: bool) -> Result<BenchResult> {
         let board = self.board()?;
-        let mut house = House::new(self, world, &board)?;
+        let mut house = WorkerProcesses::new(self, world, &board)?;
         until_ready(&board, || house.check())?;
         let mut due = if kills { moments(self.time) } else { Vec::new() }.into_iter().peekable();
         let mut killed = 0;
@@ -101,18 +101,22 @@ impl Plan<'_> {
 
     /// Starts the workers and counts. In each part of the time `meanwhile` is called first, with
     /// the start of the run and the end of this part; it returns the number of kills so far.
-    fn watch(&self, board: &Board, mut meanwhile: impl FnMut(Span) -> Result<u32>) -> Result<Seen> {
+    fn watch(
+        &self,
+        board: &WorkerTable,
+        mut meanwhile: impl FnMut(MeasuredSpan) -> Result<u32>,
+    ) -> Result<BenchResult> {
         board.go();
         thread::sleep(self.time.min(KILL_EVERY) / WARM_UP);
         let parts = PARTS.max((self.time.as_millis() / PART_MS) as u32);
-        let mut seen = Seen::default();
+        let mut seen = BenchResult::default();
         let start = Instant::now();
         let mut last = (start, board.freed());
         let (mut got_on, mut kills) = (start, 0);
         for part in 1.. {
             let end = self.time * part / parts;
             let before = kills;
-            kills = meanwhile(Span { start, end })?;
+            kills = meanwhile(MeasuredSpan { start, end })?;
             if kills > before {
                 seen.wedged = None;
             }
@@ -143,7 +147,7 @@ impl Plan<'_> {
 
 /// Start of the measured time, and the end of a part of it.
 #[derive(Debug, Clone, Copy)]
-struct Span {
+struct MeasuredSpan {
     start: Instant,
     end: Duration,
 }
@@ -160,12 +164,14 @@ fn sleep_until(moment: Instant) {
 }
 
 /// Waits until all workers are ready.
-fn until_ready(board: &Board, check: impl Fn() -> Result<()>) -> Result<()> {
+fn until_ready(board: &WorkerTable, check: impl Fn() -> Result<()>) -> Result<()> {
     let began = Instant::now();
     while !board.all_ready() && !board.stopped() {
         check()?;
         if began.elapsed() > deadline::within(PATIENCE) {
-            return Err(Trouble::fail(format!("the workers were not ready within {PATIENCE:?}")));
+            return Err(MeasureError::fail(format!(
+                "the workers were not ready within {PATIENCE:?}"
+            )));
         }
         thread::sleep(LOOK);
     }

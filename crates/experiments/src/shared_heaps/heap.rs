@@ -1,4 +1,4 @@
-//! The heaps behind one interface: [`Heap`] for one worker, and [`World`] for all; and the
+//! The heaps behind one interface: [`WorkerHeap`] for one worker, and [`World`] for all; and the
 //! allocators of a single process, [`Malloc`].
 
 #![allow(unsafe_code, reason = "calls the allocators' C functions")]
@@ -8,21 +8,21 @@ use std::marker::PhantomData;
 use std::ptr::NonNull;
 
 use tontine_bench::heap_map::{HeapMap, HeapMember};
-use tontine_host::trouble::{Result, Trouble};
+use tontine_host::trouble::{MeasureError, Result};
 
-use super::board::Address;
-use super::ring::Entry;
+use super::board::BlockAddress;
+use super::ring::RingEntry;
 
 /// A heap that several workers share.
 pub(super) trait World: Sync {
     /// A worker's access to it.
-    type Heap: Heap;
+    type WorkerHeap: Heap;
 
     /// Prepares it for a worker, in the worker's own process or thread.
     ///
     /// # Errors
     /// Failed, if the heap is not available.
-    fn join(&self) -> Result<Self::Heap>;
+    fn join(&self) -> Result<Self::WorkerHeap>;
 
     /// Checks that nothing is left when all workers have ended.
     ///
@@ -53,7 +53,7 @@ pub(super) trait World: Sync {
 /// One worker's access to the heap.
 ///
 /// # Safety
-/// The memory behind [`Heap::at`] may be read and written, for the requested number of bytes, until
+/// The memory behind [`WorkerHeap::at`] may be read and written, for the requested number of bytes, until
 /// the block is freed or passed on.
 pub(super) unsafe trait Heap {
     /// A block of this worker.
@@ -62,7 +62,7 @@ pub(super) unsafe trait Heap {
         Self: 'h;
 
     /// Returns the address by which others pass it a block.
-    fn address(&self) -> Address {
+    fn address(&self) -> BlockAddress {
         0
     }
 
@@ -86,13 +86,13 @@ pub(super) unsafe trait Heap {
     ///
     /// # Errors
     /// Failed, if the heap refuses.
-    fn give(&self, block: Self::Block<'_>, to: Address) -> Result<Option<Entry>>;
+    fn give(&self, block: Self::Block<'_>, to: BlockAddress) -> Result<Option<RingEntry>>;
 
     /// Converts an entry to its block; returns `None` if it was for a worker that died.
     ///
     /// # Errors
     /// Failed, if the heap has no such block.
-    fn take(&self, entry: Entry) -> Result<Option<Self::Block<'_>>>;
+    fn take(&self, entry: RingEntry) -> Result<Option<Self::Block<'_>>>;
 
     /// Recovers dead workers.
     ///
@@ -104,7 +104,7 @@ pub(super) unsafe trait Heap {
 }
 
 /// The two functions of an allocator of a single process.
-pub(super) trait Functions: Sync + 'static {
+pub(super) trait AllocFunctions: Sync + 'static {
     /// The allocator's `malloc`; returns null if no memory is left.
     fn malloc(size: usize) -> *mut c_void;
 
@@ -124,8 +124,8 @@ impl<F> Malloc<F> {
     }
 }
 
-impl<F: Functions> World for Malloc<F> {
-    type Heap = Self;
+impl<F: AllocFunctions> World for Malloc<F> {
+    type WorkerHeap = Self;
 
     fn join(&self) -> Result<Self> {
         Ok(Self::new())
@@ -152,13 +152,13 @@ impl Bare {
 }
 
 #[cold]
-pub(super) fn none_left(size: usize) -> Trouble {
-    Trouble::fail(format!("expected a block of {size} bytes, found no memory for it"))
+pub(super) fn none_left(size: usize) -> MeasureError {
+    MeasureError::fail(format!("expected a block of {size} bytes, found no memory for it"))
 }
 
 // SAFETY: `malloc` aligns for any fundamental type; a `Bare` wraps a result of it, and is consumed
 // by `free` or `give`.
-unsafe impl<F: Functions> Heap for Malloc<F> {
+unsafe impl<F: AllocFunctions> Heap for Malloc<F> {
     type Block<'h> = Bare;
 
     #[inline(always)]
@@ -179,12 +179,12 @@ unsafe impl<F: Functions> Heap for Malloc<F> {
     }
 
     #[inline(always)]
-    fn give(&self, block: Bare, _: Address) -> Result<Option<Entry>> {
+    fn give(&self, block: Bare, _: BlockAddress) -> Result<Option<RingEntry>> {
         Ok(Some([block.at().as_ptr().expose_provenance() as u64, 0, 0]))
     }
 
     #[inline(always)]
-    fn take(&self, entry: Entry) -> Result<Option<Bare>> {
+    fn take(&self, entry: RingEntry) -> Result<Option<Bare>> {
         let at = std::ptr::with_exposed_provenance_mut::<c_void>(entry[0] as usize);
         Bare::new(at, 0).map(Some)
     }
@@ -196,7 +196,7 @@ macro_rules! functions {
         #[doc = $about]
         pub(super) struct $name;
 
-        impl Functions for $name {
+        impl AllocFunctions for $name {
             #[inline(always)]
             fn malloc(size: usize) -> *mut c_void {
                 // SAFETY: any size may be asked for.

@@ -1,4 +1,4 @@
-//! The workers of a plan: [`Plan`]; as processes: [`House`].
+//! The workers of a plan: [`WorkerPlan`]; as processes: [`WorkerProcesses`].
 
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
@@ -6,14 +6,14 @@ use std::time::Duration;
 use tontine_host::os::child::{self, Child};
 use tontine_host::os::deadline;
 use tontine_host::os::pin::Pinned;
-use tontine_host::os::shared::Shared;
-use tontine_host::peer::{LastWords, PeerHandle};
-use tontine_host::trouble::{Result, Trouble};
+use tontine_host::os::shared::SharedMapping;
+use tontine_host::peer::{ChildError, PeerHandle};
+use tontine_host::trouble::{MeasureError, Result};
 
 use super::benchmark::Benchmark;
-use super::board::{Board, SEATS};
+use super::board::{SEATS, WorkerTable};
 use super::heap::World;
-use super::worker::Worker;
+use super::worker::HeapWorker;
 
 /// Timeout of the workers' start, and of their end.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
@@ -22,7 +22,7 @@ pub(super) const LOOK: Duration = Duration::from_micros(100);
 
 /// The benchmark, its workers and its time.
 #[derive(Debug, Clone)]
-pub(super) struct Plan<'a> {
+pub(super) struct WorkerPlan<'a> {
     pub(super) benchmark: Benchmark,
     pub(super) workers: usize,
     pub(super) time: Duration,
@@ -30,26 +30,28 @@ pub(super) struct Plan<'a> {
     pub(super) processors: &'a [usize],
 }
 
-impl Plan<'_> {
-    pub(super) fn board(&self) -> Result<Shared<Board>> {
+impl WorkerPlan<'_> {
+    pub(super) fn board(&self) -> Result<SharedMapping<WorkerTable>> {
         if !(1..=SEATS).contains(&self.workers) {
             let found = self.workers;
-            return Err(Trouble::fail(format!("expected 1 to {SEATS} workers, found {found}")));
+            return Err(MeasureError::fail(format!(
+                "expected 1 to {SEATS} workers, found {found}"
+            )));
         }
-        let board = Shared::<Board>::anonymous()?;
+        let board = SharedMapping::<WorkerTable>::anonymous()?;
         board.set_workers(self.workers);
         Ok(board)
     }
 
     /// Runs a worker, from its beginning to its end.
-    pub(super) fn work<W: World>(&self, world: &W, board: &Board, seat: usize) -> Result<()> {
+    pub(super) fn work<W: World>(&self, world: &W, board: &WorkerTable, seat: usize) -> Result<()> {
         let work = || {
             let _pinned = Pinned::to(self.processors[seat % self.processors.len()])?;
             let heap = world.join()?;
-            self.benchmark.run(Worker::new(&heap, board, seat))
+            self.benchmark.run(HeapWorker::new(&heap, board, seat))
         };
         let worked = std::panic::catch_unwind(AssertUnwindSafe(work))
-            .unwrap_or_else(|_| Err(Trouble::fail("a worker panicked")));
+            .unwrap_or_else(|_| Err(MeasureError::fail("a worker panicked")));
         if worked.is_err() {
             // No other worker may wait for it.
             board.stop();
@@ -61,26 +63,30 @@ impl Plan<'_> {
 }
 
 /// Worker processes and their keeper. All are killed on drop.
-pub(super) struct House<'h, W> {
-    plan: &'h Plan<'h>,
+pub(super) struct WorkerProcesses<'h, W> {
+    plan: &'h WorkerPlan<'h>,
     pub(super) world: &'h W,
-    board: &'h Board,
-    pub(super) seats: Vec<(Child, Shared<LastWords>)>,
+    board: &'h WorkerTable,
+    pub(super) seats: Vec<(Child, SharedMapping<ChildError>)>,
 }
 
-impl<'h, W: World> House<'h, W> {
+impl<'h, W: World> WorkerProcesses<'h, W> {
     /// Starts a process for each worker of the plan.
-    pub(super) fn new(plan: &'h Plan<'h>, world: &'h W, board: &'h Board) -> Result<Self> {
+    pub(super) fn new(
+        plan: &'h WorkerPlan<'h>,
+        world: &'h W,
+        board: &'h WorkerTable,
+    ) -> Result<Self> {
         let mut house = Self { plan, world, board, seats: Vec::new() };
         for seat in 0..plan.workers {
-            let words = LastWords::new()?;
+            let words = ChildError::new()?;
             let child = house.seat(seat, &words)?;
             house.seats.push((child, words));
         }
         Ok(house)
     }
 
-    fn seat(&self, seat: usize, words: &LastWords) -> Result<Child> {
+    fn seat(&self, seat: usize, words: &ChildError) -> Result<Child> {
         Child::fork(|| match self.plan.work(self.world, self.board, seat) {
             Ok(()) => 0,
             Err(trouble) => {
@@ -115,7 +121,9 @@ impl<'h, W: World> House<'h, W> {
         let status = self.seats[seat].0.kill()?;
         if status.terminating_signal() != Some(libc::SIGKILL) {
             self.said()?;
-            return Err(Trouble::fail(format!("a worker ended before it was killed: {status:?}")));
+            return Err(MeasureError::fail(format!(
+                "a worker ended before it was killed: {status:?}"
+            )));
         }
         Ok(())
     }
@@ -134,12 +142,12 @@ impl<'h, W: World> House<'h, W> {
             let ended = child::ends_within(self.seats[at].0.pid(), deadline::within(PATIENCE))?;
             self.said()?;
             if !ended {
-                return Err(Trouble::fail("a worker did not end in time"));
+                return Err(MeasureError::fail("a worker did not end in time"));
             }
             let status = self.seats[at].0.wait()?;
             if status.exit_status() != Some(0) {
                 self.said()?;
-                return Err(Trouble::fail(format!("a worker ended with {status:?}")));
+                return Err(MeasureError::fail(format!("a worker ended with {status:?}")));
             }
         }
         Ok(())

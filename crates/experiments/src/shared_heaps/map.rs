@@ -1,7 +1,7 @@
 //! The map of a heap, from the report of its `check`: [`map_of`].
 
 use tontine::heap::shared::{HeapReport, SlabStatus};
-use tontine_bench::heap_map::{HeapMap, HeapMember, Made, SLAB, Slab};
+use tontine_bench::heap_map::{HeapMap, HeapMember, MappedSlab, SLAB, SlabUse};
 
 /// Returns the map for a report of `check`; `named` gives the names of members by pid.
 pub(super) fn map_of(moment: &str, report: &HeapReport, named: &[(u32, HeapMember)]) -> HeapMap {
@@ -14,18 +14,18 @@ pub(super) fn map_of(moment: &str, report: &HeapReport, named: &[(u32, HeapMembe
             known.len() - 1
         })
     };
-    let mut slabs: Vec<Slab> = Vec::new();
+    let mut slabs: Vec<MappedSlab> = Vec::new();
     for found in &report.slabs {
         let (made, block) = match found.status {
-            SlabStatus::Empty => (Made::Empty, 0),
-            SlabStatus::Claimed => (Made::Fetched, 0),
-            SlabStatus::Blocks(bytes) => (Made::Blocks, bytes),
-            SlabStatus::Part(0) | SlabStatus::Corrupted => (Made::Damaged, 0),
-            SlabStatus::Part(_) => (Made::Part, 0),
-            SlabStatus::Punching => (Made::Punched, 0),
-            _ => (Made::Damaged, 0),
+            SlabStatus::Empty => (SlabUse::Empty, 0),
+            SlabStatus::Claimed => (SlabUse::Fetched, 0),
+            SlabStatus::Blocks(bytes) => (SlabUse::Blocks, bytes),
+            SlabStatus::Part(0) | SlabStatus::Corrupted => (SlabUse::Damaged, 0),
+            SlabStatus::Part(_) => (SlabUse::Part, 0),
+            SlabStatus::Punching => (SlabUse::Punched, 0),
+            _ => (SlabUse::Damaged, 0),
         };
-        let mut slab = Slab {
+        let mut slab = MappedSlab {
             made,
             block,
             owner: found.owner.map(&mut number),
@@ -36,10 +36,10 @@ pub(super) fn map_of(moment: &str, report: &HeapReport, named: &[(u32, HeapMembe
             held: Vec::new(),
         };
         slab.held.extend(found.allocated.iter().map(|(pid, bytes)| (number(*pid), *bytes)));
-        if made == Made::Part
+        if made == SlabUse::Part
             && let Some(before) = slabs.last()
         {
-            slab = Slab { made, owner: slab.owner, ..before.clone() };
+            slab = MappedSlab { made, owner: slab.owner, ..before.clone() };
         }
         slabs.push(slab);
     }
@@ -52,7 +52,7 @@ pub(super) fn map_of(moment: &str, report: &HeapReport, named: &[(u32, HeapMembe
             .for_each(own);
     }
     let all = slabs.len();
-    while slabs.last().is_some_and(|slab| slab.made == Made::Empty) {
+    while slabs.last().is_some_and(|slab| slab.made == SlabUse::Empty) {
         slabs.pop();
     }
     let beyond = all - slabs.len();
@@ -81,10 +81,10 @@ mod tests {
         assert_eq!((map.notes.len(), map.members.len()), (0, 1));
         assert_eq!((map.committed(), map.slabs.len() + map.beyond), (6, 16));
         assert_eq!(map.held_by(0), 1_024 + 2_048 + 3 * SLAB);
-        let sum = |of: fn(&Slab) -> usize| map.slabs.iter().map(of).sum::<usize>();
+        let sum = |of: fn(&MappedSlab) -> usize| map.slabs.iter().map(of).sum::<usize>();
         assert_eq!((sum(|slab| slab.parked), sum(|slab| slab.in_flight)), (2_048, 5_120));
         let made = |made| map.slabs.iter().filter(|slab| slab.made == made).count();
-        assert_eq!((made(Made::Blocks), made(Made::Part)), (4, 2));
+        assert_eq!((made(SlabUse::Blocks), made(SlabUse::Part)), (4, 2));
         assert!(map.slabs.iter().all(|slab| slab.owner == Some(0)));
         let json = serde_json::to_string(&map).expect("plain data");
         assert_eq!(serde_json::from_str::<HeapMap>(&json).expect("as written"), map);

@@ -29,16 +29,16 @@ mod worker;
 
 use std::time::Duration;
 
-use harness::Seen;
-use house::Plan;
+use harness::BenchResult;
+use house::WorkerPlan;
 use tontine_bench::about::{Explanation, Topic};
 use tontine_bench::machine::topology::Topology;
 use tontine_bench::observe::{Observed, Series};
 use tontine_bench::size::Size;
 use tontine_bench::suite::{Experiment, Variant};
-use tontine_bench::task::{Params, Task};
+use tontine_bench::task::{InvocationTask, Params};
 use tontine_host::os::pin;
-use tontine_host::trouble::{Result, Trouble};
+use tontine_host::trouble::{MeasureError, Result};
 
 use crate::levels;
 use benchmark::Benchmark;
@@ -113,7 +113,7 @@ impl Experiment for SharedHeaps {
         }
     }
 
-    fn run(&self, task: &Task) -> Result<Observed> {
+    fn run(&self, task: &InvocationTask) -> Result<Observed> {
         if task.variant == RECLAIM {
             let took = reclaim(levels::asked(task, "blocks", MOST_BLOCKS)?)?;
             let series = vec![
@@ -127,7 +127,7 @@ impl Experiment for SharedHeaps {
         let workers = levels::asked(task, workers_of(&task.variant), SEATS)?;
         let time = time(&task.variant, task.size);
         let processors = &pin::allowed()?;
-        let seen = measure(&task.variant, &Plan { benchmark, workers, time, processors })?;
+        let seen = measure(&task.variant, &WorkerPlan { benchmark, workers, time, processors })?;
         let mut observed = observed(&seen, is_killed(&task.variant));
         if workers > processors.len() {
             let all = processors.len();
@@ -188,28 +188,28 @@ fn crowds(processors: usize, size: Size) -> Vec<usize> {
     crowds
 }
 
-fn measure(variant: &str, plan: &Plan<'_>) -> Result<Seen> {
+fn measure(variant: &str, plan: &WorkerPlan<'_>) -> Result<BenchResult> {
     match variant {
         "shared" | "shared-killed" => plan.in_processes(&OfProcesses::new()?, is_killed(variant)),
         "shared-threads" => plan.in_threads(&OfThreads::new()?),
         "boost" | "boost-killed" => plan.in_processes(&Boost::new()?, is_killed(variant)),
         "glibc" if cfg!(target_env = "gnu") => plan.in_threads(&Malloc::<System>::new()),
-        "glibc" => Err(Trouble::skip("this program's C library is not glibc")),
+        "glibc" => Err(MeasureError::skip("this program's C library is not glibc")),
         #[cfg(feature = "allocators")]
         "mimalloc" => plan.in_threads(&Malloc::<heap::Mimalloc>::new()),
         #[cfg(feature = "allocators")]
         "jemalloc" => plan.in_threads(&Malloc::<heap::Jemalloc>::new()),
         #[cfg(not(feature = "allocators"))]
-        "mimalloc" | "jemalloc" => Err(Trouble::skip(format!(
+        "mimalloc" | "jemalloc" => Err(MeasureError::skip(format!(
             "built without the feature `allocators`, because linking it slows down every fork of \
              this program; run cargo run --release --features allocators -- measure \
              shared-heaps/{variant}"
         ))),
-        other => Err(Trouble::fail(format!("shared-heaps has no variant {other}"))),
+        other => Err(MeasureError::fail(format!("shared-heaps has no variant {other}"))),
     }
 }
 
-fn observed(seen: &Seen, killed: bool) -> Observed {
+fn observed(seen: &BenchResult, killed: bool) -> Observed {
     let rates = Series::ns("freed", seen.rates.clone()).in_unit("blocks/s").by_mean();
     let mut series = vec![rates];
     let mut notes = Vec::new();

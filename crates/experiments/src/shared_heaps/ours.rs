@@ -11,13 +11,13 @@ use std::sync::Arc;
 use tontine::heap::HeapError;
 use tontine::heap::shared::{self, Block, Member, Parcel};
 use tontine_bench::heap_map::{HeapMap, HeapMember};
-use tontine_host::trouble::{Result, Trouble};
+use tontine_host::trouble::{MeasureError, Result};
 use tontine_mechanisms::heap::{must_be_free, refused, rejoined};
 
-use super::board::Address;
+use super::board::BlockAddress;
 use super::heap::{Heap, World};
 use super::map::map_of;
-use super::ring::Entry;
+use super::ring::RingEntry;
 
 /// Bytes of the heap: many times those that the benchmarks hold.
 const BYTES: usize = 256 << 20;
@@ -40,12 +40,12 @@ impl<const PROCESSES: bool> Ours<PROCESSES> {
 
 /// The error for an entry of zeros, which no worker writes.
 #[cold]
-fn none() -> Trouble {
-    Trouble::fail("expected a block's address in the ring, found 0")
+fn none() -> MeasureError {
+    MeasureError::fail("expected a block's address in the ring, found 0")
 }
 
 impl<const PROCESSES: bool> World for Ours<PROCESSES> {
-    type Heap = Self;
+    type WorkerHeap = Self;
 
     fn join(&self) -> Result<Self> {
         if PROCESSES {
@@ -94,7 +94,7 @@ impl<'h> Pointer<'h> {
 unsafe impl<const PROCESSES: bool> Heap for Ours<PROCESSES> {
     type Block<'h> = Pointer<'h>;
 
-    fn address(&self) -> Address {
+    fn address(&self) -> BlockAddress {
         self.0.member().to_u64()
     }
 
@@ -117,7 +117,7 @@ unsafe impl<const PROCESSES: bool> Heap for Ours<PROCESSES> {
     }
 
     #[inline(always)]
-    fn give(&self, block: Pointer<'_>, to: Address) -> Result<Option<Entry>> {
+    fn give(&self, block: Pointer<'_>, to: BlockAddress) -> Result<Option<RingEntry>> {
         if !PROCESSES {
             return Ok(Some([block.0.expose_provenance().get() as u64, 0, 0]));
         }
@@ -130,7 +130,7 @@ unsafe impl<const PROCESSES: bool> Heap for Ours<PROCESSES> {
     }
 
     #[inline(always)]
-    fn take(&self, entry: Entry) -> Result<Option<Pointer<'_>>> {
+    fn take(&self, entry: RingEntry) -> Result<Option<Pointer<'_>>> {
         if !PROCESSES {
             let address = NonZeroUsize::new(entry[0] as usize).ok_or_else(none)?;
             return Ok(Some(Pointer(NonNull::with_exposed_provenance(address), PhantomData)));
@@ -149,13 +149,13 @@ unsafe impl<const PROCESSES: bool> Heap for Ours<PROCESSES> {
 }
 
 #[inline(always)]
-fn words(bytes: [u8; Parcel::SIZE]) -> Entry {
+fn words(bytes: [u8; Parcel::SIZE]) -> RingEntry {
     let word = |at| bytes[at..at + 8].try_into().map_or(0, u64::from_le_bytes);
     [word(0), word(8), word(16)]
 }
 
 #[inline(always)]
-fn bytes(entry: Entry) -> [u8; Parcel::SIZE] {
+fn bytes(entry: RingEntry) -> [u8; Parcel::SIZE] {
     let mut bytes = [0; Parcel::SIZE];
     bytes.chunks_exact_mut(8).zip(entry).for_each(|(to, word)| {
         to.copy_from_slice(&word.to_le_bytes());

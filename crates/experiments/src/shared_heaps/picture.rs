@@ -9,17 +9,17 @@ use std::time::{Duration, Instant};
 use rustix::process::{Signal, WaitId, WaitIdOptions, waitid};
 use tontine_bench::heap_map::{HeapMap, HeapMember};
 use tontine_host::os::deadline;
-use tontine_host::trouble::{During, Result, Trouble};
+use tontine_host::trouble::{ErrorContext, MeasureError, Result};
 
 use super::heap::World;
-use super::house::{House, LOOK, PATIENCE};
+use super::house::{LOOK, PATIENCE, WorkerProcesses};
 
 /// Stops the workers, kills one, and inspects the heap twice; then they continue, with another
 /// worker in its place. Returns no map if the heap cannot be inspected.
 ///
 /// # Errors
 /// Failed, if a worker has ended otherwise, or the heap refuses.
-pub(super) fn pair<W: World>(house: &mut House<'_, W>) -> Result<Vec<HeapMap>> {
+pub(super) fn pair<W: World>(house: &mut WorkerProcesses<'_, W>) -> Result<Vec<HeapMap>> {
     if house.world.map("", &[])?.is_none() {
         return Ok(Vec::new());
     }
@@ -49,7 +49,7 @@ pub(super) fn pair<W: World>(house: &mut House<'_, W>) -> Result<Vec<HeapMap>> {
 }
 
 /// Returns the names of the workers, one of which is killed, and of their keeper.
-fn named<W: World>(house: &House<'_, W>, killed: usize) -> Vec<(u32, HeapMember)> {
+fn named<W: World>(house: &WorkerProcesses<'_, W>, killed: usize) -> Vec<(u32, HeapMember)> {
     let seats = house.seats.iter().enumerate().map(|(seat, (child, _))| {
         let dead = seat == killed;
         let name = format!("worker {}{}", seat + 1, if dead { ", killed" } else { "" });
@@ -69,12 +69,12 @@ fn until_stopped(pid: rustix::process::Pid) -> Result<()> {
     loop {
         match waitid(WaitId::Pid(pid), options).during("waitid")? {
             Some(status) if status.stopped() => return Ok(()),
-            Some(_) => return Err(Trouble::fail("a worker ended before it could be stopped")),
+            Some(_) => return Err(MeasureError::fail("a worker ended before it could be stopped")),
             None => {}
         }
         let patience: Duration = deadline::within(PATIENCE);
         if began.elapsed() > patience {
-            return Err(Trouble::fail("a worker did not stop"));
+            return Err(MeasureError::fail("a worker did not stop"));
         }
         thread::sleep(LOOK);
     }

@@ -8,9 +8,9 @@ use tontine_host::clock::Clock;
 use tontine_host::os::child::Child;
 use tontine_host::os::deadline;
 use tontine_host::os::room;
-use tontine_host::os::shared::Shared;
-use tontine_host::peer::{LastWords, PeerHandle};
-use tontine_host::trouble::{Result, Trouble};
+use tontine_host::os::shared::SharedMapping;
+use tontine_host::peer::{ChildError, PeerHandle};
+use tontine_host::trouble::{MeasureError, Result};
 use tontine_mechanisms::heap::{refused, rejoined};
 
 use super::house::{LOOK, PATIENCE};
@@ -36,7 +36,7 @@ pub(super) fn reclaim(blocks: usize) -> Result<Took> {
     room::for_memory(2 * bytes as u64)?;
     let heap = Heap::create(bytes).map_err(refused)?;
     let clock = Clock::calibrated();
-    let (words, had) = (LastWords::new()?, Shared::<AtomicU64>::anonymous()?);
+    let (words, had) = (ChildError::new()?, SharedMapping::<AtomicU64>::anonymous()?);
     let mut child = Child::fork(|| {
         let Err(trouble) = hold(&heap, blocks, &had);
         words.say(&trouble);
@@ -48,7 +48,7 @@ pub(super) fn reclaim(blocks: usize) -> Result<Took> {
         words.heard().map_or(Ok(()), Err)?;
         PeerHandle::Child(child.pid()).check()?;
         if began.elapsed() > deadline::within(PATIENCE) {
-            return Err(Trouble::fail(format!("{blocks} blocks were not allocated in time")));
+            return Err(MeasureError::fail(format!("{blocks} blocks were not allocated in time")));
         }
         std::thread::sleep(LOOK);
     }
@@ -62,14 +62,14 @@ pub(super) fn reclaim(blocks: usize) -> Result<Took> {
     let given_back = clock.ns_between(from, clock.stop());
     let committed = heap.check().map_err(refused)?.committed();
     if committed > 0 {
-        return Err(Trouble::fail(format!(
+        return Err(MeasureError::fail(format!(
             "expected all memory to be given back, found {committed} bytes committed"
         )));
     }
     if (recovery.members, recovery.blocks, in_use) == (1, blocks, 0) {
         return Ok(Took { reclaimed, given_back });
     }
-    Err(Trouble::fail(format!(
+    Err(MeasureError::fail(format!(
         "expected {blocks} blocks of one dead member to be free, found {recovery:?}, and {in_use} \
          bytes in use"
     )))

@@ -1,5 +1,5 @@
-//! Entries in flight from one worker to another: [`Ring`], with its writing end [`Outbound`] and
-//! its reading end [`Inbound`].
+//! Entries in flight from one worker to another: [`WorkerRing`], with its writing end [`Outbound`] and
+//! its reading end [`RingReader`].
 //!
 //! An entry is three opaque words. Both positions lie in the ring, so that the successor of a
 //! killed worker continues at its position: what the dead worker had not published is overwritten,
@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tontine_host::os::shared::Shareable;
 
 /// An element of a ring.
-pub(super) type Entry = [u64; 3];
+pub(super) type RingEntry = [u64; 3];
 
 /// Maximum number of entries in flight.
 pub(super) const PLACES: u64 = 1 << 10;
@@ -20,24 +20,24 @@ pub(super) const PLACES: u64 = 1 << 10;
 /// The entries from one worker to another.
 #[derive(Debug)]
 #[repr(C)]
-pub(super) struct Ring {
-    written: Position,
-    read: Position,
+pub(super) struct WorkerRing {
+    written: RingPosition,
+    read: RingPosition,
     entries: [[AtomicU64; 3]; PLACES as usize],
 }
 
 // SAFETY: only atomics; zero is valid.
-unsafe impl Shareable for Ring {}
+unsafe impl Shareable for WorkerRing {}
 
 /// Position of one end, on cache lines of its own.
 #[derive(Debug)]
 #[repr(C, align(128))]
-struct Position(AtomicU64);
+struct RingPosition(AtomicU64);
 
 /// The writing end.
 #[derive(Debug)]
 pub(super) struct Outbound<'r> {
-    ring: &'r Ring,
+    ring: &'r WorkerRing,
     position: u64,
     /// Position of the other end when last loaded.
     read: u64,
@@ -45,8 +45,8 @@ pub(super) struct Outbound<'r> {
 
 /// The reading end.
 #[derive(Debug)]
-pub(super) struct Inbound<'r> {
-    ring: &'r Ring,
+pub(super) struct RingReader<'r> {
+    ring: &'r WorkerRing,
     position: u64,
     /// Position of the other end when last loaded.
     written: u64,
@@ -54,9 +54,9 @@ pub(super) struct Inbound<'r> {
 
 impl<'r> Outbound<'r> {
     /// Opens the writing end at the position of its predecessor.
-    pub(super) fn of(ring: &'r Ring) -> Self {
+    pub(super) fn of(ring: &'r WorkerRing) -> Self {
         let position = ring.written.0.load(Ordering::Relaxed);
-        // SYNC heaps-read: pairs with the store in `Inbound::take`.
+        // SYNC heaps-read: pairs with the store in `RingReader::take`.
         Self { ring, position, read: ring.read.0.load(Ordering::Acquire) }
     }
 
@@ -64,7 +64,7 @@ impl<'r> Outbound<'r> {
     #[inline(always)]
     pub(super) fn next(&mut self) -> Option<u64> {
         if self.position - self.read == PLACES {
-            // SYNC heaps-read: pairs with the store in `Inbound::take`.
+            // SYNC heaps-read: pairs with the store in `RingReader::take`.
             self.read = self.ring.read.0.load(Ordering::Acquire);
         }
         (self.position - self.read < PLACES).then_some(self.position)
@@ -73,7 +73,7 @@ impl<'r> Outbound<'r> {
     /// Writes the entry that [`Outbound::next`] has numbered. It is invisible until
     /// [`Outbound::publish`].
     #[inline(always)]
-    pub(super) fn write(&mut self, entry: Entry) {
+    pub(super) fn write(&mut self, entry: RingEntry) {
         debug_assert!(self.position - self.read < PLACES);
         let place = &self.ring.entries[(self.position % PLACES) as usize];
         place.iter().zip(entry).for_each(|(place, word)| place.store(word, Ordering::Relaxed));
@@ -83,14 +83,14 @@ impl<'r> Outbound<'r> {
     /// Publishes all written entries.
     #[inline(always)]
     pub(super) fn publish(&mut self) {
-        // SYNC heaps-written: pairs with `Inbound::take`; the entries are stored before.
+        // SYNC heaps-written: pairs with `RingReader::take`; the entries are stored before.
         self.ring.written.0.store(self.position, Ordering::Release);
     }
 }
 
-impl<'r> Inbound<'r> {
+impl<'r> RingReader<'r> {
     /// Opens the reading end at the position of its predecessor.
-    pub(super) fn of(ring: &'r Ring) -> Self {
+    pub(super) fn of(ring: &'r WorkerRing) -> Self {
         let position = ring.read.0.load(Ordering::Relaxed);
         Self { ring, position, written: position }
     }
@@ -98,7 +98,7 @@ impl<'r> Inbound<'r> {
     /// Takes the next entry and its number. From then on it belongs to the caller only: if the
     /// caller is killed, the entry is never read again.
     #[inline(always)]
-    pub(super) fn take(&mut self) -> Option<(u64, Entry)> {
+    pub(super) fn take(&mut self) -> Option<(u64, RingEntry)> {
         if self.position == self.written {
             // SYNC heaps-written: pairs with the store in `Outbound::publish`.
             self.written = self.ring.written.0.load(Ordering::Acquire);
@@ -119,12 +119,12 @@ impl<'r> Inbound<'r> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tontine_host::os::shared::Shared;
+    use tontine_host::os::shared::SharedMapping;
 
     #[test]
     fn entries_come_in_order_and_none_beyond_the_room() {
-        let ring = Shared::<Ring>::anonymous().expect("memory");
-        let (mut out, mut into) = (Outbound::of(&ring), Inbound::of(&ring));
+        let ring = SharedMapping::<WorkerRing>::anonymous().expect("memory");
+        let (mut out, mut into) = (Outbound::of(&ring), RingReader::of(&ring));
         assert_eq!(into.take(), None);
         for number in 0..PLACES {
             assert_eq!(out.next(), Some(number));
@@ -138,18 +138,18 @@ mod tests {
 
     #[test]
     fn successors_go_on_where_the_dead_stood() {
-        let ring = Shared::<Ring>::anonymous().expect("memory");
+        let ring = SharedMapping::<WorkerRing>::anonymous().expect("memory");
         let mut out = Outbound::of(&ring);
         out.write([1; 3]);
         out.publish();
         out.write([2; 3]);
-        assert_eq!(Inbound::of(&ring).take(), Some((0, [1; 3])));
+        assert_eq!(RingReader::of(&ring).take(), Some((0, [1; 3])));
         // The second entry was never published.
         let mut out = Outbound::of(&ring);
         assert_eq!(out.next(), Some(1));
         out.write([4; 3]);
         out.publish();
-        let mut into = Inbound::of(&ring);
+        let mut into = RingReader::of(&ring);
         assert_eq!((into.take(), into.take()), (Some((1, [4; 3])), None));
     }
 }

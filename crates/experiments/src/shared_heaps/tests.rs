@@ -6,13 +6,18 @@ use std::ffi::c_void;
 
 use tontine_host::peer::in_a_process_of_its_own;
 
-use super::heap::Functions;
+use super::heap::AllocFunctions;
 use super::*;
 
 const SHORT: Duration = Duration::from_millis(20);
 
-fn plan(benchmark: Benchmark, workers: usize, time: Duration, processors: &[usize]) -> Plan<'_> {
-    Plan { benchmark, workers, time, processors }
+fn plan(
+    benchmark: Benchmark,
+    workers: usize,
+    time: Duration,
+    processors: &[usize],
+) -> WorkerPlan<'_> {
+    WorkerPlan { benchmark, workers, time, processors }
 }
 
 #[test]
@@ -44,7 +49,7 @@ fn does(
     for times in [1, 10, 100] {
         let seen = match measure(variant, &plan(benchmark, workers, SHORT * times, processors)) {
             Ok(seen) => seen,
-            Err(Trouble::Skipped(_)) => return Ok(()),
+            Err(MeasureError::Skipped(_)) => return Ok(()),
             Err(trouble) => return Err(format!("{workers} workers: {trouble}")),
         };
         let some = seen.rates.iter().any(|&rate| rate > 0.0);
@@ -65,7 +70,7 @@ fn a_kill_a_second_is_made_and_the_row_ends() {
             let time = Duration::from_secs(1);
             let seen = match measure("boost-killed", &plan(benchmark, 2, time, &processors)) {
                 Ok(seen) => seen,
-                Err(Trouble::Skipped(_)) => return Ok(()),
+                Err(MeasureError::Skipped(_)) => return Ok(()),
                 Err(trouble) => return Err(trouble.to_string()),
             };
             let told = observed(&seen, true);
@@ -104,7 +109,7 @@ struct Memory(std::cell::UnsafeCell<[u8; 1 << 16]>);
 unsafe impl Sync for Memory {}
 static MEMORY: Memory = Memory(std::cell::UnsafeCell::new([0; 1 << 16]));
 
-impl Functions for Broken {
+impl AllocFunctions for Broken {
     fn malloc(_: usize) -> *mut c_void {
         MEMORY.0.get().cast()
     }
@@ -118,7 +123,7 @@ fn a_heap_that_gives_one_block_twice_is_found_out() {
             let processors = pin::allowed().map_err(|trouble| trouble.to_string())?;
             let found = plan(benchmark, 2, SHORT, &processors).in_threads(&Malloc::<Broken>::new());
             match found {
-                Err(Trouble::Failed(why)) if why.contains("twice") => Ok(()),
+                Err(MeasureError::Failed(why)) if why.contains("twice") => Ok(()),
                 other => Err(format!("{}: {other:?}", benchmark.name())),
             }
         });
@@ -129,7 +134,7 @@ fn a_heap_that_gives_one_block_twice_is_found_out() {
 fn what_it_does_not_know_fails() {
     let found = measure("pigeon", &plan(Benchmark::Larson, 1, SHORT, &[0])).expect_err("none");
     assert!(found.why().contains("pigeon"), "{found}");
-    let task = |benchmark: &str, threads: &str| Task {
+    let task = |benchmark: &str, threads: &str| InvocationTask {
         experiment: "shared-heaps".into(),
         variant: "glibc".into(),
         params: Params::from([

@@ -2,11 +2,11 @@
 
 use std::sync::atomic::Ordering;
 
-use tontine_host::trouble::{Result, Trouble};
+use tontine_host::trouble::{MeasureError, Result};
 
 use super::alone::BATCH;
 use super::heap::Heap;
-use super::worker::{Held, Passed, Patience, Worker};
+use super::worker::{HeapWorker, PassResult, PlacedBlock, SpinThenYield};
 
 /// Blocks of a worker of `larson` and of `mstress`.
 const SET: usize = 1_000;
@@ -30,9 +30,9 @@ const LEAST_WORDS: usize = 10;
 
 /// A server's set of blocks, one of which is freed and replaced, repeatedly. In the original the
 /// thread that leaves its set to a new one ends; here it gets another worker's set.
-pub(super) fn larson<H: Heap>(worker: &mut Worker<'_, H>) -> Result<()> {
+pub(super) fn larson<H: Heap>(worker: &mut HeapWorker<'_, H>) -> Result<()> {
     let (next, before) = neighbours(worker);
-    let mut set: Vec<Option<Held<'_, H>>> = (0..SET).map(|_| None).collect();
+    let mut set: Vec<Option<PlacedBlock<'_, H>>> = (0..SET).map(|_| None).collect();
     for (place, slot) in set.iter_mut().enumerate() {
         let size = SMALLEST + worker.dice.below(LARGEST - SMALLEST);
         *slot = Some(worker.allocate(size, place)?);
@@ -60,8 +60,8 @@ pub(super) fn larson<H: Heap>(worker: &mut Worker<'_, H>) -> Result<()> {
 }
 
 fn exchange<'w, H: Heap>(
-    worker: &mut Worker<'w, H>,
-    slot: &mut Option<Held<'w, H>>,
+    worker: &mut HeapWorker<'w, H>,
+    slot: &mut Option<PlacedBlock<'w, H>>,
     place: usize,
     smallest: usize,
     largest: usize,
@@ -76,13 +76,13 @@ fn exchange<'w, H: Heap>(
 
 /// Passes the whole set on; blocks for which the ring has no space stay.
 fn pass_on<'w, H: Heap>(
-    worker: &mut Worker<'w, H>,
-    set: &mut [Option<Held<'w, H>>],
+    worker: &mut HeapWorker<'w, H>,
+    set: &mut [Option<PlacedBlock<'w, H>>],
     to: usize,
 ) -> Result<()> {
     for slot in set {
         let Some(held) = slot.take() else { continue };
-        if let Passed::Back(held) = worker.pass(held, to)? {
+        if let PassResult::Back(held) = worker.pass(held, to)? {
             *slot = Some(held);
             break;
         }
@@ -93,19 +93,19 @@ fn pass_on<'w, H: Heap>(
 
 /// Half of the workers allocate, and pass their blocks, a batch to each, to the others, which free
 /// them. A single worker does both in turn.
-pub(super) fn xmalloc_test<H: Heap>(worker: &mut Worker<'_, H>) -> Result<()> {
+pub(super) fn xmalloc_test<H: Heap>(worker: &mut HeapWorker<'_, H>) -> Result<()> {
     let (all, alone) = (worker.workers, worker.workers == 1);
     let (makers, users): (Vec<usize>, Vec<usize>) = (0..all).partition(|seat| seat % 2 == 0);
     let users = if alone { vec![0] } else { users };
     let (makes, uses) = (makers.contains(&worker.seat), users.contains(&worker.seat));
     let mut turn = users.iter().cycle();
-    let mut patience = Patience::default();
+    let mut patience = SpinThenYield::default();
     while worker.goes_on()? {
         if makes && let Some(&to) = turn.next() {
             for _ in 0..BATCH {
                 let size = (worker.dice.below(SIZES) + 1) * STEP;
                 let held = worker.allocate(size, 0)?;
-                if let Passed::Back(held) = worker.pass(held, to)? {
+                if let PassResult::Back(held) = worker.pass(held, to)? {
                     worker.publish(to);
                     worker.hand(held, to)?;
                 }
@@ -131,15 +131,15 @@ pub(super) fn xmalloc_test<H: Heap>(worker: &mut Worker<'_, H>) -> Result<()> {
 
 /// Blocks of many sizes, most of them small; half of all draws allocate, half free, and some of the
 /// freed blocks are passed to a worker drawn at random, which keeps them in turn.
-pub(super) fn mstress<H: Heap>(worker: &mut Worker<'_, H>) -> Result<()> {
-    let mut set: Vec<Option<Held<'_, H>>> = (0..SET).map(|_| None).collect();
+pub(super) fn mstress<H: Heap>(worker: &mut HeapWorker<'_, H>) -> Result<()> {
+    let mut set: Vec<Option<PlacedBlock<'_, H>>> = (0..SET).map(|_| None).collect();
     while worker.goes_on()? {
         for _ in 0..BATCH {
             let place = worker.dice.below(SET);
             if let Some(held) = set[place].take() {
                 if worker.dice.below(ONE_OF) == 0 {
                     let to = worker.dice.below(worker.workers);
-                    if let Passed::Back(held) = worker.pass(held, to)? {
+                    if let PassResult::Back(held) = worker.pass(held, to)? {
                         worker.free(held)?;
                     }
                 } else {
@@ -166,11 +166,11 @@ pub(super) fn mstress<H: Heap>(worker: &mut Worker<'_, H>) -> Result<()> {
 
 /// The first worker produces tasks, each a list of numbers, for the others in turn; they read and
 /// free them.
-pub(super) fn producer_consumer<H: Heap>(worker: &mut Worker<'_, H>) -> Result<()> {
+pub(super) fn producer_consumer<H: Heap>(worker: &mut HeapWorker<'_, H>) -> Result<()> {
     let alone = worker.workers == 1;
     let (makes, uses) = (worker.seat == 0, worker.seat > 0 || alone);
     let mut to = 0;
-    let mut patience = Patience::default();
+    let mut patience = SpinThenYield::default();
     while worker.goes_on()? {
         for _ in 0..BATCH {
             if makes {
@@ -197,23 +197,28 @@ pub(super) fn producer_consumer<H: Heap>(worker: &mut Worker<'_, H>) -> Result<(
     Ok(())
 }
 
-fn use_up<'w, H: Heap>(worker: &mut Worker<'w, H>, mut task: Held<'w, H>) -> Result<()> {
+fn use_up<'w, H: Heap>(worker: &mut HeapWorker<'w, H>, mut task: PlacedBlock<'w, H>) -> Result<()> {
     let said = worker.word(&mut task, 1).load(Ordering::Relaxed) as usize;
     let words = said.clamp(LEAST_WORDS, 2 * LEAST_WORDS);
     let whole = (2..words)
         .all(|at| worker.word(&mut task, at).load(Ordering::Relaxed) == (words * at) as u64);
     if said != words || !whole {
-        return Err(Trouble::fail("a task arrived with other numbers than were written into it"));
+        return Err(MeasureError::fail(
+            "a task arrived with other numbers than were written into it",
+        ));
     }
     worker.free(task)
 }
 
 /// Returns the worker to which a worker passes, and the worker that passes to it.
-fn neighbours<H: Heap>(worker: &Worker<'_, H>) -> (usize, usize) {
+fn neighbours<H: Heap>(worker: &HeapWorker<'_, H>) -> (usize, usize) {
     let all = worker.workers;
     ((worker.seat + 1) % all, (worker.seat + all - 1) % all)
 }
 
-fn free_all<'w, H: Heap>(worker: &mut Worker<'w, H>, set: Vec<Option<Held<'w, H>>>) -> Result<()> {
+fn free_all<'w, H: Heap>(
+    worker: &mut HeapWorker<'w, H>,
+    set: Vec<Option<PlacedBlock<'w, H>>>,
+) -> Result<()> {
     set.into_iter().flatten().try_for_each(|held| worker.free(held))
 }

@@ -1,4 +1,4 @@
-//! A worker that allocates, frees and passes on blocks: [`Worker`]. Each of its blocks carries a
+//! A worker that allocates, frees and passes on blocks: [`HeapWorker`]. Each of its blocks carries a
 //! word that names its owner, which is read before the block is freed or passed on: this detects a
 //! heap that hands out one piece of memory twice.
 
@@ -8,12 +8,12 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
-use tontine_host::trouble::{Result, Trouble};
+use tontine_host::trouble::{MeasureError, Result};
 
-use super::board::Board;
-use super::dice::Dice;
+use super::board::WorkerTable;
+use super::dice::HeapRng;
 use super::heap::Heap;
-use super::ring::{Inbound, Outbound};
+use super::ring::{Outbound, RingReader};
 
 /// Polls before the thread yields.
 const LOOKS: u32 = 1 << 10;
@@ -35,41 +35,41 @@ const SAT_MASK: u32 = 0x7f;
 const PLACE: u64 = (1 << SAT) - 1;
 
 /// A worker.
-pub(super) struct Worker<'w, H: Heap> {
+pub(super) struct HeapWorker<'w, H: Heap> {
     heap: &'w H,
-    board: &'w Board,
+    board: &'w WorkerTable,
     /// Number of its seat.
     pub(super) seat: usize,
     /// Number of workers.
     pub(super) workers: usize,
     /// The worker's random number generator.
-    pub(super) dice: Dice,
+    pub(super) dice: HeapRng,
     /// `true` if the seat had no worker before.
     pub(super) is_first: bool,
     owner: u64,
     freed: u64,
     deaths: u32,
     outbound: Vec<Outbound<'w>>,
-    inbound: Vec<Inbound<'w>>,
+    inbound: Vec<RingReader<'w>>,
 }
 
 /// A block and the slot in which its worker keeps it.
-pub(super) struct Held<'w, H: Heap + 'w> {
+pub(super) struct PlacedBlock<'w, H: Heap + 'w> {
     block: H::Block<'w>,
     place: u64,
 }
 
 /// Result of passing a block on.
-pub(super) enum Passed<'w, H: Heap + 'w> {
+pub(super) enum PassResult<'w, H: Heap + 'w> {
     /// The block is in flight, or was freed because its receiver is dead.
     Gone,
     /// The ring was full; the block is returned.
-    Back(Held<'w, H>),
+    Back(PlacedBlock<'w, H>),
 }
 
-impl<'w, H: Heap> Worker<'w, H> {
+impl<'w, H: Heap> HeapWorker<'w, H> {
     /// Takes a seat.
-    pub(super) fn new(heap: &'w H, board: &'w Board, seat: usize) -> Self {
+    pub(super) fn new(heap: &'w H, board: &'w WorkerTable, seat: usize) -> Self {
         let before = board.sit(seat, heap.address());
         let workers = board.workers();
         let (outbound, inbound) = board.rings(seat);
@@ -78,7 +78,7 @@ impl<'w, H: Heap> Worker<'w, H> {
             board,
             seat,
             workers,
-            dice: Dice::of(seat + usize::try_from(before).unwrap_or(0) * workers),
+            dice: HeapRng::of(seat + usize::try_from(before).unwrap_or(0) * workers),
             is_first: before == 0,
             owner: ((seat as u64) << SEAT) | (u64::from(before & SAT_MASK) << SAT),
             freed: board.freed_at(seat),
@@ -90,7 +90,7 @@ impl<'w, H: Heap> Worker<'w, H> {
 
     /// Waits until the benchmark starts.
     pub(super) fn wait(&self) {
-        let mut patience = Patience::default();
+        let mut patience = SpinThenYield::default();
         while !self.board.may_go() {
             patience.wait();
         }
@@ -115,7 +115,7 @@ impl<'w, H: Heap> Worker<'w, H> {
     /// # Errors
     /// Failed, if there is none.
     #[inline(always)]
-    pub(super) fn allocate(&self, size: usize, place: usize) -> Result<Held<'w, H>> {
+    pub(super) fn allocate(&self, size: usize, place: usize) -> Result<PlacedBlock<'w, H>> {
         debug_assert!(size >= size_of::<u64>());
         let block = self.heap.allocate(size)?;
         Ok(self.keep(block, place))
@@ -126,26 +126,30 @@ impl<'w, H: Heap> Worker<'w, H> {
     /// # Errors
     /// Failed, if the block has another owner as well.
     #[inline(always)]
-    pub(super) fn free(&mut self, held: Held<'w, H>) -> Result<()> {
+    pub(super) fn free(&mut self, held: PlacedBlock<'w, H>) -> Result<()> {
         self.heap.free(self.checked(held)?)?;
         self.freed += 1;
         self.board.set_freed(self.seat, self.freed);
         Ok(())
     }
 
-    /// Passes a block on, if the ring has space; it is invisible before [`Worker::publish`].
+    /// Passes a block on, if the ring has space; it is invisible before [`HeapWorker::publish`].
     ///
     /// # Errors
     /// Failed, if the block has another owner as well, or the heap refuses.
     #[inline(always)]
-    pub(super) fn pass(&mut self, held: Held<'w, H>, to: usize) -> Result<Passed<'w, H>> {
-        let Some(number) = self.outbound[to].next() else { return Ok(Passed::Back(held)) };
+    pub(super) fn pass(
+        &mut self,
+        held: PlacedBlock<'w, H>,
+        to: usize,
+    ) -> Result<PassResult<'w, H>> {
+        let Some(number) = self.outbound[to].next() else { return Ok(PassResult::Back(held)) };
         let mut block = self.checked(held)?;
         write(self.heap.at(&mut block), under_way(self.seat, to, number));
         if let Some(entry) = self.heap.give(block, self.board.address(to))? {
             self.outbound[to].write(entry);
         }
-        Ok(Passed::Gone)
+        Ok(PassResult::Gone)
     }
 
     /// Publishes all blocks passed to a worker.
@@ -158,14 +162,14 @@ impl<'w, H: Heap> Worker<'w, H> {
     /// the block is freed.
     ///
     /// # Errors
-    /// Those of [`Worker::pass`].
+    /// Those of [`HeapWorker::pass`].
     #[inline(always)]
-    pub(super) fn hand(&mut self, mut held: Held<'w, H>, to: usize) -> Result<()> {
-        let mut patience = Patience::default();
+    pub(super) fn hand(&mut self, mut held: PlacedBlock<'w, H>, to: usize) -> Result<()> {
+        let mut patience = SpinThenYield::default();
         loop {
             match self.pass(held, to)? {
-                Passed::Gone => break,
-                Passed::Back(back) => held = back,
+                PassResult::Gone => break,
+                PassResult::Back(back) => held = back,
             }
             patience.wait();
             if !self.goes_on()? {
@@ -181,7 +185,11 @@ impl<'w, H: Heap> Worker<'w, H> {
     /// # Errors
     /// Failed, if the block is not the one that was passed on.
     #[inline(always)]
-    pub(super) fn receive(&mut self, from: usize, place: usize) -> Result<Option<Held<'w, H>>> {
+    pub(super) fn receive(
+        &mut self,
+        from: usize,
+        place: usize,
+    ) -> Result<Option<PlacedBlock<'w, H>>> {
         while let Some((number, entry)) = self.inbound[from].take() {
             let Some(mut block) = self.heap.take(entry)? else {
                 self.must_be_of_the_dead()?;
@@ -197,7 +205,7 @@ impl<'w, H: Heap> Worker<'w, H> {
 
     /// Returns word number `at` of a block's requested bytes; not the first.
     #[inline(always)]
-    pub(super) fn word<'b>(&self, held: &'b mut Held<'w, H>, at: usize) -> &'b AtomicU64 {
+    pub(super) fn word<'b>(&self, held: &'b mut PlacedBlock<'w, H>, at: usize) -> &'b AtomicU64 {
         debug_assert!(at > 0);
         // SAFETY: by the contract of `Heap`, as long as the block is held; a word is aligned.
         unsafe { AtomicU64::from_ptr(self.heap.at(&mut held.block).as_ptr().add(at)) }
@@ -205,7 +213,7 @@ impl<'w, H: Heap> Worker<'w, H> {
 
     /// Writes into the word after the first, `times` times.
     #[inline(always)]
-    pub(super) fn scribble(&self, held: &mut Held<'w, H>, times: u32) {
+    pub(super) fn scribble(&self, held: &mut PlacedBlock<'w, H>, times: u32) {
         let word = self.word(held, 1);
         for _ in 0..times {
             // A load and a store of memory each time; no other thread writes the word.
@@ -216,11 +224,11 @@ impl<'w, H: Heap> Worker<'w, H> {
     /// Ends the work: takes the remaining blocks, until no worker passes any more.
     ///
     /// # Errors
-    /// Those of [`Worker::receive`].
+    /// Those of [`HeapWorker::receive`].
     pub(super) fn finish(mut self) -> Result<()> {
         (0..self.workers).for_each(|to| self.publish(to));
         self.board.finish(self.seat);
-        let mut patience = Patience::default();
+        let mut patience = SpinThenYield::default();
         loop {
             let last = self.board.all_finished();
             for from in 0..self.workers {
@@ -241,18 +249,18 @@ impl<'w, H: Heap> Worker<'w, H> {
         if self.board.deaths() > 0 {
             return Ok(());
         }
-        Err(Trouble::fail("a block that was passed on did not arrive, and no worker had died"))
+        Err(MeasureError::fail("a block that was passed on did not arrive, and no worker had died"))
     }
 
     #[inline(always)]
-    fn keep(&self, mut block: H::Block<'w>, place: usize) -> Held<'w, H> {
+    fn keep(&self, mut block: H::Block<'w>, place: usize) -> PlacedBlock<'w, H> {
         let place = place as u64 & PLACE;
         write(self.heap.at(&mut block), self.owner | place);
-        Held { block, place }
+        PlacedBlock { block, place }
     }
 
     #[inline(always)]
-    fn checked(&self, mut held: Held<'w, H>) -> Result<H::Block<'w>> {
+    fn checked(&self, mut held: PlacedBlock<'w, H>) -> Result<H::Block<'w>> {
         let found = read(self.heap.at(&mut held.block));
         if found == self.owner | held.place { Ok(held.block) } else { Err(twice()) }
     }
@@ -278,15 +286,15 @@ fn read(at: NonNull<u64>) -> u64 {
 }
 
 #[cold]
-fn twice() -> Trouble {
-    Trouble::fail("the heap handed out one piece of memory twice")
+fn twice() -> MeasureError {
+    MeasureError::fail("the heap handed out one piece of memory twice")
 }
 
 /// A wait that polls many times, then yields.
 #[derive(Debug, Default)]
-pub(super) struct Patience(u32);
+pub(super) struct SpinThenYield(u32);
 
-impl Patience {
+impl SpinThenYield {
     #[inline(always)]
     pub(super) fn wait(&mut self) {
         self.0 += 1;

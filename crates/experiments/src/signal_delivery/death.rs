@@ -1,4 +1,4 @@
-//! Signals that end their receiver: [`Receiver`], a child that stamps until it dies.
+//! Signals that end their receiver: [`ReceiverSetup`], a child that stamps until it dies.
 //!
 //! The protocol is that of source 000: fork; the child writes its counter into shared memory as
 //! long as it lives; the parent waits for the first stamp, sends, stamps, reaps, and reads the
@@ -12,13 +12,13 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 use tontine_host::os::child::Child;
 use tontine_host::os::pin;
-use tontine_host::os::shared::Shared;
-use tontine_host::trouble::{During, Result, Trouble};
+use tontine_host::os::shared::SharedMapping;
+use tontine_host::trouble::{ErrorContext, MeasureError, Result};
 
 use super::patience::{Pass, describe, has_ended, wait_until};
-use super::sender::{Call, Sender};
+use super::sender::{PreparedCall, SendCall};
 use super::stamps::Stamps;
-use super::tally::{Delivery, Tally};
+use super::tally::{DeliveryStamps, DeliveryTally};
 
 /// Stamps after which a receiver gives up if no signal ended it: some seconds.
 const STAMPS: u64 = 1 << 29;
@@ -33,20 +33,20 @@ const WATCH: Duration = Duration::from_secs(5);
 
 /// Parameters of receivers: their clock, the signal that ends them, their processor.
 #[derive(Debug)]
-pub(crate) struct Receiver {
+pub(crate) struct ReceiverSetup {
     stamps: Stamps,
     signal: Signal,
     processor: Option<usize>,
-    line: Shared<AtomicU64>,
+    line: SharedMapping<AtomicU64>,
 }
 
-impl Receiver {
+impl ReceiverSetup {
     /// Creates receivers that die of `signal`, pinned to `processor` if one is given.
     ///
     /// # Errors
     /// Skipped, if there is no shared memory.
     pub(crate) fn new(stamps: Stamps, signal: Signal, processor: Option<usize>) -> Result<Self> {
-        let line = Shared::posix()?;
+        let line = SharedMapping::posix()?;
         Ok(Self { stamps, signal, processor, line })
     }
 
@@ -55,7 +55,12 @@ impl Receiver {
     /// # Errors
     /// Skipped, if the system refuses the call; failed, if a receiver ended early or of another
     /// cause.
-    pub(crate) fn compare(&self, call: Call, deliveries: usize, tally: &mut Tally) -> Result<()> {
+    pub(crate) fn compare(
+        &self,
+        call: SendCall,
+        deliveries: usize,
+        tally: &mut DeliveryTally,
+    ) -> Result<()> {
         call.probe()?;
         for _ in 0..deliveries {
             tally.add(self.deliver(call)?);
@@ -66,31 +71,31 @@ impl Receiver {
     /// Makes one delivery as source 000 does.
     ///
     /// # Errors
-    /// Those of [`Receiver::compare`].
+    /// Those of [`ReceiverSetup::compare`].
     #[inline]
-    pub(crate) fn deliver(&self, call: Call) -> Result<Delivery> {
+    pub(crate) fn deliver(&self, call: SendCall) -> Result<DeliveryStamps> {
         let mut child = self.started()?;
-        let sender = Sender::to(&child, call)?;
+        let sender = PreparedCall::to(&child, call)?;
         let before = self.stamps.bare();
         let sent = sender.send(self.signal);
         let returned = self.stamps.bare();
         sent.during(sender.name())?;
         self.reap(&mut child)?;
         let last = self.line.load(Ordering::Relaxed);
-        Ok(Delivery { before, returned, last })
+        Ok(DeliveryStamps { before, returned, last })
     }
 
     /// Makes `deliveries` deliveries by `kill` and watches, by our counter alone, when the stamp
     /// stops changing.
     ///
     /// # Errors
-    /// Those of [`Receiver::compare`].
-    pub(crate) fn watch(&self, deliveries: usize, tally: &mut Tally) -> Result<()> {
-        Call::Kill.probe()?;
+    /// Those of [`ReceiverSetup::compare`].
+    pub(crate) fn watch(&self, deliveries: usize, tally: &mut DeliveryTally) -> Result<()> {
+        SendCall::Kill.probe()?;
         let clock = self.stamps.clock();
         for _ in 0..deliveries {
             let mut child = self.started()?;
-            let sender = Sender::to(&child, Call::Kill)?;
+            let sender = PreparedCall::to(&child, SendCall::Kill)?;
             let before = clock.start();
             let sent = sender.send(self.signal);
             let returned = clock.stop();
@@ -125,7 +130,7 @@ impl Receiver {
                 return Ok((if late { Some(clock.stop()) } else { changed }, late));
             }
             if since.get_or_insert_with(Instant::now).elapsed() > WATCH {
-                return Err(Trouble::fail(format!(
+                return Err(MeasureError::fail(format!(
                     "expected the receiver to end within {WATCH:?} of signal {}, but it still \
                      lives",
                     self.signal.as_raw()
@@ -150,7 +155,7 @@ impl Receiver {
             line.load(Ordering::Relaxed) != 0
         })
         .map_err(|trouble| match trouble {
-            Trouble::Failed(why) => Trouble::fail(format!(
+            MeasureError::Failed(why) => MeasureError::fail(format!(
                 "{why} (status {NOT_PINNED}: it could not pin itself to processor {:?})",
                 self.processor
             )),
@@ -177,7 +182,7 @@ impl Receiver {
         if status.terminating_signal() == Some(self.signal.as_raw()) {
             Ok(())
         } else {
-            Err(Trouble::fail(format!(
+            Err(MeasureError::fail(format!(
                 "expected the receiver to die of signal {}, but it {} (status {SURVIVED}: the \
                  signal never ended it)",
                 self.signal.as_raw(),
@@ -206,8 +211,8 @@ mod tests {
     use super::*;
     use tontine_host::clock::Clock;
 
-    fn receiver(signal: Signal, processor: Option<usize>) -> Receiver {
-        Receiver::new(Stamps::new(Clock::calibrated()), signal, processor).expect("receiver")
+    fn receiver(signal: Signal, processor: Option<usize>) -> ReceiverSetup {
+        ReceiverSetup::new(Stamps::new(Clock::calibrated()), signal, processor).expect("receiver")
     }
 
     #[test]
@@ -221,7 +226,7 @@ mod tests {
                 libc::sigaddset(&mut set, libc::SIGINT);
                 libc::sigprocmask(libc::SIG_BLOCK, &set, std::ptr::null_mut());
             }
-            i32::from(receiver(Signal::INT, None).deliver(Call::Kill).is_err())
+            i32::from(receiver(Signal::INT, None).deliver(SendCall::Kill).is_err())
         })
         .expect("fork");
         assert_eq!(outer.wait().expect("wait").exit_status(), Some(0));
@@ -231,7 +236,7 @@ mod tests {
     fn a_receiver_that_dies_before_its_first_stamp_is_reported() {
         let nowhere = rustix::thread::CpuSet::MAX_CPU - 1;
         let trouble = receiver(Signal::INT, Some(nowhere))
-            .deliver(Call::Kill)
+            .deliver(SendCall::Kill)
             .expect_err("no such processor");
         assert!(trouble.why().contains("exited with status 3"), "{trouble}");
     }

@@ -13,18 +13,18 @@ use tontine_bench::machine::topology::Placement;
 use tontine_host::clock::Clock;
 use tontine_host::os::child::Child;
 use tontine_host::os::pin;
-use tontine_host::os::shared::Shared;
-use tontine_host::os::state::State;
-use tontine_host::trouble::{During, Result};
+use tontine_host::os::shared::SharedMapping;
+use tontine_host::os::state::ProcStatFile;
+use tontine_host::trouble::{ErrorContext, Result};
 
 use super::death::default_and_unblocked;
 use super::patience::{Pass, wait_until};
-use super::sender::{Call, Sender};
-use super::tally::{Delivery, Tally};
+use super::sender::{PreparedCall, SendCall};
+use super::tally::{DeliveryStamps, DeliveryTally};
 
 /// State of the receiver when the signal arrives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Waiting {
+pub(super) enum ReceiverActivity {
     /// The receiver counts.
     Spinning,
     /// The receiver sleeps in `sigsuspend`; the signal is blocked at all other times.
@@ -33,7 +33,7 @@ pub(super) enum Waiting {
 
 /// Memory shared by the two processes: two words, two cache lines (and their prefetched neighbours)
 /// apart.
-type Words = [AtomicU64; 32];
+type HandlerWords = [AtomicU64; 32];
 /// Stamp of the handler's entry; the parent resets it to 0.
 const ENTERED: usize = 0;
 /// Incremented whenever the receiver is about to wait, or while it spins.
@@ -50,27 +50,27 @@ const NO_HANDLER: i32 = 5;
 /// Skipped, if `kill` is refused. Failed, if the receiver ends, or its handler does not run within
 /// five seconds.
 pub(super) fn serve(
-    waiting: Waiting,
+    waiting: ReceiverActivity,
     signal: Signal,
     placement: Placement,
     clock: Clock,
     deliveries: usize,
-    tally: &mut Tally,
+    tally: &mut DeliveryTally,
 ) -> Result<()> {
-    Call::Kill.probe()?;
-    let words = Shared::<Words>::anonymous()?;
-    let site = Site { clock, entered: &raw const words[ENTERED] };
+    SendCall::Kill.probe()?;
+    let words = SharedMapping::<HandlerWords>::anonymous()?;
+    let site = HandlerArgs { clock, entered: &raw const words[ENTERED] };
     let mut child = Child::fork(|| receive(waiting, signal, placement.there, &site, &words[BEAT]))?;
-    let sender = Sender::to(&child, Call::Kill)?;
+    let sender = PreparedCall::to(&child, SendCall::Kill)?;
     let pid = child.pid().as_raw_nonzero().get().cast_unsigned();
-    let state = State::of(pid, pid)?;
+    let state = ProcStatFile::of(pid, pid)?;
     let pass = if placement.here == placement.there { Pass::Yield } else { Pass::Spin };
 
     for delivery in 0..deliveries as u64 {
         let mut beats = Beats::from(&words[BEAT]);
         wait_until(&mut child, pass, "the receiver to wait for a signal", || match waiting {
-            Waiting::Spinning => beats.moved(),
-            Waiting::Sleeping => beats.now() > delivery && state.asleep(),
+            ReceiverActivity::Spinning => beats.moved(),
+            ReceiverActivity::Sleeping => beats.now() > delivery && state.asleep(),
         })?;
         words[ENTERED].store(0, Ordering::Relaxed);
         let before = clock.start();
@@ -82,7 +82,7 @@ pub(super) fn serve(
             last = words[ENTERED].load(Ordering::Relaxed);
             last != 0
         })?;
-        tally.add(Delivery { before, returned, last });
+        tally.add(DeliveryStamps { before, returned, last });
     }
     child.kill().map(drop)
 }
@@ -113,13 +113,13 @@ impl<'a> Beats<'a> {
 }
 
 /// Data for the handler.
-struct Site {
+struct HandlerArgs {
     clock: Clock,
     entered: *const AtomicU64,
 }
 
-/// The handler's [`Site`], set before the handler is installed.
-static SITE: AtomicPtr<Site> = AtomicPtr::new(std::ptr::null_mut());
+/// The handler's [`HandlerArgs`], set before the handler is installed.
+static SITE: AtomicPtr<HandlerArgs> = AtomicPtr::new(std::ptr::null_mut());
 
 extern "C" fn on_signal(_: libc::c_int) {
     // SAFETY: `receive` stored the address before it installed this handler, in the same thread,
@@ -133,10 +133,10 @@ extern "C" fn on_signal(_: libc::c_int) {
 
 /// Body of the child: waits until it is killed. Allocates nothing.
 fn receive(
-    waiting: Waiting,
+    waiting: ReceiverActivity,
     signal: Signal,
     processor: usize,
-    site: &Site,
+    site: &HandlerArgs,
     beat: &AtomicU64,
 ) -> i32 {
     if pin::pin_to(processor).is_err() {
@@ -154,7 +154,7 @@ fn receive(
         libc::sigemptyset(&mut set);
         libc::sigaddset(&mut set, signal.as_raw());
         let mut outside: libc::sigset_t = std::mem::zeroed();
-        if waiting == Waiting::Sleeping {
+        if waiting == ReceiverActivity::Sleeping {
             libc::sigprocmask(libc::SIG_BLOCK, &set, &mut outside);
         }
         if libc::sigaction(signal.as_raw(), &action, std::ptr::null_mut()) != 0 {
@@ -165,7 +165,7 @@ fn receive(
     // Ends by the parent's SIGKILL, or by the kernel's when the parent dies.
     for beats in 1.. {
         beat.store(beats, Ordering::Relaxed);
-        if waiting == Waiting::Sleeping {
+        if waiting == ReceiverActivity::Sleeping {
             // SAFETY: sigprocmask filled `outside`: the previous mask, without the signal.
             unsafe { libc::sigsuspend(&outside) };
         }
@@ -176,17 +176,18 @@ fn receive(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tontine_host::trouble::Trouble;
+    use tontine_host::trouble::MeasureError;
 
     #[test]
     fn a_signal_that_cannot_be_handled_is_reported() {
         let only = pin::allowed().expect("affinity")[0];
         let placement = Placement { name: "same-core", here: only, there: only };
-        let mut tally = Tally::with_capacity(1);
+        let mut tally = DeliveryTally::with_capacity(1);
         let clock = Clock::monotonic();
-        let trouble = serve(Waiting::Sleeping, Signal::KILL, placement, clock, 1, &mut tally)
-            .expect_err("no handler for SIGKILL");
-        assert!(matches!(trouble, Trouble::Failed(_)));
+        let trouble =
+            serve(ReceiverActivity::Sleeping, Signal::KILL, placement, clock, 1, &mut tally)
+                .expect_err("no handler for SIGKILL");
+        assert!(matches!(trouble, MeasureError::Failed(_)));
         assert!(trouble.why().contains("exited with status 5"), "{trouble}");
     }
 }

@@ -27,18 +27,18 @@ use tontine_bench::machine::topology::{Placement, Topology};
 use tontine_bench::observe::Observed;
 use tontine_bench::size::Size;
 use tontine_bench::suite::{Experiment, Variant};
-use tontine_bench::task::{Params, Task};
+use tontine_bench::task::{InvocationTask, Params};
 use tontine_host::clock::Clock;
 use tontine_host::clock::offset::Band;
 use tontine_host::os::pin;
-use tontine_host::trouble::{Result, Trouble};
+use tontine_host::trouble::{MeasureError, Result};
 
-use self::death::Receiver;
-use self::handler::Waiting;
-use self::sender::Call;
+use self::death::ReceiverSetup;
+use self::handler::ReceiverActivity;
+use self::sender::SendCall;
 use self::stamps::Stamps;
-use self::tally::Tally;
-use self::value::Way;
+use self::tally::DeliveryTally;
+use self::value::TakeMethod;
 
 /// The experiment `signal-delivery`.
 #[derive(Debug, Clone, Copy)]
@@ -110,7 +110,7 @@ impl Experiment for SignalDelivery {
             // No terminal sends SIGUSR1, so a Ctrl-C never counts as a delivery.
             "handler-spinning" => (&["cross-core"], &["SIGUSR1"]),
             "handler-sleeping" => (&["cross-core", "same-core"], &["SIGUSR1"]),
-            _ if Way::of(variant).is_some() => match size {
+            _ if TakeMethod::of(variant).is_some() => match size {
                 Size::Quick => (&["cross-core"], &["SIGUSR1"]),
                 Size::Default | Size::Full => (&["cross-core", "same-core"], &["SIGUSR1"]),
             },
@@ -132,7 +132,7 @@ impl Experiment for SignalDelivery {
         size.deliveries()
     }
 
-    fn run(&self, task: &Task) -> Result<Observed> {
+    fn run(&self, task: &InvocationTask) -> Result<Observed> {
         measure(&task.variant, &task.params, task.size.deliveries())
     }
 }
@@ -147,9 +147,9 @@ fn measure(variant: &str, params: &Params, deliveries: usize) -> Result<Observed
         (_, false) => Some(Band::between(clock, placement.here, placement.there)?),
     };
     pin::pin_to(placement.here)?;
-    if let Some(way) = Way::of(variant) {
+    if let Some(way) = TakeMethod::of(variant) {
         let mut observed = match way {
-            Way::Library => value::beside(placement, clock, deliveries)?,
+            TakeMethod::Library => value::beside(placement, clock, deliveries)?,
             alone => value::serve(alone, placement, clock, deliveries)?,
         };
         observed.notes.extend(band.map(|Band { low, high }| {
@@ -162,20 +162,34 @@ fn measure(variant: &str, params: &Params, deliveries: usize) -> Result<Observed
     }
 
     let stamps = Stamps::new(clock);
-    let mut tally = Tally::with_capacity(deliveries);
-    let receiver = |signal| Receiver::new(stamps, signal, Some(placement.there));
+    let mut tally = DeliveryTally::with_capacity(deliveries);
+    let receiver = |signal| ReceiverSetup::new(stamps, signal, Some(placement.there));
     match variant {
-        "as-published" => receiver(signal)?.compare(Call::Kill, deliveries, &mut tally)?,
-        "pidfd" => receiver(signal)?.compare(Call::Pidfd, deliveries, &mut tally)?,
-        "tgkill" => receiver(signal)?.compare(Call::Tgkill, deliveries, &mut tally)?,
+        "as-published" => receiver(signal)?.compare(SendCall::Kill, deliveries, &mut tally)?,
+        "pidfd" => receiver(signal)?.compare(SendCall::Pidfd, deliveries, &mut tally)?,
+        "tgkill" => receiver(signal)?.compare(SendCall::Tgkill, deliveries, &mut tally)?,
         "one-clock" => receiver(signal)?.watch(deliveries, &mut tally)?,
         "handler-spinning" => {
-            handler::serve(Waiting::Spinning, signal, placement, clock, deliveries, &mut tally)?;
+            handler::serve(
+                ReceiverActivity::Spinning,
+                signal,
+                placement,
+                clock,
+                deliveries,
+                &mut tally,
+            )?;
         }
         "handler-sleeping" => {
-            handler::serve(Waiting::Sleeping, signal, placement, clock, deliveries, &mut tally)?;
+            handler::serve(
+                ReceiverActivity::Sleeping,
+                signal,
+                placement,
+                clock,
+                deliveries,
+                &mut tally,
+            )?;
         }
-        other => return Err(Trouble::fail(unknown("variant", other))),
+        other => return Err(MeasureError::fail(unknown("variant", other))),
     }
     Ok(tally.into_observed(stamps, band))
 }
@@ -185,7 +199,7 @@ fn signal_of(params: &Params) -> Result<Signal> {
         "SIGINT" => Ok(Signal::INT),
         "SIGKILL" => Ok(Signal::KILL),
         "SIGUSR1" => Ok(Signal::USR1),
-        other => Err(Trouble::fail(unknown("signal", other))),
+        other => Err(MeasureError::fail(unknown("signal", other))),
     }
 }
 
@@ -193,10 +207,10 @@ fn placement_of(params: &Params) -> Result<Placement> {
     let name = params.get("placement").map_or("", String::as_str);
     match Topology::of_this_machine().placement(name) {
         Some(placement) => Ok(placement),
-        None if name == "cross-core" => Err(Trouble::skip(
+        None if name == "cross-core" => Err(MeasureError::skip(
             "needs two processors: sender and receiver run at the same time, each on its own",
         )),
-        None => Err(Trouble::skip(format!("this machine has no placement `{name}`"))),
+        None => Err(MeasureError::skip(format!("this machine has no placement `{name}`"))),
     }
 }
 
@@ -221,13 +235,13 @@ mod tests {
             assert!(!cells.is_empty(), "{} has no cell", variant.name);
             for params in cells {
                 let observed = match measure(variant.name, &params, 12) {
-                    Err(Trouble::Skipped(why)) => {
+                    Err(MeasureError::Skipped(why)) => {
                         assert!(why.contains("processor"), "{why}");
                         continue;
                     }
                     other => other.unwrap_or_else(|trouble| panic!("{params:?}: {trouble}")),
                 };
-                if Way::of(variant.name).is_some() {
+                if TakeMethod::of(variant.name).is_some() {
                     let receive = series(&observed, "receive").expect("receive");
                     assert_eq!(receive.samples.len(), 12, "{} {params:?}", variant.name);
                     continue;
@@ -257,7 +271,7 @@ mod tests {
 
     #[test]
     fn what_it_does_not_know_is_an_error_that_names_it() {
-        let task = Task {
+        let task = InvocationTask {
             experiment: "signal-delivery".into(),
             variant: "as-published".into(),
             params: Params::from([("signal".into(), "SIGNONE".into())]),

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{WaitId, WaitIdOptions, WaitStatus, waitid};
 use tontine_host::os::child::Child;
-use tontine_host::trouble::{Result, Trouble};
+use tontine_host::trouble::{MeasureError, Result};
 
 /// Timeout of one step of another process.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -47,10 +47,10 @@ pub(crate) fn wait_until(
                 return Ok(());
             }
             let ended = describe(child.wait()?);
-            return Err(Trouble::fail(format!("expected {what}, but the receiver {ended}")));
+            return Err(MeasureError::fail(format!("expected {what}, but the receiver {ended}")));
         }
         if since.get_or_insert_with(Instant::now).elapsed() > PATIENCE {
-            return Err(Trouble::fail(format!(
+            return Err(MeasureError::fail(format!(
                 "expected {what} within {PATIENCE:?}, found nothing: is the machine overloaded, \
                  or does a tracer hold the receiver?"
             )));
@@ -82,7 +82,7 @@ mod tests {
         let mut child = Child::fork(|| 9).expect("fork");
         let trouble = wait_until(&mut child, Pass::Yield, "a stamp", || false)
             .expect_err("it never becomes so");
-        assert!(matches!(trouble, Trouble::Failed(_)));
+        assert!(matches!(trouble, MeasureError::Failed(_)));
         assert!(trouble.why().contains("exited with status 9"), "{trouble}");
     }
 }

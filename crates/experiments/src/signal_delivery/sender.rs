@@ -1,4 +1,4 @@
-//! The system calls that send a signal: [`Call`], prepared for one process as a [`Sender`].
+//! The system calls that send a signal: [`SendCall`], prepared for one process as a [`PreparedCall`].
 
 #![allow(unsafe_code, reason = "tgkill and a pidfd_send_signal of signal 0")]
 
@@ -8,11 +8,11 @@ use rustix::process::{
     Pid, PidfdFlags, Signal, getpid, kill_process, pidfd_open, pidfd_send_signal, test_kill_process,
 };
 use tontine_host::os::child::Child;
-use tontine_host::trouble::{During, Result};
+use tontine_host::trouble::{ErrorContext, Result};
 
 /// A system call that sends a signal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Call {
+pub(crate) enum SendCall {
     /// `kill`, to the process by its id.
     Kill,
     /// `pidfd_send_signal`, to the process by a descriptor.
@@ -21,7 +21,7 @@ pub(crate) enum Call {
     Tgkill,
 }
 
-impl Call {
+impl SendCall {
     /// Checks by signal 0, sent to this process, whether the system permits the call. Once for many
     /// deliveries: before each, it would warm up the timed path.
     ///
@@ -43,29 +43,29 @@ impl Call {
     }
 }
 
-/// A [`Call`] with everything that it needs for one child; sending is then the call alone.
+/// A [`SendCall`] with everything that it needs for one child; sending is then the call alone.
 #[derive(Debug)]
-pub(crate) enum Sender {
-    /// See [`Call::Kill`].
+pub(crate) enum PreparedCall {
+    /// See [`SendCall::Kill`].
     Kill(Pid),
-    /// See [`Call::Pidfd`].
+    /// See [`SendCall::Pidfd`].
     Pidfd(OwnedFd),
-    /// See [`Call::Tgkill`].
+    /// See [`SendCall::Tgkill`].
     Tgkill(Pid),
 }
 
-impl Sender {
+impl PreparedCall {
     /// Prepares `call` for `child`. Not to be used after the child was reaped.
     ///
     /// # Errors
     /// Skipped, if the kernel has no process descriptors.
-    pub(crate) fn to(child: &Child, call: Call) -> Result<Self> {
+    pub(crate) fn to(child: &Child, call: SendCall) -> Result<Self> {
         Ok(match call {
-            Call::Kill => Self::Kill(child.pid()),
-            Call::Pidfd => {
+            SendCall::Kill => Self::Kill(child.pid()),
+            SendCall::Pidfd => {
                 Self::Pidfd(pidfd_open(child.pid(), PidfdFlags::empty()).setting_up("pidfd_open")?)
             }
-            Call::Tgkill => Self::Tgkill(child.pid()),
+            SendCall::Tgkill => Self::Tgkill(child.pid()),
         })
     }
 
@@ -106,13 +106,13 @@ mod tests {
     use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, TargetArch};
 
     use super::*;
-    use tontine_host::trouble::Trouble;
+    use tontine_host::trouble::MeasureError;
 
     #[test]
     fn a_refused_call_is_a_skip_that_names_it() {
         let calls = [
-            (Call::Pidfd, libc::SYS_pidfd_send_signal, "pidfd_send_signal: "),
-            (Call::Tgkill, libc::SYS_tgkill, "tgkill: "),
+            (SendCall::Pidfd, libc::SYS_pidfd_send_signal, "pidfd_send_signal: "),
+            (SendCall::Tgkill, libc::SYS_tgkill, "tgkill: "),
         ];
         for (call, number, start) in calls {
             assert_eq!(call.probe(), Ok(()), "{call:?}");
@@ -125,7 +125,7 @@ mod tests {
             let mut child = Child::fork(|| match seccompiler::apply_filter(&filter) {
                 Err(_) => 2,
                 Ok(()) => match call.probe() {
-                    Err(Trouble::Skipped(why)) if why.starts_with(start) => 0,
+                    Err(MeasureError::Skipped(why)) if why.starts_with(start) => 0,
                     _ => 1,
                 },
             })

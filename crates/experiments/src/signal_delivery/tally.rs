@@ -1,4 +1,4 @@
-//! Turns deliveries into metrics: [`Delivery`], [`Tally`].
+//! Turns deliveries into metrics: [`DeliveryStamps`], [`DeliveryTally`].
 
 use tontine_bench::observe::{Observed, Series};
 use tontine_host::clock::offset::Band;
@@ -7,7 +7,7 @@ use super::stamps::Stamps;
 
 /// The stamps of one delivery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Delivery {
+pub(crate) struct DeliveryStamps {
     /// The sender's stamp before the call.
     pub(crate) before: u64,
     /// The sender's stamp after the call.
@@ -16,7 +16,7 @@ pub(crate) struct Delivery {
     pub(crate) last: u64,
 }
 
-impl Delivery {
+impl DeliveryStamps {
     /// Returns the ticks by which the call returned after the receiver's last stamp, if the
     /// receiver's counter is `offset` ticks ahead of ours. Zero (a tie) or less: the receiver was
     /// later.
@@ -32,8 +32,8 @@ impl Delivery {
 
 /// All deliveries of an invocation, in order; differences are in ticks and never clamped.
 #[derive(Debug, Default)]
-pub(crate) struct Tally {
-    compared: Vec<Delivery>,
+pub(crate) struct DeliveryTally {
+    compared: Vec<DeliveryStamps>,
     parent_after: Vec<f64>,
     child_after_by: Vec<i64>,
     parent_after_by: Vec<i64>,
@@ -44,7 +44,7 @@ pub(crate) struct Tally {
     watched: bool,
 }
 
-impl Tally {
+impl DeliveryTally {
     /// Creates an empty tally with capacity for `deliveries`, so that adding one allocates nothing.
     pub(crate) fn with_capacity(deliveries: usize) -> Self {
         Self {
@@ -60,7 +60,7 @@ impl Tally {
     }
 
     /// Adds a delivery whose last stamp is the receiver's own.
-    pub(crate) fn add(&mut self, delivery: Delivery) {
+    pub(crate) fn add(&mut self, delivery: DeliveryStamps) {
         let lead = delivery.lead(0);
         if delivery.parent_after(0) {
             self.parent_after.push(1.0);
@@ -182,8 +182,8 @@ mod tests {
     use super::*;
     use tontine_host::clock::Clock;
 
-    fn delivery(returned: u64, last: u64) -> Delivery {
-        Delivery { before: 100, returned, last }
+    fn delivery(returned: u64, last: u64) -> DeliveryStamps {
+        DeliveryStamps { before: 100, returned, last }
     }
 
     #[test]
@@ -191,7 +191,7 @@ mod tests {
         assert!(!delivery(500, 500).parent_after(0));
         assert!(delivery(501, 500).parent_after(0));
         assert!(!delivery(499, 500).parent_after(0));
-        let mut tally = Tally::with_capacity(1);
+        let mut tally = DeliveryTally::with_capacity(1);
         tally.add(delivery(500, 500));
         let observed = tally.into_observed(Stamps::new(Clock::monotonic()), None);
         let by = observed.series.iter().find(|series| series.metric == "child_after_by");
@@ -201,7 +201,7 @@ mod tests {
 
     #[test]
     fn the_ends_of_the_band_shift_the_share() {
-        let mut tally = Tally::with_capacity(4);
+        let mut tally = DeliveryTally::with_capacity(4);
         for last in [460, 490, 510, 540] {
             tally.add(delivery(500, last));
         }
@@ -214,7 +214,7 @@ mod tests {
 
     #[test]
     fn a_last_stamp_before_the_call_stays_negative() {
-        let mut tally = Tally::with_capacity(1);
+        let mut tally = DeliveryTally::with_capacity(1);
         tally.add(delivery(500, 60));
         let observed = tally.into_observed(Stamps::new(Clock::monotonic()), None);
         let receive = observed.series.iter().find(|series| series.metric == "receive");

@@ -1,6 +1,6 @@
 //! Signals that a thread takes as values: from before `kill` until the thread has the value.
 //!
-//! The receiver's main thread sleeps; a second one takes SIGUSR1 in one of three [`Way`]s, stamps,
+//! The receiver's main thread sleeps; a second one takes SIGUSR1 in one of three [`TakeMethod`]s, stamps,
 //! and waits for the next. A signal is sent when that thread is seen asleep. [`beside`] has one
 //! receiver of each way and sends to them in turn, starting with each equally often: a disturbance
 //! affects all of them, and cancels in their ratio.
@@ -16,18 +16,18 @@ use tontine_bench::stats::order;
 use tontine_host::clock::Clock;
 use tontine_host::os::child::Child;
 use tontine_host::os::pin;
-use tontine_host::os::shared::Shared;
+use tontine_host::os::shared::SharedMapping;
 use tontine_host::os::signal::Only;
-use tontine_host::os::state::{self, State};
-use tontine_host::trouble::{During, Result, Trouble};
+use tontine_host::os::state::{self, ProcStatFile};
+use tontine_host::trouble::{ErrorContext, MeasureError, Result};
 
 use super::death::default_and_unblocked;
 use super::patience::{Pass, wait_until};
-use super::sender::{Call, Sender};
+use super::sender::{PreparedCall, SendCall};
 
 /// Method by which the thread takes signals.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum TakeMethod {
     /// `tontine::signal`'s thread.
     Library,
     /// `sigwait` in a loop, and nothing else.
@@ -36,7 +36,7 @@ pub(super) enum Way {
     Hook,
 }
 
-impl Way {
+impl TakeMethod {
     const ALL: [Self; 3] = [Self::Library, Self::Sigwait, Self::Hook];
 
     /// Returns the variant's name.
@@ -55,7 +55,7 @@ impl Way {
 }
 
 /// Two words, two cache lines apart.
-type Words = [AtomicU64; 32];
+type ValueWords = [AtomicU64; 32];
 /// Stamp of the value's arrival; the parent resets it to 0.
 const TAKEN: usize = 0;
 /// 1 once the receiver is set up.
@@ -70,7 +70,7 @@ const NO_SET_UP: i32 = 5;
 
 /// Ticks of one delivery: until the value arrives, and until `kill` returns.
 #[derive(Debug, Clone, Copy)]
-struct Ticks {
+struct DeliveryTicks {
     receive: i64,
     send: i64,
 }
@@ -81,7 +81,7 @@ struct Ticks {
 /// Skipped, if `kill` is refused or there is no `/proc`; failed, if the receiver ends, or takes
 /// nothing within five seconds.
 pub(super) fn serve(
-    way: Way,
+    way: TakeMethod,
     placement: Placement,
     clock: Clock,
     deliveries: usize,
@@ -96,22 +96,22 @@ pub(super) fn serve(
 /// # Errors
 /// Those of [`serve`].
 pub(super) fn beside(placement: Placement, clock: Clock, deliveries: usize) -> Result<Observed> {
-    let all = in_turn(&Way::ALL, placement, clock, deliveries)?;
-    let median = |ticks: &[Ticks]| {
+    let all = in_turn(&TakeMethod::ALL, placement, clock, deliveries)?;
+    let median = |ticks: &[DeliveryTicks]| {
         let receive: Vec<f64> = ticks.iter().map(|one| one.receive as f64).collect();
-        order::median(&receive).ok_or_else(|| Trouble::fail("no delivery to take a ratio of"))
+        order::median(&receive).ok_or_else(|| MeasureError::fail("no delivery to take a ratio of"))
     };
     let mut seen = observed(clock, &all[0]);
     let own = median(&all[0])?;
-    for (way, ticks) in Way::ALL.into_iter().zip(&all).skip(1) {
-        let name = format!("{} / {}", Way::Library.name(), way.name());
+    for (way, ticks) in TakeMethod::ALL.into_iter().zip(&all).skip(1) {
+        let name = format!("{} / {}", TakeMethod::Library.name(), way.name());
         seen.ratios.push(PairedRatio { name, value: own / median(ticks)? });
     }
     Ok(seen)
 }
 
-fn observed(clock: Clock, ticks: &[Ticks]) -> Observed {
-    let series = |metric: &str, of: fn(&Ticks) -> i64| {
+fn observed(clock: Clock, ticks: &[DeliveryTicks]) -> Observed {
+    let series = |metric: &str, of: fn(&DeliveryTicks) -> i64| {
         Series::ns(metric, ticks.iter().map(|one| clock.ns(of(one))).collect())
     };
     let series = vec![series("receive", |one| one.receive), series("send", |one| one.send)];
@@ -120,15 +120,15 @@ fn observed(clock: Clock, ticks: &[Ticks]) -> Observed {
 
 /// Returns each way's deliveries; the order of the ways rotates by one each time.
 fn in_turn(
-    ways: &[Way],
+    ways: &[TakeMethod],
     placement: Placement,
     clock: Clock,
     deliveries: usize,
-) -> Result<Vec<Vec<Ticks>>> {
-    Call::Kill.probe()?;
+) -> Result<Vec<Vec<DeliveryTicks>>> {
+    SendCall::Kill.probe()?;
     let pass = if placement.here == placement.there { Pass::Yield } else { Pass::Spin };
-    let receivers = ways.iter().map(|&way| Receiver::start(way, placement.there, clock));
-    let mut receivers = receivers.collect::<Result<Vec<Receiver>>>()?;
+    let receivers = ways.iter().map(|&way| SignalChild::start(way, placement.there, clock));
+    let mut receivers = receivers.collect::<Result<Vec<SignalChild>>>()?;
     let mut all = vec![Vec::with_capacity(deliveries); ways.len()];
     for delivery in 0..WARM_UP + deliveries {
         for turn in 0..ways.len() {
@@ -143,29 +143,29 @@ fn in_turn(
 }
 
 /// A child whose second thread takes signals.
-struct Receiver {
-    words: Shared<Words>,
+struct SignalChild {
+    words: SharedMapping<ValueWords>,
     child: Child,
-    sender: Sender,
+    sender: PreparedCall,
     /// State of the thread that takes signals.
-    thread: State,
+    thread: ProcStatFile,
 }
 
-impl Receiver {
-    fn start(way: Way, processor: usize, clock: Clock) -> Result<Self> {
-        let words = Shared::<Words>::anonymous()?;
+impl SignalChild {
+    fn start(way: TakeMethod, processor: usize, clock: Clock) -> Result<Self> {
+        let words = SharedMapping::<ValueWords>::anonymous()?;
         let mut child = Child::fork(|| receive(way, processor, clock, &words))?;
-        let sender = Sender::to(&child, Call::Kill)?;
+        let sender = PreparedCall::to(&child, SendCall::Kill)?;
         wait_until(&mut child, Pass::Yield, "the receiver's second thread to start", || {
             // SYNC value-ready: pairs with the receiver's store.
             words[READY].load(Ordering::Acquire) != 0
         })?;
         let pid = child.pid().as_raw_nonzero().get().cast_unsigned();
-        let thread = State::of(pid, state::second_thread(pid)?)?;
+        let thread = ProcStatFile::of(pid, state::second_thread(pid)?)?;
         Ok(Self { words, child, sender, thread })
     }
 
-    fn deliver(&mut self, clock: Clock, pass: Pass) -> Result<Ticks> {
+    fn deliver(&mut self, clock: Clock, pass: Pass) -> Result<DeliveryTicks> {
         let Self { words, child, sender, thread } = self;
         wait_until(child, pass, "the receiver to wait for a signal", || thread.asleep())?;
         words[TAKEN].store(0, Ordering::Relaxed);
@@ -179,23 +179,28 @@ impl Receiver {
             taken != 0
         })?;
         let since = |stamp: u64| stamp.wrapping_sub(before).cast_signed();
-        Ok(Ticks { receive: since(taken), send: since(returned) })
+        Ok(DeliveryTicks { receive: since(taken), send: since(returned) })
     }
 }
 
 /// Body of the child: runs until it is killed. The process has one thread.
-fn receive(way: Way, processor: usize, clock: Clock, words: &Shared<Words>) -> i32 {
+fn receive(
+    way: TakeMethod,
+    processor: usize,
+    clock: Clock,
+    words: &SharedMapping<ValueWords>,
+) -> i32 {
     if pin::pin_to(processor).is_err() {
         return NOT_PINNED;
     }
     default_and_unblocked(Signal::USR1);
-    let taken = Taken(&raw const words[TAKEN]);
+    let taken = TakenStamps(&raw const words[TAKEN]);
     let stamp = move || taken.stamp(clock);
     match set_up(way, stamp) {
         Ok(()) => {}
         Err(_) => return NO_SET_UP,
     }
-    // SYNC value-ready: pairs with `Receiver::start`; the second thread exists.
+    // SYNC value-ready: pairs with `SignalChild::start`; the second thread exists.
     words[READY].store(1, Ordering::Release);
     loop {
         // SAFETY: takes no arguments.
@@ -204,13 +209,13 @@ fn receive(way: Way, processor: usize, clock: Clock, words: &Shared<Words>) -> i
 }
 
 /// The word into which the thread stamps.
-struct Taken(*const AtomicU64);
+struct TakenStamps(*const AtomicU64);
 
 // SAFETY: an atomic in a mapping that lives as long as the child, which never returns from
 // `receive` while a thread of it runs.
-unsafe impl Send for Taken {}
+unsafe impl Send for TakenStamps {}
 
-impl Taken {
+impl TakenStamps {
     #[inline(always)]
     fn stamp(&self, clock: Clock) {
         // SAFETY: see above.
@@ -220,16 +225,16 @@ impl Taken {
 
 /// Starts the thread, which stamps for each signal; it ends only with the process.
 fn set_up(
-    way: Way,
+    way: TakeMethod,
     stamp: impl Fn() + Send + 'static,
 ) -> std::result::Result<(), Box<dyn std::error::Error>> {
     match way {
-        Way::Library => {
+        TakeMethod::Library => {
             let blocked = tontine::signal::Blocked::new(tontine::signal::Signal::USR1)?;
             let blocked = Box::leak(Box::new(blocked));
             std::mem::forget(blocked.thread(move |_| stamp())?);
         }
-        Way::Sigwait => {
+        TakeMethod::Sigwait => {
             let only = Only::signal();
             only.block();
             std::thread::Builder::new().spawn(move || {
@@ -240,7 +245,7 @@ fn set_up(
                 }
             })?;
         }
-        Way::Hook => {
+        TakeMethod::Hook => {
             let mut signals = signal_hook::iterator::Signals::new([libc::SIGUSR1])?;
             std::thread::Builder::new().spawn(move || signals.forever().for_each(|_| stamp()))?;
             // So that the handler runs in that thread, and no other is woken first.
@@ -277,7 +282,7 @@ mod tests {
     #[test]
     fn each_way_takes_each_signal_after_it_was_sent() {
         in_a_process_of_its_own(|| {
-            for way in Way::ALL {
+            for way in TakeMethod::ALL {
                 let seen = serve(way, same_core(), Clock::monotonic(), 20);
                 let seen = seen.map_err(|trouble| format!("{way:?}: {trouble}"))?;
                 let receive = &seen.series[0];

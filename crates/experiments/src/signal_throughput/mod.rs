@@ -24,15 +24,15 @@ use tontine_bench::machine::topology::Topology;
 use tontine_bench::observe::{Observed, Series};
 use tontine_bench::size::Size;
 use tontine_bench::suite::{Experiment, Variant};
-use tontine_bench::task::{Params, Task};
+use tontine_bench::task::{InvocationTask, Params};
 use tontine_host::clock::Clock;
 use tontine_host::os::{pin, room};
-use tontine_host::trouble::{Result, Trouble};
+use tontine_host::trouble::{MeasureError, Result};
 use tontine_unix_sim::LockingMode;
 
 use super::levels::{self, asked, crowd, levels};
 use super::modes::{self, System};
-use round::Received;
+use round::ReceiverResult;
 
 /// The last level of the paper's curve.
 const MOST_PAIRS: usize = 10;
@@ -115,7 +115,7 @@ impl Experiment for SignalThroughput {
         size.signals()
     }
 
-    fn run(&self, task: &Task) -> Result<Observed> {
+    fn run(&self, task: &InvocationTask) -> Result<Observed> {
         let model = modes::modelled_with(&task.params)?;
         let pairs = asked(task, "pairs", model.unwrap_or(MOST_PAIRS))?;
         let placement = task.params.get("placement").map_or("", String::as_str);
@@ -126,7 +126,7 @@ impl Experiment for SignalThroughput {
             }
             ("linux", None) => measure(pairs, placement, task.size.signals()),
             (other, None) => {
-                Err(Trouble::fail(format!("signal-throughput has no variant {other}")))
+                Err(MeasureError::fail(format!("signal-throughput has no variant {other}")))
             }
         }
     }
@@ -171,8 +171,8 @@ fn measure_virtually(
 fn rounds(
     pairs: usize,
     within_ms: u128,
-    round: impl Fn() -> Result<Vec<Received>>,
-) -> Result<Vec<Received>> {
+    round: impl Fn() -> Result<Vec<ReceiverResult>>,
+) -> Result<Vec<ReceiverResult>> {
     let mut receivers = Vec::new();
     let began = Instant::now();
     for number in 0..RECEIVERS.div_ceil(pairs) {
@@ -185,7 +185,7 @@ fn rounds(
 }
 
 /// Converts the receivers' counts to rates.
-fn series(receivers: &[Received]) -> Vec<Series> {
+fn series(receivers: &[ReceiverResult]) -> Vec<Series> {
     let rates = receivers.iter().map(|one| one.received as f64 / one.seconds).collect();
     let kills = receivers.iter().map(|one| one.sent as f64 / one.received as f64).collect();
     vec![
@@ -220,7 +220,7 @@ mod tests {
                 [(1, "same-core"), (1, "cross-core"), (3, "spread"), (10, "spread")]
             {
                 let observed = match measure(pairs, placement, 50) {
-                    Err(Trouble::Skipped(why)) if why.contains("processor") => continue,
+                    Err(MeasureError::Skipped(why)) if why.contains("processor") => continue,
                     other => other.map_err(|trouble| format!("{pairs} {placement}: {trouble}"))?,
                 };
                 let [rates, kills] = &observed.series[..] else {
@@ -272,7 +272,7 @@ mod tests {
         for (variant, pairs, names) in
             [("pigeon", "1", "pigeon"), ("linux", "11", "11"), ("linux", "few", "few")]
         {
-            let task = Task {
+            let task = InvocationTask {
                 experiment: "signal-throughput".into(),
                 variant: variant.into(),
                 params: Params::from([("pairs".into(), pairs.into())]),

@@ -10,28 +10,28 @@ use tontine_host::clock::Clock;
 use tontine_host::os::checked;
 use tontine_host::os::pin;
 use tontine_host::os::shared::Shareable;
-use tontine_host::trouble::{During, Result};
-use tontine_mechanisms::muster::Muster;
+use tontine_host::trouble::{ErrorContext, Result};
+use tontine_mechanisms::muster::StartBarrier;
 
 /// The counters of a pair. Each half is written by one end only; they lie two cache lines apart.
 #[derive(Debug)]
 #[repr(C, align(128))]
-pub(super) struct Desk {
+pub(super) struct PairCounters {
     /// Ticks from before the receiver's first `sigsuspend` to its last receipt.
     pub(super) ticks: AtomicU64,
     /// Signals that its handler has counted by then.
     pub(super) received: AtomicU64,
     /// Signals that had been sent by then.
     pub(super) sent_by_then: AtomicU64,
-    sender: Sent,
+    sender: SentCount,
 }
 
 #[derive(Debug)]
 #[repr(C, align(128))]
-struct Sent(AtomicU64);
+struct SentCount(AtomicU64);
 
 // SAFETY: only atomics; zero is valid.
-unsafe impl Shareable for Desk {}
+unsafe impl Shareable for PairCounters {}
 
 /// Signals that this process's handler has seen. A forked process has a count of its own.
 static SEEN: AtomicU32 = AtomicU32::new(0);
@@ -44,8 +44,8 @@ extern "C" fn count(_: libc::c_int) {
 /// that each call takes exactly one and none arrives between the check of the count and the sleep.
 pub(super) fn receive(
     processor: usize,
-    start: &Muster,
-    desk: &Desk,
+    start: &StartBarrier,
+    desk: &PairCounters,
     clock: Clock,
     signals: usize,
 ) -> Result<()> {
@@ -88,7 +88,12 @@ fn handled() -> Result<libc::sigset_t> {
 
 /// The sender: sends until the receiver has been reaped. The receiver's number cannot be given to
 /// another process meanwhile: see [`super::round`].
-pub(super) fn send(processor: usize, start: &Muster, desk: &Desk, to: Pid) -> Result<()> {
+pub(super) fn send(
+    processor: usize,
+    start: &StartBarrier,
+    desk: &PairCounters,
+    to: Pid,
+) -> Result<()> {
     pin::pin_to(processor)?;
     start.arrive();
     start.pass();

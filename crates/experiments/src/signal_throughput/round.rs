@@ -17,20 +17,20 @@ use rustix::io::Errno;
 use rustix::process::{PidfdFlags, pidfd_open, setpgid};
 use tontine_host::clock::Clock;
 use tontine_host::os::child::Child;
-use tontine_host::os::shared::Shared;
-use tontine_host::peer::{LastWords, PeerHandle};
-use tontine_host::trouble::{During, Result, Trouble};
-use tontine_mechanisms::muster::Muster;
+use tontine_host::os::shared::SharedMapping;
+use tontine_host::peer::{ChildError, PeerHandle};
+use tontine_host::trouble::{ErrorContext, MeasureError, Result};
+use tontine_mechanisms::muster::StartBarrier;
 
-use super::pair::{self, Desk};
-use super::seats::Seat;
+use super::pair::{self, PairCounters};
+use super::seats::PairProcessors;
 
 /// Timeout of a round: ten pairs on one slow processor need less than a second.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Result of one receiver.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Received {
+pub(super) struct ReceiverResult {
     /// Time from before its first `sigsuspend` to its last receipt.
     pub(super) seconds: f64,
     /// Signals that its handler saw.
@@ -40,7 +40,7 @@ pub(super) struct Received {
 }
 
 /// A process that is followed to its end.
-struct End {
+struct FollowedProcess {
     child: Child,
     pidfd: OwnedFd,
     /// Index of the pair; `receives` marks its receiver, which has to end first.
@@ -52,10 +52,16 @@ struct End {
 ///
 /// # Errors
 /// Skipped, if the system refuses a process or a signal; failed, if an end violates the protocol.
-pub(super) fn run(seats: &[Seat], clock: Clock, signals: usize) -> Result<Vec<Received>> {
-    let (start, words) = (Muster::new()?, LastWords::new()?);
-    let desks =
-        seats.iter().map(|_| Shared::<Desk>::anonymous()).collect::<Result<Vec<Shared<Desk>>>>()?;
+pub(super) fn run(
+    seats: &[PairProcessors],
+    clock: Clock,
+    signals: usize,
+) -> Result<Vec<ReceiverResult>> {
+    let (start, words) = (StartBarrier::new()?, ChildError::new()?);
+    let desks = seats
+        .iter()
+        .map(|_| SharedMapping::<PairCounters>::anonymous())
+        .collect::<Result<Vec<SharedMapping<PairCounters>>>>()?;
     let status = |done: Result<()>| match done {
         Ok(()) => 0,
         Err(trouble) => {
@@ -69,10 +75,10 @@ pub(super) fn run(seats: &[Seat], clock: Clock, signals: usize) -> Result<Vec<Re
             Child::fork(|| status(pair::receive(seat.receiver, &start, desk, clock, signals)))?;
         let group = receiver.pid();
         setpgid(Some(group), Some(group)).setting_up("setpgid")?;
-        ends.push(End::of(receiver, pair, true)?);
+        ends.push(FollowedProcess::of(receiver, pair, true)?);
         let sender = Child::fork(|| status(pair::send(seat.sender, &start, desk, group)))?;
         setpgid(Some(sender.pid()), Some(group)).setting_up("setpgid")?;
-        ends.push(End::of(sender, pair, false)?);
+        ends.push(FollowedProcess::of(sender, pair, false)?);
     }
     let followed = start
         .until(ends.len(), || {
@@ -86,7 +92,7 @@ pub(super) fn run(seats: &[Seat], clock: Clock, signals: usize) -> Result<Vec<Re
     desks.iter().map(|desk| read(desk, clock, signals)).collect()
 }
 
-impl End {
+impl FollowedProcess {
     fn of(child: Child, pair: usize, receives: bool) -> Result<Self> {
         let pidfd = pidfd_open(child.pid(), PidfdFlags::empty()).setting_up("pidfd_open")?;
         Ok(Self { child, pidfd, pair, receives })
@@ -94,7 +100,7 @@ impl End {
 }
 
 /// Reaps every process the moment it ends, until none is left.
-fn follow(ends: &mut Vec<End>) -> Result<()> {
+fn follow(ends: &mut Vec<FollowedProcess>) -> Result<()> {
     let began = Instant::now();
     while !ends.is_empty() {
         let mut waits: Vec<PollFd<'_>> =
@@ -113,38 +119,40 @@ fn follow(ends: &mut Vec<End>) -> Result<()> {
         }
         if began.elapsed() > PATIENCE {
             let left = ends.len();
-            return Err(Trouble::fail(format!("{left} processes still ran after {PATIENCE:?}")));
+            return Err(MeasureError::fail(format!(
+                "{left} processes still ran after {PATIENCE:?}"
+            )));
         }
     }
     Ok(())
 }
 
 /// Reaps a process; `receiver_lives` is `true` if the receiver of its pair has yet to be reaped.
-fn reap(end: &mut End, receiver_lives: bool) -> Result<()> {
+fn reap(end: &mut FollowedProcess, receiver_lives: bool) -> Result<()> {
     let who = if end.receives { "a receiver" } else { "a sender" };
     let status = end.child.wait()?;
     if status.exit_status() != Some(0) {
-        return Err(Trouble::fail(format!("expected {who} to exit with 0, found {status:?}")));
+        return Err(MeasureError::fail(format!("expected {who} to exit with 0, found {status:?}")));
     }
     if !end.receives && receiver_lives {
-        return Err(Trouble::fail("kill returned ESRCH for a receiver that was not reaped"));
+        return Err(MeasureError::fail("kill returned ESRCH for a receiver that was not reaped"));
     }
     Ok(())
 }
 
 /// Returns a pair's figures. Both ends have been reaped, so their stores are visible.
-fn read(desk: &Desk, clock: Clock, signals: usize) -> Result<Received> {
+fn read(desk: &PairCounters, clock: Clock, signals: usize) -> Result<ReceiverResult> {
     let received = desk.received.load(Ordering::Relaxed);
     let sent = desk.sent_by_then.load(Ordering::Relaxed);
     let ns = clock.ns(desk.ticks.load(Ordering::Relaxed).cast_signed());
     // The sender counts after the call: the last signal may arrive before it is counted.
     if received != signals as u64 || sent + 1 < received || ns <= 0.0 {
-        return Err(Trouble::fail(format!(
+        return Err(MeasureError::fail(format!(
             "expected {signals} signals to be received, of at least as many sent: found {received} \
              of {sent} in {ns} ns"
         )));
     }
-    Ok(Received { seconds: ns / 1e9, received, sent: sent.max(received) })
+    Ok(ReceiverResult { seconds: ns / 1e9, received, sent: sent.max(received) })
 }
 
 #[cfg(test)]
@@ -153,9 +161,9 @@ mod tests {
     use tontine_host::os::pin;
     use tontine_host::peer::in_a_process_of_its_own;
 
-    fn two_pairs() -> Vec<Seat> {
+    fn two_pairs() -> Vec<PairProcessors> {
         let only = pin::allowed().expect("affinity")[0];
-        vec![Seat { receiver: only, sender: only }; 2]
+        vec![PairProcessors { receiver: only, sender: only }; 2]
     }
 
     #[test]
@@ -178,14 +186,19 @@ mod tests {
                     0
                 })
             };
-            let both = || -> Result<Vec<End>> {
-                Ok(vec![End::of(sleeper()?, 0, true)?, End::of(Child::fork(|| 0)?, 0, false)?])
+            let both = || -> Result<Vec<FollowedProcess>> {
+                Ok(vec![
+                    FollowedProcess::of(sleeper()?, 0, true)?,
+                    FollowedProcess::of(Child::fork(|| 0)?, 0, false)?,
+                ])
             };
             let mut ends = both().map_err(|trouble| trouble.to_string())?;
             let found = follow(&mut ends);
             drop(ends);
             match (found, rustix::process::wait(rustix::process::WaitOptions::NOHANG)) {
-                (Err(Trouble::Failed(why)), Err(Errno::CHILD)) if why.contains("ESRCH") => Ok(()),
+                (Err(MeasureError::Failed(why)), Err(Errno::CHILD)) if why.contains("ESRCH") => {
+                    Ok(())
+                }
                 other => Err(format!("{other:?}")),
             }
         });
@@ -198,7 +211,7 @@ mod tests {
                 let mut leader = Child::fork(|| 0)?;
                 let group = leader.pid();
                 setpgid(Some(group), Some(group)).during("setpgid")?;
-                let muster = Muster::new()?;
+                let muster = StartBarrier::new()?;
                 let mut member = Child::fork(|| {
                     muster.pass();
                     0

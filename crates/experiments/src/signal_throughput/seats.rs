@@ -1,11 +1,11 @@
-//! Processors of the pairs: a [`Seat`] for each.
+//! Processors of the pairs: a [`PairProcessors`] for each.
 
 use tontine_bench::machine::topology::Topology;
-use tontine_host::trouble::{Result, Trouble};
+use tontine_host::trouble::{MeasureError, Result};
 
 /// The processors of one pair.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Seat {
+pub(super) struct PairProcessors {
     pub(super) receiver: usize,
     pub(super) sender: usize,
 }
@@ -19,19 +19,19 @@ pub(super) fn of(
     pairs: usize,
     allowed: &[usize],
     topology: &Topology,
-) -> Result<Vec<Seat>> {
+) -> Result<Vec<PairProcessors>> {
     if placement == "spread" {
         return Ok(spread(pairs, allowed));
     }
     match topology.placement(placement) {
         Some(place) => {
             let (receiver, sender) = (place.here, place.there);
-            Ok(vec![Seat { receiver, sender }; pairs])
+            Ok(vec![PairProcessors { receiver, sender }; pairs])
         }
-        None if placement == "cross-core" => Err(Trouble::skip(
+        None if placement == "cross-core" => Err(MeasureError::skip(
             "needs two processors: sender and receiver run at the same time, each on its own",
         )),
-        None => Err(Trouble::fail(format!("this machine has no placement `{placement}`"))),
+        None => Err(MeasureError::fail(format!("this machine has no placement `{placement}`"))),
     }
 }
 
@@ -39,10 +39,12 @@ pub(super) fn of(
 /// another, receiver and sender in turn; every round begins one processor further. So every
 /// processor gets the same number of processes (except for the last, shorter round), no pair shares
 /// one, and none has senders only.
-fn spread(pairs: usize, allowed: &[usize]) -> Vec<Seat> {
+fn spread(pairs: usize, allowed: &[usize]) -> Vec<PairProcessors> {
     let all = allowed.len().max(1);
     let seat = |process: usize| allowed.get((process + process / all) % all).copied().unwrap_or(0);
-    (0..pairs).map(|pair| Seat { receiver: seat(2 * pair), sender: seat(2 * pair + 1) }).collect()
+    (0..pairs)
+        .map(|pair| PairProcessors { receiver: seat(2 * pair), sender: seat(2 * pair + 1) })
+        .collect()
 }
 
 #[cfg(test)]
@@ -57,7 +59,7 @@ mod tests {
                 let seats = spread(pairs, &allowed);
                 assert!(seats.iter().all(|seat| seat.receiver != seat.sender), "{seats:?}");
                 let on = |cpu: usize| {
-                    let of_pair = |seat: &Seat| {
+                    let of_pair = |seat: &PairProcessors| {
                         usize::from(seat.receiver == cpu) + usize::from(seat.sender == cpu)
                     };
                     seats.iter().map(of_pair).sum::<usize>()

@@ -6,11 +6,11 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use tontine_host::trouble::{Result, Trouble};
+use tontine_host::trouble::{MeasureError, Result};
 use tontine_unix::{Fd, Pid, SigAction, SigSet, SigmaskHow, Signal, Sys};
 
-use super::round::Received;
-use crate::modes::{self, System, Watch};
+use super::round::ReceiverResult;
+use crate::modes::{self, System, TimeSource};
 
 /// Time after which a receiver stops with the signals that it got: in `master` many pairs starve
 /// each other.
@@ -20,7 +20,7 @@ const LOOK: u64 = 16;
 
 /// The processors of a pair, in the virtual system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct PairCpus {
     pub(super) receiver: usize,
     pub(super) sender: usize,
 }
@@ -34,21 +34,23 @@ pub(super) fn places(
     placement: &str,
     pairs: usize,
     processors: usize,
-) -> Result<(Vec<Place>, usize)> {
-    let same = |processor| Place { receiver: processor, sender: processor };
+) -> Result<(Vec<PairCpus>, usize)> {
+    let same = |processor| PairCpus { receiver: processor, sender: processor };
     let places = match placement {
         "same-core" => (vec![same(0); pairs], 1),
-        _ if processors < 2 => return Err(Trouble::skip("needs two processors")),
-        "cross-core" => (vec![Place { receiver: 0, sender: 1 }; pairs], 2),
+        _ if processors < 2 => return Err(MeasureError::skip("needs two processors")),
+        "cross-core" => (vec![PairCpus { receiver: 0, sender: 1 }; pairs], 2),
         // The master is processor 0: from here every process has to migrate there.
         "off-master" => (vec![same(1); pairs], 2),
         "apart" => ((0..pairs).map(|pair| same(pair % processors)).collect(), processors),
         "spread" => {
             let seat = |process: usize| (process + process / processors) % processors;
-            let place = |pair| Place { receiver: seat(2 * pair), sender: seat(2 * pair + 1) };
+            let place = |pair| PairCpus { receiver: seat(2 * pair), sender: seat(2 * pair + 1) };
             ((0..pairs).map(place).collect(), processors)
         }
-        other => return Err(Trouble::fail(format!("a virtual Unix has no placement `{other}`"))),
+        other => {
+            return Err(MeasureError::fail(format!("a virtual Unix has no placement `{other}`")));
+        }
     };
     Ok(places)
 }
@@ -58,8 +60,12 @@ pub(super) fn places(
 ///
 /// # Errors
 /// Failed, if the system does not end with status 0.
-pub(super) fn run(system: System, places: &[Place], signals: usize) -> Result<Vec<Received>> {
-    let unix = system.builder().build().map_err(|error| Trouble::fail(error.to_string()))?;
+pub(super) fn run(
+    system: System,
+    places: &[PairCpus],
+    signals: usize,
+) -> Result<Vec<ReceiverResult>> {
+    let unix = system.builder().build().map_err(|error| MeasureError::fail(error.to_string()))?;
     let all = Arc::new(Mutex::new(Vec::with_capacity(places.len())));
     let (places, seen) = (places.to_vec(), Arc::clone(&all));
     let watch = system.watch;
@@ -69,25 +75,25 @@ pub(super) fn run(system: System, places: &[Place], signals: usize) -> Result<Ve
     Ok(received)
 }
 
-type All = Arc<Mutex<Vec<Received>>>;
+type PairTable = Arc<Mutex<Vec<ReceiverResult>>>;
 
 /// A count on cache lines of its own, so that pairs share nothing.
 #[derive(Debug, Default)]
 #[repr(align(128))]
-struct Counter(AtomicU64);
+struct PairCounter(AtomicU64);
 
 fn round(
     sys: &dyn Sys,
-    places: &[Place],
-    watch: Watch,
+    places: &[PairCpus],
+    watch: TimeSource,
     signals: usize,
-    all: &All,
+    all: &PairTable,
 ) -> tontine_unix::Result<()> {
     // A process without its handler yet would die of the first signal.
     sys.sigprocmask(Some((SigmaskHow::Block, SigSet::of(&[Signal::USR1]))))?;
     let (start, started) = sys.pipe()?;
     for place in places {
-        let sent = Arc::new(Counter::default());
+        let sent = Arc::new(PairCounter::default());
         sys.place(Some(place.receiver))?;
         let (counted, all) = (Arc::clone(&sent), Arc::clone(all));
         let receiver = sys.fork(move |sys| {
@@ -116,8 +122,8 @@ fn wait_for_start(sys: &dyn Sys, start: Fd, started: Fd) {
     while closed && !matches!(sys.read(start, &mut [0]), Ok(0) | Err(_)) {}
 }
 
-fn receive(sys: &dyn Sys, watch: Watch, signals: u64, sent: &Counter) -> Received {
-    let seen = Arc::new(Counter::default());
+fn receive(sys: &dyn Sys, watch: TimeSource, signals: u64, sent: &PairCounter) -> ReceiverResult {
+    let seen = Arc::new(PairCounter::default());
     let counter = Arc::clone(&seen);
     let count = SigAction::handler(move |_, _| {
         counter.0.fetch_add(1, Ordering::Relaxed);
@@ -139,10 +145,10 @@ fn receive(sys: &dyn Sys, watch: Watch, signals: u64, sent: &Counter) -> Receive
     let seconds = watch.ns_since(sys, begun) / 1e9;
     let received = seen.0.load(Ordering::Relaxed);
     let sent = sent.0.load(Ordering::Relaxed) - before;
-    Received { seconds, received, sent: sent.max(received) }
+    ReceiverResult { seconds, received, sent: sent.max(received) }
 }
 
-fn send(sys: &dyn Sys, receiver: Pid, sent: &Counter) {
+fn send(sys: &dyn Sys, receiver: Pid, sent: &PairCounter) {
     while sys.kill(receiver.into(), Some(Signal::USR1)).is_ok() {
         sent.0.fetch_add(1, Ordering::Relaxed);
     }
@@ -168,8 +174,8 @@ mod tests {
                 let Ok((places, processors)) = places(placement, pairs, processors) else {
                     continue;
                 };
-                let model = Watch::Model { seed: 1, costs: CostModel::published() };
-                for watch in [Watch::Machine(Clock::calibrated()), model] {
+                let model = TimeSource::Model { seed: 1, costs: CostModel::published() };
+                for watch in [TimeSource::Machine(Clock::calibrated()), model] {
                     let system = System { mode, processors, watch };
                     let received = run(system, &places, 200).expect("a round");
                     assert_eq!(received.len(), pairs, "{mode} {placement}");
@@ -186,7 +192,7 @@ mod tests {
     #[test]
     fn one_processor_has_one_placement() {
         assert!(places("same-core", 1, 1).is_ok());
-        assert!(matches!(places("apart", 2, 1), Err(Trouble::Skipped(_))));
+        assert!(matches!(places("apart", 2, 1), Err(MeasureError::Skipped(_))));
         let unknown = places("on-the-moon", 1, 2).expect_err("no such placement");
         assert!(unknown.why().contains("on-the-moon"), "{unknown}");
     }

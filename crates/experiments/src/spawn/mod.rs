@@ -13,12 +13,12 @@ use tontine_bench::machine::topology::Topology;
 use tontine_bench::observe::{Observed, Series};
 use tontine_bench::size::Size;
 use tontine_bench::suite::{Experiment, Variant};
-use tontine_bench::task::{Params, Task};
+use tontine_bench::task::{InvocationTask, Params};
 use tontine_host::clock::Clock;
-use tontine_host::os::lean::Lean;
+use tontine_host::os::lean::ForkTrim;
 use tontine_host::os::pin::{self, Pinned};
 use tontine_host::os::room;
-use tontine_host::trouble::{Result, Trouble};
+use tontine_host::trouble::{MeasureError, Result};
 use tontine_mechanisms::creation::Creator;
 
 /// Memory of a process that does nothing.
@@ -62,7 +62,7 @@ impl Experiment for Spawn {
         size.spawns()
     }
 
-    fn run(&self, task: &Task) -> Result<Observed> {
+    fn run(&self, task: &InvocationTask) -> Result<Observed> {
         let placement = task.params.get("placement").map_or("", String::as_str);
         measure(&task.variant, placement, task.size.spawns())
     }
@@ -78,7 +78,7 @@ fn way(variant: &str) -> Result<Creator> {
         "vfork" => Ok(Creator::clone_as_vfork()),
         "posix-spawn" => Creator::posix_spawn(),
         "clone3" => Ok(Creator::Clone3),
-        other => Err(Trouble::fail(format!("spawn has no variant {other}"))),
+        other => Err(MeasureError::fail(format!("spawn has no variant {other}"))),
     }
 }
 
@@ -92,10 +92,10 @@ fn measure(variant: &str, placement: &str, processes: usize) -> Result<Observed>
         "unpinned" => None,
         other => {
             let text = format!("expected placement to be same-core or unpinned, found `{other}`");
-            return Err(Trouble::fail(text));
+            return Err(MeasureError::fail(text));
         }
     };
-    let _lean = Lean::now();
+    let _lean = ForkTrim::now();
     for _ in 0..processes.div_ceil(10) {
         way.create_and_wait()?;
     }
@@ -139,7 +139,7 @@ mod tests {
                 for placement in ["same-core", "unpinned"] {
                     let name = variant.name;
                     let observed = match measure(name, placement, 20) {
-                        Err(Trouble::Skipped(why)) => {
+                        Err(MeasureError::Skipped(why)) => {
                             eprintln!("skipped: {name}: {why}");
                             continue;
                         }

@@ -1,4 +1,4 @@
-//! The messages: [`Message`], 32 bytes that show whether they are whole.
+//! The messages: [`NumberedMessage`], 32 bytes that show whether they are whole.
 
 use tontine_mechanisms::about::Carries;
 
@@ -6,7 +6,7 @@ use tontine_mechanisms::about::Carries;
 pub(super) const BYTES: usize = 32;
 
 /// The bytes of a message: its number and the number's complement, twice.
-pub(super) type Message = [u8; BYTES];
+pub(super) type NumberedMessage = [u8; BYTES];
 
 /// Content of received bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,7 +21,7 @@ pub(super) enum Claim {
 
 /// Returns message number `number`.
 #[inline(always)]
-pub(super) fn message(number: u64) -> Message {
+pub(super) fn message(number: u64) -> NumberedMessage {
     let mut bytes = [0; BYTES];
     for (at, word) in bytes.chunks_exact_mut(8).enumerate() {
         let value = if at % 2 == 0 { number } else { !number };

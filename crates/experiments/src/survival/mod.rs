@@ -33,17 +33,17 @@ use tontine_bench::machine::topology::Topology;
 use tontine_bench::observe::{Observed, Series};
 use tontine_bench::size::Size;
 use tontine_bench::suite::{Experiment, Variant};
-use tontine_bench::task::{Params, Task};
+use tontine_bench::task::{InvocationTask, Params};
 use tontine_host::clock::Clock;
 use tontine_host::os::pin;
-use tontine_host::trouble::{Result, Trouble};
+use tontine_host::trouble::{MeasureError, Result};
 use tontine_mechanisms::about::Asked;
 use tontine_mechanisms::driver::{PairDriver, PairUser};
 use tontine_mechanisms::registry;
 
 use crate::mechanisms::{self, spins};
 use message::BYTES;
-use referee::{Fate, Plan, kills};
+use referee::{KillOutcome, KillPlan, kills};
 
 /// Time after the kill at which a survivor that has not noticed counts as wedged.
 const DEADLINE: Duration = Duration::from_millis(200);
@@ -84,39 +84,39 @@ impl Experiment for Survival {
         size.kills()
     }
 
-    fn run(&self, task: &Task) -> Result<Observed> {
+    fn run(&self, task: &InvocationTask) -> Result<Observed> {
         measure(&task.variant, task.size.kills(), DEADLINE).map(|fates| observed(&fates))
     }
 }
 
 /// Kills `count` times and returns the fate of each survivor.
-fn measure(variant: &str, count: usize, deadline: Duration) -> Result<Vec<Fate>> {
+fn measure(variant: &str, count: usize, deadline: Duration) -> Result<Vec<KillOutcome>> {
     let mechanism = registry::find(variant)
         .filter(|mechanism| mechanism.row(Asked::Survival).is_some())
-        .ok_or_else(|| Trouble::fail(format!("survival has no variant {variant}")))?;
+        .ok_or_else(|| MeasureError::fail(format!("survival has no variant {variant}")))?;
     let allowed = pin::allowed()?;
     let (Some(&first), Some(&second)) = (allowed.first(), allowed.last()) else {
-        return Err(Trouble::skip("sched_getaffinity: no processor"));
+        return Err(MeasureError::skip("sched_getaffinity: no processor"));
     };
     let spins = spins(variant);
     if spins && first == second {
-        return Err(Trouble::skip(
+        return Err(MeasureError::skip(
             "needs two processors: two spinning ends on one only wait for each other",
         ));
     }
     let (processors, carries, clock) = ([first, second], mechanism.carries, Clock::calibrated());
-    let plan = Plan { count, processors, spins, carries, deadline, clock };
+    let plan = KillPlan { count, processors, spins, carries, deadline, clock };
     registry::pairs(variant, Kills(&plan))?
 }
 
 /// Kills according to a plan.
-struct Kills<'p>(&'p Plan);
+struct Kills<'p>(&'p KillPlan);
 
 impl PairUser for Kills<'_> {
-    type Out = Result<Vec<Fate>>;
+    type Out = Result<Vec<KillOutcome>>;
 
     fn threads<P: PairDriver<Half: Send>, const ROUND_TRIP: usize>(self) -> Self::Out {
-        Err(Trouble::fail("a kill of one thread ends the other, too"))
+        Err(MeasureError::fail("a kill of one thread ends the other, too"))
     }
 
     fn processes<P: PairDriver, const ROUND_TRIP: usize>(self) -> Self::Out {
@@ -125,8 +125,8 @@ impl PairUser for Kills<'_> {
 }
 
 /// Returns the shares, the times of those that noticed, and the notes.
-fn observed(fates: &[Fate]) -> Observed {
-    let share = |metric: &str, of: fn(&Fate) -> bool| {
+fn observed(fates: &[KillOutcome]) -> Observed {
+    let share = |metric: &str, of: fn(&KillOutcome) -> bool| {
         let samples = fates.iter().map(|fate| if of(fate) { 1.0 } else { 0.0 }).collect();
         Series::ns(metric, samples).in_unit("share").by_mean()
     };

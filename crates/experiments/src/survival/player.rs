@@ -1,5 +1,5 @@
 //! One of the two processes: [`PairPlayer::play`] passes messages through its end of the mechanism,
-//! [`Diary`] records its progress for the referee, which reads it after the process's death. The
+//! [`EndProgress`] records its progress for the referee, which reads it after the process's death. The
 //! process monitors no peer: only the mechanism can notify it.
 //!
 //! Message 1 goes from the first player to the second, message 2 back, and so on. A number is
@@ -14,8 +14,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use tontine_host::clock::Clock;
 use tontine_host::os::pin;
 use tontine_host::os::shared::Shareable;
-use tontine_host::peer::LastWords;
-use tontine_host::trouble::{Result, Trouble};
+use tontine_host::peer::ChildError;
+use tontine_host::trouble::{MeasureError, Result};
 use tontine_mechanisms::about::Carries;
 use tontine_mechanisms::end::{TransferError, TwoWay};
 
@@ -24,7 +24,7 @@ use super::message::{Claim, claim, message};
 /// Progress of a player; written only by that player.
 #[derive(Debug)]
 #[repr(C, align(128))]
-pub(super) struct Diary {
+pub(super) struct EndProgress {
     /// Number of the last message whose `send` returned.
     pub(super) sent: AtomicU64,
     /// Number of the last message that was received.
@@ -35,14 +35,14 @@ pub(super) struct Diary {
     pub(super) torn: AtomicU32,
     /// 1 if the mechanism gave its last message back.
     pub(super) taken_back: AtomicU32,
-    pub(super) words: LastWords,
+    pub(super) words: ChildError,
 }
 
 // SAFETY: atomics and last words, which are atomics; zero is valid.
-unsafe impl Shareable for Diary {}
+unsafe impl Shareable for EndProgress {}
 
 /// The records of both players.
-pub(super) type Diaries = [Diary; 2];
+pub(super) type Diaries = [EndProgress; 2];
 
 /// One of the two processes: its side, its processor, and what its mechanism carries.
 #[derive(Debug, Clone, Copy)]
@@ -56,7 +56,11 @@ pub(super) struct PairPlayer {
 impl PairPlayer {
     /// Opens an end and passes messages until the other player is dead. Returns the exit status: 0
     /// noticed, 1 broken.
-    pub(super) fn play<E: TwoWay>(self, open: impl FnOnce() -> Result<E>, diary: &Diary) -> i32 {
+    pub(super) fn play<E: TwoWay>(
+        self,
+        open: impl FnOnce() -> Result<E>,
+        diary: &EndProgress,
+    ) -> i32 {
         let opened = pin::pin_to(self.processor).and_then(|()| open());
         let ended = opened.map(|mut end| (self.pass_messages(&mut end, diary), end));
         let trouble = match ended {
@@ -80,7 +84,7 @@ impl PairPlayer {
         1
     }
 
-    fn pass_messages(self, end: &mut impl TwoWay, diary: &Diary) -> TransferError {
+    fn pass_messages(self, end: &mut impl TwoWay, diary: &EndProgress) -> TransferError {
         let mut number = 0;
         loop {
             number += 1;
@@ -99,11 +103,11 @@ impl PairPlayer {
 }
 
 /// Records a message; a whole message with a wrong number is an error.
-fn take(claim: Claim, expected: u64, diary: &Diary) -> Result<(), TransferError> {
+fn take(claim: Claim, expected: u64, diary: &EndProgress) -> Result<(), TransferError> {
     match claim {
-        Claim::Whole(number) if number != expected => Err(TransferError::Broken(Trouble::fail(
-            format!("expected message {expected}, received {number}"),
-        ))),
+        Claim::Whole(number) if number != expected => Err(TransferError::Broken(
+            MeasureError::fail(format!("expected message {expected}, received {number}")),
+        )),
         Claim::Torn => {
             diary.torn.store(1, Ordering::Relaxed);
             Ok(())

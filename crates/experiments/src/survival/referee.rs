@@ -19,8 +19,8 @@ use rustix::io::Errno;
 use rustix::process::{PidfdFlags, Signal, pidfd_open};
 use tontine_host::clock::Clock;
 use tontine_host::os::child::Child;
-use tontine_host::os::shared::Shared;
-use tontine_host::trouble::{During, Result, Trouble};
+use tontine_host::os::shared::SharedMapping;
+use tontine_host::trouble::{ErrorContext, MeasureError, Result};
 use tontine_mechanisms::about::Carries;
 use tontine_mechanisms::driver::Couple;
 use tontine_mechanisms::end::TwoWay;
@@ -41,7 +41,7 @@ const LOOK: Duration = Duration::from_micros(100);
 
 /// The plan of an invocation.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Plan {
+pub(super) struct KillPlan {
     /// Number of kills.
     pub(super) count: usize,
     /// Processors of the two players.
@@ -57,7 +57,7 @@ pub(super) struct Plan {
 
 /// Fate of one survivor, and of the messages.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Fate {
+pub(super) struct KillOutcome {
     /// Time from the kill to the notice; `None` if it is wedged.
     pub(super) notice_ns: Option<f64>,
     /// `true` if it received a torn message.
@@ -75,14 +75,14 @@ pub(super) struct Fate {
 /// Skipped, if the machine lacks the mechanism; failed, if an end fails for a reason other than a
 /// death.
 pub(super) fn kills<H, E: TwoWay>(
-    plan: &Plan,
+    plan: &KillPlan,
     pair: impl Fn() -> Result<Couple<H>>,
     open: impl Fn(H) -> Result<E>,
-) -> Result<Vec<Fate>> {
+) -> Result<Vec<KillOutcome>> {
     let mut fates = Vec::with_capacity(plan.count);
     let mut aside: VecDeque<Survivor> = VecDeque::new();
     for _ in 0..plan.count {
-        let mut survivor = Game::begin(plan, pair()?, &open)?.kill_one(plan)?;
+        let mut survivor = PairRun::begin(plan, pair()?, &open)?.kill_one(plan)?;
         if survivor.ends_within(ATTENDED)? {
             fates.push(survivor.fate(plan)?);
         } else {
@@ -103,23 +103,23 @@ pub(super) fn kills<H, E: TwoWay>(
 }
 
 /// Two players that pass messages.
-struct Game {
-    diaries: Shared<Diaries>,
+struct PairRun {
+    diaries: SharedMapping<Diaries>,
     players: [Child; 2],
     stays: Option<Box<dyn Any>>,
 }
 
-impl Game {
+impl PairRun {
     fn begin<H, E: TwoWay>(
-        plan: &Plan,
+        plan: &KillPlan,
         Couple { one: first, two: second, stays }: Couple<H>,
         open: &impl Fn(H) -> Result<E>,
     ) -> Result<Self> {
-        let diaries = Shared::<Diaries>::anonymous()?;
+        let diaries = SharedMapping::<Diaries>::anonymous()?;
         // A descriptor that reports a death must have no other holder: each player drops the
         // other's end, and we drop both with the closures.
         let second = Cell::new(Some(second));
-        let &Plan { processors, carries, clock, .. } = plan;
+        let &KillPlan { processors, carries, clock, .. } = plan;
         let player = |half: H, side: usize| {
             let player = PairPlayer { side, processor: processors[side], carries, clock };
             player.play(|| open(half), &diaries[side])
@@ -128,7 +128,7 @@ impl Game {
             drop(second.take());
             player(first, 0)
         })?;
-        let second = second.take().ok_or_else(|| Trouble::fail("no second end"))?;
+        let second = second.take().ok_or_else(|| MeasureError::fail("no second end"))?;
         let two = Child::fork(|| player(second, 1))?;
         let mut game = Self { diaries, players: [one, two], stays };
         game.until_begun()?;
@@ -142,10 +142,10 @@ impl Game {
                 return Err(trouble);
             }
             if self.diaries.iter().any(|diary| diary.noticed.load(Ordering::Relaxed) != 0) {
-                return Err(Trouble::fail("a player noticed a death before there was one"));
+                return Err(MeasureError::fail("a player noticed a death before there was one"));
             }
             if began.elapsed() > PATIENCE {
-                return Err(Trouble::fail(format!(
+                return Err(MeasureError::fail(format!(
                     "expected messages to pass within {PATIENCE:?}, found none or too few: {:?}",
                     self.diaries.each_ref().map(|diary| diary.received.load(Ordering::Relaxed))
                 )));
@@ -156,7 +156,7 @@ impl Game {
     }
 
     /// Kills a random player at a random moment.
-    fn kill_one(self, plan: &Plan) -> Result<Survivor> {
+    fn kill_one(self, plan: &KillPlan) -> Result<Survivor> {
         let Self { diaries, players: [one, two], stays } = self;
         let victim_side = usize::from(rand::random::<bool>());
         let (mut victim, survivor) = if victim_side == 0 { (one, two) } else { (two, one) };
@@ -170,7 +170,7 @@ impl Game {
         if status.terminating_signal() != Some(libc::SIGKILL) {
             let said = diaries[victim_side].words.heard();
             return Err(said.unwrap_or_else(|| {
-                Trouble::fail(format!("a player ended before it was killed: {status:?}"))
+                MeasureError::fail(format!("a player ended before it was killed: {status:?}"))
             }));
         }
         Ok(Survivor {
@@ -191,7 +191,7 @@ struct Survivor {
     process: Child,
     /// Readable when it has ended.
     ending: std::os::fd::OwnedFd,
-    diaries: Shared<Diaries>,
+    diaries: SharedMapping<Diaries>,
     _stays: Option<Box<dyn Any>>,
     /// Time of the kill, by the players' clock.
     stamp: u64,
@@ -215,7 +215,7 @@ impl Survivor {
     }
 
     /// Returns the time that it still has to notice.
-    fn time_left(&self, plan: &Plan) -> Duration {
+    fn time_left(&self, plan: &KillPlan) -> Duration {
         plan.deadline.saturating_sub(self.killed_at.elapsed())
     }
 
@@ -229,7 +229,7 @@ impl Survivor {
     }
 
     /// Returns its fate. A survivor that still runs has not noticed, and is killed.
-    fn fate(mut self, plan: &Plan) -> Result<Fate> {
+    fn fate(mut self, plan: &KillPlan) -> Result<KillOutcome> {
         self.process.kill()?;
         let (own, dead) = (&self.diaries[self.side], &self.diaries[1 - self.side]);
         if let Some(trouble) = own.words.heard() {
@@ -243,7 +243,7 @@ impl Survivor {
         let notice_ns = (noticed != 0).then(|| plan.clock.ns_between(self.stamp, noticed));
         // At most one message is in flight.
         let taken_back = own.taken_back.load(Ordering::Relaxed) != 0;
-        Ok(Fate {
+        Ok(KillOutcome {
             notice_ns: notice_ns.filter(|&ns| ns <= plan.deadline.as_nanos() as f64),
             torn,
             // A torn message did arrive, if only in part.

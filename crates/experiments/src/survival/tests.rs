@@ -15,10 +15,10 @@ const KILLS: usize = 4;
 const PATIENT: Duration = Duration::from_secs(1);
 
 /// Returns the fates of a variant, or `None` if it is skipped.
-fn fates(variant: &str) -> std::result::Result<Option<Vec<Fate>>, String> {
+fn fates(variant: &str) -> std::result::Result<Option<Vec<KillOutcome>>, String> {
     match measure(variant, KILLS, PATIENT) {
         Ok(fates) => Ok(Some(fates)),
-        Err(Trouble::Skipped(_)) => Ok(None),
+        Err(MeasureError::Skipped(_)) => Ok(None),
         Err(trouble) => Err(format!("{variant}: {trouble}")),
     }
 }
@@ -28,11 +28,11 @@ fn claim(holds: bool, what: impl std::fmt::Debug) -> std::result::Result<(), Str
     if holds { Ok(()) } else { Err(format!("{what:?}")) }
 }
 
-fn plan() -> Plan {
+fn plan() -> KillPlan {
     let allowed = pin::allowed().expect("affinity");
     let processors = [allowed[0], allowed[allowed.len() - 1]];
     let clock = Clock::calibrated();
-    Plan {
+    KillPlan {
         count: KILLS,
         processors,
         spins: false,
@@ -147,7 +147,7 @@ impl<E: TwoWay> TwoWay for Bad<E> {}
 
 /// Returns the fates of pairs whose ends misbehave from message 11 on: late enough for the referee
 /// to see messages pass.
-fn fates_of(what: What) -> std::result::Result<Vec<Fate>, String> {
+fn fates_of(what: What) -> std::result::Result<Vec<KillOutcome>, String> {
     let open = |half| Ok(Bad { pipe: Pipe::open::<BYTES>(half, &[])?, from: 11, what });
     kills(&plan(), || Pipe::pair(BYTES), open).map_err(|trouble| trouble.to_string())
 }
@@ -164,7 +164,7 @@ fn a_torn_message_is_seen() {
 fn a_message_that_was_sent_and_never_came_is_lost() {
     in_a_process_of_its_own(|| {
         let fates = fates_of(What::Swallows)?;
-        let lost = |fate: &Fate| fate.lost_with_sender || fate.lost_with_receiver;
+        let lost = |fate: &KillOutcome| fate.lost_with_sender || fate.lost_with_receiver;
         claim(fates.iter().any(lost), fates)
     });
 }

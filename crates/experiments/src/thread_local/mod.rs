@@ -15,13 +15,13 @@ use tontine_bench::machine::topology::Topology;
 use tontine_bench::observe::{Observed, Series};
 use tontine_bench::size::Size;
 use tontine_bench::suite::{Experiment, Variant};
-use tontine_bench::task::{Params, Task};
+use tontine_bench::task::{InvocationTask, Params};
 use tontine_host::clock::Clock;
 use tontine_host::os::pin;
-use tontine_host::trouble::{Result, Trouble};
+use tontine_host::trouble::{MeasureError, Result};
 
-use race::{Seen, race};
-use ways::{Atomic, Key, Mutex, Own, Shared};
+use race::{RaceResult, race};
+use ways::{Atomic, KeyedCounter, MutexCounter, SharedCounter, ThreadLocalCounter};
 
 /// The experiment `thread-local`.
 #[derive(Debug, Clone, Copy)]
@@ -74,7 +74,7 @@ impl Experiment for ThreadLocal {
         increments(variant, size)
     }
 
-    fn run(&self, task: &Task) -> Result<Observed> {
+    fn run(&self, task: &InvocationTask) -> Result<Observed> {
         let processors = processors(&task.params)?;
         measure(&task.variant, &processors, increments(&task.variant, task.size))
     }
@@ -102,37 +102,37 @@ fn processors(params: &Params) -> Result<Vec<usize>> {
     match of("threads") {
         "1" => {
             let first = pin::allowed()?.first().copied();
-            let lacks = || Trouble::skip("sched_getaffinity: no processor");
+            let lacks = || MeasureError::skip("sched_getaffinity: no processor");
             Ok(vec![first.ok_or_else(lacks)?])
         }
         "2" => match Topology::of_this_machine().placement(of("placement")) {
             Some(place) => Ok(vec![place.here, place.there]),
-            None if of("placement") == "cross-core" => {
-                Err(Trouble::skip("needs two processors: two threads that run at the same time"))
-            }
+            None if of("placement") == "cross-core" => Err(MeasureError::skip(
+                "needs two processors: two threads that run at the same time",
+            )),
             None => {
                 let text = format!("this machine has no placement `{}`", of("placement"));
-                Err(Trouble::skip(text))
+                Err(MeasureError::skip(text))
             }
         },
-        other => Err(Trouble::fail(format!("expected threads to be 1 or 2, found `{other}`"))),
+        other => Err(MeasureError::fail(format!("expected threads to be 1 or 2, found `{other}`"))),
     }
 }
 
 fn measure(variant: &str, processors: &[usize], increments: usize) -> Result<Observed> {
     let clock = Clock::calibrated();
     let count = increments as u64;
-    let Seen { ns, counted } = match variant {
-        "shared" => race(&Shared::default(), processors, count, clock)?,
-        "thread-local" => race(&Own, processors, count, clock)?,
-        "pthread-key" => race(&Key::new()?, processors, count, clock)?,
+    let RaceResult { ns, counted } = match variant {
+        "shared" => race(&SharedCounter::default(), processors, count, clock)?,
+        "thread-local" => race(&ThreadLocalCounter, processors, count, clock)?,
+        "pthread-key" => race(&KeyedCounter::new()?, processors, count, clock)?,
         "atomic" => race(&Atomic::default(), processors, count, clock)?,
-        "mutex" => race(&Mutex::new(), processors, count, clock)?,
-        other => return Err(Trouble::fail(format!("thread-local has no variant {other}"))),
+        "mutex" => race(&MutexCounter::new(), processors, count, clock)?,
+        other => return Err(MeasureError::fail(format!("thread-local has no variant {other}"))),
     };
     let made = count * processors.len() as u64;
     let lost = made.checked_sub(counted).ok_or_else(|| {
-        Trouble::fail(format!("{made} increments were made, {counted} were counted"))
+        MeasureError::fail(format!("{made} increments were made, {counted} were counted"))
     })?;
     let share = lost as f64 / made as f64;
     Ok(Observed {

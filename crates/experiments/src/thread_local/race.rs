@@ -5,13 +5,13 @@ use std::thread;
 
 use tontine_host::clock::Clock;
 use tontine_host::os::pin;
-use tontine_host::trouble::{Result, Trouble};
+use tontine_host::trouble::{MeasureError, Result};
 
-use super::ways::{Way, repeat};
+use super::ways::{CounterImpl, repeat};
 
 /// Result of a race.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Seen {
+pub(super) struct RaceResult {
     /// Time from the first thread's start to the last one's end.
     pub(super) ns: f64,
     /// Sum of the counters.
@@ -29,12 +29,12 @@ struct Lap {
 ///
 /// # Errors
 /// Skipped, if a thread, a processor or a requirement of the way is refused.
-pub(super) fn race<W: Way>(
+pub(super) fn race<W: CounterImpl>(
     way: &W,
     processors: &[usize],
     increments: u64,
     clock: Clock,
-) -> Result<Seen> {
+) -> Result<RaceResult> {
     let ready = AtomicUsize::new(0);
     let lap = |processor: usize| -> Result<Lap> {
         let prepared = pin::pin_to(processor).and_then(|()| way.enter());
@@ -60,15 +60,15 @@ pub(super) fn race<W: Way>(
         ready.fetch_add(missing, Ordering::Relaxed);
         let lap = |thread: std::io::Result<thread::ScopedJoinHandle<'_, Result<Lap>>>| match thread
         {
-            Ok(thread) => {
-                thread.join().unwrap_or_else(|_| Err(Trouble::fail("a counting thread panicked")))
-            }
-            Err(error) => Err(Trouble::setting_up("a counting thread", error)),
+            Ok(thread) => thread
+                .join()
+                .unwrap_or_else(|_| Err(MeasureError::fail("a counting thread panicked"))),
+            Err(error) => Err(MeasureError::setting_up("a counting thread", error)),
         };
         threads.into_iter().map(lap).collect::<Result<Vec<Lap>>>()
     })?;
     let from = laps.iter().map(|lap| lap.from).min().unwrap_or(0);
     let to = laps.iter().map(|lap| lap.to).max().unwrap_or(0);
     let own: u64 = laps.iter().map(|lap| lap.counted).sum();
-    Ok(Seen { ns: clock.ns_between(from, to), counted: own + way.counted() })
+    Ok(RaceResult { ns: clock.ns_between(from, to), counted: own + way.counted() })
 }

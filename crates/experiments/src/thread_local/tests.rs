@@ -20,7 +20,7 @@ fn all(mut look: impl FnMut(&str, &Params, Observed)) {
             let seen = processors(&params).and_then(|on| measure(variant.name, &on, FEW));
             match seen {
                 Ok(observed) => look(variant.name, &params, observed),
-                Err(Trouble::Skipped(why)) => {
+                Err(MeasureError::Skipped(why)) => {
                     assert!(why.contains("processor") || why.contains("placement"), "{why}");
                 }
                 Err(trouble) => panic!("{} {params:?}: {trouble}", variant.name),

@@ -1,4 +1,4 @@
-//! The counters: [`Way`], and the loop around them: [`repeat`].
+//! The counters: [`CounterImpl`], and the loop around them: [`repeat`].
 //!
 //! A plain increment is a relaxed load, an addition and a relaxed store, which compile to what C's
 //! `x++` does in a loop that is not merged, without being undefined if two threads race. Every
@@ -10,12 +10,12 @@ use std::cell::UnsafeCell;
 use std::ptr::null;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tontine_host::trouble::{During, Result};
+use tontine_host::trouble::{ErrorContext, Result};
 
 use crate::liveness_check::timing::{align, counted};
 
 /// One way to count, used by several threads at once.
-pub(super) trait Way: Sync {
+pub(super) trait CounterImpl: Sync {
     /// Adds one.
     fn increment(&self);
     /// Prepares a thread before its first increment.
@@ -34,7 +34,7 @@ pub(super) trait Way: Sync {
 
 /// Increments `increments` times.
 #[inline(never)]
-pub(super) fn repeat<W: Way>(way: &W, increments: u64) {
+pub(super) fn repeat<W: CounterImpl>(way: &W, increments: u64) {
     let (mut made, mut increments) = (0_u64, increments);
     align(&mut made, &mut increments);
     while made < increments {
@@ -52,9 +52,9 @@ fn plainly(counter: &AtomicU64) {
 /// A plain counter, on cache lines of its own.
 #[derive(Debug, Default)]
 #[repr(align(128))]
-pub(super) struct Shared(AtomicU64);
+pub(super) struct SharedCounter(AtomicU64);
 
-impl Way for Shared {
+impl CounterImpl for SharedCounter {
     #[inline(always)]
     fn increment(&self) {
         plainly(&self.0);
@@ -67,13 +67,13 @@ impl Way for Shared {
 
 /// A counter of each thread, as by C's `__thread`.
 #[derive(Debug)]
-pub(super) struct Own;
+pub(super) struct ThreadLocalCounter;
 
 thread_local! {
     static COUNTER: AtomicU64 = const { AtomicU64::new(0) };
 }
 
-impl Way for Own {
+impl CounterImpl for ThreadLocalCounter {
     #[inline(always)]
     fn increment(&self) {
         COUNTER.with(plainly);
@@ -86,13 +86,13 @@ impl Way for Own {
 
 /// A counter of each thread, behind a key.
 #[derive(Debug)]
-pub(super) struct Key(libc::pthread_key_t);
+pub(super) struct KeyedCounter(libc::pthread_key_t);
 
 /// A counter on cache lines of its own, like the others.
 #[repr(align(128))]
-struct Apart(AtomicU64);
+struct PaddedCounter(AtomicU64);
 
-impl Key {
+impl KeyedCounter {
     /// Creates a key.
     pub(super) fn new() -> Result<Self> {
         let mut key = 0;
@@ -103,15 +103,15 @@ impl Key {
     }
 
     #[inline(always)]
-    fn mine(&self) -> *mut Apart {
+    fn mine(&self) -> *mut PaddedCounter {
         // SAFETY: the key lives as long as the handle.
         unsafe { libc::pthread_getspecific(self.0) }.cast()
     }
 }
 
-impl Way for Key {
+impl CounterImpl for KeyedCounter {
     fn enter(&self) -> Result<()> {
-        let counter = Box::into_raw(Box::new(Apart(AtomicU64::new(0))));
+        let counter = Box::into_raw(Box::new(PaddedCounter(AtomicU64::new(0))));
         // SAFETY: the key lives as long as the handle; `leave` takes the counter back.
         let set = check(unsafe { libc::pthread_setspecific(self.0, counter.cast()) });
         if set.is_err() {
@@ -137,7 +137,7 @@ impl Way for Key {
     }
 }
 
-impl Drop for Key {
+impl Drop for KeyedCounter {
     fn drop(&mut self) {
         // SAFETY: the key is ours, and is deleted once.
         unsafe { libc::pthread_key_delete(self.0) };
@@ -149,7 +149,7 @@ impl Drop for Key {
 #[repr(align(128))]
 pub(super) struct Atomic(AtomicU64);
 
-impl Way for Atomic {
+impl CounterImpl for Atomic {
     #[inline(always)]
     fn increment(&self) {
         self.0.fetch_add(1, Ordering::Relaxed);
@@ -163,15 +163,15 @@ impl Way for Atomic {
 /// A plain counter and the mutex that guards it, on cache lines of their own.
 #[derive(Debug)]
 #[repr(align(128))]
-pub(super) struct Mutex {
+pub(super) struct MutexCounter {
     mutex: UnsafeCell<libc::pthread_mutex_t>,
     counter: AtomicU64,
 }
 
 // SAFETY: a mutex is designed for several threads; it is accessed only through its functions.
-unsafe impl Sync for Mutex {}
+unsafe impl Sync for MutexCounter {}
 
-impl Mutex {
+impl MutexCounter {
     /// Creates an unlocked mutex. It must not be moved once a thread has used it: `race` borrows
     /// it.
     pub(super) fn new() -> Self {
@@ -180,7 +180,7 @@ impl Mutex {
     }
 }
 
-impl Way for Mutex {
+impl CounterImpl for MutexCounter {
     #[inline(always)]
     fn increment(&self) {
         // SAFETY: initialised, and borrowed, so that it is not moved. Locking a default mutex that
@@ -196,7 +196,7 @@ impl Way for Mutex {
     }
 }
 
-impl Drop for Mutex {
+impl Drop for MutexCounter {
     fn drop(&mut self) {
         // SAFETY: no thread holds it: all have been joined.
         unsafe { libc::pthread_mutex_destroy(self.mutex.get()) };
@@ -252,7 +252,7 @@ mod tests {
 
     #[test]
     fn the_plain_increment_is_a_load_an_addition_and_a_store() {
-        let body = only_loop(repeat::<Shared> as *const u8);
+        let body = only_loop(repeat::<SharedCounter> as *const u8);
         is_plain(&body);
         assert_eq!(calls(&body), 0);
         assert!(body.iter().all(|one| one.segment_prefix() == Register::None));
@@ -260,7 +260,7 @@ mod tests {
 
     #[test]
     fn the_thread_local_one_is_the_same_by_the_thread_register() {
-        let body = only_loop(repeat::<Own> as *const u8);
+        let body = only_loop(repeat::<ThreadLocalCounter> as *const u8);
         is_plain(&body);
         assert_eq!(calls(&body), 0);
         let write = writes(&body)[0];
@@ -269,7 +269,7 @@ mod tests {
 
     #[test]
     fn the_others_call_or_lock_as_often_as_they_say() {
-        let key = only_loop(repeat::<Key> as *const u8);
+        let key = only_loop(repeat::<KeyedCounter> as *const u8);
         is_plain(&key);
         assert_eq!(calls(&key), 1);
 
@@ -277,7 +277,7 @@ mod tests {
         let locked: Vec<_> = atomic.iter().filter(|one| one.has_lock_prefix()).collect();
         assert_eq!((locked.len(), calls(&atomic)), (1, 0));
 
-        let mutex = only_loop(repeat::<Mutex> as *const u8);
+        let mutex = only_loop(repeat::<MutexCounter> as *const u8);
         is_plain(&mutex);
         assert_eq!(calls(&mutex), 2);
     }

@@ -16,12 +16,12 @@ use tontine_bench::machine::topology::Topology;
 use tontine_bench::observe::{Observed, Series};
 use tontine_bench::size::Size;
 use tontine_bench::suite::{Experiment, Variant};
-use tontine_bench::task::{Params, Task};
+use tontine_bench::task::{InvocationTask, Params};
 use tontine_host::clock::Clock;
-use tontine_host::os::lean::Lean;
+use tontine_host::os::lean::ForkTrim;
 use tontine_host::os::{pin, room};
 use tontine_host::trace::{self, TraceEvent};
-use tontine_host::trouble::{Result, Trouble};
+use tontine_host::trouble::{MeasureError, Result};
 use tontine_mechanisms::creation::Creator;
 
 use ballast::Ballast;
@@ -53,12 +53,12 @@ const VARIANTS: &[Variant] = &[
 
 /// Time and maximum number of samples of an invocation.
 #[derive(Debug, Clone, Copy)]
-struct Plan {
+struct CreationPlan {
     samples: usize,
     budget: Duration,
 }
 
-impl Plan {
+impl CreationPlan {
     fn of(size: Size) -> Self {
         let (samples, budget_ms) = match size {
             Size::Quick => (200, 25),
@@ -114,14 +114,14 @@ impl Experiment for ThreadVsProcess {
 
     /// The time of an invocation in ms: it is given a time, not a number of creations.
     fn operations(&self, _: &str, size: Size) -> usize {
-        Plan::of(size).budget.as_millis() as usize
+        CreationPlan::of(size).budget.as_millis() as usize
     }
 
-    fn run(&self, task: &Task) -> Result<Observed> {
+    fn run(&self, task: &InvocationTask) -> Result<Observed> {
         let found = task.params.get("parent").map_or("", String::as_str);
         let parent = PARENTS.into_iter().find(|(name, _)| *name == found);
         let (name, bytes) = parent.ok_or_else(|| {
-            Trouble::fail(format!("expected parent to be 1 MiB or 1 GiB, found `{found}`"))
+            MeasureError::fail(format!("expected parent to be 1 MiB or 1 GiB, found `{found}`"))
         })?;
         let place = task.params.get("placement").map_or(PLACES[0], String::as_str);
         let pinned = match place {
@@ -129,10 +129,10 @@ impl Experiment for ThreadVsProcess {
             "unpinned" => false,
             other => {
                 let text = format!("expected placement same-core or unpinned, found `{other}`");
-                return Err(Trouble::fail(text));
+                return Err(MeasureError::fail(text));
             }
         };
-        let mut observed = measure(&task.variant, bytes, pinned, Plan::of(task.size))?;
+        let mut observed = measure(&task.variant, bytes, pinned, CreationPlan::of(task.size))?;
         if (name, place) == (PARENTS[0].0, PLACES[0]) {
             observed.notes.extend(seen(&task.variant));
         }
@@ -171,20 +171,20 @@ fn creator(variant: &str) -> Result<Creator> {
         "clone3" => Ok(Creator::bare_clone3()),
         "clone3-vfork" => Ok(Creator::bare_clone3_as_vfork()),
         "clone3-thread" => Creator::bare_thread(),
-        other => Err(Trouble::fail(format!("thread-vs-process has no variant {other}"))),
+        other => Err(MeasureError::fail(format!("thread-vs-process has no variant {other}"))),
     }
 }
 
 /// Creates and waits, repeatedly, with `bytes` bytes of touched memory in the parent.
-fn measure(variant: &str, bytes: u64, pinned: bool, plan: Plan) -> Result<Observed> {
+fn measure(variant: &str, bytes: u64, pinned: bool, plan: CreationPlan) -> Result<Observed> {
     room::for_memory(bytes)?;
     let creator = creator(variant)?;
     if pinned {
         let allowed = pin::allowed()?;
         let first = allowed.first();
-        pin::pin_to(*first.ok_or_else(|| Trouble::skip("sched_getaffinity: no processor"))?)?;
+        pin::pin_to(*first.ok_or_else(|| MeasureError::skip("sched_getaffinity: no processor"))?)?;
     }
-    let _lean = Lean::now();
+    let _lean = ForkTrim::now();
     let ballast = Ballast::touched(bytes)?;
     let clock = Clock::calibrated();
     // The first creation fills the C library's cache of stacks, and shows whether it is permitted

@@ -5,7 +5,7 @@ use tontine_host::peer::in_a_process_of_its_own;
 use super::*;
 use crate::told;
 
-const SHORT: Plan = Plan { samples: 5, budget: Duration::from_millis(1) };
+const SHORT: CreationPlan = CreationPlan { samples: 5, budget: Duration::from_millis(1) };
 
 #[test]
 fn every_variant_creates_and_waits() {
@@ -15,7 +15,7 @@ fn every_variant_creates_and_waits() {
             for pinned in [true, false] {
                 let observed = match measure(name, 1 << 20, pinned, SHORT) {
                     Ok(observed) => observed,
-                    Err(Trouble::Skipped(why)) => {
+                    Err(MeasureError::Skipped(why)) => {
                         eprintln!("{name}: skipped: {why}");
                         return Ok(());
                     }
@@ -52,7 +52,7 @@ fn a_thread_and_a_fork_are_traced_beside_their_figures() {
             assert!(text.contains("CLONE_SETTLS") && text.contains("si_code=CLD_EXITED"), "{text}");
             assert!(text.contains("one address space for both"), "the flags are explained: {text}");
         }
-        Err(trouble) => assert!(matches!(trouble, Trouble::Skipped(_)), "{trouble}"),
+        Err(trouble) => assert!(matches!(trouble, MeasureError::Skipped(_)), "{trouble}"),
     }
 }
 
@@ -73,7 +73,7 @@ fn a_look_has_every_variant_and_only_two_large_parents() {
 #[test]
 fn what_it_does_not_know_is_named() {
     let run = |variant: &str, parent: &str, placement: &str| {
-        let task = Task {
+        let task = InvocationTask {
             experiment: "thread-vs-process".into(),
             variant: variant.into(),
             params: cell(parent, placement),
@@ -90,7 +90,7 @@ fn what_it_does_not_know_is_named() {
 fn a_refused_ptrace_is_a_skip_that_names_it() {
     use crate::liveness_check::check::refused;
     let seen = refused::inside(&[libc::SYS_ptrace], || trace::system_calls(|| ()).map(|_| ()));
-    let Some(Err(Trouble::Skipped(why))) = &seen else {
+    let Some(Err(MeasureError::Skipped(why))) = &seen else {
         assert_eq!(seen, None);
         return eprintln!("skipped: no seccomp filters here");
     };

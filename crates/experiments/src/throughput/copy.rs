@@ -4,10 +4,10 @@ use std::hint::black_box;
 
 use tontine_host::trouble::Result;
 
-use super::harness::{self, Batches, Plan};
+use super::harness::{self, Batches, StreamPlan};
 
 /// Times the copy on the processor of the calling thread.
-pub(super) fn run(plan: &Plan) -> Result<Batches> {
+pub(super) fn run(plan: &StreamPlan) -> Result<Batches> {
     let source = vec![1_u8; plan.bytes];
     let mut target = vec![2_u8; plan.bytes];
     harness::alone(plan, || {

@@ -1,4 +1,4 @@
-//! The protocol of all variants: [`Plan`], and the connection of senders and receiver:
+//! The protocol of all variants: [`StreamPlan`], and the connection of senders and receiver:
 //! [`from_processes`], or `from_threads` in [`super::threads`].
 //!
 //! A sender labels and sends until it is told to stop; its last message is marked, so that the
@@ -20,13 +20,13 @@ use std::time::{Duration, Instant};
 use tontine_host::clock::Clock;
 use tontine_host::os::child::Child;
 use tontine_host::os::pin::{self, Pinned};
-use tontine_host::os::shared::{Shareable, Shared};
-use tontine_host::peer::{LastWords, Nudge, PeerHandle};
+use tontine_host::os::shared::{Shareable, SharedMapping};
+use tontine_host::peer::{ChildError, PeerHandle, PeriodicSignal};
 use tontine_host::trouble::Result;
 use tontine_mechanisms::driver::Traffic;
 use tontine_mechanisms::end::{Inlet, Outlet};
 
-use super::label::{Label, Ledger};
+use super::label::{Label, SenderTotals};
 
 /// Approximate duration of a batch.
 const BATCH: Duration = Duration::from_micros(250);
@@ -43,7 +43,7 @@ const FILLING: u8 = 0x5a;
 
 /// The plan of a measurement.
 #[derive(Debug, Clone)]
-pub(super) struct Plan {
+pub(super) struct StreamPlan {
     /// Bytes per message.
     pub(super) bytes: usize,
     /// Number of senders.
@@ -57,7 +57,7 @@ pub(super) struct Plan {
     clock: Clock,
 }
 
-impl Plan {
+impl StreamPlan {
     /// Creates a plan for the allowed processors: the receiver has the first one to itself, if
     /// there are others for the senders.
     pub(super) fn new(
@@ -93,7 +93,7 @@ pub(super) struct Batches {
 /// Signals of the receiver to the senders.
 #[derive(Debug)]
 #[repr(C)]
-pub(super) struct Board {
+pub(super) struct StopFlags {
     /// 1 when the next message is to be the last.
     stop: AtomicU32,
     /// 1 when everything has arrived.
@@ -101,7 +101,7 @@ pub(super) struct Board {
 }
 
 // SAFETY: only atomics; zero is valid.
-unsafe impl Shareable for Board {}
+unsafe impl Shareable for StopFlags {}
 
 /// Runs each sender in a child process and the receiver here, all pinned. Both ends are created
 /// after the forks; `outlet` is called in each child, with its number.
@@ -109,12 +109,12 @@ unsafe impl Shareable for Board {}
 /// # Errors
 /// The error of the end that failed first; a dead child is named with its status.
 pub(super) fn from_processes<O: Outlet, I: Inlet>(
-    plan: &Plan,
+    plan: &StreamPlan,
     outlet: impl Fn(usize) -> Result<O>,
     inlet: impl FnOnce(&[PeerHandle<'_>]) -> Result<I>,
 ) -> Result<Batches> {
-    let board = Shared::<Board>::anonymous()?;
-    let words = (0..plan.senders).map(|_| LastWords::new()).collect::<Result<Vec<_>>>()?;
+    let board = SharedMapping::<StopFlags>::anonymous()?;
+    let words = (0..plan.senders).map(|_| ChildError::new()).collect::<Result<Vec<_>>>()?;
     let mut children = Vec::with_capacity(plan.senders);
     for (sender, words) in words.iter().enumerate() {
         children.push(Child::fork(|| {
@@ -134,7 +134,7 @@ pub(super) fn from_processes<O: Outlet, I: Inlet>(
     let peers: Vec<PeerHandle<'_>> =
         children.iter().map(|child| PeerHandle::Child(child.pid())).collect();
     let _pinned = Pinned::to(plan.here)?;
-    let _nudge = Nudge::this_thread()?;
+    let _nudge = PeriodicSignal::this_thread()?;
     let taken = inlet(&peers).and_then(|mut inlet| collect(plan, &board, &mut inlet, &peers));
     // A sender that ended first knows the cause better than we do.
     match words.iter().find_map(|words| words.heard()) {
@@ -146,9 +146,9 @@ pub(super) fn from_processes<O: Outlet, I: Inlet>(
 /// Sends until told to stop, then waits until everything has arrived.
 #[inline(never)]
 pub(super) fn stream(
-    plan: &Plan,
+    plan: &StreamPlan,
     sender: usize,
-    board: &Board,
+    board: &StopFlags,
     outlet: &mut impl Outlet,
     receiver: PeerHandle<'_>,
 ) -> Result<()> {
@@ -170,13 +170,13 @@ pub(super) fn stream(
 
 /// Receives and stamps, then receives the rest.
 pub(super) fn collect(
-    plan: &Plan,
-    board: &Board,
+    plan: &StreamPlan,
+    board: &StopFlags,
     inlet: &mut impl Inlet,
     senders: &[PeerHandle<'_>],
 ) -> Result<Batches> {
-    let mut ledger = Ledger::new(plan.senders);
-    let mut take = |ledger: &mut Ledger| {
+    let mut ledger = SenderTotals::new(plan.senders);
+    let mut take = |ledger: &mut SenderTotals| {
         let label = inlet.receive(senders, |message| Label::read(message, plan.bytes))??;
         ledger.enter(label)
     };
@@ -193,14 +193,14 @@ pub(super) fn collect(
 ///
 /// # Errors
 /// Those of `once`.
-pub(super) fn alone(plan: &Plan, once: impl FnMut() -> Result<()>) -> Result<Batches> {
+pub(super) fn alone(plan: &StreamPlan, once: impl FnMut() -> Result<()>) -> Result<Batches> {
     let _pinned = Pinned::to(plan.here)?;
     in_batches(plan, once)
 }
 
 /// Calls `once` repeatedly, in batches, until the budget is spent.
 #[inline(never)]
-fn in_batches(plan: &Plan, mut once: impl FnMut() -> Result<()>) -> Result<Batches> {
+fn in_batches(plan: &StreamPlan, mut once: impl FnMut() -> Result<()>) -> Result<Batches> {
     // The first call may wait for both ends to connect.
     once()?;
     let (began, mut made) = (Instant::now(), 0_u32);

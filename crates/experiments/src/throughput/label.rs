@@ -1,6 +1,6 @@
 //! The label of a message: [`Label`], in its first word and again in its last.
 
-use tontine_host::trouble::{Result, Trouble};
+use tontine_host::trouble::{MeasureError, Result};
 
 /// Bytes of a label, and the shortest message.
 pub(super) const BYTES: usize = size_of::<u64>();
@@ -68,8 +68,8 @@ impl Label {
 }
 
 #[cold]
-fn torn(found: usize, size: usize) -> Trouble {
-    Trouble::fail(format!(
+fn torn(found: usize, size: usize) -> MeasureError {
+    MeasureError::fail(format!(
         "a message arrived torn: expected {size} bytes with one label at both ends, found {found} \
          bytes or two labels"
     ))
@@ -77,13 +77,13 @@ fn torn(found: usize, size: usize) -> Trouble {
 
 /// The messages received from each sender so far.
 #[derive(Debug)]
-pub(super) struct Ledger {
+pub(super) struct SenderTotals {
     /// The next expected number of each sender.
     next: Vec<u64>,
     open: usize,
 }
 
-impl Ledger {
+impl SenderTotals {
     /// Creates an empty ledger of `senders` senders.
     pub(super) fn new(senders: usize) -> Self {
         Self { next: vec![0; senders], open: senders }
@@ -112,9 +112,9 @@ impl Ledger {
 }
 
 #[cold]
-fn gap(found: Label, expected: Option<u64>) -> Trouble {
+fn gap(found: Label, expected: Option<u64>) -> MeasureError {
     let Label { sender, number, .. } = found;
-    Trouble::fail(match expected {
+    MeasureError::fail(match expected {
         Some(expected) if expected < number => {
             format!("lost messages {expected} to {} of sender {sender}", number - 1)
         }
@@ -146,7 +146,7 @@ mod tests {
     #[test]
     fn a_gap_a_repetition_and_a_stranger_are_named() {
         let from = |sender, number| Label { sender, number, last: false };
-        let mut ledger = Ledger::new(2);
+        let mut ledger = SenderTotals::new(2);
         ledger.enter(from(1, 0)).expect("the first of the second");
         ledger.enter(from(0, 0)).expect("the first of the first");
         let why = |found: Result<()>| found.expect_err("refused").to_string();

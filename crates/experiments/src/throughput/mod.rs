@@ -21,16 +21,16 @@ mod threads;
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use harness::{Batches, Plan};
+use harness::{Batches, StreamPlan};
 use tontine_bench::about::{Explanation, Topic};
 use tontine_bench::machine::topology::Topology;
 use tontine_bench::observe::{Observed, Series};
 use tontine_bench::size::Size;
 use tontine_bench::suite::{Experiment, Variant};
-use tontine_bench::task::{Params, Task};
+use tontine_bench::task::{InvocationTask, Params};
 use tontine_host::clock::Clock;
 use tontine_host::os::pin;
-use tontine_host::trouble::{Result, Trouble};
+use tontine_host::trouble::{MeasureError, Result};
 use tontine_mechanisms::about::Asked;
 use tontine_mechanisms::registry;
 
@@ -98,11 +98,13 @@ impl Experiment for Throughput {
         size.streaming_ms()
     }
 
-    fn run(&self, task: &Task) -> Result<Observed> {
+    fn run(&self, task: &InvocationTask) -> Result<Observed> {
         let number = |name: &str| -> Result<usize> {
             let text = task.params.get(name).map_or("", String::as_str);
             text.parse().ok().filter(|&number| number > 0).ok_or_else(|| {
-                Trouble::fail(format!("expected {name} to be a positive number, found `{text}`"))
+                MeasureError::fail(format!(
+                    "expected {name} to be a positive number, found `{text}`"
+                ))
             })
         };
         let budget = Duration::from_millis(self.operations(&task.variant, task.size) as u64);
@@ -124,20 +126,20 @@ fn takes_several(variant: &str, bytes: usize) -> bool {
 /// Streams messages for `budget`.
 fn measure(variant: &str, bytes: usize, senders: usize, budget: Duration) -> Result<Observed> {
     if !VARIANTS.iter().any(|known| known.name == variant) {
-        return Err(Trouble::fail(format!("throughput has no variant {variant}")));
+        return Err(MeasureError::fail(format!("throughput has no variant {variant}")));
     }
     let allowed = pin::allowed()?;
     if spins(variant) && allowed.len() < 2 {
-        return Err(Trouble::skip(
+        return Err(MeasureError::skip(
             "needs two processors: two spinning ends on one only wait for each other",
         ));
     }
     if bytes < label::BYTES || !bytes.is_multiple_of(label::BYTES) {
-        return Err(Trouble::fail(format!(
+        return Err(MeasureError::fail(format!(
             "a message of {bytes} bytes has no space for its label"
         )));
     }
-    let plan = Plan::new(bytes, senders, budget, &allowed, Clock::calibrated());
+    let plan = StreamPlan::new(bytes, senders, budget, &allowed, Clock::calibrated());
     let (batches, note) = match variant {
         FLOOR => (copy::run(&plan)?, None),
         other => registry::streams(other, plan.traffic(), Flow(&plan))??,

@@ -3,11 +3,11 @@
 use tontine_host::trouble::Result;
 use tontine_mechanisms::driver::{StreamDriver, StreamUser};
 
-use super::harness::{self, Batches, Plan};
+use super::harness::{self, Batches, StreamPlan};
 use super::threads;
 
 /// Streams according to a plan. Returns the batches, and a remark if the driver has one.
-pub(super) struct Flow<'p>(pub(super) &'p Plan);
+pub(super) struct Flow<'p>(pub(super) &'p StreamPlan);
 
 impl StreamUser for Flow<'_> {
     type Out = Result<(Batches, Option<String>)>;

@@ -10,9 +10,9 @@ use super::*;
 
 const BUDGET: Duration = Duration::from_millis(5);
 
-fn plan(bytes: usize, senders: usize) -> Plan {
+fn plan(bytes: usize, senders: usize) -> StreamPlan {
     let allowed = pin::allowed().expect("affinity");
-    Plan::new(bytes, senders, BUDGET, &allowed, Clock::calibrated())
+    StreamPlan::new(bytes, senders, BUDGET, &allowed, Clock::calibrated())
 }
 
 #[test]
@@ -22,7 +22,7 @@ fn every_variant_streams_every_size_and_number_of_senders_that_it_lists() {
             let (bytes, senders) = (params["size"].parse().unwrap(), params["senders"].parse());
             let observed = match measure(variant.name, bytes, senders.unwrap(), BUDGET) {
                 Ok(observed) => observed,
-                Err(Trouble::Skipped(why)) => {
+                Err(MeasureError::Skipped(why)) => {
                     eprintln!("{} {params:?}: skipped: {why}", variant.name);
                     continue;
                 }
@@ -69,10 +69,14 @@ fn a_quick_run_has_the_ends_of_the_range_and_several_senders_only_where_they_sta
 #[test]
 fn what_does_not_fit_is_a_skip_that_says_so() {
     let found = measure("unix-seqpacket", 1 << 30, 1, BUDGET);
-    let Err(Trouble::Skipped(why)) = found else { panic!("a packet of a gibibyte: {found:?}") };
+    let Err(MeasureError::Skipped(why)) = found else {
+        panic!("a packet of a gibibyte: {found:?}")
+    };
     assert!(why.contains("does not fit"), "{why}");
     let found = measure("posix-mq", 1 << 30, 1, BUDGET);
-    let Err(Trouble::Skipped(why)) = found else { panic!("a message of a gibibyte: {found:?}") };
+    let Err(MeasureError::Skipped(why)) = found else {
+        panic!("a message of a gibibyte: {found:?}")
+    };
     assert!(why.contains("mq_open"), "{why}");
 }
 
@@ -94,7 +98,7 @@ impl Outlet for Leaky {
             match rustix::io::write(&self.0, message) {
                 Err(rustix::io::Errno::INTR) => check(peers)?,
                 other => {
-                    let failed = |error: rustix::io::Errno| Trouble::fail(error.to_string());
+                    let failed = |error: rustix::io::Errno| MeasureError::fail(error.to_string());
                     return Ok(other.map(|_| ()).map_err(failed)?);
                 }
             }
@@ -113,7 +117,7 @@ impl Inlet for Sink {
     ) -> Result<R, TransferError> {
         use std::io::Read;
         let mut message = [0; 8];
-        self.0.read_exact(&mut message).map_err(|error| Trouble::fail(error.to_string()))?;
+        self.0.read_exact(&mut message).map_err(|error| MeasureError::fail(error.to_string()))?;
         Ok(look(&message))
     }
 }

@@ -1,4 +1,4 @@
-//! Real builds and sessions, repeated in the virtual Unix: [`Load`]; its cells: [`cells`].
+//! Real builds and sessions, repeated in the virtual Unix: [`TreeLoad`]; its cells: [`cells`].
 //!
 //! `cargo xtask trees` traces one `make` and one session of a pseudo-user; [`tree`] has the traces.
 //! Here each of their processes is a virtual one that forks, executes, waits, queries signals and
@@ -16,13 +16,13 @@ use tontine_bench::observe::Series;
 use tontine_bench::size::Size;
 use tontine_bench::task::Params;
 use tontine_host::os::pin;
-use tontine_host::trouble::{Result, Trouble};
+use tontine_host::trouble::{MeasureError, Result};
 use tontine_unix::{Errno, Pid, SigAction, SigSet, SigmaskHow, Signal, Sys};
 use tontine_unix_sim::{LockStatistics, LockingMode};
 
 use crate::levels::{self, crowd, levels};
 use crate::modes::{self, System};
-use tree::{Step, Tree};
+use tree::{RecordedTree, TraceOp};
 
 /// The program that continues a process after its exec.
 const PROGRAM: &str = "tree";
@@ -79,7 +79,7 @@ fn parts(params: &Params) -> Result<u32> {
     let Some(found) = params.get(COMPUTING) else { return Ok(1) };
     let parts = found.strip_prefix(ONE_OF).and_then(|parts| parts.parse().ok());
     parts.filter(|parts| *parts > 0).ok_or_else(|| {
-        Trouble::fail(format!(
+        MeasureError::fail(format!(
             "expected a part of the computing, such as {ONE_OF}8, found `{found}`"
         ))
     })
@@ -91,14 +91,14 @@ const NOTE: &str = "the processes of a real one, traced: they fork, execute, wai
 
 /// A number of builds and sessions at once.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Load {
+pub(super) struct TreeLoad {
     pub(super) builds: usize,
     pub(super) sessions: usize,
 }
 
 /// Result of a load.
 #[derive(Debug)]
-pub(super) struct Done {
+pub(super) struct LoadResult {
     /// Notes on the result.
     pub(super) notes: Vec<String>,
     /// Seconds of each build.
@@ -111,12 +111,12 @@ pub(super) struct Done {
 
 /// The kind of a tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum TreeKind {
     Build,
     Session,
 }
 
-impl Load {
+impl TreeLoad {
     /// Runs the load as described by a cell of this mode; counts locks if `counted`.
     ///
     /// # Errors
@@ -126,7 +126,7 @@ impl Load {
         mode: LockingMode,
         params: &Params,
         counted: bool,
-    ) -> Result<Done> {
+    ) -> Result<LoadResult> {
         let system = System::of_a_cell(mode, params, MOST_PROCESSORS)?;
         let parts = parts(params)?;
         let mut done = self.run(system, parts, counted)?;
@@ -142,8 +142,9 @@ impl Load {
     }
 
     /// Runs the load in a system, with one of `parts` parts of its computing.
-    fn run(self, system: System, parts: u32, counted: bool) -> Result<Done> {
-        let (builds, sessions) = (Arc::new(Tree::build()?), Arc::new(Tree::session()?));
+    fn run(self, system: System, parts: u32, counted: bool) -> Result<LoadResult> {
+        let (builds, sessions) =
+            (Arc::new(RecordedTree::build()?), Arc::new(RecordedTree::session()?));
         let (again, too) = (Arc::clone(&builds), Arc::clone(&sessions));
         let unix = system
             .builder()
@@ -154,13 +155,17 @@ impl Load {
                 else {
                     return 2;
                 };
-                let kind = if kind == Kind::Build as usize { Kind::Build } else { Kind::Session };
-                let tree = if kind == Kind::Build { &again } else { &too };
-                live(sys, Life { tree, kind, system, parts }, process, from)
+                let kind = if kind == TreeKind::Build as usize {
+                    TreeKind::Build
+                } else {
+                    TreeKind::Session
+                };
+                let tree = if kind == TreeKind::Build { &again } else { &too };
+                live(sys, TreeShared { tree, kind, system, parts }, process, from)
             })
             .build()
-            .map_err(|error| Trouble::fail(error.to_string()))?;
-        let seconds: Arc<Mutex<Vec<(Kind, f64)>>> = Arc::default();
+            .map_err(|error| MeasureError::fail(error.to_string()))?;
+        let seconds: Arc<Mutex<Vec<(TreeKind, f64)>>> = Arc::default();
         let seen = Arc::clone(&seconds);
         let report = unix.run(move |sys| {
             match self.begin(sys, system, parts, [&builds, &sessions], &seen) {
@@ -171,8 +176,8 @@ impl Load {
         modes::ran(&report)?;
         let all = std::mem::take(&mut *seconds.lock().unwrap_or_else(PoisonError::into_inner));
         let of = |kind| all.iter().filter(|one| one.0 == kind).map(|one| one.1).collect();
-        let (builds, sessions) = (of(Kind::Build), of(Kind::Session));
-        Ok(Done { notes: Vec::new(), builds, sessions, locks: report.locks })
+        let (builds, sessions) = (of(TreeKind::Build), of(TreeKind::Session));
+        Ok(LoadResult { notes: Vec::new(), builds, sessions, locks: report.locks })
     }
 
     /// Forks a process for each tree, which times it.
@@ -181,12 +186,12 @@ impl Load {
         sys: &dyn Sys,
         system: System,
         parts: u32,
-        [builds, sessions]: [&Arc<Tree>; 2],
-        seen: &Arc<Mutex<Vec<(Kind, f64)>>>,
+        [builds, sessions]: [&Arc<RecordedTree>; 2],
+        seen: &Arc<Mutex<Vec<(TreeKind, f64)>>>,
     ) -> tontine_unix::Result<()> {
-        let all = (0..self.builds)
-            .map(|_| (Kind::Build, builds, Duration::ZERO))
-            .chain((0..self.sessions).map(|n| (Kind::Session, sessions, DELAY / parts * n as u32)));
+        let all = (0..self.builds).map(|_| (TreeKind::Build, builds, Duration::ZERO)).chain(
+            (0..self.sessions).map(|n| (TreeKind::Session, sessions, DELAY / parts * n as u32)),
+        );
         for (number, (kind, tree, delay)) in all.enumerate() {
             let (tree, seen, watch) = (Arc::clone(tree), Arc::clone(seen), system.watch);
             sys.place(Some(number % system.processors))?;
@@ -195,11 +200,11 @@ impl Load {
                     return 1;
                 }
                 // Like a user who logs in.
-                if kind == Kind::Session && sys.setsid().is_err() {
+                if kind == TreeKind::Session && sys.setsid().is_err() {
                     return 1;
                 }
                 let begun = watch.begin(sys);
-                let life = Life { tree: &tree, kind, system, parts };
+                let life = TreeShared { tree: &tree, kind, system, parts };
                 let Ok(root) = fork_here(sys, life, 0) else { return 1 };
                 let waited = sys.wait();
                 let seconds = watch.ns_since(sys, begun) / 1e9;
@@ -217,40 +222,40 @@ impl Load {
 
 /// Data shared by all processes of a tree.
 #[derive(Clone, Copy)]
-struct Life<'a> {
-    tree: &'a Arc<Tree>,
-    kind: Kind,
+struct TreeShared<'a> {
+    tree: &'a Arc<RecordedTree>,
+    kind: TreeKind,
     system: System,
     parts: u32,
 }
 
 /// Forks a child on its parent's processor, like most children that are waited for at once; in mode
 /// `master` it would otherwise begin on the master's.
-fn fork_here(sys: &dyn Sys, life: Life<'_>, process: usize) -> tontine_unix::Result<Pid> {
+fn fork_here(sys: &dyn Sys, life: TreeShared<'_>, process: usize) -> tontine_unix::Result<Pid> {
     sys.place(Some(sys.processor()))?;
-    let Life { kind, system, parts, .. } = life;
+    let TreeShared { kind, system, parts, .. } = life;
     let tree = Arc::clone(life.tree);
-    sys.fork(move |sys| live(sys, Life { tree: &tree, kind, system, parts }, process, 0))
+    sys.fork(move |sys| live(sys, TreeShared { tree: &tree, kind, system, parts }, process, 0))
 }
 
 /// Runs a process from one of its steps on; returns its exit status.
-fn live(sys: &dyn Sys, life: Life<'_>, process: usize, from: usize) -> i32 {
-    let Life { tree, kind, system, parts } = life;
+fn live(sys: &dyn Sys, life: TreeShared<'_>, process: usize, from: usize) -> i32 {
+    let TreeShared { tree, kind, system, parts } = life;
     let mut pipe = None;
     let mut children = 0_usize;
     let Some(steps) = tree.0.get(process) else { return 2 };
     for (at, step) in steps.iter().enumerate().skip(from) {
         let done = match *step {
-            Step::Compute(duration) => {
+            TraceOp::Compute(duration) => {
                 system.watch.compute(sys, duration / parts);
                 Ok(())
             }
-            Step::Fork(child) => fork_here(sys, life, child).map(|_| children += 1),
-            Step::Exec => {
+            TraceOp::Fork(child) => fork_here(sys, life, child).map(|_| children += 1),
+            TraceOp::Exec => {
                 let words = [kind as usize, process, at + 1].map(|number| number.to_string());
                 sys.exec(PROGRAM, &[PROGRAM, &words[0], &words[1], &words[2]]).map(|_| ())
             }
-            Step::Wait => match sys.wait() {
+            TraceOp::Wait => match sys.wait() {
                 Ok(_) => {
                     children = children.saturating_sub(1);
                     Ok(())
@@ -259,19 +264,19 @@ fn live(sys: &dyn Sys, life: Life<'_>, process: usize, from: usize) -> i32 {
                 Err(Errno::ECHILD) => Ok(()),
                 Err(errno) => Err(errno),
             },
-            Step::Action => {
+            TraceOp::Action => {
                 sys.sigaction(Signal::USR2, Some(SigAction::handler(|_, _| {}))).map(|_| ())
             }
-            Step::Mask => sys.sigprocmask(Some((SigmaskHow::Set, SigSet::EMPTY))).map(|_| ()),
-            Step::Kill => sys.kill(sys.getpid().into(), None),
-            Step::Pipe => sys.pipe().and_then(|(from, to)| {
+            TraceOp::Mask => sys.sigprocmask(Some((SigmaskHow::Set, SigSet::EMPTY))).map(|_| ()),
+            TraceOp::Kill => sys.kill(sys.getpid().into(), None),
+            TraceOp::Pipe => sys.pipe().and_then(|(from, to)| {
                 sys.close(from)?;
                 sys.close(to)
             }),
-            Step::Byte => byte(sys, &mut pipe),
+            TraceOp::Byte => byte(sys, &mut pipe),
             // The process may already lead a group or a session.
-            Step::Group => sys.setpgid(Pid::number_only(0), Pid::number_only(0)).or(Ok(())),
-            Step::Session => sys.setsid().map(|_| ()).or(Ok(())),
+            TraceOp::Group => sys.setpgid(Pid::number_only(0), Pid::number_only(0)).or(Ok(())),
+            TraceOp::Session => sys.setsid().map(|_| ()).or(Ok(())),
         };
         if done.is_err() {
             return 1;
@@ -302,13 +307,13 @@ fn byte(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::modes::Watch;
+    use crate::modes::TimeSource;
     use tontine_host::clock::Clock;
     use tontine_unix_sim::CostModel;
 
-    const LOAD: Load = Load { builds: 1, sessions: 2 };
+    const LOAD: TreeLoad = TreeLoad { builds: 1, sessions: 2 };
 
-    fn sum(done: &Done) -> f64 {
+    fn sum(done: &LoadResult) -> f64 {
         done.sessions.iter().sum()
     }
 
@@ -316,7 +321,7 @@ mod tests {
     fn a_load_ends_in_every_mode_and_more_processors_make_it_shorter() {
         for mode in LockingMode::ALL {
             let on = |processors| {
-                let watch = Watch::Model { seed: 1, costs: CostModel::published() };
+                let watch = TimeSource::Model { seed: 1, costs: CostModel::published() };
                 LOAD.run(System { mode, processors, watch }, 1, true).expect("it ends")
             };
             let alone = on(1);
@@ -331,15 +336,15 @@ mod tests {
 
     #[test]
     fn a_load_ends_in_every_mode_on_real_processors_and_computes_as_long_as_it_should() {
-        let tree = Tree::session().expect("a tree");
+        let tree = RecordedTree::session().expect("a tree");
         let computed = tree.0.iter().flatten().filter_map(|step| match step {
-            Step::Compute(duration) => Some(duration.as_secs_f64()),
+            TraceOp::Compute(duration) => Some(duration.as_secs_f64()),
             _ => None,
         });
         let alone = computed.sum::<f64>() / 4.0;
         for mode in LockingMode::ALL {
             let processors = if mode == LockingMode::Uniprocessor { 1 } else { 2 };
-            let watch = Watch::Machine(Clock::calibrated());
+            let watch = TimeSource::Machine(Clock::calibrated());
             let done = LOAD.run(System { mode, processors, watch }, 4, true).expect("it ends");
             assert_eq!((done.builds.len(), done.sessions.len()), (1, 2), "{mode}");
             // Each interval is rounded down, by less than a microsecond.

@@ -1,18 +1,18 @@
-//! The processes of one real build or session: [`Tree`], read from the output of `cargo xtask
+//! The processes of one real build or session: [`RecordedTree`], read from the output of `cargo xtask
 //! trees`.
 //!
 //! `builds.txt` and `sessions.txt` have one process per line; [`step`] explains their words.
 
 use std::time::Duration;
 
-use tontine_host::trouble::{Result, Trouble};
+use tontine_host::trouble::{MeasureError, Result};
 
 const BUILDS: &str = include_str!("builds.txt");
 const SESSIONS: &str = include_str!("sessions.txt");
 
 /// A step of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Step {
+pub(super) enum TraceOp {
     /// Uses its processor for this time.
     Compute(Duration),
     /// Creates the process with this number.
@@ -39,23 +39,23 @@ pub(super) enum Step {
 
 /// The processes of one real build or session, the first one first.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Tree(pub(super) Vec<Vec<Step>>);
+pub(super) struct RecordedTree(pub(super) Vec<Vec<TraceOp>>);
 
-impl Tree {
+impl RecordedTree {
     /// Returns the processes of one `make`.
     ///
     /// # Errors
     /// Failed, if its file is invalid.
     pub(super) fn build() -> Result<Self> {
-        Self::read(BUILDS).map_err(Trouble::fail)
+        Self::read(BUILDS).map_err(MeasureError::fail)
     }
 
     /// Returns the processes of one session of a pseudo-user.
     ///
     /// # Errors
-    /// Those of [`Tree::build`].
+    /// Those of [`RecordedTree::build`].
     pub(super) fn session() -> Result<Self> {
-        Self::read(SESSIONS).map_err(Trouble::fail)
+        Self::read(SESSIONS).map_err(MeasureError::fail)
     }
 
     /// Reads a file of processes.
@@ -75,24 +75,24 @@ impl Tree {
 }
 
 /// Returns the steps that a word means: `c120`, `f3`, `2*a`.
-fn step(word: &str) -> std::result::Result<Vec<Step>, String> {
+fn step(word: &str) -> std::result::Result<Vec<TraceOp>, String> {
     let unknown = || format!("not a step: `{word}`");
     let (times, name) = word.split_once('*').unwrap_or(("1", word));
     let times = times.parse().map_err(|_| unknown())?;
     let number = || name[1..].parse::<u64>().map_err(|_| unknown());
     let step = match name.as_bytes().first() {
-        Some(b'c') => Step::Compute(Duration::from_micros(number()?)),
-        Some(b'f') => Step::Fork(number()? as usize),
+        Some(b'c') => TraceOp::Compute(Duration::from_micros(number()?)),
+        Some(b'f') => TraceOp::Fork(number()? as usize),
         _ => match name {
-            "x" => Step::Exec,
-            "w" => Step::Wait,
-            "a" => Step::Action,
-            "m" => Step::Mask,
-            "k" => Step::Kill,
-            "p" => Step::Pipe,
-            "b" => Step::Byte,
-            "g" => Step::Group,
-            "s" => Step::Session,
+            "x" => TraceOp::Exec,
+            "w" => TraceOp::Wait,
+            "a" => TraceOp::Action,
+            "m" => TraceOp::Mask,
+            "k" => TraceOp::Kill,
+            "p" => TraceOp::Pipe,
+            "b" => TraceOp::Byte,
+            "g" => TraceOp::Group,
+            "s" => TraceOp::Session,
             _ => return Err(unknown()),
         },
     };
@@ -106,14 +106,14 @@ mod tests {
     #[test]
     fn the_files_hold_real_trees() {
         for (text, root) in [(BUILDS, "make:"), (SESSIONS, "sh:")] {
-            let tree = Tree::read(text).expect("a tree");
+            let tree = RecordedTree::read(text).expect("a tree");
             let first = text.lines().find(|line| !line.starts_with('#')).expect("a process");
             assert!(first.starts_with(root), "{first}");
-            let forks = tree.0.iter().flatten().filter(|step| matches!(step, Step::Fork(_)));
+            let forks = tree.0.iter().flatten().filter(|step| matches!(step, TraceOp::Fork(_)));
             assert_eq!(forks.count(), tree.0.len() - 1);
-            assert!(tree.0.iter().flatten().any(|step| *step == Step::Exec));
+            assert!(tree.0.iter().flatten().any(|step| *step == TraceOp::Exec));
         }
-        assert_eq!(step("2*a"), Ok(vec![Step::Action; 2]));
+        assert_eq!(step("2*a"), Ok(vec![TraceOp::Action; 2]));
         assert!(step("c").is_err() && step("z").is_err() && step("fx").is_err());
     }
 }

@@ -15,11 +15,11 @@ use tontine_bench::machine::topology::{Placement, Topology};
 use tontine_bench::observe::{Observed, Series};
 use tontine_bench::size::Size;
 use tontine_bench::suite::{Experiment, Variant};
-use tontine_bench::task::{Params, Task};
-use tontine_host::trouble::{Result, Trouble};
+use tontine_bench::task::{InvocationTask, Params};
+use tontine_host::trouble::{MeasureError, Result};
 use tontine_mechanisms::about::Asked;
 
-use super::round_trip::{self, Step};
+use super::round_trip::{self, PauseRun};
 use crate::mechanisms;
 
 /// Messages of warm-up.
@@ -75,11 +75,11 @@ impl Experiment for WakeUp {
         steps(size).iter().map(|step| step.pause_us as usize * step.messages).sum()
     }
 
-    fn run(&self, task: &Task) -> Result<Observed> {
+    fn run(&self, task: &InvocationTask) -> Result<Observed> {
         let name = task.params.get("placement").map_or("cross-core", String::as_str);
         let placement = Topology::of_this_machine().placement(name).ok_or_else(|| match name {
-            "cross-core" => Trouble::skip("needs two processors; this process may use one"),
-            _ => Trouble::skip(format!("this machine has no placement {name}")),
+            "cross-core" => MeasureError::skip("needs two processors; this process may use one"),
+            _ => MeasureError::skip(format!("this machine has no placement {name}")),
         })?;
         measure(&task.variant, &steps(task.size), WARM_UP, placement)
     }
@@ -91,24 +91,24 @@ impl Experiment for WakeUp {
 }
 
 /// Returns the pauses, and the messages after each: as many as the time allows.
-fn steps(size: Size) -> Vec<Step> {
+fn steps(size: Size) -> Vec<PauseRun> {
     let steps: &[(u64, usize)] = match size {
         Size::Quick => &[(1, 150), (100, 50), (10_000, 3)],
         Size::Default => &[(1, 300), (10, 300), (100, 100), (1_000, 20), (10_000, 7)],
         Size::Full => &[(1, 3_000), (10, 3_000), (100, 1_000), (1_000, 300), (10_000, 50)],
     };
-    steps.iter().map(|&(pause_us, messages)| Step { pause_us, messages }).collect()
+    steps.iter().map(|&(pause_us, messages)| PauseRun { pause_us, messages }).collect()
 }
 
 /// Measures a series for each step.
 fn measure(
     variant: &str,
-    steps: &[Step],
+    steps: &[PauseRun],
     warm_up: usize,
     placement: Placement,
 ) -> Result<Observed> {
     if !VARIANTS.iter().any(|known| known.name == variant) {
-        return Err(Trouble::fail(format!("wake-up has no variant {variant}")));
+        return Err(MeasureError::fail(format!("wake-up has no variant {variant}")));
     }
     let (one_way, notes) = round_trip::one_way_after(variant, steps, warm_up, placement)?;
     let series = steps
@@ -133,8 +133,8 @@ mod tests {
     use super::*;
     use tontine_host::peer::in_a_process_of_its_own;
 
-    const FEW: [Step; 2] =
-        [Step { pause_us: 1, messages: 20 }, Step { pause_us: 500, messages: 5 }];
+    const FEW: [PauseRun; 2] =
+        [PauseRun { pause_us: 1, messages: 20 }, PauseRun { pause_us: 500, messages: 5 }];
 
     fn every_variant_on(placement: Placement) {
         in_a_process_of_its_own(move || {
@@ -142,7 +142,7 @@ mod tests {
                 let name = variant.name;
                 let seen = match measure(name, &FEW, 5, placement) {
                     Ok(seen) => seen,
-                    Err(Trouble::Skipped(_)) => continue,
+                    Err(MeasureError::Skipped(_)) => continue,
                     Err(trouble) => return Err(format!("{name}: {trouble}")),
                 };
                 let found: Vec<_> = seen

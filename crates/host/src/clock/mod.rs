@@ -41,13 +41,13 @@ pub enum ClockSource {
 
 /// The system's time and the counter at the same instant.
 #[derive(Debug, Clone, Copy)]
-struct Moment {
+struct ClockPair {
     time: Instant,
     ticks: u64,
 }
 
 /// This process's calibration, and when it began.
-static CALIBRATED: OnceLock<(Clock, Moment)> = OnceLock::new();
+static CALIBRATED: OnceLock<(Clock, ClockPair)> = OnceLock::new();
 
 impl Clock {
     /// Returns a clock with the best source that this machine has, calibrated once per process (10
@@ -68,7 +68,7 @@ impl Clock {
     }
 
     /// Returns the length of a tick from `began` until now, or until [`CALIBRATION`] has passed.
-    fn ns_per_tick_since(&self, began: Moment) -> f64 {
+    fn ns_per_tick_since(&self, began: ClockPair) -> f64 {
         while began.time.elapsed() < CALIBRATION {
             std::hint::spin_loop();
         }
@@ -80,7 +80,7 @@ impl Clock {
     /// Returns the present moment: the middle of the tightest of [`BRACKETS`] pairs of stamps
     /// around a reading of the time. A preemption between the two would spoil every conversion; it
     /// does not hit all brackets.
-    fn moment(&self) -> Moment {
+    fn moment(&self) -> ClockPair {
         let bracket = || {
             let before = self.start();
             let time = Instant::now();
@@ -94,7 +94,7 @@ impl Clock {
             }
         }
         let (width, time, before) = tightest;
-        Moment { time, ticks: before.wrapping_add(width / 2) }
+        ClockPair { time, ticks: before.wrapping_add(width / 2) }
     }
 
     /// Returns the time source.

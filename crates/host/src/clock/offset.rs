@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use super::Clock;
 use crate::os::pin;
-use crate::trouble::{Result, Trouble};
+use crate::trouble::{MeasureError, Result};
 
 /// Number of round trips, of which the tightest counts.
 const ROUNDS: u64 = 20_000;
@@ -38,18 +38,19 @@ impl Band {
     /// Skipped, if one of the two cannot be used, or if the two threads do not meet within two
     /// seconds.
     pub fn between(clock: Clock, here: usize, there: usize) -> Result<Self> {
-        let board = Board::default();
+        let board = PingPong::default();
         thread::scope(|scope| {
             let other = scope.spawn(|| board.answer(clock, there));
             let asking = scope.spawn(|| board.ask(clock, here));
-            let band = asking.join().map_err(|_| Trouble::fail("the asking thread panicked"))?;
+            let band =
+                asking.join().map_err(|_| MeasureError::fail("the asking thread panicked"))?;
             let answered =
-                other.join().map_err(|_| Trouble::fail("the answering thread panicked"))?;
+                other.join().map_err(|_| MeasureError::fail("the answering thread panicked"))?;
             // A thread that could not be pinned has the reason; the other one only waited.
             match (band, answered) {
                 (Ok(Some(band)), Ok(())) => Ok(band),
                 (Err(trouble), _) | (_, Err(trouble)) => Err(trouble),
-                (Ok(None), Ok(())) => Err(Trouble::skip(format!(
+                (Ok(None), Ok(())) => Err(MeasureError::skip(format!(
                     "offset of two counters: the other thread did not reply within {PATIENCE:?}"
                 ))),
             }
@@ -60,21 +61,21 @@ impl Band {
 /// A cache line of its own, so that question and answer never share one.
 #[derive(Debug, Default)]
 #[repr(align(128))]
-struct Line(AtomicU64);
+struct StampLine(AtomicU64);
 
 /// Words that the two threads write. The number of a round marks its stamp as present: a stamp
 /// alone does not, because a coarse clock gives equal ones.
 #[derive(Debug, Default)]
-struct Board {
+struct PingPong {
     /// The requested round.
-    ask: Line,
+    ask: StampLine,
     /// The stamp of the last answered round.
     stamp: AtomicU64,
     /// The last answered round; [`READY`] before the first.
     answered: AtomicU64,
 }
 
-impl Board {
+impl PingPong {
     /// Stamps each requested round. Returns early if no further round is requested: the asking
     /// thread notices by its own timeout and reports it.
     fn answer(&self, clock: Clock, processor: usize) -> Result<()> {
@@ -157,8 +158,8 @@ mod tests {
     fn a_thread_that_nobody_meets_gives_up() {
         let only = pin::allowed().expect("affinity")[0];
         let clock = Clock::monotonic();
-        assert_eq!(Board::default().ask(clock, only), Ok(None));
-        assert_eq!(Board::default().answer(clock, only), Ok(()));
+        assert_eq!(PingPong::default().ask(clock, only), Ok(None));
+        assert_eq!(PingPong::default().answer(clock, only), Ok(()));
     }
 
     #[test]
@@ -167,7 +168,7 @@ mod tests {
         let nowhere = rustix::thread::CpuSet::MAX_CPU - 1;
         for (here, there) in [(only, nowhere), (nowhere, only)] {
             let found = Band::between(Clock::monotonic(), here, there);
-            assert!(matches!(found, Err(Trouble::Skipped(_))), "{found:?}");
+            assert!(matches!(found, Err(MeasureError::Skipped(_))), "{found:?}");
         }
     }
 }

@@ -11,7 +11,7 @@ use rustix::process::{
     set_parent_process_death_signal, waitpid,
 };
 
-use crate::trouble::{During, Result, Trouble};
+use crate::trouble::{ErrorContext, MeasureError, Result};
 
 /// A child process created by `fork`. When the handle is dropped, the child is killed and reaped;
 /// if this process is killed, the kernel kills the child too.
@@ -78,7 +78,7 @@ impl Child {
                     self.reaped = true;
                     return Ok(status);
                 }
-                Ok(None) => return Err(Trouble::fail("waitpid returned without a status")),
+                Ok(None) => return Err(MeasureError::fail("waitpid returned without a status")),
                 Err(error) => {
                     self.reaped = true;
                     return Err(error).during("waitpid");

@@ -101,9 +101,9 @@ pub fn keyed<T: FromStr>(text: &str, key: &str) -> Option<T> {
 /// A temporary tree of files, for tests.
 #[doc(hidden)]
 #[derive(Debug)]
-pub struct Tree(tempfile::TempDir);
+pub struct TempTree(tempfile::TempDir);
 
-impl Tree {
+impl TempTree {
     /// Creates an empty tree.
     ///
     /// # Panics
@@ -151,7 +151,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_read_is_none() {
-        let tree = Tree::empty();
+        let tree = TempTree::empty();
         tree.write("empty", "");
         tree.write("word", "three");
         let files = tree.files();

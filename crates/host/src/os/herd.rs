@@ -1,4 +1,4 @@
-//! Commands and all their descendants in one process group, killed with its handle: [`Herd`].
+//! Commands and all their descendants in one process group, killed with its handle: [`ProcessGroup`].
 //!
 //! A command such as `make` starts others, which would keep running after a kill of the command
 //! alone. The group's leader is a *keeper*, a child that sleeps until this process has ended in any
@@ -22,17 +22,17 @@ use rustix::process::{
 };
 
 use super::child::Child;
-use crate::trouble::{During, Result, Trouble};
+use crate::trouble::{ErrorContext, MeasureError, Result};
 
 /// A process group. All its members are killed when it is dropped, or when this process ends.
 #[derive(Debug)]
-pub struct Herd {
+pub struct ProcessGroup {
     keeper: Child,
     /// End of the pipe whose end of file notifies the keeper that this process has ended.
     _alive: OwnedFd,
 }
 
-impl Herd {
+impl ProcessGroup {
     /// Creates an empty group.
     ///
     /// # Errors
@@ -46,7 +46,7 @@ impl Herd {
         })?;
         // Both sides do it, so that neither has to wait for the other.
         setpgid(Some(keeper.pid()), Some(keeper.pid())).during("setpgid")?;
-        let alive = alive.take().ok_or_else(|| Trouble::fail("the pipe was taken twice"))?;
+        let alive = alive.take().ok_or_else(|| MeasureError::fail("the pipe was taken twice"))?;
         Ok(Self { keeper, _alive: alive })
     }
 
@@ -79,7 +79,7 @@ impl Herd {
     }
 }
 
-impl Drop for Herd {
+impl Drop for ProcessGroup {
     fn drop(&mut self) {
         // The group's leader is reaped after this, with the handle of the child.
         let _ = kill_process_group(self.keeper.pid(), Signal::KILL);
@@ -106,7 +106,7 @@ pub fn wait_for(pid: Pid, until: Instant) -> Result<()> {
     loop {
         match poll(&mut [PollFd::new(&end, PollFlags::IN)], Some(&left_until(until))) {
             Err(Errno::INTR) => {}
-            Ok(0) => return Err(Trouble::fail("did not end within its time, and was killed")),
+            Ok(0) => return Err(MeasureError::fail("did not end within its time, and was killed")),
             other => return other.map(|_| ()).during("poll"),
         }
     }
@@ -166,14 +166,16 @@ mod tests {
         in_a_process_of_its_own(|| {
             let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
             let pids = folder.path().join("pids");
-            let herd = Herd::new().map_err(|trouble| trouble.to_string())?;
+            let herd = ProcessGroup::new().map_err(|trouble| trouble.to_string())?;
             let soon = Instant::now() + Duration::from_millis(300);
             let ended = herd.run(&mut shell(&pids), soon);
             let grandchild = written(&pids);
             let lived = test_kill_process(grandchild).is_ok();
             drop(herd);
             match (ended, lived, ends(grandchild)) {
-                (Err(Trouble::Failed(why)), true, true) if why.contains("within its time") => Ok(()),
+                (Err(MeasureError::Failed(why)), true, true) if why.contains("within its time") => {
+                    Ok(())
+                }
                 other => Err(format!("{other:?}")),
             }
         });
@@ -185,7 +187,7 @@ mod tests {
             let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
             let pids = folder.path().join("pids");
             let mut holder = Child::fork(|| {
-                let herd = Herd::new().expect("a group");
+                let herd = ProcessGroup::new().expect("a group");
                 let _ = herd.run(&mut shell(&pids), Instant::now() + LONG);
                 0
             })
@@ -199,7 +201,7 @@ mod tests {
     #[test]
     fn the_status_and_the_time_are_the_commands() {
         in_a_process_of_its_own(|| {
-            let herd = Herd::new().map_err(|trouble| trouble.to_string())?;
+            let herd = ProcessGroup::new().map_err(|trouble| trouble.to_string())?;
             let mut command = Command::new("/bin/sh");
             command.args(["-c", "sleep 0.1; exit 3"]);
             let ended = herd.run(&mut command, Instant::now() + LONG);

@@ -1,4 +1,4 @@
-//! A process that forks like a small one: [`Lean`].
+//! A process that forks like a small one: [`ForkTrim`].
 //!
 //! The cost of a fork grows with the number of mappings and of pages that the parent has written.
 //! This executable is large and loads libraries (above all libzmq's C++ library) that no child of a
@@ -28,7 +28,7 @@ pub const IN_WORDS: &str = "The creating process is made small first: libraries 
 /// Guard: while it lives, children are forked without the libraries that they do not need. They
 /// must not unwind: the unwinder is a library too.
 #[derive(Debug)]
-pub struct Lean {
+pub struct ForkTrim {
     kept_out: Vec<Range>,
 }
 
@@ -50,7 +50,7 @@ struct Mapping {
     written: bool,
 }
 
-impl Lean {
+impl ForkTrim {
     /// Makes this process lean.
     pub fn now() -> Self {
         let text = std::fs::read_to_string("/proc/self/smaps").unwrap_or_default();
@@ -70,7 +70,7 @@ impl Lean {
     }
 }
 
-impl Drop for Lean {
+impl Drop for ForkTrim {
     fn drop(&mut self) {
         for &range in &self.kept_out {
             advise(range, Advice::LinuxDoFork);
@@ -204,7 +204,7 @@ Anonymous:           8 kB
             };
             let before: Vec<Vec<u8>> =
                 relocated.iter().map(|one| bytes(one.range).to_vec()).collect();
-            let _lean = Lean::now();
+            let _lean = ForkTrim::now();
             for (one, before) in relocated.iter().zip(before) {
                 let line = line_of(one.range).ok_or("the range is not a mapping of its own")?;
                 if !line.contains(" r--s ") || !line.contains("tontine-relocated") {
@@ -230,7 +230,7 @@ Anonymous:           8 kB
             if libraries() == 0 {
                 return Ok(());
             }
-            let lean = Lean::now();
+            let lean = ForkTrim::now();
             let status = |child: crate::trouble::Result<Child>| {
                 let status = child.and_then(|mut child| child.wait());
                 status.map(|status| status.exit_status()).map_err(|trouble| trouble.to_string())

@@ -14,7 +14,7 @@ use rustix::mount::{MountPropagationFlags, mount_change};
 use rustix::process::{Signal, getegid, geteuid, set_parent_process_death_signal};
 use rustix::thread::{UnshareFlags, unshare_unsafe};
 
-use crate::trouble::{During, Result, Trouble};
+use crate::trouble::{ErrorContext, MeasureError, Result};
 
 /// The namespaces that an engine gives a container; the PID namespace is for the next child.
 const CONTAINER: UnshareFlags = UnshareFlags::NEWNET
@@ -34,7 +34,7 @@ pub fn leave_network() -> Result<()> {
     }
     let (user, group) = (geteuid().as_raw(), getegid().as_raw());
     unshare(UnshareFlags::NEWUSER).map_err(|error| {
-        Trouble::skip(format!(
+        MeasureError::skip(format!(
             "needs root or unprivileged user namespaces: unshare: {error}; see \
              user.max_user_namespaces, kernel.unprivileged_userns_clone"
         ))
@@ -46,7 +46,7 @@ pub fn leave_network() -> Result<()> {
     fs::write("/proc/self/uid_map", format!("0 {user} 1")).setting_up("writing uid_map")?;
     fs::write("/proc/self/gid_map", format!("0 {group} 1")).setting_up("writing gid_map")?;
     unshare(UnshareFlags::NEWNET).map_err(|error| {
-        Trouble::skip(format!(
+        MeasureError::skip(format!(
             "needs root or user namespaces with rights: unshare of the network namespace: {error}; \
              see kernel.apparmor_restrict_unprivileged_userns"
         ))

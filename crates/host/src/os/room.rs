@@ -4,7 +4,7 @@
 use rustix::process::{Resource, getrlimit, getuid};
 
 use crate::os::files::Files;
-use crate::trouble::{Result, Trouble};
+use crate::trouble::{MeasureError, Result};
 
 /// Number of processes that stay free for other programs.
 const SPARE: u64 = 64;
@@ -21,7 +21,7 @@ pub fn for_processes(count: u64, bytes: u64) -> Result<()> {
     if let (Some(limit), false) = (limit, is_exempt(&files)) {
         let running = threads_of_ours(&files);
         if running + count + SPARE > limit {
-            return Err(Trouble::skip(format!(
+            return Err(MeasureError::skip(format!(
                 "needs {count} processes; RLIMIT_NPROC allows {limit}, {running} run already"
             )));
         }
@@ -31,7 +31,7 @@ pub fn for_processes(count: u64, bytes: u64) -> Result<()> {
         if let (Some(most), Some(running)) = (number("pids.max"), number("pids.current"))
             && running + count + SPARE > most
         {
-            return Err(Trouble::skip(format!(
+            return Err(MeasureError::skip(format!(
                 "needs {count} processes; {folder}/pids.max allows {most}, {running} run already"
             )));
         }
@@ -49,7 +49,7 @@ pub fn for_memory(bytes: u64) -> Result<()> {
         return Ok(());
     };
     if bytes > free / SHARE {
-        return Err(Trouble::skip(format!(
+        return Err(MeasureError::skip(format!(
             "needs {} MiB of memory; {} MiB are free, of which it takes at most half",
             bytes >> 20,
             free >> 20
@@ -112,7 +112,7 @@ fn threads_of_ours(files: &Files) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::os::files::Tree;
+    use crate::os::files::TempTree;
 
     #[test]
     fn a_few_fit_and_more_than_there_is_does_not() {
@@ -123,7 +123,7 @@ mod tests {
 
     #[test]
     fn the_tightest_limit_of_any_cgroup_above_us_counts() {
-        let tree = Tree::empty();
+        let tree = TempTree::empty();
         let limited = "sys/fs/cgroup/user.slice";
         tree.write("proc/self/cgroup", "0::/user.slice/session");
         tree.write("proc/meminfo", "MemAvailable:    8388608 kB");

@@ -1,4 +1,4 @@
-//! Memory that two processes share: [`Shared`].
+//! Memory that two processes share: [`SharedMapping`].
 //!
 //! Anonymous by default (inherited across `fork`), or behind a POSIX name that is unlinked before
 //! the first use, so that a killed process leaves nothing in `/dev/shm`.
@@ -17,7 +17,7 @@ use rustix::fs::{Mode, ftruncate};
 use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 use rustix::shm;
 
-use crate::trouble::{During, Result};
+use crate::trouble::{ErrorContext, Result};
 
 /// Number of names tried before all count as used.
 const NAMES: u32 = 64;
@@ -39,18 +39,18 @@ unsafe impl<T: Shareable, const N: usize> Shareable for [T; N] {}
 
 /// A zeroed `T` in a mapping of its own, shared with every process forked from here on.
 #[derive(Debug)]
-pub struct Shared<T> {
+pub struct SharedMapping<T> {
     at: NonNull<T>,
     length: usize,
     _holds: PhantomData<T>,
 }
 
 // SAFETY: `Shareable` requires `Sync`; the mapping is bound to no thread.
-unsafe impl<T: Shareable> Send for Shared<T> {}
+unsafe impl<T: Shareable> Send for SharedMapping<T> {}
 // SAFETY: a shared handle only gives `&T`, and `T` is `Sync`.
-unsafe impl<T: Shareable> Sync for Shared<T> {}
+unsafe impl<T: Shareable> Sync for SharedMapping<T> {}
 
-impl<T: Shareable> Shared<T> {
+impl<T: Shareable> SharedMapping<T> {
     /// Maps anonymous shared memory.
     ///
     /// # Errors
@@ -107,14 +107,14 @@ impl<T: Shareable> Shared<T> {
     }
 }
 
-impl<T> Shared<T> {
+impl<T> SharedMapping<T> {
     /// Returns the address, for system calls that take one. Valid as long as the handle.
     pub fn as_ptr(&self) -> *mut T {
         self.at.as_ptr()
     }
 }
 
-impl<T: Shareable> Deref for Shared<T> {
+impl<T: Shareable> Deref for SharedMapping<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
@@ -124,7 +124,7 @@ impl<T: Shareable> Deref for Shared<T> {
     }
 }
 
-impl<T> Drop for Shared<T> {
+impl<T> Drop for SharedMapping<T> {
     fn drop(&mut self) {
         // SAFETY: `at` and `length` are those of the mapping that this handle alone owns;
         // references borrowed from the handle have ended.
@@ -176,7 +176,8 @@ mod tests {
 
     #[test]
     fn starts_as_zero_and_keeps_what_is_written() {
-        for memory in [Shared::<AtomicU64>::anonymous(), Shared::<AtomicU64>::posix()] {
+        for memory in [SharedMapping::<AtomicU64>::anonymous(), SharedMapping::<AtomicU64>::posix()]
+        {
             let memory = memory.expect("shared memory");
             assert_eq!(memory.load(Ordering::Relaxed), 0);
             memory.store(7, Ordering::Relaxed);

@@ -8,7 +8,7 @@
 use rustix::process::Pid;
 
 use crate::os::checked;
-use crate::trouble::{During, Result};
+use crate::trouble::{ErrorContext, Result};
 
 /// The signal that experiments send: no terminal sends it.
 pub const SIGNAL: libc::c_int = libc::SIGUSR1;

@@ -1,4 +1,4 @@
-//! State of a thread from `/proc`: [`State`]; and the threads of a process.
+//! State of a thread from `/proc`: [`ProcStatFile`]; and the threads of a process.
 //!
 //! A signal that wakes a thread changes its state before the call that sends it returns. So if a
 //! thread is asleep after that call, the signal did not wake it.
@@ -6,13 +6,13 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-use crate::trouble::{During, Result, Trouble};
+use crate::trouble::{ErrorContext, MeasureError, Result};
 
 /// A thread's open `/proc/…/stat`.
 #[derive(Debug)]
-pub struct State(File);
+pub struct ProcStatFile(File);
 
-impl State {
+impl ProcStatFile {
     /// Opens the file of thread `tid` in process `pid`; of its first thread if both are equal.
     ///
     /// # Errors
@@ -42,7 +42,7 @@ pub fn second_thread(pid: u32) -> Result<u32> {
     let threads = std::fs::read_dir(&path).setting_up(&format!("read {path}"))?;
     let ids = threads.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     let found = ids.into_iter().find(|&thread: &u32| thread != pid);
-    found.ok_or_else(|| Trouble::fail(format!("expected a second thread in {path}")))
+    found.ok_or_else(|| MeasureError::fail(format!("expected a second thread in {path}")))
 }
 
 #[cfg(test)]
@@ -55,7 +55,7 @@ mod tests {
     fn who_spins_is_awake_and_who_waits_comes_to_sleep() {
         let us = std::process::id();
         let tid = rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned();
-        assert!(!State::of(us, tid).expect("proc").asleep());
+        assert!(!ProcStatFile::of(us, tid).expect("proc").asleep());
         let child = Child::fork(|| {
             loop {
                 std::thread::sleep(Duration::from_secs(1))
@@ -63,7 +63,7 @@ mod tests {
         });
         let child = child.expect("fork");
         let pid = child.pid().as_raw_nonzero().get().cast_unsigned();
-        let state = State::of(pid, pid).expect("proc");
+        let state = ProcStatFile::of(pid, pid).expect("proc");
         let since = Instant::now();
         while !state.asleep() {
             assert!(since.elapsed() < Duration::from_secs(30), "it never slept");

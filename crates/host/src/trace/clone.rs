@@ -9,7 +9,7 @@ use super::words;
 
 /// One flag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Flag {
+pub struct CloneFlag {
     /// Name of the flag.
     pub name: &'static str,
     /// Bit of the flag.
@@ -18,8 +18,8 @@ pub struct Flag {
     pub meaning: &'static str,
 }
 
-const fn flag(name: &'static str, bit: u64, meaning: &'static str) -> Flag {
-    Flag { name, bit, meaning }
+const fn flag(name: &'static str, bit: u64, meaning: &'static str) -> CloneFlag {
+    CloneFlag { name, bit, meaning }
 }
 
 /// The low byte of `clone`'s flags: the signal that reports the end to the parent.
@@ -34,7 +34,7 @@ const CHILD_SETTID: u64 = 1 << 24;
 const INTO_CGROUP: u64 = 1 << 33;
 
 /// Every flag, ordered by bit.
-pub const FLAGS: [Flag; 27] = [
+pub const FLAGS: [CloneFlag; 27] = [
     flag(
         "CLONE_NEWTIME",
         1 << 7,
@@ -243,7 +243,7 @@ impl Creation {
     }
 
     /// Returns the flags that are set, each with its meaning.
-    pub fn flags(&self) -> impl Iterator<Item = &'static Flag> + use<> {
+    pub fn flags(&self) -> impl Iterator<Item = &'static CloneFlag> + use<> {
         let set = self.flags;
         FLAGS.iter().filter(move |flag| set & flag.bit != 0)
     }
@@ -296,7 +296,7 @@ impl Creation {
                 text += &format!("  {name:22} {meaning}\n");
             }
         }
-        for Flag { name, meaning, .. } in self.flags() {
+        for CloneFlag { name, meaning, .. } in self.flags() {
             text += &format!("  {name:22} {meaning}\n");
         }
         text

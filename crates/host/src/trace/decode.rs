@@ -9,7 +9,7 @@ use super::{Call, words};
 
 /// Interpretation of an argument.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum ArgKind {
     /// A signed number of 32 bits: a descriptor, a pid.
     Number,
     /// An unsigned number.
@@ -40,12 +40,12 @@ enum Kind {
 const SHOWN: usize = 32;
 
 /// Returns the kinds of a call's arguments.
-fn shape(name: &str) -> Option<&'static [Kind]> {
-    use Kind::{
+fn shape(name: &str) -> Option<&'static [ArgKind]> {
+    use ArgKind::{
         Address, Bits, Count, Creation, Filled, Futex, Number, OldSignals, OneOf, Signal, Signals,
         Status,
     };
-    const PROT: Kind = Bits(words::PROT, "PROT_NONE");
+    const PROT: ArgKind = Bits(words::PROT, "PROT_NONE");
     Some(match name {
         "brk" | "exit" | "exit_group" | "close" | "dup" | "epoll_create1" => match name {
             "brk" => &[Address],
@@ -124,10 +124,10 @@ pub(super) fn on_exit(traced: Traced, call: &mut Call, arguments: [u64; 6]) {
     let kinds = call.name.and_then(shape).unwrap_or_default();
     for (at, (kind, value)) in kinds.iter().zip(arguments).enumerate() {
         let filled = match kind {
-            Kind::OldSignals => set(traced, value),
-            Kind::Filled => bytes(traced, value, returned),
-            Kind::Status if returned > 0 => status(traced, value),
-            Kind::Creation => {
+            ArgKind::OldSignals => set(traced, value),
+            ArgKind::Filled => bytes(traced, value, returned),
+            ArgKind::Status if returned > 0 => status(traced, value),
+            ArgKind::Creation => {
                 let told = call.creates.and_then(|creation| told(traced, creation));
                 told.map(|told| format!("{} => {told}", call.arguments[at]))
             }
@@ -140,17 +140,19 @@ pub(super) fn on_exit(traced: Traced, call: &mut Call, arguments: [u64; 6]) {
 }
 
 /// Formats an argument; `next` is the one after it, which may be its length.
-fn text(traced: Traced, kind: Kind, value: u64, next: u64) -> String {
+fn text(traced: Traced, kind: ArgKind, value: u64, next: u64) -> String {
     match kind {
-        Kind::Number => (value as i32).to_string(),
-        Kind::Count => value.to_string(),
-        Kind::Address | Kind::OldSignals | Kind::Filled | Kind::Status => words::address(value),
-        Kind::Bits(known, none) => words::bits(value, known, none),
-        Kind::OneOf(known) => words::one_of(value, known),
-        Kind::Signals => set(traced, value).unwrap_or_else(|| words::address(value)),
-        Kind::Futex => futex(value),
-        Kind::Signal => words::signal(value as i32),
-        Kind::Creation => creation(traced, Some("clone3"), [value, next, 0, 0, 0, 0])
+        ArgKind::Number => (value as i32).to_string(),
+        ArgKind::Count => value.to_string(),
+        ArgKind::Address | ArgKind::OldSignals | ArgKind::Filled | ArgKind::Status => {
+            words::address(value)
+        }
+        ArgKind::Bits(known, none) => words::bits(value, known, none),
+        ArgKind::OneOf(known) => words::one_of(value, known),
+        ArgKind::Signals => set(traced, value).unwrap_or_else(|| words::address(value)),
+        ArgKind::Futex => futex(value),
+        ArgKind::Signal => words::signal(value as i32),
+        ArgKind::Creation => creation(traced, Some("clone3"), [value, next, 0, 0, 0, 0])
             .map_or_else(|| words::address(value), |creation| creation.to_string()),
     }
 }

@@ -12,7 +12,7 @@ pub(super) struct Traced(pub(super) libc::pid_t);
 
 /// Position at which a system call is observed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Stop {
+pub(super) enum SyscallStop {
     /// At the entry, with number and arguments.
     Entry(u64, [u64; 6]),
     /// At the exit, with the result: a negative `errno` if it failed.
@@ -98,7 +98,7 @@ impl Traced {
     }
 
     /// Returns the position of a thread that a system call stopped.
-    pub(super) fn system_call(self) -> io::Result<Stop> {
+    pub(super) fn system_call(self) -> io::Result<SyscallStop> {
         let mut info = MaybeUninit::<libc::ptrace_syscall_info>::zeroed();
         let size = size_of::<libc::ptrace_syscall_info>();
         let place = info.as_mut_ptr();
@@ -110,9 +110,11 @@ impl Traced {
         unsafe {
             let info = info.assume_init();
             Ok(match info.op {
-                libc::PTRACE_SYSCALL_INFO_ENTRY => Stop::Entry(info.u.entry.nr, info.u.entry.args),
-                libc::PTRACE_SYSCALL_INFO_EXIT => Stop::Exit(info.u.exit.sval),
-                _ => Stop::Other,
+                libc::PTRACE_SYSCALL_INFO_ENTRY => {
+                    SyscallStop::Entry(info.u.entry.nr, info.u.entry.args)
+                }
+                libc::PTRACE_SYSCALL_INFO_EXIT => SyscallStop::Exit(info.u.exit.sval),
+                _ => SyscallStop::Other,
             })
         }
     }

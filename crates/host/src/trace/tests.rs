@@ -5,7 +5,7 @@
 use std::ptr;
 
 use super::*;
-use crate::trouble::Trouble;
+use crate::trouble::MeasureError;
 
 /// Returns `None` if tracing is not permitted here.
 fn traced(events: Result<Vec<TraceEvent>>) -> Option<Vec<TraceEvent>> {
@@ -14,7 +14,7 @@ fn traced(events: Result<Vec<TraceEvent>>) -> Option<Vec<TraceEvent>> {
             eprintln!("{}", explained(&events));
             Some(events)
         }
-        Err(Trouble::Skipped(why)) => {
+        Err(MeasureError::Skipped(why)) => {
             eprintln!("skipped: {why}");
             None
         }
@@ -128,7 +128,7 @@ fn calls_are_named_with_arguments_and_results_and_nothing_is_added() {
     };
     let calls = match system_calls(asked) {
         Ok(calls) => calls,
-        Err(Trouble::Skipped(why)) => return eprintln!("skipped: {why}"),
+        Err(MeasureError::Skipped(why)) => return eprintln!("skipped: {why}"),
         Err(trouble) => panic!("{trouble}"),
     };
     let titles: Vec<_> = calls.iter().map(Call::title).collect();
@@ -170,8 +170,8 @@ fn a_short_structure_of_clone3_is_read_no_further_than_its_size() {
 fn what_does_not_return_is_named() {
     let ended = system_calls(|| crate::os::child::exit_at_once(7));
     match ended {
-        Err(Trouble::Failed(why)) => assert!(why.contains("Exited(7)"), "{why}"),
-        Err(Trouble::Skipped(why)) => eprintln!("skipped: {why}"),
+        Err(MeasureError::Failed(why)) => assert!(why.contains("Exited(7)"), "{why}"),
+        Err(MeasureError::Skipped(why)) => eprintln!("skipped: {why}"),
         other => panic!("{other:?}"),
     }
 }

@@ -8,13 +8,13 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::requests::{self, Stop, Traced, wait_for_any};
+use super::requests::{self, SyscallStop, Traced, wait_for_any};
 use super::signal::Arrived;
 use super::{Call, ExitKind, TraceEvent, Who, decode, names};
 use crate::os::child::Child;
-use crate::os::shared::Shared;
-use crate::peer::{LastWords, Nudge};
-use crate::trouble::{During, Result, Trouble};
+use crate::os::shared::SharedMapping;
+use crate::peer::{ChildError, PeriodicSignal};
+use crate::trouble::{ErrorContext, MeasureError, Result};
 
 /// Maximum duration of the traced function.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -23,13 +23,13 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub(super) fn trace(of: impl FnOnce() + Send) -> Result<Vec<TraceEvent>> {
     thread::scope(|scope| {
         let tracer = scope.spawn(|| fork_and_follow(of));
-        tracer.join().unwrap_or_else(|_| Err(Trouble::fail("the tracing thread panicked")))
+        tracer.join().unwrap_or_else(|_| Err(MeasureError::fail("the tracing thread panicked")))
     })
 }
 
 fn fork_and_follow(of: impl FnOnce()) -> Result<Vec<TraceEvent>> {
-    let returned = Shared::<AtomicU32>::anonymous()?;
-    let words = LastWords::new()?;
+    let returned = SharedMapping::<AtomicU32>::anonymous()?;
+    let words = ChildError::new()?;
     let mut child = Child::fork(|| {
         let ready = requests::trace_me()
             .setting_up("ptrace(PTRACE_TRACEME)")
@@ -63,13 +63,13 @@ fn fork_and_follow(of: impl FnOnce()) -> Result<Vec<TraceEvent>> {
     }
     match (tracer.over, tracer.end) {
         (true, Some(ExitKind::Exited(0))) => Ok(tracer.events),
-        (_, end) => Err(Trouble::fail(format!("the traced function did not return: {end:?}"))),
+        (_, end) => Err(MeasureError::fail(format!("the traced function did not return: {end:?}"))),
     }
 }
 
 /// State of a traced thread.
 #[derive(Debug)]
-struct Task {
+struct TracedThread {
     who: Who,
     /// Index of its unfinished call among the events, and the call's number and arguments.
     pending: Option<(usize, u64, [u64; 6])>,
@@ -78,7 +78,7 @@ struct Task {
 struct Tracer<'a> {
     root: libc::pid_t,
     returned: &'a AtomicU32,
-    tasks: BTreeMap<libc::pid_t, Task>,
+    tasks: BTreeMap<libc::pid_t, TracedThread>,
     events: Vec<TraceEvent>,
     /// `true` if the traced function has returned.
     over: bool,
@@ -91,7 +91,7 @@ impl Tracer<'_> {
     /// process is only reaped when each of its threads has been.
     fn follow(&mut self) -> Result<()> {
         let deadline = Instant::now() + PATIENCE;
-        let _nudge = Nudge::this_thread()?;
+        let _nudge = PeriodicSignal::this_thread()?;
         let mut failure = None;
         loop {
             let step = match wait_for_any() {
@@ -108,7 +108,7 @@ impl Tracer<'_> {
                         Ok(())
                     } else {
                         let text = format!("the traced function took more than {PATIENCE:?}");
-                        Err(Trouble::fail(text))
+                        Err(MeasureError::fail(text))
                     }
                 }
                 Err(error) => return Err(error).during("waitpid"),
@@ -126,7 +126,7 @@ impl Tracer<'_> {
         const CALL: libc::c_int = libc::SIGTRAP | 0x80;
         let signal = libc::WSTOPSIG(status);
         if !self.tasks.contains_key(&pid) {
-            self.tasks.insert(pid, Task { who: self.who(pid), pending: None });
+            self.tasks.insert(pid, TracedThread { who: self.who(pid), pending: None });
             if pid == self.root {
                 Traced(pid).set_options().setting_up("ptrace(PTRACE_SETOPTIONS)")?;
             }
@@ -137,9 +137,9 @@ impl Tracer<'_> {
         }
         if signal == CALL {
             match Traced(pid).system_call().setting_up("ptrace(PTRACE_GET_SYSCALL_INFO)")? {
-                Stop::Entry(number, arguments) => self.entered(pid, number, arguments),
-                Stop::Exit(returned) => self.left(pid, returned),
-                Stop::Other => {}
+                SyscallStop::Entry(number, arguments) => self.entered(pid, number, arguments),
+                SyscallStop::Exit(returned) => self.left(pid, returned),
+                SyscallStop::Other => {}
             }
             return Ok(0);
         }
@@ -207,7 +207,7 @@ impl Tracer<'_> {
     }
 
     /// Returns `true` if it had called its own exit: a joiner is woken before that has completed.
-    fn was_leaving(&self, task: &Task) -> bool {
+    fn was_leaving(&self, task: &TracedThread) -> bool {
         let call = task.pending.and_then(|(at, ..)| self.events[at].call());
         call.is_some_and(|call| matches!(call.name, Some("exit" | "exit_group")))
     }

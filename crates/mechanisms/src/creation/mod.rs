@@ -15,10 +15,10 @@ mod thread;
 
 use std::sync::atomic::AtomicU32;
 
-use tontine_host::trouble::{During, Result};
+use tontine_host::trouble::{ErrorContext, Result};
 
 use nothing::EmptyProgram;
-use process::Stack;
+use process::ChildStack;
 
 /// A way to create a task that does nothing, and to wait for its end.
 #[derive(Debug)]
@@ -29,7 +29,7 @@ pub enum Creator {
     Fork,
     /// The C library's `clone` with the flags of which `vfork` consists, on a stack of the child's
     /// own.
-    CloneAsVfork(Stack),
+    CloneAsVfork(ChildStack),
     /// The system call `vfork`, whose child has the caller's stack.
     Vfork,
     /// `posix_spawn` of the smallest program.
@@ -46,7 +46,7 @@ pub enum Creator {
 impl Creator {
     /// Returns [`Self::CloneAsVfork`].
     pub fn clone_as_vfork() -> Self {
-        Self::CloneAsVfork(Stack::new())
+        Self::CloneAsVfork(ChildStack::new())
     }
 
     /// Returns [`Self::PosixSpawn`].

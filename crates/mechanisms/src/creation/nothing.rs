@@ -9,7 +9,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::io::Errno;
-use tontine_host::trouble::{During, Result, Trouble};
+use tontine_host::trouble::{ErrorContext, MeasureError, Result};
 
 /// `e_machine` and the instructions of `exit_group(0)`.
 #[cfg(target_arch = "x86_64")]
@@ -58,7 +58,7 @@ impl EmptyProgram {
     /// executed (`vm.memfd_noexec`).
     pub fn new() -> Result<Self> {
         if MACHINE.1.is_empty() {
-            return Err(Trouble::skip(
+            return Err(MeasureError::skip(
                 "the executable that only exits is written for x86-64 and aarch64",
             ));
         }
@@ -73,13 +73,15 @@ impl EmptyProgram {
         let written = rustix::io::write(&file, &image).setting_up("write to a memfd")?;
         if written != image.len() {
             let length = image.len();
-            return Err(Trouble::fail(format!("wrote {written} of {length} bytes to a memfd")));
+            return Err(MeasureError::fail(format!(
+                "wrote {written} of {length} bytes to a memfd"
+            )));
         }
         // By this process's own number: `self` would be each child, for which the kernel would then
         // have to create a directory in `/proc`, a tenth of the measured time.
         let ours = std::fs::read_link("/proc/self").setting_up("reading the link /proc/self")?;
         let path = CString::new(format!("/proc/{}/fd/{}", ours.display(), file.as_raw_fd()))
-            .map_err(|_| Trouble::fail("expected a path without zero bytes"))?;
+            .map_err(|_| MeasureError::fail("expected a path without zero bytes"))?;
         Ok(Self { _file: file, path })
     }
 
@@ -130,7 +132,7 @@ mod tests {
     #[test]
     fn it_runs_and_exits_with_nothing() {
         let nothing = match EmptyProgram::new() {
-            Err(Trouble::Skipped(why)) => return eprintln!("skipped: {why}"),
+            Err(MeasureError::Skipped(why)) => return eprintln!("skipped: {why}"),
             other => other.expect("an executable"),
         };
         let path = nothing.path().to_str().expect("ASCII");

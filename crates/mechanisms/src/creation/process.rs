@@ -8,7 +8,7 @@ use std::io;
 
 use tontine_host::os::checked;
 use tontine_host::os::child::exit_at_once;
-use tontine_host::trouble::{During, Result, Trouble};
+use tontine_host::trouble::{ErrorContext, MeasureError, Result};
 
 use super::nothing::EmptyProgram;
 use super::thread::succeeded;
@@ -18,13 +18,13 @@ const STACK: usize = 64 << 10;
 
 /// Memory for a child's stack.
 #[derive(Debug)]
-pub struct Stack(Box<[Aligned]>);
+pub struct ChildStack(Box<[Aligned]>);
 
 #[derive(Debug, Clone, Copy)]
 #[repr(C, align(16))]
 struct Aligned([u8; 16]);
 
-impl Stack {
+impl ChildStack {
     pub(super) fn new() -> Self {
         Self(vec![Aligned([0; 16]); STACK / size_of::<Aligned>()].into_boxed_slice())
     }
@@ -43,7 +43,7 @@ pub(super) fn fork() -> io::Result<libc::pid_t> {
 /// Creates a child on a stack of its own in this process's memory, while this thread waits. `vfork`
 /// itself lets the child run on the parent's frames, which no Rust function may do.
 #[inline]
-pub(super) fn clone_as_vfork(stack: &Stack) -> io::Result<libc::pid_t> {
+pub(super) fn clone_as_vfork(stack: &ChildStack) -> io::Result<libc::pid_t> {
     extern "C" fn ends(_: *mut c_void) -> libc::c_int {
         exit_at_once(0)
     }
@@ -108,7 +108,7 @@ pub(super) fn reap(pid: libc::pid_t) -> Result<()> {
             Ok(_) if status == 0 => return Ok(()),
             Ok(_) => {
                 let text = format!("expected the process to exit with 0, found status {status:#x}");
-                return Err(Trouble::fail(text));
+                return Err(MeasureError::fail(text));
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error).during("waitpid"),

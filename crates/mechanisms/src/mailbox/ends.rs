@@ -14,7 +14,7 @@ use rustix::net::SocketType;
 use tontine::Error;
 use tontine::mailbox::{Mailbox, OnDeath, Options, Sender, WaitStrategy};
 use tontine_host::peer::PeerHandle;
-use tontine_host::trouble::{During, Result, Trouble};
+use tontine_host::trouble::{ErrorContext, MeasureError, Result};
 
 use super::{Correspondent, Post, announced, failed, life, posts, refused, until_welcome};
 use crate::about::{AfterKill, Asked, Death, Explored, Idle, Listing, Mechanism, Twin};
@@ -49,7 +49,7 @@ pub struct Spin;
 pub struct Sleep;
 
 /// `mailbox`.
-pub struct Own;
+pub struct MailboxMechanism;
 
 /// `mailbox-zero-copy`.
 pub struct ZeroCopy;
@@ -93,7 +93,7 @@ impl Driver for Sleep {
     );
 }
 
-impl Driver for Own {
+impl Driver for MailboxMechanism {
     const MECHANISM: Mechanism = Mechanism {
         shared_up_to: usize::MAX,
         explored: Some(Explored {
@@ -310,7 +310,7 @@ impl Inlet for Noticing {
     }
 }
 
-impl PairDriver for Own {
+impl PairDriver for MailboxMechanism {
     type Half = Post;
     type End<const BYTES: usize> = Duplex<Sender, Noticing>;
 
@@ -388,8 +388,8 @@ impl<const COPY: bool> StreamDriver for LaneStream<COPY> {
     }
 }
 
-fn twice() -> Trouble {
-    Trouble::fail("a socket was taken twice")
+fn twice() -> MeasureError {
+    MeasureError::fail("a socket was taken twice")
 }
 
 /// A sender of a stream.
@@ -453,7 +453,8 @@ impl<const COPY: bool> Inlet for LaneIn<COPY> {
                 return Ok(seen);
             }
         }
-        let look = look.ok_or_else(|| Trouble::fail("expected one peek per message, found two"))?;
+        let look =
+            look.ok_or_else(|| MeasureError::fail("expected one peek per message, found two"))?;
         if COPY {
             return self.mailbox.receive(senders, look);
         }

@@ -1,5 +1,5 @@
 //! The library's own mailboxes: how two ends meet ([`posts`], [`Post::open`]), its errors as
-//! [`Trouble`], and its mechanisms (`ends`).
+//! [`MeasureError`], and its mechanisms (`ends`).
 //!
 //! The connections are created before a fork, the handles after it: a handle belongs to the process
 //! that created it. Every sender first sends one empty message; once it has arrived, both ends are
@@ -17,13 +17,13 @@ use tontine::Error;
 use tontine::life::Life;
 use tontine::mailbox::{Mailbox, Options, Sender};
 use tontine_host::peer::PeerHandle;
-use tontine_host::trouble::{self, Result, Trouble};
+use tontine_host::trouble::{self, MeasureError, Result};
 
 use crate::descriptor::unix_pair;
 
 mod ends;
 
-pub use ends::{Own, Sleep, Spin, Succession, ZeroCopy};
+pub use ends::{MailboxMechanism, Sleep, Spin, Succession, ZeroCopy};
 
 /// Maximum time in which two ends must meet.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -87,7 +87,8 @@ impl Post {
         let peer = peers.first().copied().unwrap_or(PeerHandle::Parent);
         senders.iter_mut().try_for_each(|sender| until_welcome(sender, peer))?;
         let sender = (!senders.is_empty()).then(|| senders.remove(0));
-        let sender = sender.ok_or_else(|| Trouble::fail("expected a connection, found none"))?;
+        let sender =
+            sender.ok_or_else(|| MeasureError::fail("expected a connection, found none"))?;
         Ok(Correspondent { sender, mailbox, _idle: senders })
     }
 }
@@ -115,7 +116,7 @@ pub fn until_announced(mailbox: &mut Mailbox, senders: &[PeerHandle<'_>]) -> Res
                 mailbox.ack();
                 return Ok(());
             }
-            Ok(_) => return Err(Trouble::fail("expected the empty message, found another")),
+            Ok(_) => return Err(MeasureError::fail("expected the empty message, found another")),
             Err(Error::TimedOut) => senders.iter().try_for_each(PeerHandle::check)?,
             Err(error) => return Err(failed("recv")(error)),
         }
@@ -123,7 +124,7 @@ pub fn until_announced(mailbox: &mut Mailbox, senders: &[PeerHandle<'_>]) -> Res
             return Err(refused(fault));
         }
         if began.elapsed() > PATIENCE {
-            return Err(Trouble::fail("mailbox: the two ends did not find each other"));
+            return Err(MeasureError::fail("mailbox: the two ends did not find each other"));
         }
     }
 }
@@ -139,7 +140,7 @@ pub fn until_welcome(sender: &mut Sender, receiver: PeerHandle<'_>) -> Result<()
         sender.service().map_err(failed("mailbox handshake"))?;
         receiver.check()?;
         if began.elapsed() > PATIENCE {
-            return Err(Trouble::fail("mailbox: the receiver did not accept the lane"));
+            return Err(MeasureError::fail("mailbox: the receiver did not accept the lane"));
         }
         thread::sleep(PAUSE);
     }
@@ -156,16 +157,16 @@ pub fn life() -> Result<&'static Life> {
 }
 
 /// Converts an error of the setup: a skip, if the system lacks what is needed.
-pub fn refused(error: Error) -> Trouble {
+pub fn refused(error: Error) -> MeasureError {
     if trouble::refused(&std::io::Error::from_raw_os_error(error.errno())) {
-        Trouble::skip(error.to_string())
+        MeasureError::skip(error.to_string())
     } else {
-        Trouble::fail(error.to_string())
+        MeasureError::fail(error.to_string())
     }
 }
 
 /// Converts an error of a call that should have worked.
 #[cold]
-pub fn failed(call: &str) -> impl Fn(Error) -> Trouble {
-    move |error| Trouble::fail(format!("{call}: {error}"))
+pub fn failed(call: &str) -> impl Fn(Error) -> MeasureError {
+    move |error| MeasureError::fail(format!("{call}: {error}"))
 }

@@ -6,7 +6,7 @@
 //! narrow screen.
 
 use maud::{Markup, html};
-use tontine_bench::format::{self, Shown};
+use tontine_bench::format::{self, FormattedFigure};
 use tontine_bench::observe::Statistic;
 use tontine_bench::schema::{Cell, Invocation, PublishedFigure};
 
@@ -65,7 +65,7 @@ pub(super) fn figure_of(invocation: &Invocation, statistic: Statistic) -> f64 {
 }
 
 fn row(cell: &Cell, axis: &Axis) -> Markup {
-    let shown = Shown::of_cell(cell);
+    let shown = FormattedFigure::of_cell(cell);
     let ends = format::ends(cell);
     html! {
         div.row {
@@ -94,7 +94,7 @@ fn row(cell: &Cell, axis: &Axis) -> Markup {
                     @let x = percent(axis.place(estimate));
                     line.estimate x1=(x) x2=(x) y1=(MIDDLE - 9.0) y2=(MIDDLE + 9.0)
                         data-v=(estimate) {
-                        title { (shown.as_ref().map(Shown::in_line).unwrap_or_default()) }
+                        title { (shown.as_ref().map(FormattedFigure::in_line).unwrap_or_default()) }
                     }
                 }
                 @for published in &cell.published { (diamond(published, cell, axis)) }
@@ -124,7 +124,7 @@ fn diamond(published: &PublishedFigure, cell: &Cell, axis: &Axis) -> Markup {
             path d="M0-6L6 0L0 6L-6 0Z" {
                 title {
                     "published [" (published.source) ", " (published.machine) "]: "
-                    (Shown::of_published(&cell.unit, published).in_line())
+                    (FormattedFigure::of_published(&cell.unit, published).in_line())
                 }
             }
         }
@@ -156,7 +156,7 @@ fn description(title: &str, groups: &[(String, Vec<&Cell>)]) -> String {
         .iter()
         .flat_map(|(params, cells)| cells.iter().map(move |cell| (params, cell)))
         .filter_map(|(params, cell)| {
-            let shown = Shown::of_cell(cell)?.in_line();
+            let shown = FormattedFigure::of_cell(cell)?.in_line();
             let params = if params.is_empty() { String::new() } else { format!(", {params}") };
             Some(format!("{}{params}: {shown}", cell.variant))
         })

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use maud::{Markup, html};
-use tontine_bench::contention::{Gain, Table, answer};
+use tontine_bench::contention::{ContentionTable, Gain, answer};
 use tontine_bench::format;
 use tontine_bench::schema::{Cell, Results, Status};
 use tontine_bench::task::Params;
@@ -26,7 +26,7 @@ const BESIDE: &str = "beside";
 const ASKED: [&str; 2] = ["parallel", "per-process"];
 
 /// The cells of both modes, each with its level.
-type Sides<'a> = [Option<(usize, &'a Cell)>; 2];
+type ContentionCells<'a> = [Option<(usize, &'a Cell)>; 2];
 
 /// Returns `true` if the metric is a lock statistic.
 pub(super) fn is_of_locks(metric: &str) -> bool {
@@ -53,7 +53,7 @@ pub(super) fn contention(results: &Results, cells: &[&Cell]) -> Markup {
 
 /// Returns a named table for each load and machine. Figures modelled on one processor, for the mode
 /// that supports no more, are shown next to the others of their load.
-fn tables(cells: &[&Cell]) -> Vec<(String, Table)> {
+fn tables(cells: &[&Cell]) -> Vec<(String, ContentionTable)> {
     let of_locks = || cells.iter().filter(|cell| cell.params.contains_key(LOCK));
     let name = |cell: &Cell| {
         let mut params = cell.params.clone();
@@ -66,13 +66,13 @@ fn tables(cells: &[&Cell]) -> Vec<(String, Table)> {
     let is_one = |cell: &Cell| cell.params.get(MODELLED).is_some_and(|found| found == ONE);
     let several = |cell: &Cell| cell.params.contains_key(MODELLED) && !is_one(cell);
     let any = of_locks().any(|cell| several(cell));
-    let mut tables: Vec<(String, Table)> = Vec::new();
+    let mut tables: Vec<(String, ContentionTable)> = Vec::new();
     for cell in of_locks().filter(|cell| !(any && is_one(cell))) {
         let name = name(cell);
         if tables.iter().any(|(known, _)| *known == name) {
             continue;
         }
-        let mut table = Table::default();
+        let mut table = ContentionTable::default();
         let here = |other: &Cell| self::same(cell, other) || several(cell) && is_one(other);
         for other in of_locks().filter(|other| here(other)) {
             let (lock, share) = (&other.params[LOCK], other.estimate.unwrap_or(f64::NAN));
@@ -93,7 +93,7 @@ fn same(one: &Cell, other: &Cell) -> bool {
     rest(one) == rest(other)
 }
 
-fn drawn(load: &str, table: &Table) -> Markup {
+fn drawn(load: &str, table: &ContentionTable) -> Markup {
     html! {
         div.scroll role="region" tabindex="0" aria-label={ "Table: locks, " (load) } {
             table.locks {
@@ -154,7 +154,7 @@ fn the_question(results: &Results) -> Markup {
 /// Returns the gain from locks of each process: by number of modelled processors, and in words for
 /// this machine's processors. If there are several levels, the highest counts.
 fn gains(cells: &[&Cell]) -> (Vec<Gain>, Option<String>) {
-    let mut found: BTreeMap<Option<usize>, Sides<'_>> = BTreeMap::new();
+    let mut found: BTreeMap<Option<usize>, ContentionCells<'_>> = BTreeMap::new();
     for cell in cells {
         let Some(asked) = ASKED.iter().position(|mode| cell.variant == *mode) else { continue };
         let number = |words: &String| words.split(' ').next()?.parse::<usize>().ok();

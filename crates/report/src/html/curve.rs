@@ -30,12 +30,12 @@ pub(super) struct Curve<'a> {
     /// The parameters that all cells share, in words; empty if there are none.
     pub(super) common: String,
     /// One line per variant, in the run's order.
-    pub(super) lines: Vec<Line<'a>>,
+    pub(super) lines: Vec<CurveLine<'a>>,
 }
 
 /// One variant at each level.
 #[derive(Clone)]
-pub(super) struct Line<'a> {
+pub(super) struct CurveLine<'a> {
     /// The variant.
     pub(super) name: &'a str,
     /// Role in the paper; empty if it has none.
@@ -48,7 +48,7 @@ pub(super) struct Line<'a> {
     pub(super) points: Vec<(f64, &'a Cell)>,
 }
 
-impl Line<'_> {
+impl CurveLine<'_> {
     /// Returns the line's label, which distinguishes it from the others.
     pub(super) fn label(&self) -> String {
         match self.role {
@@ -147,7 +147,7 @@ fn over<'a>(cells: &[&'a Cell], name: &str) -> Vec<Curve<'a>> {
                 let number = variants.iter().position(|name| *name == cell.variant).unwrap_or(0);
                 let at = number + if aside { variants.len() } else { 0 };
                 let (name, points) = (cell.variant.as_str(), vec![(level, cell)]);
-                lines.push(Line { name, role: "", aside, at, points });
+                lines.push(CurveLine { name, role: "", aside, at, points });
             }
         }
     }

@@ -2,11 +2,11 @@
 //! [`survivors`] the effect of a kill on each mechanism.
 
 use maud::{Markup, html};
-use tontine_bench::format::Shown;
+use tontine_bench::format::FormattedFigure;
 use tontine_bench::schema::Results;
 
 use super::marked;
-use crate::verdict::{Decision, Rated, decisions, mechanisms};
+use crate::verdict::{Rated, VerdictAnswer, decisions, mechanisms};
 
 /// Returns the decisions of a run, each with its figures.
 pub(super) fn table(results: &Results) -> Markup {
@@ -26,7 +26,7 @@ pub(super) fn table(results: &Results) -> Markup {
     }
 }
 
-fn row(decision: &Decision) -> Markup {
+fn row(decision: &VerdictAnswer) -> Markup {
     html! {
         tr {
             th scope="row" { (decision.question) }
@@ -80,7 +80,7 @@ fn mechanism(row: &Rated<'_>) -> Markup {
         tr {
             th scope="row" { (row.name) }
             td.figure.main {
-                @match row.one_way.and_then(Shown::of_cell) {
+                @match row.one_way.and_then(FormattedFigure::of_cell) {
                     Some(shown) => { (shown.value) small { (shown.interval) } },
                     None => span.untried { "not measured" },
                 }

@@ -9,7 +9,7 @@ use std::fmt::Write;
 
 use maud::{Markup, html};
 use tontine_bench::format;
-use tontine_bench::heap_map::{HeapMap, Made, SLAB, Slab};
+use tontine_bench::heap_map::{HeapMap, MappedSlab, SLAB, SlabUse};
 use tontine_bench::schema::{MapRow, Results};
 
 /// Slabs per row.
@@ -82,7 +82,7 @@ fn figure(map: &HeapMap) -> Markup {
     }
 }
 
-fn tile(map: &HeapMap, number: usize, slab: &Slab) -> Markup {
+fn tile(map: &HeapMap, number: usize, slab: &MappedSlab) -> Markup {
     let (column, row) = (number % COLUMNS, number / COLUMNS);
     let (x, y) = (LEFT + column as f64 * STEP.0 + 2.0, row as f64 * STEP.1 + 2.0);
     let (width, height) = TILE;
@@ -108,11 +108,11 @@ fn tile(map: &HeapMap, number: usize, slab: &Slab) -> Markup {
                 rect.moving x=(x) y=(round(top)) width=(width) height=(round(high)) {}
             }
             @match slab.made {
-                Made::Empty => rect.empty x=(x) y=(y) width=(width) height=(height) rx="3" {},
-                Made::Fetched | Made::Punched | Made::Damaged => {
+                SlabUse::Empty => rect.empty x=(x) y=(y) width=(width) height=(height) rx="3" {},
+                SlabUse::Fetched | SlabUse::Punched | SlabUse::Damaged => {
                     rect.odd x=(x) y=(y) width=(width) height=(height) rx="3" {}
                 }
-                Made::Blocks | Made::Part => {}
+                SlabUse::Blocks | SlabUse::Part => {}
             }
             @if let Some(owner) = slab.owner {
                 @let class = colour(map, owner);
@@ -157,33 +157,33 @@ fn name(map: &HeapMap, member: usize) -> &str {
 }
 
 /// Returns the label of a tile.
-fn label(slab: &Slab) -> Option<String> {
+fn label(slab: &MappedSlab) -> Option<String> {
     match slab.made {
-        Made::Blocks if slab.block > 9_999 => Some(format!("{}K", slab.block >> 10)),
-        Made::Blocks => Some(slab.block.to_string()),
-        Made::Part => Some("…".into()),
-        Made::Fetched => Some("+".into()),
-        Made::Punched => Some("−".into()),
-        Made::Damaged => Some("!".into()),
-        Made::Empty => None,
+        SlabUse::Blocks if slab.block > 9_999 => Some(format!("{}K", slab.block >> 10)),
+        SlabUse::Blocks => Some(slab.block.to_string()),
+        SlabUse::Part => Some("…".into()),
+        SlabUse::Fetched => Some("+".into()),
+        SlabUse::Punched => Some("−".into()),
+        SlabUse::Damaged => Some("!".into()),
+        SlabUse::Empty => None,
     }
 }
 
 /// Describes a slab in words.
-fn told(map: &HeapMap, number: usize, slab: &Slab) -> String {
+fn told(map: &HeapMap, number: usize, slab: &MappedSlab) -> String {
     let made = match slab.made {
-        Made::Empty => "no memory".into(),
-        Made::Fetched => "memory being allocated".into(),
-        Made::Blocks => format!("blocks of {} bytes", slab.block),
-        Made::Part => "part of the previous block".into(),
-        Made::Punched => "memory being released".into(),
-        Made::Damaged => "damaged".into(),
+        SlabUse::Empty => "no memory".into(),
+        SlabUse::Fetched => "memory being allocated".into(),
+        SlabUse::Blocks => format!("blocks of {} bytes", slab.block),
+        SlabUse::Part => "part of the previous block".into(),
+        SlabUse::Punched => "memory being released".into(),
+        SlabUse::Damaged => "damaged".into(),
     };
     let mut told = format!("slab {number}: {made}");
     if let Some(owner) = slab.owner {
         let _ = write!(told, "; {} allocates", name(map, owner));
     }
-    if slab.made == Made::Blocks {
+    if slab.made == SlabUse::Blocks {
         let _ = write!(told, "; {} bytes free", slab.free);
     }
     for (member, bytes) in &slab.held {
@@ -206,7 +206,7 @@ fn shares(map: &HeapMap) -> Vec<(String, String, usize)> {
         let class = format!("part {}", colour(map, member));
         (class, name(map, member).to_owned(), map.held_by(member))
     });
-    let sum = |of: fn(&Slab) -> usize| map.slabs.iter().map(of).sum::<usize>();
+    let sum = |of: fn(&MappedSlab) -> usize| map.slabs.iter().map(of).sum::<usize>();
     let rest = [
         ("moving".to_owned(), "in flight".to_owned(), sum(|slab| slab.in_flight)),
         ("free".to_owned(), "free".to_owned(), sum(|slab| slab.free)),
@@ -216,7 +216,7 @@ fn shares(map: &HeapMap) -> Vec<(String, String, usize)> {
 
 fn legend(map: &HeapMap) -> Markup {
     let owns = |member: usize| map.slabs.iter().any(|slab| slab.owner == Some(member));
-    let empty = map.slabs.iter().filter(|slab| slab.made == Made::Empty).count() + map.beyond;
+    let empty = map.slabs.iter().filter(|slab| slab.made == SlabUse::Empty).count() + map.beyond;
     html! {
         figcaption {
             @for (at, (class, name, bytes)) in shares(map).into_iter().enumerate() {
@@ -280,24 +280,32 @@ mod tests {
 
     /// Returns a heap with one parked block, one block in flight and one block larger than a slab.
     fn drawn(moment: &str, dead: bool) -> (Results, String) {
-        let slab = |made: Made, block: usize, held: usize| Slab {
+        let slab = |made: SlabUse, block: usize, held: usize| MappedSlab {
             made,
             block,
             owner: Some(0),
             held: if held > 0 { vec![(0, held)] } else { Vec::new() },
             free: SLAB - held,
-            ..Slab::default()
+            ..MappedSlab::default()
         };
         let map = HeapMap {
             moment: moment.into(),
             notes: Vec::new(),
             members: vec![HeapMember { name: "worker <1>".into(), dead }],
             slabs: vec![
-                slab(Made::Blocks, 1_024, 1_024),
-                slab(Made::Blocks, 2 * SLAB, SLAB),
-                slab(Made::Part, 2 * SLAB, SLAB),
-                Slab { parked: 40_960, free: SLAB - 40_960, ..slab(Made::Blocks, 40_960, 0) },
-                Slab { in_flight: 3_072, free: SLAB - 3_072, ..slab(Made::Blocks, 3_072, 0) },
+                slab(SlabUse::Blocks, 1_024, 1_024),
+                slab(SlabUse::Blocks, 2 * SLAB, SLAB),
+                slab(SlabUse::Part, 2 * SLAB, SLAB),
+                MappedSlab {
+                    parked: 40_960,
+                    free: SLAB - 40_960,
+                    ..slab(SlabUse::Blocks, 40_960, 0)
+                },
+                MappedSlab {
+                    in_flight: 3_072,
+                    free: SLAB - 3_072,
+                    ..slab(SlabUse::Blocks, 3_072, 0)
+                },
             ],
             beyond: 59,
         };

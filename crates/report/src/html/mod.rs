@@ -37,7 +37,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
-use super::verdict::{self, Part, Sentence};
+use super::verdict::{self, Sentence, SentencePart};
 use tontine_bench::about::Topic;
 use tontine_bench::schema::Results;
 
@@ -91,7 +91,7 @@ pub fn page(results: &Results, json: &[u8]) -> String {
 }
 
 /// A page of the report: experiments on the same topic.
-struct Page<'a> {
+struct ReportPage<'a> {
     anchor: &'static str,
     title: &'static str,
     question: &'static str,
@@ -100,19 +100,19 @@ struct Page<'a> {
 
 /// Returns the pages for which the run has experiments, in the order of the topics; experiments
 /// that the run does not describe come last.
-fn topics(results: &Results) -> Vec<Page<'_>> {
+fn topics(results: &Results) -> Vec<ReportPage<'_>> {
     let names = section::names(results);
     let of = |topic: Option<Topic>| -> Vec<&str> {
         let topic_of = |name: &str| results.about(name).map(|about| about.topic);
         names.iter().copied().filter(|name| topic_of(name) == topic).collect()
     };
-    let known = Topic::ALL.map(|topic| Page {
+    let known = Topic::ALL.map(|topic| ReportPage {
         anchor: topic.name(),
         title: title(topic),
         question: topic.question(),
         experiments: of(Some(topic)),
     });
-    let others = Page {
+    let others = ReportPage {
         anchor: "others",
         title: "Others",
         question: "Experiments that the run does not describe",
@@ -131,7 +131,7 @@ fn title(topic: Topic) -> &'static str {
     }
 }
 
-fn of_topic(results: &Results, page: &Page<'_>) -> Markup {
+fn of_topic(results: &Results, page: &ReportPage<'_>) -> Markup {
     html! {
         section.page aria-labelledby=(page.anchor) {
             h2 id=(page.anchor) { (page.title) }
@@ -178,16 +178,16 @@ fn marked(sentence: &Sentence) -> Markup {
     html! {
         @for part in &sentence.parts {
             @match part {
-                Part::Words(text) => (text),
-                Part::Name(text) => code { (text) },
-                Part::Figure(text) => strong { (text) },
-                Part::Interval(text) => span.whole { (text) },
+                SentencePart::Words(text) => (text),
+                SentencePart::Name(text) => code { (text) },
+                SentencePart::Figure(text) => strong { (text) },
+                SentencePart::Interval(text) => span.whole { (text) },
             }
         }
     }
 }
 
-fn contents(topics: &[Page<'_>]) -> Markup {
+fn contents(topics: &[ReportPage<'_>]) -> Markup {
     html! {
         nav aria-label="Contents" {
             a href="#all" { "everything" } " "
@@ -228,7 +228,7 @@ mod tests {
 
     use super::*;
     use tontine_bench::fixture;
-    use tontine_bench::format::Shown;
+    use tontine_bench::format::FormattedFigure;
     use tontine_bench::schema::Status;
 
     fn rendered(results: &Results) -> String {
@@ -303,7 +303,7 @@ mod tests {
         for cell in &results.cells {
             match cell.status {
                 Status::Ok => {
-                    let shown = Shown::of_cell(cell).unwrap();
+                    let shown = FormattedFigure::of_cell(cell).unwrap();
                     assert!(page.contains(&shown.value), "{} {shown:?}", cell.variant);
                     assert!(page.contains(&shown.interval), "{} {shown:?}", cell.variant);
                 }
@@ -315,10 +315,10 @@ mod tests {
         }
         for sentence in verdict::verdict(&results) {
             for part in sentence.parts {
-                let (Part::Words(text)
-                | Part::Name(text)
-                | Part::Figure(text)
-                | Part::Interval(text)) = part;
+                let (SentencePart::Words(text)
+                | SentencePart::Name(text)
+                | SentencePart::Figure(text)
+                | SentencePart::Interval(text)) = part;
                 assert!(page.contains(&text), "{text}");
             }
         }

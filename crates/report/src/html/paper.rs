@@ -5,7 +5,7 @@
 
 use tontine_bench::schema::Cell;
 
-use super::curve::{Curve, Line};
+use super::curve::{Curve, CurveLine};
 
 /// A figure of a source, as far as it can be described.
 #[derive(Debug, Clone, Copy)]
@@ -38,11 +38,11 @@ const KERNELS: [(&str, &str); 2] = [("old kernel", "master"), ("new kernel", "pa
 /// Selects the paper's two curves, old kernel and new, from `curves`: those on a model of the
 /// paper's machine, otherwise those of the first curve that has both.
 pub(super) fn both_kernels<'a>(curves: &[Curve<'a>]) -> Option<Curve<'a>> {
-    let of = |curve: &Curve<'a>| -> Option<Vec<Line<'a>>> {
+    let of = |curve: &Curve<'a>| -> Option<Vec<CurveLine<'a>>> {
         let line = |&(role, variant)| {
             let mut lines = curve.lines.iter().filter(|line| !line.aside);
             let found = lines.find(|line| line.name == variant && line.points.len() > 1)?;
-            Some(Line { role, ..found.clone() })
+            Some(CurveLine { role, ..found.clone() })
         };
         KERNELS.iter().map(line).collect()
     };
@@ -132,7 +132,7 @@ mod tests {
             }
         }
         let found = both_kernels(&curves(&cells.iter().collect::<Vec<_>>()))?;
-        let labels = found.lines.iter().map(Line::label).collect();
+        let labels = found.lines.iter().map(CurveLine::label).collect();
         Some((found.common, labels))
     }
 

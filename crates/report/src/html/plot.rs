@@ -6,12 +6,12 @@
 //! marks. `script.js` reads the exact figures from the attributes.
 
 use maud::{Markup, html};
-use tontine_bench::format::{self, Shown};
+use tontine_bench::format::{self, FormattedFigure};
 use tontine_bench::schema::Cell;
 
 use super::axis::{Axis, percent};
 use super::chart::{figure_of, figures};
-use super::curve::{Curve, Line};
+use super::curve::{Curve, CurveLine};
 use super::paper::Paper;
 
 /// Marks, one per line, drawn around 0,0.
@@ -138,7 +138,7 @@ fn grid(along: &Axis, levels: &[f64], up: &Axis) -> Markup {
     }
 }
 
-fn drawn(line: &Line<'_>, along: &Axis, up: &Axis) -> Markup {
+fn drawn(line: &CurveLine<'_>, along: &Axis, up: &Axis) -> Markup {
     let place = |level: f64, figure: f64| (along.place(level), 100.0 - up.place(figure));
     let known: Vec<(f64, f64)> = line
         .points
@@ -170,7 +170,7 @@ fn point(at: usize, level: f64, cell: &Cell, place: &impl Fn(f64, f64) -> (f64, 
                 @let ((x, below), (_, above)) = (place(level, low), place(level, high));
                 line.span x1=(percent(x)) x2=(percent(x)) y1=(percent(below)) y2=(percent(above)) {}
             }
-            @if let Some((estimate, shown)) = cell.estimate.zip(Shown::of_cell(cell)) {
+            @if let Some((estimate, shown)) = cell.estimate.zip(FormattedFigure::of_cell(cell)) {
                 @let (x, y) = place(level, estimate);
                 svg.mark x=(percent(x)) y=(percent(y)) data-v=(estimate) {
                     path d=(SHAPES[at % SHAPES.len()]) {
@@ -182,7 +182,7 @@ fn point(at: usize, level: f64, cell: &Cell, place: &impl Fn(f64, f64) -> (f64, 
     }
 }
 
-fn told(cell: &Cell, shown: &Shown) -> String {
+fn told(cell: &Cell, shown: &FormattedFigure) -> String {
     let params = format::params(&cell.params);
     let comma = if params.is_empty() { "" } else { ", " };
     format!("{}{comma}{params}: {}", cell.variant, shown.in_line())
@@ -218,7 +218,7 @@ fn description(name: &str, curve: &Curve<'_>) -> String {
                 .points
                 .iter()
                 .filter_map(|(level, cell)| {
-                    let shown = Shown::of_cell(cell)?.in_line();
+                    let shown = FormattedFigure::of_cell(cell)?.in_line();
                     Some(format!("at {} {shown}", format::tick(&curve.unit, *level)))
                 })
                 .collect();

@@ -8,7 +8,7 @@
 //! were tried rather than timed, and the paired ratios follow.
 
 use maud::{Markup, html};
-use tontine_bench::format::{self, Shown};
+use tontine_bench::format::{self, FormattedFigure};
 use tontine_bench::schema::{Cell, Estimate, Ratio, Results, Status, TriedRow};
 
 use super::{chart, contention, curve, explained, heap, histogram, paper, plot};
@@ -186,14 +186,14 @@ fn by_params<'a>(cells: &[&'a Cell]) -> Vec<(String, Vec<&'a Cell>)> {
 
 /// The optional columns of a table: a column without entries is omitted.
 #[derive(Debug, Clone, Copy)]
-struct Columns {
+struct OptionalColumns {
     floor: bool,
     p99: bool,
     ratio: bool,
     published: bool,
 }
 
-impl Columns {
+impl OptionalColumns {
     fn of<'a>(results: &Results, cells: impl Iterator<Item = &'a Cell> + Clone) -> Self {
         Self {
             floor: cells.clone().any(|cell| cell.floor.is_some()),
@@ -211,7 +211,7 @@ impl Columns {
 
 fn table(results: &Results, title: &str, groups: &[(String, Vec<&Cell>)]) -> Markup {
     let cells = groups.iter().flat_map(|(_, cells)| cells.iter().copied());
-    let columns = Columns::of(results, cells);
+    let columns = OptionalColumns::of(results, cells);
     html! {
         div.scroll role="region" tabindex="0" aria-label={ "Table: " (title) } {
             table {
@@ -240,14 +240,15 @@ fn table(results: &Results, title: &str, groups: &[(String, Vec<&Cell>)]) -> Mar
     }
 }
 
-fn table_row(results: &Results, cell: &Cell, columns: Columns) -> Markup {
-    let estimate = |estimate: Option<Estimate>| estimate.map(|e| Shown::of_estimate(&cell.unit, e));
+fn table_row(results: &Results, cell: &Cell, columns: OptionalColumns) -> Markup {
+    let estimate =
+        |estimate: Option<Estimate>| estimate.map(|e| FormattedFigure::of_estimate(&cell.unit, e));
     let ratio = format::ratio_of(cell, results);
     let notes = text::notes(cell);
     html! {
         tr.noted[!notes.is_empty()] {
             th scope="row" { (cell.variant) }
-            td.figure.main { (two_lines(Shown::of_cell(cell))) }
+            td.figure.main { (two_lines(FormattedFigure::of_cell(cell))) }
             td.figure { (two_lines(estimate(cell.mean))) }
             td.figure { (two_lines(estimate(cell.trimmed_mean))) }
             @if columns.floor {
@@ -274,7 +275,7 @@ fn table_row(results: &Results, cell: &Cell, columns: Columns) -> Markup {
     }
 }
 
-fn two_lines(shown: Option<Shown>) -> Markup {
+fn two_lines(shown: Option<FormattedFigure>) -> Markup {
     html! {
         @if let Some(shown) = shown {
             (shown.value)

@@ -1,6 +1,6 @@
-//! The ratio of two cells: [`Compared`], from the run's own pairs if it has them.
+//! The ratio of two cells: [`CellQuotient`], from the run's own pairs if it has them.
 
-use tontine_bench::format::{self, Shown};
+use tontine_bench::format::{self, FormattedFigure};
 use tontine_bench::schema::{Cell, Results};
 
 /// Minimum ratio that is a reason to choose one over the other.
@@ -8,7 +8,7 @@ const WORTH_IT: f64 = 1.1;
 
 /// Order of two figures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Apart {
+pub(super) enum Separation {
     Above,
     Below,
     Unresolved,
@@ -16,7 +16,7 @@ pub(super) enum Apart {
 
 /// A ratio of two cells.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Compared {
+pub(super) struct CellQuotient {
     value: f64,
     low: f64,
     high: f64,
@@ -24,7 +24,7 @@ pub(super) struct Compared {
     pairs: Option<usize>,
 }
 
-impl Compared {
+impl CellQuotient {
     /// Divides `above` by `below`; `None` if one has no interval, or the divisor's contains zero.
     pub(super) fn of(above: &Cell, below: &Cell, results: &Results) -> Option<Self> {
         if let Some(ratio) = format::ratio_between(above, below, results) {
@@ -40,13 +40,13 @@ impl Compared {
         })
     }
 
-    pub(super) fn apart(&self) -> Apart {
+    pub(super) fn apart(&self) -> Separation {
         if self.low > 1.0 {
-            Apart::Above
+            Separation::Above
         } else if self.high < 1.0 {
-            Apart::Below
+            Separation::Below
         } else {
-            Apart::Unresolved
+            Separation::Unresolved
         }
     }
 
@@ -55,7 +55,7 @@ impl Compared {
         self.low > WORTH_IT
     }
 
-    pub(super) fn shown(&self) -> Shown {
+    pub(super) fn shown(&self) -> FormattedFigure {
         format::times(self.value, self.low, self.high)
     }
 

@@ -1,25 +1,25 @@
 //! Recommendations for this machine: [`decisions`], each computed from the run's own figures.
 //!
-//! A [`Decision`] names every figure behind its answer and every figure that is missing; nothing is
+//! A [`VerdictAnswer`] names every figure behind its answer and every figure that is missing; nothing is
 //! guessed from other machines. Which mechanisms spin and which sleep is recorded in the run; which
 //! of them to choose follows from its figures.
 
 use tontine_bench::about::Idling;
-use tontine_bench::format::{self, Shown};
+use tontine_bench::format::{self, FormattedFigure};
 use tontine_bench::schema::{Cell, Results, Status};
 
 use super::answer::Score;
-use super::compared::{Apart, Compared, doubt};
+use super::compared::{CellQuotient, Separation, doubt};
 use super::sentence::Sentence;
 use super::survivors::{Fate, Rated, fate, mechanisms};
-use super::{Cells, Sleepers};
+use super::{Cells, SleepingMechanisms};
 
 /// Ways to create an independent process; a child of vfork borrows its parent's memory.
 const PROCESSES: [&str; 2] = ["fork", "posix-spawn"];
 
 /// A question, its answer, and the evidence.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Decision {
+pub struct VerdictAnswer {
     /// The question.
     pub question: &'static str,
     /// The answer, or the statement that there is none.
@@ -36,11 +36,11 @@ pub struct Evidence {
     /// Cell and metric: `round-trip/futex one_way [placement cross-core]`.
     pub name: String,
     /// The figure and its interval.
-    pub shown: Shown,
+    pub shown: FormattedFigure,
 }
 
 /// Returns the recommendations that this run supports. The first four questions are always present.
-pub fn decisions(results: &Results) -> Vec<Decision> {
+pub fn decisions(results: &Results) -> Vec<VerdictAnswer> {
     let mut all = vec![
         spin_or_sleep(results),
         thread_or_process(results),
@@ -52,7 +52,7 @@ pub fn decisions(results: &Results) -> Vec<Decision> {
     all
 }
 
-impl Decision {
+impl VerdictAnswer {
     fn on(question: &'static str) -> Self {
         let answer = Sentence::default().words("Not decided.");
         Self { question, answer, figures: Vec::new(), missing: Vec::new() }
@@ -90,18 +90,18 @@ fn evidence(cell: &Cell) -> Option<Evidence> {
     let params = format::params(&cell.params);
     let params = if params.is_empty() { params } else { format!(" [{params}]") };
     let name = format!("{}/{} {}{params}", cell.experiment, cell.variant, cell.metric);
-    Some(Evidence { name, shown: Shown::of_cell(cell)? })
+    Some(Evidence { name, shown: FormattedFigure::of_cell(cell)? })
 }
 
-fn spin_or_sleep(results: &Results) -> Decision {
-    let decision = Decision::on("Spin or sleep?");
+fn spin_or_sleep(results: &Results) -> VerdictAnswer {
+    let decision = VerdictAnswer::on("Spin or sleep?");
     let trips = Cells::of(results, "round-trip", "one_way").commonest_params();
     let of_one_kind = results.mechanisms.iter().find_map(|mechanism| {
         trips.named(&mechanism.name).zip(trips.named(mechanism.sleeping.as_ref()?))
     });
     let (spin, sleep) = match of_one_kind {
         Some((spin, sleep)) => (Some(spin), Some(sleep)),
-        None => (trips.named("flag"), Sleepers::of(&trips, results).map(|all| all.best)),
+        None => (trips.named("flag"), SleepingMechanisms::of(&trips, results).map(|all| all.best)),
     };
     let (spin, sleep) = match (spin, sleep) {
         (Some(spin), Some(sleep)) => (spin, sleep),
@@ -119,15 +119,16 @@ fn spin_or_sleep(results: &Results) -> Decision {
         Some((shortest, longest)) => decision = decision.resting_on([shortest, longest]),
         None => decision = decision.without(results, "wake-up", &sleep.variant),
     }
-    let (Some(shown_spin), Some(shown_sleep)) = (Shown::of_cell(spin), Shown::of_cell(sleep))
+    let (Some(shown_spin), Some(shown_sleep)) =
+        (FormattedFigure::of_cell(spin), FormattedFigure::of_cell(sleep))
     else {
         return decision;
     };
-    let apart = Compared::of(sleep, spin, results).map(|times| times.apart());
+    let apart = CellQuotient::of(sleep, spin, results).map(|times| times.apart());
     let answer = match apart {
-        Some(Apart::Above) => Sentence::default()
+        Some(Separation::Above) => Sentence::default()
             .words("Spin for about ")
-            .figure(&Shown { value: shown_sleep.value.clone(), interval: String::new() })
+            .figure(&FormattedFigure { value: shown_sleep.value.clone(), interval: String::new() })
             .words(
                 ", then sleep: spinning for longer than a wake-up takes loses more than it \
                     saves. ",
@@ -140,7 +141,7 @@ fn spin_or_sleep(results: &Results) -> Decision {
             .words(" ")
             .figure(&shown_spin)
             .words(" and a processor of its own."),
-        Some(Apart::Below) => Sentence::default()
+        Some(Separation::Below) => Sentence::default()
             .words("Sleep: here it is even faster (")
             .name(&sleep.variant)
             .words(" ")
@@ -150,16 +151,17 @@ fn spin_or_sleep(results: &Results) -> Decision {
             .words(" ")
             .figure(&shown_spin)
             .words(")."),
-        Some(Apart::Unresolved) | None => Sentence::default()
+        Some(Separation::Unresolved) | None => Sentence::default()
             .words("Sleep: no difference resolved, and a sleeper costs no processor."),
     };
-    let answer = match pauses.and_then(|(_, longest)| Some((longest, Shown::of_cell(longest)?))) {
-        Some((longest, shown)) => answer
-            .words(&format!(" After {} asleep, a wake-up takes ", asleep(longest)))
-            .figure(&shown)
-            .words("."),
-        None => answer,
-    };
+    let answer =
+        match pauses.and_then(|(_, longest)| Some((longest, FormattedFigure::of_cell(longest)?))) {
+            Some((longest, shown)) => answer
+                .words(&format!(" After {} asleep, a wake-up takes ", asleep(longest)))
+                .figure(&shown)
+                .words("."),
+            None => answer,
+        };
     decision.answered(answer)
 }
 
@@ -183,8 +185,8 @@ fn asleep(cell: &Cell) -> String {
     format::tick("ns", us * 1e3)
 }
 
-fn thread_or_process(results: &Results) -> Decision {
-    let mut decision = Decision::on("Thread or process?");
+fn thread_or_process(results: &Results) -> VerdictAnswer {
+    let mut decision = VerdictAnswer::on("Thread or process?");
     let trips = Cells::of(results, "round-trip", "one_way").commonest_params();
     // Prefer a pair without doubts, then one whose ends sleep.
     let message = results
@@ -210,22 +212,22 @@ fn thread_or_process(results: &Results) -> Decision {
     }
     let mut answer = Sentence::default();
     if let Some((thread, process)) = message
-        && let Some(times) = Compared::of(process, thread, results)
+        && let Some(times) = CellQuotient::of(process, thread, results)
     {
         answer = match times.apart() {
-            Apart::Above if times.is_worth_it() => answer
+            Separation::Above if times.is_worth_it() => answer
                 .words("Thread, if messages matter: one between processes takes ")
                 .figure(&times.shown())
                 .words(" as long as between threads"),
-            Apart::Above => answer
+            Separation::Above => answer
                 .words("Messages hardly matter: one between processes takes ")
                 .figure(&times.shown())
                 .words(" as long as between threads"),
-            Apart::Below => answer
+            Separation::Below => answer
                 .words("Process, if messages matter: one between processes takes ")
                 .figure(&times.shown())
                 .words(" as long as between threads"),
-            Apart::Unresolved => answer
+            Separation::Unresolved => answer
                 .words(
                     "Messages do not decide: no difference is resolved, one between processes \
                         takes ",
@@ -236,18 +238,18 @@ fn thread_or_process(results: &Results) -> Decision {
         answer = answer.words(" (").name(&thread.variant).words("). ");
     }
     if let Some((thread, process)) = made
-        && let Some(times) = Compared::of(process, thread, results)
+        && let Some(times) = CellQuotient::of(process, thread, results)
     {
         answer = answer.words("Creating and ending a process (").name(&process.variant);
         answer = match times.apart() {
-            Apart::Above => answer
+            Separation::Above => answer
                 .words(") takes ")
                 .figure(&times.shown())
                 .words(" as long as a thread: reuse it if you need it often. "),
-            Apart::Below => {
+            Separation::Below => {
                 answer.words(") takes ").figure(&times.shown()).words(" as long as a thread. ")
             }
-            Apart::Unresolved => answer
+            Separation::Unresolved => answer
                 .words(") and a thread: no difference is resolved, ")
                 .figure(&times.shown())
                 .words(" as long. "),
@@ -269,8 +271,8 @@ fn made(results: &Results) -> Option<(&Cell, &Cell)> {
     pairs.min_by_key(|(thread, process)| doubt(thread) + doubt(process))
 }
 
-fn which_check(results: &Results) -> Decision {
-    let decision = Decision::on("Which liveness check?");
+fn which_check(results: &Results) -> VerdictAnswer {
+    let decision = VerdictAnswer::on("Which liveness check?");
     let checks = Cells::of(results, "liveness-check", "check").commonest_params();
     if checks.0.is_empty() {
         return decision.without(results, "liveness-check", "");
@@ -288,10 +290,10 @@ fn which_check(results: &Results) -> Decision {
     let least = asked.iter().filter(|(_, score)| Some(score.wrong.len()) == fewest);
     let Some(best) = checks.cheapest(&least.map(|(name, _)| *name).collect::<Vec<_>>()) else {
         let missing = vec!["the answers of the checks after a death".into()];
-        return Decision { missing, ..decision.resting_on(beside.into_iter().flatten()) };
+        return VerdictAnswer { missing, ..decision.resting_on(beside.into_iter().flatten()) };
     };
     let decision = decision.resting_on([best]).resting_on(beside.into_iter().flatten());
-    let Some(shown) = Shown::of_cell(best) else {
+    let Some(shown) = FormattedFigure::of_cell(best) else {
         return decision;
     };
     let score = Score::of(results, &best.variant);
@@ -310,7 +312,7 @@ fn which_check(results: &Results) -> Decision {
     let mut answer =
         Sentence::default().name(&best.variant).words(&right).figure(&shown).words(" per check");
     let kill = checks.named("kill-0").filter(|kill| kill.variant != best.variant);
-    let times = kill.and_then(|kill| Some((kill, Compared::of(kill, best, results)?)));
+    let times = kill.and_then(|kill| Some((kill, CellQuotient::of(kill, best, results)?)));
     if let Some((kill, times)) = times {
         let takes = answer.words("; ").name(&kill.variant).words(" takes ");
         answer = takes.figure(&times.shown()).words(" as long");
@@ -322,8 +324,8 @@ fn which_check(results: &Results) -> Decision {
     decision.answered(answer.words("."))
 }
 
-fn which_survives(results: &Results) -> Decision {
-    let decision = Decision::on("Which mechanism survives a kill?");
+fn which_survives(results: &Results) -> VerdictAnswer {
+    let decision = VerdictAnswer::on("Which mechanism survives a kill?");
     let all = mechanisms(results);
     let killed = |row: &&Rated<'_>| matches!(row.fate, Fate::Killed { .. });
     if !all.iter().any(|row| killed(&row)) {
@@ -335,7 +337,7 @@ fn which_survives(results: &Results) -> Decision {
         rows.iter().enumerate().fold(Sentence::default(), |sentence, (at, row)| {
             let sentence = if at > 0 { sentence.words(", ") } else { sentence };
             let sentence = sentence.name(row.name);
-            match row.one_way.and_then(Shown::of_cell) {
+            match row.one_way.and_then(FormattedFigure::of_cell) {
                 Some(shown) => sentence.words(" ").figure(&shown),
                 None => sentence,
             }
@@ -359,7 +361,7 @@ fn which_survives(results: &Results) -> Decision {
         decision = decision.without(results, "round-trip", row.name);
     }
     let trips = Cells::of(results, "round-trip", "one_way").commonest_params();
-    if let Some(sleepers) = Sleepers::of(&trips, results)
+    if let Some(sleepers) = SleepingMechanisms::of(&trips, results)
         && let Fate::NotMeasured(_) = fate(results, &sleepers.best.variant)
     {
         decision = decision.without(results, "survival", &sleepers.best.variant);
@@ -369,8 +371,8 @@ fn which_survives(results: &Results) -> Decision {
 
 /// Decides whether padding between words that two threads write is worth it; `None` if that was not
 /// measured.
-fn padding(results: &Results) -> Option<Decision> {
-    let decision = Decision::on("Is padding against false sharing worth it?");
+fn padding(results: &Results) -> Option<VerdictAnswer> {
+    let decision = VerdictAnswer::on("Is padding against false sharing worth it?");
     let distance = |cell: &&Cell| cell.params.get("distance").and_then(|d| d.parse::<u64>().ok());
     let all = Cells::of(results, "false-sharing", "both").0.into_iter();
     let cells: Vec<&Cell> = all.filter(|cell| distance(cell).is_some()).collect();
@@ -379,10 +381,10 @@ fn padding(results: &Results) -> Option<Decision> {
     if near.params == far.params {
         return None;
     }
-    let times = Compared::of(near, far, results)?;
+    let times = CellQuotient::of(near, far, results)?;
     let verdict = match times.apart() {
-        Apart::Above if times.is_worth_it() => "Yes",
-        Apart::Unresolved => "Not resolved",
+        Separation::Above if times.is_worth_it() => "Yes",
+        Separation::Unresolved => "Not resolved",
         _ => "No",
     };
     let answer = Sentence::default()
@@ -394,8 +396,8 @@ fn padding(results: &Results) -> Option<Decision> {
 
 /// Recommends the cheapest allocator at the highest number of threads; `None` if that was not
 /// measured.
-fn allocator(results: &Results) -> Option<Decision> {
-    let decision = Decision::on("Which allocator?");
+fn allocator(results: &Results) -> Option<VerdictAnswer> {
+    let decision = VerdictAnswer::on("Which allocator?");
     let timed = Cells::of(results, "allocators", "pair").0;
     let threads = |cell: &Cell| cell.params.get("threads").and_then(|n| n.parse::<u64>().ok());
     let most = timed.iter().filter_map(|cell| threads(cell)).max()?;
@@ -409,15 +411,15 @@ fn allocator(results: &Results) -> Option<Decision> {
     let level: Vec<&str> = others
         .clone()
         .filter(|cell| {
-            let times = Compared::of(cell, best, results);
-            times.is_none_or(|times| times.apart() == Apart::Unresolved)
+            let times = CellQuotient::of(cell, best, results);
+            times.is_none_or(|times| times.apart() == Separation::Unresolved)
         })
         .map(|cell| cell.variant.as_str())
         .collect();
     let mut answer = Sentence::default()
         .name(&best.variant)
         .words(&format!(", with {most} threads: "))
-        .figure(&Shown::of_cell(best)?);
+        .figure(&FormattedFigure::of_cell(best)?);
     if !level.is_empty() {
         answer = answer.words(&format!(" (no difference resolved from {})", level.join(", ")));
     }

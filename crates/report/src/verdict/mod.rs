@@ -13,16 +13,16 @@ mod sentence;
 mod survivors;
 
 use tontine_bench::about::Idling;
-use tontine_bench::format::{self, Shown};
+use tontine_bench::format::{self, FormattedFigure};
 use tontine_bench::schema::{Cell, Results, Status};
 use tontine_bench::size::Size;
 use tontine_bench::task::Params;
 
 pub use answer::CheckVerdict;
 use answer::Score;
-use compared::{Compared, has_two_modes};
-pub use decide::{Decision, Evidence, decisions};
-pub use sentence::{Part, Sentence};
+use compared::{CellQuotient, has_two_modes};
+pub use decide::{Evidence, VerdictAnswer, decisions};
+pub use sentence::{Sentence, SentencePart};
 pub use survivors::{Fate, Rated, mechanisms};
 
 /// Returns one line about the run: start, size, number of cells, duration, order seed.
@@ -52,7 +52,7 @@ pub fn verdict(results: &Results) -> Vec<Sentence> {
     }
     let trips = Cells::of(results, "round-trip", "one_way").commonest_params();
     sentences.extend(floor(&trips));
-    let sleepers = Sleepers::of(&trips, results);
+    let sleepers = SleepingMechanisms::of(&trips, results);
     sentences.extend(sleepers.as_ref().and_then(|all| all.fastest(&trips, results)));
     sentences.extend(sleepers.as_ref().and_then(|all| zmq_over(all.best, &trips, results)));
     let checks = Cells::of(results, "liveness-check", "check").commonest_params();
@@ -67,7 +67,7 @@ fn floor(trips: &Cells) -> Option<Sentence> {
     Some(
         Sentence::default()
             .words("One word in shared memory, polled by a spinning receiver, is the floor: ")
-            .figure(&Shown::of_cell(flag)?)
+            .figure(&FormattedFigure::of_cell(flag)?)
             .words(" one way")
             .where_measured(&flag.params)
             .words("."),
@@ -76,13 +76,13 @@ fn floor(trips: &Cells) -> Option<Sentence> {
 
 /// The mechanisms whose receiver sleeps and whose figure is reliable: those between processes, if
 /// there are any, without those whose figure has two modes.
-struct Sleepers<'a> {
+struct SleepingMechanisms<'a> {
     best: &'a Cell,
     /// Others whose intervals overlap the best one's.
     level: Vec<&'a Cell>,
 }
 
-impl<'a> Sleepers<'a> {
+impl<'a> SleepingMechanisms<'a> {
     fn of(trips: &Cells<'a>, results: &Results) -> Option<Self> {
         let steady = |between_threads: bool| {
             let cells = trips.0.iter().copied().filter(|cell| {
@@ -113,22 +113,22 @@ impl<'a> Sleepers<'a> {
             sentence
                 .name(&self.best.variant)
                 .words(" is the fastest with a steady figure: ")
-                .figure(&Shown::of_cell(self.best)?)
+                .figure(&FormattedFigure::of_cell(self.best)?)
                 .words(" one way")
         } else {
             let mut all = self.level.clone();
             all.push(self.best);
             all.sort_by(|a, b| f64::total_cmp(&figure(a), &figure(b)));
             let (low, high) = (all.first().map(|c| figure(c))?, all.last().map(|c| figure(c))?);
-            let range = Shown::new(&self.best.unit, high, Some((low, high))).interval;
-            let range = Shown { value: range, interval: String::new() };
+            let range = FormattedFigure::new(&self.best.unit, high, Some((low, high))).interval;
+            let range = FormattedFigure { value: range, interval: String::new() };
             let sentence = sentence
                 .words("no single one is the fastest: about ")
                 .figure(&range)
                 .words(" one way for any of ");
             sentence.names(all.iter().map(|cell| cell.variant.as_str()))
         };
-        let floor = trips.named("flag").and_then(|flag| Compared::of(self.best, flag, results));
+        let floor = trips.named("flag").and_then(|flag| CellQuotient::of(self.best, flag, results));
         if let Some(floor) = floor {
             sentence = if self.level.is_empty() {
                 sentence.words(", ")
@@ -150,13 +150,13 @@ fn zmq_over(blocking: &Cell, trips: &Cells, results: &Results) -> Option<Sentenc
     let zmq = trips.named("zmq-ipc").or_else(|| trips.named("zmq-inproc"))?;
     let between =
         if survivors::is_between_threads(results, &zmq.variant) { ", between threads" } else { "" };
-    let times = Compared::of(zmq, blocking, results)?;
+    let times = CellQuotient::of(zmq, blocking, results)?;
     Some(
         Sentence::default()
             .words("ZeroMQ (")
             .name(&zmq.variant)
             .words(&format!("{between}) takes "))
-            .figure(&Shown::of_cell(zmq)?)
+            .figure(&FormattedFigure::of_cell(zmq)?)
             .words(": ")
             .figure(&times.shown())
             .words(" as long as ")
@@ -178,11 +178,11 @@ fn cheapest_check(checks: &Cells, results: &Results) -> Option<Sentence> {
         .words("The cheapest liveness check without a system call is ")
         .name(&cell.variant)
         .words(": ")
-        .figure(&Shown::of_cell(cell)?)
+        .figure(&FormattedFigure::of_cell(cell)?)
         .words(" per check");
     sentence = not_told_apart(sentence, cell, checks, &asked);
     let score = Score::of(results, &cell.variant);
-    let wrong = Shown {
+    let wrong = FormattedFigure {
         value: format!("{} of {}", score.wrong.len(), score.asked()),
         interval: String::new(),
     };
@@ -197,7 +197,7 @@ fn cheapest_check(checks: &Cells, results: &Results) -> Option<Sentence> {
             .words(" The cheapest that was never wrong is ")
             .name(&right.variant)
             .words(": ")
-            .figure(&Shown::of_cell(right)?)
+            .figure(&FormattedFigure::of_cell(right)?)
             .words("."),
         _ => sentence,
     })
@@ -233,7 +233,7 @@ fn outlived(cells: &Cells) -> Vec<Sentence> {
                 .words(")")
                 .where_measured(&cell.params)
                 .words(": ")
-                .figure(&Shown::of_rest(cell)?);
+                .figure(&FormattedFigure::of_rest(cell)?);
             Some(within_the_band(sentence, cell).words("."))
         })
         .collect()
@@ -274,7 +274,7 @@ fn survivors(wedged: &Cells, results: &Results) -> Option<Sentence> {
         (true, _) => sentence.words("every mechanism left survivors wedged"),
         (false, soonest) => {
             sentence = names(sentence.words("the survivor was always notified by "), &told);
-            match soonest.and_then(|cell| Some((cell, Shown::of_cell(cell)?))) {
+            match soonest.and_then(|cell| Some((cell, FormattedFigure::of_cell(cell)?))) {
                 Some((cell, shown)) => {
                     let among = if told.len() > 1 { " (soonest by " } else { " (by " };
                     sentence.words(among).name(&cell.variant).words(": ").figure(&shown).words(")")

@@ -1,11 +1,11 @@
 //! A statement in parts, so that a page can mark up names and figures: [`Sentence`].
 
-use tontine_bench::format::{self, Shown};
+use tontine_bench::format::{self, FormattedFigure};
 use tontine_bench::task::Params;
 
 /// A part of a sentence.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Part {
+pub enum SentencePart {
     /// Plain words.
     Words(String),
     /// The name of a variant.
@@ -20,7 +20,7 @@ pub enum Part {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Sentence {
     /// The parts, in order.
-    pub parts: Vec<Part>,
+    pub parts: Vec<SentencePart>,
 }
 
 impl Sentence {
@@ -29,21 +29,21 @@ impl Sentence {
         self.parts
             .iter()
             .map(|part| match part {
-                Part::Words(text)
-                | Part::Name(text)
-                | Part::Figure(text)
-                | Part::Interval(text) => text.as_str(),
+                SentencePart::Words(text)
+                | SentencePart::Name(text)
+                | SentencePart::Figure(text)
+                | SentencePart::Interval(text) => text.as_str(),
             })
             .collect()
     }
 
     pub(super) fn words(mut self, text: &str) -> Self {
-        self.parts.push(Part::Words(text.into()));
+        self.parts.push(SentencePart::Words(text.into()));
         self
     }
 
     pub(super) fn name(mut self, name: &str) -> Self {
-        self.parts.push(Part::Name(name.into()));
+        self.parts.push(SentencePart::Name(name.into()));
         self
     }
 
@@ -54,11 +54,11 @@ impl Sentence {
         })
     }
 
-    pub(super) fn figure(mut self, shown: &Shown) -> Self {
-        self.parts.push(Part::Figure(shown.value.clone()));
+    pub(super) fn figure(mut self, shown: &FormattedFigure) -> Self {
+        self.parts.push(SentencePart::Figure(shown.value.clone()));
         if !shown.interval.is_empty() {
-            self.parts.push(Part::Words(" ".into()));
-            self.parts.push(Part::Interval(format!("({})", shown.interval)));
+            self.parts.push(SentencePart::Words(" ".into()));
+            self.parts.push(SentencePart::Interval(format!("({})", shown.interval)));
         }
         self
     }

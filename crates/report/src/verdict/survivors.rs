@@ -5,7 +5,7 @@
 //! marked as such.
 
 use tontine_bench::about::KillFacts;
-use tontine_bench::format::{self, Shown};
+use tontine_bench::format::{self, FormattedFigure};
 use tontine_bench::schema::{Cell, Results, Status};
 
 use super::Cells;
@@ -70,7 +70,7 @@ impl Fate<'_> {
                 let shares: Vec<String> = named
                     .into_iter()
                     .filter_map(|(name, cell)| {
-                        Some(format!("{name} {}", Shown::of_cell(cell?)?.in_line()))
+                        Some(format!("{name} {}", FormattedFigure::of_cell(cell?)?.in_line()))
                     })
                     .collect();
                 let answer = match (self.keeps_all(), self.tells()) {

@@ -1,7 +1,7 @@
 //! Targets for the shared heap: words that a hostile member overwrites, and forged handles, parcels
 //! and members.
 
-use super::input::Input;
+use super::input::FuzzInput;
 use crate::heap::shared::{Block, Handle, Heap, Member, Parcel};
 
 /// Number of slabs of the heap.
@@ -31,7 +31,7 @@ fn touch(heap: &Heap, block: &mut Block<'_>) {
 /// Overwrites words of a heap, and calls its functions in between.
 pub fn heap_words(bytes: &[u8]) {
     let Some(heap) = heap() else { return };
-    let mut input = Input::new(bytes);
+    let mut input = FuzzInput::new(bytes);
     let mut blocks: Vec<Block<'_>> = Vec::new();
     let mut parcels: Vec<Parcel> = Vec::new();
     for _ in 0..STEPS {
@@ -113,7 +113,7 @@ pub fn heap_words(bytes: &[u8]) {
 /// name, and the heap must have no fault afterwards.
 pub fn heap_names(bytes: &[u8]) {
     let Some(heap) = heap() else { return };
-    let mut input = Input::new(bytes);
+    let mut input = FuzzInput::new(bytes);
     let block = |len| heap.alloc(len).ok();
     let (Some(kept), Some(sent), Some(_other)) = (block(100), block(5_000), block(200)) else {
         return;

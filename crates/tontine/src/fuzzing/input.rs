@@ -1,9 +1,9 @@
-//! Arbitrary bytes as numbers: [`Input`]. Missing bytes at the end are zero.
+//! Arbitrary bytes as numbers: [`FuzzInput`]. Missing bytes at the end are zero.
 
 /// The bytes that are not used yet.
-pub(super) struct Input<'a>(&'a [u8]);
+pub(super) struct FuzzInput<'a>(&'a [u8]);
 
-impl<'a> Input<'a> {
+impl<'a> FuzzInput<'a> {
     pub(super) fn new(bytes: &'a [u8]) -> Self {
         Self(bytes)
     }

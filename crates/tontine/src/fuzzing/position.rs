@@ -2,13 +2,13 @@
 
 use std::collections::VecDeque;
 
-use super::input::Input;
-use crate::lane::page::{LEAST_LOG2, MOST_LOG2, log2_for, longest_message};
-use crate::lane::region::model::Heap;
-use crate::lane::{Room, Writer};
+use super::input::FuzzInput;
+use crate::lane::page::{MAX_LOG2, MIN_LOG2, log2_for, longest_message};
+use crate::lane::region::model::ModelRegion;
+use crate::lane::{FreeSpace, LaneWriter};
 
 /// Size of the largest chunk, as a power of two.
-const LARGEST_LOG2: u32 = LEAST_LOG2 + 2;
+const LARGEST_LOG2: u32 = MIN_LOG2 + 2;
 
 /// Maximum number of chunks of the lane.
 const MOST_CHUNKS: usize = 8;
@@ -16,8 +16,9 @@ const MOST_CHUNKS: usize = 8;
 /// Runs a sender whose messages the receiver chooses, as in an echo, and which gets positions that
 /// the receiver chooses.
 pub fn position(bytes: &[u8]) {
-    let mut input = Input::new(bytes);
-    let mut sender = Sender { writer: Writer::new(Heap::new(1 << LEAST_LOG2), LEAST_LOG2) };
+    let mut input = FuzzInput::new(bytes);
+    let mut sender =
+        FuzzSender { writer: LaneWriter::new(ModelRegion::new(1 << MIN_LOG2), MIN_LOG2) };
     while !input.is_empty() {
         let writer = &mut sender.writer;
         match input.u8() % 8 {
@@ -46,19 +47,19 @@ pub fn position(bytes: &[u8]) {
     sender.take_back();
 }
 
-struct Sender {
-    writer: Writer<Heap>,
+struct FuzzSender {
+    writer: LaneWriter<ModelRegion>,
 }
 
-impl Sender {
+impl FuzzSender {
     fn send(&mut self, message: &[u8]) {
         if !self.writer.fits(message.len()) {
             match self.writer.make_room(message.len()) {
-                Room::Here => {}
-                Room::Later => return,
-                Room::Never => {
+                FreeSpace::Here => {}
+                FreeSpace::Later => return,
+                FreeSpace::Never => {
                     self.grow(message.len());
-                    if self.writer.make_room(message.len()) != Room::Here {
+                    if self.writer.make_room(message.len()) != FreeSpace::Here {
                         return;
                     }
                 }
@@ -75,11 +76,11 @@ impl Sender {
     }
 
     fn grow(&mut self, length: usize) {
-        let log2 = log2_for(length).unwrap_or(MOST_LOG2).max(self.writer.log2() + 1);
+        let log2 = log2_for(length).unwrap_or(MAX_LOG2).max(self.writer.log2() + 1);
         if log2 <= LARGEST_LOG2 && self.writer.chunks() < MOST_CHUNKS {
-            self.writer.go_on_in(Heap::new(1 << log2), log2);
-        } else if self.writer.is_read() && self.writer.log2() > LEAST_LOG2 {
-            self.writer.go_on_in(Heap::new(1 << LEAST_LOG2), LEAST_LOG2);
+            self.writer.go_on_in(ModelRegion::new(1 << log2), log2);
+        } else if self.writer.is_read() && self.writer.log2() > MIN_LOG2 {
+            self.writer.go_on_in(ModelRegion::new(1 << MIN_LOG2), MIN_LOG2);
             self.writer.forget_old();
         }
     }

@@ -3,11 +3,11 @@
 use std::cell::OnceCell;
 use std::os::fd::AsFd;
 
-use super::input::Input;
-use crate::lane::page::{LEAST_LOG2, MOST_LOG2, RING_AT};
-use crate::lane::region::Region;
-use crate::lane::region::model::Heap;
-use crate::lane::{Found, Reader};
+use super::input::FuzzInput;
+use crate::lane::page::{MAX_LOG2, MIN_LOG2, RING_AT};
+use crate::lane::region::LaneMemory;
+use crate::lane::region::model::ModelRegion;
+use crate::lane::{LaneReader, Peeked};
 use crate::sync::Ordering;
 use crate::sys::region::{OwnRegion, PeerRegion};
 
@@ -15,19 +15,19 @@ use crate::sys::region::{OwnRegion, PeerRegion};
 const SIZES: u32 = 3;
 
 /// Shared memory, with the mappings of its maker and its receiver.
-struct Mapped {
+struct MappedRing {
     own: OwnRegion,
     peer: PeerRegion,
 }
 
 /// One mapping of each size, made once, since making one takes longer than a run.
-type OfEachSize = [OnceCell<Option<Mapped>>; SIZES as usize];
+type OfEachSize = [OnceCell<Option<MappedRing>>; SIZES as usize];
 
 thread_local! {
     static MAPPED: OfEachSize = const { [const { OnceCell::new() }; SIZES as usize] };
 }
 
-impl Mapped {
+impl MappedRing {
     fn new(log2: u32) -> Option<Self> {
         let (own, descriptor) = OwnRegion::new("fuzzed", 1 << log2).ok()?;
         let peer = PeerRegion::map(descriptor.as_fd(), 1 << log2).ok()?;
@@ -42,34 +42,34 @@ impl Mapped {
 pub fn ring(bytes: &[u8]) {
     let size = bytes.first().map_or(0, |&size| u32::from(size) % SIZES);
     MAPPED.with(|mapped| {
-        let mapped = mapped[size as usize].get_or_init(|| Mapped::new(LEAST_LOG2 + size));
+        let mapped = mapped[size as usize].get_or_init(|| MappedRing::new(MIN_LOG2 + size));
         if let Some(mapped) = mapped {
             go_through(bytes, mapped);
         }
     });
 }
 
-fn go_through(bytes: &[u8], mapped: &Mapped) {
-    let mut input = Input::new(bytes);
-    let log2 = LEAST_LOG2 + u32::from(input.u8()) % SIZES;
+fn go_through(bytes: &[u8], mapped: &MappedRing) {
+    let mut input = FuzzInput::new(bytes);
+    let log2 = MIN_LOG2 + u32::from(input.u8()) % SIZES;
     let (base, ahead) = (input.u64(), input.u64());
     let position = if ahead & 1 == 0 { base.wrapping_add(ahead) } else { ahead };
     let change = input.u64();
-    let chunk = Heap::new(1 << log2);
+    let chunk = ModelRegion::new(1 << log2);
     let all = input.bytes(1 << log2);
     let all = &all[..all.len().min((1 << log2) - RING_AT)];
     chunk.copy_in(RING_AT, all);
     mapped.own.copy_in(RING_AT, all);
     mapped.own.copy_in(RING_AT + all.len(), &vec![0; (1 << log2) - RING_AT - all.len()]);
-    let Ok(mut reader) = Reader::new(chunk.clone(), log2, base, position) else { return };
+    let Ok(mut reader) = LaneReader::new(chunk.clone(), log2, base, position) else { return };
     // At most one lap of empty messages, a padding, and another lap.
     let most = 2 * (1 << log2) / 8 + 2;
     let mut chunks = 0;
     for _ in 0..most {
         let before = reader.position();
         match reader.look() {
-            Ok(Found::Nothing) | Err(_) => return,
-            Ok(Found::Message(length)) => {
+            Ok(Peeked::Nothing) | Err(_) => return,
+            Ok(Peeked::Message(length)) => {
                 let at = reader.payload_at();
                 assert!(at.is_multiple_of(8) && at > RING_AT && at + length <= reader.size());
                 let header = reader.region().word(at - 8);
@@ -87,16 +87,16 @@ fn go_through(bytes: &[u8], mapped: &Mapped) {
                 reader.advance(length);
             }
             // A mailbox checks this before it follows.
-            Ok(Found::Next(log2)) if (LEAST_LOG2..=MOST_LOG2).contains(&log2) => {
-                if chunks == 2 || log2 >= LEAST_LOG2 + SIZES {
+            Ok(Peeked::Next(log2)) if (MIN_LOG2..=MAX_LOG2).contains(&log2) => {
+                if chunks == 2 || log2 >= MIN_LOG2 + SIZES {
                     return;
                 }
                 chunks += 1;
-                let next = Heap::new(1 << log2);
+                let next = ModelRegion::new(1 << log2);
                 next.copy_in(RING_AT, input.bytes((1 << log2) - RING_AT));
                 reader.follow(next, log2);
             }
-            Ok(Found::Next(_)) => return,
+            Ok(Peeked::Next(_)) => return,
         }
         assert!(reader.position() > before && reader.position().is_multiple_of(8));
     }

@@ -9,7 +9,7 @@ use super::page::{
     ROOM_AT, STATE_AT, VERSION, VERSION_AT,
 };
 use super::position;
-use super::region::Region;
+use super::region::LaneMemory;
 use crate::error::Result;
 use crate::sync::Ordering;
 use crate::sys::region::{OwnRegion, PeerRegion};
@@ -54,7 +54,7 @@ impl Control {
 
     /// Announces that the receiver accepts no more messages.
     pub(crate) fn close(&self) {
-        // SYNC closed: pairs with the fence in `Joined::noticed_end`: the last position is visible
+        // SYNC closed: pairs with the fence in `AcceptedLane::noticed_end`: the last position is visible
         // before the state.
         half_of_own(&self.0, STATE_AT).fetch_or(CLOSED, Ordering::Release);
     }

@@ -1,11 +1,11 @@
-//! Shared memory as a lane's [`Region`].
+//! Shared memory as a lane's [`LaneMemory`].
 //!
 //! Bytes that another process may be writing are copied by atomic loads or by an instruction that
 //! is opaque to the compiler; no Rust reference to them is ever made.
 
 #![allow(unsafe_code, reason = "views of memory that another process writes")]
 
-use super::region::Region;
+use super::region::LaneMemory;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use crate::sys::region::{OwnRegion, PeerRegion};
 
@@ -13,7 +13,7 @@ use crate::sys::region::{OwnRegion, PeerRegion};
 /// start.
 const SHORT: usize = 512;
 
-impl Region for OwnRegion {
+impl LaneMemory for OwnRegion {
     #[inline(always)]
     fn word(&self, at: usize) -> &AtomicU64 {
         debug_assert!(at + 8 <= self.size() && at.is_multiple_of(8));
@@ -51,7 +51,7 @@ impl Region for OwnRegion {
     }
 }
 
-impl Region for PeerRegion {
+impl LaneMemory for PeerRegion {
     #[inline(always)]
     fn word(&self, at: usize) -> &AtomicU64 {
         debug_assert!(at + 8 <= self.size() && at.is_multiple_of(8));

@@ -1,6 +1,6 @@
 //! One sender's lane to one receiver: records in a chain of chunks.
 //!
-//! [`Writer`] appends records to chunks that it alone may write, [`Reader`] reads them in its
+//! [`LaneWriter`] appends records to chunks that it alone may write, [`LaneReader`] reads them in its
 //! read-only view of the same memory. [`record`] is the header word, [`page`] the offsets in
 //! control page and chunk, [`control`] the words that the receiver writes, [`position`] the most
 //! important one of them. `docs/layout.md` describes all of it.
@@ -29,5 +29,5 @@ pub(crate) mod region;
 mod schedules;
 pub(crate) mod writer;
 
-pub(crate) use reader::{Found, Reader};
-pub(crate) use writer::{Room, Writer};
+pub(crate) use reader::{LaneReader, Peeked};
+pub(crate) use writer::{FreeSpace, LaneWriter};

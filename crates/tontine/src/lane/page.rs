@@ -45,9 +45,9 @@ pub(crate) const HANDOVER_AT: usize = 68;
 pub(crate) const RING_AT: usize = 128;
 
 /// Size of the smallest chunk, as a power of two: a page.
-pub(crate) const LEAST_LOG2: u32 = 12;
+pub(crate) const MIN_LOG2: u32 = 12;
 /// Size of the largest chunk, as a power of two: lengths and offsets stay within 32 bits.
-pub(crate) const MOST_LOG2: u32 = 30;
+pub(crate) const MAX_LOG2: u32 = 30;
 
 /// Returns the bytes of the ring in a chunk of `size` bytes.
 pub(crate) const fn ring(size: usize) -> usize {
@@ -65,7 +65,7 @@ pub(crate) const fn longest_message(size: usize) -> usize {
 /// Returns the size of the smallest chunk for messages of `length` bytes, as a power of two; `None`
 /// if the largest is too small.
 pub(crate) fn log2_for(length: usize) -> Option<u32> {
-    (LEAST_LOG2..=MOST_LOG2).find(|&log2| longest_message(1 << log2) >= length)
+    (MIN_LOG2..=MAX_LOG2).find(|&log2| longest_message(1 << log2) >= length)
 }
 
 const _: () = {
@@ -76,7 +76,7 @@ const _: () = {
         RING_AT.is_multiple_of(64) && GRANTED_AT.is_multiple_of(8) && MOST_AT.is_multiple_of(8)
     );
     assert!(LOG2_AT == VERSION_AT + 4, "version and size are written as one word");
-    assert!(ring(1 << LEAST_LOG2).is_multiple_of(8));
+    assert!(ring(1 << MIN_LOG2).is_multiple_of(8));
 };
 
 #[cfg(test)]
@@ -85,7 +85,7 @@ mod tests {
 
     #[test]
     fn the_longest_message_fits_wherever_the_ring_stands() {
-        for log2 in LEAST_LOG2..=MOST_LOG2 {
+        for log2 in MIN_LOG2..=MAX_LOG2 {
             let size = 1 << log2;
             let record = super::super::record::size_of_message(longest_message(size));
             // Padding is shorter than record and header together; otherwise the record would fit.
@@ -95,9 +95,9 @@ mod tests {
 
     #[test]
     fn a_chunk_is_found_for_each_length() {
-        assert_eq!(log2_for(0), Some(LEAST_LOG2));
+        assert_eq!(log2_for(0), Some(MIN_LOG2));
         assert_eq!(log2_for(longest_message(1 << 20)), Some(20));
         assert_eq!(log2_for(longest_message(1 << 20) + 1), Some(21));
-        assert_eq!(log2_for(longest_message(1 << MOST_LOG2) + 1), None);
+        assert_eq!(log2_for(longest_message(1 << MAX_LOG2) + 1), None);
     }
 }

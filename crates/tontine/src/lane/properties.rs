@@ -1,7 +1,7 @@
 //! Writer and Reader compared with a plain queue, over random sequences of calls.
 //!
 //! All calls are made by one thread; `models` and `schedules` cover concurrent ends. Neighbours:
-//! [`super::writer`] and [`super::reader`], on a [`Heap`].
+//! [`super::writer`] and [`super::reader`], on a [`ModelRegion`].
 
 use std::collections::VecDeque;
 
@@ -9,9 +9,9 @@ use proptest::prelude::*;
 
 use super::page::longest_message;
 use super::position;
-use super::region::Region;
-use super::region::model::Heap;
-use super::{Found, Reader, Room, Writer};
+use super::region::LaneMemory;
+use super::region::model::ModelRegion;
+use super::{FreeSpace, LaneReader, LaneWriter, Peeked};
 use crate::sync::AtomicU64;
 
 /// Size of the smallest chunk of these lanes, as a power of two: much smaller than that of real
@@ -22,7 +22,7 @@ const MOST: u32 = 12;
 
 /// One operation on a lane.
 #[derive(Debug, Clone)]
-enum Step {
+enum LaneOp {
     /// The sender sends a message of this many thousandths of the longest for the largest chunk.
     Send(usize),
     /// The sender sends the longest message for the present chunk, or one of this many bytes more.
@@ -42,35 +42,35 @@ enum Step {
     Succeed,
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn step() -> impl Strategy<Value = LaneOp> {
     prop_oneof![
-        8 => prop_oneof![0..40_usize, 0..=1000_usize].prop_map(Step::Send),
-        2 => (0..2_usize).prop_map(Step::SendLongest),
-        8 => (0..12_usize).prop_map(Step::Receive),
-        1 => Just(Step::Believe),
-        1 => Just(Step::Grow),
-        2 => Just(Step::GiveBack),
-        1 => Just(Step::TakeBack),
-        1 => Just(Step::Succeed),
+        8 => prop_oneof![0..40_usize, 0..=1000_usize].prop_map(LaneOp::Send),
+        2 => (0..2_usize).prop_map(LaneOp::SendLongest),
+        8 => (0..12_usize).prop_map(LaneOp::Receive),
+        1 => Just(LaneOp::Believe),
+        1 => Just(LaneOp::Grow),
+        2 => Just(LaneOp::GiveBack),
+        1 => Just(LaneOp::TakeBack),
+        1 => Just(LaneOp::Succeed),
     ]
 }
 
-struct Lane {
-    writer: Writer<Heap>,
-    reader: Reader<Heap>,
-    passed: VecDeque<(Heap, u32)>,
+struct LaneUnderTest {
+    writer: LaneWriter<ModelRegion>,
+    reader: LaneReader<ModelRegion>,
+    passed: VecDeque<(ModelRegion, u32)>,
     position: AtomicU64,
     /// Messages that were sent and are not acknowledged.
     queue: VecDeque<Vec<u8>>,
     sent: u64,
 }
 
-impl Lane {
+impl LaneUnderTest {
     fn new() -> Self {
-        let ring = Heap::new(1 << LEAST);
+        let ring = ModelRegion::new(1 << LEAST);
         Self {
-            writer: Writer::new(ring.clone(), LEAST),
-            reader: Reader::new(ring, LEAST, 0, 0).expect("a valid position"),
+            writer: LaneWriter::new(ring.clone(), LEAST),
+            reader: LaneReader::new(ring, LEAST, 0, 0).expect("a valid position"),
             passed: VecDeque::new(),
             position: AtomicU64::new(0),
             queue: VecDeque::new(),
@@ -78,37 +78,37 @@ impl Lane {
         }
     }
 
-    fn take(&mut self, step: &Step) {
+    fn take(&mut self, step: &LaneOp) {
         match *step {
-            Step::Send(thousandths) => {
+            LaneOp::Send(thousandths) => {
                 self.send(longest_message(1 << MOST) * thousandths / 1000);
             }
-            Step::SendLongest(more) => {
+            LaneOp::SendLongest(more) => {
                 self.send(longest_message(1 << self.writer.log2()) + more);
             }
-            Step::Receive(count) => {
+            LaneOp::Receive(count) => {
                 for _ in 0..count {
                     self.receive();
                 }
             }
-            Step::Believe => self.believe(),
-            Step::Grow => self.grow(),
-            Step::GiveBack => self.give_back(),
-            Step::TakeBack => {
+            LaneOp::Believe => self.believe(),
+            LaneOp::Grow => self.grow(),
+            LaneOp::GiveBack => self.give_back(),
+            LaneOp::TakeBack => {
                 self.look();
                 self.believe();
                 assert_eq!(self.writer.take_back(), Vec::from(std::mem::take(&mut self.queue)));
                 assert!(self.writer.is_read() && self.writer.take_back().is_empty());
                 *self = Self::new();
             }
-            Step::Succeed => {
+            LaneOp::Succeed => {
                 self.look();
                 self.believe();
                 let (base, at) = (self.writer.base(), self.writer.position());
                 self.passed =
                     self.writer.chain().map(|link| (link.region.clone(), link.log2)).collect();
                 let (first, log2) = self.passed.pop_front().expect("a chunk");
-                self.reader = Reader::new(first, log2, base, at).expect("a valid handover");
+                self.reader = LaneReader::new(first, log2, base, at).expect("a valid handover");
             }
         }
         // The sender forgets a returned chunk before the receiver has followed.
@@ -122,12 +122,12 @@ impl Lane {
             self.believe();
             let most = longest_message(1 << self.writer.log2());
             match self.writer.make_room(length) {
-                Room::Here => {
+                FreeSpace::Here => {
                     assert!(self.writer.fits(length));
                     break;
                 }
-                Room::Later => assert!(length <= most && !self.queue.is_empty()),
-                Room::Never => assert!(length > most),
+                FreeSpace::Later => assert!(length <= most && !self.queue.is_empty()),
+                FreeSpace::Never => assert!(length > most),
             }
             if self.writer.log2() == MOST {
                 return;
@@ -145,18 +145,18 @@ impl Lane {
     fn look(&mut self) -> Option<usize> {
         loop {
             match self.reader.look().expect("an honest sender") {
-                Found::Nothing => {
+                Peeked::Nothing => {
                     assert!(self.queue.is_empty() && self.passed.is_empty());
                     return None;
                 }
-                Found::Message(length) => {
+                Peeked::Message(length) => {
                     let mut bytes = vec![7];
                     self.reader.region().copy_out(self.reader.payload_at(), length, &mut bytes);
                     let expected = self.queue.front().expect("no message arrives twice");
                     assert!(bytes[0] == 7 && bytes[1..] == **expected);
                     return Some(length);
                 }
-                Found::Next(log2) => {
+                Peeked::Next(log2) => {
                     let (chunk, passed) = self.passed.pop_front().expect("passed before");
                     assert_eq!(log2, passed);
                     self.reader.follow(chunk, log2);
@@ -192,7 +192,7 @@ impl Lane {
     }
 
     fn go_on_in(&mut self, log2: u32) {
-        let chunk = Heap::new(1 << log2);
+        let chunk = ModelRegion::new(1 << log2);
         self.passed.push_back((chunk.clone(), log2));
         self.writer.go_on_in(chunk, log2);
     }
@@ -203,7 +203,7 @@ proptest! {
 
     #[test]
     fn a_lane_is_a_queue(steps in prop::collection::vec(step(), 0..200)) {
-        let mut lane = Lane::new();
+        let mut lane = LaneUnderTest::new();
         for step in &steps {
             lane.take(step);
         }

@@ -1,4 +1,4 @@
-//! The receiver's end of a lane: [`Reader`].
+//! The receiver's end of a lane: [`LaneReader`].
 //!
 //! The content of the memory is untrusted, since the sender may be hostile: each header is read
 //! once, into a local variable, and checked against the size that the receiver itself mapped.
@@ -6,8 +6,8 @@
 //! Neighbours: [`super::writer`] is the other end; [`super::control`] passes it the read position.
 
 use super::page::{RING_AT, ring};
-use super::record::{HEADER, Header, NOTHING, size_of_message};
-use super::region::Region;
+use super::record::{HEADER, NOTHING, RecordHeader, size_of_message};
+use super::region::LaneMemory;
 use crate::sync::Ordering;
 
 /// Distance in bytes of the cache line that is prefetched.
@@ -17,7 +17,7 @@ const AHEAD: usize = 192;
 const MOST_POSITION: u64 = 1 << 62;
 
 /// The receiver's end of a lane.
-pub(crate) struct Reader<R> {
+pub(crate) struct LaneReader<R> {
     region: R,
     /// Offset of the next header in the chunk: a multiple of 8, at least one word before
     /// `ring_end`.
@@ -31,10 +31,10 @@ pub(crate) struct Reader<R> {
 
 /// Result of a check for the next record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Found {
+pub(crate) enum Peeked {
     /// No record yet.
     Nothing,
-    /// A message of this length, whose payload is at [`Reader::payload_at`].
+    /// A message of this length, whose payload is at [`LaneReader::payload_at`].
     Message(usize),
     /// The lane continues in a chunk of two to this power bytes.
     Next(u32),
@@ -42,24 +42,29 @@ pub(crate) enum Found {
 
 /// A violation of the protocol by the sender, described by the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Broken(pub(crate) &'static str);
+pub(crate) struct ProtocolError(pub(crate) &'static str);
 
-impl<R: Region> Reader<R> {
+impl<R: LaneMemory> LaneReader<R> {
     /// Returns a reader that continues at `position` in `region`, a chunk of two to the power
     /// `log2` bytes whose first record is at position `base`.
     ///
     /// # Errors
     /// No record of the chunk can have this position.
-    pub(crate) fn new(region: R, log2: u32, base: u64, position: u64) -> Result<Self, Broken> {
+    pub(crate) fn new(
+        region: R,
+        log2: u32,
+        base: u64,
+        position: u64,
+    ) -> Result<Self, ProtocolError> {
         let size = 1_usize << log2;
         let ahead = position
             .checked_sub(base)
-            .ok_or(Broken("the read position is before the first record of the chunk"))?;
+            .ok_or(ProtocolError("the read position is before the first record of the chunk"))?;
         if !base.is_multiple_of(HEADER as u64) || !ahead.is_multiple_of(HEADER as u64) {
-            return Err(Broken("a position is not a multiple of 8"));
+            return Err(ProtocolError("a position is not a multiple of 8"));
         }
         if position > MOST_POSITION {
-            return Err(Broken("the read position is beyond the end of any lane"));
+            return Err(ProtocolError("the read position is beyond the end of any lane"));
         }
         let at = RING_AT + (ahead % ring(size) as u64) as usize;
         Ok(Self { region, at, ring_end: size, position, padded: false })
@@ -97,15 +102,17 @@ impl<R: Region> Reader<R> {
     /// # Errors
     /// A header that no honest sender writes.
     #[inline(always)]
-    pub(crate) fn look(&mut self) -> Result<Found, Broken> {
-        // SYNC publish: pairs with the header stores in `Writer`.
+    pub(crate) fn look(&mut self) -> Result<Peeked, ProtocolError> {
+        // SYNC publish: pairs with the header stores in `LaneWriter`.
         let word = self.region.word(self.at).load(Ordering::Acquire);
         if word == NOTHING {
-            return Ok(Found::Nothing);
+            return Ok(Peeked::Nothing);
         }
-        match Header::claimed(word) {
-            Some(Header::Message(length)) if self.holds(length) => Ok(Found::Message(length)),
-            claimed => self.look_closer(claimed),
+        match RecordHeader::claimed(word) {
+            Some(RecordHeader::Message(length)) if self.holds(length) => {
+                Ok(Peeked::Message(length))
+            }
+            claimed => self.peek_slow(claimed),
         }
     }
 
@@ -117,19 +124,21 @@ impl<R: Region> Reader<R> {
 
     /// Handles every header except that of a valid message.
     #[cold]
-    fn look_closer(&mut self, claimed: Option<Header>) -> Result<Found, Broken> {
+    fn peek_slow(&mut self, claimed: Option<RecordHeader>) -> Result<Peeked, ProtocolError> {
         match claimed {
-            None => Err(Broken("a record's header has an unknown kind")),
-            Some(Header::Message(_)) => {
-                Err(Broken("a message is longer than the rest of its ring"))
+            None => Err(ProtocolError("a record's header has an unknown kind")),
+            Some(RecordHeader::Message(_)) => {
+                Err(ProtocolError("a message is longer than the rest of its ring"))
             }
-            Some(Header::Next(log2)) => Ok(Found::Next(log2)),
-            Some(Header::Padding(_)) if self.padded => {
-                Err(Broken("a padding record follows a padding record"))
+            Some(RecordHeader::Next(log2)) => Ok(Peeked::Next(log2)),
+            Some(RecordHeader::Padding(_)) if self.padded => {
+                Err(ProtocolError("a padding record follows a padding record"))
             }
-            Some(Header::Padding(length)) => {
+            Some(RecordHeader::Padding(length)) => {
                 if HEADER + length != self.ring_end - self.at {
-                    return Err(Broken("a padding record does not reach the end of the ring"));
+                    return Err(ProtocolError(
+                        "a padding record does not reach the end of the ring",
+                    ));
                 }
                 self.position += (HEADER + length) as u64;
                 self.at = RING_AT;
@@ -165,7 +174,7 @@ impl<R: Region> Reader<R> {
         }
     }
 
-    /// Continues in the chunk that a [`Found::Next`] announced; returns the old one.
+    /// Continues in the chunk that a [`Peeked::Next`] announced; returns the old one.
     pub(crate) fn follow(&mut self, region: R, log2: u32) -> R {
         self.position += HEADER as u64;
         self.at = RING_AT;
@@ -178,8 +187,8 @@ impl<R: Region> Reader<R> {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::lane::page::LEAST_LOG2;
-    use crate::lane::region::model::Heap;
+    use crate::lane::page::MIN_LOG2;
+    use crate::lane::region::model::ModelRegion;
 
     /// `HELLO` has the position at which reading begins, and every multiple of 8 was accepted. If a
     /// sender began just before the largest integer, the receiver's sum overflowed with the first
@@ -187,9 +196,9 @@ mod tests {
     #[test]
     fn a_position_near_the_end_of_numbers_is_refused() {
         let begin = |base, position| {
-            Reader::new(Heap::new(1 << LEAST_LOG2), LEAST_LOG2, base, position).map(|_| ())
+            LaneReader::new(ModelRegion::new(1 << MIN_LOG2), MIN_LOG2, base, position).map(|_| ())
         };
-        let refused = Err(Broken("the read position is beyond the end of any lane"));
+        let refused = Err(ProtocolError("the read position is beyond the end of any lane"));
         assert_eq!(begin(u64::MAX - 15, u64::MAX - 7), refused);
         assert_eq!(begin(0, MOST_POSITION + 8), refused);
         assert_eq!(begin(0, MOST_POSITION), Ok(()));
@@ -199,9 +208,10 @@ mod tests {
     /// could begin at an odd position, which its own sender would never have accepted.
     #[test]
     fn an_odd_base_is_refused() {
-        let begin =
-            |base| Reader::new(Heap::new(1 << LEAST_LOG2), LEAST_LOG2, base, base + 8).map(|_| ());
-        assert_eq!(begin(1025), Err(Broken("a position is not a multiple of 8")));
+        let begin = |base| {
+            LaneReader::new(ModelRegion::new(1 << MIN_LOG2), MIN_LOG2, base, base + 8).map(|_| ())
+        };
+        assert_eq!(begin(1025), Err(ProtocolError("a position is not a multiple of 8")));
         assert_eq!(begin(1024), Ok(()));
     }
 }

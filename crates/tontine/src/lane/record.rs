@@ -1,4 +1,4 @@
-//! The header word of a record: [`Header`].
+//! The header word of a record: [`RecordHeader`].
 //!
 //! ```text
 //!  63            40 39    32 31                             0
@@ -21,7 +21,7 @@ const NEXT: u64 = 3;
 
 /// A decoded header word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Header {
+pub(crate) enum RecordHeader {
     /// A message of this many bytes follows.
     Message(usize),
     /// This many bytes after the header are skipped, to the end of the ring.
@@ -30,7 +30,7 @@ pub(crate) enum Header {
     Next(u32),
 }
 
-impl Header {
+impl RecordHeader {
     /// Encodes the header.
     #[inline(always)]
     pub(crate) const fn word(self) -> u64 {
@@ -69,21 +69,21 @@ mod tests {
     #[test]
     fn a_word_says_what_was_put_into_it() {
         let all = [
-            Header::Message(0),
-            Header::Message(u32::MAX as usize),
-            Header::Padding(16),
-            Header::Next(30),
+            RecordHeader::Message(0),
+            RecordHeader::Message(u32::MAX as usize),
+            RecordHeader::Padding(16),
+            RecordHeader::Next(30),
         ];
         for header in all {
             assert_ne!(header.word(), NOTHING);
-            assert_eq!(Header::claimed(header.word()), Some(header));
+            assert_eq!(RecordHeader::claimed(header.word()), Some(header));
         }
     }
 
     #[test]
     fn words_that_nobody_writes_say_nothing() {
         for word in [4 << 32, 1 << 40 | 1 << 32, u64::MAX, 1 << 63, 7] {
-            assert_eq!(Header::claimed(word), None, "{word:#x}");
+            assert_eq!(RecordHeader::claimed(word), None, "{word:#x}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The interface of shared memory that a lane uses: [`Region`], 64-bit words and copies.
+//! The interface of shared memory that a lane uses: [`LaneMemory`], 64-bit words and copies.
 //!
 //! Another process may write a peer's region during a read, so nothing here ever makes a Rust
 //! reference to its bytes: words are atomics, and bytes are copied ([`super::mapped`]).
@@ -6,7 +6,7 @@
 use crate::sync::AtomicU64;
 
 /// Memory of a lane. Offsets are in bytes and multiples of 8, unless stated otherwise.
-pub(crate) trait Region {
+pub(crate) trait LaneMemory {
     /// Returns the word at `at`, which must be inside.
     fn word(&self, at: usize) -> &AtomicU64;
     /// Copies `bytes` to `at`; for regions of this process only.

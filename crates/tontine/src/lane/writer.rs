@@ -1,4 +1,4 @@
-//! The sender's end of a lane: [`Writer`].
+//! The sender's end of a lane: [`LaneWriter`].
 //!
 //! A message becomes visible by one store, of its header, after its payload and a zero at the
 //! offset of the following header. So the receiver finds no record there until the sender has
@@ -12,12 +12,12 @@ use std::collections::VecDeque;
 use super::page::{
     BASE_AT, CHUNK_MAGIC, MAGIC_AT, RING_AT, SEQUENCE_AT, VERSION, VERSION_AT, ring,
 };
-use super::record::{HEADER, Header, NOTHING, size_of_message};
-use super::region::Region;
+use super::record::{HEADER, NOTHING, RecordHeader, size_of_message};
+use super::region::LaneMemory;
 use crate::sync::Ordering;
 
 /// One chunk of the chain.
-pub(crate) struct Link<R> {
+pub(crate) struct ChunkRef<R> {
     /// The chunk's memory.
     pub(crate) region: R,
     /// The chunk's size, as a power of two.
@@ -29,7 +29,7 @@ pub(crate) struct Link<R> {
 }
 
 /// The sender's end of a lane.
-pub(crate) struct Writer<R> {
+pub(crate) struct LaneWriter<R> {
     /// Contiguous bytes from `at` on, in the ring of the newest chunk, that are known to be free.
     /// The first field that a `send` loads.
     room: usize,
@@ -43,9 +43,9 @@ pub(crate) struct Writer<R> {
     /// before it.
     taken_back: u64,
     /// The chunk that is written.
-    newest: Link<R>,
+    newest: ChunkRef<R>,
     /// Chunks before it that still have unread records, oldest first.
-    older: VecDeque<Link<R>>,
+    older: VecDeque<ChunkRef<R>>,
     /// Offset of the end of the newest chunk's ring.
     ring_end: usize,
     /// Sequence number of the next chunk.
@@ -56,8 +56,8 @@ pub(crate) struct Writer<R> {
 
 /// Result of a search for space.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Room {
-    /// The record fits, at [`Writer::payload_at`].
+pub(crate) enum FreeSpace {
+    /// The record fits, at [`LaneWriter::payload_at`].
     Here,
     /// The record fits once the receiver has read more.
     Later,
@@ -67,14 +67,14 @@ pub(crate) enum Room {
 
 /// The slot of a message for which space was found; invalid once the lane has continued.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct RecordSlot {
     sequence: u64,
     at: usize,
 }
 
 /// A read position beyond the last record, or before one that the receiver had acknowledged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct FalsePosition {
+pub(crate) struct InvalidPosition {
     /// The smallest expected position.
     pub(crate) from: u64,
     /// The largest expected position.
@@ -83,7 +83,7 @@ pub(crate) struct FalsePosition {
     pub(crate) found: u64,
 }
 
-impl<R: Region> Writer<R> {
+impl<R: LaneMemory> LaneWriter<R> {
     /// Returns a lane that begins in `first`, zeroed memory of two to the power `log2` bytes.
     pub(crate) fn new(first: R, log2: u32) -> Self {
         label(&first, log2, 0, 0);
@@ -94,7 +94,7 @@ impl<R: Region> Writer<R> {
             position: 0,
             taken_back: 0,
             ring_end: 1 << log2,
-            newest: Link { region: first, log2, base: 0, end: None },
+            newest: ChunkRef { region: first, log2, base: 0, end: None },
             older: VecDeque::new(),
             sequence: 1,
             lent: 0,
@@ -102,7 +102,7 @@ impl<R: Region> Writer<R> {
     }
 
     /// Returns the chunks, oldest first.
-    pub(crate) fn chain(&self) -> impl Iterator<Item = &Link<R>> {
+    pub(crate) fn chain(&self) -> impl Iterator<Item = &ChunkRef<R>> {
         self.older.iter().chain(std::iter::once(&self.newest))
     }
 
@@ -160,14 +160,14 @@ impl<R: Region> Writer<R> {
         self.at + HEADER
     }
 
-    /// Returns the memory to which [`Writer::payload_at`] refers.
+    /// Returns the memory to which [`LaneWriter::payload_at`] refers.
     pub(crate) fn region(&self) -> &R {
         &self.newest.region
     }
 
     /// Returns the slot of the next message.
-    pub(crate) fn place(&self) -> Place {
-        Place { sequence: self.sequence, at: self.at }
+    pub(crate) fn place(&self) -> RecordSlot {
+        RecordSlot { sequence: self.sequence, at: self.at }
     }
 
     /// Appends a message that fits.
@@ -180,20 +180,20 @@ impl<R: Region> Writer<R> {
     }
 
     /// Publishes the payload of `length` bytes that was written at `place` as a message.
-    pub(crate) fn publish(&mut self, place: Place, length: usize) {
+    pub(crate) fn publish(&mut self, place: RecordSlot, length: usize) {
         // At another slot there is no payload, or no memory.
         assert!(place == self.place() && self.fits(length), "a lane continued under a reservation");
         self.append(length);
     }
 
-    /// Publishes the payload of `length` bytes at [`Writer::payload_at`] as a message.
+    /// Publishes the payload of `length` bytes at [`LaneWriter::payload_at`] as a message.
     #[inline(always)]
     fn append(&mut self, length: usize) {
         let size = size_of_message(length);
         let newest = &self.newest.region;
         newest.word(self.at + size).store(NOTHING, Ordering::Relaxed);
-        // SYNC publish: pairs with the load in `Reader::look`.
-        newest.word(self.at).store(Header::Message(length).word(), Ordering::Release);
+        // SYNC publish: pairs with the load in `LaneReader::look`.
+        newest.word(self.at).store(RecordHeader::Message(length).word(), Ordering::Release);
         self.at += size;
         self.tail += size as u64;
         self.room -= size;
@@ -203,10 +203,10 @@ impl<R: Region> Writer<R> {
     ///
     /// # Errors
     /// The receiver cannot have read up to this position.
-    pub(crate) fn believe(&mut self, position: u64) -> Result<(), FalsePosition> {
+    pub(crate) fn believe(&mut self, position: u64) -> Result<(), InvalidPosition> {
         let possible = self.position..=self.tail;
         if !possible.contains(&position) || !position.is_multiple_of(HEADER as u64) {
-            return Err(FalsePosition { from: self.position, to: self.tail, found: position });
+            return Err(InvalidPosition { from: self.position, to: self.tail, found: position });
         }
         self.position = position;
         while self.older.front().is_some_and(|link| link.end.is_some_and(|end| end <= position)) {
@@ -220,11 +220,11 @@ impl<R: Region> Writer<R> {
 
     /// Finds space for a message of `length` bytes in what is known to be read, with padding if it
     /// must go to the start of the ring.
-    pub(crate) fn make_room(&mut self, length: usize) -> Room {
+    pub(crate) fn make_room(&mut self, length: usize) -> FreeSpace {
         let size = size_of_message(length);
         let whole = self.ring_end - RING_AT;
         if size > whole / 2 - HEADER {
-            return Room::Never;
+            return FreeSpace::Never;
         }
         let free = whole - (self.tail - self.position().max(self.newest.base)) as usize;
         let to_end = self.ring_end - self.at;
@@ -236,15 +236,17 @@ impl<R: Region> Writer<R> {
         } else {
             self.room = 0;
         }
-        if self.fits(length) { Room::Here } else { Room::Later }
+        if self.fits(length) { FreeSpace::Here } else { FreeSpace::Later }
     }
 
     /// Fills the ring to its end with padding and continues at its start, whose first word is free.
     fn pad(&mut self, to_end: usize) {
         let newest = &self.newest.region;
         newest.word(RING_AT).store(NOTHING, Ordering::Relaxed);
-        // SYNC publish: pairs with the load in `Reader::look`.
-        newest.word(self.at).store(Header::Padding(to_end - HEADER).word(), Ordering::Release);
+        // SYNC publish: pairs with the load in `LaneReader::look`.
+        newest
+            .word(self.at)
+            .store(RecordHeader::Padding(to_end - HEADER).word(), Ordering::Release);
         self.at = RING_AT;
         self.tail += to_end as u64;
     }
@@ -258,12 +260,12 @@ impl<R: Region> Writer<R> {
         self.sequence += 1;
         self.ring_end = 1 << log2;
         self.room = ring(1 << log2);
-        let newest = Link { region, log2, base: self.tail, end: None };
+        let newest = ChunkRef { region, log2, base: self.tail, end: None };
         let mut before = std::mem::replace(&mut self.newest, newest);
         before.end = Some(self.tail);
         // Space for one header is always left for this.
-        // SYNC publish: pairs with the load in `Reader::look`.
-        before.region.word(at).store(Header::Next(log2).word(), Ordering::Release);
+        // SYNC publish: pairs with the load in `LaneReader::look`.
+        before.region.word(at).store(RecordHeader::Next(log2).word(), Ordering::Release);
         self.older.push_back(before);
     }
 
@@ -286,28 +288,28 @@ impl<R: Region> Writer<R> {
         while position < self.tail {
             let at = RING_AT + ((position - link.base) % ring(1 << link.log2) as u64) as usize;
             let word = link.region.word(at).load(Ordering::Relaxed);
-            let Some(header) = Header::claimed(word) else { break };
+            let Some(header) = RecordHeader::claimed(word) else { break };
             let size = match header {
-                Header::Message(length) => size_of_message(length),
-                Header::Padding(length) => HEADER + length,
-                Header::Next(_) => HEADER,
+                RecordHeader::Message(length) => size_of_message(length),
+                RecordHeader::Padding(length) => HEADER + length,
+                RecordHeader::Next(_) => HEADER,
             };
             position += size as u64;
             if position > link.end.unwrap_or(self.tail) || at + size > 1 << link.log2 {
                 break;
             }
             match header {
-                Header::Message(length) => {
+                RecordHeader::Message(length) => {
                     let mut message = Vec::new();
                     link.region.copy_out(at + HEADER, length, &mut message);
                     unread.push(message);
                 }
-                Header::Padding(_) => {}
-                Header::Next(_) if link.end == Some(position) => {
+                RecordHeader::Padding(_) => {}
+                RecordHeader::Next(_) if link.end == Some(position) => {
                     let Some(next) = links.next() else { break };
                     link = next;
                 }
-                Header::Next(_) => break,
+                RecordHeader::Next(_) => break,
             }
         }
         self.taken_back = self.tail;
@@ -318,7 +320,7 @@ impl<R: Region> Writer<R> {
 }
 
 /// Writes the first words of a new chunk, before any other process reads it.
-fn label<R: Region>(region: &R, log2: u32, sequence: u64, base: u64) {
+fn label<R: LaneMemory>(region: &R, log2: u32, sequence: u64, base: u64) {
     region.word(MAGIC_AT).store(CHUNK_MAGIC, Ordering::Relaxed);
     let halves = u64::from(VERSION) | u64::from(log2) << 32;
     region.word(VERSION_AT).store(halves, Ordering::Relaxed);
@@ -329,15 +331,15 @@ fn label<R: Region>(region: &R, log2: u32, sequence: u64, base: u64) {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::lane::page::LEAST_LOG2;
-    use crate::lane::region::model::Heap;
+    use crate::lane::page::MIN_LOG2;
+    use crate::lane::region::model::ModelRegion;
 
-    fn lane() -> Writer<Heap> {
-        Writer::new(Heap::new(1 << LEAST_LOG2), LEAST_LOG2)
+    fn lane() -> LaneWriter<ModelRegion> {
+        LaneWriter::new(ModelRegion::new(1 << MIN_LOG2), MIN_LOG2)
     }
 
-    fn go_on(writer: &mut Writer<Heap>, log2: u32) {
-        writer.go_on_in(Heap::new(1 << log2), log2);
+    fn go_on(writer: &mut LaneWriter<ModelRegion>, log2: u32) {
+        writer.go_on_in(ModelRegion::new(1 << log2), log2);
     }
 
     /// A hostile peer may choose the words of a message, for example if the sender echoes what it
@@ -347,9 +349,9 @@ mod tests {
     #[test]
     fn a_next_inside_a_message_leads_nowhere() {
         let mut writer = lane();
-        let next = Header::Next(LEAST_LOG2).word().to_ne_bytes();
+        let next = RecordHeader::Next(MIN_LOG2).word().to_ne_bytes();
         writer.push(&[next, next].concat());
-        go_on(&mut writer, LEAST_LOG2 + 1);
+        go_on(&mut writer, MIN_LOG2 + 1);
         writer.push(b"behind it");
         writer.believe(HEADER as u64).expect("between beginning and tail");
         assert_eq!(writer.take_back(), Vec::<Vec<u8>>::new());
@@ -362,12 +364,12 @@ mod tests {
     #[test]
     fn a_reader_that_dies_before_it_follows_a_chunk_given_back_leaves_all() {
         let mut writer = lane();
-        go_on(&mut writer, LEAST_LOG2 + 1);
+        go_on(&mut writer, MIN_LOG2 + 1);
         writer.push(b"read");
         let read = writer.position() + writer.unread_bytes();
         writer.believe(read).expect("all of it");
         assert!(writer.is_read());
-        go_on(&mut writer, LEAST_LOG2);
+        go_on(&mut writer, MIN_LOG2);
         writer.forget_old();
         writer.push(b"unread");
         // The dead receiver's page still has this position.
@@ -390,7 +392,7 @@ mod tests {
         writer.believe(16).expect("the dead receiver's page still shows it");
         assert!(writer.is_read() && writer.unread_bytes() == 0);
         assert_eq!(writer.take_back(), Vec::<Vec<u8>>::new());
-        assert_eq!(writer.make_room(4), Room::Here);
+        assert_eq!(writer.make_room(4), FreeSpace::Here);
         writer.push(b"next");
         writer.believe(16).expect("as before");
         assert_eq!((writer.position(), writer.unread_bytes()), (32, 16));
@@ -404,16 +406,16 @@ mod tests {
     #[should_panic(expected = "a lane continued under a reservation")]
     fn what_was_written_in_one_chunk_is_not_published_in_another() {
         let mut writer = lane();
-        go_on(&mut writer, LEAST_LOG2 + 4);
+        go_on(&mut writer, MIN_LOG2 + 4);
         let place = writer.place();
-        go_on(&mut writer, LEAST_LOG2);
+        go_on(&mut writer, MIN_LOG2);
         writer.publish(place, 20_000);
     }
 
     #[test]
     fn padding_inside_a_message_leads_nowhere() {
         let mut writer = lane();
-        writer.push(&Header::Padding(0xffff_fff8).word().to_ne_bytes());
+        writer.push(&RecordHeader::Padding(0xffff_fff8).word().to_ne_bytes());
         writer.push(b"behind it");
         writer.believe(HEADER as u64).expect("between beginning and tail");
         assert_eq!(writer.take_back(), Vec::<Vec<u8>>::new());
@@ -422,7 +424,7 @@ mod tests {
     #[test]
     fn what_is_unread_comes_back_over_all_chunks() {
         let mut writer = lane();
-        for (log2, message) in (LEAST_LOG2 + 1..).zip([&b"one"[..], b"two", b"three"]) {
+        for (log2, message) in (MIN_LOG2 + 1..).zip([&b"one"[..], b"two", b"three"]) {
             writer.push(message);
             go_on(&mut writer, log2);
         }

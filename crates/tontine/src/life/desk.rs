@@ -1,4 +1,4 @@
-//! The words of a process page by which senders see whether a mailbox's receiver sleeps: [`Desk`].
+//! The words of a process page by which senders see whether a mailbox's receiver sleeps: [`MailboxSlot`].
 //!
 //! A page has 62, one for each mailbox of the process. Private memory records which are in use: no
 //! peer needs to know. Neighbours: [`super::Life::desk`] returns them, [`super::Watch::sleeping`]
@@ -16,13 +16,13 @@ pub(super) struct Desks(AtomicU64);
 
 /// One desk of this process's page, freed on drop.
 #[derive(Debug)]
-pub(crate) struct Desk {
+pub(crate) struct MailboxSlot {
     /// Index of the desk, which a peer receives for [`super::Watch::sleeping`].
     pub(crate) index: u32,
     life: &'static Life,
 }
 
-impl Desk {
+impl MailboxSlot {
     pub(super) fn take(life: &'static Life) -> Result<Self> {
         let first_free = |taken: u64| {
             let free = taken.trailing_ones();
@@ -43,7 +43,7 @@ impl Desk {
     }
 }
 
-impl Drop for Desk {
+impl Drop for MailboxSlot {
     fn drop(&mut self) {
         if self.life.is_forked() {
             return;
@@ -66,7 +66,8 @@ mod tests {
         assert!(in_child(|| {
             let life = Life::register().expect("life");
             let watch = Watch::from_fd(life).expect("watch");
-            let mut desks: Vec<Desk> = (0..DESKS).map(|_| life.desk().expect("free")).collect();
+            let mut desks: Vec<MailboxSlot> =
+                (0..DESKS).map(|_| life.desk().expect("free")).collect();
             let full = life.desk().expect_err("all are taken");
             assert_eq!(full, Error::Full { what: "mailboxes", max: 62 });
             for desk in &desks {

@@ -76,13 +76,13 @@ use std::sync::{Mutex, PoisonError};
 use crate::error::{Error, Result};
 use crate::sys::fork::{Guard, PerProcess};
 
-pub(crate) use desk::Desk;
+pub(crate) use desk::MailboxSlot;
 pub use path_lock::PathLock;
 pub use watch::Watch;
 pub(crate) use word::PAGE_SIZE;
 
 use desk::Desks;
-use word::Page;
+use word::LifePage;
 
 static REGISTRATION: PerProcess<Registration> = PerProcess::new(Registration::default);
 
@@ -117,7 +117,7 @@ struct Registration {
 /// ```
 #[derive(Debug)]
 pub struct Life {
-    page: Page,
+    page: LifePage,
     desks: Desks,
     guard: Guard,
 }
@@ -215,7 +215,7 @@ impl Life {
     /// Makes a life that the calling thread holds.
     fn begin() -> Result<Box<Self>> {
         let guard = Guard::here()?;
-        Ok(Box::new(Self { page: Page::hold()?, desks: Desks::default(), guard }))
+        Ok(Box::new(Self { page: LifePage::hold()?, desks: Desks::default(), guard }))
     }
 }
 
@@ -233,11 +233,11 @@ impl Life {
     ///
     /// # Errors
     /// [`Error::Full`] if all are taken; [`Error::Forked`] in a forked child.
-    pub(crate) fn desk(&'static self) -> Result<Desk> {
+    pub(crate) fn desk(&'static self) -> Result<MailboxSlot> {
         if self.is_forked() {
             return Err(Error::Forked);
         }
-        Desk::take(self)
+        MailboxSlot::take(self)
     }
 
     /// Returns `true` if this is the life of the process that forked this one.

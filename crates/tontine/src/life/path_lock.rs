@@ -127,7 +127,7 @@ impl PathLock {
                 locked.push(id);
                 return Ok(Self { file: ManuallyDrop::new(file), id, guard });
             }
-            if let Holder::Live(pid) = holder(&file).map_err(at)? {
+            if let LockHolder::Live(pid) = holder(&file).map_err(at)? {
                 return Err(in_use(pid));
             }
         }
@@ -152,7 +152,7 @@ impl Drop for PathLock {
 }
 
 /// The result of `F_GETLK`.
-enum Holder {
+enum LockHolder {
     /// A live process, whose pid is known if it is visible from here.
     Live(Option<u32>),
     /// The holder has ended since the attempt.
@@ -243,15 +243,15 @@ fn try_lock(file: &File) -> Result<bool> {
     }
 }
 
-fn holder(file: &File) -> Result<Holder> {
+fn holder(file: &File) -> Result<LockHolder> {
     let mut lock = first_byte();
     record_lock(file, libc::F_GETLK, &mut lock)
         .map_err(|errno| Error::system("fcntl(F_GETLK)", errno))?;
     if i32::from(lock.l_type) == libc::F_UNLCK {
-        return Ok(Holder::Ended);
+        return Ok(LockHolder::Ended);
     }
     // The pid is 0 for another PID namespace, and -1 for a lock that belongs to a descriptor.
-    Ok(Holder::Live(u32::try_from(lock.l_pid).ok().filter(|pid| *pid != 0)))
+    Ok(LockHolder::Live(u32::try_from(lock.l_pid).ok().filter(|pid| *pid != 0)))
 }
 
 fn first_byte() -> libc::flock {

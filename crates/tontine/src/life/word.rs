@@ -1,4 +1,4 @@
-//! The process page and its liveness word, which the kernel marks: [`Page`].
+//! The process page and its liveness word, which the kernel marks: [`LifePage`].
 //!
 //! The word is the lock word of a robust, process-shared pthread mutex. Its offset in the mutex
 //! depends on the C library; [`robust_list`] finds it once. One test of the word is enough: the
@@ -75,24 +75,24 @@ const _: () = {
 
 /// This process's page, whose word the thread that made it holds.
 #[derive(Debug)]
-pub(super) struct Page {
+pub(super) struct LifePage {
     region: OwnRegion,
     fd: OwnedFd,
     /// Bytes from the page's start to the liveness word.
     word_at: usize,
 }
 
-// SAFETY: threads that share `&Page` access atomics, in memory that stays mapped as long as the
+// SAFETY: threads that share `&LifePage` access atomics, in memory that stays mapped as long as the
 // page exists. Only the thread that makes the page accesses the mutex, while it makes it.
-unsafe impl Sync for Page {}
+unsafe impl Sync for LifePage {}
 
-impl AsFd for Page {
+impl AsFd for LifePage {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
 }
 
-impl Page {
+impl LifePage {
     /// Makes a page and lets the calling thread hold its word permanently: dropping a page that is
     /// held would leave a dangling entry in the thread's list, so [`super::Life`] leaks it.
     ///
@@ -185,7 +185,7 @@ mod tests {
     #[test]
     fn a_page_is_held_until_its_thread_ends() {
         let page = std::thread::spawn(|| {
-            let page = Page::hold().expect("page");
+            let page = LifePage::hold().expect("page");
             assert!(page.is_held());
             page
         });

@@ -28,14 +28,14 @@ pub(super) struct ChunkAccount {
 #[derive(Debug)]
 struct Chunk {
     bytes: u64,
-    holders: Holders,
+    holders: ChunkHolders,
     /// The descriptor to pass to a successor, if the lane waits for one.
     descriptor: Option<OwnedFd>,
 }
 
 /// Knowledge of the processes that hold a released chunk.
 #[derive(Debug)]
-enum Holders {
+enum ChunkHolders {
     Watched(ReleaseWatch),
     /// The chunk could not be watched.
     Unknown,
@@ -43,7 +43,7 @@ enum Holders {
     Unwatched,
 }
 
-impl Holders {
+impl ChunkHolders {
     fn of(chunk: &OwnedFd) -> Self {
         ReleaseWatch::new(chunk.as_fd()).map_or(Self::Unknown, Self::Watched)
     }
@@ -53,14 +53,14 @@ impl ChunkAccount {
     /// Returns the account of a lane that begins with a chunk of two to the power `log2` bytes.
     pub(super) fn new(log2: u32, descriptor: OwnedFd) -> Self {
         let watched = log2 > MAX_UNWATCHED_LOG2;
-        let holders = if watched { Holders::of(&descriptor) } else { Holders::Unwatched };
+        let holders = if watched { ChunkHolders::of(&descriptor) } else { ChunkHolders::Unwatched };
         let first = Chunk { bytes: 1 << log2, holders, descriptor: Some(descriptor) };
         Self { chain: VecDeque::from([first]), released: Vec::new() }
     }
 
     /// Adds the chain's newest chunk, of two to the power `log2` bytes.
     pub(super) fn push(&mut self, log2: u32, descriptor: OwnedFd) {
-        let holders = Holders::of(&descriptor);
+        let holders = ChunkHolders::of(&descriptor);
         self.chain.push_back(Chunk { bytes: 1 << log2, holders, descriptor: Some(descriptor) });
     }
 
@@ -82,7 +82,7 @@ impl ChunkAccount {
         }
         for mut chunk in self.chain.drain(..surplus) {
             chunk.descriptor = None;
-            if !matches!(chunk.holders, Holders::Unwatched) {
+            if !matches!(chunk.holders, ChunkHolders::Unwatched) {
                 self.released.push(chunk);
             }
         }
@@ -94,7 +94,7 @@ impl ChunkAccount {
         if !self.released.is_empty() {
             ReleaseWatch::update();
             self.released.retain(
-                |chunk| !matches!(&chunk.holders, Holders::Watched(watch) if watch.is_released()),
+                |chunk| !matches!(&chunk.holders, ChunkHolders::Watched(watch) if watch.is_released()),
             );
         }
     }
@@ -102,7 +102,7 @@ impl ChunkAccount {
     /// Forgets the unwatched chunks that a receiver held which has ended: the kernel has freed
     /// them.
     pub(super) fn forget_unknown(&mut self) {
-        self.released.retain(|chunk| matches!(chunk.holders, Holders::Watched(_)));
+        self.released.retain(|chunk| matches!(chunk.holders, ChunkHolders::Watched(_)));
     }
 
     /// Returns the bytes of all chunks, as of the last update.

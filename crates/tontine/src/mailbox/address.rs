@@ -35,10 +35,10 @@ use crate::error::{Error, Result};
 /// assert_eq!(Address::from(Path::new("@jobs")), Address::path("@jobs")); // a path stays a path
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Address(pub(crate) Place);
+pub struct Address(pub(crate) AddressKind);
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) enum Place {
+pub(crate) enum AddressKind {
     Path(PathBuf),
     Abstract(Vec<u8>),
 }
@@ -46,17 +46,17 @@ pub(crate) enum Place {
 impl Address {
     /// Returns the address of a path in the file system, also if it begins with `@`.
     pub fn path(path: impl Into<PathBuf>) -> Self {
-        Self(Place::Path(path.into()))
+        Self(AddressKind::Path(path.into()))
     }
 
     /// Returns the address of a name in the abstract namespace, given without an `@` before it.
     pub fn abstract_name(name: impl AsRef<[u8]>) -> Self {
-        Self(Place::Abstract(name.as_ref().to_vec()))
+        Self(AddressKind::Abstract(name.as_ref().to_vec()))
     }
 }
 
 /// Identity of a file, independent of its names: device and inode.
-pub(crate) type FileId = (u64, u64);
+pub(crate) type SocketId = (u64, u64);
 
 impl Address {
     /// Returns this address, independent of the working directory. Symbolic links are not resolved.
@@ -66,10 +66,10 @@ impl Address {
     pub(crate) fn into_absolute(self) -> Result<Self> {
         match self.0 {
             // An empty path is refused when it is used, by an error that names the reason.
-            Place::Path(path) if path.is_relative() && !path.as_os_str().is_empty() => {
+            AddressKind::Path(path) if path.is_relative() && !path.as_os_str().is_empty() => {
                 let absolute = std::path::absolute(&path)
                     .map_err(|error| Error::io("getcwd", &error).at(path.display()))?;
-                Ok(Self(Place::Path(absolute)))
+                Ok(Self(AddressKind::Path(absolute)))
             }
             place => Ok(Self(place)),
         }
@@ -77,14 +77,14 @@ impl Address {
 
     /// Returns the file that the path leads to now, or `None` if there is none or the address is
     /// abstract.
-    pub(crate) fn leads_to(&self) -> Option<FileId> {
-        let Place::Path(path) = &self.0 else { return None };
+    pub(crate) fn leads_to(&self) -> Option<SocketId> {
+        let AddressKind::Path(path) = &self.0 else { return None };
         std::fs::metadata(path).ok().as_ref().map(file_id)
     }
 }
 
 /// Returns the identity of a file.
-pub(crate) fn file_id(file: &Metadata) -> FileId {
+pub(crate) fn file_id(file: &Metadata) -> SocketId {
     (file.dev(), file.ino())
 }
 
@@ -131,8 +131,8 @@ impl From<&Self> for Address {
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
-            Place::Path(path) => write!(f, "{}", path.display()),
-            Place::Abstract(name) => write!(f, "@{}", name.escape_ascii()),
+            AddressKind::Path(path) => write!(f, "{}", path.display()),
+            AddressKind::Abstract(name) => write!(f, "@{}", name.escape_ascii()),
         }
     }
 }

@@ -26,7 +26,7 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::task::{coop, yield_now};
 
-use super::lanes::Taken;
+use super::lanes::TakenMessage;
 use super::outbound::OutboundLane;
 use super::patience::longest_wait;
 use super::{Mailbox, Message, Sender};
@@ -139,7 +139,7 @@ impl AsyncMailbox {
         self.mailbox
     }
 
-    async fn next(&mut self) -> Result<Taken> {
+    async fn next(&mut self) -> Result<TakenMessage> {
         let mut looks = 0;
         loop {
             let mailbox = &mut self.mailbox;
@@ -228,7 +228,7 @@ struct Armed<'a>(&'a mut AsyncMailbox);
 
 impl Armed<'_> {
     async fn sleep(&mut self, nudge: Option<Duration>) -> Result<()> {
-        let timer = nudge.map(Timer::after).transpose()?;
+        let timer = nudge.map(OneShotTimer::after).transpose()?;
         let happened = poll_fn(|context| {
             if let Some(timer) = &timer
                 && let Poll::Ready(fired) = timer.0.poll(context)
@@ -263,7 +263,7 @@ impl Drop for Asking<'_> {
 /// event that has happened before is reported at once.
 struct Waits<'a> {
     descriptors: Vec<Watched<BorrowedFd<'a>>>,
-    timer: Timer,
+    timer: OneShotTimer,
 }
 
 impl<'a> Waits<'a> {
@@ -271,7 +271,7 @@ impl<'a> Waits<'a> {
         let (socket, process) = lane.watched();
         let descriptors = socket.into_iter().chain(process).map(Watched::new);
         let descriptors = descriptors.collect::<Result<_>>()?;
-        Ok(Self { descriptors, timer: Timer::after(longest_wait(lane))? })
+        Ok(Self { descriptors, timer: OneShotTimer::after(longest_wait(lane))? })
     }
 
     async fn happen(&self) -> Result<()> {
@@ -291,9 +291,9 @@ impl<'a> Waits<'a> {
 }
 
 /// A timer that becomes readable once.
-struct Timer(Watched<OwnedFd>);
+struct OneShotTimer(Watched<OwnedFd>);
 
-impl Timer {
+impl OneShotTimer {
     fn after(time: Duration) -> Result<Self> {
         let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
         let timer = timerfd_create(TimerfdClockId::Monotonic, flags)

@@ -1,7 +1,7 @@
 //! The state of a sender's connection: [`Connection`].
 //!
 //! Each state is a type with the methods that make sense in it. A lane without an answer is a
-//! [`PendingLane`], an open one has its [`Joined`] receiver. A lane whose receiver has ended either
+//! [`PendingLane`], an open one has its [`AcceptedLane`] receiver. A lane whose receiver has ended either
 //! waits for the next owner of its address ([`AwaitingSuccessor`]) or has ended itself
 //! ([`EndedLane`]); both keep the control page of the [`DepartedReceiver`]. Callers pass the socket
 //! to the methods that need it: nothing is sent to a receiver that has ended.
@@ -45,13 +45,13 @@ use std::mem;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use super::address::FileId;
-use super::joined::{Joined, join};
-use super::wire::{self, Note, Unreadable};
+use super::address::SocketId;
+use super::joined::{AcceptedLane, join};
+use super::wire::{self, ControlMessage, DecodeError};
 use crate::error::{Error, Peer, Result};
 use crate::lane::page::VERSION;
 use crate::sys::quarantine;
-use crate::sys::socket::{self, Credentials, Received, Socket};
+use crate::sys::socket::{self, PeerSocket, ReceivedPacket, SenderCredentials};
 
 /// Interval between checks of a path without an owner.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(5);
@@ -68,7 +68,7 @@ pub(super) enum Connection {
     /// `HELLO` was sent; there is no answer yet.
     Pending(PendingLane),
     /// The receiver has accepted the lane.
-    Open(Joined),
+    Open(AcceptedLane),
     /// The receiver has ended; messages stay in the lane for the next one.
     Awaiting(AwaitingSuccessor),
     /// The lane accepts no more messages.
@@ -82,7 +82,7 @@ pub(super) struct PendingLane {
     /// The process of `owner`; `WELCOME` has the credentials of the one that accepts.
     listener: Peer,
     /// The file that the path led to just before the connection was made.
-    leads_to: Option<FileId>,
+    leads_to: Option<SocketId>,
     /// Time of the last comparison of the path with it.
     looked_elsewhere: Option<Instant>,
     /// `WELCOME` waits on the socket until this process has a free descriptor.
@@ -106,16 +106,16 @@ pub(super) struct EndedLane {
 }
 
 /// A receiver that has ended: its page can be read, nothing can be sent to it.
-pub(super) struct DepartedReceiver(Joined);
+pub(super) struct DepartedReceiver(AcceptedLane);
 
 /// One control message from the receiver.
-pub(super) enum Heard {
+pub(super) enum Incoming {
     /// No message.
     Nothing,
     /// `ROOM`.
     Room,
     /// A valid `WELCOME`.
-    Welcome(Joined),
+    Welcome(AcceptedLane),
     /// The other end hung up.
     HungUp,
 }
@@ -123,7 +123,7 @@ pub(super) enum Heard {
 impl Connection {
     /// Returns the receiver of an open lane.
     #[inline(always)]
-    pub(super) fn open(&self) -> Option<&Joined> {
+    pub(super) fn open(&self) -> Option<&AcceptedLane> {
         match self {
             Self::Open(joined) => Some(joined),
             _ => None,
@@ -160,16 +160,16 @@ impl Connection {
 
     /// Returns the exact read position of the receiver.
     pub(super) fn position(&self) -> Option<u64> {
-        self.last().map(Joined::position)
+        self.last().map(AcceptedLane::position)
     }
 
     /// Returns the position up to which the receiver last announced free space.
     pub(super) fn room(&self) -> Option<u64> {
-        self.last().map(Joined::room)
+        self.last().map(AcceptedLane::room)
     }
 
     /// Returns the receiver whose page is mapped.
-    fn last(&self) -> Option<&Joined> {
+    fn last(&self) -> Option<&AcceptedLane> {
         match self {
             Self::Pending(_) => None,
             Self::Open(joined) => Some(joined),
@@ -185,22 +185,22 @@ impl Connection {
     /// version, or breaks the protocol.
     pub(super) fn hear(
         &mut self,
-        socket: &Socket,
+        socket: &PeerSocket,
         admit: &dyn Fn(Peer) -> Result<()>,
     ) -> Result<bool> {
         let heard = match self {
             Self::Pending(pending) => pending.hear(socket, admit)?,
             Self::Open(joined) => hear_open(joined, socket)?,
-            Self::Awaiting(_) | Self::Ended(_) => Heard::Nothing,
+            Self::Awaiting(_) | Self::Ended(_) => Incoming::Nothing,
         };
         match heard {
-            Heard::Nothing => Ok(false),
-            Heard::Room => Ok(true),
-            Heard::Welcome(joined) => {
+            Incoming::Nothing => Ok(false),
+            Incoming::Room => Ok(true),
+            Incoming::Welcome(joined) => {
                 *self = Self::Open(joined);
                 Ok(true)
             }
-            Heard::HungUp => Err(self.noticed_end()),
+            Incoming::HungUp => Err(self.noticed_end()),
         }
     }
 
@@ -208,7 +208,7 @@ impl Connection {
     pub(super) fn noticed_end(&self) -> Error {
         debug_assert!(self.is_live(), "the end of an ended lane was detected again");
         let died = || Error::OwnerDied { peer: self.peer() };
-        self.open().map_or_else(died, Joined::noticed_end)
+        self.open().map_or_else(died, AcceptedLane::noticed_end)
     }
 
     /// Ends the lane for `reason`, permanently or until there is a successor.
@@ -248,7 +248,7 @@ impl Connection {
 
 impl PendingLane {
     /// Returns a lane to the listener of an address.
-    pub(super) fn new(owner: Option<OwnedFd>, listener: Peer, leads_to: Option<FileId>) -> Self {
+    pub(super) fn new(owner: Option<OwnedFd>, listener: Peer, leads_to: Option<SocketId>) -> Self {
         Self { owner, listener, leads_to, looked_elsewhere: None, unreadable: false }
     }
 
@@ -264,9 +264,9 @@ impl PendingLane {
     /// The errors of [`Connection::hear`].
     pub(super) fn hear(
         &mut self,
-        socket: &Socket,
+        socket: &PeerSocket,
         admit: &dyn Fn(Peer) -> Result<()>,
-    ) -> Result<Heard> {
+    ) -> Result<Incoming> {
         self.unreadable = false;
         let mut bytes = [0; wire::LONGEST];
         match socket::receive(socket, &mut bytes)? {
@@ -280,27 +280,29 @@ impl PendingLane {
     /// Receives a message that carries descriptors: from an honest receiver, a `WELCOME`.
     fn hear_welcome(
         &mut self,
-        socket: &Socket,
+        socket: &PeerSocket,
         admit: &dyn Fn(Peer) -> Result<()>,
-    ) -> Result<Heard> {
+    ) -> Result<Incoming> {
         if quarantine::is_full(socket::owner(socket)?.uid) {
             self.unreadable = true;
-            return Ok(Heard::Nothing);
+            return Ok(Incoming::Nothing);
         }
         let expected = |bytes: &[u8]| wire::expected(bytes, 0);
         let passed = match socket::receive_passed(socket, wire::LONGEST, true, expected) {
             Ok(Some(passed)) => passed,
-            Ok(None) => return Ok(Heard::Nothing),
+            Ok(None) => return Ok(Incoming::Nothing),
             // It stays in the queue until this process has the resources to receive it.
             Err(error) if error.is_shortage() => {
                 self.unreadable = true;
-                return Ok(Heard::Nothing);
+                return Ok(Incoming::Nothing);
             }
             Err(error) => return Err(error),
         };
         match wire::read_received(&passed.bytes, passed.oversize) {
-            Ok(Note::Welcome(welcome)) => join(welcome, passed, admit).map(Heard::Welcome),
-            Err(Unreadable::Version(theirs)) => {
+            Ok(ControlMessage::Welcome(welcome)) => {
+                join(welcome, passed, admit).map(Incoming::Welcome)
+            }
+            Err(DecodeError::Version(theirs)) => {
                 Err(Error::VersionMismatch { ours: VERSION, theirs })
             }
             _ => Err(strange(self.listener)),
@@ -320,7 +322,7 @@ impl PendingLane {
 
     /// Returns `true` if the path, which leads to `now`, led elsewhere when the connection was
     /// made.
-    pub(super) fn was_replaced(&self, now: Option<FileId>) -> bool {
+    pub(super) fn was_replaced(&self, now: Option<SocketId>) -> bool {
         now.is_some() && now != self.leads_to
     }
 }
@@ -361,27 +363,27 @@ impl EndedLane {
 
 impl DepartedReceiver {
     /// Returns its cap, if it announced one.
-    pub(super) fn most(&self) -> Option<u64> {
-        self.0.most()
+    pub(super) fn max_message(&self) -> Option<u64> {
+        self.0.max_message()
     }
 }
 
 /// Receives one control message of a receiver that has accepted the lane.
-fn hear_open(joined: &Joined, socket: &Socket) -> Result<Heard> {
+fn hear_open(joined: &AcceptedLane, socket: &PeerSocket) -> Result<Incoming> {
     let mut bytes = [0; wire::LONGEST];
     understand(socket::receive(socket, &mut bytes)?, &bytes, joined.peer)
 }
 
-fn understand(received: Option<Received>, bytes: &[u8], peer: Peer) -> Result<Heard> {
-    let Some(received) = received else { return Ok(Heard::Nothing) };
+fn understand(received: Option<ReceivedPacket>, bytes: &[u8], peer: Peer) -> Result<Incoming> {
+    let Some(received) = received else { return Ok(Incoming::Nothing) };
     if received.hung_up {
-        return Ok(Heard::HungUp);
+        return Ok(Incoming::HungUp);
     }
     let note = wire::read_received(&bytes[..received.len], received.oversize);
     match (note, received.has_descriptors) {
-        (Ok(Note::Room), false) => Ok(Heard::Room),
-        (Ok(Note::Refused(errno)), false) => Err(refused(errno, received.from)),
-        (Err(Unreadable::Version(theirs)), _) => {
+        (Ok(ControlMessage::Room), false) => Ok(Incoming::Room),
+        (Ok(ControlMessage::Refused(errno)), false) => Err(refused(errno, received.from)),
+        (Err(DecodeError::Version(theirs)), _) => {
             Err(Error::VersionMismatch { ours: VERSION, theirs })
         }
         _ => Err(strange(peer)),
@@ -395,7 +397,7 @@ fn strange(peer: Peer) -> Error {
     }
 }
 
-fn refused(errno: i32, from: Option<Credentials>) -> Error {
+fn refused(errno: i32, from: Option<SenderCredentials>) -> Error {
     match (errno, from) {
         // The message does not name the users that the receiver allows, which need not be its own.
         (libc::EACCES, Some(_)) => {

@@ -1,4 +1,4 @@
-//! Connections of a mailbox: [`Door`] owns the listening socket, the pending connections, and the
+//! Connections of a mailbox: [`Listener`] owns the listening socket, the pending connections, and the
 //! epoll set behind the mailbox's single descriptor.
 //!
 //! Work that fails for lack of descriptors or memory is *deferred*: its entry in the set becomes
@@ -17,13 +17,13 @@ use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime,
 };
 
-use super::address::{Address, FileId, Place, file_id};
-use super::wire::{Note, Unreadable};
+use super::address::{Address, AddressKind, SocketId, file_id};
+use super::wire::{ControlMessage, DecodeError};
 use crate::error::{Error, Peer, Result};
 use crate::life::PathLock;
 use crate::sys::fork::Guard;
 use crate::sys::quarantine;
-use crate::sys::socket::{self, Passed, Socket, SocketPath};
+use crate::sys::socket::{self, PassedMessage, PeerSocket, SocketPath};
 
 /// Maximum number of accepted connections without `HELLO`; beyond it the oldest is dropped.
 const MOST_KNOCKERS: usize = 64;
@@ -45,7 +45,7 @@ const BACKLOG: i32 = 4096;
 
 /// Source of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum About {
+pub(super) enum EventSource {
     /// The listener: a sender connects.
     Listener,
     /// The connection of this number, which has not sent `HELLO`.
@@ -64,7 +64,7 @@ const KIND_SHIFT: u32 = 56;
 const GENERATION_SHIFT: u32 = 32;
 pub(super) const GENERATION_MASK: u32 = 0x00ff_ffff;
 
-impl About {
+impl EventSource {
     /// Encodes the source as the user data of an event.
     ///
     /// ```text
@@ -108,9 +108,9 @@ pub(super) fn same_generation(event: u32, generation: u32) -> bool {
 }
 
 /// A connection that is not a lane yet.
-pub(super) struct Knocker {
+pub(super) struct PendingConnection {
     number: u32,
-    pub(super) socket: Socket,
+    pub(super) socket: PeerSocket,
     /// The program added it by `adopt`: it may be silent indefinitely.
     adopted: bool,
     /// Time since which it has been silent, or deferred.
@@ -124,19 +124,19 @@ pub(super) struct Knocker {
 }
 
 /// A connection's first message, with the descriptors that it passed.
-pub(super) type Said = (Result<Note, Unreadable>, Passed);
+pub(super) type Said = (Result<ControlMessage, DecodeError>, PassedMessage);
 
 /// The next connection that was accepted.
-pub(super) enum Accepted {
+pub(super) enum NextConnection {
     /// No connection waits.
     Nothing,
     /// A connection that is pending, by its number.
     Pending(u32),
     /// The process that connected belongs to a user that is not allowed: nothing was received.
-    Stranger(Socket, Error),
+    Stranger(PeerSocket, Error),
 }
 
-impl Knocker {
+impl PendingConnection {
     /// Returns `true` if the handshake timeout applies to it.
     fn has_deadline(&self) -> bool {
         !self.adopted || self.lack.is_some()
@@ -144,7 +144,7 @@ impl Knocker {
 }
 
 /// Listener, pending connections and epoll set of one mailbox.
-pub(super) struct Door {
+pub(super) struct Listener {
     set: OwnedFd,
     listener: Option<OwnedFd>,
     /// Accepting connections is deferred.
@@ -153,14 +153,14 @@ pub(super) struct Door {
     timer: OwnedFd,
     timer_runs: bool,
     /// The listener's path and socket file. Removed on drop; the path lock is released after that.
-    bound: Option<(PathBuf, FileId)>,
+    bound: Option<(PathBuf, SocketId)>,
     _lock: Option<PathLock>,
-    knockers: Vec<Knocker>,
+    knockers: Vec<PendingConnection>,
     next_number: u32,
     guard: Guard,
 }
 
-impl Door {
+impl Listener {
     /// Opens a listener at `address`; without an address, there is none.
     ///
     /// # Errors
@@ -184,15 +184,15 @@ impl Door {
             next_number: 0,
             guard: Guard::here()?,
         };
-        door.watch(door.timer.as_fd(), About::Timer)?;
+        door.watch(door.timer.as_fd(), EventSource::Timer)?;
         match address.map(|address| &address.0) {
             None => return Ok(door),
-            Some(Place::Abstract(name)) => {
+            Some(AddressKind::Abstract(name)) => {
                 let listener = socket::seqpacket()?;
                 socket::bind_abstract(&listener, name)?;
                 door.listener = Some(listener);
             }
-            Some(Place::Path(path)) => {
+            Some(AddressKind::Path(path)) => {
                 // Checked first: a path that is invalid for a socket gets no lock file.
                 SocketPath::new(path)?;
                 door._lock = Some(PathLock::acquire(path)?);
@@ -207,30 +207,30 @@ impl Door {
             if door.bound.is_none() {
                 socket::listen(listener, BACKLOG)?;
             }
-            door.watch(listener.as_fd(), About::Listener)?;
+            door.watch(listener.as_fd(), EventSource::Listener)?;
         }
         Ok(door)
     }
 
     /// Returns the descriptor that becomes readable when an event is pending.
-    pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
+    pub(super) fn as_fd(&self) -> BorrowedFd<'_> {
         self.set.as_fd()
     }
 
-    /// Reports `descriptor` from now on as long as it is readable.
+    /// Reports `as_fd` from now on as long as it is readable.
     ///
     /// # Errors
     /// [`Error::System`] if there is no memory for another entry in the set.
-    pub(super) fn watch(&self, descriptor: BorrowedFd<'_>, about: About) -> Result<()> {
+    pub(super) fn watch(&self, descriptor: BorrowedFd<'_>, about: EventSource) -> Result<()> {
         self.tell(descriptor, about, STEADILY)
     }
 
-    /// Defers the work for `descriptor`: reports it once more, then only at new events, and has the
+    /// Defers the work for `as_fd`: reports it once more, then only at new events, and has the
     /// timer fire when a retry is due. A second call would report it once more.
     ///
     /// # Errors
-    /// The errors of [`Door::watch`], if the descriptor was not watched.
-    pub(super) fn put_off(&mut self, descriptor: BorrowedFd<'_>, about: About) -> Result<()> {
+    /// The errors of [`Listener::watch`], if the descriptor was not watched.
+    pub(super) fn defer(&mut self, descriptor: BorrowedFd<'_>, about: EventSource) -> Result<()> {
         self.try_later();
         self.tell(descriptor, about, ONCE)
     }
@@ -238,7 +238,7 @@ impl Door {
     fn tell(
         &self,
         descriptor: BorrowedFd<'_>,
-        about: About,
+        about: EventSource,
         flags: epoll::EventFlags,
     ) -> Result<()> {
         let data = epoll::EventData::new_u64(about.word());
@@ -272,7 +272,7 @@ impl Door {
         timerfd_settime(&self.timer, TimerfdTimerFlags::empty(), &once).is_ok()
     }
 
-    /// Removes `descriptor` from the set.
+    /// Removes `as_fd` from the set.
     pub(super) fn unwatch(&self, descriptor: BorrowedFd<'_>) {
         let _ = epoll::delete(&self.set, descriptor);
     }
@@ -282,7 +282,7 @@ impl Door {
     ///
     /// # Errors
     /// [`Error::System`] if `epoll_wait` fails.
-    pub(super) fn events(&self, timeout: Option<Duration>) -> Result<Vec<About>> {
+    pub(super) fn events(&self, timeout: Option<Duration>) -> Result<Vec<EventSource>> {
         let mut events: Vec<epoll::Event> = Vec::with_capacity(EVENTS);
         let timeout = timeout.map(|timeout| Timespec {
             tv_sec: timeout.as_secs().min(i64::MAX as u64).cast_signed(),
@@ -290,7 +290,7 @@ impl Door {
         });
         let buffer = rustix::buffer::spare_capacity(&mut events);
         match epoll::wait(&self.set, buffer, timeout.as_ref()) {
-            Ok(_) => Ok(events.iter().map(|event| About::of(event.data.u64())).collect()),
+            Ok(_) => Ok(events.iter().map(|event| EventSource::of(event.data.u64())).collect()),
             Err(Errno::INTR) => Ok(Vec::new()),
             Err(errno) => Err(Error::system("epoll_wait", errno)),
         }
@@ -302,15 +302,15 @@ impl Door {
     /// # Errors
     /// [`Error::System`] if there is no descriptor for it, or if too many refused connections are
     /// still being closed.
-    pub(super) fn accept(&mut self, admit: impl Fn(Peer) -> Result<()>) -> Result<Accepted> {
-        let Some(listener) = &self.listener else { return Ok(Accepted::Nothing) };
+    pub(super) fn accept(&mut self, admit: impl Fn(Peer) -> Result<()>) -> Result<NextConnection> {
+        let Some(listener) = &self.listener else { return Ok(NextConnection::Nothing) };
         if quarantine::is_behind() {
             return Err(Error::system("closing refused connections", Errno::AGAIN));
         }
-        let Some(socket) = socket::accept(listener)? else { return Ok(Accepted::Nothing) };
-        let socket = Socket::new(socket)?;
+        let Some(socket) = socket::accept(listener)? else { return Ok(NextConnection::Nothing) };
+        let socket = PeerSocket::new(socket)?;
         if let Err(error) = admit(socket::owner(&socket)?.peer()) {
-            return Ok(Accepted::Stranger(socket, error));
+            return Ok(NextConnection::Stranger(socket, error));
         }
         let strangers = self.knockers.iter().filter(|knocker| !knocker.adopted).count();
         if strangers >= MOST_KNOCKERS
@@ -322,7 +322,7 @@ impl Door {
         }
         // Set here too: a connection from before the option was set on the listener lacks it.
         socket::pass_credentials(&socket)?;
-        Ok(Accepted::Pending(self.let_knock(socket, false)))
+        Ok(NextConnection::Pending(self.add_pending(socket, false)))
     }
 
     /// Adds a connected socket of the program as a pending connection.
@@ -332,9 +332,9 @@ impl Door {
     /// expected type or cannot be watched.
     pub(super) fn adopt(&mut self, socket: OwnedFd) -> Result<()> {
         socket::check_connected(&socket)?;
-        let socket = Socket::new(socket)?;
+        let socket = PeerSocket::new(socket)?;
         socket::pass_credentials(&socket)?;
-        let number = self.let_knock(socket, true);
+        let number = self.add_pending(socket, true);
         match self.knocker(number).and_then(|knocker| knocker.lack.clone()) {
             None => Ok(()),
             Some(lack) => {
@@ -345,12 +345,12 @@ impl Door {
     }
 
     /// Adds a pending connection, and returns its number.
-    fn let_knock(&mut self, socket: Socket, adopted: bool) -> u32 {
+    fn add_pending(&mut self, socket: PeerSocket, adopted: bool) -> u32 {
         let number = self.next_number;
         self.next_number = self.next_number.wrapping_add(1);
-        let lack = self.watch(socket.as_fd(), About::Knocker(number)).err();
+        let lack = self.watch(socket.as_fd(), EventSource::Knocker(number)).err();
         let since = Instant::now();
-        self.knockers.push(Knocker {
+        self.knockers.push(PendingConnection {
             number,
             socket,
             adopted,
@@ -362,20 +362,21 @@ impl Door {
         number
     }
 
-    fn knocker(&self, number: u32) -> Option<&Knocker> {
+    fn knocker(&self, number: u32) -> Option<&PendingConnection> {
         self.knockers.iter().find(|knocker| knocker.number == number)
     }
 
     /// Removes and returns a pending connection. It stays in the set.
-    pub(super) fn take(&mut self, number: u32) -> Option<Knocker> {
+    pub(super) fn take(&mut self, number: u32) -> Option<PendingConnection> {
         let place = self.knockers.iter().position(|knocker| knocker.number == number)?;
         Some(self.knockers.remove(place))
     }
 
     /// Puts a connection back until its first message arrives.
-    pub(super) fn keep(&mut self, mut knocker: Knocker) {
+    pub(super) fn keep(&mut self, mut knocker: PendingConnection) {
         if knocker.lack.take().is_some() {
-            knocker.lack = self.watch(knocker.socket.as_fd(), About::Knocker(knocker.number)).err();
+            knocker.lack =
+                self.watch(knocker.socket.as_fd(), EventSource::Knocker(knocker.number)).err();
         }
         if knocker.lack.is_some() {
             self.try_later();
@@ -387,14 +388,14 @@ impl Door {
 
     /// Defers a connection until the resources to accept it are available; no other is accepted
     /// before. Returns `true` if it was not deferred before.
-    pub(super) fn keep_for_later(&mut self, mut knocker: Knocker, lack: Error) -> bool {
+    pub(super) fn keep_for_later(&mut self, mut knocker: PendingConnection, lack: Error) -> bool {
         knocker.lack = Some(lack);
         let is_new = !std::mem::replace(&mut knocker.told, true);
         if is_new {
             // From now on the delay is this process's, so the time starts again.
             knocker.since = Instant::now();
             // It is in the set already, so that this needs no memory.
-            let _ = self.put_off(knocker.socket.as_fd(), About::Knocker(knocker.number));
+            let _ = self.defer(knocker.socket.as_fd(), EventSource::Knocker(knocker.number));
         }
         self.try_later();
         let place = self.knockers.partition_point(|other| other.since <= knocker.since);
@@ -408,24 +409,24 @@ impl Door {
         put_off.map(|knocker| knocker.number).collect()
     }
 
-    /// Stops accepting connections until [`Door::unshut`]. Returns `true` if it did accept before.
-    pub(super) fn shut(&mut self) -> bool {
+    /// Stops accepting connections until [`Listener::resume_accept`]. Returns `true` if it did accept before.
+    pub(super) fn pause_accept(&mut self) -> bool {
         let is_new = !self.is_shut;
         self.is_shut = true;
         self.try_later();
         if is_new && let Some(listener) = &self.listener {
             // It is in the set already, so that this needs no memory.
-            let _ = self.tell(listener.as_fd(), About::Listener, ONCE);
+            let _ = self.tell(listener.as_fd(), EventSource::Listener, ONCE);
         }
         is_new
     }
 
     /// Resumes accepting connections.
-    pub(super) fn unshut(&mut self) {
+    pub(super) fn resume_accept(&mut self) {
         if std::mem::take(&mut self.is_shut)
             && let Some(listener) = &self.listener
         {
-            let _ = self.watch(listener.as_fd(), About::Listener);
+            let _ = self.watch(listener.as_fd(), EventSource::Listener);
         }
     }
 
@@ -441,10 +442,11 @@ impl Door {
 
     /// Removes and returns the connections that have been silent, or deferred, for longer than
     /// `deadline`.
-    pub(super) fn expire(&mut self, deadline: Duration) -> Vec<Knocker> {
-        let over =
-            |knocker: &mut Knocker| knocker.has_deadline() && knocker.since.elapsed() > deadline;
-        let expired: Vec<Knocker> = self.knockers.extract_if(.., over).collect();
+    pub(super) fn expire(&mut self, deadline: Duration) -> Vec<PendingConnection> {
+        let over = |knocker: &mut PendingConnection| {
+            knocker.has_deadline() && knocker.since.elapsed() > deadline
+        };
+        let expired: Vec<PendingConnection> = self.knockers.extract_if(.., over).collect();
         // A forked child may hold a copy, which would keep the socket in the set.
         expired.iter().for_each(|knocker| self.unwatch(knocker.socket.as_fd()));
         expired
@@ -472,7 +474,7 @@ impl Door {
     }
 }
 
-impl Drop for Door {
+impl Drop for Listener {
     fn drop(&mut self) {
         // In a forked child, name and listener belong to the parent.
         if !self.guard.is_forked() {
@@ -485,7 +487,7 @@ impl Drop for Door {
 ///
 /// The new socket is bound under a name of its own and listens before it is renamed over the old
 /// one, so that the path always leads to a socket.
-fn take_over(path: &Path, mode: u32) -> Result<(OwnedFd, FileId)> {
+fn take_over(path: &Path, mode: u32) -> Result<(OwnedFd, SocketId)> {
     use std::os::unix::fs::{FileTypeExt, PermissionsExt};
     let address = || path.display().to_string();
     match std::fs::symlink_metadata(path) {

@@ -3,7 +3,7 @@
 //! Each is the whole of a receiving call while messages keep coming; [`super::waiting`] does the
 //! rest. Neighbours: [`super::receiver`] has the calls, [`super::lanes`] the lanes.
 
-use super::lanes::Taken;
+use super::lanes::TakenMessage;
 use super::message::{InPlace, Message, SenderId};
 use super::options::WaitStrategy;
 use super::receiver::Mailbox;
@@ -22,7 +22,7 @@ impl Mailbox {
         let length = lane.message()?;
         self.copied.clear();
         lane.copy(length, &mut self.copied);
-        self.taken = Some(Taken { slot: lane.id.slot, length });
+        self.taken = Some(TakenMessage { slot: lane.id.slot, length });
         Some((lane.id, lane.peer))
     }
 
@@ -47,20 +47,20 @@ impl Mailbox {
 
     /// Does the work of `recv_fast` without the copy.
     #[inline(always)]
-    pub(super) fn take_fast(&mut self) -> Option<Taken> {
+    pub(super) fn take_fast(&mut self) -> Option<TakenMessage> {
         if self.guard.is_forked() || self.armed {
             return None;
         }
         self.acknowledge_own();
         let lane = self.lanes.in_turn()?;
         let length = lane.message()?;
-        self.taken = Some(Taken { slot: lane.id.slot, length });
+        self.taken = Some(TakenMessage { slot: lane.id.slot, length });
         self.taken
     }
 
     /// Does the work of `recv_soon` without the copy.
     #[inline]
-    pub(super) fn take_soon(&mut self) -> Option<Taken> {
+    pub(super) fn take_soon(&mut self) -> Option<TakenMessage> {
         if self.options.wait_strategy == WaitStrategy::Sleep {
             return None;
         }
@@ -75,7 +75,7 @@ impl Mailbox {
     }
 
     /// Copies a message that was found, and returns it.
-    pub(super) fn hand_out(&mut self, taken: Taken) -> Message<'_> {
+    pub(super) fn hand_out(&mut self, taken: TakenMessage) -> Message<'_> {
         self.copied.clear();
         let Some(lane) = self.lanes.at(taken.slot) else {
             unreachable!("a lane with an unacknowledged message was removed")
@@ -86,7 +86,7 @@ impl Mailbox {
 
     /// Returns a view of a message that was found.
     #[inline]
-    pub(super) fn show(&mut self, taken: Taken) -> InPlace<'_> {
+    pub(super) fn show(&mut self, taken: TakenMessage) -> InPlace<'_> {
         let Some(lane) = self.lanes.at(taken.slot) else {
             unreachable!("a lane with an unacknowledged message was removed")
         };

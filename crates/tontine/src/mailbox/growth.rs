@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 
 use super::account::ChunkAccount;
 use super::connection::DepartedReceiver;
-use super::joined::Joined;
+use super::joined::AcceptedLane;
 use super::options::Options;
 use super::wire::MOST_CHUNKS;
 use crate::error::{Error, Peer, Result};
-use crate::lane::Writer;
-use crate::lane::page::{LEAST_LOG2, MOST_LOG2, log2_for, longest_message};
+use crate::lane::LaneWriter;
+use crate::lane::page::{MAX_LOG2, MIN_LOG2, log2_for, longest_message};
 use crate::sys::region::OwnRegion;
 
 /// Minimum size of a chunk, 64 KiB, that the sender fills before the lane grows, as a power of two.
@@ -70,7 +70,11 @@ impl SpaceRequest {
 
     /// Returns `true` if waiting is better than growing: a receiver at work frees space soon, and a
     /// chunk that stays in the cache is worth more than one that never fills.
-    pub(super) fn waits_for(&mut self, reader: &Joined, writer: &Writer<OwnRegion>) -> bool {
+    pub(super) fn waits_for(
+        &mut self,
+        reader: &AcceptedLane,
+        writer: &LaneWriter<OwnRegion>,
+    ) -> bool {
         if self.at_once || writer.log2() < COMFORTABLE_LOG2 || reader.is_asleep() {
             return false;
         }
@@ -84,7 +88,7 @@ impl Growth {
     ///
     /// # Errors
     /// [`Error::FileTooLarge`], or [`Error::System`] if memory or a descriptor is not available.
-    pub(super) fn begin(options: &Options) -> Result<(Self, Writer<OwnRegion>)> {
+    pub(super) fn begin(options: &Options) -> Result<(Self, LaneWriter<OwnRegion>)> {
         let first_log2 = options.first_chunk.min(options.lane_cap).ilog2();
         let (region, descriptor) = OwnRegion::new("tontine-chunk", 1 << first_log2)?;
         let growth = Self {
@@ -95,7 +99,7 @@ impl Growth {
             last_cap: options.lane_cap,
             wanted: None,
         };
-        Ok((growth, Writer::new(region, first_log2)))
+        Ok((growth, LaneWriter::new(region, first_log2)))
     }
 
     /// Returns the size of the lane's first chunk, as a power of two.
@@ -121,7 +125,7 @@ impl Growth {
     }
 
     /// Records that the oldest chunks left the lane.
-    pub(super) fn release(&mut self, writer: &Writer<OwnRegion>) {
+    pub(super) fn release(&mut self, writer: &LaneWriter<OwnRegion>) {
         self.chunks.release_until(writer.chunks());
     }
 
@@ -129,7 +133,7 @@ impl Growth {
     /// its cap is the best estimate of the next one's.
     pub(super) fn handed_over(&mut self, last: Option<&DepartedReceiver>) {
         if let Some(last) = last {
-            self.last_cap = last.most().unwrap_or(self.own_cap);
+            self.last_cap = last.max_message().unwrap_or(self.own_cap);
         }
         self.chunks.forget_unknown();
     }
@@ -137,8 +141,8 @@ impl Growth {
     /// Returns the cap that applies, in bytes of chunks, and the receiver if it set it: the smaller
     /// one of the sender's cap and the receiver's, once that is known. The cap of a receiver that
     /// has ended does not bind its successor, which may accept more.
-    pub(super) fn cap(&self, reader: Option<&Joined>) -> (u64, Option<Peer>) {
-        match reader.and_then(|reader| Some((reader.most()?, reader.peer))) {
+    pub(super) fn cap(&self, reader: Option<&AcceptedLane>) -> (u64, Option<Peer>) {
+        match reader.and_then(|reader| Some((reader.max_message()?, reader.peer))) {
             Some((theirs, peer)) if theirs < self.own_cap => (theirs, Some(peer)),
             _ => (self.own_cap, None),
         }
@@ -147,7 +151,7 @@ impl Growth {
     /// Returns the size of the largest chunk that always fits into a cap, as a power of two: half
     /// of the cap, or the first chunk.
     pub(super) fn largest_log2(&self, cap: u64) -> u32 {
-        let half = (cap.max(2).ilog2() - 1).clamp(LEAST_LOG2, MOST_LOG2);
+        let half = (cap.max(2).ilog2() - 1).clamp(MIN_LOG2, MAX_LOG2);
         half.max(self.first_log2)
     }
 
@@ -159,7 +163,7 @@ impl Growth {
         &self,
         length: usize,
         (cap, set_by): (u64, Option<Peer>),
-        writer: &Writer<OwnRegion>,
+        writer: &LaneWriter<OwnRegion>,
     ) -> Result<()> {
         // The present chunk may be larger than the rule allows; a message that fits there is sent.
         let largest = self.largest_log2(cap).max(writer.log2());
@@ -175,9 +179,9 @@ impl Growth {
     pub(super) fn expected_grant(
         &self,
         last: Option<&DepartedReceiver>,
-        writer: &Writer<OwnRegion>,
+        writer: &LaneWriter<OwnRegion>,
     ) -> u64 {
-        let last_cap = last.and_then(DepartedReceiver::most).unwrap_or(self.last_cap);
+        let last_cap = last.and_then(DepartedReceiver::max_message).unwrap_or(self.last_cap);
         writer.bytes().max(last_cap)
     }
 
@@ -188,10 +192,10 @@ impl Growth {
         length: usize,
         cap: u64,
         granted: Option<u64>,
-        writer: &Writer<OwnRegion>,
+        writer: &LaneWriter<OwnRegion>,
     ) -> GrowthStep {
-        let needed = log2_for(length).unwrap_or(MOST_LOG2);
-        let log2 = (writer.log2() + 1).max(needed).min(MOST_LOG2);
+        let needed = log2_for(length).unwrap_or(MAX_LOG2);
+        let log2 = (writer.log2() + 1).max(needed).min(MAX_LOG2);
         if writer.chunks() == MOST_CHUNKS {
             return GrowthStep::Stay;
         }
@@ -200,7 +204,7 @@ impl Growth {
         // Doubling is not required: the rest of the cap may have space for a smaller chunk.
         let left = self.bytes_left(cap, writer).max(1).ilog2();
         let mut log2 = log2.min(left);
-        if log2 < needed.max(LEAST_LOG2) {
+        if log2 < needed.max(MIN_LOG2) {
             return GrowthStep::Stay;
         }
         let largest = self.largest_log2(cap);
@@ -223,7 +227,7 @@ impl Growth {
     /// Returns the bytes of chunks that the caps still allow. The sender's own cap also counts the
     /// released chunks that the receiver holds, and allows one small chunk more, which a lane needs
     /// to return a large one.
-    fn bytes_left(&self, cap: u64, writer: &Writer<OwnRegion>) -> u64 {
+    fn bytes_left(&self, cap: u64, writer: &LaneWriter<OwnRegion>) -> u64 {
         let small = if self.is_memory_held() { 1 << self.first_log2 } else { 0 };
         let own = (self.own_cap + small).saturating_sub(self.chunks.bytes());
         own.min(cap.saturating_sub(writer.bytes()))
@@ -265,7 +269,7 @@ impl Growth {
         &mut self,
         cap: u64,
         granted: u64,
-        writer: &Writer<OwnRegion>,
+        writer: &LaneWriter<OwnRegion>,
     ) -> Option<u32> {
         let small = self.first_log2;
         let fits = writer.bytes() + (1 << small) <= granted;

@@ -1,33 +1,33 @@
-//! One lane at its receiver: [`Inbound`].
+//! One lane at its receiver: [`InboundLane`].
 //!
 //! It finds messages, acknowledges them, processes the sender's control messages, and grants memory
 //! or asks for it back. Everything that the sender wrote is an untrusted value; a violation is a
-//! [`Broken`], for which the caller removes the lane. Neighbours: [`super::lanes`] holds all lanes
+//! [`ProtocolError`], for which the caller removes the lane. Neighbours: [`super::lanes`] holds all lanes
 //! of a mailbox, [`super::welcome`] makes them. Nothing here waits.
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 use std::time::Instant;
 
-use super::wire::{FenceMode, MOST_CHUNKS, Note};
+use super::wire::{ControlMessage, FenceMode, MOST_CHUNKS};
 use super::{Message, SenderId, wire};
 use crate::error::Peer;
 use crate::lane::control::Control;
 use crate::lane::mapped::half_of_peer;
-use crate::lane::page::{LEAST_LOG2, MOST_LOG2, WAITING_AT};
-use crate::lane::reader::Broken;
-use crate::lane::region::Region;
-use crate::lane::{Found, Reader};
+use crate::lane::page::{MAX_LOG2, MIN_LOG2, WAITING_AT};
+use crate::lane::reader::ProtocolError;
+use crate::lane::region::LaneMemory;
+use crate::lane::{LaneReader, Peeked};
 use crate::life::Watch;
 use crate::sync::{Ordering, fence};
 use crate::sys::fork::Guard;
 use crate::sys::membarrier;
 use crate::sys::region::PeerRegion;
-use crate::sys::socket::{self, Passed, Socket};
+use crate::sys::socket::{self, PassedMessage, PeerSocket};
 
 /// Result of a check of one lane, or of all lanes of a mailbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Look<T> {
+pub(super) enum LaneScan<T> {
     /// A message.
     Message(T),
     /// No message: a sender that sends from now on rings. Or the lane waits for a resource that
@@ -37,15 +37,15 @@ pub(super) enum Look<T> {
     Again,
 }
 
-impl<T> Look<T> {
+impl<T> LaneScan<T> {
     pub(super) fn message(self) -> Option<T> {
         if let Self::Message(found) = self { Some(found) } else { None }
     }
 }
 
 /// One lane, with everything that the receiver holds for it.
-pub(super) struct Inbound {
-    reader: Reader<PeerRegion>,
+pub(super) struct InboundLane {
+    reader: LaneReader<PeerRegion>,
     control: Control,
     /// The position when free space was last announced to the sender.
     told_at: u64,
@@ -65,7 +65,7 @@ pub(super) struct Inbound {
     /// The epoll set no longer reports the socket for that message.
     pub(super) put_off: bool,
     /// The violation in a chunk or its control message.
-    broken: Option<Broken>,
+    broken: Option<ProtocolError>,
     /// Bytes of chunks that the sender has requested in all and cannot have yet; otherwise 0.
     pub(super) wants: u64,
     /// Time since which the lane has been empty, with a chunk larger than its first.
@@ -81,8 +81,8 @@ pub(super) struct Inbound {
     pub(super) granted: u64,
     /// Maximum number of bytes that the sender accepts.
     pub(super) cap: u64,
-    pub(super) socket: Socket,
-    pub(super) doorbell: Socket,
+    pub(super) socket: PeerSocket,
+    pub(super) doorbell: PeerSocket,
     pub(super) pidfd: Option<OwnedFd>,
     pub(super) watch: Watch,
     pub(super) peer: Peer,
@@ -90,25 +90,25 @@ pub(super) struct Inbound {
 }
 
 /// Initial state of a lane.
-pub(super) struct Beginning {
+pub(super) struct LaneInit {
     pub(super) position: u64,
     /// Bytes of the chunk to which the lane returns when it is idle.
     pub(super) returns_to: usize,
-    pub(super) reader: Reader<PeerRegion>,
+    pub(super) reader: LaneReader<PeerRegion>,
     pub(super) passed: VecDeque<(PeerRegion, u32)>,
     pub(super) control: Control,
     pub(super) fences: FenceMode,
     pub(super) granted: u64,
     pub(super) cap: u64,
-    pub(super) doorbell: Socket,
+    pub(super) doorbell: PeerSocket,
     pub(super) pidfd: Option<OwnedFd>,
     pub(super) watch: Watch,
     pub(super) peer: Peer,
     pub(super) id: SenderId,
 }
 
-impl Inbound {
-    pub(super) fn new(beginning: Beginning, socket: Socket) -> Self {
+impl InboundLane {
+    pub(super) fn new(beginning: LaneInit, socket: PeerSocket) -> Self {
         let first_size = beginning.returns_to;
         let brought = beginning.reader.size() as u64 + bytes_of(&beginning.passed);
         Self {
@@ -153,7 +153,7 @@ impl Inbound {
     /// Returns the length of the next message, if it is complete and no other work comes before it.
     #[inline(always)]
     pub(super) fn message(&mut self) -> Option<usize> {
-        let Ok(Found::Message(length)) = self.reader.look() else { return None };
+        let Ok(Peeked::Message(length)) = self.reader.look() else { return None };
         self.reader.expect_more();
         self.found = self.found.wrapping_add(1);
         Some(length)
@@ -164,19 +164,19 @@ impl Inbound {
     /// # Errors
     /// The sender broke the protocol.
     #[inline(always)]
-    pub(super) fn look(&mut self) -> Result<Look<usize>, Broken> {
+    pub(super) fn look(&mut self) -> Result<LaneScan<usize>, ProtocolError> {
         match self.reader.look()? {
-            Found::Message(length) => {
+            Peeked::Message(length) => {
                 self.found = self.found.wrapping_add(1);
-                Ok(Look::Message(length))
+                Ok(LaneScan::Message(length))
             }
-            Found::Nothing => {
+            Peeked::Nothing => {
                 if self.reader.position() != self.told_at {
-                    self.tell_of_room();
+                    self.notify_space();
                 }
-                Ok(Look::Nothing)
+                Ok(LaneScan::Nothing)
             }
-            Found::Next(log2) => self.follow(log2),
+            Peeked::Next(log2) => self.follow(log2),
         }
     }
 
@@ -188,7 +188,7 @@ impl Inbound {
 
     /// Continues in the chunk that `next` announced. The sender passed it before that.
     #[cold]
-    fn follow(&mut self, log2: u32) -> Result<Look<usize>, Broken> {
+    fn follow(&mut self, log2: u32) -> Result<LaneScan<usize>, ProtocolError> {
         if let Some(broken) = self.broken {
             return Err(broken);
         }
@@ -198,7 +198,7 @@ impl Inbound {
         followed
     }
 
-    fn follow_sound(&mut self, log2: u32) -> Result<Look<usize>, Broken> {
+    fn follow_sound(&mut self, log2: u32) -> Result<LaneScan<usize>, ProtocolError> {
         if self.passed.is_empty() {
             self.read_notes()?;
         }
@@ -206,15 +206,15 @@ impl Inbound {
             // It may come after more control messages than one call reads, or this process lacks
             // the resources to receive it.
             return match (self.more_notes, self.is_short()) {
-                (true, true) => Ok(Look::Nothing),
-                (true, false) => Ok(Look::Again),
-                (false, _) => {
-                    Err(Broken("a record continues in a next chunk, but no chunk was passed"))
-                }
+                (true, true) => Ok(LaneScan::Nothing),
+                (true, false) => Ok(LaneScan::Again),
+                (false, _) => Err(ProtocolError(
+                    "a record continues in a next chunk, but no chunk was passed",
+                )),
             };
         };
         if passed != log2 {
-            return Err(Broken(
+            return Err(ProtocolError(
                 "a record names another size for the next chunk than the passed one has",
             ));
         }
@@ -225,13 +225,13 @@ impl Inbound {
         self.acknowledge_position();
         self.lower_grant();
         match self.reader.look()? {
-            Found::Message(length) => {
+            Peeked::Message(length) => {
                 self.found = self.found.wrapping_add(1);
-                Ok(Look::Message(length))
+                Ok(LaneScan::Message(length))
             }
             // One chunk per check: a chain of empty ones takes several. If this one is empty, the
             // next check announces the position to the sender.
-            Found::Nothing | Found::Next(_) => Ok(Look::Again),
+            Peeked::Nothing | Peeked::Next(_) => Ok(LaneScan::Again),
         }
     }
 
@@ -248,11 +248,11 @@ impl Inbound {
 
     /// Acknowledges the message that was just found.
     #[inline(always)]
-    pub(super) fn acknowledge(&mut self, length: usize) {
+    pub(super) fn ack(&mut self, length: usize) {
         self.reader.advance(length);
         self.acknowledge_position();
         if self.reader.position() - self.told_at >= (self.reader.size() / 4) as u64 {
-            self.tell_of_room();
+            self.notify_space();
         }
     }
 
@@ -275,7 +275,7 @@ impl Inbound {
             if guard.is_forked() {
                 return count + 1;
             }
-            self.acknowledge(length);
+            self.ack(length);
         }
         most
     }
@@ -287,7 +287,7 @@ impl Inbound {
 
     /// Announces the free space, and wakes the sender if it waits for space or acknowledgements.
     #[cold]
-    fn tell_of_room(&mut self) {
+    fn notify_space(&mut self) {
         self.told_at = self.reader.position();
         // First the exact position, which does not include skipped padding yet: otherwise a
         // sender that has seen the free space would find a position before it.
@@ -295,17 +295,17 @@ impl Inbound {
         self.control.make_room(self.told_at);
         if self.sender_waits() {
             // A full queue already has one; a sender that has ended needs none.
-            let _ = socket::send(&self.socket, &wire::write(Note::Room), &[]);
+            let _ = socket::send(&self.socket, &wire::write(ControlMessage::Room), &[]);
         }
     }
 
-    /// Wakes the sender if it waits and the position has advanced. [`Inbound::acknowledge`]
+    /// Wakes the sender if it waits and the position has advanced. [`InboundLane::ack`]
     /// collects several acknowledgements, since each wake-up costs time; for a receiver that works
     /// long on each message that would delay the sender.
     #[inline]
     pub(super) fn tell_if_waiting(&mut self) {
         if self.reader.position() != self.told_at && self.sender_waits() {
-            self.tell_of_room();
+            self.notify_space();
         }
     }
 
@@ -314,7 +314,7 @@ impl Inbound {
     fn sender_waits(&self) -> bool {
         // The mirror of the doorbell: this end has stored its position and loads `waiting`; the
         // sender stores `waiting`, then loads the position once more.
-        // SYNC room-waiting: pairs with the barrier in `Joined::separate_heavily`.
+        // SYNC room-waiting: pairs with the barrier in `AcceptedLane::heavy_fence`.
         if self.symmetric {
             fence(Ordering::SeqCst);
         } else {
@@ -328,7 +328,7 @@ impl Inbound {
     ///
     /// # Errors
     /// A message that no honest sender sends.
-    pub(super) fn read_notes(&mut self) -> Result<(), Broken> {
+    pub(super) fn read_notes(&mut self) -> Result<(), ProtocolError> {
         let mut bytes = [0; wire::LONGEST];
         self.more_notes = true;
         self.unreceived = false;
@@ -365,11 +365,11 @@ impl Inbound {
                 continue;
             }
             match wire::read_received(&bytes[..received.len], received.oversize) {
-                Ok(Note::Want(bytes)) => {
+                Ok(ControlMessage::Want(bytes)) => {
                     self.cap = self.cap.max(bytes);
                     self.wants = bytes;
                 }
-                Ok(Note::Returned) if self.asked_back && !self.returned => {
+                Ok(ControlMessage::Returned) if self.asked_back && !self.returned => {
                     self.returned = true;
                     self.wants = 0;
                     self.lower_grant();
@@ -386,16 +386,18 @@ impl Inbound {
     }
 
     /// Adds the chunk that a control message passed.
-    fn pass(&mut self, passed: Passed) -> Result<(), Broken> {
+    fn pass(&mut self, passed: PassedMessage) -> Result<(), ProtocolError> {
         let note = wire::read_received(&passed.bytes, passed.oversize);
-        let (Ok(Note::Chunk(log2, _)), 1) = (note, passed.count) else { return Err(STRANGE_NOTE) };
+        let (Ok(ControlMessage::Chunk(log2, _)), 1) = (note, passed.count) else {
+            return Err(STRANGE_NOTE);
+        };
         if self.passed.len() == MOST_CHUNKS {
-            return Err(Broken("more than 32 chunks were passed and not used"));
+            return Err(ProtocolError("more than 32 chunks were passed and not used"));
         }
         if chunk_size(log2)? as u64 > self.chunk_bytes_left() {
-            return Err(Broken("a chunk is larger than the bytes that were granted"));
+            return Err(ProtocolError("a chunk is larger than the bytes that were granted"));
         }
-        let mut memory = passed.memory.map_err(|unfit| Broken(unfit.what()))?;
+        let mut memory = passed.memory.map_err(|unfit| ProtocolError(unfit.what()))?;
         self.passed.push_back((memory.pop().ok_or(STRANGE_NOTE)?, log2));
         Ok(())
     }
@@ -404,7 +406,7 @@ impl Inbound {
     pub(super) fn grant(&mut self, bytes: u64) {
         self.granted = bytes;
         self.control.grant(bytes);
-        self.tell_of_room();
+        self.notify_space();
     }
 
     /// Lowers the grant by the memory that the sender has returned. The sender does not grow until
@@ -422,7 +424,7 @@ impl Inbound {
         self.control.grant(granted);
         self.control.give_back(false);
         self.granted = granted;
-        self.tell_of_room();
+        self.notify_space();
     }
 
     /// Asks the sender of a lane that has been empty since `before` to return a chunk that is
@@ -444,7 +446,7 @@ impl Inbound {
                 self.asked_back = true;
                 self.idle_since = None;
                 // The sender may be waiting for a grant while it holds memory that others wait for.
-                self.tell_of_room();
+                self.notify_space();
                 false
             }
             Some(_) => true,
@@ -458,12 +460,12 @@ impl Inbound {
     /// Announces that the receiver accepts no more messages.
     pub(super) fn close(&mut self) {
         self.control.close();
-        let _ = socket::send(&self.socket, &wire::write(Note::Room), &[]);
+        let _ = socket::send(&self.socket, &wire::write(ControlMessage::Room), &[]);
     }
 }
 
-const STRANGE_NOTE: Broken =
-    Broken("expected CHUNK, WANT or RETURNED in turn, found another message");
+const STRANGE_NOTE: ProtocolError =
+    ProtocolError("expected CHUNK, WANT or RETURNED in turn, found another message");
 
 fn bytes_of(chunks: &VecDeque<(PeerRegion, u32)>) -> u64 {
     chunks.iter().map(|(_, log2)| 1_u64 << log2).sum()
@@ -473,9 +475,9 @@ fn bytes_of(chunks: &VecDeque<(PeerRegion, u32)>) -> u64 {
 ///
 /// # Errors
 /// The size is not a valid one.
-pub(super) fn chunk_size(log2: u32) -> Result<usize, Broken> {
-    let possible = (LEAST_LOG2..=MOST_LOG2).contains(&log2);
+pub(super) fn chunk_size(log2: u32) -> Result<usize, ProtocolError> {
+    let possible = (MIN_LOG2..=MAX_LOG2).contains(&log2);
     possible
         .then(|| 1 << log2)
-        .ok_or(Broken("a chunk's size is not a power of two from 4 KiB to 1 GiB"))
+        .ok_or(ProtocolError("a chunk's size is not a power of two from 4 KiB to 1 GiB"))
 }

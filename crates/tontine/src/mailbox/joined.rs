@@ -1,25 +1,25 @@
-//! The receiver that has accepted a lane: [`Joined`].
+//! The receiver that has accepted a lane: [`AcceptedLane`].
 //!
 //! [`join`] checks the content of `WELCOME` once. Neighbours: [`super::connection`] has the other
 //! states of a connection.
 
 use std::os::fd::{BorrowedFd, OwnedFd};
 
-use super::wire::{self, FenceMode, Note, Welcome};
+use super::wire::{self, ControlMessage, FenceMode, Welcome};
 use crate::error::{Error, Peer, Result};
 use crate::lane::control::Controlled;
 use crate::lane::page::{CLOSED, GIVE_BACK};
 use crate::life::Watch;
 use crate::sync::{Ordering, fence};
-use crate::sys::socket::{self, Passed, Sent, Socket};
+use crate::sys::socket::{self, PassedMessage, PeerSocket, SendResult};
 use crate::sys::{bell, membarrier, pidfd};
 
 /// Everything that a sender holds of the receiver that accepted its lane.
-pub(super) struct Joined {
+pub(super) struct AcceptedLane {
     watch: Watch,
     desk: u32,
     control: Controlled,
-    doorbell: Socket,
+    doorbell: PeerSocket,
     symmetric: bool,
     /// The sender has returned the requested memory, and the receiver has not confirmed it yet.
     returned: bool,
@@ -27,7 +27,7 @@ pub(super) struct Joined {
     pub(super) peer: Peer,
 }
 
-impl Joined {
+impl AcceptedLane {
     /// Returns `true` if a message may be sent without further checks: the receiver lives, accepts
     /// messages, and asks for no memory back.
     #[inline(always)]
@@ -77,14 +77,14 @@ impl Joined {
         (!self.returned).then(|| self.control.granted())
     }
 
-    pub(super) fn most(&self) -> Option<u64> {
+    pub(super) fn max_message(&self) -> Option<u64> {
         self.control.most()
     }
 
     /// Rings if the receiver sleeps; called after a header was stored.
     #[inline(always)]
     pub(super) fn ring_if_asleep(&self) {
-        self.separate();
+        self.light_fence();
         if self.is_asleep() {
             self.ring();
         }
@@ -100,7 +100,7 @@ impl Joined {
     /// Executes the fence between the store of a header and the load of the receiver's word.
     // SYNC doorbell: pairs with the barrier in `Mailbox::announce_sleep`; the proof is there.
     #[inline(always)]
-    pub(super) fn separate(&self) {
+    pub(super) fn light_fence(&self) {
         if self.symmetric {
             separate_fully();
         }
@@ -109,8 +109,8 @@ impl Joined {
 
     /// Executes the fence for both ends before this one sleeps. Returns `false` if the kernel no
     /// longer allows it, so that a wake-up could be lost.
-    // SYNC room-waiting: pairs with `membarrier::light` or the fence in `Inbound::tell_of_room`.
-    pub(super) fn separate_heavily(&self) -> bool {
+    // SYNC room-waiting: pairs with `membarrier::light` or the fence in `InboundLane::notify_space`.
+    pub(super) fn heavy_fence(&self) -> bool {
         fence(Ordering::SeqCst);
         self.symmetric || membarrier::heavy()
     }
@@ -121,26 +121,26 @@ impl Joined {
     /// The error of `sendmsg`.
     pub(super) fn pass_chunk(
         &self,
-        socket: &Socket,
+        socket: &PeerSocket,
         log2: u32,
         sequence: u64,
         descriptor: BorrowedFd<'_>,
-    ) -> Result<Sent> {
-        socket::send(socket, &wire::write(Note::Chunk(log2, sequence)), &[descriptor])
+    ) -> Result<SendResult> {
+        socket::send(socket, &wire::write(ControlMessage::Chunk(log2, sequence)), &[descriptor])
     }
 
     /// Requests a grant of this many bytes of chunks in all.
     ///
     /// # Errors
     /// The error of `sendmsg`.
-    pub(super) fn want(&self, socket: &Socket, bytes: u64) -> Result<Sent> {
-        socket::send(socket, &wire::write(Note::Want(bytes)), &[])
+    pub(super) fn want(&self, socket: &PeerSocket, bytes: u64) -> Result<SendResult> {
+        socket::send(socket, &wire::write(ControlMessage::Want(bytes)), &[])
     }
 
     /// Reports that the requested memory was returned. If the queue is full, the next call does.
-    pub(super) fn say_returned(&mut self, socket: &Socket) {
-        let said = socket::send(socket, &wire::write(Note::Returned), &[]);
-        self.returned = matches!(said, Ok(Sent::Yes));
+    pub(super) fn say_returned(&mut self, socket: &PeerSocket) {
+        let said = socket::send(socket, &wire::write(ControlMessage::Returned), &[]);
+        self.returned = matches!(said, Ok(SendResult::Yes));
     }
 
     #[cold]
@@ -163,9 +163,9 @@ fn separate_fully() {
 /// [`Error::Denied`], [`Error::Protocol`] or [`Error::VersionMismatch`].
 pub(super) fn join(
     welcome: Welcome,
-    passed: Passed,
+    passed: PassedMessage,
     admit: &dyn Fn(Peer) -> Result<()>,
-) -> Result<Joined> {
+) -> Result<AcceptedLane> {
     let from = passed.from.ok_or(Error::Protocol {
         peer: Peer::UNKNOWN,
         what: "WELCOME carries no credentials of the process that sent it",
@@ -190,5 +190,5 @@ pub(super) fn join(
     let process = passed.pidfd.or_else(|| pidfd::open(peer.pid?).ok());
     let symmetric = welcome.fences == FenceMode::Symmetric;
     let (desk, returned) = (welcome.desk, false);
-    Ok(Joined { watch, desk, control, doorbell, symmetric, returned, process, peer })
+    Ok(AcceptedLane { watch, desk, control, doorbell, symmetric, returned, process, peer })
 }

@@ -6,8 +6,8 @@
 //! [`super::pace`] sets the length of a turn.
 
 use super::SenderId;
-use super::inbound::{Inbound, Look};
-use super::pace::Pace;
+use super::inbound::{InboundLane, LaneScan};
+use super::pace::PollInterval;
 use crate::error::Error;
 
 /// Maximum number of idle lanes checked per pass.
@@ -25,7 +25,7 @@ const MOST_FAULTS: usize = 64;
 /// All lanes of a mailbox.
 #[derive(Default)]
 pub(super) struct Lanes {
-    slots: Vec<Slot>,
+    slots: Vec<LaneSlot>,
     free: Vec<u32>,
     busy: Vec<u32>,
     idle: Vec<u32>,
@@ -35,7 +35,7 @@ pub(super) struct Lanes {
     left: u32,
     /// `left` when messages were last counted.
     counted: u32,
-    pub(super) pace: Pace,
+    pub(super) pace: PollInterval,
     next_busy: usize,
     next_idle: usize,
     next_slot: usize,
@@ -46,21 +46,21 @@ pub(super) struct Lanes {
     /// At the last check of all lanes, one had requested more memory than was left.
     pub(super) wanted: bool,
     /// Lanes that were removed and are still in the epoll set.
-    departed: Vec<Inbound>,
+    departed: Vec<InboundLane>,
     /// Number of lanes that were removed.
     pub(super) departures: u64,
     faults: Vec<Error>,
 }
 
 #[derive(Default)]
-struct Slot {
+struct LaneSlot {
     generation: u32,
-    lane: Option<Box<Inbound>>,
+    lane: Option<Box<InboundLane>>,
 }
 
 /// A message that was found and is not acknowledged yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Taken {
+pub(super) struct TakenMessage {
     pub(super) slot: u32,
     pub(super) length: usize,
 }
@@ -74,10 +74,10 @@ impl Lanes {
     }
 
     /// Adds a lane whose identifier is [`Lanes::next_id`].
-    pub(super) fn add(&mut self, lane: Inbound) {
+    pub(super) fn add(&mut self, lane: InboundLane) {
         let slot = lane.id.slot as usize;
         if self.free.pop().is_none() {
-            self.slots.push(Slot::default());
+            self.slots.push(LaneSlot::default());
         }
         self.symmetric += usize::from(lane.is_symmetric());
         self.slots[slot].lane = Some(Box::new(lane));
@@ -85,17 +85,17 @@ impl Lanes {
     }
 
     /// Returns the lane with this identifier, unless it was removed.
-    pub(super) fn named(&mut self, id: SenderId) -> Option<&mut Inbound> {
+    pub(super) fn named(&mut self, id: SenderId) -> Option<&mut InboundLane> {
         let slot = self.slots.get_mut(id.slot as usize)?;
         if slot.generation == id.generation { slot.lane.as_deref_mut() } else { None }
     }
 
     #[inline(always)]
-    pub(super) fn at(&mut self, slot: u32) -> Option<&mut Inbound> {
+    pub(super) fn at(&mut self, slot: u32) -> Option<&mut InboundLane> {
         self.slots.get_mut(slot as usize)?.lane.as_deref_mut()
     }
 
-    pub(super) fn all(&mut self) -> impl Iterator<Item = &mut Inbound> {
+    pub(super) fn all(&mut self) -> impl Iterator<Item = &mut InboundLane> {
         self.slots.iter_mut().filter_map(|slot| slot.lane.as_deref_mut())
     }
 
@@ -129,7 +129,7 @@ impl Lanes {
 
     /// Returns the lane whose turn it is, while the turn lasts.
     #[inline(always)]
-    pub(super) fn in_turn(&mut self) -> Option<&mut Inbound> {
+    pub(super) fn in_turn(&mut self) -> Option<&mut InboundLane> {
         if self.left == 0 {
             return None;
         }
@@ -140,7 +140,7 @@ impl Lanes {
     /// Returns the lane whose turn it is, and the number of messages, at most `most`, that the
     /// caller takes from its turn.
     #[inline(always)]
-    pub(super) fn whole_turn(&mut self, most: usize) -> Option<(&mut Inbound, usize)> {
+    pub(super) fn whole_turn(&mut self, most: usize) -> Option<(&mut InboundLane, usize)> {
         let taken = self.left.min(u32::try_from(most).unwrap_or(u32::MAX));
         self.left -= taken;
         let lane = self.slots.get_mut(self.turn as usize)?.lane.as_deref_mut()?;
@@ -172,7 +172,7 @@ impl Lanes {
     /// Makes one pass over the busy lanes and a few idle ones. It may miss a message;
     /// [`Lanes::sweep`] does not.
     #[inline]
-    pub(super) fn pass(&mut self) -> Option<Taken> {
+    pub(super) fn pass(&mut self) -> Option<TakenMessage> {
         // Otherwise busy lanes that always have a message would make the idle ones wait
         // indefinitely.
         let idle_first = self.left == 0 || self.since_idle >= BUSY_PASSES;
@@ -187,9 +187,9 @@ impl Lanes {
     }
 
     /// Checks every lane once, until one has a message: the check that precedes each sleep.
-    pub(super) fn sweep(&mut self) -> Look<Taken> {
+    pub(super) fn sweep(&mut self) -> LaneScan<TakenMessage> {
         self.since_idle = 0;
-        let mut found = Look::Nothing;
+        let mut found = LaneScan::Nothing;
         // In the order of the slots, which does not change: a check may move a lane from list to
         // list or remove it.
         for _ in 0..self.slots.len() {
@@ -197,24 +197,24 @@ impl Lanes {
                 if self.next_slot + 1 < self.slots.len() { self.next_slot + 1 } else { 0 };
             let slot = self.next_slot as u32;
             match self.look_at(slot) {
-                Look::Message(taken) => {
+                LaneScan::Message(taken) => {
                     self.wake(slot);
-                    return Look::Message(taken);
+                    return LaneScan::Message(taken);
                 }
-                Look::Again => found = Look::Again,
-                Look::Nothing => {}
+                LaneScan::Again => found = LaneScan::Again,
+                LaneScan::Nothing => {}
             }
         }
         found
     }
 
     #[inline]
-    fn pass_busy(&mut self) -> Option<Taken> {
+    fn pass_busy(&mut self) -> Option<TakenMessage> {
         for _ in 0..self.busy.len() {
             self.next_busy =
                 if self.next_busy + 1 < self.busy.len() { self.next_busy + 1 } else { 0 };
             let Some(&slot) = self.busy.get(self.next_busy) else { break };
-            if let Look::Message(taken) = self.look_at(slot) {
+            if let LaneScan::Message(taken) = self.look_at(slot) {
                 return Some(taken);
             }
         }
@@ -223,7 +223,7 @@ impl Lanes {
 
     /// Checks up to `most` idle lanes; one with a message becomes busy.
     #[inline]
-    fn pass_idle(&mut self, most: usize) -> Option<Taken> {
+    fn pass_idle(&mut self, most: usize) -> Option<TakenMessage> {
         self.since_idle = 0;
         for _ in 0..self.idle.len().min(most) {
             self.next_idle =
@@ -231,7 +231,7 @@ impl Lanes {
             let Some(&slot) = self.idle.get(self.next_idle) else { break };
             if self.at(slot).is_some_and(|lane| !lane.is_empty() || lane.ended) {
                 self.wake(slot);
-                if let Look::Message(taken) = self.look_at(slot) {
+                if let LaneScan::Message(taken) = self.look_at(slot) {
                     return Some(taken);
                 }
             }
@@ -240,27 +240,27 @@ impl Lanes {
     }
 
     #[inline]
-    fn look_at(&mut self, slot: u32) -> Look<Taken> {
-        let Some(lane) = self.at(slot) else { return Look::Nothing };
+    fn look_at(&mut self, slot: u32) -> LaneScan<TakenMessage> {
+        let Some(lane) = self.at(slot) else { return LaneScan::Nothing };
         match lane.look() {
-            Ok(Look::Message(length)) => {
+            Ok(LaneScan::Message(length)) => {
                 self.turn = slot;
                 self.counted = self.pace.turn();
                 self.left = self.counted - 1;
-                Look::Message(Taken { slot, length })
+                LaneScan::Message(TakenMessage { slot, length })
             }
             // An ended sender writes no more: no message follows the last one found.
-            Ok(Look::Nothing) if lane.ended && lane.is_empty() => {
+            Ok(LaneScan::Nothing) if lane.ended && lane.is_empty() => {
                 self.remove(slot);
-                Look::Nothing
+                LaneScan::Nothing
             }
-            Ok(Look::Nothing) => Look::Nothing,
-            Ok(Look::Again) => Look::Again,
+            Ok(LaneScan::Nothing) => LaneScan::Nothing,
+            Ok(LaneScan::Again) => LaneScan::Again,
             Err(broken) => {
                 let peer = lane.peer;
                 self.fault(Error::Protocol { peer, what: broken.0 });
                 self.remove(slot);
-                Look::Nothing
+                LaneScan::Nothing
             }
         }
     }
@@ -313,7 +313,7 @@ impl Lanes {
     }
 
     /// Takes the lanes that were removed since the last call.
-    pub(super) fn take_departed(&mut self) -> Vec<Inbound> {
+    pub(super) fn take_departed(&mut self) -> Vec<InboundLane> {
         std::mem::take(&mut self.departed)
     }
 

@@ -14,33 +14,33 @@ use std::time::{Duration, Instant};
 use super::address::Address;
 use super::connection::{Connection, PendingLane};
 use super::growth::{Growth, GrowthStep, SpaceRequest};
-use super::joined::Joined;
+use super::joined::AcceptedLane;
 use super::options::{OnDeath, Options};
 use super::succession::{self, Introduction, SuccessorSearch};
-use super::wire::{self, Note};
+use super::wire::{self, ControlMessage};
 use crate::error::{Error, Peer, Result};
 use crate::lane::mapped::half_of_own;
-use crate::lane::page::{MOST_LOG2, WAITING_AT, longest_message};
-use crate::lane::writer::Place;
-use crate::lane::{Room, Writer};
+use crate::lane::page::{MAX_LOG2, WAITING_AT, longest_message};
+use crate::lane::writer::RecordSlot;
+use crate::lane::{FreeSpace, LaneWriter};
 use crate::life::Life;
 use crate::sync::{Ordering, fence};
 use crate::sys::fork::Guard;
 use crate::sys::region::OwnRegion;
-use crate::sys::socket::{self, Sent, Socket};
+use crate::sys::socket::{self, PeerSocket, SendResult};
 use crate::sys::{pidfd, quarantine};
 
 /// Maximum length in bytes of a message in the largest chunk.
-const LONGEST_OF_ALL: usize = longest_message(1 << MOST_LOG2);
+const LONGEST_OF_ALL: usize = longest_message(1 << MAX_LOG2);
 
 /// Maximum number of control messages processed per call.
 const NOTES_AT_ONCE: usize = 32;
 
 /// One lane, at its sender.
 pub(super) struct OutboundLane {
-    writer: Writer<OwnRegion>,
+    writer: LaneWriter<OwnRegion>,
     guard: Guard,
-    socket: Socket,
+    socket: PeerSocket,
     connection: Connection,
     growth: Growth,
     succession: SuccessorSearch,
@@ -74,7 +74,7 @@ impl OutboundLane {
     /// # Errors
     /// The errors of [`Sender::from_socket`](super::Sender::from_socket).
     pub(super) fn begin(
-        socket: Socket,
+        socket: PeerSocket,
         mut pending: PendingLane,
         address: Option<Address>,
         mut options: Options,
@@ -89,7 +89,7 @@ impl OutboundLane {
         let guard = Guard::here()?;
         let succession = SuccessorSearch::new(address, options.on_death);
         let brought = Introduction { writer: &writer, growth: &growth, life, options: &options };
-        brought.say_hello(&succession, &socket, &mut pending)?;
+        brought.send_hello(&succession, &socket, &mut pending)?;
         growth.passed_on();
         let connection = Connection::Pending(pending);
         Ok(Self { writer, guard, socket, connection, growth, succession, options, life })
@@ -104,7 +104,7 @@ impl OutboundLane {
     }
 
     /// Returns the socket: readable at a control message of the receiver, and at its end.
-    pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
+    pub(super) fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
 
@@ -114,7 +114,7 @@ impl OutboundLane {
     }
 
     /// Returns the length of the longest message that the caps allow.
-    pub(super) fn longest_message(&self) -> usize {
+    pub(super) fn max_message_len(&self) -> usize {
         longest_message(1 << self.growth.largest_log2(self.cap().0))
     }
 
@@ -176,17 +176,17 @@ impl OutboundLane {
     /// Returns `true` if the receiver of an open lane lives, accepts messages and wants no memory.
     #[inline(always)]
     pub(super) fn is_open(&self) -> bool {
-        self.connection.open().is_some_and(Joined::is_open)
+        self.connection.open().is_some_and(AcceptedLane::is_open)
     }
 
     /// Appends a message for which space was found.
     pub(super) fn push(&mut self, message: &[u8]) {
         self.writer.push(message);
-        self.published();
+        self.wake_receiver();
     }
 
     /// Returns the slot of the next message, for which space was found.
-    pub(super) fn reserve(&self, length: usize) -> Place {
+    pub(super) fn reserve(&self, length: usize) -> RecordSlot {
         assert!(self.writer.fits(length));
         self.writer.place()
     }
@@ -197,13 +197,13 @@ impl OutboundLane {
     }
 
     /// Publishes the message that was written at `place`.
-    pub(super) fn publish(&mut self, place: Place, length: usize) {
+    pub(super) fn publish(&mut self, place: RecordSlot, length: usize) {
         self.writer.publish(place, length);
-        self.published();
+        self.wake_receiver();
     }
 
     /// Wakes a receiver that sleeps, after a header was stored.
-    fn published(&mut self) {
+    fn wake_receiver(&mut self) {
         if matches!(self.connection, Connection::Pending(_)) {
             // It may have sent WELCOME and gone to sleep. Either its check before sleeping saw the
             // header, or its WELCOME was sent before that and has arrived: the socket's lock orders
@@ -215,7 +215,7 @@ impl OutboundLane {
         } else if self.connection.is_unreadable() {
             // WELCOME brings the doorbell, but the descriptor table is full. A control message
             // wakes the receiver as well.
-            let note = wire::write(Note::Want(self.options.lane_cap));
+            let note = wire::write(ControlMessage::Want(self.options.lane_cap));
             let _ = socket::send(&self.socket, &note, &[]);
         }
     }
@@ -236,11 +236,11 @@ impl OutboundLane {
             Connection::Pending(_) => Ok(()),
             Connection::Open(joined) => {
                 if joined.wants_memory_back() {
-                    self.give_back();
+                    self.shrink();
                 }
                 Ok(())
             }
-            Connection::Awaiting(_) => self.look_for_successor(),
+            Connection::Awaiting(_) => self.try_hand_over(),
             Connection::Ended(ended) => Err(ended.error()),
         }
     }
@@ -310,7 +310,7 @@ impl OutboundLane {
     /// # Errors
     /// [`Error::Protocol`] if the position is impossible.
     pub(super) fn refresh(&mut self) -> Result<()> {
-        self.connection.position().map_or(Ok(()), |position| self.believe(position))
+        self.connection.position().map_or(Ok(()), |position| self.accept_position(position))
     }
 
     /// Accepts the position that the receiver last announced as free: cheaper for both ends, but
@@ -321,12 +321,12 @@ impl OutboundLane {
     pub(super) fn refresh_room(&mut self) -> Result<()> {
         match self.connection.room() {
             // An older position than the known one brings nothing new.
-            Some(room) if room > self.writer.position() => self.believe(room),
+            Some(room) if room > self.writer.position() => self.accept_position(room),
             _ => Ok(()),
         }
     }
 
-    fn believe(&mut self, position: u64) -> Result<()> {
+    fn accept_position(&mut self, position: u64) -> Result<()> {
         if self.writer.believe(position).is_err() {
             let what =
                 "its read position is beyond the last message, or before one that it acknowledged";
@@ -367,7 +367,7 @@ impl OutboundLane {
         !self.guard.is_forked()
             && self.is_open()
             && self.refresh_room().is_ok()
-            && (self.writer.fits(length) || self.writer.make_room(length) == Room::Here)
+            && (self.writer.fits(length) || self.writer.make_room(length) == FreeSpace::Here)
     }
 
     /// Returns `true` if a message fits now, into this chunk or a new one. Unless `thorough`, it
@@ -383,17 +383,19 @@ impl OutboundLane {
         }
         if !thorough {
             self.refresh_room()?;
-            return Ok(self.writer.make_room(length) == Room::Here);
+            return Ok(self.writer.make_room(length) == FreeSpace::Here);
         }
         self.refresh()?;
         match self.writer.make_room(length) {
-            Room::Here => Ok(true),
-            Room::Never => Ok(self.grow(length)? && self.writer.make_room(length) == Room::Here),
-            Room::Later if self.reader_keeps_up(request) => Ok(false),
-            Room::Later => match self.grow(length) {
+            FreeSpace::Here => Ok(true),
+            FreeSpace::Never => {
+                Ok(self.grow(length)? && self.writer.make_room(length) == FreeSpace::Here)
+            }
+            FreeSpace::Later if self.reader_keeps_up(request) => Ok(false),
+            FreeSpace::Later => match self.grow(length) {
                 // The message fits into this chunk once the receiver has read more.
                 Err(Error::FileTooLarge { .. }) => Ok(false),
-                grown => Ok(grown? && self.writer.make_room(length) == Room::Here),
+                grown => Ok(grown? && self.writer.make_room(length) == FreeSpace::Here),
             },
         }
     }
@@ -435,9 +437,9 @@ impl OutboundLane {
         if let Some(joined) = self.connection.open() {
             let sequence = self.writer.sequence();
             match joined.pass_chunk(&self.socket, log2, sequence, descriptor.as_fd())? {
-                Sent::Yes => {}
-                Sent::Full => return Ok(false),
-                Sent::Gone => {
+                SendResult::Yes => {}
+                SendResult::Full => return Ok(false),
+                SendResult::Gone => {
                     self.end(joined.noticed_end());
                     return Ok(false);
                 }
@@ -445,13 +447,13 @@ impl OutboundLane {
         }
         self.writer.go_on_in(region, log2);
         self.growth.goes_on_in(log2, descriptor);
-        self.published();
+        self.wake_receiver();
         Ok(true)
     }
 
     /// Returns to a small chunk if everything in the large one is read, and gives up the rest of
     /// the grant.
-    fn give_back(&mut self) {
+    fn shrink(&mut self) {
         let Connection::Open(joined) = &mut self.connection else { return };
         let Some(granted) = joined.granted() else { return };
         if self.refresh().is_err() || !self.writer.is_read() {
@@ -482,8 +484,8 @@ impl OutboundLane {
 
     /// Executes the fence between the store of `waiting` and the last check. Returns `false` if the
     /// kernel no longer allows it, so that a wake-up could be lost.
-    pub(super) fn separate_heavily(&self) -> bool {
-        self.connection.open().is_none_or(Joined::separate_heavily)
+    pub(super) fn heavy_fence(&self) -> bool {
+        self.connection.open().is_none_or(AcceptedLane::heavy_fence)
     }
 
     /// Returns `true` while a call waits for an event that no descriptor reports: a successor, a
@@ -515,7 +517,7 @@ impl OutboundLane {
     /// # Errors
     /// The error for which no successor can be reached, which ends the lane: the messages can then
     /// be taken back. Or a shortage of this process that has lasted for the handshake timeout.
-    fn look_for_successor(&mut self) -> Result<()> {
+    fn try_hand_over(&mut self) -> Result<()> {
         let now = Instant::now();
         let Connection::Awaiting(awaiting) = &mut self.connection else { return Ok(()) };
         if !awaiting.is_look_due(now) {
@@ -551,7 +553,7 @@ impl OutboundLane {
         let next = self.succession.next_handover();
         next.announce(writer);
         let brought = Introduction { writer, growth, life: self.life, options: &self.options };
-        if let Err(error) = brought.say_hello(&next, &socket, &mut pending) {
+        if let Err(error) = brought.send_hello(&next, &socket, &mut pending) {
             self.succession.announce(writer);
             return Err(error);
         }

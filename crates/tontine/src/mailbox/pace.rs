@@ -1,4 +1,4 @@
-//! Length of a lane's turn: [`Pace`].
+//! Length of a lane's turn: [`PollInterval`].
 //!
 //! Between two turns the receiver checks other lanes, connecting senders and hang-ups. If turns
 //! were counted in messages alone, a program that takes a millisecond for each would accept a
@@ -15,7 +15,7 @@ pub(super) const MOMENT: Duration = Duration::from_millis(5);
 
 /// Rate at which a program processes its messages.
 #[derive(Debug)]
-pub(super) struct Pace {
+pub(super) struct PollInterval {
     turn: u32,
     /// Messages since the clock was read.
     yielded: u32,
@@ -25,13 +25,13 @@ pub(super) struct Pace {
     due: Option<Instant>,
 }
 
-impl Default for Pace {
+impl Default for PollInterval {
     fn default() -> Self {
         Self { turn: TURN, yielded: 0, looked: Instant::now(), due: None }
     }
 }
 
-impl Pace {
+impl PollInterval {
     /// Returns the number of messages in the next turn.
     #[inline]
     pub(super) fn turn(&self) -> u32 {
@@ -83,7 +83,7 @@ mod tests {
 
     /// Returns the number of messages, each of which takes `each`, before a sender that connected
     /// first is accepted.
-    fn messages_before_a_look(pace: &mut Pace, now: &mut Instant, each: Duration) -> u32 {
+    fn messages_before_a_look(pace: &mut PollInterval, now: &mut Instant, each: Duration) -> u32 {
         for messages in 1.. {
             *now += each;
             if pace.count(1) && pace.look(*now) {
@@ -95,7 +95,7 @@ mod tests {
 
     #[test]
     fn slow_messages_make_short_turns() {
-        let (mut pace, mut now) = (Pace::default(), Instant::now());
+        let (mut pace, mut now) = (PollInterval::default(), Instant::now());
         pace.look(now);
         let slow = Duration::from_millis(1);
         assert_eq!(messages_before_a_look(&mut pace, &mut now, slow), TURN);
@@ -117,7 +117,7 @@ mod tests {
 
     #[test]
     fn time_spent_waiting_makes_no_turn_shorter() {
-        let (mut pace, mut now) = (Pace::default(), Instant::now());
+        let (mut pace, mut now) = (PollInterval::default(), Instant::now());
         pace.look(now);
         now += Duration::from_secs(60);
         pace.waited(now);

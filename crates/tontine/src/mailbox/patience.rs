@@ -33,7 +33,7 @@ const UNSURE_SLEEP: Duration = Duration::from_millis(1);
 const LONGEST_SLEEP: Duration = Duration::from_millis(500);
 
 /// Maximum wait of a call.
-pub(super) enum Patience {
+pub(super) enum WaitLimit {
     /// The call does not wait.
     None,
     /// The call waits until a deadline.
@@ -42,7 +42,7 @@ pub(super) enum Patience {
     Endless,
 }
 
-impl Patience {
+impl WaitLimit {
     pub(super) fn until(timeout: Duration) -> Self {
         Instant::now().checked_add(timeout).map_or(Self::Endless, Self::Until)
     }
@@ -87,7 +87,7 @@ impl SenderWait {
         self.armed = true;
         // If the kernel no longer allows the barrier, the report could be lost, and the caller has
         // to check repeatedly.
-        let sure = lane.separate_heavily();
+        let sure = lane.heavy_fence();
         let mut request = SpaceRequest::new(length, true);
         let room = lane.ready().and_then(|()| lane.find_room(&mut request, true));
         if !matches!(room, Ok(false)) {
@@ -114,13 +114,13 @@ impl SenderWait {
     pub(super) fn until(
         &self,
         lane: &mut OutboundLane,
-        patience: &Patience,
+        patience: &WaitLimit,
         mut done: impl FnMut(&mut OutboundLane, bool) -> Result<bool>,
     ) -> Result<()> {
         if done(lane, true)? {
             return Ok(());
         }
-        if matches!(patience, Patience::None) {
+        if matches!(patience, WaitLimit::None) {
             return Err(Error::TimedOut);
         }
         let begun = Instant::now();
@@ -159,11 +159,11 @@ impl SenderWait {
 /// `done`.
 fn sleep(
     lane: &mut OutboundLane,
-    patience: &Patience,
+    patience: &WaitLimit,
     done: &mut impl FnMut(&mut OutboundLane, bool) -> Result<bool>,
 ) -> Result<bool> {
     lane.say_waiting(true);
-    let sure = lane.separate_heavily();
+    let sure = lane.heavy_fence();
     let mut slept = done(lane, true);
     if slept == Ok(false) {
         let longest = if sure { longest_wait(lane) } else { UNSURE_SLEEP };

@@ -6,13 +6,13 @@ use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 use super::address::Address;
-use super::door::Door;
-use super::inbound::Look;
-use super::lanes::{Lanes, Taken};
+use super::door::Listener;
+use super::inbound::LaneScan;
+use super::lanes::{Lanes, TakenMessage};
 use super::message::{InPlace, Message, SenderId};
 use super::options::{Fences, Options};
 use crate::error::{Error, Result};
-use crate::life::{Desk, Life};
+use crate::life::{Life, MailboxSlot};
 use crate::sys::fork::Guard;
 use crate::sys::{membarrier, quarantine};
 
@@ -48,15 +48,15 @@ pub struct Mailbox {
     pub(super) guard: Guard,
     pub(super) lanes: Lanes,
     /// The message that was returned last; the next call acknowledges it.
-    pub(super) taken: Option<Taken>,
+    pub(super) taken: Option<TakenMessage>,
     pub(super) copied: Vec<u8>,
     /// Time since which a long copy buffer has been unused.
     pub(super) copy_idle_since: Option<Instant>,
     /// Passes and turns since the last service of the connections.
     pub(super) since_service: u32,
     pub(super) armed: bool,
-    pub(super) door: Door,
-    pub(super) desk: Desk,
+    pub(super) door: Listener,
+    pub(super) desk: MailboxSlot,
     pub(super) life: &'static Life,
     pub(super) options: Options,
     pub(super) can_interrupt: bool,
@@ -140,7 +140,7 @@ impl Mailbox {
         // Before the listener, which publishes the name last.
         let desk = life.desk()?;
         let address = address.map(Address::into_absolute).transpose()?;
-        let door = Door::open(address.as_ref(), options.mode)?;
+        let door = Listener::open(address.as_ref(), options.mode)?;
         let can_interrupt = options.fences == Fences::Asymmetric && membarrier::register();
         Ok(Self {
             guard: Guard::here()?,
@@ -456,13 +456,13 @@ impl Mailbox {
         if let Some(taken) = self.taken.take()
             && let Some(lane) = self.lanes.at(taken.slot)
         {
-            lane.acknowledge(taken.length);
+            lane.ack(taken.length);
             lane.tell_if_waiting();
         }
     }
 
     /// Acknowledges a message, unless `f` forked and this is the child.
-    fn acknowledge_now(&mut self, taken: Option<Taken>) {
+    fn acknowledge_now(&mut self, taken: Option<TakenMessage>) {
         if !self.guard.is_forked() {
             self.taken = taken;
             self.acknowledge_own();
@@ -476,7 +476,7 @@ impl Mailbox {
         if let Some(taken) = self.taken.take()
             && let Some(lane) = self.lanes.at(taken.slot)
         {
-            lane.acknowledge(taken.length);
+            lane.ack(taken.length);
         }
     }
 
@@ -525,7 +525,7 @@ impl Mailbox {
     /// Returns `true` if every lane was read to its end: no lane has a message, and none is stuck
     /// for lack of a resource of this process.
     pub(crate) fn is_read_out(&mut self) -> bool {
-        self.look_everywhere() == Look::Nothing && !self.lanes.all().any(|lane| lane.is_short())
+        self.look_everywhere() == LaneScan::Nothing && !self.lanes.all().any(|lane| lane.is_short())
     }
 
     /// Removes and returns the errors of lanes that had to be closed, and of peers that were

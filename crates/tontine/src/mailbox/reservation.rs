@@ -5,10 +5,10 @@
 use std::ops::{Deref, DerefMut};
 
 use super::outbound::OutboundLane;
-use super::patience::Patience;
+use super::patience::WaitLimit;
 use super::sender::Sender;
 use crate::error::Result;
-use crate::lane::writer::Place;
+use crate::lane::writer::RecordSlot;
 
 /// Space in a lane for one message, to be written in place; dereferences to its bytes.
 ///
@@ -45,7 +45,7 @@ use crate::lane::writer::Place;
 #[must_use = "a reservation sends nothing until `commit`"]
 pub struct Reservation<'a> {
     lane: &'a mut OutboundLane,
-    place: Place,
+    place: RecordSlot,
     length: usize,
 }
 
@@ -76,7 +76,7 @@ impl Sender {
     #[inline]
     pub fn reserve(&mut self, length: usize) -> Result<Reservation<'_>> {
         if !self.lane.has_room(length) {
-            self.make_room(length, &Patience::Endless)?;
+            self.make_room(length, &WaitLimit::Endless)?;
         }
         Ok(Reservation::new(&mut self.lane, length))
     }
@@ -89,7 +89,7 @@ impl Sender {
     #[inline]
     pub fn try_reserve(&mut self, length: usize) -> Result<Reservation<'_>> {
         if !self.lane.has_room(length) {
-            self.make_room(length, &Patience::None)?;
+            self.make_room(length, &WaitLimit::None)?;
         }
         Ok(Reservation::new(&mut self.lane, length))
     }

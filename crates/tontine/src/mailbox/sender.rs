@@ -13,9 +13,9 @@ use super::connection::PendingLane;
 use super::growth::SpaceRequest;
 use super::options::Options;
 use super::outbound::OutboundLane;
-use super::patience::{Patience, SenderWait};
+use super::patience::{SenderWait, WaitLimit};
 use crate::error::{Error, Peer, Result};
-use crate::sys::socket::{self, Socket};
+use crate::sys::socket::{self, PeerSocket};
 
 /// The sending end of one lane to a [`Mailbox`](super::Mailbox).
 ///
@@ -82,7 +82,7 @@ impl Options {
     /// The errors of [`Sender::from_socket`], in particular [`Error::InvalidSocket`].
     pub fn connect_socket(&self, socket: OwnedFd) -> Result<Sender> {
         socket::check_connected(&socket)?;
-        let socket = Socket::new(socket)?;
+        let socket = PeerSocket::new(socket)?;
         socket::pass_credentials(&socket)?;
         let pending = PendingLane::over_socket();
         Ok(Sender::new(OutboundLane::begin(socket, pending, None, self.clone())?))
@@ -235,7 +235,7 @@ impl Sender {
         if self.lane.send_fast(message) {
             Ok(())
         } else {
-            self.send_slowly(message, &Patience::Endless)
+            self.send_slowly(message, &WaitLimit::Endless)
         }
     }
 
@@ -269,7 +269,7 @@ impl Sender {
         if self.lane.send_fast(message) {
             Ok(())
         } else {
-            self.send_slowly(message, &Patience::None)
+            self.send_slowly(message, &WaitLimit::None)
         }
     }
 
@@ -303,7 +303,7 @@ impl Sender {
         if self.lane.send_fast(message) {
             return Ok(());
         }
-        self.send_slowly(message, &Patience::until(timeout))
+        self.send_slowly(message, &WaitLimit::until(timeout))
     }
 
     /// Removes and returns, in the order in which they were sent, the messages that a dead or
@@ -388,7 +388,7 @@ impl Sender {
     /// # }
     /// ```
     pub fn wait_acked(&mut self, timeout: Option<Duration>) -> Result<()> {
-        let patience = timeout.map_or(Patience::Endless, Patience::until);
+        let patience = timeout.map_or(WaitLimit::Endless, WaitLimit::until);
         self.wait.until(&mut self.lane, &patience, |lane, thorough| {
             if !thorough {
                 lane.refresh_room()?;
@@ -454,7 +454,7 @@ impl Sender {
     /// receiver's cap is known once it has accepted the connection; if it is smaller than this
     /// sender's, the result is smaller from then on.
     pub fn max_message_len(&self) -> usize {
-        self.lane.longest_message()
+        self.lane.max_message_len()
     }
 
     /// Prepares for waiting on the descriptor until the lane has free space for a message of
@@ -528,13 +528,13 @@ impl Sender {
 
     #[cold]
     #[inline(never)]
-    fn send_slowly(&mut self, message: &[u8], patience: &Patience) -> Result<()> {
+    fn send_slowly(&mut self, message: &[u8], patience: &WaitLimit) -> Result<()> {
         self.make_room(message.len(), patience)?;
         self.lane.push(message);
         Ok(())
     }
 
-    pub(super) fn make_room(&mut self, length: usize, patience: &Patience) -> Result<()> {
+    pub(super) fn make_room(&mut self, length: usize, patience: &WaitLimit) -> Result<()> {
         let lane = &mut self.lane;
         lane.check()?;
         self.wait.disarm(lane);
@@ -545,7 +545,7 @@ impl Sender {
         if lane.find_room_read_meanwhile(length) {
             return Ok(());
         }
-        let mut request = SpaceRequest::new(length, matches!(patience, Patience::None));
+        let mut request = SpaceRequest::new(length, matches!(patience, WaitLimit::None));
         let found = self.wait.until(lane, patience, |lane, thorough| {
             if thorough {
                 lane.ready()?;
@@ -553,7 +553,7 @@ impl Sender {
             lane.find_room(&mut request, thorough)
         });
         found.map_err(|error| match (error, patience) {
-            (Error::TimedOut, Patience::None) => Error::WouldBlock,
+            (Error::TimedOut, WaitLimit::None) => Error::WouldBlock,
             (error, _) => error,
         })
     }
@@ -567,6 +567,6 @@ impl Sender {
 /// that follows the receiver's end.
 impl AsFd for Sender {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.lane.descriptor()
+        self.lane.as_fd()
     }
 }

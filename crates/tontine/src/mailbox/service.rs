@@ -4,11 +4,11 @@
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use super::door::{About, GENERATION_MASK, same_generation};
-use super::inbound::Inbound;
+use super::door::{EventSource, GENERATION_MASK, same_generation};
+use super::inbound::InboundLane;
 use super::receiver::Mailbox;
 use crate::error::{Error, Result};
-use crate::lane::page::LEAST_LOG2;
+use crate::lane::page::MIN_LOG2;
 use crate::sys::bell;
 
 /// Maximum capacity in bytes of the copy buffer that a mailbox keeps when idle.
@@ -18,12 +18,12 @@ impl Mailbox {
     /// Returns the time after which a task is due that no descriptor reports.
     pub(super) fn nudge(&mut self) -> Option<Duration> {
         let expiry = self.door.next_expiry(self.options.handshake_timeout);
-        [self.give_back(), expiry].into_iter().flatten().min()
+        [self.shrink_lanes(), expiry].into_iter().flatten().min()
     }
 
     /// Asks idle lanes for their large chunks, and checks the liveness words of all senders.
     /// Returns the time until the next check, if one is needed.
-    pub(super) fn give_back(&mut self) -> Option<Duration> {
+    pub(super) fn shrink_lanes(&mut self) -> Option<Duration> {
         let now = Instant::now();
         let after = self.options.shrink_after;
         let before = now.checked_sub(after)?;
@@ -68,12 +68,12 @@ impl Mailbox {
         let mut again = false;
         for about in events {
             match about {
-                About::Listener => self.accept()?,
-                About::Knocker(number) => self.answer(number),
-                About::Timer => again = true,
-                About::Doorbell(slot, generation) => {
+                EventSource::Listener => self.accept()?,
+                EventSource::Knocker(number) => self.answer(number),
+                EventSource::Timer => again = true,
+                EventSource::Doorbell(slot, generation) => {
                     if let Some(lane) = self.of_lane(slot, generation)
-                        && let bell::Heard::Noise = bell::hush(&lane.doorbell)
+                        && let bell::BellState::Noise = bell::hush(&lane.doorbell)
                         && let Some(lane) = self.lanes.at(slot)
                     {
                         // The set would report it permanently. Its content is closed with the
@@ -81,8 +81,8 @@ impl Mailbox {
                         self.door.unwatch(lane.doorbell.as_fd());
                     }
                 }
-                About::Socket(slot, generation) => self.hear(slot, generation),
-                About::Process(slot, generation) => {
+                EventSource::Socket(slot, generation) => self.hear(slot, generation),
+                EventSource::Process(slot, generation) => {
                     if let Some(lane) = self.of_lane(slot, generation) {
                         lane.ended = true;
                         if let Some(process) = lane.pidfd.take() {
@@ -111,7 +111,7 @@ impl Mailbox {
         }
         self.lanes.settle();
         if timeout == Some(Duration::ZERO) {
-            self.give_back();
+            self.shrink_lanes();
         }
         Ok(())
     }
@@ -137,7 +137,7 @@ impl Mailbox {
     }
 
     /// Returns the lane that an event concerns, and moves it to the busy ones.
-    pub(super) fn of_lane(&mut self, slot: u32, event: u32) -> Option<&mut Inbound> {
+    pub(super) fn of_lane(&mut self, slot: u32, event: u32) -> Option<&mut InboundLane> {
         self.lanes.wake(slot);
         self.lanes.at(slot).filter(|lane| same_generation(event, lane.id.generation))
     }
@@ -161,10 +161,10 @@ impl Mailbox {
         }
         if lane.is_short() != lane.put_off {
             lane.put_off = !lane.put_off;
-            let about = About::Socket(slot, generation);
+            let about = EventSource::Socket(slot, generation);
             // It is in the set already, so that this needs no memory.
             let _ = if lane.put_off {
-                self.door.put_off(lane.socket.as_fd(), about)
+                self.door.defer(lane.socket.as_fd(), about)
             } else {
                 self.door.watch(lane.socket.as_fd(), about)
             };
@@ -184,7 +184,7 @@ impl Mailbox {
         // Reserves the smallest chunk for every sender that may still connect. `max_lanes` may be
         // usize::MAX.
         let places = self.options.max_lanes.saturating_sub(self.lanes.len()) as u64;
-        let taken = self.lanes.granted().saturating_add(places.saturating_mul(1 << LEAST_LOG2));
+        let taken = self.lanes.granted().saturating_add(places.saturating_mul(1 << MIN_LOG2));
         let left = self.options.mailbox_cap.saturating_sub(taken);
         let lane_cap = self.options.lane_cap;
         let Some(lane) = self.lanes.at(slot) else { return };

@@ -8,19 +8,19 @@
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
-use super::address::{Address, Place};
+use super::address::{Address, AddressKind};
 use super::connection::PendingLane;
 use super::growth::Growth;
 use super::options::{Fences, OnDeath, Options};
-use super::wire::{self, FenceMode, Hello, MOST_CHUNKS, Note};
+use super::wire::{self, ControlMessage, FenceMode, Hello, MOST_CHUNKS};
 use crate::error::{Error, Peer, Result};
-use crate::lane::Writer;
+use crate::lane::LaneWriter;
 use crate::lane::mapped::half_of_own;
 use crate::lane::page::HANDOVER_AT;
 use crate::life::Life;
 use crate::sync::Ordering;
 use crate::sys::region::OwnRegion;
-use crate::sys::socket::{self, Sent, Socket};
+use crate::sys::socket::{self, PeerSocket, SendResult};
 use crate::sys::{membarrier, pidfd};
 
 /// Connects to the owner of `address`.
@@ -32,18 +32,18 @@ pub(super) fn connect(
     address: &Address,
     options: &Options,
     wait: Duration,
-) -> Result<(Socket, PendingLane)> {
+) -> Result<(PeerSocket, PendingLane)> {
     // Read before the connection is made: if the path changes in between, one check too many is
     // made, and none too few.
     let leads_to = address.leads_to();
-    let socket = Socket::new(socket::seqpacket()?)?;
+    let socket = PeerSocket::new(socket::seqpacket()?)?;
     // Set before an answer can arrive: the kernel attaches credentials only if the socket has asked
     // for them.
     socket::pass_credentials(&socket)?;
     let deadline = Instant::now().checked_add(wait);
     let connected = match &address.0 {
-        Place::Path(path) => socket::connect_path(&socket, path, deadline),
-        Place::Abstract(name) => socket::connect_abstract(&socket, name, deadline),
+        AddressKind::Path(path) => socket::connect_path(&socket, path, deadline),
+        AddressKind::Abstract(name) => socket::connect_abstract(&socket, name, deadline),
     };
     match connected {
         Ok(()) => {
@@ -64,7 +64,7 @@ pub(super) fn connect(
 
 /// Checks that the listener's owner runs as an allowed user: messages go into the first chunk
 /// before the owner has answered.
-fn check_owner(socket: &Socket, options: &Options) -> Result<Peer> {
+fn check_owner(socket: &PeerSocket, options: &Options) -> Result<Peer> {
     let peer = socket::owner(socket)?.peer();
     options.admit(peer).map(|()| peer)
 }
@@ -102,7 +102,7 @@ impl SuccessorSearch {
     }
 
     /// Stores, in every chunk that a receiver may get, the number of the valid `HELLO`.
-    pub(super) fn announce(&self, writer: &Writer<OwnRegion>) {
+    pub(super) fn announce(&self, writer: &LaneWriter<OwnRegion>) {
         for link in writer.chain() {
             // Relaxed: the fence in `OutboundLane::withdraw` orders it before the receiver's check
             // in `Mailbox::begin`; in a handover the socket does.
@@ -113,7 +113,7 @@ impl SuccessorSearch {
 
 /// The lane that a sender offers to a receiver.
 pub(super) struct Introduction<'a> {
-    pub(super) writer: &'a Writer<OwnRegion>,
+    pub(super) writer: &'a LaneWriter<OwnRegion>,
     pub(super) growth: &'a Growth,
     pub(super) life: &'static Life,
     pub(super) options: &'a Options,
@@ -125,10 +125,10 @@ impl Introduction<'_> {
     /// # Errors
     /// [`Error::NoMailbox`] or the receiver's refusal if the other end has hung up,
     /// [`Error::WouldBlock`] if its queue is full, or the error of a system call.
-    pub(super) fn say_hello(
+    pub(super) fn send_hello(
         &self,
         succession: &SuccessorSearch,
-        socket: &Socket,
+        socket: &PeerSocket,
         pending: &mut PendingLane,
     ) -> Result<()> {
         let mut chunks = [0; MOST_CHUNKS];
@@ -146,11 +146,11 @@ impl Introduction<'_> {
         };
         let mut passed: Vec<BorrowedFd<'_>> = vec![self.life.as_fd()];
         passed.extend(self.growth.descriptors());
-        match socket::send(socket, &wire::write(Note::Hello(hello)), &passed)? {
-            Sent::Yes => Ok(()),
-            Sent::Full => Err(Error::WouldBlock),
+        match socket::send(socket, &wire::write(ControlMessage::Hello(hello)), &passed)? {
+            SendResult::Yes => Ok(()),
+            SendResult::Full => Err(Error::WouldBlock),
             // If it refuses this process's user, it has sent the reason.
-            Sent::Gone => match pending.hear(socket, &|peer| self.options.admit(peer)) {
+            SendResult::Gone => match pending.hear(socket, &|peer| self.options.admit(peer)) {
                 Err(refusal) => Err(refusal),
                 Ok(_) => {
                     let address = succession.address();

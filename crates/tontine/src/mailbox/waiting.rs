@@ -6,8 +6,8 @@
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
-use super::inbound::Look;
-use super::lanes::Taken;
+use super::inbound::LaneScan;
+use super::lanes::TakenMessage;
 use super::options::WaitStrategy;
 use super::receiver::Mailbox;
 use super::wire::MOST_CHUNKS;
@@ -74,7 +74,7 @@ impl Mailbox {
             return Ok(false);
         }
         self.armed = true;
-        if self.look_everywhere() != Look::Nothing {
+        if self.look_everywhere() != LaneScan::Nothing {
             self.disarm();
             return Ok(false);
         }
@@ -83,7 +83,7 @@ impl Mailbox {
     }
 
     /// Returns the next message that one pass finds.
-    pub(super) fn next(&mut self) -> Result<Option<Taken>> {
+    pub(super) fn next(&mut self) -> Result<Option<TakenMessage>> {
         self.check()?;
         self.acknowledge_own();
         self.since_service += 1;
@@ -92,7 +92,7 @@ impl Mailbox {
     }
 
     #[inline(never)]
-    fn next_of_all(&mut self) -> Option<Taken> {
+    fn next_of_all(&mut self) -> Option<TakenMessage> {
         if self.lanes.count() {
             self.look_at_clock();
         }
@@ -115,18 +115,18 @@ impl Mailbox {
 
     /// Makes the check that precedes each sleep: of every lane, and through as many empty chunks as
     /// an honest sender leaves.
-    pub(super) fn look_everywhere(&mut self) -> Look<Taken> {
+    pub(super) fn look_everywhere(&mut self) -> LaneScan<TakenMessage> {
         for _ in 0..MOST_CHUNKS {
             let found = self.lanes.sweep();
-            if found != Look::Again {
+            if found != LaneScan::Again {
                 return found;
             }
         }
-        Look::Again
+        LaneScan::Again
     }
 
     /// Returns the next message, found at once or after a service of the connections.
-    pub(super) fn next_or_service(&mut self) -> Result<Option<Taken>> {
+    pub(super) fn next_or_service(&mut self) -> Result<Option<TakenMessage>> {
         self.check()?;
         self.disarm();
         if let Some(taken) = self.next()? {
@@ -139,7 +139,7 @@ impl Mailbox {
 
     /// Blocks until a message has arrived, and returns it.
     #[inline]
-    pub(super) fn wait(&mut self, deadline: Option<Instant>) -> Result<Taken> {
+    pub(super) fn wait(&mut self, deadline: Option<Instant>) -> Result<TakenMessage> {
         self.check()?;
         self.disarm();
         match self.next()? {
@@ -150,7 +150,7 @@ impl Mailbox {
 
     #[cold]
     #[inline(never)]
-    fn wait_longer(&mut self, deadline: Option<Instant>) -> Result<Taken> {
+    fn wait_longer(&mut self, deadline: Option<Instant>) -> Result<TakenMessage> {
         let mut now = Instant::now();
         let spin_until = match self.options.wait_strategy {
             WaitStrategy::Spin => None,
@@ -187,7 +187,7 @@ impl Mailbox {
 
     /// Makes up to `passes` passes, until one finds a message.
     #[inline]
-    fn spin(&mut self, passes: u32) -> Option<Taken> {
+    fn spin(&mut self, passes: u32) -> Option<TakenMessage> {
         for _ in 0..passes {
             self.lanes.wait_for_turn();
             self.taken = self.lanes.pass();
@@ -200,16 +200,16 @@ impl Mailbox {
     }
 
     /// Sleeps until an event, or the deadline. Returns a message if it found one.
-    fn sleep(&mut self, deadline: Option<Instant>) -> Result<Option<Taken>> {
+    fn sleep(&mut self, deadline: Option<Instant>) -> Result<Option<TakenMessage>> {
         let left = |at: Instant| at.saturating_duration_since(Instant::now());
         let nudge = self.nudge();
         let unsure = (!self.announce_sleep()).then_some(UNSURE_SLEEP);
         let timeout = [deadline.map(left), nudge, unsure].into_iter().flatten().min();
         let found = self.look_everywhere();
         let happened = match found {
-            Look::Message(_) => Ok(()),
-            Look::Again => self.service(Some(Duration::ZERO)),
-            Look::Nothing => {
+            LaneScan::Message(_) => Ok(()),
+            LaneScan::Again => self.service(Some(Duration::ZERO)),
+            LaneScan::Nothing => {
                 self.wait_for_what_lanes_lack();
                 self.service(timeout)
             }
@@ -255,6 +255,6 @@ impl Mailbox {
 /// in a receiving call. [`Mailbox::arm`] has an example.
 impl AsFd for Mailbox {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.door.descriptor()
+        self.door.as_fd()
     }
 }

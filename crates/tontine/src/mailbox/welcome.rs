@@ -1,4 +1,4 @@
-//! The receiver's side of the handshake: [`Greeting`].
+//! The receiver's side of the handshake: [`HandshakeStatus`].
 //!
 //! Each part of HELLO is an untrusted value until it is checked: the sender's process (by the
 //! kernel's credentials), its memory (sealed, of the announced size), and the bytes that it may
@@ -15,20 +15,20 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use rustix::io::Errno;
 
-use super::door::{About, Accepted, Knocker, Said};
-use super::inbound::{Beginning, Inbound, chunk_size};
+use super::door::{EventSource, NextConnection, PendingConnection, Said};
+use super::inbound::{InboundLane, LaneInit, chunk_size};
 use super::message::SenderId;
 use super::receiver::Mailbox;
-use super::wire::{self, FenceMode, Hello, Note, Unreadable, Welcome};
+use super::wire::{self, ControlMessage, DecodeError, FenceMode, Hello, Welcome};
 use crate::error::{Error, Peer, Result};
-use crate::lane::Reader;
+use crate::lane::LaneReader;
 use crate::lane::control::Control;
 use crate::lane::mapped::half_of_peer;
-use crate::lane::page::{HANDOVER_AT, LEAST_LOG2, MOST_LOG2, VERSION};
+use crate::lane::page::{HANDOVER_AT, MAX_LOG2, MIN_LOG2, VERSION};
 use crate::life::Watch;
 use crate::sync::{Ordering, fence};
 use crate::sys::region::PeerRegion;
-use crate::sys::socket::{self, Passed, Sent, Socket};
+use crate::sys::socket::{self, PassedMessage, PeerSocket, SendResult};
 use crate::sys::{bell, limits, pidfd, quarantine};
 
 /// Maximum number of connections accepted per call.
@@ -40,17 +40,17 @@ impl Mailbox {
         for _ in 0..ACCEPTED_AT_ONCE {
             if !self.door.put_off_ones().is_empty() {
                 // A connection that is accepted now takes a descriptor that others wait for.
-                self.door.shut();
+                self.door.pause_accept();
                 return Ok(());
             }
             let options = &self.options;
             match self.door.accept(|peer| options.admit(peer)) {
                 Ok(accepted) => {
-                    self.door.unshut();
+                    self.door.resume_accept();
                     match accepted {
-                        Accepted::Nothing => return Ok(()),
-                        Accepted::Pending(number) => self.answer(number),
-                        Accepted::Stranger(socket, error) => {
+                        NextConnection::Nothing => return Ok(()),
+                        NextConnection::Pending(number) => self.answer(number),
+                        NextConnection::Stranger(socket, error) => {
                             refuse(&socket, &error);
                             self.lanes.fault(error);
                         }
@@ -58,7 +58,7 @@ impl Mailbox {
                 }
                 Err(error) if error.errno() == libc::EMFILE && limits::raise_descriptors() => {}
                 Err(error) if error.is_shortage() => {
-                    if self.door.shut() {
+                    if self.door.pause_accept() {
                         self.lanes.fault(error);
                     }
                     return Ok(());
@@ -72,16 +72,18 @@ impl Mailbox {
     /// Reads a pending connection's first message, and accepts, refuses or defers it.
     pub(super) fn answer(&mut self, number: u32) {
         let Some(mut knocker) = self.door.take(number) else { return };
-        match self.greet(&mut knocker) {
-            Ok(Greeting::Silent) => self.door.keep(knocker),
-            Ok(Greeting::Gone) => self.door.unwatch(knocker.socket.as_fd()),
-            Ok(Greeting::Busy) => {
+        match self.handshake(&mut knocker) {
+            Ok(HandshakeStatus::Silent) => self.door.keep(knocker),
+            Ok(HandshakeStatus::Gone) => self.door.unwatch(knocker.socket.as_fd()),
+            Ok(HandshakeStatus::Busy) => {
                 // Refused at once: other users' connections must not wait for it.
                 let error = Error::system("a thread that receives HELLO", Errno::AGAIN);
                 self.refuse(&knocker, &error);
                 self.lanes.fault(error);
             }
-            Ok(Greeting::Welcome(lane)) => self.lanes.add(Inbound::new(*lane, knocker.socket)),
+            Ok(HandshakeStatus::Welcome(lane)) => {
+                self.lanes.add(InboundLane::new(*lane, knocker.socket))
+            }
             Err(lack) if lack.is_shortage() => {
                 if self.door.keep_for_later(knocker, lack.clone()) {
                     self.lanes.fault(lack);
@@ -95,20 +97,20 @@ impl Mailbox {
     }
 
     /// Refuses a pending connection, with the reason.
-    pub(super) fn refuse(&self, knocker: &Knocker, error: &Error) {
+    pub(super) fn refuse(&self, knocker: &PendingConnection, error: &Error) {
         // A forked child may hold a copy, which would keep the socket in the set.
         self.door.unwatch(knocker.socket.as_fd());
         refuse(&knocker.socket, error);
     }
 
     /// Makes the handshake with a pending connection, as far as it can.
-    fn greet(&mut self, knocker: &mut Knocker) -> Result<Greeting> {
+    fn handshake(&mut self, knocker: &mut PendingConnection) -> Result<HandshakeStatus> {
         let (note, mut passed) = match knocker.said.take() {
             Some(said) => said,
             None => match self.recv_hello(&knocker.socket)? {
-                Hearing::Silence => return Ok(Greeting::Silent),
-                Hearing::HungUp => return Ok(Greeting::Gone),
-                Hearing::Busy => return Ok(Greeting::Busy),
+                Hearing::Silence => return Ok(HandshakeStatus::Silent),
+                Hearing::HungUp => return Ok(HandshakeStatus::Gone),
+                Hearing::Busy => return Ok(HandshakeStatus::Busy),
                 Hearing::Message(said) => *said,
             },
         };
@@ -116,16 +118,16 @@ impl Mailbox {
         if welcome.as_ref().is_err_and(Error::is_shortage) {
             knocker.said = Some((note, passed));
         }
-        Ok(welcome?.map_or(Greeting::Gone, |lane| Greeting::Welcome(Box::new(lane))))
+        Ok(welcome?.map_or(HandshakeStatus::Gone, |lane| HandshakeStatus::Welcome(Box::new(lane))))
     }
 
     /// Returns the initial state of a sender's lane, or `None` if the sender has withdrawn HELLO.
     pub(super) fn welcome(
         &mut self,
-        socket: &Socket,
-        note: Result<Note, Unreadable>,
-        passed: &mut Passed,
-    ) -> Result<Option<Beginning>> {
+        socket: &PeerSocket,
+        note: Result<ControlMessage, DecodeError>,
+        passed: &mut PassedMessage,
+    ) -> Result<Option<LaneInit>> {
         let Some(from) = passed.from else {
             return Err(Error::Protocol {
                 peer: Peer::UNKNOWN,
@@ -137,11 +139,11 @@ impl Mailbox {
         self.options.admit(peer)?;
         let wrong = |what| Error::Protocol { peer, what };
         let hello = match note {
-            Ok(Note::Hello(hello)) => hello,
-            Err(Unreadable::Version(theirs)) => {
+            Ok(ControlMessage::Hello(hello)) => hello,
+            Err(DecodeError::Version(theirs)) => {
                 return Err(Error::VersionMismatch { ours: VERSION, theirs });
             }
-            Err(Unreadable::Malformed(what)) => return Err(wrong(what)),
+            Err(DecodeError::Malformed(what)) => return Err(wrong(what)),
             Ok(_) => return Err(wrong("expected HELLO as the first message, found another")),
         };
         if passed.count != hello.named().count() + 1 {
@@ -161,7 +163,7 @@ impl Mailbox {
     /// not wait for a receiver that is at work. A quarter is shared equally. The rest is lent on
     /// request. If less than an equal share is left, the senders that may still connect share it.
     pub(super) fn first_grant(&self, hello: &Hello) -> Result<u64> {
-        let brought: u64 = hello.named().map(|log2| 1_u64 << log2.min(MOST_LOG2)).sum();
+        let brought: u64 = hello.named().map(|log2| 1_u64 << log2.min(MAX_LOG2)).sum();
         let left = self.options.mailbox_cap.saturating_sub(self.lanes.granted());
         let wanted = self.options.lane_cap.min(hello.cap);
         let places = (self.options.max_lanes - self.lanes.len()).max(1) as u64;
@@ -186,7 +188,7 @@ impl Mailbox {
     /// distinguishes a message that has to wait from one that never fits.
     fn most(&self, granted: u64) -> u64 {
         let others = self.options.max_lanes.saturating_sub(1) as u64;
-        let left = self.options.mailbox_cap.saturating_sub(others.saturating_mul(1 << LEAST_LOG2));
+        let left = self.options.mailbox_cap.saturating_sub(others.saturating_mul(1 << MIN_LOG2));
         granted.max(self.options.lane_cap.min(left))
     }
 
@@ -194,12 +196,12 @@ impl Mailbox {
     /// `None` if the sender has withdrawn HELLO.
     pub(super) fn begin(
         &self,
-        socket: &Socket,
+        socket: &PeerSocket,
         peer: Peer,
         hello: &Hello,
-        passed: &mut Passed,
+        passed: &mut PassedMessage,
         granted: u64,
-    ) -> Result<Option<Beginning>> {
+    ) -> Result<Option<LaneInit>> {
         let wrong = |what| Error::Protocol { peer, what };
         for log2 in hello.named() {
             chunk_size(log2).map_err(|broken| wrong(broken.0))?;
@@ -228,7 +230,7 @@ impl Mailbox {
         let mut chunks: VecDeque<(PeerRegion, u32)> = memory.zip(hello.named()).collect();
         let (first, log2) =
             chunks.pop_front().ok_or_else(|| wrong("expected HELLO with a chunk, found none"))?;
-        let reader = Reader::new(first, log2, hello.base, hello.position)
+        let reader = LaneReader::new(first, log2, hello.base, hello.position)
             .map_err(|broken| wrong(broken.0))?;
         // A lane that is handed over still has its last size.
         let returns_to = chunk_size(hello.returns_to.into()).unwrap_or(reader.size());
@@ -256,7 +258,7 @@ impl Mailbox {
             control.give_back(true);
             return Ok(None);
         }
-        Ok(Some(Beginning {
+        Ok(Some(LaneInit {
             position: hello.position,
             returns_to,
             reader,
@@ -277,22 +279,23 @@ impl Mailbox {
     /// can fail.
     fn announce(
         &self,
-        socket: &Socket,
+        socket: &PeerSocket,
         [doorbell, process]: [Option<BorrowedFd<'_>>; 2],
         passed: &[BorrowedFd<'_>],
         fences: FenceMode,
         SenderId { slot, generation }: SenderId,
     ) -> Result<()> {
         if let Some(doorbell) = doorbell {
-            self.door.watch(doorbell, About::Doorbell(slot, generation))?;
+            self.door.watch(doorbell, EventSource::Doorbell(slot, generation))?;
         }
         if let Some(process) = process {
-            self.door.watch(process, About::Process(slot, generation))?;
+            self.door.watch(process, EventSource::Process(slot, generation))?;
         }
-        self.door.watch(socket.as_fd(), About::Socket(slot, generation))?;
-        let welcome = wire::write(Note::Welcome(Welcome { fences, desk: self.desk.index }));
+        self.door.watch(socket.as_fd(), EventSource::Socket(slot, generation))?;
+        let welcome =
+            wire::write(ControlMessage::Welcome(Welcome { fences, desk: self.desk.index }));
         // A sender that has ended needs no WELCOME; its messages are read all the same.
-        if socket::send(socket, &welcome, passed)? == Sent::Full {
+        if socket::send(socket, &welcome, passed)? == SendResult::Full {
             // The sender of a lane without WELCOME would never ring.
             return Err(Error::system("sendmsg of WELCOME", Errno::TOOMANYREFS));
         }
@@ -301,7 +304,7 @@ impl Mailbox {
 }
 
 /// State of a handshake after one attempt.
-enum Greeting {
+enum HandshakeStatus {
     /// HELLO has not arrived.
     Silent,
     /// The sender hung up or has withdrawn HELLO.
@@ -309,7 +312,7 @@ enum Greeting {
     /// All threads that could receive HELLO are blocked by files that never answer.
     Busy,
     /// The lane is accepted.
-    Welcome(Box<Beginning>),
+    Welcome(Box<LaneInit>),
 }
 
 /// Result of an attempt to receive a connection's first message.
@@ -328,7 +331,7 @@ impl Mailbox {
     ///
     /// # Errors
     /// This process lacks a resource: the message stays in the queue.
-    fn recv_hello(&self, socket: &Socket) -> Result<Hearing> {
+    fn recv_hello(&self, socket: &PeerSocket) -> Result<Hearing> {
         let mut bytes = [0; wire::LONGEST];
         let Some(received) = socket::receive(socket, &mut bytes)? else {
             return Ok(Hearing::Silence);
@@ -339,7 +342,7 @@ impl Mailbox {
         if !received.has_descriptors {
             let bytes = bytes[..received.len].to_vec();
             let note = wire::read_received(&bytes, received.oversize);
-            let passed = Passed::nothing(bytes, received.oversize, received.from);
+            let passed = PassedMessage::nothing(bytes, received.oversize, received.from);
             return Ok(Hearing::Message(Box::new((note, passed))));
         }
         if quarantine::is_full(socket::owner(socket)?.uid) {
@@ -359,6 +362,6 @@ impl Mailbox {
 }
 
 /// Sends a connection the error number for which it is refused.
-fn refuse(socket: &Socket, error: &Error) {
-    let _ = socket::send(socket, &wire::write(Note::Refused(error.errno())), &[]);
+fn refuse(socket: &PeerSocket, error: &Error) {
+    let _ = socket::send(socket, &wire::write(ControlMessage::Refused(error.errno())), &[]);
 }

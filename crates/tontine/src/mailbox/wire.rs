@@ -1,11 +1,11 @@
-//! Control messages on a lane's socket: [`Note`], with [`Hello`] and [`Welcome`].
+//! Control messages on a lane's socket: [`ControlMessage`], with [`Hello`] and [`Welcome`].
 //!
 //! `docs/layout.md` describes their bytes. Bytes from a peer are untrusted until [`read`] has
 //! checked length, kind and version.
 
-use crate::lane::page::{CONTROL_SIZE, LEAST_LOG2, MOST_LOG2, VERSION};
+use crate::lane::page::{CONTROL_SIZE, MAX_LOG2, MIN_LOG2, VERSION};
 use crate::life::PAGE_SIZE;
-use crate::sys::socket::Expected;
+use crate::sys::socket::DescriptorKind;
 
 /// Maximum length in bytes of a control message.
 pub(crate) const LONGEST: usize = 72;
@@ -32,7 +32,7 @@ pub(crate) enum FenceMode {
 
 /// A control message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Note {
+pub(crate) enum ControlMessage {
     /// A sender opens a lane, or hands one over.
     Hello(Hello),
     /// The receiver accepts the lane.
@@ -87,7 +87,7 @@ pub(crate) struct Welcome {
 
 /// Reason why bytes are not a control message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Unreadable {
+pub(crate) enum DecodeError {
     /// The peer uses another version of the protocol.
     Version(u32),
     /// The message is malformed, as the text describes.
@@ -98,10 +98,10 @@ pub(crate) enum Unreadable {
 ///
 /// # Errors
 /// The errors of [`read`].
-pub(crate) fn read_received(bytes: &[u8], oversize: bool) -> Result<Note, Unreadable> {
+pub(crate) fn read_received(bytes: &[u8], oversize: bool) -> Result<ControlMessage, DecodeError> {
     match read(bytes) {
         Ok(_) if oversize => {
-            Err(Unreadable::Malformed("a control message is longer than its kind allows"))
+            Err(DecodeError::Malformed("a control message is longer than its kind allows"))
         }
         read => read,
     }
@@ -109,42 +109,44 @@ pub(crate) fn read_received(bytes: &[u8], oversize: bool) -> Result<Note, Unread
 
 /// Returns the descriptors that a message should carry. Returns none if the bytes are not a
 /// message, or if its chunks have more than `most` bytes together: those are not mapped.
-pub(crate) fn expected(bytes: &[u8], most: u64) -> Vec<Expected> {
+pub(crate) fn expected(bytes: &[u8], most: u64) -> Vec<DescriptorKind> {
     let (mut expected, chunks): (_, Vec<u32>) = match read(bytes) {
-        Ok(Note::Hello(hello)) => (vec![Expected::Memory(PAGE_SIZE)], hello.named().collect()),
-        Ok(Note::Chunk(log2, _)) => (Vec::new(), vec![log2]),
-        Ok(Note::Welcome(_)) => {
-            let memory = [PAGE_SIZE, CONTROL_SIZE].map(Expected::Memory);
-            return memory.into_iter().chain([Expected::Doorbell]).collect();
+        Ok(ControlMessage::Hello(hello)) => {
+            (vec![DescriptorKind::Memory(PAGE_SIZE)], hello.named().collect())
+        }
+        Ok(ControlMessage::Chunk(log2, _)) => (Vec::new(), vec![log2]),
+        Ok(ControlMessage::Welcome(_)) => {
+            let memory = [PAGE_SIZE, CONTROL_SIZE].map(DescriptorKind::Memory);
+            return memory.into_iter().chain([DescriptorKind::Doorbell]).collect();
         }
         _ => return Vec::new(),
     };
-    if chunks.iter().any(|log2| !(LEAST_LOG2..=MOST_LOG2).contains(log2))
+    if chunks.iter().any(|log2| !(MIN_LOG2..=MAX_LOG2).contains(log2))
         || chunks.iter().map(|&log2| 1_u64 << log2).sum::<u64>() > most
     {
         return Vec::new();
     }
-    expected.extend(chunks.into_iter().map(|log2| Expected::Memory(1 << log2)));
+    expected.extend(chunks.into_iter().map(|log2| DescriptorKind::Memory(1 << log2)));
     expected
 }
 
 /// Encodes a control message.
-pub(crate) fn write(note: Note) -> Vec<u8> {
+pub(crate) fn write(note: ControlMessage) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(LONGEST);
     let kind = match note {
-        Note::Hello(_) => HELLO,
-        Note::Welcome(_) => WELCOME,
-        Note::Refused(_) => REFUSED,
-        Note::Chunk(..) => CHUNK,
-        Note::Want(_) => WANT,
-        Note::Room => ROOM,
-        Note::Returned => RETURNED,
+        ControlMessage::Hello(_) => HELLO,
+        ControlMessage::Welcome(_) => WELCOME,
+        ControlMessage::Refused(_) => REFUSED,
+        ControlMessage::Chunk(..) => CHUNK,
+        ControlMessage::Want(_) => WANT,
+        ControlMessage::Room => ROOM,
+        ControlMessage::Returned => RETURNED,
     };
     let mut put = |piece: &[u8]| bytes.extend_from_slice(piece);
     put(&kind.to_le_bytes());
     put(&VERSION.to_le_bytes());
     match note {
-        Note::Hello(hello) => {
+        ControlMessage::Hello(hello) => {
             put(&fences_to_wire(hello.fences).to_le_bytes());
             put(&hello.returns_to.to_le_bytes());
             put(&hello.handover.to_le_bytes());
@@ -153,18 +155,18 @@ pub(crate) fn write(note: Note) -> Vec<u8> {
             put(&hello.base.to_le_bytes());
             put(&hello.chunks[..hello.named().count()]);
         }
-        Note::Welcome(welcome) => {
+        ControlMessage::Welcome(welcome) => {
             put(&u32::from(fences_to_wire(welcome.fences)).to_le_bytes());
             put(&welcome.desk.to_le_bytes());
         }
-        Note::Refused(errno) => put(&errno.to_le_bytes()),
-        Note::Chunk(log2, sequence) => {
+        ControlMessage::Refused(errno) => put(&errno.to_le_bytes()),
+        ControlMessage::Chunk(log2, sequence) => {
             put(&log2.to_le_bytes());
             put(&0_u32.to_le_bytes());
             put(&sequence.to_le_bytes());
         }
-        Note::Want(wanted) => put(&wanted.to_le_bytes()),
-        Note::Room | Note::Returned => {}
+        ControlMessage::Want(wanted) => put(&wanted.to_le_bytes()),
+        ControlMessage::Room | ControlMessage::Returned => {}
     }
     bytes
 }
@@ -172,45 +174,46 @@ pub(crate) fn write(note: Note) -> Vec<u8> {
 /// Decodes bytes from a peer.
 ///
 /// # Errors
-/// [`Unreadable`] if they are of another version, or not a message that an honest peer of this
+/// [`DecodeError`] if they are of another version, or not a message that an honest peer of this
 /// version sends.
-pub(crate) fn read(bytes: &[u8]) -> Result<Note, Unreadable> {
-    let mut left = Left(bytes);
+pub(crate) fn read(bytes: &[u8]) -> Result<ControlMessage, DecodeError> {
+    let mut left = WireCursor(bytes);
     let (kind, version) = (left.u32()?, left.u32()?);
     if version != VERSION {
-        return Err(Unreadable::Version(version));
+        return Err(DecodeError::Version(version));
     }
     let note = match kind {
-        HELLO => Note::Hello(hello(&mut left)?),
-        WELCOME => {
-            Note::Welcome(Welcome { fences: fences_from_wire(left.u32()?)?, desk: left.u32()? })
-        }
-        REFUSED => Note::Refused(left.u32()?.cast_signed()),
+        HELLO => ControlMessage::Hello(hello(&mut left)?),
+        WELCOME => ControlMessage::Welcome(Welcome {
+            fences: fences_from_wire(left.u32()?)?,
+            desk: left.u32()?,
+        }),
+        REFUSED => ControlMessage::Refused(left.u32()?.cast_signed()),
         CHUNK => {
             let log2 = left.u32()?;
             left.u32()?;
-            Note::Chunk(log2, left.u64()?)
+            ControlMessage::Chunk(log2, left.u64()?)
         }
-        WANT => Note::Want(left.u64()?),
-        ROOM => Note::Room,
-        RETURNED => Note::Returned,
-        _ => return Err(Unreadable::Malformed("a control message has an unknown kind")),
+        WANT => ControlMessage::Want(left.u64()?),
+        ROOM => ControlMessage::Room,
+        RETURNED => ControlMessage::Returned,
+        _ => return Err(DecodeError::Malformed("a control message has an unknown kind")),
     };
     if left.0.is_empty() {
         Ok(note)
     } else {
-        Err(Unreadable::Malformed("a control message is longer than its kind allows"))
+        Err(DecodeError::Malformed("a control message is longer than its kind allows"))
     }
 }
 
-fn hello(left: &mut Left<'_>) -> Result<Hello, Unreadable> {
+fn hello(left: &mut WireCursor<'_>) -> Result<Hello, DecodeError> {
     let fences = fences_from_wire(left.u16()?.into())?;
     let returns_to = left.u16()?;
     let handover = left.u32()?;
     let (cap, position, base) = (left.u64()?, left.u64()?, left.u64()?);
     let named = std::mem::take(&mut left.0);
     if named.is_empty() || named.len() > MOST_CHUNKS || named.contains(&0) {
-        return Err(Unreadable::Malformed("HELLO does not name 1 to 32 chunks"));
+        return Err(DecodeError::Malformed("HELLO does not name 1 to 32 chunks"));
     }
     let mut chunks = [0; MOST_CHUNKS];
     chunks[..named.len()].copy_from_slice(named);
@@ -224,36 +227,38 @@ fn fences_to_wire(fences: FenceMode) -> u16 {
     }
 }
 
-fn fences_from_wire(word: u32) -> Result<FenceMode, Unreadable> {
+fn fences_from_wire(word: u32) -> Result<FenceMode, DecodeError> {
     match word {
         0 => Ok(FenceMode::Asymmetric),
         1 => Ok(FenceMode::Symmetric),
-        _ => Err(Unreadable::Malformed("a fence mode is neither 0 (asymmetric) nor 1 (symmetric)")),
+        _ => {
+            Err(DecodeError::Malformed("a fence mode is neither 0 (asymmetric) nor 1 (symmetric)"))
+        }
     }
 }
 
 /// The bytes that are not decoded yet.
-struct Left<'a>(&'a [u8]);
+struct WireCursor<'a>(&'a [u8]);
 
-impl Left<'_> {
-    fn take<const N: usize>(&mut self) -> Result<[u8; N], Unreadable> {
+impl WireCursor<'_> {
+    fn take<const N: usize>(&mut self) -> Result<[u8; N], DecodeError> {
         let (first, rest) = self
             .0
             .split_first_chunk::<N>()
-            .ok_or(Unreadable::Malformed("a control message is shorter than its kind requires"))?;
+            .ok_or(DecodeError::Malformed("a control message is shorter than its kind requires"))?;
         self.0 = rest;
         Ok(*first)
     }
 
-    fn u16(&mut self) -> Result<u16, Unreadable> {
+    fn u16(&mut self) -> Result<u16, DecodeError> {
         Ok(u16::from_le_bytes(self.take()?))
     }
 
-    fn u32(&mut self) -> Result<u32, Unreadable> {
+    fn u32(&mut self) -> Result<u32, DecodeError> {
         Ok(u32::from_le_bytes(self.take()?))
     }
 
-    fn u64(&mut self) -> Result<u64, Unreadable> {
+    fn u64(&mut self) -> Result<u64, DecodeError> {
         Ok(u64::from_le_bytes(self.take()?))
     }
 }
@@ -271,27 +276,30 @@ mod tests {
         let hello = Hello { fences, handover, cap, position, base, returns_to, chunks };
         let welcome = Welcome { fences: FenceMode::Asymmetric, desk: 61 };
         let notes = [
-            Note::Hello(hello),
-            Note::Hello(Hello { chunks: [30; MOST_CHUNKS], ..hello }),
-            Note::Welcome(welcome),
-            Note::Refused(13),
-            Note::Chunk(13, u64::MAX),
-            Note::Want(1),
-            Note::Room,
-            Note::Returned,
+            ControlMessage::Hello(hello),
+            ControlMessage::Hello(Hello { chunks: [30; MOST_CHUNKS], ..hello }),
+            ControlMessage::Welcome(welcome),
+            ControlMessage::Refused(13),
+            ControlMessage::Chunk(13, u64::MAX),
+            ControlMessage::Want(1),
+            ControlMessage::Room,
+            ControlMessage::Returned,
         ];
         for note in notes {
             let bytes = write(note);
             assert!(bytes.len() <= LONGEST, "{note:?}: {} bytes", bytes.len());
             assert_eq!(read(&bytes), Ok(note));
-            assert!(read(&bytes[..bytes.len() - 1]).is_err() || matches!(note, Note::Hello(_)));
+            assert!(
+                read(&bytes[..bytes.len() - 1]).is_err()
+                    || matches!(note, ControlMessage::Hello(_))
+            );
         }
     }
 
     #[test]
     fn another_version_is_named() {
-        let mut bytes = write(Note::Room);
+        let mut bytes = write(ControlMessage::Room);
         bytes[4] = 9;
-        assert_eq!(read(&bytes), Err(Unreadable::Version(9)));
+        assert_eq!(read(&bytes), Err(DecodeError::Version(9)));
     }
 }

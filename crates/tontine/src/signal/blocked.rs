@@ -14,7 +14,7 @@ use std::time::Duration;
 use super::disposition::SigchldGuard;
 use super::error::SignalError;
 use super::kernel::RawSet;
-use super::thread::{CallSink, Worker};
+use super::thread::{CallSink, SignalWorker};
 use super::{
     Signal, SignalChannel, SignalFd, SignalInfo, SignalSet, SignalThread, channel, mail,
     thread_masks,
@@ -205,7 +205,7 @@ impl Blocked {
         &self,
         deliver: impl FnMut(SignalInfo) + Send + 'static,
     ) -> Result<SignalThread<'_>, SignalError> {
-        Worker::start(self.set, CallSink(deliver)).map(SignalThread::new)
+        SignalWorker::start(self.set, CallSink(deliver)).map(SignalThread::new)
     }
 
     /// Starts a thread that puts each signal into a queue, and returns the queue.

@@ -11,7 +11,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::error::SignalError;
-use super::thread::{POLL_INTERVAL, Sink, Worker};
+use super::thread::{POLL_INTERVAL, SignalWorker, Sink};
 use super::{SignalInfo, SignalSet};
 
 /// A bounded queue of signals, filled by a thread. [`Blocked::channel`] makes it.
@@ -42,8 +42,8 @@ use super::{SignalInfo, SignalSet};
 /// [`Blocked::channel`]: super::Blocked::channel
 pub struct SignalChannel<'a> {
     // Dropped first: the thread may be waiting for space.
-    worker: Worker,
-    shared: Arc<Shared>,
+    worker: SignalWorker,
+    shared: Arc<ChannelShared>,
     /// The signals must stay blocked.
     _blocked: PhantomData<&'a ()>,
 }
@@ -54,8 +54,8 @@ const _: () = {
     shared_by_threads::<SignalChannel<'_>>();
 };
 
-struct Shared {
-    queue: Mutex<Queue>,
+struct ChannelShared {
+    queue: Mutex<SignalQueue>,
     /// A receiving thread has a signal to take, or the queue has ended.
     filled: Condvar,
     /// The queue is no longer full.
@@ -67,7 +67,7 @@ struct Shared {
 }
 
 #[derive(Default)]
-struct Queue {
+struct SignalQueue {
     signals: VecDeque<SignalInfo>,
     realtime: usize,
     /// The thread has ended.
@@ -75,18 +75,18 @@ struct Queue {
 }
 
 /// The thread's side of the queue.
-struct QueueSink(Arc<Shared>);
+struct QueueSink(Arc<ChannelShared>);
 
 pub(super) fn start<'a>(set: SignalSet, bound: usize) -> Result<SignalChannel<'a>, SignalError> {
     assert!(bound > 0, "a channel with bound 0 holds no signal; pass a bound of at least 1");
-    let shared = Arc::new(Shared {
+    let shared = Arc::new(ChannelShared {
         queue: Mutex::default(),
         filled: Condvar::new(),
         space: Condvar::new(),
         full: AtomicBool::new(false),
         bound,
     });
-    let worker = Worker::start(set, QueueSink(Arc::clone(&shared)))?;
+    let worker = SignalWorker::start(set, QueueSink(Arc::clone(&shared)))?;
     Ok(SignalChannel { worker, shared, _blocked: PhantomData })
 }
 
@@ -178,13 +178,13 @@ impl std::fmt::Debug for SignalChannel<'_> {
     }
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, Queue> {
+impl ChannelShared {
+    fn lock(&self) -> MutexGuard<'_, SignalQueue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Queue {
+impl SignalQueue {
     /// Adds one signal. Returns `true` if it is a new entry.
     fn push(&mut self, info: SignalInfo) -> bool {
         if info.signal().is_realtime() {
@@ -248,7 +248,7 @@ mod tests {
 
     #[test]
     fn standard_signals_coalesce_and_realtime_signals_queue() {
-        let mut queue = Queue::default();
+        let mut queue = SignalQueue::default();
         let realtime = Signal::realtime(1).expect("a real-time signal");
         assert!(queue.push(info(Signal::USR1, 1, 0)));
         assert!(queue.push(info(realtime, 2, 0)));

@@ -1,4 +1,4 @@
-//! Dispositions of signals: [`Action`]; and that of SIGCHLD while it is blocked: [`SigchldGuard`].
+//! Dispositions of signals: [`KernelDisposition`]; and that of SIGCHLD while it is blocked: [`SigchldGuard`].
 //!
 //! If SIGCHLD is ignored, or has `SA_NOCLDWAIT`, the kernel sends no SIGCHLD, and leaves no child
 //! to wait for. All other dispositions stay as they are: a blocked signal can be taken with any
@@ -23,9 +23,9 @@ use crate::sys::fork::PerProcess;
 
 /// A disposition, as the kernel returns it. Its functions allocate nothing and lock nothing.
 #[derive(Clone, Copy)]
-pub(super) struct Action(libc::sigaction);
+pub(super) struct KernelDisposition(libc::sigaction);
 
-impl Action {
+impl KernelDisposition {
     /// Returns the action of a handler, or of `SIG_DFL` or `SIG_IGN`. While the handler runs, only
     /// its own signal is blocked.
     pub(super) fn new(handler: libc::sighandler_t, flags: libc::c_int) -> Self {
@@ -107,8 +107,12 @@ impl Action {
 /// Replaces the disposition of the signal if it is `expected`; returns `true` if it was.
 ///
 /// A disposition that another thread installs between the two calls is restored.
-pub(super) fn exchange(signal: Signal, expected: fn(&Action) -> bool, by: &Action) -> bool {
-    if !Action::current(signal).is_ok_and(|current| expected(&current)) {
+pub(super) fn exchange(
+    signal: Signal,
+    expected: fn(&KernelDisposition) -> bool,
+    by: &KernelDisposition,
+) -> bool {
+    if !KernelDisposition::current(signal).is_ok_and(|current| expected(&current)) {
         return false;
     }
     match by.install(signal) {
@@ -122,7 +126,7 @@ pub(super) fn exchange(signal: Signal, expected: fn(&Action) -> bool, by: &Actio
 
 /// A saved disposition, which a handler may read at any moment. Its memory is never freed.
 #[derive(Debug)]
-pub(super) struct Saved(AtomicPtr<Action>);
+pub(super) struct Saved(AtomicPtr<KernelDisposition>);
 
 impl Saved {
     pub(super) const fn new() -> Self {
@@ -130,14 +134,14 @@ impl Saved {
     }
 
     /// Saves a disposition. If it is equal to the saved one, nothing is allocated.
-    pub(super) fn set(&self, action: Action) {
+    pub(super) fn set(&self, action: KernelDisposition) {
         if self.get().is_none_or(|saved| !saved.is_same(&action)) {
             // SYNC disposition-saved: pairs with the load in `get`.
             self.0.store(Box::into_raw(Box::new(action)), Ordering::Release);
         }
     }
 
-    pub(super) fn get(&self) -> Option<&'static Action> {
+    pub(super) fn get(&self) -> Option<&'static KernelDisposition> {
         // SYNC disposition-saved: pairs with the store in `set`.
         let saved = self.0.load(Ordering::Acquire);
         // SAFETY: null, or made by `Box::into_raw` and never freed.
@@ -166,7 +170,7 @@ impl SigchldGuard {
     /// Installs the default disposition, unless the current one lets the kernel report children.
     pub(super) fn new() -> Result<Self, SignalError> {
         let _changes = lock()?;
-        let current = Action::current(Signal::CHLD)?;
+        let current = KernelDisposition::current(Signal::CHLD)?;
         if current.discards_children() {
             if !IS_CHANGED.load(Ordering::Relaxed) {
                 BEFORE.set(current);
@@ -175,7 +179,7 @@ impl SigchldGuard {
                 IS_CHANGED.store(true, Ordering::Release);
             }
             let flags = current.0.sa_flags & libc::SA_NOCLDSTOP;
-            Action::new(libc::SIG_DFL, flags).install(Signal::CHLD)?;
+            KernelDisposition::new(libc::SIG_DFL, flags).install(Signal::CHLD)?;
         }
         HELD.fetch_add(1, Ordering::Relaxed);
         Ok(Self(()))
@@ -183,7 +187,7 @@ impl SigchldGuard {
 
     /// Returns the disposition from before, if it was changed, for a child that executes another
     /// program.
-    pub(super) fn before(&self) -> Option<&'static Action> {
+    pub(super) fn before(&self) -> Option<&'static KernelDisposition> {
         // SYNC disposition-changed: pairs with the store in `new`.
         IS_CHANGED.load(Ordering::Acquire).then(|| BEFORE.get()).flatten()
     }
@@ -197,8 +201,9 @@ impl Drop for SigchldGuard {
             && let Some(before) = self.before()
         {
             // Another library's handler stays.
-            let is_ours =
-                |action: &Action| action.handler() == libc::SIG_DFL && !action.discards_children();
+            let is_ours = |action: &KernelDisposition| {
+                action.handler() == libc::SIG_DFL && !action.discards_children()
+            };
             exchange(Signal::CHLD, is_ours, before);
             IS_CHANGED.store(false, Ordering::Relaxed);
         }
@@ -220,7 +225,7 @@ mod tests {
     #[test]
     fn child_forked_during_sigchld_changes_does_not_hang() {
         assert!(in_child(|| {
-            let ignore = Action::new(libc::SIG_IGN, 0);
+            let ignore = KernelDisposition::new(libc::SIG_IGN, 0);
             ignore.install(Signal::CHLD).expect("installed");
             let _held = SigchldGuard::new().expect("held");
             let stop = AtomicBool::new(false);
@@ -242,9 +247,9 @@ mod tests {
     #[test]
     fn exchange_leaves_unexpected_disposition() {
         assert!(in_child(|| {
-            let by = Action::new(libc::SIG_IGN, 0);
-            let is_ignored = |action: &Action| action.handler() == libc::SIG_IGN;
-            let now = || Action::current(Signal::USR1).map(|current| current.handler());
+            let by = KernelDisposition::new(libc::SIG_IGN, 0);
+            let is_ignored = |action: &KernelDisposition| action.handler() == libc::SIG_IGN;
+            let now = || KernelDisposition::current(Signal::USR1).map(|current| current.handler());
             !exchange(Signal::USR1, is_ignored, &by)
                 && now() == Ok(libc::SIG_DFL)
                 && exchange(Signal::USR1, |action| action.handler() == libc::SIG_DFL, &by)

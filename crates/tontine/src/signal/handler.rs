@@ -42,7 +42,7 @@ use std::sync::atomic::Ordering;
 
 use rustix::pipe::{PipeFlags, pipe_with};
 
-use self::installed::{HandlerChanges, Installed};
+use self::installed::{HandlerChanges, InstalledSite};
 use super::Signal;
 use super::error::SignalError;
 use crate::sys::fork::Guard;
@@ -63,7 +63,7 @@ use crate::sys::fork::Guard;
 /// # Ok::<(), tontine::signal::SignalError>(())
 /// ```
 #[derive(Debug)]
-pub struct SignalFlag(Installed);
+pub struct SignalFlag(InstalledSite);
 
 /// A signal handler that counts its runs. Dropping it removes the handler.
 ///
@@ -81,7 +81,7 @@ pub struct SignalFlag(Installed);
 /// # Ok::<(), tontine::signal::SignalError>(())
 /// ```
 #[derive(Debug)]
-pub struct SignalCounter(Installed);
+pub struct SignalCounter(InstalledSite);
 
 /// A signal handler that makes a descriptor readable, for an event loop: the self-pipe trick.
 /// Dropping it removes the handler.
@@ -107,8 +107,8 @@ pub struct SignalCounter(Installed);
 #[derive(Debug)]
 pub struct SelfPipe {
     // Removed before the pipe is reused.
-    installed: Installed,
-    pipe: &'static Pipe,
+    installed: InstalledSite,
+    pipe: &'static LeakedPipe,
 }
 
 impl SignalFlag {
@@ -119,7 +119,7 @@ impl SignalFlag {
     ///   refuses.
     /// - [`SignalError::System`] if a system call fails.
     pub fn install(signal: Signal) -> Result<Self, SignalError> {
-        Installed::new(signal, None).map(Self)
+        InstalledSite::new(signal, None).map(Self)
     }
 
     /// Returns `true` if the signal has arrived since the flag was last cleared.
@@ -158,7 +158,7 @@ impl SignalCounter {
     ///   refuses.
     /// - [`SignalError::System`] if a system call fails.
     pub fn install(signal: Signal) -> Result<Self, SignalError> {
-        Installed::new(signal, None).map(Self)
+        InstalledSite::new(signal, None).map(Self)
     }
 
     /// Returns the number of times that the handler has run.
@@ -176,8 +176,8 @@ impl SelfPipe {
     /// - [`SignalError::System`] if a system call fails, for example because the process has too
     ///   many descriptors.
     pub fn install(signal: Signal) -> Result<Self, SignalError> {
-        let pipe = Pipe::get()?;
-        match Installed::new(signal, Some(pipe)) {
+        let pipe = LeakedPipe::get()?;
+        match InstalledSite::new(signal, Some(pipe)) {
             Ok(installed) => Ok(Self { installed, pipe }),
             Err(error) => {
                 pipe.recycle();
@@ -213,7 +213,7 @@ impl Drop for SelfPipe {
 
 /// A pipe that is never closed: a handler that began before its removal may still write to it.
 #[derive(Debug)]
-struct Pipe {
+struct LeakedPipe {
     reader: OwnedFd,
     writer: OwnedFd,
     /// A forked child has the same pipe and must not write to it: the parent would take the child's
@@ -221,7 +221,7 @@ struct Pipe {
     guard: Guard,
 }
 
-impl Pipe {
+impl LeakedPipe {
     fn get() -> Result<&'static Self, SignalError> {
         if let Some(pipe) = HandlerChanges::lock()?.spare.pop() {
             pipe.drain();

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{EventfdFlags, eventfd};
 
 use super::error::SignalError;
-use super::thread::{CallSink, Worker};
+use super::thread::{CallSink, SignalWorker};
 use super::{Blocked, Signal, SignalInfo};
 
 /// Signals within this time after the first one belong to the same request: `timeout(1)` sends
@@ -39,10 +39,13 @@ pub fn interrupted() -> Result<Interrupted, SignalError> {
     let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
     let readable =
         eventfd(0, flags).map_err(|errno| SignalError::system("eventfd", errno.raw_os_error()))?;
-    let shared =
-        Arc::new(Shared { first: Mutex::default(), interrupted: Condvar::new(), readable });
+    let shared = Arc::new(InterruptedShared {
+        first: Mutex::default(),
+        interrupted: Condvar::new(),
+        readable,
+    });
     let its_shared = Arc::clone(&shared);
-    let worker = Worker::start(blocked.set(), CallSink(move |info| its_shared.record(info)))?;
+    let worker = SignalWorker::start(blocked.set(), CallSink(move |info| its_shared.record(info)))?;
     Ok(Interrupted { worker, shared, blocked })
 }
 
@@ -63,12 +66,12 @@ pub fn interrupted() -> Result<Interrupted, SignalError> {
 /// ```
 pub struct Interrupted {
     // Dropped first: the thread ends before its signals are unblocked.
-    worker: Worker,
-    shared: Arc<Shared>,
+    worker: SignalWorker,
+    shared: Arc<InterruptedShared>,
     blocked: Blocked,
 }
 
-struct Shared {
+struct InterruptedShared {
     first: Mutex<Option<(SignalInfo, Instant)>>,
     interrupted: Condvar,
     /// Readable from the first signal on.
@@ -139,7 +142,7 @@ impl std::fmt::Debug for Interrupted {
     }
 }
 
-impl Shared {
+impl InterruptedShared {
     fn lock(&self) -> MutexGuard<'_, Option<(SignalInfo, Instant)>> {
         self.first.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::error::SignalError;
-use super::thread::{POLL_INTERVAL, Sink, Worker};
+use super::thread::{POLL_INTERVAL, SignalWorker, Sink};
 use super::{SignalInfo, SignalSet};
 use crate::mailbox::Sender;
 
@@ -19,8 +19,8 @@ pub(super) fn start(
     set: SignalSet,
     sender: Sender,
     undelivered: impl FnMut(SignalInfo, crate::Error) + Send + 'static,
-) -> Result<Worker, SignalError> {
-    Worker::start(set, MailSink { sender, undelivered, stop: Arc::default() })
+) -> Result<SignalWorker, SignalError> {
+    SignalWorker::start(set, MailSink { sender, undelivered, stop: Arc::default() })
 }
 
 impl<F: FnMut(SignalInfo, crate::Error) + Send + 'static> Sink for MailSink<F> {

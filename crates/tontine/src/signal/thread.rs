@@ -1,4 +1,4 @@
-//! The thread that takes signals for the others: [`Worker`], and [`SignalThread`], its public
+//! The thread that takes signals for the others: [`SignalWorker`], and [`SignalThread`], its public
 //! handle.
 //!
 //! The thread waits in `sigtimedwait` and passes each signal to a [`Sink`]. Between the return of
@@ -53,7 +53,7 @@ impl<F: FnMut(SignalInfo) + Send + 'static> Sink for CallSink<F> {
 }
 
 /// A thread that takes signals. The drop stops it and returns after its last delivery.
-pub(super) struct Worker {
+pub(super) struct SignalWorker {
     /// `None` once it was stopped.
     running: Option<StartedThread>,
     guard: Guard,
@@ -67,7 +67,7 @@ struct StartedThread {
     thread: JoinHandle<()>,
 }
 
-impl Worker {
+impl SignalWorker {
     /// Starts the thread, which inherits the mask of the calling thread, in which `set` is blocked.
     pub(super) fn start(set: SignalSet, mut sink: impl Sink) -> Result<Self, SignalError> {
         let guard = Guard::here().map_err(|error| SignalError::system("mmap", error.errno()))?;
@@ -148,7 +148,7 @@ impl Worker {
     }
 }
 
-impl Drop for Worker {
+impl Drop for SignalWorker {
     fn drop(&mut self) {
         let _ = self.join();
     }
@@ -202,13 +202,13 @@ fn take_until(stop: &AtomicBool, set: SignalSet, waker: Option<&Waker>, sink: &m
 /// [`Blocked::thread`]: super::Blocked::thread
 /// [`Blocked::mailbox`]: super::Blocked::mailbox
 pub struct SignalThread<'a> {
-    worker: Worker,
+    worker: SignalWorker,
     /// The signals must stay blocked.
     _blocked: PhantomData<&'a ()>,
 }
 
 impl SignalThread<'_> {
-    pub(super) fn new(worker: Worker) -> Self {
+    pub(super) fn new(worker: SignalWorker) -> Self {
         Self { worker, _blocked: PhantomData }
     }
 

@@ -1,5 +1,5 @@
 //! Loom's [`AtomicU64`] with injected faults: a model can remove an ordering or a store
-//! ([`Fault`]).
+//! ([`InjectedFault`]).
 //!
 //! A model that passes proves little unless it can fail. So each model also runs with one fault in
 //! the protocol, and must detect it. The protocol's own code is unchanged: the fault is in the
@@ -12,7 +12,7 @@ use loom::sync::atomic::Ordering;
 
 /// An injected fault.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Fault {
+pub(crate) enum InjectedFault {
     /// No fault.
     None,
     /// Values for which this returns `true` are stored without release.
@@ -37,16 +37,16 @@ pub(crate) enum Fault {
 
 thread_local! {
     // Loom runs all threads of a model on the thread that called it.
-    static FAULT: Cell<Fault> = const { Cell::new(Fault::None) };
+    static FAULT: Cell<InjectedFault> = const { Cell::new(InjectedFault::None) };
 }
 
 /// Sets the fault of this thread's models from here on.
-pub(crate) fn set(fault: Fault) {
+pub(crate) fn set(fault: InjectedFault) {
     FAULT.set(fault);
 }
 
 /// Returns the fault.
-pub(crate) fn fault() -> Fault {
+pub(crate) fn fault() -> InjectedFault {
     FAULT.get()
 }
 
@@ -60,22 +60,22 @@ impl AtomicU64 {
     }
 
     pub(crate) fn load(&self, ordering: Ordering) -> u64 {
-        let relaxed = matches!(fault(), Fault::LoadsRelaxed);
+        let relaxed = matches!(fault(), InjectedFault::LoadsRelaxed);
         self.0.load(if relaxed { Ordering::Relaxed } else { ordering })
     }
 
     pub(crate) fn store(&self, value: u64, ordering: Ordering) {
         let relaxed = match fault() {
-            Fault::StoreRelaxed(of) => of(value),
-            Fault::StoreOmitted(of) if of(value) => return,
-            Fault::StoresRelaxed => true,
+            InjectedFault::StoreRelaxed(of) => of(value),
+            InjectedFault::StoreOmitted(of) if of(value) => return,
+            InjectedFault::StoresRelaxed => true,
             _ => false,
         };
         self.0.store(value, if relaxed { Ordering::Relaxed } else { ordering });
     }
 
     pub(crate) fn swap(&self, value: u64, ordering: Ordering) -> u64 {
-        let relaxed = matches!(fault(), Fault::ExchangesRelaxed);
+        let relaxed = matches!(fault(), InjectedFault::ExchangesRelaxed);
         self.0.swap(value, if relaxed { Ordering::Relaxed } else { ordering })
     }
 
@@ -87,14 +87,14 @@ impl AtomicU64 {
         failure: Ordering,
     ) -> Result<u64, u64> {
         match fault() {
-            Fault::ExchangesTorn => match self.0.load(failure) {
+            InjectedFault::ExchangesTorn => match self.0.load(failure) {
                 found if found == expected => {
                     self.0.store(value, Ordering::Release);
                     Ok(found)
                 }
                 found => Err(found),
             },
-            Fault::ExchangesRelaxed => {
+            InjectedFault::ExchangesRelaxed => {
                 self.0.compare_exchange(expected, value, Ordering::Relaxed, Ordering::Relaxed)
             }
             _ => self.0.compare_exchange(expected, value, success, failure),
@@ -102,9 +102,9 @@ impl AtomicU64 {
     }
 }
 
-/// Executes loom's fence, unless the fault is [`Fault::Unfenced`].
+/// Executes loom's fence, unless the fault is [`InjectedFault::Unfenced`].
 pub(crate) fn fence(ordering: Ordering) {
-    if !matches!(fault(), Fault::Unfenced) {
+    if !matches!(fault(), InjectedFault::Unfenced) {
         loom::sync::atomic::fence(ordering);
     }
 }

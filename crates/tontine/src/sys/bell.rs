@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, Shutdown, SocketFlags, SocketType};
 
-use super::socket::{self, Socket};
+use super::socket::{self, PeerSocket};
 use crate::error::{Error, Result};
 
 /// Maximum number of rings received per call.
@@ -28,7 +28,7 @@ static UNGUARDED: AtomicBool = AtomicBool::new(false);
 
 /// Content of a doorbell's queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Heard {
+pub(crate) enum BellState {
     /// Rings, or no message.
     Rings,
     /// A message that no honest peer sends. It stays in the queue: do not receive from the doorbell
@@ -40,7 +40,7 @@ pub(crate) enum Heard {
 ///
 /// # Errors
 /// [`Error::System`].
-pub(crate) fn make() -> Result<(Socket, OwnedFd)> {
+pub(crate) fn make() -> Result<(PeerSocket, OwnedFd)> {
     let flags = SocketFlags::CLOEXEC;
     let (ear, button) =
         rustix::net::socketpair(AddressFamily::UNIX, SocketType::DGRAM, flags, None)
@@ -53,7 +53,7 @@ pub(crate) fn make() -> Result<(Socket, OwnedFd)> {
     // No message can be queued at this end, whichever process holds it.
     rustix::net::shutdown(&button, Shutdown::Read)
         .map_err(|errno| Error::system("shutdown", errno))?;
-    Ok((Socket::new(ear)?, button))
+    Ok((PeerSocket::new(ear)?, button))
 }
 
 /// Rings. A full queue has a ring already, and a closed other end needs none.
@@ -62,7 +62,7 @@ pub(crate) fn ring(button: impl AsFd) {
 }
 
 /// Receives up to [`MOST_RINGS`] rings; the rest stays for the next call.
-pub(crate) fn hush(ear: impl AsFd) -> Heard {
+pub(crate) fn hush(ear: impl AsFd) -> BellState {
     if UNGUARDED.load(Ordering::Relaxed) {
         return hush_carefully(ear);
     }
@@ -71,20 +71,20 @@ pub(crate) fn hush(ear: impl AsFd) -> Heard {
             break;
         }
     }
-    Heard::Rings
+    BellState::Rings
 }
 
-fn hush_carefully(ear: impl AsFd) -> Heard {
+fn hush_carefully(ear: impl AsFd) -> BellState {
     for _ in 0..MOST_RINGS {
         match socket::receive(&ear, &mut [0]) {
-            Ok(Some(ring)) if ring.has_descriptors => return Heard::Noise,
+            Ok(Some(ring)) if ring.has_descriptors => return BellState::Noise,
             // An empty message looks like the end of a connection, and is not received.
-            Ok(Some(ring)) if ring.hung_up => return Heard::Noise,
+            Ok(Some(ring)) if ring.hung_up => return BellState::Noise,
             Ok(Some(_)) => {}
             Ok(None) | Err(_) => break,
         }
     }
-    Heard::Rings
+    BellState::Rings
 }
 
 #[cfg(test)]
@@ -96,12 +96,12 @@ mod tests {
     #[test]
     fn it_rings_and_never_waits() {
         let (ear, button) = make().expect("a pair");
-        assert_eq!(hush(&ear), Heard::Rings);
+        assert_eq!(hush(&ear), BellState::Rings);
         rustix::io::ioctl_fionbio(&button, false).expect("set");
         for _ in 0..100_000 {
             ring(&button);
         }
-        assert_eq!(hush(&ear), Heard::Rings);
+        assert_eq!(hush(&ear), BellState::Rings);
         drop(ear);
         ring(&button);
     }
@@ -118,9 +118,9 @@ mod tests {
         let sent = rustix::net::sendmsg(&button, &bytes, &mut control, SendFlags::DONTWAIT);
         let came = hush_carefully(&ear);
         match sent {
-            Ok(_) => assert_eq!(came, Heard::Noise),
+            Ok(_) => assert_eq!(came, BellState::Noise),
             Err(errno) => {
-                assert_eq!((errno, came), (rustix::io::Errno::PERM, Heard::Rings));
+                assert_eq!((errno, came), (rustix::io::Errno::PERM, BellState::Rings));
                 assert!(!UNGUARDED.load(Ordering::Relaxed));
             }
         }
@@ -131,10 +131,10 @@ mod tests {
                 .expect("a pair");
         socket::pass_credentials(&ear).expect("set");
         ring(&button);
-        assert_eq!(hush_carefully(&ear), Heard::Rings);
+        assert_eq!(hush_carefully(&ear), BellState::Rings);
         let mut control = SendAncillaryBuffer::new(&mut room);
         assert!(control.push(SendAncillaryMessage::ScmRights(&fds)));
         rustix::net::sendmsg(&button, &bytes, &mut control, SendFlags::DONTWAIT).expect("sent");
-        assert_eq!(hush_carefully(&ear), Heard::Noise);
+        assert_eq!(hush_carefully(&ear), BellState::Noise);
     }
 }

@@ -68,12 +68,12 @@ impl Guard {
 /// in it is held by a thread that does not exist in the child.
 #[derive(Debug)]
 pub(crate) struct PerProcess<T: 'static> {
-    newest: AtomicPtr<Made<T>>,
+    newest: AtomicPtr<ForkMarker<T>>,
     make: fn() -> T,
 }
 
 #[derive(Debug)]
-struct Made<T> {
+struct ForkMarker<T> {
     guard: Guard,
     value: T,
 }
@@ -105,7 +105,8 @@ impl<T: Sync> PerProcess<T> {
         if let Some(value) = self.peek() {
             return Ok(value);
         }
-        let made = Box::into_raw(Box::new(Made { guard: Guard::here()?, value: (self.make)() }));
+        let made =
+            Box::into_raw(Box::new(ForkMarker { guard: Guard::here()?, value: (self.make)() }));
         // SYNC per-process: pairs with the load in `peek`, and with itself in another thread.
         match self.newest.compare_exchange(stale, made, Ordering::AcqRel, Ordering::Acquire) {
             // SAFETY: just made by `Box::into_raw`, published, and never freed.

@@ -86,11 +86,11 @@ type Work<T> = Box<dyn FnOnce(&[BorrowedFd<'_>]) -> T + Send>;
 /// State that the caller and its thread share. It is one allocation, because a process that has
 /// touched less memory ends sooner.
 struct Exchange<T> {
-    stage: Mutex<Stage<T>>,
+    stage: Mutex<ThreadStage<T>>,
     changed: Condvar,
 }
 
-enum Stage<T> {
+enum ThreadStage<T> {
     /// The thread creates its table.
     Starting,
     /// The thread waits for descriptors at this address.
@@ -99,18 +99,18 @@ enum Stage<T> {
     Failed(Error),
     /// The thread has its descriptors and runs the work.
     Lent(Option<Work<T>>),
-    /// The thread waits for the caller's [`Hold`] to be dropped.
+    /// The thread waits for the caller's [`ThreadHandle`] to be dropped.
     Done(Option<T>),
     /// The thread ends.
     Released,
 }
 
 /// Keeps a thread and its table alive. When it is dropped, the thread ends and closes the table.
-pub(crate) struct Hold<T>(Arc<Exchange<T>>);
+pub(crate) struct ThreadHandle<T>(Arc<Exchange<T>>);
 
-impl<T> Drop for Hold<T> {
+impl<T> Drop for ThreadHandle<T> {
     fn drop(&mut self) {
-        self.0.enter(Stage::Released);
+        self.0.enter(ThreadStage::Released);
     }
 }
 
@@ -125,7 +125,7 @@ struct Closing {
 
 /// Runs `work` on a new thread with copies of `lent` and no other descriptor, and returns its
 /// result. Blocks until `work` returns. `user` is the peer's, if `work` receives descriptors from a
-/// peer. The thread closes its table once the [`Hold`] is dropped; no caller waits for that.
+/// peer. The thread closes its table once the [`ThreadHandle`] is dropped; no caller waits for that.
 ///
 /// `work` drops no descriptor: it sends those that the caller needs over a borrowed socket, and
 /// forgets the others.
@@ -136,7 +136,7 @@ pub(crate) fn run<T: Send + 'static>(
     lent: &[BorrowedFd<'_>],
     user: Option<u32>,
     work: impl FnOnce(&[BorrowedFd<'_>]) -> T + Send + 'static,
-) -> Result<(T, Hold<T>)> {
+) -> Result<(T, ThreadHandle<T>)> {
     let hold = start(user, lent).or_else(|error| {
         if error.is_shortage() {
             return Err(error);
@@ -145,26 +145,26 @@ pub(crate) fn run<T: Send + 'static>(
         renew_loan()?;
         start(user, lent).map_err(|_| error)
     })?;
-    hold.0.enter(Stage::Lent(Some(Box::new(work))));
+    hold.0.enter(ThreadStage::Lent(Some(Box::new(work))));
     let done = hold.0.when(|stage| match stage {
-        Stage::Done(done) => Some(done.take()),
+        ThreadStage::Done(done) => Some(done.take()),
         _ => None,
     });
     Ok((done.ok_or_else(lost)?, hold))
 }
 
 /// Starts a thread and lends it these descriptors. The thread waits for its work, or for the
-/// [`Hold`] to be dropped.
-fn start<T: Send + 'static>(user: Option<u32>, lent: &[BorrowedFd<'_>]) -> Result<Hold<T>> {
+/// [`ThreadHandle`] to be dropped.
+fn start<T: Send + 'static>(user: Option<u32>, lent: &[BorrowedFd<'_>]) -> Result<ThreadHandle<T>> {
     let name = loan_name()?;
-    let exchange = Exchange { stage: Mutex::new(Stage::Starting), changed: Condvar::new() };
-    let hold = Hold(Arc::new(exchange));
+    let exchange = Exchange { stage: Mutex::new(ThreadStage::Starting), changed: Condvar::new() };
+    let hold = ThreadHandle(Arc::new(exchange));
     let thread = Serving(Arc::clone(&hold.0));
     thread::start("tontine-fds", move || thread.serve(&name))?;
     let (address, thread) = hold.0.when(|stage| match stage {
-        Stage::Ready(address, thread) => Some(Ok((address.clone(), *thread))),
-        Stage::Failed(error) => Some(Err(error.clone())),
-        Stage::Done(_) => Some(Err(lost())),
+        ThreadStage::Ready(address, thread) => Some(Ok((address.clone(), *thread))),
+        ThreadStage::Failed(error) => Some(Err(error.clone())),
+        ThreadStage::Done(_) => Some(Err(lost())),
         _ => None,
     })?;
     let mut quarantine = quarantine()?;
@@ -179,18 +179,18 @@ fn lost() -> Error {
 }
 
 impl<T> Exchange<T> {
-    fn lock(&self) -> MutexGuard<'_, Stage<T>> {
+    fn lock(&self) -> MutexGuard<'_, ThreadStage<T>> {
         // No caller panics while it holds the lock.
         self.stage.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn enter(&self, stage: Stage<T>) {
+    fn enter(&self, stage: ThreadStage<T>) {
         *self.lock() = stage;
         self.changed.notify_one();
     }
 
     /// Blocks until `found` returns a value for the current stage, and returns that value.
-    fn when<R>(&self, mut found: impl FnMut(&mut Stage<T>) -> Option<R>) -> R {
+    fn when<R>(&self, mut found: impl FnMut(&mut ThreadStage<T>) -> Option<R>) -> R {
         let mut stage = self.lock();
         loop {
             if let Some(found) = found(&mut stage) {
@@ -208,8 +208,8 @@ struct Serving<T>(Arc<Exchange<T>>);
 impl<T> Drop for Serving<T> {
     fn drop(&mut self) {
         let mut stage = self.0.lock();
-        if matches!(*stage, Stage::Starting | Stage::Ready(..) | Stage::Lent(_)) {
-            *stage = Stage::Done(None);
+        if matches!(*stage, ThreadStage::Starting | ThreadStage::Ready(..) | ThreadStage::Lent(_)) {
+            *stage = ThreadStage::Done(None);
             self.0.changed.notify_one();
         }
     }
@@ -217,16 +217,16 @@ impl<T> Drop for Serving<T> {
 
 impl<T> Serving<T> {
     fn serve(&self, name: &SocketAddrUnix) {
-        let table = match Table::new(name) {
+        let table = match LentTable::new(name) {
             Ok(table) => table,
-            Err(error) => return self.0.enter(Stage::Failed(error)),
+            Err(error) => return self.0.enter(ThreadStage::Failed(error)),
         };
         let (address, thread) = table.address();
-        self.0.enter(Stage::Ready(address, thread));
+        self.0.enter(ThreadStage::Ready(address, thread));
         // The descriptors were lent before the work arrives.
         let work = self.0.when(|stage| match stage {
-            Stage::Lent(work) => Some(work.take()),
-            Stage::Released => Some(None),
+            ThreadStage::Lent(work) => Some(work.take()),
+            ThreadStage::Released => Some(None),
             _ => None,
         });
         if let (Some(work), Ok(lent)) = (work, table.borrow()) {
@@ -234,8 +234,8 @@ impl<T> Serving<T> {
             let lent = ManuallyDrop::new(lent);
             let copies: Vec<BorrowedFd<'_>> = lent.iter().map(AsFd::as_fd).collect();
             let done = work(&copies);
-            self.0.enter(Stage::Done(Some(done)));
-            self.0.when(|stage| matches!(stage, Stage::Released).then_some(()));
+            self.0.enter(ThreadStage::Done(Some(done)));
+            self.0.when(|stage| matches!(stage, ThreadStage::Released).then_some(()));
         }
     }
 }
@@ -393,7 +393,7 @@ impl Loan {
 }
 
 /// The thread's table, with the socket over which it borrows others.
-struct Table {
+struct LentTable {
     socket: ManuallyDrop<OwnedFd>,
     name: SocketAddrUnix,
 }
@@ -404,7 +404,7 @@ const COPIED: u32 = 64;
 /// Number of entries that a table needs in addition: the thread's own, and those of one message.
 const MIN_ROOM: u64 = MAX_LENT as u64 + 4;
 
-impl Table {
+impl LentTable {
     /// Gives the calling thread a table of its own, and a socket that accepts messages only from
     /// the one with the name `lender`.
     fn new(lender: &SocketAddrUnix) -> Result<Self> {

@@ -3,7 +3,7 @@
 //! Each region is a memfd. Its maker maps it writable and then seals it, so that no other process,
 //! not even one that reopens it through `/proc`, can write it, shrink it or punch holes into it;
 //! the maker's own mapping stays writable. A process that receives the descriptor trusts it only
-//! after [`PeerRegion::map`] has checked it; [`Unfit`] names what was missing. From then on reading
+//! after [`PeerRegion::map`] has checked it; [`InvalidRegion`] names what was missing. From then on reading
 //! the region cannot fault, but its content is still untrusted.
 //!
 //! Neighbours: `life::word` has a process's page in a region, the lanes their chunks and control
@@ -112,14 +112,14 @@ impl PeerRegion {
     /// Checks a descriptor that a peer passed, and maps all `size` bytes of it.
     ///
     /// # Errors
-    /// [`Unfit`], if an honest peer would not have passed it.
-    pub(crate) fn map(fd: BorrowedFd<'_>, size: usize) -> Result<Self, Unfit> {
+    /// [`InvalidRegion`], if an honest peer would not have passed it.
+    pub(crate) fn map(fd: BorrowedFd<'_>, size: usize) -> Result<Self, InvalidRegion> {
         check(fd, size)?;
         match map(fd, size, ProtFlags::READ) {
             Ok(base) => Ok(Self { base, size }),
             // The descriptor is open for writing only.
-            Err(Errno::ACCESS) => Err(Unfit::Unreadable),
-            Err(errno) => Err(Unfit::System("mmap", errno)),
+            Err(Errno::ACCESS) => Err(InvalidRegion::Unreadable),
+            Err(errno) => Err(InvalidRegion::System("mmap", errno)),
         }
     }
 
@@ -145,7 +145,7 @@ impl Drop for PeerRegion {
 
 /// Reason why a passed descriptor is not a valid region.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Unfit {
+pub(crate) enum InvalidRegion {
     /// The file has no seals, so it is not a memfd.
     NotMemory,
     /// The file is a memfd of huge pages, or belongs to another file system.
@@ -165,7 +165,7 @@ pub(crate) enum Unfit {
     System(&'static str, Errno),
 }
 
-impl Unfit {
+impl InvalidRegion {
     /// Returns the text of the error: what was expected, and what was found.
     pub(crate) fn what(self) -> &'static str {
         match self {
@@ -196,29 +196,30 @@ impl Unfit {
 
 /// Checks the file by system calls only. The seals are checked first: the kernel knows them without
 /// a request to the file system, which a hostile peer might run and which might never answer.
-fn check(fd: BorrowedFd<'_>, size: usize) -> Result<(), Unfit> {
-    let seals = rustix::fs::fcntl_get_seals(fd).map_err(|_| Unfit::NotMemory)?;
-    let system = rustix::fs::fstatfs(fd).map_err(|errno| Unfit::System("fstatfs", errno))?;
+fn check(fd: BorrowedFd<'_>, size: usize) -> Result<(), InvalidRegion> {
+    let seals = rustix::fs::fcntl_get_seals(fd).map_err(|_| InvalidRegion::NotMemory)?;
+    let system =
+        rustix::fs::fstatfs(fd).map_err(|errno| InvalidRegion::System("fstatfs", errno))?;
     if u64::try_from(system.f_type) != Ok(TMPFS_MAGIC) {
-        return Err(Unfit::NotTmpfs);
+        return Err(InvalidRegion::NotTmpfs);
     }
     if !seals.contains(SEALS) {
-        return Err(Unfit::Unsealed);
+        return Err(InvalidRegion::Unsealed);
     }
-    let file = rustix::fs::fstat(fd).map_err(|errno| Unfit::System("fstat", errno))?;
+    let file = rustix::fs::fstat(fd).map_err(|errno| InvalidRegion::System("fstat", errno))?;
     if u64::try_from(file.st_size) != Ok(size as u64) {
-        return Err(Unfit::WrongSize);
+        return Err(InvalidRegion::WrongSize);
     }
     let allocated = u64::try_from(file.st_blocks).unwrap_or(0).saturating_mul(STAT_BLOCK);
     // Blocks after the end (`FALLOC_FL_KEEP_SIZE`) count too, and could make up for holes inside.
     let inside = pages_inside(fd, 0, size);
     if allocated < size as u64 || inside.is_some_and(|bytes| bytes < size) {
-        return Err(Unfit::Sparse);
+        return Err(InvalidRegion::Sparse);
     }
     // One huge page may extend beyond the end. The seal against growing forbids more blocks there.
     let huge_page = page_bytes() * (page_bytes() / 8);
     if allocated > (size as u64).saturating_add(huge_page) {
-        return Err(Unfit::Oversized);
+        return Err(InvalidRegion::Oversized);
     }
     Ok(())
 }
@@ -309,7 +310,7 @@ mod tests {
         rustix::fs::memfd_create("hostile", flags | MemfdFlags::CLOEXEC).expect("memfd")
     }
 
-    fn refusal(fd: &OwnedFd) -> Unfit {
+    fn refusal(fd: &OwnedFd) -> InvalidRegion {
         PeerRegion::map(fd.as_fd(), SIZE).expect_err("unfit")
     }
 
@@ -362,24 +363,24 @@ mod tests {
         let (_own, whole) = OwnRegion::new("test", SIZE).expect("region");
         let smaller = PeerRegion::map(whole.as_fd(), SIZE / 2).expect_err("unfit");
         let larger = PeerRegion::map(whole.as_fd(), SIZE * 2).expect_err("unfit");
-        assert_eq!((smaller, larger), (Unfit::WrongSize, Unfit::WrongSize));
+        assert_eq!((smaller, larger), (InvalidRegion::WrongSize, InvalidRegion::WrongSize));
 
         let sparse = memfd(MemfdFlags::ALLOW_SEALING);
         rustix::fs::ftruncate(&sparse, SIZE as u64).expect("ftruncate");
         for seal in [SealFlags::FUTURE_WRITE, SealFlags::SHRINK, SealFlags::GROW, SealFlags::SEAL] {
-            assert_eq!(refusal(&sparse), Unfit::Unsealed, "before {seal:?}");
+            assert_eq!(refusal(&sparse), InvalidRegion::Unsealed, "before {seal:?}");
             rustix::fs::fcntl_add_seals(&sparse, seal).expect("seal");
         }
-        assert_eq!(refusal(&sparse), Unfit::Sparse);
+        assert_eq!(refusal(&sparse), InvalidRegion::Sparse);
 
         let (pipe, _other) = rustix::pipe::pipe().expect("pipe");
-        assert_eq!(refusal(&pipe), Unfit::NotMemory);
+        assert_eq!(refusal(&pipe), InvalidRegion::NotMemory);
         let file = OwnedFd::from(std::fs::File::open("/proc/self/exe").expect("file"));
-        assert_eq!(refusal(&file), Unfit::NotMemory);
+        assert_eq!(refusal(&file), InvalidRegion::NotMemory);
         let huge = memfd(MemfdFlags::HUGETLB | MemfdFlags::ALLOW_SEALING);
         rustix::fs::fcntl_add_seals(&huge, SEALS).expect("seal");
-        assert_eq!(refusal(&huge), Unfit::NotTmpfs);
-        assert_eq!(refusal(&memfd(MemfdFlags::empty())), Unfit::Unsealed);
+        assert_eq!(refusal(&huge), InvalidRegion::NotTmpfs);
+        assert_eq!(refusal(&memfd(MemfdFlags::empty())), InvalidRegion::Unsealed);
     }
 
     /// Only the number of blocks was checked: as many after the end as were missing inside made
@@ -395,7 +396,7 @@ mod tests {
         let size = large as usize;
         if pages_inside(fd.as_fd(), 0, size).is_some() {
             let unfit = PeerRegion::map(fd.as_fd(), size).expect_err("unfit");
-            assert_eq!(unfit, Unfit::Sparse);
+            assert_eq!(unfit, InvalidRegion::Sparse);
         }
         let (own, whole) = OwnRegion::new("test", size).expect("region");
         PeerRegion::map(whole.as_fd(), size).expect("fit, before it was written to");
@@ -414,7 +415,7 @@ mod tests {
         let behind = |at: u64| rustix::fs::fallocate(&fd, FallocateFlags::KEEP_SIZE, at, hidden);
         behind(SIZE as u64).expect("fallocate");
         rustix::fs::fcntl_add_seals(&fd, SEALS).expect("seal");
-        assert_eq!(refusal(&fd), Unfit::Oversized);
+        assert_eq!(refusal(&fd), InvalidRegion::Oversized);
         assert_eq!(behind(SIZE as u64 + hidden), Err(Errno::PERM), "no allocation after sealing");
     }
 
@@ -422,10 +423,13 @@ mod tests {
     fn a_lack_is_the_peers_fault_and_a_failure_is_not() {
         let peer = Peer { pid: Some(1), uid: 2 };
         assert_eq!(
-            Unfit::Sparse.into_error(peer),
-            Error::Protocol { peer, what: Unfit::Sparse.what() }
+            InvalidRegion::Sparse.into_error(peer),
+            Error::Protocol { peer, what: InvalidRegion::Sparse.what() }
         );
-        assert_eq!(Unfit::System("mmap", Errno::NOMEM).into_error(peer).errno(), libc::ENOMEM);
+        assert_eq!(
+            InvalidRegion::System("mmap", Errno::NOMEM).into_error(peer).errno(),
+            libc::ENOMEM
+        );
     }
 
     #[test]

@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use super::fibers::FARTHEST;
 use super::gates::futex_wake;
-use super::region::{LOG, SEATS, STEPS, SeatWords, Shared, Timer, go, place};
-use super::tasks::{State, Task};
+use super::region::{LOG, PendingTimer, RegionShared, SEATS, STEPS, SeatWords, go, place};
+use super::tasks::{CheckedThread, TaskStatus};
 use super::time::{nap, now_ns};
 use super::trace::RawEnding;
 use super::typing;
@@ -46,7 +46,7 @@ const EAGER_LOOKS: u32 = 200;
 
 /// The reason why a run has no end to report.
 #[derive(Debug)]
-pub(super) enum Lost {
+pub(super) enum RunError {
     /// A failure, described in words.
     Words(String),
     /// A timer expired out of turn, because steps took too long.
@@ -55,8 +55,8 @@ pub(super) enum Lost {
 
 /// The conductor's knowledge of a seat.
 #[derive(Debug, Default)]
-struct Known {
-    task: Option<Task>,
+struct KnownThread {
+    task: Option<CheckedThread>,
     has_ended: bool,
     /// The thread has ended, but other threads of its process had not.
     is_zombie: bool,
@@ -64,7 +64,7 @@ struct Known {
 
 /// The place at which a thread was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Found {
+enum ThreadLocation {
     AtGate,
     InCall,
     Stopped,
@@ -84,12 +84,12 @@ enum Carried {
     Unknown,
 }
 
-struct Conductor<'s> {
-    shared: &'s Shared,
-    known: Vec<Known>,
+struct LinuxStepper<'s> {
+    shared: &'s RegionShared,
+    known: Vec<KnownThread>,
     /// The results of the last inspection, and of the one before.
-    found: Vec<Found>,
-    before: Vec<Found>,
+    found: Vec<ThreadLocation>,
+    before: Vec<ThreadLocation>,
     /// The seat that was released last.
     last: usize,
     deadline_ns: u64,
@@ -98,9 +98,9 @@ struct Conductor<'s> {
 }
 
 /// Conducts a run whose first process has been created.
-pub(super) fn conduct(shared: &Shared) -> Result<RawEnding, Lost> {
+pub(super) fn conduct(shared: &RegionShared) -> Result<RawEnding, RunError> {
     let timeout = Duration::from_millis(u64::from(shared.order.patience_ms.load(SeqCst)));
-    let mut conductor = Conductor {
+    let mut conductor = LinuxStepper {
         shared,
         known: Vec::new(),
         found: Vec::new(),
@@ -114,15 +114,16 @@ pub(super) fn conduct(shared: &Shared) -> Result<RawEnding, Lost> {
     loop {
         conductor.await_rest()?;
         if shared.late.load(SeqCst) != 0 {
-            return Err(Lost::Late);
+            return Err(RunError::Late);
         }
-        if conductor.found.first() == Some(&Found::Ended) {
+        if conductor.found.first() == Some(&ThreadLocation::Ended) {
             return Ok(RawEnding::Finished);
         }
         let full = shared.log_length.load(SeqCst) as usize > LOG
             || shared.seats_taken.load(SeqCst) as usize >= SEATS;
-        let waiting: Vec<usize> =
-            (0..conductor.found.len()).filter(|at| conductor.found[*at] == Found::AtGate).collect();
+        let waiting: Vec<usize> = (0..conductor.found.len())
+            .filter(|at| conductor.found[*at] == ThreadLocation::AtGate)
+            .collect();
         if waiting.is_empty() {
             if conductor.let_time_pass() {
                 conductor.in_time()?;
@@ -132,7 +133,7 @@ pub(super) fn conduct(shared: &Shared) -> Result<RawEnding, Lost> {
             return Ok(RawEnding::Deadlocked);
         }
         if conductor.is_late() {
-            return Err(Lost::Late);
+            return Err(RunError::Late);
         }
         let step = shared.step.load(SeqCst);
         if full || step >= max_steps {
@@ -150,11 +151,11 @@ pub(super) fn conduct(shared: &Shared) -> Result<RawEnding, Lost> {
         words.place.store(place::THROUGH, SeqCst);
         words.go.store(go::OPEN, SeqCst);
         futex_wake(&words.go);
-        Conductor::make_way(words);
+        LinuxStepper::make_way(words);
     }
 }
 
-impl Conductor<'_> {
+impl LinuxStepper<'_> {
     /// Yields the processor to the thread that was released, unless it has already run: most calls
     /// return at once, and then no inspection is needed before the thread is at its next gate.
     fn make_way(words: &SeatWords) {
@@ -167,7 +168,7 @@ impl Conductor<'_> {
     }
 
     /// Inspects the threads until they are quiescent.
-    fn await_rest(&mut self) -> Result<(), Lost> {
+    fn await_rest(&mut self) -> Result<(), RunError> {
         let mut is_first = true;
         let mut looks = 0;
         let mut not_before = 0;
@@ -223,8 +224,8 @@ impl Conductor<'_> {
     }
 
     /// Aborts the run once it has taken too long: in a step, over many steps, or while time passes.
-    fn in_time(&self) -> Result<(), Lost> {
-        if now_ns() <= self.deadline_ns { Ok(()) } else { Err(Lost::Words(self.who_runs())) }
+    fn in_time(&self) -> Result<(), RunError> {
+        if now_ns() <= self.deadline_ns { Ok(()) } else { Err(RunError::Words(self.who_runs())) }
     }
 
     /// Makes the kernel deliver typed bytes to the terminals whose writers wait for that.
@@ -252,7 +253,7 @@ impl Conductor<'_> {
             for (seat, found) in self.found.iter().enumerate() {
                 let words = &self.shared.seats[seat];
                 let word = words.reads.load(SeqCst);
-                if *found == Found::InCall && word != 0 {
+                if *found == ThreadLocation::InCall && word != 0 {
                     let one = match typing::carry(words.pid.load(SeqCst), word) {
                         None => Carried::Unknown,
                         Some(false) => Carried::All,
@@ -267,17 +268,17 @@ impl Conductor<'_> {
 
     /// Returns counters of which at least one changes when a thread continues in user mode.
     fn mark(&self) -> (u32, u32, u32) {
-        let Shared { arrivals, log_length, seats_taken, .. } = self.shared;
+        let RegionShared { arrivals, log_length, seats_taken, .. } = self.shared;
         (arrivals.load(SeqCst), log_length.load(SeqCst), seats_taken.load(SeqCst))
     }
 
     /// Inspects all threads. Returns `false` if one runs. With `closely`, a thread that seems to
     /// run is checked for having ended.
-    fn look(&mut self, closely: bool) -> Result<bool, Lost> {
+    fn look(&mut self, closely: bool) -> Result<bool, RunError> {
         let seats = (self.shared.seats_taken.load(SeqCst) as usize).min(SEATS);
-        self.known.resize_with(seats, Known::default);
+        self.known.resize_with(seats, KnownThread::default);
         self.found.clear();
-        self.found.resize(seats, Found::Ended);
+        self.found.resize(seats, ThreadLocation::Ended);
         // The thread that was released is the most likely to run.
         if self.last < seats && !self.look_at(self.last, closely)? {
             return Ok(false);
@@ -291,7 +292,7 @@ impl Conductor<'_> {
     }
 
     /// Inspects one thread. Returns `false` if it runs.
-    fn look_at(&mut self, seat: usize, closely: bool) -> Result<bool, Lost> {
+    fn look_at(&mut self, seat: usize, closely: bool) -> Result<bool, RunError> {
         let known = &mut self.known[seat];
         let words = &self.shared.seats[seat];
         if known.has_ended {
@@ -307,36 +308,36 @@ impl Conductor<'_> {
             return Ok(self.was_never_born(seat));
         }
         if known.task.is_none() {
-            known.task = Task::open(pid, tid).map_err(proc_fails)?;
+            known.task = CheckedThread::open(pid, tid).map_err(proc_fails)?;
         }
         let state = known
             .task
             .as_ref()
-            .map_or(Ok(State::Gone), |task| task.state(closely || known.is_zombie))
+            .map_or(Ok(TaskStatus::Gone), |task| task.state(closely || known.is_zombie))
             .map_err(proc_fails)?;
         let executes = words.executes.load(SeqCst) != 0;
         self.found[seat] = match (state, place) {
             // The words of the seat describe the previous program.
-            (State::Sleeps, _) if executes => return Ok(false),
+            (TaskStatus::Sleeps, _) if executes => return Ok(false),
             // The thread is inspected again: when the last of the other threads ends, its number is
             // freed if the parent ignores SIGCHLD.
-            (State::Zombie, _) if self.has_other_threads(seat, pid) => {
+            (TaskStatus::Zombie, _) if self.has_other_threads(seat, pid) => {
                 self.known[seat].is_zombie = true;
-                Found::Ended
+                ThreadLocation::Ended
             }
             // Both are treated alike, whether reaped or not.
-            (State::Gone | State::Zombie, _) => {
+            (TaskStatus::Gone | TaskStatus::Zombie, _) => {
                 if self.shared.has_come_early(&words.alarm) {
                     // The alarm may have expired before the process ended.
                     self.shared.late.store(1, SeqCst);
                 }
                 let known = &mut self.known[seat];
                 (known.has_ended, known.task) = (true, None);
-                Found::Ended
+                ThreadLocation::Ended
             }
-            (State::Stopped, _) => Found::Stopped,
-            (State::Sleeps, place::AT_GATE) => Found::AtGate,
-            (State::Sleeps, place::THROUGH) => Found::InCall,
+            (TaskStatus::Stopped, _) => ThreadLocation::Stopped,
+            (TaskStatus::Sleeps, place::AT_GATE) => ThreadLocation::AtGate,
+            (TaskStatus::Sleeps, place::THROUGH) => ThreadLocation::InCall,
             _ => return Ok(false),
         };
         Ok(true)
@@ -366,10 +367,10 @@ impl Conductor<'_> {
     fn timers(&self) -> impl Iterator<Item = (u64, u64)> {
         self.found.iter().enumerate().flat_map(|(seat, found)| {
             let words = &self.shared.seats[seat];
-            let lives = *found != Found::Ended;
-            let ends = Some(&words.ends).filter(|_| *found == Found::InCall);
+            let lives = *found != ThreadLocation::Ended;
+            let ends = Some(&words.ends).filter(|_| *found == ThreadLocation::InCall);
             let timers = [ends, Some(&words.alarm).filter(|_| lives)];
-            timers.into_iter().flatten().filter_map(|Timer { real_ns, due_ns }| {
+            timers.into_iter().flatten().filter_map(|PendingTimer { real_ns, due_ns }| {
                 let real = real_ns.load(SeqCst);
                 (real != 0).then(|| (real, due_ns.load(SeqCst)))
             })
@@ -411,9 +412,9 @@ impl Conductor<'_> {
         let mut words = String::new();
         for (seat, found) in self.found.iter().enumerate().skip(1) {
             let letter = match found {
-                Found::InCall => 'S',
-                Found::Stopped => 'T',
-                Found::AtGate | Found::Ended => continue,
+                ThreadLocation::InCall => 'S',
+                ThreadLocation::Stopped => 'T',
+                ThreadLocation::AtGate | ThreadLocation::Ended => continue,
             };
             let SeatWords { line, call, .. } = &self.shared.seats[seat];
             let line = line.load(SeqCst);
@@ -428,7 +429,7 @@ impl Conductor<'_> {
         for (seat, known) in self.known.iter().enumerate().filter(|(_, known)| !known.has_ended) {
             let one = &self.shared.seats[seat];
             let state = known.task.as_ref().and_then(|task| task.state(true).ok());
-            let state = state.unwrap_or(State::Runs);
+            let state = state.unwrap_or(TaskStatus::Runs);
             let (line, place) = (one.line.load(SeqCst), one.place.load(SeqCst));
             words.push_str(&format!(
                 " [seat {seat}: {state:?}, place {place}, line {line}: {}]",
@@ -439,6 +440,6 @@ impl Conductor<'_> {
     }
 }
 
-fn proc_fails(error: std::io::Error) -> Lost {
-    Lost::Words(error.to_string())
+fn proc_fails(error: std::io::Error) -> RunError {
+    RunError::Words(error.to_string())
 }

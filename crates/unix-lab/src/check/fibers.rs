@@ -15,8 +15,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::rolls::Rolls;
-use super::trace::{Raw, RawEnding, SeatFacts, Trace};
-use crate::scenario::conduct::{Conduct, Due, Kind, Seat};
+use super::trace::{RawEnding, RawTrace, SeatFacts, Trace};
+use crate::scenario::conduct::{NextCall, SpawnKind, StepControl, ThreadOrdinal};
 use crate::scenario::{BlockKind, Log, LogEvent, Record, Scenario, conducted, conducted_program};
 use tontine_unix::Sys;
 use tontine_unix_sim::internal::{
@@ -47,9 +47,9 @@ pub(super) fn run(
     rolls: Rolls,
 ) -> Result<Trace, BuildError> {
     let stopper = Stopper::new();
-    let house = Arc::new(House {
-        inner: Mutex::new(Inner {
-            raw: Raw::default(),
+    let house = Arc::new(GateTable {
+        inner: Mutex::new(GateTableState {
+            raw: RawTrace::default(),
             sitting: Vec::new(),
             by_thread: BTreeMap::new(),
             choice: SplitMix::new(seed),
@@ -60,8 +60,8 @@ pub(super) fn run(
         dice: AtomicU64::new(rolls.of(0)),
         rolls,
     });
-    let conduct: Arc<dyn Conduct> = Arc::<House>::clone(&house);
-    let conductor: Arc<dyn Conductor> = Arc::<House>::clone(&house);
+    let conduct: Arc<dyn StepControl> = Arc::<GateTable>::clone(&house);
+    let conductor: Arc<dyn Conductor> = Arc::<GateTable>::clone(&house);
     let processes = scenario.blocks.iter().filter(|block| block.kind == BlockKind::Process);
     let builder = processes.fold(builder, |builder, block| {
         let conduct = Arc::clone(&conduct);
@@ -104,8 +104,8 @@ pub(super) fn run(
 }
 
 /// The gates and seats of the threads of a run.
-struct House {
-    inner: Mutex<Inner>,
+struct GateTable {
+    inner: Mutex<GateTableState>,
     stopper: Stopper,
     max_steps: u32,
     /// The random seed of the current step.
@@ -113,9 +113,9 @@ struct House {
     rolls: Rolls,
 }
 
-struct Inner {
-    raw: Raw,
-    sitting: Vec<Sitting>,
+struct GateTableState {
+    raw: RawTrace,
+    sitting: Vec<GateEntry>,
     by_thread: BTreeMap<i32, u32>,
     choice: SplitMix,
     step: u32,
@@ -123,7 +123,7 @@ struct Inner {
 
 /// The state of a thread at its gate.
 #[derive(Default)]
-struct Sitting {
+struct GateEntry {
     /// While it is at its gate, its fiber and the context by which the kernel knows it.
     at_gate: Option<(Fiber, usize)>,
     /// `true` if it was released.
@@ -132,13 +132,13 @@ struct Sitting {
     call: String,
 }
 
-impl House {
-    fn inner(&self) -> MutexGuard<'_, Inner> {
+impl GateTable {
+    fn inner(&self) -> MutexGuard<'_, GateTableState> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Inner {
+impl GateTableState {
     /// Returns the caller's seat.
     fn seat(&self, sys: &dyn Sys) -> usize {
         let number = sys.gettid().0;
@@ -153,7 +153,7 @@ fn is_wanted_here() -> bool {
 }
 
 /// Removes a thread from its gate on drop, also if it is unwound there.
-struct Leaving<'h>(&'h House, usize);
+struct Leaving<'h>(&'h GateTable, usize);
 
 impl Drop for Leaving<'_> {
     fn drop(&mut self) {
@@ -161,8 +161,8 @@ impl Drop for Leaving<'_> {
     }
 }
 
-impl Conduct for House {
-    fn gate(&self, sys: &dyn Sys, due: &Due<'_>) {
+impl StepControl for GateTable {
+    fn gate(&self, sys: &dyn Sys, due: &NextCall<'_>) {
         let call = due.what.to_string();
         let seat = self.inner().seat(sys);
         let _leaving = Leaving(self, seat);
@@ -200,18 +200,18 @@ impl Conduct for House {
         }
     }
 
-    fn passed(&self, _: &Due<'_>) {}
+    fn passed(&self, _: &NextCall<'_>) {}
 
-    fn expect(&self, sys: &dyn Sys, kind: Kind) -> Seat {
+    fn expect(&self, sys: &dyn Sys, kind: SpawnKind) -> ThreadOrdinal {
         let mut inner = self.inner();
         let maker = u32::try_from(inner.seat(sys)).unwrap_or(0);
         let seat = u32::try_from(inner.sitting.len()).unwrap_or(u32::MAX);
         inner.raw.seats.push(SeatFacts { maker, kind, number: 0 });
-        inner.sitting.push(Sitting::default());
-        Seat(seat)
+        inner.sitting.push(GateEntry::default());
+        ThreadOrdinal(seat)
     }
 
-    fn made(&self, Seat(seat): Seat, number: Option<i32>) {
+    fn made(&self, ThreadOrdinal(seat): ThreadOrdinal, number: Option<i32>) {
         let mut inner = self.inner();
         if let Some(number) = number {
             inner.raw.seats[seat as usize].number = number;
@@ -219,20 +219,20 @@ impl Conduct for House {
         }
     }
 
-    fn executes(&self, sys: &dyn Sys) -> Seat {
+    fn executes(&self, sys: &dyn Sys) -> ThreadOrdinal {
         let seat = self.inner().by_thread.get(&sys.getpid().number()).copied();
-        Seat(seat.unwrap_or(0))
+        ThreadOrdinal(seat.unwrap_or(0))
     }
 
-    fn sit(&self, sys: &dyn Sys, seat: Seat) {
-        if seat == Seat::INIT {
-            self.expect(sys, Kind::Process);
+    fn sit(&self, sys: &dyn Sys, seat: ThreadOrdinal) {
+        if seat == ThreadOrdinal::INIT {
+            self.expect(sys, SpawnKind::Process);
         }
         self.made(seat, Some(sys.gettid().0));
     }
 }
 
-impl Log for House {
+impl Log for GateTable {
     fn record(&self, event: &LogEvent<'_>) {
         let record = Record::from(event);
         let mut inner = self.inner();
@@ -246,7 +246,7 @@ impl Log for House {
     }
 }
 
-impl Conductor for House {
+impl Conductor for GateTable {
     fn at_rest(&self) -> bool {
         let mut inner = self.inner();
         let mut is_any_woken = false;
@@ -261,7 +261,7 @@ impl Conductor for House {
         if is_any_woken {
             return true;
         }
-        let at_gate = |sitting: &Sitting| sitting.at_gate.is_some();
+        let at_gate = |sitting: &GateEntry| sitting.at_gate.is_some();
         let waiting: Vec<usize> =
             (0..inner.sitting.len()).filter(|seat| at_gate(&inner.sitting[*seat])).collect();
         if waiting.is_empty() {

@@ -15,10 +15,10 @@ use std::time::Duration;
 use tontine_unix::Sys;
 
 use super::fibers::FARTHEST;
-use super::region::{Region, SEATS, SeatWords, Timer, go, place};
+use super::region::{CheckRegion, PendingTimer, SEATS, SeatWords, go, place};
 use super::time::now_ns;
 use super::{log, typing};
-use crate::scenario::conduct::{Conduct, Due, Image, Kind, Seat};
+use crate::scenario::conduct::{NextCall, ProcessProgram, SpawnKind, StepControl, ThreadOrdinal};
 use crate::scenario::wire::with_line;
 use crate::scenario::{Log, LogEvent};
 
@@ -44,7 +44,7 @@ const ITSELF: &str = "/proc/self/exe";
 
 /// The conductor's side in each real thread: see the module.
 #[derive(Debug, Clone)]
-pub(super) struct Gates(pub(super) Arc<Region>);
+pub(super) struct Gates(pub(super) Arc<CheckRegion>);
 
 impl Gates {
     fn words(&self, seat: u32) -> &SeatWords {
@@ -54,7 +54,7 @@ impl Gates {
     /// Sets when a call ends by itself. It must end in its turn on the run's own clock, and after
     /// the steps that other threads can take before. Timers are therefore at least a spacing apart,
     /// and further the longer they are. If it does not fit between the others, the run is late.
-    fn set_end(&self, ends: &Timer, duration: Duration) {
+    fn set_end(&self, ends: &PendingTimer, duration: Duration) {
         let spacing = self.0.order.spacing_ns.load(SeqCst);
         let due = self.0.clock_ns.load(SeqCst) + nanoseconds(duration);
         let far = if duration > FARTHEST { FAR } else { 0 };
@@ -80,7 +80,7 @@ impl Gates {
 
     /// Records that the caller is at its gate. If one of its handlers passes a gate from here on,
     /// before the caller sleeps, the handler leaves a mark, and the caller records its place again.
-    fn come(&self, words: &SeatWords, due: &Due<'_>) {
+    fn come(&self, words: &SeatWords, due: &NextCall<'_>) {
         let _ = words.go.compare_exchange(go::PASSED, go::CLOSED, SeqCst, SeqCst);
         words.line.store(due.line, Relaxed);
         words.call.put(due.what);
@@ -101,7 +101,7 @@ fn nanoseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX / 4)
 }
 
-fn clear(timer: &Timer) {
+fn clear(timer: &PendingTimer) {
     timer.real_ns.store(0, SeqCst);
     timer.due_ns.store(0, SeqCst);
 }
@@ -114,7 +114,7 @@ fn length(duration: Duration) -> u64 {
 }
 
 /// Returns the time until a timer expires, at least 1 µs.
-fn until(timer: &Timer) -> Duration {
+fn until(timer: &PendingTimer) -> Duration {
     Duration::from_nanos(timer.real_ns.load(SeqCst).saturating_sub(now_ns()).max(1_000))
 }
 
@@ -169,8 +169,8 @@ pub(super) fn futex_wake(word: &AtomicU32) {
 // All words are SeqCst: the keeper draws conclusions from two inspections of several words of
 // several threads, which is sound only if all accesses have one order. Their cost is small compared
 // with the system calls.
-impl Conduct for Gates {
-    fn gate(&self, _: &dyn Sys, due: &Due<'_>) {
+impl StepControl for Gates {
+    fn gate(&self, _: &dyn Sys, due: &NextCall<'_>) {
         let words = self.words(SEAT.get());
         self.come(words, due);
         while !goes_through(words) {
@@ -218,7 +218,7 @@ impl Conduct for Gates {
         if set_alarm(ends) { seconds_left(left) } else { 0 }
     }
 
-    fn passed(&self, due: &Due<'_>) {
+    fn passed(&self, due: &NextCall<'_>) {
         let words = self.words(SEAT.get());
         let ends = &words.ends;
         if self.0.has_come_early(ends) {
@@ -237,20 +237,20 @@ impl Conduct for Gates {
         }
     }
 
-    fn expect(&self, _: &dyn Sys, kind: Kind) -> Seat {
+    fn expect(&self, _: &dyn Sys, kind: SpawnKind) -> ThreadOrdinal {
         let seat = self.0.seats_taken.fetch_add(1, SeqCst);
         if seat as usize >= SEATS {
             // The keeper cuts the run.
-            return Seat(SEATS as u32 - 1);
+            return ThreadOrdinal(SEATS as u32 - 1);
         }
         let words = self.words(seat);
         words.maker.store(SEAT.get(), SeqCst);
-        words.is_thread.store(u32::from(kind == Kind::Thread), SeqCst);
+        words.is_thread.store(u32::from(kind == SpawnKind::Thread), SeqCst);
         words.place.store(place::EXPECTED, SeqCst);
-        Seat(seat)
+        ThreadOrdinal(seat)
     }
 
-    fn made(&self, Seat(seat): Seat, number: Option<i32>) {
+    fn made(&self, ThreadOrdinal(seat): ThreadOrdinal, number: Option<i32>) {
         let words = self.words(seat);
         match number {
             Some(number) => {
@@ -264,21 +264,21 @@ impl Conduct for Gates {
         self.0.arrivals.fetch_add(1, SeqCst);
     }
 
-    fn image(&self, _: &str) -> Image {
-        Image { path: ITSELF.to_owned(), mark: Some(MARK) }
+    fn image(&self, _: &str) -> ProcessProgram {
+        ProcessProgram { path: ITSELF.to_owned(), mark: Some(MARK) }
     }
 
-    fn executes(&self, _: &dyn Sys) -> Seat {
+    fn executes(&self, _: &dyn Sys) -> ThreadOrdinal {
         let seat = self.process_of(SEAT.get());
         self.words(seat).executes.store(1, SeqCst);
-        Seat(seat)
+        ThreadOrdinal(seat)
     }
 
-    fn stays(&self, Seat(seat): Seat) {
+    fn stays(&self, ThreadOrdinal(seat): ThreadOrdinal) {
         self.words(seat).executes.store(0, SeqCst);
     }
 
-    fn sit(&self, sys: &dyn Sys, Seat(seat): Seat) {
+    fn sit(&self, sys: &dyn Sys, ThreadOrdinal(seat): ThreadOrdinal) {
         SEAT.set(seat);
         let words = self.words(seat);
         // Another thread may have executed while the first one slept.
@@ -306,8 +306,8 @@ mod tests {
     use crate::scenario::SourceLine;
     use tontine_unix::Linux;
 
-    fn due(line: u32) -> Due<'static> {
-        Due::simple(SourceLine { line }, &"pause")
+    fn due(line: u32) -> NextCall<'static> {
+        NextCall::simple(SourceLine { line }, &"pause")
     }
 
     /// A signal arrived after its thread had recorded that it is at its gate, and before it slept
@@ -315,7 +315,7 @@ mod tests {
     /// show: the sleep looked like one within a call, and the run counted as deadlocked.
     #[test]
     fn who_had_a_signal_before_it_slept_at_its_gate_tells_of_it_again() {
-        let (region, _memory) = Region::new().expect("memory");
+        let (region, _memory) = CheckRegion::new().expect("memory");
         let gates = Gates(Arc::new(region));
         SEAT.set(1);
         let linux = Linux::new().expect("pidfds");

@@ -1,7 +1,7 @@
 //! The program that a scenario's `exec` and `spawn` start on Linux: this program again, which
 //! becomes a process of the scenario before its `main` starts ([`BEFORE_MAIN`]).
 //!
-//! It finds the run in the [`Region`], whose descriptor its parent left open, and continues in the
+//! It finds the run in the [`CheckRegion`], whose descriptor its parent left open, and continues in the
 //! seat that its arguments name. No part of Rust's runtime changes the state that `exec` left:
 //! SIGPIPE is not ignored, no descriptor is opened in place of a closed one, and there is no
 //! alternate stack.
@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use tontine_unix::Linux;
 
 use super::gates::{Gates, MARK};
-use super::region::Region;
+use super::region::CheckRegion;
 use super::text;
 use crate::scenario::conducted_program;
 
@@ -52,7 +52,7 @@ extern "C" fn before_main() {
 
 /// Runs the process that the first argument names. Returns `None` if there is nothing to run.
 fn become_process(arguments: &[String]) -> Option<i32> {
-    let region = Arc::new(Region::inherited().ok()?);
+    let region = Arc::new(CheckRegion::inherited().ok()?);
     let scenario = text::get(&region).ok()?;
     let name = arguments.first()?;
     scenario.block(name)?;

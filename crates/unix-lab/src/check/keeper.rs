@@ -21,14 +21,14 @@ use tontine_unix::{
     Children, Linux, Pid, SigAction, SigSet, SigmaskHow, Signal, SignalTarget, Sys, WaitOptions,
 };
 
-use super::conductor::{Lost, conduct};
+use super::conductor::{RunError, conduct};
 use super::fibers::FIRST_NUMBER;
 use super::gates::Gates;
-use super::log::{self, Part};
-use super::region::{Order, REGION, Region, SEATS, SeatWords, pass_on};
+use super::log::{self, LogPart};
+use super::region::{CheckRegion, REGION, RunRequest, SEATS, SeatWords, pass_on};
 use super::text;
-use super::trace::{Raw, RawEnding, SeatFacts, Trace};
-use crate::scenario::conduct::{Conduct, Kind, Seat};
+use super::trace::{RawEnding, RawTrace, SeatFacts, Trace};
+use crate::scenario::conduct::{SpawnKind, StepControl, ThreadOrdinal};
 use crate::scenario::wire::decode;
 use crate::scenario::{Scenario, conducted};
 
@@ -54,28 +54,28 @@ const GRACE: Duration = Duration::from_secs(5);
 
 /// The checker's side of the keeper.
 #[derive(Debug)]
-pub(super) struct Keeper {
-    region: Arc<Region>,
+pub(super) struct NamespaceInit {
+    region: Arc<CheckRegion>,
     line: UnixStream,
     process: Pid,
-    place: Place,
+    place: Isolation,
     /// `true` if the keeper failed to answer once: a later answer may belong to the earlier run.
     silent: bool,
 }
 
 /// The isolation of real processes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum Isolation {
     /// In their own PID namespace.
     Namespace,
     /// In the namespace of the checker, as descendants of the keeper.
     Open,
 }
 
-impl Keeper {
+impl NamespaceInit {
     /// Starts the keeper.
-    pub(super) fn start(place: Place) -> io::Result<Self> {
-        let (region, memory) = Region::new()?;
+    pub(super) fn start(place: Isolation) -> io::Result<Self> {
+        let (region, memory) = CheckRegion::new()?;
         let region = Arc::new(region);
         let (line, other) = UnixStream::pair()?;
         let linux = Linux::new().map_err(to_io)?;
@@ -91,7 +91,7 @@ impl Keeper {
     }
 
     /// Returns the isolation of its processes.
-    pub(super) fn place(&self) -> Place {
+    pub(super) fn place(&self) -> Isolation {
         self.place
     }
 
@@ -102,16 +102,22 @@ impl Keeper {
         seed: u64,
         max_steps: u32,
         timeout: Duration,
-    ) -> io::Result<Result<Trace, Lost>> {
+    ) -> io::Result<Result<Trace, RunError>> {
         if self.silent {
             return Err(io::Error::other("it hung in an earlier run"));
         }
         if !text::put(&self.region, scenario) {
-            return Ok(Err(Lost::Words("the scenario is too long".into())));
+            return Ok(Err(RunError::Words("the scenario is too long".into())));
         }
         let region = Arc::clone(&self.region);
-        let Order { seed: seed_word, max_steps: steps, processor, spacing_ns, patience_ms, .. } =
-            &region.order;
+        let RunRequest {
+            seed: seed_word,
+            max_steps: steps,
+            processor,
+            spacing_ns,
+            patience_ms,
+            ..
+        } = &region.order;
         processor.store(u32::try_from(rustix::thread::sched_getcpu()).unwrap_or(0), SeqCst);
         seed_word.store(seed, SeqCst);
         steps.store(max_steps, SeqCst);
@@ -124,11 +130,11 @@ impl Keeper {
             self.await_word(timeout + GRACE)?;
             self.silent = false;
             match self.trace() {
-                Err(Lost::Late) => {}
+                Err(RunError::Late) => {}
                 other => return Ok(other),
             }
         }
-        Ok(Err(Lost::Late))
+        Ok(Err(RunError::Late))
     }
 
     /// Waits for a byte from the keeper.
@@ -141,23 +147,23 @@ impl Keeper {
     }
 
     /// Returns the trace of the last run.
-    fn trace(&self) -> Result<Trace, Lost> {
+    fn trace(&self) -> Result<Trace, RunError> {
         let region = &*self.region;
         let ending = match region.ending.load(SeqCst) {
             FINISHED => RawEnding::Finished,
             STUCK => RawEnding::Deadlocked,
             CUT => RawEnding::Cut,
-            LATE => return Err(Lost::Late),
-            _ => return Err(Lost::Words(region.words())),
+            LATE => return Err(RunError::Late),
+            _ => return Err(RunError::Words(region.words())),
         };
         let seats = (region.seats_taken.load(SeqCst) as usize).min(SEATS);
-        let mut raw = Raw::default();
+        let mut raw = RawTrace::default();
         for seat in &region.seats[..seats] {
             raw.seats.push(SeatFacts {
                 maker: seat.maker.load(SeqCst),
                 kind: match seat.is_thread.load(SeqCst) {
-                    0 => Kind::Process,
-                    _ => Kind::Thread,
+                    0 => SpawnKind::Process,
+                    _ => SpawnKind::Thread,
                 },
                 number: seat.tid.load(SeqCst),
             });
@@ -166,7 +172,7 @@ impl Keeper {
             let step = step.load(SeqCst);
             raw.steps.push(((step >> 32) as u32, step as u32));
         }
-        for Part { step, seat, line } in log::parts(region) {
+        for LogPart { step, seat, line } in log::parts(region) {
             let text = String::from_utf8_lossy(&line);
             if let Some(record) = decode(text.trim_end_matches('\n')) {
                 raw.records.push((step, seat, record));
@@ -186,7 +192,7 @@ impl Keeper {
     }
 }
 
-impl Drop for Keeper {
+impl Drop for NamespaceInit {
     fn drop(&mut self) {
         let Ok(linux) = Linux::new() else { return };
         let sys: &dyn Sys = &linux;
@@ -200,9 +206,14 @@ fn to_io(errno: tontine_unix::Errno) -> io::Error {
 }
 
 /// Becomes the keeper, or forks it into a namespace and waits for its end.
-fn begin(sys: &dyn Sys, region: Arc<Region>, line: UnixStream, place: Place) -> io::Result<()> {
+fn begin(
+    sys: &dyn Sys,
+    region: Arc<CheckRegion>,
+    line: UnixStream,
+    place: Isolation,
+) -> io::Result<()> {
     sys.setsid().map_err(to_io)?;
-    if place == Place::Open {
+    if place == Isolation::Open {
         sys.set_subreaper(true).map_err(to_io)?;
         return serve(sys, &region, &line, place);
     }
@@ -219,7 +230,7 @@ fn begin(sys: &dyn Sys, region: Arc<Region>, line: UnixStream, place: Place) -> 
         std::fs::write("/proc/self/gid_map", format!("0 {} 1", group.as_raw()))?;
     }
     let keeper =
-        sys.fork(move |sys| i32::from(serve(sys, &region, &line, Place::Namespace).is_err()));
+        sys.fork(move |sys| i32::from(serve(sys, &region, &line, Isolation::Namespace).is_err()));
     sys.waitpid(keeper.map_err(to_io)?.into(), WaitOptions::empty()).map_err(to_io)?;
     Ok(())
 }
@@ -264,11 +275,11 @@ fn close(first: i32, last: i32) {
 /// Runs scenarios on request, until the other end of the line is closed.
 fn serve(
     sys: &dyn Sys,
-    region: &Arc<Region>,
+    region: &Arc<CheckRegion>,
     mut line: &UnixStream,
-    place: Place,
+    place: Isolation,
 ) -> io::Result<()> {
-    let numbers = if place == Place::Namespace { Some(own_numbers()?) } else { None };
+    let numbers = if place == Isolation::Namespace { Some(own_numbers()?) } else { None };
     as_after_login(sys);
     let before_first = (FIRST_NUMBER - 1).to_string();
     line.write_all(&[0])?;
@@ -281,16 +292,16 @@ fn serve(
             Ok(RawEnding::Finished) => (FINISHED, None),
             Ok(RawEnding::Deadlocked) => (STUCK, None),
             Ok(RawEnding::Cut) => (CUT, None),
-            Err(Lost::Late) => (LATE, None),
-            Err(Lost::Words(words)) => (LOST, Some(words)),
+            Err(RunError::Late) => (LATE, None),
+            Err(RunError::Words(words)) => (LOST, Some(words)),
         };
         if let Some(words) = words {
             region.put_words(&words);
         }
         region.ending.store(ending, SeqCst);
         match place {
-            Place::Namespace => clear_namespace(sys),
-            Place::Open => clear_children(sys)?,
+            Isolation::Namespace => clear_namespace(sys),
+            Isolation::Open => clear_children(sys)?,
         }
         line.write_all(&[0])?;
     }
@@ -330,7 +341,7 @@ fn as_after_login(sys: &dyn Sys) {
 }
 
 /// Runs the scenario of the region.
-fn play(sys: &dyn Sys, region: &Arc<Region>) -> Result<RawEnding, Lost> {
+fn play(sys: &dyn Sys, region: &Arc<CheckRegion>) -> Result<RawEnding, RunError> {
     let taken = (region.seats_taken.swap(0, SeqCst) as usize).min(SEATS);
     for seat in &region.seats[..taken] {
         let SeatWords { place, go, maker, is_thread, line, executes, reads, typed, .. } = seat;
@@ -353,10 +364,10 @@ fn play(sys: &dyn Sys, region: &Arc<Region>) -> Result<RawEnding, Lost> {
     region.passed_due_ns.store(0, SeqCst);
     stay_on(region.order.processor.load(SeqCst));
     let scenario = text::get(region)
-        .map_err(|error| Lost::Words(format!("the scenario's text was rejected: {error}")))?;
+        .map_err(|error| RunError::Words(format!("the scenario's text was rejected: {error}")))?;
     let gates = Arc::new(Gates(Arc::clone(region)));
-    let seat = gates.expect(sys, Kind::Process);
-    assert_eq!(seat, Seat::INIT, "the first seat is free");
+    let seat = gates.expect(sys, SpawnKind::Process);
+    assert_eq!(seat, ThreadOrdinal::INIT, "the first seat is free");
     let program = conducted(&scenario, Arc::<Gates>::clone(&gates));
     let first = sys.fork_boxed(Box::new(move |_| {
         // A virtual process starts with the null device as its standard descriptors, and no others.
@@ -372,7 +383,7 @@ fn play(sys: &dyn Sys, region: &Arc<Region>) -> Result<RawEnding, Lost> {
         program(&linux)
     }));
     gates.made(seat, first.ok().map(Pid::number));
-    first.map_err(|errno| Lost::Words(format!("fork: {errno}")))?;
+    first.map_err(|errno| RunError::Words(format!("fork: {errno}")))?;
     conduct(region)
 }
 

@@ -1,4 +1,4 @@
-//! The log of a real run in the [`Region`](super::region::Region): any number of threads [`write`]
+//! The log of a real run in the [`CheckRegion`](super::region::Region): any number of threads [`write`]
 //! at once; [`parts`] reads the log after the last write.
 //!
 //! A thread reserves a *part* by adding to a counter, and then fills it. It may be killed at any
@@ -15,7 +15,7 @@
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 
-use super::region::{LOG, Shared};
+use super::region::{LOG, RegionShared};
 
 /// Number of words before a part's line: the part's length in units, step, seat, the line's length.
 const HEAD: usize = 4;
@@ -25,14 +25,14 @@ const UNIT: usize = HEAD * WORD;
 
 /// A line of the log.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Part {
+pub(super) struct LogPart {
     pub(super) step: u32,
     pub(super) seat: u32,
     pub(super) line: Vec<u8>,
 }
 
 /// Writes a line, or nothing if it does not fit. Allocates nothing.
-pub(super) fn write(shared: &Shared, step: u32, seat: u32, line: &[u8]) {
+pub(super) fn write(shared: &RegionShared, step: u32, seat: u32, line: &[u8]) {
     let Some(at) = reserve(shared, line.len()) else { return };
     let words = &shared.log[at / WORD..];
     words[1].store(step, Relaxed);
@@ -46,7 +46,7 @@ pub(super) fn write(shared: &Shared, step: u32, seat: u32, line: &[u8]) {
 }
 
 /// Reserves a part for a line of `length` bytes. Returns its offset, if it fits.
-fn reserve(shared: &Shared, length: usize) -> Option<usize> {
+fn reserve(shared: &RegionShared, length: usize) -> Option<usize> {
     let units = 1 + length.div_ceil(UNIT);
     let whole = u32::try_from(units * UNIT).ok()?;
     let at = shared.log_length.fetch_add(whole, SeqCst) as usize;
@@ -58,14 +58,14 @@ fn reserve(shared: &Shared, length: usize) -> Option<usize> {
 }
 
 /// Zeroes the log of a run. No thread may be writing.
-pub(super) fn clear(shared: &Shared) {
+pub(super) fn clear(shared: &RegionShared) {
     let length = (shared.log_length.load(SeqCst) as usize).min(LOG);
     shared.log[..length / WORD].iter().for_each(|word| word.store(0, Relaxed));
     shared.log_length.store(0, SeqCst);
 }
 
 /// Returns the parts in order. No thread may be writing.
-pub(super) fn parts(shared: &Shared) -> Vec<Part> {
+pub(super) fn parts(shared: &RegionShared) -> Vec<LogPart> {
     let length = (shared.log_length.load(SeqCst) as usize).min(LOG);
     let mut log = &shared.log[..length / WORD];
     let mut parts = Vec::new();
@@ -77,7 +77,7 @@ pub(super) fn parts(shared: &Shared) -> Vec<Part> {
         let (part, rest) = log.split_at((units * HEAD).min(log.len()));
         if used > 0 {
             let bytes = part[HEAD..].iter().flat_map(|word| word.load(Relaxed).to_le_bytes());
-            parts.push(Part { step: word(1), seat: word(2), line: bytes.take(used).collect() });
+            parts.push(LogPart { step: word(1), seat: word(2), line: bytes.take(used).collect() });
         }
         log = rest;
     }
@@ -86,17 +86,17 @@ pub(super) fn parts(shared: &Shared) -> Vec<Part> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::region::Region;
+    use super::super::region::CheckRegion;
     use super::*;
 
-    fn lines(shared: &Shared) -> Vec<String> {
-        let line = |part: Part| String::from_utf8(part.line).expect("a text");
+    fn lines(shared: &RegionShared) -> Vec<String> {
+        let line = |part: LogPart| String::from_utf8(part.line).expect("a text");
         parts(shared).into_iter().map(line).collect()
     }
 
     #[test]
     fn what_is_written_is_read_in_order() {
-        let (region, _memory) = Region::new().expect("memory");
+        let (region, _memory) = CheckRegion::new().expect("memory");
         let long = "x".repeat(5 * UNIT + 3);
         for (seat, line) in ["a", "0123456789abcdef", &long, "last"].iter().enumerate() {
             write(&region, 7, seat as u32, line.as_bytes());
@@ -110,7 +110,7 @@ mod tests {
     /// were read again.
     #[test]
     fn a_part_that_was_never_written_hides_none_behind_it() {
-        let (region, _memory) = Region::new().expect("memory");
+        let (region, _memory) = CheckRegion::new().expect("memory");
         for _ in 0..40 {
             write(&region, 1, 1, b"of the run before, long enough to lie under all that follows");
         }
@@ -131,7 +131,7 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_is_left_out_and_counted() {
-        let (region, _memory) = Region::new().expect("memory");
+        let (region, _memory) = CheckRegion::new().expect("memory");
         let long = vec![b'x'; LOG / 2];
         for _ in 0..3 {
             write(&region, 1, 1, &long);

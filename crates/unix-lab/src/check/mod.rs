@@ -43,9 +43,9 @@ pub use compare::{TraceDifference, compare};
 pub use trace::{BlockedThread, StepRecord, Trace, TraceEnd, TraceEntry};
 
 use crate::scenario::Scenario;
-use conductor::Lost;
-use keeper::{Keeper, Place};
-use rolls::{Rolls, Search};
+use conductor::RunError;
+use keeper::{Isolation, NamespaceInit};
+use rolls::{RollSearch, Rolls};
 use tontine_unix_sim::{BuildError, Builder, Executor, Virtual};
 
 /// Settings with which [`Checker`], [`against`] and [`on_virtual`] run a scenario.
@@ -146,7 +146,7 @@ pub struct Unavailable(#[from] io::Error);
 /// runs on Linux.
 #[derive(Debug)]
 pub struct Checker {
-    keeper: Keeper,
+    keeper: NamespaceInit,
 }
 
 impl Checker {
@@ -155,7 +155,7 @@ impl Checker {
     /// # Errors
     /// [`Unavailable`] if the kernel refuses to create the process.
     pub fn new() -> Result<Self, Unavailable> {
-        match Keeper::start(Place::Namespace) {
+        match NamespaceInit::start(Isolation::Namespace) {
             Ok(keeper) => Ok(Self { keeper }),
             Err(_) => Self::without_namespace(),
         }
@@ -167,12 +167,12 @@ impl Checker {
     /// # Errors
     /// [`Unavailable`] if the kernel refuses to create the process.
     pub fn without_namespace() -> Result<Self, Unavailable> {
-        Ok(Self { keeper: Keeper::start(Place::Open)? })
+        Ok(Self { keeper: NamespaceInit::start(Isolation::Open)? })
     }
 
     /// Returns `true` if the processes on Linux are in their own PID namespace.
     pub fn has_namespace(&self) -> bool {
-        self.keeper.place() == Place::Namespace
+        self.keeper.place() == Isolation::Namespace
     }
 
     /// Runs a scenario on Linux and on the virtual Unix, and compares the two runs.
@@ -210,8 +210,8 @@ impl Checker {
         let CheckOptions { seed, max_steps, timeout, .. } = *options;
         let traced = self.keeper.run(scenario, seed, max_steps, timeout)?;
         traced.map_err(|lost| match lost {
-            Lost::Words(words) => CheckError::RunFailed(words),
-            Lost::Late => CheckError::TimersLate,
+            RunError::Words(words) => CheckError::RunFailed(words),
+            RunError::Late => CheckError::TimersLate,
         })
     }
 }
@@ -228,7 +228,7 @@ pub fn against(
     options: &CheckOptions,
     on_linux: &Trace,
 ) -> Result<TraceComparison, CheckError> {
-    let mut search = Search::new(options.seed);
+    let mut search = RollSearch::new(options.seed);
     let mut nearest: Option<TraceDifference> = None;
     let mut endless = 0;
     for _ in 0..options.max_schedules.max(1) {

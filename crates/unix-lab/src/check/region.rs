@@ -1,9 +1,9 @@
-//! The memory that the checker, its keeper and the processes of a scenario share: [`Region`], a
+//! The memory that the checker, its keeper and the processes of a scenario share: [`CheckRegion`], a
 //! mapping that every fork inherits, of a memfd that exec leaves open.
 //!
 //! | part | written by | read by |
 //! | --- | --- | --- |
-//! | [`Order`]: the scenario and the settings of the run | the checker | the keeper |
+//! | [`RunRequest`]: the scenario and the settings of the run | the checker | the keeper |
 //! | [`SeatWords`], one per thread | the thread, its creator, the keeper | the keeper |
 //! | the log | all threads, each in its own parts | the conductor (its length), the checker |
 //! | steps and the ending | the keeper | the checker |
@@ -92,17 +92,17 @@ pub(super) struct SeatWords {
     /// have arrived (`typing::to_word`); else 0.
     pub(super) typed: AtomicU32,
     /// The end of the call's timer; 0 for none.
-    pub(super) ends: Timer,
+    pub(super) ends: PendingTimer,
     /// The time at which the process gets SIGALRM; 0 for none. Used in the seat of a process's
     /// first thread.
-    pub(super) alarm: Timer,
+    pub(super) alarm: PendingTimer,
     pub(super) call: CallText,
 }
 
 /// The expiration of a timer.
 #[repr(C)]
 #[derive(Debug)]
-pub(super) struct Timer {
+pub(super) struct PendingTimer {
     /// The time on the monotonic clock.
     pub(super) real_ns: AtomicU64,
     /// The time on the run's own clock, which advances only while all threads sleep.
@@ -119,7 +119,7 @@ pub(super) struct CallText([AtomicU8; CALL]);
 impl CallText {
     /// Stores a text. Allocates nothing.
     pub(super) fn put(&self, what: &dyn fmt::Display) {
-        let mut short = Short { bytes: &self.0, length: 0 };
+        let mut short = ShortText { bytes: &self.0, length: 0 };
         let _ = write!(short, "{what}");
         self.0[short.length..].iter().for_each(|byte| byte.store(0, Relaxed));
     }
@@ -131,12 +131,12 @@ impl CallText {
 }
 
 /// A writer that cuts the text at the end of the buffer.
-struct Short<'b> {
+struct ShortText<'b> {
     bytes: &'b [AtomicU8; CALL],
     length: usize,
 }
 
-impl fmt::Write for Short<'_> {
+impl fmt::Write for ShortText<'_> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         let fits = text.floor_char_boundary(CALL - self.length);
         let places = &self.bytes[self.length..self.length + fits];
@@ -148,7 +148,7 @@ impl fmt::Write for Short<'_> {
 
 /// A request to the keeper.
 #[repr(C)]
-pub(super) struct Order {
+pub(super) struct RunRequest {
     pub(super) seed: AtomicU64,
     pub(super) max_steps: AtomicU32,
     /// The processor on which the checker is, and on which all processes run.
@@ -163,8 +163,8 @@ pub(super) struct Order {
 
 /// The contents of the memory: see the module.
 #[repr(C)]
-pub(super) struct Shared {
-    pub(super) order: Order,
+pub(super) struct RegionShared {
+    pub(super) order: RunRequest,
     /// Number of threads that were released.
     pub(super) step: AtomicU32,
     /// Number of times that a thread has reached or passed a gate.
@@ -196,11 +196,11 @@ pub(super) struct Shared {
 }
 
 // SAFETY: checker and keeper access the texts alternately.
-unsafe impl Sync for Shared {}
+unsafe impl Sync for RegionShared {}
 
-impl Shared {
+impl RegionShared {
     /// Returns `true` if a timer has expired before its turn: within a step, not while time passed.
-    pub(super) fn has_come_early(&self, timer: &Timer) -> bool {
+    pub(super) fn has_come_early(&self, timer: &PendingTimer) -> bool {
         let real = timer.real_ns.load(SeqCst);
         let due = timer.due_ns.load(SeqCst);
         real != 0 && real <= now_ns() && self.passed_due_ns.load(SeqCst) < due
@@ -239,18 +239,18 @@ impl Shared {
 
 /// The mapping of the shared memory.
 #[derive(Debug)]
-pub(super) struct Region(NonNull<Shared>);
+pub(super) struct CheckRegion(NonNull<RegionShared>);
 
 // SAFETY: the pointee is shared by design.
-unsafe impl Send for Region {}
+unsafe impl Send for CheckRegion {}
 // SAFETY: as above.
-unsafe impl Sync for Region {}
+unsafe impl Sync for CheckRegion {}
 
-impl Region {
+impl CheckRegion {
     /// Creates a region. Also returns its memory.
     pub(super) fn new() -> io::Result<(Self, OwnedFd)> {
         let memory = memfd_create("tontine-check", MemfdFlags::CLOEXEC)?;
-        ftruncate(&memory, size_of::<Shared>() as u64)?;
+        ftruncate(&memory, size_of::<RegionShared>() as u64)?;
         Ok((Self::map(memory.as_fd())?, memory))
     }
 
@@ -261,7 +261,7 @@ impl Region {
     }
 
     fn map(memory: BorrowedFd<'_>) -> io::Result<Self> {
-        let (length, access) = (size_of::<Shared>(), ProtFlags::READ | ProtFlags::WRITE);
+        let (length, access) = (size_of::<RegionShared>(), ProtFlags::READ | ProtFlags::WRITE);
         if fstat(memory)?.st_size.unsigned_abs() < length as u64 {
             return Err(io::ErrorKind::InvalidData.into());
         }
@@ -286,18 +286,18 @@ pub(super) fn pass_on(memory: OwnedFd) -> io::Result<()> {
     }
 }
 
-impl Deref for Region {
-    type Target = Shared;
+impl Deref for CheckRegion {
+    type Target = RegionShared;
 
-    fn deref(&self) -> &Shared {
+    fn deref(&self) -> &RegionShared {
         // SAFETY: the memory is mapped until `self` is dropped.
         unsafe { self.0.as_ref() }
     }
 }
 
-impl Drop for Region {
+impl Drop for CheckRegion {
     fn drop(&mut self) {
         // SAFETY: mapped by `map`, and no reference to it exists.
-        let _ = unsafe { munmap(self.0.as_ptr().cast(), size_of::<Shared>()) };
+        let _ = unsafe { munmap(self.0.as_ptr().cast(), size_of::<RegionShared>()) };
     }
 }

@@ -1,4 +1,4 @@
-//! Schedules of the virtual Unix within the steps: [`Rolls`], and the [`Search`] for the schedule
+//! Schedules of the virtual Unix within the steps: [`Rolls`], and the [`RollSearch`] for the schedule
 //! that Linux followed.
 //!
 //! A thread that is woken in a step may continue before or after the thread that woke it. A run on
@@ -32,7 +32,7 @@ impl Rolls {
 
 /// Searches for the seeds under which the virtual Unix does what Linux did.
 #[derive(Debug)]
-pub(super) struct Search {
+pub(super) struct RollSearch {
     /// The attempt that diverged latest so far, and the step in which it diverged.
     nearest: Rolls,
     parts_in: u32,
@@ -45,7 +45,7 @@ pub(super) struct Search {
 /// One in this many attempts also draws a new seed for the step before.
 const STEPS_BACK: usize = 3;
 
-impl Search {
+impl RollSearch {
     pub(super) fn new(seed: u64) -> Self {
         let (nearest, tried) = (Rolls::new(seed), Rolls::new(seed));
         Self { nearest, parts_in: 0, tried, times: 0, choice: SplitMix::new(seed) }

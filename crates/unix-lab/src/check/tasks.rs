@@ -1,4 +1,4 @@
-//! The states of real threads, read from files of `/proc/PID/task/TID`: [`Task`].
+//! The states of real threads, read from files of `/proc/PID/task/TID`: [`CheckedThread`].
 
 use std::cell::OnceCell;
 use std::fs::File;
@@ -7,7 +7,7 @@ use std::os::unix::fs::FileExt;
 
 /// The state of a thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum State {
+pub(super) enum TaskStatus {
     /// The thread runs, or will run before another thread acts, or its state is unknown.
     Runs,
     /// The thread sleeps, and a signal can wake it.
@@ -23,7 +23,7 @@ pub(super) enum State {
 
 /// A thread, with its open files.
 #[derive(Debug)]
-pub(super) struct Task {
+pub(super) struct CheckedThread {
     pid: i32,
     tid: i32,
     wchan: File,
@@ -58,7 +58,7 @@ const SLEEPS: [&[u8]; 10] = [
 /// The beginnings of the names of kernel functions in which a thread is stopped.
 const STOPS: [&[u8]; 2] = [b"do_signal_stop", b"ptrace_stop"];
 
-impl Task {
+impl CheckedThread {
     /// Opens the files of the thread with these numbers; `None` if it is gone.
     pub(super) fn open(pid: i32, tid: i32) -> io::Result<Option<Self>> {
         let wchan = open(pid, tid, WCHAN)?;
@@ -74,20 +74,20 @@ impl Task {
     /// Returns the current state. `wchan` names the function in which the thread sleeps once it has
     /// left its processor, and costs the kernel a third of the time of `stat`. It names no function
     /// for a thread that runs or has ended; only with `closely` are the two told apart.
-    pub(super) fn state(&self, closely: bool) -> io::Result<State> {
+    pub(super) fn state(&self, closely: bool) -> io::Result<TaskStatus> {
         let mut head = [0; HEAD];
         let Some(length) = self.read(&self.wchan, WCHAN, &mut head)? else {
-            return Ok(State::Gone);
+            return Ok(TaskStatus::Gone);
         };
         let begins = |with: &&[u8]| head[..length].starts_with(with);
         if SLEEPS.iter().any(begins) {
-            return Ok(State::Sleeps);
+            return Ok(TaskStatus::Sleeps);
         }
         if STOPS.iter().any(begins) {
-            return Ok(State::Stopped);
+            return Ok(TaskStatus::Stopped);
         }
         if head[..length] == *b"0" && !closely {
-            return Ok(State::Runs);
+            return Ok(TaskStatus::Runs);
         }
         self.state_closer()
     }
@@ -95,27 +95,27 @@ impl Task {
     /// Returns the state by the letter in `stat`. The letter alone does not prove that a thread
     /// sleeps: the thread is marked before it leaves the processor, and a wait looks at its
     /// children in between. Reading `syscall` makes the kernel wait until it has left.
-    fn state_closer(&self) -> io::Result<State> {
+    fn state_closer(&self) -> io::Result<TaskStatus> {
         let mut head = [0; HEAD];
         let Some(length) = self.ask(&self.stat, STAT, &mut head)? else {
-            return Ok(State::Gone);
+            return Ok(TaskStatus::Gone);
         };
         let head = &head[..length];
         let behind = head.iter().rposition(|byte| *byte == b')').map(|at| &head[at..]);
         Ok(match behind.and_then(|behind| behind.get(2)) {
             Some(b'S') => self.state_off_processor()?,
-            Some(b'T' | b't') => State::Stopped,
-            Some(b'Z') => State::Zombie,
-            _ => State::Runs,
+            Some(b'T' | b't') => TaskStatus::Stopped,
+            Some(b'Z') => TaskStatus::Zombie,
+            _ => TaskStatus::Runs,
         })
     }
 
-    fn state_off_processor(&self) -> io::Result<State> {
+    fn state_off_processor(&self) -> io::Result<TaskStatus> {
         let mut head = [0; HEAD];
         Ok(match self.ask(&self.syscall, SYSCALL, &mut head)? {
-            Some(_) if head.starts_with(b"running") => State::Runs,
-            Some(_) => State::Sleeps,
-            None => State::Gone,
+            Some(_) if head.starts_with(b"running") => TaskStatus::Runs,
+            Some(_) => TaskStatus::Sleeps,
+            None => TaskStatus::Gone,
         })
     }
 
@@ -187,16 +187,16 @@ mod tests {
             let _ = stopped.recv();
         });
         let (pid, tid) = hear.recv().expect("it begins");
-        let task = Task::open(pid, tid).expect("/proc is read").expect("it is there");
-        while task.state(true).expect("/proc is read") != State::Sleeps {
+        let task = CheckedThread::open(pid, tid).expect("/proc is read").expect("it is there");
+        while task.state(true).expect("/proc is read") != TaskStatus::Sleeps {
             thread::yield_now();
         }
         drop(stop);
         thread.join().expect("it ends");
-        while task.state(true).expect("/proc is read") != State::Gone {
+        while task.state(true).expect("/proc is read") != TaskStatus::Gone {
             thread::yield_now();
         }
-        assert!(Task::open(pid, tid).expect("/proc is read").is_none());
+        assert!(CheckedThread::open(pid, tid).expect("/proc is read").is_none());
     }
 
     /// A run in which /proc refused to answer counted all threads as ended and continued without
@@ -205,8 +205,13 @@ mod tests {
     fn what_cannot_be_read_is_no_end() {
         let (pid, tid) = own();
         let refuses = File::open("/").expect("a directory, which cannot be read so");
-        let task =
-            Task { pid, tid, wchan: refuses, stat: OnceCell::new(), syscall: OnceCell::new() };
+        let task = CheckedThread {
+            pid,
+            tid,
+            wchan: refuses,
+            stat: OnceCell::new(),
+            syscall: OnceCell::new(),
+        };
         let error = task.state(true).expect_err("it is there, and nothing is known of it");
         let words = error.to_string();
         for part in ["expected to read /proc/", "/wchan, found: ", "run it again"] {

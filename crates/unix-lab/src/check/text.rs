@@ -6,11 +6,11 @@
 
 use std::sync::atomic::Ordering::SeqCst;
 
-use super::region::{LINES, Order, Shared, TEXT};
+use super::region::{LINES, RegionShared, RunRequest, TEXT};
 use crate::scenario::{Scenario, Statement, StatementKind, SyntaxError};
 
 /// Stores a scenario. Returns `false` if it is too long.
-pub(super) fn put(region: &Shared, scenario: &Scenario) -> bool {
+pub(super) fn put(region: &RegionShared, scenario: &Scenario) -> bool {
     let text = scenario.to_string();
     let mut lines = Vec::new();
     each_line(&mut scenario.clone(), &mut |line| lines.push(*line));
@@ -21,15 +21,15 @@ pub(super) fn put(region: &Shared, scenario: &Scenario) -> bool {
     for (to, line) in region.lines.iter().zip(&lines) {
         to.store(*line, SeqCst);
     }
-    let Order { text_length, lines_length, .. } = &region.order;
+    let RunRequest { text_length, lines_length, .. } = &region.order;
     text_length.store(u32::try_from(text.len()).unwrap_or(0), SeqCst);
     lines_length.store(u32::try_from(lines.len()).unwrap_or(0), SeqCst);
     true
 }
 
 /// Loads the scenario.
-pub(super) fn get(region: &Shared) -> Result<Scenario, SyntaxError> {
-    let Order { text_length, lines_length, .. } = &region.order;
+pub(super) fn get(region: &RegionShared) -> Result<Scenario, SyntaxError> {
+    let RunRequest { text_length, lines_length, .. } = &region.order;
     let mut scenario: Scenario = region.text(text_length.load(SeqCst) as usize).parse()?;
     let lines = &region.lines[..lines_length.load(SeqCst) as usize];
     let mut lines = lines.iter();

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::fmt::{self, Display, Formatter};
 
-use crate::scenario::conduct::Kind;
+use crate::scenario::conduct::SpawnKind;
 use crate::scenario::{EventKind, Record};
 
 /// The end of a run.
@@ -73,14 +73,14 @@ pub struct Trace {
 pub(super) struct SeatFacts {
     /// The seat of the thread that requested this one.
     pub(super) maker: u32,
-    pub(super) kind: Kind,
+    pub(super) kind: SpawnKind,
     /// The number of the thread; 0 if none was created.
     pub(super) number: i32,
 }
 
 /// The record of a conductor, with seats instead of names.
 #[derive(Debug, Default)]
-pub(super) struct Raw {
+pub(super) struct RawTrace {
     pub(super) seats: Vec<SeatFacts>,
     /// For each step, the seat and the line.
     pub(super) steps: Vec<(u32, u32)>,
@@ -99,7 +99,7 @@ pub(super) enum RawEnding {
 }
 
 impl Trace {
-    pub(super) fn new(raw: Raw, ending: RawEnding) -> Self {
+    pub(super) fn new(raw: RawTrace, ending: RawEnding) -> Self {
         let names = names(&raw.seats);
         let numbers: BTreeMap<i32, &str> = raw
             .seats
@@ -160,7 +160,7 @@ fn names(seats: &[SeatFacts]) -> Vec<String> {
                 // Children and threads are numbered per process, whichever of its threads created
                 // them.
                 let process = process_of(seats, seat.maker as usize);
-                let mark = if seat.kind == Kind::Process { '.' } else { '/' };
+                let mark = if seat.kind == SpawnKind::Process { '.' } else { '/' };
                 let ordinal = made.entry((process, mark)).or_default();
                 *ordinal += 1;
                 format!("{}{mark}{ordinal}", names[process])
@@ -173,7 +173,7 @@ fn names(seats: &[SeatFacts]) -> Vec<String> {
 
 /// Returns the seat of the first thread of a thread's process.
 fn process_of(seats: &[SeatFacts], mut seat: usize) -> usize {
-    while seats[seat].kind == Kind::Thread {
+    while seats[seat].kind == SpawnKind::Thread {
         seat = seats[seat].maker as usize;
     }
     seat

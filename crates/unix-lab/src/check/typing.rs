@@ -15,7 +15,7 @@ use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open}
 use rustix::pty::{OpenptFlags, ioctl_tiocgptpeer};
 use rustix::termios::{InputModes, SpecialCodeIndex, tcgetattr};
 
-use super::region::{SeatWords, Shared, place};
+use super::region::{RegionShared, SeatWords, place};
 use super::time::{nap, now_ns};
 
 /// Maximum wait for the kernel's worker.
@@ -36,11 +36,11 @@ pub(super) fn is_terminal(descriptor: i32) -> bool {
     unsafe { libc::isatty(descriptor) == 1 }
 }
 
-/// Delivers typed bytes; the thread that has just written to `descriptor` calls it. The bytes
+/// Delivers typed bytes; the thread that has just written to `as_fd` calls it. The bytes
 /// arrive in this thread, signals included: if a signal is for this thread, it is still in its
 /// call. If there was input to read before, the thread waits for the keeper's [`push`]. A program's
 /// output goes the other way, and only a reader can notice it.
-pub(super) fn settle(shared: &Shared, words: &SeatWords, descriptor: i32) {
+pub(super) fn settle(shared: &RegionShared, words: &SeatWords, descriptor: i32) {
     if !is_terminal(descriptor) {
         return;
     }

@@ -5,7 +5,7 @@ use tontine_unix_sim::internal::SplitMix;
 /// Chooses at random the decisions at which the running fiber is preempted, and the fiber that runs
 /// next.
 #[derive(Debug, Clone)]
-pub(super) struct Dice {
+pub(super) struct PreemptionSampler {
     random: SplitMix,
     /// Mean number of decisions from one preemption to the next.
     odds: u32,
@@ -13,7 +13,7 @@ pub(super) struct Dice {
     next: u32,
 }
 
-impl Dice {
+impl PreemptionSampler {
     /// Creates a sampler whose choices, and the mean, depend only on the seed: some races need a
     /// fiber that pauses for long, others many turns in a short time.
     pub(super) fn new(seed: u64) -> Self {

@@ -1,4 +1,4 @@
-//! Decides for the simulated executor at each point, and records the run: [`Guide`].
+//! Decides for the simulated executor at each point, and records the run: [`SearchScheduler`].
 
 #![allow(unsafe_code, reason = "a guide outlives the runs in which it decides")]
 
@@ -6,19 +6,19 @@ use std::ops::{Deref, DerefMut};
 
 use tontine_unix_sim::internal::{CLOCK, Chooser, SwitchEvent, SwitchReason, call_of};
 
-use super::dice::Dice;
-use super::interleaving::Step;
-use super::order::{Order, gives_way};
-use super::path::Path;
+use super::dice::PreemptionSampler;
+use super::interleaving::Segment;
+use super::order::{ReadyOrder, yields};
+use super::path::SearchTree;
 use super::schedule::Schedule;
 
 /// The source of decisions.
 #[derive(Debug)]
 enum Policy {
     /// The search through all schedules.
-    All(Path),
+    All(SearchTree),
     /// Random choices, and the number of preemptions so far.
-    Dice(Dice, u32),
+    Dice(PreemptionSampler, u32),
     /// A given schedule, the number of its departures that were taken, and the number of
     /// preemptions.
     Given(Schedule, usize, u32),
@@ -26,9 +26,9 @@ enum Policy {
 
 /// Decides in any number of runs, one after another.
 #[derive(Debug)]
-pub(crate) struct Guide {
+pub(crate) struct SearchScheduler {
     policy: Policy,
-    order: Order,
+    order: ReadyOrder,
     /// Number of decisions in this run.
     decisions: u32,
     /// The next decision at which the running fiber may not simply continue.
@@ -40,14 +40,14 @@ pub(crate) struct Guide {
     /// `true` if the fiber that left last lets others run first.
     gave_way: bool,
     /// The steps of this run, if they are requested.
-    steps: Option<Vec<Step>>,
+    steps: Option<Vec<Segment>>,
 }
 
-impl Guide {
+impl SearchScheduler {
     fn new(policy: Policy) -> Self {
         Self {
             policy,
-            order: Order::default(),
+            order: ReadyOrder::default(),
             decisions: 0,
             next: 0,
             taken: Schedule::default(),
@@ -59,14 +59,14 @@ impl Guide {
 
     /// Creates a guide that searches all schedules with at most `bound` preemptions.
     pub(super) fn all(bound: u32, reduces: bool) -> Self {
-        let mut path = Path::default();
+        let mut path = SearchTree::default();
         path.begin(bound, reduces);
         Self::new(Policy::All(path))
     }
 
     /// Creates a guide that samples schedules.
     pub(super) fn sampled() -> Self {
-        Self::new(Policy::Dice(Dice::new(0), 0))
+        Self::new(Policy::Dice(PreemptionSampler::new(0), 0))
     }
 
     /// Creates a guide that follows a schedule.
@@ -76,7 +76,7 @@ impl Guide {
 
     /// Makes random choices with this seed decide the next run.
     pub(super) fn seed(&mut self, seed: u64) {
-        self.policy = Policy::Dice(Dice::new(seed), 0);
+        self.policy = Policy::Dice(PreemptionSampler::new(seed), 0);
         self.begin_run();
     }
 
@@ -139,7 +139,7 @@ impl Guide {
     }
 
     /// Returns the recorded steps.
-    pub(super) fn steps(&mut self) -> Vec<Step> {
+    pub(super) fn steps(&mut self) -> Vec<Segment> {
         self.steps.take().unwrap_or_default()
     }
 
@@ -158,7 +158,7 @@ impl Guide {
             let is_there = left.leave != SwitchReason::End && left.leave != SwitchReason::Overflow;
             // SAFETY: the fiber has not ended.
             let call = if is_there { unsafe { call_of(left.context) } } else { None };
-            steps.push(Step { left: *left, call, decision: self.decisions });
+            steps.push(Segment { left: *left, call, decision: self.decisions });
         }
     }
 
@@ -192,7 +192,7 @@ impl Guide {
         if self.notes() {
             self.note(left);
         }
-        self.gave_way = gives_way(left);
+        self.gave_way = yields(left);
         self.order.left(left, self.gave_way);
         if let Policy::All(path) = &mut self.policy {
             path.left(left, self.gave_way);
@@ -228,7 +228,7 @@ impl Guide {
             }
         }
         self.order.decide(runnable, running);
-        let Order { ready, goes_on, .. } = &self.order;
+        let ReadyOrder { ready, goes_on, .. } = &self.order;
         let first = ready[0];
         let (fiber, preemptions) = match &mut self.policy {
             Policy::All(path) => (path.choose(&self.order, self.decisions), None),
@@ -267,10 +267,10 @@ impl Guide {
 
 /// Keeps a guide at its address while it is lent to runs.
 #[derive(Debug)]
-pub(super) struct Kept(*mut Guide);
+pub(super) struct LentScheduler(*mut SearchScheduler);
 
-impl Kept {
-    pub(super) fn new(guide: Guide) -> Self {
+impl LentScheduler {
+    pub(super) fn new(guide: SearchScheduler) -> Self {
         Self(Box::into_raw(Box::new(guide)))
     }
 
@@ -285,23 +285,23 @@ impl Kept {
     }
 }
 
-impl Deref for Kept {
-    type Target = Guide;
+impl Deref for LentScheduler {
+    type Target = SearchScheduler;
 
-    fn deref(&self) -> &Guide {
-        // SAFETY: made from a box, and no run is in progress, by the contract of `Kept::lend`.
+    fn deref(&self) -> &SearchScheduler {
+        // SAFETY: made from a box, and no run is in progress, by the contract of `LentScheduler::lend`.
         unsafe { &*self.0 }
     }
 }
 
-impl DerefMut for Kept {
-    fn deref_mut(&mut self) -> &mut Guide {
+impl DerefMut for LentScheduler {
+    fn deref_mut(&mut self) -> &mut SearchScheduler {
         // SAFETY: as above.
         unsafe { &mut *self.0 }
     }
 }
 
-impl Drop for Kept {
+impl Drop for LentScheduler {
     fn drop(&mut self) {
         // SAFETY: made from a box, once; no run is left that uses it.
         drop(unsafe { Box::from_raw(self.0) });
@@ -311,11 +311,11 @@ impl Drop for Kept {
 /// A guide as one run uses it; the guide outlives the run.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Guided {
-    guide: *mut Guide,
+    guide: *mut SearchScheduler,
     passes_time: bool,
 }
 
-// SAFETY: by the contract of `Kept::lend`, the run has one thread, which made the guide.
+// SAFETY: by the contract of `LentScheduler::lend`, the run has one thread, which made the guide.
 unsafe impl Send for Guided {}
 // SAFETY: as above.
 unsafe impl Sync for Guided {}

@@ -7,7 +7,7 @@ use tontine_unix_sim::internal::{At, CLOCK, SwitchEvent, SwitchReason, lock_name
 
 /// The part of a run between two points of a fiber.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Step {
+pub(super) struct Segment {
     pub(super) left: SwitchEvent,
     /// The system call that the thread is in, or made last.
     pub(super) call: Option<&'static str>,
@@ -17,8 +17,8 @@ pub(super) struct Step {
 
 /// Returns the text of a run, with a line for each turn; `name` returns the names of processes. If
 /// a process has several threads, each of its turns names the thread.
-pub(super) fn told(steps: &[Step], name: impl Fn(i32) -> Option<String>) -> String {
-    let numbers = |step: &Step| named_by(step.left.name);
+pub(super) fn told(steps: &[Segment], name: impl Fn(i32) -> Option<String>) -> String {
+    let numbers = |step: &Segment| named_by(step.left.name);
     let other_threads = steps.iter().map(numbers).filter(|(pid, tid)| pid != tid);
     let several: BTreeSet<i32> = other_threads.map(|(pid, _)| pid).collect();
     let mut text = String::new();
@@ -62,7 +62,7 @@ fn who(
 }
 
 /// Returns how a turn ended.
-fn end(step: &Step) -> String {
+fn end(step: &Segment) -> String {
     let lock = |rank: u8, instance: u32| format!("{} {instance}", lock_name(rank));
     let within = step.call.map_or(String::new(), |call| format!(" in {call}"));
     match (step.left.leave, step.left.at) {

@@ -42,18 +42,18 @@ mod subject;
 use std::collections::BTreeMap;
 use std::fmt::{self, Debug, Formatter};
 
-use guide::{Guide, Kept};
+use guide::{LentScheduler, SearchScheduler};
 pub use schedule::{ParseScheduleError, Schedule};
-use subject::{Seen, Subject};
+use subject::{ExplorationSubject, RunVerdict};
 use tontine_unix::Sys;
 use tontine_unix_sim::internal::{Reused, SignalStack};
 use tontine_unix_sim::{Builder, LockingMode, Virtual};
 
-use crate::scenario::{Scenario, Stage};
+use crate::scenario::{Scenario, ScenarioRunner};
 
 /// Runs a program or a scenario under many schedules.
 pub struct Exploration {
-    subject: Subject,
+    subject: ExplorationSubject,
     configure: Box<dyn Fn(Builder) -> Builder>,
     mode: LockingMode,
     processors: Option<usize>,
@@ -118,15 +118,15 @@ impl Exploration {
     where
         P: FnOnce(&dyn Sys) -> i32 + Send + 'static,
     {
-        Self::of(Subject::Program(Box::new(move || Box::new(make()))))
+        Self::of(ExplorationSubject::Program(Box::new(move || Box::new(make()))))
     }
 
     /// Creates the exploration of a scenario. A run fails if an expectation of the scenario fails.
     pub fn scenario(scenario: &Scenario) -> Self {
-        Self::of(Subject::Scenario(Box::new(Stage::sparse(scenario))))
+        Self::of(ExplorationSubject::Scenario(Box::new(ScenarioRunner::sparse(scenario))))
     }
 
-    fn of(subject: Subject) -> Self {
+    fn of(subject: ExplorationSubject) -> Self {
         Self {
             subject,
             configure: Box::new(|builder| builder),
@@ -211,7 +211,7 @@ impl Exploration {
     #[doc(hidden)]
     pub fn classes(&self) -> (ExplorationReport, BTreeMap<u64, Schedule>) {
         let mut classes = BTreeMap::new();
-        let outcome = self.run_all(Guide::with_classes, |guide| {
+        let outcome = self.run_all(SearchScheduler::with_classes, |guide| {
             if !guide.repeats() {
                 classes.entry(guide.class()).or_insert_with(|| guide.taken().clone());
             }
@@ -219,7 +219,11 @@ impl Exploration {
         (outcome, classes)
     }
 
-    fn run_all(&self, with: fn(Guide) -> Guide, mut each: impl FnMut(&Guide)) -> ExplorationReport {
+    fn run_all(
+        &self,
+        with: fn(SearchScheduler) -> SearchScheduler,
+        mut each: impl FnMut(&SearchScheduler),
+    ) -> ExplorationReport {
         let mut outcome = ExplorationReport {
             schedules: 0,
             by_bound: Vec::new(),
@@ -228,7 +232,7 @@ impl Exploration {
         };
         let (reused, _signal_stack) = (Reused::default(), SignalStack::install());
         for bound in 0..=self.preemption_bound {
-            let mut guide = Kept::new(with(Guide::all(bound, self.reduces)));
+            let mut guide = LentScheduler::new(with(SearchScheduler::all(bound, self.reduces)));
             let system = self.system(&guide, Some(&reused));
             outcome.by_bound.push(0);
             loop {
@@ -262,7 +266,7 @@ impl Exploration {
             complete: false,
             violation: None,
         };
-        let mut guide = Kept::new(Guide::sampled());
+        let mut guide = LentScheduler::new(SearchScheduler::sampled());
         let (reused, _signal_stack) = (Reused::default(), SignalStack::install());
         let system = self.system(&guide, Some(&reused));
         for seed in first..first.saturating_add(seeds) {
@@ -279,19 +283,19 @@ impl Exploration {
 
     /// Runs one schedule, and reports the run whether it failed or not.
     pub fn replay(&self, schedule: &Schedule) -> ReplayReport {
-        self.told(Guide::given(schedule))
+        self.told(SearchScheduler::given(schedule))
     }
 
     /// Runs the schedule that [`Exploration::sample`] chooses with this seed, and reports the run.
     pub fn replay_seed(&self, seed: u64) -> ReplayReport {
-        let mut guide = Guide::sampled();
+        let mut guide = SearchScheduler::sampled();
         guide.seed(seed);
         self.told(guide)
     }
 
     /// Makes one run with the guide's decisions, and reports it.
-    fn told(&self, guide: Guide) -> ReplayReport {
-        let mut guide = Kept::new(guide.with_steps());
+    fn told(&self, guide: SearchScheduler) -> ReplayReport {
+        let mut guide = LentScheduler::new(guide.with_steps());
         let seen = self.subject.run(&self.system(&guide, None));
         let name =
             |pid| seen.names.iter().find(|(one, _)| *one == pid).map(|(_, name)| name.clone());
@@ -304,7 +308,7 @@ impl Exploration {
     }
 
     /// Returns the violation that the guide has met. Runs its schedule again for the interleaving.
-    fn violation(&self, guide: &Guide, seen: Seen, seed: Option<u64>) -> Violation {
+    fn violation(&self, guide: &SearchScheduler, seen: RunVerdict, seed: Option<u64>) -> Violation {
         let schedule = guide.taken().clone();
         let what = seen.wrong.unwrap_or_default();
         let again = self.replay(&schedule);
@@ -320,14 +324,14 @@ impl Exploration {
     }
 
     /// Builds a system in whose runs the guide decides, one after another.
-    fn system(&self, guide: &Kept, reused: Option<&Reused>) -> Virtual {
+    fn system(&self, guide: &LentScheduler, reused: Option<&Reused>) -> Virtual {
         let usual = if self.mode == LockingMode::Uniprocessor { 1 } else { 2 };
         let builder = Virtual::builder()
             .mode(self.mode)
             .processors(self.processors.unwrap_or(usual))
             .pids(PIDS)
             .stop_at(self.max_steps);
-        // SAFETY: a run is over when `Subject::run` returns; until then the callers of this
+        // SAFETY: a run is over when `ExplorationSubject::run` returns; until then the callers of this
         // function do not access the guide, and they keep it as long as the system.
         let guided = unsafe { guide.lend(!self.idle_clock) };
         self.subject.system((self.configure)(builder).guided(guided, reused))

@@ -1,4 +1,4 @@
-//! The fibers that may run at a decision, and the order in which the search tries them: [`Order`].
+//! The fibers that may run at a decision, and the order in which the search tries them: [`ReadyOrder`].
 //!
 //! The running fiber comes first if it can continue, then the others, longest-waiting first. A
 //! fiber that yields, or polls, is not chosen again before each fiber that could run at that time
@@ -9,7 +9,7 @@ use tontine_unix_sim::internal::{At, CLOCK, SwitchEvent, SwitchReason};
 
 /// The state that decides the order, in one run.
 #[derive(Debug, Default)]
-pub(super) struct Order {
+pub(super) struct ReadyOrder {
     /// The time at which each fiber last left the processor, indexed by its number; 0 for never.
     last: Vec<u32>,
     /// Number of turns so far.
@@ -30,12 +30,12 @@ struct Yielded {
 }
 
 /// Returns `true` if a fiber that leaves in this way lets others run first.
-pub(super) fn gives_way(left: &SwitchEvent) -> bool {
+pub(super) fn yields(left: &SwitchEvent) -> bool {
     left.leave == SwitchReason::Yield
         || (left.leave == SwitchReason::Point && left.at == At::Within)
 }
 
-impl Order {
+impl ReadyOrder {
     /// Starts a new run.
     pub(super) fn clear(&mut self) {
         self.last.clear();

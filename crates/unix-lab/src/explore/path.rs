@@ -1,4 +1,4 @@
-//! The depth-first search through all schedules: [`Path`].
+//! The depth-first search through all schedules: [`SearchTree`].
 //!
 //! A run is a path through the tree of decisions. The next run repeats it up to its last decision
 //! with an untried choice. That needs no saved state of the system.
@@ -19,17 +19,17 @@
 use smallvec::SmallVec;
 use tontine_unix_sim::internal::{CLOCK, Footprint, SwitchEvent, SwitchReason};
 
-use super::order::Order;
+use super::order::ReadyOrder;
 
 /// The search tree, as far as it is known.
 #[derive(Debug, Default)]
-pub(super) struct Path {
+pub(super) struct SearchTree {
     nodes: Vec<Node>,
     /// Maximum number of preemptions of a schedule.
     bound: u32,
     /// `true` if equivalent schedules are pruned.
     reduces: bool,
-    run: Run,
+    run: RunRecord,
 }
 
 /// A decision at which several fibers may continue.
@@ -42,28 +42,28 @@ struct Node {
     /// `true` if the first of them was running and can continue.
     goes_on: bool,
     /// The fibers that are not tried, by their index in `ready`.
-    asleep: Places,
+    asleep: ReadySet,
     /// The fiber that was tried first, and the one that is tried now, by index.
     first: usize,
     now: usize,
     /// The footprint of the first choice: of its next step if it continued, else of its whole turn.
     reached: Footprint,
     /// The footprints of all steps after this decision in all runs, by fiber.
-    after: Reached,
+    after: FiberFootprints,
 }
 
 /// The footprints of fibers.
 #[derive(Debug, Clone, Default)]
-struct Reached(Vec<Footprint>);
+struct FiberFootprints(Vec<Footprint>);
 
 /// Number of fibers that are distinguished; all further ones count as one.
 const TOLD_APART: u32 = 24;
 
 /// A set of indices into the ready fibers, of any size.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct Places(SmallVec<[u64; 1]>);
+struct ReadySet(SmallVec<[u64; 1]>);
 
-impl Places {
+impl ReadySet {
     fn add(&mut self, place: usize) {
         let word = place / u64::BITS as usize;
         if self.0.len() <= word {
@@ -78,7 +78,7 @@ impl Places {
     }
 }
 
-impl Reached {
+impl FiberFootprints {
     fn place(fiber: u32) -> usize {
         if fiber < TOLD_APART { fiber as usize } else { 0 }
     }
@@ -110,14 +110,14 @@ impl Reached {
 
 /// The state of the run in progress.
 #[derive(Debug, Default)]
-struct Run {
+struct RunRecord {
     /// Number of nodes that were passed.
     passed: usize,
     /// Number of preemptions so far.
     spent: u32,
     /// `true` if the run is equivalent to another one, so that no further choice is tried.
     is_over: bool,
-    turns: Vec<Turn>,
+    turns: Vec<FiberTurn>,
     /// `true` while the fiber of the last turn continues it.
     in_turn: bool,
     /// The sleep set: interrupted fibers, each with the footprint of its next step.
@@ -129,14 +129,14 @@ struct Run {
 
 /// A turn of a fiber: its steps without another fiber in between.
 #[derive(Debug)]
-struct Turn {
+struct FiberTurn {
     fiber: u32,
     touched: Footprint,
     /// The fibers that would have been tried before this one.
     before: Vec<u32>,
 }
 
-impl Path {
+impl SearchTree {
     /// Starts a search from scratch with at most `bound` preemptions.
     pub(super) fn begin(&mut self, bound: u32, reduces: bool) {
         self.nodes.clear();
@@ -186,7 +186,7 @@ impl Path {
     }
 
     /// Chooses the fiber that continues, among those that are ready.
-    pub(super) fn choose(&mut self, order: &Order, decision: u32) -> u32 {
+    pub(super) fn choose(&mut self, order: &ReadyOrder, decision: u32) -> u32 {
         let Self { nodes, bound, reduces, run } = self;
         run.pass(nodes, decision);
         let (ready, goes_on) = (&order.ready[..], order.goes_on);
@@ -215,7 +215,7 @@ impl Path {
         if interrupts || !goes_on {
             let place = ready.iter().position(|one| *one == fiber).unwrap_or(0);
             let before = ready[..place].to_vec();
-            run.turns.push(Turn { fiber, touched: Footprint::NOTHING, before });
+            run.turns.push(FiberTurn { fiber, touched: Footprint::NOTHING, before });
             run.in_turn = true;
         }
         fiber
@@ -246,7 +246,8 @@ impl Path {
         // Whether a fiber yields depends on whether another one can run.
         let touched = if gives_way { Footprint::EVERYTHING } else { left.touched };
         if !run.in_turn || run.turns.last().is_none_or(|turn| turn.fiber != left.fiber) {
-            let turn = Turn { fiber: left.fiber, touched: Footprint::NOTHING, before: Vec::new() };
+            let turn =
+                FiberTurn { fiber: left.fiber, touched: Footprint::NOTHING, before: Vec::new() };
             run.turns.push(turn);
             run.in_turn = true;
         }
@@ -269,7 +270,7 @@ impl Path {
     }
 }
 
-impl Run {
+impl RunRecord {
     /// Passes the nodes before a decision, at which the running fiber continued.
     fn pass(&mut self, nodes: &[Node], decision: u32) {
         while let Some(node) = nodes.get(self.passed).filter(|node| node.decision < decision) {
@@ -287,7 +288,7 @@ impl Run {
         goes_on: bool,
     ) -> u32 {
         let sleeps = |fiber: &u32| self.asleep.iter().any(|(one, _)| one == fiber);
-        let mut asleep = Places::default();
+        let mut asleep = ReadySet::default();
         ready.iter().enumerate().filter(|(_, one)| sleeps(one)).for_each(|(at, _)| asleep.add(at));
         let mut awake = (0..ready.len()).filter(|at| !asleep.has(*at));
         let (Some(first), several) = (awake.next(), awake.next().is_some()) else {
@@ -310,7 +311,7 @@ impl Run {
                 first,
                 now: first,
                 reached: Footprint::NOTHING,
-                after: Reached::default(),
+                after: FiberFootprints::default(),
             });
             return ready[first];
         }
@@ -349,10 +350,10 @@ mod tests {
     #[test]
     fn each_of_many_is_tried() {
         let many = 150;
-        let mut path = Path::default();
+        let mut path = SearchTree::default();
         path.begin(0, true);
         let runnable: Vec<u32> = (1..=many).collect();
-        let mut order = Order::default();
+        let mut order = ReadyOrder::default();
         let mut tried = Vec::new();
         loop {
             order.decide(&runnable, None);
@@ -374,7 +375,7 @@ mod tests {
 
     #[test]
     fn a_set_of_places_has_what_was_added() {
-        let mut places = Places::default();
+        let mut places = ReadySet::default();
         for place in [0, 63, 64, 200] {
             assert!(!places.has(place));
             places.add(place);

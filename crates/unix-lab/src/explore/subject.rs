@@ -1,4 +1,4 @@
-//! The explored program or scenario, [`Subject`], and the verdict on one run of it.
+//! The explored program or scenario, [`ExplorationSubject`], and the verdict on one run of it.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -6,25 +6,25 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use tontine_unix::{Program, WaitStatus};
 use tontine_unix_sim::{Builder, EndReason, RunReport, Virtual};
 
-use crate::scenario::Stage;
+use crate::scenario::ScenarioRunner;
 
 /// The program or scenario that runs repeatedly.
-pub(super) enum Subject {
+pub(super) enum ExplorationSubject {
     /// A program, created for each run. A run holds if the exit status is 0.
     Program(Box<dyn Fn() -> Program>),
     /// A scenario. A run holds if the verdict does.
-    Scenario(Box<Stage>),
+    Scenario(Box<ScenarioRunner>),
 }
 
 /// The result of a run.
-pub(super) struct Seen {
+pub(super) struct RunVerdict {
     /// Description of the failure, if the run failed.
     pub(super) wrong: Option<String>,
     /// Processes and their names.
     pub(super) names: Vec<(i32, String)>,
 }
 
-impl Subject {
+impl ExplorationSubject {
     /// Returns the system on which it runs.
     ///
     /// # Panics
@@ -37,24 +37,24 @@ impl Subject {
         builder.build().unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// Runs it once, on a system that [`Subject::system`] has built.
-    pub(super) fn run(&self, system: &Virtual) -> Seen {
+    /// Runs it once, on a system that [`ExplorationSubject::system`] has built.
+    pub(super) fn run(&self, system: &Virtual) -> RunVerdict {
         let run = || match self {
             Self::Program(make) => {
                 let report = system.run(make());
                 let wrong = wrong(&report, |status| status == WaitStatus::Exited(0));
-                Seen { wrong, names: Vec::new() }
+                RunVerdict { wrong, names: Vec::new() }
             }
             Self::Scenario(stage) => {
                 let report = system.run(stage.root());
                 let (timeline, verdict) = stage.judge(&report);
                 let failed = (!verdict.holds()).then(|| format!("{verdict}\n{}", left(&report)));
                 let names = if failed.is_some() { timeline.names() } else { Vec::new() };
-                Seen { wrong: failed.or_else(|| wrong(&report, |_| true)), names }
+                RunVerdict { wrong: failed.or_else(|| wrong(&report, |_| true)), names }
             }
         };
         catch_unwind(AssertUnwindSafe(run))
-            .unwrap_or_else(|panic| Seen { wrong: Some(words(&*panic)), names: Vec::new() })
+            .unwrap_or_else(|panic| RunVerdict { wrong: Some(words(&*panic)), names: Vec::new() })
     }
 }
 

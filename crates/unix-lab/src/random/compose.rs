@@ -63,7 +63,7 @@ fn signals(chance: &mut Chance, features: &[Feature]) -> Vec<&'static str> {
 
 /// A process or a thread.
 #[derive(Debug, Default)]
-struct Block {
+struct ProgramBlock {
     is_thread: bool,
     is_program: bool,
     /// `true` if a process may trace it. It then creates no threads, because on Linux only one
@@ -80,7 +80,7 @@ struct Composer {
     features: Vec<Feature>,
     signals: Vec<&'static str>,
     /// Processes first. Threads are appended when everything else is complete.
-    blocks: Vec<Block>,
+    blocks: Vec<ProgramBlock>,
     threads: usize,
     /// Number of phrases so far.
     phrases: usize,
@@ -88,7 +88,7 @@ struct Composer {
 
 /// The values of the words in one phrase.
 #[derive(Debug, Clone)]
-struct Words {
+struct PhraseWords {
     of: usize,
     a: &'static str,
     b: &'static str,
@@ -102,10 +102,10 @@ struct Words {
 impl Composer {
     fn compose(&mut self) {
         let processes = self.chance.of(&PROCESSES);
-        self.blocks.push(Block::default());
+        self.blocks.push(ProgramBlock::default());
         for child in 1..processes {
             let parent = if self.chance.odds(1, 2) { 0 } else { self.chance.below(child) };
-            self.blocks.push(Block::default());
+            self.blocks.push(ProgramBlock::default());
             self.blocks[parent].children.push(child);
         }
         self.threads = match self.features.contains(&Feature::Threads) {
@@ -140,7 +140,7 @@ impl Composer {
                     units.push(self.phrase(0, phrase, DEPTH));
                 }
             }
-            self.blocks.push(Block { is_thread: true, units, ..Block::default() });
+            self.blocks.push(ProgramBlock { is_thread: true, units, ..ProgramBlock::default() });
             let of = self.chance.below(processes);
             let most = self.chance.below(self.blocks[of].units.len() + 1) + 1;
             let at = self.chance.below(most);
@@ -222,28 +222,28 @@ impl Composer {
         }
         let mut one_more = |is_wanted: bool, is_program: bool| {
             let is_traced = traces || is_traced && is_program;
-            let block = Block { is_program, is_traced, ..Block::default() };
+            let block = ProgramBlock { is_program, is_traced, ..ProgramBlock::default() };
             self.blocks.extend(is_wanted.then_some(block));
             if is_wanted { self.blocks.len() - 1 } else { 0 }
         };
         let new = one_more(makes, false);
         let program = one_more(executes, true);
         self.phrases += 1;
-        let words = Words { of, a, b, new, program, thread, nth: self.phrases };
+        let words = PhraseWords { of, a, b, new, program, thread, nth: self.phrases };
         if program != 0 {
-            let inner = Words { of: program, ..words.clone() };
+            let inner = PhraseWords { of: program, ..words.clone() };
             let unit = self.statements(&inner, &phrase.program, depth + 1);
             self.blocks[program].units.insert(0, unit);
         }
         if makes {
-            let inner = Words { of: new, ..words.clone() };
+            let inner = PhraseWords { of: new, ..words.clone() };
             let unit = self.statements(&inner, &phrase.there, depth + 1);
             self.blocks[new].units.insert(0, unit);
         }
         self.statements(&words, &phrase.here, depth)
     }
 
-    fn statements(&mut self, words: &Words, lines: &[&str], depth: usize) -> String {
+    fn statements(&mut self, words: &PhraseWords, lines: &[&str], depth: usize) -> String {
         let mut text = String::new();
         for line in lines {
             let line = self.line(words, line, depth);
@@ -255,7 +255,7 @@ impl Composer {
     }
 
     /// Replaces the words in a line. `$more` may yield several lines.
-    fn line(&mut self, words: &Words, line: &str, depth: usize) -> String {
+    fn line(&mut self, words: &PhraseWords, line: &str, depth: usize) -> String {
         let mut text = String::new();
         let mut rest = line;
         while let Some((before, behind)) = rest.split_once('$') {
@@ -270,7 +270,7 @@ impl Composer {
         text
     }
 
-    fn word(&mut self, words: &Words, word: &str, depth: usize) -> String {
+    fn word(&mut self, words: &PhraseWords, word: &str, depth: usize) -> String {
         let chance = &mut self.chance;
         let chosen = match word {
             "a" => words.a,
@@ -327,7 +327,7 @@ impl Composer {
         if self.processes().count() >= MOST_PROCESSES {
             return String::new();
         }
-        self.blocks.push(Block::default());
+        self.blocks.push(ProgramBlock::default());
         let unit = self.more(new, depth);
         self.blocks[new].units.insert(0, unit);
         format!("k{new} = fork p{new}")

@@ -89,7 +89,7 @@ pub(super) fn phrases() -> &'static [Phrase] {
 }
 
 /// The process to which the lines that are read belong.
-enum Part {
+enum PhrasePart {
     Here,
     There,
     Program,
@@ -97,27 +97,27 @@ enum Part {
 
 fn read(text: &'static str) -> Vec<Phrase> {
     let mut all: Vec<Phrase> = Vec::new();
-    let mut part = Part::Here;
+    let mut part = PhrasePart::Here;
     let lines = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
     for line in lines {
         if let Some(statement) = line.strip_prefix("  ") {
             let phrase = all.last_mut().expect("a phrase has a head");
             match part {
-                Part::Here => phrase.here.push(statement),
-                Part::There => phrase.there.push(statement),
-                Part::Program => phrase.program.push(statement),
+                PhrasePart::Here => phrase.here.push(statement),
+                PhrasePart::There => phrase.there.push(statement),
+                PhrasePart::Program => phrase.program.push(statement),
             }
         } else if line == "child" {
-            part = Part::There;
+            part = PhrasePart::There;
         } else if line == "program" {
-            part = Part::Program;
+            part = PhrasePart::Program;
         } else {
             let (feature, weight) = line.split_once(' ').expect("a feature and a weight");
             let feature = Feature::of(feature).expect("a feature");
             let weight = weight.parse().expect("a weight");
             let (here, there, program) = (Vec::new(), Vec::new(), Vec::new());
             all.push(Phrase { feature, weight, here, there, program });
-            part = Part::Here;
+            part = PhrasePart::Here;
         }
     }
     all

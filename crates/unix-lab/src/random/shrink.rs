@@ -24,7 +24,7 @@ use crate::scenario::{
 /// assert_eq!(small.to_string().matches("fork").count(), 1);
 /// ```
 pub fn shrink(scenario: &Scenario, tries: u32, shows: impl FnMut(&Scenario) -> bool) -> Scenario {
-    let mut search = Search { best: scenario.clone(), tries, shows };
+    let mut search = Shrinker { best: scenario.clone(), tries, shows };
     loop {
         let before = search.best.clone();
         search.drop_blocks();
@@ -36,13 +36,13 @@ pub fn shrink(scenario: &Scenario, tries: u32, shows: impl FnMut(&Scenario) -> b
     }
 }
 
-struct Search<F> {
+struct Shrinker<F> {
     best: Scenario,
     tries: u32,
     shows: F,
 }
 
-impl<F: FnMut(&Scenario) -> bool> Search<F> {
+impl<F: FnMut(&Scenario) -> bool> Shrinker<F> {
     /// Adopts a candidate if it still has the property. Returns `true` if so.
     fn take(&mut self, candidate: &Scenario) -> bool {
         if self.tries == 0 {

@@ -1,4 +1,4 @@
-//! Control over the calls of a scenario's threads: [`Conduct`].
+//! Control over the calls of a scenario's threads: [`StepControl`].
 //!
 //! Without a conductor, threads run as their system schedules them. With one, each thread stops at
 //! a *gate* before each call until it is released, and each thread that it creates gets a *seat*:
@@ -16,16 +16,16 @@ use super::log::Log;
 /// A thread of a run, identified by the order in which threads were requested. The seats are the
 /// same on every system as long as the same threads are released.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct Seat(pub(crate) u32);
+pub(crate) struct ThreadOrdinal(pub(crate) u32);
 
-impl Seat {
+impl ThreadOrdinal {
     /// The process that begins the run: `init` in the text.
     pub(crate) const INIT: Self = Self(0);
 }
 
 /// The kind of a thread to be created.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum SpawnKind {
     /// A process.
     Process,
     /// A thread of the caller's process.
@@ -34,14 +34,14 @@ pub(crate) enum Kind {
 
 /// A program that runs a process of the scenario.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Image {
+pub(crate) struct ProcessProgram {
     pub(crate) path: String,
     /// An argument before those that the process receives.
     pub(crate) mark: Option<&'static str>,
 }
 
 /// A call that a thread is about to make.
-pub(crate) struct Due<'d> {
+pub(crate) struct NextCall<'d> {
     /// The line of the call.
     pub(crate) line: u32,
     /// The call. Printing it allocates nothing.
@@ -54,7 +54,7 @@ pub(crate) struct Due<'d> {
     pub(crate) reads: Option<i32>,
 }
 
-impl<'d> Due<'d> {
+impl<'d> NextCall<'d> {
     /// Returns the end of a process or thread, after the last statement of its block.
     pub(crate) fn end(source: SourceLine) -> Self {
         Self::simple(source, &"its end")
@@ -67,13 +67,13 @@ impl<'d> Due<'d> {
 }
 
 /// Controls when threads make their calls: see the module. Handlers too call [`Log`],
-/// [`Conduct::gate`], [`Conduct::lasting`], [`Conduct::alarm`] and [`Conduct::passed`]; on Linux
+/// [`StepControl::gate`], [`StepControl::lasting`], [`StepControl::alarm`] and [`StepControl::passed`]; on Linux
 /// these do not allocate. Handlers create no processes or threads, and execute no program.
-pub(crate) trait Conduct: Log {
+pub(crate) trait StepControl: Log {
     /// Blocks the caller until it may make its next call. Handlers run meanwhile.
-    fn gate(&self, sys: &dyn Sys, due: &Due<'_>);
+    fn gate(&self, sys: &dyn Sys, due: &NextCall<'_>);
     /// Records that the call has been made.
-    fn passed(&self, due: &Due<'_>);
+    fn passed(&self, due: &NextCall<'_>);
     /// Returns the duration to request for a call that ends after `duration`.
     fn lasting(&self, duration: Duration) -> Duration {
         duration
@@ -83,18 +83,18 @@ pub(crate) trait Conduct: Log {
         sys.alarm(seconds)
     }
     /// Assigns a seat to the process or thread that the caller is about to create.
-    fn expect(&self, sys: &dyn Sys, kind: Kind) -> Seat;
+    fn expect(&self, sys: &dyn Sys, kind: SpawnKind) -> ThreadOrdinal;
     /// Records the number of the created process or thread, or that the creation failed.
-    fn made(&self, seat: Seat, number: Option<i32>);
+    fn made(&self, seat: ThreadOrdinal, number: Option<i32>);
     /// Returns the program that runs this process of the scenario.
-    fn image(&self, process: &str) -> Image {
-        Image { path: process.to_owned(), mark: None }
+    fn image(&self, process: &str) -> ProcessProgram {
+        ProcessProgram { path: process.to_owned(), mark: None }
     }
     /// Announces that the caller is about to execute, and returns the seat in which its process
     /// continues.
-    fn executes(&self, sys: &dyn Sys) -> Seat;
+    fn executes(&self, sys: &dyn Sys) -> ThreadOrdinal;
     /// Records that the execution failed and the process runs on.
-    fn stays(&self, _: Seat) {}
+    fn stays(&self, _: ThreadOrdinal) {}
     /// Seats the caller.
-    fn sit(&self, sys: &dyn Sys, seat: Seat);
+    fn sit(&self, sys: &dyn Sys, seat: ThreadOrdinal);
 }

@@ -1,5 +1,5 @@
 //! The state of a process that runs a scenario, [`Context`], and of a thread in one of its
-//! statements, [`Frame`].
+//! statements, [`ThreadFrame`].
 //!
 //! All threads of a process share its context; a forked child gets a copy; `exec` creates a new
 //! one.
@@ -13,36 +13,36 @@ use tontine_unix::{Pid, SigInfo, Sys};
 
 use super::ast::{Condition, Expression, NotePart, Scenario, SourceLine, Statement, StatementKind};
 use super::call::SystemCall;
-use super::conduct::{Conduct, Seat};
+use super::conduct::{StepControl, ThreadOrdinal};
 use super::contexts::Contexts;
 use super::log::{EventKind, Log, LogEvent, RelatedProcess};
 use super::outcome::cause;
-use super::print::Name;
+use super::print::SignalName;
 use super::term::Term;
 use super::word::{BuiltinValue, SignalField};
 
 /// The state that all processes of a run share.
-pub(super) struct Run {
+pub(super) struct RunContext {
     pub(super) scenario: Scenario,
     pub(super) log: Arc<dyn Log>,
     /// The conductor that decides when a thread makes its next call, if the run has one.
-    pub(super) conduct: Option<Arc<dyn Conduct>>,
+    pub(super) conduct: Option<Arc<dyn StepControl>>,
     /// All variables of the text, sorted. A variable's slot is its index here.
     variables: Vec<String>,
 }
 
-impl Run {
+impl RunContext {
     pub(super) fn new(scenario: &Scenario, log: Arc<dyn Log>) -> Self {
         Self::with(scenario, log, None)
     }
 
     /// Creates the state of a run whose threads stop at gates.
-    pub(super) fn conducted(scenario: &Scenario, conduct: Arc<dyn Conduct>) -> Self {
-        let log: Arc<dyn Log> = Arc::<dyn Conduct>::clone(&conduct);
+    pub(super) fn conducted(scenario: &Scenario, conduct: Arc<dyn StepControl>) -> Self {
+        let log: Arc<dyn Log> = Arc::<dyn StepControl>::clone(&conduct);
         Self::with(scenario, log, Some(conduct))
     }
 
-    fn with(scenario: &Scenario, log: Arc<dyn Log>, conduct: Option<Arc<dyn Conduct>>) -> Self {
+    fn with(scenario: &Scenario, log: Arc<dyn Log>, conduct: Option<Arc<dyn StepControl>>) -> Self {
         let mut variables = Vec::new();
         for block in &scenario.blocks {
             collect(&block.body, &mut variables);
@@ -75,7 +75,7 @@ fn collect(body: &[Statement], into: &mut Vec<String>) {
 
 /// The state of one process. Handlers read and set variables, so these are atomic.
 pub(super) struct Context {
-    pub(super) run: Arc<Run>,
+    pub(super) run: Arc<RunContext>,
     /// The block that the process runs.
     pub(super) name: String,
     /// The number of the process that began the run.
@@ -83,7 +83,7 @@ pub(super) struct Context {
     /// The time at which the run began, on the monotonic clock.
     pub(super) began: Duration,
     /// The seat of the first thread, if the run has a conductor.
-    pub(super) seat: Option<Seat>,
+    pub(super) seat: Option<ThreadOrdinal>,
     /// The process's number, once it runs.
     pub(super) pid: AtomicI32,
     /// The contexts among which a handler finds that of its process, installed by it or by an
@@ -99,7 +99,7 @@ pub(super) struct Context {
 
 impl Context {
     /// Creates the context of a program that starts to run this block, with all variables 0.
-    pub(super) fn new(run: Arc<Run>, name: &str, init: i32, began: Duration) -> Self {
+    pub(super) fn new(run: Arc<RunContext>, name: &str, init: i32, began: Duration) -> Self {
         let variables = run.variables.iter().map(|_| AtomicU64::new(0)).collect();
         Self {
             run,
@@ -144,14 +144,14 @@ impl Context {
 
 /// A thread of a process, in its program or in a handler.
 #[derive(Clone, Copy)]
-pub(super) struct Frame<'f> {
+pub(super) struct ThreadFrame<'f> {
     pub(super) sys: &'f dyn Sys,
     pub(super) context: &'f Arc<Context>,
     /// In a handler, the information on the signal.
     pub(super) info: Option<&'f SigInfo>,
 }
 
-impl Frame<'_> {
+impl ThreadFrame<'_> {
     /// Returns the value of a term.
     pub(super) fn value(&self, term: &Term) -> Pid {
         match term {
@@ -200,7 +200,7 @@ impl Frame<'_> {
     }
 
     /// Sends an event to the log.
-    pub(super) fn record(&self, told: Told<'_>) {
+    pub(super) fn record(&self, told: EventDetails<'_>) {
         self.context.run.log.record(&LogEvent {
             at: self.sys.now().saturating_sub(self.context.began),
             pid: self.context.pid.load(Relaxed),
@@ -217,7 +217,7 @@ impl Frame<'_> {
 }
 
 /// The part of an event that differs between the events of a frame.
-pub(super) struct Told<'t> {
+pub(super) struct EventDetails<'t> {
     pub(super) source: SourceLine,
     pub(super) kind: EventKind,
     pub(super) what: &'t dyn Display,
@@ -226,7 +226,7 @@ pub(super) struct Told<'t> {
     pub(super) about: RelatedProcess<'t>,
 }
 
-impl<'t> Told<'t> {
+impl<'t> EventDetails<'t> {
     /// Creates an event that has only a subject.
     pub(super) fn new(source: SourceLine, kind: EventKind, what: &'t dyn Display) -> Self {
         Self { source, kind, what, result: &"", found: &"", about: RelatedProcess::None }
@@ -234,7 +234,7 @@ impl<'t> Told<'t> {
 }
 
 /// A note with its values filled in.
-pub(super) struct Filled<'f>(pub(super) &'f Frame<'f>, pub(super) &'f [NotePart]);
+pub(super) struct Filled<'f>(pub(super) &'f ThreadFrame<'f>, pub(super) &'f [NotePart]);
 
 impl Display for Filled<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
@@ -242,7 +242,7 @@ impl Display for Filled<'_> {
         parts.iter().try_for_each(|part| match (part, frame.info) {
             (NotePart::Text(text), _) => f.write_str(text),
             (NotePart::Value(Term::Info(SignalField::Signal)), Some(info)) => {
-                Name(info.signal).fmt(f)
+                SignalName(info.signal).fmt(f)
             }
             (NotePart::Value(Term::Info(SignalField::Code)), Some(info)) => cause(info.code).fmt(f),
             (NotePart::Value(term), _) => frame.number(term).fmt(f),

@@ -9,13 +9,13 @@ use std::sync::{Arc, OnceLock, Weak};
 
 /// Processes in one memory that have forked each other, in the order of their creation.
 pub(super) struct Contexts<C> {
-    first: OnceLock<Box<Entry<C>>>,
+    first: OnceLock<Box<ContextEntry<C>>>,
 }
 
-struct Entry<C> {
+struct ContextEntry<C> {
     pid: i32,
     context: Weak<C>,
-    next: OnceLock<Box<Entry<C>>>,
+    next: OnceLock<Box<ContextEntry<C>>>,
 }
 
 impl<C> Default for Contexts<C> {
@@ -28,7 +28,7 @@ impl<C> Contexts<C> {
     /// Adds the context of process `pid`.
     pub(super) fn add(&self, pid: i32, context: &Arc<C>) {
         let context = Arc::downgrade(context);
-        let mut entry = Box::new(Entry { pid, context, next: OnceLock::new() });
+        let mut entry = Box::new(ContextEntry { pid, context, next: OnceLock::new() });
         let mut end = &self.first;
         // A process on another processor may append at the same time.
         while let Err(refused) = end.set(entry) {

@@ -151,18 +151,18 @@ impl From<&LogEvent<'_>> for Record {
 /// It keeps [`MemoryLog::RECORDS`] events and [`MemoryLog::BYTES`] bytes of text. When it is full,
 /// it stops the run and drops further events.
 #[derive(Debug, Clone, Default)]
-pub struct MemoryLog(Arc<Shared>);
+pub struct MemoryLog(Arc<SharedLog>);
 
 #[derive(Debug, Default)]
-struct Shared {
-    taken: Mutex<Taken>,
+struct SharedLog {
+    taken: Mutex<TakenRecords>,
     stopper: Stopper,
     /// `true` if it keeps only the events that a verdict needs.
     sparse: bool,
 }
 
 #[derive(Debug, Default)]
-struct Taken {
+struct TakenRecords {
     records: Vec<Record>,
     bytes: usize,
 }
@@ -185,7 +185,7 @@ impl MemoryLog {
     }
 
     fn of(stopper: &Stopper, sparse: bool) -> Self {
-        Self(Arc::new(Shared { taken: Mutex::default(), stopper: stopper.clone(), sparse }))
+        Self(Arc::new(SharedLog { taken: Mutex::default(), stopper: stopper.clone(), sparse }))
     }
 
     /// Returns the records so far, in order, and empties the log.
@@ -200,7 +200,7 @@ impl MemoryLog {
         self.taken().records.clone()
     }
 
-    fn taken(&self) -> MutexGuard<'_, Taken> {
+    fn taken(&self) -> MutexGuard<'_, TakenRecords> {
         self.0.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

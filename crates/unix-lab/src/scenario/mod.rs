@@ -58,10 +58,10 @@ pub use log::{EventKind, Log, LogEvent, MemoryLog, Record, RelatedProcess};
 pub(crate) use program::{conducted, conducted_program};
 pub use program::{executed, program, root};
 pub use run::{ScenarioRun, run};
-pub(crate) use stage::Stage;
+pub(crate) use stage::ScenarioRunner;
 pub use term::Term;
 pub use timeline::{Columns, Timeline};
-pub use verdict::{Failure, ScenarioVerdict};
+pub use verdict::{FailedExpectation, ScenarioVerdict};
 pub use wire::{PipeLog, read_log};
 pub use word::{
     ActionKind, BuiltinValue, LimitedResource, PlainCall, Relation, SetCall, SignalCall,

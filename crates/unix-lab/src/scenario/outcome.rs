@@ -1,4 +1,4 @@
-//! The result of a call, [`Outcome`], and its comparison with the expected one.
+//! The result of a call, [`CallResult`], and its comparison with the expected one.
 
 use std::fmt::{self, Display, Formatter, Write};
 
@@ -10,13 +10,13 @@ use tontine_unix::{
 use super::call::Bounds;
 use super::expected::{Expected, Pattern, TakenPattern};
 use super::flags::MODES;
-use super::print::{Braced, Name};
+use super::print::{Braced, SignalName};
 use super::term::Term;
 use super::word::{ActionKind, SignalCause};
 
 /// The result of a call.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Outcome {
+pub(super) enum CallResult {
     /// Success without a value.
     Ok,
     /// A number, or a process.
@@ -41,7 +41,7 @@ pub(super) enum Outcome {
     Error(Errno),
 }
 
-impl Outcome {
+impl CallResult {
     /// Returns a number as a result.
     pub(super) fn number(number: impl TryInto<i32>) -> Self {
         Self::Value(Pid::number_only(number.try_into().unwrap_or(i32::MAX)))
@@ -140,19 +140,19 @@ pub(super) fn limit(bounds: Bounds) -> Rlimit {
     Rlimit { soft: of(bounds.soft), hard: of(bounds.hard) }
 }
 
-impl From<Result<()>> for Outcome {
+impl From<Result<()>> for CallResult {
     fn from(result: Result<()>) -> Self {
         result.map_or_else(Self::Error, |()| Self::Ok)
     }
 }
 
-impl From<Result<Pid>> for Outcome {
+impl From<Result<Pid>> for CallResult {
     fn from(result: Result<Pid>) -> Self {
         result.map_or_else(Self::Error, Self::Value)
     }
 }
 
-impl From<Result<Option<WaitedChild>>> for Outcome {
+impl From<Result<Option<WaitedChild>>> for CallResult {
     fn from(result: Result<Option<WaitedChild>>) -> Self {
         match result {
             Ok(Some(waited)) => Self::Waited(waited),
@@ -163,17 +163,17 @@ impl From<Result<Option<WaitedChild>>> for Outcome {
 }
 
 /// Displays a result in the syntax of an expectation.
-impl Display for Outcome {
+impl Display for CallResult {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
             Self::Ok => f.write_str("ok"),
             Self::Value(value) => value.fmt(f),
             Self::Bytes(bytes) => write!(f, "\"{}\"", bytes.escape_ascii()),
             Self::Set(set) => Braced(*set).fmt(f),
-            Self::Waited(waited) => write!(f, "{} {}", waited.pid, Short(waited.status)),
+            Self::Waited(waited) => write!(f, "{} {}", waited.pid, StatusName(waited.status)),
             Self::Nothing => f.write_str("nothing"),
-            Self::Taken(signal, None) => Name(*signal).fmt(f),
-            Self::Taken(_, Some(info)) => Known(info).fmt(f),
+            Self::Taken(signal, None) => SignalName(*signal).fmt(f),
+            Self::Taken(_, Some(info)) => KnownSignal(info).fmt(f),
             Self::Done(done) => done.fmt(f),
             Self::Limit(limit) => {
                 for (word, bound) in [("soft", limit.soft), (" hard", limit.hard)] {
@@ -198,29 +198,29 @@ impl Display for Outcome {
 }
 
 /// Displays a status in the syntax of an expectation.
-pub(super) struct Short(pub(super) WaitStatus);
+pub(super) struct StatusName(pub(super) WaitStatus);
 
-impl Display for Short {
+impl Display for StatusName {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self.0 {
             WaitStatus::Exited(status) => write!(f, "exited {status}"),
             WaitStatus::Signaled(signal, core) => {
-                write!(f, "killed {}{}", Name(signal), if core { " core" } else { "" })
+                write!(f, "killed {}{}", SignalName(signal), if core { " core" } else { "" })
             }
-            WaitStatus::Stopped(signal) => write!(f, "stopped {}", Name(signal)),
-            WaitStatus::Trapped(signal) => write!(f, "trapped {}", Name(signal)),
+            WaitStatus::Stopped(signal) => write!(f, "stopped {}", SignalName(signal)),
+            WaitStatus::Trapped(signal) => write!(f, "trapped {}", SignalName(signal)),
             WaitStatus::Continued => f.write_str("continued"),
         }
     }
 }
 
 /// Displays the information on a signal in the syntax of an expectation.
-pub(super) struct Known<'i>(pub(super) &'i SigInfo);
+pub(super) struct KnownSignal<'i>(pub(super) &'i SigInfo);
 
-impl Display for Known<'_> {
+impl Display for KnownSignal<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let SigInfo { signal, code, pid, value, .. } = *self.0;
-        write!(f, "{} from {pid}", Name(signal))?;
+        write!(f, "{} from {pid}", SignalName(signal))?;
         if code == SigCode::Queue {
             write!(f, " value {value}")?;
         }

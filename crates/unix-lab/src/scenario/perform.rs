@@ -12,9 +12,9 @@ use tontine_unix::{
 use super::call::{
     ExecTarget, KillTarget, PriorityTarget, Spawning, SystemCall, Tracing, WaitTarget,
 };
-use super::conduct::Kind;
-use super::context::Frame;
-use super::outcome::{Outcome, done, limit};
+use super::conduct::SpawnKind;
+use super::context::ThreadFrame;
+use super::outcome::{CallResult, done, limit};
 use super::program::{image, process, thread};
 use super::word::{
     LimitedResource, PlainCall, SetCall, SignalCall, SimpleAction, TwoValueCall, ValueCall,
@@ -30,9 +30,9 @@ const MOST_MARKS: i32 = 1 << 12;
 /// Maximum number of polls of `compute`, for the case that no time passes.
 const MOST_POLLS: u32 = 100_000_000;
 
-impl Frame<'_> {
+impl ThreadFrame<'_> {
     /// Makes the call, and returns its result.
-    pub(super) fn perform(&self, call: &SystemCall) -> Outcome {
+    pub(super) fn perform(&self, call: &SystemCall) -> CallResult {
         let sys = self.sys;
         match call {
             SystemCall::Plain(call) => self.plain(*call),
@@ -50,19 +50,19 @@ impl Frame<'_> {
             SystemCall::Action(call, signal, flags) => self.action(*call, *signal, *flags),
             SystemCall::Fork(name) => {
                 let mut child = self.context.forked(name);
-                child.seat = self.expect(Kind::Process);
+                child.seat = self.expect(SpawnKind::Process);
                 let seat = child.seat;
                 let made = sys.fork(move |sys| process(sys, child));
                 self.made(seat, made.ok());
                 made.into()
             }
             SystemCall::Thread(name) => {
-                let seat = self.expect(Kind::Thread);
+                let seat = self.expect(SpawnKind::Thread);
                 let made = sys.thread_boxed(thread(self.context, name, seat));
                 self.made(seat, made.ok().map(|Tid(number)| Pid::number_only(number)));
                 match made {
-                    Ok(thread) => Outcome::number(thread.0),
-                    Err(errno) => Outcome::Error(errno),
+                    Ok(thread) => CallResult::number(thread.0),
+                    Err(errno) => CallResult::Error(errno),
                 }
             }
             SystemCall::Exec(path) => self.exec(path),
@@ -98,13 +98,13 @@ impl Frame<'_> {
                 });
                 changed.into()
             }
-            SystemCall::Getrlimit(limited) => Outcome::Limit(sys.getrlimit(resource(*limited))),
+            SystemCall::Getrlimit(limited) => CallResult::Limit(sys.getrlimit(resource(*limited))),
             SystemCall::Setrlimit(limited, bounds) => {
                 sys.setrlimit(resource(*limited), limit(*bounds)).into()
             }
             SystemCall::Getpriority(owner) => match sys.getpriority(self.whose(owner)) {
-                Ok(nice) => Outcome::number(nice),
-                Err(errno) => Outcome::Error(errno),
+                Ok(nice) => CallResult::number(nice),
+                Err(errno) => CallResult::Error(errno),
             },
             SystemCall::Setpriority(owner, nice) => {
                 sys.setpriority(self.whose(owner), self.number(nice)).into()
@@ -113,7 +113,7 @@ impl Frame<'_> {
                 let processor = processor.as_ref().map(|term| self.number(term));
                 match processor.map(usize::try_from).transpose() {
                     Ok(processor) => sys.place(processor).into(),
-                    Err(_) => Outcome::Error(Errno::EINVAL),
+                    Err(_) => CallResult::Error(Errno::EINVAL),
                 }
             }
             SystemCall::Sigstack(size) => {
@@ -126,43 +126,43 @@ impl Frame<'_> {
         }
     }
 
-    fn plain(&self, call: PlainCall) -> Outcome {
+    fn plain(&self, call: PlainCall) -> CallResult {
         let sys = self.sys;
         match call {
-            PlainCall::Getpid => Outcome::Value(sys.getpid()),
-            PlainCall::Getppid => Outcome::Value(sys.getppid()),
-            PlainCall::Gettid => Outcome::number(sys.gettid().0),
-            PlainCall::Getpgrp => Outcome::Value(sys.getpgrp()),
+            PlainCall::Getpid => CallResult::Value(sys.getpid()),
+            PlainCall::Getppid => CallResult::Value(sys.getppid()),
+            PlainCall::Gettid => CallResult::number(sys.gettid().0),
+            PlainCall::Getpgrp => CallResult::Value(sys.getpgrp()),
             PlainCall::Setsid => sys.setsid().into(),
-            PlainCall::Sigpending => Outcome::Set(sys.sigpending()),
+            PlainCall::Sigpending => CallResult::Set(sys.sigpending()),
             PlainCall::Getmask => set(sys.sigprocmask(None)),
-            PlainCall::Pause => Outcome::Error(sys.pause()),
+            PlainCall::Pause => CallResult::Error(sys.pause()),
             PlainCall::Opentty => descriptor(sys.open_tty()),
             PlainCall::Yield => {
                 sys.sched_yield();
-                Outcome::Ok
+                CallResult::Ok
             }
             PlainCall::Poll => {
                 sys.poll();
-                Outcome::Ok
+                CallResult::Ok
             }
-            PlainCall::Processor => Outcome::number(sys.processor()),
+            PlainCall::Processor => CallResult::number(sys.processor()),
             PlainCall::Now => {
-                Outcome::number(sys.now().saturating_sub(self.context.began).as_millis())
+                CallResult::number(sys.now().saturating_sub(self.context.began).as_millis())
             }
-            PlainCall::Getuid => Outcome::number(sys.getuid()),
-            PlainCall::Geteuid => Outcome::number(sys.geteuid()),
-            PlainCall::Getrusage => Outcome::number(self.used().as_millis()),
+            PlainCall::Getuid => CallResult::number(sys.getuid()),
+            PlainCall::Geteuid => CallResult::number(sys.geteuid()),
+            PlainCall::Getrusage => CallResult::number(self.used().as_millis()),
         }
     }
 
-    fn on_value(&self, call: ValueCall, value: Pid) -> Outcome {
+    fn on_value(&self, call: ValueCall, value: Pid) -> CallResult {
         let sys = self.sys;
         let number = value.number();
         let terminal = Fd(number);
         match call {
             ValueCall::Exit => sys.exit(number),
-            ValueCall::Alarm => Outcome::number(self.alarm(number.cast_unsigned())),
+            ValueCall::Alarm => CallResult::number(self.alarm(number.cast_unsigned())),
             ValueCall::Getpgid => sys.getpgid(value).into(),
             ValueCall::Getsid => sys.getsid(value).into(),
             ValueCall::Join => sys.join(Tid(number)).into(),
@@ -171,13 +171,13 @@ impl Frame<'_> {
             ValueCall::Tcgetpgrp => sys.tcgetpgrp(terminal).into(),
             ValueCall::Tcgetsid => sys.tcgetsid(terminal).into(),
             ValueCall::Tcgetattr => match sys.tcgetattr(terminal) {
-                Ok(termios) => Outcome::Modes(termios.modes),
-                Err(errno) => Outcome::Error(errno),
+                Ok(termios) => CallResult::Modes(termios.modes),
+                Err(errno) => CallResult::Error(errno),
             },
             ValueCall::Setuid => sys.setuid(number.cast_unsigned()).into(),
             ValueCall::Mark => {
                 sys.mark(usize::try_from(number).unwrap_or(0));
-                Outcome::Ok
+                CallResult::Ok
             }
             ValueCall::Counts => self.counts(number),
             ValueCall::Profil => self.profil(number),
@@ -185,27 +185,27 @@ impl Frame<'_> {
         }
     }
 
-    fn on_set(&self, call: SetCall, signals: SigSet) -> Outcome {
+    fn on_set(&self, call: SetCall, signals: SigSet) -> CallResult {
         let sys = self.sys;
-        let old = |bits: u32| Outcome::Set(SigSet::from_bits(bits.into()));
+        let old = |bits: u32| CallResult::Set(SigSet::from_bits(bits.into()));
         let low = signals.bits() as u32;
         match call {
             SetCall::Block => set(sys.sigprocmask(Some((SigmaskHow::Block, signals)))),
             SetCall::Unblock => set(sys.sigprocmask(Some((SigmaskHow::Unblock, signals)))),
             SetCall::Setmask => set(sys.sigprocmask(Some((SigmaskHow::Set, signals)))),
-            SetCall::Sigsuspend => Outcome::Error(sys.sigsuspend(signals)),
+            SetCall::Sigsuspend => CallResult::Error(sys.sigsuspend(signals)),
             SetCall::Sigwait => match sys.sigwait(signals) {
-                Ok(signal) => Outcome::Taken(signal, None),
-                Err(errno) => Outcome::Error(errno),
+                Ok(signal) => CallResult::Taken(signal, None),
+                Err(errno) => CallResult::Error(errno),
             },
             SetCall::Sigwaitinfo => self.take(signals, None),
             SetCall::Sigblock => old(sys.sigblock(low)),
             SetCall::Sigsetmask => old(sys.sigsetmask(low)),
-            SetCall::Sigpause => Outcome::Error(sys.sigpause(low)),
+            SetCall::Sigpause => CallResult::Error(sys.sigpause(low)),
         }
     }
 
-    fn on_signal(&self, call: SignalCall, signal: Signal) -> Outcome {
+    fn on_signal(&self, call: SignalCall, signal: Signal) -> CallResult {
         match call {
             SignalCall::Raise => self.sys.raise(signal).into(),
             SignalCall::Fault => self.sys.fault(signal).into(),
@@ -213,7 +213,7 @@ impl Frame<'_> {
         }
     }
 
-    fn action(&self, call: SimpleAction, signal: Signal, flags: ActionFlags) -> Outcome {
+    fn action(&self, call: SimpleAction, signal: Signal, flags: ActionFlags) -> CallResult {
         let action = match call {
             SimpleAction::Ignore => SigAction::IGNORE,
             SimpleAction::Default => SigAction::DEFAULT,
@@ -221,14 +221,14 @@ impl Frame<'_> {
         disposition(self.sys.sigaction(signal, Some(action.with_flags(flags))))
     }
 
-    fn take(&self, set: SigSet, timeout: Option<Duration>) -> Outcome {
+    fn take(&self, set: SigSet, timeout: Option<Duration>) -> CallResult {
         match self.sys.sigtimedwait(set, timeout) {
-            Ok(info) => Outcome::Taken(info.signal, Some(info)),
-            Err(errno) => Outcome::Error(errno),
+            Ok(info) => CallResult::Taken(info.signal, Some(info)),
+            Err(errno) => CallResult::Error(errno),
         }
     }
 
-    fn exec(&self, path: &ExecTarget) -> Outcome {
+    fn exec(&self, path: &ExecTarget) -> CallResult {
         let conduct = self.context.run.conduct.as_ref();
         let seat = conduct.map(|conduct| conduct.executes(self.sys));
         let (path, arguments) = image(self.context, path, seat);
@@ -237,12 +237,12 @@ impl Frame<'_> {
         if let (Some(conduct), Some(seat)) = (conduct, seat) {
             conduct.stays(seat);
         }
-        Outcome::Error(errno)
+        CallResult::Error(errno)
     }
 
-    fn spawn(&self, spawning: &Spawning) -> Outcome {
+    fn spawn(&self, spawning: &Spawning) -> CallResult {
         let descriptor = |term| Fd(self.number(term));
-        let seat = self.expect(Kind::Process);
+        let seat = self.expect(SpawnKind::Process);
         let (path, arguments) = image(self.context, &spawning.path, seat);
         let spawn = SpawnRequest {
             path,
@@ -266,7 +266,7 @@ impl Frame<'_> {
         made.into()
     }
 
-    fn wait(&self, call: WaitCall, whom: &WaitTarget, options: WaitOptions) -> Outcome {
+    fn wait(&self, call: WaitCall, whom: &WaitTarget, options: WaitOptions) -> CallResult {
         let children = match whom {
             WaitTarget::Any => Children::Any,
             WaitTarget::One(child) => Children::One(self.value(child)),
@@ -309,39 +309,39 @@ impl Frame<'_> {
     }
 
     /// Sets two variables to two descriptors.
-    fn two(&self, first: &str, second: &str, made: Result<(Fd, Fd)>) -> Outcome {
+    fn two(&self, first: &str, second: &str, made: Result<(Fd, Fd)>) -> CallResult {
         match made {
             Ok((one, other)) => {
                 self.context.set(first, Pid::number_only(one.0));
                 self.context.set(second, Pid::number_only(other.0));
-                Outcome::Ok
+                CallResult::Ok
             }
-            Err(errno) => Outcome::Error(errno),
+            Err(errno) => CallResult::Error(errno),
         }
     }
 
-    fn read(&self, from: Fd, most: i32) -> Outcome {
+    fn read(&self, from: Fd, most: i32) -> CallResult {
         let most = usize::try_from(most.clamp(0, MOST_READ)).unwrap_or(0);
         let mut buffer = vec![0; most];
         match self.sys.read(from, &mut buffer) {
             Ok(read) => {
                 buffer.truncate(read);
-                Outcome::Bytes(buffer)
+                CallResult::Bytes(buffer)
             }
-            Err(errno) => Outcome::Error(errno),
+            Err(errno) => CallResult::Error(errno),
         }
     }
 
     /// Polls until the process has used this much more processor time.
-    fn compute(&self, duration: Duration) -> Outcome {
+    fn compute(&self, duration: Duration) -> CallResult {
         let enough = self.used() + duration;
         for _ in 0..MOST_POLLS {
             if self.used() >= enough {
-                return Outcome::Ok;
+                return CallResult::Ok;
             }
             self.sys.poll();
         }
-        Outcome::Error(Errno::ETIMEDOUT)
+        CallResult::Error(Errno::ETIMEDOUT)
     }
 
     /// Returns the processor time that the process has used.
@@ -350,7 +350,7 @@ impl Frame<'_> {
         usage.user + usage.system
     }
 
-    fn profil(&self, marks: i32) -> Outcome {
+    fn profil(&self, marks: i32) -> CallResult {
         let counts: Option<Arc<[AtomicU32]>> =
             (marks > 0).then(|| (0..marks.min(MOST_MARKS)).map(|_| AtomicU32::new(0)).collect());
         let outcome = self.sys.profil(counts.clone()).into();
@@ -359,30 +359,30 @@ impl Frame<'_> {
         outcome
     }
 
-    fn counts(&self, mark: i32) -> Outcome {
+    fn counts(&self, mark: i32) -> CallResult {
         let profile = &self.context.profile;
         let counts = profile.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let count = usize::try_from(mark).ok().and_then(|mark| {
-            counts.as_ref()?.get(mark).map(|count| Outcome::number(count.load(Relaxed)))
+            counts.as_ref()?.get(mark).map(|count| CallResult::number(count.load(Relaxed)))
         });
-        count.unwrap_or(Outcome::Error(Errno::EINVAL))
+        count.unwrap_or(CallResult::Error(Errno::EINVAL))
     }
 }
 
-fn counted(result: Result<usize>) -> Outcome {
-    result.map_or_else(Outcome::Error, Outcome::number)
+fn counted(result: Result<usize>) -> CallResult {
+    result.map_or_else(CallResult::Error, CallResult::number)
 }
 
-fn descriptor(result: Result<Fd>) -> Outcome {
-    result.map_or_else(Outcome::Error, |descriptor| Outcome::number(descriptor.0))
+fn descriptor(result: Result<Fd>) -> CallResult {
+    result.map_or_else(CallResult::Error, |descriptor| CallResult::number(descriptor.0))
 }
 
-fn set(result: Result<SigSet>) -> Outcome {
-    result.map_or_else(Outcome::Error, Outcome::Set)
+fn set(result: Result<SigSet>) -> CallResult {
+    result.map_or_else(CallResult::Error, CallResult::Set)
 }
 
-fn disposition(result: Result<SigAction>) -> Outcome {
-    result.map_or_else(Outcome::Error, |old| Outcome::Done(done(&old.disposition)))
+fn disposition(result: Result<SigAction>) -> CallResult {
+    result.map_or_else(CallResult::Error, |old| CallResult::Done(done(&old.disposition)))
 }
 
 const fn resource(limited: LimitedResource) -> Resource {

@@ -17,11 +17,11 @@ use super::ast::{
     CallStatement, Condition, HandlerStatement, Scenario, SourceLine, Statement, StatementKind,
 };
 use super::call::{ExecTarget, SystemCall};
-use super::conduct::{Conduct, Due, Image, Kind, Seat};
-use super::context::{Context, Filled, Frame, Run, Told};
+use super::conduct::{NextCall, ProcessProgram, SpawnKind, StepControl, ThreadOrdinal};
+use super::context::{Context, EventDetails, Filled, RunContext, ThreadFrame};
 use super::expected::Expected;
 use super::log::{EventKind, Log, RelatedProcess};
-use super::outcome::{Known, Outcome, done};
+use super::outcome::{CallResult, KnownSignal, done};
 use super::word::{PlainCall, SetCall, ValueCall};
 
 /// Name of the process that begins a run: `init` in the text.
@@ -39,18 +39,18 @@ const MOST_ROUNDS: u32 = 1_000_000;
 /// # Panics
 /// If `scenario` was not parsed, and has no process or uses an undefined name.
 pub fn root(scenario: &Scenario, log: impl Log + 'static) -> Program {
-    root_of(&Arc::new(Run::new(scenario, Arc::new(log))))
+    root_of(&Arc::new(RunContext::new(scenario, Arc::new(log))))
 }
 
 /// Implements [`root`] for an existing run.
-pub(super) fn root_of(run: &Arc<Run>) -> Program {
+pub(super) fn root_of(run: &Arc<RunContext>) -> Program {
     let run = Arc::clone(run);
     Box::new(move |sys| begin(sys, &run))
 }
 
 /// Like [`root`], but the threads stop at gates.
-pub(crate) fn conducted(scenario: &Scenario, conduct: Arc<dyn Conduct>) -> Program {
-    let run = Arc::new(Run::conducted(scenario, conduct));
+pub(crate) fn conducted(scenario: &Scenario, conduct: Arc<dyn StepControl>) -> Program {
+    let run = Arc::new(RunContext::conducted(scenario, conduct));
     Box::new(move |sys| begin(sys, &run))
 }
 
@@ -58,9 +58,9 @@ pub(crate) fn conducted(scenario: &Scenario, conduct: Arc<dyn Conduct>) -> Progr
 pub(crate) fn conducted_program(
     scenario: &Scenario,
     name: &str,
-    conduct: Arc<dyn Conduct>,
+    conduct: Arc<dyn StepControl>,
 ) -> impl Fn(&dyn Sys, &[String]) -> i32 + Send + Sync + 'static {
-    executed_in(Arc::new(Run::conducted(scenario, conduct)), name)
+    executed_in(Arc::new(RunContext::conducted(scenario, conduct)), name)
 }
 
 /// Returns the program of one process of the scenario, without the process that [`root`] runs.
@@ -68,7 +68,7 @@ pub(crate) fn conducted_program(
 /// # Panics
 /// Like [`root`].
 pub fn program(scenario: &Scenario, name: &str, log: impl Log + 'static) -> Program {
-    let run = Arc::new(Run::new(scenario, Arc::new(log)));
+    let run = Arc::new(RunContext::new(scenario, Arc::new(log)));
     let name = name.to_owned();
     Box::new(move |sys| {
         let context = Context::new(run, &name, sys.getppid().number(), sys.now());
@@ -86,12 +86,12 @@ pub fn executed(
     name: &str,
     log: impl Log + 'static,
 ) -> impl Fn(&dyn Sys, &[String]) -> i32 + Send + Sync + 'static {
-    executed_in(Arc::new(Run::new(scenario, Arc::new(log))), name)
+    executed_in(Arc::new(RunContext::new(scenario, Arc::new(log))), name)
 }
 
 /// Implements [`executed`] for an existing run.
 pub(super) fn executed_in(
-    run: Arc<Run>,
+    run: Arc<RunContext>,
     name: &str,
 ) -> impl Fn(&dyn Sys, &[String]) -> i32 + Send + Sync + 'static {
     let name = name.to_owned();
@@ -100,7 +100,7 @@ pub(super) fn executed_in(
         let init = number(1).and_then(|n| i32::try_from(n).ok()).unwrap_or(0);
         let began = number(2).map_or_else(|| sys.now(), Duration::from_nanos);
         let mut context = Context::new(Arc::clone(&run), &name, init, began);
-        context.seat = number(3).and_then(|n| u32::try_from(n).ok()).map(Seat);
+        context.seat = number(3).and_then(|n| u32::try_from(n).ok()).map(ThreadOrdinal);
         process(sys, context)
     }
 }
@@ -110,20 +110,20 @@ pub(super) fn executed_in(
 pub(super) fn image(
     context: &Context,
     path: &ExecTarget,
-    seat: Option<Seat>,
+    seat: Option<ThreadOrdinal>,
 ) -> (String, Vec<String>) {
     let image = match (path, &context.run.conduct) {
         (ExecTarget::Process(name), Some(conduct)) => conduct.image(name),
-        _ => Image { path: path.name().to_owned(), mark: None },
+        _ => ProcessProgram { path: path.name().to_owned(), mark: None },
     };
     let began = context.began.as_nanos().to_string();
     let mut arguments = Vec::from_iter(image.mark.map(str::to_owned));
     arguments.extend([path.name().to_owned(), context.init.to_string(), began]);
-    arguments.extend(seat.map(|Seat(seat)| seat.to_string()));
+    arguments.extend(seat.map(|ThreadOrdinal(seat)| seat.to_string()));
     (image.path, arguments)
 }
 
-fn begin(sys: &dyn Sys, run: &Arc<Run>) -> i32 {
+fn begin(sys: &dyn Sys, run: &Arc<RunContext>) -> i32 {
     // Signals that a scenario sends to everyone must not reach this process.
     let _ = sys.sigprocmask(Some((SigmaskHow::Set, SigSet::ALL)));
     let _ = sys.set_subreaper(true);
@@ -132,12 +132,12 @@ fn begin(sys: &dyn Sys, run: &Arc<Run>) -> i32 {
     let context =
         Arc::new(Context::new(Arc::clone(run), HARNESS, sys.getpid().number(), sys.now()));
     context.pid.store(sys.getpid().number(), Relaxed);
-    let frame = Frame { sys, context: &context, info: None };
+    let frame = ThreadFrame { sys, context: &context, info: None };
     if let Some(conduct) = &run.conduct {
-        conduct.sit(sys, Seat::INIT);
+        conduct.sit(sys, ThreadOrdinal::INIT);
     }
     let mut child = context.forked(&first.name);
-    child.seat = frame.expect(Kind::Process);
+    child.seat = frame.expect(SpawnKind::Process);
     let seat = child.seat;
     let made = sys.fork(move |sys| {
         let _ = sys.setsid();
@@ -148,8 +148,8 @@ fn begin(sys: &dyn Sys, run: &Arc<Run>) -> i32 {
     let Ok(made) = made else { return 1 };
     let source = SourceLine::default();
     let about = RelatedProcess::Created(made.number(), &first.name);
-    let told = Told::new(source, EventKind::Call, &"begin");
-    frame.record(Told { result: &made, about, ..told });
+    let told = EventDetails::new(source, EventKind::Call, &"begin");
+    frame.record(EventDetails { result: &made, about, ..told });
     let mut status = 1;
     loop {
         let waited = match sys.waitid(Children::Any, WaitOptions::EXITED) {
@@ -158,8 +158,8 @@ fn begin(sys: &dyn Sys, run: &Arc<Run>) -> i32 {
             Err(_) => return status,
         };
         let about = RelatedProcess::Observed(waited.pid.number(), waited.status);
-        let told = Told::new(source, EventKind::Call, &"wait");
-        frame.record(Told { result: &Outcome::Waited(waited), about, ..told });
+        let told = EventDetails::new(source, EventKind::Call, &"wait");
+        frame.record(EventDetails { result: &CallResult::Waited(waited), about, ..told });
         if waited.pid.number() == made.number() {
             let signal = waited.status.signaled().map_or(0, |signal| 128 + signal.number());
             status = waited.status.exited().unwrap_or(signal);
@@ -178,15 +178,19 @@ pub(super) fn process(sys: &dyn Sys, context: Context) -> i32 {
         conduct.sit(sys, seat);
     }
     let block = run.scenario.block(&context.name).expect("a parsed scenario has all its blocks");
-    let frame = Frame { sys, context: &context, info: None };
-    frame.record(Told::new(block.source, EventKind::Began, &context.name));
+    let frame = ThreadFrame { sys, context: &context, info: None };
+    frame.record(EventDetails::new(block.source, EventKind::Began, &context.name));
     frame.run(&block.body);
-    frame.gate(&Due::end(block.source));
+    frame.gate(&NextCall::end(block.source));
     0
 }
 
 /// Returns the function of a thread of a process.
-pub(super) fn thread(context: &Arc<Context>, name: &str, seat: Option<Seat>) -> ThreadBody {
+pub(super) fn thread(
+    context: &Arc<Context>,
+    name: &str,
+    seat: Option<ThreadOrdinal>,
+) -> ThreadBody {
     let (context, name) = (Arc::clone(context), name.to_owned());
     Box::new(move |sys| {
         let run = Arc::clone(&context.run);
@@ -194,14 +198,14 @@ pub(super) fn thread(context: &Arc<Context>, name: &str, seat: Option<Seat>) -> 
             conduct.sit(sys, seat);
         }
         let block = run.scenario.block(&name).expect("a parsed scenario has all its blocks");
-        let frame = Frame { sys, context: &context, info: None };
-        frame.record(Told::new(block.source, EventKind::Began, &name));
+        let frame = ThreadFrame { sys, context: &context, info: None };
+        frame.record(EventDetails::new(block.source, EventKind::Began, &name));
         frame.run(&block.body);
-        frame.gate(&Due::end(block.source));
+        frame.gate(&NextCall::end(block.source));
     })
 }
 
-impl Frame<'_> {
+impl ThreadFrame<'_> {
     /// Runs statements in order.
     pub(super) fn run(&self, body: &[Statement]) {
         for statement in body {
@@ -215,7 +219,7 @@ impl Frame<'_> {
             StatementKind::Call(step) => self.call(source, step),
             StatementKind::Handler(step) => self.install(source, step),
             StatementKind::Note(parts) => {
-                self.record(Told::new(source, EventKind::Note, &Filled(self, parts)));
+                self.record(EventDetails::new(source, EventKind::Note, &Filled(self, parts)));
             }
             StatementKind::Set(name, value) => self.context.set(name, self.evaluate(value)),
             StatementKind::Check(condition) => self.check(source, condition),
@@ -230,8 +234,8 @@ impl Frame<'_> {
     }
 
     fn call(&self, source: SourceLine, step: &CallStatement) {
-        let told = Told::new(source, EventKind::Call, step);
-        let due = Due {
+        let told = EventDetails::new(source, EventKind::Call, step);
+        let due = NextCall {
             line: source.line,
             what: step,
             timeout: Self::timeout(&step.call),
@@ -248,46 +252,46 @@ impl Frame<'_> {
             self.context.set(name, outcome.value());
         }
         let about = match (&step.call, &outcome) {
-            (SystemCall::Fork(name), Outcome::Value(pid)) => {
+            (SystemCall::Fork(name), CallResult::Value(pid)) => {
                 RelatedProcess::Created(pid.number(), name)
             }
-            (SystemCall::Spawn(spawning), Outcome::Value(pid)) => {
+            (SystemCall::Spawn(spawning), CallResult::Value(pid)) => {
                 RelatedProcess::Created(pid.number(), spawning.path.name())
             }
-            (_, Outcome::Waited(waited)) => {
+            (_, CallResult::Waited(waited)) => {
                 RelatedProcess::Observed(waited.pid.number(), waited.status)
             }
             _ => RelatedProcess::None,
         };
-        let told = Told::new(source, EventKind::Call, step);
-        self.record(Told { result: &outcome, about, ..told });
-        let is_end = outcome == Outcome::Error(Errno::EINTR) && step.call.ends_by_handler();
+        let told = EventDetails::new(source, EventKind::Call, step);
+        self.record(EventDetails { result: &outcome, about, ..told });
+        let is_end = outcome == CallResult::Error(Errno::EINTR) && step.call.ends_by_handler();
         if step.expected.is_some() || !is_end {
             self.judge(source, step, step.expected.as_ref(), &outcome);
         }
     }
 
     /// Waits at the gate, if the run has gates.
-    fn gate(&self, due: &Due<'_>) {
+    fn gate(&self, due: &NextCall<'_>) {
         if let Some(conduct) = &self.context.run.conduct {
             conduct.gate(self.sys, due);
         }
     }
 
     /// Records that the call was made.
-    fn passed(&self, due: &Due<'_>) {
+    fn passed(&self, due: &NextCall<'_>) {
         if let Some(conduct) = &self.context.run.conduct {
             conduct.passed(due);
         }
     }
 
     /// Requests a seat for a process or thread to be created, if the run has a conductor.
-    pub(super) fn expect(&self, kind: Kind) -> Option<Seat> {
+    pub(super) fn expect(&self, kind: SpawnKind) -> Option<ThreadOrdinal> {
         self.context.run.conduct.as_ref().map(|conduct| conduct.expect(self.sys, kind))
     }
 
     /// Records the creation, or its failure.
-    pub(super) fn made(&self, seat: Option<Seat>, made: Option<Pid>) {
+    pub(super) fn made(&self, seat: Option<ThreadOrdinal>, made: Option<Pid>) {
         if let (Some(conduct), Some(seat)) = (&self.context.run.conduct, seat) {
             conduct.made(seat, made.map(Pid::number));
         }
@@ -337,16 +341,16 @@ impl Frame<'_> {
         source: SourceLine,
         what: &dyn Display,
         expected: Option<&Expected>,
-        outcome: &Outcome,
+        outcome: &CallResult,
     ) {
         let is_held = match expected {
             Some(expected) => outcome.is(expected, |term| self.number(term)),
-            None => !matches!(outcome, Outcome::Error(_)),
+            None => !matches!(outcome, CallResult::Error(_)),
         };
         if !is_held {
             let expected = expected.map_or(&"no error" as &dyn Display, |expected| expected);
-            let told = Told::new(source, EventKind::Miss, what);
-            self.record(Told { result: expected, found: outcome, ..told });
+            let told = EventDetails::new(source, EventKind::Miss, what);
+            self.record(EventDetails { result: expected, found: outcome, ..told });
         }
     }
 
@@ -355,29 +359,37 @@ impl Frame<'_> {
         let handler = Handler::new(move |sys, info| {
             let own = context.contexts.of(sys.getpid().number());
             let context = own.as_ref().unwrap_or(&context);
-            let frame = Frame { sys, context, info: Some(info) };
-            frame.record(Told::new(source, EventKind::Handler, &Known(info)));
+            let frame = ThreadFrame { sys, context, info: Some(info) };
+            frame.record(EventDetails::new(source, EventKind::Handler, &KnownSignal(info)));
             frame.run(&body);
         });
         let disposition = Disposition::Handler(handler);
         let action = SigAction { disposition, mask: step.mask, flags: step.flags };
-        let due = Due::simple(source, step);
+        let due = NextCall::simple(source, step);
         self.gate(&due);
         let old = if step.bsd {
             self.sys.sigvec(step.signal, Some(SigVec { action })).map(|old| old.action)
         } else {
             self.sys.sigaction(step.signal, Some(action))
         };
-        let outcome = old.map_or_else(Outcome::Error, |old| Outcome::Done(done(&old.disposition)));
-        self.record(Told { result: &outcome, ..Told::new(source, EventKind::Call, step) });
+        let outcome =
+            old.map_or_else(CallResult::Error, |old| CallResult::Done(done(&old.disposition)));
+        self.record(EventDetails {
+            result: &outcome,
+            ..EventDetails::new(source, EventKind::Call, step)
+        });
         self.judge(source, step, step.expected.as_ref(), &outcome);
     }
 
     fn check(&self, source: SourceLine, condition: &Condition) {
         let (left, right, holds) = self.compare(condition);
         if !holds {
-            let told = Told::new(source, EventKind::Miss, &"check");
-            self.record(Told { result: condition, found: &Sides(left, right), ..told });
+            let told = EventDetails::new(source, EventKind::Miss, &"check");
+            self.record(EventDetails {
+                result: condition,
+                found: &Comparands(left, right),
+                ..told
+            });
         }
     }
 
@@ -390,8 +402,12 @@ impl Frame<'_> {
             self.sys.poll();
         }
         let (left, right, _) = self.compare(condition);
-        let told = Told::new(source, EventKind::Miss, condition);
-        self.record(Told { result: &"the loop to end", found: &Sides(left, right), ..told });
+        let told = EventDetails::new(source, EventKind::Miss, condition);
+        self.record(EventDetails {
+            result: &"the loop to end",
+            found: &Comparands(left, right),
+            ..told
+        });
     }
 }
 
@@ -411,9 +427,9 @@ impl SystemCall {
 }
 
 /// The values of both sides of a comparison.
-struct Sides(i32, i32);
+struct Comparands(i32, i32);
 
-impl Display for Sides {
+impl Display for Comparands {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         write!(f, "{} and {}", self.0, self.1)
     }

@@ -6,7 +6,7 @@
 use tontine_unix_sim::{BuildError, Builder, RunReport};
 
 use super::ast::Scenario;
-use super::stage::Stage;
+use super::stage::ScenarioRunner;
 use super::timeline::Timeline;
 use super::verdict::ScenarioVerdict;
 
@@ -49,7 +49,7 @@ pub struct ScenarioRun {
 /// # Panics
 /// If `scenario` was not parsed, and has no process or uses an undefined name.
 pub fn run(scenario: &Scenario, builder: Builder) -> Result<ScenarioRun, BuildError> {
-    let stage = Stage::new(scenario, &builder.its_stopper());
+    let stage = ScenarioRunner::new(scenario, &builder.its_stopper());
     let report = stage.set(builder).build()?.run(stage.root());
     let (timeline, verdict) = stage.judge(&report);
     Ok(ScenarioRun { timeline, verdict, report })

@@ -1,4 +1,4 @@
-//! A scenario with its log, to be run any number of times: [`Stage`].
+//! A scenario with its log, to be run any number of times: [`ScenarioRunner`].
 
 use std::sync::Arc;
 
@@ -6,20 +6,20 @@ use tontine_unix::Program;
 use tontine_unix_sim::{Builder, EndReason, RunReport, Stopper};
 
 use super::ast::{BlockKind, Scenario};
-use super::context::Run;
+use super::context::RunContext;
 use super::log::MemoryLog;
 use super::program::{executed_in, root_of};
 use super::timeline::Timeline;
-use super::verdict::{Failure, ScenarioVerdict};
+use super::verdict::{FailedExpectation, ScenarioVerdict};
 
 /// The state that the runs of a scenario share.
-pub(crate) struct Stage {
-    run: Arc<Run>,
+pub(crate) struct ScenarioRunner {
+    run: Arc<RunContext>,
     log: MemoryLog,
     stopper: Stopper,
 }
 
-impl Stage {
+impl ScenarioRunner {
     /// Creates a stage that keeps all observations, and stops a run that makes too many.
     pub(crate) fn new(scenario: &Scenario, stopper: &Stopper) -> Self {
         Self::with_log(scenario, stopper, MemoryLog::new(stopper))
@@ -32,7 +32,7 @@ impl Stage {
     }
 
     fn with_log(scenario: &Scenario, stopper: &Stopper, log: MemoryLog) -> Self {
-        let run = Arc::new(Run::new(scenario, Arc::new(log.clone())));
+        let run = Arc::new(RunContext::new(scenario, Arc::new(log.clone())));
         Self { run, log, stopper: stopper.clone() }
     }
 
@@ -62,7 +62,7 @@ impl Stage {
                 None => format!("none within {} steps (the limit)", report.steps),
             }),
         };
-        verdict.failures.extend(found.map(|found| Failure {
+        verdict.failures.extend(found.map(|found| FailedExpectation {
             line: 0,
             process: None,
             thread: None,

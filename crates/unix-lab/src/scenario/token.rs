@@ -1,4 +1,4 @@
-//! The lexer of scenarios: [`Line`]s of [`Token`]s.
+//! The lexer of scenarios: [`TokenLine`]s of [`ScenarioToken`]s.
 //!
 //! Empty lines and lines with only a comment are dropped. `parse/` interprets the tokens.
 
@@ -8,28 +8,28 @@ use super::error::SyntaxError;
 
 /// A line that has tokens.
 #[derive(Debug)]
-pub(super) struct Line<'t> {
+pub(super) struct TokenLine<'t> {
     /// The number of the line, from 1.
     pub(super) number: usize,
     /// The number of spaces before the first token.
     pub(super) indent: usize,
     /// The tokens, at least one.
-    pub(super) tokens: Vec<Token>,
+    pub(super) tokens: Vec<ScenarioToken>,
     /// The text of the line.
     pub(super) text: &'t str,
 }
 
 /// A token, with its position and width in characters; columns count from 1.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Token {
-    pub(super) kind: Kind,
+pub(super) struct ScenarioToken {
+    pub(super) kind: TokenKind,
     pub(super) column: usize,
     pub(super) width: usize,
 }
 
 /// The kind of a token, with its content.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Kind {
+pub(super) enum TokenKind {
     /// `fork`, `own-group`: letters in lower case, digits, hyphens.
     Word(String),
     /// `USR1`, `RTMIN+2`, `ECHILD`: the name of a signal or an error.
@@ -53,32 +53,32 @@ pub(super) const UNITS: &[(&str, u64)] =
     &[("ns", 1), ("us", 1_000), ("ms", 1_000_000), ("s", 1_000_000_000)];
 
 /// Splits a text into lines of tokens.
-pub(super) fn lines(text: &str) -> Result<Vec<Line<'_>>, SyntaxError> {
+pub(super) fn lines(text: &str) -> Result<Vec<TokenLine<'_>>, SyntaxError> {
     let mut lines = Vec::new();
     // Some editors put a byte order mark before the text.
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     for (index, text) in text.lines().enumerate() {
         let number = index + 1;
         let indent = text.chars().take_while(|c| *c == ' ').count();
-        let tokens = Reader { characters: text.chars().collect(), at: indent, number, text };
+        let tokens = LineReader { characters: text.chars().collect(), at: indent, number, text };
         let tokens = tokens.tokens()?;
         if !tokens.is_empty() {
-            lines.push(Line { number, indent, tokens, text });
+            lines.push(TokenLine { number, indent, tokens, text });
         }
     }
     Ok(lines)
 }
 
 /// The lexer of one line.
-struct Reader<'t> {
+struct LineReader<'t> {
     characters: Vec<char>,
     at: usize,
     number: usize,
     text: &'t str,
 }
 
-impl Reader<'_> {
-    fn tokens(mut self) -> Result<Vec<Token>, SyntaxError> {
+impl LineReader<'_> {
+    fn tokens(mut self) -> Result<Vec<ScenarioToken>, SyntaxError> {
         let mut tokens = Vec::new();
         loop {
             while self.peek().is_some_and(|c| c == ' ') {
@@ -89,23 +89,23 @@ impl Reader<'_> {
                 None | Some('#') => return Ok(tokens),
                 Some(_) => {
                     let kind = self.token()?;
-                    tokens.push(Token { kind, column: from + 1, width: self.at - from });
+                    tokens.push(ScenarioToken { kind, column: from + 1, width: self.at - from });
                 }
             }
         }
     }
 
-    fn token(&mut self) -> Result<Kind, SyntaxError> {
+    fn token(&mut self) -> Result<TokenKind, SyntaxError> {
         let first = self.characters[self.at];
         let behind = self.characters.get(self.at + 1).copied();
         match first {
             '"' => self.text(),
             'a'..='z' => {
-                Ok(Kind::Word(self.taken(|c| {
+                Ok(TokenKind::Word(self.taken(|c| {
                     c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '_'
                 })))
             }
-            'A'..='Z' => Ok(Kind::Name(self.name())),
+            'A'..='Z' => Ok(TokenKind::Name(self.name())),
             '0'..='9' => self.number(),
             '-' if behind.is_some_and(|c| c.is_ascii_digit()) => self.number(),
             _ => {
@@ -125,7 +125,7 @@ impl Reader<'_> {
                     ),
                 })?;
                 self.at += symbol.len();
-                Ok(Kind::Symbol(symbol))
+                Ok(TokenKind::Symbol(symbol))
             }
         }
     }
@@ -150,7 +150,7 @@ impl Reader<'_> {
         name
     }
 
-    fn number(&mut self) -> Result<Kind, SyntaxError> {
+    fn number(&mut self) -> Result<TokenKind, SyntaxError> {
         let from = self.at;
         self.at += 1;
         self.taken(|c| c.is_ascii_digit());
@@ -167,17 +167,17 @@ impl Reader<'_> {
         let wrong = |message: &str| self.error(from, width, message.into());
         let number: i64 = digits.parse().map_err(|_| wrong("the number exceeds 64 bits"))?;
         if unit.is_empty() {
-            return Ok(Kind::Number(number));
+            return Ok(TokenKind::Number(number));
         }
         let unit = UNITS.iter().find(|(name, _)| *name == unit);
         let (_, nanoseconds) =
             unit.ok_or_else(|| wrong("expected a number or a duration: 10ms, 2s, 500us"))?;
         let total = u64::try_from(number).ok().and_then(|n| n.checked_mul(*nanoseconds));
         let total = total.ok_or_else(|| wrong("the duration is negative or exceeds 500 years"))?;
-        Ok(Kind::Duration(Duration::from_nanos(total)))
+        Ok(TokenKind::Duration(Duration::from_nanos(total)))
     }
 
-    fn text(&mut self) -> Result<Kind, SyntaxError> {
+    fn text(&mut self) -> Result<TokenKind, SyntaxError> {
         let from = self.at;
         self.at += 1;
         let mut text = String::new();
@@ -186,7 +186,7 @@ impl Reader<'_> {
             self.at += 1;
             match c {
                 None => return Err(self.error(from, 1, "the text has no closing `\"`".into())),
-                Some('"') => return Ok(Kind::Text(text)),
+                Some('"') => return Ok(TokenKind::Text(text)),
                 Some('\\') => text.push(self.escaped()?),
                 Some(c) => text.push(c),
             }

@@ -12,14 +12,14 @@ use super::ast::{Count, Expectation, RunExpectation, Scenario, Statement, Statem
 use super::error::Printable;
 use super::expected::StatusPattern;
 use super::log::EventKind;
-use super::outcome::Short;
+use super::outcome::StatusName;
 use super::timeline::Timeline;
 
 /// The verdict on the expectations of a scenario.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ScenarioVerdict {
     /// The failed expectations, inline ones first.
-    pub failures: Vec<Failure>,
+    pub failures: Vec<FailedExpectation>,
     /// The number of expectations of the whole run.
     pub expectations: usize,
     /// The number of inline expectations in the text: results of calls, and checks.
@@ -28,7 +28,7 @@ pub struct ScenarioVerdict {
 
 /// An expectation that failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Failure {
+pub struct FailedExpectation {
     /// The line in the text; 0 if the failure has none.
     pub line: u32,
     /// The process, for an inline expectation.
@@ -53,7 +53,7 @@ impl ScenarioVerdict {
         let other_threads = timeline.records.iter().filter(|record| record.tid != record.pid);
         let several: BTreeSet<i32> = other_threads.map(|record| record.pid).collect();
         let misses = timeline.records.iter().filter(|record| record.kind == EventKind::Miss);
-        let inline = misses.map(|record| Failure {
+        let inline = misses.map(|record| FailedExpectation {
             line: record.line,
             process: Some(record.name.clone()),
             thread: several.contains(&record.pid).then_some(record.tid),
@@ -63,7 +63,7 @@ impl ScenarioVerdict {
         });
         let ends = ends(timeline);
         let whole = scenario.expectations.iter().filter_map(|expectation| {
-            judge(expectation, timeline, &ends).err().map(|found| Failure {
+            judge(expectation, timeline, &ends).err().map(|found| FailedExpectation {
                 line: expectation.source.line,
                 process: None,
                 thread: None,
@@ -104,7 +104,7 @@ impl Display for ScenarioVerdict {
     }
 }
 
-impl Display for Failure {
+impl Display for FailedExpectation {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let Self { line, process, thread, what, expected, found } = self;
         let thread = thread.map_or(String::new(), |thread| format!(", thread {thread}"));
@@ -225,7 +225,7 @@ fn judge_ends(
     if all.is_empty() {
         return Err(format!("no observed end of {name}"));
     }
-    let shown: Vec<String> = all.iter().map(|status| Short(*status).to_string()).collect();
+    let shown: Vec<String> = all.iter().map(|status| StatusName(*status).to_string()).collect();
     Err(shown.join(", "))
 }
 

@@ -53,7 +53,7 @@ impl Log for PipeLog {
 /// Passes the line for the event, with its newline, to `take`. Cuts a line that is too long.
 /// Allocates nothing.
 pub(crate) fn with_line(event: &LogEvent<'_>, take: impl FnOnce(&[u8])) {
-    let mut line = Stack { bytes: [0; LONGEST], length: 0 };
+    let mut line = StackLine { bytes: [0; LONGEST], length: 0 };
     // Fails if the line is full; the part that fits is written.
     let _ = encode(&mut line, event);
     let end = line.length.min(LONGEST - 1);
@@ -79,12 +79,12 @@ fn wrong(line: &str) -> io::Error {
 }
 
 /// A line under construction, on the stack.
-struct Stack {
+struct StackLine {
     bytes: [u8; LONGEST],
     length: usize,
 }
 
-impl fmt::Write for Stack {
+impl fmt::Write for StackLine {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         let room = LONGEST - 1 - self.length;
         let fits = text.floor_char_boundary(room);
@@ -95,7 +95,7 @@ impl fmt::Write for Stack {
 }
 
 /// Escapes the characters that separate fields with a backslash.
-struct Field<'s>(&'s mut Stack);
+struct Field<'s>(&'s mut StackLine);
 
 impl fmt::Write for Field<'_> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
@@ -118,7 +118,7 @@ impl fmt::Write for Field<'_> {
 const KINDS: [&str; 5] = ["B", "C", "H", "N", "M"];
 
 /// Encodes the numbers first, so that they are never cut.
-fn encode(line: &mut Stack, event: &LogEvent<'_>) -> fmt::Result {
+fn encode(line: &mut StackLine, event: &LogEvent<'_>) -> fmt::Result {
     let kind = EventKind::ALL.iter().zip(KINDS).find(|(kind, _)| **kind == event.kind);
     let kind = kind.map_or("", |(_, letter)| letter);
     let LogEvent { at, pid, tid, source, .. } = event;

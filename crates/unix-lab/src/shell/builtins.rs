@@ -3,8 +3,8 @@
 use tontine_unix::{Pid, SigSet, Signal, SignalTarget};
 
 use super::Shell;
-use super::complaint::Complaint;
-use super::job::State;
+use super::complaint::CommandError;
+use super::job::JobStatus;
 use super::programs;
 use super::run::Woken;
 use super::say::say;
@@ -36,12 +36,16 @@ Programs of this shell, in addition to `ps`:
 const KILL: &str = "kill [-SIG] %n|pid…";
 const TRAP: &str = "trap ['commands'|'' |-] SIG…";
 
-type Done = Result<i32, Complaint>;
+type BuiltinResult = Result<i32, CommandError>;
 
 impl Shell<'_> {
     /// Runs a command that acts on the shell itself. Returns `None` for other commands.
-    pub(super) fn builtin(&mut self, commands: &[Vec<String>], background: bool) -> Option<Done> {
-        let run = |name: &str| -> Option<fn(&mut Self, &[&str]) -> Done> {
+    pub(super) fn builtin(
+        &mut self,
+        commands: &[Vec<String>],
+        background: bool,
+    ) -> Option<BuiltinResult> {
+        let run = |name: &str| -> Option<fn(&mut Self, &[&str]) -> BuiltinResult> {
             Some(match name {
                 "jobs" => Self::jobs,
                 "fg" => Self::fg,
@@ -59,25 +63,25 @@ impl Shell<'_> {
             .enumerate()
             .find_map(|(at, words)| run(&words[0]).map(|found| (at, found)))?;
         if commands.len() > 1 || background {
-            return Some(Err(Complaint::InPipeline(commands[at][0].clone())));
+            return Some(Err(CommandError::InPipeline(commands[at][0].clone())));
         }
         let arguments: Vec<&str> = commands[0][1..].iter().map(String::as_str).collect();
         Some(found(self, &arguments))
     }
 
-    fn say_lines(&self, lines: impl IntoIterator<Item = String>) -> Done {
+    fn say_lines(&self, lines: impl IntoIterator<Item = String>) -> BuiltinResult {
         let text: String = lines.into_iter().map(|line| line + "\n").collect();
-        say(self.sys, text).map_err(Complaint::call("standard output"))?;
+        say(self.sys, text).map_err(CommandError::call("standard output"))?;
         Ok(0)
     }
 
-    fn help(&mut self, _: &[&str]) -> Done {
+    fn help(&mut self, _: &[&str]) -> BuiltinResult {
         self.say_lines([HELP.to_owned() + programs::help().trim_end()])
     }
 
-    fn jobs(&mut self, arguments: &[&str]) -> Done {
+    fn jobs(&mut self, arguments: &[&str]) -> BuiltinResult {
         if !arguments.is_empty() {
-            return Err(Complaint::Usage("jobs"));
+            return Err(CommandError::Usage("jobs"));
         }
         self.look_around();
         let lines = self.jobs.lines();
@@ -85,32 +89,32 @@ impl Shell<'_> {
     }
 
     /// Returns the job that the arguments name.
-    fn meant(&mut self, arguments: &[&str], usage: &'static str) -> Result<usize, Complaint> {
+    fn meant(&mut self, arguments: &[&str], usage: &'static str) -> Result<usize, CommandError> {
         self.look_around();
         match arguments {
             [] => self.jobs.find(None),
             [job] => self.jobs.find(Some(job)),
-            _ => Err(Complaint::Usage(usage)),
+            _ => Err(CommandError::Usage(usage)),
         }
     }
 
-    fn fg(&mut self, arguments: &[&str]) -> Done {
+    fn fg(&mut self, arguments: &[&str]) -> BuiltinResult {
         let number = self.meant(arguments, "fg [%n]")?;
         if self.terminal.is_none() {
-            return Err(Complaint::NoTerminal);
+            return Err(CommandError::NoTerminal);
         }
         if self.jobs.state(number).is_over() {
-            return Err(Complaint::Over(number));
+            return Err(CommandError::Over(number));
         }
         self.say_lines(self.jobs.get(number).map(|job| job.command.clone()))?;
         self.send_on(number, true)?;
         Ok(self.foreground(number))
     }
 
-    fn bg(&mut self, arguments: &[&str]) -> Done {
+    fn bg(&mut self, arguments: &[&str]) -> BuiltinResult {
         let number = self.meant(arguments, "bg [%n]")?;
         if self.jobs.state(number).is_over() {
-            return Err(Complaint::Over(number));
+            return Err(CommandError::Over(number));
         }
         self.send_on(number, false)?;
         self.background = self.jobs.get(number).and_then(|job| job.members().next_back());
@@ -118,7 +122,7 @@ impl Shell<'_> {
         self.say_lines([line])
     }
 
-    fn kill(&mut self, arguments: &[&str]) -> Done {
+    fn kill(&mut self, arguments: &[&str]) -> BuiltinResult {
         let (signal, targets) = match arguments {
             ["-l"] => {
                 return self.say_lines(Signal::all().map(|s| format!("{:2} {s}", s.number())));
@@ -130,7 +134,7 @@ impl Shell<'_> {
         };
         let targets = targets.strip_prefix(&["--"]).unwrap_or(targets);
         if targets.is_empty() {
-            return Err(Complaint::Usage(KILL));
+            return Err(CommandError::Usage(KILL));
         }
         for target in targets {
             self.send(signal, target)?;
@@ -138,14 +142,14 @@ impl Shell<'_> {
         Ok(0)
     }
 
-    fn send(&mut self, signal: Signal, target: &str) -> Result<(), Complaint> {
-        let wrong = Complaint::call(target);
+    fn send(&mut self, signal: Signal, target: &str) -> Result<(), CommandError> {
+        let wrong = CommandError::call(target);
         if !target.starts_with('%') {
-            let number = target.parse().map_err(|_| Complaint::Usage(KILL))?;
+            let number = target.parse().map_err(|_| CommandError::Usage(KILL))?;
             return self.sys.kill(SignalTarget::of(number), Some(signal)).map_err(wrong);
         }
         let number = self.meant(&[target], KILL)?;
-        let Some(job) = self.jobs.get(number) else { return Err(Complaint::Over(number)) };
+        let Some(job) = self.jobs.get(number) else { return Err(CommandError::Over(number)) };
         self.sys.killpg(job.group, Some(signal)).map_err(wrong)?;
         let wakes = matches!(signal, Signal::TERM | Signal::HUP | Signal::CONT | Signal::KILL);
         if job.state().is_stopped() && wakes {
@@ -156,12 +160,12 @@ impl Shell<'_> {
         Ok(())
     }
 
-    fn wait(&mut self, arguments: &[&str]) -> Done {
+    fn wait(&mut self, arguments: &[&str]) -> BuiltinResult {
         let mut numbers = Vec::new();
         for argument in arguments {
             numbers.push(match argument.parse() {
                 Ok(pid) => {
-                    let none = || Complaint::NoJob((*argument).to_owned());
+                    let none = || CommandError::NoJob((*argument).to_owned());
                     self.jobs.of_process(pid).ok_or_else(none)?
                 }
                 Err(_) => self.jobs.find(Some(argument))?,
@@ -173,7 +177,7 @@ impl Shell<'_> {
         }
         let mut status = 0;
         for number in numbers {
-            while self.jobs.state(number) == State::Running {
+            while self.jobs.state(number) == JobStatus::Running {
                 match self.wait_for_change(SigSet::ALL) {
                     Woken::Child => {}
                     Woken::Signal(signal) => return Ok(128 + signal.number()),
@@ -185,10 +189,10 @@ impl Shell<'_> {
         Ok(if all { 0 } else { status })
     }
 
-    fn trap(&mut self, arguments: &[&str]) -> Done {
+    fn trap(&mut self, arguments: &[&str]) -> BuiltinResult {
         let (commands, names) = match arguments {
             [] => return self.say_lines(self.traps.lines()),
-            [_] => return Err(Complaint::Usage(TRAP)),
+            [_] => return Err(CommandError::Usage(TRAP)),
             [commands, names @ ..] => (*commands, names),
         };
         super::parse::parse(commands)?;
@@ -198,16 +202,16 @@ impl Shell<'_> {
                 "-" => self.traps.unset(self.sys, signal),
                 _ => self.traps.set(self.sys, signal, commands),
             };
-            done.map_err(Complaint::call(signal))?;
+            done.map_err(CommandError::call(signal))?;
         }
         Ok(0)
     }
 
-    fn exit(&mut self, arguments: &[&str]) -> Done {
+    fn exit(&mut self, arguments: &[&str]) -> BuiltinResult {
         let status = match arguments {
             [] => self.status,
-            [status] => status.parse().map_err(|_| Complaint::Usage("exit [n]"))?,
-            _ => return Err(Complaint::Usage("exit [n]")),
+            [status] => status.parse().map_err(|_| CommandError::Usage("exit [n]"))?,
+            _ => return Err(CommandError::Usage("exit [n]")),
         };
         self.leave_with(status);
         Ok(self.status)

@@ -1,4 +1,4 @@
-//! The steps of a process between its fork from the shell and its program: [`Child`].
+//! The steps of a process between its fork from the shell and its program: [`ShellCommand`].
 //!
 //! It enters its job's group, and makes that the foreground group of the terminal. The shell does
 //! the same: neither may continue before it is done, and either may run first.
@@ -8,7 +8,7 @@ use tontine_unix::{Fd, Pid, Result, SigAction, SigSet, SigmaskHow, Signal, Sys};
 use super::launch::Launch;
 
 /// One command of a pipeline.
-pub(super) struct Child {
+pub(super) struct ShellCommand {
     pub(super) arguments: Vec<String>,
     pub(super) launch: Launch,
     /// The number of the job's group; `None` for the job's first process, which leads it. The
@@ -26,7 +26,7 @@ pub(super) struct Child {
     pub(super) mask: SigSet,
 }
 
-impl Child {
+impl ShellCommand {
     /// Becomes the command. Returns its exit status.
     pub(super) fn run(self, sys: &dyn Sys) -> i32 {
         let group = Pid::number_only(self.group.unwrap_or(sys.getpid().number()));

@@ -1,4 +1,4 @@
-//! The error messages of the shell: [`Complaint`].
+//! The error messages of the shell: [`CommandError`].
 
 use tontine_unix::{Errno, ParseSignalError};
 
@@ -6,7 +6,7 @@ use super::parse::ParseError;
 
 /// The reason why a command failed.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Complaint {
+pub(super) enum CommandError {
     #[error("no such job: {0}")]
     NoJob(String),
     #[error("more than one job: {0}")]
@@ -31,7 +31,7 @@ pub(super) enum Complaint {
     Parse(#[from] ParseError),
 }
 
-impl Complaint {
+impl CommandError {
     /// Returns the value of `$?`: 2 if the line is wrong, 1 if the command fails.
     pub(super) fn status(&self) -> i32 {
         match self {

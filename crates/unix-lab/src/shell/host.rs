@@ -59,11 +59,11 @@ pub fn attend(
     output: &impl AsFd,
 ) -> io::Result<()> {
     let (input, output) = (input.as_fd(), output.as_fd());
-    let signals = Signals::catch()?;
-    let raw = Raw::begin(input, output)?;
+    let signals = CaughtSignals::catch()?;
+    let raw = RawMode::begin(input, output)?;
     let leaving = AtomicBool::new(false);
     thread::scope(|scope| {
-        let _unwinding = Leave(&leaving);
+        let _unwinding = TyperGuard(&leaving);
         let screen = scope.spawn(|| show(seat, output, &leaving));
         let typed = pass_on(seat, input, &signals, &raw, || screen.is_finished());
         leaving.store(true, Ordering::Relaxed);
@@ -81,8 +81,8 @@ pub fn attend(
 fn pass_on(
     seat: &dyn TerminalController,
     input: BorrowedFd<'_>,
-    signals: &Signals,
-    raw: &Raw<'_>,
+    signals: &CaughtSignals,
+    raw: &RawMode<'_>,
     is_over: impl Fn() -> bool,
 ) -> io::Result<()> {
     let pause = Timespec::try_from(LOOK).expect("it is short");
@@ -158,22 +158,22 @@ fn show(
 }
 
 /// Tells the thread that shows output that the typing thread has ended, also if it panics.
-struct Leave<'a>(&'a AtomicBool);
+struct TyperGuard<'a>(&'a AtomicBool);
 
-impl Drop for Leave<'_> {
+impl Drop for TyperGuard<'_> {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
     }
 }
 
 /// A terminal in raw mode, which is restored on drop.
-struct Raw<'a> {
+struct RawMode<'a> {
     terminal: BorrowedFd<'a>,
     /// The original and the raw modes; `None` if it is not a terminal.
     modes: Option<(Termios, Termios)>,
 }
 
-impl<'a> Raw<'a> {
+impl<'a> RawMode<'a> {
     /// Sets raw mode. If `output` is not a terminal, the output may reach this terminal through
     /// another process, which relies on the terminal to process newlines.
     fn begin(terminal: BorrowedFd<'a>, output: BorrowedFd<'_>) -> io::Result<Self> {
@@ -216,7 +216,7 @@ impl<'a> Raw<'a> {
     }
 }
 
-impl Drop for Raw<'_> {
+impl Drop for RawMode<'_> {
     fn drop(&mut self) {
         self.end();
     }
@@ -229,7 +229,7 @@ const ENDING: [i32; 12] = [
 ];
 
 /// Handlers for the signals that would end or stop the process without restoring the terminal.
-struct Signals {
+struct CaughtSignals {
     /// The last signal that arrived; 0 for none.
     number: Arc<AtomicUsize>,
     /// `true` once the process is to be stopped.
@@ -241,7 +241,7 @@ struct Signals {
     ids: Vec<SigId>,
 }
 
-impl Signals {
+impl CaughtSignals {
     fn catch() -> io::Result<Self> {
         let (pipe, writer) = io::pipe()?;
         let (number, stop, went_on) = Default::default();
@@ -279,7 +279,7 @@ impl Signals {
     }
 }
 
-impl Drop for Signals {
+impl Drop for CaughtSignals {
     fn drop(&mut self) {
         for id in self.ids.drain(..) {
             signal_hook::low_level::unregister(id);

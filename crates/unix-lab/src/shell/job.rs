@@ -1,4 +1,4 @@
-//! Jobs: [`Jobs`], [`Job`], [`State`].
+//! Jobs: [`Jobs`], [`Job`], [`JobStatus`].
 //!
 //! A job is a pipeline with its own process group. The table stores the last status that
 //! [`Sys::waitid`] returned for each process, and resolves `%1`, `%%` and similar names. It makes
@@ -10,7 +10,7 @@ use std::fmt;
 
 use tontine_unix::{Pid, Signal, Termios, WaitStatus};
 
-use super::complaint::Complaint;
+use super::complaint::CommandError;
 
 /// A pipeline that was started.
 #[derive(Debug)]
@@ -33,7 +33,7 @@ pub(super) struct Job {
 
 /// The state of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum State {
+pub(super) enum JobStatus {
     /// At least one process runs.
     Running,
     /// No process runs, and at least one was stopped by this signal.
@@ -44,7 +44,7 @@ pub(super) enum State {
     Killed(Signal, bool),
 }
 
-impl State {
+impl JobStatus {
     pub(super) fn is_stopped(self) -> bool {
         matches!(self, Self::Stopped(_))
     }
@@ -63,7 +63,7 @@ impl State {
     }
 }
 
-impl fmt::Display for State {
+impl fmt::Display for JobStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Running => f.write_str("Running"),
@@ -78,21 +78,21 @@ impl fmt::Display for State {
 }
 
 impl Job {
-    pub(super) fn state(&self) -> State {
+    pub(super) fn state(&self) -> JobStatus {
         let heard = || self.members.iter().map(|(_, status)| *status);
         if heard().any(|status| status.is_none()) {
-            return State::Running;
+            return JobStatus::Running;
         }
         let stop = heard().rev().find_map(|status| match status {
             Some(WaitStatus::Stopped(signal) | WaitStatus::Trapped(signal)) => {
-                Some(State::Stopped(signal))
+                Some(JobStatus::Stopped(signal))
             }
             _ => None,
         });
         stop.unwrap_or_else(|| match heard().next_back().flatten() {
-            Some(WaitStatus::Signaled(signal, core)) => State::Killed(signal, core),
-            Some(WaitStatus::Exited(status)) => State::Done(status),
-            _ => State::Done(0),
+            Some(WaitStatus::Signaled(signal, core)) => JobStatus::Killed(signal, core),
+            Some(WaitStatus::Exited(status)) => JobStatus::Done(status),
+            _ => JobStatus::Done(0),
         })
     }
 
@@ -184,8 +184,8 @@ impl Jobs {
     }
 
     /// Returns the state of job `number`, which has ended if it is not in the table.
-    pub(super) fn state(&self, number: usize) -> State {
-        self.get(number).map_or(State::Done(127), Job::state)
+    pub(super) fn state(&self, number: usize) -> JobStatus {
+        self.get(number).map_or(JobStatus::Done(127), Job::state)
     }
 
     /// Returns the job that contains this process.
@@ -198,12 +198,12 @@ impl Jobs {
     ///
     /// # Errors
     /// If there is no such job, or several match `%name`.
-    pub(super) fn find(&self, text: Option<&str>) -> Result<usize, Complaint> {
+    pub(super) fn find(&self, text: Option<&str>) -> Result<usize, CommandError> {
         let text = text.unwrap_or("%%");
-        let none = || Complaint::NoJob(text.to_owned());
+        let none = || CommandError::NoJob(text.to_owned());
         let name = text.strip_prefix('%').ok_or_else(none)?;
         match name {
-            "" | "%" | "+" => self.by_turn().next().ok_or(Complaint::NoCurrentJob),
+            "" | "%" | "+" => self.by_turn().next().ok_or(CommandError::NoCurrentJob),
             "-" => self.by_turn().nth(1).ok_or_else(none),
             _ if name.bytes().all(|byte| byte.is_ascii_digit()) => {
                 let number = name.parse().map_err(|_| none())?;
@@ -212,7 +212,7 @@ impl Jobs {
             _ => {
                 let mut fit = self.list.iter().filter(|job| job.command.starts_with(name));
                 let found = fit.next().ok_or_else(none)?.number;
-                fit.next().map_or(Ok(found), |_| Err(Complaint::ManyJobs(text.to_owned())))
+                fit.next().map_or(Ok(found), |_| Err(CommandError::ManyJobs(text.to_owned())))
             }
         }
     }
@@ -234,7 +234,7 @@ impl Jobs {
             _ => ' ',
         };
         self.get(number).map_or_else(String::new, |job| {
-            let background = if job.state() == State::Running { " &" } else { "" };
+            let background = if job.state() == JobStatus::Running { " &" } else { "" };
             format!("[{number}]{mark} {:<20} {}{background}", job.state().to_string(), job.command)
         })
     }
@@ -291,20 +291,20 @@ mod tests {
     fn a_job_runs_while_one_of_its_processes_does() {
         let mut jobs = three();
         jobs.note(pid(21), WaitStatus::Exited(3));
-        assert_eq!(jobs.state(2), State::Running);
+        assert_eq!(jobs.state(2), JobStatus::Running);
         jobs.note(pid(20), WaitStatus::Stopped(Signal::TTIN));
-        assert_eq!(jobs.state(2), State::Stopped(Signal::TTIN));
+        assert_eq!(jobs.state(2), JobStatus::Stopped(Signal::TTIN));
         jobs.note(pid(20), WaitStatus::Continued);
-        assert_eq!(jobs.state(2), State::Running);
+        assert_eq!(jobs.state(2), JobStatus::Running);
         jobs.note(pid(20), WaitStatus::Signaled(Signal::PIPE, false));
-        assert_eq!(jobs.state(2), State::Done(3));
+        assert_eq!(jobs.state(2), JobStatus::Done(3));
     }
 
     #[test]
     fn the_status_of_a_job_is_that_of_its_last_process() {
-        assert_eq!(State::Done(3).status(), 3);
-        assert_eq!(State::Killed(Signal::INT, false).status(), 130);
-        assert_eq!(State::Stopped(Signal::TSTP).status(), 148);
+        assert_eq!(JobStatus::Done(3).status(), 3);
+        assert_eq!(JobStatus::Killed(Signal::INT, false).status(), 130);
+        assert_eq!(JobStatus::Stopped(Signal::TSTP).status(), 148);
     }
 
     #[test]
@@ -376,6 +376,6 @@ mod tests {
         jobs.note(pid(10), WaitStatus::Exited(1));
         jobs.add(pid(10), vec![pid(10)], "second");
         jobs.note(pid(10), WaitStatus::Exited(2));
-        assert_eq!((jobs.state(1), jobs.state(2)), (State::Done(1), State::Done(2)));
+        assert_eq!((jobs.state(1), jobs.state(2)), (JobStatus::Done(1), JobStatus::Done(2)));
     }
 }

@@ -30,9 +30,9 @@ pub use programs::{Main, programs, ps};
 
 use tontine_unix::{Fd, Pid, Result, SigAction, SigSet, Signal, Sys, Termios};
 
-use self::complaint::Complaint;
+use self::complaint::CommandError;
 use self::job::Jobs;
-use self::read::{Lines, Next};
+use self::read::{InputLines, NextInput};
 use self::say::{complain, say};
 use self::trap::Traps;
 
@@ -67,7 +67,7 @@ pub fn shell_with(sys: &dyn Sys, arguments: &[String], launch: &Launch) -> i32 {
         [] => None,
         [flag, commands] if flag == "-c" => Some(commands.as_str()),
         _ => {
-            complain(sys, "tontine", Complaint::Usage("shell [-c commands]"));
+            complain(sys, "tontine", CommandError::Usage("shell [-c commands]"));
             return 2;
         }
     };
@@ -137,7 +137,7 @@ impl<'a> Shell<'a> {
         sys: &'a dyn Sys,
         launch: &Launch,
         reads: bool,
-    ) -> std::result::Result<Self, Complaint> {
+    ) -> std::result::Result<Self, CommandError> {
         let mut shell = Self {
             sys,
             launch: launch.clone(),
@@ -145,7 +145,7 @@ impl<'a> Shell<'a> {
             terminal: None,
             group: sys.getpgrp().number(),
             modes: None,
-            mask: sys.sigprocmask(None).map_err(Complaint::call("signal mask"))?,
+            mask: sys.sigprocmask(None).map_err(CommandError::call("signal mask"))?,
             jobs: Jobs::default(),
             traps: Traps::default(),
             status: 0,
@@ -156,12 +156,13 @@ impl<'a> Shell<'a> {
         };
         shell.terminal = shell.find_terminal();
         shell.interactive = reads && shell.terminal.is_some();
-        shell.traps = Traps::begin(sys, shell.interactive).map_err(Complaint::call("signals"))?;
+        shell.traps =
+            Traps::begin(sys, shell.interactive).map_err(CommandError::call("signals"))?;
         if let Some(terminal) = shell.terminal {
             // The leader of a session leads a group already, and may not change it.
             let _ = sys.setpgid(Pid::number_only(0), Pid::number_only(0));
             let taken = child::hand_over(sys, terminal, sys.getpgrp());
-            taken.map_err(Complaint::call("terminal"))?;
+            taken.map_err(CommandError::call("terminal"))?;
             shell.modes = sys.tcgetattr(terminal).ok();
         }
         Ok(shell)
@@ -179,7 +180,7 @@ impl<'a> Shell<'a> {
     }
 
     fn converse(&mut self) {
-        let mut lines = Lines::new(self.terminal.is_some());
+        let mut lines = InputLines::new(self.terminal.is_some());
         while self.over.is_none() {
             if self.traps.hung_up() {
                 self.over = Some(128 + Signal::HUP.number());
@@ -193,14 +194,14 @@ impl<'a> Shell<'a> {
             let news: String = self.jobs.news().into_iter().map(|line| line + "\n").collect();
             let _ = say(self.sys, news);
             match lines.next(self.sys, PROMPT) {
-                Next::Line(line) => {
+                NextInput::Line(line) => {
                     self.lines += 1;
                     self.execute(&line);
                 }
-                Next::Interrupted => {
+                NextInput::Interrupted => {
                     let _ = say(self.sys, "\n");
                 }
-                Next::End => {
+                NextInput::End => {
                     self.lines += 1;
                     if self.terminal.is_some() {
                         let _ = say(self.sys, "\n");

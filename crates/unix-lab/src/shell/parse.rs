@@ -1,4 +1,4 @@
-//! The parser of command lines: [`parse`], [`Step`], [`Pipeline`], [`Word`].
+//! The parser of command lines: [`parse`], [`ListItem`], [`Pipeline`], [`ShellWord`].
 //!
 //! A line consists of pipelines separated by `;`, `&`, `&&` or `||`; a pipeline consists of
 //! commands separated by `|`; a command consists of words. Quotes and the backslash have the
@@ -9,7 +9,7 @@ use std::ops::Range;
 
 /// A pipeline, and the condition on which it runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Step {
+pub(super) struct ListItem {
     pub(super) when: When,
     pub(super) pipeline: Pipeline,
 }
@@ -27,7 +27,7 @@ pub(super) enum When {
 /// Commands, each of which reads the output of the previous one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Pipeline {
-    pub(super) commands: Vec<Vec<Word>>,
+    pub(super) commands: Vec<Vec<ShellWord>>,
     /// `&`
     pub(super) background: bool,
     /// The text, as it was typed.
@@ -36,10 +36,10 @@ pub(super) struct Pipeline {
 
 /// A word, with the variables that are still to be replaced.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(super) struct Word(Vec<Part>);
+pub(super) struct ShellWord(Vec<WordPart>);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Part {
+enum WordPart {
     Text(String),
     Value(Variable),
 }
@@ -70,20 +70,20 @@ pub(super) enum ParseError {
     BackgroundList,
 }
 
-impl Word {
+impl ShellWord {
     /// Returns the word with the values of its variables.
     pub(super) fn expand(&self, value: impl Fn(Variable) -> String) -> String {
         let parts = self.0.iter().map(|part| match part {
-            Part::Text(text) => text.clone(),
-            Part::Value(variable) => value(*variable),
+            WordPart::Text(text) => text.clone(),
+            WordPart::Value(variable) => value(*variable),
         });
         parts.collect()
     }
 
     fn push(&mut self, c: char) {
         match self.0.last_mut() {
-            Some(Part::Text(text)) => text.push(c),
-            _ => self.0.push(Part::Text(c.into())),
+            Some(WordPart::Text(text)) => text.push(c),
+            _ => self.0.push(WordPart::Text(c.into())),
         }
     }
 }
@@ -92,16 +92,16 @@ impl Word {
 ///
 /// # Errors
 /// If the text is not a command line.
-pub(super) fn parse(text: &str) -> Result<Vec<Step>, ParseError> {
+pub(super) fn parse(text: &str) -> Result<Vec<ListItem>, ParseError> {
     let mut steps = Vec::new();
     let mut open = Open::default();
     for (token, place) in tokens(text)? {
         match token {
-            Token::Word(word) => open.word(word, place),
-            Token::Operator("|") => open.pipe()?,
+            ShellToken::Word(word) => open.word(word, place),
+            ShellToken::Operator("|") => open.pipe()?,
             // The end of a line ends a pipeline, if one was started.
-            Token::Operator("\n") if open.is_empty() => open.need("\n")?,
-            Token::Operator(operator) => {
+            ShellToken::Operator("\n") if open.is_empty() => open.need("\n")?,
+            ShellToken::Operator(operator) => {
                 let step = open.close(operator, text)?;
                 steps.push(step);
             }
@@ -113,8 +113,8 @@ pub(super) fn parse(text: &str) -> Result<Vec<Step>, ParseError> {
 /// The pipeline that is being read.
 #[derive(Debug, Default)]
 struct Open {
-    commands: Vec<Vec<Word>>,
-    command: Vec<Word>,
+    commands: Vec<Vec<ShellWord>>,
+    command: Vec<ShellWord>,
     place: Option<Range<usize>>,
     /// The operator before the next command, if it needs one after it.
     after: Option<&'static str>,
@@ -127,7 +127,7 @@ impl Open {
         self.commands.is_empty() && self.command.is_empty()
     }
 
-    fn word(&mut self, word: Word, place: Range<usize>) {
+    fn word(&mut self, word: ShellWord, place: Range<usize>) {
         let start = self.place.as_ref().map_or(place.start, |before| before.start);
         self.place = Some(start..place.end);
         self.command.push(word);
@@ -152,7 +152,7 @@ impl Open {
         Ok(())
     }
 
-    fn close(&mut self, operator: &'static str, text: &str) -> Result<Step, ParseError> {
+    fn close(&mut self, operator: &'static str, text: &str) -> Result<ListItem, ParseError> {
         self.need(operator)?;
         let background = operator == "&";
         if background && self.joined.is_some() {
@@ -170,13 +170,13 @@ impl Open {
             None => When::Always,
         };
         let text = open.place.map_or("", |place| &text[place]).to_owned();
-        Ok(Step { when, pipeline: Pipeline { commands: open.commands, background, text } })
+        Ok(ListItem { when, pipeline: Pipeline { commands: open.commands, background, text } })
     }
 }
 
 #[derive(Debug)]
-enum Token {
-    Word(Word),
+enum ShellToken {
+    Word(ShellWord),
     Operator(&'static str),
 }
 
@@ -184,7 +184,7 @@ enum Token {
 const OPERATORS: [&str; 6] = ["&&", "||", "|", "&", ";", "\n"];
 
 /// Splits a text into words and operators, with their positions. The last one is a newline.
-fn tokens(text: &str) -> Result<Vec<(Token, Range<usize>)>, ParseError> {
+fn tokens(text: &str) -> Result<Vec<(ShellToken, Range<usize>)>, ParseError> {
     let mut tokens = Vec::new();
     let mut rest = text;
     loop {
@@ -194,24 +194,24 @@ fn tokens(text: &str) -> Result<Vec<(Token, Range<usize>)>, ParseError> {
         }
         let start = text.len() - rest.len();
         let Some(first) = rest.chars().next() else {
-            tokens.push((Token::Operator("\n"), start..start));
+            tokens.push((ShellToken::Operator("\n"), start..start));
             return Ok(tokens);
         };
         let token = if let Some(operator) = OPERATORS.iter().find(|&&o| rest.starts_with(o)) {
             rest = &rest[operator.len()..];
-            Token::Operator(operator)
+            ShellToken::Operator(operator)
         } else if matches!(first, '<' | '>') {
             return Err(ParseError::File(first));
         } else {
-            Token::Word(word(&mut rest)?)
+            ShellToken::Word(word(&mut rest)?)
         };
         tokens.push((token, start..text.len() - rest.len()));
     }
 }
 
 /// Reads one word. Leaves the text after it in `rest`.
-fn word(rest: &mut &str) -> Result<Word, ParseError> {
-    let mut word = Word::default();
+fn word(rest: &mut &str) -> Result<ShellWord, ParseError> {
+    let mut word = ShellWord::default();
     let mut quote = None;
     let mut chars = rest.chars();
     loop {
@@ -226,7 +226,7 @@ fn word(rest: &mut &str) -> Result<Word, ParseError> {
             (_, '$') => match variable(chars.as_str()) {
                 Some(variable) => {
                     chars.next();
-                    word.0.push(Part::Value(variable));
+                    word.0.push(WordPart::Value(variable));
                 }
                 None => word.push(c),
             },
@@ -266,10 +266,10 @@ mod tests {
             Ok(steps) => steps,
             Err(error) => return error.to_string(),
         };
-        let command = |words: &Vec<Word>| -> String {
+        let command = |words: &Vec<ShellWord>| -> String {
             words.iter().map(|word| format!("<{}>", word.expand(|_| "7".into()))).collect()
         };
-        let step = |step: &Step| {
+        let step = |step: &ListItem| {
             let commands: Vec<_> = step.pipeline.commands.iter().map(command).collect();
             let background = if step.pipeline.background { "&" } else { "" };
             format!("{:?}[{}]{background}", step.when, commands.join("|"))

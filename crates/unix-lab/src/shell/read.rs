@@ -1,4 +1,4 @@
-//! The source of the shell's lines: [`Lines`].
+//! The source of the shell's lines: [`InputLines`].
 
 use tontine_unix::{Errno, Fd, Sys};
 
@@ -12,7 +12,7 @@ const LONGEST: usize = 65_536;
 /// If the lines do not come from a terminal, one byte is read at a time, so that input that the
 /// shell does not need is left to the programs that it starts.
 #[derive(Debug)]
-pub(super) struct Lines {
+pub(super) struct InputLines {
     terminal: bool,
     /// Bytes that were read and not returned yet: lines, and the beginning of one.
     bytes: Vec<u8>,
@@ -20,7 +20,7 @@ pub(super) struct Lines {
 
 /// The result of a read.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Next {
+pub(super) enum NextInput {
     Line(String),
     /// A signal was caught during the wait, and the typed text is discarded. A signal that is
     /// caught just before the wait starts is noticed with the next line: unlike sigsuspend, read
@@ -29,13 +29,13 @@ pub(super) enum Next {
     End,
 }
 
-impl Lines {
+impl InputLines {
     pub(super) fn new(terminal: bool) -> Self {
         Self { terminal, bytes: Vec::new() }
     }
 
     /// Waits for the next line, after `prompt` if they come from a terminal.
-    pub(super) fn next(&mut self, sys: &dyn Sys, prompt: &str) -> Next {
+    pub(super) fn next(&mut self, sys: &dyn Sys, prompt: &str) -> NextInput {
         if self.terminal && self.bytes.is_empty() {
             let _ = say(sys, prompt);
         }
@@ -44,22 +44,22 @@ impl Lines {
         loop {
             let end = self.bytes.iter().position(|&byte| byte == b'\n');
             if let Some(end) = end.or((self.bytes.len() >= LONGEST).then_some(LONGEST - 1)) {
-                return Next::Line(self.take(end + 1));
+                return NextInput::Line(self.take(end + 1));
             }
             match sys.read(Fd::STDIN, &mut buffer[..size]) {
                 Ok(0) | Err(Errno::EIO | Errno::EBADF) if self.bytes.is_empty() => {
-                    return Next::End;
+                    return NextInput::End;
                 }
                 // ^D after text at a terminal: the line continues.
                 Ok(0) if self.terminal => {}
                 Ok(n) if n > 0 => self.bytes.extend(&buffer[..n]),
                 Err(Errno::EINTR) => {
                     self.bytes.clear();
-                    return Next::Interrupted;
+                    return NextInput::Interrupted;
                 }
                 _ => {
                     let all = self.bytes.len();
-                    return Next::Line(self.take(all));
+                    return NextInput::Line(self.take(all));
                 }
             }
         }

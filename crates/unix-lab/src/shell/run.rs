@@ -3,10 +3,10 @@
 use tontine_unix::{Children, Errno, Fd, Pid, SigSet, SigmaskHow, Signal, WaitOptions};
 
 use super::Shell;
-use super::child::{Child, hand_over};
-use super::complaint::Complaint;
-use super::job::State;
-use super::parse::{Pipeline, Variable, When, Word, parse};
+use super::child::{ShellCommand, hand_over};
+use super::complaint::CommandError;
+use super::job::JobStatus;
+use super::parse::{Pipeline, ShellWord, Variable, When, parse};
 use super::say::{complain, say};
 
 /// The event that ended a wait.
@@ -41,7 +41,7 @@ impl Shell<'_> {
     }
 
     /// Reports an error.
-    pub(super) fn refuse(&mut self, complaint: &Complaint) {
+    pub(super) fn refuse(&mut self, complaint: &CommandError) {
         complain(self.sys, "tontine", complaint);
         self.status = complaint.status();
     }
@@ -66,8 +66,8 @@ impl Shell<'_> {
     }
 
     fn pipeline(&mut self, pipeline: &Pipeline) {
-        let expand = |word: &Word| word.expand(|variable| self.value(variable));
-        let words = |command: &Vec<Word>| command.iter().map(expand).collect();
+        let expand = |word: &ShellWord| word.expand(|variable| self.value(variable));
+        let words = |command: &Vec<ShellWord>| command.iter().map(expand).collect();
         let commands: Vec<Vec<String>> = pipeline.commands.iter().map(words).collect();
         let done = match self.builtin(&commands, pipeline.background) {
             Some(done) => done,
@@ -88,7 +88,11 @@ impl Shell<'_> {
     }
 
     /// Starts a pipeline. Waits for it if it is in the foreground.
-    fn start(&mut self, pipeline: &Pipeline, commands: Vec<Vec<String>>) -> Result<i32, Complaint> {
+    fn start(
+        &mut self,
+        pipeline: &Pipeline,
+        commands: Vec<Vec<String>>,
+    ) -> Result<i32, CommandError> {
         let mut members = Vec::new();
         let started = self.fork_all(commands, pipeline.background, &mut members);
         let (Some(&group), Some(&last)) = (members.first(), members.last()) else {
@@ -117,17 +121,17 @@ impl Shell<'_> {
         commands: Vec<Vec<String>>,
         background: bool,
         members: &mut Vec<Pid>,
-    ) -> Result<(), Complaint> {
+    ) -> Result<(), CommandError> {
         let sys = self.sys;
         let terminal = self.terminal.filter(|_| !background);
         let count = commands.len();
         let mut input = None;
         for (at, arguments) in commands.into_iter().enumerate() {
             let pipe = if at + 1 < count { Some(sys.pipe()) } else { None };
-            let pipe = pipe.transpose().map_err(Complaint::call("no pipe"));
+            let pipe = pipe.transpose().map_err(CommandError::call("no pipe"));
             let made = pipe.and_then(|pipe| {
                 let name = arguments[0].clone();
-                let child = Child {
+                let child = ShellCommand {
                     arguments,
                     launch: self.launch.clone(),
                     group: members.first().map(|leader| leader.number()),
@@ -149,7 +153,7 @@ impl Shell<'_> {
                 });
                 forked.map(|pid| (pid, next)).map_err(|errno| {
                     next.map(|read| sys.close(read));
-                    Complaint::Call(name, errno)
+                    CommandError::Call(name, errno)
                 })
             });
             input.map(|read| sys.close(read));
@@ -167,7 +171,7 @@ impl Shell<'_> {
 
     /// Waits until a job in the foreground has ended or stopped, and takes the terminal back.
     pub(super) fn foreground(&mut self, number: usize) -> i32 {
-        while self.jobs.state(number) == State::Running {
+        while self.jobs.state(number) == JobStatus::Running {
             match self.wait_for_change(SigSet::of(&[Signal::HUP])) {
                 Woken::Child => {}
                 Woken::Signal(_) if !self.traps.hung_up() => {}
@@ -178,14 +182,14 @@ impl Shell<'_> {
         let state = self.jobs.state(number);
         self.take_terminal_back(number);
         let shown = match state {
-            State::Stopped(_) => {
+            JobStatus::Stopped(_) => {
                 let line = self.jobs.told(number);
                 say(self.sys, format_args!("\n{line}\n"))
             }
-            State::Killed(Signal::INT, _) => say(self.sys, "\n"),
-            State::Killed(Signal::PIPE, _) => Ok(()),
-            State::Killed(..) => say(self.sys, format_args!("{state}\n")),
-            State::Running | State::Done(_) => Ok(()),
+            JobStatus::Killed(Signal::INT, _) => say(self.sys, "\n"),
+            JobStatus::Killed(Signal::PIPE, _) => Ok(()),
+            JobStatus::Killed(..) => say(self.sys, format_args!("{state}\n")),
+            JobStatus::Running | JobStatus::Done(_) => Ok(()),
         };
         // If the terminal has gone, the shell finds its end when it reads.
         let _ = shown;
@@ -211,7 +215,7 @@ impl Shell<'_> {
         let left = self.sys.tcgetattr(terminal).ok();
         if let Some(job) = self.jobs.get_mut(number).filter(|job| job.state().is_stopped()) {
             job.modes = left;
-        } else if self.jobs.state(number) == State::Done(0) {
+        } else if self.jobs.state(number) == JobStatus::Done(0) {
             // If a program succeeded, the modes that it left are intended, as after stty(1).
             self.modes = left.or(self.modes);
         }
@@ -221,8 +225,8 @@ impl Shell<'_> {
     }
 
     /// Continues a stopped job. In the foreground it gets the terminal with the modes that it left.
-    pub(super) fn send_on(&mut self, number: usize, foreground: bool) -> Result<(), Complaint> {
-        let Some(job) = self.jobs.get(number) else { return Err(Complaint::Over(number)) };
+    pub(super) fn send_on(&mut self, number: usize, foreground: bool) -> Result<(), CommandError> {
+        let Some(job) = self.jobs.get(number) else { return Err(CommandError::Over(number)) };
         let (group, modes, stopped) = (job.group, job.modes, job.state().is_stopped());
         if let Some(terminal) = self.terminal.filter(|_| foreground) {
             let _ = hand_over(self.sys, terminal, group);
@@ -232,7 +236,7 @@ impl Shell<'_> {
         }
         self.jobs.sent_on(number);
         let sent = self.sys.killpg(group, Some(Signal::CONT));
-        sent.map_err(Complaint::call(format_args!("%{number}")))
+        sent.map_err(CommandError::call(format_args!("%{number}")))
     }
 
     /// Sleeps until a child changes state or one of `signals` is caught. Returns at once if either

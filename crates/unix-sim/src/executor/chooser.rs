@@ -149,7 +149,7 @@ impl Chooser for Seeded {
 /// Chooses at random, with a generator that is reseeded whenever the seed that it is given changes.
 /// Mostly it acts like one processor whose kernel is not preempted: another fiber runs only after a
 /// call returns, or when its thread sleeps. Otherwise it acts like [`Seeded::varied`].
-pub(crate) struct Rerolled<F> {
+pub(crate) struct ReseedingChooser<F> {
     begin: F,
     began: u64,
     dice: Seeded,
@@ -159,7 +159,7 @@ pub(crate) struct Rerolled<F> {
     here: bool,
 }
 
-impl<F: Fn() -> u64> Rerolled<F> {
+impl<F: Fn() -> u64> ReseedingChooser<F> {
     /// Mean number of seeds per one that lets other fibers run at every point.
     const ANYWHERE: u32 = 4;
 
@@ -185,7 +185,7 @@ impl<F: Fn() -> u64> Rerolled<F> {
     }
 }
 
-impl<F: Fn() -> u64 + Send> Chooser for Rerolled<F> {
+impl<F: Fn() -> u64 + Send> Chooser for ReseedingChooser<F> {
     fn stretch(&mut self) -> u32 {
         self.look();
         if self.anywhere { self.dice.stretch() } else { 1 }

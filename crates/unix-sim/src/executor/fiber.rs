@@ -20,10 +20,10 @@ use crate::held::assert_may_park;
 
 /// A thread of execution that can sleep and be woken. Cheap to clone.
 #[derive(Clone)]
-pub struct Fiber(Kind);
+pub struct Fiber(FiberKind);
 
 #[derive(Clone)]
-enum Kind {
+enum FiberKind {
     Task(Arc<Task>),
     Thread(Thread),
 }
@@ -31,14 +31,14 @@ enum Kind {
 impl Fiber {
     /// Creates the handle of a task.
     pub(super) fn new(task: Arc<Task>) -> Self {
-        Self(Kind::Task(task))
+        Self(FiberKind::Task(task))
     }
 
     /// Wakes it, or lets its next [`park`] return at once. Async-signal-safe.
     pub fn unpark(&self) {
         match &self.0 {
-            Kind::Task(task) => unpark(task),
-            Kind::Thread(thread) => thread.unpark(),
+            FiberKind::Task(task) => unpark(task),
+            FiberKind::Thread(thread) => thread.unpark(),
         }
     }
 
@@ -46,17 +46,17 @@ impl Fiber {
     /// schedules, the woken fiber then continues in place of the caller.
     pub(crate) fn hand_over(&self) {
         match &self.0 {
-            Kind::Task(task) => {
+            FiberKind::Task(task) => {
                 wake(task);
                 simulated::hand_over(task);
             }
-            Kind::Thread(thread) => thread.unpark(),
+            FiberKind::Thread(thread) => thread.unpark(),
         }
     }
 
     /// Attributes the further work of the running fiber to this one.
     pub(crate) fn is_served(&self) {
-        if let (Some(me), Kind::Task(task)) = (running(), &self.0) {
+        if let (Some(me), FiberKind::Task(task)) = (running(), &self.0) {
             me.serve(Some(task));
         }
     }
@@ -64,8 +64,8 @@ impl Fiber {
     /// Returns its number within its executor, from 1; 0 for a thread outside.
     pub(crate) fn id(&self) -> u32 {
         match &self.0 {
-            Kind::Task(task) => task.id,
-            Kind::Thread(_) => 0,
+            FiberKind::Task(task) => task.id,
+            FiberKind::Thread(_) => 0,
         }
     }
 
@@ -78,8 +78,8 @@ impl Fiber {
     pub(crate) unsafe fn locks(&self) -> Vec<String> {
         match &self.0 {
             // SAFETY: the caller's guarantee.
-            Kind::Task(task) => unsafe { task.locks() },
-            Kind::Thread(_) => Vec::new(),
+            FiberKind::Task(task) => unsafe { task.locks() },
+            FiberKind::Thread(_) => Vec::new(),
         }
     }
 
@@ -87,8 +87,8 @@ impl Fiber {
     #[cfg(test)]
     pub(crate) fn processor(&self) -> usize {
         match &self.0 {
-            Kind::Task(task) => task.processor(),
-            Kind::Thread(_) => 0,
+            FiberKind::Task(task) => task.processor(),
+            FiberKind::Thread(_) => 0,
         }
     }
 }
@@ -96,8 +96,8 @@ impl Fiber {
 impl fmt::Debug for Fiber {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
-            Kind::Task(task) => write!(f, "Fiber({})", task.id),
-            Kind::Thread(thread) => write!(f, "Fiber({:?})", thread.id()),
+            FiberKind::Task(task) => write!(f, "Fiber({})", task.id),
+            FiberKind::Thread(thread) => write!(f, "Fiber({:?})", thread.id()),
         }
     }
 }
@@ -131,10 +131,10 @@ fn wake(task: &Task) {
 pub fn current() -> Fiber {
     let task = HERE.with(|here| here.task.get());
     if task.is_null() {
-        return Fiber(Kind::Thread(thread::current()));
+        return Fiber(FiberKind::Thread(thread::current()));
     }
     // SAFETY: the executor's reference, which `Arc::into_raw` made, keeps the running task alive.
-    Fiber(Kind::Task(unsafe {
+    Fiber(FiberKind::Task(unsafe {
         Arc::increment_strong_count(task);
         Arc::from_raw(task)
     }))

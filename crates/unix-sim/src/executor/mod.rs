@@ -1,4 +1,4 @@
-//! Execution of virtual threads: [`Executor`], [`Fiber`], [`park`], [`point`].
+//! Execution of virtual threads: [`FiberExecutor`], [`Fiber`], [`park`], [`point`].
 //!
 //! A fiber is the execution of one virtual thread: a stackful coroutine that stays on its worker,
 //! the thread of the operating system that implements a processor. Locks and the kernel use fibers
@@ -45,7 +45,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 pub use chooser::{CLOCK, Chooser, SwitchEvent};
-pub(crate) use chooser::{Rerolled, Seeded};
+pub(crate) use chooser::{ReseedingChooser, Seeded};
 pub use fiber::{Fiber, context, current, park};
 pub(crate) use fiber::{
     abandon, aside, current_id, forget_context, point, preempt, processor, rest, serves_nobody,
@@ -57,29 +57,29 @@ use here::HERE;
 pub(crate) use here::TickFn;
 pub(crate) use modelled::{STRETCH, compute, spend, spend_half, touch};
 pub use options::Reused;
-pub(crate) use options::{Hooks, Options, Outcome, Start};
+pub(crate) use options::{ExecutorOptions, Hooks, RunEnd, Start};
 pub(crate) use overflow::{back_in_kernel, in_kernel, stack_left};
 pub use overflow::{enter_kernel, leave_kernel};
 pub(crate) use reach::{changes, looks_at};
 pub use signals::SignalStack;
-use stack::{Stack, StackPool};
+use stack::{FiberStack, StackPool};
 pub(crate) use stack::{StackCounts, StackError};
 pub use task::SwitchReason;
-use task::{Place, Task};
-use tick::Ticks;
+use task::{Affinity, Task};
+use tick::TickSettings;
 pub(crate) use tick::{TICKS_A_SECOND, splhigh, splx};
 use timer::Timers;
-pub(crate) use timer::{Action, Timer};
+pub(crate) use timer::{Timer, TimerAction};
 use worker::{AT_HAND, Local, MOVED, Worker};
 
 use crate::costs::CostModel;
 
 /// Runs fibers, once.
-pub(crate) struct Executor {
+pub(crate) struct FiberExecutor {
     workers: Box<[&'static Worker]>,
     pool: Arc<StackPool>,
     timers: Timers,
-    options: Options,
+    options: ExecutorOptions,
     /// Number of fibers started.
     started: AtomicU64,
     /// Number of [`External`] guards.
@@ -90,45 +90,45 @@ pub(crate) struct Executor {
     given_up: AtomicUsize,
     /// The sleeping workers, and how the run ends.
     rest: Mutex<Rest>,
-    /// Wakes the thread in [`Executor::run`].
+    /// Wakes the thread in [`FiberExecutor::run`].
     monitor: Condvar,
     epoch: parallel::Epoch,
-    ticks: OnceLock<Ticks>,
-    kind: Kind,
+    ticks: OnceLock<TickSettings>,
+    kind: ExecutorKind,
 }
 
 /// The executor whose rules decide which fiber runs.
-enum Kind {
+enum ExecutorKind {
     Parallel,
     Simulated(simulated::Simulation),
-    Modelled(modelled::Model),
+    Modelled(modelled::MachineModel),
 }
 
 /// The worker that runs this thread, if it belongs to the executor, and its private part.
-type Mine<'a> = Option<(&'a Worker, &'a Local)>;
+type CurrentWorker<'a> = Option<(&'a Worker, &'a Local)>;
 
 /// State shared by sleepers and the monitor.
 #[derive(Debug, Default)]
 struct Rest {
     asleep: usize,
-    outcome: Option<Outcome>,
+    outcome: Option<RunEnd>,
 }
 
-impl Executor {
+impl FiberExecutor {
     /// Creates an executor with one thread per processor.
     ///
     /// # Panics
     ///
     /// `processors` is 0.
-    pub(crate) fn parallel(processors: usize, options: Options) -> Arc<Self> {
+    pub(crate) fn parallel(processors: usize, options: ExecutorOptions) -> Arc<Self> {
         assert!(processors > 0, "an executor needs a processor");
         let workers = (0..processors).map(Worker::acquire).collect();
-        Arc::new(Self::new(workers, options, Kind::Parallel))
+        Arc::new(Self::new(workers, options, ExecutorKind::Parallel))
     }
 
-    /// Creates an executor on the thread that calls [`Executor::run`], scheduled by `seed`.
+    /// Creates an executor on the thread that calls [`FiberExecutor::run`], scheduled by `seed`.
     #[cfg(test)]
-    pub(crate) fn simulated(seed: u64, options: Options) -> Arc<Self> {
+    pub(crate) fn simulated(seed: u64, options: ExecutorOptions) -> Arc<Self> {
         Self::chosen(Box::new(Seeded::varied(seed)), options)
     }
 
@@ -136,31 +136,31 @@ impl Executor {
     ///
     /// # Panics
     ///
-    /// [`Options::processors`] is 0.
-    pub(crate) fn chosen(chooser: Box<dyn Chooser>, options: Options) -> Arc<Self> {
+    /// [`ExecutorOptions::processors`] is 0.
+    pub(crate) fn chosen(chooser: Box<dyn Chooser>, options: ExecutorOptions) -> Arc<Self> {
         assert!(options.processors > 0, "an executor needs a processor");
         let simulation = simulated::Simulation::new(chooser, options.farthest.is_some());
-        Arc::new(Self::on_one_thread(options, Kind::Simulated(simulation)))
+        Arc::new(Self::on_one_thread(options, ExecutorKind::Simulated(simulation)))
     }
 
-    /// Creates an executor that models [`Options::processors`] processors; each step takes the time
+    /// Creates an executor that models [`ExecutorOptions::processors`] processors; each step takes the time
     /// given by `costs`.
     ///
     /// # Panics
     ///
-    /// [`Options::processors`] is 0.
-    /// [`Options::processors`] is 0.
-    pub(crate) fn modelled(costs: CostModel, seed: u64, options: Options) -> Arc<Self> {
+    /// [`ExecutorOptions::processors`] is 0.
+    /// [`ExecutorOptions::processors`] is 0.
+    pub(crate) fn modelled(costs: CostModel, seed: u64, options: ExecutorOptions) -> Arc<Self> {
         assert!(options.processors > 0, "an executor needs a processor");
-        let model = modelled::Model::new(costs, seed);
-        Arc::new(Self::on_one_thread(options, Kind::Modelled(model)))
+        let model = modelled::MachineModel::new(costs, seed);
+        Arc::new(Self::on_one_thread(options, ExecutorKind::Modelled(model)))
     }
 
-    fn on_one_thread(options: Options, kind: Kind) -> Self {
+    fn on_one_thread(options: ExecutorOptions, kind: ExecutorKind) -> Self {
         Self::new(Box::new([Worker::acquire(0)]), options, kind)
     }
 
-    fn new(workers: Box<[&'static Worker]>, options: Options, kind: Kind) -> Self {
+    fn new(workers: Box<[&'static Worker]>, options: ExecutorOptions, kind: ExecutorKind) -> Self {
         overflow::install();
         Self {
             workers,
@@ -197,7 +197,7 @@ impl Executor {
         Ok(Fiber::new(task))
     }
 
-    /// Like [`Executor::start`], but the fiber begins when it is unparked.
+    /// Like [`FiberExecutor::start`], but the fiber begins when it is unparked.
     ///
     /// # Errors
     ///
@@ -212,7 +212,7 @@ impl Executor {
         Ok(Fiber::new(task))
     }
 
-    /// Like [`Executor::start`], if necessary beyond the limit of stacks.
+    /// Like [`FiberExecutor::start`], if necessary beyond the limit of stacks.
     ///
     /// # Errors
     ///
@@ -235,8 +235,8 @@ impl Executor {
     fn make<'a>(
         &self,
         start: Start,
-        stack: impl FnOnce(Option<&Local>) -> Result<Stack, StackError>,
-    ) -> Result<(Arc<Task>, Mine<'a>), StackError> {
+        stack: impl FnOnce(Option<&Local>) -> Result<FiberStack, StackError>,
+    ) -> Result<(Arc<Task>, CurrentWorker<'a>), StackError> {
         HERE.with(|here| {
             // SAFETY: worker records live forever; the private part outlives its thread's run.
             let (worker, local) =
@@ -257,13 +257,13 @@ impl Executor {
                 (None, _) => modelled::current().unwrap_or(id as usize % processors),
             };
             let home = self.workers[if self.is_parallel() { processor } else { 0 }];
-            let place = Place { home, processor, pinned: start.processor.is_some() };
+            let place = Affinity { home, processor, pinned: start.processor.is_some() };
             Ok((Task::new(id, start, place, stack), mine))
         })
     }
 
     /// Queues a fiber that is to begin.
-    fn queue_fresh(&self, task: &Arc<Task>, mine: Mine<'_>) {
+    fn queue_fresh(&self, task: &Arc<Task>, mine: CurrentWorker<'_>) {
         let (raw, home) = (Arc::as_ptr(task), task.home());
         match mine {
             Some(_) if modelled::post(raw, true) => {}
@@ -280,7 +280,7 @@ impl Executor {
         }
     }
 
-    /// Runs until no fiber is left, all threads are blocked, or [`Executor::stop`] is called.
+    /// Runs until no fiber is left, all threads are blocked, or [`FiberExecutor::stop`] is called.
     ///
     /// The remaining fibers are abandoned: the contents of their stacks are leaked and counted as
     /// abandoned, and those that have not begun never do.
@@ -289,13 +289,13 @@ impl Executor {
     ///
     /// If it was called before or is called within a fiber, or if the system provides no thread for
     /// a processor.
-    pub(crate) fn run(&self) -> Outcome {
+    pub(crate) fn run(&self) -> RunEnd {
         let inside = HERE.with(|here| !here.worker.get().is_null());
         assert!(!inside, "an executor cannot run within another");
         let outcome = match &self.kind {
-            Kind::Parallel => self.run_parallel(),
-            Kind::Simulated(simulation) => simulation.run(self),
-            Kind::Modelled(model) => model.run(self),
+            ExecutorKind::Parallel => self.run_parallel(),
+            ExecutorKind::Simulated(simulation) => simulation.run(self),
+            ExecutorKind::Modelled(model) => model.run(self),
         };
         let left = self.live();
         self.given_up.store(left, Ordering::Relaxed);
@@ -306,15 +306,17 @@ impl Executor {
     /// Lets the fiber that runs on `processor` yield at its next return to user mode.
     pub(crate) fn hurry(&self, processor: usize) {
         match &self.kind {
-            Kind::Parallel => self.workers[processor].make_way.store(true, Ordering::Relaxed),
-            Kind::Simulated(_) => {}
-            Kind::Modelled(_) => modelled::hurry(processor),
+            ExecutorKind::Parallel => {
+                self.workers[processor].make_way.store(true, Ordering::Relaxed)
+            }
+            ExecutorKind::Simulated(_) => {}
+            ExecutorKind::Modelled(_) => modelled::hurry(processor),
         }
     }
 
-    /// Asks [`Executor::run`] to return: no further fiber is resumed.
+    /// Asks [`FiberExecutor::run`] to return: no further fiber is resumed.
     pub(crate) fn stop(&self) {
-        self.rest().outcome.get_or_insert(Outcome::Stopped);
+        self.rest().outcome.get_or_insert(RunEnd::Stopped);
         self.stopping.store(true, Ordering::Relaxed);
         self.monitor.notify_all();
         for worker in &self.workers {
@@ -333,9 +335,9 @@ impl Executor {
     /// clock of the modelled processor that runs the caller.
     pub(crate) fn now(&self) -> Duration {
         match &self.kind {
-            Kind::Parallel => self.epoch.elapsed(),
-            Kind::Simulated(simulation) => simulation.now(),
-            Kind::Modelled(model) => model.now(),
+            ExecutorKind::Parallel => self.epoch.elapsed(),
+            ExecutorKind::Simulated(simulation) => simulation.now(),
+            ExecutorKind::Modelled(model) => model.now(),
         }
     }
 
@@ -346,7 +348,7 @@ impl Executor {
 
     /// Runs `action` at `when` or soon after, outside of fibers: it may unpark and start fibers,
     /// and must neither wait nor take a lock that a fiber may hold.
-    pub(crate) fn at(self: &Arc<Self>, when: Duration, action: Action) -> Timer {
+    pub(crate) fn at(self: &Arc<Self>, when: Duration, action: TimerAction) -> Timer {
         changes(Object::Timers);
         let (key, first) = self.timers.set(when, action);
         if first && self.is_parallel() {
@@ -366,7 +368,7 @@ impl Executor {
     /// The clock ticks already, or `hz` is 0 or above 1,000,000.
     pub(crate) fn ticks(&self, hz: u32, call: TickFn) {
         assert!((1..=1_000_000).contains(&hz), "expected `hz` from 1 to 1,000,000, found {hz}");
-        let set = self.ticks.set(Ticks { hz, call });
+        let set = self.ticks.set(TickSettings { hz, call });
         assert!(set.is_ok(), "the clock ticks already");
     }
 
@@ -380,9 +382,9 @@ impl Executor {
     /// Returns the number of points that were passed. Parallel: 0.
     pub(crate) fn steps(&self) -> u64 {
         match &self.kind {
-            Kind::Parallel => 0,
-            Kind::Simulated(simulation) => simulation.steps(),
-            Kind::Modelled(model) => model.steps(),
+            ExecutorKind::Parallel => 0,
+            ExecutorKind::Simulated(simulation) => simulation.steps(),
+            ExecutorKind::Modelled(model) => model.steps(),
         }
     }
 
@@ -390,9 +392,9 @@ impl Executor {
     /// Parallel: 0.
     pub(crate) fn digest(&self) -> u64 {
         match &self.kind {
-            Kind::Parallel => 0,
-            Kind::Simulated(simulation) => simulation.digest(),
-            Kind::Modelled(model) => model.digest(),
+            ExecutorKind::Parallel => 0,
+            ExecutorKind::Simulated(simulation) => simulation.digest(),
+            ExecutorKind::Modelled(model) => model.digest(),
         }
     }
 
@@ -406,7 +408,7 @@ impl Executor {
     }
 
     fn is_parallel(&self) -> bool {
-        matches!(self.kind, Kind::Parallel)
+        matches!(self.kind, ExecutorKind::Parallel)
     }
 
     /// Returns the number of fibers that were started and have not ended. Exact while no worker
@@ -422,7 +424,7 @@ impl Executor {
     }
 
     /// Returns a cached stack, or one from the pool.
-    fn stack(&self, local: Option<&Local>) -> Result<Stack, StackError> {
+    fn stack(&self, local: Option<&Local>) -> Result<FiberStack, StackError> {
         let Some(local) = local else {
             let mut stacks = Vec::with_capacity(1);
             self.pool.lend(&mut stacks, 1)?;
@@ -474,7 +476,7 @@ impl Executor {
     }
 }
 
-impl fmt::Debug for Executor {
+impl fmt::Debug for FiberExecutor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Executor")
             .field("workers", &self.workers.len())
@@ -484,7 +486,7 @@ impl fmt::Debug for Executor {
     }
 }
 
-impl Drop for Executor {
+impl Drop for FiberExecutor {
     fn drop(&mut self) {
         // A fiber that was never buried could still be woken, through its worker's record.
         if self.live() == 0 {
@@ -495,7 +497,7 @@ impl Drop for Executor {
 
 /// A guard for something outside that may wake fibers, such as an attached terminal.
 #[derive(Debug)]
-pub(crate) struct External(Arc<Executor>);
+pub(crate) struct External(Arc<FiberExecutor>);
 
 impl Drop for External {
     fn drop(&mut self) {

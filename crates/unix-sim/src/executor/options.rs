@@ -1,4 +1,4 @@
-//! The interface between an executor and its owner: [`Options`], [`Start`], [`Hooks`], [`Outcome`].
+//! The interface between an executor and its owner: [`ExecutorOptions`], [`Start`], [`Hooks`], [`RunEnd`].
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +22,7 @@ pub(crate) struct Start {
 
 /// Callbacks from the executor to its owner. They are called on any thread, outside of fibers.
 pub(crate) trait Hooks: Send + Sync {
-    /// Called when the fiber with this name has computed for longer than [`Options::busy_limit`]
+    /// Called when the fiber with this name has computed for longer than [`ExecutorOptions::busy_limit`]
     /// without a switch or [`preempt`](super::preempt). It may have ended since.
     fn on_busy(&self, name: usize) {
         let _ = name;
@@ -35,7 +35,7 @@ pub(crate) trait Hooks: Send + Sync {
     }
 
     /// Called when all fibers are blocked indefinitely. Returns `true` if it woke fibers, so that
-    /// the run continues; with `false` the run ends as [`Outcome::Deadlocked`].
+    /// the run continues; with `false` the run ends as [`RunEnd::Deadlocked`].
     fn on_stall(&self) -> bool {
         false
     }
@@ -59,14 +59,14 @@ pub struct Reused(pub(super) Arc<StackPool>);
 impl Default for Reused {
     /// Creates a pool of stacks of the default size and maximum number.
     fn default() -> Self {
-        let usual = Options::default();
+        let usual = ExecutorOptions::default();
         Self(Arc::new(StackPool::new(usual.stack_size, usual.stacks)))
     }
 }
 
 /// Options of an executor.
 #[derive(Clone)]
-pub(crate) struct Options {
+pub(crate) struct ExecutorOptions {
     /// Number of usable bytes per stack.
     pub(crate) stack_size: usize,
     /// Maximum number of stacks at a time.
@@ -76,7 +76,7 @@ pub(crate) struct Options {
     /// Simulated: number of processors over which fibers are nominally spread. Modelled: number of
     /// processors.
     pub(crate) processors: usize,
-    /// Simulated: number of points after which the run ends as [`Outcome::Stopped`].
+    /// Simulated: number of points after which the run ends as [`RunEnd::Stopped`].
     pub(crate) stop_at: Option<u64>,
     /// Simulated: if set, points take no time, and the clock never advances to a timer that is
     /// farther off than this.
@@ -87,7 +87,7 @@ pub(crate) struct Options {
     pub(crate) hooks: Arc<dyn Hooks>,
 }
 
-impl Default for Options {
+impl Default for ExecutorOptions {
     fn default() -> Self {
         Self {
             stack_size: if cfg!(debug_assertions) { 256 << 10 } else { 64 << 10 },
@@ -104,11 +104,11 @@ impl Default for Options {
 
 /// The way in which a run ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Outcome {
+pub(crate) enum RunEnd {
     /// No fiber is left.
     Finished,
     /// No fiber can run, no timer is set and nothing outside is attached: all threads are blocked.
     Deadlocked,
-    /// [`Executor::stop`](super::Executor::stop) was called, or the last step was reached.
+    /// [`FiberExecutor::stop`](super::FiberExecutor::stop) was called, or the last step was reached.
     Stopped,
 }

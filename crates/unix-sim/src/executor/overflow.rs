@@ -68,19 +68,19 @@ pub(crate) fn back_in_kernel() {
 }
 
 /// The previous handlers, and the addresses of this code's object.
-struct Before {
+struct PreviousHandlers {
     segv: libc::sigaction,
     bus: libc::sigaction,
     code: (usize, usize),
 }
 
-static BEFORE: OnceLock<Before> = OnceLock::new();
+static BEFORE: OnceLock<PreviousHandlers> = OnceLock::new();
 
 /// Installs the handler for the process, once.
 pub(super) fn install() {
     BEFORE.get_or_init(|| {
         let code = code();
-        Before { segv: handle(libc::SIGSEGV), bus: handle(libc::SIGBUS), code }
+        PreviousHandlers { segv: handle(libc::SIGSEGV), bus: handle(libc::SIGBUS), code }
     });
 }
 

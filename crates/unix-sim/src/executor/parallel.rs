@@ -12,7 +12,7 @@
 //! | --- | --- |
 //! | runs a fiber | the inbox is read before each choice |
 //! | polls | as above |
-//! | is about to sleep | `Inbox::fall_asleep` fails |
+//! | is about to sleep | `WorkerInbox::fall_asleep` fails |
 //! | sleeps | the post finds the mark of sleep, removes it, and wakes |
 #![allow(unsafe_code, reason = "runs fibers by address")]
 #![allow(clippy::disallowed_types, reason = "the clock of this executor is the wall clock")]
@@ -27,7 +27,7 @@ use super::signals::{SignalStack, hold_others};
 use super::task::{SwitchReason, Task};
 use super::tick::{self, TickTimer};
 use super::worker::{Local, Worker};
-use super::{Executor, Outcome, Rest};
+use super::{FiberExecutor, Rest, RunEnd};
 use crate::costs::LOOKS;
 
 /// The wall-clock time at which an executor was created.
@@ -52,9 +52,9 @@ pub(super) const TAKEN: usize = 16;
 pub(super) const BUSY_LOOK: Duration = Duration::from_millis(4);
 const IDLE_LOOK: Duration = Duration::from_millis(250);
 
-impl Executor {
-    /// Runs the executor; see [`Executor::run`].
-    pub(super) fn run_parallel(&self) -> Outcome {
+impl FiberExecutor {
+    /// Runs the executor; see [`FiberExecutor::run`].
+    pub(super) fn run_parallel(&self) -> RunEnd {
         thread::scope(|scope| {
             let _end = StopOnPanic(self);
             let mut threads = Vec::with_capacity(self.workers.len());
@@ -69,7 +69,7 @@ impl Executor {
             self.stop();
             // Running fibers yield at their next call; one that is just being resumed clears the
             // first request.
-            while outcome == Outcome::Stopped && !threads.iter().all(|one| one.is_finished()) {
+            while outcome == RunEnd::Stopped && !threads.iter().all(|one| one.is_finished()) {
                 self.workers
                     .iter()
                     .for_each(|worker| worker.make_way.store(true, Ordering::Relaxed));
@@ -235,7 +235,7 @@ impl Executor {
     /// Returns the outcome of the run if no fiber can ever run again in the current state. A worker
     /// that is counted as asleep takes nothing from its inbox, so a fiber that is in no inbox is
     /// nowhere.
-    fn verdict(&self, rest: &Rest) -> Option<Outcome> {
+    fn verdict(&self, rest: &Rest) -> Option<RunEnd> {
         let still = rest.asleep == self.workers.len()
             && !self.has_fresh()
             && !self.workers.iter().any(|worker| worker.inbox.has_mail());
@@ -243,14 +243,14 @@ impl Executor {
             return None;
         }
         if self.live() == 0 {
-            return Some(Outcome::Finished);
+            return Some(RunEnd::Finished);
         }
         let hopeless = self.external.load(Ordering::Relaxed) == 0 && self.timers.is_empty();
-        hopeless.then_some(Outcome::Deadlocked)
+        hopeless.then_some(RunEnd::Deadlocked)
     }
 
     /// The main loop of the monitor.
-    fn watch(&self) -> Outcome {
+    fn watch(&self) -> RunEnd {
         let mut watchdog = Watchdog::new(self);
         let mut asked_at = None;
         loop {
@@ -265,7 +265,7 @@ impl Executor {
                 let runs = self.workers.iter().map(|worker| worker.runs.load(Ordering::Relaxed));
                 let runs = Some(runs.sum::<u64>());
                 // A hook that wakes no fiber is asked once.
-                if verdict == Outcome::Deadlocked && asked_at != runs {
+                if verdict == RunEnd::Deadlocked && asked_at != runs {
                     asked_at = runs;
                     if self.options.hooks.on_stall() {
                         continue;
@@ -304,7 +304,7 @@ impl Executor {
 }
 
 /// Ends the run if the thread that owns this panics: the others would wait for it indefinitely.
-struct StopOnPanic<'a>(&'a Executor);
+struct StopOnPanic<'a>(&'a FiberExecutor);
 
 impl Drop for StopOnPanic<'_> {
     fn drop(&mut self) {
@@ -315,9 +315,9 @@ impl Drop for StopOnPanic<'_> {
 }
 
 /// The monitor's records of each worker.
-struct Watchdog(Vec<Seen>);
+struct Watchdog(Vec<WorkerSample>);
 
-struct Seen {
+struct WorkerSample {
     runs: u64,
     beat: u64,
     since: Instant,
@@ -325,20 +325,20 @@ struct Seen {
 }
 
 impl Watchdog {
-    fn new(executor: &Executor) -> Self {
+    fn new(executor: &FiberExecutor) -> Self {
         let since = Instant::now();
         Self(
             executor
                 .workers
                 .iter()
-                .map(|_| Seen { runs: 0, beat: 0, since, named: false })
+                .map(|_| WorkerSample { runs: 0, beat: 0, since, named: false })
                 .collect(),
         )
     }
 
     /// Ends the time slice of a fiber that has run since the last check, names those that run for
     /// too long, and shares fibers that no worker has begun.
-    fn look(&mut self, executor: &Executor) {
+    fn look(&mut self, executor: &FiberExecutor) {
         let now = Instant::now();
         for (seen, worker) in self.0.iter_mut().zip(&executor.workers) {
             let name = worker.running.load(Ordering::Relaxed);
@@ -348,7 +348,7 @@ impl Watchdog {
             }
             seen.runs = runs;
             if beat != seen.beat || name == 0 {
-                *seen = Seen { runs, beat, since: now, named: false };
+                *seen = WorkerSample { runs, beat, since: now, named: false };
                 continue;
             }
             if !seen.named && now.duration_since(seen.since) >= executor.options.busy_limit {

@@ -1,7 +1,7 @@
-//! Queues of fibers, linked through the fibers themselves: [`Queue`], [`Inbox`].
+//! Queues of fibers, linked through the fibers themselves: [`LocalQueue`], [`WorkerInbox`].
 //!
 //! A fiber is in at most one queue, and alive while it is queued: a queue counts no references,
-//! allocates no memory and never fails. [`Queue`] belongs to one thread. [`Inbox`] accepts fibers
+//! allocates no memory and never fails. [`LocalQueue`] belongs to one thread. [`WorkerInbox`] accepts fibers
 //! from all threads and from signal handlers. It also holds the mark that its owner sleeps, so that
 //! no post is missed.
 #![allow(unsafe_code, reason = "links fibers by address")]
@@ -14,15 +14,15 @@ use super::task::Task;
 
 /// A first-in, first-out queue for one thread.
 #[derive(Debug)]
-pub(super) struct Queue {
+pub(super) struct LocalQueue {
     head: Cell<*mut Task>,
     tail: Cell<*mut Task>,
 }
 
 // SAFETY: the addresses are of tasks, which any thread may access; a queue is moved, never shared.
-unsafe impl Send for Queue {}
+unsafe impl Send for LocalQueue {}
 
-impl Queue {
+impl LocalQueue {
     pub(super) const fn new() -> Self {
         Self { head: Cell::new(ptr::null_mut()), tail: Cell::new(ptr::null_mut()) }
     }
@@ -60,12 +60,12 @@ impl Queue {
 
 /// A queue from all threads to one.
 #[derive(Debug)]
-pub(super) struct Inbox(AtomicPtr<Task>);
+pub(super) struct WorkerInbox(AtomicPtr<Task>);
 
 /// The value of an empty inbox whose owner sleeps or is about to. No task lies at such an address.
 const ASLEEP: *mut Task = ptr::without_provenance_mut(1);
 
-impl Inbox {
+impl WorkerInbox {
     pub(super) const fn new() -> Self {
         Self(AtomicPtr::new(ptr::null_mut()))
     }
@@ -81,9 +81,9 @@ impl Inbox {
             // SAFETY: the caller passes a live task, which no other thread accesses before it is
             // posted.
             unsafe { &*task }.next.store(next, Ordering::Relaxed);
-            // SYNC inbox: pairs with the swap in `Inbox::drain`: the thread that takes the task
+            // SYNC inbox: pairs with the swap in `WorkerInbox::drain`: the thread that takes the task
             // sees its link and the effects of the waker.
-            // SYNC asleep: pairs with `Inbox::fall_asleep`: a thread that finds the mark sees that
+            // SYNC asleep: pairs with `WorkerInbox::fall_asleep`: a thread that finds the mark sees that
             // sleep was announced, and so ends it.
             let post =
                 self.0.compare_exchange_weak(head, task, Ordering::AcqRel, Ordering::Relaxed);
@@ -103,7 +103,7 @@ impl Inbox {
     /// Passes all posts to `each`, in the order of their arrival. Called by the owner while it is
     /// awake.
     pub(super) fn drain(&self, mut each: impl FnMut(*const Task)) {
-        // SYNC inbox: pairs with the exchange in `Inbox::post`.
+        // SYNC inbox: pairs with the exchange in `WorkerInbox::post`.
         let mut newest = self.0.swap(ptr::null_mut(), Ordering::Acquire);
         assert!(newest != ASLEEP, "an inbox is drained by its owner, awake");
         let mut oldest: *mut Task = ptr::null_mut();
@@ -126,7 +126,7 @@ impl Inbox {
     #[must_use]
     pub(super) fn fall_asleep(&self) -> bool {
         let awake = ptr::null_mut();
-        // SYNC asleep: pairs with `Inbox::post`. Sleep was announced before.
+        // SYNC asleep: pairs with `WorkerInbox::post`. Sleep was announced before.
         self.0.compare_exchange(awake, ASLEEP, Ordering::Release, Ordering::Relaxed).is_ok()
     }
 
@@ -143,7 +143,7 @@ mod tests {
 
     use super::super::options::Start;
     use super::super::stack::StackPool;
-    use super::super::task::{Place, SwitchReason};
+    use super::super::task::{Affinity, SwitchReason};
     use super::super::worker::Worker;
     use super::*;
 
@@ -154,7 +154,7 @@ mod tests {
         let mut stacks = Vec::new();
         pool.lend(&mut stacks, 3).expect("memory is available");
         let tasks = [1, 2, 3].map(|id| {
-            let place = Place { home, processor: 0, pinned: false };
+            let place = Affinity { home, processor: 0, pinned: false };
             let stack = stacks.pop().expect("three stacks were lent");
             let body = Box::new(|| {});
             let start = Start { processor: None, context: 0, name: 0, body };
@@ -171,7 +171,7 @@ mod tests {
     #[test]
     fn a_queue_hands_out_in_order() {
         with_tasks(|[a, b, c]| {
-            let queue = Queue::new();
+            let queue = LocalQueue::new();
             assert!(queue.pop().is_none());
             queue.push(a);
             queue.push(b);
@@ -184,7 +184,7 @@ mod tests {
     #[test]
     fn an_inbox_hands_out_in_the_order_of_the_posts() {
         with_tasks(|tasks| {
-            let inbox = Inbox::new();
+            let inbox = WorkerInbox::new();
             for task in tasks {
                 assert!(!inbox.post(task), "the owner is awake");
             }
@@ -198,7 +198,7 @@ mod tests {
     #[test]
     fn nobody_falls_asleep_over_mail() {
         with_tasks(|[a, ..]| {
-            let inbox = Inbox::new();
+            let inbox = WorkerInbox::new();
             assert!(!inbox.post(a));
             assert!(!inbox.fall_asleep());
             let mut seen = Vec::new();
@@ -210,7 +210,7 @@ mod tests {
     #[test]
     fn the_first_post_to_a_sleeper_must_wake_it_and_no_other() {
         with_tasks(|[a, b, _]| {
-            let inbox = Inbox::new();
+            let inbox = WorkerInbox::new();
             assert!(inbox.fall_asleep());
             assert!(!inbox.has_mail());
             assert!(inbox.post(a));

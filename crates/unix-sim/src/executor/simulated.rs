@@ -4,7 +4,7 @@
 //! A fiber passes points. After as many as the chooser gave it, or when it stops by itself, the
 //! chooser picks one of the runnable fibers. A fiber that spins at a lock is not runnable until the
 //! lock is free. Each point takes [`STEP_NS`] nanoseconds of the virtual clock; when no fiber is
-//! runnable the clock jumps to the next timer. If [`Options::farthest`](super::Options) is set,
+//! runnable the clock jumps to the next timer. If [`ExecutorOptions::farthest`](super::ExecutorOptions) is set,
 //! points take no time, and the fibers that one timer makes runnable run before the next timer's
 //! action. Nothing here depends on an address, the wall clock, or another thread, unless something
 //! outside is attached.
@@ -29,7 +29,7 @@ use super::signals::SignalStack;
 use super::task::{SwitchReason, Task};
 use super::tick::tick_at_point;
 use super::worker::{Local, Worker};
-use super::{Executor, Outcome};
+use super::{FiberExecutor, RunEnd};
 
 /// Virtual nanoseconds from one point to the next.
 const STEP_NS: u64 = 100;
@@ -105,8 +105,8 @@ impl Simulation {
         self.digest.store(digest, Ordering::Relaxed);
     }
 
-    /// Runs the executor; see [`Executor::run`].
-    pub(super) fn run(&self, executor: &Executor) -> Outcome {
+    /// Runs the executor; see [`FiberExecutor::run`].
+    pub(super) fn run(&self, executor: &FiberExecutor) -> RunEnd {
         let chooser = self.chooser.lock().unwrap_or_else(PoisonError::into_inner).take();
         let worker = executor.workers[0];
         let local = Local::new();
@@ -114,7 +114,7 @@ impl Simulation {
         let _signal_stack = executor.options.reused.is_none().then(SignalStack::install);
         let tick = executor.ticks.get().map(|ticks| ticks.call);
         let _stay = Stay::begin(Backend::Simulated, worker, &local, tick);
-        let mut run = Run {
+        let mut run = SimulatedRun {
             simulation: self,
             executor,
             worker,
@@ -140,7 +140,7 @@ impl Simulation {
         }
         // SAFETY: the run lives until the end of this function, and otherwise only fibers that this
         // function resumes access it.
-        let outcome = unsafe { Run::decide_until_end(run) };
+        let outcome = unsafe { SimulatedRun::decide_until_end(run) };
         HERE.with(|here| {
             here.run.set(std::ptr::null_mut());
             here.notes.set(false);
@@ -155,16 +155,16 @@ impl Simulation {
 /// fiber runs, because the thread counts panics, not the fiber.
 #[cold]
 pub(super) fn decide(at: At) {
-    let run: *mut Run<'_> = HERE.with(|here| here.run.get()).cast();
+    let run: *mut SimulatedRun<'_> = HERE.with(|here| here.run.get()).cast();
     // SAFETY: set while the current run, which resumed this fiber, waits for it.
-    if !run.is_null() && unsafe { Run::stays(run, at) } || modelled::point() {
+    if !run.is_null() && unsafe { SimulatedRun::stays(run, at) } || modelled::point() {
         return;
     }
     match running() {
         Some(task) if !thread::panicking() => {
             HERE.with(|here| here.at.set(at));
             // SAFETY: as above.
-            if !run.is_null() && unsafe { Run::goes_on(run) } {
+            if !run.is_null() && unsafe { SimulatedRun::goes_on(run) } {
                 return tick_at_point();
             }
             HERE.with(|here| here.left.set(0));
@@ -179,7 +179,7 @@ pub(super) fn decide(at: At) {
 /// Lets `task`, which was woken, continue the work of the running fiber as soon as that one sleeps.
 /// It takes over the other's number: for the chooser it is the same fiber.
 pub(super) fn hand_over(task: &Task) {
-    let run: *mut Run<'_> = HERE.with(|here| here.run.get()).cast();
+    let run: *mut SimulatedRun<'_> = HERE.with(|here| here.run.get()).cast();
     if let Some(me) = running().filter(|_| !run.is_null()) {
         let number = me.shown();
         me.hand_number_to(task);
@@ -203,7 +203,7 @@ pub(super) fn spin(word: &AtomicU32) {
     suspend(task, SwitchReason::Spin);
 }
 
-impl Executor {
+impl FiberExecutor {
     /// Waits for an event from outside, on the one thread that runs everything. Returns `false` if
     /// none will come.
     pub(super) fn wait_outside(&self, worker: &Worker) -> bool {
@@ -233,7 +233,7 @@ struct Heir {
 
 /// The outcome of a decision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Decision {
+enum ChoiceOutcome {
     /// The fiber at this index runs; `true` if a clock tick is delivered to it.
     Fiber(usize, bool),
     /// Time passes to the next timer.
@@ -241,9 +241,9 @@ enum Decision {
 }
 
 /// The state of the current run.
-struct Run<'a> {
+struct SimulatedRun<'a> {
     simulation: &'a Simulation,
-    executor: &'a Executor,
+    executor: &'a FiberExecutor,
     worker: &'static Worker,
     local: &'a Local,
     chooser: Box<dyn Chooser>,
@@ -263,18 +263,18 @@ struct Run<'a> {
     /// The fiber that runs when the running one sleeps.
     heir: Option<Heir>,
     /// The decision that was made on the stack of the fiber that stopped.
-    decided: Option<Decision>,
+    decided: Option<ChoiceOutcome>,
     /// The step at which the hook was asked.
     asked_at: Option<u64>,
 }
 
-impl Run<'_> {
+impl SimulatedRun<'_> {
     /// Runs fibers until the run ends.
     ///
     /// # Safety
     ///
-    /// The run lives, and is accessed otherwise only through [`Run::goes_on`].
-    unsafe fn decide_until_end(run: *mut Self) -> Outcome {
+    /// The run lives, and is accessed otherwise only through [`SimulatedRun::goes_on`].
+    unsafe fn decide_until_end(run: *mut Self) -> RunEnd {
         loop {
             // SAFETY: no fiber runs while the borrow lasts.
             let task = match unsafe { (*run).next() } {
@@ -290,35 +290,35 @@ impl Run<'_> {
     }
 
     /// Starts the stretch of the next fiber, or returns how the run ended.
-    fn next(&mut self) -> ControlFlow<Outcome, *const Task> {
+    fn next(&mut self) -> ControlFlow<RunEnd, *const Task> {
         match self.decided.take() {
-            Some(Decision::Fiber(chosen, tick)) => {
+            Some(ChoiceOutcome::Fiber(chosen, tick)) => {
                 return ControlFlow::Continue(self.begin_stretch(chosen, tick));
             }
-            Some(Decision::Clock) => self.pass_time(),
+            Some(ChoiceOutcome::Clock) => self.pass_time(),
             None => {}
         }
         loop {
             let steps = self.simulation.steps.load(Ordering::Relaxed);
             if self.is_to_stop(steps) {
-                return ControlFlow::Break(Outcome::Stopped);
+                return ControlFlow::Break(RunEnd::Stopped);
             }
             if self.is_timer_due() {
                 self.executor.timers.run_due(self.simulation.now());
             }
             self.collect();
             match self.decide() {
-                Some(Decision::Fiber(chosen, tick)) => {
+                Some(ChoiceOutcome::Fiber(chosen, tick)) => {
                     return ControlFlow::Continue(self.begin_stretch(chosen, tick));
                 }
-                Some(Decision::Clock) => {
+                Some(ChoiceOutcome::Clock) => {
                     self.pass_time();
                     continue;
                 }
                 None => {}
             }
             if self.executor.live() == 0 {
-                return ControlFlow::Break(Outcome::Finished);
+                return ControlFlow::Break(RunEnd::Finished);
             }
             if self.executor.options.hooks.on_rest() {
                 // Timers of equal length set in different steps expire in the order of the steps.
@@ -330,7 +330,7 @@ impl Run<'_> {
                 // A hook that wakes no fiber is asked once.
                 let again = self.asked_at == Some(steps);
                 if again || !self.executor.options.hooks.on_stall() {
-                    return ControlFlow::Break(Outcome::Deadlocked);
+                    return ControlFlow::Break(RunEnd::Deadlocked);
                 }
                 self.asked_at = Some(steps);
             }
@@ -376,7 +376,7 @@ impl Run<'_> {
     ///
     /// # Safety
     ///
-    /// Like [`Run::stays`].
+    /// Like [`SimulatedRun::stays`].
     unsafe fn goes_on(run: *mut Self) -> bool {
         // SAFETY: as there.
         let this = unsafe { &mut *run };
@@ -388,7 +388,7 @@ impl Run<'_> {
         (this.left, this.last) = (SwitchReason::Point, Some(this.running));
         this.collect();
         match this.decide() {
-            Some(Decision::Fiber(chosen, tick)) if chosen == this.running => {
+            Some(ChoiceOutcome::Fiber(chosen, tick)) if chosen == this.running => {
                 HERE.with(|here| here.tick_due.set(tick));
                 true
             }
@@ -419,7 +419,7 @@ impl Run<'_> {
         };
         let goes_on = self.chooser.hands_over(self.numbers.len() > 1);
         if goes_on {
-            (self.heir, self.decided) = (None, Some(Decision::Fiber(at, false)));
+            (self.heir, self.decided) = (None, Some(ChoiceOutcome::Fiber(at, false)));
         }
         goes_on
     }

@@ -1,4 +1,4 @@
-//! Stacks for fibers: [`StackPool`] lends a [`Stack`] and takes it back.
+//! Stacks for fibers: [`StackPool`] lends a [`FiberStack`] and takes it back.
 //!
 //! Many stacks lie in one mapping, a slab, without huge pages and with a guard below each. Linux
 //! 6.13 and later installs guards without splitting the mapping; earlier versions need a mapping
@@ -34,7 +34,7 @@ const MAPPED_GUARDS: usize = 30_000;
 /// An owned stack. If it is dropped instead of passed to [`StackPool::give`], it is leaked on
 /// purpose.
 #[derive(Debug)]
-pub(super) struct Stack {
+pub(super) struct FiberStack {
     /// The lowest address of the guard.
     limit: NonZeroUsize,
     /// One past the highest address.
@@ -45,7 +45,7 @@ pub(super) struct Stack {
 // SAFETY: `limit` is the start of a guard of `GUARD` bytes that faults, above it lie at least
 // `corosensei::stack::MIN_STACK_SIZE` bytes up to `base`, which is aligned to a page; the mapping
 // outlives every stack that is not in the pool.
-unsafe impl corosensei::stack::Stack for Stack {
+unsafe impl corosensei::stack::Stack for FiberStack {
     fn base(&self) -> StackPointer {
         self.base
     }
@@ -55,7 +55,7 @@ unsafe impl corosensei::stack::Stack for Stack {
     }
 }
 
-impl Stack {
+impl FiberStack {
     /// Returns the addresses below it that fault: start and end.
     pub(super) fn guard(&self) -> (usize, usize) {
         (self.limit.get(), self.limit.get() + GUARD)
@@ -103,16 +103,16 @@ pub(super) struct StackPool {
     size: usize,
     limit: usize,
     abandoned: AtomicUsize,
-    free: Mutex<Free>,
+    free: Mutex<FreeStacks>,
 }
 
 #[derive(Debug)]
-struct Free {
-    slabs: Vec<Slab>,
+struct FreeStacks {
+    slabs: Vec<StackSlab>,
     /// Used before and still resident, the last used at the end.
-    warm: Vec<Stack>,
+    warm: Vec<FiberStack>,
     /// Never used, or without memory.
-    cold: Vec<Stack>,
+    cold: Vec<FiberStack>,
     /// Number of stacks in all slabs.
     total: usize,
     /// `true` if a guard needs no mapping; unknown before the first.
@@ -122,7 +122,7 @@ struct Free {
 }
 
 #[derive(Debug)]
-struct Slab {
+struct StackSlab {
     start: usize,
     length: usize,
     stacks: usize,
@@ -134,7 +134,7 @@ impl StackPool {
     pub(super) fn new(size: usize, limit: usize) -> Self {
         let page = rustix::param::page_size();
         let size = size.max(4 * page).next_multiple_of(page);
-        let (abandoned, free) = (AtomicUsize::new(0), Mutex::new(Free::new()));
+        let (abandoned, free) = (AtomicUsize::new(0), Mutex::new(FreeStacks::new()));
         Self { size, limit, abandoned, free }
     }
 
@@ -143,7 +143,7 @@ impl StackPool {
     /// # Errors
     ///
     /// No stack is free and none can be created.
-    pub(super) fn lend(&self, into: &mut Vec<Stack>, count: usize) -> Result<(), StackError> {
+    pub(super) fn lend(&self, into: &mut Vec<FiberStack>, count: usize) -> Result<(), StackError> {
         let mut free = self.lock();
         if free.is_empty() {
             let stacks = free.next_slab(self.limit)?;
@@ -161,7 +161,7 @@ impl StackPool {
     /// # Errors
     ///
     /// No stack is free and the kernel refuses memory.
-    pub(super) fn lend_beyond(&self) -> Result<Stack, StackError> {
+    pub(super) fn lend_beyond(&self) -> Result<FiberStack, StackError> {
         let mut free = self.lock();
         if free.is_empty() {
             free.grow(self.size, 1)?;
@@ -170,7 +170,7 @@ impl StackPool {
     }
 
     /// Takes back stacks on which nothing runs.
-    pub(super) fn give(&self, stacks: impl Iterator<Item = Stack>) {
+    pub(super) fn give(&self, stacks: impl Iterator<Item = FiberStack>) {
         let mut free = self.lock();
         let mut stacks = stacks;
         let room = WARM.saturating_sub(free.warm.len());
@@ -208,12 +208,12 @@ impl StackPool {
         StackCounts { live, abandoned, pooled: total.saturating_sub(live + abandoned) }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Free> {
+    fn lock(&self) -> MutexGuard<'_, FreeStacks> {
         self.free.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Free {
+impl FreeStacks {
     fn new() -> Self {
         Self {
             slabs: Vec::new(),
@@ -229,7 +229,7 @@ impl Free {
         self.warm.is_empty() && self.cold.is_empty()
     }
 
-    fn take(&mut self) -> Option<Stack> {
+    fn take(&mut self) -> Option<FiberStack> {
         self.warm.pop().or_else(|| self.cold.pop())
     }
 
@@ -261,7 +261,7 @@ impl Free {
             rustix::mm::mmap_anonymous(ptr::null_mut(), length, protection, flags)
         };
         let start = start.map_err(StackError::Memory)?.expose_provenance();
-        let slab = Slab { start, length, stacks };
+        let slab = StackSlab { start, length, stacks };
         // SAFETY: the slab's own bytes, which nothing uses yet. The slab also works without the
         // advice.
         let _ = unsafe {
@@ -279,7 +279,7 @@ impl Free {
         self.cold.extend((0..stacks).rev().map(|index| {
             let limit = start + index * stride;
             let at = |address| NonZeroUsize::new(address).expect("no mapping lies at 0");
-            Stack { limit: at(limit), base: at(limit + stride), slab: number }
+            FiberStack { limit: at(limit), base: at(limit + stride), slab: number }
         }));
         self.total += stacks;
         self.slabs.push(slab);
@@ -305,7 +305,7 @@ impl Free {
     }
 }
 
-impl Slab {
+impl StackSlab {
     fn unmap(&self) {
         // SAFETY: the mapping that `grow` made, none of whose stacks has an owner. A refusal leaks
         // it.

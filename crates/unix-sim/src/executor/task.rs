@@ -25,7 +25,7 @@ use corosensei::trap::CoroutineTrapHandler;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 
 use super::options::{Body, Start};
-use super::stack::Stack;
+use super::stack::FiberStack;
 use super::worker::Worker;
 use crate::held::PerFiber;
 
@@ -53,7 +53,7 @@ const TOKEN: u32 = 1;
 const PARKED: u32 = 2;
 const ENDED: u32 = 3;
 
-type Thread = Coroutine<(), SwitchReason, SwitchReason, Stack>;
+type FiberThread = Coroutine<(), SwitchReason, SwitchReason, FiberStack>;
 
 /// One fiber. Its executor owns one reference from start to end.
 #[derive(Debug)]
@@ -84,12 +84,12 @@ pub(super) struct Task {
     home: AtomicPtr<Worker>,
     /// The number of its processor.
     processor: AtomicUsize,
-    inner: UnsafeCell<Inner>,
+    inner: UnsafeCell<TaskState>,
 }
 
 /// The processor on which a task is to run.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Place {
+pub(super) struct Affinity {
     /// The worker whose thread resumes it.
     pub(super) home: &'static Worker,
     /// The number of that processor.
@@ -99,9 +99,9 @@ pub(super) struct Place {
 }
 
 /// State that the task itself and the worker that runs it access, never both at once.
-struct Inner {
-    body: Option<(Body, Stack)>,
-    coroutine: Option<Thread>,
+struct TaskState {
+    body: Option<(Body, FiberStack)>,
+    coroutine: Option<FiberThread>,
     yielder: *const Yielder<(), SwitchReason>,
     /// The handler that ends it from a fault handler, once it has begun.
     trap: Option<CoroutineTrapHandler<SwitchReason>>,
@@ -111,7 +111,7 @@ struct Inner {
     locks: PerFiber,
 }
 
-impl std::fmt::Debug for Inner {
+impl std::fmt::Debug for TaskState {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Inner").field("begun", &self.body.is_none()).finish_non_exhaustive()
     }
@@ -128,7 +128,7 @@ unsafe impl Sync for Task {}
 impl Task {
     /// Creates a task that has not begun. The reference that its executor owns is leaked until
     /// [`Task::bury`].
-    pub(super) fn new(id: u32, start: Start, place: Place, stack: Stack) -> Arc<Self> {
+    pub(super) fn new(id: u32, start: Start, place: Affinity, stack: FiberStack) -> Arc<Self> {
         let Start { context, name, body, .. } = start;
         let task = Arc::new(Self {
             id,
@@ -145,7 +145,7 @@ impl Task {
             state: AtomicU32::new(RUNNING),
             home: AtomicPtr::new(ptr::from_ref(place.home).cast_mut()),
             processor: AtomicUsize::new(place.processor),
-            inner: UnsafeCell::new(Inner {
+            inner: UnsafeCell::new(TaskState {
                 body: Some((body, stack)),
                 coroutine: None,
                 yielder: ptr::null(),
@@ -333,7 +333,7 @@ impl Task {
     /// # Safety
     ///
     /// The task has stopped for good, or has never begun; it is in no queue; this is called once.
-    pub(super) unsafe fn bury(this: *const Self, leave: SwitchReason) -> Option<Stack> {
+    pub(super) unsafe fn bury(this: *const Self, leave: SwitchReason) -> Option<FiberStack> {
         // SAFETY: alive until the end of this function, and no other thread accesses `inner`.
         let (task, inner) = unsafe { (&*this, &mut *(*this).inner.get()) };
         let stack = match (inner.coroutine.take(), inner.body.take()) {

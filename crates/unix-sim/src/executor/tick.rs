@@ -25,7 +25,7 @@ pub(crate) const TICKS_A_SECOND: u32 = 100;
 
 /// The frequency and the function of ticks.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Ticks {
+pub(super) struct TickSettings {
     pub(super) hz: u32,
     pub(super) call: TickFn,
 }
@@ -142,7 +142,7 @@ impl TickTimer {
     /// # Errors
     ///
     /// The kernel has no timer left.
-    pub(super) fn new(ticks: Ticks) -> std::io::Result<Self> {
+    pub(super) fn new(ticks: TickSettings) -> std::io::Result<Self> {
         install();
         HERE.with(|here| here.tick.set(Some(ticks.call)));
         // SAFETY: zeroes are a valid event, which the lines below fill in.

@@ -12,30 +12,30 @@ use super::footprint::Object;
 use super::reach::changes;
 
 /// A timed action: short, and run outside of fibers.
-pub(crate) type Action = Box<dyn FnOnce() + Send>;
+pub(crate) type TimerAction = Box<dyn FnOnce() + Send>;
 
 /// The time, and the number among actions of the same time: the one set first comes first.
-type Key = (Duration, u64);
+type TimerKey = (Duration, u64);
 
 /// The future actions.
 #[derive(Debug)]
 pub(super) struct Timers {
-    queue: Mutex<Queue>,
+    queue: Mutex<TimerQueue>,
     /// Nanoseconds of the time of the first action, or `u64::MAX`, to be read without the lock.
     /// Changed under it.
     first_ns: AtomicU64,
 }
 
 #[derive(Default)]
-struct Queue {
-    actions: BTreeMap<Key, Action>,
+struct TimerQueue {
+    actions: BTreeMap<TimerKey, TimerAction>,
     /// Number of the next action to be set.
     next: u64,
     /// Number of actions that were removed and are still running.
     under_way: usize,
 }
 
-impl std::fmt::Debug for Queue {
+impl std::fmt::Debug for TimerQueue {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Queue").field("actions", &self.actions.len()).finish_non_exhaustive()
     }
@@ -49,7 +49,7 @@ impl Default for Timers {
 
 impl Timers {
     /// Adds an action. Returns its key, and `true` if it is now the first.
-    pub(super) fn set(&self, when: Duration, action: Action) -> (Key, bool) {
+    pub(super) fn set(&self, when: Duration, action: TimerAction) -> (TimerKey, bool) {
         let mut queue = self.lock();
         let key = (when, queue.next);
         queue.next += 1;
@@ -76,7 +76,7 @@ impl Timers {
         self.first_ns.load(Ordering::Relaxed)
     }
 
-    fn note_first(&self, queue: &Queue) {
+    fn note_first(&self, queue: &TimerQueue) {
         let first = queue.actions.first_key_value().map_or(u64::MAX, |((when, _), _)| {
             u64::try_from(when.as_nanos()).unwrap_or(u64::MAX - 1)
         });
@@ -107,7 +107,7 @@ impl Timers {
         true
     }
 
-    fn lock(&self) -> MutexGuard<'_, Queue> {
+    fn lock(&self) -> MutexGuard<'_, TimerQueue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -115,8 +115,8 @@ impl Timers {
 /// The right to cancel an action. Dropping it leaves the action set.
 #[derive(Debug)]
 pub(crate) struct Timer {
-    pub(super) executor: Arc<super::Executor>,
-    pub(super) key: Key,
+    pub(super) executor: Arc<super::FiberExecutor>,
+    pub(super) key: TimerKey,
 }
 
 impl Timer {

@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use rustix::thread::{Timespec, futex};
 
-use super::queue::{Inbox, Queue};
-use super::stack::Stack;
+use super::queue::{LocalQueue, WorkerInbox};
+use super::stack::FiberStack;
 use super::task::Task;
 
 /// The shared part of a processor, on cache lines of its own.
@@ -23,11 +23,11 @@ pub(super) struct Worker {
     /// The number in its executor.
     pub(super) index: AtomicUsize,
     /// Fibers woken or started by other threads.
-    pub(super) inbox: Inbox,
+    pub(super) inbox: WorkerInbox,
     /// 1 while its thread waits in the kernel or is about to.
     asleep: AtomicU32,
     /// Fibers that have not begun, and their number; other workers may take them.
-    fresh: Mutex<Queue>,
+    fresh: Mutex<LocalQueue>,
     fresh_count: AtomicUsize,
     /// `true` if the running fiber should yield at its next return to user mode.
     pub(super) make_way: AtomicBool,
@@ -45,9 +45,9 @@ impl Worker {
     const fn new() -> Self {
         Self {
             index: AtomicUsize::new(0),
-            inbox: Inbox::new(),
+            inbox: WorkerInbox::new(),
             asleep: AtomicU32::new(0),
-            fresh: Mutex::new(Queue::new()),
+            fresh: Mutex::new(LocalQueue::new()),
             fresh_count: AtomicUsize::new(0),
             make_way: AtomicBool::new(false),
             runs: AtomicU64::new(0),
@@ -172,7 +172,7 @@ impl Worker {
         self.runs.load(Ordering::Relaxed).wrapping_add(self.returns.load(Ordering::Relaxed))
     }
 
-    fn lock_fresh(&self) -> MutexGuard<'_, Queue> {
+    fn lock_fresh(&self) -> MutexGuard<'_, LocalQueue> {
         self.fresh.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -187,11 +187,11 @@ fn unused() -> MutexGuard<'static, Vec<&'static Worker>> {
 #[derive(Debug)]
 pub(super) struct Local {
     /// Woken fibers, and those that were pinned here.
-    pub(super) woken: Queue,
+    pub(super) woken: LocalQueue,
     /// Fibers that yielded.
-    pub(super) yielded: Queue,
+    pub(super) yielded: LocalQueue,
     /// Cached stacks.
-    pub(super) stacks: RefCell<Vec<Stack>>,
+    pub(super) stacks: RefCell<Vec<FiberStack>>,
     /// Number of choices.
     pub(super) turn: Cell<u32>,
     /// `true` if the chosen fiber had yielded, and runs before those that were woken.
@@ -205,8 +205,8 @@ pub(super) const MOVED: usize = 32;
 impl Local {
     pub(super) fn new() -> Self {
         Self {
-            woken: Queue::new(),
-            yielded: Queue::new(),
+            woken: LocalQueue::new(),
+            yielded: LocalQueue::new(),
             stacks: RefCell::new(Vec::with_capacity(AT_HAND)),
             turn: Cell::new(0),
             overtakes: Cell::new(false),

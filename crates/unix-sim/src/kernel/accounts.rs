@@ -2,12 +2,12 @@
 
 use tontine_unix::{Errno, PriorityScope, Resource, Result, Rlimit};
 
-use super::call::Call;
+use super::call::Caller;
 use super::files::MOST;
 use super::proc::{Phase, ProcState};
 use super::references::ProcRef;
 
-impl Call<'_> {
+impl Caller<'_> {
     pub(super) fn set_user(&self, uid: u32) -> Result<()> {
         if uid == u32::MAX {
             // For setuid(2) and related calls this number denotes no user.

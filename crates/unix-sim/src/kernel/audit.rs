@@ -6,12 +6,12 @@
 
 use super::Kernel;
 use super::proc::{Phase, Proc};
-use crate::executor::Outcome;
+use crate::executor::RunEnd;
 
 impl Kernel {
     /// Records a violation if something is left that should not be, after a run that finished.
-    pub(super) fn audit(&self, outcome: Outcome) {
-        if outcome == Outcome::Finished
+    pub(super) fn audit(&self, outcome: RunEnd) {
+        if outcome == RunEnd::Finished
             && self.config.is_audited()
             && let Err(wrong) = self.audited()
         {

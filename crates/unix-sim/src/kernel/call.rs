@@ -1,4 +1,4 @@
-//! A thread in the kernel: [`Call`], the handle through which its program makes system calls, and
+//! A thread in the kernel: [`Caller`], the handle through which its program makes system calls, and
 //! the entry to each call (`sig_lock_or_return`, §4.1) and the exit from it.
 
 use std::cell::Cell;
@@ -9,10 +9,10 @@ use std::time::Duration;
 use tontine_unix::{Errno, Pid, Result, SigSet, WaitStatus};
 
 use super::Kernel;
-use super::deliver::{Delivered, Frame};
-use super::proc::{Member, Proc, ProcState};
-use super::siglock::{Locked, Marked};
-use super::thread::{Attention, Thread};
+use super::deliver::{Delivered, HandlerFrame};
+use super::proc::{Proc, ProcState, ThreadEntry};
+use super::siglock::{Marked, SigLocked};
+use super::thread::{AstFlags, Thread};
 use crate::costs::CostKind;
 use crate::executor::{self, At};
 use crate::lock::SimpleGuard;
@@ -20,7 +20,7 @@ use crate::lock::lock_order::PLock;
 use crate::mode::LockingMode;
 
 /// The calling thread.
-pub(super) struct Call<'k> {
+pub(super) struct Caller<'k> {
     pub(super) kernel: &'k Kernel,
     pub(super) proc: &'k Proc,
     pub(super) thread: Arc<Thread>,
@@ -28,9 +28,9 @@ pub(super) struct Call<'k> {
     /// restores.
     pub(super) saved_mask: Cell<Option<SigSet>>,
     /// Handlers that are set up and have not run yet.
-    pub(super) frames: Cell<Vec<Frame>>,
+    pub(super) frames: Cell<Vec<HandlerFrame>>,
     /// The reason for unwinding the stack, once it is unwound.
-    pub(super) leaving: Cell<Option<Leave>>,
+    pub(super) leaving: Cell<Option<ExitReason>>,
     /// Number of times that the program caught the unwinding.
     swallowed: Cell<u32>,
     /// The program's own position, for `profil`.
@@ -45,7 +45,7 @@ pub(super) struct Call<'k> {
 
 /// The reason why a thread leaves its program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Leave {
+pub(super) enum ExitReason {
     /// The process exits, and this thread executes the exit.
     Exit,
     /// Another thread exits or executes.
@@ -59,7 +59,7 @@ pub(super) struct Unwind;
 
 /// The reason why a call does not return a result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Stop {
+pub(super) enum Unfinished {
     /// The call fails with this error.
     Errno(Errno),
     /// Pending work must be handled before the call can begin; then it begins.
@@ -68,13 +68,13 @@ pub(super) enum Stop {
     Interrupted,
 }
 
-impl From<Errno> for Stop {
+impl From<Errno> for Unfinished {
     fn from(errno: Errno) -> Self {
         Self::Errno(errno)
     }
 }
 
-impl From<Marked> for Stop {
+impl From<Marked> for Unfinished {
     fn from(_: Marked) -> Self {
         Self::Again
     }
@@ -82,7 +82,7 @@ impl From<Marked> for Stop {
 
 /// The behaviour of an interrupted call after a handler has run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum After {
+pub(super) enum RestartRule {
     /// The call restarts, if each handler was installed with `SA_RESTART`.
     Restart,
     /// The call restarts.
@@ -97,7 +97,7 @@ const MOST_SWALLOWED: u32 = 16;
 /// A time that no clock reaches, 292 years: a sleep until then or longer has no deadline.
 const FOR_EVER: Duration = Duration::from_nanos(u64::MAX / 2);
 
-impl<'k> Call<'k> {
+impl<'k> Caller<'k> {
     pub(super) fn new(kernel: &'k Kernel, proc: &'k Proc, thread: Arc<Thread>) -> Self {
         let alternate = Cell::new(thread.first_alternate());
         Self {
@@ -121,7 +121,7 @@ impl<'k> Call<'k> {
     }
 
     /// Returns the caller's entry in the list of its process.
-    pub(super) fn member<'s>(&self, state: &'s mut ProcState) -> &'s mut Member {
+    pub(super) fn member<'s>(&self, state: &'s mut ProcState) -> &'s mut ThreadEntry {
         state.member(self.thread.tid()).expect("a thread that runs is in its process's list")
     }
 
@@ -131,7 +131,7 @@ impl<'k> Call<'k> {
     }
 
     /// Calls `sig_lock_or_return` (§4.1).
-    pub(super) fn sig_lock_or_return(&self) -> std::result::Result<Locked<'_>, Marked> {
+    pub(super) fn sig_lock_or_return(&self) -> std::result::Result<SigLocked<'_>, Marked> {
         self.proc.siglock.sig_lock_or_return(&self.kernel.locks, &self.thread)
     }
 
@@ -149,18 +149,18 @@ impl<'k> Call<'k> {
     /// Executes a system call that may fail, and manipulates processes: `sig_lock_or_return` guards
     /// it (§4.1).
     pub(super) fn guarded<T>(&self, mut body: impl FnMut() -> Result<T>) -> Result<T> {
-        self.interruptible(After::Restart, || {
+        self.interruptible(RestartRule::Restart, || {
             self.sig_lock_or_return()?.unlock();
             Ok(body()?)
         })
     }
 
-    /// Like [`Call::guarded`], for a body that may find pending work to be handled first.
+    /// Like [`Caller::guarded`], for a body that may find pending work to be handled first.
     pub(super) fn guarded_stops<T>(
         &self,
-        mut body: impl FnMut() -> std::result::Result<T, Stop>,
+        mut body: impl FnMut() -> std::result::Result<T, Unfinished>,
     ) -> Result<T> {
-        self.interruptible(After::Restart, || {
+        self.interruptible(RestartRule::Restart, || {
             self.sig_lock_or_return()?.unlock();
             body()
         })
@@ -169,16 +169,16 @@ impl<'k> Call<'k> {
     /// Executes a system call that may sleep.
     pub(super) fn interruptible<T>(
         &self,
-        after: After,
-        mut body: impl FnMut() -> std::result::Result<T, Stop>,
+        after: RestartRule,
+        mut body: impl FnMut() -> std::result::Result<T, Unfinished>,
     ) -> Result<T> {
         self.retry(after, || self.kernel.on_master(&mut body))
     }
 
     fn retry<T>(
         &self,
-        after: After,
-        mut body: impl FnMut() -> std::result::Result<T, Stop>,
+        after: RestartRule,
+        mut body: impl FnMut() -> std::result::Result<T, Unfinished>,
     ) -> Result<T> {
         loop {
             self.enter()?;
@@ -186,19 +186,21 @@ impl<'k> Call<'k> {
             let delivered = self.return_to_user();
             match result {
                 Ok(value) => return Ok(value),
-                Err(Stop::Errno(errno)) => return Err(errno),
-                Err(Stop::Again) => {}
-                Err(Stop::Interrupted) if self.goes_on(delivered, after) => {}
-                Err(Stop::Interrupted) => return Err(Errno::EINTR),
+                Err(Unfinished::Errno(errno)) => return Err(errno),
+                Err(Unfinished::Again) => {}
+                Err(Unfinished::Interrupted) if self.goes_on(delivered, after) => {}
+                Err(Unfinished::Interrupted) => return Err(Errno::EINTR),
             }
         }
     }
 
     /// Returns `true` if an interrupted call restarts after the pending work was handled.
-    fn goes_on(&self, delivered: Delivered, after: After) -> bool {
+    fn goes_on(&self, delivered: Delivered, after: RestartRule) -> bool {
         matches!(
             (delivered, after),
-            (_, After::Always) | (Delivered::Nothing, _) | (Delivered::Restart, After::Restart)
+            (_, RestartRule::Always)
+                | (Delivered::Nothing, _)
+                | (Delivered::Restart, RestartRule::Restart)
         )
     }
 
@@ -216,7 +218,7 @@ impl<'k> Call<'k> {
         loop {
             executor::point(At::Call);
             // A restarted `sigsuspend` first restores the saved mask.
-            if !self.is_wanted() || self.saved_mask.get().is_some() {
+            if !self.has_pending_ast() || self.saved_mask.get().is_some() {
                 return Ok(());
             }
             self.return_to_user();
@@ -262,20 +264,20 @@ impl<'k> Call<'k> {
         if self.enter().is_ok() {
             self.kernel.on_master(|| self.end_with(status));
         }
-        self.leave(self.leaving.get().unwrap_or(Leave::Halt))
+        self.leave(self.leaving.get().unwrap_or(ExitReason::Halt))
     }
 
     /// Unwinds the program's stack.
-    pub(super) fn leave(&self, why: Leave) -> ! {
+    pub(super) fn leave(&self, why: ExitReason) -> ! {
         self.leaving.set(Some(why));
         panic::resume_unwind(Box::new(Unwind))
     }
 
-    /// Like [`Call::interruptible`], but on the caller's current processor (`exec`, `spawn`).
+    /// Like [`Caller::interruptible`], but on the caller's current processor (`exec`, `spawn`).
     pub(super) fn interruptible_anywhere<T>(
         &self,
-        after: After,
-        body: impl FnMut() -> std::result::Result<T, Stop>,
+        after: RestartRule,
+        body: impl FnMut() -> std::result::Result<T, Unfinished>,
     ) -> Result<T> {
         self.retry(after, body)
     }
@@ -297,11 +299,11 @@ impl<'k> Call<'k> {
     ///
     /// # Errors
     /// Pending work must be handled first.
-    pub(super) fn nap(&self) -> std::result::Result<(), Stop> {
+    pub(super) fn sleep_once(&self) -> std::result::Result<(), Unfinished> {
         {
             let mut state = self.state();
-            if self.is_wanted() {
-                return Err(Stop::Interrupted);
+            if self.has_pending_ast() {
+                return Err(Unfinished::Interrupted);
             }
             self.sleeps(&mut state);
         }
@@ -316,8 +318,8 @@ impl<'k> Call<'k> {
     ///
     /// # Errors
     /// Pending work must be handled first, and nothing was written.
-    pub(super) fn nap_for_room(&self, written: usize) -> std::result::Result<bool, Stop> {
-        match self.nap() {
+    pub(super) fn nap_for_room(&self, written: usize) -> std::result::Result<bool, Unfinished> {
+        match self.sleep_once() {
             Ok(()) => Ok(true),
             Err(_) if written > 0 => Ok(false),
             Err(stop) => Err(stop),
@@ -329,30 +331,30 @@ impl<'k> Call<'k> {
     pub(super) fn sleep_for_handler(
         &self,
         prepare: impl FnOnce(&mut ProcState),
-    ) -> std::result::Result<(), Stop> {
+    ) -> std::result::Result<(), Unfinished> {
         {
             let mut state = self.state();
             prepare(&mut state);
-            if self.is_wanted() {
-                return Err(Stop::Interrupted);
+            if self.has_pending_ast() {
+                return Err(Unfinished::Interrupted);
             }
             self.sleeps(&mut state);
         }
         loop {
             executor::park();
-            if self.is_wanted() {
+            if self.has_pending_ast() {
                 break;
             }
         }
         // Done without `p_lock`: a poster that reads the old value unparks this thread once more,
         // and every sleep checks its condition again.
         self.thread.set_sleeping(false);
-        Err(Stop::Interrupted)
+        Err(Unfinished::Interrupted)
     }
 
     /// Returns `true` if pending work must be handled before the thread continues.
-    pub(super) fn is_wanted(&self) -> bool {
-        !self.thread.attention().difference(Attention::TICK).is_empty()
+    pub(super) fn has_pending_ast(&self) -> bool {
+        !self.thread.attention().difference(AstFlags::TICK).is_empty()
     }
 
     /// Sleeps until `ready` returns a value, pending work must be handled, or the deadline passes,
@@ -361,7 +363,7 @@ impl<'k> Call<'k> {
         &self,
         deadline: Option<Duration>,
         mut ready: impl FnMut(&mut ProcState) -> Option<T>,
-    ) -> std::result::Result<Option<T>, Stop> {
+    ) -> std::result::Result<Option<T>, Unfinished> {
         let deadline = deadline.filter(|deadline| *deadline < FOR_EVER);
         let mut timer = None;
         let result = loop {
@@ -371,9 +373,9 @@ impl<'k> Call<'k> {
                     self.thread.set_sleeping(false);
                     break Ok(Some(value));
                 }
-                if self.is_wanted() {
+                if self.has_pending_ast() {
                     self.thread.set_sleeping(false);
-                    break Err(Stop::Interrupted);
+                    break Err(Unfinished::Interrupted);
                 }
                 if deadline.is_some_and(|deadline| self.kernel.executor.now() >= deadline) {
                     self.thread.set_sleeping(false);

@@ -13,10 +13,10 @@ use std::time::Duration;
 use tontine_unix::{Rlimit, SigInfo, Signal, Usage};
 
 use super::Kernel;
-use super::call::Call;
-use super::limits::Times;
-use super::proc::{Proc, ProcState, Tenant};
-use super::thread::{Attention, Thread};
+use super::call::Caller;
+use super::limits::UserTimes;
+use super::proc::{Proc, ProcKey, ProcState};
+use super::thread::{AstFlags, Thread};
 use crate::executor;
 use crate::executor::TICKS_A_SECOND;
 use crate::lock::spl;
@@ -47,7 +47,7 @@ impl Kernel {
         let proc = self.slab.get(thread.slot);
         let user = !executor::in_kernel();
         thread.ticks.fetch_add(1, Ordering::Relaxed);
-        thread.demand(Attention::TICK);
+        thread.demand(AstFlags::TICK);
         let exceeded = {
             let mut times = proc.times.lock(&self.locks);
             let used = &mut times.used;
@@ -98,14 +98,14 @@ impl Kernel {
     /// Starts the accounting of processor time for a process.
     pub(super) fn start_time(&self, proc: &Proc, limit: Rlimit) {
         let _spl = spl::splhigh();
-        *proc.times.lock(&self.locks) = Times { used: Usage::default(), cpu_limit: limit };
+        *proc.times.lock(&self.locks) = UserTimes { used: Usage::default(), cpu_limit: limit };
     }
 }
 
-impl Call<'_> {
+impl Caller<'_> {
     /// Counts the ticks since the last update at the position of the program.
     pub(super) fn update_profile(&self) {
-        self.thread.settle(Attention::TICK);
+        self.thread.settle(AstFlags::TICK);
         let ticks = self.thread.ticks.swap(0, Ordering::Relaxed);
         let profile = self.profile.take();
         if let Some(count) = profile.as_ref().and_then(|counts| counts.get(self.at.get())) {
@@ -137,13 +137,13 @@ impl Call<'_> {
 
 impl Kernel {
     /// Sets an alarm.
-    fn ring_at(&self, when: Duration, tenant: Tenant, number: u64) {
+    fn ring_at(&self, when: Duration, tenant: ProcKey, number: u64) {
         let handle = self.handle();
         self.executor.at(when, Box::new(move || handle.get().ring(tenant, number)));
     }
 
     /// Handles an alarm that is due: the signal thread checks whether it is still set.
-    fn ring(&self, tenant: Tenant, number: u64) {
+    fn ring(&self, tenant: ProcKey, number: u64) {
         let proc = self.slab.get(tenant.slot);
         if proc.tenant() == tenant && !self.alarm_indirect(proc, number) {
             self.ring_at(self.executor.now() + TICK, tenant, number);

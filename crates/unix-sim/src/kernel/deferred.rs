@@ -22,7 +22,7 @@ use super::references::{HeldProc, ProcRef};
 use crate::config::{Config, Executor};
 use crate::executor::{self, Fiber, Object};
 use crate::lock::lock_order::EventLock;
-use crate::lock::{Class, SimpleLock, spl};
+use crate::lock::{LockClass, SimpleLock, spl};
 
 /// The queue, and its words that are read without the lock, for exploration.
 const EVENTS: Object = Object::Lock(EventLock::RANK, 0);
@@ -34,7 +34,7 @@ const MOST: usize = 1024;
 #[derive(Debug)]
 pub(super) struct Events {
     /// `event_lock`.
-    queue: SimpleLock<EventLock, Queue>,
+    queue: SimpleLock<EventLock, EventQueue>,
     /// The signal thread, once it runs.
     worker: std::sync::OnceLock<Fiber>,
     ending: AtomicBool,
@@ -42,8 +42,8 @@ pub(super) struct Events {
 
 /// The state that `event_lock` guards.
 #[derive(Debug)]
-struct Queue {
-    events: VecDeque<Event>,
+struct EventQueue {
+    events: VecDeque<DeferredEvent>,
     /// Number of events that were ever queued.
     made: u64,
     /// Number of those that were handled.
@@ -54,7 +54,7 @@ struct Queue {
 
 /// A signal to be generated.
 #[derive(Debug)]
-enum Event {
+enum DeferredEvent {
     Process {
         target: HeldProc,
         info: SigInfo,
@@ -75,7 +75,7 @@ impl Events {
     pub(super) fn new(config: &Config) -> Self {
         // A real tick must not allocate; a simulated one may.
         let room = if config.executor == Executor::Parallel { MOST } else { 0 };
-        let queue = Queue {
+        let queue = EventQueue {
             events: VecDeque::with_capacity(room),
             made: 0,
             generated: 0,
@@ -92,19 +92,19 @@ impl Events {
 impl Kernel {
     /// Signals a process later. Called from any context; does nothing if the queue is full.
     pub(super) fn psignal_indirect(&self, target: &Proc, info: SigInfo) {
-        self.defer(|| Some(Event::Process { target: self.hold_process(target)?, info }));
+        self.defer(|| Some(DeferredEvent::Process { target: self.hold_process(target)?, info }));
     }
 
     /// Queues an alarm of a process. Returns `false` if the queue is full.
     pub(super) fn alarm_indirect(&self, target: &Proc, number: u64) -> bool {
-        self.defer(|| Some(Event::Alarm { target: self.hold_process(target)?, number }))
+        self.defer(|| Some(DeferredEvent::Alarm { target: self.hold_process(target)?, number }))
     }
 
     /// Signals a group later, and `this` if it is not a member at that time.
     pub(super) fn pgsignal_indirect(&self, group: &Arc<Pgrp>, info: SigInfo, this: Option<&Proc>) {
         self.defer(|| {
             let this = this.and_then(|this| self.hold_process(this));
-            Some(Event::Group { group: Arc::clone(group), this, info })
+            Some(DeferredEvent::Group { group: Arc::clone(group), this, info })
         });
     }
 
@@ -115,7 +115,7 @@ impl Kernel {
 
     /// Queues the event that `event` creates, if any, and wakes the signal thread. Returns `false`,
     /// and creates none, if the queue is full.
-    fn defer(&self, event: impl FnOnce() -> Option<Event>) -> bool {
+    fn defer(&self, event: impl FnOnce() -> Option<DeferredEvent>) -> bool {
         {
             let _spl = spl::splhigh();
             let mut queue = self.events.queue.lock(&self.locks);
@@ -183,14 +183,16 @@ impl Kernel {
         }
     }
 
-    fn generate(&self, event: Event) {
+    fn generate(&self, event: DeferredEvent) {
         match event {
-            Event::Process { target, info } => self.psignal_inthread(&target.refer(self), info),
-            Event::Group { group, this, info } => {
+            DeferredEvent::Process { target, info } => {
+                self.psignal_inthread(&target.refer(self), info)
+            }
+            DeferredEvent::Group { group, this, info } => {
                 let this = this.map(|this| this.refer(self));
                 self.pgsignal_internal(&group, info, this.as_deref());
             }
-            Event::Alarm { target, number } => {
+            DeferredEvent::Alarm { target, number } => {
                 let target = target.refer(self);
                 let mut state = target.lock(&self.locks);
                 let stands = state.alarm.is_some_and(|(_, set)| set == number);

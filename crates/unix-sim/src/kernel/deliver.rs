@@ -12,10 +12,10 @@ use tontine_unix::{
     SigStack, Signal, WaitStatus,
 };
 
-use super::call::{Call, Leave};
+use super::call::{Caller, ExitReason};
 use super::generate::To;
-use super::proc::{Member, News, Phase, ProcState};
-use super::thread::Attention;
+use super::proc::{ChildEvent, Phase, ProcState, ThreadEntry};
+use super::thread::AstFlags;
 use crate::config::{Delivery, Masks};
 use crate::costs::CostKind;
 use crate::executor;
@@ -28,7 +28,7 @@ const HANDLER_ROOM: usize = if cfg!(debug_assertions) { 64 << 10 } else { 16 << 
 
 /// A handler that is set up: it runs before the program, or the frame below it, continues.
 #[derive(Debug)]
-pub(super) struct Frame {
+pub(super) struct HandlerFrame {
     handler: Handler,
     info: SigInfo,
     /// The mask that is restored after it.
@@ -48,23 +48,23 @@ pub(super) enum Delivered {
 }
 
 /// The decision of `psig`.
-enum Act {
+enum PsigAction {
     Nothing,
-    Handle(Frame, ActionFlags),
+    Handle(HandlerFrame, ActionFlags),
     End(Signal, bool),
     Stop(Signal),
 }
 
-impl Call<'_> {
+impl Caller<'_> {
     /// Handles all work that the thread was marked for, runs the handlers that are due, and lets
     /// threads run that the call woke.
     pub(super) fn return_to_user(&self) -> Delivered {
-        let delivered = self.see_to_attention();
+        let delivered = self.handle_ast();
         executor::leave_kernel();
         delivered
     }
 
-    fn see_to_attention(&self) -> Delivered {
+    fn handle_ast(&self) -> Delivered {
         // A thread that the call woke may run first, and its actions may create work for this
         // thread.
         executor::preempt();
@@ -103,30 +103,30 @@ impl Call<'_> {
 
     /// Continues to unwind, for the reason that was found in the kernel.
     fn leave_now(&self) -> ! {
-        let why = self.leaving.get().unwrap_or(Leave::Halt);
+        let why = self.leaving.get().unwrap_or(ExitReason::Halt);
         self.leave(why)
     }
 
     /// Returns the next handler that is to be set up; `None` also if the thread is to leave.
-    fn next_frame(&self) -> Option<(Frame, ActionFlags)> {
+    fn next_frame(&self) -> Option<(HandlerFrame, ActionFlags)> {
         loop {
             let attention = self.thread.attention();
             if attention.is_empty() || self.leaving.get().is_some() {
                 return None;
             }
-            if attention.contains(Attention::HALT) {
-                self.leaving.set(Some(Leave::Halt));
+            if attention.contains(AstFlags::HALT) {
+                self.leaving.set(Some(ExitReason::Halt));
                 return None;
             }
-            if attention.contains(Attention::BLOCK) {
-                self.thread.settle(Attention::BLOCK);
+            if attention.contains(AstFlags::BLOCK) {
+                self.thread.settle(AstFlags::BLOCK);
                 self.proc.siglock.block(&self.kernel.locks);
-            } else if attention.contains(Attention::REPORT) {
-                self.thread.settle(Attention::REPORT);
+            } else if attention.contains(AstFlags::REPORT) {
+                self.thread.settle(AstFlags::REPORT);
                 self.report_continued();
-            } else if attention.contains(Attention::STOP) {
+            } else if attention.contains(AstFlags::STOP) {
                 self.stay_stopped();
-            } else if attention.contains(Attention::TICK) {
+            } else if attention.contains(AstFlags::TICK) {
                 self.update_profile();
             } else if let Some(handled) = self.deliver_one() {
                 return Some(handled);
@@ -136,7 +136,7 @@ impl Call<'_> {
 
     /// Takes one signal and applies its effect. If that is a handler, returns it for the caller to
     /// set up.
-    fn deliver_one(&self) -> Option<(Frame, ActionFlags)> {
+    fn deliver_one(&self) -> Option<(HandlerFrame, ActionFlags)> {
         let locks = &self.kernel.locks;
         let sig_wait_lock = || self.proc.siglock.sig_wait_lock(locks, &self.thread).ok();
         // `sig_wait_lock` marks a thread that finds another one delivering: the mark lets it block,
@@ -160,8 +160,8 @@ impl Call<'_> {
         let doomed = state.doomed.filter(|_| state.phase == Phase::Live);
         let taken = if doomed.is_none() { self.issig(&mut state) } else { None };
         let (waiting, act) = match taken {
-            None if let Some((signal, core)) = doomed => (waiting, Act::End(signal, core)),
-            None => (waiting, Act::Nothing),
+            None if let Some((signal, core)) = doomed => (waiting, PsigAction::End(signal, core)),
+            None => (waiting, PsigAction::Nothing),
             Some(info) if state.tracer.is_some() && info.signal != Signal::KILL => {
                 // The tracer may choose a stop. A SIGCONT that arrives meanwhile cancels it, like a
                 // stop that was taken.
@@ -171,24 +171,27 @@ impl Call<'_> {
                 let waiting = waiting.or_else(sig_wait_lock)?;
                 let (waiting, info) = self.stop_for_tracer(waiting, info);
                 state = self.state();
-                (Some(waiting), info.map_or(Act::Nothing, |info| self.psig(&mut state, info)))
+                (
+                    Some(waiting),
+                    info.map_or(PsigAction::Nothing, |info| self.psig(&mut state, info)),
+                )
             }
             Some(info) => (waiting, self.psig(&mut state, info)),
         };
-        state.dying |= matches!(act, Act::End(..));
-        state.stopping &= matches!(act, Act::Stop(_));
+        state.dying |= matches!(act, PsigAction::End(..));
+        state.stopping &= matches!(act, PsigAction::Stop(_));
         drop(state);
         if let Some(waiting) = waiting {
             waiting.sig_wait_unlock();
         }
         match act {
-            Act::Nothing => None,
-            Act::Handle(frame, flags) => Some((frame, flags)),
-            Act::End(signal, core) => {
+            PsigAction::Nothing => None,
+            PsigAction::Handle(frame, flags) => Some((frame, flags)),
+            PsigAction::End(signal, core) => {
                 self.end_with(WaitStatus::Signaled(signal, core));
                 None
             }
-            Act::Stop(signal) => {
+            PsigAction::Stop(signal) => {
                 self.stop(signal);
                 None
             }
@@ -199,13 +202,13 @@ impl Call<'_> {
     /// delivers them, one of the process.
     fn issig(&self, state: &mut ProcState) -> Option<SigInfo> {
         if state.phase != Phase::Live {
-            self.thread.settle(Attention::SIGNAL);
+            self.thread.settle(AstFlags::SIGNAL);
             return None;
         }
         let wanted = SigSet::ALL.difference(self.thread.mask());
         let shared = wanted.intersection(self.shared(state));
         let taken = self.take_first(state, wanted, shared);
-        self.look_again(state);
+        self.recheck_pending(state);
         let (info, queued) = taken?;
         // On Linux the signal has woken the thread, even without an effect, which `sigtimedwait`
         // reveals.
@@ -230,7 +233,7 @@ impl Call<'_> {
     /// Returns the signals that this thread delivers among those that are sent to the process. Any
     /// thread may deliver those that cannot be handled.
     fn shared(&self, state: &ProcState) -> SigSet {
-        let is_oldest = |oldest: &Member| oldest.thread.tid() == self.thread.tid();
+        let is_oldest = |oldest: &ThreadEntry| oldest.thread.tid() == self.thread.tid();
         match self.kernel.config.delivery {
             Delivery::Oldest if !state.threads.first().is_some_and(is_oldest) => {
                 SigSet::UNBLOCKABLE
@@ -240,13 +243,13 @@ impl Call<'_> {
     }
 
     /// Marks the thread if a pending signal is not blocked; otherwise removes the mark.
-    pub(super) fn look_again(&self, state: &mut ProcState) {
+    pub(super) fn recheck_pending(&self, state: &mut ProcState) {
         let shared = state.pending.set().intersection(self.shared(state));
         let pending = self.member(state).pending.set().union(shared);
         if state.doomed.is_none() && pending.difference(self.thread.mask()).is_empty() {
-            self.thread.settle(Attention::SIGNAL);
+            self.thread.settle(AstFlags::SIGNAL);
         } else {
-            self.thread.demand(Attention::SIGNAL);
+            self.thread.demand(AstFlags::SIGNAL);
         }
     }
 
@@ -260,7 +263,7 @@ impl Call<'_> {
     fn set_mask(&self, state: &mut ProcState, mask: SigSet) {
         let (old, mask) = (self.thread.mask(), mask.difference(SigSet::UNBLOCKABLE));
         self.thread.set_mask(mask);
-        self.look_again(state);
+        self.recheck_pending(state);
         if self.kernel.config.masks == Masks::PerProcess {
             state.set_mask(mask);
         } else if state.threads.len() > 1 {
@@ -271,26 +274,26 @@ impl Call<'_> {
     }
 
     /// Decides the effect of a signal.
-    fn psig(&self, state: &mut ProcState, info: SigInfo) -> Act {
+    fn psig(&self, state: &mut ProcState, info: SigInfo) -> PsigAction {
         let action = state.actions.of(info.signal).clone();
         match action.disposition {
-            Disposition::Ignore => Act::Nothing,
+            Disposition::Ignore => PsigAction::Nothing,
             Disposition::Handler(handler) => {
                 if action.flags.contains(ActionFlags::RESETHAND) {
                     let reset = SigAction { disposition: Disposition::Default, ..action };
                     Arc::make_mut(&mut state.actions).set(info.signal, reset);
                 }
                 let frame = self.sendsig(state, handler, info, action.mask, action.flags);
-                Act::Handle(frame, action.flags)
+                PsigAction::Handle(frame, action.flags)
             }
             Disposition::Default => match info.signal.default_action() {
-                DefaultAction::Ignore | DefaultAction::Continue => Act::Nothing,
-                DefaultAction::Terminate => Act::End(info.signal, false),
-                DefaultAction::Core => Act::End(info.signal, true),
+                DefaultAction::Ignore | DefaultAction::Continue => PsigAction::Nothing,
+                DefaultAction::Terminate => PsigAction::End(info.signal, false),
+                DefaultAction::Core => PsigAction::End(info.signal, true),
                 DefaultAction::Stop if self.is_stopped_by(state, info.signal) => {
-                    Act::Stop(info.signal)
+                    PsigAction::Stop(info.signal)
                 }
-                DefaultAction::Stop => Act::Nothing,
+                DefaultAction::Stop => PsigAction::Nothing,
             },
         }
     }
@@ -310,7 +313,7 @@ impl Call<'_> {
         info: SigInfo,
         blocked: SigSet,
         flags: ActionFlags,
-    ) -> Frame {
+    ) -> HandlerFrame {
         let mask = match (self.saved_mask.take(), self.kernel.config.masks) {
             (Some(saved), Masks::PerThread) => saved,
             (Some(_), Masks::PerProcess) => {
@@ -328,7 +331,7 @@ impl Call<'_> {
         if flags.contains(ActionFlags::ONSTACK) && alternate.size > 0 {
             self.alternate.set(SigStack { on_stack: true, ..alternate });
         }
-        Frame { handler, info, mask, alternate }
+        HandlerFrame { handler, info, mask, alternate }
     }
 
     /// Reports to the parent that the process was continued, and to the tracer if that is another
@@ -365,9 +368,9 @@ impl Call<'_> {
             }
             let is_first = state.stopped.is_none();
             if is_first {
-                (state.stopped, state.news) = (Some(signal), Some(News::Stopped(signal)));
+                (state.stopped, state.news) = (Some(signal), Some(ChildEvent::Stopped(signal)));
             }
-            state.threads.iter().for_each(Member::stop);
+            state.threads.iter().for_each(ThreadEntry::stop);
             (traced, is_first && (!traced || by_another))
         };
         if traced {
@@ -386,16 +389,16 @@ impl Call<'_> {
             {
                 let mut state = self.state();
                 let killed = state.pending_anywhere().contains(Signal::KILL);
-                let halted = self.thread.attention().contains(Attention::HALT);
+                let halted = self.thread.attention().contains(AstFlags::HALT);
                 if state.tracer.is_none() || killed {
                     (state.trapped, state.untold) = (None, None);
                 }
                 let held = state.is_stopped() || state.trapped.is_some();
                 if !held || killed || halted {
-                    self.thread.settle(Attention::STOP);
+                    self.thread.settle(AstFlags::STOP);
                     // The first of several threads that continue takes the signal that
                     // continued them, as on Linux.
-                    self.look_again(&mut state);
+                    self.recheck_pending(&mut state);
                     return;
                 }
                 self.parks_here(&mut state);

@@ -1,10 +1,10 @@
 //! `exec`, which halts all other threads (§4.1) and waits for their forks (§6.2), and `spawn`:
-//! registered programs ([`Image`]).
+//! registered programs ([`ProgramImage`]).
 //!
 //! Between the fork and the program a spawned child blocks all signals and has no handlers: a
 //! signal in that time reaches the program, and no code of the parent runs in the child. The parent
 //! sleeps meanwhile as after vfork(2), and only its own end interrupts that. When the parent learns
-//! why a child cannot execute ([`Failure`]), the child has been removed completely: no other
+//! why a child cannot execute ([`ExecFailure`]), the child has been removed completely: no other
 //! process is notified of it.
 
 use std::convert::Infallible;
@@ -17,29 +17,29 @@ use tontine_unix::{
 };
 
 use super::Kernel;
-use super::call::{After, Call, Leave, Stop};
-use super::pid_table::Keeper;
-use super::thread::Attention;
-use super::threads::First;
+use super::call::{Caller, ExitReason, RestartRule, Unfinished};
+use super::pid_table::PidKeeper;
+use super::thread::AstFlags;
+use super::threads::ThreadStart;
 use crate::config::Registered;
 use crate::costs::CostKind;
 use crate::executor::{self, Fiber};
 
 /// A program that a process is about to run, and its arguments.
 #[derive(Clone)]
-pub(super) struct Image {
+pub(super) struct ProgramImage {
     pub(super) name: Arc<str>,
     program: Registered,
     arguments: Vec<String>,
 }
 
-impl fmt::Debug for Image {
+impl fmt::Debug for ProgramImage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {:?}", self.name, self.arguments)
     }
 }
 
-impl Image {
+impl ProgramImage {
     /// Runs the program.
     pub(super) fn run(&self, sys: &dyn Sys) -> i32 {
         (self.program)(sys, &self.arguments)
@@ -81,12 +81,12 @@ impl Kernel {
     }
 }
 
-impl Call<'_> {
+impl Caller<'_> {
     /// Returns the program with this name.
     ///
     /// # Errors
     /// `ENOENT`, `E2BIG`; `EINVAL`: a zero in an argument.
-    fn image(&self, path: &str, mut arguments: Vec<String>) -> Result<Image> {
+    fn image(&self, path: &str, mut arguments: Vec<String>) -> Result<ProgramImage> {
         check_text(path, &arguments)?;
         let found = self.kernel.config.programs.get(path).ok_or(Errno::ENOENT)?;
         if arguments.is_empty() {
@@ -98,24 +98,24 @@ impl Call<'_> {
         if all > ARG_MAX || sizes.max() > Some(LONGEST_ARGUMENT) {
             return Err(Errno::E2BIG);
         }
-        Ok(Image { name: path.into(), program: found.clone(), arguments })
+        Ok(ProgramImage { name: path.into(), program: found.clone(), arguments })
     }
 
     pub(super) fn execute(&self, path: &str, arguments: &[&str]) -> Result<Infallible> {
         let arguments: Vec<String> = arguments.iter().map(|&text| text.to_owned()).collect();
         // As in OSF/1.0, `exec` runs on any processor: it does not wait for the master.
-        self.interruptible_anywhere(After::Restart, || {
+        self.interruptible_anywhere(RestartRule::Restart, || {
             let image = self.image(path, arguments.clone())?;
             self.sig_lock_or_return()?.sig_lock_to_exit(&self.thread);
             self.halt_others(&self.state());
             self.await_alone(|_| ());
             self.reset_for(image);
-            self.leave(Leave::Exec)
+            self.leave(ExitReason::Exec)
         })
     }
 
     /// Replaces the program of the process, whose only thread is the caller.
-    fn reset_for(&self, image: Image) {
+    fn reset_for(&self, image: ProgramImage) {
         executor::spend(CostKind::Exec);
         let mut state = self.state();
         // Handlers become defaults; all other signal state, and the alarm, stay.
@@ -136,7 +136,7 @@ impl Call<'_> {
         drop(state);
         if tid != number {
             let kernel = self.kernel;
-            kernel.on_master(|| kernel.pids.drop_keeper(&kernel.locks, tid, Keeper::Thread));
+            kernel.on_master(|| kernel.pids.drop_keeper(&kernel.locks, tid, PidKeeper::Thread));
         }
         self.kernel.on_master(|| self.kernel.close_for_exec(self.proc));
         self.alternate.take();
@@ -147,7 +147,7 @@ impl Call<'_> {
     }
 
     /// Returns the program that the process has executed, and is now to run.
-    pub(super) fn begin_image(&self) -> Option<Image> {
+    pub(super) fn begin_image(&self) -> Option<ProgramImage> {
         self.state().image.take()
     }
 
@@ -155,8 +155,8 @@ impl Call<'_> {
     /// to.
     pub(super) fn spawn_process(&self, sys: &SpawnRequest) -> Result<Pid> {
         check_text(&sys.path, &sys.arguments)?;
-        let report = Arc::new(Report::default());
-        let (spawn, told) = (sys.clone(), Teller(Some(Arc::clone(&report))));
+        let report = Arc::new(ExecResult::default());
+        let (spawn, told) = (sys.clone(), ExecReporter(Some(Arc::clone(&report))));
         let mask = sys.mask.unwrap_or_else(|| self.thread.mask());
         let kernel = self.kernel.handle();
         let program = move |child: &dyn Sys| -> i32 {
@@ -168,12 +168,14 @@ impl Call<'_> {
                 },
                 Err(errno) => errno,
             };
-            kernel.get().fails(child.getpid(), Failure { report: told.report(), errno: failed });
+            kernel
+                .get()
+                .fails(child.getpid(), ExecFailure { report: told.report(), errno: failed });
             127
         };
-        let mut first = Some(First::Spawned(Box::new(program)));
+        let mut first = Some(ThreadStart::Spawned(Box::new(program)));
         report.expect(executor::current());
-        let pid = self.interruptible(After::Restart, || self.fork_once(&mut first))?;
+        let pid = self.interruptible(RestartRule::Restart, || self.fork_once(&mut first))?;
         match self.hear(&report)? {
             0 => Ok(pid),
             errno => Err(Errno::from_raw(errno)),
@@ -182,17 +184,17 @@ impl Call<'_> {
 
     /// Sleeps until the child has executed or ended, even if signals arrive; only work that ends
     /// this thread is handled first.
-    fn hear(&self, report: &Report) -> Result<i32> {
-        self.interruptible_anywhere(After::Always, || {
+    fn hear(&self, report: &ExecResult) -> Result<i32> {
+        self.interruptible_anywhere(RestartRule::Always, || {
             loop {
                 {
                     let mut state = self.state();
                     if let Some(told) = report.told() {
                         return Ok(told);
                     }
-                    let halted = self.thread.attention().contains(Attention::HALT);
+                    let halted = self.thread.attention().contains(AstFlags::HALT);
                     if halted || state.pending_anywhere().contains(Signal::KILL) {
-                        return Err(Stop::Interrupted);
+                        return Err(Unfinished::Interrupted);
                     }
                     self.parks_here(&mut state);
                 }
@@ -216,7 +218,7 @@ fn check_text(path: &str, arguments: &[String]) -> Result<()> {
 /// The result that a spawned child reports to its parent: 0 when it has executed, otherwise the
 /// error.
 #[derive(Debug, Default)]
-struct Report {
+struct ExecResult {
     /// −1 until it is reported.
     told: AtomicI32,
     parent: OnceLock<Fiber>,
@@ -224,16 +226,16 @@ struct Report {
 
 /// The child's end of a report. If it is dropped, the child has executed, or was killed first, and
 /// its creation counts as a success.
-struct Teller(Option<Arc<Report>>);
+struct ExecReporter(Option<Arc<ExecResult>>);
 
-impl Teller {
+impl ExecReporter {
     /// Returns the report, for a caller with another result.
-    fn report(mut self) -> Arc<Report> {
+    fn report(mut self) -> Arc<ExecResult> {
         self.0.take().expect("a report is taken once")
     }
 }
 
-impl Drop for Teller {
+impl Drop for ExecReporter {
     fn drop(&mut self) {
         if let Some(report) = &self.0 {
             report.tell(0);
@@ -244,12 +246,12 @@ impl Drop for Teller {
 /// The error of a spawned child that could not execute. The child ends without notifying those that
 /// wait for children; whichever process removes its remains reports the error to its creator.
 #[derive(Debug)]
-pub(super) struct Failure {
-    report: Arc<Report>,
+pub(super) struct ExecFailure {
+    report: Arc<ExecResult>,
     errno: Errno,
 }
 
-impl Failure {
+impl ExecFailure {
     /// Reports the error: the child has been removed.
     pub(super) fn tell(self) {
         self.report.tell(self.errno.raw());
@@ -258,20 +260,20 @@ impl Failure {
 
 impl Kernel {
     /// Records that a spawned child cannot execute, and is about to end.
-    fn fails(&self, child: Pid, failure: Failure) {
+    fn fails(&self, child: Pid, failure: ExecFailure) {
         let child = self.find(child).expect("a running process is found");
         self.on_master(|| child.lock(&self.locks).failure = Some(failure));
     }
 }
 
-impl Report {
+impl ExecResult {
     fn expect(&self, parent: Fiber) {
         self.told.store(-1, Ordering::Relaxed);
         let _ = self.parent.set(parent);
     }
 
     fn tell(&self, errno: i32) {
-        // SYNC spawned: pairs with `Report::told`.
+        // SYNC spawned: pairs with `ExecResult::told`.
         self.told.store(errno, Ordering::Release);
         if let Some(parent) = self.parent.get() {
             parent.unpark();
@@ -279,7 +281,7 @@ impl Report {
     }
 
     fn told(&self) -> Option<i32> {
-        // SYNC spawned: pairs with `Report::tell`.
+        // SYNC spawned: pairs with `ExecResult::tell`.
         Some(self.told.load(Ordering::Acquire)).filter(|told| *told != -1)
     }
 }

@@ -7,16 +7,16 @@ use std::sync::atomic::Ordering;
 use tontine_unix::{ActionFlags, Pid, SigCode, SigInfo, SigSet, Signal, WaitStatus};
 
 use super::Kernel;
-use super::call::{Call, Leave};
+use super::call::{Caller, ExitReason};
 use super::family::Writing;
 use super::generate::To;
 use super::pgrp::Pgrp;
-use super::proc::{Left, Member, Phase, Proc, ProcState, Tenant};
-use super::thread::Attention;
+use super::proc::{ExitResources, Phase, Proc, ProcKey, ProcState, ThreadEntry};
+use super::thread::AstFlags;
 use crate::costs::CostKind;
 use crate::executor::{self, At};
 
-impl Call<'_> {
+impl Caller<'_> {
     /// Begins to end the process, unless another thread does: halts all other threads, and lets
     /// this one leave its program.
     pub(super) fn end_with(&self, status: WaitStatus) {
@@ -26,13 +26,13 @@ impl Call<'_> {
                     locked.sig_lock_to_exit(&self.thread);
                     break;
                 }
-                Err(_) if self.thread.attention().contains(Attention::HALT) => {
-                    self.leaving.set(Some(Leave::Halt));
+                Err(_) if self.thread.attention().contains(AstFlags::HALT) => {
+                    self.leaving.set(Some(ExitReason::Halt));
                     return;
                 }
                 // Another thread delivers a signal, which takes a moment.
                 Err(_) => {
-                    self.thread.settle(Attention::BLOCK);
+                    self.thread.settle(AstFlags::BLOCK);
                     self.proc.siglock.block(&self.kernel.locks);
                 }
             }
@@ -41,13 +41,13 @@ impl Call<'_> {
         state.end = Some(status);
         self.halt_others(&state);
         drop(state);
-        self.leaving.set(Some(Leave::Exit));
+        self.leaving.set(Some(ExitReason::Exit));
     }
 
     /// Marks all other threads to end, and wakes them. Called under `p_lock`.
     pub(super) fn halt_others(&self, state: &ProcState) {
         for member in state.threads.iter().filter(|other| other.thread.tid() != self.thread.tid()) {
-            member.thread.demand(Attention::HALT);
+            member.thread.demand(AstFlags::HALT);
             member.unpark();
         }
     }
@@ -71,7 +71,7 @@ impl Call<'_> {
     /// Executes the exit. Called by the last thread of the process, whose program's stack is
     /// unwound.
     pub(super) fn exit_process(&self) {
-        let Left { files, tracees, status } = self.await_alone(ProcState::begin_exit);
+        let ExitResources { files, tracees, status } = self.await_alone(ProcState::begin_exit);
         self.kernel.leave_session(self.proc);
         // On Linux files are released after this: a terminal that this hangs up has no owner.
         drop(files);
@@ -83,7 +83,7 @@ impl Call<'_> {
         }
         self.kernel.release_tracees(self.proc, tracees);
         self.thread.leaves();
-        let orphaned = self.kernel.die(self.proc, status);
+        let orphaned = self.kernel.become_zombie(self.proc, status);
         drop(coarse);
         for group in orphaned {
             self.kernel.hang_up_if_stopped(&group);
@@ -112,10 +112,10 @@ impl Kernel {
 
     /// Reparents the children, makes the process a zombie and notifies its parent. Returns the
     /// groups that this has orphaned.
-    fn die(&self, proc: &Proc, status: WaitStatus) -> Vec<Arc<Pgrp>> {
+    fn become_zombie(&self, proc: &Proc, status: WaitStatus) -> Vec<Arc<Pgrp>> {
         let mut orphaned = Vec::new();
         if !self.stays_childless(proc) {
-            self.give_children_away(proc, &mut orphaned);
+            self.reparent_children(proc, &mut orphaned);
         }
         if self.runs_program(proc) {
             self.close(status);
@@ -176,7 +176,7 @@ impl Kernel {
         let mut state = parent.lock(&self.locks);
         // A parent that traces its child wants its end reported, regardless of the action for
         // SIGCHLD.
-        let unwanted = self.is_init(parent) || (!traced && self.children_vanish(&state));
+        let unwanted = self.is_init(parent) || (!traced && self.auto_reaps(&state));
         // A child that could not be spawned does not count, but a thread may wait for it alone.
         let vanishes = unwanted || failed;
         // An ignored signal is dropped when it is posted, unless it is blocked. A parent that
@@ -191,7 +191,7 @@ impl Kernel {
     }
 
     /// Returns `true` if a process wants no zombies of its children.
-    pub(super) fn children_vanish(&self, state: &ProcState) -> bool {
+    pub(super) fn auto_reaps(&self, state: &ProcState) -> bool {
         let flags = state.actions.of(Signal::CHLD).flags;
         Self::ignores(state, Signal::CHLD) || flags.contains(ActionFlags::NOCLDWAIT)
     }
@@ -214,14 +214,14 @@ impl Kernel {
     }
 
     /// Reparents a dying process's children to the nearest subreaper above it, or to init.
-    fn give_children_away(&self, proc: &Proc, orphaned: &mut Vec<Arc<Pgrp>>) {
+    fn reparent_children(&self, proc: &Proc, orphaned: &mut Vec<Arc<Pgrp>>) {
         let mut vanished = Vec::new();
         loop {
-            let (reaper, birth) = self.reaper_for(proc);
+            let (reaper, birth) = self.find_reaper(proc);
             let writing = self.write_families(proc, reaper);
             // The reaper takes this lock too before it ends, and reparents its children under it.
             // So one that lives now will handle these children.
-            if reaper.birth() != birth || !self.may_inherit(reaper) {
+            if reaper.generation() != birth || !self.may_inherit(reaper) {
                 continue;
             }
             let children: Vec<&Proc> = self.children(proc).collect();
@@ -234,7 +234,7 @@ impl Kernel {
                     if state.tracer == Some(proc.tenant()) {
                         // The child asked to be traced after the other tracees had been released.
                         state.end_tracing();
-                        state.threads.iter().for_each(Member::unpark);
+                        state.threads.iter().for_each(ThreadEntry::unpark);
                     }
                     // A thread of its tracer has waited for an owned child.
                     let owned = child.owner.load(Ordering::Relaxed) != 0;
@@ -268,12 +268,12 @@ impl Kernel {
 
     /// Returns the process that inherits the children of a dying process, and its generation.
     /// Called under no lock of relations, so it may be another process a moment later.
-    fn reaper_for(&self, proc: &Proc) -> (&Proc, u32) {
+    fn find_reaper(&self, proc: &Proc) -> (&Proc, u32) {
         let mut below = proc.tenant();
         loop {
             let child = self.slab.get(below.slot);
             let step = self.parent_hint(child).and_then(|above| {
-                let (birth, inherits) = (above.birth(), self.may_inherit(above));
+                let (birth, inherits) = (above.generation(), self.may_inherit(above));
                 // A parent is older than its children: the child's current parent already had the
                 // slot when its generation was read.
                 let is_parent = self.is_child(above, child) && child.tenant() == below;
@@ -281,7 +281,7 @@ impl Kernel {
             });
             below = match step {
                 Some((above, birth, true)) => return (above, birth),
-                Some((above, birth, false)) => Tenant { slot: above.slot, birth },
+                Some((above, birth, false)) => ProcKey { slot: above.slot, birth },
                 // Relations changed meanwhile: restart, after the thread that changes them has had
                 // a turn.
                 None => {

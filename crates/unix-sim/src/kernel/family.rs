@@ -21,15 +21,15 @@ use crate::mode::LockingMode;
 #[derive(Debug)]
 pub(super) struct Links {
     /// The parent.
-    p_pptr: Link,
+    p_pptr: FamilyLink,
     /// The youngest child.
-    p_cptr: Link,
+    p_cptr: FamilyLink,
     /// The eldest child, with which `wait` begins, as on Linux.
-    p_eldest: Link,
+    p_eldest: FamilyLink,
     /// The next younger sibling.
-    p_ysptr: Link,
+    p_ysptr: FamilyLink,
     /// The next older sibling.
-    p_osptr: Link,
+    p_osptr: FamilyLink,
     /// `true` if `wait` has a change of it to report.
     changed: AtomicBool,
     /// Number of children with a change, so that `wait` need not check thousands without one.
@@ -40,9 +40,9 @@ pub(super) struct Links {
 
 /// A slot, or none.
 #[derive(Debug)]
-struct Link(AtomicU32);
+struct FamilyLink(AtomicU32);
 
-impl Link {
+impl FamilyLink {
     const NOBODY: u32 = u32::MAX;
 
     fn get(&self) -> Option<u32> {
@@ -50,15 +50,15 @@ impl Link {
         (slot != Self::NOBODY).then_some(slot)
     }
 
-    /// Like [`Link::set`], but a thread that finds by [`Link::is_nobody`] that no process is left
+    /// Like [`FamilyLink::set`], but a thread that finds by [`FamilyLink::is_nobody`] that no process is left
     /// sees all earlier changes.
     fn set_last(&self, slot: Option<u32>) {
-        // SYNC childless: pairs with `Link::is_nobody`.
+        // SYNC childless: pairs with `FamilyLink::is_nobody`.
         self.0.store(slot.unwrap_or(Self::NOBODY), Ordering::Release);
     }
 
     fn is_nobody(&self) -> bool {
-        // SYNC childless: pairs with `Link::set_last`.
+        // SYNC childless: pairs with `FamilyLink::set_last`.
         self.0.load(Ordering::Acquire) == Self::NOBODY
     }
 
@@ -75,7 +75,7 @@ fn reach_both(parent: &Proc, child: &Proc) {
 
 impl Links {
     pub(super) fn new(slot: u32) -> Self {
-        let nobody = || Link(AtomicU32::new(Link::NOBODY));
+        let nobody = || FamilyLink(AtomicU32::new(FamilyLink::NOBODY));
         Self {
             p_pptr: nobody(),
             p_cptr: nobody(),

@@ -1,4 +1,4 @@
-//! Descriptors ([`Files`]) and the files that they name ([`File`]): ends of pipes and of terminals,
+//! Descriptors ([`DescriptorTable`]) and the files that they name ([`OpenFile`]): ends of pipes and of terminals,
 //! and the null device.
 
 use std::mem;
@@ -8,13 +8,13 @@ use tontine_unix::{Errno, Fd, Resource, Result, SigCode, SigInfo, Signal};
 
 use super::Kernel;
 use super::awaited::PipeEnd;
-use super::call::{After, Call, Stop};
+use super::call::{Caller, RestartRule, Unfinished};
 use super::generate::To;
-use super::pipe::{Pipe, PipeRead, PipeWrite};
+use super::pipe::{KernelPipe, PipeRead, PipeWrite};
 use super::proc::Proc;
 use super::sleepers::Sleepers;
 use super::terminal::Terminal;
-use super::thread::For;
+use super::thread::WaitChannel;
 use crate::costs::CostKind;
 use crate::executor;
 use crate::lock::SimpleLock;
@@ -24,13 +24,13 @@ use crate::lock::lock_order::TLock;
 /// [`FileEntry::untouched`]: with an empty list, the standard ones are the null device. Most
 /// processes have an empty list; so has a process that has ended, whose list no call reads.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Files(Vec<FileEntry>);
+pub(super) struct DescriptorTable(Vec<FileEntry>);
 
 /// The entry of a descriptor's number.
 #[derive(Debug, Clone)]
 enum FileEntry {
     Free,
-    /// The null device. It needs no [`File`], which all processes would share.
+    /// The null device. It needs no [`OpenFile`], which all processes would share.
     Null,
     Open(Descriptor),
 }
@@ -43,21 +43,21 @@ pub(super) const MOST: u64 = 1 << 20;
 
 #[derive(Debug, Clone)]
 struct Descriptor {
-    file: Arc<File>,
+    file: Arc<OpenFile>,
     /// `true` for every new descriptor, `false` for copies that `dup2` makes.
     closed_by_exec: bool,
 }
 
 /// The file that a descriptor names. It is closed when its last descriptor is.
 #[derive(Debug)]
-pub(super) struct File {
-    end: End,
+pub(super) struct OpenFile {
+    end: FileEnd,
     /// The kernel, which is notified when it is closed.
     kernel: super::KernelHandle,
 }
 
 #[derive(Debug)]
-pub(super) enum End {
+pub(super) enum FileEnd {
     /// The null device: reads return end-of-file, and writes are discarded.
     Null,
     /// The reading end of a pipe.
@@ -78,7 +78,7 @@ pub(super) struct Channel {
 
 #[derive(Debug)]
 struct ChannelState {
-    pipe: Pipe,
+    pipe: KernelPipe,
     sleepers: Sleepers,
 }
 
@@ -96,7 +96,7 @@ impl FileEntry {
         }
     }
 
-    fn file(self) -> Option<Arc<File>> {
+    fn file(self) -> Option<Arc<OpenFile>> {
         match self {
             Self::Open(descriptor) => Some(descriptor.file),
             Self::Free | Self::Null => None,
@@ -104,12 +104,12 @@ impl FileEntry {
     }
 }
 
-impl Files {
-    fn get(&self, kernel: &Kernel, descriptor: Fd) -> Result<Arc<File>> {
+impl DescriptorTable {
+    fn get(&self, kernel: &Kernel, descriptor: Fd) -> Result<Arc<OpenFile>> {
         let at = usize::try_from(descriptor.0).map_err(|_| Errno::EBADF)?;
         match self.0.get(at).unwrap_or(&FileEntry::untouched(at)) {
             FileEntry::Free => Err(Errno::EBADF),
-            FileEntry::Null => Ok(File::new(kernel, End::Null)),
+            FileEntry::Null => Ok(OpenFile::new(kernel, FileEnd::Null)),
             FileEntry::Open(descriptor) => Ok(Arc::clone(&descriptor.file)),
         }
     }
@@ -129,19 +129,24 @@ impl Files {
     }
 
     /// Opens the lowest free number.
-    fn insert(&mut self, file: Arc<File>, limit: u64) -> Result<Fd> {
+    fn insert(&mut self, file: Arc<OpenFile>, limit: u64) -> Result<Fd> {
         let at = self.lowest(limit)?;
         *self.slot(at) = FileEntry::Open(Descriptor { file, closed_by_exec: true });
         Ok(Fd(at as i32))
     }
 
     /// Opens a descriptor of a first process.
-    pub(super) fn open_at(&mut self, file: Arc<File>, at: Fd) {
+    pub(super) fn open_at(&mut self, file: Arc<OpenFile>, at: Fd) {
         self.replace(file, at, MOST).expect("a small number");
     }
 
     /// Makes `to` another name of `file`. Returns its previous file.
-    fn replace(&mut self, file: Arc<File>, to: Fd, limit: u64) -> Result<Option<Arc<File>>> {
+    fn replace(
+        &mut self,
+        file: Arc<OpenFile>,
+        to: Fd,
+        limit: u64,
+    ) -> Result<Option<Arc<OpenFile>>> {
         let at = usize::try_from(to.0).map_err(|_| Errno::EBADF)?;
         if at as u64 >= limit.min(MOST) {
             return Err(Errno::EBADF);
@@ -151,7 +156,7 @@ impl Files {
     }
 
     /// Removes a descriptor. Returns its file, or `None` if it was the null device.
-    fn remove(&mut self, descriptor: Fd) -> Result<Option<Arc<File>>> {
+    fn remove(&mut self, descriptor: Fd) -> Result<Option<Arc<OpenFile>>> {
         let at = usize::try_from(descriptor.0).map_err(|_| Errno::EBADF)?;
         if at >= self.0.len().max(STANDARD) {
             return Err(Errno::EBADF);
@@ -184,7 +189,7 @@ impl Files {
     }
 }
 
-impl End {
+impl FileEnd {
     /// Returns the pipe's number, if it is an end of a pipe.
     fn of_pipe(&self) -> Option<(i32, PipeEnd)> {
         match self {
@@ -202,52 +207,52 @@ impl Channel {
     }
 }
 
-impl File {
-    pub(super) fn new(kernel: &Kernel, end: End) -> Arc<Self> {
-        if let End::Terminal(terminal) = &end {
+impl OpenFile {
+    pub(super) fn new(kernel: &Kernel, end: FileEnd) -> Arc<Self> {
+        if let FileEnd::Terminal(terminal) = &end {
             terminal.open(kernel);
         }
         Arc::new(Self { end, kernel: kernel.handle() })
     }
 }
 
-impl Drop for File {
+impl Drop for OpenFile {
     fn drop(&mut self) {
         let kernel = self.kernel.get();
         match &self.end {
-            End::Null => {}
-            End::Reader(channel) => {
+            FileEnd::Null => {}
+            FileEnd::Reader(channel) => {
                 let mut state = channel.state.lock(&kernel.locks);
                 state.pipe.drop_reader();
                 state.sleepers.wake();
             }
-            End::Writer(channel) => {
+            FileEnd::Writer(channel) => {
                 let mut state = channel.state.lock(&kernel.locks);
                 state.pipe.drop_writer();
                 state.sleepers.wake();
             }
-            End::Terminal(terminal) => terminal.close(kernel),
-            End::Controlling(terminal) => terminal.hang_up(kernel),
+            FileEnd::Terminal(terminal) => terminal.close(kernel),
+            FileEnd::Controlling(terminal) => terminal.hang_up(kernel),
         }
     }
 }
 
-impl Call<'_> {
-    pub(super) fn file(&self, descriptor: Fd) -> Result<Arc<File>> {
+impl Caller<'_> {
+    pub(super) fn file(&self, descriptor: Fd) -> Result<Arc<OpenFile>> {
         self.state().files.get(self.kernel, descriptor)
     }
 
     pub(super) fn make_pipe(&self) -> Result<(Fd, Fd)> {
         self.guarded(|| {
-            let state = ChannelState { pipe: Pipe::new(), sleepers: Sleepers::default() };
+            let state = ChannelState { pipe: KernelPipe::new(), sleepers: Sleepers::default() };
             let channel =
                 Arc::new(Channel { state: SimpleLock::new(self.kernel.instance(), state) });
-            self.add_two(End::Reader(Arc::clone(&channel)), End::Writer(channel))
+            self.add_two(FileEnd::Reader(Arc::clone(&channel)), FileEnd::Writer(channel))
         })
     }
 
     /// Adds two descriptors, or none.
-    pub(super) fn add_two(&self, one: End, other: End) -> Result<(Fd, Fd)> {
+    pub(super) fn add_two(&self, one: FileEnd, other: FileEnd) -> Result<(Fd, Fd)> {
         let first = self.add(one)?;
         match self.add(other) {
             Ok(second) => Ok((first, second)),
@@ -265,8 +270,8 @@ impl Call<'_> {
         state.files.lowest(state.limits.of(Resource::Descriptors).soft).map(drop)
     }
 
-    pub(super) fn add(&self, end: End) -> Result<Fd> {
-        let file = File::new(self.kernel, end);
+    pub(super) fn add(&self, end: FileEnd) -> Result<Fd> {
+        let file = OpenFile::new(self.kernel, end);
         let mut state = self.state();
         let limit = state.limits.of(Resource::Descriptors).soft;
         let added = state.files.insert(Arc::clone(&file), limit);
@@ -276,46 +281,52 @@ impl Call<'_> {
     }
 
     pub(super) fn read_from(&self, descriptor: Fd, buffer: &mut [u8]) -> Result<usize> {
-        self.interruptible(After::Restart, || {
+        self.interruptible(RestartRule::Restart, || {
             let file = self.file(descriptor)?;
             self.says_what_for(&file.end);
             match &file.end {
-                End::Null => Ok(0),
-                End::Reader(channel) => self.read_pipe(channel, buffer),
-                End::Writer(_) => Err(Errno::EBADF.into()),
-                End::Terminal(terminal) => self.read_terminal(terminal, buffer),
-                End::Controlling(terminal) => self.read_output(terminal, buffer),
+                FileEnd::Null => Ok(0),
+                FileEnd::Reader(channel) => self.read_pipe(channel, buffer),
+                FileEnd::Writer(_) => Err(Errno::EBADF.into()),
+                FileEnd::Terminal(terminal) => self.read_terminal(terminal, buffer),
+                FileEnd::Controlling(terminal) => self.read_output(terminal, buffer),
             }
         })
     }
 
     pub(super) fn write_to(&self, descriptor: Fd, bytes: &[u8]) -> Result<usize> {
         let mut written = 0;
-        self.interruptible(After::Restart, || {
+        self.interruptible(RestartRule::Restart, || {
             let file = self.file(descriptor)?;
             self.says_what_for(&file.end);
             match &file.end {
-                End::Null => Ok(bytes.len()),
-                End::Reader(_) => Err(Errno::EBADF.into()),
-                End::Writer(channel) => self.write_pipe(channel, bytes, &mut written),
-                End::Terminal(terminal) => self.write_terminal(terminal, bytes, &mut written),
-                End::Controlling(terminal) => self.write_input(terminal, bytes, &mut written),
+                FileEnd::Null => Ok(bytes.len()),
+                FileEnd::Reader(_) => Err(Errno::EBADF.into()),
+                FileEnd::Writer(channel) => self.write_pipe(channel, bytes, &mut written),
+                FileEnd::Terminal(terminal) => self.write_terminal(terminal, bytes, &mut written),
+                FileEnd::Controlling(terminal) => self.write_input(terminal, bytes, &mut written),
             }
         })
     }
 
     /// Records what a read or a write may sleep for.
-    fn says_what_for(&self, end: &End) {
+    fn says_what_for(&self, end: &FileEnd) {
         match end {
-            End::Reader(channel) | End::Writer(channel) => {
-                self.thread.waits_for(For::Pipe(channel.number()));
+            FileEnd::Reader(channel) | FileEnd::Writer(channel) => {
+                self.thread.waits_for(WaitChannel::Pipe(channel.number()));
             }
-            End::Terminal(_) | End::Controlling(_) => self.thread.waits_for(For::Terminal),
-            End::Null => {}
+            FileEnd::Terminal(_) | FileEnd::Controlling(_) => {
+                self.thread.waits_for(WaitChannel::Terminal)
+            }
+            FileEnd::Null => {}
         }
     }
 
-    fn read_pipe(&self, channel: &Channel, buffer: &mut [u8]) -> std::result::Result<usize, Stop> {
+    fn read_pipe(
+        &self,
+        channel: &Channel,
+        buffer: &mut [u8],
+    ) -> std::result::Result<usize, Unfinished> {
         loop {
             executor::spend(CostKind::Bytes);
             {
@@ -329,7 +340,7 @@ impl Call<'_> {
                     PipeRead::WouldWait => state.sleepers.add(executor::current()),
                 }
             }
-            self.nap()?;
+            self.sleep_once()?;
         }
     }
 
@@ -338,7 +349,7 @@ impl Call<'_> {
         channel: &Channel,
         bytes: &[u8],
         written: &mut usize,
-    ) -> std::result::Result<usize, Stop> {
+    ) -> std::result::Result<usize, Unfinished> {
         while *written < bytes.len() {
             executor::spend(CostKind::Bytes);
             let wrote = {
@@ -397,12 +408,12 @@ impl Call<'_> {
     }
 }
 
-impl File {
+impl OpenFile {
     /// Returns the terminal, and `true` if this is its controlling end.
     pub(super) fn terminal(&self) -> Result<(&Arc<Terminal>, bool)> {
         match &self.end {
-            End::Terminal(terminal) => Ok((terminal, false)),
-            End::Controlling(terminal) => Ok((terminal, true)),
+            FileEnd::Terminal(terminal) => Ok((terminal, false)),
+            FileEnd::Controlling(terminal) => Ok((terminal, true)),
             _ => Err(Errno::ENOTTY),
         }
     }

@@ -7,12 +7,12 @@ use std::sync::atomic::Ordering;
 use tontine_unix::{Errno, Pid, Program, Resource, Result, SigSet};
 
 use super::Kernel;
-use super::call::{Call, Stop};
-use super::exec::Failure;
+use super::call::{Caller, Unfinished};
+use super::exec::ExecFailure;
 use super::pgrp::Pgrp;
 use super::proc::{Phase, Proc, ProcState};
-use super::thread::{Attention, Thread};
-use super::threads::First;
+use super::thread::{AstFlags, Thread};
+use super::threads::ThreadStart;
 use super::users::User;
 use crate::costs::CostKind;
 use crate::executor::{self, Object};
@@ -25,14 +25,17 @@ struct Begun {
     group: Option<Arc<Pgrp>>,
 }
 
-impl Call<'_> {
+impl Caller<'_> {
     pub(super) fn fork(&self, program: Program) -> Result<Pid> {
-        let mut first = Some(First::Program(program));
-        self.interruptible(super::call::After::Restart, || self.fork_once(&mut first))
+        let mut first = Some(ThreadStart::Program(program));
+        self.interruptible(super::call::RestartRule::Restart, || self.fork_once(&mut first))
     }
 
     /// Makes one attempt; `first` is kept if the attempt is to be repeated.
-    pub(super) fn fork_once(&self, first: &mut Option<First>) -> std::result::Result<Pid, Stop> {
+    pub(super) fn fork_once(
+        &self,
+        first: &mut Option<ThreadStart>,
+    ) -> std::result::Result<Pid, Unfinished> {
         let begun = self.begin_fork()?;
         let forked = self.make_child(first, begun);
         let mut state = self.state();
@@ -47,7 +50,7 @@ impl Call<'_> {
     }
 
     /// Counts the fork, so that exit and exec wait for its end.
-    fn begin_fork(&self) -> std::result::Result<Begun, Stop> {
+    fn begin_fork(&self) -> std::result::Result<Begun, Unfinished> {
         let locked = self.sig_lock_or_return()?;
         let mut state = self.state();
         state.p_forkcnt += 1;
@@ -65,9 +68,9 @@ impl Call<'_> {
 
     fn make_child(
         &self,
-        first: &mut Option<First>,
+        first: &mut Option<ThreadStart>,
         begun: Begun,
-    ) -> std::result::Result<Pid, Stop> {
+    ) -> std::result::Result<Pid, Unfinished> {
         let kernel = self.kernel;
         let coarse = kernel.coarse();
         executor::spend(CostKind::Fork);
@@ -89,7 +92,7 @@ impl Call<'_> {
             // The group was signalled first: the signal is delivered, then the fork starts again.
             user.tasks.give_back(1);
             kernel.pids.give_back(&kernel.locks, number, slot);
-            return Err(Stop::Again);
+            return Err(Unfinished::Again);
         };
         kernel.start_time(child, kernel.time_limit(self.proc));
         kernel.clear_links(child);
@@ -165,9 +168,9 @@ impl Call<'_> {
             if state.dying || state.stopping {
                 return true;
             }
-            self.look_again(state);
+            self.recheck_pending(state);
         }
-        self.thread.attention().contains(Attention::SIGNAL)
+        self.thread.attention().contains(AstFlags::SIGNAL)
     }
 }
 
@@ -181,7 +184,7 @@ impl Kernel {
             self.forget_group(&group);
         }
         self.pids.give_back(&self.locks, number, proc.slot);
-        self.bury();
+        self.decrement_population();
         if let Some(failure) = failure {
             failure.tell();
         }
@@ -189,7 +192,7 @@ impl Kernel {
 
     /// Removes a process from its group and frees its slot. Returns the group, if it is now empty,
     /// and the failure to report to the process's spawner.
-    fn move_out(&self, proc: &Proc) -> (Option<Arc<Pgrp>>, Option<Failure>) {
+    fn move_out(&self, proc: &Proc) -> (Option<Arc<Pgrp>>, Option<ExecFailure>) {
         loop {
             let group = proc.lock(&self.locks).pgrp.clone();
             let mut members = group.as_ref().map(|group| group.members.write(&self.locks));

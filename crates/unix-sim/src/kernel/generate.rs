@@ -26,9 +26,9 @@ use tontine_unix::{
 
 use super::Kernel;
 use super::pgrp::Pgrp;
-use super::proc::{Member, News, Phase, Proc, ProcState};
+use super::proc::{ChildEvent, Phase, Proc, ProcState, ThreadEntry};
 use super::references::ProcRef;
-use super::thread::{Attention, Thread};
+use super::thread::{AstFlags, Thread};
 use crate::config::{Config, Delivery, Executor};
 use crate::mode::LockingMode;
 
@@ -138,7 +138,7 @@ impl Kernel {
             // The marks are removed last: a thread without a mark returns to user mode without
             // taking the signal.
             for member in &state.threads {
-                member.thread.settle(Attention::STOP);
+                member.thread.settle(AstFlags::STOP);
             }
         }
         added
@@ -179,7 +179,7 @@ impl Kernel {
             pending.add_without_info(info.signal);
         }
         self.wake_one(state, info.signal, to, resumes);
-        self.doom(state, info.signal, to);
+        self.mark_fatal(state, info.signal, to);
         Ok(())
     }
 
@@ -187,7 +187,7 @@ impl Kernel {
     /// signal precedes it, and no thread continues in user mode, as on Linux. A signal that would
     /// dump core is delivered like any other one, but every thread that does not block it may
     /// deliver it.
-    fn doom(&self, state: &mut ProcState, signal: Signal, to: To) {
+    fn mark_fatal(&self, state: &mut ProcState, signal: Signal, to: To) {
         let default_action = state.actions.of(signal).disposition == Disposition::Default;
         let spared = signal != Signal::KILL && (state.stopped.is_some() || state.tracer.is_some());
         if !default_action || spared || self.config.delivery == Delivery::Oldest {
@@ -198,7 +198,7 @@ impl Kernel {
             DefaultAction::Core => true,
             _ => return,
         };
-        let lets_in = |member: &Member| !member.thread.mask().contains(signal);
+        let lets_in = |member: &ThreadEntry| !member.thread.mask().contains(signal);
         let taken = match to {
             To::Process | To::Near(_) => state.threads.iter().any(lets_in),
             To::Thread(tid) => state.member(tid).is_some_and(|member| lets_in(member)),
@@ -211,7 +211,7 @@ impl Kernel {
         }
         let shared = !matches!(to, To::Thread(_));
         for member in state.threads.iter().filter(|member| !core || (shared && lets_in(member))) {
-            member.thread.demand(Attention::SIGNAL);
+            member.thread.demand(AstFlags::SIGNAL);
             member.wake();
         }
     }
@@ -225,7 +225,7 @@ impl Kernel {
 
     /// Applies the opposites: SIGCONT discards pending stops and continues the process; a stop
     /// discards a pending SIGCONT. Returns `true` if the process is resumed: the caller removes the
-    /// marks [`Attention::STOP`].
+    /// marks [`AstFlags::STOP`].
     fn cancel_opposite(&self, state: &mut ProcState, signal: Signal) -> bool {
         if signal == Signal::CONT {
             state.stopping = false;
@@ -237,7 +237,7 @@ impl Kernel {
         } else if signal == Signal::KILL {
             // It dies; its parent is notified of that and of no continuation.
             (state.stopped, state.stopping) = (None, false);
-            state.threads.iter().for_each(Member::unpark);
+            state.threads.iter().for_each(ThreadEntry::unpark);
             return true;
         }
         false
@@ -250,12 +250,12 @@ impl Kernel {
             return false;
         }
         state.stopped = None;
-        state.news = Some(News::Continued);
-        let stops = |member: &Member| member.thread.attention().contains(Attention::STOP);
+        state.news = Some(ChildEvent::Continued);
+        let stops = |member: &ThreadEntry| member.thread.attention().contains(AstFlags::STOP);
         state.continue_unreported = !state.threads.iter().any(stops);
         for (nth, member) in state.threads.iter().enumerate() {
             if nth == 0 && !state.continue_unreported {
-                member.thread.demand(Attention::REPORT);
+                member.thread.demand(AstFlags::REPORT);
             }
             member.unpark();
         }
@@ -295,8 +295,8 @@ impl Kernel {
         if !several || self.config.delivery == Delivery::Oldest {
             return self.wake_for(state, signal, to);
         }
-        let stop = if resumes { Attention::empty() } else { Attention::STOP };
-        let busy = Attention::SIGNAL.union(stop).union(Attention::HALT);
+        let stop = if resumes { AstFlags::empty() } else { AstFlags::STOP };
+        let busy = AstFlags::SIGNAL.union(stop).union(AstFlags::HALT);
         let threads = &state.threads;
         let place = |tid: i32| threads.iter().position(|member| member.thread.tid() == tid);
         let free = |nth: &usize| {
@@ -323,7 +323,7 @@ impl Kernel {
 
     /// Chooses a thread that will deliver a signal, and wakes it.
     pub(super) fn wake_for(&self, state: &ProcState, signal: Signal, to: To) {
-        let ready = |member: &&Member| takes(&member.thread, signal);
+        let ready = |member: &&ThreadEntry| takes(&member.thread, signal);
         let chosen = match to {
             To::Thread(tid) => {
                 state.threads.iter().find(|member| member.thread.tid() == tid).filter(ready)
@@ -356,8 +356,8 @@ fn takes(thread: &Thread, signal: Signal) -> bool {
 }
 
 /// Marks a thread for a signal, and wakes it.
-fn wake(state: &ProcState, member: &Member, signal: Signal) {
-    member.thread.demand(Attention::SIGNAL);
+fn wake(state: &ProcState, member: &ThreadEntry, signal: Signal) {
+    member.thread.demand(AstFlags::SIGNAL);
     if !state.is_stopped() {
         member.wake();
     } else if signal == Signal::KILL {

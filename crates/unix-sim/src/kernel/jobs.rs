@@ -10,15 +10,15 @@ use std::sync::atomic::Ordering;
 use tontine_unix::{Errno, Pid, Result, SigInfo, Signal};
 
 use super::Kernel;
-use super::call::Call;
+use super::call::Caller;
 use super::pgrp::{Pgrp, Session};
-use super::pid_table::Keeper;
-use super::proc::{Phase, Proc, Standing};
+use super::pid_table::PidKeeper;
+use super::proc::{GroupSession, Phase, Proc};
 use super::references::ProcRef;
 use super::terminal::NO_TERMINAL;
 use crate::lock::write_both;
 
-impl Call<'_> {
+impl Caller<'_> {
     pub(super) fn group_of(&self, process: Pid) -> Result<Pid> {
         self.guarded(|| {
             if process.number() == 0 {
@@ -124,7 +124,7 @@ impl Call<'_> {
                 return Err(Errno::EPERM);
             }
             let from = self.state().pgrp.clone().ok_or(Errno::ESRCH)?;
-            kernel.pids.keep(me.number(), Keeper::Session);
+            kernel.pids.keep(me.number(), PidKeeper::Session);
             let session = Session::new(me, kernel.instance());
             let to = kernel.make_group(&mut groups, me, session);
             kernel.requalify(self.proc, &from, &to);
@@ -219,7 +219,7 @@ impl Kernel {
 
     /// Returns `true` if a process is alive and its parent, alive too, is in another group of the
     /// same session. Called under relations.
-    pub(super) fn counts_for(&self, proc: &Proc, group: Standing) -> bool {
+    pub(super) fn counts_for(&self, proc: &Proc, group: GroupSession) -> bool {
         let cares = |parent: &Proc| {
             let its = parent.standing();
             its.is_some_and(|its| its.group != group.group && its.session == group.session)

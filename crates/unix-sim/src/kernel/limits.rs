@@ -1,4 +1,4 @@
-//! Resource limits and usage of a process: [`Limits`], guarded by `p_lock`, and [`Times`], guarded
+//! Resource limits and usage of a process: [`ResourceLimits`], guarded by `p_lock`, and [`UserTimes`], guarded
 //! by `u_time_lock` (§6.1). [`accounts`](super::accounts) sets them; [`clock`](super::clock)
 //! charges for processor time.
 
@@ -8,9 +8,9 @@ use super::files::MOST;
 
 /// The limits, in the order of [`Resource::ALL`].
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Limits(pub(super) [Rlimit; Resource::ALL.len()]);
+pub(super) struct ResourceLimits(pub(super) [Rlimit; Resource::ALL.len()]);
 
-impl Default for Limits {
+impl Default for ResourceLimits {
     fn default() -> Self {
         let mut all = Self([Rlimit::INFINITY; Resource::ALL.len()]);
         all.0[Resource::Descriptors as usize] = Rlimit::of(MOST);
@@ -18,7 +18,7 @@ impl Default for Limits {
     }
 }
 
-impl Limits {
+impl ResourceLimits {
     /// Returns the limits with which a system starts.
     pub(super) fn of_config(limits: &[(Resource, Rlimit)]) -> Self {
         let mut all = Self::default();
@@ -35,13 +35,13 @@ impl Limits {
 
 /// The state that `u_time_lock` guards, written by the clock tick at high spl (§6.1).
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Times {
+pub(super) struct UserTimes {
     pub(super) used: Usage,
     /// The limit in seconds; the soft one is raised when it is exceeded.
     pub(super) cpu_limit: Rlimit,
 }
 
-impl Default for Times {
+impl Default for UserTimes {
     fn default() -> Self {
         Self { used: Usage::default(), cpu_limit: Rlimit::INFINITY }
     }

@@ -25,11 +25,11 @@ const RANK: u8 = ORDER.len() as u8;
 
 /// Calls that wait for the master, and the fibers that execute them.
 #[derive(Debug, Default)]
-pub(super) struct Master(Mutex<Desk>);
+pub(super) struct Master(Mutex<MasterQueue>);
 
 #[derive(Debug, Default)]
-struct Desk {
-    calls: VecDeque<Call>,
+struct MasterQueue {
+    calls: VecDeque<MasterCall>,
     idle: Vec<Fiber>,
     /// Number of service fibers.
     fibers: usize,
@@ -41,9 +41,9 @@ struct Desk {
 }
 
 /// A call, on the stack of the fiber that sleeps until it is done.
-struct Call(*const Order<'static>);
+struct MasterCall(*const MasterRequest<'static>);
 
-struct Order<'a> {
+struct MasterRequest<'a> {
     run: *mut (dyn FnMut() + 'a),
     caller: Fiber,
     done: AtomicBool,
@@ -51,9 +51,9 @@ struct Order<'a> {
 
 // SAFETY: the sleeping caller does not access the target until `done`, and `run` captures what a
 // call captures: the kernel, which is shared, and a thread that does nothing else meanwhile.
-unsafe impl Send for Call {}
+unsafe impl Send for MasterCall {}
 
-impl fmt::Debug for Call {
+impl fmt::Debug for MasterCall {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Call(..)")
     }
@@ -74,9 +74,12 @@ impl Kernel {
         let mut body = Some(body);
         let mut result = None;
         let mut run = || result = body.take().map(|body| body());
-        let order =
-            Order { run: &raw mut run, caller: executor::current(), done: AtomicBool::new(false) };
-        self.submit(Call((&raw const order).cast()));
+        let order = MasterRequest {
+            run: &raw mut run,
+            caller: executor::current(),
+            done: AtomicBool::new(false),
+        };
+        self.submit(MasterCall((&raw const order).cast()));
         // SYNC mastered: pairs with the store in `Kernel::serve`.
         while !order.done.load(Ordering::Acquire) {
             executor::rest();
@@ -85,7 +88,7 @@ impl Kernel {
         result.expect("the master ran the call")
     }
 
-    fn submit(&self, call: Call) {
+    fn submit(&self, call: MasterCall) {
         let idle = {
             let mut desk = self.desk();
             desk.calls.push_back(call);
@@ -209,7 +212,7 @@ impl Kernel {
     /// Locks the queue. No access is recorded: in an exploration of schedules a call is handed over
     /// and back at once, and no other fiber observes which one executed it. A model charges for it
     /// like a lock.
-    fn desk(&self) -> MutexGuard<'_, Desk> {
+    fn desk(&self) -> MutexGuard<'_, MasterQueue> {
         executor::touch(RANK, 0);
         self.master.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -53,21 +53,21 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use actions::Actions;
 use deferred::Events;
-use limits::Limits;
+use limits::ResourceLimits;
 use master::Master;
 use pgrp::{Pgrp, Session};
-use pid_table::{Keeper, PidTable};
+use pid_table::{PidKeeper, PidTable};
 use proc::{Phase, Proc, ProcState};
-use slab::Slab;
+use slab::SlotTable;
 pub use state::{Awaits, ProcessState, SystemState, ThreadState};
 use thread::Thread;
-use threads::First;
+use threads::ThreadStart;
 pub use threads::{is_wanted, stands};
 use tontine_unix::{Pid, Program, Resource, SigInfo, SigSet, Signal, WaitStatus};
-use users::{Credentials, User, Users};
+use users::{Cred, UidTable, User};
 
 use crate::config::Config;
-use crate::executor::{self, Executor, Object, Outcome, Start};
+use crate::executor::{self, FiberExecutor, Object, RunEnd, Start};
 use crate::lock::lock_order::{CoarseLock, PgrphashLock, ProcRelationLock, UidhashLock};
 use crate::lock::{BlockingLock, Holding, Locks, SimpleLock, WriteGuard};
 
@@ -78,8 +78,8 @@ type Groups = BTreeMap<i32, Arc<Pgrp>>;
 pub(crate) struct Kernel {
     pub(crate) config: Arc<Config>,
     pub(crate) locks: Locks,
-    pub(crate) executor: Arc<Executor>,
-    slab: Slab,
+    pub(crate) executor: Arc<FiberExecutor>,
+    slab: SlotTable,
     pids: PidTable,
     /// `pgrphash_lock`.
     pgrphash: BlockingLock<PgrphashLock, Groups>,
@@ -88,7 +88,7 @@ pub(crate) struct Kernel {
     /// The lock of mode `Coarse`.
     coarse: BlockingLock<CoarseLock, ()>,
     /// `uidhash_lock`.
-    users: SimpleLock<UidhashLock, Users>,
+    users: SimpleLock<UidhashLock, UidTable>,
     events: Events,
     master: Master,
     /// Number of processes that were ever created.
@@ -140,7 +140,7 @@ unsafe impl Sync for KernelHandle {}
 
 impl KernelHandle {
     pub(crate) fn get<'k>(self) -> &'k Kernel {
-        // SAFETY: handles are held by fibers and timers, which run only inside `Executor::run`,
+        // SAFETY: handles are held by fibers and timers, which run only inside `FiberExecutor::run`,
         // which the kernel outlives, and by objects that the kernel's own structures contain.
         unsafe { &*self.0 }
     }
@@ -163,15 +163,15 @@ impl Kernel {
     pub(crate) fn boot(
         config: Arc<Config>,
         locks: Locks,
-        executor: Arc<Executor>,
+        executor: Arc<FiberExecutor>,
         program: Program,
     ) -> Box<Self> {
         let root = Arc::<User>::default();
         let blank = {
             let (user, actions) = (Arc::clone(&root), Arc::<Actions>::default());
-            let limits = Limits::of_config(&config.limits);
+            let limits = ResourceLimits::of_config(&config.limits);
             move || {
-                let credentials = Credentials::new(0, Arc::clone(&user));
+                let credentials = Cred::new(0, Arc::clone(&user));
                 ProcState::new(credentials, Arc::clone(&actions), limits)
             }
         };
@@ -179,12 +179,12 @@ impl Kernel {
         let kernel = Box::new(Self {
             locks,
             executor,
-            slab: Slab::new(most, blank),
+            slab: SlotTable::new(most, blank),
             pids: PidTable::new(most),
             pgrphash: BlockingLock::new(0, Groups::new()),
             relations: BlockingLock::new(0, ()),
             coarse: BlockingLock::new(0, ()),
-            users: SimpleLock::new(0, Users::from([(0, root)])),
+            users: SimpleLock::new(0, UidTable::from([(0, root)])),
             events: Events::new(&config),
             master: Master::default(),
             births: AtomicU32::new(1),
@@ -224,7 +224,7 @@ impl Kernel {
         if let Some(console) = self.config.console.clone() {
             self.attach_console(proc, console);
         }
-        self.begin(proc, thread, self.config.first_on, First::Program(program))
+        self.begin(proc, thread, self.config.first_on, ThreadStart::Program(program))
             .expect("a stack is available for the program");
     }
 
@@ -245,15 +245,15 @@ impl Kernel {
         proc.program.store(program, Ordering::Relaxed);
         proc.stand_in(&group);
         state.pgrp = Some(group);
-        state.threads.extend(thread.map(proc::Member::new));
+        state.threads.extend(thread.map(proc::ThreadEntry::new));
         state.credentials.user.tasks.take(u64::MAX);
         let limit = state.limits.of(Resource::Cpu);
         proc.set_session(number);
         drop(state);
         self.start_time(proc, limit);
         self.pids.publish(number, slot);
-        self.pids.keep(number, Keeper::Group);
-        self.pids.keep(number, Keeper::Session);
+        self.pids.keep(number, PidKeeper::Group);
+        self.pids.keep(number, PidKeeper::Session);
         proc
     }
 
@@ -267,9 +267,9 @@ impl Kernel {
 
     /// Runs until the program and all processes that it created have ended, or all threads are
     /// blocked.
-    pub(crate) fn run(&self) -> Outcome {
+    pub(crate) fn run(&self) -> RunEnd {
         let outcome = self.executor.run();
-        if outcome != Outcome::Stopped {
+        if outcome != RunEnd::Stopped {
             self.check_groups_at_the_end();
         }
         self.audit(outcome);
@@ -304,7 +304,7 @@ impl Kernel {
     }
 
     /// Removes a process from the count. With the last one the system's own threads end.
-    fn bury(&self) {
+    fn decrement_population(&self) {
         executor::changes(Object::System);
         if self.population.fetch_sub(1, Ordering::Relaxed) == 1 {
             self.end_deferred();

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use tontine_unix::{Errno, Pid, Result};
 
 use super::Kernel;
-use super::pid_table::Keeper;
-use super::proc::{Proc, ProcState, Standing};
+use super::pid_table::PidKeeper;
+use super::proc::{GroupSession, Proc, ProcState};
 use super::terminal::Terminal;
 use crate::lock::lock_order::{PLock, PgLock, PgRefLock, SLock};
 use crate::lock::{BlockingLock, Holding, SimpleGuard, SimpleLock};
@@ -123,9 +123,9 @@ impl Pgrp {
     }
 
     /// Returns the numbers that its members store.
-    pub(super) fn standing(&self) -> Standing {
+    pub(super) fn standing(&self) -> GroupSession {
         let number = |id: Pid| id.number().unsigned_abs();
-        Standing { group: number(self.id), session: number(self.session.id) }
+        GroupSession { group: number(self.id), session: number(self.session.id) }
     }
 
     /// Returns `true` if no member's parent is in another group of the same session.
@@ -229,7 +229,7 @@ impl Kernel {
         if !Arc::ptr_eq(&group.session, session) {
             return Err(Errno::EPERM);
         }
-        self.pids.keep(leader.number(), Keeper::Group);
+        self.pids.keep(leader.number(), PidKeeper::Group);
         let unmade = Pgrp::new(leader.pid(), Arc::clone(session), self.instance());
         state.then_lock(&unmade.references).left = true;
         drop(state);
@@ -244,7 +244,7 @@ impl Kernel {
         id: Pid,
         session: Arc<Session>,
     ) -> Arc<Pgrp> {
-        self.pids.keep(id.number(), Keeper::Group);
+        self.pids.keep(id.number(), PidKeeper::Group);
         let group = Arc::new(Pgrp::new(id, session, self.instance()));
         groups.insert(id.number(), group.clone());
         group
@@ -266,12 +266,12 @@ impl Kernel {
                 references.pg_refcnt == 0
             };
             if unreferenced {
-                self.pids.drop_keeper(&self.locks, number, Keeper::Group);
+                self.pids.drop_keeper(&self.locks, number, PidKeeper::Group);
             }
             let session = group.session.id.number();
             let others = groups.values().any(|other| other.session.id.number() == session);
             if !others {
-                self.pids.drop_keeper(&self.locks, session, Keeper::Session);
+                self.pids.drop_keeper(&self.locks, session, PidKeeper::Session);
             }
         }
     }
@@ -283,7 +283,7 @@ impl Kernel {
         let groups = self.pgrphash.write(&self.locks);
         let number = group.id.number();
         if !groups.contains_key(&number) {
-            self.pids.drop_keeper(&self.locks, number, Keeper::Group);
+            self.pids.drop_keeper(&self.locks, number, PidKeeper::Group);
         }
     }
 }

@@ -3,7 +3,7 @@
 //! It has one word per number: the slot that has it, and the further objects that keep it from
 //! being reused: a group, a session, a thread. Words are allocated and released under `pid_lock`; a
 //! lookup reads one without it, and its result must be checked against the slot (see
-//! [`Slab`](super::slab::Slab)).
+//! [`SlotTable`](super::slab::SlotTable)).
 
 #![allow(unsafe_code, reason = "atomic words are created from zeroed memory")]
 
@@ -41,7 +41,7 @@ struct Allocation {
 
 /// An object that keeps a number, besides a process that has it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Keeper {
+pub(super) enum PidKeeper {
     Group = 1 << 24,
     Session = 1 << 25,
     Thread = 1 << 26,
@@ -72,7 +72,7 @@ impl PidTable {
     }
 
     /// Returns `true` if such an object keeps this number.
-    pub(super) fn is_kept(&self, number: i32, keeper: Keeper) -> bool {
+    pub(super) fn is_kept(&self, number: i32, keeper: PidKeeper) -> bool {
         executor::looks_at(Object::Number(number));
         let word = usize::try_from(number).ok().and_then(|number| self.words.get(number));
         word.is_some_and(|word| word.load(Ordering::Relaxed) & keeper as u32 != 0)
@@ -89,7 +89,7 @@ impl PidTable {
     /// `EAGAIN`: every number is in use.
     pub(super) fn take(&self, locks: &Locks) -> Result<(i32, u32)> {
         let mut allocation = self.allocation.lock(locks);
-        let number = self.number(&mut allocation, Keeper::Thread)?;
+        let number = self.number(&mut allocation, PidKeeper::Thread)?;
         let slot = allocation.free.pop().unwrap_or_else(|| {
             allocation.slots += 1;
             allocation.slots - 1
@@ -103,10 +103,10 @@ impl PidTable {
     /// Like [`PidTable::take`].
     pub(super) fn take_for_thread(&self, locks: &Locks) -> Result<i32> {
         let mut allocation = self.allocation.lock(locks);
-        self.number(&mut allocation, Keeper::Thread)
+        self.number(&mut allocation, PidKeeper::Thread)
     }
 
-    fn number(&self, allocation: &mut Allocation, keeper: Keeper) -> Result<i32> {
+    fn number(&self, allocation: &mut Allocation, keeper: PidKeeper) -> Result<i32> {
         let most = self.words.len() - 1;
         if allocation.used >= most {
             return Err(Errno::EAGAIN);
@@ -148,25 +148,25 @@ impl PidTable {
     pub(super) fn hide(&self, number: i32) {
         executor::changes(Object::Number(number));
         let word = &self.words[number as usize];
-        word.fetch_or(Keeper::Thread as u32, Ordering::Relaxed);
+        word.fetch_or(PidKeeper::Thread as u32, Ordering::Relaxed);
         word.fetch_and(!SLOT, Ordering::Relaxed);
     }
 
     /// Releases the number and the slot of a process; other objects may still keep the number.
     pub(super) fn give_back(&self, locks: &Locks, number: i32, slot: u32) {
         let mut allocation = self.allocation.lock(locks);
-        self.release(&mut allocation, number, SLOT | Keeper::Thread as u32);
+        self.release(&mut allocation, number, SLOT | PidKeeper::Thread as u32);
         allocation.free.push(slot);
     }
 
     /// Keeps a number that is in use, which prevents its reuse meanwhile: no lock is needed.
-    pub(super) fn keep(&self, number: i32, keeper: Keeper) {
+    pub(super) fn keep(&self, number: i32, keeper: PidKeeper) {
         executor::changes(Object::Number(number));
         self.words[number as usize].fetch_or(keeper as u32, Ordering::Relaxed);
     }
 
     /// Stops keeping it.
-    pub(super) fn drop_keeper(&self, locks: &Locks, number: i32, keeper: Keeper) {
+    pub(super) fn drop_keeper(&self, locks: &Locks, number: i32, keeper: PidKeeper) {
         let mut allocation = self.allocation.lock(locks);
         self.release(&mut allocation, number, keeper as u32);
     }

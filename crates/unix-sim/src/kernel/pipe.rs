@@ -1,4 +1,4 @@
-//! A pipe's buffer: [`Pipe`].
+//! A pipe's buffer: [`KernelPipe`].
 //!
 //! As in pipe(7), it has 64 KiB; up to [`ATOMIC`] bytes that are written at once stay together; a
 //! read returns end-of-file when the last writer has closed, and a write fails when the last reader
@@ -16,7 +16,7 @@ pub(crate) const ATOMIC: usize = 4096;
 
 /// A pipe with both its ends. Its buffer grows as it is used.
 #[derive(Debug)]
-pub(crate) struct Pipe {
+pub(crate) struct KernelPipe {
     bytes: VecDeque<u8>,
     is_read: bool,
     is_written: bool,
@@ -44,7 +44,7 @@ pub(crate) enum PipeWrite {
     Broken,
 }
 
-impl Pipe {
+impl KernelPipe {
     pub(crate) fn new() -> Self {
         Self { bytes: VecDeque::new(), is_read: true, is_written: true }
     }
@@ -97,7 +97,7 @@ mod tests {
 
     use super::*;
 
-    fn read(pipe: &mut Pipe, size: usize) -> Result<Vec<u8>, PipeRead> {
+    fn read(pipe: &mut KernelPipe, size: usize) -> Result<Vec<u8>, PipeRead> {
         let mut buffer = vec![0; size];
         match pipe.read(&mut buffer) {
             PipeRead::Bytes(n) => Ok(buffer[..n].to_vec()),
@@ -107,7 +107,7 @@ mod tests {
 
     #[test]
     fn an_empty_pipe_is_at_its_end_when_the_last_writer_is_gone() {
-        let mut pipe = Pipe::new();
+        let mut pipe = KernelPipe::new();
         assert_eq!(pipe.write(b"ab"), PipeWrite::Bytes(2));
         assert_eq!(read(&mut pipe, 1), Ok(b"a".to_vec()));
         pipe.drop_writer();
@@ -117,14 +117,14 @@ mod tests {
 
     #[test]
     fn an_empty_pipe_with_a_writer_makes_readers_wait() {
-        let mut pipe = Pipe::new();
+        let mut pipe = KernelPipe::new();
         assert_eq!(read(&mut pipe, 9), Err(PipeRead::WouldWait));
         assert_eq!(read(&mut pipe, 0), Ok(vec![]));
     }
 
     #[test]
     fn a_pipe_is_broken_when_the_last_reader_is_gone() {
-        let mut pipe = Pipe::new();
+        let mut pipe = KernelPipe::new();
         assert_eq!(pipe.write(b"a"), PipeWrite::Bytes(1));
         pipe.drop_reader();
         assert_eq!(pipe.write(b"a"), PipeWrite::Broken);
@@ -133,7 +133,7 @@ mod tests {
 
     #[test]
     fn what_is_atomic_is_written_whole_or_not_at_all() {
-        let mut pipe = Pipe::new();
+        let mut pipe = KernelPipe::new();
         assert_eq!(pipe.write(&[0; SIZE - ATOMIC + 1]), PipeWrite::Bytes(SIZE - ATOMIC + 1));
         assert_eq!(pipe.write(&[1; ATOMIC]), PipeWrite::WouldWait);
         assert_eq!(pipe.write(&[1; ATOMIC + 1]), PipeWrite::Bytes(ATOMIC - 1));
@@ -147,7 +147,7 @@ mod tests {
         fn bytes_come_out_in_the_order_in_which_they_went_in(
             steps in prop::collection::vec((any::<bool>(), 0..10_000_usize), 0..40),
         ) {
-            let mut pipe = Pipe::new();
+            let mut pipe = KernelPipe::new();
             let (mut written, mut taken) = (0_usize, 0_usize);
             for (write, size) in steps {
                 if write {

@@ -13,19 +13,19 @@ use tontine_unix::{Pid, SigSet, Signal, Usage, WaitStatus};
 
 use super::Kernel;
 use super::actions::Actions;
-use super::exec::{Failure, Image};
+use super::exec::{ExecFailure, ProgramImage};
 use super::family::Links;
-use super::files::Files;
-use super::limits::{Limits, Times};
+use super::files::DescriptorTable;
+use super::limits::{ResourceLimits, UserTimes};
 use super::pending::Pending;
 use super::pgrp::Pgrp;
 use super::siglock::SigLock;
 use super::terminal::NO_TERMINAL;
-use super::thread::{Attention, Thread};
+use super::thread::{AstFlags, Thread};
 use super::tracing::Resumed;
-use super::users::{Credentials, Ids};
+use super::users::{Cred, Ids};
 use crate::executor::{self, Fiber, Object};
-use crate::lock::lock_order::{Before, PLock, UTimeLock};
+use crate::lock::lock_order::{PLock, RanksBefore, UTimeLock};
 use crate::lock::{Holding, Locks, SimpleGuard, SimpleLock, lock_both};
 
 /// A slot, and the process in it if there is one. Slots have cache lines of their own, in pairs, as
@@ -68,12 +68,12 @@ pub(super) struct Proc {
     /// The program, for [`Kernel::program_name`]; the watchdog reads it without a lock.
     pub(super) program: AtomicU32,
     pub(super) siglock: SigLock,
-    pub(super) times: SimpleLock<UTimeLock, Times>,
+    pub(super) times: SimpleLock<UTimeLock, UserTimes>,
 }
 
 /// The process in a slot, for those that keep no reference: the slot's next process differs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Tenant {
+pub(super) struct ProcKey {
     pub(super) slot: u32,
     pub(super) birth: u32,
 }
@@ -99,7 +99,7 @@ pub(super) enum Phase {
 pub(super) struct ProcState {
     pub(super) phase: Phase,
     /// The threads, the oldest first. A single one needs no allocation.
-    pub(super) threads: SmallVec<[Member; 1]>,
+    pub(super) threads: SmallVec<[ThreadEntry; 1]>,
     /// Ended threads that were not joined; each until another thread has its number.
     pub(super) ended: BTreeSet<i32>,
     pub(super) actions: Arc<Actions>,
@@ -108,10 +108,10 @@ pub(super) struct ProcState {
     pub(super) turn: i32,
     /// The mask, if masks belong to processes.
     pub(super) mask: SigSet,
-    pub(super) credentials: Credentials,
-    pub(super) limits: Limits,
+    pub(super) credentials: Cred,
+    pub(super) limits: ResourceLimits,
     pub(super) pgrp: Option<Arc<Pgrp>>,
-    pub(super) files: Files,
+    pub(super) files: DescriptorTable,
     pub(super) nice: i32,
     /// Number of forks in progress (§6.2).
     pub(super) p_forkcnt: u32,
@@ -131,7 +131,7 @@ pub(super) struct ProcState {
     /// The signal that ends it, with or without a core, set when the signal is sent.
     pub(super) doomed: Option<(Signal, bool)>,
     /// The change that `wait` has not reported to the parent yet.
-    pub(super) news: Option<News>,
+    pub(super) news: Option<ChildEvent>,
     /// The exit status, once it has ended.
     pub(super) end: Option<WaitStatus>,
     /// `true` if it has executed since it was forked.
@@ -139,7 +139,7 @@ pub(super) struct ProcState {
     /// The program's own name for the process, if it is not the registered name.
     pub(super) called: Option<Arc<str>>,
     /// The tracing process.
-    pub(super) tracer: Option<Tenant>,
+    pub(super) tracer: Option<ProcKey>,
     /// The thread of that process that traces.
     pub(super) tracing: Option<Arc<Thread>>,
     /// The slots of the processes that it traces and is not the parent of.
@@ -151,9 +151,9 @@ pub(super) struct ProcState {
     /// The request with which the tracer resumed it.
     pub(super) resumed: Option<Resumed>,
     /// The program that it has executed and not begun.
-    pub(super) image: Option<Image>,
+    pub(super) image: Option<ProgramImage>,
     /// The error if it could not execute what it was spawned for.
-    pub(super) failure: Option<Failure>,
+    pub(super) failure: Option<ExecFailure>,
     /// The time at which SIGALRM is due, and the number of the alarm.
     pub(super) alarm: Option<(Duration, u64)>,
     /// The processor on which its children run.
@@ -164,14 +164,14 @@ pub(super) struct ProcState {
 
 /// A change of a live child that `wait` may report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum News {
+pub(super) enum ChildEvent {
     Stopped(Signal),
     Continued,
 }
 
 /// A thread in the list of its process.
 #[derive(Debug)]
-pub(super) struct Member {
+pub(super) struct ThreadEntry {
     pub(super) thread: Arc<Thread>,
     /// The fiber on which it sleeps: its own, or in mode `Master` one on processor 0. `None` until
     /// it has begun.
@@ -192,15 +192,15 @@ pub(super) struct Member {
 
 /// A group and its session, by their numbers, which no other has while a member lives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Standing {
+pub(super) struct GroupSession {
     pub(super) group: u32,
     pub(super) session: u32,
 }
 
 /// Resources of an exiting process, to be released with no lock held.
 #[derive(Debug)]
-pub(super) struct Left {
-    pub(super) files: Files,
+pub(super) struct ExitResources {
+    pub(super) files: DescriptorTable,
     pub(super) tracees: Vec<u32>,
     pub(super) status: WaitStatus,
 }
@@ -226,13 +226,13 @@ impl Proc {
             program: AtomicU32::new(Kernel::INIT),
             siglock: SigLock::new(slot),
             state: SimpleLock::new(slot, state),
-            times: SimpleLock::new(slot, Times::default()),
+            times: SimpleLock::new(slot, UserTimes::default()),
         }
     }
 
     /// Returns the handle of the process in the slot.
     pub(super) fn pid(&self) -> Pid {
-        Pid::handle(self.number(), self.birth())
+        Pid::handle(self.number(), self.generation())
     }
 
     pub(super) fn number(&self) -> i32 {
@@ -240,19 +240,19 @@ impl Proc {
         self.number.load(Ordering::Relaxed)
     }
 
-    pub(super) fn birth(&self) -> u32 {
+    pub(super) fn generation(&self) -> u32 {
         executor::looks_at(Object::Process(self.slot));
         self.birth.load(Ordering::Relaxed)
     }
 
     /// Returns `true` if `pid` denotes the process in the slot.
     pub(super) fn is_named(&self, pid: Pid) -> bool {
-        self.number() == pid.number() && pid.birth().is_none_or(|birth| birth == self.birth())
+        self.number() == pid.number() && pid.birth().is_none_or(|birth| birth == self.generation())
     }
 
     /// Returns the process in the slot, for those that keep no reference.
-    pub(super) fn tenant(&self) -> Tenant {
-        Tenant { slot: self.slot, birth: self.birth() }
+    pub(super) fn tenant(&self) -> ProcKey {
+        ProcKey { slot: self.slot, birth: self.generation() }
     }
 
     /// Returns its users and session, for checks when it sends signals.
@@ -266,7 +266,7 @@ impl Proc {
     }
 
     /// Copies its users. Called under `p_lock`.
-    pub(super) fn set_users(&self, credentials: &Credentials) {
+    pub(super) fn set_users(&self, credentials: &Cred) {
         executor::changes(Object::Process(self.slot));
         self.real.store(credentials.real, Ordering::Relaxed);
         self.effective.store(credentials.effective, Ordering::Relaxed);
@@ -279,16 +279,17 @@ impl Proc {
     }
 
     /// Returns the group and the session that it belongs to, while it is alive.
-    pub(super) fn standing(&self) -> Option<Standing> {
+    pub(super) fn standing(&self) -> Option<GroupSession> {
         executor::looks_at(Object::Process(self.slot));
         let packed = self.standing.load(Ordering::Relaxed);
-        (packed != 0).then_some(Standing { group: (packed >> 32) as u32, session: packed as u32 })
+        (packed != 0)
+            .then_some(GroupSession { group: (packed >> 32) as u32, session: packed as u32 })
     }
 
     /// Sets the group that it belongs to.
     pub(super) fn stand_in(&self, group: &Pgrp) {
         executor::changes(Object::Process(self.slot));
-        let Standing { group, session } = group.standing();
+        let GroupSession { group, session } = group.standing();
         self.standing.store(u64::from(group) << 32 | u64::from(session), Ordering::Relaxed);
     }
 
@@ -361,7 +362,7 @@ impl Proc {
     /// Takes `p_lock`, while a lock is held that comes before it.
     pub(super) fn lock_after<'a, H>(&'a self, outer: &H) -> SimpleGuard<'a, PLock, ProcState>
     where
-        H: Holding<'a, Class: Before<PLock>>,
+        H: Holding<'a, Class: RanksBefore<PLock>>,
     {
         outer.then_lock(&self.state)
     }
@@ -412,7 +413,7 @@ impl Proc {
 
 impl ProcState {
     /// Creates the state of an empty slot: nothing is pending and no alarm is set.
-    pub(super) fn new(credentials: Credentials, actions: Arc<Actions>, limits: Limits) -> Self {
+    pub(super) fn new(credentials: Cred, actions: Arc<Actions>, limits: ResourceLimits) -> Self {
         Self {
             phase: Phase::Free,
             threads: SmallVec::new(),
@@ -424,7 +425,7 @@ impl ProcState {
             credentials,
             limits,
             pgrp: None,
-            files: Files::default(),
+            files: DescriptorTable::default(),
             nice: 0,
             p_forkcnt: 0,
             ender: None,
@@ -454,7 +455,7 @@ impl ProcState {
     /// Creates a process in an empty slot, as `fork` copies its parent. Data that the slot's last
     /// process already shared with the parent stay shared.
     pub(super) fn become_child_of(&mut self, parent: &Self, thread: Arc<Thread>) {
-        let Credentials { real, effective, saved, ref user } = parent.credentials;
+        let Cred { real, effective, saved, ref user } = parent.credentials;
         (self.credentials.real, self.credentials.effective) = (real, effective);
         self.credentials.saved = saved;
         share(&mut self.credentials.user, user);
@@ -463,7 +464,7 @@ impl ProcState {
         self.phase = Phase::Live;
         self.mask = thread.mask();
         self.threads.clear();
-        self.threads.push(Member::new(thread));
+        self.threads.push(ThreadEntry::new(thread));
         self.pgrp.clone_from(&parent.pgrp);
         self.files.clone_from(&parent.files);
         self.called.clone_from(&parent.called);
@@ -523,10 +524,10 @@ impl ProcState {
     }
 
     /// Begins the exit: the process discards further signals.
-    pub(super) fn begin_exit(&mut self) -> Left {
+    pub(super) fn begin_exit(&mut self) -> ExitResources {
         self.phase = Phase::Exiting;
         self.alarm = None;
-        Left {
+        ExitResources {
             files: std::mem::take(&mut self.files),
             tracees: std::mem::take(&mut self.tracees),
             status: self.end.unwrap_or(WaitStatus::Exited(0)),
@@ -539,14 +540,14 @@ impl ProcState {
         for member in self.threads.iter().filter(|member| !member.suspended) {
             member.thread.set_mask(mask);
             if !self.pending.set().union(member.pending.set()).difference(mask).is_empty() {
-                member.thread.demand(Attention::SIGNAL);
+                member.thread.demand(AstFlags::SIGNAL);
                 member.wake();
             }
         }
     }
 
     /// Returns the entry of a thread of this process.
-    pub(super) fn member(&mut self, tid: i32) -> Option<&mut Member> {
+    pub(super) fn member(&mut self, tid: i32) -> Option<&mut ThreadEntry> {
         self.threads.iter_mut().find(|member| member.thread.tid() == tid)
     }
 
@@ -568,7 +569,7 @@ fn share<T>(mine: &mut Arc<T>, theirs: &Arc<T>) {
     }
 }
 
-impl Member {
+impl ThreadEntry {
     pub(super) fn new(thread: Arc<Thread>) -> Self {
         Self {
             thread,

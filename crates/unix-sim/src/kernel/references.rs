@@ -27,7 +27,7 @@ impl<'k> ProcRef<'k> {
     /// Refers to the process that is in the slot now.
     pub(super) fn new(kernel: &'k Kernel, proc: &'k Proc) -> Self {
         let counted = proc.count();
-        Self { kernel, proc, birth: proc.birth(), counted }
+        Self { kernel, proc, birth: proc.generation(), counted }
     }
 
     /// Converts the reference for structures without a lifetime; `None` if the process was already
@@ -41,7 +41,7 @@ impl<'k> ProcRef<'k> {
     /// Returns its state, unless it has been waited for in the meantime.
     pub(super) fn state(&self) -> Option<SimpleGuard<'k, PLock, ProcState>> {
         let state = self.proc.lock(&self.kernel.locks);
-        (self.counted || (self.proc.birth() == self.birth && self.birth != 0)).then_some(state)
+        (self.counted || (self.proc.generation() == self.birth && self.birth != 0)).then_some(state)
     }
 }
 
@@ -87,7 +87,7 @@ impl Kernel {
     pub(super) fn find(&self, pid: Pid) -> Option<ProcRef<'_>> {
         let slot = self.pids.slot(pid.number())?;
         let found = ProcRef::new(self, self.slab.get(slot));
-        let same = found.number() == pid.number() && found.birth == found.birth();
+        let same = found.number() == pid.number() && found.birth == found.generation();
         (same && pid.birth().is_none_or(|birth| birth == found.birth)).then_some(found)
     }
 }

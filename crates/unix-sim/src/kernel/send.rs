@@ -7,17 +7,17 @@ use std::sync::atomic::Ordering;
 use tontine_unix::{Errno, Pid, Result, SigCode, SigInfo, Signal, SignalTarget, Tid};
 
 use super::Kernel;
-use super::call::Call;
+use super::call::Caller;
 use super::generate::To;
 use super::pgrp::Pgrp;
-use super::pid_table::Keeper;
+use super::pid_table::PidKeeper;
 use super::proc::{Phase, ProcState};
 use super::references::ProcRef;
 use super::users::Ids;
 use crate::costs::CostKind;
 use crate::executor::{self, Object};
 
-impl Call<'_> {
+impl Caller<'_> {
     pub(super) fn send(&self, target: SignalTarget, signal: Option<Signal>) -> Result<()> {
         let target = match target {
             // `SignalTarget::of` documents what such numbers mean to kill(2).
@@ -175,7 +175,7 @@ impl Kernel {
     /// Returns the process that has a thread with this number, which kill(2) accepts, too. If the
     /// number is a thread's, all processes are searched for it.
     fn find_by_thread(&self, pid: Pid) -> Option<ProcRef<'_>> {
-        if pid.birth().is_some() || !self.pids.is_kept(pid.number(), Keeper::Thread) {
+        if pid.birth().is_some() || !self.pids.is_kept(pid.number(), PidKeeper::Thread) {
             return None;
         }
         let all = self.slab.iter().map(|proc| ProcRef::new(self, proc));

@@ -1,7 +1,7 @@
 //! The multi-threaded signal delivery state of a process (§3.2, §4.1): [`SigLock`].
 //!
-//! A process is *unlocked*, *locked* ([`Locked`]: a thread holds `p_siglock`, briefly), *waiting*
-//! ([`Waiting`]: `p_sigwait` is set, a thread delivers a signal or stopped the process for its
+//! A process is *unlocked*, *locked* ([`SigLocked`]: a thread holds `p_siglock`, briefly), *waiting*
+//! ([`SigWaiting`]: `p_sigwait` is set, a thread delivers a signal or stopped the process for its
 //! tracer) or *exiting* (`p_end_thread` is set). Each state is a type, and each transition consumes
 //! the previous state: a transition that the paper does not have does not compile.
 //!
@@ -10,7 +10,7 @@
 
 use std::sync::atomic::{AtomicI32, Ordering};
 
-use super::thread::{Attention, Thread};
+use super::thread::{AstFlags, Thread};
 use crate::executor::{self, Fiber, Object};
 use crate::lock::lock_order::PSiglock;
 use crate::lock::{Locks, SimpleGuard, SimpleLock};
@@ -18,13 +18,13 @@ use crate::lock::{Locks, SimpleGuard, SimpleLock};
 /// `p_siglock`, and the state that it guards.
 #[derive(Debug)]
 pub(super) struct SigLock {
-    state: SimpleLock<PSiglock, State>,
+    state: SimpleLock<PSiglock, SigLockState>,
     /// `p_end_thread`: the number of the thread, or 0. Changed under `p_siglock`.
     p_end_thread: AtomicI32,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct SigLockState {
     /// `p_sigwait`: the thread that set it.
     p_sigwait: Option<i32>,
     /// The fibers that block until *waiting* is over.
@@ -33,16 +33,16 @@ struct State {
 
 /// The state *locked*.
 #[must_use]
-pub(super) struct Locked<'a> {
+pub(super) struct SigLocked<'a> {
     lock: &'a SigLock,
     locks: &'a Locks,
-    state: SimpleGuard<'a, PSiglock, State>,
+    state: SimpleGuard<'a, PSiglock, SigLockState>,
 }
 
 /// The state *waiting*, set by the thread that holds this.
 #[derive(Debug)]
 #[must_use]
-pub(super) struct Waiting<'a> {
+pub(super) struct SigWaiting<'a> {
     lock: &'a SigLock,
     locks: &'a Locks,
 }
@@ -54,7 +54,7 @@ pub(super) struct Marked;
 
 impl SigLock {
     pub(super) fn new(slot: u32) -> Self {
-        let state = SimpleLock::new(slot, State::default());
+        let state = SimpleLock::new(slot, SigLockState::default());
         Self { state, p_end_thread: AtomicI32::new(0) }
     }
 
@@ -63,17 +63,17 @@ impl SigLock {
         &'a self,
         locks: &'a Locks,
         thread: &Thread,
-    ) -> Result<Locked<'a>, Marked> {
+    ) -> Result<SigLocked<'a>, Marked> {
         let state = self.state.lock(locks);
         if self.ending().is_some_and(|ending| ending != thread.tid()) {
-            thread.demand(Attention::HALT);
+            thread.demand(AstFlags::HALT);
             return Err(Marked);
         }
         if state.p_sigwait.is_some() {
-            thread.demand(Attention::BLOCK);
+            thread.demand(AstFlags::BLOCK);
             return Err(Marked);
         }
-        Ok(Locked { lock: self, locks, state })
+        Ok(SigLocked { lock: self, locks, state })
     }
 
     /// `sig_lock_or_return`, then *waiting* (§4.1): other threads block instead of spinning while
@@ -82,11 +82,11 @@ impl SigLock {
         &'a self,
         locks: &'a Locks,
         thread: &Thread,
-    ) -> Result<Waiting<'a>, Marked> {
+    ) -> Result<SigWaiting<'a>, Marked> {
         Ok(self.sig_lock_or_return(locks, thread)?.sig_lock_to_wait(thread))
     }
 
-    /// Sleeps until *waiting* is over, as the mark [`Attention::BLOCK`] requests.
+    /// Sleeps until *waiting* is over, as the mark [`AstFlags::BLOCK`] requests.
     pub(super) fn block(&self, locks: &Locks) {
         loop {
             {
@@ -120,7 +120,7 @@ impl SigLock {
     }
 }
 
-impl State {
+impl SigLockState {
     fn wake(&mut self) {
         if !self.blocked.is_empty() {
             self.blocked.drain(..).for_each(|fiber| fiber.unpark());
@@ -128,11 +128,11 @@ impl State {
     }
 }
 
-impl<'a> Locked<'a> {
+impl<'a> SigLocked<'a> {
     /// *Locked* to *waiting*.
-    pub(super) fn sig_lock_to_wait(mut self, thread: &Thread) -> Waiting<'a> {
+    pub(super) fn sig_lock_to_wait(mut self, thread: &Thread) -> SigWaiting<'a> {
         self.state.p_sigwait = Some(thread.tid());
-        Waiting { lock: self.lock, locks: self.locks }
+        SigWaiting { lock: self.lock, locks: self.locks }
     }
 
     /// *Locked* to *exiting*: the thread is registered; the caller halts all others.
@@ -146,13 +146,13 @@ impl<'a> Locked<'a> {
     pub(super) fn unlock(self) {}
 }
 
-impl<'a> Waiting<'a> {
+impl<'a> SigWaiting<'a> {
     /// *Waiting* to *locked*.
-    pub(super) fn sig_wait_to_lock(self) -> Locked<'a> {
+    pub(super) fn sig_wait_to_lock(self) -> SigLocked<'a> {
         let mut state = self.lock.state.lock(self.locks);
         state.p_sigwait = None;
         state.wake();
-        Locked { lock: self.lock, locks: self.locks, state }
+        SigLocked { lock: self.lock, locks: self.locks, state }
     }
 
     /// *Waiting* to *unlocked* (§4.1).

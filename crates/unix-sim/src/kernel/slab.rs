@@ -1,4 +1,4 @@
-//! The slots of processes: [`Slab`], which creates slots on demand (§5). A slot, once created,
+//! The slots of processes: [`SlotTable`], which creates slots on demand (§5). A slot, once created,
 //! keeps its address and holds processes until the system ends; so a reference to it is always
 //! valid, but the process in it may be another one.
 
@@ -14,7 +14,7 @@ const SMALL_CHUNK: u32 = 2;
 const SMALL: usize = 1 << 10;
 
 /// All slots, by number.
-pub(super) struct Slab {
+pub(super) struct SlotTable {
     chunks: Box<[OnceLock<Box<[Proc]>>]>,
     /// Number of slots in a chunk, as a power of two.
     chunk: u32,
@@ -22,7 +22,7 @@ pub(super) struct Slab {
     blank: Box<dyn Fn() -> ProcState + Send + Sync>,
 }
 
-impl Slab {
+impl SlotTable {
     /// Creates a slab for at most as many processes at once as there are numbers.
     pub(super) fn new(
         numbers: usize,

@@ -27,11 +27,11 @@ impl Sleepers {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::executor::{Executor, Options, Outcome, Start, current, park};
+    use crate::executor::{ExecutorOptions, FiberExecutor, RunEnd, Start, current, park};
 
     #[test]
     fn a_sleeper_that_looks_again_is_kept_once_and_woken() {
-        let executor = Executor::simulated(1, Options::default());
+        let executor = FiberExecutor::simulated(1, ExecutorOptions::default());
         let body = || {
             let mut sleepers = Sleepers::default();
             for _ in 0..3 {
@@ -44,6 +44,6 @@ mod tests {
         };
         let start = Start { processor: None, context: 0, name: 0, body: Box::new(body) };
         executor.start(start).expect("a stack is available");
-        assert_eq!(executor.run(), Outcome::Finished);
+        assert_eq!(executor.run(), RunEnd::Finished);
     }
 }

@@ -14,7 +14,7 @@ use tontine_unix::{SigSet, WaitStatus};
 
 use super::Kernel;
 use super::awaited::PipeEnd;
-use super::proc::{Member, Phase, Proc, ProcState};
+use super::proc::{Phase, Proc, ProcState, ThreadEntry};
 use super::thread::Thread;
 use crate::executor::{self, At, Fiber};
 
@@ -227,7 +227,7 @@ impl Kernel {
             _ if sleeps => 'S',
             _ => 'R',
         };
-        let thread = |member: &Member| {
+        let thread = |member: &ThreadEntry| {
             let thread = &member.thread;
             let awaited = thread.awaited();
             ThreadState {

@@ -9,7 +9,7 @@ use tontine_unix::{
     SigVec, SigmaskHow, Signal,
 };
 
-use super::call::{After, Call, Stop};
+use super::call::{Caller, RestartRule, Unfinished};
 use super::generate::To;
 use super::proc::ProcState;
 use crate::config::Masks;
@@ -20,7 +20,7 @@ use crate::executor;
 /// space.
 const STACK_SIZES: std::ops::Range<usize> = 2048..1 << 47;
 
-impl Call<'_> {
+impl Caller<'_> {
     pub(super) fn act(&self, signal: Signal, action: Option<SigAction>) -> Result<SigAction> {
         if action.is_some() && SigSet::UNBLOCKABLE.contains(signal) {
             return Err(Errno::EINVAL);
@@ -37,7 +37,7 @@ impl Call<'_> {
             if state.actions.nothing().contains(signal) {
                 // A pending signal is discarded, blocked or not.
                 self.kernel.discard(&mut state, SigSet::of(&[signal]));
-                self.look_again(&mut state);
+                self.recheck_pending(&mut state);
             }
             Ok(old)
         })
@@ -64,7 +64,7 @@ impl Call<'_> {
 
     /// Waits with `mask` until a handler has run, after which the previous mask is restored (§4.2).
     pub(super) fn suspend(&self, mask: SigSet) -> Errno {
-        let slept: Result<()> = self.interruptible(After::Interrupt, || {
+        let slept: Result<()> = self.interruptible(RestartRule::Interrupt, || {
             self.sig_lock_or_return()?.unlock();
             executor::spend(CostKind::Suspend);
             if self.kernel.config.masks == Masks::PerThread
@@ -73,8 +73,8 @@ impl Call<'_> {
                 // A wake-up for which no handler ran. Linux restarts the call with the previous
                 // mask, which may unblock signals that the call's own mask blocks.
                 self.change_mask(saved);
-                if self.is_wanted() {
-                    return Err(Stop::Again);
+                if self.has_pending_ast() {
+                    return Err(Unfinished::Again);
                 }
             }
             if self.saved_mask.get().is_none() {
@@ -85,14 +85,14 @@ impl Call<'_> {
                 // (§4.2).
                 self.member(state).suspended = true;
                 self.thread.set_mask(mask.difference(SigSet::UNBLOCKABLE));
-                self.look_again(state);
+                self.recheck_pending(state);
             })
         });
         slept.err().unwrap_or(Errno::EINTR)
     }
 
     pub(super) fn wait_for_handler(&self) -> Errno {
-        let slept: Result<()> = self.interruptible(After::Interrupt, || {
+        let slept: Result<()> = self.interruptible(RestartRule::Interrupt, || {
             self.sig_lock_or_return()?.unlock();
             self.sleep_for_handler(|_| {})
         });
@@ -102,7 +102,7 @@ impl Call<'_> {
     pub(super) fn accept(&self, set: SigSet, timeout: Option<Duration>) -> Result<SigInfo> {
         let set = set.difference(SigSet::UNBLOCKABLE);
         let mut begun = None;
-        let taken = self.interruptible(After::Interrupt, || {
+        let taken = self.interruptible(RestartRule::Interrupt, || {
             self.sig_lock_or_return()?.unlock();
             let (deadline, wakings) = *begun.get_or_insert_with(|| {
                 let now = self.kernel.executor.now();
@@ -118,7 +118,7 @@ impl Call<'_> {
                 self.thread.set_awaited(if taken.is_some() { SigSet::EMPTY } else { set });
                 if taken.is_none() && !self.awaits_more(state, set) {
                     // Another thread took the signal that woke this one, and none is left for it.
-                    self.look_again(state);
+                    self.recheck_pending(state);
                 }
                 taken
             });
@@ -143,7 +143,7 @@ impl Call<'_> {
     fn take_of(&self, state: &mut ProcState, set: SigSet) -> Option<SigInfo> {
         let (info, queued) = self.take_first(state, set, set)?;
         state.credentials.user.signals.give_back(queued.into());
-        self.look_again(state);
+        self.recheck_pending(state);
         Some(info)
     }
 
@@ -201,7 +201,7 @@ impl Call<'_> {
         duration: Duration,
     ) -> std::result::Result<(), (Errno, Duration)> {
         let mut deadline = None;
-        let slept = self.interruptible(After::Interrupt, || {
+        let slept = self.interruptible(RestartRule::Interrupt, || {
             let now = self.kernel.executor.now();
             let deadline = *deadline.get_or_insert_with(|| now.saturating_add(duration));
             self.sleep(Some(deadline), |_| None::<()>).map(|_| ())

@@ -1,4 +1,4 @@
-//! The system calls of the virtual Unix (§2.1): [`Sys`] for [`Call`]. Each method records its name,
+//! The system calls of the virtual Unix (§2.1): [`Sys`] for [`Caller`]. Each method records its name,
 //! for those that inspect a sleeping thread, and calls the method that implements it.
 
 use std::convert::Infallible;
@@ -13,10 +13,10 @@ use tontine_unix::{
     Termios, ThreadBody, Tid, Usage, WaitOptions, WaitStatus, WaitedChild,
 };
 
-use super::call::Call;
+use super::call::Caller;
 use crate::executor::{self, Object};
 
-impl Sys for Call<'_> {
+impl Sys for Caller<'_> {
     fn lacks(&self) -> &'static [(&'static str, &'static str)] {
         &[]
     }

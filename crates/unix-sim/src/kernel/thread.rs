@@ -1,4 +1,4 @@
-//! A virtual thread, as other threads see it: [`Thread`], and its pending work: [`Attention`].
+//! A virtual thread, as other threads see it: [`Thread`], and its pending work: [`AstFlags`].
 
 #![allow(unsafe_code, reason = "a name behind one atomic word")]
 
@@ -16,7 +16,7 @@ use crate::executor::{self, Object};
 bitflags! {
     /// Work that a thread handles before it returns to user mode.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-    pub(super) struct Attention: u32 {
+    pub(super) struct AstFlags: u32 {
         /// A signal may be deliverable.
         const SIGNAL = 1 << 0;
         /// The thread ends: another thread exits or executes (`sig_lock_to_exit`).
@@ -34,7 +34,7 @@ bitflags! {
 
 /// The object that a thread sleeps for, in addition to the name of its call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum For {
+pub(super) enum WaitChannel {
     Nothing,
     /// Any child.
     Any,
@@ -52,7 +52,7 @@ pub(super) enum For {
     Terminal,
 }
 
-impl For {
+impl WaitChannel {
     /// Packs the value into one word: the kind in the high half, the number in the low one.
     const fn packed(self) -> u64 {
         let (kind, number) = match self {
@@ -85,7 +85,7 @@ impl For {
 }
 
 /// The text that follows the name of the call.
-impl fmt::Display for For {
+impl fmt::Display for WaitChannel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Nothing => Ok(()),
@@ -119,7 +119,7 @@ pub(super) struct Thread {
     awaited: AtomicU64,
     /// The name of the call that it is in or was in last, for those that inspect the thread.
     call: AtomicPtr<&'static str>,
-    /// The object that it sleeps for in the call: a [`For`].
+    /// The object that it sleeps for in the call: a [`WaitChannel`].
     object: AtomicU64,
     /// The profiling flag's own word (§6.1): ticks since the last check, written by the clock only.
     pub(super) ticks: AtomicU32,
@@ -171,17 +171,17 @@ impl Thread {
     /// Records the call that the thread is in.
     pub(super) fn calls(&self, name: &'static &'static str) {
         self.call.store(ptr::from_ref(name).cast_mut(), Ordering::Relaxed);
-        self.waits_for(For::Nothing);
+        self.waits_for(WaitChannel::Nothing);
     }
 
     /// Records what it is about to sleep for in this call.
-    pub(super) fn waits_for(&self, what: For) {
+    pub(super) fn waits_for(&self, what: WaitChannel) {
         self.object.store(what.packed(), Ordering::Relaxed);
     }
 
     /// Describes what it sleeps for.
     pub(super) fn object(&self) -> String {
-        For::unpacked(self.object.load(Ordering::Relaxed)).to_string()
+        WaitChannel::unpacked(self.object.load(Ordering::Relaxed)).to_string()
     }
 
     /// Returns the call that it is in, or was in last.
@@ -201,22 +201,22 @@ impl Thread {
         unsafe { (context as *const Self).as_ref() }.map(Self::call)
     }
 
-    pub(super) fn attention(&self) -> Attention {
+    pub(super) fn attention(&self) -> AstFlags {
         executor::looks_at(Object::Process(self.slot));
         // SYNC attention: pairs with `Thread::demand`.
-        Attention::from_bits_retain(self.attention.load(Ordering::Acquire))
+        AstFlags::from_bits_retain(self.attention.load(Ordering::Acquire))
     }
 
     /// Adds work for the thread to handle before it returns to user mode. Called under the
     /// process's `p_lock`, or by the thread itself, by the thread that created it, or by the clock.
-    pub(super) fn demand(&self, what: Attention) {
+    pub(super) fn demand(&self, what: AstFlags) {
         executor::changes(Object::Process(self.slot));
         // SYNC attention: pairs with `Thread::attention`.
         self.attention.fetch_or(what.bits(), Ordering::Release);
     }
 
     /// Removes handled work. Usually there is none, and so nothing is written.
-    pub(super) fn settle(&self, what: Attention) {
+    pub(super) fn settle(&self, what: AstFlags) {
         if self.attention.load(Ordering::Relaxed) & what.bits() != 0 {
             executor::changes(Object::Process(self.slot));
             self.attention.fetch_and(!what.bits(), Ordering::Relaxed);
@@ -269,17 +269,17 @@ mod tests {
     fn what_a_thread_sleeps_for_is_unpacked_as_it_was_packed() {
         let number = i32::MAX;
         let all = [
-            For::Nothing,
-            For::Any,
-            For::Child(number),
-            For::Group(number),
-            For::OwnGroup,
-            For::Thread(number),
-            For::Pipe(number),
-            For::Terminal,
+            WaitChannel::Nothing,
+            WaitChannel::Any,
+            WaitChannel::Child(number),
+            WaitChannel::Group(number),
+            WaitChannel::OwnGroup,
+            WaitChannel::Thread(number),
+            WaitChannel::Pipe(number),
+            WaitChannel::Terminal,
         ];
         for what in all {
-            assert_eq!(For::unpacked(what.packed()), what);
+            assert_eq!(WaitChannel::unpacked(what.packed()), what);
         }
     }
 }

@@ -10,15 +10,15 @@ use tontine_unix::{
 };
 
 use super::Kernel;
-use super::call::{After, Call, Leave, Stop, Unwind};
-use super::pid_table::Keeper;
-use super::proc::{Member, Proc};
-use super::thread::{Attention, For, Thread};
+use super::call::{Caller, ExitReason, RestartRule, Unfinished, Unwind};
+use super::pid_table::PidKeeper;
+use super::proc::{Proc, ThreadEntry};
+use super::thread::{AstFlags, Thread, WaitChannel};
 use crate::executor::{self, Object, Start};
 use crate::label::label;
 
 /// The code that a thread runs first.
-pub(super) enum First {
+pub(super) enum ThreadStart {
     /// The program of a process's first thread.
     Program(Program),
     /// Like [`Self::Program`], in a process that is about to execute for `spawn`.
@@ -27,7 +27,7 @@ pub(super) enum First {
     Body(ThreadBody),
 }
 
-impl First {
+impl ThreadStart {
     /// Returns the initial mask of a process that begins with this, given the parent's `mask`.
     pub(super) fn mask(&self, mask: SigSet) -> SigSet {
         match self {
@@ -38,11 +38,11 @@ impl First {
 }
 
 /// The way in which a thread's program ended.
-enum Ended {
+enum ThreadExit {
     /// The program returned this status.
     Returned(i32),
     /// The stack was unwound, for this reason.
-    Left(Leave),
+    Left(ExitReason),
     /// The program panicked.
     Panicked,
 }
@@ -57,14 +57,14 @@ impl Kernel {
         proc: &Proc,
         thread: Arc<Thread>,
         place: Option<usize>,
-        first: First,
+        first: ThreadStart,
     ) -> Result<()> {
         let context = Arc::as_ptr(&thread) as usize;
         let thread_number = thread.tid();
         let (kernel, slot) = (self.handle(), proc.slot);
         let body = move || {
             let kernel = kernel.get();
-            let call = Call::new(kernel, kernel.slab.get(slot), thread);
+            let call = Caller::new(kernel, kernel.slab.get(slot), thread);
             call.run(first);
             // The clock finds the thread by the context, as long as it may be in memory.
             executor::forget_context();
@@ -91,7 +91,7 @@ impl Kernel {
         let body = move || {
             let kernel = kernel.get();
             let Some((proc, thread)) = kernel.thread_of(context) else { return };
-            let call = Call::new(kernel, proc, thread);
+            let call = Caller::new(kernel, proc, thread);
             call.begins();
             kernel.on_master(|| call.end_with(WaitStatus::Signaled(Signal::SEGV, true)));
             call.end();
@@ -119,7 +119,7 @@ impl Kernel {
 pub unsafe fn is_wanted(context: usize) -> bool {
     // SAFETY: the context of a fiber is its thread, which it keeps alive.
     let thread = unsafe { &*(context as *const Thread) };
-    !thread.attention().difference(Attention::TICK).is_empty()
+    !thread.attention().difference(AstFlags::TICK).is_empty()
 }
 
 /// Marks whether the calling thread waits in user mode, and is to be woken for the work that it
@@ -137,7 +137,7 @@ pub fn stands(it: bool) {
     }
 }
 
-impl Call<'_> {
+impl Caller<'_> {
     /// Records the fiber on which the thread runs.
     fn begins(&self) {
         let mut state = self.state();
@@ -145,22 +145,22 @@ impl Call<'_> {
     }
 
     /// Runs a thread from start to end.
-    fn run(&self, first: First) {
+    fn run(&self, first: ThreadStart) {
         self.begins();
         executor::looks_at(Object::System);
         if self.kernel.closing.load(std::sync::atomic::Ordering::Relaxed) {
             self.kernel.psignal_inthread(self.proc, SigInfo::kernel(Signal::KILL));
         }
-        if matches!(first, First::Spawned(_)) {
+        if matches!(first, ThreadStart::Spawned(_)) {
             // No handler of the parent ever runs here.
             Arc::make_mut(&mut self.state().actions).executed();
         }
-        let mut is_process = !matches!(first, First::Body(_));
+        let mut is_process = !matches!(first, ThreadStart::Body(_));
         let mut ended = self.attempt(|call| {
             call.return_to_user();
             match first {
-                First::Program(program) | First::Spawned(program) => program(call),
-                First::Body(body) => {
+                ThreadStart::Program(program) | ThreadStart::Spawned(program) => program(call),
+                ThreadStart::Body(body) => {
                     body(call);
                     0
                 }
@@ -168,7 +168,7 @@ impl Call<'_> {
         });
         loop {
             match ended {
-                Ended::Left(Leave::Exec) => {
+                ThreadExit::Left(ExitReason::Exec) => {
                     let Some(image) = self.begin_image() else { break };
                     is_process = true;
                     ended = self.attempt(|call| {
@@ -176,13 +176,13 @@ impl Call<'_> {
                         image.run(call)
                     });
                 }
-                Ended::Left(_) => break,
-                Ended::Returned(status) if is_process => {
+                ThreadExit::Left(_) => break,
+                ThreadExit::Returned(status) if is_process => {
                     self.end_with(WaitStatus::Exited(status & 0xff));
                     break;
                 }
-                Ended::Returned(_) => break,
-                Ended::Panicked => {
+                ThreadExit::Returned(_) => break,
+                ThreadExit::Panicked => {
                     self.kernel.note_panic(self.proc.pid());
                     self.end_with(WaitStatus::Signaled(Signal::ABRT, true));
                     break;
@@ -193,24 +193,24 @@ impl Call<'_> {
     }
 
     /// Runs a program until it returns, or its stack has been unwound.
-    fn attempt(&self, program: impl FnOnce(&Self) -> i32) -> Ended {
+    fn attempt(&self, program: impl FnOnce(&Self) -> i32) -> ThreadExit {
         let ended = panic::catch_unwind(AssertUnwindSafe(|| program(self)));
         executor::back_in_kernel();
         match ended {
             Ok(_) if self.leaving.get().is_some() => self.left(),
-            Ok(status) => Ended::Returned(status),
+            Ok(status) => ThreadExit::Returned(status),
             Err(payload) if is_unwind(&*payload) => self.left(),
             Err(_) => match self.leaving.get() {
                 // The program panicked in a destructor, while its stack was unwound: the thread
                 // leaves nevertheless.
                 Some(_) => self.left(),
-                None => Ended::Panicked,
+                None => ThreadExit::Panicked,
             },
         }
     }
 
-    fn left(&self) -> Ended {
-        Ended::Left(self.leaving.take().unwrap_or(Leave::Halt))
+    fn left(&self) -> ThreadExit {
+        ThreadExit::Left(self.leaving.take().unwrap_or(ExitReason::Halt))
     }
 
     /// Ends a thread: it exits with the process, or leaves it.
@@ -269,7 +269,7 @@ impl Call<'_> {
             ends || !left.intersection(wanted).is_empty()
         };
         for other in state.threads.iter().filter(|other| concerned(&other.thread)) {
-            other.thread.demand(Attention::SIGNAL);
+            other.thread.demand(AstFlags::SIGNAL);
             other.wake();
         }
         let is_process = self.is_process();
@@ -290,7 +290,7 @@ impl Call<'_> {
 
     /// Releases the thread's own number.
     pub(super) fn give_number_back(&self) {
-        self.kernel.pids.drop_keeper(&self.kernel.locks, self.thread.tid(), Keeper::Thread);
+        self.kernel.pids.drop_keeper(&self.kernel.locks, self.thread.tid(), PidKeeper::Thread);
     }
 
     pub(super) fn make_thread(&self, body: ThreadBody) -> Result<Tid> {
@@ -318,15 +318,16 @@ impl Call<'_> {
             let mut state = self.state();
             kernel.charge(&state.credentials, &user);
             state.ended.remove(&tid);
-            state.threads.push(Member::new(thread.clone()));
+            state.threads.push(ThreadEntry::new(thread.clone()));
             drop(state);
             if self.proc.siglock.ending().is_some() {
                 // The thread that exits or executes may have halted the others before this one was
                 // added.
-                thread.demand(Attention::HALT);
+                thread.demand(AstFlags::HALT);
             }
             let body = body.take().expect("a thread is created once");
-            let begun = kernel.begin(self.proc, Arc::clone(&thread), place, First::Body(body));
+            let begun =
+                kernel.begin(self.proc, Arc::clone(&thread), place, ThreadStart::Body(body));
             if begun.is_err() {
                 let mut state = self.state();
                 let at = state.threads.iter().position(|member| member.thread.tid() == tid);
@@ -335,7 +336,7 @@ impl Call<'_> {
                 state.credentials.user.signals.give_back(queued);
                 state.credentials.user.tasks.give_back(1);
                 drop(state);
-                kernel.pids.drop_keeper(&kernel.locks, tid, Keeper::Thread);
+                kernel.pids.drop_keeper(&kernel.locks, tid, PidKeeper::Thread);
             }
             begun.map(|()| Tid(tid))
         })
@@ -345,9 +346,9 @@ impl Call<'_> {
         if thread.0 == self.thread.tid() {
             return Err(Errno::EDEADLK);
         }
-        self.thread.waits_for(For::Thread(thread.0));
+        self.thread.waits_for(WaitChannel::Thread(thread.0));
         let mut claimed = false;
-        self.interruptible(After::Always, || {
+        self.interruptible(RestartRule::Always, || {
             let fiber = executor::current();
             let found = self.sleep(None, |state| {
                 let ended = state.ended.remove(&thread.0);
@@ -362,7 +363,7 @@ impl Call<'_> {
                     }
                 }
             })?;
-            found.expect("the sleep has no deadline").map_err(Stop::Errno)
+            found.expect("the sleep has no deadline").map_err(Unfinished::Errno)
         })
     }
 }

@@ -15,13 +15,13 @@ use std::sync::atomic::Ordering;
 use tontine_unix::{ActionFlags, Errno, Pid, Ptrace, Result, SigCode, SigInfo, Signal};
 
 use super::Kernel;
-use super::call::Call;
+use super::call::Caller;
 use super::exit::{Notice, wake_waiters};
 use super::family::Writing;
 use super::generate::To;
-use super::proc::{Member, News, Phase, Proc, ProcState, Tenant};
-use super::siglock::Waiting;
-use super::thread::{Attention, Thread};
+use super::proc::{ChildEvent, Phase, Proc, ProcKey, ProcState, ThreadEntry};
+use super::siglock::SigWaiting;
+use super::thread::{AstFlags, Thread};
 use crate::executor;
 
 /// The request with which a stopped tracee continues.
@@ -32,7 +32,7 @@ pub(super) struct Resumed {
     sender: (i32, u32),
 }
 
-impl Call<'_> {
+impl Caller<'_> {
     pub(super) fn trace(&self, request: Ptrace) -> Result<()> {
         self.guarded(|| match request {
             Ptrace::TraceMe => self.let_parent_trace(),
@@ -194,9 +194,9 @@ impl Call<'_> {
     /// delivered instead.
     pub(super) fn stop_for_tracer<'s>(
         &self,
-        waiting: Waiting<'s>,
+        waiting: SigWaiting<'s>,
         info: SigInfo,
-    ) -> (Waiting<'s>, Option<SigInfo>) {
+    ) -> (SigWaiting<'s>, Option<SigInfo>) {
         {
             let mut state = self.state();
             state.resumed = None;
@@ -210,7 +210,7 @@ impl Call<'_> {
                 if let Some(resumed) = state.resumed.take() {
                     break resumed;
                 }
-                let halted = self.thread.attention().contains(Attention::HALT);
+                let halted = self.thread.attention().contains(AstFlags::HALT);
                 if killed || halted || state.tracer.is_none() {
                     state.trapped = None;
                     // The tracer has ended. A signal that was reported to it is discarded, and one
@@ -249,10 +249,10 @@ impl Call<'_> {
     }
 }
 
-impl Member {
+impl ThreadEntry {
     /// Stops the thread.
     pub(super) fn stop(&self) {
-        self.thread.demand(Attention::STOP);
+        self.thread.demand(AstFlags::STOP);
         // A sleeping thread stops outside its call, where it holds no file.
         self.wake();
     }
@@ -281,7 +281,7 @@ impl ProcState {
     pub(super) fn end_tracing(&mut self) {
         (self.tracer, self.tracing) = (None, None);
         if self.phase == Phase::Live && self.stopped.is_some() {
-            self.threads.iter().for_each(Member::stop);
+            self.threads.iter().for_each(ThreadEntry::stop);
         }
     }
 }
@@ -289,7 +289,7 @@ impl ProcState {
 impl Kernel {
     /// Returns the tracer of a process if it is not the parent. Called under its family's lock and
     /// `p_lock`.
-    pub(super) fn other_tracer(&self, proc: &Proc, state: &ProcState) -> Option<Tenant> {
+    pub(super) fn other_tracer(&self, proc: &Proc, state: &ProcState) -> Option<ProcKey> {
         let parent = self.parent_hint(proc).map(|parent| parent.slot);
         state.tracer.filter(|tracer| parent != Some(tracer.slot))
     }
@@ -317,7 +317,7 @@ impl Kernel {
         // SIGCHLD of a stop names the signal that `wait` would return; if `wait` has returned it
         // already, 0, as on Linux.
         let status = match (code, news) {
-            (SigCode::Stopped, Some(News::Stopped(stop))) => stop.number(),
+            (SigCode::Stopped, Some(ChildEvent::Stopped(stop))) => stop.number(),
             (SigCode::Stopped, _) => 0,
             _ => signal.number(),
         };
@@ -328,7 +328,7 @@ impl Kernel {
     }
 
     /// Notifies a tracer that is not the parent of a change of a process, if it still exists.
-    pub(super) fn tell_tracer(&self, tenant: Tenant, info: SigInfo) {
+    pub(super) fn tell_tracer(&self, tenant: ProcKey, info: SigInfo) {
         let tracer = self.slab.get(tenant.slot);
         let mut state = tracer.lock(&self.locks);
         if tracer.tenant() != tenant {
@@ -356,7 +356,7 @@ impl Kernel {
 
     /// Ends the tracing of one process by this tracer, or by one thread of it. Returns `true` if it
     /// was traced so. If the process has ended, its parent gets it.
-    fn release_tracee(&self, tracee: &Proc, tracer: Tenant, by: Option<&Arc<Thread>>) -> bool {
+    fn release_tracee(&self, tracee: &Proc, tracer: ProcKey, by: Option<&Arc<Thread>>) -> bool {
         let traces = {
             let state = tracee.lock(&self.locks);
             state.tracer == Some(tracer) && state.is_traced_by(by)
@@ -375,7 +375,7 @@ impl Kernel {
         writing: Writing<'_>,
         parent: Option<&Proc>,
         tracee: &Proc,
-        tracer: Tenant,
+        tracer: ProcKey,
         by: Option<&Arc<Thread>>,
     ) {
         let is_child = parent.is_some_and(|parent| parent.slot == tracer.slot);
@@ -401,7 +401,7 @@ impl Kernel {
         // decides whether a zombie is left for the process that adopts the child.
         let told = parent.filter(|_| is_child).map(|parent| {
             let state = parent.lock(&self.locks);
-            self.children_vanish(&state)
+            self.auto_reaps(&state)
         });
         if let Some(notice) = ended.filter(|_| told != Some(false)) {
             self.end_for(writing, parent, tracee, notice, told);

@@ -1,4 +1,4 @@
-//! Users, and the resources that each has in use: [`Credentials`], [`User`]. `uidhash_lock` is one
+//! Users, and the resources that each has in use: [`Cred`], [`User`]. `uidhash_lock` is one
 //! of the global locks of §5 (table 1).
 
 use std::collections::BTreeMap;
@@ -9,15 +9,15 @@ use super::Kernel;
 use crate::executor::{self, Object};
 
 /// The process uid hash table, guarded by `uidhash_lock` (table 1).
-pub(super) type Users = BTreeMap<u32, Arc<User>>;
+pub(super) type UidTable = BTreeMap<u32, Arc<User>>;
 
 /// The counted resources of a user.
 #[derive(Debug, Default)]
 pub(super) struct User {
     /// Number of processes and threads.
-    pub(super) tasks: Count,
+    pub(super) tasks: PopulationCount,
     /// Number of queued signals.
-    pub(super) signals: Count,
+    pub(super) signals: PopulationCount,
 }
 
 /// Number of stripes; if there are more processors, they share stripes.
@@ -26,14 +26,14 @@ const STRIPES: usize = 16;
 /// A count: the sum of what each processor counted, on a cache line of its own. The sum is computed
 /// only if there is a limit.
 #[derive(Debug, Default)]
-pub(super) struct Count([Stripe; STRIPES]);
+pub(super) struct PopulationCount([Stripe; STRIPES]);
 
 /// The number taken on some processors minus the number released there, modulo 2⁶⁴.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Stripe(AtomicU64);
 
-impl Count {
+impl PopulationCount {
     /// Adds one, unless the sum would exceed `limit`. Returns `true` if it did.
     pub(super) fn take(&self, limit: u64) -> bool {
         // SYNC count: pairs with `sum`: if two threads take the last one, at least one sees the
@@ -81,7 +81,7 @@ impl Count {
 
 /// The users of a process.
 #[derive(Debug, Clone)]
-pub(super) struct Credentials {
+pub(super) struct Cred {
     pub(super) real: u32,
     pub(super) effective: u32,
     pub(super) saved: u32,
@@ -89,7 +89,7 @@ pub(super) struct Credentials {
     pub(super) user: Arc<User>,
 }
 
-impl Credentials {
+impl Cred {
     pub(super) fn new(uid: u32, user: Arc<User>) -> Self {
         Self { real: uid, effective: uid, saved: uid, user }
     }
@@ -111,7 +111,7 @@ pub(super) struct Ids {
 impl Ids {
     /// Returns `true` if a process with these users may signal one with those of `target`, as in
     /// kill(2).
-    pub(super) fn may_signal(self, target: &Credentials) -> bool {
+    pub(super) fn may_signal(self, target: &Cred) -> bool {
         let mine = [self.effective, self.real];
         self.effective == 0 || mine.iter().any(|uid| [target.real, target.saved].contains(uid))
     }
@@ -120,7 +120,7 @@ impl Ids {
 impl Kernel {
     /// Moves the charge for a new task from one user to another, after a `setuid` in between.
     /// Called under the `p_lock` of its process, like `setuid`.
-    pub(super) fn charge(&self, owner: &Credentials, charged: &User) {
+    pub(super) fn charge(&self, owner: &Cred, charged: &User) {
         if !std::ptr::eq(&raw const *owner.user, charged) {
             charged.tasks.give_back(1);
             owner.user.tasks.take_all(1);

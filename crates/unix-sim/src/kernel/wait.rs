@@ -6,12 +6,12 @@ use std::sync::atomic::Ordering;
 use tontine_unix::{Children, Errno, Pid, Result, Usage, WaitOptions, WaitStatus, WaitedChild};
 
 use super::Kernel;
-use super::call::{After, Call, Stop};
-use super::proc::{News, Phase, Proc, ProcState};
-use super::thread::For;
+use super::call::{Caller, RestartRule, Unfinished};
+use super::proc::{ChildEvent, Phase, Proc, ProcState};
+use super::thread::WaitChannel;
 
 /// The result of a scan of the children.
-enum Found<'k> {
+enum WaitScan<'k> {
     /// This child, which the caller now owns; `true` if it has ended.
     Child(&'k Proc, WaitedChild, bool),
     /// Children exist that may change.
@@ -21,7 +21,7 @@ enum Found<'k> {
 }
 
 /// The result of a check of one child.
-enum Look {
+enum ChildScan {
     /// The child's change, and whether it has ended.
     Has(WaitedChild, bool),
     /// No change yet.
@@ -30,7 +30,7 @@ enum Look {
     Never,
 }
 
-impl Call<'_> {
+impl Caller<'_> {
     pub(super) fn wait_for(
         &self,
         children: Children,
@@ -46,12 +46,12 @@ impl Call<'_> {
             other => other,
         };
         self.thread.waits_for(match children {
-            Children::Any => For::Any,
-            Children::One(pid) => For::Child(pid.number()),
-            Children::Group(pid) => For::Group(pid.number()),
-            Children::OwnGroup => For::OwnGroup,
+            Children::Any => WaitChannel::Any,
+            Children::One(pid) => WaitChannel::Child(pid.number()),
+            Children::Group(pid) => WaitChannel::Group(pid.number()),
+            Children::OwnGroup => WaitChannel::OwnGroup,
         });
-        self.interruptible(After::Restart, || {
+        self.interruptible(RestartRule::Restart, || {
             self.sig_lock_or_return()?.unlock();
             self.wait_once(children, options)
         })
@@ -61,7 +61,7 @@ impl Call<'_> {
         &self,
         children: Children,
         options: WaitOptions,
-    ) -> std::result::Result<Option<WaitedChild>, Stop> {
+    ) -> std::result::Result<Option<WaitedChild>, Unfinished> {
         let kernel = self.kernel;
         self.set_waiting(true);
         loop {
@@ -70,7 +70,7 @@ impl Call<'_> {
                 self.look(children, options)
             };
             match found {
-                Found::Child(child, waited, ended) => {
+                WaitScan::Child(child, waited, ended) => {
                     if ended && !options.contains(WaitOptions::NOWAIT) {
                         self.take(child, waited.usage);
                     } else {
@@ -78,15 +78,15 @@ impl Call<'_> {
                     }
                     return Ok(Some(waited));
                 }
-                Found::Nobody => {
+                WaitScan::Nobody => {
                     self.set_waiting(false);
                     return Err(Errno::ECHILD.into());
                 }
-                Found::Later if options.contains(WaitOptions::NOHANG) => {
+                WaitScan::Later if options.contains(WaitOptions::NOHANG) => {
                     self.set_waiting(false);
                     return Ok(None);
                 }
-                Found::Later => {}
+                WaitScan::Later => {}
             }
             let changed = self.sleep(None, |state| {
                 // A change precedes signals and the thread's own end, as on Linux. The next scan
@@ -112,7 +112,7 @@ impl Call<'_> {
     }
 
     /// Scans the children, and owns the first with a change that the caller waits for.
-    fn look(&self, children: Children, options: WaitOptions) -> Found<'_> {
+    fn look(&self, children: Children, options: WaitOptions) -> WaitScan<'_> {
         let kernel = self.kernel;
         let own_group = match children {
             Children::OwnGroup => self.state().pgrp.as_ref().map(|group| group.id),
@@ -122,10 +122,10 @@ impl Call<'_> {
         if let Children::One(pid) = children {
             let named = kernel.find_child(self.proc, pid);
             let named = named.or_else(|| self.tracees().find(|tracee| tracee.is_named(pid)));
-            return named.map_or(Found::Nobody, |child| match self.look_at(child, options) {
-                Look::Has(waited, ended) => Found::Child(child, waited, ended),
-                Look::Later => Found::Later,
-                Look::Never => Found::Nobody,
+            return named.map_or(WaitScan::Nobody, |child| match self.look_at(child, options) {
+                ChildScan::Has(waited, ended) => WaitScan::Child(child, waited, ended),
+                ChildScan::Later => WaitScan::Later,
+                ChildScan::Never => WaitScan::Nobody,
             });
         }
         // A continuation is reported at once, but the child counts as changed only when it runs.
@@ -137,14 +137,14 @@ impl Call<'_> {
                 Children::Group(group) => kernel.is_in_group(child, group),
                 Children::OwnGroup => own_group.is_some_and(|own| kernel.is_in_group(child, own)),
             };
-            if matches { self.look_at(child, options) } else { Look::Never }
+            if matches { self.look_at(child, options) } else { ChildScan::Never }
         };
         let mut later = false;
         for child in kernel.children(self.proc) {
             match seen(child) {
-                Look::Has(waited, ended) => return Found::Child(child, waited, ended),
-                Look::Later => later = true,
-                Look::Never => {}
+                ChildScan::Has(waited, ended) => return WaitScan::Child(child, waited, ended),
+                ChildScan::Later => later = true,
+                ChildScan::Never => {}
             }
             if later && !changed {
                 break;
@@ -152,12 +152,12 @@ impl Call<'_> {
         }
         for tracee in self.tracees() {
             match seen(tracee) {
-                Look::Has(waited, ended) => return Found::Child(tracee, waited, ended),
-                Look::Later => later = true,
-                Look::Never => {}
+                ChildScan::Has(waited, ended) => return WaitScan::Child(tracee, waited, ended),
+                ChildScan::Later => later = true,
+                ChildScan::Never => {}
             }
         }
-        if later { Found::Later } else { Found::Nobody }
+        if later { WaitScan::Later } else { WaitScan::Nobody }
     }
 
     /// Returns the processes that the caller traces and that are not its children, in Linux's
@@ -170,24 +170,24 @@ impl Call<'_> {
 
     /// Checks one child, and owns it if it has a change that the caller waits for. A child that
     /// another thread owns is skipped.
-    fn look_at(&self, child: &Proc, options: WaitOptions) -> Look {
+    fn look_at(&self, child: &Proc, options: WaitOptions) -> ChildScan {
         let kernel = self.kernel;
         let mut state = child.lock(&kernel.locks);
         let traced = state.tracer == Some(self.proc.tenant());
         if !traced && !kernel.is_child(self.proc, child) {
-            return Look::Never;
+            return ChildScan::Never;
         }
         if !traced && state.phase == Phase::Zombie && state.tracer.is_some() {
             // Its tracer waits for it first, and may own it already.
-            return Look::Later;
+            return ChildScan::Later;
         }
         if child.owner.load(Ordering::Relaxed) != 0 {
-            return Look::Never;
+            return ChildScan::Never;
         }
         let Some((status, ended)) = kernel.wanted(&state, options, traced) else {
             let ends_unseen =
                 state.phase == Phase::Zombie && !options.contains(WaitOptions::EXITED);
-            return if ends_unseen { Look::Never } else { Look::Later };
+            return if ends_unseen { ChildScan::Never } else { ChildScan::Later };
         };
         let waited = WaitedChild {
             pid: child.pid(),
@@ -205,7 +205,7 @@ impl Call<'_> {
                 _ => state.news = None,
             }
         }
-        Look::Has(waited, ended)
+        ChildScan::Has(waited, ended)
     }
 
     /// Removes a child that has ended and that this thread owns; the thread no longer waits.
@@ -267,10 +267,10 @@ impl Kernel {
             }
             // A tracer, even if it is the parent, gets only those stops reported that it has
             // trapped.
-            (Phase::Live, Some(News::Stopped(signal))) if !traced => {
+            (Phase::Live, Some(ChildEvent::Stopped(signal))) if !traced => {
                 (WaitOptions::STOPPED, (WaitStatus::Stopped(signal), false))
             }
-            (Phase::Live, Some(News::Continued)) => {
+            (Phase::Live, Some(ChildEvent::Continued)) => {
                 (WaitOptions::CONTINUED, (WaitStatus::Continued, false))
             }
             _ => return None,

@@ -7,9 +7,9 @@
 #![allow(unsafe_code, reason = "the lock lends the value that it protects")]
 
 use super::statistics::Came;
-use super::taken::{self, Manner, Taken};
+use super::taken::{self, HeldRecord, Manner};
 use super::turns::{Turns, Want};
-use super::{Class, Locks, Presence};
+use super::{LockClass, Locks, Presence};
 use crate::executor::At;
 use crate::held::assert_may_park;
 use std::cell::UnsafeCell;
@@ -18,7 +18,7 @@ use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 
 /// A blocking lock of class `C` around a `T`.
-pub(crate) struct BlockingLock<C: Class, T> {
+pub(crate) struct BlockingLock<C: LockClass, T> {
     turns: Turns,
     instance: u32,
     value: UnsafeCell<T>,
@@ -28,9 +28,9 @@ pub(crate) struct BlockingLock<C: Class, T> {
 // SAFETY: guards are the only access to the value. `Turns` allows many readers, so `T` is `Sync`,
 // or one writer, so `T` is `Send`; in a mode without the class, the contract of `Locks::new`
 // ensures it.
-unsafe impl<C: Class, T: Send + Sync> Sync for BlockingLock<C, T> {}
+unsafe impl<C: LockClass, T: Send + Sync> Sync for BlockingLock<C, T> {}
 
-impl<C: Class, T> BlockingLock<C, T> {
+impl<C: LockClass, T> BlockingLock<C, T> {
     /// Creates a free lock. `instance` identifies and orders the locks of one class: a slot number.
     pub(crate) fn new(instance: u32, value: T) -> Self {
         Self { turns: Turns::new(), instance, value: UnsafeCell::new(value), class: PhantomData }
@@ -45,7 +45,7 @@ impl<C: Class, T> BlockingLock<C, T> {
     #[inline]
     #[track_caller]
     pub(crate) fn read<'a>(&'a self, locks: &'a Locks) -> ReadGuard<'a, C, T> {
-        ReadGuard { hold: Hold::take(self, locks, Want::Read, Manner::Alone) }
+        ReadGuard { hold: LockHold::take(self, locks, Want::Read, Manner::Alone) }
     }
 
     /// Acquires the lock exclusively; sleeps while another fiber holds it.
@@ -86,7 +86,7 @@ impl<C: Class, T> BlockingLock<C, T> {
     #[inline]
     #[track_caller]
     pub(super) fn write_as<'a>(&'a self, locks: &'a Locks, manner: Manner) -> WriteGuard<'a, C, T> {
-        WriteGuard { hold: Hold::take(self, locks, Want::Write, manner) }
+        WriteGuard { hold: LockHold::take(self, locks, Want::Write, manner) }
     }
 
     /// Acquires the lock, and returns whether that took a wait.
@@ -123,23 +123,23 @@ impl<C: Class, T> BlockingLock<C, T> {
     }
 }
 
-impl<C: Class, T> fmt::Debug for BlockingLock<C, T> {
+impl<C: LockClass, T> fmt::Debug for BlockingLock<C, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", C::NAME, self.instance)
     }
 }
 
 /// The common part of both guards.
-struct Hold<'a, C: Class, T> {
+struct LockHold<'a, C: LockClass, T> {
     lock: &'a BlockingLock<C, T>,
     locks: &'a Locks,
     want: Want,
     presence: Presence,
     since: u64,
-    taken: Taken,
+    taken: HeldRecord,
 }
 
-impl<'a, C: Class, T> Hold<'a, C, T> {
+impl<'a, C: LockClass, T> LockHold<'a, C, T> {
     #[inline]
     #[track_caller]
     fn take(lock: &'a BlockingLock<C, T>, locks: &'a Locks, want: Want, manner: Manner) -> Self {
@@ -147,7 +147,7 @@ impl<'a, C: Class, T> Hold<'a, C, T> {
         if presence != Presence::Absent {
             assert_may_park();
         }
-        let taken = Taken::note::<C>(lock.instance, manner, presence);
+        let taken = HeldRecord::note::<C>(lock.instance, manner, presence);
         let mut since = 0;
         match presence {
             Presence::Present => {
@@ -171,13 +171,13 @@ impl<'a, C: Class, T> Hold<'a, C, T> {
     }
 }
 
-impl<C: Class, T> fmt::Debug for Hold<'_, C, T> {
+impl<C: LockClass, T> fmt::Debug for LockHold<'_, C, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?}, held to {:?}", self.lock, self.want)
     }
 }
 
-impl<C: Class, T> Drop for Hold<'_, C, T> {
+impl<C: LockClass, T> Drop for LockHold<'_, C, T> {
     #[inline]
     fn drop(&mut self) {
         self.taken.forget();
@@ -204,32 +204,32 @@ impl<C: Class, T> Drop for Hold<'_, C, T> {
 /// A blocking lock held for reading, together with other readers.
 #[derive(Debug)]
 #[must_use]
-pub(crate) struct ReadGuard<'a, C: Class, T> {
-    hold: Hold<'a, C, T>,
+pub(crate) struct ReadGuard<'a, C: LockClass, T> {
+    hold: LockHold<'a, C, T>,
 }
 
 /// A blocking lock held exclusively.
 #[derive(Debug)]
 #[must_use]
-pub(crate) struct WriteGuard<'a, C: Class, T> {
-    hold: Hold<'a, C, T>,
+pub(crate) struct WriteGuard<'a, C: LockClass, T> {
+    hold: LockHold<'a, C, T>,
 }
 
-impl<'a, C: Class, T> ReadGuard<'a, C, T> {
+impl<'a, C: LockClass, T> ReadGuard<'a, C, T> {
     /// Returns the locks with which it was acquired.
     pub(super) fn locks(&self) -> &'a Locks {
         self.hold.locks
     }
 }
 
-impl<'a, C: Class, T> WriteGuard<'a, C, T> {
+impl<'a, C: LockClass, T> WriteGuard<'a, C, T> {
     /// Returns the locks with which it was acquired.
     pub(super) fn locks(&self) -> &'a Locks {
         self.hold.locks
     }
 }
 
-impl<C: Class, T> Deref for ReadGuard<'_, C, T> {
+impl<C: LockClass, T> Deref for ReadGuard<'_, C, T> {
     type Target = T;
 
     fn deref(&self) -> &T {
@@ -238,7 +238,7 @@ impl<C: Class, T> Deref for ReadGuard<'_, C, T> {
     }
 }
 
-impl<C: Class, T> Deref for WriteGuard<'_, C, T> {
+impl<C: LockClass, T> Deref for WriteGuard<'_, C, T> {
     type Target = T;
 
     fn deref(&self) -> &T {
@@ -248,7 +248,7 @@ impl<C: Class, T> Deref for WriteGuard<'_, C, T> {
     }
 }
 
-impl<C: Class, T> DerefMut for WriteGuard<'_, C, T> {
+impl<C: LockClass, T> DerefMut for WriteGuard<'_, C, T> {
     fn deref_mut(&mut self) -> &mut T {
         // SAFETY: this guard is the lock's only one, and is borrowed exclusively.
         unsafe { &mut *self.hold.lock.value.get() }

@@ -4,7 +4,7 @@
 //! from run to run.
 
 use super::taken::Manner;
-use super::{BlockingLock, Class, Locks, SimpleGuard, SimpleLock, WriteGuard};
+use super::{BlockingLock, LockClass, Locks, SimpleGuard, SimpleLock, WriteGuard};
 
 /// Locks both, the smaller instance first. If both arguments are the same lock, it is taken once,
 /// and the second guard is `None`.
@@ -13,7 +13,7 @@ use super::{BlockingLock, Class, Locks, SimpleGuard, SimpleLock, WriteGuard};
 ///
 /// Like [`SimpleLock::lock`], and if two different locks have the same instance number.
 #[track_caller]
-pub(crate) fn lock_both<'a, C: Class, T>(
+pub(crate) fn lock_both<'a, C: LockClass, T>(
     a: &'a SimpleLock<C, T>,
     b: &'a SimpleLock<C, T>,
     locks: &'a Locks,
@@ -38,7 +38,7 @@ pub(crate) fn lock_both<'a, C: Class, T>(
 ///
 /// Like [`BlockingLock::write`], and if two different locks have the same instance number.
 #[track_caller]
-pub(crate) fn write_both<'a, C: Class, T>(
+pub(crate) fn write_both<'a, C: LockClass, T>(
     a: &'a BlockingLock<C, T>,
     b: &'a BlockingLock<C, T>,
     locks: &'a Locks,

@@ -1,19 +1,19 @@
 //! The definition of the lock order and of the locks of each mode: [`ORDER`].
 //!
-//! One zero-sized type per lock implements [`Class`]. The list at the end of this file *is* the
-//! order: a lock may be taken while those above it are held. It cannot contain a cycle. [`Before`]
-//! expresses the order to the compiler, [`Class::RANK`] to the check at run time;
+//! One zero-sized type per lock implements [`LockClass`]. The list at the end of this file *is* the
+//! order: a lock may be taken while those above it are held. It cannot contain a cycle. [`RanksBefore`]
+//! expresses the order to the compiler, [`LockClass::RANK`] to the check at run time;
 //! `docs/lock-order.md` is printed from [`ORDER`].
 //!
 //! Source: tables 1 (§5) and 3 (§5.5) of the paper, and its §9. In general blocking locks come
 //! before simple ones, and, subject to this, global ones before local ones.
 
 use crate::LockingMode;
-use crate::held::Level;
+use crate::held::InterruptLevel;
 
 /// The way in which a lock excludes other threads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum LockKind {
     /// A waiting thread is blocked. Many readers or one writer hold the lock.
     Blocking,
     /// A waiting thread spins.
@@ -22,7 +22,7 @@ pub(crate) enum Kind {
 
 /// The existence of a lock in a mode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Standing {
+pub(crate) enum Existence {
     /// The lock exists.
     Kept,
     /// No two threads can reach it at once in this mode, so the lock is omitted; its data exist.
@@ -33,38 +33,38 @@ pub(crate) enum Standing {
 
 /// One line of the order.
 #[derive(Debug)]
-pub(crate) struct Row {
+pub(crate) struct OrderRow {
     /// The name in the paper.
     pub(crate) name: &'static str,
     /// The number in table 3 of the paper.
     pub(crate) paper: Option<u8>,
     /// Simple or blocking.
-    pub(crate) kind: Kind,
+    pub(crate) kind: LockKind,
     /// The objects that have such a lock: one global lock, or one per object.
     pub(crate) scope: &'static str,
     /// The data that only its holder accesses.
     pub(crate) guards: &'static str,
     /// The level at which it is always taken.
-    pub(crate) spl: Level,
+    pub(crate) spl: InterruptLevel,
     /// The existence in each mode, in the order of [`LockingMode::ALL`].
-    pub(crate) standing: [Standing; 5],
+    pub(crate) standing: [Existence; 5],
     /// The reason why it comes after the line above it.
     pub(crate) edge: &'static str,
 }
 
-impl Row {
+impl OrderRow {
     /// Returns the existence of the lock in `mode`.
-    pub(crate) const fn standing(&self, mode: LockingMode) -> Standing {
+    pub(crate) const fn standing(&self, mode: LockingMode) -> Existence {
         self.standing[mode as usize]
     }
 }
 
 /// The position of a lock in the order, as a type.
-pub(crate) trait Class: 'static {
+pub(crate) trait LockClass: 'static {
     /// The index in [`ORDER`]; a lock may be taken while locks of smaller ranks are held.
     const RANK: u8;
     /// The line of the order.
-    const ROW: &'static Row = &ORDER[Self::RANK as usize];
+    const ROW: &'static OrderRow = &ORDER[Self::RANK as usize];
     /// The name in the paper.
     const NAME: &'static str = Self::ROW.name;
 }
@@ -74,7 +74,7 @@ pub(crate) trait Class: 'static {
     message = "`{Inner}` must not be taken while `{Self}` is held",
     note = "lock/lock_order.rs states the order"
 )]
-pub(crate) trait Before<Inner: Class>: Class {}
+pub(crate) trait RanksBefore<Inner: LockClass>: LockClass {}
 
 /// Defines the classes of a list, each before all that follow.
 macro_rules! classes {
@@ -87,7 +87,7 @@ macro_rules! classes {
             #[derive(Debug)]
             pub(crate) enum $class {}
 
-            impl Class for $class {
+            impl LockClass for $class {
                 const RANK: u8 = Rank::$class as u8;
             }
         )+
@@ -96,7 +96,7 @@ macro_rules! classes {
         pub(crate) const CLASSES: usize = [$(Rank::$class),+].len();
 
         /// The order.
-        pub(crate) static ORDER: [Row; CLASSES] = [$($row),+];
+        pub(crate) static ORDER: [OrderRow; CLASSES] = [$($row),+];
 
         before!($($class)+);
 
@@ -108,22 +108,22 @@ macro_rules! classes {
     };
 }
 
-/// Implements [`Before`] for every pair of a list.
+/// Implements [`RanksBefore`] for every pair of a list.
 macro_rules! before {
     ($outer:ident $($inner:ident)*) => {
-        $(impl Before<$inner> for $outer {})*
+        $(impl RanksBefore<$inner> for $outer {})*
         before!($($inner)*);
     };
     () => {};
 }
 
-use Kind::{Blocking, Simple};
-use Level::{Base, High};
-use Standing::{Absent, Kept, Replaced};
+use Existence::{Absent, Kept, Replaced};
+use InterruptLevel::{Base, High};
+use LockKind::{Blocking, Simple};
 
 // `standing`: uniprocessor, master, coarse, parallel, per-process.
 classes! {
-    CoarseLock = Row {
+    CoarseLock = OrderRow {
         name: "coarse_lock",
         paper: None,
         kind: Blocking,
@@ -133,7 +133,7 @@ classes! {
         standing: [Replaced, Replaced, Kept, Replaced, Replaced],
         edge: "Held across all uses of relations or groups, so before the locks that it replaces.",
     };
-    PgrphashLock = Row {
+    PgrphashLock = OrderRow {
         name: "pgrphash_lock",
         paper: Some(1),
         kind: Blocking,
@@ -143,7 +143,7 @@ classes! {
         standing: [Kept, Absent, Absent, Kept, Kept],
         edge: "setpgid finds a group in the table, then examines the relations of its members.",
     };
-    ProcRelationLock = Row {
+    ProcRelationLock = OrderRow {
         name: "proc_relation_lock",
         paper: Some(2),
         kind: Blocking,
@@ -153,7 +153,7 @@ classes! {
         standing: [Absent, Absent, Absent, Kept, Replaced],
         edge: "An exiting process notifies the groups of its children that they may be orphaned.",
     };
-    PFamilyLock = Row {
+    PFamilyLock = OrderRow {
         name: "p_family_lock",
         paper: None,
         kind: Blocking,
@@ -163,7 +163,7 @@ classes! {
         standing: [Replaced, Replaced, Replaced, Replaced, Kept],
         edge: "Replaces proc_relation_lock, and is blocking like it: for setpgid.",
     };
-    PgLock = Row {
+    PgLock = OrderRow {
         name: "pg_lock",
         paper: Some(3),
         kind: Blocking,
@@ -173,7 +173,7 @@ classes! {
         standing: [Kept, Absent, Absent, Kept, Kept],
         edge: "The last blocking lock: held across pgsignal, which takes locks of each member.",
     };
-    UidhashLock = Row {
+    UidhashLock = OrderRow {
         name: "uidhash_lock",
         paper: Some(4),
         kind: Simple,
@@ -183,7 +183,7 @@ classes! {
         standing: [Absent, Absent, Kept, Kept, Kept],
         edge: "The first simple lock: its holder must not sleep, so no blocking lock may follow.",
     };
-    PidLock = Row {
+    PidLock = OrderRow {
         name: "pid_lock",
         paper: Some(5),
         kind: Simple,
@@ -193,7 +193,7 @@ classes! {
         standing: [Absent, Absent, Kept, Kept, Kept],
         edge: "The order of the paper's table 3.",
     };
-    PSiglock = Row {
+    PSiglock = OrderRow {
         name: "p_siglock",
         paper: None,
         kind: Simple,
@@ -203,7 +203,7 @@ classes! {
         standing: [Absent, Kept, Kept, Kept, Kept],
         edge: "Local, so after the global ones; sig_lock_or_return takes it holding no lock.",
     };
-    PLock = Row {
+    PLock = OrderRow {
         name: "p_lock",
         paper: Some(6),
         kind: Simple,
@@ -213,7 +213,7 @@ classes! {
         standing: [Absent, Kept, Kept, Kept, Kept],
         edge: "sig_lock_or_return, then the contents that it guards: fork counts under both.",
     };
-    TLock = Row {
+    TLock = OrderRow {
         name: "t_lock",
         paper: None,
         kind: Simple,
@@ -223,7 +223,7 @@ classes! {
         standing: [Absent, Kept, Kept, Kept, Kept],
         edge: "A descriptor is looked up in its process, then its terminal or pipe is used.",
     };
-    PgRefLock = Row {
+    PgRefLock = OrderRow {
         name: "pg_ref_lock",
         paper: Some(7),
         kind: Simple,
@@ -233,7 +233,7 @@ classes! {
         standing: [Absent, Absent, Kept, Kept, Kept],
         edge: "A reference is taken while p_lock or t_lock keeps the pointer to the group valid.",
     };
-    SLock = Row {
+    SLock = OrderRow {
         name: "s_lock",
         paper: Some(8),
         kind: Simple,
@@ -243,7 +243,7 @@ classes! {
         standing: [Absent, Absent, Kept, Kept, Kept],
         edge: "The order of the paper's table 3.",
     };
-    UTimeLock = Row {
+    UTimeLock = OrderRow {
         name: "u_time_lock",
         paper: None,
         kind: Simple,
@@ -253,7 +253,7 @@ classes! {
         standing: [Kept, Kept, Kept, Kept, Kept],
         edge: "A tick takes it, and may occur while any lock of base spl is held.",
     };
-    EventLock = Row {
+    EventLock = OrderRow {
         name: "event_lock",
         paper: None,
         kind: Simple,

@@ -4,9 +4,9 @@
 //! [`Presence`].
 #![allow(unsafe_code, reason = "a caller that omits locks guarantees that they are not needed")]
 
-use super::Class;
-use super::lock_order::{CLASSES, ORDER, PFamilyLock, PLock, PSiglock, PgLock, Standing};
-use super::statistics::{Came, Counts, LockStatistics};
+use super::LockClass;
+use super::lock_order::{CLASSES, Existence, ORDER, PFamilyLock, PLock, PSiglock, PgLock};
+use super::statistics::{Came, LockCounts, LockStatistics};
 use crate::LockingMode;
 use crate::executor::{self, At, Object};
 use std::fmt;
@@ -55,7 +55,7 @@ pub(crate) enum Presence {
 
 /// Options beyond the needs of the mode.
 #[derive(Debug, Clone)]
-pub(crate) struct Options {
+pub(crate) struct LockOptions {
     /// Also keep the locks that the mode does not need, for debugging.
     pub(crate) keep_all: bool,
     /// Count acquisitions.
@@ -71,7 +71,7 @@ pub(crate) struct Options {
     pub(crate) busy_turns: u32,
 }
 
-impl Default for Options {
+impl Default for LockOptions {
     fn default() -> Self {
         Self {
             keep_all: false,
@@ -95,7 +95,7 @@ pub(crate) struct Locks {
     explore: bool,
     busy_turns: u32,
     hold_clock: Option<HoldClock>,
-    counts: Option<Counts>,
+    counts: Option<LockCounts>,
 }
 
 impl Locks {
@@ -104,17 +104,17 @@ impl Locks {
     /// # Safety
     ///
     /// Each lock is used with one `Locks` for its whole life. If `mode` omits a class
-    /// ([`Standing::Absent`]), no two threads of the operating system take a lock of it at once,
+    /// ([`Existence::Absent`]), no two threads of the operating system take a lock of it at once,
     /// and a thread that takes it after another one sees the effects of that one:
     ///
     /// - `Uniprocessor`: one thread of the operating system runs the whole virtual Unix;
     /// - `Master`: only the thread of processor 0 takes such locks;
     /// - `Coarse`: only the holder of `coarse_lock` takes them;
-    /// - `Parallel` and `PerProcess` omit none, nor does any mode with [`Options::keep_all`].
+    /// - `Parallel` and `PerProcess` omit none, nor does any mode with [`LockOptions::keep_all`].
     ///
     /// These conditions need not hold while a virtual Unix is created or torn down by one thread,
     /// which then passes it to the next.
-    pub(crate) unsafe fn new(mode: LockingMode, options: Options) -> Self {
+    pub(crate) unsafe fn new(mode: LockingMode, options: LockOptions) -> Self {
         let preempts =
             options.model || !matches!(mode, LockingMode::Uniprocessor | LockingMode::Master);
         let here = if options.count || options.keep_all {
@@ -125,25 +125,25 @@ impl Locks {
             Presence::Present
         };
         let presence = std::array::from_fn(|rank| match ORDER[rank].standing(mode) {
-            Standing::Kept => here,
-            Standing::Absent if options.keep_all => here,
-            Standing::Absent => Presence::Absent,
-            Standing::Replaced => Presence::Replaced,
+            Existence::Kept => here,
+            Existence::Absent if options.keep_all => here,
+            Existence::Absent => Presence::Absent,
+            Existence::Replaced => Presence::Replaced,
         });
-        let Options { hold_clock, busy_turns, explore, .. } = options;
-        let counts = options.count.then(Counts::new);
+        let LockOptions { hold_clock, busy_turns, explore, .. } = options;
+        let counts = options.count.then(LockCounts::new);
         Self { presence, mode, preempts, explore, busy_turns, hold_clock, counts }
     }
 
     /// Returns the work of an acquisition of a lock of class `C`.
     #[inline]
-    pub(crate) fn presence<C: Class>(&self) -> Presence {
+    pub(crate) fn presence<C: LockClass>(&self) -> Presence {
         self.presence[C::RANK as usize]
     }
 
     /// Returns `true` if a lock of class `C` may be taken; otherwise other locks replace it.
     #[inline]
-    pub(crate) fn has<C: Class>(&self) -> bool {
+    pub(crate) fn has<C: LockClass>(&self) -> bool {
         self.presence::<C>() != Presence::Replaced
     }
 
@@ -158,7 +158,7 @@ impl Locks {
 
     /// Records for exploration that a lock of class `C` is wanted, even if the mode omits it.
     #[inline]
-    pub(super) fn reach_absent<C: Class>(&self, instance: u32, shared: bool) {
+    pub(super) fn reach_absent<C: LockClass>(&self, instance: u32, shared: bool) {
         if self.explore {
             Self::reach::<C>(instance, shared);
         }
@@ -166,7 +166,7 @@ impl Locks {
 
     /// Records for exploration that a lock of class `C` is wanted, for reading or exclusively.
     #[inline]
-    pub(super) fn reach<C: Class>(instance: u32, shared: bool) {
+    pub(super) fn reach<C: LockClass>(instance: u32, shared: bool) {
         let lock = Object::Lock(C::RANK, instance);
         if shared { executor::looks_at(lock) } else { executor::changes(lock) }
     }
@@ -174,7 +174,7 @@ impl Locks {
     /// A point before a lock is taken, which takes time in the modelled executor. Records for
     /// exploration that the lock is wanted.
     #[inline]
-    pub(super) fn point_at<C: Class>(&self, instance: u32, shared: bool) {
+    pub(super) fn point_at<C: LockClass>(&self, instance: u32, shared: bool) {
         executor::touch(C::RANK, instance);
         self.point(At::Lock(C::RANK, instance));
         Self::reach::<C>(instance, shared);
@@ -199,7 +199,7 @@ impl Locks {
 
     /// Returns the counts so far; `None` unless acquisitions are counted.
     pub(crate) fn statistics(&self) -> Option<LockStatistics> {
-        self.counts.as_ref().map(Counts::snapshot)
+        self.counts.as_ref().map(LockCounts::snapshot)
     }
 
     /// Returns the number of attempts at a blocking lock before the fiber parks.
@@ -210,7 +210,7 @@ impl Locks {
     /// Counts an acquisition; returns the time, if holds are measured.
     #[cold]
     #[inline(never)]
-    pub(super) fn acquired<C: Class>(&self, came: Came) -> u64 {
+    pub(super) fn acquired<C: LockClass>(&self, came: Came) -> u64 {
         if let Some(counts) = &self.counts {
             counts.acquired(C::RANK, came);
         }
@@ -220,7 +220,7 @@ impl Locks {
     /// Counts a hold that began at `since`.
     #[cold]
     #[inline(never)]
-    pub(super) fn released<C: Class>(&self, since: u64) {
+    pub(super) fn released<C: LockClass>(&self, since: u64) {
         if let (Some(counts), Some(clock)) = (&self.counts, &self.hold_clock) {
             counts.held(C::RANK, (clock.0)().saturating_sub(since));
         }
@@ -229,14 +229,14 @@ impl Locks {
     /// Panics: the mode has replaced the class.
     #[cold]
     #[track_caller]
-    pub(super) fn refuse<C: Class>(&self) -> ! {
+    pub(super) fn refuse<C: LockClass>(&self) -> ! {
         panic!("{} does not exist in mode {}: other locks replace it", C::NAME, self.mode)
     }
 
     /// Panics: the mode omits the lock, and it is already held.
     #[cold]
     #[track_caller]
-    pub(super) fn held_twice<C: Class>(&self, instance: u32) -> ! {
+    pub(super) fn held_twice<C: LockClass>(&self, instance: u32) -> ! {
         panic!(
             "{} {instance} is already held: mode {} omits it because no two threads can reach it",
             C::NAME,

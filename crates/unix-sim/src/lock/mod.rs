@@ -1,6 +1,6 @@
 //! Locks: [`SimpleLock`] spins, [`BlockingLock`] busy-waits briefly and then blocks.
 //!
-//! Every lock belongs to a [`Class`], and [`lock_order`] puts the classes into one total order. The
+//! Every lock belongs to a [`LockClass`], and [`lock_order`] puts the classes into one total order. The
 //! [`LockingMode`](crate::LockingMode) determines the set of classes; [`Locks`] stores it, and
 //! counts acquisitions. A lock that its mode does not need costs a load and a branch. Builds with
 //! debug assertions check the order of every acquisition by class and by instance, and the [`spl`]
@@ -30,8 +30,8 @@ mod turns;
 
 pub(crate) use blocking::{BlockingLock, ReadGuard, WriteGuard};
 pub(crate) use both::{lock_both, write_both};
-pub(crate) use lock_order::Class;
-pub(crate) use locks::{HoldClock, Locks, Options, Presence};
+pub(crate) use lock_order::LockClass;
+pub(crate) use locks::{HoldClock, LockOptions, Locks, Presence};
 pub(crate) use nested::Holding;
 pub use page::lock_order_page;
 pub(crate) use simple::{SimpleGuard, SimpleLock};

@@ -4,7 +4,7 @@
 //! `RUSTFLAGS="--cfg loom" cargo test -p tontine-unix-sim --lib --release models`
 #![allow(unsafe_code, reason = "loom monitors the value that the lock guards")]
 
-use super::sync::model::{Fault, set};
+use super::sync::model::{ModelFault, set};
 use super::turns::{QUEUE, Turns, Want};
 use Want::{Read, Write};
 use loom::cell::UnsafeCell;
@@ -14,15 +14,15 @@ use std::env;
 use std::process::Command;
 
 /// A lock and the value that it guards.
-struct Guarded {
+struct ModelLock {
     turns: Turns,
     value: UnsafeCell<u32>,
 }
 
 // SAFETY: only the holder of the lock accesses the value; loom panics otherwise.
-unsafe impl Sync for Guarded {}
+unsafe impl Sync for ModelLock {}
 
-impl Guarded {
+impl ModelLock {
     fn visit(&self, want: Want) {
         if !self.turns.try_take(want) {
             let _ = self.turns.wait(want, 0);
@@ -42,7 +42,7 @@ fn model(visitors: &'static [Want]) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(3);
     builder.check(move || {
-        let guarded = Guarded { turns: Turns::new(), value: UnsafeCell::new(0) };
+        let guarded = ModelLock { turns: Turns::new(), value: UnsafeCell::new(0) };
         let guarded = Arc::new(guarded);
         let others: Vec<_> = visitors[1..]
             .iter()
@@ -87,14 +87,14 @@ fn a_reader_among_writers_gets_in() {
     model(READER_AND_WRITERS);
 }
 
-const FAULTS: [(&str, Fault); 6] = [
-    ("TakeRelaxed", Fault::TakeRelaxed),
-    ("GiveBackRelaxed", Fault::GiveBackRelaxed),
-    ("HandOverRelaxed", Fault::HandOverRelaxed),
-    ("GrantRelaxed", Fault::GrantRelaxed),
+const FAULTS: [(&str, ModelFault); 6] = [
+    ("TakeRelaxed", ModelFault::TakeRelaxed),
+    ("GiveBackRelaxed", ModelFault::GiveBackRelaxed),
+    ("HandOverRelaxed", ModelFault::HandOverRelaxed),
+    ("GrantRelaxed", ModelFault::GrantRelaxed),
     // A fiber that queues does not mark it.
-    ("QueueUnmarked", Fault::Unmarked(QUEUE)),
-    ("Unwoken", Fault::Unwoken),
+    ("QueueUnmarked", ModelFault::Unmarked(QUEUE)),
+    ("Unwoken", ModelFault::Unwoken),
 ];
 
 /// Runs all models with the fault that the environment names; without one, unchanged.
@@ -102,7 +102,7 @@ const FAULTS: [(&str, Fault); 6] = [
 fn with_one_fault() {
     let name = env::var(FAULT).unwrap_or_default();
     let fault = FAULTS.iter().find(|(known, _)| *known == name);
-    set(fault.map_or(Fault::None, |&(_, fault)| fault));
+    set(fault.map_or(ModelFault::None, |&(_, fault)| fault));
     for visitors in [TWO_WRITERS, WRITER_AND_READERS, READER_AND_WRITERS] {
         model(visitors);
     }

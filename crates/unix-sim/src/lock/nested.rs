@@ -1,16 +1,16 @@
 //! A lock taken while another one is held (§5.5): [`Holding`] lets the compiler check the order.
 //!
-//! `group.then_lock(&process.lock)` compiles if the class of `group` is [`Before`] that of the
+//! `group.then_lock(&process.lock)` compiles if the class of `group` is [`RanksBefore`] that of the
 //! lock. The inner guard does not borrow the outer one. Locks that other functions take are checked
 //! at run time only.
 
-use super::lock_order::Before;
-use super::{BlockingLock, Class, Locks, ReadGuard, SimpleGuard, SimpleLock, WriteGuard};
+use super::lock_order::RanksBefore;
+use super::{BlockingLock, LockClass, Locks, ReadGuard, SimpleGuard, SimpleLock, WriteGuard};
 
 /// A lock that is held.
 pub(crate) trait Holding<'a> {
     /// The class of the lock.
-    type Class: Class;
+    type Class: LockClass;
 
     /// Returns the locks with which it was acquired.
     fn taken_with(&self) -> &'a Locks;
@@ -18,9 +18,9 @@ pub(crate) trait Holding<'a> {
     /// Acquires a simple lock that is later in the order.
     #[inline]
     #[track_caller]
-    fn then_lock<C: Class, T>(&self, inner: &'a SimpleLock<C, T>) -> SimpleGuard<'a, C, T>
+    fn then_lock<C: LockClass, T>(&self, inner: &'a SimpleLock<C, T>) -> SimpleGuard<'a, C, T>
     where
-        Self::Class: Before<C>,
+        Self::Class: RanksBefore<C>,
     {
         inner.lock(self.taken_with())
     }
@@ -28,9 +28,9 @@ pub(crate) trait Holding<'a> {
     /// Acquires a blocking lock that is later in the order, for reading.
     #[inline]
     #[track_caller]
-    fn then_read<C: Class, T>(&self, inner: &'a BlockingLock<C, T>) -> ReadGuard<'a, C, T>
+    fn then_read<C: LockClass, T>(&self, inner: &'a BlockingLock<C, T>) -> ReadGuard<'a, C, T>
     where
-        Self::Class: Before<C>,
+        Self::Class: RanksBefore<C>,
     {
         inner.read(self.taken_with())
     }
@@ -38,15 +38,15 @@ pub(crate) trait Holding<'a> {
     /// Acquires a blocking lock that is later in the order, exclusively.
     #[inline]
     #[track_caller]
-    fn then_write<C: Class, T>(&self, inner: &'a BlockingLock<C, T>) -> WriteGuard<'a, C, T>
+    fn then_write<C: LockClass, T>(&self, inner: &'a BlockingLock<C, T>) -> WriteGuard<'a, C, T>
     where
-        Self::Class: Before<C>,
+        Self::Class: RanksBefore<C>,
     {
         inner.write(self.taken_with())
     }
 }
 
-impl<'a, C: Class, T> Holding<'a> for SimpleGuard<'a, C, T> {
+impl<'a, C: LockClass, T> Holding<'a> for SimpleGuard<'a, C, T> {
     type Class = C;
 
     fn taken_with(&self) -> &'a Locks {
@@ -54,7 +54,7 @@ impl<'a, C: Class, T> Holding<'a> for SimpleGuard<'a, C, T> {
     }
 }
 
-impl<'a, C: Class, T> Holding<'a> for ReadGuard<'a, C, T> {
+impl<'a, C: LockClass, T> Holding<'a> for ReadGuard<'a, C, T> {
     type Class = C;
 
     fn taken_with(&self) -> &'a Locks {
@@ -62,7 +62,7 @@ impl<'a, C: Class, T> Holding<'a> for ReadGuard<'a, C, T> {
     }
 }
 
-impl<'a, C: Class, T> Holding<'a> for WriteGuard<'a, C, T> {
+impl<'a, C: LockClass, T> Holding<'a> for WriteGuard<'a, C, T> {
     type Class = C;
 
     fn taken_with(&self) -> &'a Locks {

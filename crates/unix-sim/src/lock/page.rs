@@ -1,8 +1,8 @@
 //! The lock order as a page of Markdown: [`lock_order_page`], which is `docs/lock-order.md`.
 
-use super::lock_order::{Kind, ORDER, Row, Standing};
+use super::lock_order::{Existence, LockKind, ORDER, OrderRow};
 use crate::LockingMode;
-use crate::held::Level;
+use crate::held::InterruptLevel;
 use std::fmt::Write as _;
 
 const HEAD: &str = "\
@@ -97,24 +97,24 @@ pub fn lock_order_page() -> String {
     page
 }
 
-fn kind(row: &Row) -> &'static str {
+fn kind(row: &OrderRow) -> &'static str {
     match row.kind {
-        Kind::Blocking => "blocking",
-        Kind::Simple => "simple",
+        LockKind::Blocking => "blocking",
+        LockKind::Simple => "simple",
     }
 }
 
-fn spl(row: &Row) -> &'static str {
+fn spl(row: &OrderRow) -> &'static str {
     match row.spl {
-        Level::Base => "base",
-        Level::High => "high",
+        InterruptLevel::Base => "base",
+        InterruptLevel::High => "high",
     }
 }
 
-fn standing(row: &Row, mode: LockingMode) -> &'static str {
+fn standing(row: &OrderRow, mode: LockingMode) -> &'static str {
     match row.standing(mode) {
-        Standing::Kept => "yes",
-        Standing::Absent => "absent",
-        Standing::Replaced => "replaced",
+        Existence::Kept => "yes",
+        Existence::Absent => "absent",
+        Existence::Replaced => "replaced",
     }
 }

@@ -6,8 +6,8 @@
 #![allow(unsafe_code, reason = "the lock lends the value that it protects")]
 
 use super::statistics::Came;
-use super::taken::{self, Manner, Taken};
-use super::{Class, Locks, Presence};
+use super::taken::{self, HeldRecord, Manner};
+use super::{LockClass, Locks, Presence};
 use crate::executor::{self, At};
 use std::cell::UnsafeCell;
 use std::fmt;
@@ -19,7 +19,7 @@ const FREE: u32 = 0;
 const TAKEN: u32 = 1;
 
 /// A spin lock of class `C` around a `T`.
-pub(crate) struct SimpleLock<C: Class, T> {
+pub(crate) struct SimpleLock<C: LockClass, T> {
     word: AtomicU32,
     instance: u32,
     value: UnsafeCell<T>,
@@ -29,9 +29,9 @@ pub(crate) struct SimpleLock<C: Class, T> {
 // SAFETY: guards are the only access to the value, and one exists at a time: `take` ensures it, or
 // in a mode without the class the contract of `Locks::new`. So the lock passes a `T` from thread to
 // thread and never shares it.
-unsafe impl<C: Class, T: Send> Sync for SimpleLock<C, T> {}
+unsafe impl<C: LockClass, T: Send> Sync for SimpleLock<C, T> {}
 
-impl<C: Class, T> SimpleLock<C, T> {
+impl<C: LockClass, T> SimpleLock<C, T> {
     /// Creates a free lock. `instance` identifies and orders the locks of one class: a slot number.
     pub(crate) const fn new(instance: u32, value: T) -> Self {
         Self {
@@ -74,7 +74,7 @@ impl<C: Class, T> SimpleLock<C, T> {
                 }
             }
         }
-        let taken = Taken::note::<C>(self.instance, Manner::Try, presence);
+        let taken = HeldRecord::note::<C>(self.instance, Manner::Try, presence);
         taken.have();
         let since = match presence {
             Presence::Counted => {
@@ -116,7 +116,7 @@ impl<C: Class, T> SimpleLock<C, T> {
     #[track_caller]
     pub(super) fn lock_as<'a>(&'a self, locks: &'a Locks, manner: Manner) -> SimpleGuard<'a, C, T> {
         let presence = locks.presence::<C>();
-        let taken = Taken::note::<C>(self.instance, manner, presence);
+        let taken = HeldRecord::note::<C>(self.instance, manner, presence);
         let mut since = 0;
         match presence {
             Presence::Present if self.take() => {}
@@ -191,7 +191,7 @@ impl<C: Class, T> SimpleLock<C, T> {
     }
 }
 
-impl<C: Class, T> fmt::Debug for SimpleLock<C, T> {
+impl<C: LockClass, T> fmt::Debug for SimpleLock<C, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", C::NAME, self.instance)
     }
@@ -199,28 +199,28 @@ impl<C: Class, T> fmt::Debug for SimpleLock<C, T> {
 
 /// A simple lock that is held.
 #[must_use]
-pub(crate) struct SimpleGuard<'a, C: Class, T> {
+pub(crate) struct SimpleGuard<'a, C: LockClass, T> {
     lock: &'a SimpleLock<C, T>,
     locks: &'a Locks,
     presence: Presence,
     since: u64,
-    taken: Taken,
+    taken: HeldRecord,
 }
 
-impl<'a, C: Class, T> SimpleGuard<'a, C, T> {
+impl<'a, C: LockClass, T> SimpleGuard<'a, C, T> {
     /// Returns the locks with which it was acquired.
     pub(super) fn locks(&self) -> &'a Locks {
         self.locks
     }
 }
 
-impl<C: Class, T> fmt::Debug for SimpleGuard<'_, C, T> {
+impl<C: LockClass, T> fmt::Debug for SimpleGuard<'_, C, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?}, held", self.lock)
     }
 }
 
-impl<C: Class, T> Deref for SimpleGuard<'_, C, T> {
+impl<C: LockClass, T> Deref for SimpleGuard<'_, C, T> {
     type Target = T;
 
     fn deref(&self) -> &T {
@@ -230,14 +230,14 @@ impl<C: Class, T> Deref for SimpleGuard<'_, C, T> {
     }
 }
 
-impl<C: Class, T> DerefMut for SimpleGuard<'_, C, T> {
+impl<C: LockClass, T> DerefMut for SimpleGuard<'_, C, T> {
     fn deref_mut(&mut self) -> &mut T {
         // SAFETY: this guard is the lock's only one, and is borrowed exclusively.
         unsafe { &mut *self.lock.value.get() }
     }
 }
 
-impl<C: Class, T> Drop for SimpleGuard<'_, C, T> {
+impl<C: LockClass, T> Drop for SimpleGuard<'_, C, T> {
     #[inline]
     fn drop(&mut self) {
         if self.presence == Presence::Counted {

@@ -1,20 +1,20 @@
 //! The interrupt priority level of a worker (§6.1): [`splhigh`] defers ticks until its guard is
 //! dropped.
 //!
-//! A tick may occur wherever the level is [`Level::Base`], even while a lock is held. A lock that a
-//! tick takes must therefore always be taken at [`Level::High`]; otherwise the tick would spin for
+//! A tick may occur wherever the level is [`InterruptLevel::Base`], even while a lock is held. A lock that a
+//! tick takes must therefore always be taken at [`InterruptLevel::High`]; otherwise the tick would spin for
 //! a lock that its own thread holds. A fiber never sleeps at high spl. A fiber that the simulated
 //! executor interrupts there keeps its level, as on a processor, while another one runs:
-//! [`State`].
+//! [`TickState`].
 //!
 //! The executor generates the ticks: it defers them from its own `splhigh` to its `splx`.
 
 use crate::executor;
-use crate::held::{self, Level, State};
+use crate::held::{self, InterruptLevel, TickState};
 use std::marker::PhantomData;
 
 /// Returns the level of the current fiber.
-pub(crate) fn level() -> Level {
+pub(crate) fn level() -> InterruptLevel {
     held::state().level
 }
 
@@ -22,7 +22,7 @@ pub(crate) fn level() -> Level {
 #[inline]
 #[must_use]
 pub(crate) fn splhigh() -> Spl {
-    raised(State { level: Level::High, ..held::state() })
+    raised(TickState { level: InterruptLevel::High, ..held::state() })
 }
 
 /// Marks, until the guard is dropped, that this worker is handling a tick, at high spl.
@@ -32,12 +32,12 @@ pub(crate) fn splhigh() -> Spl {
 /// With debug assertions, if the level is already high: the tick should have been deferred.
 #[must_use]
 pub(crate) fn tick() -> Spl {
-    debug_assert_eq!(level(), Level::Base, "spl: a tick landed at high spl");
-    raised(State { level: Level::High, in_tick: true })
+    debug_assert_eq!(level(), InterruptLevel::Base, "spl: a tick landed at high spl");
+    raised(TickState { level: InterruptLevel::High, in_tick: true })
 }
 
 #[inline]
-fn raised(state: State) -> Spl {
+fn raised(state: TickState) -> Spl {
     let level = executor::splhigh();
     Spl { before: held::replace_state(state), level, here: PhantomData }
 }
@@ -46,7 +46,7 @@ fn raised(state: State) -> Spl {
 /// spl is still held.
 #[derive(Debug)]
 pub(crate) struct Spl {
-    before: State,
+    before: TickState,
     /// The level that the executor restores; it then delivers the deferred ticks.
     level: u8,
     here: PhantomData<*const ()>,
@@ -56,7 +56,7 @@ impl Drop for Spl {
     #[inline]
     fn drop(&mut self) {
         let _ = held::replace_state(self.before);
-        if self.before.level == Level::Base {
+        if self.before.level == InterruptLevel::Base {
             held::assert_may_lower();
         }
         executor::splx(self.level);

@@ -1,4 +1,4 @@
-//! Statistics of each class of lock (§9): [`Counts`] during a run, [`LockStatistics`] afterwards.
+//! Statistics of each class of lock (§9): [`LockCounts`] during a run, [`LockStatistics`] afterwards.
 //!
 //! Each worker has counters of its own, a cache line apart, so that counting one acquisition does
 //! not delay another one.
@@ -23,7 +23,7 @@ pub(super) enum Came {
 }
 
 #[derive(Debug, Default)]
-struct Counters {
+struct LockCounters {
     acquisitions: AtomicU64,
     waited: AtomicU64,
     blocked: AtomicU64,
@@ -34,13 +34,13 @@ struct Counters {
 
 #[derive(Debug, Default)]
 #[repr(align(128))]
-struct Shard([Counters; CLASSES]);
+struct Shard([LockCounters; CLASSES]);
 
 /// The counters of one virtual Unix.
 #[derive(Debug)]
-pub(super) struct Counts(Box<[Shard]>);
+pub(super) struct LockCounts(Box<[Shard]>);
 
-impl Counts {
+impl LockCounts {
     /// Creates counters of zero.
     pub(super) fn new() -> Self {
         Self((0..SHARDS).map(|_| Shard::default()).collect())
@@ -70,7 +70,7 @@ impl Counts {
     pub(super) fn snapshot(&self) -> LockStatistics {
         let rows = ORDER.iter().enumerate().map(|(rank, row)| {
             let all = || self.0.iter().map(|shard| &shard.0[rank]);
-            let sum = |field: fn(&Counters) -> &AtomicU64| {
+            let sum = |field: fn(&LockCounters) -> &AtomicU64| {
                 all().map(|counters| field(counters).load(Relaxed)).sum()
             };
             LockRow {
@@ -86,7 +86,7 @@ impl Counts {
         LockStatistics { rows: rows.collect() }
     }
 
-    fn counters(&self, rank: u8) -> &Counters {
+    fn counters(&self, rank: u8) -> &LockCounters {
         &self.0[worker() % SHARDS].0[rank as usize]
     }
 }

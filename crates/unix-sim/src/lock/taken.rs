@@ -1,17 +1,17 @@
-//! The check of an acquisition, and the note that a lock is held: [`Taken`]. In builds without
+//! The check of an acquisition, and the note that a lock is held: [`HeldRecord`]. In builds without
 //! debug assertions it is empty, nothing is checked, and only locks that are counted are noted
 //! ([`wait_counted`]).
 //!
 //! The checks come before the acquisition: a deadlock is reported instead of entered. [`held`]
 //! stores the notes.
 
-use super::lock_order::Class;
+use super::lock_order::LockClass;
 #[cfg(debug_assertions)]
-use super::lock_order::Kind;
+use super::lock_order::LockKind;
 use super::locks::Presence;
-use crate::held::{self, Entry};
+use crate::held::{self, HeldLock};
 #[cfg(debug_assertions)]
-use crate::held::{Level, State};
+use crate::held::{InterruptLevel, TickState};
 use std::marker::PhantomData;
 use std::panic::Location;
 
@@ -42,13 +42,13 @@ impl Manner {
 
 /// The record that a lock is held. It stays on the worker of the guard that owns it.
 #[derive(Debug)]
-pub(super) struct Taken {
+pub(super) struct HeldRecord {
     #[cfg(debug_assertions)]
     slot: usize,
     here: PhantomData<*const ()>,
 }
 
-impl Taken {
+impl HeldRecord {
     /// Checks that a lock of class `C` may be taken here, and notes that it is. A lock that is
     /// absent may be taken at any spl, because no thread waits for it.
     ///
@@ -57,7 +57,7 @@ impl Taken {
     /// With debug assertions, if the lock is taken out of order, twice, or at the wrong spl.
     #[inline(always)]
     #[track_caller]
-    pub(super) fn note<C: Class>(instance: u32, manner: Manner, presence: Presence) -> Self {
+    pub(super) fn note<C: LockClass>(instance: u32, manner: Manner, presence: Presence) -> Self {
         #[cfg(debug_assertions)]
         let slot = {
             let entry = entry::<C>(instance);
@@ -95,7 +95,7 @@ impl Taken {
 const GONE: usize = usize::MAX;
 
 #[cfg(debug_assertions)]
-impl Drop for Taken {
+impl Drop for HeldRecord {
     fn drop(&mut self) {
         if self.slot != GONE {
             held::forget(self.slot);
@@ -104,10 +104,10 @@ impl Drop for Taken {
 }
 
 /// Notes that a fiber waits for a lock that is counted, for those that inspect the state of the
-/// system; returns the slot. In builds with debug assertions, [`Taken`] does so, and this does
+/// system; returns the slot. In builds with debug assertions, [`HeldRecord`] does so, and this does
 /// nothing.
 #[track_caller]
-pub(super) fn wait_counted<C: Class>(instance: u32) -> usize {
+pub(super) fn wait_counted<C: LockClass>(instance: u32) -> usize {
     if cfg!(debug_assertions) { 0 } else { held::note(entry::<C>(instance)) }
 }
 
@@ -119,7 +119,7 @@ pub(super) fn have_counted(slot: usize) {
 }
 
 /// Removes the note of a lock that was counted: it is released.
-pub(super) fn forget_counted<C: Class>(instance: u32) {
+pub(super) fn forget_counted<C: LockClass>(instance: u32) {
     if !cfg!(debug_assertions) {
         held::forget_last(C::RANK, instance);
     }
@@ -131,14 +131,14 @@ const _: () = assert!(size_of::<Taken>() == 0, "guards carry no check");
 /// Returns the entry for a lock of class `C` that a fiber is about to wait for.
 #[inline(always)]
 #[track_caller]
-fn entry<C: Class>(instance: u32) -> Entry {
-    Entry {
+fn entry<C: LockClass>(instance: u32) -> HeldLock {
+    HeldLock {
         rank: C::RANK,
         name: C::NAME,
         #[cfg(debug_assertions)]
         spl: C::ROW.spl,
         #[cfg(debug_assertions)]
-        blocking: C::ROW.kind == Kind::Blocking,
+        blocking: C::ROW.kind == LockKind::Blocking,
         instance,
         at: Location::caller(),
         waits: true,
@@ -148,14 +148,14 @@ fn entry<C: Class>(instance: u32) -> Entry {
 /// Panics unless a lock may be taken at the current level (§6.1).
 #[cfg(debug_assertions)]
 #[track_caller]
-fn check_spl(Entry { name, spl, .. }: Entry) {
-    let State { level, in_tick } = held::state();
+fn check_spl(HeldLock { name, spl, .. }: HeldLock) {
+    let TickState { level, in_tick } = held::state();
     assert!(
-        spl == Level::Base || level == Level::High,
+        spl == InterruptLevel::Base || level == InterruptLevel::High,
         "spl: {name} is always taken at high spl, and this is base"
     );
     assert!(
-        spl == Level::High || !in_tick,
+        spl == InterruptLevel::High || !in_tick,
         "spl: {name} is taken at base spl elsewhere, so a tick must not take it"
     );
 }
@@ -163,7 +163,7 @@ fn check_spl(Entry { name, spl, .. }: Entry) {
 /// Checks an acquisition against the locks that are held.
 #[cfg(debug_assertions)]
 #[track_caller]
-fn check_order(inner: Entry, manner: Manner) {
+fn check_order(inner: HeldLock, manner: Manner) {
     if manner.is_ordered() {
         held::each_noted(|outer| check_pair(outer, inner, manner));
     }
@@ -171,7 +171,7 @@ fn check_order(inner: Entry, manner: Manner) {
 
 #[cfg(debug_assertions)]
 #[track_caller]
-fn check_pair(outer: Entry, inner: Entry, manner: Manner) {
+fn check_pair(outer: HeldLock, inner: HeldLock, manner: Manner) {
     let same_rank = outer.rank == inner.rank;
     let ascends = same_rank && manner == Manner::Second && outer.instance < inner.instance;
     let hint = match (same_rank, outer.instance == inner.instance) {

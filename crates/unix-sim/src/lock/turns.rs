@@ -35,11 +35,11 @@ const READER: u32 = 4;
 /// The state of a blocking lock.
 pub(super) struct Turns {
     state: AtomicU32,
-    queue: Gate<VecDeque<Arc<Waiter>>>,
+    queue: Gate<VecDeque<Arc<LockWaiter>>>,
 }
 
 /// A fiber that sleeps until it holds the lock.
-struct Waiter {
+struct LockWaiter {
     fiber: Fiber,
     want: Want,
     granted: AtomicBool,
@@ -137,9 +137,9 @@ impl Turns {
 
     /// Queues the fiber, unless the lock has become free meanwhile; then takes the lock and returns
     /// `None`.
-    fn enqueue(&self, want: Want) -> Option<Arc<Waiter>> {
+    fn enqueue(&self, want: Want) -> Option<Arc<LockWaiter>> {
         let fiber = executor::current();
-        let waiter = Arc::new(Waiter { fiber, want, granted: AtomicBool::new(false) });
+        let waiter = Arc::new(LockWaiter { fiber, want, granted: AtomicBool::new(false) });
         self.queue.with(|queue| {
             let queues = self.take_or_mark(want);
             queues.then(|| {
@@ -196,7 +196,7 @@ impl Turns {
 }
 
 /// Removes the writer at the head of the queue, or all readers there.
-fn first(queue: &mut VecDeque<Arc<Waiter>>) -> Vec<Arc<Waiter>> {
+fn first(queue: &mut VecDeque<Arc<LockWaiter>>) -> Vec<Arc<LockWaiter>> {
     let together = match queue.front().map(|first| first.want) {
         Some(Want::Write) => 1,
         _ => queue.iter().take_while(|waiter| waiter.want == Want::Read).count(),

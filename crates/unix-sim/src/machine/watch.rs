@@ -1,4 +1,4 @@
-//! Events during a run: [`Watch`] passes them on from the executor. They are a thread that computes
+//! Events during a run: [`ExecutorWatch`] passes them on from the executor. They are a thread that computes
 //! without a call ([`BusyThread`]), a moment at which no thread can run, and a stack overflow,
 //! which the kernel handles.
 
@@ -10,12 +10,12 @@ use crate::kernel::KernelHandle;
 use crate::label::named_by;
 
 /// Passes the executor's events on to the configuration's hooks and the kernel.
-pub(super) struct Watch {
+pub(super) struct ExecutorWatch {
     config: Arc<Config>,
     kernel: OnceLock<KernelHandle>,
 }
 
-impl Watch {
+impl ExecutorWatch {
     pub(super) fn new(config: Arc<Config>) -> Self {
         Self { config, kernel: OnceLock::new() }
     }
@@ -26,7 +26,7 @@ impl Watch {
     }
 }
 
-impl executor::Hooks for Watch {
+impl executor::Hooks for ExecutorWatch {
     fn on_busy(&self, name: usize) {
         let (pid, tid) = named_by(name);
         let program = self.kernel.get().map_or("", |kernel| kernel.get().program_of(pid));

@@ -26,13 +26,13 @@ use crate::sys::Program;
 /// Path and arguments of a program as execve(2) takes them: pointers to strings, and a null
 /// pointer.
 #[derive(Debug)]
-pub(super) struct Image {
+pub(super) struct ExecArguments {
     path: CString,
     _arguments: Vec<CString>,
     pointers: Vec<*const libc::c_char>,
 }
 
-impl Image {
+impl ExecArguments {
     /// Returns `ENOENT` for a path and `EINVAL` for an argument that contains a NUL: no file has
     /// such a name.
     pub(super) fn new<T: AsRef<str>>(path: &str, arguments: &[T]) -> Result<Self> {
@@ -83,7 +83,7 @@ pub(super) fn fork(child: Program) -> Result<Pid> {
 
 /// Opens a pidfd for a new child. If SIGCHLD is ignored, the child may have vanished, and its
 /// number may belong to another process or to a thread of one.
-fn held(table: &mut table::Table, number: i32) -> Result<Pid> {
+fn held(table: &mut table::ProcessTable, number: i32) -> Result<Pid> {
     let child = rustix::process::Pid::from_raw(number).expect("a child's number is positive");
     match pidfd_open(child, PidfdFlags::empty()) {
         Ok(pidfd) if is_child(WaitId::PidFd(pidfd.as_fd())) => {
@@ -124,6 +124,6 @@ pub(super) fn exit(status: i32) -> ! {
 
 /// Replaces the program of the process: `exec`.
 pub(super) fn exec(path: &str, arguments: &[&str]) -> Result<Infallible> {
-    let image = Image::new(path, arguments)?;
+    let image = ExecArguments::new(path, arguments)?;
     Err(handlers::without_ignored(|| image.execute()))
 }

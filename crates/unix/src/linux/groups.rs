@@ -5,7 +5,7 @@
 #![allow(unsafe_code, reason = "the C library's calls about groups, which take any number")]
 
 use super::convert::check;
-use super::table::{self, Table, named, with_number};
+use super::table::{self, ProcessTable, named, with_number};
 use crate::errno::{Errno, Result};
 use crate::process::Pid;
 
@@ -47,7 +47,7 @@ pub(super) fn member_of(group: Pid) -> Result<i32> {
     numbered(&table::read(), group)
 }
 
-fn numbered(table: &Table, group: Pid) -> Result<i32> {
+fn numbered(table: &ProcessTable, group: Pid) -> Result<i32> {
     table.group_number(group).map_err(|_| Errno::EPERM)
 }
 

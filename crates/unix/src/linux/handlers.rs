@@ -24,7 +24,7 @@ use crate::sys::{ActionFlags, Disposition, Handler, SigAction};
 const SIGNALS: usize = 65;
 
 /// The handler of each signal, once one was installed.
-static SLOTS: [AtomicPtr<Installed>; SIGNALS] =
+static SLOTS: [AtomicPtr<InstalledHandler>; SIGNALS] =
     [const { AtomicPtr::new(ptr::null_mut()) }; SIGNALS];
 
 /// `true` if this process has been a program of the backend since it began, and is not the host
@@ -41,7 +41,7 @@ const RUNTIMES: [Signal; 3] = [Signal::PIPE, Signal::SEGV, Signal::BUS];
 
 /// The handler of a slot, and the action with which it was installed.
 #[derive(Debug)]
-struct Installed {
+struct InstalledHandler {
     handler: Handler,
     action: SigAction,
 }
@@ -148,7 +148,7 @@ fn kernel_action(signal: Signal, new: Option<&libc::sigaction>) -> Result<libc::
 fn told(
     signal: Signal,
     kernel: &libc::sigaction,
-    slot: Option<&Installed>,
+    slot: Option<&InstalledHandler>,
     foreign: &mut Foreign,
 ) -> SigAction {
     let disposition = match (kernel.sa_sigaction, slot) {
@@ -174,13 +174,13 @@ fn fill(signal: Signal, handler: &Handler, action: &SigAction) {
     if slot(signal).is_some_and(|installed| installed.action == *action) {
         return;
     }
-    let installed = Installed { handler: handler.clone(), action: action.clone() };
+    let installed = InstalledHandler { handler: handler.clone(), action: action.clone() };
     let installed = Box::into_raw(Box::new(installed));
     // SYNC handler-slot: pairs with `slot`, which reads the value behind the pointer.
     SLOTS[signal.number() as usize].store(installed, Release);
 }
 
-fn slot(signal: Signal) -> Option<&'static Installed> {
+fn slot(signal: Signal) -> Option<&'static InstalledHandler> {
     // SYNC handler-slot: pairs with `fill`.
     let installed = SLOTS[signal.number() as usize].load(Acquire);
     // SAFETY: null, or a box that `fill` leaked and no thread changes.

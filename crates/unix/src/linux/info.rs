@@ -1,4 +1,4 @@
-//! The information with a signal: [`decode`] reads a `siginfo_t` as a [`SigInfo`]; [`Sent`] is one
+//! The information with a signal: [`decode`] reads a `siginfo_t` as a [`SigInfo`]; [`QueuedSiginfo`] is one
 //! to send.
 
 #![allow(unsafe_code, reason = "which fields of a siginfo_t hold depends on its code")]
@@ -13,7 +13,7 @@ const ANY_FAULT: i32 = 1;
 /// A siginfo_t to be sent: its head, and the fields of the union that `sigqueue` fills.
 #[derive(Debug)]
 #[repr(C)]
-pub(super) struct Sent {
+pub(super) struct QueuedSiginfo {
     signal: i32,
     errno: i32,
     code: i32,
@@ -24,12 +24,12 @@ pub(super) struct Sent {
     rest: [u64; 12],
 }
 
-const _: () = assert!(size_of::<Sent>() == size_of::<libc::siginfo_t>());
-const _: () = assert!(std::mem::offset_of!(Sent, code) == 8);
-const _: () = assert!(std::mem::offset_of!(Sent, pid) == 16);
-const _: () = assert!(std::mem::offset_of!(Sent, value) == 24);
+const _: () = assert!(size_of::<QueuedSiginfo>() == size_of::<libc::siginfo_t>());
+const _: () = assert!(std::mem::offset_of!(QueuedSiginfo, code) == 8);
+const _: () = assert!(std::mem::offset_of!(QueuedSiginfo, pid) == 16);
+const _: () = assert!(std::mem::offset_of!(QueuedSiginfo, value) == 24);
 
-impl Sent {
+impl QueuedSiginfo {
     /// Returns the information for `sigqueue`.
     pub(super) fn queued(signal: i32, value: i32) -> Self {
         let pid = rustix::process::getpid().as_raw_nonzero().get();

@@ -8,7 +8,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr;
 
 use super::convert::{check, check_long};
-use super::info::Sent;
+use super::info::QueuedSiginfo;
 use crate::errno::{Errno, Result};
 use crate::process::Tid;
 
@@ -61,7 +61,7 @@ pub(super) fn to_group(pidfd: BorrowedFd<'_>, signal: i32) -> Result<()> {
 pub(super) fn pidfd_send(
     pidfd: BorrowedFd<'_>,
     signal: i32,
-    sent: Option<&Sent>,
+    sent: Option<&QueuedSiginfo>,
     flags: libc::c_uint,
 ) -> Result<()> {
     let call = libc::SYS_pidfd_send_signal;

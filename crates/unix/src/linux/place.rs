@@ -1,4 +1,4 @@
-//! The processor for new threads and children: [`Placement`].
+//! The processor for new threads and children: [`CpuPlacement`].
 //!
 //! Once the caller has placed its process, each new thread and child sets its own affinity before
 //! it does anything else. The caller itself does not move.
@@ -10,13 +10,13 @@ use crate::errno::{Errno, Result};
 
 /// The affinity of new threads and children.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Placement {
+pub(super) struct CpuPlacement {
     wanted: Option<CpuSet>,
     /// The affinity that this process, or the one that forked it, had before it was placed.
     before: Option<CpuSet>,
 }
 
-impl Placement {
+impl CpuPlacement {
     /// Returns the placement that leaves the affinity as inherited.
     pub(super) const fn new() -> Self {
         Self { wanted: None, before: None }

@@ -7,7 +7,7 @@
 use std::os::fd::{AsFd, BorrowedFd};
 
 use super::convert::{check_long, number, to_errno};
-use super::info::Sent;
+use super::info::QueuedSiginfo;
 use super::kill::{by_number, is_anybody, own, pidfd_send, through, to_group, to_thread};
 use super::table::{self, Group, with_number};
 use super::{handlers, masks};
@@ -90,7 +90,7 @@ pub(super) fn tgkill(process: Pid, thread: Tid, signal: Option<Signal>) -> Resul
 /// Sends a signal with a value: `sigqueue`.
 pub(super) fn queue(process: Pid, signal: Option<Signal>, value: i32) -> Result<()> {
     let signal = number(signal);
-    let sent = Sent::queued(signal, value);
+    let sent = QueuedSiginfo::queued(signal, value);
     if process.birth().is_some() {
         return to_child(process, |child| pidfd_send(child, signal, Some(&sent), 0));
     }
@@ -126,7 +126,7 @@ pub(super) fn fault(signal: Signal) -> Result<()> {
 }
 
 fn send_fault(signal: Signal) -> Result<()> {
-    let fault = Sent::fault(signal.number());
+    let fault = QueuedSiginfo::fault(signal.number());
     // SAFETY: getpid and gettid cannot fail; the third call reads `fault`, which has the layout of
     // a siginfo_t and lives across it.
     let sent = unsafe {

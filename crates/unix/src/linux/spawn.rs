@@ -2,7 +2,7 @@
 //!
 //! The child runs in this process's memory, on the free part of this thread's stack, while this
 //! thread sleeps (`CLONE_VM`, `CLONE_VFORK`). Its cost therefore does not depend on the size of the
-//! process, and if it fails it can store the reason in [`Order::error`]. All signals are blocked
+//! process, and if it fails it can store the reason in [`SpawnArgs::error`]. All signals are blocked
 //! meanwhile, and handlers are reset in the child (`CLONE_CLEAR_SIGHAND`), so no handler ever runs
 //! in the shared memory.
 //!
@@ -17,9 +17,9 @@ use std::os::fd::{AsFd, FromRawFd, OwnedFd};
 use rustix::process::{WaitId, WaitIdOptions, waitid};
 
 use super::convert::{check, check_long, to_sigset};
-use super::fork::{self, Image};
+use super::fork::{self, ExecArguments};
 use super::kill::out_of_the_way;
-use super::place::Placement;
+use super::place::CpuPlacement;
 use super::{handlers, table};
 use crate::errno::{Errno, Result};
 use crate::process::{Pid, SpawnGroup, SpawnRequest};
@@ -45,14 +45,14 @@ struct CloneArguments {
 const _: () = assert!(size_of::<CloneArguments>() == 64);
 
 /// The tasks of the child, and the error that kept it from executing.
-struct Order {
-    image: Image,
+struct SpawnArgs {
+    image: ExecArguments,
     session: bool,
     group: Option<i32>,
     defaults: SigSet,
     mask: libc::sigset_t,
     descriptors: Vec<Move>,
-    placement: Placement,
+    placement: CpuPlacement,
     error: Option<Errno>,
 }
 
@@ -83,8 +83,8 @@ pub(super) fn spawn(spawn: &SpawnRequest) -> Result<Pid> {
         SpawnGroup::Own => Some(0),
         SpawnGroup::Of(group) => Some(super::groups::member_of(group)?),
     };
-    let mut order = Order {
-        image: Image::new(&spawn.path, &spawn.arguments)?,
+    let mut order = SpawnArgs {
+        image: ExecArguments::new(&spawn.path, &spawn.arguments)?,
         session: spawn.session,
         group,
         defaults: spawn.defaults.union(handlers::host_ignores()),
@@ -124,7 +124,7 @@ fn moves(spawn: &SpawnRequest) -> Vec<Move> {
 }
 
 /// Creates the child, which carries out the order. Returns when the child has executed or ended.
-fn clone(order: &mut Order) -> Result<(i32, OwnedFd)> {
+fn clone(order: &mut SpawnArgs) -> Result<(i32, OwnedFd)> {
     let mut pidfd = -1;
     let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::CLONE_PIDFD;
     let arguments = CloneArguments {
@@ -143,7 +143,7 @@ fn clone(order: &mut Order) -> Result<(i32, OwnedFd)> {
 /// Calls clone3. The child calls [`carry_out`] on the stack below this frame and never returns to
 /// it.
 #[cfg(target_arch = "x86_64")]
-fn clone_with(arguments: &CloneArguments, order: &mut Order) -> i32 {
+fn clone_with(arguments: &CloneArguments, order: &mut SpawnArgs) -> i32 {
     let result: i64;
     // SAFETY: the system call reads `arguments`, which lives across it and requests a child in this
     // memory on this stack, with the parent asleep until the child executes or ends. In the child
@@ -177,7 +177,7 @@ fn clone_with(arguments: &CloneArguments, order: &mut Order) -> i32 {
 /// Like the version for x86-64. The kernel preserves all registers but x0, and the stack pointer is
 /// aligned already.
 #[cfg(target_arch = "aarch64")]
-fn clone_with(arguments: &CloneArguments, order: &mut Order) -> i32 {
+fn clone_with(arguments: &CloneArguments, order: &mut SpawnArgs) -> i32 {
     let result: i64;
     // SAFETY: as above, with x0 instead of rax: the child calls a function that does not return and
     // writes only below the stack pointer, where nothing is kept across an asm block without
@@ -203,7 +203,7 @@ fn clone_with(arguments: &CloneArguments, order: &mut Order) -> i32 {
 
 /// The entry point of the child. It allocates nothing and takes no lock, because the memory is the
 /// parent's.
-unsafe extern "C" fn carry_out(order: *mut Order) -> ! {
+unsafe extern "C" fn carry_out(order: *mut SpawnArgs) -> ! {
     // SAFETY: the parent sleeps, and does not access the order until the child has left this
     // memory.
     let order = unsafe { &mut *order };
@@ -214,7 +214,7 @@ unsafe extern "C" fn carry_out(order: *mut Order) -> ! {
     fork::exit(1)
 }
 
-fn prepare(order: &mut Order) -> Result<()> {
+fn prepare(order: &mut SpawnArgs) -> Result<()> {
     if order.session {
         // SAFETY: the call takes no arguments.
         check(unsafe { libc::setsid() })?;

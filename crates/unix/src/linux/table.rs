@@ -1,4 +1,4 @@
-//! The children that this process created: [`Table`], and the locks around it.
+//! The children that this process created: [`ProcessTable`], and the locks around it.
 //!
 //! An entry holds a child's number, ordinal and pidfd. The table resolves a [`Pid`] to a child, so
 //! that the handle of a reaped child resolves to none, and never to another process that got its
@@ -9,7 +9,7 @@
 //! signal-safety(7) permits: it never finds the lock held by the thread that it interrupted.
 //!
 //! [`super::fork`] and [`super::spawn`] insert children, [`super::wait`] removes them, and
-//! [`super::threads`] keeps its [`Threads`] here, so that one lock makes all of this consistent in
+//! [`super::threads`] keeps its [`MadeThreads`] here, so that one lock makes all of this consistent in
 //! a forked child.
 
 #![allow(unsafe_code, reason = "the signal mask is the C library's")]
@@ -23,13 +23,13 @@ use std::thread::JoinHandle;
 use super::convert::{bare, to_sigset};
 use super::foreign::Foreign;
 use super::kill::{is_anybody, is_group};
-use super::place::Placement;
+use super::place::CpuPlacement;
 use crate::errno::{Errno, Result};
 use crate::process::{Pid, Tid};
 use crate::signal::SigSet;
 
 /// The table of this process. If both locks are taken, [`BIRTHS`] comes first.
-static TABLE: RwLock<Table> = RwLock::new(Table::new());
+static TABLE: RwLock<ProcessTable> = RwLock::new(ProcessTable::new());
 
 /// Held for reading while a child is created and not yet in the table; held for writing to fork, or
 /// to reap a child that this backend did not create.
@@ -44,12 +44,12 @@ const FIRST_SWEEP_OF_GROUPS: usize = 8;
 
 /// A child that was not reaped.
 #[derive(Debug)]
-pub(super) struct Child {
+pub(super) struct ChildEntry {
     birth: u32,
     pidfd: Arc<OwnedFd>,
 }
 
-impl Child {
+impl ChildEntry {
     /// Returns the descriptor, for use under the lock.
     pub(super) fn as_fd(&self) -> BorrowedFd<'_> {
         self.pidfd.as_fd()
@@ -63,19 +63,19 @@ impl Child {
 
 /// The state of the backend that belongs to the process: see the module.
 #[derive(Debug)]
-pub(super) struct Table {
-    children: BTreeMap<i32, Child>,
+pub(super) struct ProcessTable {
+    children: BTreeMap<i32, ChildEntry>,
     /// Reaped children whose group still has members. The descriptor still names the group.
-    groups: BTreeMap<i32, Child>,
+    groups: BTreeMap<i32, ChildEntry>,
     births: u32,
     sweep_at: usize,
     sweep_groups_at: usize,
     /// The threads that this backend created.
-    pub(super) threads: Threads,
+    pub(super) threads: MadeThreads,
     /// `true` if the process was once a subreaper. Orphans that it adopted then stay its children.
     pub(super) has_adopted: bool,
     /// The placement of new threads and children.
-    pub(super) placement: Placement,
+    pub(super) placement: CpuPlacement,
     /// Handlers that other code installed.
     pub(super) foreign: Foreign,
 }
@@ -84,9 +84,9 @@ pub(super) struct Table {
 ///
 /// A thread that ended and is never joined stays until a new thread has its number.
 #[derive(Debug)]
-pub(super) struct Threads(pub(super) BTreeMap<Tid, Option<JoinHandle<()>>>);
+pub(super) struct MadeThreads(pub(super) BTreeMap<Tid, Option<JoinHandle<()>>>);
 
-impl Threads {
+impl MadeThreads {
     const fn new() -> Self {
         Self(BTreeMap::new())
     }
@@ -106,7 +106,7 @@ pub(super) enum Group<'a> {
     Of(i32, BorrowedFd<'a>),
 }
 
-impl Table {
+impl ProcessTable {
     const fn new() -> Self {
         Self {
             children: BTreeMap::new(),
@@ -114,9 +114,9 @@ impl Table {
             births: 0,
             sweep_at: FIRST_SWEEP,
             sweep_groups_at: FIRST_SWEEP_OF_GROUPS,
-            threads: Threads::new(),
+            threads: MadeThreads::new(),
             has_adopted: false,
-            placement: Placement::new(),
+            placement: CpuPlacement::new(),
             foreign: Foreign::new(),
         }
     }
@@ -128,7 +128,7 @@ impl Table {
         }
         let pid = self.next(number);
         self.groups.remove(&number);
-        let child = Child { birth: self.births, pidfd: Arc::new(pidfd) };
+        let child = ChildEntry { birth: self.births, pidfd: Arc::new(pidfd) };
         self.children.insert(number, child);
         pid
     }
@@ -140,7 +140,7 @@ impl Table {
     }
 
     /// Returns the child that `pid` denotes.
-    pub(super) fn child(&self, pid: Pid) -> Option<&Child> {
+    pub(super) fn child(&self, pid: Pid) -> Option<&ChildEntry> {
         known(&self.children, pid)
     }
 
@@ -151,7 +151,7 @@ impl Table {
     }
 
     /// Returns all children with their numbers.
-    pub(super) fn children(&self) -> impl Iterator<Item = (i32, &Child)> {
+    pub(super) fn children(&self) -> impl Iterator<Item = (i32, &ChildEntry)> {
         self.children.iter().map(|(number, child)| (*number, child))
     }
 
@@ -228,26 +228,26 @@ impl Table {
     }
 }
 
-fn known(children: &BTreeMap<i32, Child>, pid: Pid) -> Option<&Child> {
+fn known(children: &BTreeMap<i32, ChildEntry>, pid: Pid) -> Option<&ChildEntry> {
     let child = children.get(&pid.number())?;
     pid.birth().is_none_or(|birth| birth == child.birth).then_some(child)
 }
 
 /// Guard of a lock. On drop, it first releases the lock and then restores the mask.
 #[derive(Debug)]
-pub(super) struct Held<G> {
+pub(super) struct TableGuard<G> {
     guard: G,
-    blocked: Blocked,
+    blocked: MaskGuard,
 }
 
-impl<G> Held<G> {
+impl<G> TableGuard<G> {
     /// Returns the mask that the drop restores.
     pub(super) fn mask_before(&self) -> &libc::sigset_t {
         &self.blocked.before
     }
 }
 
-impl<G: Deref> Deref for Held<G> {
+impl<G: Deref> Deref for TableGuard<G> {
     type Target = G::Target;
 
     fn deref(&self) -> &G::Target {
@@ -255,22 +255,22 @@ impl<G: Deref> Deref for Held<G> {
     }
 }
 
-impl<G: DerefMut> DerefMut for Held<G> {
+impl<G: DerefMut> DerefMut for TableGuard<G> {
     fn deref_mut(&mut self) -> &mut G::Target {
         &mut self.guard
     }
 }
 
 /// Locks the table for reading.
-pub(super) fn read() -> Held<RwLockReadGuard<'static, Table>> {
-    let blocked = Blocked::new();
-    Held { guard: TABLE.read().unwrap_or_else(PoisonError::into_inner), blocked }
+pub(super) fn read() -> TableGuard<RwLockReadGuard<'static, ProcessTable>> {
+    let blocked = MaskGuard::new();
+    TableGuard { guard: TABLE.read().unwrap_or_else(PoisonError::into_inner), blocked }
 }
 
 /// Locks the table for writing.
-pub(super) fn write() -> Held<RwLockWriteGuard<'static, Table>> {
-    let blocked = Blocked::new();
-    Held { guard: TABLE.write().unwrap_or_else(PoisonError::into_inner), blocked }
+pub(super) fn write() -> TableGuard<RwLockWriteGuard<'static, ProcessTable>> {
+    let blocked = MaskGuard::new();
+    TableGuard { guard: TABLE.write().unwrap_or_else(PoisonError::into_inner), blocked }
 }
 
 /// Calls `act` with the number of a process, a child or not; `ESRCH` for the handle of a reaped
@@ -290,25 +290,25 @@ pub(super) fn named(number: i32) -> Pid {
 
 /// Announces a child to come. While the guard exists, no thread forks, and none reaps a child that
 /// this backend did not create.
-pub(super) fn birth() -> Held<RwLockReadGuard<'static, ()>> {
-    let blocked = Blocked::new();
-    Held { guard: BIRTHS.read().unwrap_or_else(PoisonError::into_inner), blocked }
+pub(super) fn birth() -> TableGuard<RwLockReadGuard<'static, ()>> {
+    let blocked = MaskGuard::new();
+    TableGuard { guard: BIRTHS.read().unwrap_or_else(PoisonError::into_inner), blocked }
 }
 
 /// Excludes children to come. While the guard exists, the table has every child that this backend
 /// has created.
-pub(super) fn no_birth() -> Held<RwLockWriteGuard<'static, ()>> {
-    let blocked = Blocked::new();
-    Held { guard: BIRTHS.write().unwrap_or_else(PoisonError::into_inner), blocked }
+pub(super) fn no_birth() -> TableGuard<RwLockWriteGuard<'static, ()>> {
+    let blocked = MaskGuard::new();
+    TableGuard { guard: BIRTHS.write().unwrap_or_else(PoisonError::into_inner), blocked }
 }
 
 /// Blocks all signals in this thread until it is dropped.
 #[derive(Debug)]
-pub(super) struct Blocked {
+pub(super) struct MaskGuard {
     before: libc::sigset_t,
 }
 
-impl Blocked {
+impl MaskGuard {
     pub(super) fn new() -> Self {
         let all = to_sigset(SigSet::ALL);
         let mut before = to_sigset(SigSet::EMPTY);
@@ -318,7 +318,7 @@ impl Blocked {
     }
 }
 
-impl Drop for Blocked {
+impl Drop for MaskGuard {
     fn drop(&mut self) {
         // SAFETY: the set lives across the call, which returns no set.
         unsafe {

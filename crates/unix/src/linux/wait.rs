@@ -26,7 +26,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 
 use super::convert::{check, check_long, from_timeval, to_errno, wait_flags};
 use super::groups;
-use super::table::{self, Table};
+use super::table::{self, ProcessTable};
 use crate::errno::{Errno, Result};
 use crate::process::Pid;
 use crate::signal::Signal;
@@ -48,7 +48,7 @@ enum Whom<'a> {
 
 /// The result of an attempt to take a child.
 #[derive(Debug, Clone, Copy)]
-enum Taken {
+enum TakenChild {
     /// The child was taken.
     Yes(WaitedChild),
     /// Another thread took it first.
@@ -85,7 +85,7 @@ pub(super) fn wait(children: Children, options: WaitOptions) -> Result<Option<Wa
 }
 
 fn one(pid: Pid, options: WaitOptions) -> Result<Option<WaitedChild>> {
-    let held = table::read().child(pid).map(table::Child::pidfd);
+    let held = table::read().child(pid).map(table::ChildEntry::pidfd);
     let Some(pidfd) = held else {
         // A bare number may also name a child that the program created without the backend.
         let bare = pid.birth().is_none();
@@ -98,11 +98,11 @@ fn one(pid: Pid, options: WaitOptions) -> Result<Option<WaitedChild>> {
                 return Err(Errno::ECHILD);
             }
             let taken = take(&mut table, &pidfd, options)?;
-            Ok(taken.map_or(Taken::No, Taken::Yes))
+            Ok(taken.map_or(TakenChild::No, TakenChild::Yes))
         });
         match taken {
-            Ok(Some(Taken::Yes(waited))) => return Ok(Some(waited)),
-            Ok(Some(Taken::No | Taken::Foreign)) => {}
+            Ok(Some(TakenChild::Yes(waited))) => return Ok(Some(waited)),
+            Ok(Some(TakenChild::No | TakenChild::Foreign)) => {}
             Ok(None) => return Ok(None),
             // Another thread has waited for it, or none can, because SIGCHLD is ignored.
             Err(Errno::ECHILD) => {
@@ -137,9 +137,9 @@ fn many(group: Option<i32>, options: WaitOptions) -> Result<Option<WaitedChild>>
             }
             Err(error) => return Err(error),
             Ok(None) => return Ok(None),
-            Ok(Some(Taken::Yes(waited))) => return Ok(Some(waited)),
-            Ok(Some(Taken::No)) => continue,
-            Ok(Some(Taken::Foreign)) => {}
+            Ok(Some(TakenChild::Yes(waited))) => return Ok(Some(waited)),
+            Ok(Some(TakenChild::No)) => continue,
+            Ok(Some(TakenChild::Foreign)) => {}
         }
         // Each further look would find the same foreign child, so every child of the backend is
         // queried on its own.
@@ -172,27 +172,27 @@ fn ours(group: Option<i32>) -> Vec<(i32, Arc<OwnedFd>)> {
 }
 
 /// Takes the child that a look found.
-fn take_found(found: WaitedChild, options: WaitOptions, adopts: bool) -> Result<Taken> {
+fn take_found(found: WaitedChild, options: WaitOptions, adopts: bool) -> Result<TakenChild> {
     let number = found.pid.number();
     // While this is held, no child is created, so a child that is not in the table will not be
     // inserted.
     let births = adopts.then(table::no_birth);
     let mut table = table::write();
-    let Some(pidfd) = table.child(Pid::number_only(number)).map(table::Child::pidfd) else {
+    let Some(pidfd) = table.child(Pid::number_only(number)).map(table::ChildEntry::pidfd) else {
         drop(table);
         let taken = match births {
-            None => return Ok(Taken::Foreign),
-            Some(_) if options.contains(WaitOptions::NOWAIT) => return Ok(Taken::Yes(found)),
+            None => return Ok(TakenChild::Foreign),
+            Some(_) if options.contains(WaitOptions::NOWAIT) => return Ok(TakenChild::Yes(found)),
             Some(_) => ask(Whom::Number(number), options | WaitOptions::NOHANG),
         };
         return match taken {
-            Ok(Some(waited)) => Ok(Taken::Yes(waited)),
-            Ok(None) | Err(Errno::ECHILD) => Ok(Taken::No),
+            Ok(Some(waited)) => Ok(TakenChild::Yes(waited)),
+            Ok(None) | Err(Errno::ECHILD) => Ok(TakenChild::No),
             Err(error) => Err(error),
         };
     };
     let taken = take(&mut table, &pidfd, options)?;
-    Ok(taken.map_or(Taken::No, Taken::Yes))
+    Ok(taken.map_or(TakenChild::No, TakenChild::Yes))
 }
 
 fn take_if_there(
@@ -205,7 +205,7 @@ fn take_if_there(
 }
 
 /// Replaces the number of a taken child by its handle. Removes it from the table if it has ended.
-fn noted(table: &mut Table, mut taken: WaitedChild, options: WaitOptions) -> WaitedChild {
+fn noted(table: &mut ProcessTable, mut taken: WaitedChild, options: WaitOptions) -> WaitedChild {
     let number = taken.pid.number();
     taken.pid = table.named(number);
     if taken.status.is_terminated() && !options.contains(WaitOptions::NOWAIT) {
@@ -215,7 +215,11 @@ fn noted(table: &mut Table, mut taken: WaitedChild, options: WaitOptions) -> Wai
 }
 
 /// Takes the change of a child of the table, if there is one. Does not sleep.
-fn take(table: &mut Table, pidfd: &OwnedFd, options: WaitOptions) -> Result<Option<WaitedChild>> {
+fn take(
+    table: &mut ProcessTable,
+    pidfd: &OwnedFd,
+    options: WaitOptions,
+) -> Result<Option<WaitedChild>> {
     let taken = match ask(Whom::Held(pidfd), options | WaitOptions::NOHANG) {
         Err(Errno::ECHILD) => None,
         other => other?,
@@ -224,7 +228,7 @@ fn take(table: &mut Table, pidfd: &OwnedFd, options: WaitOptions) -> Result<Opti
 }
 
 /// Returns `true` if the table still has this child.
-fn holds(table: &Table, number: i32, pidfd: &Arc<OwnedFd>) -> bool {
+fn holds(table: &ProcessTable, number: i32, pidfd: &Arc<OwnedFd>) -> bool {
     let child = table.child(Pid::number_only(number));
     child.is_some_and(|child| Arc::ptr_eq(&child.pidfd(), pidfd))
 }
@@ -271,21 +275,21 @@ fn adopts() -> bool {
 }
 
 /// A look, until its result is taken.
-struct Look<'a> {
+struct PendingWait<'a> {
     /// The result of the look, with number 0 until the kernel has found a child.
-    found: UnsafeCell<Found>,
+    found: UnsafeCell<WaitidResult>,
     /// Takes the child, or records that the look has taken it.
-    take: &'a dyn Fn(WaitedChild) -> Result<Taken>,
+    take: &'a dyn Fn(WaitedChild) -> Result<TakenChild>,
     /// The result of the attempt to take, made by the looking thread or by a handler.
-    taken: Cell<Option<Result<Taken>>>,
+    taken: Cell<Option<Result<TakenChild>>>,
 }
 
 thread_local! {
     /// The look of this thread, if it is in one.
-    static LOOK: Cell<*const Look<'static>> = const { Cell::new(ptr::null()) };
+    static LOOK: Cell<*const PendingWait<'static>> = const { Cell::new(ptr::null()) };
 }
 
-impl Look<'_> {
+impl PendingWait<'_> {
     /// Takes the child that was found, if there is one and it is not taken yet. No handler runs in
     /// between.
     fn finish(&self) {
@@ -293,7 +297,7 @@ impl Look<'_> {
         // returned.
         let found = unsafe { ptr::read_volatile(self.found.get()) }.told();
         if let Some(found) = found {
-            let _blocked = table::Blocked::new();
+            let _blocked = table::MaskGuard::new();
             if self.taken.get().is_none() {
                 self.taken.set(Some((self.take)(found)));
             }
@@ -311,7 +315,7 @@ pub(super) fn take_first() {
 }
 
 /// The look that a handler interrupted, if one was in progress. Restored on drop.
-struct Outer(*const Look<'static>);
+struct Outer(*const PendingWait<'static>);
 
 impl Drop for Outer {
     fn drop(&mut self) {
@@ -326,14 +330,19 @@ impl Drop for Outer {
 fn look(
     whom: Whom<'_>,
     options: WaitOptions,
-    take: &dyn Fn(WaitedChild) -> Result<Taken>,
-) -> Result<Option<Taken>> {
-    let note = |taken| Ok(Taken::Yes(noted(&mut table::write(), taken, options)));
-    let (take, look_options): (&dyn Fn(WaitedChild) -> Result<Taken>, _) = match takes_at_once() {
-        true => (&note, options),
-        false => (take, options | WaitOptions::NOWAIT),
+    take: &dyn Fn(WaitedChild) -> Result<TakenChild>,
+) -> Result<Option<TakenChild>> {
+    let note = |taken| Ok(TakenChild::Yes(noted(&mut table::write(), taken, options)));
+    let (take, look_options): (&dyn Fn(WaitedChild) -> Result<TakenChild>, _) =
+        match takes_at_once() {
+            true => (&note, options),
+            false => (take, options | WaitOptions::NOWAIT),
+        };
+    let look = PendingWait {
+        found: UnsafeCell::new(WaitidResult::nothing()),
+        take,
+        taken: Cell::new(None),
     };
-    let look = Look { found: UnsafeCell::new(Found::nothing()), take, taken: Cell::new(None) };
     // A handler may look while its thread does.
     let outer = Outer(LOOK.replace(ptr::from_ref(&look).cast()));
     // SYNC look: a handler that interrupts this thread from here on finds the look.
@@ -349,12 +358,12 @@ fn look(
 
 /// The values that waitid(2) writes.
 #[derive(Clone, Copy)]
-struct Found {
+struct WaitidResult {
     info: libc::siginfo_t,
     usage: libc::rusage,
 }
 
-impl Found {
+impl WaitidResult {
     fn nothing() -> Self {
         // SAFETY: both are plain integers, for which all zeros are a value.
         unsafe { std::mem::zeroed() }
@@ -373,13 +382,13 @@ impl Found {
 
 /// Queries the kernel with waitid(2), resource usage included.
 fn ask(whom: Whom<'_>, options: WaitOptions) -> Result<Option<WaitedChild>> {
-    let mut found = Found::nothing();
+    let mut found = WaitidResult::nothing();
     ask_into(whom, options, &raw mut found)?;
     Ok(found.told())
 }
 
 /// Like [`ask`], but stores the result where a handler may read it.
-fn ask_into(whom: Whom<'_>, options: WaitOptions, found: *mut Found) -> Result<()> {
+fn ask_into(whom: Whom<'_>, options: WaitOptions, found: *mut WaitidResult) -> Result<()> {
     let (kind, id) = match whom {
         Whom::Number(number) => (libc::P_PID, number),
         Whom::Held(pidfd) => (libc::P_PIDFD, pidfd.as_raw_fd()),

@@ -1,4 +1,4 @@
-//! Memory shared by the processes of a round: [`Board`].
+//! Memory shared by the processes of a round: [`KillBoard`].
 //!
 //! Every lane has a slot: how many messages its sender knows to be sent, the number that a receiver
 //! expects next, and how many are known to be acknowledged. A receiver writes the expected number
@@ -7,7 +7,7 @@
 
 use std::sync::atomic::AtomicU64;
 
-use super::super::worker::{self, Shared};
+use super::super::worker::{self, SharedWords};
 use super::Round;
 
 /// Number of the sender whose message only wakes the last receiver.
@@ -18,7 +18,7 @@ const MAX_PROCESSES: usize = 4096;
 
 /// A command that a worker carries out between two calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Order {
+pub(super) enum WorkerOrder {
     Exec = 1,
     Exit,
     Close,
@@ -48,14 +48,14 @@ const LANE: usize = 6;
 
 /// Shared by all processes of a round.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Board {
+pub(super) struct KillBoard {
     /// Counts of lanes and processes, and whether to stop.
-    counts: Shared,
-    lanes: Shared,
-    processes: Shared,
+    counts: SharedWords,
+    lanes: SharedWords,
+    processes: SharedWords,
 }
 
-impl Board {
+impl KillBoard {
     pub(super) fn new() -> Self {
         Self {
             counts: worker::shared(4),

@@ -9,11 +9,11 @@ use tontine::life::Life;
 use tontine::mailbox::Mailbox;
 
 use super::super::common::Random;
-use super::super::message::Message;
+use super::super::message::MessageHeader;
 use super::super::slice::MAX_PAUSE;
 use super::super::{wire, worker};
 use super::Round;
-use super::board::{FLUSHER, Order};
+use super::board::{FLUSHER, WorkerOrder};
 
 /// Binds the path, as the successor of its last owner, and receives until it is asked to end.
 pub(super) fn run(round: &Round<'_>, index: usize, seed: u64) {
@@ -35,7 +35,7 @@ pub(super) fn run(round: &Round<'_>, index: usize, seed: u64) {
         }
         worker::add(round.board.progress(index), 1);
     };
-    let mut receiver = Receiver { round, index, mailbox, random, pending: None };
+    let mut receiver = ReceiverWorker { round, index, mailbox, random, pending: None };
     loop {
         worker::add(round.board.progress(index), 1);
         if let Some(end) = receiver.obey() {
@@ -46,26 +46,32 @@ pub(super) fn run(round: &Round<'_>, index: usize, seed: u64) {
 }
 
 /// Lane and number of a message.
-type Name = (u64, u64);
+type MessageName = (u64, u64);
 
-struct Receiver<'a> {
+struct ReceiverWorker<'a> {
     round: &'a Round<'a>,
     index: usize,
     mailbox: Mailbox,
     random: Random,
     /// The message that the next call acknowledges.
-    pending: Option<Name>,
+    pending: Option<MessageName>,
 }
 
-impl Receiver<'_> {
+impl ReceiverWorker<'_> {
     /// Carries out a command; returns it instead if it is one to end.
-    fn obey(&mut self) -> Option<Order> {
+    fn obey(&mut self) -> Option<WorkerOrder> {
         let word = self.round.board.order(self.index);
-        let order = [Order::Exec, Order::Exit, Order::Close, Order::Panic, Order::Fork]
-            .into_iter()
-            .find(|order| *order as u64 == worker::get(word))?;
+        let order = [
+            WorkerOrder::Exec,
+            WorkerOrder::Exit,
+            WorkerOrder::Close,
+            WorkerOrder::Panic,
+            WorkerOrder::Fork,
+        ]
+        .into_iter()
+        .find(|order| *order as u64 == worker::get(word))?;
         worker::set(word, 0);
-        if order != Order::Fork {
+        if order != WorkerOrder::Fork {
             return Some(order);
         }
         let touches = self.random.below(2) == 0;
@@ -90,13 +96,13 @@ impl Receiver<'_> {
         None
     }
 
-    fn end(mut self, order: Order) {
+    fn end(mut self, order: WorkerOrder) {
         match order {
-            Order::Exec => {
+            WorkerOrder::Exec => {
                 self.round.board.note_executed(self.index);
                 super::sender::exec_sleep();
             }
-            Order::Panic => {
+            WorkerOrder::Panic => {
                 self.round.board.note_closed(self.index);
                 // Unwinds without the panic hook: this is not a violation.
                 let mailbox = self.mailbox;
@@ -105,7 +111,7 @@ impl Receiver<'_> {
                     std::panic::resume_unwind(Box::new("planned"));
                 }));
             }
-            Order::Close => {
+            WorkerOrder::Close => {
                 self.round.board.note_closed(self.index);
                 if self.random.below(2) == 0 {
                     self.mailbox.requeue();
@@ -116,7 +122,7 @@ impl Receiver<'_> {
                     self.round.board.acknowledge(lane, number);
                 }
             }
-            Order::Exit | Order::Fork => {
+            WorkerOrder::Exit | WorkerOrder::Fork => {
                 // SAFETY: the call ends this process without dropping anything.
                 unsafe { libc::_exit(0) }
             }
@@ -166,7 +172,10 @@ impl Receiver<'_> {
         }
     }
 
-    fn arm_and_wait(&mut self, timeout: Duration) -> tontine::Result<Result<Message, String>> {
+    fn arm_and_wait(
+        &mut self,
+        timeout: Duration,
+    ) -> tontine::Result<Result<MessageHeader, String>> {
         if self.mailbox.arm()? {
             wire::is_readable(&self.mailbox, timeout);
         }
@@ -207,10 +216,10 @@ impl Receiver<'_> {
         }
     }
 
-    fn note(&mut self, message: Result<Message, String>) {
+    fn note(&mut self, message: Result<MessageHeader, String>) {
         self.note_acknowledged();
         match message {
-            Ok(Message { sender: FLUSHER, .. }) => {}
+            Ok(MessageHeader { sender: FLUSHER, .. }) => {}
             Ok(message) => {
                 // Simulated work: a kill here must leave the message unacknowledged.
                 if self.random.below(30) == 0 {
@@ -226,6 +235,6 @@ impl Receiver<'_> {
     }
 }
 
-fn decode(bytes: &[u8]) -> Result<Message, String> {
-    Message::decode(bytes)
+fn decode(bytes: &[u8]) -> Result<MessageHeader, String> {
+    MessageHeader::decode(bytes)
 }

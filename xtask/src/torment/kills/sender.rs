@@ -9,11 +9,11 @@ use tontine::life::Life;
 use tontine::mailbox::{OnDeath, Sender};
 
 use super::super::common::{Random, connect};
-use super::super::message::Message;
+use super::super::message::MessageHeader;
 use super::super::slice::MAX_PAUSE;
 use super::super::{wire, worker};
 use super::Round;
-use super::board::Order;
+use super::board::WorkerOrder;
 
 /// Maximum number of messages per lane.
 const MAX_MESSAGES: u64 = 20_000;
@@ -30,7 +30,7 @@ pub(super) fn run(round: &Round<'_>, index: usize, seed: u64) {
             round.options(&mut random).on_death(on_death).first_chunk(first.min(round.cap));
         let sender = connect(&options, &round.path);
         let lane = round.board.next_lane(index);
-        let mut player = Player {
+        let mut player = SenderWorker {
             round,
             index,
             lane,
@@ -53,7 +53,7 @@ pub(super) fn exec_sleep() {
     panic!("exec failed: {}", std::io::Error::last_os_error());
 }
 
-struct Player<'a> {
+struct SenderWorker<'a> {
     round: &'a Round<'a>,
     index: usize,
     lane: usize,
@@ -63,7 +63,7 @@ struct Player<'a> {
     sent: u64,
 }
 
-impl Player<'_> {
+impl SenderWorker<'_> {
     /// Runs one lane. Returns `true` if the process was asked to end.
     fn play(&mut self) -> bool {
         let count = self.random.below(MAX_MESSAGES);
@@ -114,8 +114,8 @@ impl Player<'_> {
             _ => most.min(300),
         };
         let len = self.random.below(most as u64 + 1) as usize;
-        let message =
-            Message { sender: self.lane as u64, incarnation: 0, number: self.sent }.encode(len);
+        let message = MessageHeader { sender: self.lane as u64, incarnation: 0, number: self.sent }
+            .encode(len);
         let timeout = Duration::from_millis(self.random.below(100));
         match self.random.below(40) {
             0..20 => self.sender.send_timeout(&message, timeout)?,
@@ -183,7 +183,7 @@ impl Player<'_> {
             }
         };
         let first = self.sent.saturating_sub(unread.len() as u64);
-        let decode = |bytes: &Vec<u8>| Message::decode(bytes).map(|found| found.number);
+        let decode = |bytes: &Vec<u8>| MessageHeader::decode(bytes).map(|found| found.number);
         let numbers: Result<Vec<u64>, String> = unread.iter().map(decode).collect();
         let expected: Vec<u64> = (first..self.sent).collect();
         self.round.check(numbers.as_ref() == Ok(&expected), || {
@@ -202,26 +202,32 @@ impl Player<'_> {
     }
 
     /// Returns the pending command.
-    fn order(&self) -> Option<Order> {
+    fn order(&self) -> Option<WorkerOrder> {
         let word = self.round.board.order(self.index);
-        let order = [Order::Exec, Order::Exit, Order::Close, Order::Panic, Order::Fork]
-            .into_iter()
-            .find(|order| *order as u64 == worker::get(word))?;
+        let order = [
+            WorkerOrder::Exec,
+            WorkerOrder::Exit,
+            WorkerOrder::Close,
+            WorkerOrder::Panic,
+            WorkerOrder::Fork,
+        ]
+        .into_iter()
+        .find(|order| *order as u64 == worker::get(word))?;
         worker::set(word, 0);
         Some(order)
     }
 
     /// Carries out a command. Returns `true` if the process must end.
-    fn obey(&mut self, order: Order) -> bool {
+    fn obey(&mut self, order: WorkerOrder) -> bool {
         match order {
-            Order::Exec => {
+            WorkerOrder::Exec => {
                 self.round.board.note_executed(self.index);
                 exec_sleep();
             }
             // SAFETY: the call ends this process without dropping anything.
-            Order::Exit => unsafe { libc::_exit(0) },
-            Order::Close | Order::Panic => {}
-            Order::Fork => {
+            WorkerOrder::Exit => unsafe { libc::_exit(0) },
+            WorkerOrder::Close | WorkerOrder::Panic => {}
+            WorkerOrder::Fork => {
                 if self.random.below(2) == 0 {
                     worker::leave_child(Duration::from_millis(300));
                     return false;

@@ -17,8 +17,8 @@ use super::super::descriptors::{Stock, charge};
 use super::super::raw::{self, Memory, RING};
 use super::super::slice::Slice;
 use super::super::wire;
-use super::super::worker::{self, Shared};
-use super::{ACKNOWLEDGED, CURRENT, Case, End, Mode, RECEIVER_DONE, SENDER_DONE};
+use super::super::worker::{self, SharedWords};
+use super::{ACKNOWLEDGED, CURRENT, Case, RECEIVER_DONE, ReceiverEnd, ReceiverMode, SENDER_DONE};
 
 /// Offsets in the control page.
 const STATE: usize = 64;
@@ -34,7 +34,7 @@ const GIVE_BACK: u32 = 2;
 const DEAD: u32 = 1 << 30;
 
 /// Runs one case after the other, in step with the sender, until it is killed.
-pub(super) fn play(slice: &Slice, path: &Path, board: Shared, unanswered: Option<&File>) {
+pub(super) fn play(slice: &Slice, path: &Path, board: SharedWords, unanswered: Option<&File>) {
     let listener = raw::listen(path);
     loop {
         let number = worker::get(&board[CURRENT]);
@@ -43,10 +43,10 @@ pub(super) fn play(slice: &Slice, path: &Path, board: Shared, unanswered: Option
         worker::set(&board[ACKNOWLEDGED], 0);
         while !done() {
             let Some(socket) = wire::accept(&listener, Duration::from_millis(5)) else { continue };
-            if let Some(mut lane) = Lane::welcome(socket, &mut case, unanswered) {
+            if let Some(mut lane) = HostileLane::welcome(socket, &mut case, unanswered) {
                 lane.play(slice, &mut case, board, &done);
                 // The connection of a dead process may outlive it.
-                while case.mode == Mode::Exact(End::DeadConnected) && !done() {
+                while case.mode == ReceiverMode::Exact(ReceiverEnd::DeadConnected) && !done() {
                     std::thread::sleep(Duration::from_micros(200));
                 }
             }
@@ -59,13 +59,13 @@ pub(super) fn play(slice: &Slice, path: &Path, board: Shared, unanswered: Option
 }
 
 /// A chunk of the sender, mapped for reading.
-struct Chunk {
+struct MappedChunk {
     base: *const u8,
     size: usize,
     _fd: OwnedFd,
 }
 
-impl Chunk {
+impl MappedChunk {
     fn new(fd: OwnedFd) -> Option<Self> {
         let size = rustix::fs::fstat(&fd).ok()?.st_size as usize;
         let (protection, flags) = (ProtFlags::READ, MapFlags::SHARED);
@@ -82,7 +82,7 @@ impl Chunk {
     }
 }
 
-impl Drop for Chunk {
+impl Drop for MappedChunk {
     fn drop(&mut self) {
         // SAFETY: the mapping belongs to `self`, and nothing borrows it.
         let _ = unsafe { rustix::mm::munmap(self.base.cast_mut().cast(), self.size) };
@@ -90,12 +90,12 @@ impl Drop for Chunk {
 }
 
 /// The receiver's half of one lane.
-struct Lane<'a> {
+struct HostileLane<'a> {
     socket: OwnedFd,
     page: Memory,
     control: Memory,
     _bell: (OwnedFd, OwnedFd),
-    chunks: VecDeque<Chunk>,
+    chunks: VecDeque<MappedChunk>,
     /// Position of the lane at the first record of the first chunk.
     base: u64,
     position: u64,
@@ -107,13 +107,13 @@ struct Lane<'a> {
     unanswered: Option<&'a File>,
 }
 
-impl<'a> Lane<'a> {
+impl<'a> HostileLane<'a> {
     /// Receives `HELLO` and replies: correctly, unless the case is wild.
     fn welcome(socket: OwnedFd, case: &mut Case, unanswered: Option<&'a File>) -> Option<Self> {
         if !wire::is_readable(&socket, Duration::from_secs(1)) {
             return None;
         }
-        let wire::Heard::Message(raw::HELLO, fds) = wire::hear(&socket) else { return None };
+        let wire::SocketLook::Message(raw::HELLO, fds) = wire::hear(&socket) else { return None };
         let flags = SocketFlags::CLOEXEC;
         let bell = rustix::net::socketpair(AddressFamily::UNIX, SocketType::DGRAM, flags, None);
         let mut lane = Self {
@@ -131,7 +131,7 @@ impl<'a> Lane<'a> {
         };
         fds.into_iter().skip(1).for_each(|fd| lane.take_chunk(fd));
         let random = &mut case.random;
-        if case.mode != Mode::Wild || random.below(2) == 0 {
+        if case.mode != ReceiverMode::Wild || random.below(2) == 0 {
             let fds = [lane.page.fd.as_fd(), lane.control.fd.as_fd(), lane._bell.1.as_fd()];
             wire::say(&lane.socket, &raw::note(raw::WELCOME, &[0, 0]), &fds);
             return Some(lane);
@@ -173,11 +173,17 @@ impl<'a> Lane<'a> {
             self.held.insert(inode, bytes);
         }
         self.hoard.extend(fd.try_clone());
-        self.chunks.extend(Chunk::new(fd));
+        self.chunks.extend(MappedChunk::new(fd));
     }
 
     /// Runs the case until the sender has finished it or the lane ends.
-    fn play(&mut self, slice: &Slice, case: &mut Case, board: Shared, done: &dyn Fn() -> bool) {
+    fn play(
+        &mut self,
+        slice: &Slice,
+        case: &mut Case,
+        board: SharedWords,
+        done: &dyn Fn() -> bool,
+    ) {
         let ends_after = case.random.below(200);
         let ends_at = Instant::now() + Duration::from_millis(5 + case.random.below(250));
         let mut steps = 0_u64;
@@ -186,7 +192,7 @@ impl<'a> Lane<'a> {
                 return;
             }
             match case.mode {
-                Mode::Exact(end) => {
+                ReceiverMode::Exact(end) => {
                     self.read(1 + case.random.below(20));
                     if case.random.below(3) > 0 {
                         self.acknowledge(board);
@@ -195,8 +201,8 @@ impl<'a> Lane<'a> {
                         return self.end(end);
                     }
                 }
-                Mode::Hoard => self.demand(slice, case, board),
-                Mode::Wild => self.lie(&mut case.random, board),
+                ReceiverMode::Hoard => self.demand(slice, case, board),
+                ReceiverMode::Wild => self.lie(&mut case.random, board),
             }
             steps += 1;
             if steps.is_multiple_of(8) {
@@ -209,13 +215,13 @@ impl<'a> Lane<'a> {
     fn hear(&mut self, case: &mut Case) -> bool {
         for _ in 0..32 {
             match wire::hear(&self.socket) {
-                wire::Heard::Nothing => return true,
-                wire::Heard::HungUp => return false,
-                wire::Heard::Message(raw::RETURNED, _) => {
+                wire::SocketLook::Nothing => return true,
+                wire::SocketLook::HungUp => return false,
+                wire::SocketLook::Message(raw::RETURNED, _) => {
                     self.control.half(STATE).store(0, Ordering::Relaxed);
                     self.control.put(GRANTED, case.cap);
                 }
-                wire::Heard::Message(_, fds) => {
+                wire::SocketLook::Message(_, fds) => {
                     fds.into_iter().for_each(|fd| self.take_chunk(fd));
                 }
             }
@@ -230,7 +236,7 @@ impl<'a> Lane<'a> {
                 let Some(chunk) = self.chunks.front() else { return };
                 let ring = (chunk.size - RING) as u64;
                 let at = RING + ((self.read.0 - self.base) % ring) as usize;
-                // SYNC publish: pairs with the header stores in `Writer`.
+                // SYNC publish: pairs with the header stores in `LaneWriter`.
                 let header = chunk.word(at).load(Ordering::Acquire);
                 let length = (header & u64::from(u32::MAX)).next_multiple_of(8);
                 match header >> 32 {
@@ -251,7 +257,7 @@ impl<'a> Lane<'a> {
     }
 
     /// Acknowledges everything that was read.
-    fn acknowledge(&mut self, board: Shared) {
+    fn acknowledge(&mut self, board: SharedWords) {
         if self.position != self.read.0 {
             self.position = self.read.0;
             worker::set(&board[ACKNOWLEDGED], self.read.1);
@@ -261,18 +267,18 @@ impl<'a> Lane<'a> {
         }
     }
 
-    fn end(&mut self, end: End) {
+    fn end(&mut self, end: ReceiverEnd) {
         match end {
-            End::Dead | End::DeadConnected => {
+            ReceiverEnd::Dead | ReceiverEnd::DeadConnected => {
                 self.page.half(64).store(DEAD, Ordering::Relaxed);
             }
-            End::Closed => self.control.half(STATE).store(CLOSED, Ordering::Relaxed),
-            End::HungUp => {}
+            ReceiverEnd::Closed => self.control.half(STATE).store(CLOSED, Ordering::Relaxed),
+            ReceiverEnd::HungUp => {}
         }
     }
 
     /// Reads everything and asks for memory back, without ever closing a chunk.
-    fn demand(&mut self, slice: &Slice, case: &mut Case, board: Shared) {
+    fn demand(&mut self, slice: &Slice, case: &mut Case, board: SharedWords) {
         self.read(u64::MAX);
         self.acknowledge(board);
         if case.random.below(4) == 0 {
@@ -287,7 +293,7 @@ impl<'a> Lane<'a> {
     }
 
     /// Takes one random action, permitted or not.
-    fn lie(&mut self, random: &mut Random, board: Shared) {
+    fn lie(&mut self, random: &mut Random, board: SharedWords) {
         match random.below(24) {
             0..8 => {
                 self.read(1 + random.below(50));

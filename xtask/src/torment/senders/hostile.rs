@@ -26,7 +26,7 @@ pub(super) fn play(slice: &Slice, victims: &Victims, unanswered: Option<&File>, 
             &[&victims.lock, &victims.database],
             unanswered.map(AsFd::as_fd),
         );
-        let Some(mut lane) = Lane::begin(&mut random, victims, &stock) else {
+        let Some(mut lane) = HostileConnection::begin(&mut random, victims, &stock) else {
             std::thread::sleep(Duration::from_millis(1));
             continue;
         };
@@ -43,7 +43,7 @@ pub(super) fn play(slice: &Slice, victims: &Victims, unanswered: Option<&File>, 
 }
 
 /// A connection with the chunks that were passed through it.
-struct Lane {
+struct HostileConnection {
     socket: OwnedFd,
     chunks: Vec<(Memory, usize)>,
     /// Offset after the last record of the last chunk.
@@ -51,7 +51,7 @@ struct Lane {
     bell: Option<OwnedFd>,
 }
 
-impl Lane {
+impl HostileConnection {
     /// Connects and sends a valid or an invalid `HELLO`, or nothing.
     fn begin(random: &mut Random, victims: &Victims, stock: &Stock<'_>) -> Option<Self> {
         let socket = wire::dial(&victims.socket)?;
@@ -220,7 +220,7 @@ impl Lane {
 
     /// Reads the receiver's replies, and rings its doorbell with descriptors.
     fn hear(&mut self, random: &mut Random, stock: &Stock<'_>) {
-        if let wire::Heard::Message(raw::WELCOME, mut fds) = wire::hear(&self.socket) {
+        if let wire::SocketLook::Message(raw::WELCOME, mut fds) = wire::hear(&self.socket) {
             self.bell = fds.pop();
         }
         if let Some(bell) = &self.bell {

@@ -14,15 +14,15 @@ use super::*;
 struct Case {
     says: &'static str,
     severity: Severity,
-    bad: fn(&mut Machine),
-    good: fn(&mut Machine),
+    bad: fn(&mut MachineFacts),
+    good: fn(&mut MachineFacts),
 }
 
 const fn case(
     says: &'static str,
     severity: Severity,
-    bad: fn(&mut Machine),
-    good: fn(&mut Machine),
+    bad: fn(&mut MachineFacts),
+    good: fn(&mut MachineFacts),
 ) -> Case {
     Case { says, severity, bad, good }
 }
@@ -271,7 +271,7 @@ const CASES: [Case; 30] = [
 #[test]
 fn each_rule_speaks_when_it_should_and_only_then() {
     for Case { says, severity, bad, good } in CASES {
-        let (mut spoilt, mut sound) = (Machine::default(), Machine::default());
+        let (mut spoilt, mut sound) = (MachineFacts::default(), MachineFacts::default());
         bad(&mut spoilt);
         good(&mut sound);
         let found = advice(&spoilt);
@@ -285,7 +285,7 @@ fn each_rule_speaks_when_it_should_and_only_then() {
 #[test]
 fn tracing_depends_on_the_scope_and_on_who_asks() {
     let says = |scope, root| {
-        let mut machine = Machine::default();
+        let mut machine = MachineFacts::default();
         machine.kernel.ptrace_scope = Some(scope);
         machine.limits.root = Some(root);
         advice(&machine).len()
@@ -295,12 +295,12 @@ fn tracing_depends_on_the_scope_and_on_who_asks() {
 
 #[test]
 fn nothing_is_said_about_unknown_facts() {
-    assert_eq!(advice(&Machine::default()), []);
+    assert_eq!(advice(&MachineFacts::default()), []);
 }
 
 #[test]
 fn the_worst_comes_first_and_every_topic_is_one_of_the_machine_s() {
-    let mut machine = Machine::default();
+    let mut machine = MachineFacts::default();
     for Case { bad, .. } in CASES {
         bad(&mut machine);
     }

@@ -1,16 +1,16 @@
-//! Commands to a heap's survivors after the kill: the second half of [`Scene`].
+//! Commands to a heap's survivors after the kill: the second half of [`HeapTrial`].
 //!
 //! The peer and a fresh process recover dead members, continue to allocate, to free and to hand
 //! over, and check every byte of their blocks. In the end all memory is free, and as many blocks
 //! fit as in the beginning.
 
-use super::{OWN, Scene, number_of};
+use super::{HeapTrial, OWN, number_of};
 use crate::actor::order::{HeapAct, WorkerReply};
-use crate::explore::cast::{Cast, Received, answer};
-use crate::message::Seen;
-use crate::patience::Patience;
-use crate::stage::Actor;
-use crate::verdict::{Judged, KillVerdict, Killed};
+use crate::explore::cast::{ReceiveResult, TrialConfig, answer};
+use crate::message::MessageCheck;
+use crate::patience::FairTimeout;
+use crate::stage::WorkerProcess;
+use crate::verdict::{Judged, KillVerdict, TrialResult};
 use tontine_host::trouble::Result;
 
 const LEFT: &str = "the surviving member";
@@ -27,14 +27,14 @@ const THE_REST: u32 = 300;
 const BESIDE: u32 = 500;
 
 /// Success, or the result of the kill.
-type Gone = std::result::Result<(), Killed>;
+type Gone = std::result::Result<(), TrialResult>;
 
-impl Scene {
+impl HeapTrial {
     /// Asks the survivors to continue, and judges.
-    pub(in crate::explore) fn judge(mut self, cast: Cast<'_>) -> Result<Killed> {
+    pub(in crate::explore) fn judge(mut self, cast: TrialConfig<'_>) -> Result<TrialResult> {
         let mut fresh = cast.actor(&self.place)?;
         let patience = self.patience(fresh.pid());
-        let mut both = Both {
+        let mut both = Survivors {
             companion: &mut self.companion,
             fresh: &mut fresh,
             patience: &patience,
@@ -57,11 +57,11 @@ impl Scene {
                 let seen = both.of_companion(HeapAct::AcceptAll)?;
                 let judged = self.ledger.judge(&seen);
                 if judged.verdict != KillVerdict::Passed {
-                    return Err(Killed::Judged(judged));
+                    return Err(TrialResult::Judged(judged));
                 }
                 both.companions.extend(seen.iter().filter_map(|one| match one {
-                    Seen::Whole(number) => Some(*number),
-                    Seen::Torn => None,
+                    MessageCheck::Whole(number) => Some(*number),
+                    MessageCheck::Torn => None,
                 }));
                 both.of_companion(HeapAct::Settle)?;
                 both.look()?;
@@ -93,35 +93,35 @@ impl Scene {
             both.is_empty()
         };
         let passed =
-            || Killed::Judged(Judged { verdict: KillVerdict::Passed, detail: String::new() });
+            || TrialResult::Judged(Judged { verdict: KillVerdict::Passed, detail: String::new() });
         Ok(judge().map_or_else(|killed| killed, |()| passed()))
     }
 }
 
-fn torn(detail: String) -> Killed {
-    Killed::Judged(Judged { verdict: KillVerdict::Torn, detail })
+fn torn(detail: String) -> TrialResult {
+    TrialResult::Judged(Judged { verdict: KillVerdict::Torn, detail })
 }
 
-fn lost(detail: String) -> Killed {
-    Killed::Judged(Judged { verdict: KillVerdict::Lost, detail })
+fn lost(detail: String) -> TrialResult {
+    TrialResult::Judged(Judged { verdict: KillVerdict::Lost, detail })
 }
 
 /// The two live members.
-struct Both<'a> {
-    companion: &'a mut Actor,
-    fresh: &'a mut Actor,
-    patience: &'a Patience,
+struct Survivors<'a> {
+    companion: &'a mut WorkerProcess,
+    fresh: &'a mut WorkerProcess,
+    patience: &'a FairTimeout,
     /// Numbers of the blocks that each has.
     companions: &'a mut Vec<u32>,
     freshs: Vec<u32>,
 }
 
-impl Both<'_> {
-    fn of_companion(&mut self, act: HeapAct) -> Received {
+impl Survivors<'_> {
+    fn of_companion(&mut self, act: HeapAct) -> ReceiveResult {
         ask(LEFT, self.companion, act, self.patience)
     }
 
-    fn of_fresh(&mut self, act: HeapAct) -> Received {
+    fn of_fresh(&mut self, act: HeapAct) -> ReceiveResult {
         ask(FRESH, self.fresh, act, self.patience)
     }
 
@@ -138,7 +138,7 @@ impl Both<'_> {
     }
 
     /// Lets the peer allocate all the remaining space; returns the number of blocks.
-    fn fills(&mut self, first: u32, bytes: usize) -> std::result::Result<usize, Killed> {
+    fn fills(&mut self, first: u32, bytes: usize) -> std::result::Result<usize, TrialResult> {
         let count = self.of_companion(HeapAct::Fill { first, bytes })?.len();
         self.companions.extend((first..).take(count));
         Ok(count)
@@ -187,21 +187,28 @@ impl Both<'_> {
     fn is_empty(&mut self) -> Gone {
         let found = self.of_companion(HeapAct::Check)?;
         match found[..] {
-            [Seen::Whole(0), Seen::Whole(0)] => Ok(()),
-            [Seen::Whole(0), Seen::Whole(kept)] => Err(lost(format!(
+            [MessageCheck::Whole(0), MessageCheck::Whole(0)] => Ok(()),
+            [MessageCheck::Whole(0), MessageCheck::Whole(kept)] => Err(lost(format!(
                 "{kept} bytes of memory are held, in which no member has a \
                                   block"
             ))),
-            [Seen::Whole(in_use), _] => {
+            [MessageCheck::Whole(in_use), _] => {
                 Err(lost(format!("{in_use} bytes are in use that no member has")))
             }
-            _ => Err(Killed::wedged(format!("expected a report of the check, found {found:?}"))),
+            _ => {
+                Err(TrialResult::wedged(format!("expected a report of the check, found {found:?}")))
+            }
         }
     }
 }
 
 /// Returns the reply of a live member; a damaged heap or block has a verdict of its own.
-fn ask(who: &str, actor: &mut Actor, act: HeapAct, patience: &Patience) -> Received {
+fn ask(
+    who: &str,
+    actor: &mut WorkerProcess,
+    act: HeapAct,
+    patience: &FairTimeout,
+) -> ReceiveResult {
     match actor.ask(act.plain(), patience) {
         Ok(WorkerReply::Faulty(what)) => Err(torn(what)),
         asked => answer(&format!("{who}, asked to '{act}',"), asked),
@@ -209,8 +216,9 @@ fn ask(who: &str, actor: &mut Actor, act: HeapAct, patience: &Patience) -> Recei
 }
 
 /// Compares a member's blocks with the expected ones.
-fn has(mut seen: Vec<Seen>, numbers: &[u32]) -> Gone {
-    let mut expected: Vec<Seen> = numbers.iter().map(|number| Seen::Whole(*number)).collect();
+fn has(mut seen: Vec<MessageCheck>, numbers: &[u32]) -> Gone {
+    let mut expected: Vec<MessageCheck> =
+        numbers.iter().map(|number| MessageCheck::Whole(*number)).collect();
     expected.sort_unstable();
     seen.sort_unstable();
     if seen == expected {

@@ -1,4 +1,4 @@
-//! One run of a script for a heap: [`Scene`], its members and their actions up to the kill.
+//! One run of a script for a heap: [`HeapTrial`], its members and their actions up to the kill.
 //!
 //! The *victim* carries the operation out; its *peer*, which created the heap, survives. If the
 //! heap recovers dead members, the victim has blocks of every kind: its own, large ones, blocks
@@ -11,16 +11,16 @@ use std::time::Duration;
 
 use rustix::process::Pid;
 
-use super::cast::{Cast, answer, unharmed};
-use crate::actor::order::{Act, HeapAct};
+use super::cast::{TrialConfig, answer, unharmed};
+use crate::actor::order::{CommandKind, HeapAct};
 use crate::knife::Release;
-use crate::message::Seen;
-use crate::patience::Patience;
-use crate::place::Place;
-use crate::stage::Actor;
+use crate::message::MessageCheck;
+use crate::patience::FairTimeout;
+use crate::place::RunDir;
+use crate::stage::WorkerProcess;
 use crate::subject::{HeapTarget, Operation};
-use crate::verdict::{Killed, Ledger};
-use tontine_host::trouble::{Result, Trouble};
+use crate::verdict::{ExpectedMessages, TrialResult};
+use tontine_host::trouble::{MeasureError, Result};
 
 /// The peer's own blocks, which no other member may touch.
 const OWN: [u32; 2] = [1, 2];
@@ -59,11 +59,11 @@ struct Sizes {
 /// A trial, at any time between its beginning and its verdict. Workers are dropped before the
 /// place.
 #[derive(Debug)]
-pub(super) struct Scene {
-    victim: Actor,
-    companion: Actor,
+pub(super) struct HeapTrial {
+    victim: WorkerProcess,
+    companion: WorkerProcess,
     /// Blocks that are, or may be, handed over to the peer.
-    ledger: Ledger,
+    ledger: ExpectedMessages,
     /// [`HeapTarget::recovers`].
     recovers: bool,
     /// [`HeapTarget::hands_over`].
@@ -74,20 +74,24 @@ pub(super) struct Scene {
     /// Numbers of the peer's blocks.
     companions: Vec<u32>,
     /// The victim's action in the operation under test.
-    pub(super) act: Act,
+    pub(super) act: CommandKind,
     /// Timeout of one reply of a survivor.
     patience: Duration,
-    place: Place,
+    place: RunDir,
 }
 
-impl Scene {
+impl HeapTrial {
     /// Brings the workers to the state before the operation.
-    pub(super) fn set(cast: Cast<'_>, heap: &dyn HeapTarget, operation: Operation) -> Result<Self> {
-        let place = Place::new()?;
+    pub(super) fn set(
+        cast: TrialConfig<'_>,
+        heap: &dyn HeapTarget,
+        operation: Operation,
+    ) -> Result<Self> {
+        let place = RunDir::new()?;
         let mut scene = Self {
             victim: cast.actor(&place)?,
             companion: cast.actor(&place)?,
-            ledger: Ledger::default(),
+            ledger: ExpectedMessages::default(),
             recovers: heap.recovers(),
             hands_over: heap.hands_over(),
             sizes: Sizes {
@@ -98,7 +102,7 @@ impl Scene {
             },
             room: 0,
             companions: OWN.to_vec(),
-            act: Act::Heap(HeapAct::Join),
+            act: CommandKind::Heap(HeapAct::Join),
             patience: cast.subject.patience(),
             place,
         };
@@ -110,11 +114,15 @@ impl Scene {
         let Sizes { small, other, large, .. } = scene.sizes;
         let number = ASKED;
         scene.act = match operation {
-            Operation::Allocate => Act::Heap(HeapAct::Allocate { number, bytes: small }),
-            Operation::AllocateSlab => Act::Heap(HeapAct::Allocate { number, bytes: other }),
-            Operation::AllocateLarge => Act::Heap(HeapAct::Allocate { number, bytes: large }),
-            Operation::Free => Act::Heap(HeapAct::Free(FIRST)),
-            Operation::FreeRemote => Act::Heap(HeapAct::Free(GIVEN)),
+            Operation::Allocate => CommandKind::Heap(HeapAct::Allocate { number, bytes: small }),
+            Operation::AllocateSlab => {
+                CommandKind::Heap(HeapAct::Allocate { number, bytes: other })
+            }
+            Operation::AllocateLarge => {
+                CommandKind::Heap(HeapAct::Allocate { number, bytes: large })
+            }
+            Operation::Free => CommandKind::Heap(HeapAct::Free(FIRST)),
+            Operation::FreeRemote => CommandKind::Heap(HeapAct::Free(GIVEN)),
             Operation::GiveBack => {
                 for (number, bytes) in GIVEN_BACK.into_iter().zip([other, large]) {
                     scene.victims(HeapAct::Allocate { number, bytes })?;
@@ -122,25 +130,25 @@ impl Scene {
                 for number in GIVEN_BACK {
                     scene.victims(HeapAct::Free(number))?;
                 }
-                Act::Heap(HeapAct::Tend)
+                CommandKind::Heap(HeapAct::Tend)
             }
             Operation::HandOver => {
                 scene.ledger.may.insert(FIRST);
                 let to = number_of(scene.companion.pid());
-                Act::Heap(HeapAct::HandOver { number: FIRST, to })
+                CommandKind::Heap(HeapAct::HandOver { number: FIRST, to })
             }
-            Operation::Accept => Act::Heap(HeapAct::Accept),
-            Operation::Leave => Act::Close,
+            Operation::Accept => CommandKind::Heap(HeapAct::Accept),
+            Operation::Leave => CommandKind::Close,
             Operation::Recover => {
                 scene.victim.kill();
                 scene.victim = cast.actor(&scene.place)?;
                 scene.victims(HeapAct::Join)?;
                 scene.victims(HeapAct::Allocate { number: RECOVERERS, bytes: other })?;
-                Act::Heap(HeapAct::Tend)
+                CommandKind::Heap(HeapAct::Tend)
             }
             _ => {
                 let text = format!("'{}' is not an operation of a heap", operation.name());
-                return Err(Trouble::fail(text));
+                return Err(MeasureError::fail(text));
             }
         };
         Ok(scene)
@@ -148,7 +156,7 @@ impl Scene {
 
     /// The peer creates the heap, measures it, and allocates blocks in it.
     fn begin(&mut self) -> Result<()> {
-        unharmed(&mut self.companion, Act::Create)?;
+        unharmed(&mut self.companion, CommandKind::Create)?;
         let fill = HeapAct::Fill { first: MEASURED, bytes: self.sizes.filling };
         self.room = self.companions(fill)?.len();
         self.companions(HeapAct::Empty)?;
@@ -196,19 +204,19 @@ impl Scene {
     }
 
     /// Has the victim carry out `act`.
-    fn victims(&mut self, act: HeapAct) -> Result<Vec<Seen>> {
-        unharmed(&mut self.victim, Act::Heap(act))
+    fn victims(&mut self, act: HeapAct) -> Result<Vec<MessageCheck>> {
+        unharmed(&mut self.victim, CommandKind::Heap(act))
     }
 
     /// Has the peer carry out `act`.
-    fn companions(&mut self, act: HeapAct) -> Result<Vec<Seen>> {
-        unharmed(&mut self.companion, Act::Heap(act))
+    fn companions(&mut self, act: HeapAct) -> Result<Vec<MessageCheck>> {
+        unharmed(&mut self.companion, CommandKind::Heap(act))
     }
 
     /// Runs `body` with the victim, which never waits for another process.
     pub(super) fn with_victim<T>(
         &mut self,
-        body: impl FnOnce(&mut Actor, Release<'_>) -> Result<T>,
+        body: impl FnOnce(&mut WorkerProcess, Release<'_>) -> Result<T>,
     ) -> Result<T> {
         body(&mut self.victim, &mut || Ok(()))
     }
@@ -217,7 +225,7 @@ impl Scene {
     /// handed over must arrive.
     pub(super) fn kill(&mut self, returned: bool) {
         self.victim.kill();
-        if let (true, Act::Heap(HeapAct::HandOver { number, .. })) = (returned, self.act) {
+        if let (true, CommandKind::Heap(HeapAct::HandOver { number, .. })) = (returned, self.act) {
             self.ledger.acknowledge(number);
         }
     }
@@ -225,13 +233,13 @@ impl Scene {
     /// A fresh process joins, will recover the dead victim, and will be killed during that.
     pub(super) fn succeed(
         &mut self,
-        cast: Cast<'_>,
+        cast: TrialConfig<'_>,
         operation: Operation,
-    ) -> Result<Option<Killed>> {
+    ) -> Result<Option<TrialResult>> {
         debug_assert_eq!(operation, Operation::Recover);
         self.victim = cast.actor(&self.place)?;
         let patience = &self.patience(self.victim.pid());
-        self.act = Act::Heap(HeapAct::Tend);
+        self.act = CommandKind::Heap(HeapAct::Tend);
         let bytes = self.sizes.small;
         for act in [HeapAct::Join, HeapAct::Allocate { number: RECOVERERS, bytes }] {
             let asked = self.victim.ask(act.plain(), patience);
@@ -243,8 +251,8 @@ impl Scene {
     }
 
     /// Returns the timeout of one reply of a survivor, which may need `another` to run.
-    fn patience(&self, another: Pid) -> Patience {
-        Patience::with(self.patience, &[self.companion.pid(), another])
+    fn patience(&self, another: Pid) -> FairTimeout {
+        FairTimeout::with(self.patience, &[self.companion.pid(), another])
     }
 }
 

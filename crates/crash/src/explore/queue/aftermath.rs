@@ -1,24 +1,24 @@
-//! Commands to the survivors after the kill: the second half of [`Scene`].
+//! Commands to the survivors after the kill: the second half of [`QueueTrial`].
 //!
 //! A fresh process takes the dead victim's place, messages pass from one process to the other, and
 //! those that arrive are compared with the ledger.
 
-use super::Scene;
-use crate::actor::order::{Act, WorkerCommand, WorkerReply};
-use crate::explore::cast::{Cast, Received, answer, silent};
-use crate::message::Seen;
-use crate::patience::Patience;
-use crate::stage::Actor;
+use super::QueueTrial;
+use crate::actor::order::{CommandKind, WorkerCommand, WorkerReply};
+use crate::explore::cast::{ReceiveResult, TrialConfig, answer, silent};
+use crate::message::MessageCheck;
+use crate::patience::FairTimeout;
+use crate::stage::WorkerProcess;
 use crate::subject::QueueEnd;
-use crate::verdict::Killed;
+use crate::verdict::TrialResult;
 use tontine_host::trouble::Result;
 
 /// A receiver has everything if no message has come for this long.
 const QUIET_MS: u64 = 10;
 
-impl Scene {
+impl QueueTrial {
     /// Asks the survivors to continue, and judges.
-    pub(in crate::explore) fn judge(mut self, cast: Cast<'_>) -> Result<Killed> {
+    pub(in crate::explore) fn judge(mut self, cast: TrialConfig<'_>) -> Result<TrialResult> {
         let mut fresh = cast.actor(&self.place)?;
         let done = match self.end {
             QueueEnd::Sender => self.with_fresh_sender(&mut fresh),
@@ -32,13 +32,13 @@ impl Scene {
                 let ledger = &self.ledger;
                 let judged =
                     if in_order { ledger.judge_in_order(&seen) } else { ledger.judge(&seen) };
-                Killed::Judged(judged)
+                TrialResult::Judged(judged)
             },
         ))
     }
 
     /// The peer receives the messages that are there, and those that a fresh sender sends.
-    fn with_fresh_sender(&mut self, fresh: &mut Actor) -> Received {
+    fn with_fresh_sender(&mut self, fresh: &mut WorkerProcess) -> ReceiveResult {
         const LEFT: &str = "the surviving receiver";
         const OPENING: &str = "a fresh sender, opening its end,";
         const SENDING: &str = "a fresh sender, sending,";
@@ -51,11 +51,11 @@ impl Scene {
             let receives = self.pending.take().is_some();
             let told = if receives { Ok(()) } else { companion.tell_and_settle(drain) };
             if round == 0 {
-                answer(OPENING, fresh.ask(Act::Open(QueueEnd::Sender).plain(), patience))?;
+                answer(OPENING, fresh.ask(CommandKind::Open(QueueEnd::Sender).plain(), patience))?;
             }
-            answer(SENDING, fresh.ask(Act::Send(number).plain(), patience))?;
+            answer(SENDING, fresh.ask(CommandKind::Send(number).plain(), patience))?;
             seen.extend(answer(LEFT, told.and_then(|()| companion.reply(patience)))?);
-            if receives && !seen.contains(&Seen::Whole(number)) {
+            if receives && !seen.contains(&MessageCheck::Whole(number)) {
                 seen.extend(answer(LEFT, companion.ask(drain, patience))?);
             }
         }
@@ -63,16 +63,16 @@ impl Scene {
     }
 
     /// A fresh receiver receives the messages that are there, and those that the peer sends.
-    fn with_fresh_receiver(&mut self, fresh: &mut Actor) -> Received {
+    fn with_fresh_receiver(&mut self, fresh: &mut WorkerProcess) -> ReceiveResult {
         const FRESH: &str = "a fresh receiver";
         const OPENING: &str = "a fresh receiver, opening its end,";
         let patience = &self.patience(fresh.pid());
-        answer(OPENING, fresh.ask(Act::Open(QueueEnd::Receiver).plain(), patience))?;
+        answer(OPENING, fresh.ask(CommandKind::Open(QueueEnd::Receiver).plain(), patience))?;
         let mut seen = Vec::new();
         for round in 0..ROUNDS {
             let number = self.fresh_number();
             let told = fresh.tell_and_settle(drain(number));
-            if let Some(Act::Send(waiting)) = self.pending.take() {
+            if let Some(CommandKind::Send(waiting)) = self.pending.take() {
                 match self.companion.reply(patience) {
                     Ok(WorkerReply::Done(_)) => self.ledger.acknowledge(waiting),
                     Ok(
@@ -89,11 +89,16 @@ impl Scene {
 
     /// The peer sends a fresh message. The first `send` may report the death instead: then the peer
     /// takes back what it can, and opens its end again.
-    fn companion_sends_fresh(&mut self, number: u32, first: bool, patience: &Patience) -> Received {
+    fn companion_sends_fresh(
+        &mut self,
+        number: u32,
+        first: bool,
+        patience: &FairTimeout,
+    ) -> ReceiveResult {
         let companion = &mut self.companion;
-        let mut ask = |act: Act| companion.ask(act.plain(), patience);
+        let mut ask = |act: CommandKind| companion.ask(act.plain(), patience);
         if self.is_open {
-            let sent = ask(Act::Send(number));
+            let sent = ask(CommandKind::Send(number));
             let was_told = matches!(sent, Ok(WorkerReply::Refused(_) | WorkerReply::Lacking(_)));
             if !(first && was_told) {
                 return answer(LEFT_TO_SEND, sent);
@@ -101,12 +106,12 @@ impl Scene {
         }
         let mut back = Vec::new();
         if self.is_open {
-            back = answer(LEFT_TO_SEND, ask(Act::Unread))?;
-            answer(LEFT_TO_SEND, ask(Act::Close))?;
+            back = answer(LEFT_TO_SEND, ask(CommandKind::Unread))?;
+            answer(LEFT_TO_SEND, ask(CommandKind::Close))?;
         }
-        answer(LEFT_TO_SEND, ask(Act::Open(QueueEnd::Sender)))?;
+        answer(LEFT_TO_SEND, ask(CommandKind::Open(QueueEnd::Sender)))?;
         self.is_open = true;
-        answer(LEFT_TO_SEND, ask(Act::Send(number)))?;
+        answer(LEFT_TO_SEND, ask(CommandKind::Send(number)))?;
         Ok(back)
     }
 
@@ -125,5 +130,5 @@ const LEFT_TO_SEND: &str = "the surviving sender";
 const ROUNDS: u32 = 2;
 
 fn drain(until: u32) -> WorkerCommand {
-    Act::Drain { until, quiet_ms: QUIET_MS }.plain()
+    CommandKind::Drain { until, quiet_ms: QUIET_MS }.plain()
 }

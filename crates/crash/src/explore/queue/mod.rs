@@ -1,4 +1,4 @@
-//! One run of a script for a queue: [`Scene`], the two ends and their actions up to the kill.
+//! One run of a script for a queue: [`QueueTrial`], the two ends and their actions up to the kill.
 //!
 //! The *victim* carries the operation out; its *peer* has the other end. The commands to the
 //! survivors after the kill are in [`aftermath`].
@@ -9,85 +9,85 @@ use std::time::Duration;
 
 use rustix::process::Pid;
 
-use super::cast::{Cast, answer, unharmed};
-use crate::actor::order::Act;
+use super::cast::{TrialConfig, answer, unharmed};
+use crate::actor::order::CommandKind;
 use crate::knife::Release;
-use crate::message::Seen;
-use crate::patience::Patience;
-use crate::place::Place;
-use crate::stage::Actor;
-use crate::subject::{Operation, Queue, QueueEnd};
-use crate::verdict::{Killed, Ledger};
-use tontine_host::trouble::{Result, Trouble};
+use crate::message::MessageCheck;
+use crate::patience::FairTimeout;
+use crate::place::RunDir;
+use crate::stage::WorkerProcess;
+use crate::subject::{Operation, QueueEnd, QueueSubject};
+use crate::verdict::{ExpectedMessages, TrialResult};
+use tontine_host::trouble::{MeasureError, Result};
 
 /// A trial, at any time between its beginning and its verdict. Workers are dropped before the
 /// place.
 #[derive(Debug)]
-pub(super) struct Scene {
-    victim: Actor,
-    companion: Actor,
-    ledger: Ledger,
+pub(super) struct QueueTrial {
+    victim: WorkerProcess,
+    companion: WorkerProcess,
+    ledger: ExpectedMessages,
     /// The victim's end.
     end: QueueEnd,
     /// `true` if the peer has opened its end.
     is_open: bool,
-    /// [`Queue::delivers_again`]: receiving a message does not acknowledge it.
+    /// [`QueueSubject::delivers_again`]: receiving a message does not acknowledge it.
     delivers_again: bool,
-    /// [`Queue::hands_over`].
+    /// [`QueueSubject::hands_over`].
     hands_over: bool,
     /// Message that the receive under test acknowledges, if the queue delivers again.
     acknowledges: Option<u32>,
     /// The victim's action in the operation under test.
-    pub(super) act: Act,
+    pub(super) act: CommandKind,
     /// Action by which the peer releases a blocked victim, once, and the number of repetitions.
-    release: Option<(Act, u32)>,
+    release: Option<(CommandKind, u32)>,
     /// Command in which the peer sleeps until the victim wakes it.
-    pending: Option<Act>,
+    pending: Option<CommandKind>,
     /// The next number that no process has sent yet.
     next: u32,
     /// Timeout of one reply of a survivor.
     patience: Duration,
-    place: Place,
+    place: RunDir,
 }
 
-impl Scene {
+impl QueueTrial {
     /// Brings the workers to the state before the operation. With `spare`, another message waits
     /// for a receiver.
     pub(super) fn set(
-        cast: Cast<'_>,
-        queue: &dyn Queue,
+        cast: TrialConfig<'_>,
+        queue: &dyn QueueSubject,
         operation: Operation,
         spare: bool,
     ) -> Result<Self> {
-        let place = Place::new()?;
+        let place = RunDir::new()?;
         let mut scene = Self {
             victim: cast.actor(&place)?,
             companion: cast.actor(&place)?,
-            ledger: Ledger::default(),
+            ledger: ExpectedMessages::default(),
             end: end_of(operation)?,
             is_open: operation != Operation::Bind,
             delivers_again: queue.delivers_again(),
             hands_over: queue.hands_over(),
             acknowledges: None,
-            act: Act::Close,
+            act: CommandKind::Close,
             release: None,
             pending: None,
             next: 0,
             patience: cast.subject.patience(),
             place,
         };
-        unharmed(&mut scene.companion, Act::Create)?;
+        unharmed(&mut scene.companion, CommandKind::Create)?;
         match operation {
-            Operation::Bind => scene.act = Act::Open(QueueEnd::Receiver),
+            Operation::Bind => scene.act = CommandKind::Open(QueueEnd::Receiver),
             Operation::Connect => {
-                unharmed(&mut scene.companion, Act::Open(QueueEnd::Receiver))?;
-                scene.act = Act::Open(QueueEnd::Sender);
+                unharmed(&mut scene.companion, CommandKind::Open(QueueEnd::Receiver))?;
+                scene.act = CommandKind::Open(QueueEnd::Sender);
             }
             Operation::Send | Operation::Close => {
                 scene.open()?;
                 scene.exchange()?;
                 let number = scene.number();
-                unharmed(&mut scene.victim, Act::Send(number))?;
+                unharmed(&mut scene.victim, CommandKind::Send(number))?;
                 scene.ledger.must.insert(number);
                 if operation == Operation::Send {
                     scene.act = scene.send_that_may_arrive();
@@ -96,7 +96,7 @@ impl Scene {
             Operation::SendWaking => {
                 scene.open()?;
                 scene.exchange()?;
-                scene.companion_sleeps_in(Act::Receive)?;
+                scene.companion_sleeps_in(CommandKind::Receive)?;
                 scene.act = scene.send_that_may_arrive();
             }
             Operation::Grow | Operation::SendFull => {
@@ -104,11 +104,11 @@ impl Scene {
                 scene.exchange()?;
                 for _ in 0..queue.capacity() {
                     let number = scene.number();
-                    unharmed(&mut scene.victim, Act::Send(number))?;
+                    unharmed(&mut scene.victim, CommandKind::Send(number))?;
                     scene.ledger.must.insert(number);
                 }
                 scene.act = scene.send_that_may_arrive();
-                let take = (Act::Receive, queue.makes_room());
+                let take = (CommandKind::Receive, queue.makes_room());
                 scene.release = (operation == Operation::SendFull).then_some(take);
             }
             Operation::Receive | Operation::ReceiveEmpty => {
@@ -118,9 +118,9 @@ impl Scene {
                     scene.ledger.may.insert(0);
                     scene.acknowledges = Some(0);
                 }
-                scene.act = Act::Receive;
+                scene.act = CommandKind::Receive;
                 if operation == Operation::ReceiveEmpty {
-                    scene.release = Some((Act::Send(scene.number()), 1));
+                    scene.release = Some((CommandKind::Send(scene.number()), 1));
                 } else {
                     scene.companion_sends(if spare { 3 } else { 2 })?;
                 }
@@ -131,7 +131,7 @@ impl Scene {
                 scene.companion_sends(queue.capacity())?;
                 let waits = scene.send_that_may_arrive();
                 scene.companion_sleeps_in(waits)?;
-                scene.act = Act::Receive;
+                scene.act = CommandKind::Receive;
             }
             // Excluded by `end_of` above: these have no end.
             _ => {}
@@ -146,8 +146,8 @@ impl Scene {
             QueueEnd::Sender => (&mut self.companion, &mut self.victim),
             QueueEnd::Receiver => (&mut self.victim, &mut self.companion),
         };
-        unharmed(receiver, Act::Open(QueueEnd::Receiver))?;
-        unharmed(sender, Act::Open(QueueEnd::Sender)).map(drop)
+        unharmed(receiver, CommandKind::Open(QueueEnd::Receiver))?;
+        unharmed(sender, CommandKind::Open(QueueEnd::Sender)).map(drop)
     }
 
     /// One message passes, so that both ends know each other.
@@ -157,12 +157,14 @@ impl Scene {
             QueueEnd::Sender => (&mut self.companion, &mut self.victim),
             QueueEnd::Receiver => (&mut self.victim, &mut self.companion),
         };
-        unharmed(sender, Act::Send(number))?;
-        let seen = unharmed(receiver, Act::Receive)?;
-        if seen == [Seen::Whole(number)] {
+        unharmed(sender, CommandKind::Send(number))?;
+        let seen = unharmed(receiver, CommandKind::Receive)?;
+        if seen == [MessageCheck::Whole(number)] {
             return Ok(());
         }
-        Err(Trouble::fail(format!("without a kill, expected message {number}, found {seen:?}")))
+        Err(MeasureError::fail(format!(
+            "without a kill, expected message {number}, found {seen:?}"
+        )))
     }
 
     /// Sends messages to the receiver under test. It will take the first, which may be lost with
@@ -170,7 +172,7 @@ impl Scene {
     fn companion_sends(&mut self, count: u32) -> Result<()> {
         for at in 0..count {
             let number = self.number();
-            unharmed(&mut self.companion, Act::Send(number))?;
+            unharmed(&mut self.companion, CommandKind::Send(number))?;
             let goes_along = at == 0 && !self.delivers_again;
             let of = if goes_along { &mut self.ledger.may } else { &mut self.ledger.must };
             of.insert(number);
@@ -179,7 +181,7 @@ impl Scene {
     }
 
     /// Has the peer sleep in the action from which the victim will wake it.
-    fn companion_sleeps_in(&mut self, act: Act) -> Result<()> {
+    fn companion_sleeps_in(&mut self, act: CommandKind) -> Result<()> {
         self.companion.tell_into_sleep(act.plain())?;
         self.pending = Some(act);
         Ok(())
@@ -190,10 +192,10 @@ impl Scene {
         self.pending.is_some()
     }
 
-    fn send_that_may_arrive(&mut self) -> Act {
+    fn send_that_may_arrive(&mut self) -> CommandKind {
         let number = self.number();
         self.ledger.may.insert(number);
-        Act::Send(number)
+        CommandKind::Send(number)
     }
 
     fn number(&mut self) -> u32 {
@@ -203,14 +205,14 @@ impl Scene {
 
     /// Returns the timeout of one reply of a survivor, which may need the peer and `another` to
     /// run.
-    fn patience(&self, another: Pid) -> Patience {
-        Patience::with(self.patience, &[self.companion.pid(), another])
+    fn patience(&self, another: Pid) -> FairTimeout {
+        FairTimeout::with(self.patience, &[self.companion.pid(), another])
     }
 
     /// Runs `body` with the victim, and with a callback that releases it if it blocks.
     pub(super) fn with_victim<T>(
         &mut self,
-        body: impl FnOnce(&mut Actor, Release<'_>) -> Result<T>,
+        body: impl FnOnce(&mut WorkerProcess, Release<'_>) -> Result<T>,
     ) -> Result<T> {
         let Self { victim, companion, ledger, release, delivers_again, .. } = self;
         let mut release = || {
@@ -219,12 +221,12 @@ impl Scene {
             };
             for _ in 0..times {
                 for one in unharmed(companion, act)? {
-                    if let Seen::Whole(number) = one {
+                    if let MessageCheck::Whole(number) = one {
                         ledger.must.remove(&number);
                     }
                 }
             }
-            if let Act::Send(number) = act {
+            if let CommandKind::Send(number) = act {
                 let of = if *delivers_again { &mut ledger.must } else { &mut ledger.may };
                 of.insert(number);
             }
@@ -241,13 +243,13 @@ impl Scene {
             return;
         }
         match self.act {
-            Act::Send(number) => self.ledger.acknowledge(number),
+            CommandKind::Send(number) => self.ledger.acknowledge(number),
             // The message that it received, the first of those that may arrive, must not arrive
             // again.
-            Act::Receive if !self.delivers_again => {
+            CommandKind::Receive if !self.delivers_again => {
                 self.ledger.may.pop_first();
             }
-            Act::Receive => {
+            CommandKind::Receive => {
                 if let Some(before) = self.acknowledges {
                     self.ledger.may.remove(&before);
                 }
@@ -260,37 +262,37 @@ impl Scene {
     /// be killed in turn. If it does not get as far as that, returns the result of the first kill.
     pub(super) fn succeed(
         &mut self,
-        cast: Cast<'_>,
+        cast: TrialConfig<'_>,
         operation: Operation,
-    ) -> Result<Option<Killed>> {
+    ) -> Result<Option<TrialResult>> {
         self.victim = cast.actor(&self.place)?;
         let patience = &self.patience(self.victim.pid());
         self.end = end_of(operation)?;
         self.acknowledges = None;
         if operation == Operation::Bind {
-            self.act = Act::Open(QueueEnd::Receiver);
+            self.act = CommandKind::Open(QueueEnd::Receiver);
             return Ok(None);
         }
-        let opened = self.victim.ask(Act::Open(self.end).plain(), patience);
+        let opened = self.victim.ask(CommandKind::Open(self.end).plain(), patience);
         if let Err(killed) = answer("the successor, opening its end,", opened) {
             return Ok(Some(killed));
         }
         if self.end == QueueEnd::Receiver && self.hands_over {
             const LOOKING: &str = "the surviving sender, looking for a successor,";
-            let looked = self.companion.ask(Act::LookForSuccessor.plain(), patience);
+            let looked = self.companion.ask(CommandKind::LookForSuccessor.plain(), patience);
             if let Err(killed) = answer(LOOKING, looked) {
                 return Ok(Some(killed));
             }
         }
         self.act = match self.end {
             QueueEnd::Sender => self.send_that_may_arrive(),
-            QueueEnd::Receiver if self.delivers_again => Act::Receive,
+            QueueEnd::Receiver if self.delivers_again => CommandKind::Receive,
             QueueEnd::Receiver => {
                 // It takes the next message: the first of those of the operation under test, or, if
                 // the dead victim took that with it, the first of the others.
                 let first = self.ledger.must.pop_first();
                 self.ledger.may.extend(first);
-                Act::Receive
+                CommandKind::Receive
             }
         };
         Ok(None)
@@ -298,6 +300,7 @@ impl Scene {
 }
 
 fn end_of(operation: Operation) -> Result<QueueEnd> {
-    let none = || Trouble::fail(format!("'{}' is not an operation of a queue", operation.name()));
+    let none =
+        || MeasureError::fail(format!("'{}' is not an operation of a queue", operation.name()));
     operation.end().ok_or_else(none)
 }

@@ -9,12 +9,12 @@
 
 use std::io::Write;
 
-use tontine_bench::contention::{Gain, Table, answer};
+use tontine_bench::contention::{ContentionTable, Gain, answer};
 use tontine_bench::machine::topology::Topology;
 use tontine_bench::observe::Observed;
 use tontine_bench::size::Size;
 use tontine_bench::task::Params;
-use tontine_host::trouble::{Result, Trouble};
+use tontine_host::trouble::{MeasureError, Result};
 
 use super::{PAPERS_MACHINE, PAPERS_PROCESSORS, mean, run, say};
 use crate::SUITE;
@@ -60,7 +60,7 @@ fn table(title: &str, size: Size, modelled: bool, out: &mut dyn Write) -> Result
     say(out, format_args!("\n{title}"))?;
     let Some(sessions) = SUITE.find("sessions") else { return Ok(()) };
     let topology = Topology::of_this_machine();
-    let mut table = Table::default();
+    let mut table = ContentionTable::default();
     let mut notes = Vec::new();
     for variant in sessions.variants() {
         let cells = sessions.params(variant.name, &topology, size).into_iter();
@@ -90,7 +90,7 @@ fn table(title: &str, size: Size, modelled: bool, out: &mut dyn Write) -> Result
     Ok(())
 }
 
-fn note(table: &mut Table, mode: &str, observed: &Observed) {
+fn note(table: &mut ContentionTable, mode: &str, observed: &Observed) {
     for series in &observed.series {
         if let Some((lock, share)) = series.at.get("lock").zip(series.samples.first()) {
             table.note(mode, lock, &series.metric, *share);
@@ -129,7 +129,7 @@ fn question(processors: &[usize], out: &mut dyn Write) -> Result<()> {
                 continue;
             }
         };
-        let Step { each, waits, gains } = step;
+        let LockGain { each, waits, gains } = step;
         let shown = gains.map(|gain| format!("{:+.1} %", 100.0 * gain.share));
         say(
             out,
@@ -157,7 +157,7 @@ fn question(processors: &[usize], out: &mut dyn Write) -> Result<()> {
 }
 
 /// Gains from the change of locks on a number of processors.
-struct Step {
+struct LockGain {
     /// Number of sessions, and of builds.
     each: usize,
     /// Statistics of the one lock, and of the locks of each process.
@@ -166,7 +166,7 @@ struct Step {
     gains: [Gain; 3],
 }
 
-fn step(processors: usize) -> Result<Step> {
+fn step(processors: usize) -> Result<LockGain> {
     // A tree stays on one processor: fewer trees would leave some idle.
     let each = PAPERS_LOAD.max(processors / 2);
     let cell = |pairs: [(&str, String); 2]| {
@@ -188,7 +188,7 @@ fn step(processors: usize) -> Result<Step> {
     };
     let waits = [(&one, GLOBAL.1), (&own, OWN.1)].map(|(observed, lock)| waits(observed, lock));
     let [one_lock, own_locks] = waits;
-    Ok(Step {
+    Ok(LockGain {
         each,
         waits: [one_lock?, own_locks?],
         gains: [
@@ -201,11 +201,11 @@ fn step(processors: usize) -> Result<Step> {
 
 /// Returns the statistics of one lock.
 fn waits(observed: &Observed, lock: &str) -> Result<String> {
-    let mut table = Table::default();
+    let mut table = ContentionTable::default();
     note(&mut table, "", observed);
     let found =
         table.rows().find(|(name, _)| *name == lock).map(|(_, mut shares)| shares.remove(0));
-    found.ok_or_else(|| Trouble::fail(format!("no thread took {lock}")))
+    found.ok_or_else(|| MeasureError::fail(format!("no thread took {lock}")))
 }
 
 #[cfg(test)]

@@ -28,8 +28,8 @@ use rustix::io::Errno;
 use tontine::life::Watch;
 
 use super::monitored::{Means, Monitored};
-use super::word::{FUTEX_TID_MASK, Page, is_held};
-use tontine_host::trouble::{During, Result, Trouble};
+use super::word::{FUTEX_TID_MASK, MonitorPage, is_held};
+use tontine_host::trouble::{ErrorContext, MeasureError, Result};
 use tontine_mechanisms::mailbox;
 
 pub use polling::{POLLING_PERIOD, PollingThread};
@@ -87,9 +87,9 @@ macro_rules! with_check {
         match $variant {
             "dummy" => with!(ways::NoCheck),
             "load" => with!(ways::BareLoad(&monitored.page().plain)),
-            "futex-word" => with!(ways::Word(monitored.page().lock_word())),
+            "futex-word" => with!(ways::MarkedWord(monitored.page().lock_word())),
             "life-word" => with!(ways::LifeWord::of(monitored)?),
-            "own-robust-list" => with!(ways::Word(monitored.page().own_word())),
+            "own-robust-list" => with!(ways::MarkedWord(monitored.page().own_word())),
             "lock-cmpxchg" => with!(ways::CompareExchange::new(monitored.page().lock_word())),
             "mutex-trylock" => with!(ways::TryLock::new(monitored.page())),
             "epoll-empty" => with!(ways::Epoll::of_nothing()?),
@@ -100,7 +100,9 @@ macro_rules! with_check {
             "pidfd-signal-0" => with!(ways::PidfdSignal::to(monitored)?),
             "procfs-faccessat" => with!(ways::Procfs::of(monitored)?),
             "polling-thread" => with!(ways::PollingThread::of(monitored)?),
-            other => Err(tontine_host::trouble::Trouble::fail(format!("no such variant: {other}"))),
+            other => {
+                Err(tontine_host::trouble::MeasureError::fail(format!("no such variant: {other}")))
+            }
         }
     }};
 }
@@ -128,9 +130,9 @@ impl Check for BareLoad<'_> {
 }
 
 /// A word that the kernel marks.
-pub struct Word<'a>(pub &'a AtomicU32);
+pub struct MarkedWord<'a>(pub &'a AtomicU32);
 
-impl Check for Word<'_> {
+impl Check for MarkedWord<'_> {
     #[inline(always)]
     fn look(&self) -> std::result::Result<bool, Errno> {
         Ok(is_held(self.0))
@@ -181,11 +183,11 @@ impl Check for CompareExchange<'_> {
 }
 
 /// `pthread_mutex_trylock`, as the source describes it: a success is not undone.
-pub struct TryLock<'a>(&'a Page);
+pub struct TryLock<'a>(&'a MonitorPage);
 
 impl<'a> TryLock<'a> {
     /// Creates a check of a page's mutex.
-    pub fn new(page: &'a Page) -> Self {
+    pub fn new(page: &'a MonitorPage) -> Self {
         Self(page)
     }
 }
@@ -267,7 +269,9 @@ impl Check for Procfs<'_> {
 }
 
 fn passed(monitored: &Monitored) -> Result<BorrowedFd<'_>> {
-    monitored.passed().ok_or_else(|| Trouble::fail("the monitored process passed no descriptor"))
+    monitored
+        .passed()
+        .ok_or_else(|| MeasureError::fail("the monitored process passed no descriptor"))
 }
 
 #[inline(always)]

@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use rustix::io::Errno;
-use tontine_host::trouble::{During, Result, Trouble};
+use tontine_host::trouble::{ErrorContext, MeasureError, Result};
 
 use super::{Check, Procfs, passed};
 use crate::liveness_check::monitored::Monitored;
@@ -17,12 +17,12 @@ pub const POLLING_PERIOD: Duration = Duration::from_millis(1);
 
 /// A flag published by a thread that checks procfs every [`POLLING_PERIOD`].
 pub struct PollingThread {
-    shared: Arc<Published>,
+    shared: Arc<PublishedStatus>,
     thread: Option<JoinHandle<()>>,
 }
 
 #[derive(Default)]
-struct Published {
+struct PublishedStatus {
     alive: AtomicBool,
     looks: AtomicU64,
     stop: AtomicBool,
@@ -37,7 +37,7 @@ impl PollingThread {
         let directory = passed(monitored)?.try_clone_to_owned().setting_up("dup")?;
         // The thread can only publish "not alive", for any reason.
         Procfs(directory.as_fd()).probe()?;
-        let shared = Arc::new(Published::default());
+        let shared = Arc::new(PublishedStatus::default());
         let publish = Arc::clone(&shared);
         let thread = std::thread::Builder::new()
             .spawn(move || {
@@ -63,7 +63,7 @@ impl PollingThread {
             }
             std::thread::sleep(POLLING_PERIOD);
         }
-        Err(Trouble::fail("the polling thread did not check within five seconds"))
+        Err(MeasureError::fail("the polling thread did not check within five seconds"))
     }
 }
 

@@ -7,7 +7,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 use rustix::event::epoll;
 use rustix::io::Errno;
-use tontine_host::trouble::{During, Result, Trouble};
+use tontine_host::trouble::{ErrorContext, MeasureError, Result};
 
 use super::{Check, last_errno};
 
@@ -78,7 +78,7 @@ impl Select {
     pub fn of(line: BorrowedFd<'_>) -> Result<Self> {
         let fd = line.as_raw_fd();
         if fd as usize >= libc::FD_SETSIZE {
-            return Err(Trouble::skip(format!(
+            return Err(MeasureError::skip(format!(
                 "select: descriptor {fd} is beyond FD_SETSIZE ({})",
                 libc::FD_SETSIZE
             )));

@@ -7,7 +7,7 @@
 use std::io::{self, Write};
 
 use serde::{Deserialize, Serialize};
-use tontine_host::trouble::{Result, Trouble};
+use tontine_host::trouble::{MeasureError, Result};
 
 use super::super::Timed;
 
@@ -18,7 +18,7 @@ const SHOWN: usize = 60;
 
 /// The first line.
 #[derive(Debug, Serialize, Deserialize)]
-enum Head {
+enum FirstLine {
     /// Number of samples that follow.
     Samples(usize),
     /// The machine lacks a requirement.
@@ -30,9 +30,9 @@ enum Head {
 /// Writes the result of a client.
 pub(super) fn write(out: &mut impl Write, measured: &Result<Timed>) -> io::Result<()> {
     let (head, samples) = match measured {
-        Ok(timed) => (Head::Samples(timed.one_way.len()), &timed.one_way[..]),
-        Err(Trouble::Skipped(why)) => (Head::Skipped(why.clone()), &[][..]),
-        Err(Trouble::Failed(why)) => (Head::Failed(why.clone()), &[][..]),
+        Ok(timed) => (FirstLine::Samples(timed.one_way.len()), &timed.one_way[..]),
+        Err(MeasureError::Skipped(why)) => (FirstLine::Skipped(why.clone()), &[][..]),
+        Err(MeasureError::Failed(why)) => (FirstLine::Failed(why.clone()), &[][..]),
     };
     let mut bytes = serde_json::to_vec(&head)?;
     bytes.push(b'\n');
@@ -48,19 +48,21 @@ pub(super) fn write(out: &mut impl Write, measured: &Result<Timed>) -> io::Resul
 pub(super) fn read(bytes: &[u8]) -> Result<Timed> {
     let strange = |what: &str| {
         let start: String = String::from_utf8_lossy(bytes).chars().take(SHOWN).collect();
-        Trouble::fail(format!("the client's answer {what}: {start:?}"))
+        MeasureError::fail(format!("the client's answer {what}: {start:?}"))
     };
     let end = bytes.iter().position(|&byte| byte == b'\n');
     let (head, body) = bytes.split_at(end.ok_or_else(|| strange("has no first line"))?);
     let body = &body[1..];
     match serde_json::from_slice(head).map_err(|_| strange("has an invalid first line"))? {
-        Head::Skipped(why) => Err(Trouble::Skipped(why)),
-        Head::Failed(why) => Err(Trouble::Failed(why)),
-        Head::Samples(count) if count.checked_mul(SAMPLE) != Some(body.len()) => {
+        FirstLine::Skipped(why) => Err(MeasureError::Skipped(why)),
+        FirstLine::Failed(why) => Err(MeasureError::Failed(why)),
+        FirstLine::Samples(count) if count.checked_mul(SAMPLE) != Some(body.len()) => {
             let found = body.len();
-            Err(Trouble::fail(format!("the client's answer has {found} bytes for {count} samples")))
+            Err(MeasureError::fail(format!(
+                "the client's answer has {found} bytes for {count} samples"
+            )))
         }
-        Head::Samples(_) => {
+        FirstLine::Samples(_) => {
             let (samples, _) = body.as_chunks::<SAMPLE>();
             let one_way = samples.iter().map(|bytes| f64::from_le_bytes(*bytes)).collect();
             Ok(Timed { one_way, batch: 1, single: Vec::new() })
@@ -83,7 +85,7 @@ mod tests {
         let one_way = vec![1.5, -0.25, 1e9, f64::MIN_POSITIVE];
         let sent = Timed { one_way: one_way.clone(), batch: 1, single: Vec::new() };
         assert_eq!(read(&written(&Ok(sent))).expect("samples").one_way, one_way);
-        for trouble in [Trouble::skip("no\nprocessor"), Trouble::fail("broke \"off\"")] {
+        for trouble in [MeasureError::skip("no\nprocessor"), MeasureError::fail("broke \"off\"")] {
             assert_eq!(read(&written(&Err(trouble.clone()))).err(), Some(trouble));
         }
     }
@@ -93,10 +95,13 @@ mod tests {
         let sent = Timed { one_way: vec![1.0; 3], batch: 1, single: Vec::new() };
         let whole = written(&Ok(sent));
         for length in 0..whole.len() {
-            assert!(matches!(read(&whole[..length]), Err(Trouble::Failed(_))), "{length} bytes");
+            assert!(
+                matches!(read(&whole[..length]), Err(MeasureError::Failed(_))),
+                "{length} bytes"
+            );
         }
         for strange in [&b"exec format error\n"[..], b"{\"Samples\":18446744073709551615}\n"] {
-            assert!(matches!(read(strange), Err(Trouble::Failed(_))), "{strange:?}");
+            assert!(matches!(read(strange), Err(MeasureError::Failed(_))), "{strange:?}");
         }
     }
 }

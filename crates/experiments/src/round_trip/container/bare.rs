@@ -18,14 +18,14 @@ use rustix::process::Pid;
 use tontine_host::os::child::{Child, ends_within};
 use tontine_host::os::namespaces::{leave_all, leave_network};
 use tontine_host::os::netlink::Netlink;
-use tontine_host::os::shared::Shared;
-use tontine_host::peer::LastWords;
-use tontine_host::trouble::{During, Result, Trouble};
+use tontine_host::os::shared::SharedMapping;
+use tontine_host::peer::ChildError;
+use tontine_host::trouble::{ErrorContext, MeasureError, Result};
 use tontine_mechanisms::descriptor::pipe;
 
-use super::{Order, answer, obey, patience};
+use super::{EndRequest, answer, obey, patience};
 use crate::round_trip::Timed;
-use crate::round_trip::harness::Plan;
+use crate::round_trip::harness::RoundPlan;
 
 /// The bridge, in the switch's namespace.
 const BRIDGE: &str = "br0";
@@ -44,8 +44,8 @@ const NOTE: &str = "no engine: separate network, mount, PID, IPC and UTS namespa
                     firewall rule";
 
 /// Times the rounds of a plan.
-pub(in super::super) fn run(plan: &Plan) -> Result<(Timed, String)> {
-    let words = LastWords::new()?;
+pub(in super::super) fn run(plan: &RoundPlan) -> Result<(Timed, String)> {
+    let words = ChildError::new()?;
     let mut out = tempfile::tempfile().setting_up("making a temporary file")?;
     let mut child = Child::fork(|| said(&words, switch(plan, &words, &out)))?;
     let in_time = ends_within(child.pid(), patience(plan) + FAREWELL)?;
@@ -54,10 +54,14 @@ pub(in super::super) fn run(plan: &Plan) -> Result<(Timed, String)> {
         return Err(trouble);
     }
     if !in_time {
-        return Err(Trouble::fail("the two processes in their own namespaces did not end in time"));
+        return Err(MeasureError::fail(
+            "the two processes in their own namespaces did not end in time",
+        ));
     }
     if status.exit_status() != Some(0) {
-        return Err(Trouble::fail(format!("the process that holds the bridge ended: {status:?}")));
+        return Err(MeasureError::fail(format!(
+            "the process that holds the bridge ended: {status:?}"
+        )));
     }
     let mut bytes = Vec::new();
     out.rewind().during("lseek")?;
@@ -67,7 +71,7 @@ pub(in super::super) fn run(plan: &Plan) -> Result<(Timed, String)> {
 
 /// Returns the exit status of a process and records its error, unless another process recorded one
 /// first: that one is its cause.
-fn said(words: &Shared<LastWords>, done: Result<()>) -> i32 {
+fn said(words: &SharedMapping<ChildError>, done: Result<()>) -> i32 {
     match done {
         Ok(()) => 0,
         Err(trouble) => {
@@ -81,21 +85,21 @@ fn said(words: &Shared<LastWords>, done: Result<()>) -> i32 {
 
 /// Runs in a forked process: creates the bridge, starts both ends on it, and waits for the client's
 /// end.
-fn switch(plan: &Plan, words: &Shared<LastWords>, out: &File) -> Result<()> {
+fn switch(plan: &RoundPlan, words: &SharedMapping<ChildError>, out: &File) -> Result<()> {
     leave_network()?;
     let mut netlink = Netlink::open()?;
     netlink.add_bridge(BRIDGE)?;
     netlink.up(BRIDGE)?;
     let [at, _] = ADDRESSES;
-    let orders = [Order::to_serve(plan), Order::to_ask(plan, at)];
+    let orders = [EndRequest::to_serve(plan), EndRequest::to_ask(plan, at)];
     let mut ends = Vec::new();
     for ((order, address), port) in orders.iter().zip(ADDRESSES).zip(["port0", "port1"]) {
         ends.push(plugged_in(&mut netlink, order, address, port, words, out)?);
     }
-    let mut client = ends.pop().ok_or_else(|| Trouble::fail("there is no client"))?;
+    let mut client = ends.pop().ok_or_else(|| MeasureError::fail("there is no client"))?;
     let ended = client.wait()?;
     if ended.exit_status() != Some(0) && words.heard().is_none() {
-        return Err(Trouble::fail(format!("the client ended: {ended:?}")));
+        return Err(MeasureError::fail(format!("the client ended: {ended:?}")));
     }
     // A server whose client failed may wait indefinitely; dropping kills it.
     for server in &ends {
@@ -107,10 +111,10 @@ fn switch(plan: &Plan, words: &Shared<LastWords>, out: &File) -> Result<()> {
 /// Starts an end in its own namespaces and connects it to the bridge.
 fn plugged_in(
     netlink: &mut Netlink,
-    order: &Order,
+    order: &EndRequest,
     address: Ipv4Addr,
     port: &str,
-    words: &Shared<LastWords>,
+    words: &SharedMapping<ChildError>,
     out: &File,
 ) -> Result<Child> {
     let ((entered, enter), (plugged, plug)) = (pipe()?, pipe()?);
@@ -136,10 +140,10 @@ fn join(netlink: &mut Netlink, port: &str, process: Pid) -> Result<()> {
 /// Runs in a forked process: enters the namespaces, waits for the device, and executes the order in
 /// a child that is the first process of its PID namespace.
 fn end(
-    order: &Order,
+    order: &EndRequest,
     address: Ipv4Addr,
     (enter, plugged): (OwnedFd, OwnedFd),
-    words: &Shared<LastWords>,
+    words: &SharedMapping<ChildError>,
     mut out: &File,
 ) -> Result<()> {
     leave_all()?;
@@ -157,7 +161,7 @@ fn end(
     let status = first.wait()?;
     match status.exit_status() {
         Some(0) => Ok(()),
-        _ => Err(Trouble::fail(format!("an end inside its namespaces ended: {status:?}"))),
+        _ => Err(MeasureError::fail(format!("an end inside its namespaces ended: {status:?}"))),
     }
 }
 
@@ -165,6 +169,6 @@ fn await_byte(from: &OwnedFd, otherwise: impl FnOnce() -> String) -> Result<()> 
     let mut byte = [0_u8];
     match rustix::io::retry_on_intr(|| rustix::io::read(from, &mut byte)).during("read")? {
         1 => Ok(()),
-        _ => Err(Trouble::fail(otherwise())),
+        _ => Err(MeasureError::fail(otherwise())),
     }
 }

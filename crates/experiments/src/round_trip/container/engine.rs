@@ -8,14 +8,14 @@
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-use tontine_host::trouble::{During, Result, Trouble};
+use tontine_host::trouble::{ErrorContext, MeasureError, Result};
 use tontine_mechanisms::docker::{Docker, LABEL, PATIENCE, engine_name, sweep};
 use tontine_mechanisms::image;
 use tontine_mechanisms::owner::ProcessIdentity;
 
-use super::{COMMAND, Order, answer, patience};
+use super::{COMMAND, EndRequest, answer, patience};
 use crate::round_trip::Timed;
-use crate::round_trip::harness::Plan;
+use crate::round_trip::harness::RoundPlan;
 
 /// Timeout of an import of an image of a few dozen megabytes.
 const IMPORT: Duration = Duration::from_secs(120);
@@ -23,7 +23,7 @@ const IMPORT: Duration = Duration::from_secs(120);
 const DRIVER: &str = "bridge";
 
 /// Times the rounds of a plan.
-pub(in super::super) fn run(plan: &Plan) -> Result<(Timed, String)> {
+pub(in super::super) fn run(plan: &RoundPlan) -> Result<(Timed, String)> {
     let docker = Docker::find()?;
     let described = docker.described()?;
     let owner = ProcessIdentity::of_this_run()?;
@@ -35,15 +35,17 @@ pub(in super::super) fn run(plan: &Plan) -> Result<(Timed, String)> {
     Ok((done?, format!("{described}; network driver {DRIVER}")))
 }
 
-fn timed(plan: &Plan, docker: &Docker, owner: &ProcessIdentity) -> Result<Timed> {
+fn timed(plan: &RoundPlan, docker: &Docker, owner: &ProcessIdentity) -> Result<Timed> {
     let image = image_of_this_program(docker, owner)?;
-    let scene = Scene::set(docker, owner)?;
-    scene.start_server(&image, &Order::to_serve(plan))?;
+    let scene = ContainerPair::set(docker, owner)?;
+    scene.start_server(&image, &EndRequest::to_serve(plan))?;
     let measured = scene
         .address_of_server()
-        .and_then(|server| scene.run_client(&image, &Order::to_ask(plan, server), plan));
+        .and_then(|server| scene.run_client(&image, &EndRequest::to_ask(plan, server), plan));
     measured.map_err(|trouble| match (trouble, docker.complaint_of(&scene.server)) {
-        (Trouble::Failed(why), Some(said)) => Trouble::fail(format!("{why}; server: {said}")),
+        (MeasureError::Failed(why), Some(said)) => {
+            MeasureError::fail(format!("{why}; server: {said}"))
+        }
         (trouble, _) => trouble,
     })
 }
@@ -61,8 +63,9 @@ fn image_of_this_program(docker: &Docker, owner: &ProcessIdentity) -> Result<Str
     let label = format!("LABEL {LABEL}={}", owner.name());
     let mut arguments = vec!["import".to_owned(), "--change".to_owned(), label];
     if !folders.is_empty() {
-        let folders = std::env::join_paths(&folders)
-            .map_err(|error| Trouble::skip(format!("a library's folder has a colon: {error}")))?;
+        let folders = std::env::join_paths(&folders).map_err(|error| {
+            MeasureError::skip(format!("a library's folder has a colon: {error}"))
+        })?;
         let folders = format!("ENV LD_LIBRARY_PATH={}", folders.to_string_lossy());
         arguments.extend(["--change".to_owned(), folders]);
     }
@@ -72,7 +75,7 @@ fn image_of_this_program(docker: &Docker, owner: &ProcessIdentity) -> Result<Str
 }
 
 /// An invocation's network and containers, removed on drop.
-struct Scene<'a> {
+struct ContainerPair<'a> {
     docker: &'a Docker,
     label: String,
     network: String,
@@ -80,7 +83,7 @@ struct Scene<'a> {
     client: String,
 }
 
-impl<'a> Scene<'a> {
+impl<'a> ContainerPair<'a> {
     /// Creates the network.
     fn set(docker: &'a Docker, owner: &ProcessIdentity) -> Result<Self> {
         // Several tasks may measure in one process, never at once.
@@ -98,7 +101,7 @@ impl<'a> Scene<'a> {
         Ok(scene)
     }
 
-    fn start_server(&self, image: &str, order: &Order) -> Result<()> {
+    fn start_server(&self, image: &str, order: &EndRequest) -> Result<()> {
         let Self { label, network, server, .. } = self;
         let order = json(order)?;
         let run = ["run", "--detach", "--label", label, "--network", network, "--name", server];
@@ -111,7 +114,7 @@ impl<'a> Scene<'a> {
         let told = ["inspect", "--format", format, &self.server];
         let told = self.docker.say(&told, None, PATIENCE)?;
         told.parse().map_err(|_| {
-            Trouble::fail(format!(
+            MeasureError::fail(format!(
                 "the server's container has no address: the engine reported {told:?}"
             ))
         })
@@ -119,7 +122,7 @@ impl<'a> Scene<'a> {
 
     /// Runs the client to its end. Its samples arrive on its standard output, bypassing the
     /// engine's log.
-    fn run_client(&self, image: &str, order: &Order, plan: &Plan) -> Result<Timed> {
+    fn run_client(&self, image: &str, order: &EndRequest, plan: &RoundPlan) -> Result<Timed> {
         let Self { label, network, client, .. } = self;
         let order = json(order)?;
         let run = ["run", "--log-driver", "none", "--label", label, "--network", network];
@@ -129,7 +132,7 @@ impl<'a> Scene<'a> {
     }
 }
 
-impl Drop for Scene<'_> {
+impl Drop for ContainerPair<'_> {
     fn drop(&mut self) {
         let Self { docker, network, server, client, .. } = self;
         // If one was never created, still remove the other.
@@ -138,6 +141,6 @@ impl Drop for Scene<'_> {
     }
 }
 
-fn json(order: &Order) -> Result<String> {
-    serde_json::to_string(order).map_err(|error| Trouble::fail(format!("an order: {error}")))
+fn json(order: &EndRequest) -> Result<String> {
+    serde_json::to_string(order).map_err(|error| MeasureError::fail(format!("an order: {error}")))
 }

@@ -1,11 +1,11 @@
 //! The container rows: two processes connected by a network only.
 //!
-//! The code inside is the same for both: an [`Order`] states which end of a TCP connection to be,
+//! The code inside is the same for both: an [`EndRequest`] states which end of a TCP connection to be,
 //! [`serve`] executes it, and the client's samples leave as an [`answer`]. `engine` starts the two
 //! ends with a real engine (`container-tcp`); `bare` puts two forked processes into namespaces of
 //! their own (`container-netns`).
 //!
-//! An end that waits inside gives up after [`Order::within`], so that no process outlives an
+//! An end that waits inside gives up after [`EndRequest::within`], so that no process outlives an
 //! invocation that was killed.
 
 mod answer;
@@ -26,12 +26,12 @@ use tontine_host::clock::Clock;
 use tontine_host::os::child::exit_at_once;
 use tontine_host::os::pin;
 use tontine_host::peer::PeerHandle;
-use tontine_host::trouble::{During, Result};
-use tontine_mechanisms::descriptor::{Stream, again};
+use tontine_host::trouble::{ErrorContext, Result};
+use tontine_mechanisms::descriptor::{StreamEnd, again};
 
-use super::harness::{self, Plan};
+use super::harness::{self, RoundPlan};
 use super::opened::Adapted;
-use super::{Stamps, Timed};
+use super::{StampMode, Timed};
 
 /// The hidden command by which the program starts itself inside a container.
 pub const COMMAND: &str = "__container";
@@ -49,7 +49,7 @@ const GAVE_UP: i32 = 124;
 
 /// The task of an end inside; passed as JSON.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-struct Order {
+struct EndRequest {
     /// Address of the server; `None` for the server itself.
     server: Option<Ipv4Addr>,
     rounds: usize,
@@ -60,9 +60,9 @@ struct Order {
     within: u64,
 }
 
-impl Order {
+impl EndRequest {
     /// Creates an order for the server.
-    fn to_serve(plan: &Plan) -> Self {
+    fn to_serve(plan: &RoundPlan) -> Self {
         Self {
             server: None,
             rounds: plan.rounds,
@@ -73,16 +73,16 @@ impl Order {
     }
 
     /// Creates an order for the client of the server at that address.
-    fn to_ask(plan: &Plan, server: Ipv4Addr) -> Self {
+    fn to_ask(plan: &RoundPlan, server: Ipv4Addr) -> Self {
         Self { server: Some(server), cpu: plan.placement.here, ..Self::to_serve(plan) }
     }
 
-    fn plan(&self) -> Plan<'static> {
+    fn plan(&self) -> RoundPlan<'static> {
         let placement = Placement { name: "container", here: self.cpu, there: self.cpu };
-        Plan {
+        RoundPlan {
             rounds: self.rounds,
             warm_up: self.warm_up,
-            stamps: Stamps::EveryRound,
+            stamps: StampMode::EveryRound,
             placement,
             clock: Clock::calibrated(),
             paced: None,
@@ -93,7 +93,7 @@ impl Order {
 /// Returns the timeout for the rounds of a plan: on a busy machine each can take a hundred times
 /// longer. A run gives up an invocation much earlier; this timeout is for ends whose invocation has
 /// ended.
-fn patience(plan: &Plan) -> Duration {
+fn patience(plan: &RoundPlan) -> Duration {
     Duration::from_secs(60) + Duration::from_millis(3) * plan.answers() as u32
 }
 
@@ -102,11 +102,11 @@ fn patience(plan: &Plan) -> Duration {
 /// # Errors
 /// If the order cannot be parsed, the server cannot serve, or the answer cannot be written.
 pub fn serve(order: &str) -> io::Result<()> {
-    let order: Order = serde_json::from_str(order)?;
+    let order: EndRequest = serde_json::from_str(order)?;
     obey(&order, &mut io::stdout().lock()).map_err(io::Error::other)
 }
 
-fn obey(order: &Order, out: &mut impl Write) -> Result<()> {
+fn obey(order: &EndRequest, out: &mut impl Write) -> Result<()> {
     give_up_after(Duration::from_secs(order.within))?;
     match order.server {
         None => server(order),
@@ -127,7 +127,7 @@ fn give_up_after(time: Duration) -> Result<()> {
     thread::Builder::new().spawn(wait).map(drop).setting_up("clone of a thread")
 }
 
-fn server(order: &Order) -> Result<()> {
+fn server(order: &EndRequest) -> Result<()> {
     let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, PORT)).during("bind")?;
     pin::pin_to(order.cpu)?;
     let (connection, _) = listener.accept().during("accept")?;
@@ -136,7 +136,7 @@ fn server(order: &Order) -> Result<()> {
     harness::answer(&order.plan(), &mut end)
 }
 
-fn client(order: &Order, server: Ipv4Addr) -> Result<Timed> {
+fn client(order: &EndRequest, server: Ipv4Addr) -> Result<Timed> {
     pin::pin_to(order.cpu)?;
     let connection = connect(SocketAddrV4::new(server, PORT)).during("connect to the server")?;
     connection.set_nodelay(true).during("setsockopt(TCP_NODELAY)")?;
@@ -146,10 +146,10 @@ fn client(order: &Order, server: Ipv4Addr) -> Result<Timed> {
 
 /// Returns an end of a connection to a process that is not our child: when it ends, the connection
 /// is closed.
-fn to_a_stranger(connection: TcpStream) -> Result<Adapted<'static, Stream<1>, 1>> {
+fn to_a_stranger(connection: TcpStream) -> Result<Adapted<'static, StreamEnd<1>, 1>> {
     let read = connection.into();
     let write = again(&read)?;
-    Ok(Adapted::new(Stream::new(read, write), PeerHandle::Parent))
+    Ok(Adapted::new(StreamEnd::new(read, write), PeerHandle::Parent))
 }
 
 fn connect(server: SocketAddrV4) -> io::Result<TcpStream> {

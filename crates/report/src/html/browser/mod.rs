@@ -16,11 +16,11 @@ use super::page;
 use chromium::Chromium;
 
 /// A page in a read-only folder.
-struct Written {
+struct PageFolder {
     folder: tempfile::TempDir,
 }
 
-impl Written {
+impl PageFolder {
     fn of(results: &Results) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("report.html");
@@ -35,7 +35,7 @@ impl Written {
     }
 }
 
-impl Drop for Written {
+impl Drop for PageFolder {
     fn drop(&mut self) {
         let _ = fs::set_permissions(self.folder.path(), fs::Permissions::from_mode(0o755));
     }
@@ -85,7 +85,7 @@ const SIGNALS: &str = "experiment-signal-throughput";
 fn it_loads_without_a_complaint_asks_for_nothing_and_holds_the_data() {
     let Some(mut browser) = Chromium::start() else { return };
     let results = fixture::run();
-    let page = Written::of(&results);
+    let page = PageFolder::of(&results);
     browser.open(&page.file());
     assert!(browser.complaints().is_empty(), "{:?}", browser.complaints());
     let requests = browser.requests();
@@ -120,7 +120,7 @@ fn it_loads_without_a_complaint_asks_for_nothing_and_holds_the_data() {
 fn the_pointer_and_the_keys_show_exact_figures_and_zoom() {
     let Some(mut browser) = Chromium::start() else { return };
     let results = fixture::run();
-    let page = Written::of(&results);
+    let page = PageFolder::of(&results);
     browser.open(&page.file());
     browser.js(&format!(
         "document.documentElement.style.scrollBehavior = 'auto';
@@ -137,7 +137,7 @@ fn the_pointer_and_the_keys_show_exact_figures_and_zoom() {
         .cells
         .iter()
         .find(|cell| cell.experiment == "signal-throughput" && cell.params["pairs"] == "2");
-    let exact = tontine_bench::format::Shown::of_cell(cell.unwrap()).unwrap().in_line();
+    let exact = tontine_bench::format::FormattedFigure::of_cell(cell.unwrap()).unwrap().in_line();
     assert!(tip.contains(&exact) && tip.contains("linux"), "{tip}, expected {exact}");
 
     // A drag selects a range.
@@ -191,7 +191,7 @@ fn the_pointer_and_the_keys_show_exact_figures_and_zoom() {
 fn without_scripts_the_verdict_the_tables_and_the_charts_are_there() {
     let Some(mut browser) = Chromium::start() else { return };
     let results = fixture::run();
-    let page = Written::of(&results);
+    let page = PageFolder::of(&results);
     browser.call("Emulation.setScriptExecutionDisabled", json!({"value": true}));
     browser.open(&page.file());
     assert_eq!(browser.js("document.querySelector('#tip')"), Value::Null, "a script ran");
@@ -225,7 +225,7 @@ fn without_scripts_the_verdict_the_tables_and_the_charts_are_there() {
 #[test]
 fn a_narrow_screen_scrolls_down_only_and_a_screen_reader_finds_its_way() {
     let Some(mut browser) = Chromium::start() else { return };
-    let page = Written::of(&fixture::run());
+    let page = PageFolder::of(&fixture::run());
     let screen = json!({"width": 360, "height": 740, "deviceScaleFactor": 2, "mobile": true});
     browser.call("Emulation.setDeviceMetricsOverride", screen);
     browser.open(&page.file());
@@ -276,7 +276,7 @@ fn a_hostile_name_stays_text_and_no_other_script_runs() {
             cell.variant = hostile.into();
         }
     }
-    let page = Written::of(&results);
+    let page = PageFolder::of(&results);
     browser.open(&page.file());
     assert!(browser.complaints().is_empty(), "{:?}", browser.complaints());
     assert_eq!(browser.requests().len(), 1, "{:?}", browser.requests());

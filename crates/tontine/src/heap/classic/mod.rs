@@ -45,7 +45,7 @@ pub use locked::LockedHeap;
 pub use map::{BlockInfo, Map};
 
 use super::{HeapError, Result};
-use space::{Space, WORD};
+use space::{ReservedSpace, WORD};
 use tag::{ALIGN, Tag};
 
 /// Bytes of a block's header and footer.
@@ -154,7 +154,7 @@ impl Default for ClassicHeapOptions {
 /// ```
 #[derive(Debug)]
 pub struct ClassicHeap {
-    space: Space,
+    space: ReservedSpace,
     fit: Fit,
     /// Block, or end of the list, at which the search of [`Fit::Next`] begins.
     rover: usize,
@@ -179,7 +179,7 @@ impl ClassicHeap {
             let reason = "no processor addresses that many; allow 2⁴⁶ at most";
             return Err(HeapError::InvalidSize { size: max_size, reason });
         }
-        let mut heap = Self { space: Space::reserve(max_size)?, fit, rover: FIRST };
+        let mut heap = Self { space: ReservedSpace::reserve(max_size)?, fit, rover: FIRST };
         heap.space.grow(FIRST)?;
         heap.set(PROLOGUE, Tag::allocated(OVERHEAD));
         heap.set_header(FIRST, Tag::allocated(0));

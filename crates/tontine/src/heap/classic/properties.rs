@@ -11,15 +11,15 @@ use super::{ClassicHeap, ClassicHeapOptions, Fit};
 
 /// A call of the heap.
 #[derive(Debug, Clone)]
-enum Step {
+enum ClassicOp {
     Malloc(usize),
     /// Frees one of the allocated blocks.
     Free(usize),
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn step() -> impl Strategy<Value = ClassicOp> {
     let size = prop_oneof![8 => 0..200_usize, 2 => 200..6_000_usize, 1 => 60_000..90_000_usize];
-    prop_oneof![3 => size.prop_map(Step::Malloc), 2 => (0..1_000_usize).prop_map(Step::Free)]
+    prop_oneof![3 => size.prop_map(ClassicOp::Malloc), 2 => (0..1_000_usize).prop_map(ClassicOp::Free)]
 }
 
 fn fit() -> impl Strategy<Value = Fit> {
@@ -27,36 +27,36 @@ fn fit() -> impl Strategy<Value = Fit> {
 }
 
 /// An allocated block: its size, and the value of all its bytes.
-struct Held {
+struct FilledBlock {
     size: usize,
     byte: u8,
 }
 
 /// A heap, and the allocated blocks by their offsets.
-struct Both {
+struct HeapAndModel {
     heap: ClassicHeap,
-    held: BTreeMap<usize, (NonNull<u8>, Held)>,
+    held: BTreeMap<usize, (NonNull<u8>, FilledBlock)>,
 }
 
-impl Both {
+impl HeapAndModel {
     fn malloc(&mut self, size: usize, byte: u8) {
         // The heap's maximum size is reached sometimes.
         let Ok(block) = self.heap.malloc(size) else { return };
         let offset = self.heap.offset_of(block).expect("its own");
         assert_eq!(block.as_ptr().addr() % 16, 0);
-        let end = |(offset, (_, held)): (&usize, &(_, Held))| offset + held.size;
+        let end = |(offset, (_, held)): (&usize, &(_, FilledBlock))| offset + held.size;
         let before = self.held.range(..=offset).next_back().map_or(0, end);
         assert!(before <= offset, "{offset:#x} is held");
         let behind = self.held.range(offset..).next().map_or(usize::MAX, |(behind, _)| *behind);
         assert!(offset + size <= behind, "{behind:#x} is held");
         // SAFETY: the block has `size` bytes.
         unsafe { block.write_bytes(byte, size) };
-        self.held.insert(offset, (block, Held { size, byte }));
+        self.held.insert(offset, (block, FilledBlock { size, byte }));
     }
 
     fn free(&mut self, which: usize) {
         let Some(&offset) = self.held.keys().nth(which % self.held.len().max(1)) else { return };
-        let (block, Held { size, byte }) = self.held.remove(&offset).expect("it was there");
+        let (block, FilledBlock { size, byte }) = self.held.remove(&offset).expect("it was there");
         // SAFETY: the block has `size` bytes, until it is freed.
         unsafe {
             let bytes = std::slice::from_raw_parts(block.as_ptr(), size);
@@ -110,13 +110,13 @@ proptest! {
         }
         for step in steps {
             match step {
-                Step::Malloc(size) => {
+                ClassicOp::Malloc(size) => {
                     let Ok(block) = heap.malloc(size) else { continue };
                     let offset = heap.offset_of(block).expect("within the heap");
                     prop_assert!(offset + size <= heap.size(), "{offset:#x}");
                     blocks.push(block);
                 }
-                Step::Free(which) => {
+                ClassicOp::Free(which) => {
                     let block = blocks[which % blocks.len()];
                     // SAFETY: no block is in use, and the test checks how the heap handles invalid
                     // pointers.
@@ -134,11 +134,11 @@ proptest! {
     ) {
         let options = ClassicHeapOptions::new().fit(fit).max_size(1 << 20);
         let heap = options.create().expect("there is memory");
-        let mut both = Both { heap, held: BTreeMap::new() };
+        let mut both = HeapAndModel { heap, held: BTreeMap::new() };
         for (step, byte) in steps.into_iter().zip((0..=u8::MAX).cycle()) {
             match step {
-                Step::Malloc(size) => both.malloc(size, byte),
-                Step::Free(which) => both.free(which),
+                ClassicOp::Malloc(size) => both.malloc(size, byte),
+                ClassicOp::Free(which) => both.free(which),
             }
             both.check();
         }

@@ -1,5 +1,5 @@
 //! A classic heap's memory: address space that is reserved once, and used from its beginning on
-//! ([`Space`]).
+//! ([`ReservedSpace`]).
 //!
 //! A word is read and written by its offset. Each access is checked against the bytes in use, so
 //! that an overwritten size leads to no address outside of the heap.
@@ -19,7 +19,7 @@ pub(super) const WORD: usize = size_of::<u64>();
 
 /// Reserved addresses, `used` bytes of which can be read and written.
 #[derive(Debug)]
-pub(super) struct Space {
+pub(super) struct ReservedSpace {
     base: NonNull<u8>,
     reserved: usize,
     /// Number of bytes that can be read and written: a multiple of [`STEP`], or all reserved bytes.
@@ -28,9 +28,9 @@ pub(super) struct Space {
 }
 
 // SAFETY: the memory belongs to the process, and only this handle refers to it.
-unsafe impl Send for Space {}
+unsafe impl Send for ReservedSpace {}
 
-impl Space {
+impl ReservedSpace {
     /// Reserves `most` bytes, none of them in use. The first one begins a page.
     ///
     /// # Errors
@@ -134,7 +134,7 @@ impl Space {
     }
 }
 
-impl Drop for Space {
+impl Drop for ReservedSpace {
     fn drop(&mut self) {
         // SAFETY: the mapping is this handle's, and blocks are valid only until the heap is
         // dropped, as `ClassicHeap::malloc` documents.

@@ -1,6 +1,6 @@
 //! One thread's part of a shared heap: [`Arena`].
 //!
-//! An arena owns slabs, and only it allocates from them. Its map of their free blocks ([`Shelf`])
+//! An arena owns slabs, and only it allocates from them. Its map of their free blocks ([`FreeMap`])
 //! is in private memory and may be out of date: another thread that frees a block stores that in
 //! the block word, and sets a hint in the slab's entry. An arena without a free block reads these
 //! hints; before it reports that there is none, it reads all words of all its slabs.
@@ -12,11 +12,11 @@ use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
-use super::class::{CLASSES, Class};
+use super::class::{CLASSES, SizeClass};
 use super::core::Core;
 use super::layout::{GRANULES, SLAB};
-use super::shelf::{NONE, Shelf, Use};
-use super::word::{Truth, hint, truth};
+use super::shelf::{FreeMap, NONE, Use};
+use super::word::{BlockWord, hint, truth};
 use crate::heap::Result;
 use crate::sync::Ordering;
 
@@ -32,7 +32,7 @@ const NOTHING: u32 = 0;
 
 /// The slabs of one class.
 #[derive(Debug)]
-struct Shelves {
+struct Bin {
     /// The slab from which blocks are allocated.
     current: u32,
     /// The first slab of the list of those that have free blocks, apart from `current`.
@@ -54,12 +54,12 @@ struct Spare {
 pub(super) struct Arena {
     /// The slot of the arena.
     index: usize,
-    shelves: Vec<Shelf>,
+    shelves: Vec<FreeMap>,
     /// Entries of `shelves` that no slab uses.
     vacant: Vec<u32>,
     /// For each slab its entry, or 0.
     by_slab: Box<[u32]>,
-    classes: Box<[Shelves; CLASSES]>,
+    classes: Box<[Bin; CLASSES]>,
     /// Allocated blocks of whole slabs.
     large: Vec<u32>,
     spare: VecDeque<Spare>,
@@ -71,10 +71,10 @@ pub(super) struct Arena {
 impl Arena {
     /// Returns an arena without slabs, for a slot that the caller has claimed.
     pub(super) fn new(index: usize, slabs: usize) -> Self {
-        let shelves = || Shelves { current: NOTHING, listed: NONE, all: Vec::new(), cursor: 0 };
+        let shelves = || Bin { current: NOTHING, listed: NONE, all: Vec::new(), cursor: 0 };
         Self {
             index,
-            shelves: vec![Shelf::nothing()],
+            shelves: vec![FreeMap::nothing()],
             vacant: Vec::new(),
             by_slab: vec![0; slabs].into_boxed_slice(),
             classes: Box::new(std::array::from_fn(|_| shelves())),
@@ -96,11 +96,11 @@ impl Arena {
         let shelf = &mut self.shelves[self.classes[usize::from(class)].current as usize];
         let granule = shelf.take()? + shelf.slab as usize * GRANULES;
         // If the shelf was out of date, the block is no longer in it.
-        truth::loan(core.space.word(granule), core.slot()).then_some(granule)
+        truth::allocate(core.space.word(granule), core.slot()).then_some(granule)
     }
 
     /// Allocates a block of this class. Returns its granule.
-    pub(super) fn loan(&mut self, core: &Core, class: u8) -> Result<usize> {
+    pub(super) fn allocate(&mut self, core: &Core, class: u8) -> Result<usize> {
         loop {
             if let Some(granule) = self.loan_known(core, class) {
                 return Ok(granule);
@@ -136,10 +136,10 @@ impl Arena {
     fn note(&mut self, core: &Core, entry: u32) {
         let shelf = &self.shelves[entry as usize];
         match shelf.class() {
-            Class::Large(_) => self.retire(core, entry),
-            Class::Small(class) if self.classes[usize::from(class)].current == entry => {}
-            Class::Small(_) if shelf.is_whole() => self.retire(core, entry),
-            Class::Small(_) => self.list(entry),
+            SizeClass::Large(_) => self.retire(core, entry),
+            SizeClass::Small(class) if self.classes[usize::from(class)].current == entry => {}
+            SizeClass::Small(_) if shelf.is_whole() => self.retire(core, entry),
+            SizeClass::Small(_) => self.list(entry),
         }
     }
 
@@ -165,7 +165,7 @@ impl Arena {
         if self.refill_with_new(core, class, true)? {
             return Ok(());
         }
-        Err(core.full(Class::Small(class).bytes()))
+        Err(core.full(SizeClass::Small(class).bytes()))
     }
 
     fn refill_from_own(&mut self, core: &Core, class: u8) -> bool {
@@ -187,16 +187,16 @@ impl Arena {
             return true;
         }
         let Some(spare) = self.spare.pop_back() else { return false };
-        self.open_again(core, spare.shelf, Class::Small(class));
+        self.open_again(core, spare.shelf, SizeClass::Small(class));
         self.classes[usize::from(class)].current = spare.shelf;
         true
     }
 
     fn refill_with_new(&mut self, core: &Core, class: u8, patient: bool) -> Result<bool> {
-        let claim = || core.claim_slab(self.index, Class::Small(class));
+        let claim = || core.claim_slab(self.index, SizeClass::Small(class));
         let Some(slab) = core.in_a_moment(patient, claim)? else { return Ok(false) };
-        let entry = self.enter(slab, Class::Small(class));
-        self.shelves[entry as usize].fill(Class::Small(class));
+        let entry = self.enter(slab, SizeClass::Small(class));
+        self.shelves[entry as usize].fill(SizeClass::Small(class));
         self.classes[usize::from(class)].current = entry;
         Ok(true)
     }
@@ -224,7 +224,7 @@ impl Arena {
     }
 
     fn loan_spare_large(&mut self, core: &Core, slabs: usize) -> Option<usize> {
-        let class = Class::Large(slabs);
+        let class = SizeClass::Large(slabs);
         let shelves = &self.shelves;
         let fits = |spare: &Spare| shelves[spare.shelf as usize].class() == class;
         let at = self.spare_large.iter().rposition(fits)?;
@@ -234,7 +234,7 @@ impl Arena {
         shelf.used = Use::Open;
         shelf.clear();
         let granule = shelf.slab as usize * GRANULES;
-        truth::loan(core.space.word(granule), core.slot()).then_some(granule)
+        truth::allocate(core.space.word(granule), core.slot()).then_some(granule)
     }
 
     fn loan_new_large(
@@ -243,7 +243,7 @@ impl Arena {
         slabs: usize,
         patient: bool,
     ) -> Result<Option<usize>> {
-        let class = Class::Large(slabs);
+        let class = SizeClass::Large(slabs);
         let claim = || core.claim_slabs(self.index, slabs);
         let Some(first) = core.in_a_moment(patient, claim)? else { return Ok(None) };
         let entry = self.enter(first, class);
@@ -251,14 +251,14 @@ impl Arena {
         let granule = first * GRANULES;
         // If the word has the last generation or was overwritten, the slabs stay unused until the
         // word is found to be free.
-        Ok(truth::loan(core.space.word(granule), core.slot()).then_some(granule))
+        Ok(truth::allocate(core.space.word(granule), core.slot()).then_some(granule))
     }
 
     /// Makes a shelf for a slab whose owner word names this arena.
-    fn enter(&mut self, slab: usize, class: Class) -> u32 {
+    fn enter(&mut self, slab: usize, class: SizeClass) -> u32 {
         self.forget(slab);
         let number = u32::try_from(slab).expect("a heap has fewer slabs");
-        let shelf = Shelf::new(number, class);
+        let shelf = FreeMap::new(number, class);
         let entry = match self.vacant.pop() {
             Some(entry) => {
                 self.shelves[entry as usize] = shelf;
@@ -291,16 +291,16 @@ impl Arena {
     }
 
     /// Adopts a slab whose owner word has just been changed to this arena.
-    pub(super) fn adopt(&mut self, core: &Core, slab: usize, class: Class) {
+    pub(super) fn adopt(&mut self, core: &Core, slab: usize, class: SizeClass) {
         let entry = self.enter(slab, class);
-        if matches!(class, Class::Large(_)) {
+        if matches!(class, SizeClass::Large(_)) {
             self.large.push(entry);
         }
         self.look(core, entry);
     }
 
     /// Like [`Arena::adopt`], but for an empty slab, which is kept for reuse.
-    pub(super) fn adopt_whole(&mut self, core: &Core, slab: usize, class: Class) {
+    pub(super) fn adopt_whole(&mut self, core: &Core, slab: usize, class: SizeClass) {
         let entry = self.enter(slab, class);
         self.shelves[entry as usize].fill(class);
         self.retire(core, entry);
@@ -308,7 +308,7 @@ impl Arena {
 
     /// Adds a shelf to those of its class.
     fn assign(&mut self, entry: u32) {
-        let Class::Small(class) = self.shelves[entry as usize].class() else { return };
+        let SizeClass::Small(class) = self.shelves[entry as usize].class() else { return };
         let all = &mut self.classes[usize::from(class)].all;
         self.shelves[entry as usize].place = all.len() as u32;
         all.push(entry);
@@ -319,7 +319,7 @@ impl Arena {
         let shelf = &self.shelves[entry as usize];
         let place = shelf.place as usize;
         match shelf.class() {
-            Class::Small(class) => {
+            SizeClass::Small(class) => {
                 self.unlist(entry);
                 let shelves = &mut self.classes[usize::from(class)];
                 if shelves.current == entry {
@@ -330,7 +330,7 @@ impl Arena {
                     self.shelves[moved as usize].place = place as u32;
                 }
             }
-            Class::Large(_) => self.large.retain(|other| *other != entry),
+            SizeClass::Large(_) => self.large.retain(|other| *other != entry),
         }
     }
 
@@ -340,14 +340,14 @@ impl Arena {
         let shelf = &mut self.shelves[entry as usize];
         shelf.used = Use::Spare;
         let since = now();
-        let large = matches!(shelf.class(), Class::Large(_));
+        let large = matches!(shelf.class(), SizeClass::Large(_));
         let spare = if large { &mut self.spare_large } else { &mut self.spare };
         spare.push_back(Spare { shelf: entry, since });
         self.give_back_old(core, since);
     }
 
     /// Uses a spare slab again, for any class.
-    fn open_again(&mut self, core: &Core, entry: u32, class: Class) {
+    fn open_again(&mut self, core: &Core, entry: u32, class: SizeClass) {
         let shelf = &mut self.shelves[entry as usize];
         shelf.used = Use::Open;
         if shelf.class() != class {
@@ -376,7 +376,7 @@ impl Arena {
     }
 
     /// Reads all words, and returns the memory of all empty slabs. Returns the number of slabs.
-    pub(super) fn tidy(&mut self, core: &Core) -> Result<usize> {
+    pub(super) fn trim(&mut self, core: &Core) -> Result<usize> {
         self.close();
         self.look_everywhere(core);
         self.give_back_all(core)
@@ -418,11 +418,11 @@ impl Arena {
 
     fn give_back(&mut self, core: &Core, entry: u32) -> Result<()> {
         let (slab, class) = self.vacate(entry);
-        core.let_go(self.index, slab, class)
+        core.release(self.index, slab, class)
     }
 
     /// Removes a spare slab from this arena.
-    fn vacate(&mut self, entry: u32) -> (usize, Class) {
+    fn vacate(&mut self, entry: u32) -> (usize, SizeClass) {
         let shelf = &mut self.shelves[entry as usize];
         debug_assert!(shelf.used == Use::Spare && shelf.is_whole());
         shelf.used = Use::Vacant;
@@ -475,7 +475,7 @@ impl Arena {
         // SYNC deaths: pairs with the addition at a recovery's end.
         let deaths = core.space.header().deaths.load(Ordering::Acquire);
         if deaths != self.deaths {
-            core.settle();
+            core.reclaim_stranded();
             self.look_everywhere(core);
             self.deaths = deaths;
         }
@@ -501,25 +501,25 @@ impl Arena {
         let first = shelf.slab as usize * GRANULES;
         for granule in shelf.class().begins() {
             // SYNC truth: pairs with the stores that freed the blocks.
-            let word = Truth(core.space.word(first + granule).load(Ordering::Acquire));
+            let word = BlockWord(core.space.word(first + granule).load(Ordering::Acquire));
             // A block of the last generation is free, but is never allocated.
             if word.can_be_given_out() {
                 shelf.put(granule);
             }
         }
         match shelf.class() {
-            Class::Small(class) if self.classes[usize::from(class)].current == entry => {}
+            SizeClass::Small(class) if self.classes[usize::from(class)].current == entry => {}
             _ if shelf.is_whole() => self.retire(core, entry),
-            Class::Small(_) if shelf.free() > 0 => self.list(entry),
-            Class::Small(_) => self.unlist(entry),
-            Class::Large(_) => {}
+            SizeClass::Small(_) if shelf.free() > 0 => self.list(entry),
+            SizeClass::Small(_) => self.unlist(entry),
+            SizeClass::Large(_) => {}
         }
     }
 
     /// Puts a shelf with free blocks at the head of its class's list.
     fn list(&mut self, entry: u32) {
         let shelf = &mut self.shelves[entry as usize];
-        let Class::Small(class) = shelf.class() else { return };
+        let SizeClass::Small(class) = shelf.class() else { return };
         if std::mem::replace(&mut shelf.listed, true) {
             return;
         }
@@ -534,7 +534,7 @@ impl Arena {
     /// Removes a shelf from the list.
     fn unlist(&mut self, entry: u32) {
         let shelf = &mut self.shelves[entry as usize];
-        let Class::Small(class) = shelf.class() else { return };
+        let SizeClass::Small(class) = shelf.class() else { return };
         if !std::mem::replace(&mut shelf.listed, false) {
             return;
         }
@@ -550,8 +550,8 @@ impl Arena {
 
     /// Returns the memory of the empty slabs, and passes all others to `heir`, an arena of the same
     /// process.
-    pub(super) fn bequeath(&mut self, core: &Core, heir: &mut Self) -> Result<()> {
-        self.tidy(core)?;
+    pub(super) fn transfer_to(&mut self, core: &Core, heir: &mut Self) -> Result<()> {
+        self.trim(core)?;
         for entry in 1..self.shelves.len() as u32 {
             let shelf = &self.shelves[entry as usize];
             if shelf.used != Use::Open {
@@ -573,7 +573,7 @@ impl Arena {
     /// the arena, with the other slabs.
     pub(super) fn rest(&mut self, core: &Core) {
         // If a system call fails, the arena keeps the slab.
-        let _ = self.tidy(core);
+        let _ = self.trim(core);
     }
 
     /// Makes no slab the current one of its class.

@@ -12,7 +12,7 @@ use super::class::LARGEST;
 use super::core::{Core, LONG};
 use super::layout::{GRANULES, MOST_SLABS};
 use super::local;
-use super::word::{Destination, LAST, Member, State, Truth, truth};
+use super::word::{BlockState, BlockWord, Destination, LAST, Member, truth};
 use crate::heap::{HeapError, Result};
 use crate::sync::{AtomicU64, Ordering};
 
@@ -144,7 +144,7 @@ impl Parcel {
 
     /// Returns the block's offset and its generation.
     pub(super) fn names(self) -> (u64, u64) {
-        (self.offset, Truth(self.flight).generation())
+        (self.offset, BlockWord(self.flight).generation())
     }
 
     /// Returns the length of the block in bytes.
@@ -336,7 +336,7 @@ impl<'heap> Block<'heap> {
         let block = ManuallyDrop::new(self);
         let word = block.word();
         let generation = truth::send(word, block.core.slot(), truth::generation(word));
-        let flight = Truth::in_flight(block.core.slot(), generation).0;
+        let flight = BlockWord::in_flight(block.core.slot(), generation).0;
         Ok(Parcel { offset: block.offset(), flight, len: block.bytes() as u64 })
     }
 
@@ -517,11 +517,11 @@ impl Core {
     pub(super) fn claim(&self, handle: Handle) -> Result<Block<'_>> {
         let (granule, len) = self.find(handle.offset)?;
         let word = self.space.word(granule);
-        let ours = Truth::parked(self.slot(), handle.generation);
-        let then = Truth::loaned(self.slot(), Truth::next(handle.generation));
+        let ours = BlockWord::parked(self.slot(), handle.generation);
+        let then = BlockWord::loaned(self.slot(), BlockWord::next(handle.generation));
         // No block has a generation of more than 48 bits, and the last one is never allocated.
         if handle.generation >= LAST {
-            let found = Truth(word.load(Ordering::Relaxed));
+            let found = BlockWord(word.load(Ordering::Relaxed));
             return Err(self.stale(handle.offset, handle.generation, found));
         }
         // SYNC truth: pairs with itself: if two threads have one handle, one gets the block.
@@ -530,33 +530,33 @@ impl Core {
                 let len = if self.canaries { super::canary::len(self, granule) } else { len };
                 Ok(Block::new(self, granule, len))
             }
-            Err(found) => Err(self.stale(handle.offset, handle.generation, Truth(found))),
+            Err(found) => Err(self.stale(handle.offset, handle.generation, BlockWord(found))),
         }
     }
 
     /// Returns the block of a parcel, which this process holds from now on.
     #[inline]
     pub(super) fn accept(&self, parcel: Parcel) -> Result<Block<'_>> {
-        let then = Truth::loaned(self.slot(), Truth(parcel.flight).generation());
+        let then = BlockWord::loaned(self.slot(), BlockWord(parcel.flight).generation());
         self.land(parcel, then)
     }
 
     /// Returns a block that this process has sent and that no process has accepted.
     pub(super) fn take_back(&self, parcel: Parcel) -> Result<Block<'_>> {
-        let flight = Truth(parcel.flight);
+        let flight = BlockWord(parcel.flight);
         if flight.holder() != self.slot() {
-            let now = Truth(parcel.flight);
+            let now = BlockWord(parcel.flight);
             return Err(self.stale(parcel.offset, flight.generation(), now));
         }
-        let generation = Truth::next(flight.generation());
-        self.land(parcel, Truth::loaned(self.slot(), generation))
+        let generation = BlockWord::next(flight.generation());
+        self.land(parcel, BlockWord::loaned(self.slot(), generation))
     }
 
     #[inline]
-    fn land(&self, parcel: Parcel, then: Truth) -> Result<Block<'_>> {
-        let flight = Truth(parcel.flight);
+    fn land(&self, parcel: Parcel, then: BlockWord) -> Result<Block<'_>> {
+        let flight = BlockWord(parcel.flight);
         let wrong = |reason| HeapError::InvalidHandle { offset: parcel.offset, reason };
-        if flight.state() != State::InFlight {
+        if flight.state() != BlockState::InFlight {
             return Err(wrong("the parcel does not describe a handover"));
         }
         let (granule, most) = self.find(parcel.offset)?;
@@ -572,7 +572,7 @@ impl Core {
 
     #[cold]
     #[inline(never)]
-    pub(super) fn stale(&self, offset: u64, generation: u64, found: Truth) -> HeapError {
+    pub(super) fn stale(&self, offset: u64, generation: u64, found: BlockWord) -> HeapError {
         HeapError::Stale { offset, generation, now: Now { core: self, found }.to_string() }
     }
 }
@@ -580,7 +580,7 @@ impl Core {
 /// Prints a block word as text.
 pub(super) struct Now<'a> {
     pub(super) core: &'a Core,
-    pub(super) found: Truth,
+    pub(super) found: BlockWord,
 }
 
 impl fmt::Display for Now<'_> {
@@ -588,13 +588,17 @@ impl fmt::Display for Now<'_> {
         let generation = self.found.generation();
         let pid = self.core.pid_of(self.found.holder());
         match self.found.state() {
-            State::Free => write!(out, "free (generation {generation})"),
-            State::Loaned | State::Parked => {
+            BlockState::Free => write!(out, "free (generation {generation})"),
+            BlockState::Loaned | BlockState::Parked => {
                 write!(out, "held by pid {pid} (generation {generation})")
             }
-            State::Published => write!(out, "published by pid {pid} (generation {generation})"),
-            State::InFlight => write!(out, "in flight from pid {pid} (generation {generation})"),
-            State::Rubbish => write!(out, "in an invalid state (word {:#x})", self.found.0),
+            BlockState::Published => {
+                write!(out, "published by pid {pid} (generation {generation})")
+            }
+            BlockState::InFlight => {
+                write!(out, "in flight from pid {pid} (generation {generation})")
+            }
+            BlockState::Rubbish => write!(out, "in an invalid state (word {:#x})", self.found.0),
         }
     }
 }

@@ -6,7 +6,7 @@
 
 #![allow(unsafe_code, reason = "reads and writes behind a block")]
 
-use super::class::Class;
+use super::class::SizeClass;
 use super::core::Core;
 use super::layout::{GRANULE, GRANULES};
 use crate::heap::{HeapError, Result};
@@ -34,7 +34,7 @@ fn canary(core: &Core, granule: usize) -> u64 {
 /// Writes length, fill and canary behind a block that was just allocated. The class is a parameter,
 /// because other members can write the slab's entry.
 #[cold]
-pub(super) fn write(core: &Core, granule: usize, class: Class, len: usize) {
+pub(super) fn write(core: &Core, granule: usize, class: SizeClass, len: usize) {
     let most = class.bytes() - BYTES;
     let len = len.min(most);
     // SAFETY: within the block, which this process holds; aligned, because blocks are whole

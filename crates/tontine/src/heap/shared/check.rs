@@ -8,10 +8,10 @@ use std::fmt;
 
 use super::block::{Now, Parcel};
 use super::canary;
-use super::class::Class;
+use super::class::SizeClass;
 use super::core::Core;
 use super::layout::{GRANULE, GRANULES, MEMBERS, SLAB};
-use super::word::{MemberState, MemberWord, SlabState, SlabWord, State, Truth};
+use super::word::{BlockState, BlockWord, MemberState, MemberWord, SlabState, SlabWord};
 use crate::sync::Ordering;
 
 /// Maximum number of faults in a report; the others are counted.
@@ -248,7 +248,7 @@ pub(super) fn check(core: &Core, known: Vec<(usize, Vec<usize>)>) -> HeapReport 
     let slabs = core.space.geometry().slabs();
     let (faults, in_flight) = (Vec::new(), Vec::new());
     let report = HeapReport { slabs: Vec::new(), faults, more_faults: 0, in_flight };
-    let mut check = Check { core, report };
+    let mut check = HeapWalk { core, report };
     for slab in 0..slabs {
         let map = check.slab(slab);
         check.report.slabs.push(map);
@@ -259,12 +259,12 @@ pub(super) fn check(core: &Core, known: Vec<(usize, Vec<usize>)>) -> HeapReport 
     check.report
 }
 
-struct Check<'a> {
+struct HeapWalk<'a> {
     core: &'a Core,
     report: HeapReport,
 }
 
-impl Check<'_> {
+impl HeapWalk<'_> {
     fn slab(&mut self, slab: usize) -> SlabMap {
         let core = self.core;
         let offset = core.space.geometry().block(slab * GRANULES) as u64;
@@ -329,16 +329,16 @@ impl Check<'_> {
     }
 
     /// Checks each word of a slab (invariants 1 and 3), and the parts of a large block (6).
-    fn blocks(&mut self, slab: usize, class: Class, map: &mut SlabMap) {
+    fn blocks(&mut self, slab: usize, class: SizeClass, map: &mut SlabMap) {
         let core = self.core;
         let first = slab * GRANULES;
         let at = |granule: usize| core.space.geometry().block(granule) as u64;
         for granule in 0..GRANULES {
             // SYNC truth: pairs with the stores of its holder.
-            let found = Truth(core.space.word(first + granule).load(Ordering::Acquire));
+            let found = BlockWord(core.space.word(first + granule).load(Ordering::Acquire));
             let now = Now { core, found };
             if !class.begins_at(granule) {
-                if found.state() != State::Free {
+                if found.state() != BlockState::Free {
                     let what = format!("inside a block, but {now}");
                     self.report.blame(1, at(first + granule), what);
                 }
@@ -347,25 +347,25 @@ impl Check<'_> {
             map.generations.push((at(first + granule), found.generation()));
             let bytes = class.bytes();
             match found.state() {
-                State::Free => map.free += bytes,
-                State::Loaned | State::Parked | State::Published => {
+                BlockState::Free => map.free += bytes,
+                BlockState::Loaned | BlockState::Parked | BlockState::Published => {
                     *map.allocated.entry(core.pid_of(found.holder())).or_default() += bytes;
                     match found.state() {
-                        State::Parked => map.parked += bytes,
-                        State::Published => map.published += bytes,
+                        BlockState::Parked => map.parked += bytes,
+                        BlockState::Published => map.published += bytes,
                         _ => {}
                     }
                 }
-                State::InFlight => {
+                BlockState::InFlight => {
                     map.in_flight += bytes;
                     self.report.in_flight.push((at(first + granule), found.generation()));
                 }
-                State::Rubbish => {
+                BlockState::Rubbish => {
                     let what = format!("a block is {now}");
                     self.report.blame(1, at(first + granule), what);
                 }
             }
-            if !matches!(found.state(), State::Free | State::Rubbish) {
+            if !matches!(found.state(), BlockState::Free | BlockState::Rubbish) {
                 self.holder(at(first + granule), &now, found.holder());
                 if core.canaries
                     && let Err(error) = canary::look(core, first + granule, None)
@@ -374,7 +374,7 @@ impl Check<'_> {
                 }
             }
         }
-        if let Class::Small(_) = class {
+        if let SizeClass::Small(_) = class {
             map.rest = SLAB - class.blocks() * class.bytes();
         }
         for part in 1..class.slabs() {
@@ -419,8 +419,8 @@ impl Check<'_> {
     /// Checks invariant 4: the blocks that the calling thread has as free are free.
     fn known(&mut self, slab: usize, blocks: &[usize]) {
         for granule in blocks.iter().map(|granule| slab * GRANULES + granule) {
-            let found = Truth(self.core.space.word(granule).load(Ordering::Acquire));
-            if found.state() != State::Free {
+            let found = BlockWord(self.core.space.word(granule).load(Ordering::Acquire));
+            if found.state() != BlockState::Free {
                 let offset = self.core.space.geometry().block(granule) as u64;
                 let now = Now { core: self.core, found };
                 let what = format!("believed to be free by this thread, but {now}");
@@ -439,7 +439,7 @@ impl Core {
 
     /// Returns the process id of a block's holder.
     pub(super) fn holder_of(&self, granule: usize) -> u32 {
-        self.pid_of(Truth(self.space.word(granule).load(Ordering::Relaxed)).holder())
+        self.pid_of(BlockWord(self.space.word(granule).load(Ordering::Relaxed)).holder())
     }
 }
 

@@ -1,4 +1,4 @@
-//! The sizes of blocks: [`Class`].
+//! The sizes of blocks: [`SizeClass`].
 //!
 //! Up to half a slab there are four sizes between two powers of two, so that a block is larger than
 //! requested by at most a quarter, or by less than a granule. A larger block has slabs of its own.
@@ -68,7 +68,7 @@ const _: () = assert!(SIZES[31] as usize * GRANULE == LARGEST);
 
 /// The class of a slab, which determines the blocks in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Class {
+pub(super) enum SizeClass {
     /// Blocks of one size, with this number.
     Small(u8),
     /// The first slab of one block, which has this number of slabs.
@@ -78,7 +78,7 @@ pub(super) enum Class {
 /// Bit of a class field that has the number of slabs of a large block.
 const LARGE: u64 = 1 << 32;
 
-impl Class {
+impl SizeClass {
     /// Returns the class of a block of `bytes` bytes.
     #[inline]
     pub(super) const fn of(bytes: usize) -> Self {
@@ -179,26 +179,26 @@ mod tests {
     #[test]
     fn each_size_fits_and_wastes_little() {
         for bytes in 0..=LARGEST {
-            let class = Class::of(bytes);
+            let class = SizeClass::of(bytes);
             assert!(class.bytes() >= bytes, "{bytes}");
             assert!(class.bytes() <= (bytes + bytes / 4).max(bytes + GRANULE), "{bytes}");
-            assert_eq!(Class::from_raw(class.raw()), Some(class));
+            assert_eq!(SizeClass::from_raw(class.raw()), Some(class));
             assert!(class.begins().all(|granule| class.begins_at(granule)));
             let bit = |granule: &usize| class.begin_bits()[granule / 64] >> (granule % 64) & 1 != 0;
             assert!((0..GRANULES).filter(bit).eq(class.begins()), "{bytes}");
         }
-        assert_eq!(Class::of(LARGEST + 1), Class::Large(1));
-        assert_eq!(Class::of(SLAB), Class::Large(1));
-        assert_eq!(Class::of(SLAB + 1), Class::Large(2));
-        assert_eq!(Class::from_raw(Class::Large(7).raw()), Some(Class::Large(7)));
+        assert_eq!(SizeClass::of(LARGEST + 1), SizeClass::Large(1));
+        assert_eq!(SizeClass::of(SLAB), SizeClass::Large(1));
+        assert_eq!(SizeClass::of(SLAB + 1), SizeClass::Large(2));
+        assert_eq!(SizeClass::from_raw(SizeClass::Large(7).raw()), Some(SizeClass::Large(7)));
         for raw in [CLASSES as u64, LARGE, u64::MAX, 1 << 33] {
-            assert_eq!(Class::from_raw(raw), None, "{raw:#x}");
+            assert_eq!(SizeClass::from_raw(raw), None, "{raw:#x}");
         }
     }
 
     #[test]
     fn blocks_stay_within_their_slab() {
-        for class in (0..CLASSES as u8).map(Class::Small) {
+        for class in (0..CLASSES as u8).map(SizeClass::Small) {
             assert!(class.blocks() * class.bytes() <= SLAB);
             let mut begins = (0..GRANULES).filter(|granule| class.begins_at(*granule));
             assert_eq!(begins.next_back(), Some((class.blocks() - 1) * class.stride()));

@@ -13,11 +13,11 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use super::arena::Arena;
-use super::class::Class;
+use super::class::SizeClass;
 use super::layout::{ARENAS, GRANULES, MEMBERS, SLAB};
-use super::mail::Mail;
-use super::recover::Whole;
-use super::space::Space;
+use super::mail::Transfers;
+use super::recover::EmptySlabPolicy;
+use super::space::HeapSpace;
 use super::word::{ArenaWord, Member, MemberState, MemberWord, SlabState, SlabWord, hint, slab};
 use crate::heap::{HeapError, Result};
 use crate::sync::{AtomicU64, Ordering};
@@ -36,12 +36,12 @@ static OPENED: AtomicU64 = AtomicU64::new(0);
 /// One process's membership of a shared heap.
 #[derive(Debug)]
 pub(super) struct Core {
-    pub(super) space: Space,
+    pub(super) space: HeapSpace,
     me: Member,
     id: u64,
     pub(super) canaries: bool,
-    desk: Mutex<Desk>,
-    pub(super) mail: Mail,
+    desk: Mutex<ArenaRegistry>,
+    pub(super) mail: Transfers,
     /// One bit for each slab: its destinations have memory.
     destinations: Box<[AtomicU64]>,
     /// For each slab: length of the block that begins there, if it does not fit into its name.
@@ -50,7 +50,7 @@ pub(super) struct Core {
 
 /// The result of a search for empty slabs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Room {
+pub(super) enum SlabSearch {
     /// Found, from this slab on.
     At(usize),
     /// There are none.
@@ -61,26 +61,26 @@ pub(super) enum Room {
 
 /// The arenas of this process, and work that only one thread at a time may do.
 #[derive(Debug, Default)]
-pub(super) struct Desk {
+pub(super) struct ArenaRegistry {
     /// All arenas of this process. Each is used by its thread, or, if it is abandoned, by the
     /// thread that holds the lock of this value.
-    arenas: Vec<Kept>,
+    arenas: Vec<ArenaBox>,
     /// Arenas whose threads have ended.
-    resting: Vec<Resting>,
+    resting: Vec<AbandonedArena>,
 }
 
 /// An arena, at the address that its thread has. Not a `Box`: moving a `Box` asserts that no
 /// other pointer to its value exists.
 #[derive(Debug)]
-struct Kept(NonNull<Arena>);
+struct ArenaBox(NonNull<Arena>);
 
-impl Kept {
+impl ArenaBox {
     fn new(arena: Arena) -> Self {
         Self(NonNull::from(Box::leak(Box::new(arena))))
     }
 }
 
-impl Drop for Kept {
+impl Drop for ArenaBox {
     fn drop(&mut self) {
         // SAFETY: from a box. The heap is closed, and each thread checks whether the heap is open
         // before it uses an arena.
@@ -90,14 +90,14 @@ impl Drop for Kept {
 
 /// An arena whose thread has ended.
 #[derive(Debug)]
-struct Resting(NonNull<Arena>);
+struct AbandonedArena(NonNull<Arena>);
 
 // SAFETY: an arena is used by one thread at a time: its own, or the one that holds the lock.
-unsafe impl Send for Desk {}
+unsafe impl Send for ArenaRegistry {}
 
 impl Core {
     /// Joins the heap.
-    pub(super) fn join(space: Space) -> Result<Self> {
+    pub(super) fn join(space: HeapSpace) -> Result<Self> {
         let canaries = space.header().canaries.load(Ordering::Relaxed) != 0;
         let slabs = space.geometry().slabs();
         let destinations = (0..slabs.div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
@@ -105,7 +105,7 @@ impl Core {
         // Not a member yet: this value reads the slots before it has one.
         let me = Member::new(MEMBERS, 0);
         let desk = Mutex::default();
-        let mail = Mail::default();
+        let mail = Transfers::default();
         // SAFETY: zero is a valid atomic. The zeros are the kernel's: most pages of a large slice
         // are never touched.
         let long = unsafe { Box::new_zeroed_slice(slabs).assume_init() };
@@ -127,7 +127,7 @@ impl Core {
                 }
                 // SYNC member: pairs with the stores of its last holder, or of its recoverer.
                 if !is_free(word.load(Ordering::Acquire)) {
-                    self.recover(slot, None, Whole::GivenBack)?;
+                    self.recover(slot, None, EmptySlabPolicy::GivenBack)?;
                 }
                 let found = MemberWord(word.load(Ordering::Acquire));
                 if found.state() == MemberState::Free {
@@ -175,7 +175,7 @@ impl Core {
         MemberWord(word) == MemberWord::new(MemberState::Alive, member.epoch())
     }
 
-    pub(super) fn desk(&self) -> MutexGuard<'_, Desk> {
+    pub(super) fn desk(&self) -> MutexGuard<'_, ArenaRegistry> {
         // A panic under the lock leaves every word valid.
         self.desk.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -183,7 +183,7 @@ impl Core {
     /// Returns an arena for a thread that has none.
     pub(super) fn new_arena(&self) -> Result<NonNull<Arena>> {
         let mut desk = self.desk();
-        if let Some(Resting(arena)) = desk.resting.pop() {
+        if let Some(AbandonedArena(arena)) = desk.resting.pop() {
             return Ok(arena);
         }
         for index in 0..ARENAS {
@@ -197,7 +197,7 @@ impl Core {
                     .is_ok()
             {
                 let arena = Arena::new(index, self.space.geometry().slabs());
-                let arena = Kept::new(arena);
+                let arena = ArenaBox::new(arena);
                 let address = arena.0;
                 desk.arenas.push(arena);
                 return Ok(address);
@@ -213,33 +213,33 @@ impl Core {
     pub(super) unsafe fn rest(&self, mut arena: NonNull<Arena>) {
         // SAFETY: no other thread uses the arena: the caller's promise.
         unsafe { arena.as_mut() }.rest(self);
-        self.desk().resting.push(Resting(arena));
+        self.desk().resting.push(AbandonedArena(arena));
     }
 
     /// Claims an empty slab for the arena, and fetches its memory.
-    pub(super) fn claim_slab(&self, arena: usize, class: Class) -> Result<Room> {
+    pub(super) fn claim_slab(&self, arena: usize, class: SizeClass) -> Result<SlabSearch> {
         let slabs = self.space.geometry().slabs();
         let hint = &self.space.header().hint;
         let first = usize::try_from(hint.load(Ordering::Relaxed)).unwrap_or(0) % slabs;
-        let mut none = Room::None;
+        let mut none = SlabSearch::None;
         for slab in (first..slabs).chain(0..first) {
             if self.try_claim(arena, slab) {
                 hint.store((slab + 1) as u64, Ordering::Relaxed);
                 self.fetch(slab, 1)?;
                 self.set_class(slab, class);
                 self.set_owner(slab, SlabWord::new(SlabState::Owned, arena, 0));
-                return Ok(Room::At(slab));
+                return Ok(SlabSearch::At(slab));
             }
             if self.is_changing_hands(slab) {
-                none = Room::Later;
+                none = SlabSearch::Later;
             }
         }
         Ok(none)
     }
 
     /// Claims adjacent empty slabs for one block. Returns the number of the first one.
-    pub(super) fn claim_slabs(&self, arena: usize, slabs: usize) -> Result<Room> {
-        let mut none = Room::None;
+    pub(super) fn claim_slabs(&self, arena: usize, slabs: usize) -> Result<SlabSearch> {
+        let mut none = SlabSearch::None;
         // Lengths of the run up to this slab: of empty slabs, and of slabs that may soon be.
         let (mut empty, mut hopeful) = (0, 0);
         for last in 0..self.space.geometry().slabs() {
@@ -261,22 +261,22 @@ impl Core {
                 empty = 0;
             }
             if hopeful >= slabs {
-                none = Room::Later;
+                none = SlabSearch::Later;
             }
         }
         Ok(none)
     }
 
     /// Makes claimed slabs the slabs of one block.
-    fn make_large(&self, arena: usize, first: usize, slabs: usize) -> Result<Room> {
+    fn make_large(&self, arena: usize, first: usize, slabs: usize) -> Result<SlabSearch> {
         self.fetch(first, slabs)?;
         for part in (1..slabs).rev() {
             let span = SlabWord::new(SlabState::Span, arena, part);
             self.set_owner(first + part, span);
         }
-        self.set_class(first, Class::Large(slabs));
+        self.set_class(first, SizeClass::Large(slabs));
         self.set_owner(first, SlabWord::new(SlabState::Owned, arena, 0));
-        Ok(Room::At(first))
+        Ok(SlabSearch::At(first))
     }
 
     /// Calls `claim` until it finds slabs; if `patient`, again while slabs are changing hands, at
@@ -284,14 +284,14 @@ impl Core {
     pub(super) fn in_a_moment(
         &self,
         patient: bool,
-        mut claim: impl FnMut() -> Result<Room>,
+        mut claim: impl FnMut() -> Result<SlabSearch>,
     ) -> Result<Option<usize>> {
         for _ in 0..if patient { LOOKS } else { 1 } {
             match claim()? {
-                Room::At(slab) => return Ok(Some(slab)),
-                Room::None => return Ok(None),
-                Room::Later if patient => sleep(BETWEEN_LOOKS),
-                Room::Later => {}
+                SlabSearch::At(slab) => return Ok(Some(slab)),
+                SlabSearch::None => return Ok(None),
+                SlabSearch::Later if patient => sleep(BETWEEN_LOOKS),
+                SlabSearch::Later => {}
             }
         }
         Ok(None)
@@ -350,7 +350,7 @@ impl Core {
 
     /// Changes the class of a slab that has no block. If the process is killed meanwhile, the slab
     /// stays claimed.
-    pub(super) fn change_class(&self, arena: usize, slab: usize, class: Class) {
+    pub(super) fn change_class(&self, arena: usize, slab: usize, class: SizeClass) {
         self.set_owner(slab, SlabWord::new(SlabState::Claimed, arena, 0));
         self.set_class(slab, class);
         self.set_owner(slab, SlabWord::new(SlabState::Owned, arena, 0));
@@ -371,7 +371,7 @@ impl Core {
 
     /// Returns the memory of the slabs of a free block: from the last slab to the first, so that
     /// the rest is always a block of fewer slabs, or none.
-    pub(super) fn let_go(&self, arena: usize, first: usize, class: Class) -> Result<()> {
+    pub(super) fn release(&self, arena: usize, first: usize, class: SizeClass) -> Result<()> {
         // The class is untrusted: slabs whose words do not name this block stay as they are.
         let slabs = 1 + (1..class.slabs()).take_while(|part| self.is_part(first, *part)).count();
         let mut run = first + slabs..first + slabs;
@@ -380,7 +380,7 @@ impl Core {
             let found = SlabWord(self.space.slab(first + part).owner.load(Ordering::Relaxed));
             let ours = found.state() == SlabState::Span
                 && self.begin_to_let_go(first + part, found, arena);
-            self.set_class(first, Class::Large(part));
+            self.set_class(first, SizeClass::Large(part));
             if ours {
                 run.start -= 1;
             } else {
@@ -425,12 +425,12 @@ impl Core {
 
     /// Returns the class of a slab, if the table's entry is valid.
     #[inline]
-    pub(super) fn class(&self, slab: usize) -> Option<Class> {
-        let class = Class::from_raw(self.space.slab(slab).class.load(Ordering::Relaxed))?;
+    pub(super) fn class(&self, slab: usize) -> Option<SizeClass> {
+        let class = SizeClass::from_raw(self.space.slab(slab).class.load(Ordering::Relaxed))?;
         (class.slabs() <= self.space.geometry().slabs() - slab).then_some(class)
     }
 
-    fn set_class(&self, slab: usize, class: Class) {
+    fn set_class(&self, slab: usize, class: SizeClass) {
         self.space.slab(slab).class.store(class.raw(), Ordering::Relaxed);
     }
 
@@ -481,13 +481,13 @@ impl Core {
     /// dead members.
     pub(super) fn find_more(&self, arena: &mut Arena) -> Result<()> {
         let desk = self.desk();
-        for Resting(other) in &desk.resting {
+        for AbandonedArena(other) in &desk.resting {
             // SAFETY: the arena is abandoned, and this thread holds the lock; `arena` has a thread,
             // so it is another one.
-            unsafe { &mut *other.as_ptr() }.bequeath(self, arena)?;
+            unsafe { &mut *other.as_ptr() }.transfer_to(self, arena)?;
         }
         // Slabs that this thread does not need become available to all members.
-        self.recover_all(&desk, Some(arena), Whole::GivenBack).map(drop)
+        self.recover_all(&desk, Some(arena), EmptySlabPolicy::GivenBack).map(drop)
     }
 
     /// Returns the error for a heap without space.
@@ -517,6 +517,6 @@ impl Drop for Core {
             unsafe { arena.0.as_mut() }.rest(self);
         }
         // If it fails, another member recovers this slot later.
-        let _ = self.recover(self.slot(), None, Whole::GivenBack);
+        let _ = self.recover(self.slot(), None, EmptySlabPolicy::GivenBack);
     }
 }

@@ -1,4 +1,4 @@
-//! Frees blocks in flight that no process will accept: [`Core::settle`],
+//! Frees blocks in flight that no process will accept: [`Core::reclaim_stranded`],
 //! [`Core::reclaim_received`], [`Core::reclaim_sent`].
 //!
 //! If the program carries a parcel itself, it reports when no process will read the parcel any
@@ -9,8 +9,8 @@
 
 use super::core::Core;
 use super::layout::MEMBERS;
-use super::mail::Ways;
-use super::word::{Destination, Member, MemberState, MemberWord, State, Truth, truth};
+use super::mail::Endpoints;
+use super::word::{BlockState, BlockWord, Destination, Member, MemberState, MemberWord, truth};
 use crate::sync::Ordering;
 
 impl Core {
@@ -18,8 +18,8 @@ impl Core {
     /// other end is dead. `flight` was read before `destination`.
     pub(super) fn is_ours_to_free(
         &self,
-        ways: &Ways,
-        flight: Truth,
+        ways: &Endpoints,
+        flight: BlockWord,
         destination: Destination,
     ) -> bool {
         let to = destination.member();
@@ -34,7 +34,7 @@ impl Core {
 
     /// Frees the posted blocks between this process and dead members that no process will accept:
     /// once after each recovery, by any member. Returns the number of blocks.
-    pub(super) fn settle(&self) -> usize {
+    pub(super) fn reclaim_stranded(&self) -> usize {
         // SYNC deaths: pairs with the addition in `recover`.
         let deaths = self.space.header().deaths.load(Ordering::Acquire);
         let mut ways = self.mail.ways();
@@ -44,12 +44,12 @@ impl Core {
         self.free_flights(|flight, destination| self.is_ours_to_free(&ways, flight, destination))
     }
 
-    /// Like [`Core::settle`], but also if there was no recovery since: for when an outbox or inbox
+    /// Like [`Core::reclaim_stranded`], but also if there was no recovery since: for when an outbox or inbox
     /// is dropped.
     pub(super) fn settle_again(&self) -> usize {
         let deaths = self.space.header().deaths.load(Ordering::Relaxed);
         self.mail.ways().settled = !deaths;
-        self.settle()
+        self.reclaim_stranded()
     }
 
     /// Frees the blocks that these dead members have sent to this process and that it has not
@@ -85,13 +85,13 @@ impl Core {
         (word.state() == MemberState::Recovering).then_some(member)
     }
 
-    fn free_flights(&self, whether: impl Fn(Truth, Destination) -> bool) -> usize {
+    fn free_flights(&self, whether: impl Fn(BlockWord, Destination) -> bool) -> usize {
         let mut freed = 0;
         for granule in self.all_blocks().map(|(granule, _)| granule) {
             let word = self.space.word(granule);
             // SYNC truth: pairs with the store in `send`, which follows that of the destination.
-            let found = Truth(word.load(Ordering::Acquire));
-            if found.state() == State::InFlight
+            let found = BlockWord(word.load(Ordering::Acquire));
+            if found.state() == BlockState::InFlight
                 && whether(found, self.destination(granule))
                 && truth::reclaim(word, found)
             {

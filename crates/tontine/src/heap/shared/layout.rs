@@ -37,7 +37,7 @@ const SLABS_AT: usize = ARENAS_AT + ARENAS * size_of::<ArenaSlot>();
 /// The header at the heap's first byte.
 #[repr(C)]
 #[derive(Debug)]
-pub(super) struct Header {
+pub(super) struct HeapHeader {
     /// [`MAGIC`].
     pub(super) magic: AtomicU64,
     /// [`VERSION`].
@@ -88,13 +88,13 @@ pub(super) struct ArenaSlot {
 pub(super) struct SlabSlot {
     /// A [`SlabWord`](super::word::SlabWord).
     pub(super) owner: AtomicU64,
-    /// Class of its blocks: [`super::class::Class::raw`].
+    /// Class of its blocks: [`super::class::SizeClass::raw`].
     pub(super) class: AtomicU64,
     /// 1 if others have freed blocks in it since its owner's last scan: a hint.
     pub(super) freed: AtomicU64,
 }
 
-const _: () = assert!(size_of::<Header>() <= PAGE);
+const _: () = assert!(size_of::<HeapHeader>() <= PAGE);
 const _: () = assert!(size_of::<MemberSlot>() == 64 && size_of::<ArenaSlot>() == 64);
 const _: () = assert!(size_of::<SlabSlot>() == 64);
 const _: () = assert!(offset_of!(SlabSlot, freed) == 16);

@@ -23,10 +23,10 @@ thread_local! {
 
 /// The arenas of one thread, one for each heap that it has used.
 #[derive(Debug)]
-struct Arenas(Vec<Mine>);
+struct Arenas(Vec<LocalArenas>);
 
 #[derive(Debug)]
-struct Mine {
+struct LocalArenas {
     core: Weak<Core>,
     id: u64,
     arena: *mut Arena,
@@ -81,7 +81,7 @@ fn find(core: &Arc<Core>) -> Result<Option<*mut Arena>> {
         return Ok(None);
     }
     let arena = core.new_arena()?;
-    let mine = Mine { core: Arc::downgrade(core), id: core.id(), arena: arena.as_ptr() };
+    let mine = LocalArenas { core: Arc::downgrade(core), id: core.id(), arena: arena.as_ptr() };
     ALL.with(|all| {
         let mut all = all.borrow_mut();
         all.0.retain(|mine| mine.core.strong_count() > 0);

@@ -1,4 +1,4 @@
-//! This process's outboxes and inboxes: [`Mail`].
+//! This process's outboxes and inboxes: [`Transfers`].
 //!
 //! `flight` and `recover` decide by them which blocks in flight to free.
 
@@ -8,10 +8,10 @@ use super::word::Member;
 
 /// The outboxes and inboxes of this process.
 #[derive(Debug, Default)]
-pub(super) struct Mail(Mutex<Ways>);
+pub(super) struct Transfers(Mutex<Endpoints>);
 
 #[derive(Debug, Default)]
-pub(super) struct Ways {
+pub(super) struct Endpoints {
     /// The receiver of each outbox. An outbox takes back the blocks that a dead receiver has not
     /// read.
     outboxes: Vec<Member>,
@@ -22,18 +22,18 @@ pub(super) struct Ways {
     pub(super) used: bool,
     /// `true` if there was an inbox.
     pub(super) had_inbox: bool,
-    /// Number of recoveries at the last [`Core::settle`](super::core::Core::settle).
+    /// Number of recoveries at the last [`Core::reclaim_stranded`](super::core::Core::reclaim_stranded).
     pub(super) settled: u64,
 }
 
-impl Mail {
-    pub(super) fn ways(&self) -> MutexGuard<'_, Ways> {
+impl Transfers {
+    pub(super) fn ways(&self) -> MutexGuard<'_, Endpoints> {
         // A panic under the lock leaves every field valid.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Ways {
+impl Endpoints {
     /// Adds an outbox to a member.
     pub(super) fn open_outbox(&mut self, to: Member) {
         self.outboxes.push(to);

@@ -128,10 +128,10 @@ pub use published::Published;
 pub use recover::Recovery;
 pub use word::Member;
 
-use self::class::Class;
+use self::class::SizeClass;
 use self::core::Core;
-use self::recover::Whole;
-use self::space::Space;
+use self::recover::EmptySlabPolicy;
+use self::space::HeapSpace;
 use crate::heap::{HeapError, Result};
 
 /// A heap in shared memory, of which this process is a member.
@@ -217,7 +217,7 @@ impl Heap {
     /// }
     /// ```
     pub unsafe fn open(file: OwnedFd) -> Result<Self> {
-        Self::join(Space::open(file)?)
+        Self::join(HeapSpace::open(file)?)
     }
 
     /// Joins the heap in a forked child, as a member of its own. The parent's blocks stay the
@@ -253,10 +253,10 @@ impl Heap {
         // The inherited descriptor stays open: dropping the parent's `Heap` here closes nothing.
         let file = rustix::io::fcntl_dupfd_cloexec(self.core.space.file(), 0)
             .map_err(space::system("fcntl(F_DUPFD_CLOEXEC)"))?;
-        Self::join(Space::open(file)?)
+        Self::join(HeapSpace::open(file)?)
     }
 
-    fn join(space: Space) -> Result<Self> {
+    fn join(space: HeapSpace) -> Result<Self> {
         Ok(Self { core: Arc::new(Core::join(space)?) })
     }
 
@@ -308,7 +308,7 @@ impl Heap {
         let core = &*self.core;
         if !core.canaries
             && !core.space.is_forked()
-            && let Class::Small(class) = Class::of(len)
+            && let SizeClass::Small(class) = SizeClass::of(len)
             && let Some(granule) = local::with_recent(core, |arena| arena.loan_known(core, class))
         {
             return Ok(Block::new(core, granule, len));
@@ -326,13 +326,13 @@ impl Heap {
     fn alloc_slowly(&self, len: usize) -> Result<usize, Box<HeapError>> {
         self.here()?;
         let core = &self.core;
-        let class = Class::of(len.saturating_add(core.behind()));
+        let class = SizeClass::of(len.saturating_add(core.behind()));
         if class.slabs() > core.space.geometry().slabs() {
             return Err(core.full(len).into());
         }
         let granule = match class {
-            Class::Small(class) => local::with(core, |arena| arena.loan(core, class))??,
-            Class::Large(slabs) => local::with(core, |arena| arena.loan_large(core, slabs))??,
+            SizeClass::Small(class) => local::with(core, |arena| arena.allocate(core, class))??,
+            SizeClass::Large(slabs) => local::with(core, |arena| arena.loan_large(core, slabs))??,
         };
         if core.canaries {
             canary::write(core, granule, class, len);
@@ -539,9 +539,9 @@ impl Heap {
         let core = &self.core;
         local::with(core, |arena| {
             let desk = core.desk();
-            let mut recovery = core.recover_all(&desk, Some(arena), Whole::GivenBack)?;
+            let mut recovery = core.recover_all(&desk, Some(arena), EmptySlabPolicy::GivenBack)?;
             drop(desk);
-            recovery.given_back += arena.tidy(core)?;
+            recovery.given_back += arena.trim(core)?;
             Ok(recovery)
         })?
     }
@@ -559,7 +559,9 @@ impl Heap {
     pub fn recover(&self) -> Result<Recovery> {
         self.here()?;
         let core = &self.core;
-        local::with(core, |arena| core.recover_all(&core.desk(), Some(arena), Whole::Kept))?
+        local::with(core, |arena| {
+            core.recover_all(&core.desk(), Some(arena), EmptySlabPolicy::Kept)
+        })?
     }
 
     /// Checks the whole heap. The [`HeapReport`] is exact while no member works, and a snapshot

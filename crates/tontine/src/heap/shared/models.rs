@@ -5,7 +5,7 @@
 //!
 //! The operations on words are the library's own code, in `word`. The data that they protect, a
 //! block's bytes or a slab's memory, is a loom cell, which detects concurrent accesses. Each model
-//! also runs with a [`Fault`], and must fail. And each outcome of a model must occur in some run
+//! also runs with a [`InjectedFault`], and must fail. And each outcome of a model must occur in some run
 //! ([`saw`]): loom omits orders that it considers equivalent, and it is wrong about that if a
 //! thread reads a word before it changes it.
 
@@ -19,9 +19,9 @@ use loom::cell::UnsafeCell;
 use loom::thread;
 
 use super::word::{
-    MemberState, MemberWord, SlabState, SlabWord, State, Truth, ended, hint, slab, truth,
+    BlockState, BlockWord, MemberState, MemberWord, SlabState, SlabWord, ended, hint, slab, truth,
 };
-use crate::sync::weakened::{self, Fault};
+use crate::sync::weakened::{self, InjectedFault};
 use crate::sync::{AtomicU64, Ordering};
 
 thread_local! {
@@ -35,12 +35,12 @@ fn saw(what: &'static str) {
 }
 
 /// Runs `body` in every interleaving, with a fault, and checks that all `outcomes` occurred.
-fn check(fault: Fault, outcomes: &[&str], body: impl Fn() + Sync + Send + 'static) {
+fn check(fault: InjectedFault, outcomes: &[&str], body: impl Fn() + Sync + Send + 'static) {
     SEEN.take();
     loom::model(move || {
         weakened::set(fault);
         body();
-        weakened::set(Fault::None);
+        weakened::set(InjectedFault::None);
     });
     let seen = SEEN.take();
     let missing: Vec<_> = outcomes.iter().filter(|one| !seen.contains(*one)).collect();
@@ -49,9 +49,9 @@ fn check(fault: Fault, outcomes: &[&str], body: impl Fn() + Sync + Send + 'stati
 
 /// A block's bytes, or a slab's memory: concurrent accesses are detected.
 #[derive(Default)]
-struct Memory(UnsafeCell<u64>);
+struct ModelMemory(UnsafeCell<u64>);
 
-impl Memory {
+impl ModelMemory {
     fn set(&self, value: u64) {
         // SAFETY: the model shows that no other thread accesses it, and loom checks that.
         self.0.with_mut(|place| unsafe { *place = value });
@@ -64,22 +64,22 @@ impl Memory {
 }
 
 // SAFETY: as above.
-unsafe impl Sync for Memory {}
+unsafe impl Sync for ModelMemory {}
 
-struct Block {
+struct ModelBlock {
     word: AtomicU64,
     hint: AtomicU64,
-    bytes: Memory,
+    bytes: ModelMemory,
 }
 
-impl Block {
-    fn new(truth: Truth) -> Arc<Self> {
+impl ModelBlock {
+    fn new(truth: BlockWord) -> Arc<Self> {
         let (word, hint) = (AtomicU64::new(truth.0), AtomicU64::new(0));
-        Arc::new(Self { word, hint, bytes: Memory::default() })
+        Arc::new(Self { word, hint, bytes: ModelMemory::default() })
     }
 
-    fn now(&self) -> Truth {
-        Truth(self.word.load(Ordering::Acquire))
+    fn now(&self) -> BlockWord {
+        BlockWord(self.word.load(Ordering::Acquire))
     }
 }
 
@@ -87,7 +87,7 @@ impl Block {
 /// thread is spawned last: otherwise, if the holder reads the word first, loom would not try the
 /// owner after its store.
 fn freed_and_given_out() {
-    let block = Block::new(Truth::loaned(2, 0));
+    let block = ModelBlock::new(BlockWord::loaned(2, 0));
     let holder = thread::spawn({
         let block = block.clone();
         move || {
@@ -98,7 +98,7 @@ fn freed_and_given_out() {
     let owner = thread::spawn({
         let block = block.clone();
         move || {
-            if block.now().state() == State::Free && truth::loan(&block.word, 1) {
+            if block.now().state() == BlockState::Free && truth::allocate(&block.word, 1) {
                 saw("given out");
                 block.bytes.set(2);
             } else {
@@ -113,29 +113,29 @@ fn freed_and_given_out() {
 
 #[test]
 fn a_block_is_given_out_when_it_is_free() {
-    check(Fault::None, &["given out", "not free yet"], freed_and_given_out);
+    check(InjectedFault::None, &["given out", "not free yet"], freed_and_given_out);
 }
 
 #[test]
 #[should_panic = "Causality violation"]
 fn a_free_without_release_is_noticed() {
-    check(Fault::StoresRelaxed, &[], freed_and_given_out);
+    check(InjectedFault::StoresRelaxed, &[], freed_and_given_out);
 }
 
 #[test]
 #[should_panic = "Causality violation"]
 fn a_loan_without_acquire_is_noticed() {
-    check(Fault::LoadsRelaxed, &[], freed_and_given_out);
+    check(InjectedFault::LoadsRelaxed, &[], freed_and_given_out);
 }
 
 /// A block is sent. Its receiver accepts it while the sender takes it back, and a recoverer, which
 /// found both dead, frees it: one of the three gets it, with the bytes that the sender wrote.
 fn sent_and_taken() {
-    let block = Block::new(Truth::loaned(1, 4));
+    let block = ModelBlock::new(BlockWord::loaned(1, 4));
     block.bytes.set(7);
     let generation = truth::send(&block.word, 1, 4);
-    let flight = Truth::in_flight(1, generation);
-    let taken = |then: Truth| {
+    let flight = BlockWord::in_flight(1, generation);
+    let taken = |then: BlockWord| {
         let block = block.clone();
         thread::spawn(move || {
             let taken = truth::leave_flight(&block.word, flight, then).is_ok();
@@ -146,8 +146,8 @@ fn sent_and_taken() {
             taken
         })
     };
-    let reader = taken(Truth::loaned(2, generation));
-    let sender = taken(Truth::loaned(1, Truth::next(generation)));
+    let reader = taken(BlockWord::loaned(2, generation));
+    let sender = taken(BlockWord::loaned(1, BlockWord::next(generation)));
     let freed = truth::reclaim(&block.word, flight);
     let had = [reader, sender].map(|one| one.join().expect("no panic"));
     for (one, who) in had.into_iter().chain([freed]).zip(["reader", "sender", "recoverer"]) {
@@ -157,24 +157,24 @@ fn sent_and_taken() {
     }
     let count = had.into_iter().chain([freed]).filter(|had| *had).count();
     assert_eq!(count, 1, "one has the block");
-    assert!(!freed || block.now() == Truth::free(Truth::next(generation)));
+    assert!(!freed || block.now() == BlockWord::free(BlockWord::next(generation)));
 }
 
 #[test]
 fn a_block_in_flight_lands_once() {
-    check(Fault::None, &["reader", "sender", "recoverer"], sent_and_taken);
+    check(InjectedFault::None, &["reader", "sender", "recoverer"], sent_and_taken);
 }
 
 #[test]
 #[should_panic]
 fn a_torn_exchange_is_noticed() {
-    check(Fault::ExchangesTorn, &[], sent_and_taken);
+    check(InjectedFault::ExchangesTorn, &[], sent_and_taken);
 }
 
 /// A sender writes and sends a block; the receiver that reads the word gets the block and its
 /// bytes.
 fn written_and_accepted() {
-    let block = Block::new(Truth::loaned(1, 0));
+    let block = ModelBlock::new(BlockWord::loaned(1, 0));
     let sender = thread::spawn({
         let block = block.clone();
         move || {
@@ -182,8 +182,8 @@ fn written_and_accepted() {
             truth::send(&block.word, 1, 0);
         }
     });
-    let then = Truth::loaned(2, 1);
-    if truth::leave_flight(&block.word, Truth::in_flight(1, 1), then).is_ok() {
+    let then = BlockWord::loaned(2, 1);
+    if truth::leave_flight(&block.word, BlockWord::in_flight(1, 1), then).is_ok() {
         saw("accepted");
         assert_eq!(block.bytes.get(), 7);
     }
@@ -192,25 +192,25 @@ fn written_and_accepted() {
 
 #[test]
 fn what_was_written_comes_along() {
-    check(Fault::None, &["accepted"], written_and_accepted);
+    check(InjectedFault::None, &["accepted"], written_and_accepted);
 }
 
 #[test]
 #[should_panic = "Causality violation"]
 fn a_sending_without_release_is_noticed() {
-    check(Fault::StoresRelaxed, &[], written_and_accepted);
+    check(InjectedFault::StoresRelaxed, &[], written_and_accepted);
 }
 
 #[test]
 #[should_panic = "Causality violation"]
 fn an_accepting_without_acquire_is_noticed() {
-    check(Fault::ExchangesRelaxed, &[], written_and_accepted);
+    check(InjectedFault::ExchangesRelaxed, &[], written_and_accepted);
 }
 
 /// Other threads free one block each in a slab, whose owner reads the words twice meanwhile. For
 /// each free block that the owner has not found, the hint is still set.
 fn looked_for<const BLOCKS: usize>(give: fn(&AtomicU64)) {
-    let held = || AtomicU64::new(Truth::loaned(2, 0).0);
+    let held = || AtomicU64::new(BlockWord::loaned(2, 0).0);
     let slab = Arc::new((AtomicU64::new(0), [0; BLOCKS].map(|_| held())));
     let freeing: [_; BLOCKS] = std::array::from_fn(|which| {
         let slab = slab.clone();
@@ -228,7 +228,8 @@ fn looked_for<const BLOCKS: usize>(give: fn(&AtomicU64)) {
             for _ in 0..2 {
                 if hint::take(&slab.0) {
                     for (word, seen) in slab.1.iter().zip(&mut seen) {
-                        *seen |= Truth(word.load(Ordering::Acquire)).state() == State::Free;
+                        *seen |=
+                            BlockWord(word.load(Ordering::Acquire)).state() == BlockState::Free;
                     }
                 }
             }
@@ -255,19 +256,19 @@ fn freed_and_looked_for() {
 
 #[test]
 fn a_freed_block_is_looked_for() {
-    check(Fault::None, &["all", "none"], freed_and_looked_for);
+    check(InjectedFault::None, &["all", "none"], freed_and_looked_for);
 }
 
 #[test]
 #[should_panic = "a free block without a hint"]
 fn a_hint_without_release_is_noticed() {
-    check(Fault::StoresRelaxed, &[], freed_and_looked_for);
+    check(InjectedFault::StoresRelaxed, &[], freed_and_looked_for);
 }
 
 #[test]
 #[should_panic = "a free block without a hint"]
 fn a_hint_without_acquire_is_noticed() {
-    check(Fault::ExchangesRelaxed, &[], freed_and_looked_for);
+    check(InjectedFault::ExchangesRelaxed, &[], freed_and_looked_for);
 }
 
 /// An exchange only if a load returned 0 does not suffice: the owner may have read the words
@@ -280,7 +281,7 @@ fn a_hint_that_is_looked_at_first_is_noticed() {
             hint.swap(1, Ordering::Release);
         }
     };
-    check(Fault::None, &[], move || looked_for::<2>(give));
+    check(InjectedFault::None, &[], move || looked_for::<2>(give));
 }
 
 /// If two threads store the hint, the second store does not make visible what the first thread did
@@ -288,7 +289,7 @@ fn a_hint_that_is_looked_at_first_is_noticed() {
 #[test]
 #[should_panic = "a free block without a hint"]
 fn a_hint_may_hide_another_ones_by_the_languages_rules() {
-    check(Fault::None, &[], || looked_for::<2>(hint::give));
+    check(InjectedFault::None, &[], || looked_for::<2>(hint::give));
 }
 
 /// If two threads exchange the hint, the second exchange continues the release sequence of the
@@ -298,21 +299,21 @@ fn an_exchanged_hint_hides_none() {
     let give = |hint: &AtomicU64| {
         hint.swap(1, Ordering::Release);
     };
-    check(Fault::None, &["all", "some", "none"], move || looked_for::<2>(give));
+    check(InjectedFault::None, &["all", "some", "none"], move || looked_for::<2>(give));
 }
 
 /// A block is in flight between two dead members. Each is recovered by one process, which frees the
 /// block if the other member is known to be dead.
 fn both_ends_recovered() {
     let alive = || AtomicU64::new(MemberWord::new(MemberState::Alive, 1).0);
-    let shared = Arc::new((Block::new(Truth::in_flight(1, 5)), [alive(), alive()]));
+    let shared = Arc::new((ModelBlock::new(BlockWord::in_flight(1, 5)), [alive(), alive()]));
     let recover = |which: usize| {
         let shared = shared.clone();
         move || {
             let (block, members) = &*shared;
             ended::say(&members[which], 1);
-            let found = Truth(block.word.load(Ordering::Relaxed));
-            found.state() == State::InFlight
+            let found = BlockWord(block.word.load(Ordering::Relaxed));
+            found.state() == BlockState::InFlight
                 && ended::is(&members[1 - which])
                 && truth::reclaim(&block.word, found)
         }
@@ -323,31 +324,31 @@ fn both_ends_recovered() {
     saw(if freed[0] { "freed by the one" } else { "freed by the other" });
     assert!(freed != [false; 2], "freed by neither");
     assert!(freed != [true; 2], "freed twice");
-    assert_eq!(shared.0.now(), Truth::free(6));
+    assert_eq!(shared.0.now(), BlockWord::free(6));
 }
 
 #[test]
 fn one_of_two_recoverers_frees_what_was_between_the_dead() {
     let outcomes = ["freed by the one", "freed by the other"];
-    check(Fault::None, &outcomes, both_ends_recovered);
+    check(InjectedFault::None, &outcomes, both_ends_recovered);
 }
 
 #[test]
 #[should_panic = "freed by neither"]
 fn recoverers_without_a_fence_are_noticed() {
-    check(Fault::Unfenced, &[], both_ends_recovered);
+    check(InjectedFault::Unfenced, &[], both_ends_recovered);
 }
 
 #[test]
 #[should_panic = "freed twice"]
 fn recoverers_without_an_exchange_are_noticed() {
-    check(Fault::ExchangesTorn, &[], both_ends_recovered);
+    check(InjectedFault::ExchangesTorn, &[], both_ends_recovered);
 }
 
 /// One arena returns a slab, and two others claim it: at most one gets its memory.
 fn claimed_by_two() {
     let owned = SlabWord::new(SlabState::Punching, 1, 0);
-    let shared = Arc::new((AtomicU64::new(owned.0), AtomicU64::new(0), Memory::default()));
+    let shared = Arc::new((AtomicU64::new(owned.0), AtomicU64::new(0), ModelMemory::default()));
     let claim = |arena: usize| {
         let shared = shared.clone();
         move || {
@@ -371,19 +372,19 @@ fn claimed_by_two() {
 
 #[test]
 fn a_slab_is_claimed_once() {
-    check(Fault::None, &["neither", "one"], claimed_by_two);
+    check(InjectedFault::None, &["neither", "one"], claimed_by_two);
 }
 
 #[test]
 #[should_panic]
 fn a_torn_claim_is_noticed() {
-    check(Fault::ExchangesTorn, &[], claimed_by_two);
+    check(InjectedFault::ExchangesTorn, &[], claimed_by_two);
 }
 
 #[test]
 #[should_panic = "Causality violation"]
 fn a_slab_emptied_without_release_is_noticed() {
-    check(Fault::StoresRelaxed, &[], claimed_by_two);
+    check(InjectedFault::StoresRelaxed, &[], claimed_by_two);
 }
 
 /// A reader that finds a slab owned reads the slab's class. The slab is claimed beforehand: in a
@@ -410,19 +411,19 @@ fn owned_and_read() {
 
 #[test]
 fn an_owned_slab_has_its_class() {
-    check(Fault::None, &["owned", "claimed"], owned_and_read);
+    check(InjectedFault::None, &["owned", "claimed"], owned_and_read);
 }
 
 #[test]
 #[should_panic = "an old class"]
 fn a_slab_owned_without_release_is_noticed() {
-    check(Fault::StoresRelaxed, &[], owned_and_read);
+    check(InjectedFault::StoresRelaxed, &[], owned_and_read);
 }
 
 #[test]
 #[should_panic = "an old class"]
 fn a_reader_of_an_owner_without_acquire_is_noticed() {
-    check(Fault::LoadsRelaxed, &[], owned_and_read);
+    check(InjectedFault::LoadsRelaxed, &[], owned_and_read);
 }
 
 /// A slab of a large block whose adopter died while adopting it: the recoverer of the dead owner
@@ -430,7 +431,7 @@ fn a_reader_of_an_owner_without_acquire_is_noticed() {
 /// claims the slab.
 fn part_let_go_by_two() {
     let span = SlabWord::new(SlabState::Span, 2, 1);
-    let shared = Arc::new((AtomicU64::new(span.0), AtomicU64::new(2), Memory::default()));
+    let shared = Arc::new((AtomicU64::new(span.0), AtomicU64::new(2), ModelMemory::default()));
     let empties = |arena: usize| {
         let shared = shared.clone();
         move || {
@@ -477,11 +478,11 @@ fn part_let_go_by_two() {
 
 #[test]
 fn a_part_is_let_go_once() {
-    check(Fault::None, &["let go", "too late", "claimed"], part_let_go_by_two);
+    check(InjectedFault::None, &["let go", "too late", "claimed"], part_let_go_by_two);
 }
 
 #[test]
 #[should_panic]
 fn a_part_let_go_without_an_exchange_is_noticed() {
-    check(Fault::ExchangesTorn, &[], part_let_go_by_two);
+    check(InjectedFault::ExchangesTorn, &[], part_let_go_by_two);
 }

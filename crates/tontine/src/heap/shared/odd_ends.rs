@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use super::class::Class;
-use super::core::Room;
+use super::class::SizeClass;
+use super::core::SlabSearch;
 use super::layout::{GRANULES, SLAB};
 use super::tests::{MIB, address, dies_after, heap, sound};
 use super::word::{SlabState, SlabWord};
@@ -285,8 +285,8 @@ fn slabs_that_change_hands_are_waited_for() {
         let owners = || (0..4).map(|slab| &heap.core.space.slab(slab).owner);
         let set = |word: u64| owners().for_each(|owner| owner.store(word, Ordering::Release));
         set(word);
-        assert_eq!(heap.core.claim_slabs(0, 4), Ok(Room::Later));
-        assert_eq!(heap.core.claim_slab(0, Class::of(len)), Ok(Room::Later));
+        assert_eq!(heap.core.claim_slabs(0, 4), Ok(SlabSearch::Later));
+        assert_eq!(heap.core.claim_slab(0, SizeClass::of(len)), Ok(SlabSearch::Later));
         // If the other thread is not scheduled in time, `Full` is correct; that does not happen ten
         // times in a row.
         let found = (0..10).any(|_| {
@@ -303,7 +303,7 @@ fn slabs_that_change_hands_are_waited_for() {
         assert!(found, "full");
         // No member owns that arena, so its slabs are not waited for.
         set(SlabWord::new(state, layout::ARENAS - 1, 0).0);
-        assert_eq!(heap.core.claim_slabs(0, 4), Ok(Room::None));
+        assert_eq!(heap.core.claim_slabs(0, 4), Ok(SlabSearch::None));
         set(SlabWord::EMPTY.0);
     }
 }

@@ -2,7 +2,7 @@
 
 use super::Heap;
 use super::layout::{MOST_SLABS, SLAB};
-use super::space::Space;
+use super::space::HeapSpace;
 use crate::heap::{HeapError, Result};
 
 /// Settings of a new [`Heap`].
@@ -68,6 +68,6 @@ impl HeapOptions {
             let reason = "a shared heap has from 1 byte to 4 TiB of blocks";
             return Err(HeapError::InvalidSize { size: self.capacity, reason });
         }
-        Heap::join(Space::create(slabs, self.canaries)?)
+        Heap::join(HeapSpace::create(slabs, self.canaries)?)
     }
 }

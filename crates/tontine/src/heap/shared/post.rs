@@ -297,7 +297,7 @@ impl Drop for Outbox<'_> {
         if core.space.is_forked() {
             return;
         }
-        // A live receiver may still read its blocks; if it dies, `settle` frees them.
+        // A live receiver may still read its blocks; if it dies, `reclaim_stranded` frees them.
         let _ = self.take_unread();
         let was_last = core.mail.ways().close_outbox(self.to);
         if was_last && !core.is_alive(self.to) {

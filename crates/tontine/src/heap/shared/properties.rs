@@ -12,13 +12,13 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use proptest::prelude::*;
 
-use super::class::Class;
+use super::class::SizeClass;
 use super::layout::SLAB;
 use super::{Handle, Heap, HeapError, HeapReport, Member, Parcel};
 use crate::heap::classic;
 
 /// A call or its result: a code, and four numbers.
-type Words = [u64; 5];
+type CommandWords = [u64; 5];
 
 const ALLOC: u64 = 0;
 const FREE: u64 = 1;
@@ -37,7 +37,7 @@ const STEPS: usize = 60;
 
 /// One step. If it has two numbers, the first one selects one of the three callers.
 #[derive(Debug, Clone)]
-enum Step {
+enum SharedOp {
     Alloc(usize, usize),
     Free(usize, usize),
     /// A block is sent to the other process, or from there to this one.
@@ -53,30 +53,30 @@ enum Step {
     Kill,
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn step() -> impl Strategy<Value = SharedOp> {
     let size =
         prop_oneof![8 => 0..3_000_usize, 3 => 3_000..34_000_usize, 2 => 34_000..90_000_usize];
     let (who, which) = (0..3_usize, 0..1_000_usize);
     prop_oneof![
-        10 => (who.clone(), size).prop_map(|(who, size)| Step::Alloc(who, size)),
-        6 => (who.clone(), which.clone()).prop_map(|(who, which)| Step::Free(who, which)),
-        4 => which.clone().prop_map(Step::Send),
-        3 => which.clone().prop_map(Step::Accept),
-        1 => which.clone().prop_map(Step::TakeBack),
-        2 => (who.clone(), which).prop_map(|(who, which)| Step::Stale(who, which)),
-        1 => who.prop_map(Step::Tend),
-        1 => Just(Step::Replace),
-        1 => Just(Step::Kill),
+        10 => (who.clone(), size).prop_map(|(who, size)| SharedOp::Alloc(who, size)),
+        6 => (who.clone(), which.clone()).prop_map(|(who, which)| SharedOp::Free(who, which)),
+        4 => which.clone().prop_map(SharedOp::Send),
+        3 => which.clone().prop_map(SharedOp::Accept),
+        1 => which.clone().prop_map(SharedOp::TakeBack),
+        2 => (who.clone(), which).prop_map(|(who, which)| SharedOp::Stale(who, which)),
+        1 => who.prop_map(SharedOp::Tend),
+        1 => Just(SharedOp::Replace),
+        1 => Just(SharedOp::Kill),
     ]
 }
 
-fn parcel(words: Words) -> Parcel {
+fn parcel(words: CommandWords) -> Parcel {
     let bytes: Vec<u8> = words[1..4].iter().flat_map(|word| word.to_le_bytes()).collect();
     Parcel::from_bytes(bytes.try_into().expect("three words"))
 }
 
 /// Executes a call. If it panics, the caller gets no result.
-fn obey(heap: &Heap, call: Words) -> Words {
+fn obey(heap: &Heap, call: CommandWords) -> CommandWords {
     let [what, a, b, c, d] = call;
     let answer = |block: Result<super::Block<'_>, HeapError>, byte: Option<(u64, u64)>| match block
     {
@@ -152,7 +152,7 @@ impl Other {
                 let serve = || {
                     // SAFETY: the inherited descriptor stays open.
                     let own = unsafe { heap.rejoin() }.expect("it can be joined");
-                    let mut bytes = [0; size_of::<Words>()];
+                    let mut bytes = [0; size_of::<CommandWords>()];
                     while told.read_exact(&mut bytes).is_ok() {
                         let call = std::array::from_fn(|at| {
                             let word = bytes[8 * at..8 * at + 8].try_into().expect("eight bytes");
@@ -171,10 +171,10 @@ impl Other {
         }
     }
 
-    fn call(&mut self, call: Words) -> Words {
+    fn call(&mut self, call: CommandWords) -> CommandWords {
         let bytes: Vec<u8> = call.iter().flat_map(|word| word.to_le_bytes()).collect();
         self.calls.write_all(&bytes).expect("it listens");
-        let mut found = [0; size_of::<Words>()];
+        let mut found = [0; size_of::<CommandWords>()];
         self.answers.read_exact(&mut found).expect("it has not failed");
         std::array::from_fn(|at| {
             u64::from_le_bytes(found[8 * at..8 * at + 8].try_into().expect("eight bytes"))
@@ -193,15 +193,15 @@ impl Drop for Other {
 }
 
 /// A thread that executes calls until the channel is closed.
-struct Thread<'a> {
+struct CommandedThread<'a> {
     handle: std::thread::ScopedJoinHandle<'a, ()>,
-    calls: SyncSender<Words>,
-    answers: Receiver<Words>,
+    calls: SyncSender<CommandWords>,
+    answers: Receiver<CommandWords>,
 }
 
-impl<'a> Thread<'a> {
+impl<'a> CommandedThread<'a> {
     fn new(scope: &'a std::thread::Scope<'a, '_>, heap: &'a Heap) -> Self {
-        let (calls, told) = sync_channel::<Words>(1);
+        let (calls, told) = sync_channel::<CommandWords>(1);
         let (answer, answers) = sync_channel(1);
         let handle = scope.spawn(move || {
             let _ = told.iter().try_for_each(|call| answer.send(obey(heap, call)));
@@ -215,7 +215,7 @@ impl<'a> Thread<'a> {
         self.handle.join().expect("it has not failed");
     }
 
-    fn call(&self, call: Words) -> Words {
+    fn call(&self, call: CommandWords) -> CommandWords {
         self.calls.send(call).expect("it listens");
         self.answers.recv().expect("it has not failed")
     }
@@ -228,7 +228,7 @@ const A_DEAD_ONES: usize = 2;
 
 /// A block in the model.
 #[derive(Debug, Clone, Copy)]
-struct Held {
+struct ModelBlockState {
     generation: u64,
     len: usize,
     byte: u8,
@@ -237,22 +237,22 @@ struct Held {
     reference: Option<std::ptr::NonNull<u8>>,
 }
 
-struct All<'a> {
+struct ModelHeap<'a> {
     scope: &'a std::thread::Scope<'a, 'a>,
     heap: &'a Heap,
-    thread: Thread<'a>,
+    thread: CommandedThread<'a>,
     other: Other,
     reference: classic::ClassicHeap,
-    held: BTreeMap<u64, Held>,
-    /// Blocks in flight; `Held` has the member that sent each.
-    sent: Vec<(Words, Held)>,
+    held: BTreeMap<u64, ModelBlockState>,
+    /// Blocks in flight; `ModelBlockState` has the member that sent each.
+    sent: Vec<(CommandWords, ModelBlockState)>,
     old: Vec<Handle>,
     earlier: Option<HeapReport>,
     next: u8,
 }
 
-impl All<'_> {
-    fn call(&mut self, who: usize, call: Words) -> Words {
+impl ModelHeap<'_> {
+    fn call(&mut self, who: usize, call: CommandWords) -> CommandWords {
         match who {
             0 => obey(self.heap, call),
             1 => self.thread.call(call),
@@ -280,7 +280,7 @@ impl All<'_> {
             };
             assert!(who != 2 || len > SLAB / 2 || own.filter(blocks).count() == 0, "{report}");
         }
-        let Some(held) = (found[0] == DONE).then_some(Held {
+        let Some(held) = (found[0] == DONE).then_some(ModelBlockState {
             generation: found[2],
             len,
             byte,
@@ -297,7 +297,7 @@ impl All<'_> {
         self.held.insert(found[1], held);
     }
 
-    fn all(&self) -> impl Iterator<Item = (u64, Held)> {
+    fn all(&self) -> impl Iterator<Item = (u64, ModelBlockState)> {
         let sent = self.sent.iter().map(|(parcel, held)| (parcel[1], *held));
         self.held.iter().map(|(at, held)| (*at, *held)).chain(sent)
     }
@@ -308,7 +308,7 @@ impl All<'_> {
         unsafe { self.reference.free(block) }.expect("it is allocated");
     }
 
-    fn nth(&self, which: usize) -> Option<(u64, Held)> {
+    fn nth(&self, which: usize) -> Option<(u64, ModelBlockState)> {
         let all = self.held.iter().nth(which % self.held.len().max(1));
         all.map(|(offset, held)| (*offset, *held))
     }
@@ -322,7 +322,7 @@ impl All<'_> {
         self.done_with(offset, held);
     }
 
-    fn done_with(&mut self, offset: u64, held: Held) {
+    fn done_with(&mut self, offset: u64, held: ModelBlockState) {
         self.held.remove(&offset);
         self.old.push(Handle { offset, generation: held.generation });
         self.forget(held.reference);
@@ -408,7 +408,7 @@ impl All<'_> {
             None => report,
         };
         assert!(report.faults.is_empty(), "{report}");
-        let bytes: usize = self.all().map(|(_, held)| Class::of(held.len).bytes()).sum();
+        let bytes: usize = self.all().map(|(_, held)| SizeClass::of(held.len).bytes()).sum();
         assert_eq!(report.in_use(), bytes, "{report}");
         self.earlier = Some(report);
         for who in 1..3 {
@@ -416,36 +416,36 @@ impl All<'_> {
         }
     }
 
-    fn take(&mut self, step: Step, ample: bool) {
+    fn take(&mut self, step: SharedOp, ample: bool) {
         match step {
-            Step::Alloc(who, len) => self.alloc(who, len, ample),
-            Step::Free(who, which) => self.free(who, which),
-            Step::Send(which) => self.send(which),
-            Step::Accept(which) => self.land(ACCEPT, which),
-            Step::TakeBack(which) => self.land(TAKE_BACK, which),
-            Step::Stale(who, which) => self.stale(who, which),
-            Step::Tend(who) => assert_eq!(self.call(who, [TEND; 5])[1], 0, "no member is dead"),
-            Step::Replace => {
+            SharedOp::Alloc(who, len) => self.alloc(who, len, ample),
+            SharedOp::Free(who, which) => self.free(who, which),
+            SharedOp::Send(which) => self.send(which),
+            SharedOp::Accept(which) => self.land(ACCEPT, which),
+            SharedOp::TakeBack(which) => self.land(TAKE_BACK, which),
+            SharedOp::Stale(who, which) => self.stale(who, which),
+            SharedOp::Tend(who) => assert_eq!(self.call(who, [TEND; 5])[1], 0, "no member is dead"),
+            SharedOp::Replace => {
                 // The old thread's arena is abandoned until the new thread takes it over, or a
                 // thread without space takes its slabs.
-                let new = Thread::new(self.scope, self.heap);
+                let new = CommandedThread::new(self.scope, self.heap);
                 std::mem::replace(&mut self.thread, new).end();
             }
-            Step::Kill => self.kill(),
+            SharedOp::Kill => self.kill(),
         }
     }
 }
 
-fn run(slabs: usize, ample: bool, steps: Vec<Step>) {
+fn run(slabs: usize, ample: bool, steps: Vec<SharedOp>) {
     let heap = Heap::create(slabs * SLAB).expect("there is memory");
     std::thread::scope(|scope| {
         // SAFETY: the scope outlives this borrow: `all` ends within the scope.
         let scope: &std::thread::Scope<'_, '_> = unsafe { &*std::ptr::from_ref(scope).cast() };
         let reference = classic::ClassicHeapOptions::new().max_size(1 << 20).create();
-        let mut all = All {
+        let mut all = ModelHeap {
             scope,
             heap: &heap,
-            thread: Thread::new(scope, &heap),
+            thread: CommandedThread::new(scope, &heap),
             other: Other::new(&heap),
             reference: reference.expect("there is memory"),
             held: BTreeMap::new(),

@@ -17,8 +17,8 @@ use super::block::{Block, Handle};
 use super::core::Core;
 use super::layout::{GRANULE, GRANULES, MEMBERS};
 use super::local;
-use super::recover::Whole;
-use super::word::{MemberState, MemberWord, State, Truth, truth};
+use super::recover::EmptySlabPolicy;
+use super::word::{BlockState, BlockWord, MemberState, MemberWord, truth};
 use super::{Heap, canary};
 use crate::heap::{HeapError, Result};
 use crate::sync::{AtomicU64, Ordering, fence};
@@ -377,8 +377,8 @@ impl Core {
 
     fn expect_published(&self, handle: Handle, granule: usize) -> Result<()> {
         // SYNC truth: pairs with the store in `publish`.
-        let found = Truth(self.space.word(granule).load(Ordering::Acquire));
-        if found.state() == State::Published && found.generation() == handle.generation {
+        let found = BlockWord(self.space.word(granule).load(Ordering::Acquire));
+        if found.state() == BlockState::Published && found.generation() == handle.generation {
             return Ok(());
         }
         Err(self.stale(handle.offset, handle.generation, found))
@@ -417,7 +417,7 @@ impl Core {
             self.space.member(slot).role.store(0, Ordering::Relaxed);
             // If it fails, another member recovers the slot later; this process holds the blocks
             // that it has taken.
-            let _ = self.recover(slot, None, Whole::GivenBack);
+            let _ = self.recover(slot, None, EmptySlabPolicy::GivenBack);
             let _ = self.space.unlock_member(slot);
         }
         Ok(taken)
@@ -448,12 +448,12 @@ impl Core {
         let mut taken = Vec::new();
         for (granule, class) in self.all_blocks() {
             let word = self.space.word(granule);
-            let found = Truth(word.load(Ordering::Relaxed));
-            if found.state() != State::Published || !dead.contains(&found.holder()) {
+            let found = BlockWord(word.load(Ordering::Relaxed));
+            if found.state() != BlockState::Published || !dead.contains(&found.holder()) {
                 continue;
             }
             let generation = found.generation();
-            let ours = Truth::published(self.slot(), generation);
+            let ours = BlockWord::published(self.slot(), generation);
             // SYNC truth: pairs with the store in `publish`.
             let exchanged =
                 word.compare_exchange(found.0, ours.0, Ordering::AcqRel, Ordering::Relaxed);

@@ -5,12 +5,13 @@
 //! begun.
 
 use super::arena::Arena;
-use super::class::Class;
-use super::core::{Core, Desk};
+use super::class::SizeClass;
+use super::core::{ArenaRegistry, Core};
 use super::layout::{ARENAS, GRANULES, MEMBERS};
-use super::mail::Ways;
+use super::mail::Endpoints;
 use super::word::{
-    ArenaWord, Member, MemberState, MemberWord, SlabState, SlabWord, State, Truth, ended, truth,
+    ArenaWord, BlockState, BlockWord, Member, MemberState, MemberWord, SlabState, SlabWord, ended,
+    truth,
 };
 use crate::heap::Result;
 use crate::sync::Ordering;
@@ -42,7 +43,7 @@ pub struct Recovery {
 
 /// Policy for a dead member's slabs that are empty after its blocks were freed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Whole {
+pub(super) enum EmptySlabPolicy {
     /// The adopting arena keeps them for its next blocks, except the slabs of large blocks.
     Kept,
     /// The kernel gets their memory back, which takes longer than all other steps.
@@ -50,7 +51,7 @@ pub(super) enum Whole {
 }
 
 /// The result of freeing a dead member's blocks.
-struct Left {
+struct RecoveryScan {
     /// `true` if a word still names the member.
     names_it: bool,
     /// For each slab: `true` if a block in it is not free.
@@ -62,9 +63,9 @@ impl Core {
     /// blocks; without an adopting arena they stay as they are.
     pub(super) fn recover_all(
         &self,
-        _: &Desk,
+        _: &ArenaRegistry,
         mut heir: Option<&mut Arena>,
-        whole: Whole,
+        whole: EmptySlabPolicy,
     ) -> Result<Recovery> {
         let mut recovery = Recovery::default();
         for slot in (0..MEMBERS).filter(|slot| *slot != self.slot()) {
@@ -89,7 +90,7 @@ impl Core {
             self.space.unlock_member(slot)?;
         }
         // Blocks between this process and members that others have recovered.
-        recovery.blocks += self.settle();
+        recovery.blocks += self.reclaim_stranded();
         Ok(recovery)
     }
 
@@ -99,7 +100,7 @@ impl Core {
         &self,
         slot: usize,
         heir: Option<&mut Arena>,
-        whole: Whole,
+        whole: EmptySlabPolicy,
     ) -> Result<Recovery> {
         let word = &self.space.member(slot).word;
         let found = MemberWord(word.load(Ordering::Acquire));
@@ -121,7 +122,7 @@ impl Core {
             self.space.header().deaths.fetch_add(1, Ordering::AcqRel);
             told.store(found.epoch(), Ordering::Relaxed);
         }
-        self.share_out(&arenas, &left.in_use, heir, whole, &mut recovery)?;
+        self.redistribute(&arenas, &left.in_use, heir, whole, &mut recovery)?;
         // 6
         let mut named = left.names_it;
         let in_need = self.named_arenas();
@@ -192,7 +193,7 @@ impl Core {
     /// Returns `true` if a SPAN, `part` slabs behind the first slab of its block, belongs to one.
     pub(super) fn belongs(&self, slab: usize, part: usize) -> bool {
         let Some(first) = slab.checked_sub(part).filter(|_| part > 0) else { return false };
-        let large = matches!(self.class(first), Some(Class::Large(slabs)) if slabs > part);
+        let large = matches!(self.class(first), Some(SizeClass::Large(slabs)) if slabs > part);
         large && self.owner(first).state() == SlabState::Owned
     }
 
@@ -220,8 +221,9 @@ impl Core {
     }
 
     /// Steps 3 and 4: frees the member's blocks, and blocks in flight that no process will accept.
-    fn take_blocks(&self, member: Member, recovery: &mut Recovery) -> Left {
-        let mut left = Left { names_it: false, in_use: vec![false; self.space.geometry().slabs()] };
+    fn take_blocks(&self, member: Member, recovery: &mut Recovery) -> RecoveryScan {
+        let mut left =
+            RecoveryScan { names_it: false, in_use: vec![false; self.space.geometry().slabs()] };
         // SYNC role: pairs with the store in `take_over_role`.
         let has_role = self.space.member(member.slot()).role.load(Ordering::Acquire) != 0;
         let ways = self.mail.ways();
@@ -230,15 +232,15 @@ impl Core {
             for granule in class.begins_in(slab) {
                 let word = self.space.word(granule);
                 // SYNC truth: pairs with the stores that freed the blocks.
-                let found = Truth(word.load(Ordering::Acquire));
+                let found = BlockWord(word.load(Ordering::Acquire));
                 let taken = match found.state() {
                     // Only the holder may leave this state, and its recoverer has its record lock.
-                    State::Loaned | State::Parked if found.holder() == member.slot() => {
+                    BlockState::Loaned | BlockState::Parked if found.holder() == member.slot() => {
                         truth::free(word, found.generation());
                         true
                     }
                     // If the member has a role, its successor gets the published blocks.
-                    State::Published if found.holder() == member.slot() => {
+                    BlockState::Published if found.holder() == member.slot() => {
                         left.names_it |= has_role;
                         if !has_role {
                             // Withdrawn first, because the next holder writes into the block.
@@ -248,7 +250,7 @@ impl Core {
                         }
                         !has_role
                     }
-                    State::InFlight => {
+                    BlockState::InFlight => {
                         let taken = self.is_stranded(&ways, granule, found, member)
                             && truth::reclaim(word, found);
                         left.names_it |= !taken && found.holder() == member.slot();
@@ -257,7 +259,7 @@ impl Core {
                     _ => false,
                 };
                 freed += usize::from(taken);
-                in_use |= !taken && found.state() != State::Free;
+                in_use |= !taken && found.state() != BlockState::Free;
             }
             left.in_use[slab] = in_use;
             if freed > 0 {
@@ -271,7 +273,13 @@ impl Core {
     /// Returns `true` if a block in flight, one of whose ends is this dead member, will not be
     /// accepted: the other end is dead too, or is this process, which has no inbox or outbox for
     /// it.
-    fn is_stranded(&self, ways: &Ways, granule: usize, flight: Truth, dead: Member) -> bool {
+    fn is_stranded(
+        &self,
+        ways: &Endpoints,
+        granule: usize,
+        flight: BlockWord,
+        dead: Member,
+    ) -> bool {
         // The destination was stored before the word, which was loaded with acquire.
         let destination = self.destination(granule);
         let to = destination.member();
@@ -290,13 +298,13 @@ impl Core {
     }
 
     /// Returns the slabs in which blocks begin, each with its class.
-    pub(super) fn slabs_with_blocks(&self) -> impl Iterator<Item = (usize, Class)> {
+    pub(super) fn slabs_with_blocks(&self) -> impl Iterator<Item = (usize, SizeClass)> {
         let slabs = (0..self.space.geometry().slabs()).filter(|slab| self.is_owned(*slab));
         slabs.filter_map(|slab| Some((slab, self.class(slab)?)))
     }
 
     /// Returns all blocks: the granule at which each begins, and its class.
-    pub(super) fn all_blocks(&self) -> impl Iterator<Item = (usize, Class)> {
+    pub(super) fn all_blocks(&self) -> impl Iterator<Item = (usize, SizeClass)> {
         self.slabs_with_blocks()
             .flat_map(|(slab, class)| class.begins_in(slab).map(move |granule| (granule, class)))
     }
@@ -304,12 +312,12 @@ impl Core {
     /// Step 5: returns the memory of the member's empty slabs, and passes its other slabs to the
     /// adopting arena. Their owner is dead, so no thread allocates from them, and free blocks stay
     /// free meanwhile.
-    fn share_out(
+    fn redistribute(
         &self,
         arenas: &[bool],
         in_use: &[bool],
         mut heir: Option<&mut Arena>,
-        whole: Whole,
+        whole: EmptySlabPolicy,
         recovery: &mut Recovery,
     ) -> Result<()> {
         let mut run = 0..0;
@@ -319,8 +327,8 @@ impl Core {
                 continue;
             }
             if !in_use[slab]
-                && whole == Whole::Kept
-                && matches!(class, Class::Small(_))
+                && whole == EmptySlabPolicy::Kept
+                && matches!(class, SizeClass::Small(_))
                 && let Some(heir) = heir.as_deref_mut()
             {
                 if self.pass_on(slab, arena, heir.index()) {
@@ -330,7 +338,7 @@ impl Core {
             } else if !in_use[slab] {
                 recovery.given_back += class.slabs();
                 if class.slabs() > 1 {
-                    self.let_go(arena, slab, class)?;
+                    self.release(arena, slab, class)?;
                     continue;
                 }
                 // The memory of adjacent slabs is returned by one system call.

@@ -3,9 +3,9 @@
 
 #![allow(unsafe_code, reason = "children join the heap")]
 
-use super::class::Class;
+use super::class::SizeClass;
 use super::layout::{GRANULES, SLAB};
-use super::word::{LAST, SlabState, SlabWord, Truth};
+use super::word::{BlockWord, LAST, SlabState, SlabWord};
 use super::*;
 use crate::sync::Ordering;
 use crate::sys::child::in_child;
@@ -14,7 +14,7 @@ fn heap(slabs: usize) -> Heap {
     Heap::create(slabs * SLAB).expect("there is memory")
 }
 
-fn set_words(heap: &Heap, word: Truth) {
+fn set_words(heap: &Heap, word: BlockWord) {
     let space = &heap.core.space;
     for granule in 0..space.geometry().slabs() * GRANULES {
         space.word(granule).store(word.0, Ordering::Relaxed);
@@ -28,7 +28,7 @@ fn worn_out_blocks_are_no_room() {
     for len in [64, 100_000] {
         let heap = heap(3);
         drop(heap.alloc(len).expect("there is space"));
-        set_words(&heap, Truth::free(LAST));
+        set_words(&heap, BlockWord::free(LAST));
         let error = heap.alloc(len).expect_err("all are worn out");
         assert!(matches!(error, HeapError::Full { .. }), "{error}");
     }
@@ -42,7 +42,7 @@ fn a_block_may_be_freed_twice() {
     let heap = heap(3);
     let mut blocks: Vec<_> = std::iter::from_fn(|| heap.alloc(30_000).ok()).collect();
     assert_eq!(blocks.len(), 6);
-    set_words(&heap, Truth::free(7));
+    set_words(&heap, BlockWord::free(7));
     blocks.extend(std::iter::from_fn(|| heap.alloc(30_000).ok()));
     assert_eq!(blocks.len(), 12);
     drop(blocks);
@@ -61,7 +61,7 @@ fn a_slab_may_be_taken_twice() {
     for (before, after) in [(64, 30_000), (30_000, 64), (70_000, 5_000), (5_000, 70_000)] {
         let heap = heap(2);
         let blocks: Vec<_> = std::iter::from_fn(|| heap.alloc(before).ok()).collect();
-        set_words(&heap, Truth::free(7));
+        set_words(&heap, BlockWord::free(7));
         for slab in 0..2 {
             heap.core.space.slab(slab).owner.store(SlabWord::EMPTY.0, Ordering::Relaxed);
         }
@@ -92,7 +92,7 @@ fn recovery_lets_go_what_belongs_together() {
     }));
     let mut ours = [heap.alloc(40_000).expect("space"), heap.alloc(40_000).expect("space")];
     ours.iter_mut().for_each(|block| block.fill(7));
-    heap.core.space.slab(0).class.store(Class::Large(3).raw(), Ordering::Relaxed);
+    heap.core.space.slab(0).class.store(SizeClass::Large(3).raw(), Ordering::Relaxed);
     heap.recover_and_trim().expect("dead members are recovered");
     assert!(ours.iter().flat_map(|block| block.iter()).all(|byte| *byte == 7));
     assert_eq!(heap.check().expect("not forked").faults, []);
@@ -127,7 +127,7 @@ fn a_report_is_bounded() {
     for slab in 0..4_096 {
         let entry = heap.core.space.slab(slab);
         entry.owner.store(owner, Ordering::Relaxed);
-        entry.class.store(Class::Large(4_096 - slab).raw(), Ordering::Relaxed);
+        entry.class.store(SizeClass::Large(4_096 - slab).raw(), Ordering::Relaxed);
     }
     let report = heap.check().expect("not forked");
     let all = report.faults.len() + report.more_faults;
@@ -146,9 +146,9 @@ fn a_canary_stays_within_its_block() {
     behind.iter_mut().for_each(|block| block.fill(1));
     let offset = first.offset();
     first.free().expect("the canary is unchanged");
-    heap.core.space.slab(0).class.store(Class::Small(20).raw(), Ordering::Relaxed);
+    heap.core.space.slab(0).class.store(SizeClass::Small(20).raw(), Ordering::Relaxed);
     let again = heap.alloc(10).expect("space");
-    heap.core.space.slab(0).class.store(Class::of(10 + canary::BYTES).raw(), Ordering::Relaxed);
+    heap.core.space.slab(0).class.store(SizeClass::of(10 + canary::BYTES).raw(), Ordering::Relaxed);
     assert_eq!(again.offset(), offset);
     assert!(behind.iter().all(|block| block.iter().all(|byte| *byte == 1)));
     assert_eq!(heap.check().expect("not forked").faults, []);

@@ -1,9 +1,9 @@
-//! An arena's map of the free blocks of one of its slabs: [`Shelf`].
+//! An arena's map of the free blocks of one of its slabs: [`FreeMap`].
 //!
 //! It is in the owner's private memory, and a hint: the block words decide. It has one bit per
 //! granule, set if a free block begins there.
 
-use super::class::Class;
+use super::class::SizeClass;
 use super::layout::GRANULES;
 
 const BITS: usize = 64;
@@ -25,11 +25,11 @@ pub(super) enum Use {
 
 /// The free blocks of one slab, as far as its owner knows them.
 #[derive(Debug, Clone)]
-pub(super) struct Shelf {
+pub(super) struct FreeMap {
     /// Number of the slab; for a large block, of its first slab.
     pub(super) slab: u32,
     pub(super) used: Use,
-    class: Class,
+    class: SizeClass,
     // The counts have one width: a load that is wider than the store before it has to wait.
     /// Number of bits that are set.
     free: u32,
@@ -49,9 +49,9 @@ pub(super) struct Shelf {
     pub(super) place: u32,
 }
 
-impl Shelf {
+impl FreeMap {
     /// Returns the shelf of a slab without known free blocks.
-    pub(super) fn new(slab: u32, class: Class) -> Self {
+    pub(super) fn new(slab: u32, class: SizeClass) -> Self {
         Self {
             slab,
             used: Use::Open,
@@ -70,12 +70,12 @@ impl Shelf {
 
     /// Returns the shelf for classes that have no slab: always empty.
     pub(super) fn nothing() -> Self {
-        Self { used: Use::Vacant, ..Self::new(NONE, Class::Small(0)) }
+        Self { used: Use::Vacant, ..Self::new(NONE, SizeClass::Small(0)) }
     }
 
     /// Returns the class of the slab.
     #[inline]
-    pub(super) fn class(&self) -> Class {
+    pub(super) fn class(&self) -> SizeClass {
         self.class
     }
 
@@ -128,7 +128,7 @@ impl Shelf {
     }
 
     /// Sets the class, and adds all its blocks.
-    pub(super) fn fill(&mut self, class: Class) {
+    pub(super) fn fill(&mut self, class: SizeClass) {
         self.class = class;
         self.blocks = class.blocks() as u32;
         self.begins = class.begin_bits();
@@ -153,8 +153,8 @@ mod tests {
 
     #[test]
     fn blocks_are_taken_from_the_front_and_come_back() {
-        let class = Class::of(100);
-        let mut shelf = Shelf::new(0, class);
+        let class = SizeClass::of(100);
+        let mut shelf = FreeMap::new(0, class);
         assert_eq!(shelf.take(), None);
         shelf.fill(class);
         assert!(shelf.is_whole());

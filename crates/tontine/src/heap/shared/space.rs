@@ -1,8 +1,8 @@
-//! A shared heap's memory: the sealed memfd, its mapping and its record locks ([`Space`]).
+//! A shared heap's memory: the sealed memfd, its mapping and its record locks ([`HeapSpace`]).
 //!
 //! Every member maps the whole file, which costs addresses and no memory; memory is fetched by the
 //! slab, and returned by punching holes. The contents are untrusted, except for the values that
-//! [`Space::open`] has compared with the file's size.
+//! [`HeapSpace::open`] has compared with the file's size.
 //!
 //! Record locks belong to a process and a file, and closing any descriptor of the file releases
 //! them. So a process opens a heap once; [`OPEN`] lists the heaps that it has open.
@@ -21,7 +21,7 @@ use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 
 use super::layout::{
-    ArenaSlot, GRANULE, Geometry, Header, MAGIC, MemberSlot, SLAB, SlabSlot, VERSION, WORDS,
+    ArenaSlot, GRANULE, Geometry, HeapHeader, MAGIC, MemberSlot, SLAB, SlabSlot, VERSION, WORDS,
 };
 use crate::heap::{HeapError, Result};
 use crate::sync::{AtomicU64, Ordering};
@@ -59,7 +59,7 @@ impl FileId {
 
 /// A heap's memory, mapped.
 #[derive(Debug)]
-pub(super) struct Space {
+pub(super) struct HeapSpace {
     base: NonNull<u8>,
     geometry: Geometry,
     /// Stays open in a forked child: closing it would release the locks of the child's own heap.
@@ -70,11 +70,11 @@ pub(super) struct Space {
 
 // SAFETY: a mapping belongs to the process; its address is used only for atomics, and for bytes of
 // blocks that this process holds.
-unsafe impl Send for Space {}
+unsafe impl Send for HeapSpace {}
 // SAFETY: as above.
-unsafe impl Sync for Space {}
+unsafe impl Sync for HeapSpace {}
 
-impl Space {
+impl HeapSpace {
     /// Creates a heap with `slabs` slabs.
     pub(super) fn create(slabs: usize, canaries: bool) -> Result<Self> {
         let geometry = Geometry::of(slabs);
@@ -296,7 +296,7 @@ impl Space {
     }
 
     #[inline(always)]
-    pub(super) fn header(&self) -> &Header {
+    pub(super) fn header(&self) -> &HeapHeader {
         // SAFETY: at the mapping's begin; atomics only.
         unsafe { self.at(0) }
     }
@@ -454,7 +454,7 @@ fn prefetch_to_write(at: *const u8) {
     let _ = at;
 }
 
-impl Drop for Space {
+impl Drop for HeapSpace {
     fn drop(&mut self) {
         // A forked child did not inherit the mapping: its addresses may have another one by now.
         if self.guard.is_forked() {
@@ -488,7 +488,7 @@ fn new_file(geometry: &Geometry, canaries: bool) -> Result<OwnedFd> {
     }
     rustix::fs::ftruncate(&file, asked).map_err(system("ftruncate"))?;
     if canaries {
-        let at = std::mem::offset_of!(Header, canaries) as u64;
+        let at = std::mem::offset_of!(HeapHeader, canaries) as u64;
         rustix::io::pwrite(&file, &1_u64.to_le_bytes(), at).map_err(system("pwrite"))?;
     }
     rustix::fs::fcntl_add_seals(&file, SEALS).map_err(system("fcntl(F_ADD_SEALS)"))?;

@@ -45,7 +45,7 @@ fn a_full_heap_says_so_and_has_room_again() {
     let heap = heap(4 * SLAB);
     for len in [64, 3_000, 32 << 10, 64 << 10] {
         let mut blocks: Vec<_> = std::iter::from_fn(|| heap.alloc(len).ok()).collect();
-        assert_eq!(blocks.len(), 4 * Class::of(len).blocks(), "{len}");
+        assert_eq!(blocks.len(), 4 * SizeClass::of(len).blocks(), "{len}");
         let error = heap.alloc(len).expect_err("it is full");
         assert!(matches!(error, HeapError::Full { max: 0x40000, .. }), "{error}");
         sound(&heap);
@@ -314,7 +314,7 @@ fn slabs_change_their_class() {
     let heap = heap(8 * SLAB);
     for round in 0..50 {
         for len in [64, 128, 1_000, 5_000, 30_000] {
-            let count = 2 * Class::of(len).blocks() + 1;
+            let count = 2 * SizeClass::of(len).blocks() + 1;
             let blocks: Vec<_> =
                 (0..count).map(|_| heap.alloc(len).expect("the rest was freed")).collect();
             drop(blocks);

@@ -27,7 +27,7 @@ const THREADS: usize = 3;
 
 /// The state of memory and of all threads.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
-struct State {
+struct TsoState {
     memory: [u8; 3],
     buffers: [VecDeque<(usize, u8)>; THREADS],
     /// The next step of each thread.
@@ -36,7 +36,7 @@ struct State {
     seen: [bool; 2],
 }
 
-impl State {
+impl TsoState {
     fn load(&self, thread: usize, word: usize) -> u8 {
         let own = self.buffers[thread].iter().rev().find(|(to, _)| *to == word);
         own.map_or(self.memory[word], |(_, value)| *value)
@@ -90,7 +90,7 @@ impl State {
 /// Explores all states. Returns their number, and `true` if one final state has a free block
 /// without a hint.
 fn explore(give: Give) -> (usize, bool) {
-    let (mut known, mut open) = (HashSet::new(), vec![State::default()]);
+    let (mut known, mut open) = (HashSet::new(), vec![TsoState::default()]);
     let mut lost = false;
     while let Some(state) = open.pop() {
         if !known.insert(state.clone()) {

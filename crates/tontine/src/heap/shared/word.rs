@@ -107,7 +107,7 @@ impl Destination {
 
 /// The state of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum State {
+pub(super) enum BlockState {
     /// The block is free.
     Free,
     /// A member holds the block.
@@ -124,11 +124,11 @@ pub(super) enum State {
 
 /// A block word: state, holder and generation of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Truth(pub(super) u64);
+pub(super) struct BlockWord(pub(super) u64);
 
-impl Truth {
+impl BlockWord {
     const FREE: u64 = 0;
-    const LOANED: u64 = 1;
+    const ALLOCATED: u64 = 1;
     const IN_FLIGHT: u64 = 2;
     const PUBLISHED: u64 = 3;
     const PARKED: u64 = 4;
@@ -138,7 +138,7 @@ impl Truth {
     }
 
     pub(super) const fn loaned(holder: usize, generation: u64) -> Self {
-        Self(pack(Self::LOANED, holder, generation))
+        Self(pack(Self::ALLOCATED, holder, generation))
     }
 
     pub(super) const fn in_flight(holder: usize, generation: u64) -> Self {
@@ -153,14 +153,14 @@ impl Truth {
         Self(pack(Self::PARKED, holder, generation))
     }
 
-    pub(super) const fn state(self) -> State {
+    pub(super) const fn state(self) -> BlockState {
         match state(self.0) {
-            Self::FREE if slot(self.0) == 0 => State::Free,
-            Self::LOANED => State::Loaned,
-            Self::IN_FLIGHT => State::InFlight,
-            Self::PUBLISHED => State::Published,
-            Self::PARKED => State::Parked,
-            _ => State::Rubbish,
+            Self::FREE if slot(self.0) == 0 => BlockState::Free,
+            Self::ALLOCATED => BlockState::Loaned,
+            Self::IN_FLIGHT => BlockState::InFlight,
+            Self::PUBLISHED => BlockState::Published,
+            Self::PARKED => BlockState::Parked,
+            _ => BlockState::Rubbish,
         }
     }
 
@@ -189,41 +189,41 @@ impl Truth {
 pub(super) mod truth {
     use crate::sync::fence;
 
-    use super::{AtomicU64, Ordering, State, Truth};
+    use super::{AtomicU64, BlockState, BlockWord, Ordering};
 
     /// Allocates a block, for the slab's owner. Returns `false` if the word is not FREE, or has the
     /// last generation.
     #[inline(always)]
-    pub(in crate::heap::shared) fn loan(word: &AtomicU64, holder: usize) -> bool {
+    pub(in crate::heap::shared) fn allocate(word: &AtomicU64, holder: usize) -> bool {
         // SYNC truth: pairs with the stores and exchanges below, by the last holder.
-        let found = Truth(word.load(Ordering::Acquire));
+        let found = BlockWord(word.load(Ordering::Acquire));
         if !found.can_be_given_out() {
             return false;
         }
         // SYNC truth: pairs with the loads of recoverers.
-        word.store(Truth::loaned(holder, found.0).0, Ordering::Release);
+        word.store(BlockWord::loaned(holder, found.0).0, Ordering::Release);
         true
     }
 
     /// Returns the block's generation, for the holder: no other process writes the word.
     #[inline(always)]
     pub(in crate::heap::shared) fn generation(word: &AtomicU64) -> u64 {
-        Truth(word.load(Ordering::Relaxed)).generation()
+        BlockWord(word.load(Ordering::Relaxed)).generation()
     }
 
     /// Frees a block, for its holder.
     #[inline(always)]
     pub(in crate::heap::shared) fn free(word: &AtomicU64, generation: u64) {
-        // SYNC truth: pairs with the load in `loan`.
-        word.store(Truth::free(Truth::next(generation)).0, Ordering::Release);
+        // SYNC truth: pairs with the load in `allocate`.
+        word.store(BlockWord::free(BlockWord::next(generation)).0, Ordering::Release);
     }
 
     /// Sends a block, for its holder. Returns the new generation.
     #[inline(always)]
     pub(in crate::heap::shared) fn send(word: &AtomicU64, holder: usize, generation: u64) -> u64 {
-        let next = Truth::next(generation);
+        let next = BlockWord::next(generation);
         // SYNC truth: pairs with the exchange in `leave_flight`.
-        word.store(Truth::in_flight(holder, next).0, Ordering::Release);
+        word.store(BlockWord::in_flight(holder, next).0, Ordering::Release);
         next
     }
 
@@ -231,7 +231,7 @@ pub(super) mod truth {
     #[inline(always)]
     pub(in crate::heap::shared) fn park(word: &AtomicU64, holder: usize, generation: u64) {
         // SYNC truth: pairs with the exchange in `Core::claim`.
-        word.store(Truth::parked(holder, generation).0, Ordering::Release);
+        word.store(BlockWord::parked(holder, generation).0, Ordering::Release);
     }
 
     /// Publishes a block, for its holder. Returns the new generation.
@@ -241,9 +241,9 @@ pub(super) mod truth {
         holder: usize,
         generation: u64,
     ) -> u64 {
-        let next = Truth::next(generation);
+        let next = BlockWord::next(generation);
         // SYNC truth: pairs with the loads of readers.
-        word.store(Truth::published(holder, next).0, Ordering::Release);
+        word.store(BlockWord::published(holder, next).0, Ordering::Release);
         next
     }
 
@@ -255,8 +255,8 @@ pub(super) mod truth {
         holder: usize,
         generation: u64,
     ) -> u64 {
-        let next = Truth::next(generation);
-        word.store(Truth::loaned(holder, next).0, Ordering::Relaxed);
+        let next = BlockWord::next(generation);
+        word.store(BlockWord::loaned(holder, next).0, Ordering::Relaxed);
         // SYNC withdrawn: pairs with the fence in `Heap::still_published`: a reader that sees a
         // later write to the block sees that word too.
         fence(Ordering::SeqCst);
@@ -268,20 +268,20 @@ pub(super) mod truth {
     #[inline(always)]
     pub(in crate::heap::shared) fn leave_flight(
         word: &AtomicU64,
-        flight: Truth,
-        then: Truth,
-    ) -> Result<(), Truth> {
-        debug_assert_eq!(flight.state(), State::InFlight);
-        // SYNC truth: pairs with the store in `send`, and with `loan`.
+        flight: BlockWord,
+        then: BlockWord,
+    ) -> Result<(), BlockWord> {
+        debug_assert_eq!(flight.state(), BlockState::InFlight);
+        // SYNC truth: pairs with the store in `send`, and with `allocate`.
         word.compare_exchange(flight.0, then.0, Ordering::AcqRel, Ordering::Acquire)
             .map(drop)
-            .map_err(Truth)
+            .map_err(BlockWord)
     }
 
     /// Frees the block of a holder that was proved dead, if its word is still `found`.
-    pub(in crate::heap::shared) fn reclaim(word: &AtomicU64, found: Truth) -> bool {
-        let then = Truth::free(Truth::next(found.generation()));
-        // SYNC truth: pairs with the stores of the dead holder, and with `loan`.
+    pub(in crate::heap::shared) fn reclaim(word: &AtomicU64, found: BlockWord) -> bool {
+        let then = BlockWord::free(BlockWord::next(found.generation()));
+        // SYNC truth: pairs with the stores of the dead holder, and with `allocate`.
         word.compare_exchange(found.0, then.0, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 }
@@ -497,14 +497,18 @@ mod tests {
 
     #[test]
     fn words_say_what_was_packed() {
-        let truth = Truth::loaned(8_191, LAST);
+        let truth = BlockWord::loaned(8_191, LAST);
         assert_eq!(
             (truth.state(), truth.holder(), truth.generation()),
-            (State::Loaned, 8_191, LAST)
+            (BlockState::Loaned, 8_191, LAST)
         );
-        assert_eq!(Truth(0), Truth::free(0));
-        assert_eq!(Truth(5 << STATE_AT).state(), State::Rubbish);
-        assert_eq!(Truth(1 << LOW_BITS).state(), State::Rubbish, "free, but with a holder");
+        assert_eq!(BlockWord(0), BlockWord::free(0));
+        assert_eq!(BlockWord(5 << STATE_AT).state(), BlockState::Rubbish);
+        assert_eq!(
+            BlockWord(1 << LOW_BITS).state(),
+            BlockState::Rubbish,
+            "free, but with a holder"
+        );
         let slab = SlabWord::new(SlabState::Span, 2_047, 3);
         assert_eq!((slab.state(), slab.arena(), slab.part()), (SlabState::Span, 2_047, 3));
         assert_eq!(SlabWord(1).state(), SlabState::Rubbish, "empty, but with another field");
@@ -520,10 +524,10 @@ mod tests {
 
     #[test]
     fn the_last_generation_is_never_given_out() {
-        let word = AtomicU64::new(Truth::free(LAST - 1).0);
-        assert!(truth::loan(&word, 3), "one generation is left");
+        let word = AtomicU64::new(BlockWord::free(LAST - 1).0);
+        assert!(truth::allocate(&word, 3), "one generation is left");
         truth::free(&word, LAST - 1);
-        assert_eq!(Truth(word.load(Ordering::Relaxed)), Truth::free(LAST));
-        assert!(!truth::loan(&word, 3));
+        assert_eq!(BlockWord(word.load(Ordering::Relaxed)), BlockWord::free(LAST));
+        assert!(!truth::allocate(&word, 3));
     }
 }

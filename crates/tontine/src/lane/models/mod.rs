@@ -4,21 +4,21 @@
 //! `RUSTFLAGS="--cfg loom" cargo test -p tontine --lib --release models`
 //!
 //! [`ring`] checks that messages arrive, [`sleep`] that no end sleeps while the condition it waits
-//! for holds. Writer, Reader and position are the library's own, on a
-//! [`Heap`](super::region::model::Heap); the chunk of a model is smaller than the smallest real one
+//! for holds. LaneWriter, LaneReader and position are the library's own, on a
+//! [`ModelRegion`](super::region::model::ModelRegion); the chunk of a model is smaller than the smallest real one
 //! (2⁸ bytes, a ring of 128). Threads do not wait for each other: one without work ends, and the
-//! rest is checked when the other has ended. Each model also runs with a [`Fault`], and must fail.
+//! rest is checked when the other has ended. Each model also runs with a [`InjectedFault`], and must fail.
 
 mod ring;
 mod sleep;
 
-use crate::sync::weakened::{self, Fault};
+use crate::sync::weakened::{self, InjectedFault};
 
 /// Runs `body` in every interleaving, with an injected fault.
-fn check(fault: Fault, body: impl Fn() + Sync + Send + 'static) {
+fn check(fault: InjectedFault, body: impl Fn() + Sync + Send + 'static) {
     loom::model(move || {
         weakened::set(fault);
         body();
-        weakened::set(Fault::None);
+        weakened::set(InjectedFault::None);
     });
 }

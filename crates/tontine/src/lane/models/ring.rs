@@ -7,12 +7,12 @@ use loom::thread;
 
 use super::check;
 use crate::lane::position;
-use crate::lane::record::{Header, NOTHING};
-use crate::lane::region::Region;
-use crate::lane::region::model::Heap;
-use crate::lane::{Found, Reader, Room, Writer};
+use crate::lane::record::{NOTHING, RecordHeader};
+use crate::lane::region::LaneMemory;
+use crate::lane::region::model::ModelRegion;
+use crate::lane::{FreeSpace, LaneReader, LaneWriter, Peeked};
 use crate::sync::AtomicU64;
-use crate::sync::weakened::Fault;
+use crate::sync::weakened::InjectedFault;
 
 /// A chunk with a ring of 128 bytes.
 const LOG2: u32 = 8;
@@ -21,15 +21,18 @@ const LOG2: u32 = 8;
 const LONG: usize = 48;
 
 /// Stores the header of a message without release.
-const MESSAGE_RELAXED: Fault =
-    Fault::StoreRelaxed(|word| matches!(Header::claimed(word), Some(Header::Message(_))));
+const MESSAGE_RELAXED: InjectedFault = InjectedFault::StoreRelaxed(|word| {
+    matches!(RecordHeader::claimed(word), Some(RecordHeader::Message(_)))
+});
 /// Stores the header of a padding without release.
-const PADDING_RELAXED: Fault =
-    Fault::StoreRelaxed(|word| matches!(Header::claimed(word), Some(Header::Padding(_))));
+const PADDING_RELAXED: InjectedFault = InjectedFault::StoreRelaxed(|word| {
+    matches!(RecordHeader::claimed(word), Some(RecordHeader::Padding(_)))
+});
 /// Stores the position without release: no header is as small as the positions of a model.
-const POSITION_RELAXED: Fault = Fault::StoreRelaxed(|word| Header::claimed(word).is_none());
+const POSITION_RELAXED: InjectedFault =
+    InjectedFault::StoreRelaxed(|word| RecordHeader::claimed(word).is_none());
 /// Omits the store of zero to the following header.
-const NOTHING_KEPT: Fault = Fault::StoreOmitted(|word| word == NOTHING);
+const NOTHING_KEPT: InjectedFault = InjectedFault::StoreOmitted(|word| word == NOTHING);
 
 /// Returns message `number`, of `length` bytes, none of which occurs in another message.
 fn message(number: usize, length: usize) -> Vec<u8> {
@@ -37,45 +40,45 @@ fn message(number: usize, length: usize) -> Vec<u8> {
 }
 
 /// Chunks that were passed over the socket and are not received yet.
-type Passed = Mutex<Vec<(Heap, u32)>>;
+type PassedChunks = Mutex<Vec<(ModelRegion, u32)>>;
 
 /// State that both ends share, in addition to the ring.
 #[derive(Clone)]
-struct Shared {
+struct ModelShared {
     position: Arc<AtomicU64>,
-    passed: Arc<Passed>,
+    passed: Arc<PassedChunks>,
 }
 
-impl Shared {
+impl ModelShared {
     fn new() -> Self {
         Self { position: Arc::new(AtomicU64::new(0)), passed: Arc::new(Mutex::new(Vec::new())) }
     }
 }
 
 /// The receiving end, as a mailbox uses it.
-struct Receiver {
-    reader: Reader<Heap>,
-    shared: Shared,
+struct ModelReceiver {
+    reader: LaneReader<ModelRegion>,
+    shared: ModelShared,
     taken: Vec<Vec<u8>>,
 }
 
-impl Receiver {
-    fn new(ring: Heap, shared: &Shared) -> Self {
-        let reader = Reader::new(ring, LOG2, 0, 0).expect("a valid position");
+impl ModelReceiver {
+    fn new(ring: ModelRegion, shared: &ModelShared) -> Self {
+        let reader = LaneReader::new(ring, LOG2, 0, 0).expect("a valid position");
         Self { reader, shared: shared.clone(), taken: Vec::new() }
     }
 
     /// Checks for a record once. Returns `true` if there was one.
     fn look(&mut self) -> bool {
         match self.reader.look().expect("an honest sender") {
-            Found::Nothing => return false,
-            Found::Message(length) => {
+            Peeked::Nothing => return false,
+            Peeked::Message(length) => {
                 let mut bytes = Vec::new();
                 self.reader.region().copy_out(self.reader.payload_at(), length, &mut bytes);
                 self.taken.push(bytes);
                 self.reader.advance(length);
             }
-            Found::Next(log2) => {
+            Peeked::Next(log2) => {
                 let passed = self.shared.passed.lock().expect("not poisoned").pop();
                 let (chunk, announced) = passed.expect("a chunk is passed before `next`");
                 assert_eq!(log2, announced);
@@ -97,11 +100,16 @@ impl Receiver {
 
 /// Sends from message `first` on, as long as there is space. Returns the number of messages sent,
 /// including those before `first`.
-fn send(writer: &mut Writer<Heap>, shared: &Shared, first: usize, lengths: &[usize]) -> usize {
+fn send(
+    writer: &mut LaneWriter<ModelRegion>,
+    shared: &ModelShared,
+    first: usize,
+    lengths: &[usize],
+) -> usize {
     for (number, &length) in lengths.iter().enumerate().skip(first) {
         if !writer.fits(length) {
             writer.believe(position::read(&shared.position)).expect("an honest receiver");
-            if writer.make_room(length) != Room::Here {
+            if writer.make_room(length) != FreeSpace::Here {
                 return number;
             }
         }
@@ -113,9 +121,9 @@ fn send(writer: &mut Writer<Heap>, shared: &Shared, first: usize, lengths: &[usi
 /// Sends three messages into an empty ring while the receiver checks.
 fn three_messages() {
     let lengths = [8, 0, 11];
-    let (ring, shared) = (Heap::new(1 << LOG2), Shared::new());
-    let mut receiver = Receiver::new(ring.clone(), &shared);
-    let mut writer = Writer::new(ring, LOG2);
+    let (ring, shared) = (ModelRegion::new(1 << LOG2), ModelShared::new());
+    let mut receiver = ModelReceiver::new(ring.clone(), &shared);
+    let mut writer = LaneWriter::new(ring, LOG2);
     let sending = thread::spawn(move || send(&mut writer, &shared, 0, &lengths));
     for _ in 0..lengths.len() {
         receiver.look();
@@ -126,7 +134,7 @@ fn three_messages() {
 
 #[test]
 fn messages_cross_whole_and_in_order() {
-    check(Fault::None, three_messages);
+    check(InjectedFault::None, three_messages);
 }
 
 #[test]
@@ -138,15 +146,15 @@ fn a_header_without_release_is_noticed() {
 #[test]
 #[should_panic = "Causality violation"]
 fn a_look_without_acquire_is_noticed() {
-    check(Fault::LoadsRelaxed, three_messages);
+    check(InjectedFault::LoadsRelaxed, three_messages);
 }
 
 /// Fills a ring: the next message goes, after padding, to where the receiver may still be reading.
 fn reused_ring() {
     let lengths = [LONG, LONG, LONG];
-    let (ring, shared) = (Heap::new(1 << LOG2), Shared::new());
-    let mut receiver = Receiver::new(ring.clone(), &shared);
-    let mut writer = Writer::new(ring, LOG2);
+    let (ring, shared) = (ModelRegion::new(1 << LOG2), ModelShared::new());
+    let mut receiver = ModelReceiver::new(ring.clone(), &shared);
+    let mut writer = LaneWriter::new(ring, LOG2);
     assert_eq!(send(&mut writer, &shared, 0, &lengths), 2, "the third has no space yet");
     let sending = thread::spawn(move || {
         let sent = send(&mut writer, &shared, 2, &lengths);
@@ -161,7 +169,7 @@ fn reused_ring() {
 
 #[test]
 fn room_is_reused_only_once_it_is_read() {
-    check(Fault::None, reused_ring);
+    check(InjectedFault::None, reused_ring);
 }
 
 #[test]
@@ -185,12 +193,12 @@ fn a_header_of_an_earlier_lap_is_noticed() {
 /// Fills a ring, and continues in a second chunk of twice its size.
 fn second_chunk() {
     let lengths = [LONG, LONG, LONG, 8];
-    let (ring, shared) = (Heap::new(1 << LOG2), Shared::new());
-    let mut receiver = Receiver::new(ring.clone(), &shared);
-    let mut writer = Writer::new(ring, LOG2);
+    let (ring, shared) = (ModelRegion::new(1 << LOG2), ModelShared::new());
+    let mut receiver = ModelReceiver::new(ring.clone(), &shared);
+    let mut writer = LaneWriter::new(ring, LOG2);
     let sent = send(&mut writer, &shared, 0, &lengths);
     let sending = thread::spawn(move || {
-        let chunk = Heap::new(2 << LOG2);
+        let chunk = ModelRegion::new(2 << LOG2);
         shared.passed.lock().expect("not poisoned").push((chunk.clone(), LOG2 + 1));
         writer.go_on_in(chunk, LOG2 + 1);
         let sent = send(&mut writer, &shared, sent, &lengths);
@@ -205,7 +213,7 @@ fn second_chunk() {
 
 #[test]
 fn the_lane_goes_on_in_the_next_chunk() {
-    check(Fault::None, second_chunk);
+    check(InjectedFault::None, second_chunk);
 }
 
 #[test]

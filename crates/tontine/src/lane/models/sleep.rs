@@ -15,9 +15,9 @@ use loom::thread;
 
 use super::check;
 use crate::lane::position;
-use crate::lane::region::model::Heap;
-use crate::lane::{Found, Reader, Room, Writer};
-use crate::sync::weakened::{Fault, fault};
+use crate::lane::region::model::ModelRegion;
+use crate::lane::{FreeSpace, LaneReader, LaneWriter, Peeked};
+use crate::sync::weakened::{InjectedFault, fault};
 use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
 
 const LOG2: u32 = 8;
@@ -33,31 +33,33 @@ fn barrier(missing: bool) {
 }
 
 /// Does the steps of `Sender::send` from the header store on. Returns `true` if it rang.
-fn send_and_ring(mut writer: Writer<Heap>, sleeping: &AtomicU32) -> bool {
+fn send_and_ring(mut writer: LaneWriter<ModelRegion>, sleeping: &AtomicU32) -> bool {
     writer.push(b"contents");
-    barrier(matches!(fault(), Fault::WakerUnfenced));
+    barrier(matches!(fault(), InjectedFault::WakerUnfenced));
     sleeping.load(Ordering::Relaxed) != 0
 }
 
 /// Does the steps of `Mailbox::sleep` before it would wait. Returns for each lane whether it saw a
 /// record.
-fn announce_and_look(readers: &mut [Reader<Heap>], sleeping: &AtomicU32) -> Vec<bool> {
+fn announce_and_look(readers: &mut [LaneReader<ModelRegion>], sleeping: &AtomicU32) -> Vec<bool> {
     sleeping.store(1, Ordering::Relaxed);
-    barrier(matches!(fault(), Fault::SleeperUnfenced));
-    let look = |reader: &mut Reader<Heap>| reader.look().expect("valid") != Found::Nothing;
+    barrier(matches!(fault(), InjectedFault::SleeperUnfenced));
+    let look =
+        |reader: &mut LaneReader<ModelRegion>| reader.look().expect("valid") != Peeked::Nothing;
     readers.iter_mut().map(look).collect()
 }
 
 /// Runs one receiver that goes to sleep, and `senders` senders with one message each.
 fn mail_for_a_sleeper(senders: usize) {
     let sleeping = Arc::new(AtomicU32::new(0));
-    let rings: Vec<Heap> = (0..senders).map(|_| Heap::new(1 << LOG2)).collect();
-    let begin = |ring: &Heap| Reader::new(ring.clone(), LOG2, 0, 0).expect("a valid position");
+    let rings: Vec<ModelRegion> = (0..senders).map(|_| ModelRegion::new(1 << LOG2)).collect();
+    let begin =
+        |ring: &ModelRegion| LaneReader::new(ring.clone(), LOG2, 0, 0).expect("a valid position");
     let mut readers: Vec<_> = rings.iter().map(begin).collect();
     let sending: Vec<_> = rings
         .into_iter()
         .map(|ring| {
-            let (writer, sleeping) = (Writer::new(ring, LOG2), sleeping.clone());
+            let (writer, sleeping) = (LaneWriter::new(ring, LOG2), sleeping.clone());
             thread::spawn(move || send_and_ring(writer, &sleeping))
         })
         .collect();
@@ -71,70 +73,70 @@ fn mail_for_a_sleeper(senders: usize) {
 
 #[test]
 fn no_message_is_left_with_a_sleeping_receiver() {
-    check(Fault::None, || mail_for_a_sleeper(1));
-    check(Fault::None, || mail_for_a_sleeper(2));
+    check(InjectedFault::None, || mail_for_a_sleeper(1));
+    check(InjectedFault::None, || mail_for_a_sleeper(2));
 }
 
 #[test]
 #[should_panic = "missed a message"]
 fn a_sender_without_a_fence_leaves_one() {
-    check(Fault::WakerUnfenced, || mail_for_a_sleeper(1));
+    check(InjectedFault::WakerUnfenced, || mail_for_a_sleeper(1));
 }
 
 #[test]
 #[should_panic = "missed a message"]
 fn a_sleeper_without_a_fence_leaves_one() {
-    check(Fault::SleeperUnfenced, || mail_for_a_sleeper(1));
+    check(InjectedFault::SleeperUnfenced, || mail_for_a_sleeper(1));
 }
 
 /// Runs a sender that leaves two empty chunks and a message in the third, and a receiver that goes
 /// to sleep and checks through `looked_through` changes of chunks.
 fn mail_behind_empty_chunks(looked_through: usize) {
     let sleeping = Arc::new(AtomicU32::new(0));
-    let chunks: Vec<Heap> = (0..3).map(|_| Heap::new(1 << LOG2)).collect();
-    let mut reader = Reader::new(chunks[0].clone(), LOG2, 0, 0).expect("a valid position");
+    let chunks: Vec<ModelRegion> = (0..3).map(|_| ModelRegion::new(1 << LOG2)).collect();
+    let mut reader = LaneReader::new(chunks[0].clone(), LOG2, 0, 0).expect("a valid position");
     let mut passed = chunks[1..].to_vec().into_iter();
     let sending = {
         let sleeping = sleeping.clone();
         thread::spawn(move || {
             let mut chunks = chunks.into_iter();
-            let mut writer = Writer::new(chunks.next().expect("the first"), LOG2);
+            let mut writer = LaneWriter::new(chunks.next().expect("the first"), LOG2);
             chunks.for_each(|chunk| writer.go_on_in(chunk, LOG2));
             send_and_ring(writer, &sleeping)
         })
     };
-    // The steps of `Mailbox::sleep` before it would wait, with `Inbound::follow` in the middle.
+    // The steps of `Mailbox::sleep` before it would wait, with `InboundLane::follow` in the middle.
     sleeping.store(1, Ordering::Relaxed);
-    barrier(matches!(fault(), Fault::SleeperUnfenced));
+    barrier(matches!(fault(), InjectedFault::SleeperUnfenced));
     let mut found = reader.look().expect("valid");
     for _ in 0..looked_through {
-        if let Found::Next(log2) = found {
+        if let Peeked::Next(log2) = found {
             reader.follow(passed.next().expect("passed before"), log2);
             found = reader.look().expect("valid");
         }
     }
     let rung = sending.join().expect("no panic");
-    let seen = matches!(found, Found::Message(_));
+    let seen = matches!(found, Peeked::Message(_));
     assert!(seen || rung, "a sleeping receiver missed a message");
 }
 
 #[test]
 fn no_message_is_left_behind_empty_chunks() {
-    check(Fault::None, || mail_behind_empty_chunks(2));
+    check(InjectedFault::None, || mail_behind_empty_chunks(2));
 }
 
 #[test]
 #[should_panic = "missed a message"]
 fn a_look_through_one_chunk_only_leaves_one() {
-    check(Fault::None, || mail_behind_empty_chunks(1));
+    check(InjectedFault::None, || mail_behind_empty_chunks(1));
 }
 
 /// Runs a sender that waits for space in a full ring, and a receiver that frees some.
 fn room_for_a_sleeper() {
     let (waiting, place) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU64::new(0)));
-    let ring = Heap::new(1 << LOG2);
-    let mut reader = Reader::new(ring.clone(), LOG2, 0, 0).expect("a valid position");
-    let mut writer = Writer::new(ring, LOG2);
+    let ring = ModelRegion::new(1 << LOG2);
+    let mut reader = LaneReader::new(ring.clone(), LOG2, 0, 0).expect("a valid position");
+    let mut writer = LaneWriter::new(ring, LOG2);
     writer.push(&[1; LONG]);
     writer.push(&[2; LONG]);
     let sending = {
@@ -142,18 +144,18 @@ fn room_for_a_sleeper() {
         thread::spawn(move || {
             // The steps of `Sender::sleep` before it would wait.
             waiting.store(1, Ordering::Relaxed);
-            barrier(matches!(fault(), Fault::SleeperUnfenced));
+            barrier(matches!(fault(), InjectedFault::SleeperUnfenced));
             writer.believe(position::read(&place)).expect("an honest receiver");
-            writer.make_room(LONG) == Room::Here
+            writer.make_room(LONG) == FreeSpace::Here
         })
     };
-    // `Inbound::acknowledge` and `tell_of_room`; the third message needs the space of both.
+    // `InboundLane::ack` and `notify_space`; the third message needs the space of both.
     for _ in 0..2 {
-        assert_eq!(reader.look(), Ok(Found::Message(LONG)));
+        assert_eq!(reader.look(), Ok(Peeked::Message(LONG)));
         reader.advance(LONG);
         position::publish(&place, reader.position());
     }
-    barrier(matches!(fault(), Fault::WakerUnfenced));
+    barrier(matches!(fault(), InjectedFault::WakerUnfenced));
     let told = waiting.load(Ordering::Relaxed) != 0;
     let found = sending.join().expect("no panic");
     assert!(found || told, "a sleeping sender missed free space");
@@ -161,17 +163,17 @@ fn room_for_a_sleeper() {
 
 #[test]
 fn no_sender_sleeps_beside_room() {
-    check(Fault::None, room_for_a_sleeper);
+    check(InjectedFault::None, room_for_a_sleeper);
 }
 
 #[test]
 #[should_panic = "missed free space"]
 fn a_receiver_without_a_fence_leaves_it_asleep() {
-    check(Fault::WakerUnfenced, room_for_a_sleeper);
+    check(InjectedFault::WakerUnfenced, room_for_a_sleeper);
 }
 
 #[test]
 #[should_panic = "missed free space"]
 fn a_waiting_sender_without_a_fence_stays_asleep() {
-    check(Fault::SleeperUnfenced, room_for_a_sleeper);
+    check(InjectedFault::SleeperUnfenced, room_for_a_sleeper);
 }

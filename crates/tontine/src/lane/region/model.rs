@@ -1,4 +1,4 @@
-//! Memory of one process, for tests and models: [`Heap`].
+//! Memory of one process, for tests and models: [`ModelRegion`].
 //!
 //! Every access is checked: one outside of it panics. Under loom it also panics if a payload is
 //! copied in while it is copied out, which only the protocol's orderings prevent.
@@ -8,18 +8,18 @@
 
 use std::sync::Arc;
 
-use super::Region;
+use super::LaneMemory;
 use crate::sync::{AtomicU64, Ordering};
 
 /// Words on the heap, shared by both ends.
 #[derive(Clone)]
-pub(crate) struct Heap {
+pub(crate) struct ModelRegion {
     words: Arc<[AtomicU64]>,
     #[cfg(loom)]
     payloads: Payloads,
 }
 
-impl Heap {
+impl ModelRegion {
     pub(crate) fn new(bytes: usize) -> Self {
         Self {
             words: (0..bytes / 8).map(|_| AtomicU64::new(0)).collect(),
@@ -29,7 +29,7 @@ impl Heap {
     }
 }
 
-impl Region for Heap {
+impl LaneMemory for ModelRegion {
     fn word(&self, at: usize) -> &AtomicU64 {
         &self.words[at / 8]
     }

@@ -1,5 +1,5 @@
-//! Models of the mailbox's two ends, over the library's own Writer and Reader: [`Sender`] and
-//! [`Receiver`], with the socket and the control page ([`Link`]) and the address ([`Door`]) between
+//! Models of the mailbox's two ends, over the library's own Writer and Reader: [`ScheduledSender`] and
+//! [`ScheduledMailbox`], with the socket and the control page ([`LaneShared`]) and the address ([`HandoverSlot`]) between
 //! them.
 
 use std::collections::VecDeque;
@@ -8,12 +8,12 @@ use std::sync::{Arc, Mutex};
 
 use shuttle::thread;
 
-use super::pace::{Chunk, Pace};
+use super::pace::{ChunkView, PacedThread};
 use crate::lane::page::{CLOSED, GIVE_BACK};
 use crate::lane::position;
-use crate::lane::region::Region;
-use crate::lane::region::model::Heap;
-use crate::lane::{Found, Reader, Room, Writer};
+use crate::lane::region::LaneMemory;
+use crate::lane::region::model::ModelRegion;
+use crate::lane::{FreeSpace, LaneReader, LaneWriter, Peeked};
 use crate::sync::{AtomicU64, Ordering};
 
 /// Size of the first chunk, as a power of two.
@@ -25,8 +25,8 @@ pub(super) const MESSAGES: u32 = 12;
 
 /// State that both ends of a lane share in addition to its chunks: a socket and a control page.
 #[derive(Default)]
-struct Link {
-    passed: Mutex<VecDeque<(Heap, u32)>>,
+struct LaneShared {
+    passed: Mutex<VecDeque<(ModelRegion, u32)>>,
     position: AtomicU64,
     state: AtomicU32,
     receiver_died: AtomicBool,
@@ -43,37 +43,42 @@ pub(super) fn message(sender: u32, number: u32) -> Vec<u8> {
 
 /// HELLO: the state from which a receiver begins or continues a lane.
 struct HandOver {
-    link: Arc<Link>,
-    chunks: VecDeque<(Heap, u32)>,
+    link: Arc<LaneShared>,
+    chunks: VecDeque<(ModelRegion, u32)>,
     base: u64,
     position: u64,
 }
 
 /// The address: handovers that wait for a receiver.
 #[derive(Default)]
-pub(super) struct Door {
+pub(super) struct HandoverSlot {
     waiting: Mutex<VecDeque<HandOver>>,
     /// Number of senders that have ended.
     pub(super) ended: AtomicUsize,
 }
 
-/// Model of `mailbox::Sender`.
-pub(super) struct Sender {
+/// Model of `mailbox::ScheduledSender`.
+pub(super) struct ScheduledSender {
     name: u32,
-    writer: Writer<Chunk>,
-    link: Arc<Link>,
-    pace: Pace,
-    door: Arc<Door>,
+    writer: LaneWriter<ChunkView>,
+    link: Arc<LaneShared>,
+    pace: PacedThread,
+    door: Arc<HandoverSlot>,
     /// Messages whose `push` has returned.
     sent: Arc<AtomicU32>,
 }
 
-impl Sender {
-    pub(super) fn connect(name: u32, pace: Pace, door: &Arc<Door>, sent: Arc<AtomicU32>) -> Self {
-        let chunk = Chunk { heap: Heap::new(1 << SMALL), pace: pace.clone() };
+impl ScheduledSender {
+    pub(super) fn connect(
+        name: u32,
+        pace: PacedThread,
+        door: &Arc<HandoverSlot>,
+        sent: Arc<AtomicU32>,
+    ) -> Self {
+        let chunk = ChunkView { heap: ModelRegion::new(1 << SMALL), pace: pace.clone() };
         let mut sender = Self {
             name,
-            writer: Writer::new(chunk, SMALL),
+            writer: LaneWriter::new(chunk, SMALL),
             link: Arc::default(),
             pace,
             door: door.clone(),
@@ -113,7 +118,7 @@ impl Sender {
     }
 
     fn go_on_in(&mut self, log2: u32) {
-        let chunk = Chunk { heap: Heap::new(1 << log2), pace: self.pace.clone() };
+        let chunk = ChunkView { heap: ModelRegion::new(1 << log2), pace: self.pace.clone() };
         self.pace.step();
         let note = (chunk.heap.clone(), log2);
         self.link.passed.lock().expect("not poisoned").push_back(note);
@@ -143,7 +148,7 @@ impl Sender {
         while self.ready() {
             let found = self.writer.fits(message.len()) || {
                 self.refresh();
-                self.writer.make_room(message.len()) == Room::Here
+                self.writer.make_room(message.len()) == FreeSpace::Here
             };
             if found {
                 if number.is_multiple_of(3) {
@@ -192,30 +197,30 @@ impl Sender {
 }
 
 /// Model of a mailbox's lane.
-pub(super) struct Lane {
-    reader: Reader<Chunk>,
-    link: Arc<Link>,
-    chunks: VecDeque<(Heap, u32)>,
+pub(super) struct ScheduledLane {
+    reader: LaneReader<ChunkView>,
+    link: Arc<LaneShared>,
+    chunks: VecDeque<(ModelRegion, u32)>,
 }
 
 /// Model of `mailbox::Mailbox`.
-pub(super) struct Receiver {
-    pub(super) lanes: Vec<Lane>,
-    pace: Pace,
-    door: Arc<Door>,
-    pub(super) taken: Arc<Mutex<Taken>>,
+pub(super) struct ScheduledMailbox {
+    pub(super) lanes: Vec<ScheduledLane>,
+    pace: PacedThread,
+    door: Arc<HandoverSlot>,
+    pub(super) taken: Arc<Mutex<MessageCounts>>,
 }
 
 /// Messages that one receiver took, for the checks at the end of a test.
 #[derive(Default)]
-pub(super) struct Taken {
+pub(super) struct MessageCounts {
     /// In the order of arrival; each contains its sender.
     pub(super) delivered: Vec<Vec<u8>>,
     pub(super) acknowledged: Vec<Vec<u8>>,
 }
 
-impl Receiver {
-    pub(super) fn new(pace: Pace, door: &Arc<Door>) -> Self {
+impl ScheduledMailbox {
+    pub(super) fn new(pace: PacedThread, door: &Arc<HandoverSlot>) -> Self {
         Self { lanes: Vec::new(), pace, door: door.clone(), taken: Arc::default() }
     }
 
@@ -225,9 +230,9 @@ impl Receiver {
         let come = std::mem::take(&mut *self.door.waiting.lock().expect("not poisoned"));
         for HandOver { link, mut chunks, base, position } in come {
             let (heap, log2) = chunks.pop_front().expect("the first chunk");
-            let chunk = Chunk { heap, pace: self.pace.clone() };
-            let reader = Reader::new(chunk, log2, base, position).expect("an honest sender");
-            self.lanes.push(Lane { reader, link, chunks });
+            let chunk = ChunkView { heap, pace: self.pace.clone() };
+            let reader = LaneReader::new(chunk, log2, base, position).expect("an honest sender");
+            self.lanes.push(ScheduledLane { reader, link, chunks });
         }
     }
 
@@ -236,14 +241,14 @@ impl Receiver {
         let mut any = false;
         for lane in &mut self.lanes {
             match lane.reader.look().expect("an honest sender") {
-                Found::Nothing => {
+                Peeked::Nothing => {
                     if lane.reader.size() > 1 << SMALL {
                         self.pace.step();
                         lane.link.state.fetch_or(GIVE_BACK, Ordering::Relaxed);
                     }
                     continue;
                 }
-                Found::Message(length) => {
+                Peeked::Message(length) => {
                     let mut bytes = Vec::new();
                     let at = lane.reader.payload_at();
                     lane.reader.region().copy_out(at, length, &mut bytes);
@@ -253,14 +258,14 @@ impl Receiver {
                     position::publish(&lane.link.position, lane.reader.position());
                     self.taken.lock().expect("not poisoned").acknowledged.push(bytes);
                 }
-                Found::Next(log2) => {
+                Peeked::Next(log2) => {
                     self.pace.step();
                     let mut passed = lane.link.passed.lock().expect("not poisoned");
                     let next = lane.chunks.pop_front().or_else(|| passed.pop_front());
                     drop(passed);
                     let (heap, announced) = next.expect("a chunk is passed before `next`");
                     assert_eq!(announced, log2);
-                    lane.reader.follow(Chunk { heap, pace: self.pace.clone() }, log2);
+                    lane.reader.follow(ChunkView { heap, pace: self.pace.clone() }, log2);
                     lane.link.state.fetch_and(!GIVE_BACK, Ordering::Relaxed);
                     self.pace.step();
                     position::publish(&lane.link.position, lane.reader.position());

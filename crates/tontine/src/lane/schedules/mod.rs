@@ -16,8 +16,8 @@ use shuttle::rand::{Rng, thread_rng};
 use shuttle::thread;
 
 use crate::sync::Ordering;
-use ends::{Door, MESSAGES, Receiver, Sender, message};
-use pace::{Pace, lives};
+use ends::{HandoverSlot, MESSAGES, ScheduledMailbox, ScheduledSender, message};
+use pace::{PacedThread, lives};
 
 /// Returns the numbers of those `messages` that `sender` sent.
 fn numbers(messages: &[Vec<u8>], sender: u32) -> Vec<u32> {
@@ -31,23 +31,27 @@ fn numbers(messages: &[Vec<u8>], sender: u32) -> Vec<u32> {
     .collect()
 }
 
-fn begin_senders(count: u32, pace: fn() -> Pace, door: &Arc<Door>) -> Vec<Sending> {
+fn begin_senders(
+    count: u32,
+    pace: fn() -> PacedThread,
+    door: &Arc<HandoverSlot>,
+) -> Vec<SendingSchedule> {
     (0..count)
         .map(|name| {
             let (pace, door) = (pace(), door.clone());
             let sent: Arc<AtomicU32> = Arc::default();
             let counted = sent.clone();
             let handle = thread::spawn(move || {
-                let back = lives(|| Sender::connect(name, pace, &door, counted).run());
+                let back = lives(|| ScheduledSender::connect(name, pace, &door, counted).run());
                 door.ended.fetch_add(1, Ordering::Relaxed);
                 back
             });
-            Sending { sent, handle }
+            SendingSchedule { sent, handle }
         })
         .collect()
 }
 
-struct Sending {
+struct SendingSchedule {
     sent: Arc<AtomicU32>,
     /// Returns the messages that the sender took back; `None` if it died.
     handle: thread::JoinHandle<Option<Vec<Vec<u8>>>>,
@@ -55,10 +59,10 @@ struct Sending {
 
 /// Runs two senders, and one receiver that closes after a random number of messages.
 fn growth_and_close() {
-    let door = Arc::new(Door::default());
-    let sending = begin_senders(2, Pace::immortal, &door);
+    let door = Arc::new(HandoverSlot::default());
+    let sending = begin_senders(2, PacedThread::immortal, &door);
     let most = thread_rng().gen_range(1..=2 * MESSAGES as usize);
-    let mut receiver = Receiver::new(Pace::immortal(), &door);
+    let mut receiver = ScheduledMailbox::new(PacedThread::immortal(), &door);
     receiver.run(2, most);
     // Both senders are accepted before the receiver closes.
     while receiver.lanes.len() < 2 {
@@ -78,11 +82,11 @@ fn growth_and_close() {
 
 /// Runs two receivers that die, one after the other, and a third one that does not.
 fn succession() {
-    let door = Arc::new(Door::default());
-    let sending = begin_senders(2, Pace::immortal, &door);
+    let door = Arc::new(HandoverSlot::default());
+    let sending = begin_senders(2, PacedThread::immortal, &door);
     let mut reigns = Vec::new();
-    for pace in [Pace::mortal(), Pace::mortal(), Pace::immortal()] {
-        let mut receiver = Receiver::new(pace, &door);
+    for pace in [PacedThread::mortal(), PacedThread::mortal(), PacedThread::immortal()] {
+        let mut receiver = ScheduledMailbox::new(pace, &door);
         // Each receiver runs until it dies; the last one until all messages have arrived.
         let died = lives(|| receiver.run(2, usize::MAX)).is_none();
         receiver.mark_dead();
@@ -112,9 +116,9 @@ fn succession() {
 
 /// Runs two senders that die at random steps.
 fn dying_senders() {
-    let door = Arc::new(Door::default());
-    let sending = begin_senders(2, Pace::mortal, &door);
-    let mut receiver = Receiver::new(Pace::immortal(), &door);
+    let door = Arc::new(HandoverSlot::default());
+    let sending = begin_senders(2, PacedThread::mortal, &door);
+    let mut receiver = ScheduledMailbox::new(PacedThread::immortal(), &door);
     receiver.run(2, usize::MAX);
     let delivered = &receiver.taken.lock().expect("no panic").delivered;
     for (name, one) in (0..).zip(sending) {

@@ -1,6 +1,6 @@
-//! The points of a protocol at which a thread may be switched out or die: [`Pace`].
+//! The points of a protocol at which a thread may be switched out or die: [`PacedThread`].
 //!
-//! [`Pace::step`] is called before each access to shared state, [`Chunk`] is a region that calls
+//! [`PacedThread::step`] is called before each access to shared state, [`ChunkView`] is a region that calls
 //! it, [`lives`] runs code that may die.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -9,13 +9,13 @@ use std::sync::atomic::AtomicU32;
 
 use shuttle::rand::{Rng, thread_rng};
 
-use crate::lane::region::Region;
-use crate::lane::region::model::Heap;
+use crate::lane::region::LaneMemory;
+use crate::lane::region::model::ModelRegion;
 use crate::sync::{AtomicU64, Ordering};
 
 /// Step counter of one thread.
 #[derive(Clone)]
-pub(super) struct Pace {
+pub(super) struct PacedThread {
     switch: Arc<shuttle::sync::atomic::AtomicU32>,
     /// Number of steps before the thread dies.
     left: Arc<AtomicU32>,
@@ -24,7 +24,7 @@ pub(super) struct Pace {
 /// Panic payload of a thread that dies.
 struct Died;
 
-impl Pace {
+impl PacedThread {
     fn new(steps: u32) -> Self {
         let switch = Arc::new(shuttle::sync::atomic::AtomicU32::new(0));
         Self { switch, left: Arc::new(AtomicU32::new(steps)) }
@@ -63,12 +63,12 @@ pub(super) fn lives<T>(body: impl FnOnce() -> T) -> Option<T> {
 
 /// One end's view of a chunk.
 #[derive(Clone)]
-pub(super) struct Chunk {
-    pub(super) heap: Heap,
-    pub(super) pace: Pace,
+pub(super) struct ChunkView {
+    pub(super) heap: ModelRegion,
+    pub(super) pace: PacedThread,
 }
 
-impl Region for Chunk {
+impl LaneMemory for ChunkView {
     fn word(&self, at: usize) -> &AtomicU64 {
         self.pace.step();
         self.heap.word(at)

@@ -1,4 +1,4 @@
-//! The installed handler of a signal, [`Installed`], with its *sites* and its *original
+//! The installed handler of a signal, [`InstalledSite`], with its *sites* and its *original
 //! disposition*.
 //!
 //! A site is the memory to which the handler writes for one `SignalFlag`, `SignalCounter` or
@@ -39,8 +39,8 @@ use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::Pipe;
-use crate::signal::disposition::{Action, Saved};
+use super::LeakedPipe;
+use crate::signal::disposition::{KernelDisposition, Saved};
 use crate::signal::error::SignalError;
 use crate::signal::number::MAX_SIGNAL;
 use crate::signal::{Signal, disposition};
@@ -55,7 +55,7 @@ const ENTRIES: usize = MAX_SIGNAL as usize + 1;
 pub(super) struct Site {
     pub(super) came: AtomicBool,
     pub(super) count: AtomicU64,
-    pipe: Option<&'static Pipe>,
+    pipe: Option<&'static LeakedPipe>,
     next: AtomicPtr<Site>,
 }
 
@@ -84,7 +84,7 @@ pub(super) struct HandlerChanges {
     /// Signals for which this process has the handler installed.
     installed: [bool; ENTRIES],
     /// Pipes of this process without a user.
-    pub(super) spare: Vec<&'static Pipe>,
+    pub(super) spare: Vec<&'static LeakedPipe>,
 }
 
 impl Default for HandlerChanges {
@@ -111,7 +111,7 @@ impl HandlerChanges {
     /// Makes the disposition of a signal agree with its list: after a fork they may differ.
     fn compare(&mut self, signal: Signal) {
         let Some(beneath) = BENEATH[index(signal)].get() else { return };
-        if !Action::current(signal).is_ok_and(|current| is_handler(&current)) {
+        if !KernelDisposition::current(signal).is_ok_and(|current| is_handler(&current)) {
             return;
         }
         let is_needed = !head(signal).load(Ordering::Relaxed).is_null();
@@ -124,14 +124,17 @@ impl HandlerChanges {
 
 /// A site in its list.
 #[derive(Debug)]
-pub(super) struct Installed {
+pub(super) struct InstalledSite {
     signal: Signal,
     pub(super) site: &'static Site,
     removed: bool,
 }
 
-impl Installed {
-    pub(super) fn new(signal: Signal, pipe: Option<&'static Pipe>) -> Result<Self, SignalError> {
+impl InstalledSite {
+    pub(super) fn new(
+        signal: Signal,
+        pipe: Option<&'static LeakedPipe>,
+    ) -> Result<Self, SignalError> {
         if let Some(reason) = signal.refusal() {
             return Err(SignalError::CannotTake { signal, reason });
         }
@@ -144,7 +147,7 @@ impl Installed {
                 // This is a forked child, and its parent's handler was replaced.
                 note_replaced(signal);
             }
-            save(signal, Action::current(signal)?);
+            save(signal, KernelDisposition::current(signal)?);
         }
         let site: &'static Site = Box::leak(Box::new(Site {
             came: AtomicBool::new(false),
@@ -198,7 +201,7 @@ impl Installed {
     }
 }
 
-impl Drop for Installed {
+impl Drop for InstalledSite {
     fn drop(&mut self) {
         self.remove();
     }
@@ -212,17 +215,17 @@ fn head(signal: Signal) -> &'static AtomicPtr<Site> {
     &SITES[index(signal)]
 }
 
-fn handler() -> Action {
+fn handler() -> KernelDisposition {
     let address = on_signal as *const () as libc::sighandler_t;
-    Action::new(address, libc::SA_SIGINFO | libc::SA_RESTART | libc::SA_ONSTACK)
+    KernelDisposition::new(address, libc::SA_SIGINFO | libc::SA_RESTART | libc::SA_ONSTACK)
 }
 
-fn is_handler(action: &Action) -> bool {
+fn is_handler(action: &KernelDisposition) -> bool {
     action.handler() == handler().handler()
 }
 
 /// Saves a disposition as the original one, unless it is the handler itself.
-fn save(signal: Signal, found: Action) {
+fn save(signal: Signal, found: KernelDisposition) {
     if !is_handler(&found) {
         BENEATH[index(signal)].set(found);
     }
@@ -289,7 +292,7 @@ fn reach_sites(signal: Signal) -> bool {
 /// 1. The caller is the handler of `signal`.
 /// 2. `info` and `context` are the arguments that the kernel passed to it.
 unsafe fn do_beneath(signal: Signal, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
-    let is_current = Action::current(signal).is_ok_and(|current| is_handler(&current));
+    let is_current = KernelDisposition::current(signal).is_ok_and(|current| is_handler(&current));
     // SYNC handler-compared: pairs with the store after the comparison.
     let has_compared = OWN.peek().is_some_and(|own| own.compared.load(Ordering::Acquire));
     let mut beneath = BENEATH_REPLACED[index(signal)].get();

@@ -1,4 +1,4 @@
-//! Closing sockets that a peer can fill: [`Socket`], [`close_listener`].
+//! Closing sockets that a peer can fill: [`PeerSocket`], [`close_listener`].
 //!
 //! A Unix socket holds the descriptors of messages that were not received, and the holder that
 //! closes it last has the kernel drop them: an inotify instance takes 13 ms, an epoll set with
@@ -37,14 +37,14 @@ const MAX_PENDING: usize = 4096;
 ///
 /// In a forked child a drop closes only the copy: the connection belongs to the parent.
 #[derive(Debug)]
-pub(crate) struct Socket {
+pub(crate) struct PeerSocket {
     fd: ManuallyDrop<OwnedFd>,
     guard: Guard,
     /// A peer made the socket, and may share it.
     of_peer: bool,
 }
 
-impl Socket {
+impl PeerSocket {
     /// Wraps a socket that this process made.
     ///
     /// # Errors
@@ -56,7 +56,7 @@ impl Socket {
     /// Wraps a socket that a peer made and passed. The peer may share it, and set its options.
     ///
     /// # Errors
-    /// The errors of [`Socket::new`].
+    /// The errors of [`PeerSocket::new`].
     pub(super) fn of_peer(fd: OwnedFd) -> Result<Self> {
         Self::made_by(true, fd)
     }
@@ -66,13 +66,13 @@ impl Socket {
     }
 }
 
-impl AsFd for Socket {
+impl AsFd for PeerSocket {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
 }
 
-impl Drop for Socket {
+impl Drop for PeerSocket {
     fn drop(&mut self) {
         // SAFETY: dropped once, and not used afterwards.
         let fd = unsafe { ManuallyDrop::take(&mut self.fd) };
@@ -95,7 +95,7 @@ pub(crate) fn close_listener(listener: OwnedFd) {
     let _ = rustix::net::shutdown(&listener, Shutdown::Both);
     for _ in 0..MAX_PENDING {
         match accept(&listener) {
-            Ok(Some(connection)) => drop(Socket::new(connection)),
+            Ok(Some(connection)) => drop(PeerSocket::new(connection)),
             Ok(None) => return,
             // The listener is shut down and has no connection left.
             Err(error) if error.errno() == libc::EINVAL => return,

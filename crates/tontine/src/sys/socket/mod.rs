@@ -7,7 +7,7 @@
 //! share and change.
 //!
 //! Neighbours: `mailbox` defines the messages. Everything that is received here is untrusted,
-//! except [`Credentials`] and the pidfd, which come from the kernel. Descriptors that a peer passed
+//! except [`SenderCredentials`] and the pidfd, which come from the kernel. Descriptors that a peer passed
 //! are received in a table of their own ([`receive_passed`]), and a socket whose queue has some is
 //! closed there (`close`).
 
@@ -33,13 +33,13 @@ mod receive;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use close::{Socket, close_listener};
+pub(crate) use close::{PeerSocket, close_listener};
 pub(crate) use option::{
     check_connected, owner, owner_pidfd, pass_credentials, refuse_descriptors,
 };
-pub(crate) use passed::{Expected, Passed, receive_passed};
+pub(crate) use passed::{DescriptorKind, PassedMessage, receive_passed};
 pub(crate) use path::SocketPath;
-pub(crate) use receive::{Credentials, Received, receive};
+pub(crate) use receive::{ReceivedPacket, SenderCredentials, receive};
 
 /// Maximum number of descriptors that the kernel passes with one message (`SCM_MAX_FD`).
 pub(crate) const MOST_DESCRIPTORS: usize = 253;
@@ -52,7 +52,7 @@ const INTERRUPTIONS: usize = 1000;
 
 /// Result of sending a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Sent {
+pub(crate) enum SendResult {
     /// The message is in the peer's queue.
     Yes,
     /// The queue is full, or too many descriptors are in flight: a later attempt may succeed.
@@ -84,7 +84,7 @@ pub(crate) fn pair() -> Result<(OwnedFd, OwnedFd)> {
 /// # Errors
 /// [`Error::AddrInUse`], [`Error::InvalidAddress`] or [`Error::SystemAt`].
 pub(crate) fn bind_path(fd: impl AsFd, path: &SocketPath) -> Result<()> {
-    bind(fd, &Name::path(path)?)
+    bind(fd, &SocketName::path(path)?)
 }
 
 /// Binds the socket to a name in its network namespace, which ends with the socket.
@@ -92,7 +92,7 @@ pub(crate) fn bind_path(fd: impl AsFd, path: &SocketPath) -> Result<()> {
 /// # Errors
 /// The errors of [`bind_path`].
 pub(crate) fn bind_abstract(fd: impl AsFd, name: impl AsRef<[u8]>) -> Result<()> {
-    bind(fd, &Name::abstracted(name.as_ref())?)
+    bind(fd, &SocketName::abstracted(name.as_ref())?)
 }
 
 /// Connects to the listener at a path; waits while its queue is full, until the deadline.
@@ -105,7 +105,7 @@ pub(crate) fn connect_path(
     path: impl AsRef<Path>,
     deadline: impl Into<Option<Instant>>,
 ) -> Result<()> {
-    connect(fd.as_fd(), &Name::path(&SocketPath::new(path.as_ref())?)?, deadline.into())
+    connect(fd.as_fd(), &SocketName::path(&SocketPath::new(path.as_ref())?)?, deadline.into())
 }
 
 /// Connects to the listener at an abstract name, like [`connect_path`].
@@ -117,7 +117,7 @@ pub(crate) fn connect_abstract(
     name: impl AsRef<[u8]>,
     deadline: impl Into<Option<Instant>>,
 ) -> Result<()> {
-    connect(fd.as_fd(), &Name::abstracted(name.as_ref())?, deadline.into())
+    connect(fd.as_fd(), &SocketName::abstracted(name.as_ref())?, deadline.into())
 }
 
 /// Listens for connections, with a queue of `backlog`. Makes [`accept`] nonblocking.
@@ -150,8 +150,8 @@ pub(crate) fn accept(fd: impl AsFd) -> Result<Option<OwnedFd>> {
 /// not wait.
 ///
 /// # Errors
-/// [`Error::System`] if `sendmsg` fails for another reason than those of [`Sent`].
-pub(crate) fn send(fd: impl AsFd, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> Result<Sent> {
+/// [`Error::System`] if `sendmsg` fails for another reason than those of [`SendResult`].
+pub(crate) fn send(fd: impl AsFd, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> Result<SendResult> {
     assert!(fds.len() <= MOST_DESCRIPTORS, "{} descriptors in one message", fds.len());
     let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_DESCRIPTORS))];
     let mut control = SendAncillaryBuffer::new(&mut room);
@@ -163,23 +163,23 @@ pub(crate) fn send(fd: impl AsFd, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> Resul
     let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
     for _ in 0..INTERRUPTIONS {
         return match rustix::net::sendmsg(&fd, &bytes, &mut control, flags) {
-            Ok(_) => Ok(Sent::Yes),
+            Ok(_) => Ok(SendResult::Yes),
             Err(Errno::INTR) => continue,
-            Err(Errno::AGAIN | Errno::NOBUFS | Errno::TOOMANYREFS) => Ok(Sent::Full),
-            Err(Errno::PIPE | Errno::CONNRESET) => Ok(Sent::Gone),
+            Err(Errno::AGAIN | Errno::NOBUFS | Errno::TOOMANYREFS) => Ok(SendResult::Full),
+            Err(Errno::PIPE | Errno::CONNRESET) => Ok(SendResult::Gone),
             Err(errno) => Err(Error::system("sendmsg", errno)),
         };
     }
-    Ok(Sent::Full)
+    Ok(SendResult::Full)
 }
 
 /// An address, with its text for errors.
-struct Name {
+struct SocketName {
     address: SocketAddrUnix,
     text: String,
 }
 
-impl Name {
+impl SocketName {
     fn path(path: &SocketPath) -> Result<Self> {
         let text = path.display().to_string();
         match SocketAddrUnix::new(path.as_path()) {
@@ -202,14 +202,14 @@ impl Name {
     }
 }
 
-fn bind(fd: impl AsFd, name: &Name) -> Result<()> {
+fn bind(fd: impl AsFd, name: &SocketName) -> Result<()> {
     rustix::net::bind(fd, &name.address).map_err(|errno| match errno {
         Errno::ADDRINUSE => Error::AddrInUse { address: name.text.clone(), holder: None },
         errno => Error::system("bind", errno).at(&name.text),
     })
 }
 
-fn connect(fd: BorrowedFd<'_>, name: &Name, deadline: Option<Instant>) -> Result<()> {
+fn connect(fd: BorrowedFd<'_>, name: &SocketName, deadline: Option<Instant>) -> Result<()> {
     let limit = |left: Option<Duration>| {
         // A timeout of zero would mean that there is none.
         let left = left.map(|left| left.max(Duration::from_millis(1)));

@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 
 use rustix::net::{AddressFamily, SocketType, sockopt};
 
-use super::Credentials;
+use super::SenderCredentials;
 use crate::error::{Error, Result};
 
 /// Since Linux 6.5; the same on all architectures except PA-RISC and SPARC.
@@ -100,7 +100,7 @@ pub(super) fn is_unix_datagram(fd: impl AsFd) -> bool {
 ///
 /// # Errors
 /// [`Error::System`] if `getsockopt` fails.
-pub(crate) fn owner(fd: impl AsFd) -> Result<Credentials> {
+pub(crate) fn owner(fd: impl AsFd) -> Result<SenderCredentials> {
     let mut owner = libc::ucred { pid: 0, uid: 0, gid: 0 };
     let mut length = size_of::<libc::ucred>() as libc::socklen_t;
     // SAFETY: the option's value is one such structure, which is writable.
@@ -117,7 +117,7 @@ pub(crate) fn owner(fd: impl AsFd) -> Result<Credentials> {
         return Err(Error::last("getsockopt(SO_PEERCRED)"));
     }
     let pid = u32::try_from(owner.pid).unwrap_or(0);
-    Ok(Credentials { pid, uid: owner.uid, gid: owner.gid })
+    Ok(SenderCredentials { pid, uid: owner.uid, gid: owner.gid })
 }
 
 /// Returns the pidfd of the [`owner`]; `None` if the kernel does not support it, or the process was

@@ -7,24 +7,24 @@
 //! that a descriptor is a sealed memfd.
 //!
 //! Neighbours: [`super::receive`](super::receive()) detects that a message carries descriptors; the
-//! mailbox names the kinds that they should have by [`Expected`].
+//! mailbox names the kinds that they should have by [`DescriptorKind`].
 
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::io::Errno;
 
-use super::close::Socket;
+use super::close::PeerSocket;
 use super::option::{is_unix_datagram, owner, pass_pidfd};
-use super::receive::{Credentials, MAX_PASSED, Seen, Take, message, remove};
-use super::{Sent, pair, send};
+use super::receive::{MAX_PASSED, RecvmsgResult, SenderCredentials, Take, message, remove};
+use super::{SendResult, pair, send};
 use crate::error::{Error, Result};
-use crate::sys::region::{PeerRegion, Unfit};
+use crate::sys::region::{InvalidRegion, PeerRegion};
 use crate::sys::{limits, quarantine};
 
 /// The kind that a descriptor of a message should be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Expected {
+pub(crate) enum DescriptorKind {
     /// Sealed memory of this many bytes.
     Memory(usize),
     /// The end of a doorbell that rings.
@@ -33,26 +33,26 @@ pub(crate) enum Expected {
 
 /// A message, with those of its descriptors that were expected.
 #[derive(Debug)]
-pub(crate) struct Passed {
+pub(crate) struct PassedMessage {
     /// The bytes of the message.
     pub(crate) bytes: Vec<u8>,
     /// The message is longer than `bytes`.
     pub(crate) oversize: bool,
     /// The sender, if the socket passes credentials.
-    pub(crate) from: Option<Credentials>,
+    pub(crate) from: Option<SenderCredentials>,
     /// The sender's pidfd, if it was requested and the kernel supports it.
     pub(crate) pidfd: Option<OwnedFd>,
     /// Number of descriptors that came with the message and for which there was space.
     pub(crate) count: usize,
     /// The memory that was expected, in order; empty if the number of descriptors is another.
-    pub(crate) memory: Result<Vec<PeerRegion>, Unfit>,
+    pub(crate) memory: Result<Vec<PeerRegion>, InvalidRegion>,
     /// The doorbell that was expected.
-    pub(crate) doorbell: Option<Socket>,
+    pub(crate) doorbell: Option<PeerSocket>,
 }
 
-impl Passed {
+impl PassedMessage {
     /// Returns a message without descriptors.
-    pub(crate) fn nothing(bytes: Vec<u8>, oversize: bool, from: Option<Credentials>) -> Self {
+    pub(crate) fn nothing(bytes: Vec<u8>, oversize: bool, from: Option<SenderCredentials>) -> Self {
         let memory = Ok(Vec::new());
         Self { bytes, oversize, from, pidfd: None, count: 0, memory, doorbell: None }
     }
@@ -71,8 +71,8 @@ pub(crate) fn receive_passed(
     socket: impl AsFd,
     len: usize,
     with_sender: bool,
-    expected: impl FnOnce(&[u8]) -> Vec<Expected> + Send + 'static,
-) -> Result<Option<Passed>> {
+    expected: impl FnOnce(&[u8]) -> Vec<DescriptorKind> + Send + 'static,
+) -> Result<Option<PassedMessage>> {
     // The thread returns the descriptors that this process keeps over this pair.
     let way_back = with_sender.then(pair).transpose()?;
     let mut lent = vec![socket.as_fd()];
@@ -85,7 +85,7 @@ pub(crate) fn receive_passed(
         [socket, back] => examine(socket, Some(back), len, expected),
         _ => Err(Error::system("recvmsg", Errno::BADF)),
     })?;
-    let Some(Found { mut passed, is_sound, has_pidfd, has_doorbell }) = found? else {
+    let Some(ThreadFindings { mut passed, is_sound, has_pidfd, has_doorbell }) = found? else {
         return Ok(None);
     };
     if let Some((here, _)) = &way_back
@@ -97,7 +97,7 @@ pub(crate) fn receive_passed(
         }
         let mut kept = kept.fds.into_iter();
         passed.pidfd = if has_pidfd { kept.next() } else { None };
-        passed.doorbell = kept.next().map(Socket::of_peer).transpose()?;
+        passed.doorbell = kept.next().map(PeerSocket::of_peer).transpose()?;
     }
     // All its descriptors have another holder by now, so that the kernel closes none.
     if is_sound {
@@ -107,8 +107,8 @@ pub(crate) fn receive_passed(
 }
 
 /// The thread's report.
-struct Found {
-    passed: Passed,
+struct ThreadFindings {
+    passed: PassedMessage,
     /// All descriptors have the expected kinds.
     is_sound: bool,
     has_pidfd: bool,
@@ -121,11 +121,11 @@ fn examine(
     socket: BorrowedFd<'_>,
     back: Option<BorrowedFd<'_>>,
     len: usize,
-    expected: impl FnOnce(&[u8]) -> Vec<Expected>,
-) -> Result<Option<Found>> {
+    expected: impl FnOnce(&[u8]) -> Vec<DescriptorKind>,
+) -> Result<Option<ThreadFindings>> {
     let mut bytes = vec![0; len];
     let Some(seen) = look_whole(socket, back.is_some(), &mut bytes)? else { return Ok(None) };
-    let Seen { len, oversize, from, .. } = *seen;
+    let RecvmsgResult { len, oversize, from, .. } = *seen;
     bytes.truncate(len);
     let wanted = if oversize { Vec::new() } else { expected(&bytes) };
     let count = seen.fds.len();
@@ -133,30 +133,31 @@ fn examine(
     let pairs = seen.fds.iter().zip(&wanted).filter(|_| wanted.len() == count);
     for (fd, wanted) in pairs {
         match wanted {
-            Expected::Memory(size) => match PeerRegion::map(fd.as_fd(), *size) {
+            DescriptorKind::Memory(size) => match PeerRegion::map(fd.as_fd(), *size) {
                 Ok(region) => memory.push(region),
-                Err(Unfit::System(call, errno)) => return Err(Error::system(call, errno)),
+                Err(InvalidRegion::System(call, errno)) => return Err(Error::system(call, errno)),
                 Err(lack) => unfit = unfit.or(Some(lack)),
             },
-            Expected::Doorbell => doorbell = Some(fd).filter(|fd| is_unix_datagram(fd)),
+            DescriptorKind::Doorbell => doorbell = Some(fd).filter(|fd| is_unix_datagram(fd)),
         }
     }
     let is_sound = wanted.len() == count
         && unfit.is_none()
-        && doorbell.is_some() == wanted.contains(&Expected::Doorbell);
+        && doorbell.is_some() == wanted.contains(&DescriptorKind::Doorbell);
     let (mut has_pidfd, mut has_doorbell) = (false, false);
     if let Some(back) = back {
         let pidfd = seen.pidfd.as_ref();
         (has_pidfd, has_doorbell) = (pidfd.is_some(), doorbell.is_some());
         let kept: Vec<BorrowedFd<'_>> =
             pidfd.into_iter().chain(doorbell).map(AsFd::as_fd).collect();
-        if !kept.is_empty() && send(back, b"kept", &kept)? != Sent::Yes {
+        if !kept.is_empty() && send(back, b"kept", &kept)? != SendResult::Yes {
             return Err(Error::system("sendmsg", Errno::TOOMANYREFS));
         }
     }
     let memory = unfit.map_or(Ok(memory), Err);
-    let passed = Passed { bytes, oversize, from, pidfd: None, count, memory, doorbell: None };
-    Ok(Some(Found { passed, is_sound, has_pidfd, has_doorbell }))
+    let passed =
+        PassedMessage { bytes, oversize, from, pidfd: None, count, memory, doorbell: None };
+    Ok(Some(ThreadFindings { passed, is_sound, has_pidfd, has_doorbell }))
 }
 
 /// Peeks at the next message with copies of all its descriptors, and of the sender's pidfd.
@@ -164,14 +165,14 @@ fn look_whole(
     socket: BorrowedFd<'_>,
     with_sender: bool,
     bytes: &mut [u8],
-) -> Result<Option<ManuallyDrop<Seen>>> {
+) -> Result<Option<ManuallyDrop<RecvmsgResult>>> {
     // Set for this call only: otherwise each message would need space for it.
     if with_sender {
         pass_pidfd(socket, true);
     }
     let mut look =
         || message(socket, bytes, Take::LookWhole).map(|seen| seen.map(ManuallyDrop::new));
-    let is_short = |seen: &Seen| seen.truncated && seen.fds.len() < MAX_PASSED;
+    let is_short = |seen: &RecvmsgResult| seen.truncated && seen.fds.len() < MAX_PASSED;
     let mut seen = look();
     if let Ok(Some(first)) = &seen
         && is_short(first)

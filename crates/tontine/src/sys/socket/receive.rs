@@ -24,13 +24,13 @@ const SCM_PIDFD: i32 = 4;
 
 /// The sender of a message, by the kernel. A pid of 0 is not visible in this PID namespace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Credentials {
+pub(crate) struct SenderCredentials {
     pub(crate) pid: u32,
     pub(crate) uid: u32,
     pub(crate) gid: u32,
 }
 
-impl Credentials {
+impl SenderCredentials {
     /// Returns the process with these credentials.
     pub(crate) fn peer(self) -> Peer {
         Peer { pid: Some(self.pid).filter(|&pid| pid != 0), uid: self.uid }
@@ -39,7 +39,7 @@ impl Credentials {
 
 /// A message from the queue.
 #[derive(Debug, Default)]
-pub(crate) struct Received {
+pub(crate) struct ReceivedPacket {
     /// Number of bytes written to the caller's buffer.
     pub(crate) len: usize,
     /// The message is longer than the caller's buffer.
@@ -47,7 +47,7 @@ pub(crate) struct Received {
     /// The message carries descriptors and stays in the queue: see [`super::receive_passed`].
     pub(crate) has_descriptors: bool,
     /// The sender, if the socket passes credentials.
-    pub(crate) from: Option<Credentials>,
+    pub(crate) from: Option<SenderCredentials>,
     /// The peer has hung up and the queue is empty; no other field is set.
     pub(crate) hung_up: bool,
 }
@@ -59,10 +59,10 @@ pub(crate) struct Received {
 ///
 /// # Errors
 /// [`Error::System`] if `recvmsg` fails.
-pub(crate) fn receive(fd: impl AsFd, into: &mut [u8]) -> Result<Option<Received>> {
+pub(crate) fn receive(fd: impl AsFd, into: &mut [u8]) -> Result<Option<ReceivedPacket>> {
     let fd = fd.as_fd();
     let Some(seen) = message(fd, into, Take::Look)? else { return Ok(None) };
-    let received = Received {
+    let received = ReceivedPacket {
         len: seen.len,
         oversize: seen.oversize,
         has_descriptors: seen.truncated,
@@ -84,13 +84,13 @@ pub(super) fn remove(fd: BorrowedFd<'_>) -> Result<bool> {
 
 /// The result of one `recvmsg`.
 #[derive(Debug, Default)]
-pub(super) struct Seen {
+pub(super) struct RecvmsgResult {
     pub(super) len: usize,
     pub(super) oversize: bool,
     /// There was not enough space for the control data.
     pub(super) truncated: bool,
     pub(super) fds: Vec<OwnedFd>,
-    pub(super) from: Option<Credentials>,
+    pub(super) from: Option<SenderCredentials>,
     pub(super) pidfd: Option<OwnedFd>,
     pub(super) hung_up: bool,
 }
@@ -108,7 +108,7 @@ pub(super) enum Take {
 
 /// Space for control data, aligned like its headers.
 #[repr(C)]
-union Control {
+union ControlBuffer {
     header: libc::cmsghdr,
     room: [u8; CONTROL_BYTES],
 }
@@ -127,8 +127,12 @@ const fn space(bytes: usize) -> usize {
     unsafe { libc::CMSG_SPACE(bytes as u32) as usize }
 }
 
-pub(super) fn message(fd: BorrowedFd<'_>, into: &mut [u8], take: Take) -> Result<Option<Seen>> {
-    let mut control = MaybeUninit::<Control>::uninit();
+pub(super) fn message(
+    fd: BorrowedFd<'_>,
+    into: &mut [u8],
+    take: Take,
+) -> Result<Option<RecvmsgResult>> {
+    let mut control = MaybeUninit::<ControlBuffer>::uninit();
     let mut part = libc::iovec { iov_base: into.as_mut_ptr().cast(), iov_len: into.len() };
     // SAFETY: integers and pointers, for which zero is a value.
     let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
@@ -159,11 +163,11 @@ pub(super) fn message(fd: BorrowedFd<'_>, into: &mut [u8], take: Take) -> Result
                 errno => return Err(Error::system("recvmsg", errno)),
             }
         }
-        let mut seen = Seen {
+        let mut seen = RecvmsgResult {
             len: len.cast_unsigned(),
             oversize: header.msg_flags & libc::MSG_TRUNC != 0,
             truncated: header.msg_flags & libc::MSG_CTRUNC != 0,
-            ..Seen::default()
+            ..RecvmsgResult::default()
         };
         if room > 0 {
             // SAFETY: the kernel has filled in the header and its control data.
@@ -181,7 +185,7 @@ pub(super) fn message(fd: BorrowedFd<'_>, into: &mut [u8], take: Take) -> Result
 ///
 /// # Safety
 /// `header` is unchanged since `recvmsg` filled it, and its buffer still has the control data.
-unsafe fn read_control(header: &libc::msghdr, seen: &mut Seen) {
+unsafe fn read_control(header: &libc::msghdr, seen: &mut RecvmsgResult) {
     // SAFETY: the macros walk over the control data that the kernel has written, and stop at its
     // end; each piece is read up to its own length. Descriptors are new, and this process owns
     // them.
@@ -200,7 +204,7 @@ unsafe fn read_control(header: &libc::msghdr, seen: &mut Seen) {
                 }
                 (libc::SOL_SOCKET, libc::SCM_CREDENTIALS) if len >= size_of::<libc::ucred>() => {
                     let sender = data.cast::<libc::ucred>().read_unaligned();
-                    seen.from = Some(Credentials {
+                    seen.from = Some(SenderCredentials {
                         pid: u32::try_from(sender.pid).unwrap_or(0),
                         uid: sender.uid,
                         gid: sender.gid,
@@ -223,4 +227,4 @@ unsafe fn read_control(header: &libc::msghdr, seen: &mut Seen) {
     }
 }
 
-const _: () = assert!(offset_of!(Control, room) == 0);
+const _: () = assert!(offset_of!(ControlBuffer, room) == 0);

@@ -15,7 +15,7 @@ use crate::sys::child::in_child;
 use crate::sys::region::OwnRegion;
 use crate::sys::{bell, pidfd};
 
-fn next(fd: &OwnedFd) -> Option<receive::Received> {
+fn next(fd: &OwnedFd) -> Option<receive::ReceivedPacket> {
     receive(fd, &mut [0; 64]).expect("receive")
 }
 
@@ -24,7 +24,7 @@ fn pipe() -> (OwnedFd, OwnedFd) {
 }
 
 /// Receives the next message, with these expected descriptors.
-fn next_passed(fd: &OwnedFd, expected: &[Expected]) -> Option<Passed> {
+fn next_passed(fd: &OwnedFd, expected: &[DescriptorKind]) -> Option<PassedMessage> {
     let expected = expected.to_vec();
     receive_passed(fd, 64, true, move |_| expected).expect("received")
 }
@@ -39,12 +39,12 @@ fn message_with_memory_and_doorbell_is_mapped() {
     unsafe { own.base().write(7) };
     let (ear, button) = bell::make().expect("bell");
     let sent = send(&ours, b"hello", &[memory.as_fd(), button.as_fd()]).expect("send");
-    assert_eq!(sent, Sent::Yes);
+    assert_eq!(sent, SendResult::Yes);
     drop((memory, button));
 
     let seen = next(&theirs).expect("a message");
     assert!(seen.has_descriptors && seen.len == 5 && !seen.hung_up);
-    let passed = next_passed(&theirs, &[Expected::Memory(4096), Expected::Doorbell]);
+    let passed = next_passed(&theirs, &[DescriptorKind::Memory(4096), DescriptorKind::Doorbell]);
     let passed = passed.expect("a message");
     assert_eq!((&passed.bytes[..], passed.count, passed.oversize), (&b"hello"[..], 2, false));
     let from = passed.from.expect("credentials");
@@ -84,8 +84,10 @@ fn unexpected_descriptors_enter_no_table_and_stay_queued() {
         ] {
             let (here, there) = pair().expect("pair");
             pass_credentials(&there).expect("pass credentials");
-            assert_eq!(send(&here, b"many", &fds).expect("send"), Sent::Yes);
-            for expected in [&[][..], &[Expected::Memory(4096)], &[Expected::Memory(4096); 2]] {
+            assert_eq!(send(&here, b"many", &fds).expect("send"), SendResult::Yes);
+            for expected in
+                [&[][..], &[DescriptorKind::Memory(4096)], &[DescriptorKind::Memory(4096); 2]]
+            {
                 let passed = next_passed(&there, expected).expect("a message");
                 assert!((count.min(MAX_PASSED)..=count).contains(&passed.count));
                 assert!(passed.memory.map_or(true, |memory| memory.is_empty()));
@@ -102,22 +104,22 @@ fn what_was_sent_is_received_before_the_hang_up() {
     let (ours, theirs) = pair().expect("pair");
     pass_credentials(&theirs).expect("pass credentials");
     // An unread message in the other direction makes the kernel return ECONNRESET first.
-    assert_eq!(send(&theirs, b"unread", &[]).expect("send"), Sent::Yes);
-    assert_eq!(send(&ours, b"first", &[]).expect("send"), Sent::Yes);
-    assert_eq!(send(&ours, b"second", &[]).expect("send"), Sent::Yes);
+    assert_eq!(send(&theirs, b"unread", &[]).expect("send"), SendResult::Yes);
+    assert_eq!(send(&ours, b"first", &[]).expect("send"), SendResult::Yes);
+    assert_eq!(send(&ours, b"second", &[]).expect("send"), SendResult::Yes);
     drop(ours);
     assert_eq!(next(&theirs).map(|got| (got.len, got.hung_up)), Some((5, false)));
     assert_eq!(next(&theirs).map(|got| (got.len, got.hung_up)), Some((6, false)));
     assert!(next(&theirs).is_some_and(|got| got.hung_up));
     assert!(next(&theirs).is_some_and(|got| got.hung_up), "the hang-up is permanent");
-    assert_eq!(send(&theirs, b"late", &[]).expect("send"), Sent::Gone);
+    assert_eq!(send(&theirs, b"late", &[]).expect("send"), SendResult::Gone);
 }
 
 #[test]
 fn an_empty_message_with_credentials_is_no_hang_up() {
     let (ours, theirs) = pair().expect("pair");
     pass_credentials(&theirs).expect("pass credentials");
-    assert_eq!(send(&ours, b"", &[]).expect("send"), Sent::Yes);
+    assert_eq!(send(&ours, b"", &[]).expect("send"), SendResult::Yes);
     let got = next(&theirs).expect("a message");
     assert!(got.len == 0 && !got.hung_up && got.from.is_some());
     assert!(next(&theirs).is_none());
@@ -127,7 +129,7 @@ fn an_empty_message_with_credentials_is_no_hang_up() {
 fn a_message_that_is_too_long_is_said_to_be() {
     let (ours, theirs) = pair().expect("pair");
     pass_credentials(&theirs).expect("pass credentials");
-    assert_eq!(send(&ours, &[7; 100], &[]).expect("send"), Sent::Yes);
+    assert_eq!(send(&ours, &[7; 100], &[]).expect("send"), SendResult::Yes);
     let mut bytes = [0; 64];
     let got = receive(&theirs, &mut bytes).expect("receive").expect("a message");
     assert!(got.oversize && got.len == 64 && bytes == [7; 64]);
@@ -138,12 +140,12 @@ fn a_message_that_is_too_long_is_said_to_be() {
 fn a_full_queue_is_not_waited_for() {
     let (ours, theirs) = pair().expect("pair");
     let mut sent = 0;
-    while send(&ours, &[0; 1000], &[]).expect("send") == Sent::Yes {
+    while send(&ours, &[0; 1000], &[]).expect("send") == SendResult::Yes {
         sent += 1;
         assert!(sent < 1_000_000, "the queue is never full");
     }
     assert!(next(&theirs).is_some());
-    assert_eq!(send(&ours, &[0; 1000], &[]).expect("send"), Sent::Yes);
+    assert_eq!(send(&ours, &[0; 1000], &[]).expect("send"), SendResult::Yes);
 }
 
 #[test]
@@ -155,7 +157,7 @@ fn a_full_descriptor_table_loses_nothing() {
         pass_credentials(&theirs).expect("pass credentials");
         let (_own, memory) = OwnRegion::new("test", 4096).expect("region");
         let fds = [memory.as_fd(), memory.as_fd(), memory.as_fd()];
-        assert_eq!(send(&ours, b"three", &fds).expect("send"), Sent::Yes);
+        assert_eq!(send(&ours, b"three", &fds).expect("send"), SendResult::Yes);
 
         let limit = Rlimit { current: Some(64), maximum: Some(64) };
         setrlimit(Resource::Nofile, limit).expect("setrlimit");
@@ -163,7 +165,7 @@ fn a_full_descriptor_table_loses_nothing() {
         while let Ok(filler) = rustix::io::fcntl_dupfd_cloexec(&ours, 0) {
             fillers.push(filler);
         }
-        let take = || receive_passed(&theirs, 64, true, |_| vec![Expected::Memory(4096); 3]);
+        let take = || receive_passed(&theirs, 64, true, |_| vec![DescriptorKind::Memory(4096); 3]);
         // The call needs one entry for the thread's socket, two for the pair, one for the pidfd.
         for _free in 0..=2 {
             let lack = take().expect_err("no free entry");
@@ -192,10 +194,10 @@ fn queued_lingering_socket_holds_no_close() {
     sockopt::set_socket_linger(&stream, Some(long)).expect("linger");
 
     let (ours, theirs) = pair().expect("pair");
-    assert_eq!(send(&ours, b"linger", &[stream.as_fd()]).expect("send"), Sent::Yes);
+    assert_eq!(send(&ours, b"linger", &[stream.as_fd()]).expect("send"), SendResult::Yes);
     drop((stream, ours));
     let start = Instant::now();
-    drop(Socket::new(theirs).expect("socket"));
+    drop(PeerSocket::new(theirs).expect("socket"));
     assert!(start.elapsed() < long / 2, "closing took {:?}", start.elapsed());
 }
 
@@ -215,14 +217,14 @@ fn received_descriptor_drops_no_record_lock() {
         let (ours, theirs) = pair().expect("pair");
         pass_credentials(&theirs).expect("pass credentials");
         let file = std::fs::File::open(&lock_path).expect("readable");
-        assert_eq!(send(&ours, b"lock", &[file.as_fd()]).expect("send"), Sent::Yes);
+        assert_eq!(send(&ours, b"lock", &[file.as_fd()]).expect("send"), SendResult::Yes);
         // The test's own descriptor must stay open until the process ends.
         std::mem::forget(file);
         assert!(claimed(), "before");
-        let passed = next_passed(&theirs, &[Expected::Memory(4096)]).expect("a message");
+        let passed = next_passed(&theirs, &[DescriptorKind::Memory(4096)]).expect("a message");
         assert!(passed.memory.is_err());
         drop(passed);
-        drop(Socket::new(theirs).expect("socket"));
+        drop(PeerSocket::new(theirs).expect("socket"));
         std::thread::sleep(Duration::from_millis(50));
         claimed()
     }));
@@ -245,7 +247,7 @@ fn names_are_bound_found_and_refused() {
     assert_eq!(rival.errno(), libc::EADDRINUSE);
 
     connect_abstract(&early, &name, deadline).expect("connect");
-    assert_eq!(send(&early, b"before", &[]).expect("send"), Sent::Yes);
+    assert_eq!(send(&early, b"before", &[]).expect("send"), SendResult::Yes);
     let connection = accept(&listener).expect("accept").expect("a connection");
     let got = next(&connection).expect("a message");
     let from = got.from.expect("an option inherited from the listener");
@@ -279,8 +281,8 @@ fn a_path_is_bound_found_and_may_be_too_long() {
     let (long, name) = ("/.".repeat(60) + "/tmp/", "x".repeat(82));
     assert!(SocketPath::new(format!("{long}{name}").as_ref()).is_ok());
     assert_eq!(unfit(&format!("{long}{name}x")).errno(), libc::EINVAL);
-    assert!(Name::abstracted(&[b'x'; 107]).is_ok());
-    assert!(Name::abstracted(&[b'x'; 108]).is_err() && Name::abstracted(b"").is_err());
+    assert!(SocketName::abstracted(&[b'x'; 107]).is_ok());
+    assert!(SocketName::abstracted(&[b'x'; 108]).is_err() && SocketName::abstracted(b"").is_err());
 }
 
 #[test]
@@ -322,10 +324,10 @@ fn queued_file_is_closed_in_the_end() {
     // This lock belongs to the open file, and ends with its last holder.
     locked.lock().expect("lock");
     let (ours, theirs) = pair().expect("pair");
-    assert_eq!(send(&ours, b"file", &[locked.as_fd()]).expect("send"), Sent::Yes);
+    assert_eq!(send(&ours, b"file", &[locked.as_fd()]).expect("send"), SendResult::Yes);
     drop(locked);
     assert!(probe.try_lock().is_err());
-    drop(Socket::new(theirs).expect("socket"));
+    drop(PeerSocket::new(theirs).expect("socket"));
     let deadline = Instant::now() + Duration::from_secs(30);
     while probe.try_lock().is_err() {
         assert!(Instant::now() < deadline, "the file is still open");

@@ -9,7 +9,7 @@ use crate::scenario::call::{
 };
 use crate::scenario::error::{SyntaxError, hint};
 use crate::scenario::flags::{ACTION_FLAGS, MODES, WAIT_OPTIONS};
-use crate::scenario::token::Kind;
+use crate::scenario::token::TokenKind;
 use crate::scenario::word::{
     LimitedResource, PlainCall, SetCall, SignalCall, SimpleAction, TwoValueCall, ValueCall,
     WaitCall,
@@ -138,7 +138,7 @@ pub(super) fn action_flags(cursor: &mut Cursor<'_>) -> ActionFlags {
 
 fn path(cursor: &mut Cursor<'_>) -> Result<ExecTarget, SyntaxError> {
     match cursor.peek() {
-        Some(Kind::Text(_)) => cursor.text().map(ExecTarget::Other),
+        Some(TokenKind::Text(_)) => cursor.text().map(ExecTarget::Other),
         _ => cursor.block(BlockKind::Process).map(ExecTarget::Process),
     }
 }
@@ -230,7 +230,7 @@ fn tracing(cursor: &mut Cursor<'_>) -> Result<Tracing, SyntaxError> {
 
 fn optional_signal(cursor: &mut Cursor<'_>) -> Result<Option<Signal>, SyntaxError> {
     match cursor.peek() {
-        Some(Kind::Name(_)) => cursor.signal().map(Some),
+        Some(TokenKind::Name(_)) => cursor.signal().map(Some),
         _ => Ok(None),
     }
 }

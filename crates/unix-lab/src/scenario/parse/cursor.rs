@@ -1,4 +1,4 @@
-//! A position in one line, [`Cursor`], and the names that a text defines, [`Names`].
+//! A position in one line, [`Cursor`], and the names that a text defines, [`DefinedNames`].
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::scenario::error::{SyntaxError, hint};
 use crate::scenario::expected::StatusPattern;
 use crate::scenario::flags::WAIT_OPTIONS;
 use crate::scenario::term::Term;
-use crate::scenario::token::{Kind, Line, Token};
+use crate::scenario::token::{ScenarioToken, TokenKind, TokenLine};
 use crate::scenario::word::{ActionKind, BuiltinValue, SignalField};
 
 /// Words that start a statement that is not a call.
@@ -39,19 +39,21 @@ const OTHERS: &[&str] = &[
 
 /// The names that a text defines, at any place.
 #[derive(Debug, Default)]
-pub(super) struct Names {
+pub(super) struct DefinedNames {
     processes: BTreeSet<String>,
     threads: BTreeSet<String>,
     variables: BTreeSet<String>,
 }
 
-impl Names {
+impl DefinedNames {
     /// Collects the names of all lines.
-    pub(super) fn of(lines: &[Line<'_>]) -> Self {
+    pub(super) fn of(lines: &[TokenLine<'_>]) -> Self {
         let mut names = Self::default();
         for line in lines {
-            let kinds: Vec<&Kind> = line.tokens.iter().map(|token| &token.kind).collect();
-            if let (0, [Kind::Word(kind), Kind::Word(name), ..]) = (line.indent, &kinds[..]) {
+            let kinds: Vec<&TokenKind> = line.tokens.iter().map(|token| &token.kind).collect();
+            if let (0, [TokenKind::Word(kind), TokenKind::Word(name), ..]) =
+                (line.indent, &kinds[..])
+            {
                 match kind.as_str() {
                     "process" => names.processes.insert(name.clone()),
                     "thread" => names.threads.insert(name.clone()),
@@ -59,12 +61,13 @@ impl Names {
                 };
             }
             for window in kinds.windows(2) {
-                if let [Kind::Word(name), Kind::Symbol("=")] = window {
+                if let [TokenKind::Word(name), TokenKind::Symbol("=")] = window {
                     names.variables.insert(name.clone());
                 }
             }
             for window in kinds.windows(3) {
-                if let [Kind::Word(call), Kind::Word(first), Kind::Word(second)] = window
+                if let [TokenKind::Word(call), TokenKind::Word(first), TokenKind::Word(second)] =
+                    window
                     && matches!(call.as_str(), "pipe" | "openpty")
                 {
                     names.variables.extend([first.clone(), second.clone()]);
@@ -85,15 +88,15 @@ impl Names {
 /// A line, and the number of tokens that were read.
 #[derive(Debug)]
 pub(super) struct Cursor<'a> {
-    pub(super) line: &'a Line<'a>,
-    names: &'a Names,
+    pub(super) line: &'a TokenLine<'a>,
+    names: &'a DefinedNames,
     at: usize,
     /// `true` while it reads a handler's body.
     pub(super) in_handler: bool,
 }
 
 impl<'a> Cursor<'a> {
-    pub(super) fn new(line: &'a Line<'a>, names: &'a Names, in_handler: bool) -> Self {
+    pub(super) fn new(line: &'a TokenLine<'a>, names: &'a DefinedNames, in_handler: bool) -> Self {
         Self { line, names, at: 0, in_handler }
     }
 
@@ -103,19 +106,19 @@ impl<'a> Cursor<'a> {
     }
 
     /// Returns the next token.
-    pub(super) fn peek(&self) -> Option<&'a Kind> {
+    pub(super) fn peek(&self) -> Option<&'a TokenKind> {
         self.line.tokens.get(self.at).map(|token| &token.kind)
     }
 
     /// Returns the token after the next.
-    pub(super) fn peek_behind(&self) -> Option<&'a Kind> {
+    pub(super) fn peek_behind(&self) -> Option<&'a TokenKind> {
         self.line.tokens.get(self.at + 1).map(|token| &token.kind)
     }
 
     /// Returns the next token, if it is a word.
     pub(super) fn peek_word(&self) -> Option<&'a str> {
         match self.peek() {
-            Some(Kind::Word(word)) => Some(word),
+            Some(TokenKind::Word(word)) => Some(word),
             _ => None,
         }
     }
@@ -130,7 +133,7 @@ impl<'a> Cursor<'a> {
 
     /// Consumes this symbol, if it is next.
     pub(super) fn takes(&mut self, symbol: &str) -> bool {
-        let is_next = matches!(self.peek(), Some(Kind::Symbol(found)) if *found == symbol);
+        let is_next = matches!(self.peek(), Some(TokenKind::Symbol(found)) if *found == symbol);
         self.at += usize::from(is_next);
         is_next
     }
@@ -153,7 +156,7 @@ impl<'a> Cursor<'a> {
     pub(super) fn needs_end(&self) -> Result<(), SyntaxError> {
         match self.peek() {
             None => Ok(()),
-            Some(Kind::Number(number)) if *number < 0 => {
+            Some(TokenKind::Number(number)) if *number < 0 => {
                 Err(self.expected("the end of the line, or spaces around `-`"))
             }
             Some(_) => Err(self.expected("the end of the line")),
@@ -214,8 +217,8 @@ impl<'a> Cursor<'a> {
     /// Returns `true` if the next token can only be a value.
     pub(super) fn is_at_term(&self) -> bool {
         match self.peek() {
-            Some(Kind::Number(_)) => true,
-            Some(Kind::Word(word)) => {
+            Some(TokenKind::Number(_)) => true,
+            Some(TokenKind::Word(word)) => {
                 BuiltinValue::of(word).is_some()
                     || SignalField::of(word).is_some()
                     || self.names.variables.contains(word)
@@ -227,8 +230,8 @@ impl<'a> Cursor<'a> {
     /// Parses a number, a variable, `self` …
     pub(super) fn term(&mut self) -> Result<Term, SyntaxError> {
         let term = match self.peek() {
-            Some(Kind::Number(_)) => return self.integer().map(Term::Number),
-            Some(Kind::Word(word)) => self.named(word)?,
+            Some(TokenKind::Number(_)) => return self.integer().map(Term::Number),
+            Some(TokenKind::Word(word)) => self.named(word)?,
             _ => return Err(self.expected("a value: a number, a variable, self, parent or init")),
         };
         self.at += 1;
@@ -270,7 +273,9 @@ impl<'a> Cursor<'a> {
 
     /// Parses a number of 32 bits.
     pub(super) fn integer(&mut self) -> Result<i32, SyntaxError> {
-        let Some(Kind::Number(number)) = self.peek() else { return Err(self.expected("a number")) };
+        let Some(TokenKind::Number(number)) = self.peek() else {
+            return Err(self.expected("a number"));
+        };
         let number =
             i32::try_from(*number).map_err(|_| self.error(format!("{number} exceeds 32 bits")))?;
         self.at += 1;
@@ -280,11 +285,13 @@ impl<'a> Cursor<'a> {
     /// Checks that a number, if one is next, is a possible exit status.
     pub(super) fn check_status(&self) -> Result<(), SyntaxError> {
         match self.peek() {
-            Some(Kind::Number(number)) if !(0..=0xff).contains(number) => Err(self.error(format!(
-                "expected an exit status from 0 to 255; found {number}, of which a parent \
+            Some(TokenKind::Number(number)) if !(0..=0xff).contains(number) => {
+                Err(self.error(format!(
+                    "expected an exit status from 0 to 255; found {number}, of which a parent \
                  receives {}: write that",
-                number & 0xff
-            ))),
+                    number & 0xff
+                )))
+            }
             _ => Ok(()),
         }
     }
@@ -292,7 +299,7 @@ impl<'a> Cursor<'a> {
     /// Checks that a number, if one is next, is not negative.
     pub(super) fn check_times(&self) -> Result<(), SyntaxError> {
         match self.peek() {
-            Some(Kind::Number(number)) if *number < 0 => Err(self.error(format!(
+            Some(TokenKind::Number(number)) if *number < 0 => Err(self.error(format!(
                 "expected a count of at least 0; found {number}: write 0, or remove what is \
                  never done"
             ))),
@@ -302,7 +309,9 @@ impl<'a> Cursor<'a> {
 
     /// Parses a number of at least 0.
     pub(super) fn count(&mut self) -> Result<u32, SyntaxError> {
-        let Some(Kind::Number(number)) = self.peek() else { return Err(self.expected("a number")) };
+        let Some(TokenKind::Number(number)) = self.peek() else {
+            return Err(self.expected("a number"));
+        };
         let number = u32::try_from(*number)
             .map_err(|_| self.error(format!("expected 0 to {}, found {number}", u32::MAX)))?;
         self.at += 1;
@@ -310,7 +319,7 @@ impl<'a> Cursor<'a> {
     }
 
     pub(super) fn duration(&mut self) -> Result<Duration, SyntaxError> {
-        let Some(Kind::Duration(duration)) = self.peek() else {
+        let Some(TokenKind::Duration(duration)) = self.peek() else {
             return Err(self.expected("a duration: 10ms, 2s, 500us"));
         };
         self.at += 1;
@@ -318,7 +327,7 @@ impl<'a> Cursor<'a> {
     }
 
     pub(super) fn text(&mut self) -> Result<String, SyntaxError> {
-        let Some(Kind::Text(text)) = self.peek() else {
+        let Some(TokenKind::Text(text)) = self.peek() else {
             return Err(self.expected("a text in quotes"));
         };
         self.at += 1;
@@ -326,7 +335,7 @@ impl<'a> Cursor<'a> {
     }
 
     pub(super) fn signal(&mut self) -> Result<Signal, SyntaxError> {
-        let Some(Kind::Name(name)) = self.peek() else {
+        let Some(TokenKind::Name(name)) = self.peek() else {
             return Err(self.expected("a signal: USR1, RTMIN+2"));
         };
         let signal = name.parse().map_err(|_| {
@@ -340,7 +349,7 @@ impl<'a> Cursor<'a> {
 
     /// Parses a signal, or 0 for none.
     pub(super) fn signal_or_zero(&mut self) -> Result<Option<Signal>, SyntaxError> {
-        if matches!(self.peek(), Some(Kind::Number(0))) {
+        if matches!(self.peek(), Some(TokenKind::Number(0))) {
             self.at += 1;
             return Ok(None);
         }
@@ -353,7 +362,7 @@ impl<'a> Cursor<'a> {
             return Ok(SigSet::ALL);
         }
         if !self.takes("{") {
-            return if matches!(self.peek(), Some(Kind::Name(_))) {
+            return if matches!(self.peek(), Some(TokenKind::Name(_))) {
                 self.signal().map(|signal| SigSet::of(&[signal]))
             } else {
                 Err(self.expected("a set of signals: USR1, {USR1 USR2}, {} or all"))
@@ -378,7 +387,7 @@ impl<'a> Cursor<'a> {
         self.error(format!("expected {what}; found {found}"))
     }
 
-    fn shown(&self, token: &Token) -> String {
+    fn shown(&self, token: &ScenarioToken) -> String {
         self.line.text.chars().skip(token.column - 1).take(token.width).collect()
     }
 

@@ -9,7 +9,7 @@ use crate::scenario::ast::{BlockKind, Count, Expectation, RunExpectation};
 use crate::scenario::error::{SyntaxError, hint};
 use crate::scenario::expected::{Expected, Pattern, StatusPattern, TakenPattern};
 use crate::scenario::flags::MODES;
-use crate::scenario::token::Kind;
+use crate::scenario::token::TokenKind;
 use crate::scenario::word::{ActionKind, SignalCause};
 
 /// The highest number of an error on Linux.
@@ -43,11 +43,11 @@ fn pattern(cursor: &mut Cursor<'_>) -> Result<Pattern, SyntaxError> {
         }
     }
     match cursor.peek() {
-        Some(Kind::Text(_)) => cursor.text().map(Pattern::Text),
-        Some(Kind::Symbol("{")) => cursor.set().map(Pattern::Set),
-        Some(Kind::Name(name)) if name.starts_with('E') => errno(cursor, name),
-        Some(Kind::Name(_)) => taken(cursor).map(Pattern::Taken),
-        Some(Kind::Word(word)) => match word.as_str() {
+        Some(TokenKind::Text(_)) => cursor.text().map(Pattern::Text),
+        Some(TokenKind::Symbol("{")) => cursor.set().map(Pattern::Set),
+        Some(TokenKind::Name(name)) if name.starts_with('E') => errno(cursor, name),
+        Some(TokenKind::Name(_)) => taken(cursor).map(Pattern::Taken),
+        Some(TokenKind::Word(word)) => match word.as_str() {
             "all" => cursor.set().map(Pattern::Set),
             "soft" => bounds(cursor).map(Pattern::Limit),
             "modes" => modes(cursor),
@@ -63,7 +63,7 @@ fn pattern(cursor: &mut Cursor<'_>) -> Result<Pattern, SyntaxError> {
                 None => Err(unknown(cursor, word)),
             },
         },
-        Some(Kind::Number(_)) => value(cursor),
+        Some(TokenKind::Number(_)) => value(cursor),
         _ => Err(cursor.expected("the expected result of the call")),
     }
 }
@@ -122,7 +122,7 @@ fn status(cursor: &mut Cursor<'_>) -> Result<StatusPattern, SyntaxError> {
     Ok(match cursor.one_of("status", StatusPattern::WORDS, of)? {
         "exited" => {
             cursor.check_status()?;
-            let number = matches!(cursor.peek(), Some(Kind::Number(_)));
+            let number = matches!(cursor.peek(), Some(TokenKind::Number(_)));
             StatusPattern::Exited(if number { Some(cursor.integer()?) } else { None })
         }
         "killed" => StatusPattern::Killed(cursor.signal()?, cursor.takes_word("core")),
@@ -136,23 +136,23 @@ fn status(cursor: &mut Cursor<'_>) -> Result<StatusPattern, SyntaxError> {
 pub(super) fn expectation(cursor: &mut Cursor<'_>) -> Result<Expectation, SyntaxError> {
     let source = source(cursor);
     let what = match cursor.peek() {
-        Some(Kind::Text(_)) => {
+        Some(TokenKind::Text(_)) => {
             let first = cursor.text()?;
             cursor.needs_word("before")?;
             RunExpectation::Before(first, cursor.text()?)
         }
-        Some(Kind::Word(word)) if word == "note" => {
+        Some(TokenKind::Word(word)) if word == "note" => {
             cursor.skip();
             let text = cursor.text()?;
             let of = of(cursor)?;
             let count = if cursor.is_at_end() { Count::ONE } else { times(cursor)? };
             RunExpectation::Note { text, of, count }
         }
-        Some(Kind::Word(word)) if word == "notes" => {
+        Some(TokenKind::Word(word)) if word == "notes" => {
             cursor.skip();
             notes(cursor)?
         }
-        Some(Kind::Number(_)) => {
+        Some(TokenKind::Number(_)) => {
             let count = count(cursor)?;
             cursor.needs_word("of")?;
             ended(cursor, Some(count))?
@@ -183,7 +183,7 @@ fn count(cursor: &mut Cursor<'_>) -> Result<Count, SyntaxError> {
         return Ok(Count { min: least, max: least });
     }
     match cursor.peek() {
-        Some(Kind::Number(most)) if *most < i64::from(least) => {
+        Some(TokenKind::Number(most)) if *most < i64::from(least) => {
             Err(cursor.error(format!("the range {least}..{most} is empty")))
         }
         _ => Ok(Count { min: least, max: cursor.count()? }),

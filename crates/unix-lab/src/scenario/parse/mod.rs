@@ -10,7 +10,7 @@ mod expected;
 
 use std::str::FromStr;
 
-use cursor::{Cursor, Names, STATEMENTS};
+use cursor::{Cursor, DefinedNames, STATEMENTS};
 use tontine_unix::SigSet;
 
 use super::ast::{
@@ -20,7 +20,7 @@ use super::ast::{
 use super::call::SystemCall;
 use super::error::{SyntaxError, hint};
 use super::flags::ACTION_FLAGS;
-use super::token::{Kind, Line, lines};
+use super::token::{TokenKind, TokenLine, lines};
 use super::word::Relation;
 
 /// Maximum depth of nested blocks.
@@ -31,15 +31,15 @@ impl FromStr for Scenario {
 
     fn from_str(text: &str) -> Result<Self, SyntaxError> {
         let lines = lines(text)?;
-        let names = Names::of(&lines);
+        let names = DefinedNames::of(&lines);
         Parser { lines: &lines, names: &names, next: 0 }.scenario()
     }
 }
 
 /// The parser: all lines, and the index of the next one.
 struct Parser<'a> {
-    lines: &'a [Line<'a>],
-    names: &'a Names,
+    lines: &'a [TokenLine<'a>],
+    names: &'a DefinedNames,
     next: usize,
 }
 
@@ -115,7 +115,7 @@ impl<'a> Parser<'a> {
     /// Parses the lines below `above` that are indented more.
     fn indented(
         &mut self,
-        above: &Line<'_>,
+        above: &TokenLine<'_>,
         depth: usize,
         in_handler: bool,
     ) -> Result<Vec<Statement>, SyntaxError> {
@@ -221,7 +221,9 @@ fn source(cursor: &Cursor<'_>) -> SourceLine {
 
 /// Parses a statement without a body.
 fn simple(cursor: &mut Cursor<'_>) -> Result<StatementKind, SyntaxError> {
-    if let (Some(Kind::Word(_)), Some(Kind::Symbol("="))) = (cursor.peek(), cursor.peek_behind()) {
+    if let (Some(TokenKind::Word(_)), Some(TokenKind::Symbol("="))) =
+        (cursor.peek(), cursor.peek_behind())
+    {
         let name = cursor.variable()?;
         cursor.skip();
         return match cursor.peek_word() {
@@ -272,7 +274,7 @@ fn expression(cursor: &mut Cursor<'_>) -> Result<Expression, SyntaxError> {
 fn condition(cursor: &mut Cursor<'_>) -> Result<Condition, SyntaxError> {
     let left = expression(cursor)?;
     let relation = match cursor.peek() {
-        Some(Kind::Symbol(symbol)) => Relation::of(symbol),
+        Some(TokenKind::Symbol(symbol)) => Relation::of(symbol),
         _ => None,
     };
     let relation = relation.ok_or_else(|| cursor.expected("`==`, `!=`, `<`, `<=`, `>` or `>=`"))?;
@@ -282,7 +284,7 @@ fn condition(cursor: &mut Cursor<'_>) -> Result<Condition, SyntaxError> {
 
 /// Parses the text of a note: `{VALUE}` is filled in, `{{` is a brace.
 fn note(cursor: &mut Cursor<'_>) -> Result<Vec<NotePart>, SyntaxError> {
-    let Some(Kind::Text(text)) = cursor.peek() else {
+    let Some(TokenKind::Text(text)) = cursor.peek() else {
         return Err(cursor.expected("a text in quotes"));
     };
     let mut parts = Vec::new();

@@ -4,7 +4,7 @@ use std::fmt::{self, Display, Formatter};
 
 use tontine_unix::{ActionFlags, SpawnGroup, WaitOptions};
 
-use super::piece::{Name, OrZero, Quoted, Set, Time};
+use super::piece::{OrZero, Quoted, Set, SignalName, Time};
 use crate::scenario::call::{
     Bounds, ExecTarget, KillTarget, PriorityTarget, Spawning, SystemCall, Tracing, WaitTarget,
 };
@@ -17,9 +17,9 @@ impl Display for SystemCall {
             Self::Value(call, value) => write!(f, "{call} {value}"),
             Self::Values(call, first, second) => write!(f, "{call} {first} {second}"),
             Self::Set(call, set) => write!(f, "{call} {}", Set(*set)),
-            Self::Signal(call, signal) => write!(f, "{call} {}", Name(*signal)),
+            Self::Signal(call, signal) => write!(f, "{call} {}", SignalName(*signal)),
             Self::Action(call, signal, flags) => {
-                write!(f, "{call} {}", Name(*signal))?;
+                write!(f, "{call} {}", SignalName(*signal))?;
                 action_flags(f, *flags)
             }
             Self::Fork(name) => write!(f, "fork {name}"),
@@ -171,6 +171,6 @@ impl Display for Tracing {
             Self::Detach(process, signal) => ("detach", process, *signal),
         };
         write!(f, "{word} {process}")?;
-        signal.map_or(Ok(()), |signal| write!(f, " {}", Name(signal)))
+        signal.map_or(Ok(()), |signal| write!(f, " {}", SignalName(signal)))
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Display, Formatter};
 
-use super::piece::{Braced, Name, Quoted};
+use super::piece::{Braced, Quoted, SignalName};
 use crate::scenario::ast::{Count, Expectation, RunExpectation};
 use crate::scenario::expected::{Expected, Pattern, StatusPattern, TakenPattern};
 use crate::scenario::flags::MODES;
@@ -51,7 +51,7 @@ impl Display for Pattern {
 
 impl Display for TakenPattern {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        Name(self.signal).fmt(f)?;
+        SignalName(self.signal).fmt(f)?;
         for (word, term) in [("from", &self.from), ("value", &self.value)] {
             term.as_ref().map_or(Ok(()), |term| write!(f, " {word} {term}"))?;
         }
@@ -65,10 +65,10 @@ impl Display for StatusPattern {
             Self::Exited(None) => f.write_str("exited"),
             Self::Exited(Some(status)) => write!(f, "exited {status}"),
             Self::Killed(signal, core) => {
-                write!(f, "killed {}{}", Name(*signal), if *core { " core" } else { "" })
+                write!(f, "killed {}{}", SignalName(*signal), if *core { " core" } else { "" })
             }
-            Self::Stopped(signal) => write!(f, "stopped {}", Name(*signal)),
-            Self::Trapped(signal) => write!(f, "trapped {}", Name(*signal)),
+            Self::Stopped(signal) => write!(f, "stopped {}", SignalName(*signal)),
+            Self::Trapped(signal) => write!(f, "trapped {}", SignalName(*signal)),
             Self::Continued => f.write_str("continued"),
         }
     }

@@ -11,7 +11,7 @@ mod piece;
 use std::fmt::{self, Display, Formatter, Write};
 
 use call::action_flags;
-pub(super) use piece::{Braced, Name};
+pub(super) use piece::{Braced, SignalName};
 use piece::{Set, escaped};
 
 use super::ast::{
@@ -107,7 +107,7 @@ impl Display for CallStatement {
 /// Displays a handler without its expected result and its body.
 impl Display for HandlerStatement {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", if self.bsd { "sigvec" } else { "on" }, Name(self.signal))?;
+        write!(f, "{} {}", if self.bsd { "sigvec" } else { "on" }, SignalName(self.signal))?;
         action_flags(f, self.flags)?;
         if self.mask.is_empty() { Ok(()) } else { write!(f, " mask {}", Set(self.mask)) }
     }

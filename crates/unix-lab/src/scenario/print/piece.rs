@@ -8,21 +8,21 @@ use tontine_unix::{SigSet, Signal};
 use crate::scenario::token::UNITS;
 
 /// Displays a signal as scenarios write it, without `SIG`.
-pub(in crate::scenario) struct Name(pub(in crate::scenario) Signal);
+pub(in crate::scenario) struct SignalName(pub(in crate::scenario) Signal);
 
-impl Display for Name {
+impl Display for SignalName {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        write!(Without { rest: 3, f }, "{}", self.0)
+        write!(SkipPrefix { rest: 3, f }, "{}", self.0)
     }
 }
 
 /// Skips the first bytes, which are ASCII.
-struct Without<'f, 'g> {
+struct SkipPrefix<'f, 'g> {
     rest: usize,
     f: &'f mut Formatter<'g>,
 }
 
-impl Write for Without<'_, '_> {
+impl Write for SkipPrefix<'_, '_> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         let skipped = self.rest.min(text.len());
         self.rest -= skipped;
@@ -37,7 +37,7 @@ impl Display for OrZero {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self.0 {
             None => f.write_char('0'),
-            Some(signal) => Name(signal).fmt(f),
+            Some(signal) => SignalName(signal).fmt(f),
         }
     }
 }
@@ -49,7 +49,7 @@ impl Display for Set {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let mut signals = self.0.iter();
         match (signals.next(), signals.next()) {
-            (Some(only), None) if self.0 != SigSet::ALL => Name(only).fmt(f),
+            (Some(only), None) if self.0 != SigSet::ALL => SignalName(only).fmt(f),
             _ => Braced(self.0).fmt(f),
         }
     }
@@ -66,7 +66,7 @@ impl Display for Braced {
         f.write_char('{')?;
         for (index, signal) in self.0.iter().enumerate() {
             f.write_str(if index > 0 { " " } else { "" })?;
-            Name(signal).fmt(f)?;
+            SignalName(signal).fmt(f)?;
         }
         f.write_char('}')
     }

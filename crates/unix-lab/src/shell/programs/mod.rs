@@ -23,14 +23,14 @@ pub fn programs() -> Vec<(&'static str, Main)> {
 
 /// Returns the lines of `help` about the programs.
 pub(super) fn help() -> String {
-    let line = |program: &Known| {
+    let line = |program: &BuiltinProgram| {
         let usage = format!("{} {}", program.name, program.arguments);
         format!("  {usage:<22} {}\n", program.summary)
     };
     PROGRAMS.iter().map(line).collect()
 }
 
-struct Known {
+struct BuiltinProgram {
     name: &'static str,
     main: Main,
     arguments: &'static str,
@@ -42,11 +42,11 @@ const fn known(
     main: Main,
     arguments: &'static str,
     summary: &'static str,
-) -> Known {
-    Known { name, main, arguments, summary }
+) -> BuiltinProgram {
+    BuiltinProgram { name, main, arguments, summary }
 }
 
-const PROGRAMS: [Known; 14] = [
+const PROGRAMS: [BuiltinProgram; 14] = [
     known("cat", text::cat, "", "copies its input"),
     known("catch", process::catch, "[-n times] SIG…", "catches signals and reports them"),
     known("count", time::count, "[last]", "writes one number per second"),
@@ -65,7 +65,7 @@ const PROGRAMS: [Known; 14] = [
 
 /// The error with which a program ends early.
 #[derive(Debug, thiserror::Error)]
-enum Failure {
+enum ProgramFailure {
     #[error("usage: {0}")]
     Usage(&'static str),
     #[error("{0}")]
@@ -73,9 +73,9 @@ enum Failure {
 }
 
 /// Returns the exit status. Reports the failure, if there is one.
-fn finish(sys: &dyn Sys, arguments: &[String], done: Result<i32, Failure>) -> i32 {
+fn finish(sys: &dyn Sys, arguments: &[String], done: Result<i32, ProgramFailure>) -> i32 {
     done.unwrap_or_else(|failure| {
         complain(sys, &arguments[0], &failure);
-        if matches!(failure, Failure::Usage(_)) { 2 } else { 1 }
+        if matches!(failure, ProgramFailure::Usage(_)) { 2 } else { 1 }
     })
 }

@@ -8,7 +8,7 @@ use tontine_unix::{Errno, SigAction, SigSet, SigmaskHow, Signal, Sys};
 
 use super::super::say::say;
 use super::time::rest;
-use super::{Failure, finish};
+use super::{ProgramFailure, finish};
 
 /// Maximum number of processes that `family` creates.
 const LARGEST_FAMILY: u32 = 10_000;
@@ -19,13 +19,13 @@ pub fn ps(
 ) -> impl Fn(&dyn Sys, &[String]) -> i32 + Send + Sync + 'static {
     move |sys, arguments| {
         let said = say(sys, processes());
-        finish(sys, arguments, said.map(|()| 0).map_err(Failure::Call))
+        finish(sys, arguments, said.map(|()| 0).map_err(ProgramFailure::Call))
     }
 }
 
 /// Installs handlers and reports the signals that they get, indefinitely or a number of times.
 pub(super) fn catch(sys: &dyn Sys, arguments: &[String]) -> i32 {
-    const USAGE: Failure = Failure::Usage("catch [-n times] SIG…");
+    const USAGE: ProgramFailure = ProgramFailure::Usage("catch [-n times] SIG…");
     let caught = || {
         let (mut left, names) = match &arguments[1..] {
             [flag, times, names @ ..] if flag == "-n" => (times.parse().map_err(|_| USAGE)?, names),
@@ -70,8 +70,8 @@ pub(super) fn orphan(sys: &dyn Sys, arguments: &[String]) -> i32 {
     let left = || {
         let seconds = match &arguments[1..] {
             [] => 1,
-            [seconds] => seconds.parse().map_err(|_| Failure::Usage("orphan [seconds]"))?,
-            _ => return Err(Failure::Usage("orphan [seconds]")),
+            [seconds] => seconds.parse().map_err(|_| ProgramFailure::Usage("orphan [seconds]"))?,
+            _ => return Err(ProgramFailure::Usage("orphan [seconds]")),
         };
         let parent = sys.getpid();
         sys.fork(move |sys| {
@@ -91,7 +91,7 @@ pub(super) fn orphan(sys: &dyn Sys, arguments: &[String]) -> i32 {
 
 /// Creates a tree of processes, each of which waits for its children.
 pub(super) fn family(sys: &dyn Sys, arguments: &[String]) -> i32 {
-    const USAGE: Failure = Failure::Usage("family members (1 to 10000)");
+    const USAGE: ProgramFailure = ProgramFailure::Usage("family members (1 to 10000)");
     let made = || {
         let members = match &arguments[1..] {
             [members] => members.parse().ok().filter(|n| (1..=LARGEST_FAMILY).contains(n)),

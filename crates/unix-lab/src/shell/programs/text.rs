@@ -3,13 +3,13 @@
 use tontine_unix::{Errno, Fd, Result, Sys};
 
 use super::super::say::{say, write_all};
-use super::{Failure, finish};
+use super::{ProgramFailure, finish};
 
 /// Copies input to output.
 pub(super) fn cat(sys: &dyn Sys, arguments: &[String]) -> i32 {
     let copied = || match arguments {
         [_] => each_part(sys, |part| write_all(sys, Fd::STDOUT, part).map(|()| true)),
-        _ => Err(Failure::Usage("cat")),
+        _ => Err(ProgramFailure::Usage("cat")),
     };
     finish(sys, arguments, copied().map(|()| 0))
 }
@@ -17,13 +17,13 @@ pub(super) fn cat(sys: &dyn Sys, arguments: &[String]) -> i32 {
 /// Writes the arguments.
 pub(super) fn echo(sys: &dyn Sys, arguments: &[String]) -> i32 {
     let said = say(sys, arguments[1..].join(" ") + "\n");
-    finish(sys, arguments, said.map(|()| 0).map_err(Failure::Call))
+    finish(sys, arguments, said.map(|()| 0).map_err(ProgramFailure::Call))
 }
 
 /// Copies the first lines; ten without `-n`.
 pub(super) fn head(sys: &dyn Sys, arguments: &[String]) -> i32 {
     let copied = || {
-        let usage = Failure::Usage("head [-n lines]");
+        let usage = ProgramFailure::Usage("head [-n lines]");
         let mut left: usize = match &arguments[1..] {
             [] => 10,
             [flag, count] if flag == "-n" => count.parse().map_err(|_| usage)?,
@@ -55,9 +55,9 @@ pub(super) fn seq(sys: &dyn Sys, arguments: &[String]) -> i32 {
         let range = match &arguments[1..] {
             [last] => number(last).map(|last| 1..=last),
             [first, last] => number(first).and_then(|first| Ok(first..=number(last)?)),
-            _ => return Err(Failure::Usage("seq [first] last")),
+            _ => return Err(ProgramFailure::Usage("seq [first] last")),
         };
-        for n in range.map_err(|_| Failure::Usage("seq [first] last"))? {
+        for n in range.map_err(|_| ProgramFailure::Usage("seq [first] last"))? {
             say(sys, format_args!("{n}\n"))?;
         }
         Ok(0)
@@ -69,7 +69,7 @@ pub(super) fn seq(sys: &dyn Sys, arguments: &[String]) -> i32 {
 pub(super) fn wc(sys: &dyn Sys, arguments: &[String]) -> i32 {
     let counted = || {
         if arguments.len() > 1 {
-            return Err(Failure::Usage("wc"));
+            return Err(ProgramFailure::Usage("wc"));
         }
         let (mut lines, mut words, mut bytes) = (0_u64, 0_u64, 0_u64);
         let mut between = true;
@@ -102,7 +102,7 @@ pub(super) fn yes(sys: &dyn Sys, arguments: &[String]) -> i32 {
 fn each_part(
     sys: &dyn Sys,
     mut see: impl FnMut(&[u8]) -> Result<bool>,
-) -> std::result::Result<(), Failure> {
+) -> std::result::Result<(), ProgramFailure> {
     let mut buffer = [0; 4096];
     loop {
         match sys.read(Fd::STDIN, &mut buffer) {

@@ -5,15 +5,15 @@ use std::time::Duration;
 use tontine_unix::Sys;
 
 use super::super::say::say;
-use super::{Failure, finish};
+use super::{ProgramFailure, finish};
 
 /// Writes one number per second, up to the last or until it is killed.
 pub(super) fn count(sys: &dyn Sys, arguments: &[String]) -> i32 {
     let counted = || {
         let last = match &arguments[1..] {
             [] => u64::MAX,
-            [last] => last.parse().map_err(|_| Failure::Usage("count [last]"))?,
-            _ => return Err(Failure::Usage("count [last]")),
+            [last] => last.parse().map_err(|_| ProgramFailure::Usage("count [last]"))?,
+            _ => return Err(ProgramFailure::Usage("count [last]")),
         };
         for n in 1..=last {
             say(sys, format_args!("{n}\n"))?;
@@ -26,10 +26,11 @@ pub(super) fn count(sys: &dyn Sys, arguments: &[String]) -> i32 {
 
 /// Sleeps for a number of seconds.
 pub(super) fn sleep(sys: &dyn Sys, arguments: &[String]) -> i32 {
-    let slept = seconds(&arguments[1..]).ok_or(Failure::Usage("sleep seconds")).map(|duration| {
-        rest(sys, duration);
-        0
-    });
+    let slept =
+        seconds(&arguments[1..]).ok_or(ProgramFailure::Usage("sleep seconds")).map(|duration| {
+            rest(sys, duration);
+            0
+        });
     finish(sys, arguments, slept)
 }
 
@@ -40,7 +41,7 @@ pub(super) fn spin(sys: &dyn Sys, arguments: &[String]) -> i32 {
         given => seconds(given).map(|duration| sys.now().saturating_add(duration)),
     };
     let Some(end) = end else {
-        return finish(sys, arguments, Err(Failure::Usage("spin [seconds]")));
+        return finish(sys, arguments, Err(ProgramFailure::Usage("spin [seconds]")));
     };
     let mut number = 1_u64;
     while sys.now() < end {

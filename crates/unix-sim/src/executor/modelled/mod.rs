@@ -1,4 +1,4 @@
-//! The modelled executor: simulated processors, each with a clock of its own ([`Machine`]).
+//! The modelled executor: simulated processors, each with a clock of its own ([`ModelledRun`]).
 //!
 //! One thread runs all of them. The fiber on the processor with the least clock runs until its
 //! clock has passed another one's. Effects between processors therefore occur in the order of their
@@ -24,10 +24,10 @@ use std::time::Duration;
 use super::here::{HERE, running, suspend};
 use super::task::{SwitchReason, Task};
 use super::tick::tick_at_point;
-use super::{Executor, Outcome};
+use super::{FiberExecutor, RunEnd};
 use crate::costs::{CostKind, CostModel, PS_A_NS};
 use crate::split_mix::SplitMix;
-use processor::{Arrival, LOOK_PS, Processor};
+use processor::{Arrival, LOOK_PS, ModelledProcessor};
 
 /// The time of an event that does not occur.
 const NEVER: u64 = u64::MAX;
@@ -36,7 +36,7 @@ const SPREAD: u64 = 8;
 
 /// The part of a modelled executor that others read.
 #[derive(Debug)]
-pub(super) struct Model {
+pub(super) struct MachineModel {
     costs: CostModel,
     seed: u64,
     /// The clock of the processor that ran last.
@@ -45,7 +45,7 @@ pub(super) struct Model {
     digest: AtomicU64,
 }
 
-impl Model {
+impl MachineModel {
     pub(super) fn new(costs: CostModel, seed: u64) -> Self {
         let zero = || AtomicU64::new(0);
         Self { costs, seed, clock_ps: zero(), steps: zero(), digest: zero() }
@@ -53,7 +53,8 @@ impl Model {
 
     /// Returns the clock of the processor that runs now, or that ran last.
     pub(super) fn now(&self) -> Duration {
-        let ps = machine().map_or_else(|| self.clock_ps.load(Ordering::Relaxed), Machine::now_ps);
+        let ps =
+            machine().map_or_else(|| self.clock_ps.load(Ordering::Relaxed), ModelledRun::now_ps);
         Duration::from_nanos(ps / PS_A_NS)
     }
 
@@ -67,19 +68,19 @@ impl Model {
         self.digest.load(Ordering::Relaxed)
     }
 
-    /// Runs the executor; see [`Executor::run`].
-    pub(super) fn run(&self, executor: &Executor) -> Outcome {
+    /// Runs the executor; see [`FiberExecutor::run`].
+    pub(super) fn run(&self, executor: &FiberExecutor) -> RunEnd {
         run::run(self, executor)
     }
 }
 
 /// The processors of the current run, on the stack of the thread that runs it.
-pub(super) struct Machine {
+pub(super) struct ModelledRun {
     costs: CostModel,
-    processors: Box<[Processor]>,
+    processors: Box<[ModelledProcessor]>,
     /// The processor whose fiber runs.
     current: Cell<usize>,
-    /// `true` if a fiber runs; otherwise the action of a timer, at [`Machine::outside_ps`].
+    /// `true` if a fiber runs; otherwise the action of a timer, at [`ModelledRun::outside_ps`].
     inside: Cell<bool>,
     outside_ps: Cell<u64>,
     /// The time at which another processor is to run.
@@ -94,32 +95,32 @@ pub(super) struct Machine {
     /// processor's number.
     lines: RefCell<Vec<Vec<u16>>>,
     /// The processors that have the words of each process in their caches, by its slot.
-    words: RefCell<Vec<Holders>>,
+    words: RefCell<Vec<LineHolders>>,
 }
 
 /// The processors that have a cache line: the one that wrote it last, and those that have read it
 /// since. One bit each, by number modulo 64.
 #[derive(Debug, Clone, Copy, Default)]
-struct Holders(u64);
+struct LineHolders(u64);
 
 thread_local! {
     /// The machine whose thread this is, or null. Constant and without a destructor: a signal
     /// handler may read it.
-    static MACHINE: Cell<*const Machine> = const { Cell::new(ptr::null()) };
+    static MACHINE: Cell<*const ModelledRun> = const { Cell::new(ptr::null()) };
 }
 
 /// Returns the machine whose thread this is.
-fn machine<'a>() -> Option<&'a Machine> {
+fn machine<'a>() -> Option<&'a ModelledRun> {
     // SAFETY: not null only while a `MachineHere` borrows the machine; callers keep the result no
     // longer than a frame within that run.
     unsafe { MACHINE.get().as_ref() }
 }
 
 /// Makes this thread a machine's until it is dropped, which is before the machine.
-struct MachineHere<'m>(PhantomData<&'m Machine>);
+struct MachineHere<'m>(PhantomData<&'m ModelledRun>);
 
 impl<'m> MachineHere<'m> {
-    fn begin(machine: &'m Machine) -> Self {
+    fn begin(machine: &'m ModelledRun) -> Self {
         MACHINE.set(machine);
         Self(PhantomData)
     }
@@ -197,7 +198,7 @@ pub(crate) fn compute(duration: Duration) -> bool {
     true
 }
 
-impl Machine {
+impl ModelledRun {
     /// A point of a fiber: processors that are behind catch up.
     #[cold]
     fn point(&self) {
@@ -229,7 +230,7 @@ impl Machine {
         mine.make_way_ps.get() <= now_ps || mine.slice_ends_ps.get() <= now_ps
     }
 
-    fn here(&self) -> &Processor {
+    fn here(&self) -> &ModelledProcessor {
         &self.processors[self.current.get()]
     }
 
@@ -283,9 +284,9 @@ impl Machine {
         let comes = {
             let mut words = self.words.borrow_mut();
             if words.len() <= slot {
-                words.resize(slot + 1, Holders::default());
+                words.resize(slot + 1, LineHolders::default());
             }
-            let Holders(holders) = &mut words[slot];
+            let LineHolders(holders) = &mut words[slot];
             let before = std::mem::replace(holders, if writes { me } else { *holders | me });
             before != 0 && (before & me == 0 || writes && before != me)
         };
@@ -325,7 +326,7 @@ impl Machine {
     }
 
     /// Notifies another processor of work. Returns the time at which it notices.
-    fn reach(&self, target: &Processor) -> u64 {
+    fn reach(&self, target: &ModelledProcessor) -> u64 {
         let inside = self.inside.get();
         if inside {
             self.charge(CostKind::Post);
@@ -367,9 +368,9 @@ impl Machine {
         let now_ps = self.now_ps();
         let look_ps = self.costs.ps(CostKind::Look);
         let victim = &self.processors[from];
-        let idle = |other: &&Processor| other.number != from && other.is_idle();
-        let awake = |other: &&Processor| idle(other) && !other.sleeps_at(now_ps, look_ps);
-        let asleep = |other: &&Processor| sleepers && idle(other);
+        let idle = |other: &&ModelledProcessor| other.number != from && other.is_idle();
+        let awake = |other: &&ModelledProcessor| idle(other) && !other.sleeps_at(now_ps, look_ps);
+        let asleep = |other: &&ModelledProcessor| sleepers && idle(other);
         let taker = self.processors.iter().find(awake);
         let Some(taker) = taker.or_else(|| self.processors.iter().find(asleep)) else { return };
         let ready_ps = self.reach(taker);
@@ -379,7 +380,7 @@ impl Machine {
 
     /// Lets processors continue whose lock has become free.
     fn let_spinners_go(&self, now_ps: u64) {
-        let free: Vec<&Processor> =
+        let free: Vec<&ModelledProcessor> =
             self.processors.iter().filter(|processor| processor.may_stop_spinning()).collect();
         for processor in &free {
             processor.spins.set(false);
@@ -395,7 +396,7 @@ impl Machine {
 
 /// Passes a point of this executor. Returns `false` in the others.
 pub(super) fn point() -> bool {
-    machine().map(Machine::point).is_some()
+    machine().map(ModelledRun::point).is_some()
 }
 
 /// Returns whether the fiber that returns to user mode is to yield; `None` in the other executors.
@@ -414,7 +415,7 @@ pub(super) fn look_at(when: Duration) {
     }
 }
 
-/// Lets the fiber of a processor yield; see [`Executor::hurry`].
+/// Lets the fiber of a processor yield; see [`FiberExecutor::hurry`].
 pub(super) fn hurry(processor: usize) {
     if let Some(machine) = machine() {
         let make_way_ps = &machine.processors[processor].make_way_ps;

@@ -1,4 +1,4 @@
-//! One processor of the model, with its clock and its queues: [`Processor`].
+//! One processor of the model, with its clock and its queues: [`ModelledProcessor`].
 //!
 //! It chooses the next fiber by the rules of `parallel.rs`: woken fibers first, then those that
 //! have not begun, then those that yielded; each queue is first once within a round.
@@ -26,7 +26,7 @@ pub(super) struct Arrival {
 }
 
 /// One processor of the model.
-pub(super) struct Processor {
+pub(super) struct ModelledProcessor {
     pub(super) number: usize,
     pub(super) clock_ps: Cell<u64>,
     /// The current fiber, or null.
@@ -44,7 +44,7 @@ pub(super) struct Processor {
     turn: Cell<u32>,
 }
 
-impl Processor {
+impl ModelledProcessor {
     pub(super) fn new(number: usize) -> Self {
         Self {
             number,

@@ -6,24 +6,24 @@ use std::ptr;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::processor::{Arrival, Processor};
-use super::{Machine, MachineHere, Model, NEVER};
+use super::processor::{Arrival, ModelledProcessor};
+use super::{MachineHere, MachineModel, ModelledRun, NEVER};
 use crate::costs::{CostKind, PS_A_NS};
 use crate::executor::here::{Backend, HERE, Stay};
 use crate::executor::signals::SignalStack;
 use crate::executor::task::{SwitchReason, Task};
 use crate::executor::worker::{Local, Worker};
-use crate::executor::{Executor, Outcome};
+use crate::executor::{FiberExecutor, RunEnd};
 use crate::split_mix::SplitMix;
 
-/// Runs the executor; see [`Executor::run`].
-pub(super) fn run(model: &Model, executor: &Executor) -> Outcome {
+/// Runs the executor; see [`FiberExecutor::run`].
+pub(super) fn run(model: &MachineModel, executor: &FiberExecutor) -> RunEnd {
     let worker = executor.workers[0];
     let local = Local::new();
     let _signal_stack = SignalStack::install();
-    let machine = Machine {
+    let machine = ModelledRun {
         costs: model.costs,
-        processors: (0..executor.options.processors).map(Processor::new).collect(),
+        processors: (0..executor.options.processors).map(ModelledProcessor::new).collect(),
         current: Cell::new(0),
         inside: Cell::new(false),
         outside_ps: Cell::new(0),
@@ -39,30 +39,30 @@ pub(super) fn run(model: &Model, executor: &Executor) -> Outcome {
     let _stay = Stay::begin(Backend::Modelled, worker, &local, tick);
     let _machine = MachineHere::begin(&machine);
     HERE.with(|here| here.notes.set(true));
-    let run = Run { model, executor, worker, local: &local, machine: &machine };
+    let run = ModelledExecution { model, executor, worker, local: &local, machine: &machine };
     let outcome = run.until_end();
     run.end();
     outcome
 }
 
 /// The current run.
-struct Run<'a> {
-    model: &'a Model,
-    executor: &'a Executor,
+struct ModelledExecution<'a> {
+    model: &'a MachineModel,
+    executor: &'a FiberExecutor,
     worker: &'static Worker,
     local: &'a Local,
-    machine: &'a Machine,
+    machine: &'a ModelledRun,
 }
 
-impl Run<'_> {
-    fn until_end(&self) -> Outcome {
+impl ModelledExecution<'_> {
+    fn until_end(&self) -> RunEnd {
         let machine = self.machine;
         let stop_at = self.executor.options.stop_at.unwrap_or(u64::MAX);
         let mut asked_at = None;
         loop {
             let steps = machine.steps.get();
             if self.executor.stopping.load(Ordering::Relaxed) || steps >= stop_at {
-                return Outcome::Stopped;
+                return RunEnd::Stopped;
             }
             self.collect();
             let (next, due_ps, horizon_ps) = self.next();
@@ -74,14 +74,14 @@ impl Run<'_> {
             }
             if due_ps == NEVER {
                 if self.executor.live() == 0 {
-                    return Outcome::Finished;
+                    return RunEnd::Finished;
                 }
                 if self.executor.wait_outside(self.worker) {
                     continue;
                 }
                 // A hook that wakes no fiber is asked once.
                 if asked_at == Some(steps) || !self.executor.options.hooks.on_stall() {
-                    return Outcome::Deadlocked;
+                    return RunEnd::Deadlocked;
                 }
                 asked_at = Some(steps);
                 continue;
@@ -121,7 +121,7 @@ impl Run<'_> {
     }
 
     /// Lets a processor continue its fiber, or run another one.
-    fn go_on(&self, processor: &Processor, due_ps: u64) {
+    fn go_on(&self, processor: &ModelledProcessor, due_ps: u64) {
         let machine = self.machine;
         machine.current.set(processor.number);
         processor.clock_ps.set(due_ps);
@@ -146,7 +146,7 @@ impl Run<'_> {
         }
     }
 
-    fn resume(&self, processor: &Processor) -> SwitchReason {
+    fn resume(&self, processor: &ModelledProcessor) -> SwitchReason {
         // SAFETY: the current task of a processor is alive until it has been buried.
         let task = unsafe { &*processor.task.get() };
         self.record(task.id, processor);
@@ -170,7 +170,7 @@ impl Run<'_> {
         leave
     }
 
-    fn put_where_it_belongs(&self, processor: &Processor, left: SwitchReason) {
+    fn put_where_it_belongs(&self, processor: &ModelledProcessor, left: SwitchReason) {
         let task = processor.task.get();
         let arrival = Arrival { ready_ps: processor.clock_ps.get(), task };
         match left {
@@ -193,8 +193,8 @@ impl Run<'_> {
     }
 
     /// Lets an idle processor take fibers that have not begun from another one.
-    fn look_for_work(&self, processor: &Processor) {
-        let has_fresh = |other: &&Processor| !other.fresh.borrow().is_empty();
+    fn look_for_work(&self, processor: &ModelledProcessor) {
+        let has_fresh = |other: &&ModelledProcessor| !other.fresh.borrow().is_empty();
         // Its own queues are empty.
         if let Some(victim) = self.machine.processors.iter().find(has_fresh) {
             let cost_ps = self.machine.varied(self.machine.costs.ps(CostKind::Transfer));
@@ -202,7 +202,7 @@ impl Run<'_> {
         }
     }
 
-    fn record(&self, id: u32, processor: &Processor) {
+    fn record(&self, id: u32, processor: &ModelledProcessor) {
         let mut digest = self.model.digest.load(Ordering::Relaxed);
         for word in [processor.clock_ps.get(), u64::from(id) << 16 | processor.number as u64] {
             // The hash of `simulated.rs`.

@@ -1,15 +1,15 @@
-//! Decisions of a [`Run`]: which fiber runs next, or that time passes.
+//! Decisions of a [`SimulatedRun`]: which fiber runs next, or that time passes.
 
 use std::sync::atomic::Ordering;
 
-use super::{Decision, Run};
+use super::{ChoiceOutcome, SimulatedRun};
 use crate::executor::chooser::{CLOCK, SwitchEvent};
 use crate::executor::footprint::{At, Footprint};
 use crate::executor::task::SwitchReason;
 
-impl Run<'_> {
+impl SimulatedRun<'_> {
     /// Returns `true` if a timer is due before the next choice. If the clock does not move with
-    /// points, timers expire in [`Run::wait`].
+    /// points, timers expire in [`SimulatedRun::wait`].
     #[inline]
     pub(super) fn is_timer_due(&self) -> bool {
         self.simulation.step_ns != 0 && self.executor.timers.first_ns() <= self.simulation.now_ns()
@@ -17,16 +17,16 @@ impl Run<'_> {
 
     /// Decides which fiber runs, or that time passes. Returns `None` if no fiber is runnable.
     #[inline]
-    pub(super) fn decide(&mut self) -> Option<Decision> {
+    pub(super) fn decide(&mut self) -> Option<ChoiceOutcome> {
         let heir = self.heir.take().filter(|_| self.left == SwitchReason::Park);
         let heir = heir.and_then(|heir| self.place(heir.task));
         let Some(chosen) = self.choose(self.left, self.last.or(heir))? else {
             self.simulation.record(CLOCK, self.left, false);
-            return Some(Decision::Clock);
+            return Some(ChoiceOutcome::Clock);
         };
         let tick = self.executor.ticks.get().is_some() && self.chooser.tick();
         self.simulation.record(self.numbers[chosen], self.left, tick);
-        Some(Decision::Fiber(chosen, tick))
+        Some(ChoiceOutcome::Fiber(chosen, tick))
     }
 
     /// Returns `true` if the chooser may let time pass now, even while fibers are runnable.

@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use super::super::{
-    Executor, Fiber, Hooks, Options, Outcome, enter_kernel, leave_kernel, park, splhigh, splx,
-    yield_now,
+    ExecutorOptions, Fiber, FiberExecutor, Hooks, RunEnd, enter_kernel, leave_kernel, park,
+    splhigh, splx, yield_now,
 };
 use super::{start, start_on};
 
@@ -27,7 +27,10 @@ fn descend(depth: u64) -> u64 {
 #[test]
 fn running_out_of_stack_in_user_mode_ends_that_fiber_only() {
     let hooks = Arc::new(Overflows::default());
-    let executor = Executor::parallel(2, Options { hooks: hooks.clone(), ..Options::default() });
+    let executor = FiberExecutor::parallel(
+        2,
+        ExecutorOptions { hooks: hooks.clone(), ..ExecutorOptions::default() },
+    );
     for context in 1..=3 {
         start_on(&executor, context % 2, context, || {
             leave_kernel();
@@ -41,7 +44,7 @@ fn running_out_of_stack_in_user_mode_ends_that_fiber_only() {
         yield_now();
         after.store(true, Ordering::Relaxed);
     });
-    assert_eq!(executor.run(), Outcome::Finished);
+    assert_eq!(executor.run(), RunEnd::Finished);
     assert!(done.load(Ordering::Relaxed));
     let mut told = hooks.0.lock().expect("no panic").clone();
     told.sort_unstable();
@@ -75,7 +78,7 @@ fn running_out_of_stack_in_kernel_mode_aborts_and_says_who() {
         assert!(said.contains("fiber 1 ran out of stack in kernel mode"), "{said}");
         return;
     }
-    let executor = Executor::parallel(1, Options::default());
+    let executor = FiberExecutor::parallel(1, ExecutorOptions::default());
     start(&executor, || {
         std::hint::black_box(descend(0));
     });
@@ -91,7 +94,7 @@ fn a_panic_that_leaves_a_body_aborts_and_says_whose() {
         assert!(said.contains("a panic left the body of fiber 1"), "{said}");
         return;
     }
-    let executor = Executor::parallel(1, Options::default());
+    let executor = FiberExecutor::parallel(1, ExecutorOptions::default());
     start(&executor, || panic!("on purpose"));
     executor.run();
 }
@@ -101,7 +104,7 @@ static TICKS: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
 
 #[test]
 fn a_tick_interrupts_a_fiber_and_knows_its_context() {
-    let executor = Executor::parallel(2, Options::default());
+    let executor = FiberExecutor::parallel(2, ExecutorOptions::default());
     executor.ticks(1000, |context| {
         if let Some(ticks) = TICKS.get(context.wrapping_sub(1)) {
             ticks.fetch_add(1, Ordering::Relaxed);
@@ -114,13 +117,13 @@ fn a_tick_interrupts_a_fiber_and_knows_its_context() {
             }
         });
     }
-    assert_eq!(executor.run(), Outcome::Finished);
+    assert_eq!(executor.run(), RunEnd::Finished);
 }
 
 #[test]
 fn a_tick_at_high_level_waits_until_the_level_falls() {
     static COUNT: AtomicUsize = AtomicUsize::new(0);
-    let executor = Executor::parallel(1, Options::default());
+    let executor = FiberExecutor::parallel(1, ExecutorOptions::default());
     executor.ticks(1000, |_| {
         COUNT.fetch_add(1, Ordering::Relaxed);
     });
@@ -137,13 +140,13 @@ fn a_tick_at_high_level_waits_until_the_level_falls() {
             assert!(COUNT.load(Ordering::Relaxed) > count);
         }
     });
-    assert_eq!(executor.run(), Outcome::Finished);
+    assert_eq!(executor.run(), RunEnd::Finished);
 }
 
 #[test]
 fn a_tick_may_wake_a_fiber_of_its_own_processor() {
     static SLEEPER: OnceLock<Fiber> = OnceLock::new();
-    let executor = Executor::parallel(1, Options::default());
+    let executor = FiberExecutor::parallel(1, ExecutorOptions::default());
     executor.ticks(1000, |_| {
         if let Some(sleeper) = SLEEPER.get() {
             sleeper.unpark();
@@ -163,6 +166,6 @@ fn a_tick_may_wake_a_fiber_of_its_own_processor() {
             yield_now();
         }
     });
-    assert_eq!(executor.run(), Outcome::Finished);
+    assert_eq!(executor.run(), RunEnd::Finished);
     drop(outside);
 }

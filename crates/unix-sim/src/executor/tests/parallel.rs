@@ -5,14 +5,14 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use super::super::{
-    Executor, Fiber, Hooks, Options, Outcome, StackError, Start, abandon, context, current,
-    current_id, park, preempt, processor, splhigh, splx, yield_now,
+    ExecutorOptions, Fiber, FiberExecutor, Hooks, RunEnd, StackError, Start, abandon, context,
+    current, current_id, park, preempt, processor, splhigh, splx, yield_now,
 };
 use super::{start, start_on};
 use crate::split_mix::SplitMix;
 
 /// Starts two fibers that pass a turn to each other, `rounds` times each.
-fn ping_pong(executor: &Arc<Executor>, places: [usize; 2], rounds: usize) -> Arc<AtomicUsize> {
+fn ping_pong(executor: &Arc<FiberExecutor>, places: [usize; 2], rounds: usize) -> Arc<AtomicUsize> {
     let turn = Arc::new(AtomicUsize::new(0));
     let fibers: Arc<[OnceLock<Fiber>; 2]> = Arc::default();
     for me in 0..2 {
@@ -37,12 +37,12 @@ fn ping_pong(executor: &Arc<Executor>, places: [usize; 2], rounds: usize) -> Arc
 #[test]
 fn no_unpark_is_lost_between_processors() {
     for _ in 0..20 {
-        let executor = Executor::parallel(2, Options::default());
+        let executor = FiberExecutor::parallel(2, ExecutorOptions::default());
         let turns: Vec<_> = [[0, 1], [1, 0], [0, 0], [1, 1], [0, 1]]
             .into_iter()
             .map(|places| ping_pong(&executor, places, 500))
             .collect();
-        assert_eq!(executor.run(), Outcome::Finished);
+        assert_eq!(executor.run(), RunEnd::Finished);
         assert!(turns.iter().all(|turn| turn.load(Ordering::Relaxed) == 1000));
         assert_eq!(executor.stacks().live, 0);
     }
@@ -50,30 +50,30 @@ fn no_unpark_is_lost_between_processors() {
 
 #[test]
 fn an_unpark_that_comes_first_is_kept() {
-    let executor = Executor::parallel(1, Options::default());
+    let executor = FiberExecutor::parallel(1, ExecutorOptions::default());
     start(&executor, || {
         current().unpark();
         current().unpark();
         park();
     });
-    assert_eq!(executor.run(), Outcome::Finished);
+    assert_eq!(executor.run(), RunEnd::Finished);
 }
 
 #[test]
 fn two_unparks_are_one() {
-    let executor = Executor::parallel(1, Options::default());
+    let executor = FiberExecutor::parallel(1, ExecutorOptions::default());
     start(&executor, || {
         current().unpark();
         current().unpark();
         park();
         park();
     });
-    assert_eq!(executor.run(), Outcome::Deadlocked);
+    assert_eq!(executor.run(), RunEnd::Deadlocked);
 }
 
 #[test]
 fn an_idle_processor_takes_fibers_that_have_not_begun() {
-    let executor = Executor::parallel(2, Options::default());
+    let executor = FiberExecutor::parallel(2, ExecutorOptions::default());
     let inner = Arc::clone(&executor);
     let met = Arc::new(AtomicUsize::new(0));
     start_on(&executor, 0, 0, move || {
@@ -90,12 +90,12 @@ fn an_idle_processor_takes_fibers_that_have_not_begun() {
             std::thread::yield_now();
         }
     });
-    assert_eq!(executor.run(), Outcome::Finished);
+    assert_eq!(executor.run(), RunEnd::Finished);
 }
 
 #[test]
 fn a_fiber_that_has_begun_stays_on_its_processor() {
-    let executor = Executor::parallel(2, Options::default());
+    let executor = FiberExecutor::parallel(2, ExecutorOptions::default());
     for _ in 0..200 {
         start(&executor, || {
             let (home, thread) = (processor(), std::thread::current().id());
@@ -105,22 +105,22 @@ fn a_fiber_that_has_begun_stays_on_its_processor() {
             }
         });
     }
-    assert_eq!(executor.run(), Outcome::Finished);
+    assert_eq!(executor.run(), RunEnd::Finished);
 }
 
 #[test]
 fn a_pinned_fiber_runs_where_it_must() {
-    let executor = Executor::parallel(3, Options::default());
+    let executor = FiberExecutor::parallel(3, ExecutorOptions::default());
     for place in 0..30 {
         let fiber = start_on(&executor, place % 3, 0, move || assert_eq!(processor(), place % 3));
         assert_eq!(fiber.processor(), place % 3);
     }
-    assert_eq!(executor.run(), Outcome::Finished);
+    assert_eq!(executor.run(), RunEnd::Finished);
 }
 
 #[test]
 fn a_fiber_knows_itself() {
-    let executor = Executor::parallel(1, Options::default());
+    let executor = FiberExecutor::parallel(1, ExecutorOptions::default());
     assert_eq!((current_id(), context()), (0, 0));
     let fiber = start_on(&executor, 0, 77, || {
         assert_eq!((current_id(), context(), current().id()), (1, 77, 1));
@@ -128,13 +128,13 @@ fn a_fiber_knows_itself() {
         assert_eq!((current_id(), context()), (1, 77));
     });
     start_on(&executor, 0, 78, || assert_eq!((current_id(), context()), (2, 78)));
-    assert_eq!(executor.run(), Outcome::Finished);
+    assert_eq!(executor.run(), RunEnd::Finished);
     assert_eq!((fiber.id(), current_id(), context()), (1, 0, 0));
 }
 
 #[test]
 fn timers_come_in_order_and_can_be_cancelled() {
-    let executor = Executor::parallel(1, Options::default());
+    let executor = FiberExecutor::parallel(1, ExecutorOptions::default());
     let seen: Arc<Mutex<Vec<u32>>> = Arc::default();
     let at = |ms, name| {
         let seen = Arc::clone(&seen);
@@ -148,25 +148,25 @@ fn timers_come_in_order_and_can_be_cancelled() {
     let fiber = start(&executor, park);
     let _wake = executor.at(Duration::from_millis(16), Box::new(move || fiber.unpark()));
     assert!(never.cancel());
-    assert_eq!(executor.run(), Outcome::Finished);
+    assert_eq!(executor.run(), RunEnd::Finished);
     assert_eq!(*seen.lock().expect("no panic"), [1, 2, 3]);
     assert!(executor.now() >= Duration::from_millis(16));
 }
 
 #[test]
 fn a_timer_may_start_a_fiber() {
-    let executor = Executor::parallel(2, Options::default());
+    let executor = FiberExecutor::parallel(2, ExecutorOptions::default());
     let waiter = start(&executor, park);
     let inner = Arc::clone(&executor);
     let begin = move || drop(start(&inner, move || waiter.unpark()));
     let _timer = executor.at(Duration::from_millis(2), Box::new(begin));
-    assert_eq!(executor.run(), Outcome::Finished);
+    assert_eq!(executor.run(), RunEnd::Finished);
 }
 
 #[test]
 fn everybody_waiting_for_ever_is_a_stall() {
     for processors in 1..=3 {
-        let executor = Executor::parallel(processors, Options::default());
+        let executor = FiberExecutor::parallel(processors, ExecutorOptions::default());
         for _ in 0..10 {
             start(&executor, || {
                 loop {
@@ -174,7 +174,7 @@ fn everybody_waiting_for_ever_is_a_stall() {
                 }
             });
         }
-        assert_eq!(executor.run(), Outcome::Deadlocked);
+        assert_eq!(executor.run(), RunEnd::Deadlocked);
         let counts = executor.stacks();
         assert_eq!((counts.live, counts.abandoned), (0, 10));
     }
@@ -182,46 +182,46 @@ fn everybody_waiting_for_ever_is_a_stall() {
 
 #[test]
 fn cancelling_the_last_timer_makes_a_stall() {
-    let executor = Executor::parallel(1, Options::default());
+    let executor = FiberExecutor::parallel(1, ExecutorOptions::default());
     start(&executor, park);
     let timer = executor.at(Duration::from_secs(3600), Box::new(|| {}));
     std::thread::scope(|scope| {
         let run = scope.spawn(|| executor.run());
         assert!(timer.cancel());
-        assert_eq!(run.join().expect("no panic"), Outcome::Deadlocked);
+        assert_eq!(run.join().expect("no panic"), RunEnd::Deadlocked);
     });
 }
 
 #[test]
 fn while_something_outside_is_attached_nothing_stalls() {
-    let executor = Executor::parallel(2, Options::default());
+    let executor = FiberExecutor::parallel(2, ExecutorOptions::default());
     let waiter = start(&executor, park);
     let outside = executor.external();
     std::thread::scope(|scope| {
         let run = scope.spawn(|| executor.run());
         std::thread::sleep(Duration::from_millis(20));
         waiter.unpark();
-        assert_eq!(run.join().expect("no panic"), Outcome::Finished);
+        assert_eq!(run.join().expect("no panic"), RunEnd::Finished);
     });
     drop(outside);
 }
 
 #[test]
 fn detaching_what_was_outside_makes_a_stall() {
-    let executor = Executor::parallel(2, Options::default());
+    let executor = FiberExecutor::parallel(2, ExecutorOptions::default());
     start(&executor, park);
     let outside = executor.external();
     std::thread::scope(|scope| {
         let run = scope.spawn(|| executor.run());
         std::thread::sleep(Duration::from_millis(5));
         drop(outside);
-        assert_eq!(run.join().expect("no panic"), Outcome::Deadlocked);
+        assert_eq!(run.join().expect("no panic"), RunEnd::Deadlocked);
     });
 }
 
 #[test]
 fn a_stopped_run_leaves_and_drops_what_has_not_begun() {
-    let executor = Executor::parallel(1, Options::default());
+    let executor = FiberExecutor::parallel(1, ExecutorOptions::default());
     let inner = Arc::clone(&executor);
     let token = Arc::new(());
     start(&executor, move || {
@@ -232,26 +232,26 @@ fn a_stopped_run_leaves_and_drops_what_has_not_begun() {
         let token = Arc::clone(&token);
         start(&executor, move || drop(token));
     }
-    assert_eq!(executor.run(), Outcome::Stopped);
+    assert_eq!(executor.run(), RunEnd::Stopped);
     assert_eq!(Arc::strong_count(&token), 1);
     assert_eq!(executor.stacks().abandoned, 1);
 }
 
 #[test]
 fn an_abandoned_fiber_is_counted_and_never_resumed() {
-    let executor = Executor::parallel(2, Options::default());
+    let executor = FiberExecutor::parallel(2, ExecutorOptions::default());
     for _ in 0..5 {
         start(&executor, || abandon());
     }
     start(&executor, yield_now);
-    assert_eq!(executor.run(), Outcome::Finished);
+    assert_eq!(executor.run(), RunEnd::Finished);
     let counts = executor.stacks();
     assert_eq!((counts.live, counts.abandoned), (0, 5));
 }
 
 #[test]
 fn a_woken_fiber_runs_at_the_return_to_user_mode() {
-    let executor = Executor::parallel(1, Options::default());
+    let executor = FiberExecutor::parallel(1, ExecutorOptions::default());
     let woken = Arc::new(AtomicBool::new(false));
     let seen = Arc::clone(&woken);
     let sleeper = start(&executor, move || {
@@ -265,12 +265,12 @@ fn a_woken_fiber_runs_at_the_return_to_user_mode() {
         preempt();
         assert!(seen.load(Ordering::Relaxed));
     });
-    assert_eq!(executor.run(), Outcome::Finished);
+    assert_eq!(executor.run(), RunEnd::Finished);
 }
 
 #[test]
 fn two_that_wake_each_other_do_not_starve_a_third() {
-    let executor = Executor::parallel(1, Options::default());
+    let executor = FiberExecutor::parallel(1, ExecutorOptions::default());
     let done = Arc::new(AtomicBool::new(false));
     let fibers: Arc<[OnceLock<Fiber>; 2]> = Arc::default();
     for me in 0..2 {
@@ -290,7 +290,7 @@ fn two_that_wake_each_other_do_not_starve_a_third() {
         }
         done.store(true, Ordering::Relaxed);
     });
-    assert_eq!(executor.run(), Outcome::Finished);
+    assert_eq!(executor.run(), RunEnd::Finished);
 }
 
 #[derive(Default)]
@@ -307,15 +307,16 @@ impl Hooks for Named {
 fn the_watchdog_names_a_fiber_that_only_computes() {
     let hooks = Arc::new(Named::default());
     let busy_limit = Duration::from_millis(20);
-    let options = Options { busy_limit, hooks: hooks.clone(), ..Options::default() };
-    let executor = Executor::parallel(1, options);
+    let options =
+        ExecutorOptions { busy_limit, hooks: hooks.clone(), ..ExecutorOptions::default() };
+    let executor = FiberExecutor::parallel(1, options);
     let seen = Arc::clone(&hooks);
     start_on(&executor, 0, 41, move || {
         while !seen.1.load(Ordering::Relaxed) {
             std::hint::spin_loop();
         }
     });
-    assert_eq!(executor.run(), Outcome::Finished);
+    assert_eq!(executor.run(), RunEnd::Finished);
     assert_eq!(*hooks.0.lock().expect("no panic"), [41]);
 }
 
@@ -331,28 +332,29 @@ impl Hooks for Rescue {
 #[test]
 fn a_stall_is_told_and_may_be_mended_once() {
     let hooks = Arc::new(Rescue(OnceLock::new()));
-    let options = Options { hooks: hooks.clone(), ..Options::default() };
-    let executor = Executor::parallel(2, options);
+    let options = ExecutorOptions { hooks: hooks.clone(), ..ExecutorOptions::default() };
+    let executor = FiberExecutor::parallel(2, options);
     let fiber = start(&executor, park);
     hooks.0.set(fiber).expect("set once");
-    assert_eq!(executor.run(), Outcome::Finished);
+    assert_eq!(executor.run(), RunEnd::Finished);
 }
 
 #[test]
 fn a_stack_that_cannot_be_had_is_an_error() {
-    let executor = Executor::parallel(1, Options { stacks: 3, ..Options::default() });
+    let executor =
+        FiberExecutor::parallel(1, ExecutorOptions { stacks: 3, ..ExecutorOptions::default() });
     let fill = || Start { processor: None, context: 0, name: 0, body: Box::new(|| {}) };
     let fibers: Vec<_> = (0..4).map(|_| executor.start(fill())).collect();
     assert!(fibers[..3].iter().all(Result::is_ok));
     assert_eq!(fibers[3].as_ref().err(), Some(&StackError::Limit { limit: 3 }));
-    assert_eq!(executor.run(), Outcome::Finished);
+    assert_eq!(executor.run(), RunEnd::Finished);
 }
 
 #[test]
 fn an_unpark_after_the_end_does_nothing() {
-    let executor = Executor::parallel(1, Options::default());
+    let executor = FiberExecutor::parallel(1, ExecutorOptions::default());
     let fiber = start(&executor, || {});
-    assert_eq!(executor.run(), Outcome::Finished);
+    assert_eq!(executor.run(), RunEnd::Finished);
     drop(executor);
     fiber.unpark();
 }
@@ -365,12 +367,12 @@ fn a_parked_fiber_takes_little_memory() {
         let pages = file.split(' ').nth(1).and_then(|pages| pages.parse::<usize>().ok());
         pages.expect("the second field is a number") * 4
     };
-    let executor = Executor::parallel(2, Options::default());
+    let executor = FiberExecutor::parallel(2, ExecutorOptions::default());
     let before = resident_kib();
     for _ in 0..FIBERS {
         start(&executor, park);
     }
-    assert_eq!(executor.run(), Outcome::Deadlocked);
+    assert_eq!(executor.run(), RunEnd::Deadlocked);
     assert_eq!(executor.stacks().abandoned, FIBERS);
     let each = resident_kib().saturating_sub(before) / FIBERS;
     assert!(each <= 12, "{each} KiB a fiber");
@@ -378,7 +380,8 @@ fn a_parked_fiber_takes_little_memory() {
 
 #[test]
 fn stacks_are_used_again() {
-    let executor = Executor::parallel(1, Options { stacks: 40, ..Options::default() });
+    let executor =
+        FiberExecutor::parallel(1, ExecutorOptions { stacks: 40, ..ExecutorOptions::default() });
     let inner = Arc::clone(&executor);
     start(&executor, move || {
         for _ in 0..10_000 {
@@ -386,7 +389,7 @@ fn stacks_are_used_again() {
             yield_now();
         }
     });
-    assert_eq!(executor.run(), Outcome::Finished);
+    assert_eq!(executor.run(), RunEnd::Finished);
     let counts = executor.stacks();
     assert_eq!((counts.live, counts.abandoned), (0, 0));
     assert!(counts.pooled <= 40);
@@ -402,14 +405,17 @@ impl Hooks for Rude {
 
 #[test]
 fn a_hook_that_panics_ends_the_run() {
-    let executor = Executor::parallel(2, Options { hooks: Arc::new(Rude), ..Options::default() });
+    let executor = FiberExecutor::parallel(
+        2,
+        ExecutorOptions { hooks: Arc::new(Rude), ..ExecutorOptions::default() },
+    );
     start(&executor, park);
     let run = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| executor.run()));
     assert!(run.is_err());
 }
 
 /// The body of one of many fibers that operate on each other, in an order that `seed` decides.
-fn mingle(executor: &Arc<Executor>, others: &Mutex<Vec<Fiber>>, seed: u64) {
+fn mingle(executor: &Arc<FiberExecutor>, others: &Mutex<Vec<Fiber>>, seed: u64) {
     let mut random = SplitMix::new(seed);
     for _ in 0..100 {
         let state = random.next();
@@ -443,7 +449,7 @@ fn mingle(executor: &Arc<Executor>, others: &Mutex<Vec<Fiber>>, seed: u64) {
 #[test]
 fn whatever_fibers_do_to_each_other_all_come_to_their_end() {
     for round in 0..8 {
-        let executor = Executor::parallel(3, Options::default());
+        let executor = FiberExecutor::parallel(3, ExecutorOptions::default());
         executor.ticks(2000, |_| {});
         let all: Arc<Mutex<Vec<Fiber>>> = Arc::default();
         let ends = Arc::new(AtomicUsize::new(0));
@@ -456,7 +462,7 @@ fn whatever_fibers_do_to_each_other_all_come_to_their_end() {
             });
             all.lock().expect("no panic").push(fiber);
         }
-        assert_eq!(executor.run(), Outcome::Finished);
+        assert_eq!(executor.run(), RunEnd::Finished);
         assert_eq!((ends.load(Ordering::Relaxed), executor.stacks().live), (60, 0));
     }
 }
@@ -467,7 +473,7 @@ fn whatever_fibers_do_to_each_other_all_come_to_their_end() {
 #[test]
 fn who_overtakes_the_woken_makes_way_at_its_first_return() {
     for offset in 0..64 {
-        let executor = Executor::parallel(1, Options::default());
+        let executor = FiberExecutor::parallel(1, ExecutorOptions::default());
         let wakes = Arc::new(AtomicUsize::new(0));
         let seen = Arc::clone(&wakes);
         let sleeper = Arc::new(OnceLock::new());
@@ -498,6 +504,6 @@ fn who_overtakes_the_woken_makes_way_at_its_first_return() {
                 assert!(behind < 40, "{behind} wakes were for nothing, {offset} turns later");
             }
         });
-        assert_eq!(executor.run(), Outcome::Finished);
+        assert_eq!(executor.run(), RunEnd::Finished);
     }
 }

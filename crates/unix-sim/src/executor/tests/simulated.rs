@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use super::super::{
-    At, Chooser, Executor, Hooks, Options, Outcome, Seeded, abandon, context, current, park, point,
-    processor, spin, splhigh, splx, yield_now,
+    At, Chooser, ExecutorOptions, FiberExecutor, Hooks, RunEnd, Seeded, abandon, context, current,
+    park, point, processor, spin, splhigh, splx, yield_now,
 };
 use super::start;
 use crate::costs::CostModel;
@@ -14,7 +14,7 @@ use crate::costs::CostModel;
 /// Returns the order in which eight fibers pass their points, with the number of steps and the
 /// digest.
 fn order(seed: u64) -> (Vec<u32>, u64, u64) {
-    let executor = Executor::simulated(seed, Options::default());
+    let executor = FiberExecutor::simulated(seed, ExecutorOptions::default());
     let order: Arc<Mutex<Vec<u32>>> = Arc::default();
     for number in 0..8 {
         let order = Arc::clone(&order);
@@ -25,7 +25,7 @@ fn order(seed: u64) -> (Vec<u32>, u64, u64) {
             }
         });
     }
-    assert_eq!(executor.run(), Outcome::Finished);
+    assert_eq!(executor.run(), RunEnd::Finished);
     let order = order.lock().expect("no panic").clone();
     (order, executor.steps(), executor.digest())
 }
@@ -56,7 +56,7 @@ fn the_digest_of_a_seed_is_the_same_everywhere() {
 
 #[test]
 fn a_lock_is_waited_for_without_being_runnable() {
-    let executor = Executor::simulated(7, Options::default());
+    let executor = FiberExecutor::simulated(7, ExecutorOptions::default());
     let word = Arc::new(AtomicU32::new(0));
     let inside = Arc::new(AtomicU32::new(0));
     for _ in 0..4 {
@@ -74,13 +74,13 @@ fn a_lock_is_waited_for_without_being_runnable() {
             }
         });
     }
-    assert_eq!(executor.run(), Outcome::Finished);
+    assert_eq!(executor.run(), RunEnd::Finished);
 }
 
 #[test]
 fn two_that_spin_at_each_others_locks_are_a_stall() {
     for seed in 0..20 {
-        let executor = Executor::simulated(seed, Options::default());
+        let executor = FiberExecutor::simulated(seed, ExecutorOptions::default());
         let words: Arc<[AtomicU32; 2]> = Arc::default();
         for me in 0..2 {
             let words = Arc::clone(&words);
@@ -94,13 +94,13 @@ fn two_that_spin_at_each_others_locks_are_a_stall() {
                 }
             });
         }
-        assert_eq!(executor.run(), Outcome::Deadlocked);
+        assert_eq!(executor.run(), RunEnd::Deadlocked);
     }
 }
 
 #[test]
 fn the_clock_jumps_to_the_next_timer() {
-    let executor = Executor::simulated(0, Options::default());
+    let executor = FiberExecutor::simulated(0, ExecutorOptions::default());
     let day = Duration::from_secs(86_400);
     let seen: Arc<Mutex<Vec<u32>>> = Arc::default();
     for (days, name) in [(3, 4), (1, 1), (2, 2), (2, 3)] {
@@ -117,13 +117,13 @@ fn the_clock_jumps_to_the_next_timer() {
         park();
         assert!(inner.now() >= day * 3 && inner.now() < day * 3 + Duration::from_secs(1));
     });
-    assert_eq!(executor.run(), Outcome::Finished);
+    assert_eq!(executor.run(), RunEnd::Finished);
     assert_eq!(*seen.lock().expect("no panic"), [1, 2, 3, 4]);
 }
 
 #[test]
 fn each_point_takes_time() {
-    let executor = Executor::simulated(0, Options::default());
+    let executor = FiberExecutor::simulated(0, ExecutorOptions::default());
     let inner = Arc::clone(&executor);
     start(&executor, move || {
         for step in 0..1000 {
@@ -132,30 +132,30 @@ fn each_point_takes_time() {
             point(At::Within);
         }
     });
-    assert_eq!(executor.run(), Outcome::Finished);
+    assert_eq!(executor.run(), RunEnd::Finished);
     assert_eq!(executor.steps(), 1000);
 }
 
 #[test]
 fn everybody_waiting_for_ever_is_a_stall() {
-    let executor = Executor::simulated(0, Options::default());
+    let executor = FiberExecutor::simulated(0, ExecutorOptions::default());
     for _ in 0..3 {
         start(&executor, park);
     }
-    assert_eq!(executor.run(), Outcome::Deadlocked);
+    assert_eq!(executor.run(), RunEnd::Deadlocked);
     assert_eq!(executor.stacks().abandoned, 3);
 }
 
 #[test]
 fn something_outside_may_wake_a_fiber() {
-    let executor = Executor::simulated(0, Options::default());
+    let executor = FiberExecutor::simulated(0, ExecutorOptions::default());
     let waiter = start(&executor, park);
     let outside = executor.external();
     std::thread::scope(|scope| {
         let run = scope.spawn(|| executor.run());
         std::thread::sleep(Duration::from_millis(5));
         waiter.unpark();
-        assert_eq!(run.join().expect("no panic"), Outcome::Finished);
+        assert_eq!(run.join().expect("no panic"), RunEnd::Finished);
     });
     drop(outside);
 }
@@ -163,8 +163,8 @@ fn something_outside_may_wake_a_fiber() {
 #[test]
 fn the_run_ends_at_the_very_step_asked_for() {
     for step in 0..500 {
-        let options = Options { stop_at: Some(step), ..Options::default() };
-        let executor = Executor::simulated(step, options);
+        let options = ExecutorOptions { stop_at: Some(step), ..ExecutorOptions::default() };
+        let executor = FiberExecutor::simulated(step, options);
         for _ in 0..2 {
             start(&executor, || {
                 loop {
@@ -172,7 +172,7 @@ fn the_run_ends_at_the_very_step_asked_for() {
                 }
             });
         }
-        assert_eq!(executor.run(), Outcome::Stopped);
+        assert_eq!(executor.run(), RunEnd::Stopped);
         assert_eq!(executor.steps(), step);
     }
 }
@@ -180,7 +180,7 @@ fn the_run_ends_at_the_very_step_asked_for() {
 #[test]
 fn without_preemptions_a_fiber_runs_until_it_waits() {
     let chooser = Seeded::new(3).odds(1).preemptions(0);
-    let executor = Executor::chosen(Box::new(chooser), Options::default());
+    let executor = FiberExecutor::chosen(Box::new(chooser), ExecutorOptions::default());
     let order: Arc<Mutex<Vec<u32>>> = Arc::default();
     for number in 0..4 {
         let order = Arc::clone(&order);
@@ -191,7 +191,7 @@ fn without_preemptions_a_fiber_runs_until_it_waits() {
             }
         });
     }
-    assert_eq!(executor.run(), Outcome::Finished);
+    assert_eq!(executor.run(), RunEnd::Finished);
     let order = order.lock().expect("no panic");
     assert!(order.chunks(10).all(|chunk| chunk.iter().all(|number| *number == chunk[0])));
 }
@@ -199,7 +199,7 @@ fn without_preemptions_a_fiber_runs_until_it_waits() {
 #[test]
 fn ticks_land_at_points_below_high_level() {
     static COUNT: AtomicU32 = AtomicU32::new(0);
-    let executor = Executor::simulated(5, Options::default());
+    let executor = FiberExecutor::simulated(5, ExecutorOptions::default());
     executor.ticks(100, |_| {
         COUNT.fetch_add(1, Ordering::Relaxed);
         point(At::Within);
@@ -217,12 +217,12 @@ fn ticks_land_at_points_below_high_level() {
         splx(before);
         assert!(COUNT.load(Ordering::Relaxed) > count);
     });
-    assert_eq!(executor.run(), Outcome::Finished);
+    assert_eq!(executor.run(), RunEnd::Finished);
 }
 
 #[test]
 fn a_level_is_the_fibers_own() {
-    let executor = Executor::simulated(5, Options::default());
+    let executor = FiberExecutor::simulated(5, ExecutorOptions::default());
     executor.ticks(100, |_| {});
     for _ in 0..4 {
         start(&executor, || {
@@ -235,12 +235,15 @@ fn a_level_is_the_fibers_own() {
             }
         });
     }
-    assert_eq!(executor.run(), Outcome::Finished);
+    assert_eq!(executor.run(), RunEnd::Finished);
 }
 
 #[test]
 fn fibers_are_abandoned_and_pinned_here_too() {
-    let executor = Executor::simulated(2, Options { processors: 4, ..Options::default() });
+    let executor = FiberExecutor::simulated(
+        2,
+        ExecutorOptions { processors: 4, ..ExecutorOptions::default() },
+    );
     for place in 0..4 {
         super::start_on(&executor, place, place + 1, move || {
             point(At::Within);
@@ -250,7 +253,7 @@ fn fibers_are_abandoned_and_pinned_here_too() {
             }
         });
     }
-    assert_eq!(executor.run(), Outcome::Finished);
+    assert_eq!(executor.run(), RunEnd::Finished);
     let counts = executor.stacks();
     assert_eq!((counts.live, counts.abandoned), (0, 1));
 }
@@ -272,7 +275,7 @@ impl Chooser for First {
 
 #[test]
 fn another_chooser_decides_at_each_point() {
-    let executor = Executor::chosen(Box::new(First), Options::default());
+    let executor = FiberExecutor::chosen(Box::new(First), ExecutorOptions::default());
     let order: Arc<Mutex<Vec<u32>>> = Arc::default();
     for number in 1..=3 {
         let order = Arc::clone(&order);
@@ -281,7 +284,7 @@ fn another_chooser_decides_at_each_point() {
             order.lock().expect("no panic").push(number);
         });
     }
-    assert_eq!(executor.run(), Outcome::Finished);
+    assert_eq!(executor.run(), RunEnd::Finished);
     // The last takes the place of one that ended.
     assert_eq!(*order.lock().expect("no panic"), [1, 3, 2]);
 }
@@ -298,16 +301,16 @@ impl Hooks for Rude {
 /// there, and a query of the current fiber read freed state.
 #[test]
 fn a_run_that_a_panic_ends_leaves_nothing_of_itself_on_its_thread() {
-    let options = || Options { hooks: Arc::new(Rude), ..Options::default() };
+    let options = || ExecutorOptions { hooks: Arc::new(Rude), ..ExecutorOptions::default() };
     for executor in [
-        Executor::simulated(1, options()),
-        Executor::modelled(CostModel::published(), 1, options()),
+        FiberExecutor::simulated(1, options()),
+        FiberExecutor::modelled(CostModel::published(), 1, options()),
     ] {
         start(&executor, park);
         let run = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| executor.run()));
         assert!(run.is_err());
-        let other = Executor::simulated(1, Options::default());
+        let other = FiberExecutor::simulated(1, ExecutorOptions::default());
         start(&other, || point(At::Within));
-        assert_eq!((other.run(), other.steps()), (Outcome::Finished, 1));
+        assert_eq!((other.run(), other.steps()), (RunEnd::Finished, 1));
     }
 }

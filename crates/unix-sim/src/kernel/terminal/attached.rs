@@ -12,7 +12,7 @@ use super::Terminal;
 use crate::console::Console;
 use crate::executor::{self, Start};
 use crate::kernel::Kernel;
-use crate::kernel::files::{End, File};
+use crate::kernel::files::{FileEnd, OpenFile};
 use crate::kernel::proc::Proc;
 
 /// Maximum number of bytes that are moved at once.
@@ -27,7 +27,7 @@ impl Kernel {
         let terminal = Terminal::new(self.instance());
         let group = leader.lock(&self.locks).pgrp.clone().expect("a leader has a group");
         terminal.become_controlling(self, leader, &group).expect("neither has another one");
-        let file = File::new(self, End::Terminal(Arc::clone(&terminal)));
+        let file = OpenFile::new(self, FileEnd::Terminal(Arc::clone(&terminal)));
         for descriptor in [Fd::STDIN, Fd::STDOUT, Fd::STDERR] {
             leader.lock(&self.locks).files.open_at(Arc::clone(&file), descriptor);
         }

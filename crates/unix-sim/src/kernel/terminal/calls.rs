@@ -9,10 +9,10 @@ use super::device::Terminal;
 use super::input::Read;
 use crate::executor;
 use crate::kernel::Kernel;
-use crate::kernel::call::{Call, Stop};
-use crate::kernel::files::End;
+use crate::kernel::call::{Caller, Unfinished};
+use crate::kernel::files::FileEnd;
 use crate::kernel::pgrp::{Pgrp, Session};
-use crate::kernel::thread::Attention;
+use crate::kernel::thread::AstFlags;
 
 /// The decision whether a call continues.
 enum Background {
@@ -22,11 +22,11 @@ enum Background {
     Signalled,
 }
 
-impl Call<'_> {
+impl Caller<'_> {
     pub(in crate::kernel) fn open_pty(&self) -> Result<(Fd, Fd)> {
         self.guarded(|| {
             let terminal = Terminal::new(self.kernel.instance());
-            self.add_two(End::Controlling(Arc::clone(&terminal)), End::Terminal(terminal))
+            self.add_two(FileEnd::Controlling(Arc::clone(&terminal)), FileEnd::Terminal(terminal))
         })
     }
 
@@ -36,7 +36,7 @@ impl Call<'_> {
             let session = self.own_session()?;
             let terminal = session.state.lock(&self.kernel.locks).terminal.clone();
             let own = terminal.filter(|terminal| self.proc.has_terminal(terminal.instance()));
-            self.add(End::Terminal(own.ok_or(Errno::ENXIO)?))
+            self.add(FileEnd::Terminal(own.ok_or(Errno::ENXIO)?))
         })
     }
 
@@ -63,14 +63,14 @@ impl Call<'_> {
         self.guarded_stops(|| {
             // An error EIO for the caller means that this call finds no terminal.
             let not_here = |stop| match stop {
-                Stop::Errno(Errno::EIO) => Stop::Errno(Errno::ENOTTY),
+                Unfinished::Errno(Errno::EIO) => Unfinished::Errno(Errno::ENOTTY),
                 stop => stop,
             };
-            let found = self.terminal(descriptor).map_err(Stop::from);
+            let found = self.terminal(descriptor).map_err(Unfinished::from);
             let (terminal, _) = found.map_err(not_here)?;
             let background = self.check_background(&terminal, Signal::TTOU);
             if let Background::Signalled = background.map_err(not_here)? {
-                return Err(Stop::Interrupted);
+                return Err(Unfinished::Interrupted);
             }
             if group.number() < 0 {
                 return Err(Errno::EINVAL.into());
@@ -117,7 +117,7 @@ impl Call<'_> {
         self.guarded_stops(|| {
             let (terminal, _) = self.terminal(descriptor)?;
             if let Background::Signalled = self.check_background(&terminal, Signal::TTOU)? {
-                return Err(Stop::Interrupted);
+                return Err(Unfinished::Interrupted);
             }
             let mut state = terminal.state.lock(&self.kernel.locks);
             state.line.set_termios(termios);
@@ -130,9 +130,9 @@ impl Call<'_> {
         &self,
         terminal: &Arc<Terminal>,
         buffer: &mut [u8],
-    ) -> std::result::Result<usize, Stop> {
+    ) -> std::result::Result<usize, Unfinished> {
         if let Background::Signalled = self.check_background(terminal, Signal::TTIN)? {
-            return Err(Stop::Interrupted);
+            return Err(Unfinished::Interrupted);
         }
         let mut slept = false;
         loop {
@@ -150,7 +150,7 @@ impl Call<'_> {
                     Read::Nothing => state.sleepers.add(executor::current()),
                 }
             }
-            self.nap()?;
+            self.sleep_once()?;
             slept = true;
         }
     }
@@ -160,12 +160,12 @@ impl Call<'_> {
         terminal: &Arc<Terminal>,
         bytes: &[u8],
         written: &mut usize,
-    ) -> std::result::Result<usize, Stop> {
+    ) -> std::result::Result<usize, Unfinished> {
         let modes = terminal.state.lock(&self.kernel.locks).line.termios().modes;
         if modes.contains(Modes::TOSTOP)
             && let Background::Signalled = self.check_background(terminal, Signal::TTOU)?
         {
-            return Err(Stop::Interrupted);
+            return Err(Unfinished::Interrupted);
         }
         while *written < bytes.len() {
             let wrote = {
@@ -192,7 +192,7 @@ impl Call<'_> {
         terminal: &Terminal,
         bytes: &[u8],
         written: &mut usize,
-    ) -> std::result::Result<usize, Stop> {
+    ) -> std::result::Result<usize, Unfinished> {
         while *written < bytes.len() {
             let taken = terminal.input(self.kernel, &bytes[*written..], executor::current())?;
             *written += taken;
@@ -207,11 +207,11 @@ impl Call<'_> {
         &self,
         terminal: &Terminal,
         buffer: &mut [u8],
-    ) -> std::result::Result<usize, Stop> {
+    ) -> std::result::Result<usize, Unfinished> {
         loop {
             match terminal.output(self.kernel, buffer, Some(executor::current())) {
                 None => return Err(Errno::EIO.into()),
-                Some(0) if !buffer.is_empty() => self.nap()?,
+                Some(0) if !buffer.is_empty() => self.sleep_once()?,
                 Some(n) => return Ok(n),
             }
         }
@@ -226,7 +226,7 @@ impl Call<'_> {
         &self,
         terminal: &Arc<Terminal>,
         signal: Signal,
-    ) -> std::result::Result<Background, Stop> {
+    ) -> std::result::Result<Background, Unfinished> {
         let kernel = self.kernel;
         let mut group = self.own_group()?;
         let foreground = {
@@ -268,7 +268,7 @@ impl Call<'_> {
                 // The caller itself checks for signals, as on Linux, even if another thread was
                 // chosen: otherwise it could repeat the call indefinitely before that thread has
                 // had the signal.
-                self.thread.demand(Attention::SIGNAL);
+                self.thread.demand(AstFlags::SIGNAL);
                 Ok(Background::Signalled)
             }
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tontine_unix::{Errno, Result, SigInfo, Signal};
 
-use super::line::{Effects, Line};
+use super::line::{Effects, LineDiscipline};
 use crate::executor::{self, At, Fiber};
 use crate::kernel::Kernel;
 use crate::kernel::pgrp::{HeldPgrp, Pgrp, PgrpRef, Session};
@@ -18,13 +18,13 @@ use crate::lock::lock_order::TLock;
 #[derive(Debug)]
 pub(in crate::kernel) struct Terminal {
     /// `t_lock`.
-    pub(super) state: SimpleLock<TLock, State>,
+    pub(super) state: SimpleLock<TLock, TerminalState>,
 }
 
 /// The state that `t_lock` guards.
 #[derive(Debug, Default)]
-pub(super) struct State {
-    pub(super) line: Line,
+pub(super) struct TerminalState {
+    pub(super) line: LineDiscipline,
     pub(super) session: Option<Arc<Session>>,
     /// The foreground process group.
     pub(super) foreground: Option<HeldPgrp>,
@@ -36,7 +36,7 @@ pub(super) struct State {
 
 impl Terminal {
     pub(in crate::kernel) fn new(instance: u32) -> Arc<Self> {
-        Arc::new(Self { state: SimpleLock::new(instance, State::default()) })
+        Arc::new(Self { state: SimpleLock::new(instance, TerminalState::default()) })
     }
 
     /// Returns its number among the locks.

@@ -1,8 +1,8 @@
-//! Input of a terminal that has not been read yet: [`Input`].
+//! Input of a terminal that has not been read yet: [`InputQueue`].
 //!
 //! In canonical mode it is a queue of lines, the last of them unfinished; otherwise a queue of
 //! bytes. A line ends with its newline, or where end-of-file was typed, which the queue stores as a
-//! byte 0 that no reader gets. [`Line`](super::line::Line) defines the meaning of each byte.
+//! byte 0 that no reader gets. [`LineDiscipline`](super::line::LineDiscipline) defines the meaning of each byte.
 
 use std::collections::VecDeque;
 use std::io::Read as _;
@@ -26,7 +26,7 @@ const END: u8 = 0;
 
 /// A queue of bytes with the positions at which lines end.
 #[derive(Debug, Default)]
-pub(super) struct Input {
+pub(super) struct InputQueue {
     bytes: VecDeque<u8>,
     /// Number of bytes that were ever read: the position of the first one in the queue.
     first: u64,
@@ -34,7 +34,7 @@ pub(super) struct Input {
     ends: VecDeque<u64>,
 }
 
-impl Input {
+impl InputQueue {
     /// Returns `true` if another byte may be typed.
     ///
     /// A full queue accepts none until a process reads. But while it holds no whole line, readers

@@ -1,4 +1,4 @@
-//! A terminal's line discipline: [`Line`].
+//! A terminal's line discipline: [`LineDiscipline`].
 //!
 //! Typed bytes pass through it to their reader: it forms lines, erases characters, turns some into
 //! signals and echoes its work. It does what Linux's `n_tty` was observed to do, for those modes
@@ -11,15 +11,15 @@
 
 use tontine_unix::{Errno, Modes, Result, SigSet, Signal, Termios};
 
-use super::input::{Input, Read};
-use super::output::{Output, after, is_continuation};
+use super::input::{InputQueue, Read};
+use super::output::{OutputQueue, after, is_continuation};
 
 /// A line discipline with its two queues.
 #[derive(Debug, Default)]
-pub(crate) struct Line {
+pub(crate) struct LineDiscipline {
     termios: Termios,
-    input: Input,
-    output: Output,
+    input: InputQueue,
+    output: OutputQueue,
     /// The column in which the echo of the unfinished line began.
     start: usize,
     hung_up: bool,
@@ -35,7 +35,7 @@ pub(crate) struct Effects {
     pub(crate) signals: SigSet,
 }
 
-impl Line {
+impl LineDiscipline {
     pub(crate) fn termios(&self) -> Termios {
         self.termios
     }
@@ -87,7 +87,7 @@ impl Line {
         }
     }
 
-    /// Returns `true` if [`Line::read`] would return a result.
+    /// Returns `true` if [`LineDiscipline::read`] would return a result.
     #[cfg(test)]
     pub(crate) fn can_read(&self) -> bool {
         self.hung_up || self.input.can_read(self.canonical())
@@ -115,7 +115,7 @@ impl Line {
         self.output.take(buffer)
     }
 
-    /// Returns `true` if [`Line::take_output`] would return output.
+    /// Returns `true` if [`LineDiscipline::take_output`] would return output.
     #[cfg(test)]
     pub(crate) fn is_visible(&self) -> bool {
         !self.output.is_empty()

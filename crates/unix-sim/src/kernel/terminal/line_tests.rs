@@ -6,13 +6,13 @@ use super::super::input;
 use super::*;
 
 /// Types bytes, all of which must be accepted.
-fn typed(line: &mut Line, bytes: &[u8]) -> Effects {
+fn typed(line: &mut LineDiscipline, bytes: &[u8]) -> Effects {
     let effects = line.input(bytes);
     assert_eq!(effects.taken, bytes.len(), "all bytes are accepted");
     effects
 }
 
-fn read(line: &mut Line, size: usize) -> Option<Vec<u8>> {
+fn read(line: &mut LineDiscipline, size: usize) -> Option<Vec<u8>> {
     let mut buffer = vec![0; size];
     match line.read(&mut buffer) {
         Read::Bytes(n) => Some(buffer[..n].to_vec()),
@@ -21,7 +21,7 @@ fn read(line: &mut Line, size: usize) -> Option<Vec<u8>> {
     }
 }
 
-fn seen(line: &mut Line) -> Vec<u8> {
+fn seen(line: &mut LineDiscipline) -> Vec<u8> {
     let mut buffer = vec![0; 100_000];
     let n = line.take_output(&mut buffer);
     buffer.truncate(n);
@@ -29,7 +29,7 @@ fn seen(line: &mut Line) -> Vec<u8> {
 }
 
 /// Returns all that can be read, read by read.
-fn all(line: &mut Line, size: usize) -> Vec<Vec<u8>> {
+fn all(line: &mut LineDiscipline, size: usize) -> Vec<Vec<u8>> {
     std::iter::from_fn(|| read(line, size)).collect()
 }
 
@@ -38,15 +38,15 @@ fn without(modes: Modes) -> Termios {
     Termios { modes: whole.modes.difference(modes), ..whole }
 }
 
-fn with_modes(modes: Modes) -> Line {
-    let mut line = Line::default();
+fn with_modes(modes: Modes) -> LineDiscipline {
+    let mut line = LineDiscipline::default();
     line.set_termios(Termios { modes, ..Termios::default() });
     line
 }
 
 #[test]
 fn a_line_can_be_read_when_its_newline_is_there() {
-    let mut line = Line::default();
+    let mut line = LineDiscipline::default();
     typed(&mut line, b"ab");
     assert!(!line.can_read());
     assert_eq!(read(&mut line, 10), None);
@@ -58,14 +58,14 @@ fn a_line_can_be_read_when_its_newline_is_there() {
 
 #[test]
 fn a_line_longer_than_the_buffer_comes_in_parts() {
-    let mut line = Line::default();
+    let mut line = LineDiscipline::default();
     typed(&mut line, b"abcd\nx");
     assert_eq!(all(&mut line, 3), [b"abc".to_vec(), b"d\n".to_vec()]);
 }
 
 #[test]
 fn a_carriage_return_is_a_newline_with_icrnl_only() {
-    let mut line = Line::default();
+    let mut line = LineDiscipline::default();
     typed(&mut line, b"a\r");
     assert_eq!(read(&mut line, 10).unwrap(), b"a\n");
     line.set_termios(without(Modes::ICRNL));
@@ -75,7 +75,7 @@ fn a_carriage_return_is_a_newline_with_icrnl_only() {
 
 #[test]
 fn end_of_input_behind_text_gives_the_text_and_alone_the_end() {
-    let mut line = Line::default();
+    let mut line = LineDiscipline::default();
     typed(&mut line, b"abc\x04\x04def\n");
     assert_eq!(all(&mut line, 10), [b"abc".to_vec(), vec![], b"def\n".to_vec()]);
     assert_eq!(seen(&mut line), b"abcdef\r\n");
@@ -83,14 +83,14 @@ fn end_of_input_behind_text_gives_the_text_and_alone_the_end() {
 
 #[test]
 fn end_of_input_goes_with_text_that_fills_the_buffer() {
-    let mut line = Line::default();
+    let mut line = LineDiscipline::default();
     typed(&mut line, b"abc\x04");
     assert_eq!(all(&mut line, 3), [b"abc".to_vec()]);
 }
 
 #[test]
 fn erase_takes_back_what_is_typed_and_shown() {
-    let mut line = Line::default();
+    let mut line = LineDiscipline::default();
     typed(&mut line, b"a\tb\x01\x7f\x7f\x7f\x7f\x7fx\n");
     assert_eq!(read(&mut line, 10).unwrap(), b"x\n");
     let shown = b"a\tb^A\x08 \x08\x08 \x08\x08 \x08\x08\x08\x08\x08\x08\x08\x08\x08 \x08x\r\n";
@@ -99,14 +99,14 @@ fn erase_takes_back_what_is_typed_and_shown() {
 
 #[test]
 fn erase_does_not_reach_into_the_line_before() {
-    let mut line = Line::default();
+    let mut line = LineDiscipline::default();
     typed(&mut line, b"ab\n\x7f\x7fc\n");
     assert_eq!(all(&mut line, 10), [b"ab\n".to_vec(), b"c\n".to_vec()]);
 }
 
 #[test]
 fn erase_takes_a_character_of_two_bytes_as_a_whole() {
-    let mut line = Line::default();
+    let mut line = LineDiscipline::default();
     typed(&mut line, "aé\x7fz\n".as_bytes());
     assert_eq!(read(&mut line, 10).unwrap(), b"az\n");
     assert_eq!(seen(&mut line), "aé\x08 \x08z\r\n".as_bytes());
@@ -116,7 +116,7 @@ fn erase_takes_a_character_of_two_bytes_as_a_whole() {
 /// them, for erase and for kill, unless there is no echo.
 #[test]
 fn no_part_of_a_character_is_taken_back() {
-    let mut line = Line::default();
+    let mut line = LineDiscipline::default();
     typed(&mut line, b"\x80\x7f\x15\n");
     assert_eq!(read(&mut line, 10).unwrap(), b"\x80\n");
     assert_eq!(seen(&mut line), b"\x80\r\n");
@@ -127,7 +127,7 @@ fn no_part_of_a_character_is_taken_back() {
 
 #[test]
 fn kill_takes_the_line_back() {
-    let mut line = Line::default();
+    let mut line = LineDiscipline::default();
     typed(&mut line, b"hi\x01\x15z\n");
     assert_eq!(read(&mut line, 10).unwrap(), b"z\n");
     assert_eq!(seen(&mut line), b"hi^A\x08 \x08\x08 \x08\x08 \x08\x08 \x08z\r\n");
@@ -135,7 +135,7 @@ fn kill_takes_the_line_back() {
 
 #[test]
 fn an_erased_tab_goes_back_to_where_it_began_behind_a_prompt() {
-    let mut line = Line::default();
+    let mut line = LineDiscipline::default();
     line.output(b"\nsh: ").unwrap();
     typed(&mut line, b"\t\x7f");
     assert_eq!(seen(&mut line), b"\r\nsh: \t\x08\x08\x08\x08");
@@ -145,14 +145,14 @@ fn an_erased_tab_goes_back_to_where_it_began_behind_a_prompt() {
 fn three_characters_make_signals_and_throw_away_what_was_typed() {
     let cases = [(b"\x03", Signal::INT), (b"\x1c", Signal::QUIT), (b"\x1a", Signal::TSTP)];
     for (byte, signal) in cases {
-        let mut line = Line::default();
+        let mut line = LineDiscipline::default();
         typed(&mut line, b"line\nhalf");
         let effects = typed(&mut line, byte);
         assert_eq!((effects.signals, line.can_read()), (SigSet::of(&[signal]), false));
         typed(&mut line, b"new\n");
         assert_eq!(all(&mut line, 10), [b"new\n".to_vec()]);
     }
-    let mut line = Line::default();
+    let mut line = LineDiscipline::default();
     let effects = typed(&mut line, b"hel\x03lo\x1a\x1cxx\n");
     assert_eq!(effects.signals, SigSet::of(&[Signal::INT, Signal::QUIT, Signal::TSTP]));
     assert_eq!(read(&mut line, 10).unwrap(), b"xx\n");
@@ -163,7 +163,7 @@ fn three_characters_make_signals_and_throw_away_what_was_typed() {
 fn a_full_queue_lets_signals_through() {
     let full = b"line\n".repeat(2000);
     for before in [&b""[..], b"behind what has no room\n"] {
-        let mut line = Line::default();
+        let mut line = LineDiscipline::default();
         assert!(typed_until_full(&mut line, &full) < full.len());
         assert_eq!(line.input(b"more\n"), Effects::default());
         assert!(line.can_read() && line.is_visible());
@@ -179,7 +179,7 @@ fn a_full_queue_lets_signals_through() {
 }
 
 /// Types as many bytes as there is space for.
-fn typed_until_full(line: &mut Line, bytes: &[u8]) -> usize {
+fn typed_until_full(line: &mut LineDiscipline, bytes: &[u8]) -> usize {
     line.input(bytes).taken
 }
 
@@ -192,7 +192,7 @@ fn with_noflsh_a_signal_throws_nothing_away() {
 
 #[test]
 fn without_isig_the_characters_are_text() {
-    let mut line = Line::default();
+    let mut line = LineDiscipline::default();
     line.set_termios(without(Modes::ISIG));
     assert!(typed(&mut line, b"\x03\x1a\x1c\n").signals.is_empty());
     assert_eq!(read(&mut line, 10).unwrap(), b"\x03\x1a\x1c\n");
@@ -200,7 +200,7 @@ fn without_isig_the_characters_are_text() {
 
 #[test]
 fn a_character_of_zero_is_switched_off() {
-    let mut line = Line::default();
+    let mut line = LineDiscipline::default();
     line.set_termios(Termios { interrupt: 0, end: 0, ..Termios::default() });
     let effects = typed(&mut line, b"\x03\x04a\x00b\n");
     assert!(effects.signals.is_empty());
@@ -209,7 +209,7 @@ fn a_character_of_zero_is_switched_off() {
 
 #[test]
 fn a_signal_throws_output_away_that_has_not_arrived() {
-    let mut line = Line::default();
+    let mut line = LineDiscipline::default();
     while line.output(&[b'x'; 1000]).unwrap() > 0 {}
     assert_eq!(line.output_room(), 0);
     typed(&mut line, b"\x03");
@@ -219,7 +219,7 @@ fn a_signal_throws_output_away_that_has_not_arrived() {
 
 #[test]
 fn without_icanon_bytes_are_read_as_they_come() {
-    let mut line = Line::default();
+    let mut line = LineDiscipline::default();
     line.set_termios(without(Modes::ICANON));
     typed(&mut line, b"x\x04\n\x15\x7f");
     assert!(line.can_read());
@@ -231,7 +231,7 @@ fn without_icanon_bytes_are_read_as_they_come() {
 
 #[test]
 fn what_was_typed_stays_when_icanon_changes() {
-    let mut line = Line::default();
+    let mut line = LineDiscipline::default();
     typed(&mut line, b"li\nab\x04cd");
     line.set_termios(without(Modes::ICANON));
     assert_eq!(all(&mut line, 100), [b"li\nab\x00cd".to_vec()]);
@@ -243,7 +243,7 @@ fn what_was_typed_stays_when_icanon_changes() {
 
 #[test]
 fn what_had_no_room_comes_behind_what_becomes_a_line() {
-    let mut line = Line::default();
+    let mut line = LineDiscipline::default();
     line.set_termios(without(Modes::ICANON));
     let many = [b'M'; 4100];
     let taken = line.input(&many).taken;
@@ -257,7 +257,7 @@ fn what_had_no_room_comes_behind_what_becomes_a_line() {
 
 #[test]
 fn lines_of_before_are_one_line_when_icanon_was_off() {
-    let mut line = Line::default();
+    let mut line = LineDiscipline::default();
     typed(&mut line, b"one\ntwo\n!");
     line.set_termios(without(Modes::ICANON));
     line.set_termios(Termios::default());
@@ -266,7 +266,7 @@ fn lines_of_before_are_one_line_when_icanon_was_off() {
 
 #[test]
 fn a_full_line_still_takes_its_newline() {
-    let mut line = Line::default();
+    let mut line = LineDiscipline::default();
     typed(&mut line, &[b'a'; 5000]);
     typed(&mut line, b"bcd\n");
     let whole = read(&mut line, 10_000).unwrap();
@@ -278,7 +278,7 @@ fn a_full_line_still_takes_its_newline() {
 
 #[test]
 fn a_queue_full_of_lines_accepts_nothing_until_one_is_read() {
-    let mut line = Line::default();
+    let mut line = LineDiscipline::default();
     let lines = [b'\n'; 5000];
     assert_eq!(line.input(&lines).taken, 4095);
     assert_eq!(line.input(b"x"), Effects::default());
@@ -292,7 +292,7 @@ fn a_queue_full_of_lines_accepts_nothing_until_one_is_read() {
 
 #[test]
 fn output_has_carriage_returns_with_onlcr_only() {
-    let mut line = Line::default();
+    let mut line = LineDiscipline::default();
     line.output(b"a\nb").unwrap();
     line.set_termios(without(Modes::ONLCR));
     line.output(b"c\nd").unwrap();
@@ -301,7 +301,7 @@ fn output_has_carriage_returns_with_onlcr_only() {
 
 #[test]
 fn without_echo_nothing_is_shown() {
-    let mut line = Line::default();
+    let mut line = LineDiscipline::default();
     line.set_termios(without(Modes::ECHO));
     typed(&mut line, b"secret\x7f\x15x\n\x03");
     assert!(!line.is_visible());
@@ -310,7 +310,7 @@ fn without_echo_nothing_is_shown() {
 
 #[test]
 fn a_writer_stops_where_there_is_no_room_and_a_newline_needs_two() {
-    let mut line = Line::default();
+    let mut line = LineDiscipline::default();
     while line.output_room() > 1 {
         line.output(b"x").unwrap();
     }
@@ -322,7 +322,7 @@ fn a_writer_stops_where_there_is_no_room_and_a_newline_needs_two() {
 
 #[test]
 fn after_a_hang_up_readers_find_the_end_and_writers_an_error() {
-    let mut line = Line::default();
+    let mut line = LineDiscipline::default();
     line.output(b"last words").unwrap();
     typed(&mut line, b"abc\n");
     line.hang_up();
@@ -352,7 +352,7 @@ proptest! {
     fn plain_lines_are_read_as_they_were_typed(
         lines in prop::collection::vec("[a-z ]{0,20}\n", 0..20), size in 1..30_usize,
     ) {
-        let mut line = Line::default();
+        let mut line = LineDiscipline::default();
         typed(&mut line, lines.concat().as_bytes());
         let parts = lines.iter().flat_map(|text| text.as_bytes().chunks(size));
         prop_assert_eq!(all(&mut line, size), parts.map(<[u8]>::to_vec).collect::<Vec<_>>());
@@ -376,7 +376,7 @@ proptest! {
             (modes(), prop::collection::vec(byte(), 0..30), 1..100_usize, 0..5000_usize), 0..10,
         ),
     ) {
-        let mut line = Line::default();
+        let mut line = LineDiscipline::default();
         for (modes, bytes, times, size) in steps {
             let bytes = bytes.repeat(times);
             line.set_termios(Termios { modes, ..Termios::default() });

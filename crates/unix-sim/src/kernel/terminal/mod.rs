@@ -1,5 +1,5 @@
 //! Terminals: [`Terminal`], and in it the line discipline, between the typing user and the reading
-//! process ([`Line`](line::Line)).
+//! process ([`LineDiscipline`](line::LineDiscipline)).
 //!
 //! A terminal has two ends. The controlling end, for typing and taking output, is used by a user,
 //! by a program that acts as one, or by the console ([`attached`]). Processes read and write at the

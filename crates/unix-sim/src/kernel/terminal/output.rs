@@ -1,4 +1,4 @@
-//! Output of a terminal that has not been taken at its controlling end yet: [`Output`].
+//! Output of a terminal that has not been taken at its controlling end yet: [`OutputQueue`].
 //!
 //! The queue tracks the column of the cursor, so that an echoed tab can be erased.
 
@@ -18,12 +18,12 @@ const TAB: usize = 8;
 
 /// A queue of bytes, and the column after the last one.
 #[derive(Debug, Default)]
-pub(super) struct Output {
+pub(super) struct OutputQueue {
     bytes: VecDeque<u8>,
     column: usize,
 }
 
-impl Output {
+impl OutputQueue {
     /// Returns the column of the next byte.
     pub(super) fn column(&self) -> usize {
         self.column

@@ -1,4 +1,4 @@
-//! loom's atomics and threads instead of the processor's and fibers, and [`Fault`]: the ways to
+//! loom's atomics and threads instead of the processor's and fibers, and [`ModelFault`]: the ways to
 //! weaken them.
 //!
 //! A model that holds proves little unless it can fail, so at least one model must detect each
@@ -9,7 +9,7 @@ use std::cell::Cell;
 
 /// A deliberate fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::lock) enum Fault {
+pub(in crate::lock) enum ModelFault {
     /// No fault.
     None,
     /// The lock is taken without acquire.
@@ -28,15 +28,15 @@ pub(in crate::lock) enum Fault {
 
 thread_local! {
     // loom runs all threads of a model on the thread that called it.
-    static FAULT: Cell<Fault> = const { Cell::new(Fault::None) };
+    static FAULT: Cell<ModelFault> = const { Cell::new(ModelFault::None) };
 }
 
 /// Sets the fault of this thread's models from here on.
-pub(in crate::lock) fn set(fault: Fault) {
+pub(in crate::lock) fn set(fault: ModelFault) {
     FAULT.set(fault);
 }
 
-fn weakened(ordering: Ordering, fault: Fault) -> Ordering {
+fn weakened(ordering: Ordering, fault: ModelFault) -> Ordering {
     if FAULT.get() == fault { Ordering::Relaxed } else { ordering }
 }
 
@@ -54,7 +54,7 @@ impl AtomicU32 {
     }
 
     pub(in crate::lock) fn store(&self, value: u32, ordering: Ordering) {
-        self.0.store(value, weakened(ordering, Fault::HandOverRelaxed));
+        self.0.store(value, weakened(ordering, ModelFault::HandOverRelaxed));
     }
 
     pub(in crate::lock) fn compare_exchange_weak(
@@ -64,14 +64,14 @@ impl AtomicU32 {
         ordering: Ordering,
         failed: Ordering,
     ) -> Result<u32, u32> {
-        let unmarked = FAULT.get() == Fault::Unmarked(next & !now);
+        let unmarked = FAULT.get() == ModelFault::Unmarked(next & !now);
         let next = if unmarked { now } else { next };
-        let ordering = weakened(ordering, Fault::TakeRelaxed);
+        let ordering = weakened(ordering, ModelFault::TakeRelaxed);
         self.0.compare_exchange_weak(now, next, ordering, failed)
     }
 
     pub(in crate::lock) fn fetch_sub(&self, value: u32, ordering: Ordering) -> u32 {
-        self.0.fetch_sub(value, weakened(ordering, Fault::GiveBackRelaxed))
+        self.0.fetch_sub(value, weakened(ordering, ModelFault::GiveBackRelaxed))
     }
 }
 
@@ -89,7 +89,7 @@ impl AtomicBool {
     }
 
     pub(in crate::lock) fn store(&self, value: bool, ordering: Ordering) {
-        self.0.store(value, weakened(ordering, Fault::GrantRelaxed));
+        self.0.store(value, weakened(ordering, ModelFault::GrantRelaxed));
     }
 }
 
@@ -112,23 +112,23 @@ impl<T: Default> Default for Gate<T> {
 /// loom's threads instead of fibers. They sleep by a condition variable: loom's own unpark orders
 /// memory even for a thread that does not park.
 pub(in crate::lock) mod executor {
-    use super::{FAULT, Fault};
+    use super::{FAULT, ModelFault};
     use loom::sync::{Arc, Condvar, Mutex};
 
     #[derive(Debug, Default)]
-    struct Token {
+    struct ModelToken {
         there: Mutex<bool>,
         came: Condvar,
     }
 
-    loom::thread_local!(static TOKEN: Arc<Token> = Arc::default());
+    loom::thread_local!(static TOKEN: Arc<ModelToken> = Arc::default());
 
     #[derive(Debug)]
-    pub(in crate::lock) struct Fiber(Arc<Token>);
+    pub(in crate::lock) struct Fiber(Arc<ModelToken>);
 
     impl Fiber {
         pub(in crate::lock) fn unpark(&self) {
-            if FAULT.get() != Fault::Unwoken {
+            if FAULT.get() != ModelFault::Unwoken {
                 *self.0.there.lock().expect("no thread panics with it") = true;
                 self.0.came.notify_one();
             }

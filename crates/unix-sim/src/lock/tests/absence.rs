@@ -2,43 +2,44 @@
 
 use super::{locks, panic_of, parallel};
 use crate::LockingMode;
-use crate::held::Level;
-use crate::lock::lock_order::{CoarseLock, ORDER, PLock, PgLock, ProcRelationLock, Standing};
-use crate::lock::{BlockingLock, Options, Presence, SimpleLock};
+use crate::held::InterruptLevel;
+use crate::lock::lock_order::{CoarseLock, Existence, ORDER, PLock, PgLock, ProcRelationLock};
+use crate::lock::{BlockingLock, LockOptions, Presence, SimpleLock};
 use std::thread;
 
 #[test]
 fn on_one_processor_only_the_locks_of_groups_remain_of_those_that_no_tick_takes() {
-    let base = ORDER.iter().filter(|row| row.spl == Level::Base);
-    let kept = base.filter(|row| row.standing(LockingMode::Uniprocessor) == Standing::Kept);
+    let base = ORDER.iter().filter(|row| row.spl == InterruptLevel::Base);
+    let kept = base.filter(|row| row.standing(LockingMode::Uniprocessor) == Existence::Kept);
     assert_eq!(kept.map(|row| row.name).collect::<Vec<_>>(), ["pgrphash_lock", "pg_lock"]);
 }
 
 #[test]
 fn no_lock_is_absent_where_processors_run_side_by_side() {
     for mode in [LockingMode::Parallel, LockingMode::PerProcess] {
-        let absent = ORDER.iter().find(|row| row.standing(mode) == Standing::Absent);
+        let absent = ORDER.iter().find(|row| row.standing(mode) == Existence::Absent);
         assert!(absent.is_none(), "{mode}: {absent:?}");
     }
 }
 
 #[test]
 fn locks_that_a_tick_takes_exist_in_every_mode() {
-    let mut high = ORDER.iter().filter(|row| row.spl == Level::High);
-    assert!(high.all(|row| row.standing == [Standing::Kept; 5]));
+    let mut high = ORDER.iter().filter(|row| row.spl == InterruptLevel::High);
+    assert!(high.all(|row| row.standing == [Existence::Kept; 5]));
 }
 
 #[test]
 fn locks_can_be_kept_to_debug() {
-    let kept = locks(LockingMode::Uniprocessor, Options { keep_all: true, ..Options::default() });
+    let kept =
+        locks(LockingMode::Uniprocessor, LockOptions { keep_all: true, ..LockOptions::default() });
     assert_eq!(kept.presence::<PLock>(), Presence::Counted);
-    let left_out = locks(LockingMode::Uniprocessor, Options::default());
+    let left_out = locks(LockingMode::Uniprocessor, LockOptions::default());
     assert_eq!(left_out.presence::<PLock>(), Presence::Absent);
 }
 
 #[test]
 fn an_absent_simple_lock_still_gives_its_value_once() {
-    let locks = locks(LockingMode::Uniprocessor, Options::default());
+    let locks = locks(LockingMode::Uniprocessor, LockOptions::default());
     let lock = SimpleLock::<PLock, u64>::new(3, 0);
     *lock.lock(&locks) += 1;
     let held = lock.lock(&locks);
@@ -60,7 +61,7 @@ fn an_absent_simple_lock_still_gives_its_value_once() {
 
 #[test]
 fn an_absent_blocking_lock_still_gives_its_value_to_readers_or_a_writer() {
-    let locks = locks(LockingMode::Coarse, Options::default());
+    let locks = locks(LockingMode::Coarse, LockOptions::default());
     let lock = BlockingLock::<PgLock, u64>::new(4, 0);
     let text =
         "pg_lock 4 is already held: mode coarse omits it because no two threads can reach it";
@@ -85,7 +86,7 @@ fn an_absent_blocking_lock_still_gives_its_value_to_readers_or_a_writer() {
 fn a_lock_that_others_replace_is_not_to_be_taken() {
     let relations = BlockingLock::<ProcRelationLock, ()>::new(0, ());
     let per_process =
-        locks(LockingMode::PerProcess, Options { keep_all: true, ..Options::default() });
+        locks(LockingMode::PerProcess, LockOptions { keep_all: true, ..LockOptions::default() });
     assert_eq!(
         panic_of(|| drop(relations.write(&per_process))),
         "proc_relation_lock does not exist in mode per-process: other locks replace it"

@@ -3,7 +3,7 @@
 use super::{locks, parallel};
 use crate::LockingMode;
 use crate::lock::lock_order::PgLock;
-use crate::lock::{BlockingLock, Locks, Options, write_both};
+use crate::lock::{BlockingLock, LockOptions, Locks, write_both};
 use std::sync::Mutex;
 use std::sync::mpsc::channel;
 use std::thread;
@@ -12,7 +12,7 @@ type Group<T> = BlockingLock<PgLock, T>;
 
 /// Returns locks whose waiters sleep at once.
 fn impatient() -> Locks {
-    locks(LockingMode::Parallel, Options { busy_turns: 0, ..Options::default() })
+    locks(LockingMode::Parallel, LockOptions { busy_turns: 0, ..LockOptions::default() })
 }
 
 /// Returns when `count` fibers sleep for `lock`.

@@ -5,7 +5,7 @@ use crate::LockingMode;
 use crate::held::{PerFiber, assert_may_park};
 use crate::lock::lock_order::{PLock, PgLock, PgRefLock, TLock, UTimeLock};
 use crate::lock::spl::{self, splhigh};
-use crate::lock::{BlockingLock, Class, Options, SimpleLock};
+use crate::lock::{BlockingLock, LockClass, LockOptions, SimpleLock};
 
 #[test]
 fn a_lock_out_of_order_is_refused_with_both_names() {
@@ -137,7 +137,7 @@ fn a_tick_that_takes_a_lock_of_base_spl_is_an_error() {
 
 #[test]
 fn a_tick_may_come_to_what_an_absent_lock_guards() {
-    let locks = locks(LockingMode::Uniprocessor, Options::default());
+    let locks = locks(LockingMode::Uniprocessor, LockOptions::default());
     let process = SimpleLock::<PLock, u32>::new(1, 7);
     let _tick = spl::tick();
     assert_eq!(*process.lock(&locks), 7);

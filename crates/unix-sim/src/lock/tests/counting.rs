@@ -6,13 +6,13 @@ use crate::lock::lock_order::{PLock, PgLock};
 use crate::lock::statistics::Came;
 use crate::lock::turns::{Turns, Want};
 use crate::lock::{
-    BlockingLock, HoldClock, LockRow, LockStatistics, Locks, Options, Presence, SimpleLock,
+    BlockingLock, HoldClock, LockOptions, LockRow, LockStatistics, Locks, Presence, SimpleLock,
 };
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
-fn counted(options: Options) -> Locks {
-    locks(LockingMode::Parallel, Options { count: true, ..options })
+fn counted(options: LockOptions) -> Locks {
+    locks(LockingMode::Parallel, LockOptions { count: true, ..options })
 }
 
 fn row(locks: &Locks, name: &str) -> LockRow {
@@ -22,7 +22,8 @@ fn row(locks: &Locks, name: &str) -> LockRow {
 
 #[test]
 fn nothing_is_counted_unless_asked() {
-    let uncounted = locks(LockingMode::Parallel, Options { explore: false, ..Options::default() });
+    let uncounted =
+        locks(LockingMode::Parallel, LockOptions { explore: false, ..LockOptions::default() });
     assert_eq!(uncounted.statistics(), None);
     // The byte that an acquisition reads in any case holds this, so it costs no more.
     assert_eq!((size_of::<Presence>(), uncounted.presence::<PLock>()), (1, Presence::Present));
@@ -30,7 +31,7 @@ fn nothing_is_counted_unless_asked() {
 
 #[test]
 fn each_acquisition_is_counted_once() {
-    let locks = counted(Options::default());
+    let locks = counted(LockOptions::default());
     let process = SimpleLock::<PLock, ()>::new(1, ());
     let group = BlockingLock::<PgLock, ()>::new(1, ());
     thread::scope(|scope| {
@@ -48,7 +49,7 @@ fn each_acquisition_is_counted_once() {
 
 #[test]
 fn one_who_sleeps_has_waited_and_blocked() {
-    let locks = counted(Options { busy_turns: 0, ..Options::default() });
+    let locks = counted(LockOptions { busy_turns: 0, ..LockOptions::default() });
     let group = BlockingLock::<PgLock, ()>::new(1, ());
     let held = group.write(&locks);
     thread::scope(|scope| {
@@ -64,7 +65,7 @@ fn one_who_sleeps_has_waited_and_blocked() {
 
 #[test]
 fn one_who_gets_it_within_the_busy_wait_has_not_blocked() {
-    let locks = counted(Options::default());
+    let locks = counted(LockOptions::default());
     let turns = Turns::new();
     // Its first attempt failed, and then the lock was released at once.
     let came = turns.wait(Want::Read, 1);
@@ -78,7 +79,7 @@ fn one_who_gets_it_within_the_busy_wait_has_not_blocked() {
 fn holds_are_timed_by_the_clock_given() {
     static NOW_NS: AtomicU64 = AtomicU64::new(0);
     let clock = HoldClock::new(|| NOW_NS.load(Ordering::Relaxed));
-    let locks = counted(Options { hold_clock: Some(clock), ..Options::default() });
+    let locks = counted(LockOptions { hold_clock: Some(clock), ..LockOptions::default() });
     let process = SimpleLock::<PLock, ()>::new(1, ());
     let group = BlockingLock::<PgLock, ()>::new(1, ());
     for ns in [100, 300] {

@@ -12,16 +12,16 @@ mod page;
 mod priority;
 mod simple;
 
-use super::{Locks, Options};
+use super::{LockOptions, Locks};
 use crate::LockingMode;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Returns all locks of mode parallel.
 fn parallel() -> Locks {
-    locks(LockingMode::Parallel, Options::default())
+    locks(LockingMode::Parallel, LockOptions::default())
 }
 
-fn locks(mode: LockingMode, options: Options) -> Locks {
+fn locks(mode: LockingMode, options: LockOptions) -> Locks {
     // SAFETY: every test uses its locks with one `Locks`, and takes those that its mode omits from
     // a single thread.
     unsafe { Locks::new(mode, options) }

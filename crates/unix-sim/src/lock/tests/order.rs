@@ -2,12 +2,12 @@
 
 use super::{panic_of, parallel};
 use crate::lock::lock_order::{
-    Before, CLASSES, Class, Kind, ORDER, PLock, PgLock, PgRefLock, PgrphashLock,
+    CLASSES, LockClass, LockKind, ORDER, PLock, PgLock, PgRefLock, PgrphashLock, RanksBefore,
 };
 use crate::lock::{BlockingLock, Holding, SimpleLock, lock_both, write_both};
 use std::marker::PhantomData;
 
-/// Tells whether [`Before`] holds for two classes: the constant of the type hides that of the trait
+/// Tells whether [`RanksBefore`] holds for two classes: the constant of the type hides that of the trait
 /// if its bound is met.
 struct Probe<Outer, Inner>(PhantomData<(Outer, Inner)>);
 
@@ -17,7 +17,7 @@ trait Refused {
 
 impl<Outer, Inner> Refused for Probe<Outer, Inner> {}
 
-impl<Outer: Before<Inner>, Inner: Class> Probe<Outer, Inner> {
+impl<Outer: RanksBefore<Inner>, Inner: LockClass> Probe<Outer, Inner> {
     const COMPILES: bool = true;
 }
 
@@ -52,9 +52,9 @@ fn the_papers_order_is_kept() {
 
 #[test]
 fn blocking_locks_come_first_and_then_global_ones() {
-    let simple = ORDER.iter().position(|row| row.kind == Kind::Simple).expect("simple locks");
-    assert!(ORDER[simple..].iter().all(|row| row.kind == Kind::Simple));
-    let base = ORDER[simple..].iter().filter(|row| row.spl == crate::held::Level::Base);
+    let simple = ORDER.iter().position(|row| row.kind == LockKind::Simple).expect("simple locks");
+    assert!(ORDER[simple..].iter().all(|row| row.kind == LockKind::Simple));
+    let base = ORDER[simple..].iter().filter(|row| row.spl == crate::held::InterruptLevel::Base);
     let global: Vec<_> = base.map(|row| row.scope == "global").collect();
     assert!(global.is_sorted_by(|a, b| a >= b), "{global:?}");
 }

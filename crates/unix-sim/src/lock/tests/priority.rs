@@ -1,21 +1,21 @@
 //! Tests of the interrupt priority level.
 
 use super::parallel;
-use crate::held::{self, Level, PerFiber};
+use crate::held::{self, InterruptLevel, PerFiber};
 use crate::lock::SimpleLock;
 use crate::lock::lock_order::{EventLock, PLock, UTimeLock};
 use crate::lock::spl::{self, splhigh};
 
 #[test]
 fn the_level_comes_back_when_the_outermost_guard_goes() {
-    assert_eq!(spl::level(), Level::Base);
+    assert_eq!(spl::level(), InterruptLevel::Base);
     let outer = splhigh();
     let inner = splhigh();
-    assert_eq!(spl::level(), Level::High);
+    assert_eq!(spl::level(), InterruptLevel::High);
     drop(inner);
-    assert_eq!(spl::level(), Level::High);
+    assert_eq!(spl::level(), InterruptLevel::High);
     drop(outer);
-    assert_eq!(spl::level(), Level::Base);
+    assert_eq!(spl::level(), InterruptLevel::Base);
 }
 
 #[test]
@@ -41,9 +41,9 @@ fn a_fiber_that_is_interrupted_keeps_its_level() {
     let mut other = PerFiber::new();
     let spl = splhigh();
     other.exchange();
-    assert_eq!(spl::level(), Level::Base);
+    assert_eq!(spl::level(), InterruptLevel::Base);
     other.exchange();
-    assert_eq!(spl::level(), Level::High);
+    assert_eq!(spl::level(), InterruptLevel::High);
     drop(spl);
-    assert_eq!(spl::level(), Level::Base);
+    assert_eq!(spl::level(), InterruptLevel::Base);
 }
