@@ -1,6 +1,7 @@
-//! Lack of memory or of other resources at each step of a bind, a connect, a handshake and a growth:
-//! a filter makes one system call of one thread fail. The error names the call, no incomplete object
-//! is left, other senders are served, and the same operation succeeds in another thread.
+//! Lack of memory or of other resources at each step of a bind, a connect, a handshake and a
+//! growth: a filter makes one system call of one thread fail. The error names the call, no
+//! incomplete object is left, other senders are served, and the same operation succeeds in another
+//! thread.
 
 #![allow(unsafe_code, reason = "mounts a file system in a namespace of its own")]
 
