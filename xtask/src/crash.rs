@@ -200,7 +200,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_is_between_the_marks_changes() {
+    fn table_replaces_only_text_between_marks() {
         let page = format!("before\n{BEGIN}\nold\n{END}\nafter\n");
         let new = between_marks(&page, "new\n").expect("both marks are there");
         assert_eq!(new, format!("before\n{BEGIN}\n\nnew\n\n{END}\nafter\n"));
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_stopped_run_left_half_written_is_made_anew() {
+    fn truncated_report_is_not_reused() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("pipe.send.full.json");
         let whole =

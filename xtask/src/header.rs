@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_source_is_read() {
+    fn sources_list_every_file() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../bindings/c/src");
         let mut names: Vec<String> = fs::read_dir(folder)
             .expect("sources")
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn a_header_that_says_something_else_is_stale() {
+    fn changed_source_makes_header_outdated() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
         let copy = tempfile::tempdir().expect("a folder");
         for folder in ["bindings/c/src", "bindings/c/include"] {

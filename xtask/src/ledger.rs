@@ -153,13 +153,13 @@ mod tests {
     }
 
     #[test]
-    fn the_page_is_read_as_it_was_written() {
+    fn rendered_ledger_parses_back() {
         let ledger = full_ledger(1.5);
         assert_eq!(parse(&render(&ledger)), ledger);
     }
 
     #[test]
-    fn a_missing_experiment_and_a_sum_too_large_are_named() {
+    fn missing_experiment_and_large_sum_are_reported() {
         assert_eq!(within(&full_ledger(1.0), 0), Vec::<String>::new());
         let mut ledger = full_ledger(1.0);
         ledger.remove("round-trip");

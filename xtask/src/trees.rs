@@ -281,7 +281,7 @@ mod tests {
 
     /// Regression: processes with short numbers, which more than one space follows, were skipped.
     #[test]
-    fn a_trace_becomes_a_line_a_process() {
+    fn trace_yields_one_line_per_process() {
         let trace = "\
 7     1.000000 execve(\"/usr/bin/env\", [\"env\"]) = 0 <0.000100>
 9     2.000000 execve(\"/usr/bin/make\", [\"make\"]) = 0 <0.000100>

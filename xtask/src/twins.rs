@@ -77,7 +77,7 @@ const fn spawn(ours: &'static str) -> Pair {
     Pair { experiment: "spawn", ours, params, twins: &["spawn"], limit: 1.15 }
 }
 
-const fn beside_a_mebibyte(ours: &'static str) -> Pair {
+const fn with_parent_of_1_mib(ours: &'static str) -> Pair {
     let params = &[("parent", "1 MiB"), ("placement", "same-core")];
     Pair { experiment: "thread-vs-process", ours, params, twins: &["spawn"], limit: 1.15 }
 }
@@ -123,8 +123,8 @@ const TABLE: &[Pair] = &[
     spawn("vfork"),
     spawn("posix-spawn"),
     spawn("clone3"),
-    beside_a_mebibyte("thread"),
-    beside_a_mebibyte("fork"),
+    with_parent_of_1_mib("thread"),
+    with_parent_of_1_mib("fork"),
 ];
 
 /// Compiles the twins, runs the pairs whose names contain one of `only` (all pairs if it is empty),
@@ -273,7 +273,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_pair_names_a_variant_and_files_that_exist() {
+    fn pairs_name_existing_variants_and_files() {
         for pair in TABLE {
             let known =
                 experiment_of(pair).variants().iter().any(|variant| variant.name == pair.ours);

@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_becomes_an_error_and_closes_what_it_happened_in() {
+    fn panic_becomes_error_and_closes_its_handle() {
         let mut kept = Poisonable::new(7);
         assert_eq!(answer(|| kept.with(|value| Ok(*value))), 7);
         let failed: c_int = answer(|| kept.with(|_| panic!("on purpose")));
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_sets_the_number_and_keeps_the_words_for_its_thread() {
+    fn failed_call_sets_errno_and_keeps_text_per_thread() {
         let failed: *mut c_int = answer(|| Err(Error::WouldBlock.into()));
         assert!(failed.is_null());
         assert_eq!(errno(), libc::EAGAIN);
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_null_or_closed_is_refused() {
+    fn null_pointers_and_closed_descriptors_are_refused() {
         // SAFETY: each pointer is NULL, or its length is 0.
         unsafe {
             assert_eq!(bytes(ptr::null(), 1).expect_err("NULL").errno, libc::EINVAL);

@@ -193,8 +193,8 @@ pub unsafe extern "C" fn tontine_mailbox_sender(
     with(mailbox, |state| {
         // SAFETY: the contract at the header's top.
         let place = unsafe { behind(sender) }?;
-        let nobody = || CError::new(libc::ENODATA, "no message was received yet");
-        *place = state.from.ok_or_else(nobody)?.1.number();
+        let no_message = || CError::new(libc::ENODATA, "no message was received yet");
+        *place = state.from.ok_or_else(no_message)?.1.number();
         Ok(0)
     })
 }

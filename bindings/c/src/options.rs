@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_and_zeros_are_the_defaults() {
+    fn null_and_zeroed_options_are_the_defaults() {
         let defaults = format!("{:?}", Options::new());
         // SAFETY: NULL.
         assert_eq!(format!("{:?}", unsafe { read(std::ptr::null()) }.expect("NULL")), defaults);
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn a_larger_struct_is_taken_if_what_is_new_is_not_used() {
+    fn larger_options_are_accepted_if_new_fields_are_zero() {
         #[repr(C)]
         struct Newer {
             known: tontine_options,

@@ -256,7 +256,7 @@ static void sockets(void)
     tontine_mailbox_close(mailbox);
 }
 
-static void what_is_null_is_refused(void)
+static void null_arguments_are_refused(void)
 {
     char text[4];
     uint64_t lane;
@@ -333,7 +333,7 @@ int main(int count, char **arguments)
     messages(arguments[1]);
     a_restart_is_waited_out(arguments[1]);
     sockets();
-    what_is_null_is_refused();
+    null_arguments_are_refused();
     a_forked_child_owns_nothing(arguments[1]);
     return failures != 0;
 }

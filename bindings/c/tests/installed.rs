@@ -100,7 +100,7 @@ not read: there?
 ";
 
 #[test]
-fn the_example_kills_its_reader_and_takes_its_mail_back() {
+fn hello_example_kills_receiver_and_takes_messages_back() {
     let installed = Installed::new();
     let source = here().join("examples/hello.c");
     let shared = installed.compile(&source, "shared", &installed.flags(&["Libs", "Cflags"]));
@@ -122,7 +122,7 @@ fn every_function_does_what_the_header_says() {
 
 /// A published program, and the map that it prints.
 #[test]
-fn the_textbooks_heap_has_its_five_names() {
+fn classic_heap_works_by_its_five_names() {
     let installed = Installed::new();
     let mut flags = installed.flags(&["Libs", "Cflags"]);
     flags.push("-pthread".into());
@@ -158,7 +158,7 @@ fn the_header_is_also_cpp() {
 }
 
 #[test]
-fn the_shared_library_goes_by_its_versioned_name() {
+fn shared_library_has_versioned_soname() {
     let installed = Installed::new();
     let lib = |name: &str| installed.path("lib").join(name);
     let to = |name: &str| fs::read_link(lib(name)).expect("a link").display().to_string();

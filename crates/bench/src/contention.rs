@@ -152,7 +152,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lock_that_a_mode_lacks_or_nobody_waited_for_says_so() {
+    fn missing_and_uncontended_locks_are_marked() {
         let mut table = ContentionTable::default();
         table.note("master", "p_lock", "waited", 0.0);
         table.note("parallel", "proc_relation_lock", "waited", 0.0123);
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn the_answer_is_the_first_number_of_processors_from_which_it_stays_worth_it() {
+    fn answer_names_the_first_number_with_a_lasting_gain() {
         let begins = |gains: &[(usize, f64)], start: &str| {
             let said = said(gains).expect("there are figures");
             assert!(said.starts_with(start), "{said}");
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shorter_time_and_a_higher_rate_are_gains() {
+    fn shorter_time_and_higher_rate_are_gains() {
         assert!(Gain::of_time(2, 1.2, 1.0).share > 0.19);
         assert!(Gain::of_rate(2, 1.2, 1.0).share < -0.16);
     }

@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_program_is_recognised_until_it_is_another() {
+    fn executable_is_recognised_until_replaced() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("program");
         std::fs::copy(std::env::current_exe().unwrap(), &path).unwrap();
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn time_that_has_no_stamp_is_left_out() {
+    fn time_without_a_stamp_is_left_out() {
         let before = UNIX_EPOCH - Duration::from_secs(1);
         let year_10000 = UNIX_EPOCH + Duration::from_secs(253_402_300_800);
         assert_eq!([before, year_10000].map(stamp), [None, None]);
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_program_has_no_build_id() {
+    fn script_has_no_build_id() {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), "#!/bin/sh\n").unwrap();
         let script = Executable::at(file.path()).unwrap();

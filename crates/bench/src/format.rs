@@ -347,7 +347,7 @@ mod tests {
     use crate::fixture;
 
     #[test]
-    fn the_interval_decides_how_many_digits_are_shown() {
+    fn number_of_digits_depends_on_the_interval() {
         let shown =
             |low, value, high| FormattedFigure::new("ns", value, Some((low, high))).in_line();
         assert_eq!(shown(113.45, 113.53, 113.61), "113.53 ns (113.45 – 113.61 ns)");
@@ -360,7 +360,7 @@ mod tests {
     /// The low end of `13 µs (0.025 – 25 µs)` was shown as 0, as if a message took no time, and a
     /// tail of 0.4 ns next to a wide interval as `0 ns`.
     #[test]
-    fn only_nothing_is_shown_as_nothing() {
+    fn only_zero_ends_are_shown_as_zero() {
         let shown =
             |low, value, high| FormattedFigure::new("ns", value, Some((low, high))).in_line();
         assert_eq!(shown(25.0, 13_100.0, 25_000.0), "13 µs (0.03 – 25 µs)");
@@ -370,7 +370,7 @@ mod tests {
 
     /// Student's interval of two builds, `1.2 s (−1.4 – 3.7 s)`, was shown with a negative time.
     #[test]
-    fn no_time_is_shown_below_zero() {
+    fn negative_end_of_a_time_is_shown_as_zero() {
         let shown =
             |low, value, high| FormattedFigure::new("s", value, Some((low, high))).in_line();
         assert_eq!(shown(-1.419, 1.162, 3.742), "1.2 s (0.0 – 3.7 s)");
@@ -380,7 +380,7 @@ mod tests {
 
     /// `0 % (0 – 0 %)` claimed a certainty that thirty kills cannot give.
     #[test]
-    fn a_share_of_none_or_all_shows_its_tries_and_what_they_exclude() {
+    fn share_of_none_or_all_shows_tries_and_bound() {
         let mut cell = fixture::small().cells.remove(0);
         let share = |cell: &mut Cell, each: f64, tries: usize| {
             cell.unit = "share".into();
@@ -424,7 +424,7 @@ mod tests {
 
     /// A pair of which one had two modes was shown as `2× (2× – 104×)`.
     #[test]
-    fn the_nearer_end_decides_the_digits_of_a_quotient() {
+    fn digits_of_a_quotient_depend_on_the_nearer_end() {
         let shown = |value, low, high| times(value, low, high).in_line();
         assert_eq!(shown(1.72, 1.61, 104.2), "1.7× (1.6× – 104×)");
         assert_eq!(shown(1.593_8, 0.183_4, 4.753_6), "1.6× (0.2× – 4.8×)");
@@ -448,7 +448,7 @@ mod tests {
     }
 
     #[test]
-    fn a_figure_that_is_none_is_shown_as_such() {
+    fn non_finite_figure_is_shown_as_nothing() {
         assert_eq!(single("ns", f64::NAN), NOTHING);
         assert_eq!(single("ns", f64::INFINITY), NOTHING);
         assert_eq!(single("ns", 0.0), "0 ns");
@@ -456,7 +456,7 @@ mod tests {
     }
 
     #[test]
-    fn ticks_have_no_idle_zeros() {
+    fn ticks_have_no_trailing_zeros() {
         assert_eq!(tick("ns", 100.0), "100 ns");
         assert_eq!(tick("ns", 2_500.0), "2.5 µs");
         assert_eq!(tick("share", 0.0), "0 %");
@@ -466,14 +466,14 @@ mod tests {
     }
 
     #[test]
-    fn thousands_are_set_apart() {
+    fn thousands_are_separated() {
         assert_eq!(grouped(1_234_567.5, 1), "1,234,567.5");
         assert_eq!(grouped(-999.0, 0), "−999");
         assert_eq!(grouped(-0.4, 0), "0");
     }
 
     #[test]
-    fn parameters_say_what_they_count() {
+    fn parameters_are_shown_with_units_and_grouping() {
         let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
         let some = Params::from([pair("senders", "2"), pair("size", "1048576")]);
         assert_eq!(params(&some), "senders 2, size 1,048,576 bytes");
@@ -481,7 +481,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ratio_is_found_by_its_numerator_and_parameters() {
+    fn ratio_is_split_into_numerator_and_denominator() {
         assert_eq!(numerator("zmq-ipc / flag"), "zmq-ipc");
         assert_eq!(denominator("zmq-ipc / flag"), "flag");
         assert_eq!(times(3.214, 3.1, 3.3).in_line(), "3.21× (3.10× – 3.30×)");

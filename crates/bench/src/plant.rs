@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_be_ignored_is_refused() {
+    fn plant_without_effect_is_refused() {
         let refused = InjectedDelay { ns: 5.0 }.plant("survival").expect_err("does not support it");
         assert!(refused.why().contains("survival"), "{refused}");
         assert!(InjectedDelay { ns: f64::NAN }.plant("round-trip").is_err());

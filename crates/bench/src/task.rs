@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_number_among_the_parameters_is_shown_with_its_name() {
+    fn numeric_parameter_is_shown_with_its_name() {
         let task = InvocationTask {
             experiment: "throughput".into(),
             variant: "pipe".into(),

@@ -42,7 +42,7 @@ fn the_only_reason(results: &Results) -> String {
 const AMPLE: Duration = Duration::from_secs(30);
 
 #[test]
-fn a_crash_is_named_with_its_signal_and_last_words() {
+fn crash_report_has_the_signal_and_last_output() {
     let script = "echo something broke >&2; kill -SEGV $$";
     let why = the_only_reason(&measured_by(script, AMPLE));
     assert!(why.contains("crashed") && why.contains("SIGSEGV"), "{why}");
@@ -50,13 +50,13 @@ fn a_crash_is_named_with_its_signal_and_last_words() {
 }
 
 #[test]
-fn rubbish_is_named_and_shown() {
+fn invalid_reply_is_quoted() {
     let why = the_only_reason(&measured_by("echo 42 apples", AMPLE));
     assert!(why.contains("expected a reply") && why.contains("42 apples"), "{why}");
 }
 
 #[test]
-fn a_hang_ends_at_the_deadline_and_leaves_nobody() {
+fn hang_ends_at_the_deadline_without_leftovers() {
     let dir = tempfile::tempdir().expect("a folder");
     let pids = dir.path().join("pids");
     let script = format!("sleep 1000 & echo $! >> {}; wait", pids.display());
@@ -80,13 +80,13 @@ fn wait_until_gone(pid: &str) {
 }
 
 #[test]
-fn endless_output_meets_the_deadline() {
+fn endless_output_ends_at_the_deadline() {
     let why = the_only_reason(&measured_by("exec yes", Duration::from_millis(200)));
     assert!(why.contains("hung"), "{why}");
 }
 
 #[test]
-fn what_succeeds_when_repeated_counts_and_says_so() {
+fn success_after_repetition_counts_and_is_noted() {
     let dir = tempfile::tempdir().expect("a folder");
     let mark = dir.path().join("mark");
     let reply = r#"{"outcome": {"Measured": {
@@ -112,7 +112,7 @@ fn what_succeeds_when_repeated_counts_and_says_so() {
 }
 
 #[test]
-fn a_program_that_is_not_there_is_named() {
+fn missing_program_is_named() {
     let task = InvocationTask {
         experiment: "round-trip".into(),
         variant: "pipe".into(),

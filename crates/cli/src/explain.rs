@@ -20,7 +20,7 @@ use crate::{CommandFailure, print};
 const WIDTH: usize = 80;
 
 /// Maximum number of columns, for ease of reading.
-const WIDEST: usize = 80;
+const MAX_WIDTH: usize = 80;
 
 /// Prints the page of a name, or the overview if there is none.
 pub(crate) fn explain(asked: &Explain) -> Result<ExitCode, CommandFailure> {
@@ -96,7 +96,7 @@ fn of(topic: Topic) -> impl Iterator<Item = &'static dyn Experiment> {
 }
 
 fn width() -> usize {
-    Table::new().width().map_or(WIDTH, |width| usize::from(width).clamp(20, WIDEST))
+    Table::new().width().map_or(WIDTH, |width| usize::from(width).clamp(20, MAX_WIDTH))
 }
 
 /// Wraps every line to `width`. A numbered line is continued below its text, an indented line at
@@ -120,7 +120,7 @@ mod tests {
     use crate::args::tests::banned;
 
     #[test]
-    fn every_line_fits_and_no_word_is_lost() {
+    fn wrapped_lines_fit_and_keep_all_words() {
         for experiment in SUITE.experiments {
             let text = experiment.description().text();
             for width in [40, 80] {
@@ -165,12 +165,12 @@ mod tests {
     }
 
     #[test]
-    fn a_step_hangs_behind_its_number() {
+    fn numbered_line_wraps_below_its_text() {
         assert_eq!(wrapped("1. one two three", 10), "1. one two\n   three\n");
     }
 
     #[test]
-    fn a_name_is_an_experiment_a_variant_or_a_topic() {
+    fn names_resolve_to_experiment_variant_or_topic() {
         let said = |name: &str| match found(name) {
             Ok(text) => text,
             Err(refusal) => refusal.why,

@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_narrow_terminal_gives_up_columns_and_keeps_the_figures() {
+    fn narrow_terminal_drops_columns_and_keeps_figures() {
         let row = row();
         let titles = |width| -> Vec<&str> {
             fitting(&[&row], width).iter().map(|column| column.title).collect()
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_column_that_says_nothing_is_left_out() {
+    fn empty_column_is_left_out() {
         let row = TextRow { published: String::new(), ..row() };
         assert!(fitting(&[&row], None).iter().all(|column| column.title != "published"));
     }

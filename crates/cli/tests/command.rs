@@ -46,7 +46,7 @@ const CELLS: [&str; 5] = [
 ];
 
 #[test]
-fn a_run_writes_its_files_and_prints_a_table() {
+fn measure_writes_files_and_prints_table() {
     let folder = tempfile::tempdir().expect("a folder");
     let output = measure(folder.path(), &CELLS);
     assert!(output.status.success(), "{}", text(&output.stderr));
@@ -69,7 +69,7 @@ fn a_run_writes_its_files_and_prints_a_table() {
 }
 
 #[test]
-fn json_on_standard_output_is_the_file_and_nothing_else() {
+fn json_on_stdout_equals_results_json() {
     let folder = tempfile::tempdir().expect("a folder");
     let output = tontine()
         .args(["measure", "--quick", "--format", "json", "--out"])
@@ -82,7 +82,7 @@ fn json_on_standard_output_is_the_file_and_nothing_else() {
 }
 
 #[test]
-fn an_unknown_name_offers_the_nearest_and_exits_with_2() {
+fn measure_unknown_name_suggests_nearest_with_status_2() {
     for (name, offer) in [
         ("round-trp", "'round-trip'"),
         ("round-trip/eventfs", "'round-trip/eventfd'"),
@@ -97,7 +97,7 @@ fn an_unknown_name_offers_the_nearest_and_exits_with_2() {
 }
 
 #[test]
-fn an_unwritable_folder_is_said_before_measuring() {
+fn unwritable_directory_fails_before_measuring() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("file");
     fs::write(&file, "mine").expect("a file");
@@ -124,7 +124,7 @@ fn status_of_signalled(command: &mut Command, mark: &Path, signal: Signal) -> Op
 }
 
 #[test]
-fn a_signal_ends_a_reproduction_and_leaves_nothing() {
+fn signal_ends_as_published_run_without_leftovers() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut command = tontine();
     command.args(["measure", "--quick", "--as-published", "001", "--out"]).arg(folder.path());
@@ -139,7 +139,7 @@ fn a_signal_ends_a_reproduction_and_leaves_nothing() {
 }
 
 #[test]
-fn a_signal_ends_the_run_cleanly_and_keeps_what_was_measured() {
+fn signal_ends_measure_and_keeps_results() {
     for (signal, status) in [(Signal::INT, 130), (Signal::TERM, 143)] {
         let folder = tempfile::tempdir().expect("a folder");
         let names = ["round-trip/iceoryx2", "round-trip/zmq-ipc", "signal-delivery/one-clock"];
@@ -165,7 +165,7 @@ fn leftover_files() -> Vec<String> {
 }
 
 #[test]
-fn few_descriptors_skip_rows_and_the_rest_runs() {
+fn few_descriptors_skip_only_affected_rows() {
     let folder = tempfile::tempdir().expect("a folder");
     let output = Command::new("sh")
         .args(["-c", "ulimit -n 64; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_tontine")])
@@ -181,7 +181,7 @@ fn few_descriptors_skip_rows_and_the_rest_runs() {
 }
 
 #[test]
-fn one_processor_skips_what_needs_two_and_the_rest_runs() {
+fn one_processor_skips_only_rows_that_need_two() {
     let folder = tempfile::tempdir().expect("a folder");
     let output = Command::new("taskset")
         .args(["-c", "0", env!("CARGO_BIN_EXE_tontine"), "measure", "--quick", "--out"])
@@ -197,7 +197,7 @@ fn one_processor_skips_what_needs_two_and_the_rest_runs() {
 }
 
 #[test]
-fn a_closed_standard_output_is_no_crash() {
+fn closed_stdout_causes_no_panic() {
     let output = Command::new("sh")
         .args(["-c", "\"$1\" list | head -n 1", "sh", env!("CARGO_BIN_EXE_tontine")])
         .output()
@@ -249,7 +249,7 @@ fn help_fits_80_columns_on_wide_and_narrow_terminals() {
 }
 
 #[test]
-fn a_plan_says_how_often_to_repeat_and_measures_nothing() {
+fn plan_prints_repetitions_and_measures_nothing() {
     let folder = tempfile::tempdir().expect("a folder");
     let planned = |more: &[&str]| {
         let arguments = ["measure", "--plan", "round-trip/pipe"].iter().chain(more);
@@ -271,7 +271,7 @@ fn a_plan_says_how_often_to_repeat_and_measures_nothing() {
 }
 
 #[test]
-fn samples_are_written_whole_and_in_order() {
+fn samples_files_hold_all_samples_in_order() {
     let folder = tempfile::tempdir().expect("a folder");
     let samples = folder.path().join("samples");
     let output = tontine()

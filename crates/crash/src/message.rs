@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_whole_message_is_known_and_any_changed_word_shows() {
+    fn changed_word_makes_a_message_torn() {
         for number in [0, 1, 77, u32::MAX] {
             let whole = numbered(number);
             assert_eq!(MessageCheck::of(&whole), MessageCheck::Whole(number));

@@ -199,7 +199,7 @@ mod tests {
     /// Three kills of a growing mailbox were called wedged on a machine with 25 runnable processes:
     /// the survivor slept until another process replied that had not been given a processor.
     #[test]
-    fn only_time_in_which_everybody_could_run_counts() {
+    fn timeout_counts_only_time_without_starvation() {
         let none = Duration::ZERO;
         assert_eq!(decided(|_| (LOOK, none, false)), (WaitState::Asleep, PATIENCE));
         assert_eq!(decided(|_| (LOOK, none, true)), (WaitState::Busy, 3 * PATIENCE), "it spins");
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_for_a_processor_counts_while_it_lasts_and_when_it_is_over() {
+    fn run_queue_wait_counts_while_it_lasts_and_after_it_ends() {
         let share = |ran, waited, runnable| Share {
             ran: Duration::from_millis(ran),
             waited: Duration::from_millis(waited),

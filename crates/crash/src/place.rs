@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_place_takes_everything_of_its_name_along() {
+    fn owned_place_removes_all_files_with_its_name() {
         let place = RunDir::new().expect("a place");
         let folder = place.folder().to_owned();
         let shared = Path::new(SHARED_MEMORY).join(format!("{}-memory", place.name()));
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_killed_explorer_left_is_swept_and_a_live_one_s_is_not() {
+    fn sweep_removes_only_files_of_ended_explorers() {
         let mut child = std::process::Command::new("true").spawn().expect("true starts");
         let dead = child.id();
         child.wait().expect("reaped");

@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_fault_has_its_verdict() {
+    fn ledger_gives_each_fault_its_verdict() {
         let ledger = ExpectedMessages { must: [1].into(), may: [2].into(), fresh: [3].into() };
         let of = |seen: &[MessageCheck]| ledger.judge(seen).verdict;
         let whole = |numbers: &[u32]| -> Vec<MessageCheck> {

@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_size_has_its_levels_and_none_beyond_the_end() {
+    fn each_size_has_its_levels_up_to_the_end() {
         assert_eq!(levels(Size::Quick, 2, 10), [1, 2, 4]);
         assert_eq!(levels(Size::Quick, 1, 10), [1, 2]);
         assert_eq!(levels(Size::Quick, 64, 10), [1, 10]);
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn a_crowd_is_named_with_both_numbers() {
+    fn crowd_note_states_processes_and_processors() {
         assert_eq!(crowd(2, 2), None);
         let said = crowd(8, 2).expect("more than there are");
         assert!(said.starts_with("8 processes on 2 processors"), "{said}");

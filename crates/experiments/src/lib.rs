@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn every_experiment_is_explained_from_the_start_to_the_last_call() {
+    fn every_explanation_is_complete() {
         for experiment in SUITE.experiments {
             let (name, explained) = (experiment.name(), experiment.explanation());
             assert!(!explained.about.is_empty() && explained.steps.len() >= 2, "{name}");

@@ -305,7 +305,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_cost_of_idle_senders_stands_beside_what_it_is_without_them() {
+    fn idle_senders_are_timed_with_and_without() {
         match beside_idle(3, 200, Size::Quick) {
             Ok(observed) => {
                 let names: Vec<&str> =
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn many_lanes_stream_and_the_dead_are_told_of() {
+    fn many_lanes_stream_and_dead_receiver_is_reported() {
         for found in [streams(70, 100), to_the_dead(100)] {
             match found {
                 Ok(observed) => {
@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn more_descriptors_than_there_may_be_are_a_skip_with_the_number() {
+    fn descriptor_limit_too_low_skips_and_names_it() {
         let most = getrlimit(Resource::Nofile).maximum;
         let Some(most) = most else { return eprintln!("skipped: no limit here") };
         let why = make_room_for(most + 1).expect_err("too many").to_string();
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn what_it_does_not_know_fails() {
+    fn unknown_variant_or_parameter_fails() {
         let task = |variant: &str, params| InvocationTask {
             experiment: "many-senders".into(),
             variant: variant.into(),

@@ -1,4 +1,4 @@
-//! The modes of the virtual Unix as variants, after the machine's own kernel: [`mode`], [`beside`],
+//! The modes of the virtual Unix as variants, after the machine's own kernel: [`mode`], [`with_linux`],
 //! [`ran`]. On real processors, or modelled: [`System`].
 //!
 //! Source 001 compares two kernels, one that does all process and signal work on a master processor
@@ -215,7 +215,7 @@ pub(super) const VARIANTS: [Variant; 5] = [
 ];
 
 /// Returns the machine's own kernel, followed by all modes.
-pub(super) const fn beside(linux: Variant) -> [Variant; 1 + VARIANTS.len()] {
+pub(super) const fn with_linux(linux: Variant) -> [Variant; 1 + VARIANTS.len()] {
     let [uniprocessor, master, coarse, parallel, per_process] = VARIANTS;
     [linux, uniprocessor, master, coarse, parallel, per_process]
 }
@@ -255,14 +255,14 @@ mod tests {
         let named: Vec<_> = VARIANTS.iter().filter_map(|variant| mode(variant.name)).collect();
         assert_eq!(named, LockingMode::ALL);
         let linux = Variant { name: "linux", summary: "" };
-        assert_eq!((beside(linux)[0], &beside(linux)[1..]), (linux, &VARIANTS[..]));
+        assert_eq!((with_linux(linux)[0], &with_linux(linux)[1..]), (linux, &VARIANTS[..]));
         assert_eq!(mode("linux"), None);
     }
 
     /// Regression: two processes of 8 ms each on one processor took 8 ms together, because each
     /// waited for the clock, even while the other used the processor.
     #[test]
-    fn who_computes_beside_another_on_one_processor_takes_as_long_as_both() {
+    fn two_computing_processes_on_one_processor_add_up() {
         let watch = TimeSource::Machine(Clock::calibrated());
         let system = System { mode: LockingMode::Parallel, processors: 1, watch };
         let each = Duration::from_millis(8);
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_stalls_is_a_failure_that_shows_who_waits() {
+    fn deadlocked_run_fails_and_shows_waiting_processes() {
         let unix = tontine_unix_sim::Virtual::builder().build().expect("a system");
         let report = unix.run(|sys| {
             sys.pause();

@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn seconds_for_ten_million_loops_become_nanoseconds_a_check() {
+    fn seconds_per_ten_million_loops_convert_to_ns_per_check() {
         let expected = [4.0, 4.0, 14.0, 128.0, 178.0, 819.0];
         for ((variant, _), ns) in CHECKS.iter().zip(expected) {
             let found = one("liveness-check", variant, "check");
@@ -134,14 +134,14 @@ mod tests {
     }
 
     #[test]
-    fn the_share_is_the_parents_and_belongs_to_the_published_protocol_alone() {
+    fn published_share_applies_to_published_protocol_only() {
         assert_eq!(one("signal-delivery", "as-published", "parent_after").value, 0.20);
         let other = published("signal-delivery", "one-clock", "parent_after", &Params::new());
         assert!(other.is_empty());
     }
 
     #[test]
-    fn counting_is_compared_only_with_counting_as_far() {
+    fn published_counting_needs_equal_increments() {
         let found = |variant: &str, increments: &str| {
             let params = Params::from([("increments".into(), increments.into())]);
             published("false-sharing", variant, "both", &params)
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn both_ends_on_one_core_is_nobodys_published_figure() {
+    fn same_core_has_no_published_figure() {
         let params = Params::from([("placement".into(), "same-core".into())]);
         assert!(published("round-trip", "spinlock-tas", "one_way", &params).is_empty());
     }

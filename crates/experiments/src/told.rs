@@ -82,7 +82,7 @@ fn agree(told: &[ListedCall<'_>], seen: &[String]) -> bool {
 }
 
 #[test]
-fn clauses_are_read_as_calls_of_the_caller_and_of_the_created() {
+fn explained_clauses_parse_as_calls_of_caller_and_child() {
     let text = "clone3 as fork, wait4; futex in the join if it lives; in the child exit. No mmap";
     let (caller, created) = read(text);
     assert_eq!(caller, [("clone3", true), ("wait4", true), ("futex", false)]);
@@ -92,7 +92,7 @@ fn clauses_are_read_as_calls_of_the_caller_and_of_the_created() {
 /// Regression: a substring of an explained call was accepted, and an explained call did not have to
 /// be made.
 #[test]
-fn other_calls_missing_calls_and_another_order_do_not_agree() {
+fn calls_that_differ_are_missing_or_reordered_disagree() {
     let told = [("munmap", true), ("futex", false), ("exit_group", true)];
     let agrees = |seen: &[&str]| {
         let seen: Vec<String> = seen.iter().map(|&name| name.to_owned()).collect();

@@ -171,7 +171,7 @@ mod tests {
     use crate::peer::in_a_process_of_its_own;
 
     #[test]
-    fn a_folder_of_a_run_is_one_for_all_that_it_starts() {
+    fn run_folder_is_shared_by_all_its_processes() {
         in_a_process_of_its_own(|| {
             let ask = || folder_of_the_run("builds").map_err(|trouble| trouble.to_string());
             let (mut child, asked) = (
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_a_dead_process_of_our_own_namespace_left_is_swept() {
+    fn sweep_keeps_live_and_foreign_processes_files() {
         let mut child = Child::fork(|| 0).expect("fork");
         let dead = child.pid();
         child.wait().expect("reaped");

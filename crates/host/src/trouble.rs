@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_refused_call_is_a_skip_and_a_misused_one_a_failure() {
+    fn refused_call_is_skip_misused_call_is_failure() {
         let refused: io::Result<()> = Err(io::Error::from_raw_os_error(libc::ENOSYS));
         let misused: io::Result<()> = Err(io::Error::from_raw_os_error(libc::EINVAL));
         let Err(MeasureError::Skipped(why)) = refused.setting_up("eventfd2") else {

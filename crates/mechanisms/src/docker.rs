@@ -39,7 +39,7 @@ const BETWEEN_LOOKS: Duration = Duration::from_millis(300);
 /// Number of characters shown of an engine's error.
 const SHOWN: usize = 300;
 /// Errors of a tool that reached no engine.
-const NOBODY: [&str; 6] = [
+const UNREACHABLE: [&str; 6] = [
     "Cannot connect to",
     "failed to connect",
     "Is the docker daemon running",
@@ -98,7 +98,7 @@ impl Docker {
             )));
         }
         if !answer.status.success() {
-            return Err(if NOBODY.iter().any(|words| last.contains(words)) {
+            return Err(if UNREACHABLE.iter().any(|words| last.contains(words)) {
                 MeasureError::skip(format!(
                     "no Docker engine: {last}; start one, or set DOCKER_HOST"
                 ))

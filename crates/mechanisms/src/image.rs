@@ -154,7 +154,7 @@ mod tests {
 
     /// The tree must be sufficient: the loader, restricted to it, resolves every library.
     #[test]
-    fn what_the_tree_holds_is_all_that_the_program_needs() {
+    fn tree_holds_all_that_the_program_needs() {
         let (archive, folders) = tree().expect("a tree");
         let root = tempfile::tempdir().expect("a folder");
         tar::Archive::new(archive).unpack(root.path()).expect("a sound archive");
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn debug_information_stays_outside() {
+    fn executable_is_cut_before_debug_information() {
         let mapped = LoadedImage::by_this_process();
         let whole = fs::metadata("/proc/self/exe").expect("the executable").len();
         assert!(mapped.executable > 0 && mapped.executable <= whole, "{mapped:?} of {whole}");

@@ -99,7 +99,7 @@ mod tests {
     use tontine_host::peer::PeerHandle;
 
     #[test]
-    fn nobody_passes_before_it_opens_and_everybody_after() {
+    fn muster_releases_processes_only_when_opened() {
         let (muster, passed) = (
             StartBarrier::new().expect("memory"),
             SharedMapping::<AtomicU32>::anonymous().expect("memory"),
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn one_who_ends_before_it_arrives_is_named() {
+    fn muster_names_a_process_that_ends_before_arriving() {
         let muster = StartBarrier::new().expect("memory");
         let child = Child::fork(|| 7).expect("fork");
         let found =

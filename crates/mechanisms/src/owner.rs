@@ -150,7 +150,7 @@ mod tests {
     use tontine_host::os::child::Child;
 
     #[test]
-    fn a_name_comes_back_as_its_owner_and_strange_ones_are_nobodys() {
+    fn owner_name_parses_back_and_others_are_rejected() {
         let ours = ProcessIdentity::process(std::process::id()).expect("/proc");
         assert_eq!(ProcessIdentity::named(&ours.name()), Some(ours.clone()));
         assert!(ours.is_this_process() && !ours.has_ended());
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn an_owner_has_ended_also_as_a_zombie_and_when_its_number_has_another() {
+    fn owner_has_ended_as_zombie_or_with_reused_pid() {
         let child = Child::fork(|| 0).expect("fork");
         let pid = child.pid().as_raw_nonzero().get().cast_unsigned();
         tontine_host::os::child::ends_within(child.pid(), std::time::Duration::from_secs(60))

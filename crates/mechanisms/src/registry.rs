@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_unique_and_whatever_is_named_exists() {
+    fn mechanism_names_are_unique_and_references_exist() {
         for (at, one) in ALL.iter().enumerate() {
             assert!(ALL[..at].iter().all(|other| other.name != one.name), "{}", one.name);
             match one.twin {
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn each_shape_is_opened_between_the_ends_that_the_mechanism_has() {
+    fn shape_opens_between_the_ends_of_its_mechanism() {
         let traffic = Traffic { bytes: 8, senders: 1 };
         for one in ALL {
             let shapes = [pairs(one.name, Ends), streams(one.name, traffic, Ends)];
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_has_the_shape_that_its_experiment_opens() {
+    fn row_has_the_shape_of_its_experiment() {
         let traffic = Traffic { bytes: 8, senders: 1 };
         let built = |one: &&Mechanism| one.missing_feature().is_none();
         for one in ALL.iter().filter(built) {

@@ -134,7 +134,7 @@ mod tests {
     use tontine_bench::fixture;
 
     #[test]
-    fn the_table_reads_back_as_the_cells_it_came_from() {
+    fn csv_reads_back_as_the_original_cells() {
         let results = fixture::run();
         let bytes = csv(&results).unwrap();
         let mut reader = csv::Reader::from_reader(&bytes[..]);
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_looks_as_it_did() {
+    fn csv_table_matches_snapshot() {
         let text = String::from_utf8(csv(&fixture::small()).unwrap()).unwrap();
         insta::assert_snapshot!(text);
     }

@@ -127,12 +127,12 @@ mod tests {
     use tontine_bench::fixture;
 
     #[test]
-    fn the_document_looks_as_it_did() {
+    fn markdown_document_matches_snapshot() {
         insta::assert_snapshot!(markdown(&fixture::small()));
     }
 
     #[test]
-    fn an_interrupted_run_says_so_before_any_figure() {
+    fn interrupted_run_is_marked_before_any_figure() {
         let mut results = fixture::small();
         results.complete = false;
         let text = markdown(&results);

@@ -121,7 +121,7 @@ mod tests {
     use tontine_bench::fixture;
 
     #[test]
-    fn every_cell_is_one_row_and_a_row_without_a_figure_says_why() {
+    fn every_cell_has_a_row_and_missing_figures_a_reason() {
         let results = fixture::run();
         let rows = rows(&results);
         assert_eq!(rows.len(), results.cells.len());
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_look_as_they_did() {
+    fn text_rows_match_snapshot() {
         let lines: Vec<String> = rows(&fixture::small())
             .into_iter()
             .map(|r| {

@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn four_whole_files_and_nothing_else() {
+    fn write_all_creates_exactly_four_files() {
         let dir = tempfile::tempdir().unwrap();
         let dir = dir.path().join("new").join("folder");
         check_folder(&dir).unwrap();
@@ -144,7 +144,7 @@ mod tests {
     /// Documentation and code must agree: the example must parse, and must name each field that is
     /// written.
     #[test]
-    fn the_documented_example_is_what_is_written() {
+    fn documented_json_example_round_trips() {
         let document = include_str!("../../../docs/results.md");
         let example = document.split("```json").nth(1).unwrap().split("```").next().unwrap();
         let results: Results = serde_json::from_str(example).unwrap();
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_in_the_folders_place_is_named() {
+    fn file_instead_of_folder_is_named_in_error() {
         let file = NamedTempFile::new().unwrap();
         let error = check_folder(file.path()).unwrap_err().to_string();
         assert!(error.contains(file.path().to_str().unwrap()), "{error}");

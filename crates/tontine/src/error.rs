@@ -429,7 +429,7 @@ mod tests {
     }
 
     #[test]
-    fn no_two_variants_share_an_errno() {
+    fn errno_of_each_variant_is_unique() {
         let mut seen = std::collections::BTreeMap::new();
         for error in each() {
             assert!(error.errno() > 0, "{error:?}");
@@ -441,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_name_the_culprit() {
+    fn error_text_names_peer_and_remedy() {
         let texts: Vec<String> = each().iter().map(Error::to_string).collect();
         let expected = [
             "pid 4711 (uid 1000) died; take the unread messages back, or connect to its successor",
@@ -474,7 +474,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_of_errors_that_vary_are_told() {
+    fn error_text_includes_optional_parts() {
         let text = Error::AddrInUse { address: "/run/a".into(), holder: None }.to_string();
         assert!(text.starts_with("/run/a is in use by a process that is not visible"), "{text}");
         let text = Error::TooLarge { len: 70, max: 64, set_by: Some(PEER) }.to_string();
@@ -517,7 +517,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lack_for_now_is_told_from_a_refusal_for_good() {
+    fn shortage_is_distinguished_from_final_refusal() {
         for (errno, lack) in [(libc::EMFILE, true), (libc::ENOMEM, true), (libc::ENOBUFS, false)] {
             let refused = Error::Refused { errno };
             let text = refused.to_string();

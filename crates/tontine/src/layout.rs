@@ -44,7 +44,7 @@ fn offsets(heading: &str) -> BTreeMap<&'static str, (usize, &'static str)> {
 }
 
 #[test]
-fn the_control_page_is_as_documented() {
+fn control_page_matches_layout_page() {
     let expected = [
         ("magic", (page::MAGIC_AT, "u64")),
         ("version", (page::VERSION_AT, "u32")),
@@ -66,7 +66,7 @@ fn the_control_page_is_as_documented() {
 }
 
 #[test]
-fn the_chunk_is_as_documented() {
+fn chunk_matches_layout_page() {
     let expected = [
         ("magic", (page::MAGIC_AT, "u64")),
         ("version", (page::VERSION_AT, "u32")),
@@ -85,7 +85,7 @@ fn the_chunk_is_as_documented() {
 }
 
 #[test]
-fn the_regions_have_the_documented_sizes() {
+fn region_sizes_match_layout_page() {
     let sizes: BTreeMap<_, _> =
         rows_of_names("## The three regions").into_iter().map(|row| (row[0], row[3])).collect();
     assert_eq!(sizes["control page"].replace(',', "").parse(), Ok(page::CONTROL_SIZE));
@@ -105,7 +105,7 @@ fn rows_of_names(heading: &str) -> Vec<Vec<&'static str>> {
 }
 
 #[test]
-fn the_records_are_as_documented() {
+fn records_match_layout_page() {
     let kinds: BTreeMap<_, _> = rows("## Records").into_iter().map(|row| (row[1], row)).collect();
     let words = [
         ("nothing yet", NOTHING),
@@ -138,7 +138,7 @@ fn fields(cell: &'static str) -> Vec<(&'static str, usize)> {
 type Values<'a> = &'a [(&'a str, u64)];
 
 #[test]
-fn the_messages_are_as_documented() {
+fn control_messages_match_layout_page() {
     let mut chunks = [0; MOST_CHUNKS];
     chunks[0] = 0x15;
     let hello = Hello {

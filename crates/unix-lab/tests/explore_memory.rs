@@ -15,7 +15,7 @@ fn resident() -> u64 {
 /// bytes per process, and each run searched all of them. The test has a file of its own because
 /// other tests use memory too.
 #[test]
-fn ten_thousand_runs_take_no_more_memory_than_one_thousand() {
+fn exploration_memory_is_constant_over_ten_thousand_runs() {
     let text = "process main\n  child = fork other\n  wait -> child exited 0\n\n\
                 process other\n  getpid\n";
     let scenario: Scenario = text.parse().expect("a scenario");

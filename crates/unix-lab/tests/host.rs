@@ -116,7 +116,7 @@ fn sees(user: &OwnedFd, last: u8) -> Vec<u8> {
 }
 
 #[test]
-fn keys_pass_raw_and_the_terminal_is_restored() {
+fn keys_pass_raw_and_the_terminal_is_restored_after() {
     let _alone = alone();
     let (user, program) = terminal();
     let mirror = Mirror::default();
@@ -135,7 +135,7 @@ fn keys_pass_raw_and_the_terminal_is_restored() {
 }
 
 #[test]
-fn the_terminal_is_restored_after_a_panic() {
+fn terminal_is_restored_after_a_panic() {
     let _alone = alone();
     let (user, program) = terminal();
     let mirror = Mirror::default();
@@ -153,7 +153,7 @@ fn the_terminal_is_restored_after_a_panic() {
 }
 
 #[test]
-fn the_terminal_is_restored_when_a_signal_ends_the_process() {
+fn terminal_is_restored_when_a_signal_ends_the_process() {
     let _alone = alone();
     for signal in ENDING {
         let (_user, program) = terminal();
@@ -168,7 +168,7 @@ fn the_terminal_is_restored_when_a_signal_ends_the_process() {
 }
 
 #[test]
-fn it_is_restored_too_while_nobody_takes_what_is_shown() {
+fn terminal_is_restored_while_its_output_is_blocked() {
     let _alone = alone();
     for signal in [Signal::TERM, Signal::HUP, Signal::INT] {
         let (user, program) = terminal();
@@ -193,7 +193,7 @@ fn it_is_restored_too_while_nobody_takes_what_is_shown() {
 }
 
 #[test]
-fn a_stop_gives_the_terminal_back_and_it_is_raw_again_afterwards() {
+fn stop_restores_the_terminal_and_continue_makes_it_raw() {
     let _alone = alone();
     let (_user, program) = terminal();
     let linux = Linux::new().unwrap();
@@ -222,7 +222,7 @@ fn a_stop_gives_the_terminal_back_and_it_is_raw_again_afterwards() {
 }
 
 #[test]
-fn output_that_would_block_is_waited_for() {
+fn blocked_output_is_waited_for() {
     let _alone = alone();
     let (reader, program) = terminal();
     let (seen, shown) = rustix::pipe::pipe_with(PipeFlags::NONBLOCK).unwrap();
@@ -251,7 +251,7 @@ fn output_that_would_block_is_waited_for() {
 }
 
 #[test]
-fn a_terminal_that_somebody_else_writes_to_makes_its_lines() {
+fn terminal_with_another_writer_keeps_newline_translation() {
     let _alone = alone();
     let (user, program) = terminal();
     let (_seen, shown) = rustix::pipe::pipe().unwrap();
@@ -269,7 +269,7 @@ fn a_terminal_that_somebody_else_writes_to_makes_its_lines() {
 }
 
 #[test]
-fn the_end_of_input_that_is_no_terminal_is_typed() {
+fn end_of_non_terminal_input_is_sent_as_ctrl_d() {
     let _alone = alone();
     let (reader, writer) = rustix::pipe::pipe().unwrap();
     let (seen, shown) = rustix::pipe::pipe().unwrap();

@@ -69,7 +69,7 @@ pub trait Conductor: Send + Sync {
     fn farthest(&self) -> Duration;
     /// Returns the seed of the random choice of the next thread; a changed value reseeds the
     /// generator.
-    fn dice(&self) -> u64;
+    fn random(&self) -> u64;
 }
 
 /// A thread that has made no system call for a long time.

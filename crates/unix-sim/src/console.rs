@@ -138,7 +138,7 @@ impl Console {
     }
 
     /// Returns `true` if there is space for more output.
-    pub(crate) fn has_room(&self) -> bool {
+    pub(crate) fn has_space(&self) -> bool {
         self.queues().seen.len() < MOST
     }
 

@@ -98,12 +98,12 @@ impl HeldLocks {
     }
 
     /// Returns a description of each lock.
-    fn told(&self) -> Vec<String> {
-        let tell = |HeldLock { name, instance, at, waits, .. }| {
+    fn describe(&self) -> Vec<String> {
+        let text = |HeldLock { name, instance, at, waits, .. }| {
             let verb = if waits { "waits for" } else { "has" };
             format!("{verb} {name} {instance} ({at})")
         };
-        self.iter().map(tell).collect()
+        self.iter().map(text).collect()
     }
 
     fn push(&self, entry: HeldLock) -> usize {
@@ -237,7 +237,7 @@ impl PerFiber {
 
     /// Describes the locks that the fiber holds and the one that it waits for, while it does not
     /// run. Known in builds with debug assertions, and when locks are counted.
-    pub(crate) fn told(&self) -> Vec<String> {
-        self.held.as_ref().map_or(Vec::new(), |held| held.told())
+    pub(crate) fn describe(&self) -> Vec<String> {
+        self.held.as_ref().map_or(Vec::new(), |held| held.describe())
     }
 }

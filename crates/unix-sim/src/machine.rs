@@ -99,7 +99,7 @@ impl Virtual {
                 executor::FiberExecutor::chosen(guide(), options)
             }
             (Executor::Simulated { seed }, None) => {
-                executor::FiberExecutor::chosen(self.dice(seed), options)
+                executor::FiberExecutor::chosen(self.random(seed), options)
             }
             (Executor::Modelled { seed }, _) => {
                 executor::FiberExecutor::modelled(config.costs, seed, options)
@@ -111,9 +111,11 @@ impl Virtual {
     }
 
     /// Creates the chooser that decides at random.
-    fn dice(&self, seed: u64) -> Box<dyn executor::Chooser> {
+    fn random(&self, seed: u64) -> Box<dyn executor::Chooser> {
         match self.config.conductor.clone() {
-            Some(conductor) => Box::new(executor::ReseedingChooser::new(move || conductor.dice())),
+            Some(conductor) => {
+                Box::new(executor::ReseedingChooser::new(move || conductor.random()))
+            }
             None => {
                 let seeded = executor::Seeded::varied(seed);
                 Box::new(seeded.preemptions(self.config.preemptions))

@@ -253,7 +253,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn interpolation_lies_between_its_pairs() {
+    fn interpolated_interval_lies_between_exact_pairs() {
         let values: Vec<f64> = (1..=10).map(f64::from).collect();
         let found = interpolated(&values).unwrap();
         // Depth 2 has 97.85 %, depth 3 has 89.06 %: share 0.3244, weight 8·0.3244/(2 + 6·0.3244).

@@ -193,7 +193,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_model_holds_where_the_whole_interval_is_near() {
+    fn model_holds_if_whole_interval_is_within_distance() {
         let interval =
             |low, high| Interval { estimate: (low + high) / 2.0, low, high, achieved: 0.95 };
         assert_eq!(judge(interval(0.9, 1.1)), "holds");

@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rates_have_three_digits_and_parted_thousands() {
+    fn rates_have_three_digits_and_separated_thousands() {
         assert_eq!(rounded(2_345_678.0), "2,350,000");
         assert_eq!(rounded(12_345.0), "12,300");
         assert_eq!(rounded(999.6), "1,000");

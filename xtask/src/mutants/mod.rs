@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn sample_has_its_size_and_changes_with_number() {
+    fn sample_has_requested_size_and_depends_on_number() {
         let names = |count, number| {
             let taken = sample(made_up(23), count, number);
             taken.into_iter().map(|patch| patch.name).collect::<Vec<_>>()
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_name_is_an_error_that_lists_the_known() {
+    fn unknown_mutant_error_lists_known_names() {
         let error = named(made_up(2), &["seven".to_owned()]).expect_err("none has this name");
         assert!(error.to_string().contains("one of: 0, 1"), "{error}");
         assert_eq!(named(made_up(3), &[]).expect("all").len(), 3);

@@ -4,7 +4,7 @@
 //! The header describes the protection that the patch removes. Then it has these lines:
 //!
 //! ```text
-//! test: races::waits::one_of_two_waiters_gets_a_child
+//! test: races::waits::one_of_two_waiters_reaps_the_only_child
 //! modes: parallel, per-process
 //! explored: two waiters
 //! ```

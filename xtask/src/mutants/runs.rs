@@ -204,8 +204,8 @@ impl CopyPrograms {
 /// Returns the seed that a test's output names, or the reason why there is none.
 fn seed_in(output: &str, mode: LockingMode) -> Result<String, String> {
     let start = format!("{mode}, seed ");
-    let told = output.lines().find_map(|line| line.strip_prefix(&start));
-    match told.and_then(|told| told.split_once(", which ")) {
+    let line_rest = output.lines().find_map(|line| line.strip_prefix(&start));
+    match line_rest.and_then(|line_rest| line_rest.split_once(", which ")) {
         Some((seed, again)) if again.starts_with("shows it again") => Ok(seed.to_owned()),
         Some((seed, _)) => Err(format!("seed {seed} does not show it again")),
         None if output.contains("running 0 tests") => Err("there is no such test".to_owned()),
@@ -272,7 +272,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_seed_that_shows_it_again_finds() {
+    fn seed_in_requires_reproducing_seed() {
         let found = |output| seed_in(output, LockingMode::Coarse);
         let ok = Ok("17".to_owned());
         assert_eq!(found("x\ncoarse, seed 17, which shows it again: Finished"), ok);
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn row_of_explored_tells_preemptions() {
+    fn schedule_in_reads_preemptions_column() {
         let row =
             "| two waiters | parallel | 1 preemptions, schedule 9 | 1 preemptions, schedule 30 |";
         assert_eq!(schedule_in(row), "1 preemptions, schedule 9");

@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn unchanged_files_are_not_written_and_old_ones_go() {
+    fn copy_changes_keeps_unchanged_and_removes_old_files() {
         let folder = tempfile::tempdir().expect("a folder");
         let [from, to] = ["from", "to"].map(|name| folder.path().join(name));
         for (path, text) in [("a/same", "1"), ("a/changed", "1"), ("b/old", "1")] {
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn refused_patch_names_hunk_and_remedy() {
+    fn refused_patch_names_hunk_and_fix() {
         let folder = tempfile::tempdir().expect("a folder");
         write(&folder.path().join("x"), b"one\n").expect("written");
         let patch = folder.path().join("p.patch");

@@ -211,12 +211,12 @@ fn value(of: Of) -> io::Result<f64> {
             };
             Ok(invocation::figure(&task)?.mean)
         }
-        Of::Own(name) => afresh(name),
+        Of::Own(name) => fresh_process(name),
     }
 }
 
 /// Measures a side of this task in a fresh process.
-fn afresh(name: &str) -> io::Result<f64> {
+fn fresh_process(name: &str) -> io::Result<f64> {
     let output = Command::new(std::env::current_exe()?).args([NAME, name]).output()?;
     let text = String::from_utf8_lossy(&output.stdout);
     match text.trim().parse() {
@@ -260,7 +260,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_missed_target_is_called_failed_and_an_interval_around_it_unresolved() {
+    fn judge_separates_met_failed_and_unresolved() {
         let interval =
             |low, high| Interval { estimate: (low + high) / 2.0, low, high, achieved: 0.95 };
         assert_eq!(judge(SpeedTarget::AtLeast(20.0), interval(21.0, 22.0)).1, "met");
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn every_side_that_a_figure_names_exists() {
+    fn figures_name_existing_sides() {
         for figure in FIGURES {
             for of in [figure.above, figure.below] {
                 if let Of::Own(name) = of {
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn three_digits_are_shown() {
+    fn significant_shows_three_digits() {
         assert_eq!(significant(1234.4), "1234");
         assert_eq!(significant(32.14), "32.1");
         assert_eq!(significant(0.009_123), "0.00912");

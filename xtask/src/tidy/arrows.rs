@@ -72,9 +72,11 @@ pub(super) fn check(root: &Path) -> Vec<Diagnostic> {
     let metadata = output(root, "cargo", &arguments)
         .and_then(|text| serde_json::from_str(&text).map_err(|error| error.to_string()));
     match metadata {
-        Ok(metadata) => {
-            forbidden(&metadata).into_iter().chain(heavy(&metadata)).map(complain).collect()
-        }
+        Ok(metadata) => forbidden(&metadata)
+            .into_iter()
+            .chain(limit_violations(&metadata))
+            .map(complain)
+            .collect(),
         Err(why) => vec![complain(why)],
     }
 }
@@ -85,13 +87,16 @@ fn forbidden(metadata: &Value) -> Vec<String> {
     let names: Vec<&str> = packages().filter_map(|package| package["name"].as_str()).collect();
     let mut found = Vec::new();
     for package in packages() {
-        let who = package["name"].as_str().unwrap_or_default();
+        let dependent = package["name"].as_str().unwrap_or_default();
         for dependency in package["dependencies"].as_array().into_iter().flatten() {
-            let whom = dependency["name"].as_str().unwrap_or_default();
-            let allowed = ALLOWED.iter().any(|(from, to)| *from == who && to.contains(&whom));
-            if names.contains(&whom) && !allowed {
-                found
-                    .push(format!("{who} depends on {whom}, which ARCHITECTURE.md does not allow"));
+            let dependency_name = dependency["name"].as_str().unwrap_or_default();
+            let allowed = ALLOWED
+                .iter()
+                .any(|(from, to)| *from == dependent && to.contains(&dependency_name));
+            if names.contains(&dependency_name) && !allowed {
+                found.push(format!(
+                    "{dependent} depends on {dependency_name}, which ARCHITECTURE.md does not allow"
+                ));
             }
         }
     }
@@ -99,7 +104,7 @@ fn forbidden(metadata: &Value) -> Vec<String> {
 }
 
 /// Returns the violations of the limits on the library's dependencies.
-fn heavy(metadata: &Value) -> Vec<String> {
+fn limit_violations(metadata: &Value) -> Vec<String> {
     let Some(library) = metadata["packages"]
         .as_array()
         .and_then(|packages| packages.iter().find(|package| package["name"] == LIBRARY))
@@ -137,15 +142,15 @@ mod tests {
 
     use super::*;
 
-    fn workspace(who: &str, whom: &str) -> Value {
+    fn workspace(dependent: &str, dependency_name: &str) -> Value {
         json!({ "packages": [
-            { "name": who, "dependencies": [{ "name": whom }, { "name": "serde" }] },
-            { "name": whom, "dependencies": [] },
+            { "name": dependent, "dependencies": [{ "name": dependency_name }, { "name": "serde" }] },
+            { "name": dependency_name, "dependencies": [] },
         ] })
     }
 
     #[test]
-    fn arrows_run_one_way() {
+    fn dependencies_follow_allowed_direction() {
         assert_eq!(forbidden(&workspace("tontine-cli", "tontine-bench")), [""; 0]);
         assert_eq!(forbidden(&workspace("tontine-bench", "tontine-cli")).len(), 1);
         assert_eq!(forbidden(&workspace("tontine-bench", "tontine-experiments")).len(), 1);
@@ -169,10 +174,10 @@ mod tests {
     }
 
     #[test]
-    fn the_library_is_light() {
-        assert_eq!(heavy(&library(6, "lib")), [""; 0]);
-        assert_eq!(heavy(&library(7, "lib")).len(), 1);
-        assert_eq!(heavy(&library(6, "custom-build")).len(), 1);
-        assert_eq!(heavy(&workspace("xtask", "tontine-bench")).len(), 1, "no library");
+    fn library_dependencies_are_limited() {
+        assert_eq!(limit_violations(&library(6, "lib")), [""; 0]);
+        assert_eq!(limit_violations(&library(7, "lib")).len(), 1);
+        assert_eq!(limit_violations(&library(6, "custom-build")).len(), 1);
+        assert_eq!(limit_violations(&workspace("xtask", "tontine-bench")).len(), 1, "no library");
     }
 }

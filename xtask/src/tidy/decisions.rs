@@ -44,7 +44,7 @@ mod tests {
 
     /// Regression: two records had the number 6, and "decision 6" was ambiguous.
     #[test]
-    fn a_number_names_one_record() {
+    fn duplicate_decision_number_is_reported() {
         let one = ("docs/decisions/0001-one.md", "# 1. One\n");
         let two = ("docs/decisions/0002-two.md", "# 2. Two\n");
         assert_eq!(complaints(&[one, two, ("docs/0001-elsewhere.md", "")]), [""; 0]);
@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn name_and_title_agree() {
+    fn decision_name_and_title_must_agree() {
         assert_eq!(complaints(&[("docs/decisions/0003-three.md", "# 0003: Three\n")]).len(), 1);
         assert_eq!(complaints(&[("docs/decisions/0003-three.md", "# 2. Three\n")]).len(), 1);
         assert_eq!(complaints(&[("docs/decisions/three.md", "# 3. Three\n")]).len(), 1);

@@ -5,17 +5,17 @@ use std::collections::BTreeMap;
 use super::{Diagnostic, TextFile};
 
 /// Maximum number of lines of a Rust file.
-const LONGEST: usize = 600;
+const MAX_LINES: usize = 600;
 
 /// Maximum number of lines of a crate's source, without tests, models and fuzzing.
-const LARGEST: usize = 25_000;
+const MAX_CRATE_LINES: usize = 25_000;
 
 /// Checks the rules on files for one file.
 pub(super) fn check(file: &TextFile) -> Vec<Diagnostic> {
     if !file.is("rs") {
         return Vec::new();
     }
-    [too_long(file), no_module_doc(file), unsafe_without_consent(file)]
+    [too_long(file), no_module_doc(file), unsafe_without_allow(file)]
         .into_iter()
         .flatten()
         .collect()
@@ -28,13 +28,13 @@ pub(super) fn check_crates(files: &[TextFile]) -> Vec<Diagnostic> {
         let Some((package, lines)) = source_lines(file) else { continue };
         crates.entry(package).or_insert((0, file)).0 += lines;
     }
-    let large = crates.into_iter().filter(|(_, (lines, _))| *lines > LARGEST);
+    let large = crates.into_iter().filter(|(_, (lines, _))| *lines > MAX_CRATE_LINES);
     large
         .map(|(package, (lines, file))| {
             file.complain(
                 0,
                 format!(
-                    "{package}: expected at most {LARGEST} lines, found {lines}; split the crate"
+                    "{package}: expected at most {MAX_CRATE_LINES} lines, found {lines}; split the crate"
                 ),
             )
         })
@@ -57,8 +57,11 @@ fn source_lines(file: &TextFile) -> Option<(&str, usize)> {
 
 fn too_long(file: &TextFile) -> Option<Diagnostic> {
     let lines = file.text.lines().count();
-    (lines > LONGEST).then(|| {
-        file.complain(0, format!("expected at most {LONGEST} lines, found {lines}; split the file"))
+    (lines > MAX_LINES).then(|| {
+        file.complain(
+            0,
+            format!("expected at most {MAX_LINES} lines, found {lines}; split the file"),
+        )
     })
 }
 
@@ -71,7 +74,7 @@ fn no_module_doc(file: &TextFile) -> Option<Diagnostic> {
 
 /// Checks that a file with `unsafe` code allows it at its top, with a reason: the lint denies it by
 /// default.
-fn unsafe_without_consent(file: &TextFile) -> Option<Diagnostic> {
+fn unsafe_without_allow(file: &TextFile) -> Option<Diagnostic> {
     // Written in halves, so that the check does not find this file.
     let word = concat!("un", "safe");
     let opens = ["{", "fn ", "impl ", "impl<", "extern ", "trait "];
@@ -107,8 +110,8 @@ mod tests {
     }
 
     #[test]
-    fn size_of_crate_counts_no_tests() {
-        let text = "fn a() {}\n".repeat(LARGEST / 2);
+    fn crate_size_excludes_tests() {
+        let text = "fn a() {}\n".repeat(MAX_CRATE_LINES / 2);
         let tests = format!("{text}\n#[cfg(test)]\nmod tests {{\n{text}}}\n");
         let half = |path: &str| TextFile::made_up(path, &tests);
         let mut files = vec![half("crates/a/src/one.rs"), half("crates/a/src/two.rs")];
@@ -119,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn module_doc() {
+    fn file_without_module_doc_is_reported() {
         assert_eq!(complaints("//! What it does.\nfn a() {}\n"), 0);
         assert_eq!(complaints("fn a() {}\n"), 1);
         assert_eq!(complaints("// A plain comment.\nfn a() {}\n"), 1);
@@ -128,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn consent_to_what_the_lint_denies() {
+    fn unsafe_code_needs_allow_with_reason() {
         for code in ["{ f() }", "fn f();", "impl Send for A {}", "impl<T> Send for A<T> {}"] {
             let code = format!("//! A.\n{} {code}\n", concat!("un", "safe"));
             assert_eq!(complaints(&code), 1, "{code}");

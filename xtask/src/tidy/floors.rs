@@ -21,7 +21,7 @@ use super::{Diagnostic, TextFile};
 
 /// Remaining circles: the containing module, and the modules that form the circle. The list may
 /// only become shorter.
-const STANDING: [(&str, &str); 3] = [
+const REMAINING: [(&str, &str); 3] = [
     ("crates/tontine/heap/shared", "arena core recover"),
     ("crates/unix-sim/executor", "queue task worker"),
     (
@@ -90,14 +90,14 @@ fn check_crate(package: &str, modules: &[(Module, &TextFile)]) -> Vec<Diagnostic
         let (_, file) = modules.iter().find(|(module, _)| module == folder).unwrap_or(&modules[0]);
         file.complain(0, text)
     };
-    let mut standing: Vec<_> =
-        STANDING.iter().filter(|(folder, _)| is_in(folder, package)).collect();
+    let mut remaining: Vec<_> =
+        REMAINING.iter().filter(|(folder, _)| is_in(folder, package)).collect();
     for (folder, graph) in &neighbours {
         for circle in circles(graph) {
             let circle = circle.join(" ");
             let known = (place_name(package, folder), circle.as_str());
-            match standing.iter().position(|(at, names)| (*at, *names) == (&known.0, known.1)) {
-                Some(nth) => drop(standing.swap_remove(nth)),
+            match remaining.iter().position(|(at, names)| (*at, *names) == (&known.0, known.1)) {
+                Some(nth) => drop(remaining.swap_remove(nth)),
                 None => found.push(complain(folder, format!("in a circle: {circle}"))),
             }
         }
@@ -105,9 +105,9 @@ fn check_crate(package: &str, modules: &[(Module, &TextFile)]) -> Vec<Diagnostic
     let gone = |(folder, names): &&(&str, &str)| {
         modules[0]
             .1
-            .complain(0, format!("STANDING: {names} in {folder} form no circle; remove the entry"))
+            .complain(0, format!("REMAINING: {names} in {folder} form no circle; remove the entry"))
     };
-    found.extend(standing.iter().map(gone));
+    found.extend(remaining.iter().map(gone));
     let Some((_, root)) = modules.iter().find(|(module, _)| module.is_empty()) else {
         return found;
     };
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn module_may_import_from_floors_below_its_own_only() {
+    fn import_from_same_or_higher_floor_is_reported() {
         let low = ("low.rs", "pub struct Low;");
         let other = ("other.rs", "pub struct Other;");
         let high = ("high/mod.rs", "use crate::{low::Low, other::Other};");
@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn floors_are_named_for_all_modules() {
+    fn module_without_floor_is_reported() {
         assert_eq!(complaints(&[("lib.rs", "//! A crate.\n")]).len(), 1);
         assert_eq!(complaints(&[("lib.rs", ROOT), ("new.rs", "")]).len(), 1);
     }
@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_in_a_folder_form_no_circle() {
+    fn circle_in_directory_is_reported() {
         let files = |b| {
             [
                 ("lib.rs", ROOT),
@@ -386,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn tests_and_comments_import_nothing() {
+    fn imports_in_tests_and_comments_are_ignored() {
         let text = "// crate::high::High\n#[cfg(test)]\nmod tests { use crate::high::High; }\n\
                     #[cfg(test)]\nuse crate::high::Other;";
         assert_eq!(complaints(&[("lib.rs", ROOT), ("low.rs", text), ("high.rs", "")]), [""; 0]);

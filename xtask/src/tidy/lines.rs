@@ -3,7 +3,7 @@
 use super::{Diagnostic, TextFile};
 
 /// Maximum length of a line of a Rust file, in characters.
-const WIDEST: usize = 100;
+const MAX_WIDTH: usize = 100;
 
 /// Checks the rules on lines for one file.
 pub(super) fn check(file: &TextFile) -> Vec<Diagnostic> {
@@ -27,8 +27,8 @@ pub(super) fn check(file: &TextFile) -> Vec<Diagnostic> {
 fn too_wide(line: &str) -> Option<String> {
     let width = line.chars().count();
     let has_address = line.contains("http://") || line.contains("https://");
-    (width > WIDEST && !has_address)
-        .then(|| format!("expected at most {WIDEST} columns, found {width}; break the line"))
+    (width > MAX_WIDTH && !has_address)
+        .then(|| format!("expected at most {MAX_WIDTH} columns, found {width}; break the line"))
 }
 
 fn tab(line: &str) -> Option<String> {
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn width_counts_characters_and_forgives_addresses() {
+    fn width_counts_characters_and_exempts_urls() {
         assert_eq!(complaints("a.rs", &format!("{}\n", "é".repeat(100))), 0);
         assert_eq!(complaints("a.rs", &format!("{}\n", "é".repeat(101))), 1);
         assert_eq!(complaints("a.rs", &format!("// https://a.b/{}\n", "c".repeat(100))), 0);
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn blanks_tabs_and_ends() {
+    fn trailing_spaces_tabs_and_missing_newline_are_reported() {
         assert_eq!(complaints("a.md", "word \n"), 1);
         assert_eq!(complaints("a.snap", "word \n"), 0);
         assert_eq!(complaints("a.rs", "\tlet a;\n"), 1);
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_over() {
+    fn marks_of_unfinished_work_are_reported() {
         for mark in [
             concat!("to", "do!()"),
             concat!("un", "implemented!(\"later\")"),
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_of_one_machine() {
+    fn machine_paths_are_reported() {
         assert_eq!(complaints("a.md", concat!("see /ho", "me/me/file\n")), 1);
         assert_eq!(complaints("a.rs", concat!("\"/wo", "rk/tree\"\n")), 1);
         assert_eq!(complaints("a.rs", concat!("\"target/wo", "rk/tree\"\n")), 0);

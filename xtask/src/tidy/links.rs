@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn files_and_folders() {
+    fn broken_file_links_are_reported() {
         assert_eq!(complaints("[b](b.md) [lib](../src/lib.rs) [src](../src) [self](./a.md)\n"), 0);
         assert_eq!(complaints("[gone](gone.md) and [b](b.md)\n"), 1);
         assert_eq!(complaints("[b]: ../b.md\n"), 1);
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn code_holds_no_links() {
+    fn links_in_code_are_ignored() {
         assert_eq!(complaints("```\n[a](gone.md)\n```\n`x[0](gone.md)`\n"), 0);
     }
 }

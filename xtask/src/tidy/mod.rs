@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn files_come_from_git_also_before_they_are_added_and_ignored_ones_do_not() {
+    fn read_lists_untracked_but_not_ignored_files() {
         let folder = tempfile::tempdir().expect("a folder");
         let root = folder.path();
         assert_eq!(run(root).len(), 1, "no repository is a complaint");

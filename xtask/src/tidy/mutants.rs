@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn test_is_looked_for_in_its_module() {
+    fn unknown_test_of_patch_is_reported() {
         let mut patch = Patch::made_up("one");
         patch.tests = vec!["races::waits::one".to_owned()];
         let file = |path| [TextFile::made_up(path, "//! A.\n#[test]\nfn one() {\n}\n")];

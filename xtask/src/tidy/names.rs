@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn names_shared_by_more_types_than_listed_are_refused() {
+    fn names_shared_beyond_list_are_reported() {
         let files = [
             ("crates/a/src/lib.rs", "pub struct Step; mod inner { enum Step {} }"),
             ("crates/b/src/lib.rs", "pub(crate) trait Step {}"),
@@ -160,14 +160,14 @@ mod tests {
     }
 
     #[test]
-    fn list_that_is_too_long_is_refused() {
+    fn list_entry_without_shared_name_is_reported() {
         let files = [("crates/a/src/lib.rs", "struct Board;")];
         assert_eq!(texts(&files, "Board 2\n").len(), 1);
         assert_eq!(texts(&files, "Desk 2\n").len(), 1);
     }
 
     #[test]
-    fn types_of_tests_and_associated_types_do_not_count() {
+    fn types_in_tests_and_associated_types_are_ignored() {
         let text = "struct Step;\n#[cfg(test)]\nmod tests { struct Step; }\n\
                     impl Deref for Step { type Target = u8; }";
         let files = [("crates/a/src/lib.rs", text), ("crates/a/src/tests.rs", "struct Step;")];
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn public_types_never_share_a_name() {
+    fn shared_public_type_name_is_reported() {
         let files = [
             ("crates/a/src/lib.rs", "pub struct Step; pub type Result = u8; struct Board;"),
             ("crates/b/src/lib.rs", "pub trait Step {} pub type Result = u8; pub struct Board;"),

@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_needs_a_second_place_which_may_be_another_file() {
+    fn sync_name_needs_second_occurrence_in_any_file() {
         let publish = TextFile::made_up("a.rs", "// SYNC made-up: pairs with peek.\n");
         let peek = TextFile::made_up("b.rs", "load(); // SYNC made-up: pairs with publish.\n");
         let found = check(&[publish]);
@@ -51,7 +51,7 @@ mod tests {
     }
 
     #[test]
-    fn only_comments_with_a_name_count() {
+    fn sync_names_outside_comments_are_ignored() {
         let text = "let a = \"SYNC b:\"; // SYNC <name>: the pattern\n// SYNC without a colon\n";
         assert_eq!(check(&[TextFile::made_up("a.rs", text)]), []);
     }

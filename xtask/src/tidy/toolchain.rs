@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn all_name_the_same_version() {
+    fn rust_versions_must_agree() {
         let exact = "[toolchain]\nchannel = \"1.95.0\"\n";
         assert_eq!(complaints("Linux ≥ 5.10, Rust\n≥ 1.95; x86-64.\n", exact), 0);
         assert_eq!(complaints("It needs Rust ≥ 1.95.\n", exact), 0);
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn a_manifest_without_one_is_a_complaint() {
+    fn manifest_without_rust_version_is_reported() {
         assert_eq!(check(&[TextFile::made_up("Cargo.toml", "[workspace]\n")]).len(), 1);
         assert!(check(&[]).is_empty(), "no manifest, no promise");
     }

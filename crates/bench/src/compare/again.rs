@@ -524,7 +524,7 @@ mod tests {
     /// One invocation measures all pauses, and the quick size lacks some: each row is judged by its
     /// own pause, all by the same pairs, at the size that has them.
     #[test]
-    fn a_regression_after_one_pause_is_found_in_its_row_alone() {
+    fn one_slower_parameter_marks_only_its_row_worse() {
         let folder = tempfile::tempdir().expect("a folder");
         let quick = measured(&[(1, 900.0), (10_000, 9_000.0)]);
         let base = measured(&[(1, 1_000.0), (10, 2_000.0), (10_000, 9_000.0)]);
@@ -545,7 +545,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_that_no_size_has_is_not_judged_by_another() {
+    fn row_without_figures_at_any_size_is_not_measured_again() {
         let folder = tempfile::tempdir().expect("a folder");
         let quick = measured(&[(1, 1_000.0), (10_000, 9_000.0)]);
         let slower = measured(&[(1, 1_500.0), (10_000, 9_000.0)]);
@@ -562,7 +562,7 @@ mod tests {
     }
 
     #[test]
-    fn where_only_the_new_program_fails_the_row_is_a_regression() {
+    fn failure_of_the_new_program_only_is_a_regression() {
         let folder = tempfile::tempdir().expect("a folder");
         let good = measured(&[(1, 1_000.0)]);
         let failing = reply(InvocationResult::Failed("it broke".into()));
@@ -592,7 +592,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_fails_now_and_then_is_no_regression_by_that() {
+    fn occasional_failure_is_not_a_regression() {
         let folder = tempfile::tempdir().expect("a folder");
         let good = measured(&[(1, 1_000.0)]);
         let base = arm(folder.path(), "base", &good, &good);

@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_kind_has_its_way() {
+    fn metrics_and_units_determine_the_direction() {
         for (metric, unit, way) in [
             ("one_way", "ns", Direction::More),
             ("build", "s", Direction::More),
@@ -97,7 +97,7 @@ mod tests {
     /// Every metric of an experiment is in a table of docs/results.md, with its unit; each must
     /// have a direction here.
     #[test]
-    fn every_documented_metric_has_a_way() {
+    fn documented_metrics_have_a_direction() {
         let document = include_str!("../../../../docs/results.md");
         let table = document.split("**Metrics and units.**").nth(1).expect("the table");
         let rows = table.lines().skip_while(|line| !line.starts_with("| ---")).skip(1);

@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn direction_decides_what_a_resolved_difference_is() {
+    fn resolved_difference_is_judged_by_direction() {
         let (up, down) = (change(1.1, 1.3), change(0.7, 0.9));
         for (worse, change, expected) in [
             (Direction::More, up, RowVerdict::Worse),
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn the_screen_alone_is_corrected_and_the_second_stage_outranks_it() {
+    fn second_stage_outranks_the_screen() {
         let mut one = row(Direction::More, ChangeScale::Quotient, change(1.1, 1.3), 0.2);
         assert_eq!(verdict(&one), RowVerdict::Unsettled);
         let settled = |change| Some(Settled { change, pairs: 20, smallest: Some(0.02) });
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn all_of_the_interval_must_be_beyond_the_threshold() {
+    fn nearer_end_of_interval_is_compared_with_threshold() {
         let by = |row: &ComparedRow| worse_by(row, row.change().expect("a change"));
         let more = row(Direction::More, ChangeScale::Quotient, change(1.08, 1.3), 0.0);
         assert!((by(&more) - 0.08).abs() < 1e-12);

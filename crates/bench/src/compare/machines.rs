@@ -113,7 +113,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn this_machine_is_itself_and_every_fact_is_one_that_it_has() {
+    fn same_machine_has_no_differences_and_all_facts() {
         let look = || crate::engine::machine_facts(&crate::machine::MachineFacts::look());
         let [one, other] = [look(), look()];
         assert_eq!(differences(&one, &other), []);
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn what_differs_is_named_and_what_is_unknown_is_not() {
+    fn differing_facts_are_listed_and_unknown_ones_are_not() {
         let base = json!({ "kernel": { "release": "6.1", "hz": 250, "mitigations": { "x": "on" } },
             "load": { "last_minute": 0.1 }, "build": { "debug": false } });
         let new = json!({ "kernel": { "release": "6.2", "hz": null, "mitigations": { "x": "no" } },

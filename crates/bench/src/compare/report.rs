@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn every_row_says_what_it_could_have_resolved_and_none_is_called_the_same() {
+    fn unresolved_rows_show_the_smallest_resolvable_change() {
         let comparison = against("flag", 1.0);
         let rows = rows(&comparison);
         let measured = fixture::run().cells.iter().filter(|cell| cell.estimate.is_some()).count();
@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_has_the_sign_of_what_happened() {
+    fn slower_is_positive_and_faster_is_negative() {
         for (factor, sign) in [(1.5, "+50"), (0.5, "−50")] {
             let comparison = against("flag", factor);
             let row = rows(&comparison).into_iter().find(|row| row.name == "flag").unwrap();
@@ -394,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn the_count_adds_up_and_an_apart_row_counts() {
+    fn counts_of_the_verdicts_add_up_to_all_rows() {
         let mut comparison = against("flag", 1.5);
         let verdicts = [
             RowVerdict::Worse,
@@ -419,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_a_resolved_interval_is_never_written_as_none() {
+    fn end_of_a_resolved_interval_is_never_shown_as_zero() {
         let mut comparison = against("flag", 1.5);
         let row = row_of(&mut comparison, "flag");
         let change = |low: f64| Change { estimate: 1.2, low, high: 1.5, confidence: 0.95 };
@@ -430,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn what_it_could_resolve_is_no_number_of_four_digits() {
+    fn resolvable_change_above_tenfold_is_shortened() {
         let mut comparison = against("flag", 1.5);
         let row = row_of(&mut comparison, "flag");
         assert_eq!(amount_of(row, 12.3), "more than 10×");
@@ -451,7 +451,7 @@ mod tests {
     }
 
     #[test]
-    fn a_screen_that_decides_alone_says_what_it_can_resolve() {
+    fn screen_without_second_stage_shows_its_resolution() {
         // With 6 and 6 invocations the smallest p is 0.0022: among more than 23 rows never below 5
         // %.
         let few = screened(6);
@@ -472,7 +472,7 @@ mod tests {
     }
 
     #[test]
-    fn what_failed_in_the_new_run_is_a_regression_and_what_it_skipped_is_not() {
+    fn failure_in_the_new_run_is_a_regression_and_a_skip_is_not() {
         let run = fixture::run();
         let lost = |status: Status, params: &[&str]| {
             let mut new = run.clone();
@@ -498,7 +498,7 @@ mod tests {
     }
 
     #[test]
-    fn hostile_names_stay_inside_their_field() {
+    fn special_characters_in_names_are_escaped() {
         let mut run = fixture::run();
         run.cells[0].variant = "a | b\n<script>".into();
         let text = markdown(&screen(&side(run.clone()), &side(run), 0.0));

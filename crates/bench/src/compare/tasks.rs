@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_that_one_invocation_yields_are_of_one_task() {
+    fn rows_of_one_invocation_have_the_same_task() {
         let after = |pause: &str| {
             let params = [("placement", "cross-core"), ("pause_us", pause)];
             task("wake-up", "futex", &params, Size::Default)
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_task_is_measured_at_the_smallest_size_that_has_it() {
+    fn task_is_measured_at_the_smallest_size_that_has_it() {
         let placement = Topology::of_this_machine().placements()[0].name;
         let counted = |increments: &str, largest: Size| {
             let params = [("placement", placement), ("increments", increments)];
@@ -169,13 +169,13 @@ mod tests {
     }
 
     #[test]
-    fn what_this_program_does_not_know_is_asked_as_it_stands() {
+    fn unknown_task_keeps_its_parameters() {
         let found = task("pigeons", "homing", &[("loft", "north")], Size::Full);
         assert_eq!((found.params.len(), found.size), (1, Size::Quick));
     }
 
     #[test]
-    fn the_pace_is_the_ledger_s_seconds_by_invocations() {
+    fn pace_is_ledger_seconds_divided_by_invocations() {
         let tasks = Tasks::of_this_machine(&SUITE);
         let mut run = fixture::run();
         let pipe = task("round-trip", "pipe", &[("placement", "cross-core")], Size::Default);

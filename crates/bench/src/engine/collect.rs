@@ -473,7 +473,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_was_wrong_once_comes_first() {
+    fn differing_answers_are_counted_rarest_first() {
         let plan = plan();
         let mut collector = Collector::new(&plan);
         for (block, says) in ["dead", "alive", "dead"].into_iter().enumerate() {
@@ -485,7 +485,7 @@ mod tests {
     }
 
     #[test]
-    fn the_points_of_a_curve_are_cells_with_parameters_of_their_own() {
+    fn points_of_a_curve_are_separate_cells() {
         let plan = plan();
         let mut collector = Collector::new(&plan);
         for block in 0..6 {
@@ -510,7 +510,7 @@ mod tests {
     }
 
     #[test]
-    fn a_skip_after_some_invocations_keeps_its_reason() {
+    fn late_skip_keeps_its_reason() {
         let plan = plan();
         let mut collector = Collector::new(&plan);
         collector.add(0, 0, None, reply(1.0, "dead", "same"));
@@ -523,7 +523,7 @@ mod tests {
     }
 
     #[test]
-    fn few_invocations_have_students_interval_and_say_so() {
+    fn few_invocations_use_student_interval_and_note_it() {
         let plan = plan();
         let mut collector = Collector::new(&plan);
         for (block, figure) in [1.0, 2.0, 6.0].into_iter().enumerate() {
@@ -547,7 +547,7 @@ mod tests {
     }
 
     #[test]
-    fn figures_are_the_middle_and_the_ends_of_the_invocations() {
+    fn cell_figures_are_median_and_extremes_of_invocations() {
         let plan = plan();
         let mut collector = Collector::new(&plan);
         for (block, figure) in [3.0, 1.0, 6.0, 2.0, 5.0, 4.0].into_iter().enumerate() {

@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn the_nearest_name_is_offered() {
+    fn misspelt_experiment_offers_the_nearest() {
         let error = chosen(&["round-tripp"]).expect_err("misspelt");
         assert_eq!(error.nearest.as_deref(), Some("round-trip"));
         let error = chosen(&["round-trip/futx"]).expect_err("misspelt");
@@ -233,14 +233,14 @@ mod tests {
     }
 
     #[test]
-    fn a_variant_selects_itself_and_nothing_twice() {
+    fn variant_named_twice_is_selected_once() {
         let once = chosen(&["round-trip/pipe"]).expect("exists");
         assert!(!once.is_empty() && once.iter().all(|task| task.variant == "pipe"));
         assert_eq!(chosen(&["round-trip/pipe", "round-trip/pipe"]).expect("exists"), once);
     }
 
     #[test]
-    fn every_block_holds_every_task_once_and_the_seed_fixes_the_order() {
+    fn blocks_hold_each_task_once_in_the_order_of_the_seed() {
         let plan = Plan::new(&SUITE, chosen(&[]).expect("all"), Size::Quick, 7).with_invocations(6);
         for block in 0..plan.blocks() {
             let mut order = plan.order(block);
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn a_task_with_fewer_invocations_is_spread_over_the_blocks() {
+    fn fewer_invocations_are_spread_over_the_blocks() {
         let mut plan =
             Plan::new(&SUITE, chosen(&["round-trip/pipe"]).expect("exists"), Size::Quick, 7);
         plan.tasks = vec![plan.tasks[0].clone(); 4];

@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn costs_are_the_line_and_stretches_count_as_iterations() {
+    fn advice_uses_line_costs_and_counts_stretches() {
         let small: Vec<PilotRun> =
             (0..10).map(|i| trial(0.2, 1_000, 100.0 + f64::from(i))).collect();
         let large = [trial(0.3, 11_000, 100.0), trial(0.3, 11_000, 100.0)];
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn of_several_points_the_one_that_asks_for_most_is_named() {
+    fn point_requiring_the_most_repetitions_is_named() {
         let at = |point: &str, level: f64| {
             let mut trial = trial(0.2, 1_000, level);
             trial.figures[0].at.insert("pause_us".into(), point.into());
@@ -230,13 +230,13 @@ mod tests {
     }
 
     #[test]
-    fn a_falling_line_charges_all_time_to_the_operations() {
+    fn flat_line_assigns_all_time_to_the_operations() {
         let costs = line((100.0, 2.0), (100.0, 2.0));
         assert_eq!((costs.iteration, costs.invocation), (0.02, LEAST_INVOCATION_SECONDS));
     }
 
     #[test]
-    fn too_few_samples_give_no_plan() {
+    fn judge_of_too_few_samples_returns_none() {
         let mut bare = trial(0.1, 5, 1.0);
         bare.figures[0].stretches.clear();
         assert_eq!(

@@ -241,7 +241,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn unknown_facts_have_no_row_and_known_ones_carry_units() {
+    fn unknown_facts_have_no_row_and_known_ones_have_units() {
         let mut machine = MachineFacts::default();
         let topics: Vec<String> = card(&machine).into_iter().map(|(topic, _)| topic).collect();
         assert_eq!(topics, ["virtualisation"], "only signs that were looked for in vain");
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn amounts_of_memory() {
+    fn amounts_of_memory_have_binary_units() {
         assert_eq!(binary(0), "0 bytes");
         assert_eq!(binary(4096), "4 KiB");
         assert_eq!(binary(3 << 19), "1.5 MiB");

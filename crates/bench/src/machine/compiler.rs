@@ -71,21 +71,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn this_test_names_the_compiler_that_built_it() {
+    fn compiler_version_is_read_from_the_test_program() {
         let version = version().expect("a signature of rustc");
         let (major, rest) = version.split_once('.').expect("a version");
         assert!(major.parse::<u32>().is_ok() && !rest.is_empty(), "{version}");
     }
 
     #[test]
-    fn other_signatures_are_passed_over() {
+    fn other_compiler_signatures_are_skipped() {
         let comment = b"GCC: (Debian) 12\0rustc version 1.99.0 (abc)\0";
         assert_eq!(named_in(comment).as_deref(), Some("1.99.0 (abc)"));
         assert_eq!(named_in(b"GCC: (Debian) 12\0"), None);
     }
 
     #[test]
-    fn what_is_no_executable_or_a_torn_one_has_no_sections() {
+    fn invalid_or_damaged_executable_has_no_sections() {
         let mut file = tempfile::tempfile().expect("a file");
         file.write_all(&[7; 100]).expect("write");
         assert_eq!(section(&file, ".comment"), None);

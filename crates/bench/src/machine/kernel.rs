@@ -157,7 +157,7 @@ mod tests {
     use tontine_host::os::files::TempTree;
 
     #[test]
-    fn versions_of_many_shapes() {
+    fn kernel_versions_are_parsed() {
         assert_eq!(version("6.18.44-fc"), Some((6, 18)));
         assert_eq!(version("5.10"), Some((5, 10)));
         assert_eq!(version("5.4-rc1"), Some((5, 4)));
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn preemption_now_beats_boot_beats_build() {
+    fn current_preemption_precedes_boot_and_build_options() {
         let tree = TempTree::empty();
         let now =
             |boot: Option<&str>, config: Option<&str>| preemption(&tree.files(), boot, config);
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn mitigations_that_concern_the_processor_and_options_that_change_timing() {
+    fn kernel_mitigations_and_timing_options_are_read() {
         let tree = TempTree::empty();
         tree.write("sys/devices/system/cpu/vulnerabilities/meltdown", "Mitigation: PTI");
         tree.write("sys/devices/system/cpu/vulnerabilities/mds", "Not affected");

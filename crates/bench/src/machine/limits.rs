@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn limits_agree_with_what_the_kernel_lists() {
+    fn limits_agree_with_proc_self_limits() {
         let text = std::fs::read_to_string("/proc/self/limits").expect("limits");
         let line = text
             .lines()

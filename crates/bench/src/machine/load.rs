@@ -84,7 +84,7 @@ mod tests {
     use tontine_host::os::files::TempTree;
 
     #[test]
-    fn averages_pressure_and_rates() {
+    fn load_averages_pressure_and_rates_are_read() {
         let tree = TempTree::empty();
         tree.write("proc/loadavg", "1.50 0.75 0.10 3/120 999");
         tree.write("proc/pressure/cpu", "some avg10=2.25 avg60=1.00 avg300=0.00 total=9");

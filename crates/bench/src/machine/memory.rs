@@ -55,7 +55,7 @@ mod tests {
     use tontine_host::os::files::TempTree;
 
     #[test]
-    fn amounts_pages_and_nodes() {
+    fn memory_amounts_pages_and_nodes_are_read() {
         let tree = TempTree::empty();
         tree.write("proc/meminfo", "MemTotal:  2048 kB\nSwapTotal: 0 kB");
         tree.write("sys/kernel/mm/transparent_hugepage/enabled", "[always] madvise never");

@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn this_machine_is_seen_and_every_topic_reaches_the_results() {
+    fn facts_of_this_machine_have_all_topics() {
         let machine = MachineFacts::look();
         assert!(machine.processor.online.is_some_and(|online| online > 0));
         assert!(machine.kernel.version().is_some());
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn one_line_names_what_is_known() {
+    fn one_line_contains_the_known_facts() {
         let mut machine = MachineFacts::default();
         assert_eq!(machine.one_line(), "Linux");
         machine.processor.model = Some("AMD EPYC".to_owned());

@@ -106,7 +106,7 @@ mod tests {
     use tontine_host::os::files::TempTree;
 
     #[test]
-    fn a_laptop_that_saves_power() {
+    fn governors_frequencies_and_idle_states_are_read() {
         let tree = TempTree::empty();
         for (policy, governor) in [("policy0", "powersave"), ("policy1", "powersave")] {
             let folder = format!("{CPUS}/cpufreq/{policy}");
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn the_common_switch_and_none_at_all() {
+    fn turbo_is_read_from_boost_or_unknown() {
         let tree = TempTree::empty();
         assert_eq!(Power::look(&tree.files()), Power::default());
         tree.write(&format!("{CPUS}/cpufreq/boost"), "0");

@@ -130,7 +130,7 @@ mod tests {
     use tontine_host::os::files::TempTree;
 
     #[test]
-    fn caches_are_listed_once_each_and_isolation_is_seen() {
+    fn shared_caches_are_listed_once_and_isolation_is_read() {
         let tree = TempTree::empty();
         tree.write("sys/devices/system/cpu/online", "0-1");
         tree.write("sys/devices/system/cpu/isolated", "1");
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn models_of_both_architectures() {
+    fn processor_models_of_both_architectures_are_read() {
         assert_eq!(
             model("processor\t: 0\nmodel name\t: Fast  CPU @ 3GHz\n").as_deref(),
             Some("Fast CPU @ 3GHz")
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_tree_yields_nulls() {
+    fn empty_tree_gives_no_processor_facts() {
         let processor = ProcessorFacts::look(&TempTree::empty().files());
         assert_eq!(processor.model, None);
         assert_eq!(processor.online, None);

@@ -159,7 +159,7 @@ mod tests {
     use tontine_host::os::files::TempTree;
 
     #[test]
-    fn the_tightest_quota_of_version_2_counts() {
+    fn smallest_quota_of_cgroup_v2_applies() {
         let tree = TempTree::empty();
         tree.write("proc/self/cgroup", "0::/slice/job");
         tree.write(
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn version_1_inside_a_container_whose_mount_begins_at_its_own_group() {
+    fn cgroup_v1_quota_is_read_inside_a_container() {
         let tree = TempTree::empty();
         tree.write("proc/self/cgroup", "4:cpu,cpuacct:/docker/abc\n0::/docker/abc");
         tree.write(
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn policy_and_nice_survive_a_command_with_blanks_and_parentheses() {
+    fn policy_and_nice_are_read_after_a_command_with_blanks() {
         let tree = TempTree::empty();
         let mut fields: Vec<String> = (3..=52).map(|number| number.to_string()).collect();
         fields[41 - 3] = "1".to_owned();

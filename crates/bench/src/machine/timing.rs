@@ -117,7 +117,7 @@ mod tests {
     use tontine_host::os::files::TempTree;
 
     #[test]
-    fn clocks_are_measured_and_the_kernel_s_choice_is_read() {
+    fn clocks_are_measured_and_clock_sources_are_read() {
         let tree = TempTree::empty();
         let folder = "sys/devices/system/clocksource/clocksource0";
         tree.write(&format!("{folder}/current_clocksource"), "hpet");

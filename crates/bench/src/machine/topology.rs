@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_laptop_with_two_threads_a_core() {
+    fn two_threads_per_core_give_siblings() {
         let tree = TempTree::empty();
         for (cpu, core) in [(0, "0,4"), (1, "1,5"), (4, "0,4"), (5, "1,5")] {
             plant(&tree, cpu, core, "0-1,4-5", "0");
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_with_two_sockets_of_two_caches() {
+    fn two_sockets_of_two_caches_give_all_distances() {
         let tree = TempTree::empty();
         for cpu in 0..8 {
             let cache = format!("{}-{}", cpu / 2 * 2, cpu / 2 * 2 + 1);
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn no_two_cores_below_one_cache_leave_any_two_cores() {
+    fn separate_caches_still_give_cross_core() {
         let tree = TempTree::empty();
         plant(&tree, 0, "0", "0", "0");
         plant(&tree, 1, "1", "1", "0");
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn a_virtual_machine_of_two_cores() {
+    fn two_cores_with_one_cache_give_cross_core_only() {
         let tree = TempTree::empty();
         plant(&tree, 0, "0", "0-1", "0");
         plant(&tree, 1, "1", "0-1", "0");
@@ -231,13 +231,13 @@ mod tests {
     }
 
     #[test]
-    fn a_kernel_that_tells_nothing_still_gives_two_cores() {
+    fn empty_topology_still_gives_two_cores() {
         let tree = TempTree::empty();
         assert_eq!(found(&tree, &[2, 3]), [("cross-core", 2, 3), ("same-core", 2, 2)]);
     }
 
     #[test]
-    fn an_old_kernel_s_name_of_siblings_and_a_socket_of_minus_one() {
+    fn old_sibling_list_and_unknown_socket_are_read() {
         let tree = TempTree::empty();
         for cpu in ["0", "1"] {
             let folder = format!("sys/devices/system/cpu/cpu{cpu}/topology");
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn this_machine_offers_its_first_processor_at_least() {
+    fn placements_use_only_allowed_processors() {
         let topology = Topology::of_this_machine();
         let allowed = pin::allowed().expect("affinity");
         let same = topology.placement("same-core").expect("same-core");

@@ -185,7 +185,7 @@ mod tests {
     use tontine_host::os::files::TempTree;
 
     #[test]
-    fn stolen_time_and_its_share() {
+    fn stolen_time_and_its_share_are_read() {
         let tree = TempTree::empty();
         tree.write("proc/stat", "cpu  60 0 10 900 5 5 5 20 0 0\ncpu0 1 1 1");
         let times = ProcessorTimes::read(&tree.files()).expect("times");
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_hypervisors() {
+    fn hypervisors_are_recognised() {
         assert_eq!(by_signature("KVMKVMKVM\0\0\0"), "KVM");
         assert_eq!(by_signature("NewVendor123"), "NewVendor123");
         assert_eq!(by_board("QEMU KVM Virtual Machine"), Some("KVM"));
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn signs_of_containers() {
+    fn containers_are_recognised() {
         let tree = TempTree::empty();
         assert_eq!(container(&tree.files()), None);
         tree.write("proc/self/cgroup", "0::/kubepods/pod1");
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_socket_counts_only_while_somebody_listens() {
+    fn socket_counts_only_with_a_listener() {
         let tree = TempTree::empty();
         let files = tree.files();
         assert!(!listens(&files, "docker.sock"));
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn filters_are_counted_also_by_an_old_kernel() {
+    fn call_filters_are_counted_on_old_kernels() {
         let tree = TempTree::empty();
         tree.write("proc/self/status", "Seccomp:\t2");
         assert_eq!(Virtualisation::look(&tree.files()).call_filters, Some(1));

@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn the_interval_holds_the_quotient() {
+    fn quotient_interval_contains_the_planted_quotient() {
         const RUNS: usize = 100;
         for (model, count) in
             [(SampleModel::Normal, 10), (SampleModel::RandomEffect, 6), (SampleModel::Spikes, 10)]
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn few_or_worthless_invocations_have_none() {
+    fn too_few_or_zero_invocations_have_no_quotient() {
         assert_eq!(quotient(&[1.0; 3], &[1.0; 9], 0.95, 0), None);
         assert_eq!(quotient(&[0.0; 6], &[1.0; 6], 0.95, 0), None);
         let still = quotient(&[2.0; 6], &[3.0; 6], 0.95, 0).expect("enough");
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn the_error_inside_an_invocation_widens_it() {
+    fn error_inside_invocations_widens_the_interval() {
         let mut source = RunSimulator::new(3);
         let (base, new) = (
             group(&mut source, SampleModel::Normal, 8, 1.0),

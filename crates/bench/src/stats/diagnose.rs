@@ -185,7 +185,7 @@ fn modes(sorted: &[f64]) -> Option<(f64, f64, f64)> {
 /// wide relative to either group: their medians and the number in the upper one.
 fn groups(sorted: &[f64]) -> Option<(f64, f64, usize)> {
     let n = sorted.len();
-    // The fewer the figures, the more easily chance separates them; `chance_seldom_parts_a_normal`
+    // The fewer the figures, the more easily chance separates them; `normal_invocations_are_rarely_reported`
     // checks.
     let times = match n {
         ..10 => 4.0,
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn each_disturbance_is_named_and_calm_is_not() {
+    fn disturbed_samples_are_reported_and_calm_ones_are_not() {
         assert_eq!(reasons(SampleModel::Normal), "");
         assert_eq!(reasons(SampleModel::Ticks), "");
         assert!(reasons(SampleModel::Autoregressive(0.99)).contains("strong autocorrelation"));
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn effective_count_of_an_autoregression() {
+    fn effective_count_of_autoregressive_samples() {
         // (1 − φ)/(1 + φ) of the samples: a third at φ = 0.5.
         let series = RunSimulator::new(8).invocation(SampleModel::Autoregressive(0.5), 0.0, 30_000);
         let found = dependence(&series);
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn between_invocations() {
+    fn drift_and_modes_between_invocations_are_reported() {
         let drift: Vec<f64> = (0..10).map(|i| 100.0 + f64::from(i)).collect();
         assert!(invocations(&drift, three_digits)[0].contains("drift between"));
         let modes = [100.0, 130.0, 101.0, 131.0, 100.5, 130.5, 100.2, 131.1, 130.2, 100.1];
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn chance_seldom_parts_a_normal() {
+    fn normal_invocations_are_rarely_reported() {
         let mut source = RunSimulator::new(9);
         for n in [6, 10, 20] {
             let flagged = (0..2_000)

@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ends_belong_to_the_interval_and_nan_to_none() {
+    fn interval_contains_its_ends_but_not_nan() {
         let interval = Interval { estimate: 2.0, low: 1.0, high: 3.0, achieved: 0.95 };
         assert!(interval.holds(1.0) && interval.holds(3.0));
         assert!(!interval.holds(3.1) && !interval.holds(f64::NAN));

@@ -28,7 +28,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn adjusted_by_hand() {
+    fn adjusted_p_values_agree_with_calculation_by_hand() {
         let adjusted = false_discovery(&[0.04, 0.01, 0.03, 0.9]);
         for (found, by_hand) in adjusted.iter().zip([0.16 / 3.0, 0.04, 0.16 / 3.0, 0.9]) {
             assert!((found - by_hand).abs() < 1e-12, "{adjusted:?}");

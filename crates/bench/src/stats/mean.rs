@@ -60,7 +60,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn factors_agree_with_the_printed_table() {
+    fn student_factors_agree_with_the_printed_table() {
         for (n, factor) in [(2, 12.706), (3, 4.303), (6, 2.571), (10, 2.262), (20, 2.093)] {
             let found = student_factor(n, 0.95).unwrap();
             assert!((found - factor).abs() < 6e-4, "n = {n}: {found}, table {factor}");
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn a_worked_example() {
+    fn mean_interval_of_a_worked_example() {
         // Mean 3, S² = 2.5, standard error √0.5, t(0.975, 4) = 2.776445.
         let interval = kalibera_jones(&[1.0, 2.0, 3.0, 4.0, 5.0]).unwrap();
         assert_eq!(interval.estimate, 3.0);
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn edges() {
+    fn mean_interval_of_too_few_or_unusable_values() {
         assert_eq!(kalibera_jones(&[]), None);
         assert_eq!(kalibera_jones(&[1.0]), None);
         assert_eq!(kalibera_jones(&[1.0, f64::NAN, 2.0]), None);
@@ -86,7 +86,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn scales_and_shifts_with_the_values(
+        fn mean_interval_scales_and_shifts_with_the_values(
             values in prop::collection::vec(-1e3_f64..1e3, 2..30), by in 0.5_f64..4.0,
         ) {
             let plain = kalibera_jones(&values).unwrap();

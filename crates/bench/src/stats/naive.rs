@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_worked_example() {
+    fn naive_interval_of_a_worked_example() {
         let found = interval(&[1.0, 2.0, 3.0, 4.0, 5.0]);
         assert!((found.low - (3.0 - 1.96 * 0.5_f64.sqrt())).abs() < 1e-12);
         assert_eq!(interval(&[2.0]).width(), 0.0);
@@ -48,7 +48,7 @@ mod tests {
     }
 
     #[test]
-    fn as_published_halves_and_drops_the_spike() {
+    fn published_estimate_is_halved_without_the_spike() {
         let found = as_published(&[10.0, 12.0, 14.0, 16.0, 18.0, 10_000.0]);
         assert_eq!(found.estimate, 7.0);
         assert!(as_published(&[]).estimate.is_nan());

@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn the_published_pairs() {
+    fn ranks_agree_with_the_published_pairs() {
         for (n, low, high, percent) in [
             (6, 1.0, 6.0, 96.9),
             (10, 2.0, 9.0, 97.9),
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn confidence_agrees_with_counting_and_no_inner_pair_has_enough() {
+    fn confidence_agrees_with_counting_and_is_minimal() {
         for n in 6..=16_u32 {
             let interval = median_interval(&counted(n as usize)).unwrap();
             let (low, high) = (interval.low as u32, interval.high as u32);
@@ -138,7 +138,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn order_of_values_is_irrelevant_and_the_estimate_inside(
+        fn interval_ignores_order_and_contains_the_estimate(
             values in prop::collection::vec(-1e9_f64..1e9, 6..60),
         ) {
             let interval = median_interval(&values).unwrap();
@@ -149,7 +149,7 @@ mod tests {
         }
 
         #[test]
-        fn more_confidence_is_never_narrower(
+        fn higher_confidence_is_never_narrower(
             values in prop::collection::vec(-1e3_f64..1e3, 40..80), q in 0.3_f64..0.7,
         ) {
             let narrow = quantile_interval(&values, q, 0.9).unwrap();

@@ -51,7 +51,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn fences_of_a_worked_example() {
+    fn outlier_fences_of_a_worked_example() {
         // Quartiles 3 and 9 (type 7), range 6: fences at −6 and 18, and at −15 and 27.
         let samples = [1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 9.0, 20.0, 30.0];
         assert_eq!(classify(&samples), Some(Outliers { mild: 1, extreme: 1 }));
@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn edges() {
+    fn outliers_of_empty_and_nearly_equal_samples() {
         assert_eq!(classify(&[]), None);
         assert_eq!(trimmed(&[1.0, f64::NAN]), None);
         assert_eq!(trimmed(&[5.0]), Some(vec![5.0]));
@@ -71,7 +71,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn counts_agree_with_one_by_one(samples in prop::collection::vec(-100_f64..100.0, 1..200)) {
+        fn outlier_counts_agree_with_direct_counting(samples in prop::collection::vec(-100_f64..100.0, 1..200)) {
             let sorted = sorted(&samples).unwrap();
             let lower = quantile(&sorted, 0.25).unwrap();
             let upper = quantile(&sorted, 0.75).unwrap();

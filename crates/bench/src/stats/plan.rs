@@ -103,7 +103,7 @@ mod tests {
     const COSTS: Costs = Costs { iteration: 1.0, invocation: 100.0 };
 
     #[test]
-    fn the_formula_by_hand() {
+    fn plan_agrees_with_calculation_by_hand() {
         let components = Components { mean: 50.0, within: 4.0, between: 1.0 };
         // √(100 · 4/1) = 20 iterations; variance of an invocation's mean 1 + 4/20 = 1.2. At 8,
         // t(0.975, 7) = 2.365 gives 0.916 > 0.9; at 9, 2.306 gives 0.842.
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn no_other_split_of_the_same_time_is_better() {
+    fn planned_iterations_minimise_variance_times_cost() {
         let components = Components { mean: 50.0, within: 9.0, between: 0.5 };
         let best = RepetitionPlan::new(components, COSTS, 1.0).unwrap().iterations as f64;
         // Variance times cost per invocation: inversely, the value of a unit of time.
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn components_of_a_pilot_by_hand() {
+    fn pilot_components_agree_with_calculation_by_hand() {
         // Means 2 and 4, each with variance 2 inside: S² = 2, less 2/2, leaves 1.
         let pilot = [vec![1.0, 3.0], vec![3.0, 5.0]];
         let found = Components::of(&pilot).unwrap();
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn edges() {
+    fn plan_of_unusable_or_constant_pilots() {
         assert_eq!(Components::of(&[]), None);
         assert_eq!(Components::of(&[vec![1.0, 2.0]]), None);
         assert_eq!(Components::of(&[vec![1.0, 2.0], vec![1.0]]), None);

@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_at_the_ends() {
+    fn limit_verdicts_at_the_interval_ends() {
         assert_eq!(LimitVerdict::at_most(between(1.0, 1.1), 1.1), LimitVerdict::Met);
         assert_eq!(LimitVerdict::at_most(between(1.0, 1.1), 1.0), LimitVerdict::Unresolved);
         assert_eq!(LimitVerdict::at_most(between(1.0, 1.1), 0.9), LimitVerdict::Failed);
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn ten_pairs() {
+    fn paired_interval_of_ten_ratios() {
         let ratios = [1.0, 1.1, 1.2, 1.3, 1.4, 1.5, 1.6, 1.7, 1.8, 1.9];
         let interval = paired(&ratios).unwrap();
         assert!((interval.low - 1.1).abs() < 1e-12 && (interval.high - 1.8).abs() < 1e-12);
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn unusable_ratios() {
+    fn unusable_ratios_have_no_interval() {
         assert_eq!(paired(&[1.0; 5]), None);
         assert_eq!(paired(&[1.0, 1.0, 1.0, 1.0, 1.0, 0.0]), None);
         assert_eq!(paired(&[1.0, 1.0, 1.0, 1.0, 1.0, -1.0]), None);
@@ -108,7 +108,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_other_way_round_inverts(ratios in prop::collection::vec(0.01_f64..100.0, 6..40)) {
+        fn inverse_ratios_have_the_inverse_interval(ratios in prop::collection::vec(0.01_f64..100.0, 6..40)) {
             let inverse: Vec<f64> = ratios.iter().map(|ratio| ratio.recip()).collect();
             let (one, other) = (paired(&ratios).unwrap(), paired(&inverse).unwrap());
             prop_assert!((one.low * other.high - 1.0).abs() < 1e-9);

@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn fewest_pairs_grow_with_the_rows() {
+    fn fewest_pairs_grow_with_the_number_of_rows() {
         let fewest: Vec<usize> =
             [1, 5, 50, 200].map(|rows| fewest_pairs(each(0.95, rows))).to_vec();
         assert_eq!(fewest[0], 20);
@@ -150,7 +150,7 @@ mod tests {
     /// The probability that, of two samples of 4, fewer than 2 of the second are below the first's
     /// minimum: by counting all orders of 8 values.
     #[test]
-    fn the_number_beyond_agrees_with_counting() {
+    fn fewer_than_agrees_with_counting() {
         let (mut held, mut all) = (0, 0);
         for order in 0_u32..1 << 8 {
             if order.count_ones() != 4 {
@@ -170,7 +170,7 @@ mod tests {
     /// truth, how many find a shift of the size that it claims to resolve, and how many find one
     /// that does not exist.
     #[test]
-    fn the_second_stage_keeps_its_word() {
+    fn second_stage_holds_its_error_rates() {
         let models = [SampleModel::Normal, SampleModel::Spikes, SampleModel::ModesBetween];
         for (rows, model) in [1, 10].into_iter().flat_map(|rows| models.map(|model| (rows, model)))
         {
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn the_screen_finds_what_it_says_it_could() {
+    fn screen_finds_its_smallest_resolvable_change() {
         for (model, count, rows) in [
             (SampleModel::Normal, 6, 1),
             (SampleModel::RandomEffect, 10, 1),
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn more_pairs_for_less() {
+    fn smaller_target_requires_more_pairs() {
         let mut source = RunSimulator::new(1);
         let pilot = pairs(&mut source, SampleModel::RandomEffect, 20, 0.0);
         let [coarse, fine] = [0.05, 0.01].map(|target| pairs_for(target, &pilot, 0.95));
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn a_share_never_seen_is_bounded_by_the_tries() {
+    fn share_without_an_occurrence_is_bounded_by_tries() {
         let six = share(20, 6).expect("tries");
         assert!(six > 0.15 && six < 0.3, "{six}");
         assert!(share(200, 6).expect("tries") < six / 8.0);

@@ -137,7 +137,7 @@ mod tests {
     /// Critical values of the two-sided test at 5 %, from statistical tables: 2 for 5 and 5, 5 for
     /// 6 and 6, 23 for 10 and 10, 127 for 20 and 20, none for 3 and 3.
     #[test]
-    fn the_published_critical_values() {
+    fn ranks_agree_with_the_published_critical_values() {
         for (n, critical) in
             [(5, Some(2)), (6, Some(5)), (10, Some(23)), (20, Some(127)), (3, None)]
         {
@@ -150,14 +150,14 @@ mod tests {
     }
 
     #[test]
-    fn many_rows_need_more_values() {
+    fn more_rows_require_more_values() {
         // The smallest p of six and six is 2/924, of seven and seven 2/3432.
         assert!(reaches(6, 6, 1.0 - 2.2 / 924.0) && !reaches(6, 6, 1.0 - 1.8 / 924.0));
         assert_eq!([0.95, 1.0 - 0.05 / 20.0, 1.0 - 0.05 / 80.0].map(fewest_each), [4, 6, 7]);
     }
 
     #[test]
-    fn the_normal_tail_meets_the_exact_one() {
+    fn normal_tail_agrees_with_the_exact_one() {
         let exact = Tails::of(30, 30);
         let (mean, deviation) = (450.0, (900.0_f64 * 61.0 / 12.0).sqrt());
         let normal = Tails::Normal { mean, deviation };
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_and_separated_groups() {
+    fn shift_of_equal_and_of_separated_groups() {
         let equal = shift(&[0.0; 6], &[0.0; 6], 0.95).expect("values");
         assert_eq!((equal.estimate, equal.p), (0.0, 1.0));
         assert!(equal.interval.expect("enough").holds(0.0));
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn the_interval_holds_the_truth_and_p_is_small_as_often_as_it_says() {
+    fn shift_interval_and_p_value_hold_their_error_rates() {
         const RUNS: usize = 600;
         for (seed, model) in
             [SampleModel::Normal, SampleModel::RandomEffect, SampleModel::ModesBetween]

@@ -189,7 +189,7 @@ mod tests {
     const ENOUGH: usize = 274;
 
     #[test]
-    fn honest_intervals_hold_the_truth() {
+    fn proper_intervals_contain_the_true_value() {
         for model in
             [SampleModel::Normal, SampleModel::Autoregressive(0.99), SampleModel::RandomEffect]
         {
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn the_naive_interval_fails_where_samples_depend() {
+    fn naive_interval_fails_for_dependent_samples() {
         assert!(held(SampleModel::Normal, |run| naive::interval(&run.concat())) >= ENOUGH);
         for model in [SampleModel::Autoregressive(0.9), SampleModel::RandomEffect] {
             let naive = held(model, |run| naive::interval(&run.concat()));
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn ratios_of_equals_hold_one() {
+    fn ratio_of_equal_runs_contains_one() {
         let mut source = RunSimulator::new(43);
         let found = (0..RUNS).filter(|_| {
             let one = medians(&source.run(SampleModel::Autoregressive(0.9), 10, 100));
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_seed_draws_the_same_run() {
+    fn same_seed_simulates_the_same_run() {
         for model in SampleModel::ALL {
             let one = RunSimulator::new(5).run(model, 3, 20);
             assert_eq!(one, RunSimulator::new(5).run(model, 3, 20));

@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn figures_of_a_worked_example() {
+    fn summary_of_a_worked_example() {
         let summary = summarise(&Series::ns("one_way", vec![4.0, 1.0, 3.0, 2.0, 1000.0]));
         assert_eq!((summary.count, summary.median, summary.mean), (5, 3.0, 202.0));
         assert_eq!((summary.min, summary.max), (1.0, 1000.0));
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_used_is_said() {
+    fn unusable_samples_are_noted() {
         let summary = summarise(&Series::ns("offset", vec![-1.0, f64::NAN, 3.0]));
         assert_eq!((summary.count, summary.min, summary.mean), (2, -1.0, 1.0));
         assert_eq!(decoded(&summary).len(), 1);
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn one_sample_and_equal_and_huge_ones() {
+    fn summary_of_one_equal_and_huge_samples() {
         let one = summarise(&Series::ns("check", vec![5.0]));
         assert_eq!((one.deviation, one.trimmed_half_width, one.effective_count), (0.0, 0.0, 1.0));
         let equal = summarise(&Series::ns("check", vec![5.0; 500]));
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn survives_json() {
+    fn summary_survives_json() {
         let summary = summarise(&Series::ns("check", vec![0.0, 1.0, 2.0]).batched(10));
         let text = serde_json::to_string(&summary).unwrap();
         assert_eq!(serde_json::from_str::<Summary>(&text).unwrap(), summary);

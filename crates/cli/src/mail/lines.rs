@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 use rustix::io::Errno;
 
 /// Maximum number of bytes per read.
-const AT_ONCE: usize = 64 * 1024;
+const MAX_READ: usize = 64 * 1024;
 
 /// Splits the bytes read so far into lines, none longer than a message may be.
 #[derive(Debug)]
@@ -85,7 +85,7 @@ impl LineBuffer {
         self.read.drain(..self.begin);
         self.searched -= self.begin;
         self.begin = 0;
-        self.read.reserve(AT_ONCE);
+        self.read.reserve(MAX_READ);
         match rustix::io::read(from, rustix::buffer::spare_capacity(&mut self.read)) {
             Ok(0) => self.is_ended = true,
             Ok(_) | Err(Errno::INTR | Errno::AGAIN) => {}
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_whole_however_they_arrive() {
+    fn lines_in_pieces_are_joined() {
         assert_eq!(lines(&["one\ntwo\n"], 9), Ok(vec!["one".into(), "two".into()]));
         assert_eq!(lines(&["o", "ne", "\ntw", "o"], 9), Ok(vec!["one".into(), "two".into()]));
         assert_eq!(lines(&["\n", "\n"], 9), Ok(vec![String::new(), String::new()]));
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_line_is_named_and_not_read_to_its_end() {
+    fn long_line_is_refused_with_its_number() {
         assert_eq!(lines(&["four\n", "4444"], 4), Ok(vec!["four".into(), "4444".into()]));
         assert_eq!(lines(&["a\nb\nfives\n"], 4), Err(TooLong { number: 3, longest: 4 }));
         assert_eq!(lines(&["fives", "and more"], 4), Err(TooLong { number: 1, longest: 4 }));

@@ -23,7 +23,7 @@ pub(crate) use recv::recv;
 pub(crate) use send::send;
 
 /// Interval at which to check for a receiver that starts or ends.
-const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 fn address(text: &OsStr) -> Result<Address, CommandFailure> {
     match text.as_bytes() {

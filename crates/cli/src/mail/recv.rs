@@ -14,13 +14,13 @@ use tontine_bench::engine::stop::StopRequest;
 
 use super::output::{LineWriter, WriteResult};
 use super::stdout::was_closed;
-use super::{BETWEEN_LOOKS, address, refuse, separator};
+use super::{POLL_INTERVAL, address, refuse, separator};
 use crate::args::Recv;
 use crate::{CommandFailure, FAILED, stopped_by};
 
 /// Duration of the wait inside the library, which polls quickly and returns memory. After it there
 /// is one sleep, which a signal ends at once.
-const ATTENTIVE: Duration = Duration::from_millis(100);
+const LIBRARY_WAIT: Duration = Duration::from_millis(100);
 
 /// Reason for which receiving ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,7 +52,7 @@ pub(crate) fn recv(asked: &Recv) -> Result<ExitCode, CommandFailure> {
     };
     let mut count = 0;
     let end = receive(asked, &mut mailbox, &stop, &mut count);
-    tell_faults(&mut mailbox);
+    print_errors(&mut mailbox);
     // Dropping the mailbox removes the socket in every case.
     drop(mailbox);
     let missing = asked.count.filter(|most| count < *most);
@@ -76,7 +76,7 @@ fn bind(at: &Address, wait: bool, stop: &StopRequest) -> Result<Option<Mailbox>,
     while !stop.requested() {
         match Mailbox::bind(at) {
             Ok(mailbox) => return Ok(Some(mailbox)),
-            Err(Error::AddrInUse { .. }) if wait => thread::sleep(BETWEEN_LOOKS),
+            Err(Error::AddrInUse { .. }) if wait => thread::sleep(POLL_INTERVAL),
             Err(error) => return Err(refuse(at, &error)),
         }
     }
@@ -128,7 +128,7 @@ fn receive(
         let written = match mailbox.try_recv() {
             Ok(message) => output.write(&message, separator(asked.null), stop),
             Err(Error::WouldBlock) => {
-                tell_faults(mailbox);
+                print_errors(mailbox);
                 let until = asked.timeout.and_then(|timeout| last.checked_add(timeout));
                 match wait(mailbox, &output, stop, until)? {
                     None => continue,
@@ -162,7 +162,7 @@ fn wait(
     until: Option<Instant>,
 ) -> Result<Option<StopReason>, RecvFailure> {
     let left = || until.map(|until| until.saturating_duration_since(Instant::now()));
-    match mailbox.recv_timeout(left().unwrap_or(ATTENTIVE).min(ATTENTIVE)) {
+    match mailbox.recv_timeout(left().unwrap_or(LIBRARY_WAIT).min(LIBRARY_WAIT)) {
         Ok(_) => {
             mailbox.requeue();
             return Ok(None);
@@ -194,7 +194,7 @@ fn wait(
 }
 
 /// Prints which senders were refused and why. A failure to print is ignored.
-fn tell_faults(mailbox: &mut Mailbox) {
+fn print_errors(mailbox: &mut Mailbox) {
     for fault in mailbox.take_errors() {
         let _ = writeln!(io::stderr(), "tontine: {fault}");
     }

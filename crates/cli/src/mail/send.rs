@@ -13,16 +13,16 @@ use tontine::Error;
 use tontine::mailbox::{Address, OnDeath, Options, Sender};
 
 use super::lines::{LineBuffer, NextLine, TooLong};
-use super::{BETWEEN_LOOKS, address, refuse, separator};
+use super::{POLL_INTERVAL, address, refuse, separator};
 use crate::args::Send;
 use crate::{CommandFailure, print};
 
 /// Timeout for the receiver to accept the connection after all is sent.
-const TO_BE_TAKEN: Duration = Duration::from_secs(1);
+const ACCEPT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// While there are unread messages, interval at which to check the receiver without a notification
 /// of its end.
-const ANOTHER_LOOK: Duration = Duration::from_millis(500);
+const RECHECK_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Sends everything, then waits as asked.
 pub(crate) fn send(asked: &Send) -> Result<ExitCode, CommandFailure> {
@@ -98,7 +98,7 @@ impl ReconnectingSender {
                 }
                 self.outlive(error)?;
             }
-            let longest = (self.sender.unread_bytes() > 0).then_some(ANOTHER_LOOK);
+            let longest = (self.sender.unread_bytes() > 0).then_some(RECHECK_INTERVAL);
             let stdin = io::stdin();
             let mut polled =
                 [PollFd::new(&stdin, PollFlags::IN), PollFd::new(&self.sender, PollFlags::IN)];
@@ -109,7 +109,7 @@ impl ReconnectingSender {
             if polled[1].revents().contains(PollFlags::HUP) {
                 // After the hang-up the socket stays readable: until a successor starts, only the
                 // input can change.
-                wait_for(&mut polled[..1], Some(BETWEEN_LOOKS))?;
+                wait_for(&mut polled[..1], Some(POLL_INTERVAL))?;
             }
         }
     }
@@ -117,7 +117,7 @@ impl ReconnectingSender {
     /// After everything was sent, waits until it is read, or at least until the receiver accepts
     /// the lane.
     fn finish(&mut self, asked: &Send) -> Result<(), SendFailure> {
-        let until = Instant::now() + TO_BE_TAKEN;
+        let until = Instant::now() + ACCEPT_TIMEOUT;
         loop {
             let done = if asked.wait || asked.unread {
                 self.sender.wait_acked(None)
@@ -243,7 +243,7 @@ fn connect(to: &Address, wait: bool) -> Result<Sender, CommandFailure> {
                     "expected a mailbox at {to}, found another file; name another path"
                 )));
             }
-            Err(Error::NoMailbox { .. }) if wait => thread::sleep(BETWEEN_LOOKS),
+            Err(Error::NoMailbox { .. }) if wait => thread::sleep(POLL_INTERVAL),
             Err(error) => return Err(refuse(to, &error)),
         }
     }

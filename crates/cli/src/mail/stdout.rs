@@ -16,9 +16,9 @@ static CLOSED: AtomicBool = AtomicBool::new(false);
 // preparation by the runtime.
 #[used]
 #[unsafe(link_section = ".init_array")]
-static LOOK: extern "C" fn() = look;
+static CHECK: extern "C" fn() = check;
 
-extern "C" fn look() {
+extern "C" fn check() {
     // SAFETY: used for one call, which fails for a descriptor that is not open.
     let stdout = unsafe { BorrowedFd::borrow_raw(1) };
     let closed = rustix::io::fcntl_getfd(stdout).is_err();

@@ -3,7 +3,7 @@
 //! A separate thread waits for the first of three events: the end of the runs, a signal of the
 //! user, the time limit. On a signal or at the limit it asks the run in progress to stop, and the
 //! events so far are printed. A run in which a thread computes without a system call cannot be
-//! stopped; it is abandoned after [`LOOKS`] polls. After the first signal the thread restores the
+//! stopped; it is abandoned after [`POLLS`] polls. After the first signal the thread restores the
 //! dispositions: a second signal ends the command at any point, unless it was ignored at the start.
 
 use std::io::{self, PipeWriter, Write};
@@ -22,8 +22,8 @@ use crate::{FAILED, signalled};
 
 /// Number of polls after which a run that was asked to stop is abandoned, and the time between two
 /// polls: 2 s in all, and more if the machine delays this thread too.
-const LOOKS: u32 = 20;
-const BETWEEN_LOOKS: Duration = Duration::from_millis(100);
+const POLLS: u32 = 20;
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Stops runs after a time limit of the host's clock, or on a signal of [`StopRequest::on_signals`].
 #[derive(Debug)]
@@ -96,8 +96,8 @@ fn await_end(
     why: &str,
 ) {
     let mut seen = None;
-    for _ in 0..LOOKS {
-        if await_either(ended, None, Some(BETWEEN_LOOKS)) {
+    for _ in 0..POLLS {
+        if await_either(ended, None, Some(POLL_INTERVAL)) {
             return;
         }
         stop = stop.filter(|stop| !stop.requested());
@@ -107,7 +107,7 @@ fn await_end(
             return;
         }
     }
-    let whole = LOOKS * BETWEEN_LOOKS;
+    let whole = POLLS * POLL_INTERVAL;
     let seen = culprits(&seen.unwrap_or_default());
     let _ = writeln!(
         io::stderr(),

@@ -88,13 +88,13 @@ fn timed(
     );
     match violation {
         None => text.push_str("holds\n"),
-        Some(violation) => text.push_str(&told(asked, mode, violation)),
+        Some(violation) => text.push_str(&violation_text(asked, mode, violation)),
     }
     (violation.is_none(), text)
 }
 
 /// Returns a violation as text, with the commands that repeat it.
-fn told(asked: &ExploreScenario, mode: LockingMode, violation: &Violation) -> String {
+fn violation_text(asked: &ExploreScenario, mode: LockingMode, violation: &Violation) -> String {
     let Violation { what, schedule, seed, preemptions, interleaving } = violation;
     let processors = match asked.processors {
         Some(processors) => format!(" --processors {processors}"),

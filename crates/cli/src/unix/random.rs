@@ -12,15 +12,15 @@ use crate::args::CheckScenario;
 use crate::{CommandFailure, FAILED, print};
 
 /// Maximum number of differences before the campaign ends.
-const ENOUGH: usize = 10;
+const MAX_DIFFERENCES: usize = 10;
 
 /// Results of all seeds.
 #[derive(Default)]
 struct SeedTally {
     same: u64,
-    unsteady: Vec<u64>,
-    lost: Vec<(u64, String)>,
-    parted: usize,
+    flaky: Vec<u64>,
+    failures: Vec<(u64, String)>,
+    differing: usize,
 }
 
 /// Carries out `unix check --random`.
@@ -33,12 +33,12 @@ pub(super) fn check(asked: &CheckScenario, count: u64) -> Result<ExitCode, Comma
     for (seed, mode) in seeds.zip(modes.iter().cycle()) {
         match campaign.run(seed, *mode).map_err(CommandFailure::failed)? {
             SeedResult::Same => tally.same += 1,
-            SeedResult::Flaky(_) => tally.unsteady.push(seed),
-            SeedResult::Failed(error) => tally.lost.push((seed, error.to_string())),
-            SeedResult::Diverges(parting) => {
-                tally.parted += 1;
-                print(parted(&parting, *mode).as_bytes())?;
-                if tally.parted == ENOUGH {
+            SeedResult::Flaky(_) => tally.flaky.push(seed),
+            SeedResult::Failed(error) => tally.failures.push((seed, error.to_string())),
+            SeedResult::Diverges(divergence) => {
+                tally.differing += 1;
+                print(differing(&divergence, *mode).as_bytes())?;
+                if tally.differing == MAX_DIFFERENCES {
                     break;
                 }
             }
@@ -47,29 +47,29 @@ pub(super) fn check(asked: &CheckScenario, count: u64) -> Result<ExitCode, Comma
     let mut printed = String::new();
     let seconds = begun.elapsed().as_secs_f64();
     // Writing to a string does not fail.
-    for (seed, why) in &tally.lost {
+    for (seed, why) in &tally.failures {
         let _ = writeln!(printed, "seed {seed}: {why}");
     }
-    if !tally.unsteady.is_empty() {
-        let _ = writeln!(printed, "diverged once and not again: seeds {:?}", tally.unsteady);
+    if !tally.flaky.is_empty() {
+        let _ = writeln!(printed, "diverged once and not again: seeds {:?}", tally.flaky);
     }
     let _ = writeln!(
         printed,
         "{} the same, {} diverge, {} diverged once, {} no result; {:.0} per second",
         tally.same,
-        tally.parted,
-        tally.unsteady.len(),
-        tally.lost.len(),
+        tally.differing,
+        tally.flaky.len(),
+        tally.failures.len(),
         tally.same as f64 / seconds
     );
     print(printed.as_bytes())?;
-    let failed = tally.parted > 0 || !tally.lost.is_empty();
+    let failed = tally.differing > 0 || !tally.failures.is_empty();
     Ok(if failed { ExitCode::from(FAILED) } else { ExitCode::SUCCESS })
 }
 
 /// Returns a difference as text, with the scenario to save in a file.
-fn parted(parting: &Divergence, mode: LockingMode) -> String {
-    let Divergence { seed, scenario, difference } = parting;
+fn differing(divergence: &Divergence, mode: LockingMode) -> String {
+    let Divergence { seed, scenario, difference } = divergence;
     format!(
         "# tontine unix check --random 1 --seed {seed} --mode {mode}\n\
          # or, of this text: tontine unix check --seed {seed} --mode {mode} FILE\n\

@@ -21,9 +21,9 @@ use crate::args::{self, RunScenario, ShownFormat};
 use crate::{CommandFailure, FAILED, print, stopped_by};
 
 /// Maximum size of a scenario's text, in bytes.
-const LONGEST: u64 = 1 << 20;
+const MAX_TEXT: u64 = 1 << 20;
 /// Maximum number of threads that live at once.
-const MOST_THREADS: usize = 4096;
+const MAX_THREADS: usize = 4096;
 
 /// Carries out `unix run`.
 pub(crate) fn run(asked: &RunScenario) -> Result<ExitCode, CommandFailure> {
@@ -71,12 +71,12 @@ pub(super) fn scenario(file: &Path) -> Result<Scenario, CommandFailure> {
 /// Reads the text of a scenario.
 pub(super) fn read(file: &Path) -> Result<String, String> {
     let mut bytes = Vec::new();
-    let opened = File::open(file).and_then(|file| file.take(LONGEST + 1).read_to_end(&mut bytes));
+    let opened = File::open(file).and_then(|file| file.take(MAX_TEXT + 1).read_to_end(&mut bytes));
     opened.map_err(|error| format!("{error}; name a file with a scenario"))?;
-    if bytes.len() as u64 > LONGEST {
+    if bytes.len() as u64 > MAX_TEXT {
         return Err(format!(
             "expected a scenario of at most {} MiB, found more; shorten it",
-            LONGEST >> 20
+            MAX_TEXT >> 20
         ));
     }
     String::from_utf8(bytes).map_err(|error| {
@@ -99,7 +99,7 @@ fn system(asked: &RunScenario, seed: u64) -> Builder {
         .delivery(delivery(asked.delivery))
         .masks(masks(asked.masks))
         .statistics(asked.statistics)
-        .max_stacks(MOST_THREADS);
+        .max_stacks(MAX_THREADS);
     with_spin(builder, asked)
 }
 

@@ -18,16 +18,16 @@ pub(crate) fn text(bytes: &[u8]) -> String {
 
 /// Maximum time until the processes that a killed process leaves behind have ended: they notice the
 /// death by the end of a pipe.
-const LAST_WORDS: Duration = Duration::from_secs(5);
+const END_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Returns the processes that carry the test's mark, `TONTINE_TEST`, in their environment after
-/// [`LAST_WORDS`]; none may survive a run. A process inside a container has another environment and
+/// [`END_TIMEOUT`]; none may survive a run. A process inside a container has another environment and
 /// belongs to the engine.
 pub(crate) fn left_behind(mark: &Path) -> Vec<String> {
     let began = Instant::now();
     loop {
         let left = marked(mark);
-        if left.is_empty() || began.elapsed() > LAST_WORDS {
+        if left.is_empty() || began.elapsed() > END_TIMEOUT {
             return left;
         }
         thread::sleep(Duration::from_millis(10));

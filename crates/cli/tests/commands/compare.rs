@@ -35,7 +35,7 @@ struct Pair {
 
 impl Pair {
     /// Returns the real run twice, with figures that do not differ, and modifies the second.
-    fn doctored(doctor: impl FnOnce(&mut Value)) -> Self {
+    fn modified(modify: impl FnOnce(&mut Value)) -> Self {
         let mut base = RUN.clone();
         for cell in cells(&mut base) {
             let share = cell["unit"] == "share";
@@ -49,7 +49,7 @@ impl Pair {
             }
         }
         let mut new = base.clone();
-        doctor(&mut new);
+        modify(&mut new);
         Self::of(&base, &new)
     }
 
@@ -111,8 +111,8 @@ fn row<'a>(comparison: &'a Value, variant: &str, metric: &str) -> &'a Value {
 }
 
 #[test]
-fn a_run_beside_itself_resolves_nothing_and_never_says_the_same() {
-    let pair = Pair::doctored(|_| {});
+fn run_compared_with_itself_resolves_nothing() {
+    let pair = Pair::modified(|_| {});
     let output = pair.compare(&[]);
     let printed = text(&output.stdout);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
@@ -127,8 +127,8 @@ fn a_run_beside_itself_resolves_nothing_and_never_says_the_same() {
 }
 
 #[test]
-fn a_planted_regression_in_one_row_is_found_and_gives_status_1() {
-    let pair = Pair::doctored(|new| scale(new, "kill-0", "check", 1.2));
+fn regression_in_one_row_gives_status_1() {
+    let pair = Pair::modified(|new| scale(new, "kill-0", "check", 1.2));
     let (status, comparison) = pair.json(&["--screen"]);
     assert_eq!(status, Some(1));
     assert_eq!(comparison["regressions"], 1);
@@ -147,8 +147,8 @@ fn a_planted_regression_in_one_row_is_found_and_gives_status_1() {
 }
 
 #[test]
-fn only_what_is_beyond_the_threshold_counts() {
-    let pair = Pair::doctored(|new| scale(new, "kill-0", "check", 1.2));
+fn regression_within_threshold_does_not_count() {
+    let pair = Pair::modified(|new| scale(new, "kill-0", "check", 1.2));
     let (status, comparison) = pair.json(&["--screen", "--threshold", "30"]);
     assert_eq!(status, Some(0));
     let found = row(&comparison, "kill-0", "check");
@@ -158,8 +158,8 @@ fn only_what_is_beyond_the_threshold_counts() {
 }
 
 #[test]
-fn faster_is_no_regression_and_a_share_is_compared_in_points() {
-    let pair = Pair::doctored(|new| {
+fn faster_row_is_better_and_shares_differ_in_points() {
+    let pair = Pair::modified(|new| {
         scale(new, "kill-0", "check", 0.8);
         scale(new, "pipe", "wedged", 1.8);
     });
@@ -176,8 +176,8 @@ fn faster_is_no_regression_and_a_share_is_compared_in_points() {
 /// Only the file says that the row is slower; both programs are the same. Measured again, the row
 /// has no difference.
 #[test]
-fn what_the_second_stage_does_not_confirm_is_no_regression() {
-    let pair = Pair::doctored(|new| scale(new, "kill-0", "check", 1.2));
+fn unconfirmed_difference_is_not_a_regression() {
+    let pair = Pair::modified(|new| scale(new, "kill-0", "check", 1.2));
     let (status, comparison) = pair.json(&["--order-seed", "7", "--threshold", "15"]);
     assert_eq!(status, Some(0), "{comparison}");
     assert_eq!(comparison["again"]["status"], "made", "{comparison}");
@@ -191,8 +191,8 @@ fn what_the_second_stage_does_not_confirm_is_no_regression() {
 }
 
 #[test]
-fn given_programs_are_measured_and_a_wrong_one_is_said() {
-    let pair = Pair::doctored(|new| {
+fn again_measures_given_programs_and_names_wrong_one() {
+    let pair = Pair::modified(|new| {
         scale(new, "load", "check", 1.5);
         new["executable"] = Value::Null;
     });
@@ -220,8 +220,8 @@ fn given_programs_are_measured_and_a_wrong_one_is_said() {
 }
 
 #[test]
-fn how_much_is_measured_again_is_said_before_it_starts() {
-    let pair = Pair::doctored(|new| scale(new, "load", "check", 1.5));
+fn second_stage_announces_pairs_before_it_starts() {
+    let pair = Pair::modified(|new| scale(new, "load", "check", 1.5));
     let output = pair.compare(&[]);
     let said = text(&output.stderr);
     let first = said.lines().next().unwrap_or_default();
@@ -241,8 +241,8 @@ fn lose(run: &mut Value, variant: &str, status: &str) {
 }
 
 #[test]
-fn a_row_that_only_the_run_before_could_measure_is_a_regression() {
-    let pair = Pair::doctored(|new| lose(new, "load", "failed"));
+fn row_that_fails_only_in_b_is_regression() {
+    let pair = Pair::modified(|new| lose(new, "load", "failed"));
     let (status, comparison) = pair.json(&[]);
     assert_eq!((status, &comparison["regressions"]), (Some(1), &json!(1)));
     let lost = &comparison["not_compared"][0];
@@ -252,7 +252,7 @@ fn a_row_that_only_the_run_before_could_measure_is_a_regression() {
     let printed = text(&pair.compare(&[]).stdout);
     assert!(printed.contains("Measured in A, FAILED in B:\n  liveness-check/load"), "{printed}");
 
-    let pair = Pair::doctored(|new| lose(new, "load", "skipped"));
+    let pair = Pair::modified(|new| lose(new, "load", "skipped"));
     let (status, comparison) = pair.json(&[]);
     assert_eq!((status, &comparison["regressions"]), (Some(0), &json!(0)));
     assert!(text(&pair.compare(&[]).stdout).contains("Not compared:\n  liveness-check/load"));
@@ -260,7 +260,7 @@ fn a_row_that_only_the_run_before_could_measure_is_a_regression() {
 
 /// With six invocations and a hundred rows, no difference, however large, has a p below 5 %.
 #[test]
-fn a_screen_that_can_resolve_nothing_says_so() {
+fn screen_without_resolution_is_reported_once() {
     let many = |run: &mut Value| {
         let cell = cells(run).iter().find(|cell| cell["variant"] == "load").expect("load").clone();
         for number in 0..100 {
@@ -286,8 +286,8 @@ fn a_screen_that_can_resolve_nothing_says_so() {
 }
 
 #[test]
-fn a_program_that_is_another_by_now_is_not_run() {
-    let pair = Pair::doctored(|new| scale(new, "load", "check", 1.5));
+fn changed_program_is_not_run_again() {
+    let pair = Pair::modified(|new| scale(new, "load", "check", 1.5));
     let mut base: Value =
         serde_json::from_slice(&fs::read(pair.path("before").join("results.json")).expect("A"))
             .expect("JSON");
@@ -299,8 +299,8 @@ fn a_program_that_is_another_by_now_is_not_run() {
 }
 
 #[test]
-fn files_that_cannot_be_compared_are_refused_with_2_and_what_to_do() {
-    let pair = Pair::doctored(|new| new["schema"] = 9.into());
+fn incomparable_files_exit_with_2_and_name_fix() {
+    let pair = Pair::modified(|new| new["schema"] = 9.into());
     let refused = |pair: &Pair| {
         let output = pair.compare(&[]);
         assert_eq!(output.status.code(), Some(2), "{}", text(&output.stdout));
@@ -311,7 +311,7 @@ fn files_that_cannot_be_compared_are_refused_with_2_and_what_to_do() {
     assert!(said.contains("schema 1") && said.contains("schema 9"), "{said}");
     assert!(said.contains("measure the older one again"), "{said}");
 
-    let both = Pair::doctored(|_| {});
+    let both = Pair::modified(|_| {});
     for name in ["before", "after"] {
         let path = both.path(name).join("results.json");
         let other =
@@ -320,7 +320,7 @@ fn files_that_cannot_be_compared_are_refused_with_2_and_what_to_do() {
     }
     assert!(refused(&both).contains("this build reads schema 1"));
 
-    let cut = Pair::doctored(|_| {});
+    let cut = Pair::modified(|_| {});
     let path = cut.path("after").join("results.json");
     let whole = fs::read(&path).expect("a file");
     fs::write(&path, &whole[..whole.len() / 2]).expect("a file");
@@ -338,8 +338,8 @@ fn files_that_cannot_be_compared_are_refused_with_2_and_what_to_do() {
 }
 
 #[test]
-fn what_differs_between_the_runs_is_said() {
-    let pair = Pair::doctored(|new| {
+fn differences_between_runs_are_printed() {
+    let pair = Pair::modified(|new| {
         new["complete"] = false.into();
         new["size"] = "full".into();
         new["machine"]["kernel"]["release"] = "1.0".into();
@@ -367,8 +367,8 @@ fn what_differs_between_the_runs_is_said() {
 }
 
 #[test]
-fn two_machines_are_compared_by_the_bootstrap_and_never_in_pairs() {
-    let pair = Pair::doctored(|new| {
+fn runs_of_two_machines_use_bootstrap_only() {
+    let pair = Pair::modified(|new| {
         new["machine"]["processor"]["model"] = "Babbage".into();
         scale(new, "kill-0", "check", 2.0);
     });
@@ -383,7 +383,7 @@ fn two_machines_are_compared_by_the_bootstrap_and_never_in_pairs() {
 }
 
 #[test]
-fn a_row_with_few_invocations_is_not_judged_by_the_screen() {
+fn row_with_few_invocations_gets_no_verdict() {
     let few = |run: &mut Value, factor: f64| {
         for cell in cells(run) {
             array(&mut cell["invocations"]).truncate(3);
@@ -403,8 +403,8 @@ fn a_row_with_few_invocations_is_not_judged_by_the_screen() {
 }
 
 #[test]
-fn a_signal_ends_the_second_stage_and_what_was_settled_is_printed() {
-    let pair = Pair::doctored(|new| {
+fn signal_in_second_stage_prints_rows_judged_so_far() {
+    let pair = Pair::modified(|new| {
         for cell in ["kill-0", "load"] {
             scale(new, cell, "check", 1.1);
         }

@@ -19,7 +19,7 @@ use serde_json::Value;
 use crate::common::{left_behind, text, tontine};
 
 /// Serialises the tests that use an engine, because each counts its leftovers.
-static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+static ENGINE_TESTS: Mutex<()> = Mutex::new(());
 
 /// Uid of the user *nobody*.
 const NOBODY: u32 = 65_534;
@@ -82,8 +82,8 @@ fn marks(pid: u32) -> Vec<PathBuf> {
 }
 
 #[test]
-fn two_containers_of_a_real_engine_answer_each_other_and_nothing_is_left() {
-    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+fn real_engine_measures_two_containers_without_leftovers() {
+    let _alone = ENGINE_TESTS.lock().unwrap_or_else(PoisonError::into_inner);
     if !has_engine() {
         return;
     }
@@ -123,8 +123,8 @@ fn two_containers_of_a_real_engine_answer_each_other_and_nothing_is_left() {
 }
 
 #[test]
-fn what_a_killed_run_leaves_in_the_engine_the_next_one_removes() {
-    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+fn next_run_removes_leftovers_of_killed_run() {
+    let _alone = ENGINE_TESTS.lock().unwrap_or_else(PoisonError::into_inner);
     if !has_engine() {
         return;
     }
@@ -133,7 +133,7 @@ fn what_a_killed_run_leaves_in_the_engine_the_next_one_removes() {
     let pid = run.id();
     // Image, network and server exist, and the client is being started.
     let there = || left_in_the_engine(pid).iter().any(|name| name.ends_with("-server"));
-    await_that(there, "the server's container");
+    wait_until(there, "the server's container");
     kill_process(Pid::from_child(&run), Signal::KILL).expect("the process still runs");
     run.wait().expect("reaped");
     assert_eq!(left_behind(folder.path()), Vec::<String>::new());
@@ -147,7 +147,7 @@ fn what_a_killed_run_leaves_in_the_engine_the_next_one_removes() {
 }
 
 #[test]
-fn a_machine_without_docker_skips_the_row() {
+fn missing_docker_skips_row() {
     let folder = tempfile::tempdir().expect("a folder");
     let (output, cells) = row(tontine().env("PATH", folder.path()), folder.path(), "container-tcp");
     assert!(output.status.success(), "{}", text(&output.stderr));
@@ -171,7 +171,7 @@ fn host(socket: &Path) -> String {
 }
 
 #[test]
-fn an_engine_that_does_not_answer_skips_the_row() {
+fn silent_engine_skips_row() {
     if !has_tool() {
         return;
     }
@@ -191,7 +191,7 @@ fn an_engine_that_does_not_answer_skips_the_row() {
 }
 
 #[test]
-fn no_engine_behind_the_socket_skips_the_row() {
+fn dead_engine_socket_skips_row() {
     if !has_tool() {
         return;
     }
@@ -212,7 +212,7 @@ fn no_engine_behind_the_socket_skips_the_row() {
 }
 
 #[test]
-fn an_engine_that_does_not_let_us_in_skips_the_row_and_says_what_to_do() {
+fn forbidden_engine_skips_row_and_names_fix() {
     if !has_tool() {
         return;
     }
@@ -221,7 +221,7 @@ fn an_engine_that_does_not_let_us_in_skips_the_row_and_says_what_to_do() {
     let _closed = UnixListener::bind(&socket).expect("a socket");
     let shut = if getuid().is_root() { 0o600 } else { 0o000 };
     fs::set_permissions(&socket, fs::Permissions::from_mode(shut)).expect("chmod");
-    let mut command = as_nobody(folder.path());
+    let mut command = as_unprivileged(folder.path());
     command.env("DOCKER_HOST", host(&socket));
     let out = folder.path().join("out");
     let (output, cells) = row(&mut command, &out, "container-tcp");
@@ -234,7 +234,7 @@ fn an_engine_that_does_not_let_us_in_skips_the_row_and_says_what_to_do() {
 }
 
 #[test]
-fn an_engine_that_answers_nonsense_fails_the_row_with_its_words() {
+fn invalid_engine_reply_fails_row_with_its_text() {
     if !has_tool() {
         return;
     }
@@ -261,9 +261,10 @@ fn an_engine_that_answers_nonsense_fails_the_row_with_its_words() {
 }
 
 #[test]
-fn namespaces_of_their_own_need_no_root() {
+fn container_netns_needs_no_root() {
     let folder = tempfile::tempdir().expect("a folder");
-    for (number, mut command) in [tontine(), as_nobody(folder.path())].into_iter().enumerate() {
+    for (number, mut command) in [tontine(), as_unprivileged(folder.path())].into_iter().enumerate()
+    {
         let out = folder.path().join(format!("out{number}"));
         let (output, cells) = row(&mut command, &out, "container-netns");
         assert!(output.status.success(), "{}", text(&output.stderr));
@@ -281,7 +282,7 @@ fn namespaces_of_their_own_need_no_root() {
 }
 
 #[test]
-fn namespaces_vanish_with_a_run_that_is_killed() {
+fn killed_run_leaves_no_namespaces() {
     let folder = tempfile::tempdir().expect("a folder");
     let before = devices();
     for wait_ms in [300, 500, 700, 1_100] {
@@ -298,7 +299,7 @@ fn namespaces_vanish_with_a_run_that_is_killed() {
 }
 
 #[test]
-fn whoever_waits_inside_gives_up_by_itself() {
+fn container_client_gives_up_after_timeout() {
     // No machine has this address, and the client would try for ten seconds.
     let order = r#"{"server":"192.0.2.1","rounds":1,"warm_up":0,"cpu":0,"within":1}"#;
     let ended = tontine().args(["__container", order]).output().expect("tontine runs");
@@ -309,14 +310,14 @@ fn whoever_waits_inside_gives_up_by_itself() {
 
 /// Returns the command for a user without privileges, which is the current user if it has none. It
 /// runs a copy, because not every user may enter the build directory.
-fn as_nobody(folder: &Path) -> Command {
-    let everybody = |path: &Path, mode| {
+fn as_unprivileged(folder: &Path) -> Command {
+    let set_mode = |path: &Path, mode| {
         fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("chmod");
     };
-    everybody(folder, 0o777);
+    set_mode(folder, 0o777);
     let program = folder.join("tontine");
     fs::copy(env!("CARGO_BIN_EXE_tontine"), &program).expect("a copy");
-    everybody(&program, 0o755);
+    set_mode(&program, 0o755);
     let mut command = Command::new(program);
     command.env("TMPDIR", folder).env("HOME", folder);
     if getuid().is_root() {
@@ -343,7 +344,7 @@ fn row_of(command: &mut Command, folder: &Path, name: &str) -> (Output, Vec<Valu
     (output, cells(folder))
 }
 
-fn await_that(condition: impl Fn() -> bool, what: &str) {
+fn wait_until(condition: impl Fn() -> bool, what: &str) {
     let began = Instant::now();
     while !condition() {
         assert!(began.elapsed() < Duration::from_secs(60), "expected {what} within 60 s");

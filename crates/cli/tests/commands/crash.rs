@@ -27,7 +27,7 @@ fn operation(output: &Output) -> Option<Value> {
 }
 
 #[test]
-fn a_peer_that_wedges_is_a_finding_and_its_reproducer_repeats_it() {
+fn reproducer_of_wedged_peer_repeats_finding() {
     let json = ["--operation", "send", "--format", "json"];
     let Some(found) = operation(&crash(&[&["semaphore-ring"], &json[..]].concat())) else {
         return;
@@ -43,7 +43,7 @@ fn a_peer_that_wedges_is_a_finding_and_its_reproducer_repeats_it() {
 }
 
 #[test]
-fn the_successor_dies_too() {
+fn pair_point_also_kills_successor() {
     let arguments = ["robust-ring", "--mode", "pairs", "--operation", "send", "--point", "60+90"];
     let Some(found) = operation(&crash(&[&arguments[..], &["--format", "json"]].concat())) else {
         return;
@@ -52,7 +52,7 @@ fn the_successor_dies_too() {
 }
 
 #[test]
-fn a_table_is_printed_for_people() {
+fn crash_prints_table() {
     let output = crash(&["pipe", "--operation", "send"]);
     assert!(output.status.success(), "{}", text(&output.stderr));
     for word in ["target", "pipe", "send", "in total"] {
@@ -61,7 +61,7 @@ fn a_table_is_printed_for_people() {
 }
 
 #[test]
-fn an_unknown_name_offers_the_nearest_and_exits_with_2() {
+fn crash_unknown_name_suggests_nearest_with_status_2() {
     for (arguments, offer) in [
         (&["robust-rin"][..], "'robust-ring'"),
         (&["pipe", "--operation", "sent"][..], "'send'"),
@@ -77,7 +77,7 @@ fn an_unknown_name_offers_the_nearest_and_exits_with_2() {
 /// Regression: for a point that does not exist, the command printed a remark below an empty table
 /// and exited with status 0, so a script took the kill for a success.
 #[test]
-fn a_point_that_is_not_there_is_no_success() {
+fn unknown_point_exits_with_1() {
     let output = crash(&["pipe", "--operation", "send", "--point", "9999"]);
     let said = text(&output.stdout);
     if said.contains("skipped") {
@@ -88,13 +88,13 @@ fn a_point_that_is_not_there_is_no_success() {
 }
 
 #[test]
-fn a_target_without_pairs_says_so() {
+fn target_without_pairs_is_reported() {
     let output = crash(&["pipe", "--mode", "pairs"]);
     assert!(text(&output.stdout).contains("this target has no pairs"));
 }
 
 #[test]
-fn a_signal_ends_the_run_and_nothing_is_left() {
+fn signal_ends_exploration_without_leftovers() {
     for (signal, status) in [(Signal::INT, 130), (Signal::TERM, 143)] {
         let mut run = long_run();
         kill_process(Pid::from_child(&run), signal).expect("the process still runs");
@@ -104,7 +104,7 @@ fn a_signal_ends_the_run_and_nothing_is_left() {
 }
 
 #[test]
-fn a_killed_explorer_s_processes_end_and_the_next_one_sweeps() {
+fn killed_explorer_leaves_nothing_after_next_run() {
     let mut run = long_run();
     run.kill().expect("the process still runs");
     run.wait().expect("the process ends");

@@ -13,7 +13,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::common::text;
 
 /// Timeout that no operation of a test reaches.
-const AMPLE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A running `tontine`, which is killed when the value is dropped.
 struct Run(Option<Child>);
@@ -61,10 +61,10 @@ impl Run {
         drop(self.child().stdin.take());
         let child = self.0.take().expect("not finished");
         let pid = Pid::from_child(&child);
-        let (told, tell) = std::sync::mpsc::channel();
+        let (sender_end, receiver_end) = std::sync::mpsc::channel();
         // The output is read meanwhile, so that a full pipe does not block the command.
-        let waiting = thread::spawn(move || told.send(child.wait_with_output()));
-        let output = tell.recv_timeout(AMPLE).unwrap_or_else(|_| {
+        let waiting = thread::spawn(move || sender_end.send(child.wait_with_output()));
+        let output = receiver_end.recv_timeout(TIMEOUT).unwrap_or_else(|_| {
             let _ = kill_process(pid, Signal::KILL);
             panic!("the process hangs")
         });
@@ -98,16 +98,16 @@ impl Drop for Run {
 }
 
 /// A directory, and a path for a mailbox in it.
-struct Place(tempfile::TempDir, String);
+struct TestAddress(tempfile::TempDir, String);
 
-fn place() -> Place {
+fn test_address() -> TestAddress {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("box").display().to_string();
-    Place(folder, path)
+    TestAddress(folder, path)
 }
 
 fn until(what: &str, mut done: impl FnMut() -> bool) {
-    let until = Instant::now() + AMPLE;
+    let until = Instant::now() + TIMEOUT;
     while !done() {
         assert!(Instant::now() < until, "expected that {what}");
         thread::sleep(Duration::from_millis(5));
@@ -115,10 +115,10 @@ fn until(what: &str, mut done: impl FnMut() -> bool) {
 }
 
 /// Starts a receiver, and returns once it listens.
-fn reader(path: &str, more: &[&str]) -> Run {
-    let reader = Run::new(&[&["recv", path], more].concat());
-    until("the reader listens", || Path::new(path).exists());
-    reader
+fn receiver(path: &str, more: &[&str]) -> Run {
+    let receiver = Run::new(&[&["recv", path], more].concat());
+    until("the receiver listens", || Path::new(path).exists());
+    receiver
 }
 
 fn send(path: &str, lines: &str, more: &[&str]) -> Run {
@@ -129,25 +129,25 @@ fn send(path: &str, lines: &str, more: &[&str]) -> Run {
 }
 
 #[test]
-fn lines_go_through_whole_and_in_order() {
-    let Place(_folder, path) = place();
-    let reader = reader(&path, &["--count", "5"]);
+fn lines_arrive_whole_and_in_order() {
+    let TestAddress(_folder, path) = test_address();
+    let receiver = receiver(&path, &["--count", "5"]);
     assert_eq!(send(&path, "one\n\n two \nlast, without an end", &["--wait"]).succeed(), "");
     assert_eq!(send(&path, "another's\n", &[]).succeed(), "");
-    assert_eq!(reader.succeed(), "one\n\n two \nlast, without an end\nanother's\n");
+    assert_eq!(receiver.succeed(), "one\n\n two \nlast, without an end\nanother's\n");
     assert!(!Path::new(&path).exists(), "the socket is removed");
 }
 
 #[test]
-fn with_nul_a_message_may_hold_new_lines() {
-    let Place(_folder, path) = place();
-    let reader = reader(&path, &["--null", "--count", "2"]);
+fn null_option_allows_newlines_in_messages() {
+    let TestAddress(_folder, path) = test_address();
+    let receiver = receiver(&path, &["--null", "--count", "2"]);
     send(&path, "a\nb\0c\n\0", &["-0", "--wait"]).succeed();
-    assert_eq!(reader.succeed(), "a\nb\0c\n\0");
+    assert_eq!(receiver.succeed(), "a\nb\0c\n\0");
 }
 
 #[test]
-fn an_abstract_name_needs_no_folder() {
+fn abstract_name_needs_no_directory() {
     let name = format!("@tontine-cli-{}", std::process::id());
     let sender = send(&name, "hello\n", &["--wait"]);
     assert_eq!(Run::new(&["recv", "--count", "1", &name]).succeed(), "hello\n");
@@ -155,9 +155,9 @@ fn an_abstract_name_needs_no_folder() {
 }
 
 #[test]
-fn a_successor_inherits_what_a_killed_reader_did_not_print() {
-    let Place(_folder, path) = place();
-    let mut first = reader(&path, &[]);
+fn successor_receives_messages_of_killed_receiver() {
+    let TestAddress(_folder, path) = test_address();
+    let mut first = receiver(&path, &[]);
     let mut sender = Run::new(&["send", "--wait", &path]);
     sender.write(b"1\n2\n");
     assert_eq!(first.read(4), "1\n2\n");
@@ -178,9 +178,9 @@ fn a_successor_inherits_what_a_killed_reader_did_not_print() {
 }
 
 #[test]
-fn who_stands_by_takes_over() {
-    let Place(_folder, path) = place();
-    let mut first = reader(&path, &[]);
+fn waiting_receiver_takes_over() {
+    let TestAddress(_folder, path) = test_address();
+    let mut first = receiver(&path, &[]);
     let second = Run::new(&["recv", "--wait", "--count", "2", &path]);
     first.signal(Signal::STOP);
     let sender = send(&path, "1\n2\n", &["--wait"]);
@@ -191,9 +191,9 @@ fn who_stands_by_takes_over() {
 }
 
 #[test]
-fn unread_mail_comes_back_with_status_1() {
-    let Place(_folder, path) = place();
-    let mut first = reader(&path, &[]);
+fn send_unread_prints_unread_messages_with_status_1() {
+    let TestAddress(_folder, path) = test_address();
+    let mut first = receiver(&path, &[]);
     let pid = first.child().id();
     let mut sender = Run::new(&["send", "--unread", &path]);
     sender.write(b"1\n");
@@ -213,9 +213,9 @@ fn unread_mail_comes_back_with_status_1() {
 }
 
 #[test]
-fn a_reader_that_dies_is_said_also_without_options() {
-    let Place(_folder, path) = place();
-    let mut first = reader(&path, &[]);
+fn send_reports_dead_receiver_without_options() {
+    let TestAddress(_folder, path) = test_address();
+    let mut first = receiver(&path, &[]);
     let mut sender = Run::new(&["send", &path]);
     sender.write(b"1\n2\n");
     assert_eq!(first.read(4), "1\n2\n");
@@ -236,9 +236,9 @@ fn sender_failed(sender: &mut Run) -> String {
 }
 
 #[test]
-fn of_two_readers_the_second_is_refused_and_told_by_whom() {
-    let Place(_folder, path) = place();
-    let mut first = reader(&path, &[]);
+fn second_receiver_is_refused_with_pid_of_first() {
+    let TestAddress(_folder, path) = test_address();
+    let mut first = receiver(&path, &[]);
     let words = Run::new(&["recv", &path]).fail();
     let pid = first.child().id();
     assert!(words.contains(&format!("in use by pid {pid}")), "{words}");
@@ -247,8 +247,8 @@ fn of_two_readers_the_second_is_refused_and_told_by_whom() {
 #[test]
 fn signals_close_the_mailbox_and_remove_the_socket() {
     for (signal, status) in [(Signal::INT, 130), (Signal::TERM, 143)] {
-        let Place(folder, path) = place();
-        let mut first = reader(&path, &[]);
+        let TestAddress(folder, path) = test_address();
+        let mut first = receiver(&path, &[]);
         // The receiver sleeps by then, or is about to.
         thread::sleep(Duration::from_millis(150));
         first.signal(signal);
@@ -261,9 +261,9 @@ fn signals_close_the_mailbox_and_remove_the_socket() {
 }
 
 #[test]
-fn a_closed_standard_output_ends_it_and_loses_nothing() {
-    let Place(_folder, path) = place();
-    let mut first = reader(&path, &[]);
+fn closed_stdout_ends_recv_and_loses_no_message() {
+    let TestAddress(_folder, path) = test_address();
+    let mut first = receiver(&path, &[]);
     let mut sender = Run::new(&["send", "--wait", &path]);
     sender.write(b"1\n");
     assert_eq!(first.read(2), "1\n");
@@ -278,9 +278,9 @@ fn a_closed_standard_output_ends_it_and_loses_nothing() {
 }
 
 #[test]
-fn a_stuck_standard_output_does_not_keep_a_signal_off() {
-    let Place(_folder, path) = place();
-    let mut first = reader(&path, &[]);
+fn signal_ends_recv_with_full_stdout() {
+    let TestAddress(_folder, path) = test_address();
+    let mut first = receiver(&path, &[]);
     // More than a pipe holds, and no process reads it.
     let lines: String = (0..200).map(|number| format!("{number:01000}\n")).collect();
     let sender = send(&path, &lines, &["--wait"]);
@@ -296,8 +296,8 @@ fn a_stuck_standard_output_does_not_keep_a_signal_off() {
 }
 
 #[test]
-fn timeouts_and_counts_have_their_statuses() {
-    let Place(_folder, path) = place();
+fn recv_timeout_and_count_set_exit_status() {
+    let TestAddress(_folder, path) = test_address();
     assert_eq!(Run::new(&["recv", "--timeout", "0.05", &path]).succeed(), "");
     let words = Run::new(&["recv", "--timeout", "0.05", "--count", "1", &path]).fail();
     assert!(words.contains("expected 1 messages, received 0"), "{words}");
@@ -311,8 +311,8 @@ fn timeouts_and_counts_have_their_statuses() {
 }
 
 #[test]
-fn addresses_that_cannot_be_are_named() {
-    let Place(folder, path) = place();
+fn invalid_address_is_named_in_error() {
+    let TestAddress(folder, path) = test_address();
     let long = folder.path().join("x".repeat(120)).display().to_string();
     fs::write(&path, "mine").expect("a file");
     for command in ["recv", "send"] {
@@ -327,8 +327,8 @@ fn addresses_that_cannot_be_are_named() {
 }
 
 #[test]
-fn a_folder_without_permission_is_named() {
-    let Place(folder, path) = place();
+fn forbidden_directory_is_named_in_error() {
+    let TestAddress(folder, path) = test_address();
     let inner = folder.path().join("theirs");
     fs::create_dir(&inner).expect("a folder");
     fs::set_permissions(&inner, fs::Permissions::from_mode(0o000)).expect("closed");
@@ -361,9 +361,9 @@ fn program(folder: &tempfile::TempDir) -> PathBuf {
 }
 
 #[test]
-fn a_line_that_is_too_long_is_named_by_its_number() {
-    let Place(_folder, path) = place();
-    let mut reader = reader(&path, &[]);
+fn send_names_number_of_too_long_line() {
+    let TestAddress(_folder, path) = test_address();
+    let mut receiver = receiver(&path, &[]);
     let mut lines = String::from("fine\n");
     lines.push_str(&"x".repeat(17 << 20));
     let mut sender = Run::new(&["send", &path]);
@@ -375,13 +375,13 @@ fn a_line_that_is_too_long_is_named_by_its_number() {
     let words = sender.fail();
     assert!(words.contains("line 2 of standard input"), "{words}");
     feeding.join().expect("fed");
-    assert_eq!(reader.read(5), "fine\n");
+    assert_eq!(receiver.read(5), "fine\n");
 }
 
 /// Runs the session in the README literally: a receiver that hangs is killed, and its successor
 /// gets the messages.
 #[test]
-fn the_session_of_the_readme_is_true() {
+fn readme_session_prints_documented_output() {
     let readme = include_str!("../../../../README.md");
     let start = readme.find("$ tontine recv").expect("the session");
     let session = readme[start..].split("```").next().expect("its end");
@@ -389,7 +389,7 @@ fn the_session_of_the_readme_is_true() {
         session.lines().partition(|line| line.starts_with("$ "));
     assert_eq!(commands.len(), 4, "{session}");
     let commands: Vec<&str> = commands.iter().map(|line| &line[2..]).collect();
-    let Place(folder, _) = place();
+    let TestAddress(folder, _) = test_address();
     let program = Path::new(env!("CARGO_BIN_EXE_tontine"));
     let path = std::env::var("PATH").unwrap_or_default();
     let mut bash = Command::new("bash");
@@ -407,7 +407,7 @@ fn the_session_of_the_readme_is_true() {
 /// printed it to the `/dev/null` that Rust's runtime had opened there, and ended with status 0.
 #[test]
 fn recv_with_closed_stdout_fails_before_it_binds() {
-    let Place(_folder, path) = place();
+    let TestAddress(_folder, path) = test_address();
     let program = env!("CARGO_BIN_EXE_tontine");
     let script = format!("exec '{program}' recv '{path}' --count 1 >&-");
     let words = Run::of(Command::new("sh").args(["-c", &script])).fail();
@@ -418,15 +418,15 @@ fn recv_with_closed_stdout_fails_before_it_binds() {
 /// A message that did not fit on a full disk is not acknowledged: its sender still has it.
 /// `/dev/null`, opened for writing or for both, accepts everything.
 #[test]
-fn recv_acknowledges_only_what_was_written() {
+fn recv_acknowledges_only_written_messages() {
     let program = env!("CARGO_BIN_EXE_tontine");
     for (to, status) in [("> /dev/full", 1), ("> /dev/null", 0), ("1<> /dev/null", 0)] {
-        let Place(_folder, path) = place();
+        let TestAddress(_folder, path) = test_address();
         let script = format!("exec '{program}' recv '{path}' --count 1 {to}");
-        let reader = Run::of(Command::new("sh").args(["-c", &script]));
-        until("the reader listens", || Path::new(&path).exists());
+        let receiver = Run::of(Command::new("sh").args(["-c", &script]));
+        until("the receiver listens", || Path::new(&path).exists());
         let sent = send(&path, "one\n", &[]).end();
-        let ended = reader.end();
+        let ended = receiver.end();
         assert_eq!(ended.status.code(), Some(status), "{to}: {}", text(&ended.stderr));
         assert_eq!(sent.status.code(), Some(status), "{to}: {}", text(&sent.stderr));
     }

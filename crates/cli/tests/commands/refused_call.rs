@@ -19,7 +19,7 @@ fn refusing(calls: &[i64]) -> BpfProgram {
 }
 
 #[test]
-fn the_row_says_which_call_was_refused() {
+fn refused_call_skips_row_with_call_name() {
     let folder = tempfile::tempdir().expect("a folder");
     let filter = refusing(&[libc::SYS_eventfd2, libc::SYS_mq_open, libc::SYS_pidfd_open]);
     let mut command = Command::new(env!("CARGO_BIN_EXE_tontine"));
@@ -57,7 +57,7 @@ fn the_row_says_which_call_was_refused() {
 }
 
 #[test]
-fn a_target_that_cannot_be_traced_is_skipped_by_name() {
+fn untraceable_target_is_skipped_with_call_name() {
     for (call, name) in
         [(libc::SYS_ptrace, "ptrace(PTRACE_SEIZE)"), (libc::SYS_personality, "personality")]
     {

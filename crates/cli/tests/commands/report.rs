@@ -20,7 +20,7 @@ const MEASURED: [&str; 5] = [
 ];
 
 #[test]
-fn the_page_of_a_real_run_holds_what_its_results_hold() {
+fn report_page_draws_all_results() {
     let Some(mut browser) = Chromium::start() else { return };
     let folder = tempfile::tempdir().expect("a folder");
     let output = Command::new(env!("CARGO_BIN_EXE_tontine"))

@@ -260,7 +260,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_said_is_understood() {
+    fn command_and_reply_parse_back_from_their_text() {
         for act in [
             CommandKind::Create,
             CommandKind::Open(QueueEnd::Sender),

@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn the_nearest_name_is_offered() {
+    fn misspelt_target_offers_the_nearest() {
         assert_eq!(chosen(&["robust-rng"]).expect_err("misspelt").nearest, "robust-ring");
         let pipe = subjects(&["pipe".to_owned()]).expect("exists");
         assert_eq!(operation("recieve", &pipe).expect_err("misspelt").nearest, "receive");
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn controls_run_where_they_are_named() {
+    fn controls_are_selected_only_if_named() {
         assert!(!chosen(&[]).expect("all").contains(&"control-lock"));
         assert_eq!(chosen(&["control-lock", "pipe", "pipe"]), Ok(vec!["pipe", "control-lock"]));
     }

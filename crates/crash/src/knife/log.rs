@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_are_named_by_object_and_offset() {
+    fn address_is_named_by_object_and_offset() {
         let objects = Objects::of(
             "7f00000-7f10000 r-xp 00002000 00:01 5 /usr/lib/libc.so.6\n\
              8000000-8001000 rw-p 00000000 00:00 0\n",

@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_class_is_represented_once_by_the_point_that_is_nearest() {
+    fn class_is_represented_by_its_nearest_point() {
         let point = |(class, arrival)| RecordedPoint {
             address: 0,
             code: String::new(),

@@ -171,7 +171,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn stores_are_told_from_what_only_reads() {
+    fn store_of_tells_stores_from_reads() {
         for (code, what) in [
             (&[0x48, 0x8B, 0x07][..], "mov rax, [rdi]"),
             (&[0x48, 0x39, 0x07], "cmp [rdi], rax"),
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_store_is_where_its_registers_say() {
+    fn store_address_is_computed_from_registers() {
         let mut registers = Registers::default();
         for (register, number) in registers.general.iter_mut().zip(1..) {
             *register = number * 0x1000;

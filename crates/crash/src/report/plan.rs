@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lengths_are_said_in_two_units() {
+    fn duration_is_printed_in_two_units() {
         for (milliseconds, said) in
             [(20, "1 s"), (59_000, "59 s"), (61_000, "1 min 01 s"), (7_260_000, "2 h 01 min")]
         {

@@ -177,7 +177,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_unique_and_every_subject_has_operations() {
+    fn subject_names_are_unique_and_have_operations() {
         for (at, subject) in all().iter().enumerate() {
             assert!(all()[..at].iter().all(|other| other.name() != subject.name()));
             assert!(!subject.operations().is_empty());

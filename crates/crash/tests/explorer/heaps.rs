@@ -21,7 +21,7 @@ fn the_shared_heap_survives_every_kill() {
 /// recovery: a third member then finds the heap consistent.
 #[test]
 #[ignore = "kills twice at every instruction"]
-fn a_heap_outlives_two_deaths() {
+fn heap_survives_two_successive_deaths() {
     let report = explore("heap", |request| {
         request.mode = KillMode::Pairs;
         request.operation = Some(Operation::HandOver);
@@ -35,7 +35,7 @@ fn a_heap_outlives_two_deaths() {
 
 /// Without this test, a report without findings would prove nothing.
 #[test]
-fn heaps_that_are_broken_on_purpose_are_found() {
+fn broken_control_heaps_yield_their_verdicts() {
     for (name, verdict) in [
         ("control-heap-lock", Some(KillVerdict::Wedged)),
         ("control-heap-torn", Some(KillVerdict::Torn)),
@@ -54,7 +54,7 @@ fn heaps_that_are_broken_on_purpose_are_found() {
 /// Explores a control heap whose bug no single kill reveals, and the sound control heap, which two
 /// deaths do not damage.
 #[test]
-fn a_heap_that_two_deaths_break_is_found_in_pairs() {
+fn heap_broken_by_two_deaths_is_found_in_pairs_mode() {
     for (name, mode, lost) in [
         ("control-heap-pairs", KillMode::Fast, false),
         ("control-heap-pairs", KillMode::Pairs, true),
@@ -71,7 +71,7 @@ fn a_heap_that_two_deaths_break_is_found_in_pairs() {
 /// A member that dies while it holds the mutex leaves it locked, and no member frees the blocks of
 /// the dead one.
 #[test]
-fn a_heap_under_a_mutex_that_is_not_robust_wedges() {
+fn heap_under_a_non_robust_mutex_wedges() {
     let report = explore("boost-heap", |request| request.operation = Some(Operation::Allocate));
     for one in operations(&report).into_iter().flatten() {
         assert!(one.wedged > 0 && one.passed > 0, "{one:?}");

@@ -53,7 +53,7 @@ fn a_ring_under_a_robust_mutex_keeps_its_messages() {
 
 /// Without these three, a report without findings would prove nothing.
 #[test]
-fn what_is_broken_on_purpose_is_found() {
+fn broken_control_queues_yield_their_verdicts() {
     for (name, verdict) in [
         ("control-lock", KillVerdict::Wedged),
         ("control-torn", KillVerdict::Torn),
@@ -96,7 +96,7 @@ fn a_reproducer_repeats_its_kill() {
 }
 
 #[test]
-fn a_point_that_is_not_there_is_an_error() {
+fn missing_kill_point_is_an_error() {
     let report = explore("control-torn", |request| request.point = Some((1 << 30, None)));
     let trouble = report.subjects[0].operations[0].trouble.as_deref().unwrap_or_default();
     assert!(trouble.contains("no point") || trouble.starts_with("skipped: "), "{trouble:?}");
@@ -106,7 +106,7 @@ fn a_point_that_is_not_there_is_an_error() {
 /// takeover of the lane: the third receiver receives all messages, in order.
 #[test]
 #[ignore = "kills twice at every instruction"]
-fn a_lane_outlives_two_receivers() {
+fn lane_survives_two_receiver_deaths() {
     let report = explore("mailbox-succession", |request| {
         request.mode = KillMode::Pairs;
         request.operation = Some(Operation::Receive);
@@ -121,7 +121,7 @@ fn a_lane_outlives_two_receivers() {
 /// As above, except that the first receiver dies before it waits for messages, and the second while
 /// it binds the address.
 #[test]
-fn a_lane_waits_for_one_who_lives_to_take_the_address() {
+fn lane_survives_death_of_a_successor_that_binds() {
     let report = explore("mailbox-succession", |request| {
         request.mode = KillMode::Pairs;
         request.operation = Some(Operation::ReceiveEmpty);

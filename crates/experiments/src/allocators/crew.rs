@@ -14,7 +14,7 @@ use tontine_host::trouble::{MeasureError, Result};
 pub(super) const BATCH: usize = 256;
 /// Minimum number of timed batches: otherwise a thread that got no processor would be represented
 /// by the one batch in which it waited.
-const LEAST: usize = 50;
+const MIN_BATCHES: usize = 50;
 /// Share of the time that a crew warms up before it is timed: a quarter.
 const WARM_UP: f64 = 0.25;
 
@@ -89,7 +89,7 @@ impl WorkerThreads<'_> {
             if more && since > all * WARM_UP {
                 means.push(self.clock.ns_between(from, to) / BATCH as f64);
             }
-            if !more || since > all && means.len() >= LEAST {
+            if !more || since > all && means.len() >= MIN_BATCHES {
                 return Ok(means);
             }
             from = to;
@@ -125,11 +125,11 @@ mod tests {
     use tontine_host::os::pin;
 
     #[test]
-    fn sizes_and_slots_are_all_drawn_and_nothing_else() {
-        let mut dice = CrewRng::of(0);
+    fn generator_draws_every_size_and_slot() {
+        let mut rng = CrewRng::of(0);
         let (mut sizes, mut slots) = ([0; 33], [0; 1024]);
         for _ in 0..100_000 {
-            let (size, slot) = dice.size_and_slot();
+            let (size, slot) = rng.size_and_slot();
             assert_eq!(size % STEP, 0);
             sizes[size / STEP] += 1;
             slots[slot] += 1;
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_works_where_one_cannot_be_pinned() {
+    fn crew_with_unpinnable_member_does_no_work() {
         let nowhere = rustix::thread::CpuSet::MAX_CPU - 1;
         let processors = [pin::allowed().expect("affinity")[0], nowhere];
         let crew = WorkerThreads {
@@ -172,6 +172,6 @@ mod tests {
         });
         assert_eq!((means, left), (Ok(Vec::new()), 0), "all of it warm-up");
         crew.time = Duration::from_millis(1);
-        assert!(crew.batches(|| Ok(true)).expect("they end").len() >= LEAST);
+        assert!(crew.batches(|| Ok(true)).expect("they end").len() >= MIN_BATCHES);
     }
 }

@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn an_allocator_without_memory_is_named_with_what_was_asked() {
+    fn allocation_failure_names_the_requested_size() {
         struct Empty;
         impl Allocator for Empty {
             fn malloc(_: usize) -> *mut c_void {

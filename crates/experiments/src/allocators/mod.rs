@@ -191,7 +191,7 @@ mod tests {
     use tontine_host::peer::in_a_process_of_its_own;
 
     #[test]
-    fn every_allocator_serves_alone_and_in_company() {
+    fn every_allocator_yields_samples_for_one_and_more_threads() {
         for variant in VARIANTS {
             // The first call of `mallopt` is permanent, and other tests' threads allocate too.
             in_a_process_of_its_own(|| {
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn what_it_does_not_know_fails() {
+    fn unknown_variant_or_parameter_fails() {
         let found = measure("pigeon", 1, Duration::ZERO).expect_err("there are no pigeons");
         assert!(found.why().contains("pigeon"), "{found}");
         let task = InvocationTask {

@@ -16,17 +16,17 @@ pub(super) fn run<H: Allocator>(crew: &WorkerThreads<'_>, threads: usize) -> Res
 }
 
 fn work<H: Allocator>(crew: &WorkerThreads<'_>, member: usize) -> Result<Vec<f64>> {
-    let mut dice = CrewRng::of(member);
+    let mut rng = CrewRng::of(member);
     // No two live blocks, of any thread, have the same tag.
     let tag = |slot: usize| (member * SLOTS + slot) as u64;
     let mut held: HeldBlocks<H> = HeldBlocks::new();
     for slot in 0..SLOTS {
-        held.blocks.push(allocate::<H>(dice.size_and_slot().0, tag(slot))?);
+        held.blocks.push(allocate::<H>(rng.size_and_slot().0, tag(slot))?);
     }
     let mut wrong = 0;
     let means = crew.batches(|| {
         for _ in 0..BATCH {
-            let (size, slot) = dice.size_and_slot();
+            let (size, slot) = rng.size_and_slot();
             // SAFETY: the block is this heap's; its slot gets another one at once. If allocation
             // fails, `HeldBlocks` forgets all of them.
             let found = unsafe { release::<H>(held.blocks[slot]) };
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn an_allocator_that_gives_one_block_twice_is_found_out() {
+    fn allocator_returning_one_block_twice_fails() {
         let processors = pin::allowed().expect("affinity");
         let time = Duration::from_millis(1);
         let crew = WorkerThreads { processors: &processors, clock: Clock::monotonic(), time };

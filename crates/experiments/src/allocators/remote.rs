@@ -15,9 +15,9 @@ use super::crew::{BATCH, CrewRng, WorkerThreads};
 use super::heap::{Allocator, BlockAddr, allocate, release};
 
 /// Maximum number of blocks in flight.
-const PLACES: usize = 1024;
+const SLOTS: usize = 1024;
 /// Number of polls of a place before the thread yields.
-const LOOKS: u32 = 1 << 10;
+const POLLS: u32 = 1 << 10;
 
 /// Marks the end of the queue; no block has this address.
 const NO_MORE: *mut u64 = std::ptr::without_provenance_mut(8);
@@ -39,12 +39,12 @@ pub(super) fn run<H: Allocator>(crew: &WorkerThreads<'_>, pairs: usize) -> Resul
 
 /// Allocates until the consumer has timed enough.
 fn produce<H: Allocator>(member: usize, queue: &BlockQueue) -> Result<()> {
-    let mut dice = CrewRng::of(member);
+    let mut rng = CrewRng::of(member);
     let mut number = 0;
     let mut allocate_all = || {
         while !queue.over.load(Ordering::Relaxed) {
             for _ in 0..BATCH {
-                let block = allocate::<H>(dice.size_and_slot().0, number)?;
+                let block = allocate::<H>(rng.size_and_slot().0, number)?;
                 queue.put(number, block.as_ptr());
                 number += 1;
             }
@@ -89,13 +89,13 @@ struct BlockQueue {
 
 impl BlockQueue {
     fn new() -> Self {
-        let places = (0..PLACES).map(|_| AtomicPtr::default()).collect();
+        let places = (0..SLOTS).map(|_| AtomicPtr::default()).collect();
         Self { places, over: AtomicBool::new(false) }
     }
 
     #[inline(always)]
     fn place(&self, number: u64) -> &AtomicPtr<u64> {
-        &self.places[number as usize % PLACES]
+        &self.places[number as usize % SLOTS]
     }
 
     /// Waits until the block's place is empty and stores the block there.
@@ -128,7 +128,7 @@ impl BlockQueue {
 #[inline(always)]
 fn wait_until(mut done: impl FnMut() -> bool) {
     loop {
-        for _ in 0..LOOKS {
+        for _ in 0..POLLS {
             if done() {
                 return;
             }
@@ -143,9 +143,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_put_is_taken_in_order_and_the_end_is_told() {
+    fn queue_delivers_in_order_and_signals_the_end() {
         let queue = BlockQueue::new();
-        let words: Vec<u64> = (0..3 * PLACES as u64).collect();
+        let words: Vec<u64> = (0..3 * SLOTS as u64).collect();
         thread::scope(|scope| {
             scope.spawn(|| {
                 for (number, word) in (0..).zip(&words) {

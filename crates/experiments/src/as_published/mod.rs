@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_seed_is_found_by_number_and_by_file_name() {
+    fn source_is_found_by_number_and_by_file_name() {
         for seed in seeds() {
             for name in [seed.number, seed.number.trim_start_matches("00"), seed.file] {
                 assert_eq!(find(name).map(|found| found.number), Some(seed.number), "{name}");

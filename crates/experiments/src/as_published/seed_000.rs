@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn the_three_lines_have_the_seeds_form_and_a_tie_is_the_childs() {
+    fn source_000_lines_keep_form_and_ties_count_for_child() {
         let mut found = DeliverySummary::within(None);
         for (returned, last) in [(100, 100), (100, 140), (100, 84)] {
             found.add(delivery(returned, last));
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_side_that_never_occurs_divides_by_nothing() {
+    fn side_that_never_occurs_prints_dashes() {
         let mut found = DeliverySummary::within(Some(Band { low: -60, high: 60 }));
         found.add(delivery(150, 100));
         assert!(found.lines()[0].starts_with("Min: -, Max: -, Avg: - "));
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn a_small_run_prints_both_signals_and_what_was_published() {
+    fn small_run_prints_both_signals_and_published_values() {
         let mut out = Vec::new();
         run(5, &mut out).expect("reproduction");
         let text = String::from_utf8(out).expect("UTF-8");

@@ -342,7 +342,7 @@ mod tests {
     use tontine_host::peer::in_a_process_of_its_own;
 
     #[test]
-    fn each_curve_has_the_papers_levels_and_no_other() {
+    fn each_linux_curve_has_exactly_the_papers_levels() {
         for curve in &CURVES {
             let levels: Vec<u64> = tasks(curve, curve.linux).into_keys().collect();
             let papers: Vec<u64> = (1..=curve.most).collect();
@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn a_figure_has_a_bar_for_each_level_of_a_quick_look_and_marks_what_is_crowded() {
+    fn figure_has_a_bar_per_level_and_marks_crowded_ones() {
         in_a_process_of_its_own(|| {
             let mut out = Vec::new();
             draw(&CURVES[1], true, 3, &mut out).map_err(|trouble| trouble.to_string())?;
@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn both_kernels_have_the_papers_levels_and_no_other_load() {
+    fn both_kernels_have_exactly_the_papers_levels() {
         for curve in &CURVES {
             let papers: Vec<u64> = (1..=curve.most).collect();
             for PublishedKernel { variant, .. } in [OLD, NEW] {
@@ -396,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_measured_gets_its_reason_as_a_line() {
+    fn unmeasurable_curve_prints_its_reason() {
         let stranger = PublishedCurve { experiment: "pigeons", ..CURVES[0] };
         let mut out = Vec::new();
         draw(&stranger, true, 2, &mut out).expect("a vector can be written");

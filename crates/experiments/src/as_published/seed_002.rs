@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_table_has_every_row_and_says_what_it_is() {
+    fn source_002_table_has_every_row_and_its_scale() {
         let mut out = Vec::new();
         reproduce(true, &mut out).expect("table");
         let text = String::from_utf8(out).expect("text");

@@ -176,7 +176,7 @@ mod tests {
     /// Regression: two of the three worked for 10 µs between two waits, which no program of the
     /// source does.
     #[test]
-    fn the_programs_that_wait_for_signals_do_nothing_between_two_waits() {
+    fn source_003_signal_programs_have_no_window() {
         let experiment = SUITE.find("lost-signals").expect("it is there");
         let cells = experiment.params("handler-pause", &Topology::of_this_machine(), Size::Quick);
         let waits = waiting("handler-pause", Size::Quick).params;
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quick_look_prints_every_program_and_fails_nowhere() {
+    fn source_003_quick_run_prints_every_program() {
         in_a_process_of_its_own(|| {
             let mut out = Vec::new();
             reproduce(true, &mut out).map_err(|trouble| trouble.to_string())?;
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn the_thread_local_counter_is_whole_and_the_shared_one_is_accounted_for() {
+    fn thread_local_counter_is_exact_and_shared_losses_counted() {
         let mut out = Vec::new();
         counters(1_000, &mut out).expect("counted");
         let text = String::from_utf8(out).expect("UTF-8");

@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn there_are_about_ten_thousand_lines_and_the_same_ones_each_time() {
+    fn sources_have_about_ten_thousand_identical_lines() {
         let [first, second] = [(); 2].map(|()| tempfile::tempdir().expect("a folder"));
         let lines = write(first.path()).expect("written");
         assert_eq!(write(second.path()).expect("written"), lines);
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_of_the_template_is_left_to_fill_in() {
+    fn unit_files_contain_no_template_placeholders() {
         for unit in 0..UNITS {
             let text = unit_file(unit);
             assert!(!text.contains('@') && !text.contains('$'), "{text}");

@@ -73,7 +73,7 @@ fn at_work_in(folder: &Path) -> Vec<String> {
 }
 
 #[test]
-fn who_kills_the_invocation_kills_its_builds() {
+fn killed_invocation_kills_its_builds() {
     in_a_process_of_its_own(|| {
         let place = tempfile::tempdir().map_err(|error| error.to_string())?;
         let mut invocation = Child::fork(|| match measured_in(place.path(), 2, AMPLE) {
@@ -118,7 +118,7 @@ fn who_kills_the_invocation_kills_its_builds() {
 }
 
 #[test]
-fn a_level_that_it_does_not_know_fails() {
+fn builds_outside_1_to_8_fail() {
     let task = |builds: &str| InvocationTask {
         experiment: "builds".into(),
         variant: "linux".into(),

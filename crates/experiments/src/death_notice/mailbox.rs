@@ -25,7 +25,7 @@ use super::notice::until_ended;
 use crate::liveness_check::monitored::Means;
 
 /// Timeout of a notice.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 /// Bytes of the lane: more than a sender can fill while its receiver dies.
 const LANE: u64 = 16 << 20;
 
@@ -36,7 +36,7 @@ const LANE: u64 = 16 << 20;
 /// notified.
 pub(super) fn until_woken(scene: &DeathPlan) -> Result<f64> {
     let options = Options::new().wait_strategy(WaitStrategy::Sleep);
-    told(scene, &options, |sender, _| match sender.wait_acked(Some(PATIENCE)) {
+    told(scene, &options, |sender, _| match sender.wait_acked(Some(TIMEOUT)) {
         Err(Error::OwnerDied { .. }) => Ok(()),
         other => Err(untold(&other)),
     })

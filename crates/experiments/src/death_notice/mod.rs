@@ -147,7 +147,7 @@ mod tests {
     use tontine_host::peer::in_a_process_of_its_own;
 
     #[test]
-    fn every_variant_tells_of_both_causes() {
+    fn every_variant_notices_both_causes() {
         in_a_process_of_its_own(|| {
             for variant in VARIANTS {
                 for cause in Cause::ALL {
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn each_cell_says_how_it_waits_and_what_it_waits_for() {
+    fn each_cell_has_its_waiting_and_cause() {
         let topology = Topology::of_this_machine();
         for (variant, waiting) in [("futex-word", "spinning"), ("pidfd-poll", "blocked")] {
             let cells = DeathNotice.params(variant, &topology, Size::Quick);
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn what_it_does_not_know_fails() {
+    fn unknown_variant_or_parameter_fails() {
         let found = measure("pigeon", Cause::Kill, 1).expect_err("there are no pigeons");
         assert!(found.why().contains("pigeon"), "{found}");
         let task = InvocationTask {

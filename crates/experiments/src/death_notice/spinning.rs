@@ -18,9 +18,9 @@ use crate::liveness_check::check::{Check, means_of};
 use crate::with_check;
 
 /// Maximum time after a death for which a mechanism may say alive.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 /// Polls between two reads of the clock.
-const LOOKS: u32 = 1024;
+const POLLS: u32 = 1024;
 /// Time for a reaper to fall asleep.
 const SETTLING: Duration = Duration::from_micros(100);
 
@@ -88,15 +88,15 @@ fn reaping(
 fn until_dead(check: &impl Check) -> Result<()> {
     let mut since = None;
     loop {
-        for _ in 0..LOOKS {
+        for _ in 0..POLLS {
             match check.look() {
                 Ok(true) => std::hint::spin_loop(),
                 Ok(false) => return Ok(()),
                 Err(error) => return Err(MeasureError::fail(format!("the check failed: {error}"))),
             }
         }
-        if since.get_or_insert_with(Instant::now).elapsed() > PATIENCE {
-            return Err(MeasureError::fail(format!("no notice within {PATIENCE:?}")));
+        if since.get_or_insert_with(Instant::now).elapsed() > TIMEOUT {
+            return Err(MeasureError::fail(format!("no notice within {TIMEOUT:?}")));
         }
     }
 }
@@ -110,7 +110,7 @@ mod tests {
 
     /// The reason for the reaper: without one, a process id still counts a zombie as alive.
     #[test]
-    fn a_zombie_is_told_by_its_word_and_not_by_its_number() {
+    fn zombie_is_dead_by_lock_word_and_alive_by_pid() {
         in_a_process_of_its_own(|| {
             let said = |variant: &str| -> Result<bool> {
                 let cpus = pin::allowed()?;

@@ -23,7 +23,7 @@ use tontine_host::trouble::{MeasureError, Result};
 pub(super) const LINE: usize = 64;
 
 /// Maximum distance of two counters.
-pub(super) const FARTHEST: usize = 256;
+pub(super) const MAX_DISTANCE: usize = 256;
 
 const WORD: usize = size_of::<u64>();
 
@@ -32,7 +32,7 @@ const WORD: usize = size_of::<u64>();
 pub(super) enum CounterLayout {
     /// In two blocks of this many bytes in the source's heap, behind one of 32.
     Blocks(usize),
-    /// This many bytes apart, the first at a multiple of [`FARTHEST`].
+    /// This many bytes apart, the first at a multiple of [`MAX_DISTANCE`].
     Apart(usize),
 }
 
@@ -42,9 +42,9 @@ impl CounterLayout {
     /// Two blocks of 64 bytes, the source's remedy.
     pub(super) const TWO_LINES: Self = Self::Blocks(64);
 
-    /// Returns `None` if the distance is 0, above [`FARTHEST`], or not a multiple of a word.
+    /// Returns `None` if the distance is 0, above [`MAX_DISTANCE`], or not a multiple of a word.
     pub(super) fn apart(distance: usize) -> Option<Self> {
-        let fits = distance > 0 && distance <= FARTHEST && distance.is_multiple_of(WORD);
+        let fits = distance > 0 && distance <= MAX_DISTANCE && distance.is_multiple_of(WORD);
         fits.then_some(Self::Apart(distance))
     }
 }
@@ -69,8 +69,8 @@ impl CounterPair {
                     [heap.malloc(size)?, heap.malloc(size)?]
                 }
                 CounterLayout::Apart(distance) => {
-                    let block = heap.malloc(3 * FARTHEST)?;
-                    let first = block.as_ptr().align_offset(FARTHEST);
+                    let block = heap.malloc(3 * MAX_DISTANCE)?;
+                    let first = block.as_ptr().align_offset(MAX_DISTANCE);
                     // SAFETY: the first begins within the block's first third, the second within
                     // the next, as `CounterLayout::apart` ensures.
                     [first, first + distance].map(|at| unsafe { block.add(at) })
@@ -219,7 +219,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lost_increment_is_a_failure() {
+    fn lost_increment_fails() {
         let counters = CounterPair::at(CounterLayout::ONE_LINE).expect("there is memory");
         increment(counters.pair()[0], 5);
         increment(counters.pair()[1], 4);

@@ -153,7 +153,7 @@ fn places(task: &InvocationTask) -> Result<CounterLayout> {
             text.parse().ok().and_then(CounterLayout::apart).ok_or_else(|| {
                 MeasureError::fail(format!(
                     "expected distance to be a multiple of 8, at most {}; found `{text}`",
-                    counters::FARTHEST
+                    counters::MAX_DISTANCE
                 ))
             })
         }
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn every_cell_counts_to_its_end_and_is_compared_with_the_serial_loop() {
+    fn every_cell_counts_and_compares_with_serial() {
         in_a_process_of_its_own(|| {
             let topology = Topology::of_this_machine();
             let placement = topology.placements()[0];
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn one_line_and_two_are_what_they_are_called() {
+    fn counters_share_a_line_only_in_variants_below_line_size() {
         let lie = |task: &InvocationTask| {
             let counters = CounterPair::at(places(task).expect("places")).expect("there is memory");
             counters.lie(LINE)
@@ -272,7 +272,7 @@ mod tests {
 
     /// A comparison requests at the quick size what a longer run measured.
     #[test]
-    fn it_counts_as_far_as_its_parameters_say() {
+    fn increments_follow_the_parameters() {
         let counted = |text: &str| increments(&task(SERIAL, &[("increments", text)]));
         assert_eq!(counted("10000000").expect("a number"), 10_000_000);
         assert_eq!(increments(&task(SERIAL, &[])).expect("the size's"), 1_000_000);
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn what_it_does_not_know_fails() {
+    fn unknown_variant_or_parameter_fails() {
         for distance in ["", "far", "7", "0", "512"] {
             let found = places(&task(DISTANCE, &[("distance", distance)])).expect_err("refused");
             assert!(found.why().contains(&format!("`{distance}`")), "{found}");

@@ -129,7 +129,7 @@ fn most(modelled: Option<usize>) -> usize {
     modelled.filter(|processors| *processors > PAPERS_PROCESSORS).unwrap_or(MOST_PROCESSES)
 }
 
-const VARIANTS: &[Variant] = &modes::beside(Variant {
+const VARIANTS: &[Variant] = &modes::with_linux(Variant {
     name: "linux",
     summary: "50 forks, whose children sleep until all are created; by this machine's kernel",
 });
@@ -141,7 +141,7 @@ mod tests {
     use tontine_host::peer::in_a_process_of_its_own;
 
     #[test]
-    fn every_process_yields_a_rate_and_all_are_reaped() {
+    fn every_forking_process_yields_a_rate_and_is_reaped() {
         in_a_process_of_its_own(|| {
             for processes in [1, 3] {
                 let observed = match measure(processes, 50) {
@@ -169,8 +169,8 @@ mod tests {
     /// so root becomes another user.
     fn only_so_many(processes: u64) -> std::result::Result<(), String> {
         if getuid().is_root() {
-            let nobody = rustix::process::Uid::from_raw(65_534);
-            rustix::thread::set_thread_res_uid(nobody, nobody, nobody)
+            let unprivileged = rustix::process::Uid::from_raw(65_534);
+            rustix::thread::set_thread_res_uid(unprivileged, unprivileged, unprivileged)
                 .map_err(|error| format!("setresuid: {error}"))?;
         }
         let maximum = getrlimit(Resource::Nproc).maximum;
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn no_room_for_so_many_is_a_skip_that_names_the_limit() {
+    fn process_limit_too_low_skips_and_names_the_limit() {
         in_a_process_of_its_own(|| {
             only_so_many(100)?;
             match measure(7, 50) {
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fork_that_is_refused_on_the_way_is_a_skip_and_leaves_nobody() {
+    fn fork_refused_during_round_skips_and_reaps_all() {
         in_a_process_of_its_own(|| {
             // One more process, which may then not fork.
             only_so_many(2)?;
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn the_curve_ends_where_the_papers_does() {
+    fn fork_curve_ends_at_the_papers_last_level() {
         let topology = Topology::of_this_machine();
         let levels: Vec<String> = ForkThroughput
             .params("linux", &topology, Size::Default)
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn what_it_does_not_know_fails() {
+    fn unknown_variant_or_parameter_fails() {
         for (variant, processes, names) in
             [("pigeon", "1", "pigeon"), ("linux", "8", "8"), ("linux", "few", "few")]
         {

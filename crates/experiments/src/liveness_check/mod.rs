@@ -186,7 +186,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_variant_is_timed_beside_its_yardsticks() {
+    fn every_variant_is_timed_with_its_baselines() {
         let batch = Batch { checks: 50, samples: 3, budget: Duration::ZERO };
         for variant in &WAYS {
             match time(variant, batch) {
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_call_is_a_skip_that_names_it() {
+    fn refused_call_skips_and_names_it() {
         let batch = Batch { checks: 50, samples: 3, budget: Duration::ZERO };
         for (variant, refused, call) in check::refused::CASES {
             let seen = check::refused::inside(refused, || {

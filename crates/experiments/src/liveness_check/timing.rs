@@ -163,7 +163,7 @@ pub(crate) mod tests {
     use super::*;
 
     #[test]
-    fn stops_at_the_first_no() {
+    fn repeat_stops_at_the_first_no() {
         assert_eq!(repeat(&MarkedWord(&AtomicU32::new(5)), 1_000), 1_000);
         assert_eq!(repeat(&MarkedWord(&AtomicU32::new(0)), 1_000), 0);
     }
@@ -171,7 +171,7 @@ pub(crate) mod tests {
     /// Loops whose figures are compared below a nanosecond must not differ in their alignment.
     #[cfg(target_arch = "x86_64")]
     #[test]
-    fn the_compared_loops_lie_within_one_cache_line_each() {
+    fn compared_loops_each_fit_one_cache_line() {
         let loops = [
             ("dummy", repeat::<NoCheck> as *const u8),
             ("load", repeat::<BareLoad<'_>> as *const u8),
@@ -189,7 +189,7 @@ pub(crate) mod tests {
     /// The claim concerns the timed instructions, so the test reads them.
     #[cfg(target_arch = "x86_64")]
     #[test]
-    fn the_timed_check_is_one_load_one_test_one_branch() {
+    fn futex_word_check_is_one_load_one_test_one_branch() {
         use iced_x86::{Instruction, Mnemonic, OpKind, Register};
         let body = only_loop(repeat::<MarkedWord<'_>> as *const u8);
         let (reads, mut rest): (Vec<&Instruction>, Vec<&Instruction>) = body

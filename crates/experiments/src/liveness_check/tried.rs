@@ -271,12 +271,12 @@ mod tests {
         [Exit, Killed, Zombie, Exec, ReusedPid, OtherPidNamespaceEnded, ThreadEnded];
 
     #[test]
-    fn the_futex_word_tells_every_end_of_its_owner_and_is_a_threads() {
+    fn futex_word_reveals_every_end_of_its_owner_thread() {
         expect("futex-word", &ENDS, &[Stopped, OtherPidNamespace, MonitorOwns]);
     }
 
     #[test]
-    fn a_life_tells_every_end_of_its_owner_and_is_a_threads() {
+    fn life_word_reveals_every_end_of_its_owner_thread() {
         expect("life-word", &ENDS, &[Stopped, OtherPidNamespace]);
         assert!(says("life-word", MonitorOwns).starts_with("n/a: "));
     }
@@ -285,7 +285,7 @@ mod tests {
     /// list pointed to unmapped memory, and the next robust mutex that the thread locked caused a
     /// segmentation fault.
     #[test]
-    fn a_lock_that_the_monitor_took_is_let_go_before_the_page_goes() {
+    fn monitors_lock_is_released_before_the_page_is_unmapped() {
         let monitored = Monitored::start(Means::Mutex, Home::Here).expect("a process");
         bring_about(MonitorOwns, &monitored).expect("the monitor takes the lock");
         assert!(super::super::word::holds_a_robust_mutex());
@@ -302,25 +302,25 @@ mod tests {
     }
 
     #[test]
-    fn a_list_of_its_own_outlives_the_thread_that_asked_for_it() {
+    fn own_robust_list_outlives_the_registering_thread() {
         expect("own-robust-list", &[Killed, Exec, OtherPidNamespaceEnded], &[ThreadEnded]);
         assert!(says("own-robust-list", MonitorOwns).starts_with("n/a: "));
     }
 
     #[test]
-    fn kill_takes_zombies_strangers_and_other_programs_for_the_living() {
+    fn kill_0_reports_zombies_and_reused_ids_as_alive() {
         expect("kill-0", &[Killed], &[Zombie, Exec, ReusedPid, Stopped, ThreadEnded]);
     }
 
     #[test]
-    fn descriptors_of_a_process_see_through_a_reused_id_but_not_through_exec() {
+    fn pidfd_and_procfs_detect_reused_ids_but_not_exec() {
         for variant in ["pidfd-signal-0", "procfs-faccessat"] {
             expect(variant, &[Killed, ReusedPid, OtherPidNamespaceEnded], &[Zombie, Exec]);
         }
     }
 
     #[test]
-    fn connections_tell_of_exit_and_exec() {
+    fn connections_detect_exit_and_exec() {
         for variant in ["epoll-socket", "poll-socket", "select-socket"] {
             expect(variant, &[Killed, Exec], &[Stopped]);
         }

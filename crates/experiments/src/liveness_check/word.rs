@@ -258,7 +258,7 @@ mod tests {
     use tontine_host::os::shared::SharedMapping;
 
     #[test]
-    fn a_process_made_behind_the_c_librarys_back_is_refused() {
+    fn hold_in_bare_clone_process_is_refused() {
         let page = SharedMapping::<MonitorPage>::anonymous().expect("page");
         page.prepare().expect("mutex");
         // The bare clone happens in a forked child, so that this process is not copied raw.

@@ -20,7 +20,7 @@ fn scene(way: WaitMethod, window_ns: f64) -> std::result::Result<BurstReceiver, 
 }
 
 #[test]
-fn who_waits_and_unblocks_in_one_step_misses_nothing() {
+fn atomic_unblock_and_wait_misses_no_wake_up() {
     in_a_process_of_its_own(|| {
         for way in
             [WaitMethod::Sigsuspend, WaitMethod::Sigwait, WaitMethod::Signalfd, WaitMethod::Library]
@@ -40,7 +40,7 @@ fn who_waits_and_unblocks_in_one_step_misses_nothing() {
 }
 
 #[test]
-fn a_signal_between_the_look_and_pause_is_slept_through() {
+fn signal_between_check_and_pause_is_missed() {
     in_a_process_of_its_own(|| {
         // Wide enough for the sender to reply inside it, even on one processor.
         let window_ns = 2_000_000.0;
@@ -51,7 +51,7 @@ fn a_signal_between_the_look_and_pause_is_slept_through() {
 }
 
 #[test]
-fn signals_merge_in_a_burst_and_none_is_invented() {
+fn burst_signals_merge_and_counts_stay_consistent() {
     in_a_process_of_its_own(|| -> Checked {
         for way in [
             WaitMethod::Pause,
@@ -78,7 +78,7 @@ fn signals_merge_in_a_burst_and_none_is_invented() {
 }
 
 #[test]
-fn a_receiver_that_takes_its_time_gets_one_of_many() {
+fn slow_receiver_gets_merged_signals() {
     in_a_process_of_its_own(|| {
         let bursts = scene(WaitMethod::Sigwait, 2_000_000.0)?.bursts(5);
         let bursts = bursts.map_err(|trouble| trouble.to_string())?;
@@ -91,7 +91,7 @@ fn a_receiver_that_takes_its_time_gets_one_of_many() {
 }
 
 #[test]
-fn the_library_loses_none_of_what_queues() {
+fn library_loses_no_queued_signals() {
     in_a_process_of_its_own(|| {
         for window_ns in [0.0, 100_000.0] {
             let (placement, signal) = (usual(), libc::SIGRTMIN());
@@ -123,7 +123,7 @@ fn tgkill_reaches_the_thread_that_it_names() {
 }
 
 #[test]
-fn the_kernel_gives_a_signal_to_a_thread_that_does_not_block_it() {
+fn process_signal_goes_to_a_thread_that_does_not_block_it() {
     in_a_process_of_its_own(|| {
         for one_runs in [false, true] {
             let threads = ThreadSetup { main_blocks: true, one_runs };
@@ -176,14 +176,14 @@ fn every_cell_of_a_full_run_yields_shares() {
 }
 
 #[test]
-fn a_note_tells_of_signals_slept_through_where_there_are_any() {
+fn note_counts_missed_wake_ups() {
     let note = |missed: &[bool]| of_acknowledged(missed).notes.concat();
     assert_eq!(note(&[false, false]), "none of 2 wake-ups was missed");
     assert!(note(&[true, false]).starts_with("1 of 2 wake-ups were missed"));
 }
 
 #[test]
-fn what_it_does_not_know_fails() {
+fn unknown_variant_or_parameter_fails() {
     let params = Params::from([
         ("placement".to_owned(), usual().name.to_owned()),
         ("sending".to_owned(), ACKNOWLEDGED.to_owned()),

@@ -206,7 +206,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn asks_in_the_ways_of_the_liveness_check_and_says_so_in_its_own_words() {
+    fn variants_match_liveness_check_with_own_summaries() {
         let ways = crate::liveness_check::VARIANTS;
         assert!(VARIANTS.iter().map(|own| own.name).eq(ways.iter().map(|way| way.name)));
         assert!(VARIANTS.iter().zip(ways).all(|(own, way)| own.summary != way.summary));
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_call_is_a_skip_that_names_it() {
+    fn refused_call_skips_and_names_it() {
         use crate::liveness_check::check::refused;
         let topology = Topology::of_this_machine();
         let Some(placement) =

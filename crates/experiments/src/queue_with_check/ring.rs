@@ -95,7 +95,7 @@ mod tests {
     use tontine_host::os::shared::SharedMapping;
 
     #[test]
-    fn keeps_every_message_and_refuses_one_too_many() {
+    fn ring_keeps_all_messages_and_refuses_when_full() {
         let ring = SharedMapping::<SpscRing>::anonymous().expect("memory");
         let mut sender = ring.sender();
         for round in 0..3_u64 {

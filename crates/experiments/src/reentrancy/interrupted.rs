@@ -36,7 +36,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// so that every phase of an operation is hit.
 const PAUSE_NS: u64 = 4_000;
 /// Maximum number of signals between operations per wanted signal; more mean an error.
-const MOST_BESIDE: usize = 100;
+const MAX_BETWEEN: usize = 100;
 /// Status of a child that could not set itself up.
 const NO_SET_UP: i32 = 5;
 
@@ -113,7 +113,7 @@ pub(super) struct InterruptCounts {
     /// it, slept indefinitely.
     pub(super) deadlocked: Vec<bool>,
     /// Signals that arrived between operations.
-    pub(super) beside: usize,
+    pub(super) stray: usize,
     /// Children ended by a signal other than ours.
     pub(super) crashed: usize,
 }
@@ -130,12 +130,12 @@ pub(super) fn interrupt<V: InterruptedWork + Clone>(
     wanted: usize,
 ) -> Result<InterruptCounts> {
     let mut outcome = InterruptCounts::default();
-    let mut dice = PauseRng(u64::from(std::process::id()) | 1 << 40);
+    let mut rng = PauseRng(u64::from(std::process::id()) | 1 << 40);
     while outcome.deadlocked.len() < wanted {
         let desk = SharedMapping::<HandlerCounters>::anonymous()?;
         let mut child = Child::fork(|| work(victim.clone(), placement.there, &desk))?;
         let pinned = Pinned::to(placement.here)?;
-        let mut parent = Parent { child: &mut child, desk: &desk, placement, dice: &mut dice };
+        let mut parent = Parent { child: &mut child, desk: &desk, placement, rng: &mut rng };
         parent.bombard(!V::RAISES, wanted.min(MOST), &mut outcome)?;
         drop(pinned);
         outcome.corrupted.extend(desk.corrupted());
@@ -148,7 +148,7 @@ enum SignalResult {
     /// The signal interrupted an operation, which then ended.
     Handled,
     /// The signal arrived between operations.
-    Beside,
+    Stray,
     Deadlocked,
     Crashed,
 }
@@ -158,7 +158,7 @@ struct Parent<'a> {
     child: &'a mut Child,
     desk: &'a HandlerCounters,
     placement: Placement,
-    dice: &'a mut PauseRng,
+    rng: &'a mut PauseRng,
 }
 
 impl Parent<'_> {
@@ -174,22 +174,22 @@ impl Parent<'_> {
         let state = ProcStatFile::of(pid, pid)?;
         let (mut seen, mut inside) = (0, 0);
         while outcome.deadlocked.len() < wanted {
-            if outcome.beside > MOST_BESIDE * wanted {
+            if outcome.stray > MAX_BETWEEN * wanted {
                 return Err(MeasureError::fail(format!(
                     "expected signals to interrupt operations; {} arrived between them, {} \
                      interrupted one",
-                    outcome.beside,
+                    outcome.stray,
                     outcome.deadlocked.len()
                 )));
             }
             if sends {
-                self.dice.pause();
+                self.rng.pause();
                 self.child.signal(Signal::USR1).during("kill")?;
             }
             seen += 1;
             match self.end_of(seen, &mut inside, &state)? {
                 SignalResult::Handled => outcome.deadlocked.push(false),
-                SignalResult::Beside => outcome.beside += 1,
+                SignalResult::Stray => outcome.stray += 1,
                 SignalResult::Deadlocked => {
                     outcome.deadlocked.push(true);
                     return self.child.kill().map(drop);
@@ -220,7 +220,7 @@ impl Parent<'_> {
                 if self.desk.settled.load(Ordering::Acquire) >= number {
                     let met = self.desk.inside.load(Ordering::Relaxed) > *inside;
                     *inside += u32::from(met);
-                    return Ok(if met { SignalResult::Handled } else { SignalResult::Beside });
+                    return Ok(if met { SignalResult::Handled } else { SignalResult::Stray });
                 }
                 std::hint::spin_loop();
             }

@@ -223,7 +223,7 @@ fn of_threads(wrong: &[u32]) -> Observed {
 }
 
 fn of_signals(outcome: &InterruptCounts, handlers_judge: bool) -> Observed {
-    let InterruptCounts { corrupted, deadlocked, beside, crashed } = outcome;
+    let InterruptCounts { corrupted, deadlocked, stray, crashed } = outcome;
     let mut observed = Observed::default();
     let judged =
         if handlers_judge { "handlers that got the lock" } else { "interrupted operations" };
@@ -238,8 +238,8 @@ fn of_signals(outcome: &InterruptCounts, handlers_judge: bool) -> Observed {
             observed.series.push(Series::ns(metric, samples).in_unit("share").by_mean());
         }
     }
-    if *beside > 0 {
-        let note = format!("{beside} more signals arrived between operations and are not counted");
+    if *stray > 0 {
+        let note = format!("{stray} more signals arrived between operations and are not counted");
         observed.notes.push(note);
     }
     if *crashed > 0 {

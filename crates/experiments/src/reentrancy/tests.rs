@@ -67,7 +67,7 @@ fn holds(so: bool, outcome: &InterruptCounts) -> std::result::Result<(), String>
 }
 
 #[test]
-fn strtok_entered_again_by_a_handler_loses_its_place() {
+fn strtok_reentered_by_handler_loses_its_position() {
     in_a_process_of_its_own(|| {
         let outcome = inside(&Tokens::<false>)?;
         holds(all(&outcome.corrupted, true) && all(&outcome.deadlocked, false), &outcome)
@@ -75,7 +75,7 @@ fn strtok_entered_again_by_a_handler_loses_its_place() {
 }
 
 #[test]
-fn strtok_r_entered_again_by_a_handler_keeps_it() {
+fn strtok_r_reentered_by_handler_keeps_its_position() {
     in_a_process_of_its_own(|| {
         let outcome = inside(&Tokens::<true>)?;
         holds(all(&outcome.corrupted, false) && all(&outcome.deadlocked, false), &outcome)
@@ -83,7 +83,7 @@ fn strtok_r_entered_again_by_a_handler_keeps_it() {
 }
 
 #[test]
-fn a_line_is_broken_by_a_handler_that_prints_even_under_the_lock() {
+fn handler_that_prints_breaks_lines_even_under_flockfile() {
     in_a_process_of_its_own(|| {
         let free =
             inside(&InterruptedLine::<false>::new().map_err(|trouble| trouble.to_string())?)?;
@@ -95,7 +95,7 @@ fn a_line_is_broken_by_a_handler_that_prints_even_under_the_lock() {
 }
 
 #[test]
-fn a_handler_that_takes_a_plain_lock_inside_of_it_never_returns() {
+fn handler_taking_a_held_plain_lock_deadlocks() {
     in_a_process_of_its_own(|| {
         let outcome = guarded(Lock::Plain)?;
         holds(all(&outcome.deadlocked, true) && outcome.corrupted.is_empty(), &outcome)
@@ -103,7 +103,7 @@ fn a_handler_that_takes_a_plain_lock_inside_of_it_never_returns() {
 }
 
 #[test]
-fn a_recursive_lock_lets_the_handler_see_what_is_half_made() {
+fn handler_with_recursive_lock_sees_inconsistent_words() {
     in_a_process_of_its_own(|| {
         let outcome = guarded(Lock::Recursive)?;
         holds(all(&outcome.deadlocked, false) && all(&outcome.corrupted, true), &outcome)
@@ -111,7 +111,7 @@ fn a_recursive_lock_lets_the_handler_see_what_is_half_made() {
 }
 
 #[test]
-fn a_masked_signal_waits_until_all_is_whole() {
+fn masked_signal_handler_sees_consistent_words() {
     in_a_process_of_its_own(|| {
         let outcome = guarded(Lock::Masked)?;
         holds(all(&outcome.deadlocked, false) && all(&outcome.corrupted, false), &outcome)
@@ -119,7 +119,7 @@ fn a_masked_signal_waits_until_all_is_whole() {
 }
 
 #[test]
-fn a_thread_that_takes_the_signal_waits_for_the_lock_as_any_other_does() {
+fn signal_thread_waits_for_the_plain_lock() {
     in_a_process_of_its_own(|| {
         let taken = SigwaitedWords(GuardedWords { lock: Lock::Plain, only: Only::signal() });
         let outcome = interrupt(&taken, usual(), 5 * SIGNALS);
@@ -178,7 +178,7 @@ fn signals_between_operations_are_not_counted() {
 }
 
 #[test]
-fn every_signal_that_is_counted_interrupted_a_line() {
+fn every_counted_signal_interrupted_a_line() {
     in_a_process_of_its_own(|| {
         let lines = InterruptedLine::<false>::new().map_err(|trouble| trouble.to_string())?;
         let outcome = interrupt(&lines, usual(), 5 * SIGNALS);
@@ -191,7 +191,7 @@ fn every_signal_that_is_counted_interrupted_a_line() {
 }
 
 #[test]
-fn an_operation_is_priced_in_one_cell_of_its_variant() {
+fn operation_is_timed_in_one_cell_per_variant() {
     let topology = Topology::of_this_machine();
     for size in [Size::Quick, Size::Default, Size::Full] {
         for variant in VARIANTS {
@@ -210,7 +210,7 @@ fn an_operation_is_priced_in_one_cell_of_its_variant() {
 }
 
 #[test]
-fn a_cell_without_a_price_has_no_operation() {
+fn cell_without_timing_has_no_operation_series() {
     in_a_process_of_its_own(|| {
         let params = Params::from([
             ("placement".to_owned(), usual().name.to_owned()),
@@ -226,7 +226,7 @@ fn a_cell_without_a_price_has_no_operation() {
 }
 
 #[test]
-fn two_threads_keep_apart_where_nothing_is_shared_or_all_is_locked() {
+fn threads_with_strtok_r_or_flockfile_corrupt_nothing() {
     in_a_process_of_its_own(|| {
         let tokens = tokenised(Function::Reentrant, usual(), 5);
         let lines = printed(true, usual(), 5);
@@ -277,7 +277,7 @@ fn every_cell_of_a_default_run_yields_shares_and_a_price() {
 }
 
 #[test]
-fn what_it_does_not_know_fails() {
+fn unknown_variant_or_parameter_fails() {
     let params = Params::from([
         ("placement".to_owned(), usual().name.to_owned()),
         ("from".to_owned(), HANDLER.to_owned()),

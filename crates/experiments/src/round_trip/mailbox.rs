@@ -26,8 +26,8 @@ const TRIAL: usize = 500;
 /// silent.
 pub(super) fn beside_idle(plan: &RoundPlan, idle: usize) -> Result<(Timed, Timed)> {
     let mut timed = among(plan, &[0, idle])?;
-    let beside = timed.swap_remove(1);
-    Ok((timed.swap_remove(0), beside))
+    let crowded = timed.swap_remove(1);
+    Ok((timed.swap_remove(0), crowded))
 }
 
 /// Times one mailbox after another, each with a number of idle senders.

@@ -38,7 +38,7 @@ fn left_behind() -> Vec<String> {
 }
 
 #[test]
-fn every_variant_yields_a_sample_a_round_and_leaves_nothing_behind() {
+fn every_round_trip_yields_samples_and_leaves_no_files() {
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let (_, placement) = here();
     // An engine starts the `tontine` command inside its containers, which a test's executable is
@@ -67,7 +67,7 @@ fn every_variant_yields_a_sample_a_round_and_leaves_nothing_behind() {
 }
 
 #[test]
-fn every_listed_task_names_a_placement_and_spinners_never_share_a_processor() {
+fn spinning_variants_never_share_a_processor() {
     let (topology, _) = here();
     for variant in VARIANTS.iter() {
         let params = RoundTrip.params(variant.name, &topology, Size::Quick);
@@ -81,7 +81,7 @@ fn every_listed_task_names_a_placement_and_spinners_never_share_a_processor() {
 }
 
 #[test]
-fn a_spinning_variant_can_be_stamped_every_round() {
+fn spinning_variant_with_a_stamp_in_every_round_runs() {
     let (_, placement) = here();
     if placement.here == placement.there {
         eprintln!("skipped: needs two processors");
@@ -94,7 +94,7 @@ fn a_spinning_variant_can_be_stamped_every_round() {
 }
 
 #[test]
-fn of_two_threads_the_first_trouble_wins() {
+fn first_error_of_two_threads_is_returned() {
     let plan = plan();
     let first = || MeasureError::skip("this came first");
     let late = |peer: PeerHandle<'_>| spin_until(peer, true, || false);
@@ -103,7 +103,7 @@ fn of_two_threads_the_first_trouble_wins() {
 }
 
 #[test]
-fn an_unknown_variant_fails() {
+fn unknown_round_trip_variant_fails() {
     let task = InvocationTask {
         experiment: "round-trip".into(),
         variant: "pigeon".into(),
@@ -141,7 +141,7 @@ fn plan() -> RoundPlan<'static> {
 }
 
 #[test]
-fn a_peer_that_dies_under_a_spinning_ping_is_named_with_its_status() {
+fn peer_exit_during_spinning_ping_reports_its_status() {
     let dies = |_: PeerHandle<'_>| -> tontine_host::trouble::Result<()> {
         tontine_host::os::child::exit_at_once(7)
     };
@@ -151,7 +151,7 @@ fn a_peer_that_dies_under_a_spinning_ping_is_named_with_its_status() {
 }
 
 #[test]
-fn a_peer_that_is_killed_under_a_blocked_ping_is_named_with_its_signal() {
+fn peer_kill_during_blocked_ping_reports_its_signal() {
     use std::io::Read;
     let (mut read, write) = std::io::pipe().expect("pipe");
     // The write end stays open here: no end of file reports the death, only the nudge does.
@@ -175,7 +175,7 @@ fn a_peer_that_is_killed_under_a_blocked_ping_is_named_with_its_signal() {
 }
 
 #[test]
-fn an_echo_that_cannot_be_set_up_says_so_itself() {
+fn echo_set_up_failure_is_returned() {
     let skips = |_: PeerHandle<'_>| Err(MeasureError::skip("no such thing here"));
     let found = between_processes(&plan(), |peer| time(&plan(), &mut Deaf(peer)), skips);
     assert_eq!(found.err(), Some(MeasureError::skip("no such thing here")));

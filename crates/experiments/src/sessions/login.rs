@@ -316,7 +316,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn users_are_added_to_a_copy_and_never_replace_one() {
+    fn temporary_users_are_added_and_never_replace_existing() {
         let homes = [PathBuf::from("/x/home-1"), PathBuf::from("/x/home-2")];
         let text = with_users("root:x:0:0::/root:/bin/sh", Path::new("/x/script"), &homes);
         let text = text.expect("names and ids are free");
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_that_come_in_pieces_are_seen() {
+    fn first_and_last_lines_split_into_pieces_are_detected() {
         let mut seen = SessionOutput::default();
         for piece in ["pseudo-user: be", "gins\r\n1 signal\r\n", "pseudo-user: don"] {
             seen.more(piece.as_bytes());

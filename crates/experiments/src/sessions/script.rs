@@ -308,7 +308,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_step_without_its_utility_is_left_out() {
+    fn script_step_without_its_utility_is_omitted() {
         let whole = Script::with(1, |_| true).expect("all are there");
         assert!(whole.missing.is_empty() && whole.text.contains("gzip -c"));
         let bare = Script::with(1, |name| name != "gzip").expect("all but one");
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_without_utilities_is_told_which() {
+    fn script_without_enough_utilities_skips_and_names_them() {
         let without = ["tr", "cmp", "sort", "head", "grep"];
         let found = Script::with(1, |name| !without.contains(&name)).expect_err("too few");
         assert!(
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn the_input_is_as_the_steps_expect_it() {
+    fn session_input_has_the_expected_lines_and_words() {
         let text = input();
         assert_eq!(text.lines().count(), LINES);
         for words in ["signal process", "parent", "lock", "kernel"] {

@@ -159,7 +159,7 @@ mod tests {
     /// Checks `/proc` of the leader: its session is its own, and so is the terminal's foreground
     /// group; /dev/tty, the controlling terminal, can be opened.
     #[test]
-    fn the_terminal_is_the_sessions_controlling_terminal() {
+    fn pty_is_the_sessions_controlling_terminal() {
         in_a_process_of_its_own(|| {
             let script = "read -r stat < /proc/$$/stat; echo \"$stat\" > /dev/tty; tty; exit 5";
             let ended = match run(shell(script), Instant::now() + AMPLE) {
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn who_kills_the_invocation_ends_the_session_and_its_children() {
+    fn killed_invocation_ends_the_session_and_its_children() {
         in_a_process_of_its_own(|| {
             let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
             let file = folder.path().join("pids");
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_session_that_does_not_end_is_killed_with_its_children() {
+    fn overdue_session_is_killed_with_its_children() {
         in_a_process_of_its_own(|| {
             let soon = Instant::now() + Duration::from_millis(200);
             match run(shell("sleep 1000 & wait"), soon) {

@@ -57,7 +57,7 @@ fn two_sessions_at_terminals_end_and_leave_nothing() {
 }
 
 #[test]
-fn two_users_log_in_and_leave_nothing() {
+fn two_remote_logins_end_and_leave_nothing() {
     let real = || fs::read("/etc/passwd").ok();
     let before = real();
     ends_and_leaves_nothing("login");
@@ -75,7 +75,7 @@ fn of_our_users() -> usize {
 }
 
 #[test]
-fn who_kills_the_invocation_logs_its_users_out() {
+fn killed_invocation_ends_its_users_processes() {
     in_a_process_of_its_own(|| {
         let place = place()?;
         let mut invocation = Child::fork(|| {
@@ -115,7 +115,7 @@ fn who_kills_the_invocation_logs_its_users_out() {
 }
 
 #[test]
-fn a_session_whose_script_fails_is_told_with_its_last_words() {
+fn failed_session_reports_its_last_output() {
     in_a_process_of_its_own(|| {
         let place = place()?;
         let script = Script { text: "echo so far; exit 4\n".into(), missing: Vec::new() };
@@ -135,7 +135,7 @@ fn a_session_whose_script_fails_is_told_with_its_last_words() {
 }
 
 #[test]
-fn the_time_in_which_all_are_at_work_is_told_as_a_share() {
+fn share_of_all_is_the_overlap_of_all_spans() {
     let zero = Instant::now();
     let at = |ms: u64| zero + Duration::from_millis(ms);
     let span = |from, to| SessionSpan { began: at(from), ended: at(to) };
@@ -146,7 +146,7 @@ fn the_time_in_which_all_are_at_work_is_told_as_a_share() {
 }
 
 #[test]
-fn what_it_does_not_know_fails() {
+fn unknown_variant_or_parameter_fails() {
     let task = |variant: &str, sessions: &str| InvocationTask {
         experiment: "sessions".into(),
         variant: variant.into(),

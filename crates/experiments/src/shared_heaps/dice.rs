@@ -39,14 +39,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_evenly_drawn_and_sizes_fall_by_halves() {
-        let mut dice = HeapRng::of(3);
+    fn numbers_are_uniform_and_sizes_halve_in_frequency() {
+        let mut rng = HeapRng::of(3);
         let mut counts = [0; 10];
-        (0..100_000).for_each(|_| counts[dice.below(10)] += 1);
+        (0..100_000).for_each(|_| counts[rng.below(10)] += 1);
         assert!(counts.iter().all(|count| (9_000..11_000).contains(count)), "{counts:?}");
         let mut by_size = [0; 12];
         for _ in 0..100_000 {
-            let size = dice.mostly_small(4);
+            let size = rng.mostly_small(4);
             assert!((8..256).contains(&size), "{size}");
             by_size[size.ilog2() as usize] += 1;
         }

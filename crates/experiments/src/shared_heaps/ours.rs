@@ -168,13 +168,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_parcel_goes_through_an_entry_and_back() {
+    fn parcel_round_trips_through_an_entry() {
         let entry = [1 << 63 | 5, 7, u64::MAX];
         assert_eq!(words(bytes(entry)), entry);
     }
 
     #[test]
-    fn a_block_that_nobody_freed_is_found_at_the_end() {
+    fn unfreed_block_is_reported_at_the_end() {
         let heap = OfThreads::new().expect("a heap");
         heap.close().expect("nothing is in use");
         let block = heap.allocate(100).expect("room");

@@ -97,7 +97,7 @@ mod tests {
     use tontine_host::peer::in_a_process_of_its_own;
 
     #[test]
-    fn all_that_the_dead_had_is_free_again() {
+    fn all_memory_of_a_dead_process_is_reclaimed() {
         in_a_process_of_its_own(|| match reclaim(10_000) {
             Ok(took) if took.reclaimed > 0.0 && took.given_back > 0.0 => Ok(()),
             other => Err(format!("{other:?}")),

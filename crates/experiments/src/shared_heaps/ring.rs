@@ -122,7 +122,7 @@ mod tests {
     use tontine_host::os::shared::SharedMapping;
 
     #[test]
-    fn entries_come_in_order_and_none_beyond_the_room() {
+    fn ring_delivers_in_order_and_is_bounded() {
         let ring = SharedMapping::<WorkerRing>::anonymous().expect("memory");
         let (mut out, mut into) = (Outbound::of(&ring), RingReader::of(&ring));
         assert_eq!(into.take(), None);
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn successors_go_on_where_the_dead_stood() {
+    fn successors_continue_at_the_dead_workers_positions() {
         let ring = SharedMapping::<WorkerRing>::anonymous().expect("memory");
         let mut out = Outbound::of(&ring);
         out.write([1; 3]);

@@ -21,7 +21,7 @@ fn plan(
 }
 
 #[test]
-fn every_heap_does_every_benchmark_alone_and_in_company() {
+fn every_heap_completes_every_benchmark() {
     let all = VARIANTS.iter().filter(|one| !is_killed(one.name) && one.name != RECLAIM);
     for variant in all {
         for benchmark in Benchmark::ALL {
@@ -63,7 +63,7 @@ fn does(
 
 /// Whether it wedges or not, the row ends and reports which.
 #[test]
-fn a_kill_a_second_is_made_and_the_row_ends() {
+fn kill_per_second_happens_and_the_row_ends() {
     for benchmark in [Benchmark::Larson, Benchmark::ProducerConsumer] {
         in_a_process_of_its_own(|| {
             let processors = pin::allowed().map_err(|trouble| trouble.to_string())?;
@@ -88,7 +88,7 @@ fn a_kill_a_second_is_made_and_the_row_ends() {
 
 /// No worker wedges, no block is handed out twice, and at the end all are free.
 #[test]
-fn the_shared_heap_goes_on_after_each_kill() {
+fn shared_heap_makes_progress_after_each_kill() {
     for benchmark in Benchmark::ALL {
         in_a_process_of_its_own(|| {
             let processors = pin::allowed().map_err(|trouble| trouble.to_string())?;
@@ -117,7 +117,7 @@ impl AllocFunctions for Broken {
 }
 
 #[test]
-fn a_heap_that_gives_one_block_twice_is_found_out() {
+fn heap_handing_out_one_block_twice_fails() {
     for benchmark in Benchmark::ALL {
         in_a_process_of_its_own(|| {
             let processors = pin::allowed().map_err(|trouble| trouble.to_string())?;
@@ -131,7 +131,7 @@ fn a_heap_that_gives_one_block_twice_is_found_out() {
 }
 
 #[test]
-fn what_it_does_not_know_fails() {
+fn unknown_variant_or_parameter_fails() {
     let found = measure("pigeon", &plan(Benchmark::Larson, 1, SHORT, &[0])).expect_err("none");
     assert!(found.why().contains("pigeon"), "{found}");
     let task = |benchmark: &str, threads: &str| InvocationTask {

@@ -16,7 +16,7 @@ use super::heap::Heap;
 use super::ring::{Outbound, RingReader};
 
 /// Polls before the thread yields.
-const LOOKS: u32 = 1 << 10;
+const POLLS: u32 = 1 << 10;
 
 // The first word of a block: its owner and slot, or its entry in a ring.
 //
@@ -29,7 +29,7 @@ const LOOKS: u32 = 1 << 10;
 // `sat` is the number of previous workers of the seat, modulo 128.
 const SEAT: u32 = 56;
 const FROM: u32 = 48;
-const UNDER_WAY: u64 = 1 << 47;
+const IN_FLIGHT: u64 = 1 << 47;
 const SAT: u32 = 40;
 const SAT_MASK: u32 = 0x7f;
 const PLACE: u64 = (1 << SAT) - 1;
@@ -145,7 +145,7 @@ impl<'w, H: Heap> HeapWorker<'w, H> {
     ) -> Result<PassResult<'w, H>> {
         let Some(number) = self.outbound[to].next() else { return Ok(PassResult::Back(held)) };
         let mut block = self.checked(held)?;
-        write(self.heap.at(&mut block), under_way(self.seat, to, number));
+        write(self.heap.at(&mut block), in_flight(self.seat, to, number));
         if let Some(entry) = self.heap.give(block, self.board.address(to))? {
             self.outbound[to].write(entry);
         }
@@ -192,10 +192,10 @@ impl<'w, H: Heap> HeapWorker<'w, H> {
     ) -> Result<Option<PlacedBlock<'w, H>>> {
         while let Some((number, entry)) = self.inbound[from].take() {
             let Some(mut block) = self.heap.take(entry)? else {
-                self.must_be_of_the_dead()?;
+                self.expect_dead_receiver()?;
                 continue;
             };
-            if read(self.heap.at(&mut block)) != under_way(from, self.seat, number) {
+            if read(self.heap.at(&mut block)) != in_flight(from, self.seat, number) {
                 return Err(twice());
             }
             return Ok(Some(self.keep(block, place)));
@@ -245,7 +245,7 @@ impl<'w, H: Heap> HeapWorker<'w, H> {
     }
 
     #[cold]
-    fn must_be_of_the_dead(&self) -> Result<()> {
+    fn expect_dead_receiver(&self) -> Result<()> {
         if self.board.deaths() > 0 {
             return Ok(());
         }
@@ -268,8 +268,8 @@ impl<'w, H: Heap> HeapWorker<'w, H> {
 
 /// Returns the first word of a block in flight.
 #[inline(always)]
-fn under_way(from: usize, to: usize, number: u64) -> u64 {
-    ((to as u64) << SEAT) | ((from as u64) << FROM) | UNDER_WAY | (number & PLACE)
+fn in_flight(from: usize, to: usize, number: u64) -> u64 {
+    ((to as u64) << SEAT) | ((from as u64) << FROM) | IN_FLIGHT | (number & PLACE)
 }
 
 /// Writes a block's first word to memory.
@@ -298,7 +298,7 @@ impl SpinThenYield {
     #[inline(always)]
     pub(super) fn wait(&mut self) {
         self.0 += 1;
-        if self.0.is_multiple_of(LOOKS) {
+        if self.0.is_multiple_of(POLLS) {
             thread::yield_now();
         } else {
             std::hint::spin_loop();

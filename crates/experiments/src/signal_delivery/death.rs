@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_receiver_that_dies_before_its_first_stamp_is_reported() {
+    fn receiver_death_before_first_stamp_is_reported() {
         let nowhere = rustix::thread::CpuSet::MAX_CPU - 1;
         let trouble = receiver(Signal::INT, Some(nowhere))
             .deliver(SendCall::Kill)
@@ -242,14 +242,14 @@ mod tests {
     }
 
     #[test]
-    fn a_signal_that_does_not_end_it_is_reported() {
+    fn receiver_surviving_its_signal_is_reported() {
         let mut child = Child::fork(|| SURVIVED).expect("fork");
         let trouble = receiver(Signal::INT, None).reap(&mut child).expect_err("it exited");
         assert!(trouble.why().contains("exited with status 4"), "{trouble}");
     }
 
     #[test]
-    fn the_watch_sees_a_receiver_that_goes_on_and_none_that_has_ended() {
+    fn watch_detects_live_receiver_and_not_ended_one() {
         let receiver = receiver(Signal::INT, None);
         let before = receiver.stamps.clock().start();
         let mut living = Child::fork(|| {

@@ -179,7 +179,7 @@ mod tests {
     use tontine_host::trouble::MeasureError;
 
     #[test]
-    fn a_signal_that_cannot_be_handled_is_reported() {
+    fn unhandleable_signal_is_reported() {
         let only = pin::allowed().expect("affinity")[0];
         let placement = Placement { name: "same-core", here: only, there: only };
         let mut tally = DeliveryTally::with_capacity(1);

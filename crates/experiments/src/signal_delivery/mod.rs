@@ -149,7 +149,7 @@ fn measure(variant: &str, params: &Params, deliveries: usize) -> Result<Observed
     pin::pin_to(placement.here)?;
     if let Some(way) = TakeMethod::of(variant) {
         let mut observed = match way {
-            TakeMethod::Library => value::beside(placement, clock, deliveries)?,
+            TakeMethod::Library => value::compared(placement, clock, deliveries)?,
             alone => value::serve(alone, placement, clock, deliveries)?,
         };
         observed.notes.extend(band.map(|Band { low, high }| {
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn every_cell_yields_shares_and_times_or_names_what_is_missing() {
+    fn every_delivery_cell_yields_shares_and_times_or_skips() {
         let topology = Topology::of_this_machine();
         for variant in SignalDelivery.variants() {
             let cells = SignalDelivery.params(variant.name, &topology, Size::Quick);
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn what_it_does_not_know_is_an_error_that_names_it() {
+    fn unknown_signal_fails_and_is_named() {
         let task = InvocationTask {
             experiment: "signal-delivery".into(),
             variant: "as-published".into(),

@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_child_that_died_first_is_reported_with_its_status() {
+    fn child_that_ended_first_is_reported_with_its_status() {
         let mut child = Child::fork(|| 9).expect("fork");
         let trouble = wait_until(&mut child, Pass::Yield, "a stamp", || false)
             .expect_err("it never becomes so");

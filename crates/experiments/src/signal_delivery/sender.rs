@@ -109,7 +109,7 @@ mod tests {
     use tontine_host::trouble::MeasureError;
 
     #[test]
-    fn a_refused_call_is_a_skip_that_names_it() {
+    fn refused_call_skips_and_names_it() {
         let calls = [
             (SendCall::Pidfd, libc::SYS_pidfd_send_signal, "pidfd_send_signal: "),
             (SendCall::Tgkill, libc::SYS_tgkill, "tgkill: "),

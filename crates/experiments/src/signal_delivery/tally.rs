@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn the_ends_of_the_band_shift_the_share() {
+    fn ends_of_the_offset_band_shift_the_share() {
         let mut tally = DeliveryTally::with_capacity(4);
         for last in [460, 490, 510, 540] {
             tally.add(delivery(500, last));

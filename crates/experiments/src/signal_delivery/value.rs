@@ -1,7 +1,7 @@
 //! Signals that a thread takes as values: from before `kill` until the thread has the value.
 //!
 //! The receiver's main thread sleeps; a second one takes SIGUSR1 in one of three [`TakeMethod`]s, stamps,
-//! and waits for the next. A signal is sent when that thread is seen asleep. [`beside`] has one
+//! and waits for the next. A signal is sent when that thread is seen asleep. [`compared`] has one
 //! receiver of each way and sends to them in turn, starting with each equally often: a disturbance
 //! affects all of them, and cancels in their ratio.
 
@@ -95,7 +95,7 @@ pub(super) fn serve(
 ///
 /// # Errors
 /// Those of [`serve`].
-pub(super) fn beside(placement: Placement, clock: Clock, deliveries: usize) -> Result<Observed> {
+pub(super) fn compared(placement: Placement, clock: Clock, deliveries: usize) -> Result<Observed> {
     let all = in_turn(&TakeMethod::ALL, placement, clock, deliveries)?;
     let median = |ticks: &[DeliveryTicks]| {
         let receive: Vec<f64> = ticks.iter().map(|one| one.receive as f64).collect();
@@ -267,9 +267,9 @@ mod tests {
     }
 
     #[test]
-    fn the_library_is_held_against_both_others_in_one_run() {
+    fn library_is_compared_with_both_others_in_one_run() {
         in_a_process_of_its_own(|| {
-            let seen = beside(same_core(), Clock::monotonic(), 20);
+            let seen = compared(same_core(), Clock::monotonic(), 20);
             let seen = seen.map_err(|trouble| trouble.to_string())?;
             let names: Vec<&str> = seen.ratios.iter().map(|ratio| ratio.name.as_str()).collect();
             let sane = seen.ratios.iter().all(|ratio| ratio.value > 0.0)
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn each_way_takes_each_signal_after_it_was_sent() {
+    fn each_way_takes_each_signal_after_sending() {
         in_a_process_of_its_own(|| {
             for way in TakeMethod::ALL {
                 let seen = serve(way, same_core(), Clock::monotonic(), 20);

@@ -194,7 +194,7 @@ fn series(receivers: &[ReceiverResult]) -> Vec<Series> {
     ]
 }
 
-const VARIANTS: &[Variant] = &modes::beside(Variant {
+const VARIANTS: &[Variant] = &modes::with_linux(Variant {
     name: "linux",
     summary: "SIGUSR1 by kill to a handler, in a loop over sigsuspend; by this kernel",
 });
@@ -205,7 +205,7 @@ mod tests {
     use tontine_bench::observe::Statistic;
     use tontine_host::peer::in_a_process_of_its_own;
 
-    fn nobody_is_left() -> std::result::Result<(), String> {
+    fn no_child_is_left() -> std::result::Result<(), String> {
         use rustix::process::{WaitOptions, wait};
         match wait(WaitOptions::NOHANG) {
             Err(rustix::io::Errno::CHILD) => Ok(()),
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn every_placement_yields_a_rate_for_each_receiver_and_leaves_nobody() {
+    fn every_placement_yields_rates_and_leaves_no_child() {
         in_a_process_of_its_own(|| {
             for (pairs, placement) in
                 [(1, "same-core"), (1, "cross-core"), (3, "spread"), (10, "spread")]
@@ -236,14 +236,14 @@ mod tests {
                 if !sane {
                     return Err(format!("{pairs} {placement}: {observed:?}"));
                 }
-                nobody_is_left()?;
+                no_child_is_left()?;
             }
             Ok(())
         });
     }
 
     #[test]
-    fn one_pair_has_two_placements_and_more_are_spread() {
+    fn one_pair_has_two_placements_and_several_are_spread() {
         let cells = SignalThroughput.params("linux", &Topology::of_this_machine(), Size::Default);
         let shown: Vec<String> =
             cells.iter().map(|cell| format!("{} {}", cell["pairs"], cell["placement"])).collect();
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn a_uniprocessor_has_one_cell_and_the_other_modes_a_pair_off_the_master() {
+    fn uniprocessor_has_one_cell_others_have_off_master() {
         let topology = Topology::of_this_machine();
         let shown = |variant| -> Vec<String> {
             let cells = SignalThroughput.params(variant, &topology, Size::Default);
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn what_it_does_not_know_fails() {
+    fn unknown_variant_or_parameter_fails() {
         for (variant, pairs, names) in
             [("pigeon", "1", "pigeon"), ("linux", "11", "11"), ("linux", "few", "few")]
         {

@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn every_signal_is_accounted_for_and_every_sender_ends() {
+    fn round_accounts_for_every_signal_and_ends_every_sender() {
         in_a_process_of_its_own(|| {
             let found = run(&two_pairs(), Clock::calibrated(), 1_000);
             let found = found.map_err(|trouble| trouble.to_string())?;
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sender_that_ends_before_its_receiver_is_a_failure_and_both_go() {
+    fn sender_ending_before_receiver_fails_and_both_are_reaped() {
         in_a_process_of_its_own(|| {
             let sleeper = || {
                 Child::fork(|| {
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_keeps_the_number_of_its_leader_from_everybody_else() {
+    fn process_group_reserves_the_number_of_its_leader() {
         in_a_process_of_its_own(|| {
             let body = || -> Result<bool> {
                 let mut leader = Child::fork(|| 0)?;

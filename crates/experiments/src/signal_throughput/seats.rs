@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_processor_gets_the_same_number_and_no_pair_shares_one() {
+    fn spread_balances_processors_and_separates_pairs() {
         for processors in 2..=12 {
             let allowed: Vec<usize> = (0..processors).map(|cpu| 3 * cpu).collect();
             for pairs in 1..=10 {
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn one_processor_seats_everybody() {
+    fn spread_on_one_processor_uses_it_for_all() {
         assert!(spread(3, &[5]).iter().all(|seat| (seat.receiver, seat.sender) == (5, 5)));
     }
 }

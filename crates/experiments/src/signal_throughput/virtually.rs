@@ -161,7 +161,7 @@ mod tests {
     use tontine_unix_sim::{CostModel, LockingMode};
 
     #[test]
-    fn every_mode_and_placement_yields_a_rate_for_each_receiver() {
+    fn every_virtual_mode_and_placement_yields_rates() {
         for mode in LockingMode::ALL {
             for (placement, pairs) in [
                 ("same-core", 1),
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn one_processor_has_one_placement() {
+    fn virtual_uniprocessor_has_one_placement() {
         assert!(places("same-core", 1, 1).is_ok());
         assert!(matches!(places("apart", 2, 1), Err(MeasureError::Skipped(_))));
         let unknown = places("on-the-moon", 1, 2).expect_err("no such placement");

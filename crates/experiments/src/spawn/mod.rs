@@ -133,7 +133,7 @@ mod tests {
     use tontine_host::peer::in_a_process_of_its_own;
 
     #[test]
-    fn every_variant_is_timed_at_every_place_and_leaves_nobody() {
+    fn every_spawn_variant_is_timed_and_leaves_no_child() {
         in_a_process_of_its_own(|| {
             for variant in VARIANTS {
                 for placement in ["same-core", "unpinned"] {
@@ -161,14 +161,14 @@ mod tests {
     }
 
     #[test]
-    fn the_calls_of_the_explanation_are_those_that_are_made() {
+    fn explained_system_calls_match_the_trace() {
         for variant in VARIANTS {
             told::hold(&explained::EXPLANATION, variant.name, || way(variant.name));
         }
     }
 
     #[test]
-    fn what_it_does_not_know_fails() {
+    fn unknown_variant_or_parameter_fails() {
         for (variant, placement) in [("pigeon", "same-core"), ("fork", "pigeon")] {
             let found = measure(variant, placement, 1).expect_err("no pigeons");
             assert!(found.why().contains("pigeon"), "{found}");

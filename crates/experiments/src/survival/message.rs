@@ -51,7 +51,7 @@ mod tests {
     }
 
     #[test]
-    fn every_cut_and_every_mixture_of_two_messages_is_torn() {
+    fn cut_or_mixed_messages_are_torn() {
         let (one, two) = (message(41), message(42));
         assert_eq!((whole(&one), whole(&two)), (Claim::Whole(41), Claim::Whole(42)));
         for cut in 0..BYTES {

@@ -42,7 +42,7 @@ pub(super) struct EndProgress {
 unsafe impl Shareable for EndProgress {}
 
 /// The records of both players.
-pub(super) type Diaries = [EndProgress; 2];
+pub(super) type BothProgress = [EndProgress; 2];
 
 /// One of the two processes: its side, its processor, and what its mechanism carries.
 #[derive(Debug, Clone, Copy)]
@@ -59,18 +59,18 @@ impl PairPlayer {
     pub(super) fn play<E: TwoWay>(
         self,
         open: impl FnOnce() -> Result<E>,
-        diary: &EndProgress,
+        progress: &EndProgress,
     ) -> i32 {
         let opened = pin::pin_to(self.processor).and_then(|()| open());
-        let ended = opened.map(|mut end| (self.pass_messages(&mut end, diary), end));
+        let ended = opened.map(|mut end| (self.pass_messages(&mut end, progress), end));
         let trouble = match ended {
             Ok((TransferError::Gone, mut end)) => {
                 let noticed = self.clock.stop();
                 let taken_back = !end.take_back().is_empty();
-                diary.taken_back.store(u32::from(taken_back), Ordering::Relaxed);
+                progress.taken_back.store(u32::from(taken_back), Ordering::Relaxed);
                 // SYNC survival-noticed: pairs with the referee's load; the record is stored
                 // before.
-                diary.noticed.store(noticed, Ordering::Release);
+                progress.noticed.store(noticed, Ordering::Release);
                 return 0;
             }
             Ok((TransferError::Broken(trouble), end)) => {
@@ -80,20 +80,20 @@ impl PairPlayer {
             }
             Err(trouble) => trouble,
         };
-        diary.words.say(&trouble);
+        progress.words.say(&trouble);
         1
     }
 
-    fn pass_messages(self, end: &mut impl TwoWay, diary: &EndProgress) -> TransferError {
+    fn pass_messages(self, end: &mut impl TwoWay, progress: &EndProgress) -> TransferError {
         let mut number = 0;
         loop {
             number += 1;
             let passed = if number % 2 == (1 - self.side as u64) {
                 let sent = end.send(&message(number), &[]);
-                sent.map(|()| diary.sent.store(number, Ordering::Relaxed))
+                sent.map(|()| progress.sent.store(number, Ordering::Relaxed))
             } else {
                 let received = end.receive(&[], |bytes| claim(bytes, self.carries));
-                received.and_then(|claim| take(claim, number, diary))
+                received.and_then(|claim| take(claim, number, progress))
             };
             if let Err(ended) = passed {
                 return ended;
@@ -103,17 +103,17 @@ impl PairPlayer {
 }
 
 /// Records a message; a whole message with a wrong number is an error.
-fn take(claim: Claim, expected: u64, diary: &EndProgress) -> Result<(), TransferError> {
+fn take(claim: Claim, expected: u64, progress: &EndProgress) -> Result<(), TransferError> {
     match claim {
         Claim::Whole(number) if number != expected => Err(TransferError::Broken(
             MeasureError::fail(format!("expected message {expected}, received {number}")),
         )),
         Claim::Torn => {
-            diary.torn.store(1, Ordering::Relaxed);
+            progress.torn.store(1, Ordering::Relaxed);
             Ok(())
         }
         Claim::Whole(_) | Claim::Bare => {
-            diary.received.store(expected, Ordering::Relaxed);
+            progress.received.store(expected, Ordering::Relaxed);
             Ok(())
         }
     }

@@ -25,7 +25,7 @@ use tontine_mechanisms::about::Carries;
 use tontine_mechanisms::driver::Couple;
 use tontine_mechanisms::end::TwoWay;
 
-use super::player::{Diaries, PairPlayer};
+use super::player::{BothProgress, PairPlayer};
 
 /// Time for which the referee waits for a survivor; survivors that notice do so far earlier.
 const ATTENDED: Duration = Duration::from_millis(3);
@@ -104,7 +104,7 @@ pub(super) fn kills<H, E: TwoWay>(
 
 /// Two players that pass messages.
 struct PairRun {
-    diaries: SharedMapping<Diaries>,
+    progress: SharedMapping<BothProgress>,
     players: [Child; 2],
     stays: Option<Box<dyn Any>>,
 }
@@ -115,14 +115,14 @@ impl PairRun {
         Couple { one: first, two: second, stays }: Couple<H>,
         open: &impl Fn(H) -> Result<E>,
     ) -> Result<Self> {
-        let diaries = SharedMapping::<Diaries>::anonymous()?;
+        let progress = SharedMapping::<BothProgress>::anonymous()?;
         // A descriptor that reports a death must have no other holder: each player drops the
         // other's end, and we drop both with the closures.
         let second = Cell::new(Some(second));
         let &KillPlan { processors, carries, clock, .. } = plan;
         let player = |half: H, side: usize| {
             let player = PairPlayer { side, processor: processors[side], carries, clock };
-            player.play(|| open(half), &diaries[side])
+            player.play(|| open(half), &progress[side])
         };
         let one = Child::fork(|| {
             drop(second.take());
@@ -130,24 +130,24 @@ impl PairRun {
         })?;
         let second = second.take().ok_or_else(|| MeasureError::fail("no second end"))?;
         let two = Child::fork(|| player(second, 1))?;
-        let mut game = Self { diaries, players: [one, two], stays };
+        let mut game = Self { progress, players: [one, two], stays };
         game.until_begun()?;
         Ok(game)
     }
 
     fn until_begun(&mut self) -> Result<()> {
         let began = Instant::now();
-        while self.diaries.iter().any(|diary| diary.received.load(Ordering::Relaxed) < BEGUN) {
-            if let Some(trouble) = self.diaries.iter().find_map(|diary| diary.words.heard()) {
+        while self.progress.iter().any(|of_one| of_one.received.load(Ordering::Relaxed) < BEGUN) {
+            if let Some(trouble) = self.progress.iter().find_map(|of_one| of_one.words.heard()) {
                 return Err(trouble);
             }
-            if self.diaries.iter().any(|diary| diary.noticed.load(Ordering::Relaxed) != 0) {
+            if self.progress.iter().any(|of_one| of_one.noticed.load(Ordering::Relaxed) != 0) {
                 return Err(MeasureError::fail("a player noticed a death before there was one"));
             }
             if began.elapsed() > PATIENCE {
                 return Err(MeasureError::fail(format!(
                     "expected messages to pass within {PATIENCE:?}, found none or too few: {:?}",
-                    self.diaries.each_ref().map(|diary| diary.received.load(Ordering::Relaxed))
+                    self.progress.each_ref().map(|of_one| of_one.received.load(Ordering::Relaxed))
                 )));
             }
             thread::sleep(LOOK);
@@ -157,7 +157,7 @@ impl PairRun {
 
     /// Kills a random player at a random moment.
     fn kill_one(self, plan: &KillPlan) -> Result<Survivor> {
-        let Self { diaries, players: [one, two], stays } = self;
+        let Self { progress, players: [one, two], stays } = self;
         let victim_side = usize::from(rand::random::<bool>());
         let (mut victim, survivor) = if victim_side == 0 { (one, two) } else { (two, one) };
         // Before the kill, so that only waiting follows it.
@@ -168,7 +168,7 @@ impl PairRun {
         victim.signal(Signal::KILL).setting_up("kill")?;
         let status = victim.wait()?;
         if status.terminating_signal() != Some(libc::SIGKILL) {
-            let said = diaries[victim_side].words.heard();
+            let said = progress[victim_side].words.heard();
             return Err(said.unwrap_or_else(|| {
                 MeasureError::fail(format!("a player ended before it was killed: {status:?}"))
             }));
@@ -177,7 +177,7 @@ impl PairRun {
             side: 1 - victim_side,
             process: survivor,
             ending,
-            diaries,
+            progress,
             _stays: stays,
             stamp,
             killed_at,
@@ -191,7 +191,7 @@ struct Survivor {
     process: Child,
     /// Readable when it has ended.
     ending: std::os::fd::OwnedFd,
-    diaries: SharedMapping<Diaries>,
+    progress: SharedMapping<BothProgress>,
     _stays: Option<Box<dyn Any>>,
     /// Time of the kill, by the players' clock.
     stamp: u64,
@@ -231,7 +231,7 @@ impl Survivor {
     /// Returns its fate. A survivor that still runs has not noticed, and is killed.
     fn fate(mut self, plan: &KillPlan) -> Result<KillOutcome> {
         self.process.kill()?;
-        let (own, dead) = (&self.diaries[self.side], &self.diaries[1 - self.side]);
+        let (own, dead) = (&self.progress[self.side], &self.progress[1 - self.side]);
         if let Some(trouble) = own.words.heard() {
             return Err(trouble);
         }

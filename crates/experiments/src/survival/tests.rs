@@ -43,7 +43,7 @@ fn plan() -> KillPlan {
 }
 
 #[test]
-fn every_variant_has_a_fate_for_each_kill_and_tears_nothing() {
+fn every_variant_has_a_fate_per_kill_and_tears_nothing() {
     in_a_process_of_its_own(|| {
         for variant in VARIANTS.iter() {
             let Some(fates) = fates(variant.name)? else { continue };
@@ -80,13 +80,13 @@ fn survivor_learns_what_its_mechanism_states() {
 }
 
 #[test]
-fn an_unknown_variant_fails() {
+fn unknown_round_trip_variant_fails() {
     let found = measure("pigeon", 1, PATIENT).expect_err("there are no pigeons");
     assert!(found.why().contains("pigeon"), "{found}");
 }
 
 #[test]
-fn nobody_is_left_behind() {
+fn survival_leaves_no_children() {
     in_a_process_of_its_own(|| {
         let children = || {
             let own = std::process::id();
@@ -153,7 +153,7 @@ fn fates_of(what: What) -> std::result::Result<Vec<KillOutcome>, String> {
 }
 
 #[test]
-fn a_torn_message_is_seen() {
+fn torn_message_is_detected() {
     in_a_process_of_its_own(|| {
         let fates = fates_of(What::Tears)?;
         claim(fates.iter().any(|fate| fate.torn), fates)
@@ -161,7 +161,7 @@ fn a_torn_message_is_seen() {
 }
 
 #[test]
-fn a_message_that_was_sent_and_never_came_is_lost() {
+fn swallowed_message_counts_as_lost() {
     in_a_process_of_its_own(|| {
         let fates = fates_of(What::Swallows)?;
         let lost = |fate: &KillOutcome| fate.lost_with_sender || fate.lost_with_receiver;

@@ -30,7 +30,7 @@ fn all(mut look: impl FnMut(&str, &Params, Observed)) {
 }
 
 #[test]
-fn every_cell_is_timed_and_only_the_shared_counter_may_lose() {
+fn every_counter_cell_is_timed_and_only_shared_loses() {
     let mut seen = 0;
     all(|variant, params, observed| {
         assert!(series(&observed, "increment") > 0.0, "{variant} {params:?}");
@@ -49,7 +49,7 @@ fn every_cell_is_timed_and_only_the_shared_counter_may_lose() {
 /// Two threads that run at the same time lose increments within a moment; how long that takes on a
 /// busy machine is unknown, so they get several tries.
 #[test]
-fn two_processors_lose_increments_of_a_plain_shared_counter() {
+fn plain_shared_counter_on_two_processors_loses_increments() {
     let place = Topology::of_this_machine().placement("cross-core");
     let Some(place) = place.filter(|place| place.here != place.there) else {
         return eprintln!("skipped: needs two processors");
@@ -62,7 +62,7 @@ fn two_processors_lose_increments_of_a_plain_shared_counter() {
 }
 
 #[test]
-fn what_it_does_not_know_is_named() {
+fn unknown_variant_or_parameter_is_named() {
     let wrong = measure("pigeon", &[0], 1).expect_err("no such way");
     assert!(wrong.why().contains("pigeon"), "{wrong}");
     let params = Params::from([("threads".into(), "3".into())]);

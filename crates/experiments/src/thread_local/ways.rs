@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn the_plain_increment_is_a_load_an_addition_and_a_store() {
+    fn plain_increment_compiles_to_load_add_store() {
         let body = only_loop(repeat::<SharedCounter> as *const u8);
         is_plain(&body);
         assert_eq!(calls(&body), 0);
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn the_thread_local_one_is_the_same_by_the_thread_register() {
+    fn thread_local_increment_uses_the_thread_register() {
         let body = only_loop(repeat::<ThreadLocalCounter> as *const u8);
         is_plain(&body);
         assert_eq!(calls(&body), 0);
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn the_others_call_or_lock_as_often_as_they_say() {
+    fn other_increments_call_or_lock_as_documented() {
         let key = only_loop(repeat::<KeyedCounter> as *const u8);
         is_plain(&key);
         assert_eq!(calls(&key), 1);

@@ -82,7 +82,7 @@ mod tests {
 
     /// Runs in a process of its own: mappings of other tests would move the lines that are read.
     #[test]
-    fn every_page_is_there_and_small() {
+    fn ballast_pages_are_resident_and_small() {
         const BYTES: u64 = 8 << 20;
         tontine_host::peer::in_a_process_of_its_own(|| {
             let ballast = Ballast::touched(BYTES).map_err(|trouble| trouble.to_string())?;

@@ -33,14 +33,14 @@ fn every_variant_creates_and_waits() {
 
 /// Checks the explanation of the system calls in the timed part against a trace.
 #[test]
-fn the_calls_of_the_explanation_are_those_that_are_made() {
+fn explained_system_calls_match_the_trace() {
     for variant in VARIANTS {
         told::hold(&explained::EXPLANATION, variant.name, || creator(variant.name));
     }
 }
 
 #[test]
-fn a_thread_and_a_fork_are_traced_beside_their_figures() {
+fn thread_and_fork_notes_contain_their_trace() {
     for (variant, flag) in [("thread", "CLONE_THREAD"), ("fork", "exit_signal=SIGCHLD")] {
         let notes = seen(variant);
         let refused = notes.len() == 1 && notes[0].contains("could not be traced: skipped");
@@ -57,7 +57,7 @@ fn a_thread_and_a_fork_are_traced_beside_their_figures() {
 }
 
 #[test]
-fn a_look_has_every_variant_and_only_two_large_parents() {
+fn quick_run_has_every_variant_and_two_large_parents() {
     let topology = Topology::of_this_machine();
     let large = |size| {
         let all = VARIANTS.iter().flat_map(|one| ThreadVsProcess.params(one.name, &topology, size));
@@ -71,7 +71,7 @@ fn a_look_has_every_variant_and_only_two_large_parents() {
 }
 
 #[test]
-fn what_it_does_not_know_is_named() {
+fn unknown_variant_or_parameter_is_named() {
     let run = |variant: &str, parent: &str, placement: &str| {
         let task = InvocationTask {
             experiment: "thread-vs-process".into(),
@@ -87,7 +87,7 @@ fn what_it_does_not_know_is_named() {
 }
 
 #[test]
-fn a_refused_ptrace_is_a_skip_that_names_it() {
+fn refused_ptrace_skips_and_names_it() {
     use crate::liveness_check::check::refused;
     let seen = refused::inside(&[libc::SYS_ptrace], || trace::system_calls(|| ()).map(|_| ()));
     let Some(Err(MeasureError::Skipped(why))) = &seen else {

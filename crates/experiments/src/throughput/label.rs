@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_label_survives_messages_of_any_length_and_a_torn_one_is_found() {
+    fn label_round_trips_at_any_length_and_detects_tearing() {
         let label = Label { sender: 3, number: 1 << 40, last: true };
         for size in [8, 16, 64] {
             let mut message = vec![0; size];
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gap_a_repetition_and_a_stranger_are_named() {
+    fn ledger_names_gaps_duplicates_and_unknown_senders() {
         let from = |sender, number| Label { sender, number, last: false };
         let mut ledger = SenderTotals::new(2);
         ledger.enter(from(1, 0)).expect("the first of the second");

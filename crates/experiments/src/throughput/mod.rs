@@ -113,8 +113,8 @@ impl Experiment for Throughput {
 
     fn ratios(&self) -> Vec<(&'static str, &'static str)> {
         let streams = VARIANTS.iter().map(|variant| variant.name).filter(|name| *name != FLOOR);
-        let beside = [("rtrb", "mailbox"), ("crossbeam", "mailbox"), ("iceoryx2", "mailbox")];
-        streams.map(|name| (name, FLOOR)).chain(beside).collect()
+        let rivals = [("rtrb", "mailbox"), ("crossbeam", "mailbox"), ("iceoryx2", "mailbox")];
+        streams.map(|name| (name, FLOOR)).chain(rivals).collect()
     }
 }
 

@@ -16,7 +16,7 @@ fn plan(bytes: usize, senders: usize) -> StreamPlan {
 }
 
 #[test]
-fn every_variant_streams_every_size_and_number_of_senders_that_it_lists() {
+fn every_variant_streams_every_listed_size_and_sender_count() {
     for variant in VARIANTS.iter() {
         for params in Throughput.params(variant.name, &Topology::of_this_machine(), Size::Default) {
             let (bytes, senders) = (params["size"].parse().unwrap(), params["senders"].parse());
@@ -45,7 +45,7 @@ fn every_variant_streams_every_size_and_number_of_senders_that_it_lists() {
 /// The median of these batches is a microsecond per message, but half of the time passed in one
 /// batch.
 #[test]
-fn bursts_do_not_count_for_more_than_their_time() {
+fn bursts_are_weighted_by_their_time() {
     let message_ns = vec![1_000.0, 1_000.0, 4_000.0, 1_000.0, 1_000.0];
     let series = series(Batches { message_ns, batch: 10 }, 8);
     assert_eq!(series[0].statistic, tontine_bench::observe::Statistic::Mean);
@@ -54,7 +54,7 @@ fn bursts_do_not_count_for_more_than_their_time() {
 }
 
 #[test]
-fn a_quick_run_has_the_ends_of_the_range_and_several_senders_only_where_they_stay_apart() {
+fn quick_run_has_extreme_sizes_and_allowed_sender_counts() {
     let topology = Topology::of_this_machine();
     let cells = |variant, size| Throughput.params(variant, &topology, size);
     assert_eq!(cells("tcp-loopback", Size::Quick).len(), 2);
@@ -67,7 +67,7 @@ fn a_quick_run_has_the_ends_of_the_range_and_several_senders_only_where_they_sta
 }
 
 #[test]
-fn what_does_not_fit_is_a_skip_that_says_so() {
+fn oversized_message_skips_with_reason() {
     let found = measure("unix-seqpacket", 1 << 30, 1, BUDGET);
     let Err(MeasureError::Skipped(why)) = found else {
         panic!("a packet of a gibibyte: {found:?}")
@@ -81,7 +81,7 @@ fn what_does_not_fit_is_a_skip_that_says_so() {
 }
 
 #[test]
-fn what_it_does_not_know_fails() {
+fn unknown_variant_or_parameter_fails() {
     let found = measure("pigeon", 8, 1, BUDGET).expect_err("there are no pigeons");
     assert!(found.why().contains("pigeon"), "{found}");
     let found = measure("pipe", 12, 1, BUDGET).expect_err("half a label");
@@ -123,7 +123,7 @@ impl Inlet for Sink {
 }
 
 #[test]
-fn a_lost_message_fails_the_row() {
+fn lost_message_fails_the_row() {
     let (read, write) = tontine_mechanisms::descriptor::pipe().expect("pipe");
     let found = threads::from_threads(&plan(8, 1), vec![Leaky(write, 0)], Sink(read.into()));
     let why = found.expect_err("one in a hundred is missing").to_string();
@@ -131,7 +131,7 @@ fn a_lost_message_fails_the_row() {
 }
 
 #[test]
-fn a_sender_that_dies_is_named_with_its_status() {
+fn dead_sender_is_named_with_its_status() {
     let dies = |_| -> Result<Leaky> { tontine_host::os::child::exit_at_once(7) };
     let found = harness::from_processes(&plan(8, 1), dies, |senders| {
         let began = std::time::Instant::now();

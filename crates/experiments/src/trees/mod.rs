@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn a_load_ends_in_every_mode_and_more_processors_make_it_shorter() {
+    fn modelled_load_ends_and_scales_in_every_mode() {
         for mode in LockingMode::ALL {
             let on = |processors| {
                 let watch = TimeSource::Model { seed: 1, costs: CostModel::published() };
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn a_load_ends_in_every_mode_on_real_processors_and_computes_as_long_as_it_should() {
+    fn load_on_real_processors_computes_its_full_time() {
         let tree = RecordedTree::session().expect("a tree");
         let computed = tree.0.iter().flatten().filter_map(|step| match step {
             TraceOp::Compute(duration) => Some(duration.as_secs_f64()),
@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn each_cell_says_where_it_runs_and_how_much_of_it_computes() {
+    fn tree_cells_state_model_and_computing_part() {
         let cell = |level: usize| Params::from([("builds".to_owned(), level.to_string())]);
         for mode in LockingMode::ALL {
             let quick = cells(mode, Size::Quick, 8, cell);

@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_files_hold_real_trees() {
+    fn tree_files_contain_real_trees() {
         for (text, root) in [(BUILDS, "make:"), (SESSIONS, "sh:")] {
             let tree = RecordedTree::read(text).expect("a tree");
             let first = text.lines().find(|line| !line.starts_with('#')).expect("a process");

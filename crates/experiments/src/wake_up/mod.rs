@@ -165,17 +165,17 @@ mod tests {
     }
 
     #[test]
-    fn every_variant_yields_its_messages_after_each_pause() {
+    fn every_variant_yields_samples_for_each_pause() {
         every_variant_on(Topology::of_this_machine().placements()[0]);
     }
 
     #[test]
-    fn two_ends_on_one_processor_do_not_wait_for_each_other_for_ever() {
+    fn paced_ends_on_one_processor_make_progress() {
         every_variant_on(Topology::of_this_machine().placement("same-core").expect("one"));
     }
 
     #[test]
-    fn each_mechanism_is_one_of_the_round_trip_s() {
+    fn wake_up_mechanisms_are_those_of_round_trip() {
         let known = round_trip::RoundTrip.variants();
         for variant in VARIANTS.iter() {
             assert!(known.iter().any(|other| other.name == variant.name), "{}", variant.name);
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mechanism_that_does_not_block_is_no_variant() {
+    fn spinning_mechanism_is_not_a_wake_up_variant() {
         let placement = Topology::of_this_machine().placements()[0];
         for name in ["flag", "pigeon"] {
             let found = measure(name, &FEW, 5, placement).expect_err("refused");
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn the_two_ends_lie_on_two_processors_and_in_a_full_run_on_one_too() {
+    fn same_core_is_measured_in_full_runs_only() {
         let topology = Topology::of_this_machine();
         let named = |size| -> Vec<String> {
             let cells = WakeUp.params("pipe", &topology, size);

@@ -264,7 +264,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_sources_agree_on_twenty_milliseconds() {
+    fn clock_sources_agree_on_twenty_milliseconds() {
         for clock in [Clock::calibrated(), Clock::monotonic()] {
             let (wall, from) = (Instant::now(), clock.start());
             std::thread::sleep(Duration::from_millis(20));
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn a_difference_is_never_clamped() {
+    fn negative_difference_is_not_clamped() {
         assert_eq!(Clock::monotonic().ns_between(50, 10), -40.0);
     }
 }

@@ -144,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_band_is_not_empty_and_holds_zero_on_a_synchronised_machine() {
+    fn band_contains_zero_on_a_synchronised_machine() {
         let allowed = pin::allowed().expect("affinity");
         let [here, there, ..] = allowed[..] else {
             eprintln!("skipped: needs two processors");
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_nobody_meets_gives_up() {
+    fn offset_thread_without_a_partner_gives_up() {
         let only = pin::allowed().expect("affinity")[0];
         let clock = Clock::monotonic();
         assert_eq!(PingPong::default().ask(clock, only), Ok(None));
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn a_processor_that_is_not_there_is_a_skip() {
+    fn missing_processor_is_a_skip() {
         let only = pin::allowed().expect("affinity")[0];
         let nowhere = rustix::thread::CpuSet::MAX_CPU - 1;
         for (here, there) in [(only, nowhere), (nowhere, only)] {

@@ -143,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn exit_status_and_death_arrive() {
+    fn child_reports_exit_status_and_killing_signal() {
         let mut child = Child::fork(|| 3).expect("fork");
         assert_eq!(child.wait().expect("wait").exit_status(), Some(3));
 
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_lives_on_is_waited_for_no_longer_than_told() {
+    fn ends_within_waits_no_longer_than_told() {
         let mut child = Child::fork(|| {
             loop {
                 std::thread::yield_now()

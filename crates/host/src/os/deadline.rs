@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_wait_ends_before_the_one_who_waits_is_given_up() {
+    fn wait_ends_before_the_deadline_of_the_process() {
         let [short, long] = [2, 120].map(Duration::from_secs);
         assert_eq!(shorter(long, None), long);
         assert_eq!(shorter(short, Some(long)), short);

@@ -133,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lists_of_processors() {
+    fn processor_list_parses_ranges_and_rejects_others() {
         assert_eq!(processor_list("0-2,8"), Some(vec![0, 1, 2, 8]));
         assert_eq!(processor_list(""), Some(vec![]));
         assert_eq!(processor_list("0-"), None);
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn choices_and_keys() {
+    fn chosen_and_keyed_find_their_values() {
         assert_eq!(chosen("always [madvise] never").as_deref(), Some("madvise"));
         assert_eq!(chosen("none"), None);
         assert_eq!(keyed::<u64>("ctxt 5\nMemTotal:  7 kB", "MemTotal"), Some(7));
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_none() {
+    fn unreadable_file_is_none() {
         let tree = TempTree::empty();
         tree.write("empty", "");
         tree.write("word", "three");

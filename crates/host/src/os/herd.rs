@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_command_started_dies_with_the_handle() {
+    fn descendants_are_killed_with_the_group_handle() {
         in_a_process_of_its_own(|| {
             let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
             let pids = folder.path().join("pids");
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn it_dies_with_the_process_that_holds_the_handle() {
+    fn group_is_killed_with_the_process_of_its_handle() {
         in_a_process_of_its_own(|| {
             let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
             let pids = folder.path().join("pids");
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn the_status_and_the_time_are_the_commands() {
+    fn run_returns_status_and_time_of_the_command() {
         in_a_process_of_its_own(|| {
             let herd = ProcessGroup::new().map_err(|trouble| trouble.to_string())?;
             let mut command = Command::new("/bin/sh");

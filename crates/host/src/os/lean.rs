@@ -162,7 +162,7 @@ Anonymous:           8 kB
 ";
 
     #[test]
-    fn private_mappings_of_files_are_read_with_whether_they_were_written() {
+    fn private_file_mappings_report_if_written() {
         let found = mappings(SMAPS);
         let shown: Vec<(&str, &str, bool)> =
             found.iter().map(|one| (one.path.as_str(), one.may.as_str(), one.written)).collect();
@@ -171,7 +171,7 @@ Anonymous:           8 kB
     }
 
     #[test]
-    fn the_c_library_and_the_linker_stay() {
+    fn c_library_and_linker_are_not_excluded() {
         for path in ["/lib/libc.so.6", "/lib/ld-linux-x86-64.so.2", "/lib/ld-musl-x86_64.so.1"] {
             assert!(!is_unneeded_library(path), "{path}");
         }
@@ -187,7 +187,7 @@ Anonymous:           8 kB
     }
 
     #[test]
-    fn what_the_linker_wrote_becomes_shared_with_equal_bytes() {
+    fn relocated_pages_become_shared_with_equal_bytes() {
         in_a_process_of_its_own(|| {
             let smaps = std::fs::read_to_string("/proc/self/smaps").map_err(|e| e.to_string())?;
             let own = std::env::current_exe().map_err(|e| e.to_string())?;
@@ -219,7 +219,7 @@ Anonymous:           8 kB
     }
 
     #[test]
-    fn children_of_a_lean_process_run_without_libraries_and_later_ones_with_them() {
+    fn lean_process_forks_children_without_libraries() {
         in_a_process_of_its_own(|| {
             let libraries = || -> i32 {
                 let text = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();

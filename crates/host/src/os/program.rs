@@ -50,20 +50,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_program_is_found_and_what_is_none_is_not() {
+    fn find_returns_only_existing_programs() {
         assert!(find("sh").is_some_and(|file| file.ends_with("sh")));
         assert_eq!(find("no-such-program-anywhere"), None);
     }
 
     #[test]
-    fn the_last_lines_are_kept() {
+    fn last_words_keeps_the_last_lines() {
         assert_eq!(last_words(b"a\nb\n\nc \nd\n"), "b | c | d");
         assert_eq!(last_words(b"a\n"), "a");
         assert_eq!(last_words(b"\n"), "it printed nothing");
     }
 
     #[test]
-    fn proc_is_a_proc() {
+    fn file_system_of_proc_is_proc() {
         assert_eq!(file_system(Path::new("/proc/self")).as_deref(), Some("proc"));
     }
 }

@@ -115,14 +115,14 @@ mod tests {
     use crate::os::files::TempTree;
 
     #[test]
-    fn a_few_fit_and_more_than_there_is_does_not() {
+    fn room_grants_little_and_refuses_too_much() {
         for_processes(1, 1 << 20).expect("one process");
         let lack = for_memory(u64::MAX).expect_err("no machine has that much");
         assert!(lack.why().contains("MiB are free"), "{lack}");
     }
 
     #[test]
-    fn the_tightest_limit_of_any_cgroup_above_us_counts() {
+    fn available_memory_obeys_the_tightest_cgroup() {
         let tree = TempTree::empty();
         let limited = "sys/fs/cgroup/user.slice";
         tree.write("proc/self/cgroup", "0::/user.slice/session");
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn we_are_among_those_that_are_counted() {
+    fn thread_count_includes_this_process() {
         assert!(threads_of_ours(&Files::of_this_machine()) >= 1);
     }
 }

@@ -162,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_that_is_taken_is_passed_over() {
+    fn first_free_name_skips_a_used_name() {
         let tries = AtomicU32::new(0);
         let exists = |_: &CStr| Err::<(), _>(io::Error::from_raw_os_error(libc::EEXIST));
         let second_free = |name: &CStr| match tries.fetch_add(1, Ordering::Relaxed) {
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn starts_as_zero_and_keeps_what_is_written() {
+    fn shared_memory_starts_zeroed_and_keeps_stores() {
         for memory in [SharedMapping::<AtomicU64>::anonymous(), SharedMapping::<AtomicU64>::posix()]
         {
             let memory = memory.expect("shared memory");

@@ -52,7 +52,7 @@ mod tests {
     use std::time::{Duration, Instant};
 
     #[test]
-    fn who_spins_is_awake_and_who_waits_comes_to_sleep() {
+    fn spinning_thread_is_awake_and_waiting_one_asleep() {
         let us = std::process::id();
         let tid = rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned();
         assert!(!ProcStatFile::of(us, tid).expect("proc").asleep());

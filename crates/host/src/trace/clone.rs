@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn every_flag_of_the_library_is_explained_with_its_value() {
+    fn clone_flags_have_the_values_of_the_library() {
         let all = of_the_library! {
             CLONE_NEWTIME CLONE_VM CLONE_FS CLONE_FILES CLONE_SIGHAND CLONE_PIDFD CLONE_PTRACE
             CLONE_VFORK CLONE_PARENT CLONE_THREAD CLONE_NEWNS CLONE_SYSVSEM CLONE_SETTLS
@@ -355,7 +355,7 @@ mod tests {
 
     /// From the signal's byte to the newest flag, every bit is used.
     #[test]
-    fn every_bit_has_one_explanation() {
+    fn clone_flags_explain_every_bit_once() {
         let bits: Vec<u64> = FLAGS.iter().map(|flag| flag.bit).collect();
         assert_eq!(bits, (7..=33).map(|bit| 1 << bit).collect::<Vec<u64>>());
         assert!(
@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn every_field_of_the_structure_is_explained_in_its_place() {
+    fn clone3_fields_are_explained_in_order() {
         let bytes: Vec<u8> =
             (1..=FIELDS.len() as u64).flat_map(|number| number.to_ne_bytes()).collect();
         let debug = format!("{:?}", Creation::of_clone3(bytes.try_into().expect("its size")));
@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn a_published_creation_reads_as_strace_printed_it() {
+    fn published_creation_prints_like_strace() {
         let flags = FLAGS.iter().filter(|flag| {
             "VM FS FILES SIGHAND THREAD SYSVSEM SETTLS PARENT_SETTID CHILD_CLEARTID"
                 .split(' ')

@@ -106,8 +106,8 @@ pub(super) fn on_entry(traced: Traced, name: Option<&str>, arguments: [u64; 6]) 
     }
     match name.and_then(shape) {
         Some(kinds) => {
-            let beside = arguments.into_iter().skip(1).chain([0]);
-            let values = arguments.into_iter().zip(beside);
+            let extra = arguments.into_iter().skip(1).chain([0]);
+            let values = arguments.into_iter().zip(extra);
             kinds
                 .iter()
                 .zip(values)
@@ -192,9 +192,9 @@ fn status(traced: Traced, at: u64) -> Option<String> {
 }
 
 fn futex(operation: u64) -> String {
-    let beside: u64 = words::FUTEX_BITS.iter().map(|(bit, _)| bit).sum();
-    let operation_name = words::one_of(operation & !beside, words::FUTEX);
-    match words::bits(operation & beside, words::FUTEX_BITS, "").replace("_FLAG", "") {
+    let extra: u64 = words::FUTEX_BITS.iter().map(|(bit, _)| bit).sum();
+    let operation_name = words::one_of(operation & !extra, words::FUTEX);
+    match words::bits(operation & extra, words::FUTEX_BITS, "").replace("_FLAG", "") {
         none if none.is_empty() => operation_name,
         // Joined into one word, as strace does.
         bits => match bits.strip_prefix("FUTEX_PRIVATE") {

@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_number_has_one_name_or_none() {
+    fn system_call_number_has_at_most_one_name() {
         assert_eq!(name(libc::SYS_clone3.cast_unsigned()), Some("clone3"));
         assert_eq!(name(1 << 40), None);
         let mut all: Vec<_> = EVERYWHERE.iter().chain(OLD).map(|(number, _)| number).collect();

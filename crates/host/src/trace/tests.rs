@@ -33,7 +33,7 @@ fn creation(events: &[TraceEvent]) -> (&Call, Creation) {
 }
 
 #[test]
-fn a_thread_is_made_with_the_published_flags_and_ends() {
+fn traced_thread_has_published_flags_and_ends() {
     let Some(events) = traced(pthread_create()) else { return };
     let (call, creation) = creation(&events);
     assert!(["clone3", "clone"].contains(&call.title().as_str()), "{call}");
@@ -62,7 +62,7 @@ fn a_thread_is_made_with_the_published_flags_and_ends() {
 /// The joiner is woken while the joined thread still has its files to close; here, one that takes
 /// long.
 #[test]
-fn an_end_that_comes_after_the_join_is_not_missed() {
+fn trace_contains_a_thread_end_after_the_join() {
     extern "C" fn leaves_a_large_file(_: *mut libc::c_void) -> *mut libc::c_void {
         // SAFETY: the name is static; the table of descriptors becomes this thread's own.
         unsafe {
@@ -96,7 +96,7 @@ fn an_end_that_comes_after_the_join_is_not_missed() {
 }
 
 #[test]
-fn a_fork_asks_for_its_signal_and_the_signal_says_who_exited() {
+fn traced_fork_reports_child_by_sigchld() {
     let Some(events) = traced(fork()) else { return };
     let (call, creation) = creation(&events);
     assert_eq!(creation.flag_names(), "CLONE_CHILD_CLEARTID|CLONE_CHILD_SETTID");
@@ -118,7 +118,7 @@ fn a_fork_asks_for_its_signal_and_the_signal_says_who_exited() {
 }
 
 #[test]
-fn calls_are_named_with_arguments_and_results_and_nothing_is_added() {
+fn trace_lists_exactly_the_calls_with_arguments() {
     let asked = || {
         // SAFETY: neither accesses memory; the second number is not a system call.
         unsafe {
@@ -142,7 +142,7 @@ fn calls_are_named_with_arguments_and_results_and_nothing_is_added() {
 
 /// The structure of Linux 5.3 had eight fields. Bytes after a short one are not part of it.
 #[test]
-fn a_short_structure_of_clone3_is_read_no_further_than_its_size() {
+fn short_clone3_structure_is_read_to_its_size() {
     const SHORT: usize = 64;
     let mut words = [0_u64; size_of::<Creation>() / 8];
     words[4] = libc::SIGCHLD as u64;
@@ -167,7 +167,7 @@ fn a_short_structure_of_clone3_is_read_no_further_than_its_size() {
 }
 
 #[test]
-fn what_does_not_return_is_named() {
+fn trace_names_the_end_of_a_function_that_exits() {
     let ended = system_calls(|| crate::os::child::exit_at_once(7));
     match ended {
         Err(MeasureError::Failed(why)) => assert!(why.contains("Exited(7)"), "{why}"),

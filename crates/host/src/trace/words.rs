@@ -125,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sets_are_written_the_shorter_way() {
+    fn signal_set_is_printed_the_shorter_way() {
         assert_eq!(signals(0), "[]");
         assert_eq!(signals(u64::MAX), "~[]");
         assert_eq!(signals(1 << (libc::SIGCHLD - 1)), "[CHLD]");
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_name_stays_a_number() {
+    fn value_without_a_name_stays_a_number() {
         assert_eq!(bits(0x1003, PROT, "PROT_NONE"), "PROT_READ|PROT_WRITE|0x1000");
         assert_eq!(bits(0, PROT, "PROT_NONE"), "PROT_NONE");
         assert_eq!(one_of(4, ADVICE), "MADV_DONTNEED");
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn results_are_addresses_numbers_or_errors() {
+    fn call_results_are_addresses_numbers_or_errors() {
         assert_eq!(returned(Some("mmap"), Some(0x7000)), "0x7000");
         assert_eq!(returned(Some("wait4"), Some(12)), "12");
         assert_eq!(returned(Some("exit"), None), "?");

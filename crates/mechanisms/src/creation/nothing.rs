@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_runs_and_exits_with_nothing() {
+    fn empty_program_runs_and_exits_with_zero() {
         let nothing = match EmptyProgram::new() {
             Err(MeasureError::Skipped(why)) => return eprintln!("skipped: {why}"),
             other => other.expect("an executable"),
@@ -142,7 +142,7 @@ mod tests {
 
     #[test]
     #[cfg(target_arch = "x86_64")]
-    fn it_is_as_long_as_the_explanations_say() {
+    fn empty_program_is_as_long_as_documented() {
         assert_eq!(image().len(), 185);
     }
 }

@@ -12,7 +12,7 @@ const MARGIN: f64 = 3.0;
 /// Minimum ratio of the largest to the smallest figure for a logarithmic axis on a curve.
 const DECADES: f64 = 100.0;
 /// Maximum number of labels; more would collide on a narrow screen.
-const MOST_TICKS: usize = 6;
+const MAX_TICKS: usize = 6;
 
 /// The horizontal axis of a chart.
 #[derive(Debug)]
@@ -106,8 +106,8 @@ impl Axis {
         if ticks.len() < 3 {
             ticks = self.steps();
         }
-        if ticks.len() > MOST_TICKS {
-            let stride = ticks.len().div_ceil(MOST_TICKS);
+        if ticks.len() > MAX_TICKS {
+            let stride = ticks.len().div_ceil(MAX_TICKS);
             ticks = ticks.into_iter().step_by(stride).collect();
         }
         ticks
@@ -190,7 +190,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_decade_takes_the_same_room_everywhere() {
+    fn logarithmic_axis_gives_every_decade_equal_width() {
         let axis = Axis::over("ns", [1.0, 1e5].into_iter()).unwrap();
         let near = axis.place(100.0) - axis.place(10.0);
         let far = axis.place(1e5) - axis.place(1e4);
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_zero_makes_the_axis_linear_and_none_makes_no_axis() {
+    fn axis_with_zero_is_linear_and_without_figures_absent() {
         let axis = Axis::over("cycles", [0.0, 40.0].into_iter()).unwrap();
         assert_eq!(axis.kind(), "linear");
         assert!(axis.place(0.0) < axis.place(20.0) && axis.place(20.0) < axis.place(40.0));
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_curve_is_logarithmic_beyond_two_decades_and_shows_its_zero() {
+    fn curve_axis_beyond_two_decades_is_logarithmic_with_zero() {
         let linear = Axis::along("s", [2.0, 90.0].into_iter(), true).unwrap();
         assert_eq!((linear.kind(), linear.place(0.0)), ("linear", MARGIN));
         let sizes = Axis::along("", [0.0, 7.0, 999.0].into_iter(), false).unwrap();
@@ -228,7 +228,7 @@ mod tests {
         ] {
             let axis = Axis::over(unit, [low, high].into_iter()).unwrap();
             let ticks = axis.ticks();
-            assert!((2..=MOST_TICKS).contains(&ticks.len()), "{unit} {low} {high}: {ticks:?}");
+            assert!((2..=MAX_TICKS).contains(&ticks.len()), "{unit} {low} {high}: {ticks:?}");
             assert!(ticks.iter().all(|t| (0.0..=100.0).contains(&axis.place(*t))));
             assert!(ticks.windows(2).all(|pair| axis.place(pair[0]) < axis.place(pair[1])));
         }

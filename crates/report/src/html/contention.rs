@@ -21,7 +21,7 @@ const MODELLED: &str = "modelled";
 /// Value for a model with one processor.
 const ONE: &str = "1 processor";
 /// The parameter for what runs alongside the sessions, in section 9's load.
-const BESIDE: &str = "beside";
+const LOAD_PARAM: &str = "beside";
 /// The modes that the question compares: one lock for all relations, and locks of each process.
 const ASKED: [&str; 2] = ["parallel", "per-process"];
 
@@ -122,7 +122,7 @@ fn the_question(results: &Results) -> Markup {
             cell.experiment == experiment
                 && cell.metric == metric
                 && cell.status == Status::Ok
-                && cell.params.contains_key(BESIDE) == beside
+                && cell.params.contains_key(LOAD_PARAM) == beside
         });
         gains(&cells.collect::<Vec<_>>())
     };
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn each_machine_has_its_table_and_the_model_of_one_processor_stands_beside() {
+    fn lock_table_per_machine_includes_one_processor_model() {
         let ten = ("modelled", "10 processors");
         let cells = [
             cell("parallel", "waited", 0.001, &[("lock", "pg_lock")]),
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn the_answer_is_the_models_and_what_was_measured_stands_beside() {
+    fn lock_question_answers_from_model_and_from_measurement() {
         let beside = ("beside", "8 builds");
         let ten = ("modelled", "10 processors");
         let mut results = fixture::small();

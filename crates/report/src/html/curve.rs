@@ -19,7 +19,7 @@ const PLACEMENT: &str = "placement";
 /// Both ends on one processor: not a level of a curve whose other ends are apart.
 const ASIDE: &str = "same-core";
 /// Placements for comparing two cells: they are in the table, but on no curve.
-const BESIDE: [&str; 2] = ["off-master", "apart"];
+const TABLE_ONLY: [&str; 2] = ["off-master", "apart"];
 
 /// Cells over one parameter.
 pub(super) struct Curve<'a> {
@@ -110,7 +110,9 @@ fn levels(cells: &[&Cell], name: &str) -> Option<usize> {
 fn over<'a>(cells: &[&'a Cell], name: &str) -> Vec<Curve<'a>> {
     let points: Vec<(f64, &Cell)> = cells
         .iter()
-        .filter(|cell| !cell.params.get(PLACEMENT).is_some_and(|p| BESIDE.contains(&p.as_str())))
+        .filter(|cell| {
+            !cell.params.get(PLACEMENT).is_some_and(|p| TABLE_ONLY.contains(&p.as_str()))
+        })
         .filter_map(|cell| Some((number(name, cell.params.get(name)?)?, *cell)))
         .collect();
     let rest = |cell: &Cell, left_out: &str| {
@@ -206,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_goes_along_and_words_part_the_curves() {
+    fn numeric_parameter_is_axis_others_separate_curves() {
         let cells = [
             with("pipe", &[("size", "8"), ("senders", "1")]),
             with("pipe", &[("size", "1024"), ("senders", "1")]),
@@ -223,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_placement_that_follows_the_level_parts_nothing() {
+    fn placement_following_level_stays_on_one_curve() {
         let cells = [
             with("linux", &[("pairs", "10"), ("placement", "shared")]),
             with("linux", &[("pairs", "1"), ("placement", "own")]),
@@ -235,7 +237,7 @@ mod tests {
     /// Regression: one pair runs cross-core and same-core, more pairs are spread, and the paper's
     /// figure was drawn without its first point.
     #[test]
-    fn the_curve_of_pairs_begins_with_one_pair_and_same_core_stands_aside() {
+    fn pairs_curve_starts_at_one_pair_same_core_is_own_line() {
         let cells = [
             with("linux", &[("pairs", "1"), ("placement", "cross-core")]),
             with("linux", &[("pairs", "1"), ("placement", "same-core")]),
@@ -256,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pair_off_the_master_and_pairs_apart_are_on_no_curve() {
+    fn off_master_and_apart_cells_are_on_no_curve() {
         let cells = [
             with("master", &[("pairs", "1"), ("placement", "cross-core")]),
             with("master", &[("pairs", "1"), ("placement", "off-master")]),
@@ -272,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn two_placements_of_all_levels_are_two_curves() {
+    fn two_placements_at_every_level_make_two_curves() {
         let cells = [
             with("pipe", &[("size", "8"), ("placement", "cross-core")]),
             with("pipe", &[("size", "8"), ("placement", "same-core")]),
@@ -286,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pause_is_a_time_and_words_are_no_numbers() {
+    fn pause_parses_as_nanoseconds_words_do_not_parse() {
         assert_eq!((number("pause_us", "10000"), unit("pause_us")), (Some(1e7), "ns"));
         assert_eq!((number("pairs", "10"), unit("pairs")), (Some(10.0), ""));
         for (name, word) in [("placement", "2-core"), ("parent", "1 MiB"), ("window", "as it is")] {

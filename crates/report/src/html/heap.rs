@@ -15,7 +15,7 @@ use tontine_bench::schema::{MapRow, Results};
 /// Slabs per row.
 const COLUMNS: usize = 16;
 /// Maximum number of rows drawn, so that the page stays readable for a heap of any size.
-const MOST_ROWS: usize = 64;
+const MAX_ROWS: usize = 64;
 /// Size of a tile.
 const TILE: (f64, f64) = (27.0, 30.0);
 /// Distance from one tile to the next.
@@ -58,7 +58,7 @@ pub(super) fn maps(results: &Results, experiment: &str) -> Markup {
 }
 
 fn figure(map: &HeapMap) -> Markup {
-    let drawn = map.slabs.len().min(COLUMNS * MOST_ROWS);
+    let drawn = map.slabs.len().min(COLUMNS * MAX_ROWS);
     let rows = drawn.div_ceil(COLUMNS).max(1);
     let width = LEFT + COLUMNS as f64 * STEP.0;
     let height = rows as f64 * STEP.1;
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn each_slab_is_a_tile_that_says_what_it_is() {
+    fn each_slab_has_a_tile_with_tooltip() {
         let (results, page) = drawn("now", false);
         let slabs = results.maps[0].map.slabs.len();
         assert_eq!(page.matches("<title>").count(), slabs, "{page}");
@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_dead_one_has_is_striped() {
+    fn blocks_of_dead_member_are_striped() {
         let (_, page) = drawn("it was killed", true);
         assert!(page.contains("class=\"stripes\"") && page.contains("frame dead"), "{page}");
     }

@@ -165,7 +165,7 @@ mod tests {
     use tontine_bench::fixture;
 
     #[test]
-    fn the_drawn_shape_holds_all_but_the_tails() {
+    fn histogram_shape_contains_all_but_the_tails() {
         let results = fixture::run();
         let cell = &results.cells[0];
         let shape = Shape::of(cell).unwrap();
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_histogram_that_cannot_be_read_is_left_out() {
+    fn undecodable_histogram_is_omitted() {
         let mut results = fixture::run();
         let cell = &mut results.cells[0];
         cell.invocations[0].summary.histogram = "bm90IGEgaGlzdG9ncmFt".into();

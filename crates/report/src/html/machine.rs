@@ -136,7 +136,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn facts_of_another_shape_are_passed_over() {
+    fn facts_of_another_shape_are_ignored() {
         let card_of_odds = json!([7, ["clock"], ["processor", [["model", "X"], 3, ["online", 2]]]]);
         let odd = json!({"card": card_of_odds, "advice": {}});
         assert_eq!(one_line(&odd).unwrap(), "X · 2 processors");

@@ -44,7 +44,7 @@ use tontine_bench::schema::Results;
 const STYLE: &str = include_str!("style.css");
 
 /// Pages other than the topics: anchor and title.
-const BESIDE: [(&str, &str); 3] =
+const OTHER_PAGES: [(&str, &str); 3] =
     [("machine", "the machine"), ("method", "the method"), ("data", "the data")];
 
 /// Returns the whole document; `json` is the content of `results.json`, offered for download.
@@ -193,7 +193,7 @@ fn contents(topics: &[ReportPage<'_>]) -> Markup {
             a href="#all" { "everything" } " "
             a href="#verdict" { "the verdict" } " "
             @for page in topics { a href={ "#" (page.anchor) } { (page.title.to_lowercase()) } " " }
-            @for (anchor, title) in BESIDE { a href={ "#" (anchor) } { (title) } " " }
+            @for (anchor, title) in OTHER_PAGES { a href={ "#" (anchor) } { (title) } " " }
         }
     }
 }
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn one_document_that_asks_for_nothing() {
+    fn page_makes_no_request_and_links_resolve() {
         let page = rendered(&fixture::run());
         let page = without_data(&page);
         for request in ["http://", "https://", " src=", "url(", "@import", "<link", "fetch("] {
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn each_experiment_says_what_it_asks_and_no_column_stays_empty() {
+    fn page_shows_questions_and_omits_empty_columns() {
         let mut results = fixture::run();
         let page = rendered(&results);
         for name in ["round-trip", "liveness-check"] {
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn experiment_of_another_program_is_explained_under_its_topic() {
+    fn unknown_experiment_is_listed_under_its_topic() {
         let mut results = fixture::small();
         let mut about = results.about("round-trip").expect("in the fixture").clone();
         about.name = "pigeon-post".into();
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn every_figure_and_every_reason_is_on_the_page() {
+    fn page_contains_every_figure_and_reason() {
         let results = fixture::run();
         let page = rendered(&results);
         for cell in &results.cells {
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_a_dot_for_every_invocation_and_another_on_a_curve() {
+    fn every_invocation_has_a_dot_in_chart_and_curve() {
         let mut results = fixture::run();
         results.cells.retain(|cell| cell.experiment == "round-trip");
         let dots = |results: &Results| {
@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn a_figure_of_the_paper_is_the_one_metric_that_it_shows() {
+    fn paper_figure_appears_for_its_metric_only() {
         let page = rendered(&fixture::run());
         for figure in 1..=4 {
             assert_eq!(page.matches(&format!("Figure {figure}: ")).count(), 1, "{figure}");
@@ -376,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn the_data_inside_unpack_to_the_very_file() {
+    fn embedded_data_unpacks_to_results_json() {
         let results = fixture::run();
         let json = results.to_json().unwrap();
         let page = page(&results, &json);
@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interrupted_run_says_so_before_the_verdict() {
+    fn interrupted_run_is_marked_before_the_verdict() {
         let mut results = fixture::run();
         assert!(!rendered(&results).contains("Incomplete"));
         results.complete = false;
@@ -400,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_of_nothing_is_still_a_page() {
+    fn empty_run_still_renders_a_page() {
         let mut results = fixture::run();
         results.cells.clear();
         results.ratios.clear();

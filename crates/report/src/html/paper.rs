@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn the_papers_figure_has_both_kernels_on_a_model_of_its_machine_and_says_so() {
+    fn paper_figure_shows_both_kernels_on_modelled_machine() {
         let modes = ["linux", "master", "coarse", "parallel"];
         let labels = ["old kernel (master)", "new kernel (parallel)"].map(str::to_owned).to_vec();
         let ten = Some("10 processors");

@@ -277,7 +277,7 @@ fn which_check(results: &Results) -> VerdictAnswer {
     if checks.0.is_empty() {
         return decision.without(results, "liveness-check", "");
     }
-    let beside = [checks.named("load"), checks.named("kill-0")];
+    let references = [checks.named("load"), checks.named("kill-0")];
     // Among the checks that were tried, take those with the fewest errors; among these, the
     // cheapest.
     let asked: Vec<(&str, Score)> = checks
@@ -290,9 +290,9 @@ fn which_check(results: &Results) -> VerdictAnswer {
     let least = asked.iter().filter(|(_, score)| Some(score.wrong.len()) == fewest);
     let Some(best) = checks.cheapest(&least.map(|(name, _)| *name).collect::<Vec<_>>()) else {
         let missing = vec!["the answers of the checks after a death".into()];
-        return VerdictAnswer { missing, ..decision.resting_on(beside.into_iter().flatten()) };
+        return VerdictAnswer { missing, ..decision.resting_on(references.into_iter().flatten()) };
     };
-    let decision = decision.resting_on([best]).resting_on(beside.into_iter().flatten());
+    let decision = decision.resting_on([best]).resting_on(references.into_iter().flatten());
     let Some(shown) = FormattedFigure::of_cell(best) else {
         return decision;
     };

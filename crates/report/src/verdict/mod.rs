@@ -387,7 +387,7 @@ mod tests {
 
     /// Regression: `load`, the baseline of the others, was named as the cheapest check.
     #[test]
-    fn a_check_of_which_nothing_was_asked_is_not_the_cheapest() {
+    fn untried_check_is_never_the_cheapest() {
         let mut results = fixture::run();
         let all = sentences(&results).join("\n");
         assert!(all.contains("without a system call is polling-thread: "), "{all}");
@@ -420,7 +420,7 @@ mod tests {
     /// Regression: a semaphore between threads with two modes, 0.5 µs and 29 µs, was called the
     /// fastest.
     #[test]
-    fn what_has_two_modes_or_joins_threads_only_is_not_the_fastest() {
+    fn bimodal_or_threads_only_mechanism_is_not_fastest() {
         let mut results = fixture::run();
         let mut quick = |variant: &str, note: Option<&str>| {
             let first = results.cells.iter_mut().find(|cell| cell.variant == variant);
@@ -442,7 +442,7 @@ mod tests {
     }
 
     #[test]
-    fn the_band_of_the_offset_stands_beside_the_share() {
+    fn share_of_outliving_children_states_the_offset_band() {
         let mut results = fixture::run();
         let first = |cell: &&mut Cell| cell.metric == "parent_after";
         let cell = results.cells.iter_mut().find(first).unwrap();
@@ -461,7 +461,7 @@ mod tests {
     }
 
     #[test]
-    fn file_without_mechanisms_says_that_sentences_are_left_out() {
+    fn file_without_mechanisms_reports_omitted_sentences() {
         let mut results = fixture::run();
         assert!(!sentences(&results).join("\n").contains("older build"));
         results.mechanisms.clear();
@@ -471,7 +471,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_measured_is_left_out() {
+    fn unmeasured_statements_are_omitted() {
         let mut results = fixture::run();
         results.cells.retain(|cell| cell.experiment == "signal-delivery");
         let all = sentences(&results);
@@ -482,7 +482,7 @@ mod tests {
     }
 
     #[test]
-    fn who_wedges_and_who_is_told_is_said() {
+    fn verdict_names_wedging_and_notifying_mechanisms() {
         let mut results = fixture::run();
         results.cells.retain(|cell| cell.experiment == "signal-delivery");
         let mut template = results.cells.swap_remove(0);
@@ -523,7 +523,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_right_wrong_or_was_not_given() {
+    fn answer_is_right_wrong_or_untried() {
         assert_eq!(CheckVerdict::of("dead", "dead"), CheckVerdict::Right);
         assert_eq!(CheckVerdict::of("dead", "dead (EOWNERDEAD)"), CheckVerdict::Right);
         assert_eq!(CheckVerdict::of("dead", "alive"), CheckVerdict::Wrong);

@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn each_mechanism_answers_from_its_own_kills() {
+    fn each_mechanism_is_judged_by_its_own_kills() {
         let results = fixture::run();
         assert_eq!(answer(&results, "futex"), "no: wedges");
         assert_eq!(answer(&results, "pipe"), "notified, messages lost");
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_kills_says_why_and_names_a_row_that_is_there() {
+    fn unkilled_mechanism_gives_reason_and_existing_row() {
         let mut results = fixture::run();
         let mut boxed = results.cells[0].clone();
         boxed.variant = "container-netns".into();
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn what_never_or_always_happened_shows_its_kills() {
+    fn share_of_zero_or_one_shows_number_of_kills() {
         let results = fixture::run();
         let all = mechanisms(&results);
         let words = |name: &str| all.iter().find(|row| row.name == name).unwrap().fate.words().1;
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn one_torn_message_is_enough_for_a_no() {
+    fn one_torn_message_makes_the_answer_no() {
         let mut results = fixture::run();
         let torn = |cell: &&mut Cell| cell.metric == "torn" && cell.variant == "mailbox";
         let cell = results.cells.iter_mut().find(torn).unwrap();

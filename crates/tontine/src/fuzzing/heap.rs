@@ -17,7 +17,7 @@ fn heap() -> Option<Heap> {
 
 /// Checks that a block is memory of the heap, and reads and writes it, independent of the heap's
 /// words.
-fn touch(heap: &Heap, block: &mut Block<'_>) {
+fn read_and_write(heap: &Heap, block: &mut Block<'_>) {
     let first = heap.alloc_end() - (SLABS * SLAB) as u64;
     assert!(block.offset() >= first && block.offset() + block.len() as u64 <= heap.alloc_end());
     if let Some(byte) = block.first_mut() {
@@ -54,7 +54,7 @@ pub fn heap_words(bytes: &[u8]) {
                 let len = usize::from(input.u16()) * (1 + usize::from(blocks.len() % 5 == 4));
                 if let Ok(mut block) = heap.alloc(len) {
                     assert_eq!(block.len(), len);
-                    touch(&heap, &mut block);
+                    read_and_write(&heap, &mut block);
                     blocks.push(block);
                 }
                 continue;
@@ -79,7 +79,7 @@ pub fn heap_words(bytes: &[u8]) {
                     let landed =
                         if what == 4 { heap.accept(parcel) } else { heap.take_back(parcel) };
                     if let Ok(mut block) = landed {
-                        touch(&heap, &mut block);
+                        read_and_write(&heap, &mut block);
                         blocks.push(block);
                     }
                     continue;
@@ -96,7 +96,7 @@ pub fn heap_words(bytes: &[u8]) {
                     },
                     _ => {
                         if let Ok(mut block) = heap.claim(block.into_handle()) {
-                            touch(&heap, &mut block);
+                            read_and_write(&heap, &mut block);
                             blocks.push(block);
                         }
                     }
@@ -162,7 +162,7 @@ pub fn heap_names(bytes: &[u8]) {
         }
     }
     assert!(landed.len() <= 1, "more blocks arrived than the one in flight");
-    landed.iter_mut().for_each(|block| touch(&heap, block));
+    landed.iter_mut().for_each(|block| read_and_write(&heap, block));
     drop(landed);
     let report = heap.check().expect("not forked");
     assert!(report.faults.is_empty(), "{report}");

@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_longest_message_fits_wherever_the_ring_stands() {
+    fn longest_message_fits_at_every_ring_offset() {
         for log2 in MIN_LOG2..=MAX_LOG2 {
             let size = 1 << log2;
             let record = super::super::record::size_of_message(longest_message(size));
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chunk_is_found_for_each_length() {
+    fn log2_for_length_returns_smallest_chunk() {
         assert_eq!(log2_for(0), Some(MIN_LOG2));
         assert_eq!(log2_for(longest_message(1 << 20)), Some(20));
         assert_eq!(log2_for(longest_message(1 << 20) + 1), Some(21));

@@ -202,7 +202,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_lane_is_a_queue(steps in prop::collection::vec(step(), 0..200)) {
+    fn lane_behaves_like_queue(steps in prop::collection::vec(step(), 0..200)) {
         let mut lane = LaneUnderTest::new();
         for step in &steps {
             lane.take(step);

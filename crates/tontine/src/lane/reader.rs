@@ -194,7 +194,7 @@ mod tests {
     /// sender began just before the largest integer, the receiver's sum overflowed with the first
     /// message: a panic, if overflow is checked.
     #[test]
-    fn a_position_near_the_end_of_numbers_is_refused() {
+    fn position_near_integer_maximum_is_refused() {
         let begin = |base, position| {
             LaneReader::new(ModelRegion::new(1 << MIN_LOG2), MIN_LOG2, base, position).map(|_| ())
         };
@@ -207,7 +207,7 @@ mod tests {
     /// Found by fuzzing: only the distance to the chunk's first record was checked, so that a lane
     /// could begin at an odd position, which its own sender would never have accepted.
     #[test]
-    fn an_odd_base_is_refused() {
+    fn odd_base_is_refused() {
         let begin = |base| {
             LaneReader::new(ModelRegion::new(1 << MIN_LOG2), MIN_LOG2, base, base + 8).map(|_| ())
         };

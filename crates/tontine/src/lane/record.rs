@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_word_says_what_was_put_into_it() {
+    fn header_word_decodes_to_encoded_value() {
         let all = [
             RecordHeader::Message(0),
             RecordHeader::Message(u32::MAX as usize),
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn words_that_nobody_writes_say_nothing() {
+    fn header_words_of_no_honest_peer_are_refused() {
         for word in [4 << 32, 1 << 40 | 1 << 32, u64::MAX, 1 << 63, 7] {
             assert_eq!(RecordHeader::claimed(word), None, "{word:#x}");
         }

@@ -347,7 +347,7 @@ mod tests {
     /// messages. A `next` in the middle of a message led the walk into the following chunk too
     /// early, at a position before its first: an underflow, and a panic if overflow is checked.
     #[test]
-    fn a_next_inside_a_message_leads_nowhere() {
+    fn next_header_inside_message_is_not_followed() {
         let mut writer = lane();
         let next = RecordHeader::Next(MIN_LOG2).word().to_ne_bytes();
         writer.push(&[next, next].concat());
@@ -362,7 +362,7 @@ mod tests {
     /// `next` in it. If the receiver died there, the position was before the chain's first record:
     /// a successor refused the handover, and `take_back` underflowed.
     #[test]
-    fn a_reader_that_dies_before_it_follows_a_chunk_given_back_leaves_all() {
+    fn receiver_dead_before_following_returned_chunk_loses_nothing() {
         let mut writer = lane();
         go_on(&mut writer, MIN_LOG2 + 1);
         writer.push(b"read");
@@ -383,7 +383,7 @@ mod tests {
     /// which no process changes any more, was before them and counted as invalid: each later call
     /// returned EPROTO, and no successor could get the lane.
     #[test]
-    fn position_before_taken_back_messages_stays_possible() {
+    fn position_before_taken_back_messages_stays_valid() {
         let mut writer = lane();
         writer.push(b"read");
         writer.push(b"unread");
@@ -404,7 +404,7 @@ mod tests {
     /// was published in the small one, whose memory ended before the following header.
     #[test]
     #[should_panic(expected = "a lane continued under a reservation")]
-    fn what_was_written_in_one_chunk_is_not_published_in_another() {
+    fn reservation_in_old_chunk_is_not_published_in_new_one() {
         let mut writer = lane();
         go_on(&mut writer, MIN_LOG2 + 4);
         let place = writer.place();
@@ -413,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn padding_inside_a_message_leads_nowhere() {
+    fn padding_header_inside_message_is_not_followed() {
         let mut writer = lane();
         writer.push(&RecordHeader::Padding(0xffff_fff8).word().to_ne_bytes());
         writer.push(b"behind it");
@@ -422,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_unread_comes_back_over_all_chunks() {
+    fn take_back_returns_messages_of_all_chunks() {
         let mut writer = lane();
         for (log2, message) in (MIN_LOG2 + 1..).zip([&b"one"[..], b"two", b"three"]) {
             writer.push(message);

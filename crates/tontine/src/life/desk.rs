@@ -61,7 +61,7 @@ mod tests {
     use crate::sys::child::in_child;
 
     #[test]
-    fn there_are_62_and_each_is_seen_by_peers() {
+    fn all_62_desks_are_visible_to_peers() {
         // In a child: other tests need desks too.
         assert!(in_child(|| {
             let life = Life::register().expect("life");
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn a_forked_child_neither_takes_nor_frees_its_parents() {
+    fn forked_child_neither_takes_nor_frees_parents_desks() {
         assert!(in_child(|| {
             let life = Life::register().expect("life");
             let desk = life.desk().expect("free");

@@ -19,7 +19,7 @@ use crate::error::{Error, Peer, Result};
 use crate::sys::region::PeerRegion;
 
 /// The kernel's overflow uid, for a user without an id in this user namespace.
-const NOBODY: u32 = 65534;
+const OVERFLOW_UID: u32 = 65534;
 
 /// Another process's liveness word, read by one load.
 ///
@@ -66,7 +66,7 @@ impl Watch {
     /// - [`Error::System`] if its page cannot be mapped.
     pub fn from_fd(fd: impl AsFd) -> Result<Self> {
         let fd = fd.as_fd();
-        let peer = || Peer { pid: None, uid: maker(fd).unwrap_or(NOBODY) };
+        let peer = || Peer { pid: None, uid: maker(fd).unwrap_or(OVERFLOW_UID) };
         let region = PeerRegion::map(fd, PAGE_SIZE).map_err(|unfit| unfit.into_error(peer()))?;
         Self::new(region, peer)
     }

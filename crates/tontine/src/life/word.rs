@@ -183,7 +183,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_page_is_held_until_its_thread_ends() {
+    fn page_is_held_until_its_thread_ends() {
         let page = std::thread::spawn(|| {
             let page = LifePage::hold().expect("page");
             assert!(page.is_held());

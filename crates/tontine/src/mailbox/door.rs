@@ -26,7 +26,7 @@ use crate::sys::quarantine;
 use crate::sys::socket::{self, PassedMessage, PeerSocket, SocketPath};
 
 /// Maximum number of accepted connections without `HELLO`; beyond it the oldest is dropped.
-const MOST_KNOCKERS: usize = 64;
+const MAX_SILENT_CONNECTIONS: usize = 64;
 
 /// Maximum number of events per call.
 const EVENTS: usize = 64;
@@ -49,7 +49,7 @@ pub(super) enum EventSource {
     /// The listener: a sender connects.
     Listener,
     /// The connection of this number, which has not sent `HELLO`.
-    Knocker(u32),
+    PendingConnection(u32),
     /// A lane's socket: control messages, or the hang-up.
     Socket(u32, u32),
     /// A lane's doorbell.
@@ -76,7 +76,7 @@ impl EventSource {
     fn word(self) -> u64 {
         let (kind, slot, generation) = match self {
             Self::Listener => (0, 0, 0),
-            Self::Knocker(number) => (1, number, 0),
+            Self::PendingConnection(number) => (1, number, 0),
             Self::Socket(slot, generation) => (2, slot, generation),
             Self::Doorbell(slot, generation) => (3, slot, generation),
             Self::Process(slot, generation) => (4, slot, generation),
@@ -93,7 +93,7 @@ impl EventSource {
         let generation = (word >> GENERATION_SHIFT) as u32 & GENERATION_MASK;
         match word >> KIND_SHIFT {
             0 => Self::Listener,
-            1 => Self::Knocker(slot),
+            1 => Self::PendingConnection(slot),
             2 => Self::Socket(slot, generation),
             3 => Self::Doorbell(slot, generation),
             4 => Self::Process(slot, generation),
@@ -120,7 +120,7 @@ pub(super) struct PendingConnection {
     /// The shortage for which it was deferred.
     pub(super) lack: Option<Error>,
     /// The shortage was reported to the program.
-    told: bool,
+    reported: bool,
 }
 
 /// A connection's first message, with the descriptors that it passed.
@@ -148,14 +148,14 @@ pub(super) struct Listener {
     set: OwnedFd,
     listener: Option<OwnedFd>,
     /// Accepting connections is deferred.
-    is_shut: bool,
+    is_paused: bool,
     /// Made early, since no descriptor may be left for it when work is deferred.
     timer: OwnedFd,
     timer_runs: bool,
     /// The listener's path and socket file. Removed on drop; the path lock is released after that.
     bound: Option<(PathBuf, SocketId)>,
     _lock: Option<PathLock>,
-    knockers: Vec<PendingConnection>,
+    connections: Vec<PendingConnection>,
     next_number: u32,
     guard: Guard,
 }
@@ -175,12 +175,12 @@ impl Listener {
         let mut door = Self {
             set,
             listener: None,
-            is_shut: false,
+            is_paused: false,
             timer,
             timer_runs: false,
             bound: None,
             _lock: None,
-            knockers: Vec::new(),
+            connections: Vec::new(),
             next_number: 0,
             guard: Guard::here()?,
         };
@@ -312,12 +312,12 @@ impl Listener {
         if let Err(error) = admit(socket::owner(&socket)?.peer()) {
             return Ok(NextConnection::Stranger(socket, error));
         }
-        let strangers = self.knockers.iter().filter(|knocker| !knocker.adopted).count();
-        if strangers >= MOST_KNOCKERS
-            && let Some(oldest) = self.knockers.iter().position(|knocker| !knocker.adopted)
+        let strangers = self.connections.iter().filter(|connection| !connection.adopted).count();
+        if strangers >= MAX_SILENT_CONNECTIONS
+            && let Some(oldest) = self.connections.iter().position(|connection| !connection.adopted)
         {
             // An honest sender sends `HELLO` right after it has connected.
-            let oldest = self.knockers.remove(oldest);
+            let oldest = self.connections.remove(oldest);
             self.unwatch(oldest.socket.as_fd());
         }
         // Set here too: a connection from before the option was set on the listener lacks it.
@@ -335,7 +335,7 @@ impl Listener {
         let socket = PeerSocket::new(socket)?;
         socket::pass_credentials(&socket)?;
         let number = self.add_pending(socket, true);
-        match self.knocker(number).and_then(|knocker| knocker.lack.clone()) {
+        match self.connection(number).and_then(|connection| connection.lack.clone()) {
             None => Ok(()),
             Some(lack) => {
                 self.take(number);
@@ -348,71 +348,79 @@ impl Listener {
     fn add_pending(&mut self, socket: PeerSocket, adopted: bool) -> u32 {
         let number = self.next_number;
         self.next_number = self.next_number.wrapping_add(1);
-        let lack = self.watch(socket.as_fd(), EventSource::Knocker(number)).err();
+        let lack = self.watch(socket.as_fd(), EventSource::PendingConnection(number)).err();
         let since = Instant::now();
-        self.knockers.push(PendingConnection {
+        self.connections.push(PendingConnection {
             number,
             socket,
             adopted,
             since,
             said: None,
             lack,
-            told: false,
+            reported: false,
         });
         number
     }
 
-    fn knocker(&self, number: u32) -> Option<&PendingConnection> {
-        self.knockers.iter().find(|knocker| knocker.number == number)
+    fn connection(&self, number: u32) -> Option<&PendingConnection> {
+        self.connections.iter().find(|connection| connection.number == number)
     }
 
     /// Removes and returns a pending connection. It stays in the set.
     pub(super) fn take(&mut self, number: u32) -> Option<PendingConnection> {
-        let place = self.knockers.iter().position(|knocker| knocker.number == number)?;
-        Some(self.knockers.remove(place))
+        let place = self.connections.iter().position(|connection| connection.number == number)?;
+        Some(self.connections.remove(place))
     }
 
     /// Puts a connection back until its first message arrives.
-    pub(super) fn keep(&mut self, mut knocker: PendingConnection) {
-        if knocker.lack.take().is_some() {
-            knocker.lack =
-                self.watch(knocker.socket.as_fd(), EventSource::Knocker(knocker.number)).err();
+    pub(super) fn keep(&mut self, mut connection: PendingConnection) {
+        if connection.lack.take().is_some() {
+            connection.lack = self
+                .watch(connection.socket.as_fd(), EventSource::PendingConnection(connection.number))
+                .err();
         }
-        if knocker.lack.is_some() {
+        if connection.lack.is_some() {
             self.try_later();
         }
         // At its old position: the oldest is the first.
-        let place = self.knockers.partition_point(|other| other.since <= knocker.since);
-        self.knockers.insert(place, knocker);
+        let place = self.connections.partition_point(|other| other.since <= connection.since);
+        self.connections.insert(place, connection);
     }
 
     /// Defers a connection until the resources to accept it are available; no other is accepted
     /// before. Returns `true` if it was not deferred before.
-    pub(super) fn keep_for_later(&mut self, mut knocker: PendingConnection, lack: Error) -> bool {
-        knocker.lack = Some(lack);
-        let is_new = !std::mem::replace(&mut knocker.told, true);
+    pub(super) fn keep_for_later(
+        &mut self,
+        mut connection: PendingConnection,
+        lack: Error,
+    ) -> bool {
+        connection.lack = Some(lack);
+        let is_new = !std::mem::replace(&mut connection.reported, true);
         if is_new {
             // From now on the delay is this process's, so the time starts again.
-            knocker.since = Instant::now();
+            connection.since = Instant::now();
             // It is in the set already, so that this needs no memory.
-            let _ = self.defer(knocker.socket.as_fd(), EventSource::Knocker(knocker.number));
+            let _ = self.defer(
+                connection.socket.as_fd(),
+                EventSource::PendingConnection(connection.number),
+            );
         }
         self.try_later();
-        let place = self.knockers.partition_point(|other| other.since <= knocker.since);
-        self.knockers.insert(place, knocker);
+        let place = self.connections.partition_point(|other| other.since <= connection.since);
+        self.connections.insert(place, connection);
         is_new
     }
 
     /// Returns the numbers of the deferred connections.
-    pub(super) fn put_off_ones(&self) -> Vec<u32> {
-        let put_off = self.knockers.iter().filter(|knocker| knocker.lack.is_some());
-        put_off.map(|knocker| knocker.number).collect()
+    pub(super) fn deferred_numbers(&self) -> Vec<u32> {
+        let put_off = self.connections.iter().filter(|connection| connection.lack.is_some());
+        put_off.map(|connection| connection.number).collect()
     }
 
     /// Stops accepting connections until [`Listener::resume_accept`]. Returns `true` if it did accept before.
     pub(super) fn pause_accept(&mut self) -> bool {
-        let is_new = !self.is_shut;
-        self.is_shut = true;
+        let is_new = !self.is_paused;
+        self.is_paused = true;
         self.try_later();
         if is_new && let Some(listener) = &self.listener {
             // It is in the set already, so that this needs no memory.
@@ -423,7 +431,7 @@ impl Listener {
 
     /// Resumes accepting connections.
     pub(super) fn resume_accept(&mut self) {
-        if std::mem::take(&mut self.is_shut)
+        if std::mem::take(&mut self.is_paused)
             && let Some(listener) = &self.listener
         {
             let _ = self.watch(listener.as_fd(), EventSource::Listener);
@@ -436,26 +444,26 @@ impl Listener {
     }
 
     /// Returns `true` if accepting connections is deferred.
-    pub(super) fn is_shut(&self) -> bool {
-        self.is_shut
+    pub(super) fn is_paused(&self) -> bool {
+        self.is_paused
     }
 
     /// Removes and returns the connections that have been silent, or deferred, for longer than
     /// `deadline`.
     pub(super) fn expire(&mut self, deadline: Duration) -> Vec<PendingConnection> {
-        let over = |knocker: &mut PendingConnection| {
-            knocker.has_deadline() && knocker.since.elapsed() > deadline
+        let over = |connection: &mut PendingConnection| {
+            connection.has_deadline() && connection.since.elapsed() > deadline
         };
-        let expired: Vec<PendingConnection> = self.knockers.extract_if(.., over).collect();
+        let expired: Vec<PendingConnection> = self.connections.extract_if(.., over).collect();
         // A forked child may hold a copy, which would keep the socket in the set.
-        expired.iter().for_each(|knocker| self.unwatch(knocker.socket.as_fd()));
+        expired.iter().for_each(|connection| self.unwatch(connection.socket.as_fd()));
         expired
     }
 
     /// Returns the time until the connection that has been silent longest exceeds `deadline`.
     pub(super) fn next_expiry(&self, deadline: Duration) -> Option<Duration> {
-        let knockers = self.knockers.iter().filter(|knocker| knocker.has_deadline());
-        let longest = knockers.map(|knocker| knocker.since.elapsed()).max()?;
+        let connections = self.connections.iter().filter(|connection| connection.has_deadline());
+        let longest = connections.map(|connection| connection.since.elapsed()).max()?;
         Some(deadline.saturating_sub(longest).saturating_add(Duration::from_millis(1)))
     }
 
@@ -470,7 +478,7 @@ impl Listener {
         if let Some(listener) = self.listener.take() {
             socket::close_listener(listener);
         }
-        self.knockers.clear();
+        self.connections.clear();
     }
 }
 

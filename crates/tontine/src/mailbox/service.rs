@@ -69,7 +69,7 @@ impl Mailbox {
         for about in events {
             match about {
                 EventSource::Listener => self.accept()?,
-                EventSource::Knocker(number) => self.answer(number),
+                EventSource::PendingConnection(number) => self.answer(number),
                 EventSource::Timer => again = true,
                 EventSource::Doorbell(slot, generation) => {
                     if let Some(lane) = self.of_lane(slot, generation)
@@ -122,10 +122,10 @@ impl Mailbox {
         for id in self.lanes.short_ones() {
             self.hear(id.slot, id.generation & GENERATION_MASK);
         }
-        for number in self.door.put_off_ones() {
+        for number in self.door.deferred_numbers() {
             self.answer(number);
         }
-        if self.door.is_shut() { self.accept() } else { Ok(()) }
+        if self.door.is_paused() { self.accept() } else { Ok(()) }
     }
 
     /// Before a wait: has the descriptor become readable when it is time to retry a lane that lacks

@@ -38,7 +38,7 @@ impl Mailbox {
     /// Accepts a bounded number of connections, and processes the messages that they have sent.
     pub(super) fn accept(&mut self) -> Result<()> {
         for _ in 0..ACCEPTED_AT_ONCE {
-            if !self.door.put_off_ones().is_empty() {
+            if !self.door.deferred_numbers().is_empty() {
                 // A connection that is accepted now takes a descriptor that others wait for.
                 self.door.pause_accept();
                 return Ok(());
@@ -71,52 +71,52 @@ impl Mailbox {
 
     /// Reads a pending connection's first message, and accepts, refuses or defers it.
     pub(super) fn answer(&mut self, number: u32) {
-        let Some(mut knocker) = self.door.take(number) else { return };
-        match self.handshake(&mut knocker) {
-            Ok(HandshakeStatus::Silent) => self.door.keep(knocker),
-            Ok(HandshakeStatus::Gone) => self.door.unwatch(knocker.socket.as_fd()),
+        let Some(mut connection) = self.door.take(number) else { return };
+        match self.handshake(&mut connection) {
+            Ok(HandshakeStatus::Silent) => self.door.keep(connection),
+            Ok(HandshakeStatus::Gone) => self.door.unwatch(connection.socket.as_fd()),
             Ok(HandshakeStatus::Busy) => {
                 // Refused at once: other users' connections must not wait for it.
                 let error = Error::system("a thread that receives HELLO", Errno::AGAIN);
-                self.refuse(&knocker, &error);
+                self.refuse(&connection, &error);
                 self.lanes.fault(error);
             }
             Ok(HandshakeStatus::Welcome(lane)) => {
-                self.lanes.add(InboundLane::new(*lane, knocker.socket))
+                self.lanes.add(InboundLane::new(*lane, connection.socket))
             }
             Err(lack) if lack.is_shortage() => {
-                if self.door.keep_for_later(knocker, lack.clone()) {
+                if self.door.keep_for_later(connection, lack.clone()) {
                     self.lanes.fault(lack);
                 }
             }
             Err(error) => {
-                self.refuse(&knocker, &error);
+                self.refuse(&connection, &error);
                 self.lanes.fault(error);
             }
         }
     }
 
     /// Refuses a pending connection, with the reason.
-    pub(super) fn refuse(&self, knocker: &PendingConnection, error: &Error) {
+    pub(super) fn refuse(&self, connection: &PendingConnection, error: &Error) {
         // A forked child may hold a copy, which would keep the socket in the set.
-        self.door.unwatch(knocker.socket.as_fd());
-        refuse(&knocker.socket, error);
+        self.door.unwatch(connection.socket.as_fd());
+        refuse(&connection.socket, error);
     }
 
     /// Makes the handshake with a pending connection, as far as it can.
-    fn handshake(&mut self, knocker: &mut PendingConnection) -> Result<HandshakeStatus> {
-        let (note, mut passed) = match knocker.said.take() {
+    fn handshake(&mut self, connection: &mut PendingConnection) -> Result<HandshakeStatus> {
+        let (note, mut passed) = match connection.said.take() {
             Some(said) => said,
-            None => match self.recv_hello(&knocker.socket)? {
+            None => match self.recv_hello(&connection.socket)? {
                 Hearing::Silence => return Ok(HandshakeStatus::Silent),
                 Hearing::HungUp => return Ok(HandshakeStatus::Gone),
                 Hearing::Busy => return Ok(HandshakeStatus::Busy),
                 Hearing::Message(said) => *said,
             },
         };
-        let welcome = self.welcome(&knocker.socket, note, &mut passed);
+        let welcome = self.welcome(&connection.socket, note, &mut passed);
         if welcome.as_ref().is_err_and(Error::is_shortage) {
-            knocker.said = Some((note, passed));
+            connection.said = Some((note, passed));
         }
         Ok(welcome?.map_or(HandshakeStatus::Gone, |lane| HandshakeStatus::Welcome(Box::new(lane))))
     }

@@ -268,7 +268,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_note_comes_back_as_it_went() {
+    fn control_message_decodes_to_encoded_value() {
         let mut chunks = [0; MOST_CHUNKS];
         chunks[..3].copy_from_slice(&[12, 13, 20]);
         let (fences, cap) = (FenceMode::Symmetric, 1 << 40);
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn another_version_is_named() {
+    fn other_version_is_reported() {
         let mut bytes = write(ControlMessage::Room);
         bytes[4] = 9;
         assert_eq!(read(&bytes), Err(DecodeError::Version(9)));

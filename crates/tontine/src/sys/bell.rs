@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_rings_and_never_waits() {
+    fn ring_never_waits_for_full_queue() {
         let (ear, button) = make().expect("a pair");
         assert_eq!(hush(&ear), BellState::Rings);
         rustix::io::ioctl_fionbio(&button, false).expect("set");
@@ -108,7 +108,7 @@ mod tests {
 
     /// A ring that brought a socket with SO_LINGER made `recv` wait for it.
     #[test]
-    fn descriptors_do_not_come_with_a_ring_or_end_it() {
+    fn ring_with_descriptors_is_refused_or_noise() {
         let (ear, button) = make().expect("a pair");
         let mut room = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut control = SendAncillaryBuffer::new(&mut room);

@@ -150,7 +150,7 @@ mod tests {
     static COUNTED: PerProcess<AtomicU32> = PerProcess::new(|| AtomicU32::new(0));
 
     #[test]
-    fn a_guard_tells_each_generation_apart() {
+    fn guard_distinguishes_each_forked_generation() {
         let ours = Guard::here().expect("guard");
         assert!(!ours.is_forked());
         assert!(in_child(|| {
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_child_gets_a_value_of_its_own() {
+    fn forked_child_gets_its_own_value() {
         COUNTED.get().expect("value").store(5, Ordering::Relaxed);
         assert!(in_child(|| {
             COUNTED.peek().is_none()

@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fires_at_the_end_and_not_before() {
+    fn pidfd_reports_end_and_not_earlier() {
         let mut child = std::process::Command::new("sleep").arg("60").spawn().expect("sleep");
         let pidfd = open(child.id()).expect("pidfd");
         assert!(!has_ended(&pidfd));

@@ -536,7 +536,7 @@ mod tests {
 
     /// The loan's name belongs to a network namespace, and a thread in another one did not find it.
     #[test]
-    fn other_network_namespace_gets_another_loan() {
+    fn thread_in_other_network_namespace_gets_new_loan() {
         if !rustix::process::geteuid().is_root() {
             return println!("skipped: only root can make a network namespace");
         }

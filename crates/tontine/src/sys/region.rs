@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn what_one_writes_the_other_reads() {
+    fn peer_region_reads_bytes_of_own_region() {
         let (own, fd) = OwnRegion::new("test", SIZE).expect("region");
         let peer = PeerRegion::map(fd.as_fd(), SIZE).expect("fit");
         assert_eq!((own.size(), peer.size()), (SIZE, SIZE));
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_but_the_maker_can_write() {
+    fn sealed_region_is_writable_by_maker_only() {
         let (own, fd) = OwnRegion::new("test", SIZE).expect("region");
         let writable = map(fd.as_fd(), SIZE, ProtFlags::READ | ProtFlags::WRITE);
         assert_eq!(writable.expect_err("sealed"), Errno::PERM);
@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn each_lack_is_named() {
+    fn invalid_region_error_names_each_lack() {
         let (_own, whole) = OwnRegion::new("test", SIZE).expect("region");
         let smaller = PeerRegion::map(whole.as_fd(), SIZE / 2).expect_err("unfit");
         let larger = PeerRegion::map(whole.as_fd(), SIZE * 2).expect_err("unfit");
@@ -386,7 +386,7 @@ mod tests {
     /// Only the number of blocks was checked: as many after the end as were missing inside made
     /// 64 MiB of holes look allocated, and reading them was charged to the reader.
     #[test]
-    fn blocks_behind_the_end_do_not_count() {
+    fn blocks_after_end_do_not_hide_holes() {
         let large = 1 << 20;
         let fd = memfd(MemfdFlags::ALLOW_SEALING);
         rustix::fs::ftruncate(&fd, large).expect("ftruncate");
@@ -408,7 +408,7 @@ mod tests {
     /// A peer reserved memory after the end of a memfd and exited. The process that unmapped the
     /// file last waited until the kernel had freed all of it, 0.1 s or more per GiB.
     #[test]
-    fn memory_behind_the_end_is_refused() {
+    fn memory_after_end_of_region_is_refused() {
         let fd = memfd(MemfdFlags::ALLOW_SEALING);
         rustix::fs::fallocate(&fd, FallocateFlags::empty(), 0, SIZE as u64).expect("fallocate");
         let hidden = page_bytes() * (page_bytes() / 8) + (1 << 20);
@@ -420,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lack_is_the_peers_fault_and_a_failure_is_not() {
+    fn invalid_region_blames_peer_and_failed_call_does_not() {
         let peer = Peer { pid: Some(1), uid: 2 };
         assert_eq!(
             InvalidRegion::Sparse.into_error(peer),
@@ -433,7 +433,7 @@ mod tests {
     }
 
     #[test]
-    fn a_child_inherits_what_it_may_read_and_unmaps_nothing_else() {
+    fn forked_child_keeps_peer_region_and_unmaps_nothing() {
         let (own, fd) = OwnRegion::new("test", SIZE).expect("region");
         let peer = PeerRegion::map(fd.as_fd(), SIZE).expect("fit");
         let (own, inherited) = (&own, &peer);

@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn forked_child_drops_no_watch_of_its_parent() {
+    fn forked_child_drops_no_watch_of_parent() {
         let (fd, watch) = memfd();
         let inherited = &watch;
         assert!(in_child(move || {

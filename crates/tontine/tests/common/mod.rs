@@ -66,7 +66,7 @@ pub fn bare_fork(child: impl FnOnce()) -> i32 {
 }
 
 /// Blocks a forked process that exists only to be killed, or to keep something open.
-pub fn sleep_for_ever() {
+pub fn sleep_indefinitely() {
     loop {
         thread::park();
     }

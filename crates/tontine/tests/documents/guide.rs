@@ -30,7 +30,7 @@ fn named(guide: &str) -> Vec<&str> {
 }
 
 #[test]
-fn every_test_that_the_guide_names_exists() {
+fn every_test_named_in_the_mailbox_guide_exists() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let guide = std::fs::read_to_string(root.join("../../docs/mailbox.md")).expect("the guide");
     let mut text = String::new();

@@ -207,7 +207,7 @@ fn functions() -> Functions {
 /// Regression: the addresses of mapped memory were obtained by calls, two or four per message: in a
 /// program compiled on its own, a function without `#[inline]` is not inlined into it.
 #[test]
-fn sending_neither_locks_nor_fences_nor_enters_the_kernel() {
+fn fast_send_neither_locks_nor_fences_nor_enters_the_kernel() {
     let functions = functions();
     let entry = black_box(probe_send as *const ()) as u64;
     let aside = ["send_slowly", "Joined4ring", "separate_fully"];
@@ -240,7 +240,7 @@ fn sending_neither_locks_nor_fences_nor_enters_the_kernel() {
 }
 
 #[test]
-fn receiving_neither_locks_nor_fences_nor_enters_the_kernel() {
+fn fast_recv_neither_locks_nor_fences_nor_enters_the_kernel() {
     let functions = functions();
     let entry = black_box(probe_receive as *const ()) as u64;
     let aside = [
@@ -268,7 +268,7 @@ fn receiving_neither_locks_nor_fences_nor_enters_the_kernel() {
 }
 
 #[test]
-fn what_is_forbidden_is_found() {
+fn machine_code_check_finds_forbidden_instructions() {
     let functions = functions();
     let probes = [
         (probe_fence as *const (), "a fence"),

@@ -13,7 +13,7 @@ use std::process::Command;
 use std::sync::Barrier;
 use std::thread;
 
-use crate::common::{Signal, fork, kill, reap, sleep_for_ever, until};
+use crate::common::{Signal, fork, kill, reap, sleep_indefinitely, until};
 use rustix::fs::{MemfdFlags, SealFlags};
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
@@ -42,7 +42,7 @@ fn rejoin(heap: &Heap) -> Heap {
 }
 
 #[test]
-fn wrong_handles_name_the_block_and_whose_it_is() {
+fn wrong_handle_error_names_the_block_and_its_owner() {
     alone!();
     let heap = heap(MIB);
     let me = std::process::id();
@@ -76,7 +76,7 @@ fn wrong_handles_name_the_block_and_whose_it_is() {
         let heap = rejoin(&heap);
         sent.give(0);
         let _heap = heap;
-        sleep_for_ever();
+        sleep_indefinitely();
     });
     sent.take();
     let parcel =
@@ -89,7 +89,7 @@ fn wrong_handles_name_the_block_and_whose_it_is() {
 }
 
 #[test]
-fn an_overrun_names_the_block_before_and_its_owner() {
+fn overrun_report_names_the_preceding_block_and_its_owner() {
     alone!();
     let heap = HeapOptions::new(MIB).canaries(true).create().expect("there is memory");
     let done = Signal::new();
@@ -101,7 +101,7 @@ fn an_overrun_names_the_block_before_and_its_owner() {
         // are.
         unsafe { blocks[0].as_mut_ptr().write_bytes(0xee, 200) };
         done.give(0);
-        sleep_for_ever();
+        sleep_indefinitely();
     });
     done.take();
     let report = heap.check().expect("not forked");
@@ -142,7 +142,7 @@ fn lacks_memory<T>(found: Result<T>) -> bool {
 }
 
 #[test]
-fn without_memory_nothing_is_half_allocated() {
+fn failed_commit_leaves_nothing_half_allocated() {
     alone!();
     let heap = heap(MIB);
     without_memory(0, || {
@@ -170,7 +170,7 @@ fn without_memory_nothing_is_half_allocated() {
 /// Regression: a member without a slab of its own that got no memory for one failed before it
 /// checked the blocks left by ended threads and dead members.
 #[test]
-fn without_memory_there_is_still_what_others_have_freed() {
+fn failed_commit_still_uses_space_freed_by_others() {
     alone!();
     let heap = heap(MIB);
     let kept = thread::scope(|scope| {
@@ -196,7 +196,7 @@ fn without_memory_there_is_still_what_others_have_freed() {
 /// Regression: a member that could not release a dead member's memory kept its record lock, and no
 /// other member could recover it any more.
 #[test]
-fn a_recovery_that_fails_is_somebody_elses() {
+fn failed_recovery_is_completed_by_another_member() {
     alone!();
     let heap = heap(MIB);
     let child = fork(|| {
@@ -243,7 +243,7 @@ fn refusal(file: impl Into<OwnedFd>) -> String {
 }
 
 #[test]
-fn what_is_no_heap_is_refused() {
+fn file_that_is_not_a_heap_is_refused() {
     alone!();
     let size = size_of_a_heap();
     let magic = u64::from_le_bytes(*b"tontheap");
@@ -291,7 +291,7 @@ fn what_is_no_heap_is_refused() {
 }
 
 #[test]
-fn a_heap_whose_maker_died_is_made_anew() {
+fn heap_whose_creator_died_is_initialised_again() {
     alone!();
     let size = size_of_a_heap();
     let magic = u64::from_le_bytes(*b"tontheap");
@@ -315,7 +315,7 @@ fn a_heap_whose_maker_died_is_made_anew() {
             assert_eq!(libc::fcntl(file.as_raw_fd(), libc::F_SETLK, &raw const lock), 0);
         }
         locked.give(0);
-        sleep_for_ever();
+        sleep_indefinitely();
     });
     locked.take();
     let text = refusal(file.as_fd().try_clone_to_owned().expect("a copy"));
@@ -329,7 +329,7 @@ fn a_heap_whose_maker_died_is_made_anew() {
 /// Regression: a descriptor that was refused for its mode was closed, which dropped the process's
 /// record locks: other members took a living member for dead, and gave its blocks to others.
 #[test]
-fn a_second_descriptor_leaves_the_first_ones_locks() {
+fn refused_second_descriptor_keeps_the_record_locks() {
     alone!();
     let heap = heap(MIB);
     let mut block = heap.alloc(1_000).expect("space is free");
@@ -353,7 +353,7 @@ fn a_second_descriptor_leaves_the_first_ones_locks() {
 }
 
 #[test]
-fn blocks_come_back_when_their_process_runs_another_program() {
+fn blocks_are_recovered_when_their_process_execs() {
     alone!();
     let heap = heap(MIB);
     let pid = fork(|| {
@@ -374,7 +374,7 @@ fn blocks_come_back_when_their_process_runs_another_program() {
 }
 
 #[test]
-fn forks_and_threads_that_end_take_nothing_along() {
+fn ending_forks_and_threads_take_no_blocks_along() {
     alone!();
     let heap = heap(MIB);
     let mut block = heap.alloc(1_000).expect("space is free");
@@ -403,7 +403,7 @@ fn forks_and_threads_that_end_take_nothing_along() {
 }
 
 #[test]
-fn a_heap_has_512_members() {
+fn heap_accepts_exactly_512_members() {
     alone!();
     let heap = heap(MIB);
     let (joined, mut go) = (Signal::new(), std::io::pipe().expect("a pipe"));
@@ -443,7 +443,7 @@ fn a_heap_has_512_members() {
 }
 
 #[test]
-fn a_heap_has_2048_arenas() {
+fn heap_accepts_exactly_2048_arenas() {
     alone!();
     let heap = heap(MIB);
     let all_have = Barrier::new(2_048);
@@ -473,7 +473,7 @@ fn a_heap_has_2048_arenas() {
 }
 
 #[test]
-fn a_thread_uses_two_heaps() {
+fn thread_uses_two_heaps_at_once() {
     alone!();
     let heaps = [heap(MIB), heap(MIB)];
     let mut blocks = Vec::new();

@@ -97,7 +97,7 @@ fn work(heap: &Heap, random: &mut Random) {
 }
 
 #[test]
-fn rubbish_ends_in_errors() {
+fn corrupted_heap_yields_errors_not_crashes() {
     alone!();
     let mut faults = 0;
     for round in 1..=ROUNDS {

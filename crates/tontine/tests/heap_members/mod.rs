@@ -17,21 +17,21 @@ use tontine::heap::{HeapError, Result};
 use super::common::Random;
 
 /// Number of concurrent members.
-const SEATS: usize = 6;
+const SLOTS: usize = 6;
 /// Number of kills per round, after which all members are killed and the heap is checked.
 const ROUND: u64 = 500;
 /// Capacity of the heap, small enough to be full occasionally.
 const CAPACITY: usize = 4 << 20;
 /// Maximum number of blocks per member.
-const MOST: usize = 60;
+const MAX_BLOCKS: usize = 60;
 /// Lifetime in seconds of a child that is not killed.
 const LIMIT_S: u32 = 300;
 /// Maximum time without progress; a member that exceeds it hangs.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PROGRESS_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The state of one member that all processes see.
 #[repr(C, align(64))]
-struct Seat {
+struct MemberSlot {
     /// The member's identifier.
     member: AtomicU64,
     /// Steps taken by the members in this slot.
@@ -44,14 +44,14 @@ struct Seat {
     recovered: AtomicU64,
 }
 
-fn seats() -> &'static [Seat] {
-    let bytes = SEATS * size_of::<Seat>();
+fn slots() -> &'static [MemberSlot] {
+    let bytes = SLOTS * size_of::<MemberSlot>();
     let protection = ProtFlags::READ | ProtFlags::WRITE;
     // SAFETY: a new mapping of zeros, never unmapped, page-aligned; atomics only.
     unsafe {
         let memory =
             rustix::mm::mmap_anonymous(std::ptr::null_mut(), bytes, protection, MapFlags::SHARED);
-        std::slice::from_raw_parts(memory.expect("mmap").cast(), SEATS)
+        std::slice::from_raw_parts(memory.expect("mmap").cast(), SLOTS)
     }
 }
 
@@ -90,8 +90,8 @@ fn must_be(block: &Block<'_>, tag: u64) {
 
 struct Mine<'a> {
     heap: &'a Heap,
-    seat: usize,
-    seats: &'static [Seat],
+    slot: usize,
+    slots: &'static [MemberSlot],
     queues: &'a [Queue],
     blocks: Vec<(Block<'a>, u64)>,
     sent: Vec<(Parcel, Member, u64)>,
@@ -99,8 +99,8 @@ struct Mine<'a> {
 }
 
 impl<'a> Mine<'a> {
-    fn me(&self) -> &'static Seat {
-        &self.seats[self.seat]
+    fn me(&self) -> &'static MemberSlot {
+        &self.slots[self.slot]
     }
 
     fn size(&mut self) -> usize {
@@ -109,7 +109,7 @@ impl<'a> Mine<'a> {
     }
 
     fn alloc(&mut self) {
-        if self.blocks.len() >= MOST {
+        if self.blocks.len() >= MAX_BLOCKS {
             return self.free();
         }
         let size = self.size();
@@ -145,8 +145,8 @@ impl<'a> Mine<'a> {
     fn send(&mut self) {
         let Some((block, tag)) = self.any() else { return };
         must_be(&block, tag);
-        let to = self.random.below(SEATS as u64) as usize;
-        let member = Member::from_u64(self.seats[to].member.load(Ordering::Relaxed));
+        let to = self.random.below(SLOTS as u64) as usize;
+        let member = Member::from_u64(self.slots[to].member.load(Ordering::Relaxed));
         let Ok(parcel) = block.hand_over(member) else { return };
         let mut message = [0; MESSAGE];
         message[..Parcel::SIZE].copy_from_slice(&parcel.to_bytes());
@@ -170,7 +170,7 @@ impl<'a> Mine<'a> {
     }
 
     fn accept(&mut self) -> bool {
-        let Some((parcel, tag)) = receive(&self.queues[self.seat].0) else { return false };
+        let Some((parcel, tag)) = receive(&self.queues[self.slot].0) else { return false };
         match self.heap.accept(parcel) {
             Ok(block) => {
                 must_be(&block, tag);
@@ -240,7 +240,7 @@ impl<'a> Mine<'a> {
             197..199 => self.with_a_thread(),
             _ => drop(self.heap.check().expect("not forked")),
         }
-        while self.sent.len() > MOST {
+        while self.sent.len() > MAX_BLOCKS {
             self.sent.remove(0);
         }
         self.me().steps.fetch_add(1, Ordering::Relaxed);
@@ -261,13 +261,13 @@ fn receive(mut queue: &PipeReader) -> Option<(Parcel, u64)> {
 }
 
 /// Runs a member in this slot until it is killed or, if chosen, until it has made its steps.
-fn live(parents: &Heap, seat: usize, seats: &'static [Seat], queues: &[Queue], seed: u64) {
+fn live(parents: &Heap, slot: usize, slots: &'static [MemberSlot], queues: &[Queue], seed: u64) {
     // SAFETY: the inherited descriptor stays open.
     let heap = unsafe { parents.rejoin() }.expect("the heap can be joined");
-    seats[seat].member.store(heap.member().to_u64(), Ordering::Relaxed);
+    slots[slot].member.store(heap.member().to_u64(), Ordering::Relaxed);
     let random = Random(seed | 1);
     let (blocks, sent) = (Vec::new(), Vec::new());
-    let mut mine = Mine { heap: &heap, seat, seats, queues, blocks, sent, random };
+    let mut mine = Mine { heap: &heap, slot, slots, queues, blocks, sent, random };
     // Most members are killed; some leave properly.
     let steps = if mine.random.below(10) == 0 { mine.random.below(500) } else { u64::MAX };
     for _ in 0..steps {
@@ -278,7 +278,13 @@ fn live(parents: &Heap, seat: usize, seats: &'static [Seat], queues: &[Queue], s
     }
 }
 
-fn start(heap: &Heap, seat: usize, seats: &'static [Seat], queues: &[Queue], seed: u64) -> i32 {
+fn start(
+    heap: &Heap,
+    slot: usize,
+    slots: &'static [MemberSlot],
+    queues: &[Queue],
+    seed: u64,
+) -> i32 {
     // SAFETY: the child calls `_exit` and never returns into the harness; the C library resets its
     // allocator in the child.
     match unsafe { libc::fork() } {
@@ -290,7 +296,7 @@ fn start(heap: &Heap, seat: usize, seats: &'static [Seat], queues: &[Queue], see
                 libc::nice(5);
                 libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
             }
-            let done = catch_unwind(AssertUnwindSafe(|| live(heap, seat, seats, queues, seed)));
+            let done = catch_unwind(AssertUnwindSafe(|| live(heap, slot, slots, queues, seed)));
             // SAFETY: ends this process.
             unsafe { libc::_exit(if done.is_ok() { 0 } else { 101 }) }
         }
@@ -354,7 +360,7 @@ pub struct Counts {
 pub fn torment(seed: u64, is_done: impl Fn(u64) -> bool) -> Counts {
     let mut random = Random(seed.max(1));
     let heap = Heap::create(CAPACITY).expect("there is memory");
-    let (seats, queues) = (seats(), std::array::from_fn::<_, SEATS, _>(|_| queue()));
+    let (slots, queues) = (slots(), std::array::from_fn::<_, SLOTS, _>(|_| queue()));
     // Blocks of the surviving parent.
     let mut own: Vec<_> = [10, 100, 5_000, 70_000]
         .map(|len| heap.alloc(len).expect("space is free"))
@@ -364,41 +370,41 @@ pub fn torment(seed: u64, is_done: impl Fn(u64) -> bool) -> Counts {
     let own_bytes = heap.check().expect("not forked").in_use();
     let (mut done, mut in_recovery) = (0, 0);
     while !is_done(done) {
-        let mut members: [i32; SEATS] =
-            std::array::from_fn(|seat| start(&heap, seat, seats, &queues, random.next()));
-        let mut last: [(u64, Instant); SEATS] = [(0, Instant::now()); SEATS];
+        let mut members: [i32; SLOTS] =
+            std::array::from_fn(|slot| start(&heap, slot, slots, &queues, random.next()));
+        let mut last: [(u64, Instant); SLOTS] = [(0, Instant::now()); SLOTS];
         let end = done + ROUND;
         while done < end && !is_done(done) {
-            let mut seat = random.below(SEATS as u64) as usize;
+            let mut slot = random.below(SLOTS as u64) as usize;
             let until = Instant::now() + Duration::from_micros(random.below(2_000));
             // A third of the kills target a member that recovers others.
             let tending = random.below(3) == 0;
             while Instant::now() < until {
-                let found = seats.iter().position(|one| one.tends.load(Ordering::Relaxed) == 1);
+                let found = slots.iter().position(|one| one.tends.load(Ordering::Relaxed) == 1);
                 if tending && let Some(found) = found {
-                    seat = found;
+                    slot = found;
                     break;
                 }
                 std::thread::yield_now();
             }
-            in_recovery += u64::from(seats[seat].tends.load(Ordering::Relaxed) == 1);
-            done += u64::from(kill(members[seat]));
-            seats[seat].tends.store(0, Ordering::Relaxed);
-            members[seat] = start(&heap, seat, seats, &queues, random.next());
-            for (one, last) in seats.iter().zip(&mut last) {
+            in_recovery += u64::from(slots[slot].tends.load(Ordering::Relaxed) == 1);
+            done += u64::from(kill(members[slot]));
+            slots[slot].tends.store(0, Ordering::Relaxed);
+            members[slot] = start(&heap, slot, slots, &queues, random.next());
+            for (one, last) in slots.iter().zip(&mut last) {
                 let steps = one.steps.load(Ordering::Relaxed);
                 if steps != last.0 {
                     *last = (steps, Instant::now());
                 }
-                assert!(last.1.elapsed() < PATIENCE, "seed {seed}: a member hangs");
+                assert!(last.1.elapsed() < PROGRESS_TIMEOUT, "seed {seed}: a member hangs");
             }
         }
         done += members.into_iter().map(|pid| u64::from(kill(pid))).sum::<u64>();
         own.iter().zip(1..).for_each(|(block, tag)| must_be(block, tag));
         look(&heap, &queues, own_bytes, seed);
     }
-    let sum = |of: fn(&Seat) -> &AtomicU64| -> u64 {
-        seats.iter().map(|seat| of(seat).load(Ordering::Relaxed)).sum()
+    let sum = |of: fn(&MemberSlot) -> &AtomicU64| -> u64 {
+        slots.iter().map(|slot| of(slot).load(Ordering::Relaxed)).sum()
     };
     let (steps, accepted, stale) = (sum(|s| &s.steps), sum(|s| &s.accepted), sum(|s| &s.stale));
     let (full, recovered) = (sum(|s| &s.full), sum(|s| &s.recovered));

@@ -93,7 +93,7 @@ fn attacker(mount: &Mount, attack: impl FnOnce(&File)) -> i32 {
 /// the receiver hung as long as the peer liked. Five messages sufficed at a limit of 1,024
 /// descriptors.
 #[test]
-fn fuse_files_hold_no_receiver() {
+fn passed_fuse_files_do_not_block_the_receiver() {
     alone!();
     const ROUNDS: u32 = 20;
     let place = place();
@@ -159,7 +159,7 @@ fn fuse_files_hold_no_receiver() {
 
 /// Regression: a receiver passed such files with its WELCOME, and `send_timeout` hung.
 #[test]
-fn fuse_files_hold_no_sender() {
+fn passed_fuse_files_do_not_block_the_sender() {
     alone!();
     let place = place();
     let Some(mount) = fuse(place.path.parent().expect("a folder")) else { return };
@@ -256,7 +256,7 @@ fn stranger_is_refused_before_anything_is_received() {
 /// The connected process is admitted, but messages may come from another process to which it passed
 /// the socket. The kernel names the sender of each message.
 #[test]
-fn hello_of_another_user_than_the_connected_one_is_refused() {
+fn hello_from_another_user_than_the_connected_is_refused() {
     alone!();
     if !is_root() {
         return println!("skipped: only root can become another user");
@@ -385,7 +385,7 @@ fn longest_call(make: &dyn Fn() -> Vec<OwnedFd>) -> Duration {
 /// 128 inotify instances held it for 1.7 s per message, 60 epoll sets for 1.3 s, a memfd of 6 GiB
 /// for 1.9 s.
 #[test]
-fn slow_descriptors_hold_no_call() {
+fn slow_to_close_descriptors_do_not_delay_calls() {
     alone!();
     type Make = Box<dyn Fn() -> Vec<OwnedFd>>;
     let kinds: [(&str, Make); 3] = [
@@ -415,7 +415,7 @@ fn slow_descriptors_hold_no_call() {
 
 /// Sockets with SO_LINGER, whose last close waits for a network that never answers.
 #[test]
-fn lingering_sockets_hold_no_call() {
+fn passed_lingering_sockets_do_not_delay_calls() {
     alone!();
     let silent = std::cell::RefCell::new(Vec::new());
     let make = || {
@@ -433,7 +433,7 @@ fn lingering_sockets_hold_no_call() {
 /// Closing an io_uring instance also takes long. Kernels since 6.8 pass none; on an older kernel
 /// only the receiver's thread waits.
 #[test]
-fn io_uring_instances_hold_no_call() {
+fn passed_io_uring_instances_do_not_delay_calls() {
     alone!();
     let mut parameters = [0_u32; 30];
     // SAFETY: the kernel fills in 120 bytes, and returns a new descriptor.

@@ -44,7 +44,7 @@ fn in_time(what: &str, call: impl FnOnce()) {
 /// Regression: the receiver closed a connection at the first invalid message. That also closed the
 /// second message, which had not been read, and `try_recv` waited as long as the peer liked.
 #[test]
-fn what_lies_behind_a_refused_hello_holds_nobody() {
+fn messages_behind_a_refused_hello_do_not_delay_calls() {
     alone!();
     let place = place();
     let mut mailbox = Mailbox::bind(&place.path).expect("binds");
@@ -63,7 +63,7 @@ fn what_lies_behind_a_refused_hello_holds_nobody() {
 
 /// Regression: like above, one level deeper: Unix sockets were taken for harmless.
 #[test]
-fn what_lies_in_a_passed_socket_holds_nobody() {
+fn messages_in_a_passed_socket_do_not_delay_calls() {
     alone!();
     let place = place();
     let mut mailbox = Mailbox::bind(&place.path).expect("binds");
@@ -82,7 +82,7 @@ fn what_lies_in_a_passed_socket_holds_nobody() {
 /// Regression: like above, on a connection that is never read: dropped as one of too many, as a
 /// silent one, and with the mailbox, accepted or not.
 #[test]
-fn connections_that_nobody_reads_hold_nobody() {
+fn dropping_unread_connections_does_not_wait() {
     alone!();
     let place = place();
     let mailbox = Mailbox::bind(&place.path).expect("binds");
@@ -97,7 +97,7 @@ fn connections_that_nobody_reads_hold_nobody() {
 /// Regression: the doorbell receives bytes, and received descriptors with them: removing the rings
 /// waited, and so did dropping the lane.
 #[test]
-fn descriptors_at_the_doorbell_hold_nobody() {
+fn descriptors_at_the_doorbell_do_not_delay_calls() {
     alone!();
     let place = place();
     let mut mailbox = Mailbox::bind(&place.path).expect("binds");
@@ -124,7 +124,7 @@ fn descriptors_at_the_doorbell_hold_nobody() {
 /// Regression: control messages behind `WELCOME`, and the doorbell itself, delayed the drop of a
 /// sender.
 #[test]
-fn a_hostile_receiver_does_not_hold_up_a_senders_drop() {
+fn hostile_receiver_does_not_delay_the_drop_of_a_sender() {
     alone!();
     for welcomes in [false, true] {
         let place = place();
@@ -154,7 +154,7 @@ fn a_hostile_receiver_does_not_hold_up_a_senders_drop() {
 /// messages behind it, and so did SO_PEEK_OFF. The sender that dropped the doorbell waited for a
 /// lingering socket.
 #[test]
-fn doorbell_with_hidden_messages_holds_no_drop() {
+fn doorbell_with_hidden_messages_does_not_delay_a_drop() {
     alone!();
     const SO_PEEK_OFF: i32 = 42;
     for hides_by_offset in [false, true] {
@@ -192,7 +192,7 @@ fn doorbell_with_hidden_messages_holds_no_drop() {
 
 /// A child closes its copies without a shutdown: the connections are its parent's.
 #[test]
-fn a_forked_child_ends_none_of_its_parents_connections() {
+fn forked_child_ends_no_connection_of_its_parent() {
     alone!();
     let place = place();
     let mut mailbox = Mailbox::bind(&place.path).expect("binds");
@@ -212,7 +212,7 @@ fn a_forked_child_ends_none_of_its_parents_connections() {
 /// Threads receive and close descriptors, and end once done: honest programs have no thread of the
 /// library, however a lane ends.
 #[test]
-fn no_thread_stays_after_honest_ends() {
+fn no_library_thread_remains_after_honest_ends() {
     alone!();
     let threads = || std::fs::read_dir("/proc/self/task").expect("a folder").count();
     // In a process of its own, because other tests do start threads.

@@ -63,7 +63,7 @@ fn fill(sender: &mut Sender) {
 }
 
 #[test]
-fn one_that_never_answers_or_reads_costs_no_more_than_the_deadline() {
+fn silent_receiver_costs_no_more_than_the_deadline() {
     alone!();
     let place = place();
     let listener = raw::listen(&place.path);
@@ -75,7 +75,7 @@ fn one_that_never_answers_or_reads_costs_no_more_than_the_deadline() {
 }
 
 #[test]
-fn a_welcome_of_garbage_is_a_broken_protocol() {
+fn garbled_welcome_is_a_protocol_error() {
     alone!();
     let (good_page, good, bell) = (raw::process_page(1), raw::control(0, 4096), bell_pair());
     let no_page = Memory::new(4096);
@@ -117,7 +117,7 @@ fn a_welcome_of_garbage_is_a_broken_protocol() {
 }
 
 #[test]
-fn refusals_and_other_versions_are_told() {
+fn refusal_and_version_mismatch_reach_the_sender() {
     alone!();
     for (bytes, expected) in [
         (raw::note(raw::REFUSED, &[libc::ENOSPC as u32]), libc::ECONNABORTED),
@@ -135,7 +135,7 @@ fn refusals_and_other_versions_are_told() {
 }
 
 #[test]
-fn positions_that_cannot_be_are_not_believed() {
+fn impossible_positions_are_protocol_errors() {
     alone!();
     for position in [1 << 20, 1024, 20, u64::MAX, u64::MAX - 7] {
         let mut lane = self::lane(&Options::new().lane_cap(8192));
@@ -175,7 +175,7 @@ fn positions_that_cannot_be_are_not_believed() {
 /// Regression: a receiver that stopped in the middle of a message made its sender read headers from
 /// the message's bytes; a `next` among them led into a chunk that begins later, and to an overflow.
 #[test]
-fn a_position_inside_a_message_only_costs_messages() {
+fn position_inside_a_message_loses_only_messages() {
     alone!();
     let mut lane = lane(&Options::new());
     lane.control.put(72, 1 << 20);
@@ -192,7 +192,7 @@ fn a_position_inside_a_message_only_costs_messages() {
 }
 
 #[test]
-fn grants_beyond_reason_do_not_exceed_our_own_cap() {
+fn excessive_grants_do_not_exceed_the_own_cap() {
     alone!();
     let mut lane = lane(&Options::new().lane_cap(1 << 16));
     lane.control.put(72, u64::MAX);
@@ -210,16 +210,16 @@ fn grants_beyond_reason_do_not_exceed_our_own_cap() {
 /// Regression: the doorbell was an eventfd. A receiver that filled it, cleared `O_NONBLOCK` and
 /// claimed to sleep blocked every `send` indefinitely, even one that must not wait.
 #[test]
-fn a_bell_that_is_full_or_gone_holds_nobody() {
+fn full_or_closed_doorbell_does_not_block_sends() {
     alone!();
-    for drop_ear in [false, true] {
+    for drop_listen_end in [false, true] {
         let mut lane = lane(&Options::new());
-        let (ear, button) = &lane._bell;
-        rustix::io::ioctl_fionbio(button, false).expect("made blocking");
+        let (listen_end, ring_end) = &lane._bell;
+        rustix::io::ioctl_fionbio(ring_end, false).expect("made blocking");
         let flags = rustix::net::SendFlags::DONTWAIT;
-        while rustix::net::send(button, &[1; 1000], flags).is_ok() {}
-        if drop_ear {
-            rustix::net::shutdown(ear, rustix::net::Shutdown::Both).expect("shut");
+        while rustix::net::send(ring_end, &[1; 1000], flags).is_ok() {}
+        if drop_listen_end {
+            rustix::net::shutdown(listen_end, rustix::net::Shutdown::Both).expect("shut");
         }
         lane.page.half(128).store(1, Ordering::Relaxed);
         for _ in 0..50 {
@@ -231,7 +231,7 @@ fn a_bell_that_is_full_or_gone_holds_nobody() {
 /// Regression: a sender reads its receiver's control messages until the queue is empty; with a
 /// receiver that sent them faster, the call never returned.
 #[test]
-fn a_flood_of_words_does_not_hold_a_sender() {
+fn flood_of_control_messages_does_not_block_a_sender() {
     alone!();
     let mut lane = lane(&Options::new());
     let (socket, stop) = (&lane.socket, AtomicBool::new(false));
@@ -249,7 +249,7 @@ fn a_flood_of_words_does_not_hold_a_sender() {
 }
 
 #[test]
-fn a_life_word_that_lies_does_not_outlast_the_process_or_the_connection() {
+fn false_liveness_word_ends_with_process_or_connection() {
     alone!();
     let place = place();
     for hold_connection in [false, true] {
@@ -287,7 +287,7 @@ fn a_life_word_that_lies_does_not_outlast_the_process_or_the_connection() {
 /// Regression: a successor was searched for with the timeout of a first connection, 5 s, and an
 /// absent one was an error even for senders that wait.
 #[test]
-fn a_successor_that_accepts_nobody_costs_no_more_than_the_deadline() {
+fn silent_successor_costs_no_more_than_the_deadline() {
     alone!();
     let options = Options::new().on_death(OnDeath::WaitForSuccessor);
     let mut lane = lane(&options);
@@ -310,7 +310,7 @@ fn a_successor_that_accepts_nobody_costs_no_more_than_the_deadline() {
 }
 
 #[test]
-fn another_user_is_refused_unless_allowed() {
+fn other_user_is_refused_unless_allowed() {
     alone!();
     const NOBODY: u32 = 65534;
     if !rustix::process::geteuid().is_root() {

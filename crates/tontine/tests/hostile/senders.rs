@@ -40,7 +40,7 @@ fn faults(mailbox: &mut Mailbox) -> Vec<Error> {
 }
 
 #[test]
-fn a_silent_connection_is_dropped_and_holds_nobody_up() {
+fn silent_connection_is_dropped_without_blocking_others() {
     alone!();
     let place = place();
     let options = Options::new().handshake_timeout(Duration::from_millis(100));
@@ -57,7 +57,7 @@ fn a_silent_connection_is_dropped_and_holds_nobody_up() {
 }
 
 #[test]
-fn ten_thousand_connections_are_bounded() {
+fn open_descriptors_are_bounded_under_10000_connections() {
     alone!();
     let place = place();
     let mut mailbox = Mailbox::bind(&place.path).expect("binds");
@@ -100,7 +100,7 @@ fn ten_thousand_connections_are_bounded() {
 }
 
 #[test]
-fn a_malformed_hello_is_refused() {
+fn malformed_hello_is_refused() {
     alone!();
     let place = place();
     let mut mailbox = Mailbox::bind(&place.path).expect("binds");
@@ -132,7 +132,7 @@ fn a_malformed_hello_is_refused() {
 }
 
 #[test]
-fn another_version_is_refused_and_both_are_named() {
+fn other_version_is_refused_and_both_are_named() {
     alone!();
     let place = place();
     let mut mailbox = Mailbox::bind(&place.path).expect("binds");
@@ -145,7 +145,7 @@ fn another_version_is_refused_and_both_are_named() {
 }
 
 #[test]
-fn the_number_of_descriptors_must_be_right() {
+fn hello_with_wrong_descriptor_count_is_refused() {
     alone!();
     let place = place();
     let mut mailbox = Mailbox::bind(&place.path).expect("binds");
@@ -161,7 +161,7 @@ fn the_number_of_descriptors_must_be_right() {
 }
 
 /// Returns descriptors that are not a chunk of 4 KiB, each with its name.
-fn unfit() -> Vec<(&'static str, OwnedFd)> {
+fn invalid_chunks() -> Vec<(&'static str, OwnedFd)> {
     let (pipe, _) = rustix::pipe::pipe().expect("a pipe");
     let flags = rustix::event::epoll::CreateFlags::CLOEXEC;
     let epoll = rustix::event::epoll::create(flags).expect("epoll");
@@ -188,15 +188,17 @@ fn unfit() -> Vec<(&'static str, OwnedFd)> {
 }
 
 #[test]
-fn descriptors_of_another_kind_are_refused() {
+fn descriptor_of_another_kind_is_refused() {
     alone!();
     let place = place();
     let mut mailbox = Mailbox::bind(&place.path).expect("binds");
     let mut sender = Sender::connect(&place.path).expect("connects");
     still_serves(&mut mailbox, &mut sender);
     let chunk = raw::chunk(12);
-    for (name, unfit) in unfit() {
-        for fds in [[unfit.as_fd(), chunk.fd.as_fd()], [raw::life(), unfit.as_fd()]] {
+    for (name, invalid_chunks) in invalid_chunks() {
+        for fds in
+            [[invalid_chunks.as_fd(), chunk.fd.as_fd()], [raw::life(), invalid_chunks.as_fd()]]
+        {
             let socket = raw::dial(&place.path);
             assert!(raw::send(&socket, &hello(1 << 20, &[12]), &fds));
             let found = faults(&mut mailbox);
@@ -205,7 +207,7 @@ fn descriptors_of_another_kind_are_refused() {
         }
         // The same descriptor, passed later.
         let (socket, first) = raw::lane(&place.path);
-        assert!(raw::send(&socket, &raw::chunk_note(12, 1), &[unfit.as_fd()]));
+        assert!(raw::send(&socket, &raw::chunk_note(12, 1), &[invalid_chunks.as_fd()]));
         assert!(broken(&faults(&mut mailbox)).starts_with("expected a "), "{name}");
         drop(first);
         still_serves(&mut mailbox, &mut sender);
@@ -217,7 +219,7 @@ fn descriptors_of_another_kind_are_refused() {
 /// plain `close`: a lingering socket held the receiver as long as the peer liked. Only those of a
 /// `HELLO` with too many or too few were closed safely.
 #[test]
-fn closing_what_was_passed_does_not_wait() {
+fn closing_refused_descriptors_does_not_wait() {
     alone!();
     let place = place();
     let mut mailbox = Mailbox::bind(&place.path).expect("binds");
@@ -244,7 +246,7 @@ fn closing_what_was_passed_does_not_wait() {
 }
 
 #[test]
-fn garbage_in_a_chunk_closes_its_lane_and_no_other() {
+fn garbage_in_a_chunk_closes_only_its_lane() {
     alone!();
     let place = place();
     let mut mailbox = Mailbox::bind(&place.path).expect("binds");
@@ -274,7 +276,7 @@ fn garbage_in_a_chunk_closes_its_lane_and_no_other() {
 }
 
 #[test]
-fn chains_of_empty_chunks_are_bounded() {
+fn chain_of_empty_chunks_is_bounded() {
     alone!();
     let place = place();
     let mut mailbox = Mailbox::bind(&place.path).expect("binds");
@@ -306,7 +308,7 @@ fn chains_of_empty_chunks_are_bounded() {
 
 /// Regression: a lane handed over at the end of all positions made the receiver's sum overflow.
 #[test]
-fn positions_that_no_lane_reaches_are_refused() {
+fn hello_with_unreachable_positions_is_refused() {
     alone!();
     let place = place();
     let mut mailbox = Mailbox::bind(&place.path).expect("binds");
@@ -322,7 +324,7 @@ fn positions_that_no_lane_reaches_are_refused() {
 }
 
 #[test]
-fn a_chunk_that_changes_while_it_is_read_does_no_harm() {
+fn chunk_that_changes_during_a_read_is_harmless() {
     alone!();
     let place = place();
     let mut mailbox = Mailbox::bind(&place.path).expect("binds");
@@ -352,7 +354,7 @@ fn a_chunk_that_changes_while_it_is_read_does_no_harm() {
 }
 
 #[test]
-fn a_flood_of_notes_does_not_hold_the_others_up() {
+fn flood_of_control_messages_does_not_delay_others() {
     alone!();
     let place = place();
     let mut mailbox = Mailbox::bind(&place.path).expect("binds");
@@ -381,7 +383,7 @@ fn a_flood_of_notes_does_not_hold_the_others_up() {
 /// Regression: the mailbox forgot a lane that it closed for an error, without notifying its sender:
 /// the sender filled the rest of the ring, and then saw its living receiver as dead.
 #[test]
-fn who_broke_the_protocol_is_told_at_the_next_message() {
+fn protocol_violator_gets_an_error_at_its_next_message() {
     alone!();
     let place = place();
     let mut mailbox = Mailbox::bind(&place.path).expect("binds");

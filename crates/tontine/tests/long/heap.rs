@@ -12,7 +12,7 @@ use std::time::Instant;
 const DEFAULT_KILLS: u64 = 1_500;
 
 #[test]
-fn the_killed_leave_nothing_and_spoil_nothing() {
+fn killed_heap_members_leak_and_corrupt_nothing() {
     alone!();
     let number = |name: &str| std::env::var(name).ok().and_then(|value| value.parse().ok());
     let kills: u64 = number("TONTINE_KILLS").unwrap_or(DEFAULT_KILLS);

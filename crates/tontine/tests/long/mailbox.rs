@@ -116,7 +116,7 @@ struct Fate {
 
 #[test]
 #[ignore = "a soak of 20 seconds"]
-fn every_message_is_accounted_for() {
+fn soak_accounts_for_every_message() {
     alone!();
     let place = place();
     let seconds = number("TONTINE_SOAK_SECONDS").unwrap_or(DEFAULT_SECONDS);

@@ -25,7 +25,7 @@ const LIMIT: usize = 8 * MIB;
 const AMPLE: usize = 256 * MIB;
 /// Without even a page for its tables, the kernel puts the member to sleep: it then gets this much.
 const CRUMB: usize = 16 << 10;
-const PATIENCE_MS: i32 = 500;
+const TIMEOUT_MS: i32 = 500;
 /// Size of the heap: many times the limit.
 const HEAP: usize = 64 * MIB;
 /// Bytes of a block: 64 of them fill a slab.
@@ -145,7 +145,7 @@ fn slabs(heap: &Heap) -> usize {
 }
 
 #[test]
-fn a_member_whose_memory_is_used_up_gets_an_error_and_goes_on_when_it_may_have_more() {
+fn heap_member_at_its_memory_limit_fails_then_continues() {
     alone!();
     let heap = Heap::create(HEAP).expect("there is memory");
     let mut cgroup = match Cgroup::new(LIMIT) {
@@ -161,7 +161,7 @@ fn a_member_whose_memory_is_used_up_gets_an_error_and_goes_on_when_it_may_have_m
         fork(|| member(&unsafe { heap.rejoin() }.expect("the heap can be joined"), &go, &done));
     let mut member = Member(Some(pid));
     let answer = |cgroup: &mut Cgroup| loop {
-        if let Some(word) = done.take_within(PATIENCE_MS, pid) {
+        if let Some(word) = done.take_within(TIMEOUT_MS, pid) {
             break usize::try_from(word).expect("a number");
         }
         cgroup.add(CRUMB);

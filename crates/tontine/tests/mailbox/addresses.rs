@@ -6,7 +6,7 @@ use crate::common;
 use std::env::set_current_dir;
 use std::path::{Path, PathBuf};
 
-use crate::common::{AMPLE, Signal, fork, kill, place, reap, signal, sleep_for_ever, until};
+use crate::common::{AMPLE, Signal, fork, kill, place, reap, signal, sleep_indefinitely, until};
 use tontine::Error;
 use tontine::mailbox::{Address, Mailbox, OnDeath, Options, Sender};
 
@@ -163,8 +163,8 @@ fn abstract_name_of_killed_owner_is_free_after_its_child() {
     let bound = Signal::new();
     let owner = fork(|| {
         let _mailboxes = [Mailbox::bind(&name), Mailbox::bind(&place.path)];
-        bound.give(fork(sleep_for_ever));
-        sleep_for_ever();
+        bound.give(fork(sleep_indefinitely));
+        sleep_indefinitely();
     });
     let child = bound.take();
     kill(owner);

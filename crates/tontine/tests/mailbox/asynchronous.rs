@@ -46,13 +46,13 @@ async fn one(mailbox: &mut AsyncMailbox) -> Message<'_> {
 }
 
 /// Awaits `recv` for this long, in which no message may arrive.
-async fn nothing(mailbox: &mut AsyncMailbox, for_so_long: Duration) {
-    let came = timeout(for_so_long, mailbox.recv()).await;
+async fn nothing(mailbox: &mut AsyncMailbox, duration: Duration) {
+    let came = timeout(duration, mailbox.recv()).await;
     assert!(came.is_err(), "expected no message, found one");
 }
 
 #[test]
-fn messages_of_several_senders_arrive_in_order() {
+fn async_messages_of_several_senders_arrive_in_order() {
     alone!();
     let place = place();
     let options = Options::new().lane_cap(NARROW);
@@ -86,7 +86,7 @@ fn messages_of_several_senders_arrive_in_order() {
 }
 
 #[test]
-fn an_awaited_recv_is_woken() {
+fn awaited_recv_is_woken_by_a_message() {
     alone!();
     let place = place();
     for runtime in both() {
@@ -113,7 +113,7 @@ fn an_awaited_recv_is_woken() {
 }
 
 #[test]
-fn a_dropped_recv_loses_nothing() {
+fn dropped_recv_future_loses_no_message() {
     alone!();
     let place = place();
     for runtime in both() {
@@ -148,7 +148,7 @@ fn a_dropped_recv_loses_nothing() {
 }
 
 #[test]
-fn a_dropped_send_has_sent_nothing() {
+fn dropped_send_future_has_sent_nothing() {
     alone!();
     let place = place();
     let options = Options::new().lane_cap(NARROW);
@@ -186,7 +186,7 @@ fn a_dropped_send_has_sent_nothing() {
 }
 
 #[test]
-fn an_awaited_send_ends_with_its_reader() {
+fn awaited_send_fails_when_the_receiver_dies() {
     alone!();
     let place = place();
     let options = Options::new().lane_cap(NARROW);
@@ -220,7 +220,7 @@ fn an_awaited_send_ends_with_its_reader() {
 }
 
 #[test]
-fn an_awaited_send_finds_the_successor() {
+fn awaited_send_finds_the_successor() {
     alone!();
     let place = place();
     let options = Options::new().lane_cap(NARROW).on_death(OnDeath::WaitForSuccessor);
@@ -254,7 +254,7 @@ fn an_awaited_send_finds_the_successor() {
 }
 
 #[test]
-fn more_newcomers_than_one_look_takes_are_all_welcome() {
+fn more_senders_than_one_scan_accepts_are_all_welcomed() {
     alone!();
     let place = place();
     one_thread().block_on(async {
@@ -269,7 +269,7 @@ fn more_newcomers_than_one_look_takes_are_all_welcome() {
 }
 
 #[test]
-fn more_ends_than_one_look_takes_are_all_seen() {
+fn more_hang_ups_than_one_scan_handles_are_all_noticed() {
     alone!();
     let place = place();
     one_thread().block_on(async {
@@ -284,7 +284,7 @@ fn more_ends_than_one_look_takes_are_all_seen() {
 }
 
 #[test]
-fn a_silent_newcomer_is_dropped_while_recv_is_awaited() {
+fn silent_connection_is_dropped_while_recv_is_awaited() {
     alone!();
     let place = place();
     one_thread().block_on(async {

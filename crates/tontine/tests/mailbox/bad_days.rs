@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use crate::common::{
-    AMPLE, SHORT, Signal, bare_fork, connect, fork, kill, place, reap, signal, sleep_for_ever,
+    AMPLE, SHORT, Signal, bare_fork, connect, fork, kill, place, reap, signal, sleep_indefinitely,
     until,
 };
 use tontine::Error;
@@ -16,7 +16,7 @@ use tontine::mailbox::{Mailbox, OnDeath, Options, Sender, WaitStrategy};
 /// Regression: the lock was taken for the address `PATH.lock`, which created `PATH.lock.lock`, and
 /// errors named a file instead of the mailbox.
 #[test]
-fn a_live_owners_path_is_named_in_the_error_and_its_lock_is_where_the_documents_say() {
+fn addr_in_use_names_the_mailbox_and_the_lock_file_matches() {
     alone!();
     let place = place();
     let _mailbox = Mailbox::bind(&place.path).expect("binds");
@@ -30,7 +30,7 @@ fn a_live_owners_path_is_named_in_the_error_and_its_lock_is_where_the_documents_
 }
 
 #[test]
-fn a_path_that_is_no_socket_or_too_long_is_refused_and_left_alone() {
+fn invalid_socket_path_is_refused_and_left_unchanged() {
     alone!();
     let place = place();
     std::fs::write(&place.path, "precious").expect("written");
@@ -62,7 +62,7 @@ fn a_path_that_is_no_socket_or_too_long_is_refused_and_left_alone() {
 
 /// Regression: the error *open of the lock file failed: Permission denied* did not name the file.
 #[test]
-fn system_errors_name_the_file_that_they_are_about() {
+fn system_errors_name_the_file_concerned() {
     alone!();
     let place = place();
     let folder = place.path.parent().expect("a folder");
@@ -105,7 +105,7 @@ fn system_errors_name_the_file_that_they_are_about() {
 /// Regression: a path of 107 bytes fits into a socket's address, and was refused because of the
 /// longer name under which the socket is first created.
 #[test]
-fn the_longest_path_of_all_works() {
+fn mailbox_with_the_longest_possible_path_works() {
     alone!();
     let place = place();
     let folder = place.path.parent().expect("a folder");
@@ -116,7 +116,7 @@ fn the_longest_path_of_all_works() {
 }
 
 #[test]
-fn a_folder_without_permission_is_refused() {
+fn folder_without_permission_is_refused() {
     alone!();
     if !rustix::process::geteuid().is_root() {
         println!("skipped: only root can change the user");
@@ -137,7 +137,7 @@ fn a_folder_without_permission_is_refused() {
 }
 
 #[test]
-fn of_two_successors_one_wins_and_is_named() {
+fn one_of_two_successors_wins_and_the_error_names_it() {
     alone!();
     let place = place();
     let rounds = 1000;
@@ -178,7 +178,7 @@ fn of_two_successors_one_wins_and_is_named() {
 }
 
 #[test]
-fn a_stopped_receiver_takes_up_where_it_stopped() {
+fn stopped_receiver_resumes_at_its_position() {
     alone!();
     let place = place();
     let path = place.path.clone();
@@ -219,7 +219,7 @@ fn a_stopped_receiver_takes_up_where_it_stopped() {
 }
 
 #[test]
-fn closing_ends_a_blocked_send() {
+fn closing_a_mailbox_ends_a_blocked_send() {
     alone!();
     let place = place();
     for waiting in [WaitStrategy::Sleep, WaitStrategy::Spin] {
@@ -244,7 +244,7 @@ fn closing_ends_a_blocked_send() {
 }
 
 #[test]
-fn empty_messages_are_messages() {
+fn empty_messages_are_delivered() {
     alone!();
     let place = place();
     let mut mailbox = Mailbox::bind(&place.path).expect("binds");
@@ -260,7 +260,7 @@ fn empty_messages_are_messages() {
 /// Regression: a large chunk was returned, and the receiver died before it moved on to the small
 /// one: its last position lay before the small chunk, and no successor accepts that.
 #[test]
-fn a_reader_may_die_between_giving_back_and_going_on() {
+fn receiver_may_die_between_shrinking_and_moving_on() {
     alone!();
     let place = place();
     for on_death in [OnDeath::WaitForSuccessor, OnDeath::Fail] {
@@ -273,7 +273,7 @@ fn a_reader_may_die_between_giving_back_and_going_on() {
             }
             mailbox.ack();
             let _ = mailbox.recv_timeout(Duration::from_millis(200));
-            sleep_for_ever();
+            sleep_indefinitely();
         });
         let mut sender = connect(&Options::new().on_death(on_death), &place.path);
         for _ in 0..100 {
@@ -303,7 +303,7 @@ fn a_reader_may_die_between_giving_back_and_going_on() {
 /// Regression: a mailbox for no sender was bound and refused all senders, and some of a mode's
 /// further bits were taken for permissions.
 #[test]
-fn settings_that_mean_nothing_are_refused() {
+fn meaningless_options_are_refused() {
     alone!();
     let place = place();
     for (options, named) in

@@ -21,7 +21,7 @@ fn limit(error: &Error) -> (u64, Option<u32>) {
 /// Regression: a message under the sender's cap and over the receiver's waited indefinitely in
 /// `send` for space that could never exist.
 #[test]
-fn a_message_beyond_the_receivers_cap_is_refused_at_once() {
+fn message_beyond_the_receiver_cap_is_refused_at_once() {
     alone!();
     let place = place();
     let narrow = Options::new().lane_cap(1 << 16);
@@ -57,7 +57,7 @@ fn a_message_beyond_the_receivers_cap_is_refused_at_once() {
 /// Until the receiver has announced its cap, a message beyond it must wait like any other large
 /// one. Regression: a blocked `send` was not notified when the cap became known.
 #[test]
-fn a_blocked_send_is_told_of_the_receivers_cap_when_it_is_known() {
+fn blocked_send_fails_once_the_receiver_cap_is_known() {
     alone!();
     let place = place();
     for waiting in [WaitStrategy::Sleep, WaitStrategy::Spin] {
@@ -78,7 +78,7 @@ fn a_blocked_send_is_told_of_the_receivers_cap_when_it_is_known() {
 /// The receiver's grant is unknown before the handshake: chunks larger than the first cannot be
 /// passed, and large messages wait. No message is lost or overtaken.
 #[test]
-fn before_the_welcome_a_large_message_waits_and_small_ones_do_not() {
+fn large_message_waits_for_the_welcome_small_ones_do_not() {
     alone!();
     let place = place();
     let mut mailbox = Mailbox::bind(&place.path).expect("binds");

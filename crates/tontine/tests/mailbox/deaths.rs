@@ -8,7 +8,7 @@ use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
-use crate::common::{AMPLE, connect, fork, kill, place, reap, signal, sleep_for_ever, until};
+use crate::common::{AMPLE, connect, fork, kill, place, reap, signal, sleep_indefinitely, until};
 use tontine::Error;
 use tontine::mailbox::{Mailbox, Options, Sender};
 
@@ -18,7 +18,7 @@ fn fill(sender: &mut Sender) {
 }
 
 #[test]
-fn a_reader_that_calls_exec_is_dead_though_its_process_lives() {
+fn receiver_that_calls_exec_is_dead_though_its_pid_lives() {
     alone!();
     let place = place();
     let path = place.path.clone();
@@ -44,7 +44,7 @@ fn a_reader_that_calls_exec_is_dead_though_its_process_lives() {
 }
 
 #[test]
-fn a_stopped_reader_is_alive_and_a_deadline_ends_the_wait_for_it() {
+fn stopped_receiver_is_alive_and_sends_to_it_time_out() {
     alone!();
     let place = place();
     let options = Options::new().lane_cap(1 << 16);
@@ -70,7 +70,7 @@ fn a_stopped_reader_is_alive_and_a_deadline_ends_the_wait_for_it() {
 }
 
 #[test]
-fn a_killed_reader_is_dead_though_its_forked_child_keeps_the_connection() {
+fn killed_receiver_is_dead_though_its_child_is_connected() {
     alone!();
     let place = place();
     let options = Options::new().lane_cap(1 << 16);
@@ -79,7 +79,7 @@ fn a_killed_reader_is_dead_though_its_forked_child_keeps_the_connection() {
         let mut mailbox = theirs.bind(&path).expect("binds");
         let _ = mailbox.recv().expect("a message");
         fork(|| thread::sleep(Duration::from_secs(5)));
-        sleep_for_ever();
+        sleep_indefinitely();
     });
     let mut sender = connect(&options, &place.path);
     sender.send(b"go").expect("sent");
@@ -95,14 +95,14 @@ fn a_killed_reader_is_dead_though_its_forked_child_keeps_the_connection() {
 }
 
 #[test]
-fn both_ends_killed_leave_a_name_for_the_next_owner_and_nothing_else() {
+fn killed_ends_leave_only_a_name_for_the_next_owner() {
     alone!();
     let place = place();
     let path = place.path.clone();
     let reader = fork(|| {
         let mut mailbox = Mailbox::bind(&path).expect("binds");
         let _ = mailbox.recv().expect("a message");
-        sleep_for_ever();
+        sleep_indefinitely();
     });
     let path = place.path.clone();
     let sender = fork(|| {
@@ -111,7 +111,7 @@ fn both_ends_killed_leave_a_name_for_the_next_owner_and_nothing_else() {
             sender.send(b"lost with both").expect("sent");
         }
         std::fs::write(path.with_extension("sent"), b"").expect("written");
-        sleep_for_ever();
+        sleep_indefinitely();
     });
     until("all messages are sent", || place.path.with_extension("sent").exists());
     kill(sender);
@@ -127,7 +127,7 @@ fn both_ends_killed_leave_a_name_for_the_next_owner_and_nothing_else() {
 }
 
 #[test]
-fn a_reader_that_ends_by_itself_is_dead() {
+fn receiver_that_exits_is_dead() {
     alone!();
     let place = place();
     let path = place.path.clone();
@@ -161,7 +161,7 @@ fn dump_core(folder: &std::path::Path, signal: i32) {
 }
 
 #[test]
-fn a_sender_that_dumps_core_leaves_what_it_sent() {
+fn sender_that_dumps_core_leaves_its_sent_messages() {
     alone!();
     let pattern = std::fs::read_to_string("/proc/sys/kernel/core_pattern").unwrap_or_default();
     if pattern.starts_with('/') {
@@ -199,7 +199,7 @@ fn a_sender_that_dumps_core_leaves_what_it_sent() {
 /// Regression: a handler that panicked lost its job: unwinding dropped the mailbox, and the drop
 /// acknowledged the last received message.
 #[test]
-fn a_panicking_reader_leaves_the_message_in_hand() {
+fn panicking_receiver_leaves_its_current_message_unread() {
     alone!();
     let place = place();
     let mut mailbox = Mailbox::bind(&place.path).expect("binds");
@@ -223,7 +223,7 @@ fn a_panicking_reader_leaves_the_message_in_hand() {
 /// Regression: a batch with one panicking message lost it too, if the program continued with the
 /// next call.
 #[test]
-fn a_message_at_which_a_batch_panics_is_received_again() {
+fn message_at_which_a_batch_panics_is_received_again() {
     alone!();
     for panics_at in 0..5 {
         let place = place();

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use crate::common::{AMPLE, Place, Signal, connect, fork, kill, place, sleep_for_ever, until};
+use crate::common::{AMPLE, Place, Signal, connect, fork, kill, place, sleep_indefinitely, until};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use tontine::Error;
 use tontine::mailbox::{Mailbox, OnDeath, Options, Sender};
@@ -28,7 +28,7 @@ fn receiver(path: &Path) -> i32 {
         let mut mailbox = Mailbox::bind(&path).expect("binds");
         let _ = mailbox.recv().expect("a message");
         mailbox.ack();
-        sleep_for_ever();
+        sleep_indefinitely();
     })
 }
 
@@ -173,7 +173,7 @@ fn lane_to_unmarked_receiver(place: &Place, options: &Options) -> (i32, Sender) 
         mailbox.ack();
         lock_robust_mutexes();
         ready.give(1);
-        sleep_for_ever();
+        sleep_indefinitely();
     });
     let mut sender = connect(options, &place.path);
     sender.send(b"read").expect("sent");

@@ -12,7 +12,7 @@ use tontine::mailbox::{Mailbox, OnDeath, Options, Sender, WaitStrategy};
 /// Longer than a scan, shorter than any timeout.
 const SHORT: Duration = Duration::from_millis(50);
 
-fn sleep_for_ever() -> ! {
+fn sleep_indefinitely() -> ! {
     loop {
         thread::park();
     }
@@ -35,7 +35,7 @@ fn used() -> Duration {
 /// Regression: the size of a record was computed without an overflow check: a reservation of almost
 /// all of memory took 8 bytes, and its slice reached beyond every mapping.
 #[test]
-fn room_for_more_than_there_can_be_is_refused() {
+fn reservation_beyond_any_possible_size_is_refused() {
     alone!();
     let place = place();
     let mut mailbox = Mailbox::bind(&place.path).expect("binds");
@@ -65,7 +65,7 @@ fn room_for_more_than_there_can_be_is_refused() {
 /// Regression: `commit` checked only whether the receiver was alive, and returned `Ok` for a
 /// mailbox that had closed.
 #[test]
-fn what_was_reserved_before_the_reader_closed_is_not_sent() {
+fn commit_after_the_receiver_closed_fails() {
     alone!();
     let place = place();
     let mut mailbox = Mailbox::bind(&place.path).expect("binds");
@@ -85,7 +85,7 @@ fn what_was_reserved_before_the_reader_closed_is_not_sent() {
 /// uncommitted message: `commit` returned the chunk first, and published the bytes at that offset
 /// of the small one, or beyond its end.
 #[test]
-fn what_was_reserved_in_a_chunk_that_is_wanted_back_is_sent_whole() {
+fn reservation_in_a_requested_chunk_is_sent_whole() {
     alone!();
     let place = place();
     let path = place.path.clone();
@@ -95,7 +95,7 @@ fn what_was_reserved_in_a_chunk_that_is_wanted_back_is_sent_whole() {
         let _ = mailbox.recv().expect("a message");
         mailbox.ack();
         let _ = mailbox.recv_timeout(Duration::from_millis(400));
-        sleep_for_ever();
+        sleep_indefinitely();
     });
     let options = Options::new().on_death(OnDeath::WaitForSuccessor);
     let mut sender = connect(&options, &place.path);
@@ -119,7 +119,7 @@ fn what_was_reserved_in_a_chunk_that_is_wanted_back_is_sent_whole() {
 /// Regression: a receiver that had closed its mailbox and then ended was reported dead if its
 /// forked child kept the connection, because the liveness word was checked first.
 #[test]
-fn a_reader_that_closed_before_it_ended_has_closed() {
+fn receiver_that_closed_before_it_ended_is_closed() {
     alone!();
     let place = place();
     let path = place.path.clone();
@@ -127,7 +127,7 @@ fn a_reader_that_closed_before_it_ended_has_closed() {
     let reader = fork(|| {
         let mut mailbox = Mailbox::bind(&path).expect("binds");
         let _ = mailbox.recv().expect("a message");
-        let child = fork(|| sleep_for_ever());
+        let child = fork(|| sleep_indefinitely());
         std::io::Write::write_all(&mut tell, &child.to_ne_bytes()).expect("notified");
         mailbox.close();
     });
@@ -145,7 +145,7 @@ fn a_reader_that_closed_before_it_ended_has_closed() {
 /// Regression: `wait_acked` returned the receiver's close or death as an error although everything
 /// had been read.
 #[test]
-fn what_was_read_before_the_end_is_read() {
+fn wait_acked_succeeds_if_all_was_read_before_the_end() {
     alone!();
     let place = place();
     let mut mailbox = Mailbox::bind(&place.path).expect("binds");
@@ -162,7 +162,7 @@ fn what_was_read_before_the_end_is_read() {
         let mut mailbox = Mailbox::bind(&path).expect("binds");
         let _ = mailbox.recv().expect("a message");
         mailbox.ack();
-        sleep_for_ever();
+        sleep_indefinitely();
     });
     let mut sender = connect(&Options::new(), &place.path);
     sender.send(b"read").expect("sent");
@@ -182,7 +182,7 @@ fn what_was_read_before_the_end_is_read() {
 /// Regression: a welcome that did not fit into the sender's descriptor table left its socket
 /// readable: a sender that waited for space occupied a whole processor.
 #[test]
-fn a_sender_without_a_free_descriptor_waits_asleep() {
+fn sender_without_a_free_descriptor_waits_asleep() {
     alone!();
     use rustix::process::{Resource, Rlimit, setrlimit};
     let place = place();
@@ -222,7 +222,7 @@ fn a_sender_without_a_free_descriptor_waits_asleep() {
 
 /// Waiting for a stopped or slow receiver uses no more processor time than the spin time.
 #[test]
-fn a_sender_without_room_waits_asleep() {
+fn sender_without_space_waits_asleep() {
     alone!();
     let place = place();
     let mut mailbox = Options::new().lane_cap(8192).bind(&place.path).expect("binds");
@@ -252,7 +252,7 @@ fn a_sender_without_room_waits_asleep() {
 /// Deadlines beyond the range of the clock never expire. Regression: a handshake's deadline
 /// overflowed.
 #[test]
-fn the_longest_deadlines_are_none() {
+fn longest_timeouts_never_expire() {
     alone!();
     let place = place();
     let options = Options::new()
@@ -289,7 +289,7 @@ fn the_longest_deadlines_are_none() {
 /// Regression: a receiver that a service manager restarts closes its mailbox: a sender with the
 /// option to wait for a successor got EPIPE, and had no option to wait for a restart as well.
 #[test]
-fn a_restart_is_waited_out_by_who_asked_for_that() {
+fn sender_with_wait_through_restarts_outlasts_a_restart() {
     alone!();
     let place = place();
     let narrow = Options::new().lane_cap(1 << 16);

@@ -15,7 +15,7 @@ const TURN: u32 = 64;
 const TURNS_BETWEEN_LOOKS: u32 = 1024 + 1;
 
 #[test]
-fn a_full_lane_does_not_keep_another_waiting() {
+fn full_lane_does_not_starve_another() {
     alone!();
     let place = place();
     let mut mailbox = Mailbox::bind(&place.path).expect("binds");
@@ -48,7 +48,7 @@ fn a_full_lane_does_not_keep_another_waiting() {
 /// Regression: lanes that were empty for a while were checked only when all others were empty too:
 /// two of these four lanes were never served again.
 #[test]
-fn lanes_that_are_always_full_get_equal_shares() {
+fn always_full_lanes_get_equal_shares() {
     alone!();
     let place = place();
     let mut mailbox = Mailbox::bind(&place.path).expect("binds");
@@ -70,7 +70,7 @@ fn lanes_that_are_always_full_get_equal_shares() {
 /// Regression: turns were counted, not timed: with a millisecond of work per message, a new sender
 /// waited a minute behind 65,527 messages of another.
 #[test]
-fn a_newcomer_is_heard_though_each_message_takes_long() {
+fn new_sender_is_served_though_each_message_takes_long() {
     alone!();
     let place = place();
     let mut mailbox = Mailbox::bind(&place.path).expect("binds");
@@ -89,15 +89,15 @@ fn a_newcomer_is_heard_though_each_message_takes_long() {
         assert!(!work(), "no new sender");
     }
     for _ in 0..5 {
-        let mut newcomer = Sender::connect(&place.path).expect("connects");
-        newcomer.send(b"new").expect("sent");
+        let mut new_sender = Sender::connect(&place.path).expect("connects");
+        new_sender.send(b"new").expect("sent");
         let floods = (0..100).take_while(|_| !work()).count();
         assert!(floods <= TURN as usize / 2, "{floods} messages of another came first");
     }
 }
 
 #[test]
-fn a_newcomer_is_heard_while_another_floods() {
+fn new_sender_is_served_while_another_floods() {
     alone!();
     let place = place();
     let mut mailbox = Mailbox::bind(&place.path).expect("binds");
@@ -110,8 +110,8 @@ fn a_newcomer_is_heard_while_another_floods() {
             }
         });
         for _ in 0..20 {
-            let mut newcomer = Sender::connect(&place.path).expect("connects");
-            newcomer.send(b"new").expect("sent");
+            let mut new_sender = Sender::connect(&place.path).expect("connects");
+            new_sender.send(b"new").expect("sent");
             let floods = (0_u32..)
                 .take_while(|_| *mailbox.recv_timeout(AMPLE).expect("a message") == *b"flood")
                 .count();

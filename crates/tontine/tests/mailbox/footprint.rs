@@ -27,7 +27,7 @@ fn own_pid() -> i32 {
 }
 
 #[test]
-fn a_gibibyte_comes_and_the_memory_goes() {
+fn memory_is_returned_after_a_gibibyte_of_messages() {
     alone!();
     const PIECE: usize = 1 << 20;
     const PIECES: usize = 1024;
@@ -82,7 +82,7 @@ fn a_gibibyte_comes_and_the_memory_goes() {
 /// Regression: the copy that `recv` returns was kept permanently at the length of the longest
 /// message so far.
 #[test]
-fn a_long_message_leaves_no_copy_behind() {
+fn copy_of_a_long_message_is_released() {
     alone!();
     const LONG: usize = 8 << 20;
     let place = place();
@@ -113,7 +113,7 @@ fn a_long_message_leaves_no_copy_behind() {
 }
 
 #[test]
-fn an_idle_lane_costs_three_pages_and_few_descriptors() {
+fn idle_lane_uses_three_pages_and_few_descriptors() {
     alone!();
     const LANES: u64 = 100;
     let place = place();
@@ -162,7 +162,7 @@ fn an_idle_lane_costs_three_pages_and_few_descriptors() {
 /// Regression: only memory beyond the size of the chunk that was handed over was ever requested
 /// back: a lane that was large when its receiver died stayed large at the successor.
 #[test]
-fn a_lane_that_was_handed_over_while_large_returns_to_a_small_chunk() {
+fn lane_handed_over_while_large_shrinks_again() {
     alone!();
     let place = place();
     let path = place.path.clone();

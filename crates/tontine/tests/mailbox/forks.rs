@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Instant;
 
 use crate::common::{
-    AMPLE, SHORT, Signal, bare_fork, connect, fork, kill, place, reap, signal, sleep_for_ever,
+    AMPLE, SHORT, Signal, bare_fork, connect, fork, kill, place, reap, signal, sleep_indefinitely,
     until,
 };
 use tontine::Error;
@@ -26,7 +26,7 @@ fn exec_sleep() {
 /// inherit, and crashed; or it got the error `Forked` instead of the number of messages it had
 /// received.
 #[test]
-fn a_batch_ends_with_the_fork_in_it() {
+fn batch_ends_at_the_fork_in_the_child() {
     alone!();
     for forks_at in 0..3 {
         let place = place();
@@ -59,7 +59,7 @@ fn a_batch_ends_with_the_fork_in_it() {
 /// Regression: an armed mailbox, or one with a message handed out, accessed memory in a forked
 /// child that a child does not inherit, and the child crashed. A reservation did the same.
 #[test]
-fn forked_handles_in_the_middle_of_everything_are_stale_and_harmless() {
+fn forked_handles_amid_operations_are_stale_and_harmless() {
     alone!();
     let place = place();
     let mut mailbox = Mailbox::bind(&place.path).expect("binds");
@@ -224,7 +224,7 @@ fn reader_with_child(place: &common::Place, receives: usize, end: impl FnOnce())
             let _ = mailbox.recv().expect("a message");
         }
         mailbox.ack();
-        let child = fork(sleep_for_ever);
+        let child = fork(sleep_indefinitely);
         told.give(child);
         thread::sleep(SHORT);
         end();
@@ -259,7 +259,7 @@ fn end_at_once() {
 /// Regression: before the welcome, only the connection was watched: a sender in the queue of a
 /// listener that a dead owner's child kept open waited indefinitely.
 #[test]
-fn a_reader_that_dies_while_its_forked_child_lives_is_noticed() {
+fn death_of_receiver_with_living_child_is_noticed() {
     alone!();
     for receives in [3, 0] {
         let place = place();
@@ -273,7 +273,7 @@ fn a_reader_that_dies_while_its_forked_child_lives_is_noticed() {
 }
 
 #[test]
-fn a_reader_that_calls_exec_is_dead() {
+fn receiver_that_calls_exec_is_dead() {
     alone!();
     for with_child in [false, true] {
         let place = place();
@@ -282,7 +282,7 @@ fn a_reader_that_calls_exec_is_dead() {
         let reader = fork(|| {
             let mut mailbox = Options::new().lane_cap(1 << 14).bind(&path).expect("binds");
             let _ = mailbox.recv().expect("a message");
-            told.give(if with_child { fork(sleep_for_ever) } else { 0 });
+            told.give(if with_child { fork(sleep_indefinitely) } else { 0 });
             exec_sleep();
         });
         let mut sender = connect(&Options::new(), &place.path);
@@ -307,7 +307,7 @@ fn a_reader_that_calls_exec_is_dead() {
 /// forgotten: neither hang-up nor pidfd reports it, and the receiver did not check the liveness
 /// word.
 #[test]
-fn a_sender_that_calls_exec_is_forgotten_after_its_mail_is_read() {
+fn sender_that_calls_exec_is_forgotten_after_its_messages() {
     alone!();
     for with_child in [false, true] {
         let place = place();
@@ -319,7 +319,7 @@ fn a_sender_that_calls_exec_is_forgotten_after_its_mail_is_read() {
             sender.send(b"before").expect("sent");
             sender.wait_acked(Some(AMPLE)).expect("read");
             sender.send(b"after").expect("sent");
-            told.give(if with_child { fork(sleep_for_ever) } else { 0 });
+            told.give(if with_child { fork(sleep_indefinitely) } else { 0 });
             exec_sleep();
         });
         assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), b"before");

@@ -31,7 +31,7 @@ fn senders(
 /// Regression: each new sender was granted 64 MiB permanently while that much was left: with the
 /// default options the twentieth sender could not send 1 MiB although the memory was idle.
 #[test]
-fn forty_senders_send_a_large_message_in_turn_and_again() {
+fn forty_senders_in_turn_send_a_large_message_twice() {
     alone!();
     let place = place();
     let path = place.path.clone();
@@ -61,7 +61,7 @@ fn forty_senders_send_a_large_message_in_turn_and_again() {
 /// Regression: memory that a lane had returned stayed granted to it: a mailbox with space for two
 /// large lanes at once could only ever have the same two.
 #[test]
-fn what_is_given_back_is_granted_to_others() {
+fn returned_memory_is_granted_to_other_lanes() {
     alone!();
     let place = place();
     let options = Options::new().mailbox_cap(16 << 20).max_lanes(8);
@@ -85,7 +85,7 @@ fn what_is_given_back_is_granted_to_others() {
 
 /// Regression: a grant arrived after the sender's deadline, and was never used.
 #[test]
-fn what_is_granted_and_not_used_is_given_up_where_others_want_it() {
+fn unused_grant_is_revoked_when_others_need_it() {
     alone!();
     let place = place();
     // A message takes a chunk of 2 MiB, and three of those do not fit.
@@ -114,7 +114,7 @@ fn what_is_granted_and_not_used_is_given_up_where_others_want_it() {
 /// Both ends run at their own pace, with growing, requesting, returning and lowering in every order
 /// that occurs: no sender is taken for one that exceeds its grant.
 #[test]
-fn giving_back_and_growing_at_once_breaks_no_lane() {
+fn concurrent_shrinking_and_growing_breaks_no_lane() {
     alone!();
     let place = place();
     let path = place.path.clone();
@@ -149,7 +149,7 @@ fn giving_back_and_growing_at_once_breaks_no_lane() {
 
 /// A lowered grant requires the sender's confirmation, once per request.
 #[test]
-fn a_return_that_nobody_asked_for_closes_its_lane() {
+fn unrequested_return_closes_its_lane() {
     alone!();
     let place = place();
     let mut mailbox = Mailbox::bind(&place.path).expect("binds");

@@ -38,7 +38,7 @@ fn most_at_once(mailbox: &mut Mailbox, sender: &mut Sender) -> u64 {
 /// returned a large chunk and grew again did not count that chunk, which the receiver had not left
 /// yet: it was taken for a sender that exceeds its grant, and its lane was closed.
 #[test]
-fn lanes_share_a_mailbox_and_get_what_others_left() {
+fn lanes_share_a_mailbox_and_inherit_freed_memory() {
     alone!();
     let place = place();
     let options = Options::new().lane_cap(1 << 20).mailbox_cap(1 << 20).max_lanes(64);
@@ -65,7 +65,7 @@ fn lanes_share_a_mailbox_and_get_what_others_left() {
 /// Regression: a chunk that was passed while the receiver's descriptor table was full was taken for
 /// one that was not passed, and an honest lane was closed, with all its messages.
 #[test]
-fn a_lane_grows_while_the_receivers_descriptor_table_is_full() {
+fn lane_grows_while_the_receiver_table_is_full() {
     alone!();
     use rustix::process::{Resource, Rlimit, setrlimit};
     let place = place();
@@ -123,7 +123,7 @@ fn a_lane_grows_while_the_receivers_descriptor_table_is_full() {
 /// Regression: a sender whose descriptor table was full when the welcome arrived could not ring,
 /// and the receiver slept despite pending messages.
 #[test]
-fn a_sender_without_a_free_descriptor_is_heard_and_grows_later() {
+fn sender_without_a_free_descriptor_is_served_then_grows() {
     alone!();
     use rustix::process::{Resource, Rlimit, setrlimit};
     let place = place();

@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::thread;
 use std::time::Duration;
 
-use crate::common::{Place, fork, kill, place, reap, sleep_for_ever, until};
+use crate::common::{Place, fork, kill, place, reap, sleep_indefinitely, until};
 use rustix::fs::{Mode, OFlags};
 use rustix::mm::{MapFlags, ProtFlags};
 use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType};
@@ -345,7 +345,7 @@ fn chunk_held_by_forked_worker_keeps_no_message_away() {
             let mut sender = options.connect(&place.path).expect("connects");
             let longest = vec![1; sender.max_message_len()];
             cross(&mut mailbox, &mut sender, &longest);
-            let worker = fork(sleep_for_ever);
+            let worker = fork(sleep_indefinitely);
             for length in [8, 60_000, longest.len(), 8, 30_000, 60_000, 120_000, longest.len()] {
                 for _ in 0..5 {
                     thread::sleep(Duration::from_millis(2));

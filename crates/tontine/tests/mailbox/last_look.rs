@@ -35,7 +35,7 @@ fn leave_empty_chunks(sender: &mut Sender) {
 /// lane: `arm` reported that nothing was pending, with a message two chunks on, and no sender rang
 /// for it again.
 #[test]
-fn mail_behind_empty_chunks_is_seen_before_waiting() {
+fn message_behind_empty_chunks_is_seen_before_waiting() {
     alone!();
     let place = place();
     let mut mailbox = Mailbox::bind(&place.path).expect("binds");
@@ -47,10 +47,10 @@ fn mail_behind_empty_chunks_is_seen_before_waiting() {
     assert_eq!(&*mailbox.try_recv().expect("a message"), b"behind them");
 }
 
-/// Like [`mail_behind_empty_chunks_is_seen_before_waiting`], for an already sleeping receiver, and
+/// Like [`message_behind_empty_chunks_is_seen_before_waiting`], for an already sleeping receiver, and
 /// in `recv` with and without a deadline.
 #[test]
-fn mail_behind_empty_chunks_wakes() {
+fn message_behind_empty_chunks_wakes_the_receiver() {
     alone!();
     let place = place();
     let mut mailbox =
@@ -82,7 +82,7 @@ fn mail_behind_empty_chunks_wakes() {
 
 /// The longest chain that honest senders leave, from a sender that uses it fully.
 #[test]
-fn the_longest_chain_of_empty_chunks_is_followed_in_one_look() {
+fn longest_chain_of_empty_chunks_is_followed_in_one_scan() {
     alone!();
     let place = place();
     let mut mailbox = Mailbox::bind(&place.path).expect("binds");
@@ -106,7 +106,7 @@ fn the_longest_chain_of_empty_chunks_is_followed_in_one_look() {
 /// message (it was broken, had ended, or continued in an empty chunk), the receiver went to sleep
 /// despite the other lane's message.
 #[test]
-fn no_lane_is_passed_over_because_another_breaks() {
+fn broken_lane_does_not_hide_the_message_of_another() {
     alone!();
     for broken_at in 0..6 {
         for modest in 0..5 {
@@ -151,7 +151,7 @@ fn limit_address_space(pid: i32, bytes: u64) {
 /// Regression: a receiver that lacked the memory to map a chunk slept, and no sender rings when
 /// memory is available again.
 #[test]
-fn a_chunk_that_found_no_memory_is_tried_again() {
+fn chunk_mapping_is_retried_after_a_lack_of_memory() {
     alone!();
     let place = place();
     let path = place.path.clone();

@@ -24,16 +24,16 @@ fn registered(then: impl FnOnce(&Pipe)) -> (Child, Watch) {
     (child, watch)
 }
 
-fn sleep_for_ever(_: &Pipe) {
+fn sleep_indefinitely(_: &Pipe) {
     loop {
         thread::sleep(Duration::from_secs(1000));
     }
 }
 
 #[test]
-fn dead_after_sigkill_and_not_before() {
+fn life_ends_after_sigkill_and_not_before() {
     alone!();
-    let (mut child, watch) = registered(sleep_for_ever);
+    let (mut child, watch) = registered(sleep_indefinitely);
     thread::sleep(Duration::from_millis(20));
     assert!(watch.is_alive());
     child.kill();
@@ -41,7 +41,7 @@ fn dead_after_sigkill_and_not_before() {
 }
 
 #[test]
-fn dead_after_exit() {
+fn life_ends_when_the_process_exits() {
     alone!();
     let (mut child, watch) = registered(|pipe| _ = pipe.receive_byte());
     child.pipe.send_byte(1);
@@ -50,7 +50,7 @@ fn dead_after_exit() {
 }
 
 #[test]
-fn dead_after_a_crash() {
+fn life_ends_when_the_process_crashes() {
     alone!();
     let (mut child, watch) = registered(|pipe| {
         pipe.receive_byte();
@@ -63,7 +63,7 @@ fn dead_after_a_crash() {
 }
 
 #[test]
-fn dead_after_exec_though_the_process_lives() {
+fn life_ends_on_exec_though_the_process_lives() {
     alone!();
     let (mut child, watch) = registered(|pipe| {
         pipe.receive_byte();
@@ -78,7 +78,7 @@ fn dead_after_exec_though_the_process_lives() {
 }
 
 #[test]
-fn dead_when_only_the_holding_thread_ends() {
+fn life_ends_with_its_holding_thread() {
     alone!();
     let (mut child, watch) = registered(|pipe| {
         thread::spawn(|| thread::sleep(Duration::from_secs(1000)));
@@ -92,7 +92,7 @@ fn dead_when_only_the_holding_thread_ends() {
 }
 
 #[test]
-fn a_threads_own_life_ends_with_the_thread_and_another_can_begin() {
+fn life_of_a_thread_ends_with_it_and_another_can_begin() {
     alone!();
     let mut child = Child::fork(|pipe| {
         let thread = thread::spawn(|| Life::register_thread().expect("life"));
@@ -113,9 +113,9 @@ fn a_threads_own_life_ends_with_the_thread_and_another_can_begin() {
 }
 
 #[test]
-fn alive_while_stopped() {
+fn life_continues_while_the_process_is_stopped() {
     alone!();
-    let (mut child, watch) = registered(sleep_for_ever);
+    let (mut child, watch) = registered(sleep_indefinitely);
     child.signal(Signal::STOP);
     child.wait_until_stopped();
     assert!(watch.is_alive());
@@ -124,12 +124,12 @@ fn alive_while_stopped() {
 }
 
 #[test]
-fn a_forked_child_does_not_keep_its_parents_life() {
+fn forked_child_does_not_keep_the_life_of_its_parent() {
     alone!();
     let (mut child, watch) = registered(|pipe| {
-        let grandchild = Child::fork(sleep_for_ever);
+        let grandchild = Child::fork(sleep_indefinitely);
         pipe.send_pid(grandchild.pid());
-        sleep_for_ever(pipe);
+        sleep_indefinitely(pipe);
     });
     let grandchild = child.pipe.receive_pid();
     child.kill();
@@ -139,7 +139,7 @@ fn a_forked_child_does_not_keep_its_parents_life() {
 }
 
 #[test]
-fn a_forked_child_has_no_life_until_it_registers() {
+fn forked_child_has_no_life_until_it_registers() {
     alone!();
     let (mut child, parents) = registered(|pipe| {
         let mut grandchild = Child::fork(|_| {
@@ -151,7 +151,7 @@ fn a_forked_child_has_no_life_until_it_registers() {
         });
         assert_eq!(grandchild.wait(), 0);
         assert!(Life::current().is_some());
-        sleep_for_ever(pipe);
+        sleep_indefinitely(pipe);
     });
     let childs = Watch::from_fd(child.pipe.receive_descriptor()).expect("watch");
     assert!(childs.is_alive() && parents.is_alive());
@@ -162,7 +162,7 @@ fn a_forked_child_has_no_life_until_it_registers() {
 }
 
 #[test]
-fn a_process_made_without_the_c_library_is_refused() {
+fn process_created_without_the_c_library_is_refused() {
     alone!();
     for registers_first in [false, true] {
         let mut child = Child::fork(|_| {
@@ -254,7 +254,7 @@ fn register_off_the_main_thread_starts_an_anchor_thread() {
 }
 
 #[test]
-fn concurrent_first_calls_make_one_life() {
+fn concurrent_first_registrations_create_one_life() {
     alone!();
     let mut child = Child::fork(|_| {
         let threads: Vec<_> = (0..8).map(|_| thread::spawn(Life::register)).collect();
@@ -269,7 +269,7 @@ fn concurrent_first_calls_make_one_life() {
 }
 
 #[test]
-fn a_life_on_an_anchor_thread_outlives_the_main_thread() {
+fn life_on_an_anchor_thread_outlives_the_main_thread() {
     alone!();
     let off_main = || thread::spawn(Life::register).join().expect("the thread");
     let register: [fn() -> _; 2] = [Life::register_anchor_thread, off_main];
@@ -290,7 +290,7 @@ fn a_life_on_an_anchor_thread_outlives_the_main_thread() {
 
 /// The main thread, which held the life or never had one, exits; then another thread registers.
 #[test]
-fn register_after_the_main_thread_has_exited_makes_a_life() {
+fn register_after_the_main_thread_exited_creates_a_life() {
     alone!();
     for registers_first in [true, false] {
         let mut child = Child::fork(|pipe| {
@@ -306,7 +306,7 @@ fn register_after_the_main_thread_has_exited_makes_a_life() {
                     assert!(held.is_none_or(|held| !std::ptr::eq(held, life)), "another life");
                     assert_eq!(anchor_threads(), 1);
                     pipe.send_descriptor(life.as_fd());
-                    sleep_for_ever(pipe);
+                    sleep_indefinitely(pipe);
                 });
                 exit_main_thread();
             });
@@ -321,7 +321,7 @@ fn register_after_the_main_thread_has_exited_makes_a_life() {
 
 /// The forking thread is the child's main thread: the child needs no anchor thread.
 #[test]
-fn a_child_forked_by_another_thread_registers_without_a_thread() {
+fn child_forked_by_another_thread_needs_no_anchor_thread() {
     alone!();
     let mut child = Child::fork(|_| {
         thread::spawn(Life::register).join().expect("the thread").expect("life");
@@ -340,7 +340,7 @@ fn a_child_forked_by_another_thread_registers_without_a_thread() {
 }
 
 #[test]
-fn the_anchor_thread_takes_no_signals() {
+fn anchor_thread_blocks_all_signals() {
     alone!();
     Life::register_anchor_thread().expect("life");
     let mask_of = |wanted: &str| {
@@ -367,7 +367,7 @@ fn the_anchor_thread_takes_no_signals() {
 }
 
 #[test]
-fn nobody_but_its_owner_can_write_a_page() {
+fn process_page_is_writable_only_by_its_owner() {
     alone!();
     let life = Life::register().expect("life");
     let fd = life.as_fd();
@@ -423,7 +423,7 @@ fn page(magic: &[u8; 8], version: u32, life: u32) -> OwnedFd {
 }
 
 #[test]
-fn a_page_that_is_none_is_refused() {
+fn invalid_process_page_is_refused() {
     alone!();
     let errno = |fd: &OwnedFd| Watch::from_fd(fd).map_err(|error| error.errno());
     let well_formed = page(b"TONTPROC", 1, 64);
@@ -442,9 +442,9 @@ fn a_page_that_is_none_is_refused() {
 }
 
 #[test]
-fn a_watch_outlives_the_descriptor_and_works_in_a_forked_child() {
+fn watch_outlives_its_descriptor_and_works_in_a_child() {
     alone!();
-    let (mut child, watch) = registered(sleep_for_ever);
+    let (mut child, watch) = registered(sleep_indefinitely);
     let watch = &watch;
     let mut observer = Child::fork(|pipe| {
         assert!(watch.is_alive());

@@ -32,7 +32,7 @@ fn messages_arrive_whole_and_in_order() {
 }
 
 #[test]
-fn small_messages_cross_in_every_mode() {
+fn small_messages_arrive_in_every_mode() {
     alone!();
     let place = place();
     for fences in [Fences::Asymmetric, Fences::Symmetric] {
@@ -63,7 +63,7 @@ fn small_messages_cross_in_every_mode() {
 /// space, padding included, but not the position: a sender that saw the one and then the other took
 /// it for a protocol violation and closed the lane.
 #[test]
-fn padding_without_a_message_behind_it_makes_nobody_a_liar() {
+fn padding_without_a_following_message_breaks_no_lane() {
     alone!();
     let place = place();
     let options = Options::new().first_chunk(1 << 16).lane_cap(1 << 16);
@@ -93,7 +93,7 @@ fn padding_without_a_message_behind_it_makes_nobody_a_liar() {
 }
 
 #[test]
-fn a_lane_grows_to_the_smaller_cap_and_no_further() {
+fn lane_grows_to_the_smaller_of_both_caps() {
     alone!();
     let place = place();
     for (theirs, ours) in [(1 << 20, 64 << 20), (64 << 20, 1 << 20)] {
@@ -118,7 +118,7 @@ fn a_lane_grows_to_the_smaller_cap_and_no_further() {
 }
 
 #[test]
-fn a_message_beyond_the_cap_is_refused_and_the_longest_is_not() {
+fn longest_message_is_sent_and_a_longer_one_refused() {
     alone!();
     let place = place();
     let options = Options::new().lane_cap(1 << 20);
@@ -139,7 +139,7 @@ fn a_message_beyond_the_cap_is_refused_and_the_longest_is_not() {
 }
 
 #[test]
-fn a_dead_reader_is_noticed_and_leaves_its_mail() {
+fn death_of_the_receiver_is_noticed_and_messages_remain() {
     alone!();
     let place = place();
     let path = place.path.clone();
@@ -168,7 +168,7 @@ fn a_dead_reader_is_noticed_and_leaves_its_mail() {
 }
 
 #[test]
-fn a_successor_inherits_what_was_not_acknowledged() {
+fn successor_inherits_unacknowledged_messages() {
     alone!();
     let place = place();
     let path = place.path.clone();
@@ -205,7 +205,7 @@ fn a_successor_inherits_what_was_not_acknowledged() {
 }
 
 #[test]
-fn a_closed_mailbox_is_a_broken_pipe_and_its_name_is_free() {
+fn closed_mailbox_is_a_broken_pipe_and_frees_its_name() {
     alone!();
     let place = place();
     let mut mailbox = Mailbox::bind(&place.path).expect("binds");
@@ -224,7 +224,7 @@ fn a_closed_mailbox_is_a_broken_pipe_and_its_name_is_free() {
 }
 
 #[test]
-fn a_sender_that_ends_leaves_what_it_sent() {
+fn sender_that_ends_leaves_its_sent_messages() {
     alone!();
     let place = place();
     let mut mailbox = Mailbox::bind(&place.path).expect("binds");
@@ -249,7 +249,7 @@ fn a_sender_that_ends_leaves_what_it_sent() {
 }
 
 #[test]
-fn handles_are_dead_in_a_forked_child() {
+fn handles_return_forked_in_a_forked_child() {
     alone!();
     let place = place();
     let mut mailbox = Mailbox::bind(&place.path).expect("binds");
@@ -272,7 +272,7 @@ fn handles_are_dead_in_a_forked_child() {
 }
 
 #[test]
-fn a_pair_of_sockets_needs_no_address() {
+fn socket_pair_needs_no_address() {
     alone!();
     let _place = place();
     let (ours, theirs) =
@@ -289,7 +289,7 @@ fn a_pair_of_sockets_needs_no_address() {
 /// Regression: a program that adopted a hundred sockets, for children yet to be started, silently
 /// lost the first of them: they were taken for pending connections that send nothing.
 #[test]
-fn adopted_sockets_may_be_silent_for_as_long_as_they_like() {
+fn adopted_sockets_may_stay_silent_indefinitely() {
     alone!();
     let _place = place();
     let deadline = Duration::from_millis(10);
@@ -318,7 +318,7 @@ fn adopted_sockets_may_be_silent_for_as_long_as_they_like() {
 }
 
 #[test]
-fn an_abstract_name_works_like_a_path() {
+fn abstract_name_works_like_a_path() {
     alone!();
     let _place = place();
     let name = format!("@tontine-test-{}", std::process::id());
@@ -334,7 +334,7 @@ fn an_abstract_name_works_like_a_path() {
 }
 
 #[test]
-fn what_is_reserved_is_sent_when_committed() {
+fn reservation_is_sent_on_commit() {
     alone!();
     let place = place();
     let mut mailbox = Mailbox::bind(&place.path).expect("binds");
@@ -351,7 +351,7 @@ fn what_is_reserved_is_sent_when_committed() {
 }
 
 #[test]
-fn a_sleeping_receiver_is_woken() {
+fn sleeping_receiver_is_woken_by_a_message() {
     alone!();
     let place = place();
     for fences in [Fences::Asymmetric, Fences::Symmetric] {
@@ -373,7 +373,7 @@ fn a_sleeping_receiver_is_woken() {
 }
 
 #[test]
-fn poll_and_arm_tell_of_mail() {
+fn poll_and_arm_report_pending_messages() {
     alone!();
     let place = place();
     let mut mailbox = Mailbox::bind(&place.path).expect("binds");
@@ -408,7 +408,7 @@ fn poll_and_arm_tell_of_mail() {
 }
 
 #[test]
-fn what_was_put_back_is_received_again_or_stays_the_senders() {
+fn requeued_message_is_received_again_or_stays_unread() {
     alone!();
     let place = place();
     let mut mailbox = Mailbox::bind(&place.path).expect("binds");
@@ -430,7 +430,7 @@ fn what_was_put_back_is_received_again_or_stays_the_senders() {
 /// Regression: the lock file was once called `mailbox.lock.lock`, and a living owner's address
 /// `mailbox.lock`: both the mailbox and the path lock added the ending.
 #[test]
-fn the_lock_file_and_a_refusal_have_the_names_that_are_documented() {
+fn lock_file_and_refusal_have_the_documented_names() {
     alone!();
     let place = place();
     let mailbox = Mailbox::bind(&place.path).expect("binds");

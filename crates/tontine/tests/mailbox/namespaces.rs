@@ -133,7 +133,7 @@ fn send(sender: &mut Sender, mut numbers: std::ops::Range<u32>) {
 }
 
 #[test]
-fn containers_that_share_a_folder_talk_and_notice_deaths() {
+fn containers_sharing_a_folder_communicate_and_notice_deaths() {
     alone!();
     if !possible() {
         return;
@@ -198,7 +198,7 @@ fn containers_that_share_a_folder_talk_and_notice_deaths() {
 }
 
 #[test]
-fn one_passed_descriptor_is_enough() {
+fn one_passed_descriptor_suffices_between_containers() {
     alone!();
     if !possible() {
         return;

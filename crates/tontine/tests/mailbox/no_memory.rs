@@ -82,7 +82,7 @@ fn open_descriptors() -> usize {
 }
 
 #[test]
-fn binding() {
+fn failed_call_during_bind_is_named_and_leaves_nothing() {
     alone!();
     let place = place();
     let folder = place.path.parent().expect("a folder");
@@ -122,7 +122,7 @@ fn binding() {
 }
 
 #[test]
-fn connecting() {
+fn failed_call_during_connect_is_named_and_leaves_nothing() {
     alone!();
     let place = place();
     let mut mailbox = Mailbox::bind(&place.path).expect("binds");
@@ -155,7 +155,7 @@ fn connecting() {
 /// Regression: each of these failures cost the new sender its lane permanently, or made `recv`
 /// fail.
 #[test]
-fn welcoming() {
+fn failed_call_during_handshake_only_delays_the_sender() {
     alone!();
     let place = place();
     let options = Options::new().handshake_timeout(AMPLE).wait_strategy(WaitStrategy::Sleep);
@@ -174,8 +174,8 @@ fn welcoming() {
     ];
     let open = open_descriptors();
     for lack in connection.into_iter().chain(MEMORY) {
-        let mut newcomer = Sender::connect(&place.path).expect("connects");
-        newcomer.send(b"new").expect("space in the first chunk");
+        let mut new_sender = Sender::connect(&place.path).expect("connects");
+        new_sender.send(b"new").expect("space in the first chunk");
         let faults = lack.during(|| {
             let nothing = mailbox.recv_timeout(A_WHILE).expect_err(lack.name);
             assert_eq!(nothing, Error::TimedOut, "{}", lack.name);
@@ -183,7 +183,7 @@ fn welcoming() {
             assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), b"others");
             mailbox.take_errors()
         });
-        newcomer.service().expect("no refusal yet");
+        new_sender.service().expect("no refusal yet");
         assert_eq!(faults.len(), 1, "{}: {faults:?}", lack.name);
         lack.is_named_by(&faults[0]);
         assert_eq!(
@@ -193,8 +193,8 @@ fn welcoming() {
             lack.name
         );
         mailbox.ack();
-        newcomer.wait_acked(Some(AMPLE)).expect("welcomed at last");
-        drop(newcomer);
+        new_sender.wait_acked(Some(AMPLE)).expect("welcomed at last");
+        drop(new_sender);
         common::until("the lane is removed", || {
             assert!(mailbox.recv_timeout(Duration::from_millis(1)).is_err());
             mailbox.sender_count() == 1 && open_descriptors() == open
@@ -204,7 +204,7 @@ fn welcoming() {
 }
 
 #[test]
-fn growing() {
+fn failed_call_during_growth_only_delays_the_message() {
     alone!();
     let place = place();
     let mut mailbox = Mailbox::bind(&place.path).expect("binds");
@@ -251,7 +251,7 @@ fn mount_small(folder: &std::path::Path, holds: &str) -> bool {
 }
 
 #[test]
-fn a_folder_on_a_full_file_system() {
+fn mailbox_in_a_folder_on_a_full_file_system_fails_cleanly() {
     alone!();
     let place = place();
     let folder = place.path.parent().expect("a folder");

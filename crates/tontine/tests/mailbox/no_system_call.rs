@@ -30,7 +30,7 @@ fn message(number: u64) -> Vec<u8> {
 /// Regression: a sender that had used up its known free space, once per lap, read from its socket
 /// before it checked the receiver's position: one system call per few hundred messages.
 #[test]
-fn sending_to_an_awake_receiver() {
+fn send_to_an_awake_receiver_makes_no_system_call() {
     alone!();
     let place = place();
     let options = Options::new().wait_strategy(WaitStrategy::Spin).first_chunk(4096);
@@ -70,7 +70,7 @@ fn sending_to_an_awake_receiver() {
 /// there is no system call. On a busy machine those milliseconds may pass at any message: one of
 /// several attempts must be free of that.
 #[test]
-fn receiving_what_is_there() {
+fn recv_of_pending_messages_makes_no_system_call() {
     alone!();
     let statuses: Vec<i32> = (0..20).map(|_| receive_without_system_calls()).collect();
     assert!(statuses.contains(&0), "killed for a system call, or failed: {statuses:?}");
@@ -108,7 +108,7 @@ fn receive_without_system_calls() -> i32 {
 }
 
 #[test]
-fn the_filter_kills() {
+fn system_call_filter_kills_the_process() {
     alone!();
     let status = reap(fork(|| {
         forbid_system_calls();

@@ -37,7 +37,7 @@ impl Drop for Scratch {
     }
 }
 
-fn sleep_for_ever(_: &Pipe) {
+fn sleep_indefinitely(_: &Pipe) {
     loop {
         std::thread::sleep(Duration::from_secs(1000));
     }
@@ -65,10 +65,10 @@ fn holder(scratch: &Scratch) -> Option<u32> {
 }
 
 #[test]
-fn of_two_processes_one_has_it_and_is_named() {
+fn path_lock_is_held_by_one_process_and_names_it() {
     alone!();
     let scratch = Scratch::new("lock-two");
-    let mut child = owner(&scratch, sleep_for_ever);
+    let mut child = owner(&scratch, sleep_indefinitely);
     let pid = child.pid().as_raw_nonzero().get().cast_unsigned();
     assert_eq!(holder(&scratch), Some(pid));
     child.kill();
@@ -76,7 +76,7 @@ fn of_two_processes_one_has_it_and_is_named() {
 }
 
 #[test]
-fn one_process_cannot_take_it_twice() {
+fn path_lock_cannot_be_acquired_twice_by_a_process() {
     alone!();
     let scratch = Scratch::new("lock-twice");
     let lock = PathLock::acquire(scratch.path()).expect("lock");
@@ -92,13 +92,13 @@ fn one_process_cannot_take_it_twice() {
 }
 
 #[test]
-fn free_after_the_owners_death_though_its_forked_child_lives() {
+fn path_lock_is_free_after_death_though_a_child_lives() {
     alone!();
     let scratch = Scratch::new("lock-forked");
     let mut child = owner(&scratch, |pipe| {
-        let grandchild = Child::fork(sleep_for_ever);
+        let grandchild = Child::fork(sleep_indefinitely);
         pipe.send_pid(grandchild.pid());
-        sleep_for_ever(pipe);
+        sleep_indefinitely(pipe);
     });
     let grandchild = child.pipe.receive_pid();
     child.kill();
@@ -109,7 +109,7 @@ fn free_after_the_owners_death_though_its_forked_child_lives() {
 }
 
 #[test]
-fn free_after_exec() {
+fn path_lock_is_free_after_exec() {
     alone!();
     let scratch = Scratch::new("lock-exec");
     let child = owner(&scratch, |_| {
@@ -122,7 +122,7 @@ fn free_after_exec() {
 }
 
 #[test]
-fn a_forked_child_that_drops_its_copy_frees_nothing() {
+fn path_lock_copy_dropped_in_a_child_releases_nothing() {
     alone!();
     let scratch = Scratch::new("lock-copy");
     let lock = PathLock::acquire(scratch.path()).expect("lock");
@@ -154,7 +154,7 @@ fn a_forked_child_that_drops_its_copy_frees_nothing() {
 }
 
 #[test]
-fn a_link_or_a_directory_is_no_lock_file() {
+fn path_lock_refuses_a_link_and_a_missing_folder() {
     alone!();
     let scratch = Scratch::new("lock-link");
     std::os::unix::fs::symlink("/dev/null", scratch.lock()).expect("symlink");

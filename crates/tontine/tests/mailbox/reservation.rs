@@ -36,7 +36,7 @@ fn idle_reader(place: &Place, on_death: OnDeath) -> (i32, Sender) {
 /// death, returned the chunk before it published: a header far beyond the end of a chunk of 4,096
 /// bytes, or, for a small message, a message made of the new chunk's bytes.
 #[test]
-fn a_chunk_that_was_reserved_in_is_not_given_back() {
+fn chunk_with_a_reservation_is_not_returned() {
     alone!();
     for length in [200_000, 100] {
         let place = place();
@@ -56,7 +56,7 @@ fn a_chunk_that_was_reserved_in_is_not_given_back() {
 }
 
 #[test]
-fn nothing_is_committed_to_a_dead_reader() {
+fn commit_to_a_dead_receiver_fails() {
     alone!();
     let place = place();
     let (reader, mut sender) = idle_reader(&place, OnDeath::Fail);
@@ -72,7 +72,7 @@ fn nothing_is_committed_to_a_dead_reader() {
 /// Regression: `commit` checked only whether the receiver was alive, and returned `Ok` for one that
 /// had closed.
 #[test]
-fn nothing_is_committed_to_a_closed_mailbox() {
+fn commit_to_a_closed_mailbox_fails() {
     alone!();
     for on_death in [OnDeath::Fail, OnDeath::WaitForSuccessor] {
         let place = place();
@@ -94,7 +94,7 @@ fn nothing_is_committed_to_a_closed_mailbox() {
 /// Regression: a child does not inherit the memory of its parent's reservation. Safe code in the
 /// child crashed on reading it, or wrote into whatever was mapped there since.
 #[test]
-fn a_forked_child_panics_where_it_looks_at_its_parents_reservation() {
+fn forked_child_panics_on_access_to_a_parent_reservation() {
     alone!();
     let place = place();
     let mut mailbox = Mailbox::bind(&place.path).expect("binds");

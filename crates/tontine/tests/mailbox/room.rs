@@ -24,23 +24,23 @@ fn full(options: &Options, path: &std::path::Path) -> (Mailbox, Sender, usize) {
     (mailbox, sender, sent)
 }
 
-fn is_told(sender: &Sender, seconds: i64) -> bool {
+fn is_notified(sender: &Sender, seconds: i64) -> bool {
     let mut polled = [PollFd::new(sender, PollFlags::IN)];
     poll(&mut polled, Some(&Timespec { tv_sec: seconds, tv_nsec: 0 })) == Ok(1)
 }
 
 #[test]
-fn an_armed_sender_is_told_of_room() {
+fn armed_sender_is_notified_of_space() {
     alone!();
     let place = place();
     let (mut mailbox, mut sender, sent) = full(&Options::new().lane_cap(8192), &place.path);
     assert_eq!(sender.arm(100), Ok(true), "the lane has no space");
-    assert!(!is_told(&sender, 0), "no change");
+    assert!(!is_notified(&sender, 0), "no change");
     for _ in 0..sent {
         let _ = mailbox.recv_timeout(AMPLE).expect("a message");
     }
     mailbox.try_recv().expect_err("all messages were received");
-    assert!(is_told(&sender, 20), "space was freed without a notification");
+    assert!(is_notified(&sender, 20), "space was freed without a notification");
     assert_eq!(sender.arm(100), Ok(false), "the lane has space");
     sender.try_send(&[7; 100]).expect("sent");
     assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), [7; 100]);
@@ -50,21 +50,21 @@ fn an_armed_sender_is_told_of_room() {
 /// a receiver that acknowledged one message and worked for an hour left an armed sender without
 /// notice, and a sender that waited for acknowledgement to its own timer.
 #[test]
-fn a_sender_is_told_of_each_acknowledgement_that_the_program_makes() {
+fn explicit_acknowledgement_notifies_an_armed_sender() {
     alone!();
     let place = place();
     let (mut mailbox, mut sender, _) = full(&Options::new().lane_cap(8192), &place.path);
     assert_eq!(sender.arm(100), Ok(true), "the lane has no space");
     let _ = mailbox.recv_timeout(AMPLE).expect("a message");
-    assert!(!is_told(&sender, 0), "no change");
+    assert!(!is_notified(&sender, 0), "no change");
     mailbox.ack();
-    assert!(is_told(&sender, 0), "a message was acknowledged without a notification");
+    assert!(is_notified(&sender, 0), "a message was acknowledged without a notification");
 }
 
 /// Regression: like above, with a receiver that takes long for each message and leaves the
 /// acknowledgement to the next call.
 #[test]
-fn a_slow_reader_tells_of_room_in_time() {
+fn slow_receiver_announces_space_in_time() {
     alone!();
     let place = place();
     let (mut mailbox, mut sender, _) = full(&Options::new().lane_cap(8192), &place.path);
@@ -82,20 +82,20 @@ fn a_slow_reader_tells_of_room_in_time() {
     assert_eq!(sender.arm(100), Ok(true), "the lane has no space");
     until("the sender is notified of space", || {
         work(&mut mailbox);
-        is_told(&sender, 0)
+        is_notified(&sender, 0)
     });
     fill(&mut sender);
     assert_eq!(sender.arm(100), Ok(true), "the lane has no space");
     let less_than_a_quarter = 4096 / 4 / 112 - 1;
     let told = (0..less_than_a_quarter).any(|_| {
         work(&mut mailbox);
-        is_told(&sender, 0)
+        is_notified(&sender, 0)
     });
     assert!(told, "{less_than_a_quarter} messages were read without a notification");
 }
 
 #[test]
-fn a_sender_that_is_not_armed_is_left_alone() {
+fn unarmed_sender_is_not_notified() {
     alone!();
     let place = place();
     let (mut mailbox, mut sender, sent) = full(&Options::new().lane_cap(8192), &place.path);
@@ -105,11 +105,11 @@ fn a_sender_that_is_not_armed_is_left_alone() {
         let _ = mailbox.recv_timeout(AMPLE).expect("a message");
     }
     mailbox.try_recv().expect_err("all messages were received");
-    assert!(!is_told(&sender, 0), "the sender did not announce again that it waits");
+    assert!(!is_notified(&sender, 0), "the sender did not announce again that it waits");
 }
 
 #[test]
-fn arming_says_what_is_wrong() {
+fn arm_returns_too_large_and_closed_errors() {
     alone!();
     let place = place();
     let (mailbox, mut sender, _) = full(&Options::new().lane_cap(8192), &place.path);

@@ -120,7 +120,7 @@ fn processor_time() -> Duration {
 /// connections, and a socket with a chunk that cannot be received, stay readable, and `recv` polled
 /// nothing else a hundred thousand times per second.
 #[test]
-fn a_receiver_with_a_full_table_sleeps_serves_and_accepts_later() {
+fn receiver_with_a_full_table_sleeps_and_accepts_later() {
     alone!();
     for how in [Waits::InRecv, Waits::OnTheDescriptor] {
         let place = place();
@@ -159,11 +159,11 @@ fn a_receiver_with_a_full_table_sleeps_serves_and_accepts_later() {
             assert!(spent < A_WHILE / 4, "{spent:?} of a processor in {A_WHILE:?}");
             assert!(first >= 3, "{first} messages of a lane that is served");
             held.leave_all();
-            let mut newcomer = false;
-            while first < 20 || !newcomer {
+            let mut new_sender = false;
+            while first < 20 || !new_sender {
                 let message = wait(&mut mailbox, how, AMPLE, &mut woken).expect("a message");
                 if message == b"new" {
-                    newcomer = true;
+                    new_sender = true;
                 } else {
                     assert_eq!(message[..4], first.to_le_bytes());
                     first += 1;
@@ -179,9 +179,9 @@ fn a_receiver_with_a_full_table_sleeps_serves_and_accepts_later() {
             say(&mut tell, 2);
             hear(&mut go);
         });
-        let doomed = fork(|| {
+        let victim = fork(|| {
             let mut sender = connect(&Options::new(), &path);
-            sender.send(b"doomed").expect("sent");
+            sender.send(b"victim").expect("sent");
             loop {
                 thread::park();
             }
@@ -192,12 +192,12 @@ fn a_receiver_with_a_full_table_sleeps_serves_and_accepts_later() {
         for number in 0..20_u32 {
             sender.try_send(&number.to_le_bytes().repeat(250)).expect("the lane grows");
         }
-        let mut newcomer = Sender::connect(&place.path).expect("connects");
-        newcomer.send(b"new").expect("sent");
-        kill(doomed);
+        let mut new_sender = Sender::connect(&place.path).expect("connects");
+        new_sender.send(b"new").expect("sent");
+        kill(victim);
         say(&mut ready, 1);
         assert_eq!(hear(&mut told), 2);
-        newcomer.wait_acked(Some(AMPLE)).expect("read");
+        new_sender.wait_acked(Some(AMPLE)).expect("read");
         say(&mut ready, 1);
         assert_eq!(reap(reader), 0);
     }
@@ -206,7 +206,7 @@ fn a_receiver_with_a_full_table_sleeps_serves_and_accepts_later() {
 /// Each descriptor that a new sender needs is missing once. Regression: a welcome that failed for
 /// lack of one refused the sender permanently.
 #[test]
-fn a_receiver_lacks_each_descriptor_once() {
+fn receiver_lacking_any_one_descriptor_accepts_later() {
     alone!();
     let place = place();
     let path = place.path.clone();
@@ -249,15 +249,15 @@ fn a_receiver_lacks_each_descriptor_once() {
     let mut short = 0;
     for free in 0..12 {
         say(&[b'l', free]);
-        let mut newcomer = Sender::connect(&place.path).expect("connects");
-        newcomer.send(b"new").expect("space in the first chunk");
+        let mut new_sender = Sender::connect(&place.path).expect("connects");
+        new_sender.send(b"new").expect("space in the first chunk");
         say(b"served");
         // Long enough for several attempts.
         thread::sleep(Duration::from_millis(30));
-        newcomer.service().expect("no refusal");
+        new_sender.service().expect("no refusal");
         say(b"f");
-        newcomer.wait_acked(Some(AMPLE)).expect("read at last");
-        drop(newcomer);
+        new_sender.wait_acked(Some(AMPLE)).expect("read at last");
+        drop(new_sender);
         say(b"c");
         short += u8::from(hear(&mut told) == 0);
         let open = hear(&mut told);
@@ -269,7 +269,7 @@ fn a_receiver_lacks_each_descriptor_once() {
 }
 
 #[test]
-fn a_sender_lacks_each_descriptor_once() {
+fn sender_lacking_any_one_descriptor_fails_cleanly() {
     alone!();
     let place = place();
     let mut mailbox = Mailbox::bind(&place.path).expect("binds");
@@ -321,7 +321,7 @@ fn a_sender_lacks_each_descriptor_once() {
 }
 
 #[test]
-fn binding_lacks_each_descriptor_once() {
+fn bind_lacking_any_one_descriptor_fails_cleanly() {
     alone!();
     let place = place();
     let path = place.path.clone();
@@ -358,7 +358,7 @@ fn binding_lacks_each_descriptor_once() {
 /// A sender that waits longer than a handshake may take is refused temporarily, and the error says
 /// so. Regression: a sender with the option to wait for a successor gave up then.
 #[test]
-fn a_long_lack_refuses_for_now() {
+fn long_descriptor_shortage_refuses_senders_temporarily() {
     alone!();
     let place = place();
     let path = place.path.clone();
@@ -416,7 +416,7 @@ fn a_long_lack_refuses_for_now() {
 /// that could not be mapped was retried only when something else woke the receiver, which slept
 /// despite pending messages.
 #[test]
-fn what_cannot_be_mapped_now_is_mapped_later() {
+fn chunk_that_cannot_be_mapped_is_mapped_later() {
     alone!();
     const LARGE: usize = 3 << 20;
     let place = place();
@@ -457,10 +457,10 @@ fn what_cannot_be_mapped_now_is_mapped_later() {
     first.wait_acked(Some(AMPLE)).expect("read");
     assert_eq!(hear(&mut told), 1);
     let options = Options::new().first_chunk(8 << 20);
-    let mut newcomer = options.connect(&place.path).expect("connects");
-    newcomer.send(b"new").expect("sent");
+    let mut new_sender = options.connect(&place.path).expect("connects");
+    new_sender.send(b"new").expect("sent");
     say(&mut ready, 1);
-    newcomer.wait_acked(Some(AMPLE)).expect("read");
+    new_sender.wait_acked(Some(AMPLE)).expect("read");
     assert_eq!(hear(&mut told), 2);
     first.send(&[0; LARGE]).expect("the lane grows");
     say(&mut ready, 1);

@@ -58,7 +58,7 @@ fn inherit(mailbox: &mut Mailbox, sender: &mut Sender) -> Vec<Vec<u8>> {
 /// The first search for a successor happens when the end is noticed, however recently the sender
 /// checked whether its first receiver, which had not answered yet, still owned the path.
 #[test]
-fn the_first_look_for_a_successor_does_not_wait() {
+fn first_search_for_a_successor_is_immediate() {
     alone!();
     for round in 0..20 {
         let place = place();
@@ -84,7 +84,7 @@ fn the_first_look_for_a_successor_does_not_wait() {
 /// still accepts connections, and the pidfd does not fire: the lane was handed to no process, and
 /// the later owner, to whose socket the path led, never got it.
 #[test]
-fn a_listener_that_a_worker_holds_is_left_for_the_next_owner() {
+fn lane_at_a_leftover_listener_moves_to_the_next_owner() {
     alone!();
     let place = place();
     let path = place.path.clone();
@@ -135,7 +135,7 @@ fn a_listener_that_a_worker_holds_is_left_for_the_next_owner() {
 /// A `HELLO` that is withdrawn but still answered must not be read twice: by the owner that reads
 /// it late, and by the owner to which it went meanwhile.
 #[test]
-fn what_was_withdrawn_is_read_by_nobody_else() {
+fn withdrawn_hello_is_read_by_no_second_owner() {
     alone!();
     let place = place();
     let mut late = Mailbox::bind(&place.path).expect("binds");
@@ -154,7 +154,7 @@ fn what_was_withdrawn_is_read_by_nobody_else() {
 
 /// Regression: all errors in a handover were permanently taken for "no successor yet".
 #[test]
-fn what_keeps_every_successor_away_is_told_and_the_mail_given_back() {
+fn permanent_handover_error_is_returned_with_the_messages() {
     alone!();
     let place = place();
     let mut sender = orphan(&place.path, &waiting());
@@ -181,7 +181,7 @@ fn what_keeps_every_successor_away_is_told_and_the_mail_given_back() {
 
 /// A lack of descriptors does not end the lane: it is reported if it lasts, and the lane continues.
 #[test]
-fn a_sender_short_of_descriptors_goes_on_when_it_has_some() {
+fn sender_short_of_descriptors_continues_when_some_are_free() {
     alone!();
     let place = place();
     let path = place.path.clone();
@@ -220,7 +220,7 @@ fn full_mailbox(path: &Path) -> (Mailbox, Sender) {
 
 /// Regression: a successor without space for one more lane ended the lane permanently.
 #[test]
-fn a_successor_without_room_is_waited_out() {
+fn full_successor_is_waited_for() {
     alone!();
     let place = place();
     let mut sender = orphan(&place.path, &waiting());
@@ -252,7 +252,7 @@ fn a_successor_without_room_is_waited_out() {
 
 /// A refusal for another reason ends the lane, and the messages can be taken back.
 #[test]
-fn a_successor_that_refuses_ends_the_lane() {
+fn refusal_by_a_successor_ends_the_lane() {
     alone!();
     for errno in [libc::EACCES, libc::EPROTONOSUPPORT] {
         let place = place();
@@ -276,7 +276,7 @@ fn a_successor_that_refuses_ends_the_lane() {
 /// Regression: the error was "A process of uid 4294967295 died": before its `WELCOME`, only the
 /// kernel knew the process.
 #[test]
-fn one_that_hangs_up_before_it_welcomes_has_a_name() {
+fn hang_up_before_the_welcome_names_the_process() {
     alone!();
     let place = place();
     let listener = raw::listen(&place.path);

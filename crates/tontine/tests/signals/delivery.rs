@@ -21,7 +21,7 @@ fn next(channel: &SignalChannel<'_>) -> SignalInfo {
 }
 
 #[test]
-fn a_thread_delivers_each_and_ends_when_it_is_dropped() {
+fn signal_thread_delivers_each_signal_and_ends_on_drop() {
     alone!();
     in_a_process(|| {
         let blocked = Blocked::new([Signal::USR1, realtime(0)]).expect("blocked");
@@ -47,7 +47,7 @@ fn a_thread_delivers_each_and_ends_when_it_is_dropped() {
 }
 
 #[test]
-fn what_wakes_the_thread_is_never_delivered() {
+fn wake_up_signal_of_the_thread_is_never_delivered() {
     alone!();
     in_a_process(|| {
         for set in [vec![Signal::TERM], vec![realtime(0)], vec![Signal::HUP, realtime(3)]] {
@@ -68,7 +68,7 @@ fn what_wakes_the_thread_is_never_delivered() {
 }
 
 #[test]
-fn dropping_waits_for_the_delivery_and_leaves_the_rest_pending() {
+fn drop_waits_for_the_delivery_and_leaves_the_rest() {
     alone!();
     in_a_process(|| {
         let blocked = Blocked::new([Signal::TERM, realtime(0)]).expect("blocked");
@@ -94,7 +94,7 @@ fn dropping_waits_for_the_delivery_and_leaves_the_rest_pending() {
 }
 
 #[test]
-fn where_no_signal_may_be_queued_all_works_but_values() {
+fn delivery_works_without_values_at_a_queue_limit_of_zero() {
     alone!();
     in_a_process(|| {
         forbid_queueing();
@@ -116,7 +116,7 @@ fn where_no_signal_may_be_queued_all_works_but_values() {
 }
 
 #[test]
-fn a_delivery_that_panics_is_no_secret() {
+fn panic_in_a_delivery_reaches_stop() {
     alone!();
     in_a_process(|| {
         std::panic::set_hook(Box::new(|_| ()));
@@ -130,7 +130,7 @@ fn a_delivery_that_panics_is_no_secret() {
 }
 
 #[test]
-fn a_channel_keeps_one_of_each_standard_signal_and_counts_the_others() {
+fn channel_keeps_one_of_each_standard_signal_and_counts() {
     alone!();
     in_a_process(|| {
         let blocked = Blocked::new([Signal::USR1, Signal::USR2]).expect("blocked");
@@ -185,7 +185,7 @@ fn channel_shared_by_threads_delivers_each_signal_once() {
 }
 
 #[test]
-fn a_full_channel_leaves_the_rest_with_the_kernel_and_takes_standard_ones_still() {
+fn full_channel_leaves_queued_signals_but_takes_standard() {
     alone!();
     const SENT: i32 = 50;
     in_a_process(|| {
@@ -227,7 +227,7 @@ fn a_full_channel_leaves_the_rest_with_the_kernel_and_takes_standard_ones_still(
 }
 
 #[test]
-fn a_full_channel_can_be_dropped() {
+fn full_channel_can_be_dropped() {
     alone!();
     in_a_process(|| {
         for standard in [None, Some(Signal::TERM)] {
@@ -265,7 +265,7 @@ fn reader(path: &std::path::Path, takes: bool) -> Child {
 }
 
 #[test]
-fn a_mailbox_has_them_in_another_process() {
+fn mailbox_delivers_signals_to_another_process() {
     alone!();
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("signals");
@@ -292,7 +292,7 @@ fn a_mailbox_has_them_in_another_process() {
 }
 
 #[test]
-fn a_mailbox_that_nobody_empties_holds_up_no_end() {
+fn full_mailbox_does_not_delay_the_drop() {
     alone!();
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("signals");
@@ -325,7 +325,7 @@ fn a_mailbox_that_nobody_empties_holds_up_no_end() {
 
 #[cfg(feature = "tokio")]
 #[test]
-fn a_stream_is_awaited_on_one_thread_and_on_several() {
+fn signal_stream_works_on_one_thread_and_on_several() {
     alone!();
     use std::pin::Pin;
 
@@ -377,7 +377,7 @@ fn a_stream_is_awaited_on_one_thread_and_on_several() {
 }
 
 #[test]
-fn the_first_interruption_is_noticed() {
+fn first_interruption_is_noticed() {
     alone!();
     in_a_process(|| {
         let interrupted = signal::interrupted().expect("blocked");
@@ -405,7 +405,7 @@ fn the_first_interruption_is_noticed() {
 }
 
 #[test]
-fn a_second_interruption_ends_the_program_and_dropped_the_first_does() {
+fn second_interruption_ends_the_program() {
     alone!();
     let second = status_of(|| {
         let interrupted = signal::interrupted().expect("blocked");

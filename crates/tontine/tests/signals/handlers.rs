@@ -26,7 +26,7 @@ fn is_readable(wake: &SelfPipe) -> bool {
 }
 
 #[test]
-fn each_says_that_its_signal_has_come() {
+fn flag_counter_and_pipe_report_their_signal() {
     alone!();
     in_a_process(|| {
         let flag = SignalFlag::install(Signal::USR1).expect("installed");
@@ -48,7 +48,7 @@ fn each_says_that_its_signal_has_come() {
 }
 
 #[test]
-fn the_disposition_that_was_there_comes_back_with_the_last_one() {
+fn drop_of_the_last_handler_restores_the_disposition() {
     alone!();
     in_a_process(|| {
         dispose(Signal::USR1, libc::SIG_IGN, libc::SA_NODEFER);
@@ -73,7 +73,7 @@ fn the_disposition_that_was_there_comes_back_with_the_last_one() {
 }
 
 #[test]
-fn a_full_pipe_is_well_and_errno_is_as_before() {
+fn full_self_pipe_is_harmless_and_errno_is_preserved() {
     alone!();
     in_a_process(|| {
         let wake = SelfPipe::install(Signal::USR1).expect("installed");
@@ -92,7 +92,7 @@ fn a_full_pipe_is_well_and_errno_is_as_before() {
 }
 
 #[test]
-fn they_come_and_go_while_their_handlers_run() {
+fn handlers_may_be_installed_and_dropped_while_running() {
     alone!();
     in_a_process(|| {
         let always = SignalCounter::install(Signal::USR1).expect("installed");
@@ -121,7 +121,7 @@ fn they_come_and_go_while_their_handlers_run() {
 }
 
 #[test]
-fn a_forked_child_wakes_nobody_but_itself() {
+fn forked_child_wakes_only_itself() {
     alone!();
     in_a_process(|| {
         let wake = SelfPipe::install(Signal::USR1).expect("installed");
@@ -146,7 +146,7 @@ fn a_forked_child_wakes_nobody_but_itself() {
 }
 
 #[test]
-fn what_means_one_thread_has_no_handler_here() {
+fn signals_that_target_one_thread_are_refused() {
     alone!();
     for signal in [Signal::KILL, Signal::STOP, Signal::SEGV, Signal::ILL] {
         let error = SignalFlag::install(signal).expect_err("refused");
@@ -155,7 +155,7 @@ fn what_means_one_thread_has_no_handler_here() {
 }
 
 #[test]
-fn a_blocked_signal_never_gets_to_its_handler() {
+fn blocked_signal_never_reaches_its_handler() {
     alone!();
     in_a_process(|| {
         let flag = SignalFlag::install(Signal::USR1).expect("installed");

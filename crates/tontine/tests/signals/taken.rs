@@ -41,7 +41,7 @@ fn nothing(blocked: &Blocked) {
 }
 
 #[test]
-fn a_thread_that_runs_unblocked_is_named_with_what_it_lacks() {
+fn blocking_fails_and_names_a_thread_that_does_not_block() {
     alone!();
     in_a_process(|| {
         let (id, _stay) = thread("unaware", || signals_blocked(Signal::USR1));
@@ -71,7 +71,7 @@ fn signals_blocked(signal: Signal) {
 }
 
 #[test]
-fn threads_that_block_them_or_have_ended_are_well() {
+fn blocking_accepts_threads_that_block_or_have_ended() {
     alone!();
     in_a_process(|| {
         let (_, stay) = thread("aware", || signals_blocked(Signal::TERM));
@@ -83,7 +83,7 @@ fn threads_that_block_them_or_have_ended_are_well() {
 }
 
 #[test]
-fn threads_inherit_and_those_that_are_being_born_are_no_offenders() {
+fn blocking_is_inherited_and_ignores_starting_threads() {
     alone!();
     in_a_process(|| {
         let blocked = Blocked::new([Signal::TERM, realtime(3)]).expect("blocked");
@@ -92,7 +92,7 @@ fn threads_inherit_and_those_that_are_being_born_are_no_offenders() {
         assert!(is_in(inherited, Signal::TERM) && is_in(inherited, realtime(3)));
         let stop = Arc::new(AtomicBool::new(false));
         let its_stop = Arc::clone(&stop);
-        let births = std::thread::spawn(move || {
+        let starts = std::thread::spawn(move || {
             while !its_stop.load(Ordering::Relaxed) {
                 std::thread::spawn(|| ()).join().expect("joined");
             }
@@ -101,19 +101,19 @@ fn threads_inherit_and_those_that_are_being_born_are_no_offenders() {
             Blocked::new(Signal::TERM).expect("every thread blocks it");
         }
         stop.store(true, Ordering::Relaxed);
-        births.join().expect("joined");
+        starts.join().expect("joined");
         drop(blocked);
         assert_eq!(mask("SigBlk"), 0);
     });
 }
 
 #[test]
-fn what_nobody_can_take_is_refused_with_the_reason() {
+fn untakeable_signals_are_refused_with_the_reason() {
     alone!();
-    let one_thread_s = [Signal::SEGV, Signal::BUS, Signal::FPE, Signal::ILL, Signal::SYS];
+    let thread_directed = [Signal::SEGV, Signal::BUS, Signal::FPE, Signal::ILL, Signal::SYS];
     for (signals, reason) in [
         (&[Signal::KILL, Signal::STOP][..], "no program can block"),
-        (&one_thread_s[..], "the thread whose instruction caused it"),
+        (&thread_directed[..], "the thread whose instruction caused it"),
         (&[Signal::from_raw(32).expect("a number")][..], "the C library uses it"),
     ] {
         for &signal in signals {
@@ -128,7 +128,7 @@ fn what_nobody_can_take_is_refused_with_the_reason() {
 }
 
 #[test]
-fn what_was_taken_says_who_sent_it_and_with_what() {
+fn taken_signal_reports_sender_and_value() {
     alone!();
     in_a_process(|| {
         let queued = realtime(1);
@@ -160,7 +160,7 @@ fn what_was_taken_says_who_sent_it_and_with_what() {
 }
 
 #[test]
-fn none_of_the_real_time_signals_of_several_processes_is_lost() {
+fn no_real_time_signal_of_several_senders_is_lost() {
     alone!();
     const SENDERS: i32 = 4;
     const EACH: i32 = 500;
@@ -196,7 +196,7 @@ fn none_of_the_real_time_signals_of_several_processes_is_lost() {
 }
 
 #[test]
-fn the_time_is_held_though_handlers_interrupt() {
+fn wait_keeps_its_timeout_despite_handlers() {
     alone!();
     in_a_process(|| {
         let blocked = Blocked::new(Signal::TERM).expect("blocked");
@@ -221,7 +221,7 @@ fn the_time_is_held_though_handlers_interrupt() {
 }
 
 #[test]
-fn a_timer_says_how_often_it_expired() {
+fn timer_signal_reports_its_overruns() {
     alone!();
     in_a_process(|| {
         let signal = realtime(4);
@@ -267,7 +267,7 @@ fn child_that_exits(status: i32) -> i32 {
 }
 
 #[test]
-fn a_child_s_end_is_told_whatever_the_disposition_was() {
+fn child_exit_is_reported_whatever_the_disposition() {
     alone!();
     let reaped = |pid| {
         // SAFETY: takes numbers.
@@ -335,7 +335,7 @@ fn blocked_sigchld_dropped_leaves_newer_handler() {
 }
 
 #[test]
-fn a_blocked_signal_is_taken_whatever_its_disposition_is() {
+fn blocked_signal_is_taken_whatever_its_disposition() {
     alone!();
     in_a_process(|| {
         let all = [Signal::HUP, Signal::WINCH, Signal::USR1];
@@ -358,7 +358,7 @@ fn readable(descriptor: &impl AsFd, wanted: bool) {
 }
 
 #[test]
-fn a_descriptor_is_readable_while_there_is_one() {
+fn signal_descriptor_is_readable_while_a_signal_is_pending() {
     alone!();
     in_a_process(|| {
         let blocked = Blocked::new([Signal::USR1, realtime(0)]).expect("blocked");
@@ -381,7 +381,7 @@ fn a_descriptor_is_readable_while_there_is_one() {
 }
 
 #[test]
-fn a_program_that_is_started_begins_with_the_mask_of_before() {
+fn started_program_begins_with_the_previous_mask() {
     alone!();
     in_a_process(|| {
         dispose(Signal::CHLD, libc::SIG_IGN, 0);
@@ -406,7 +406,7 @@ fn a_program_that_is_started_begins_with_the_mask_of_before() {
 }
 
 #[test]
-fn dropped_it_unblocks_what_it_has_blocked_and_nobody_else_has() {
+fn drop_unblocks_only_signals_that_no_other_blocks() {
     alone!();
     in_a_process(|| {
         signals_blocked(Signal::HUP);
@@ -421,7 +421,7 @@ fn dropped_it_unblocks_what_it_has_blocked_and_nobody_else_has() {
 }
 
 #[test]
-fn what_is_pending_does_what_its_disposition_says_unless_it_is_discarded() {
+fn pending_signal_takes_effect_on_drop_unless_discarded() {
     alone!();
     let dropped = |discard: bool| {
         status_of(|| {
@@ -440,7 +440,7 @@ fn what_is_pending_does_what_its_disposition_says_unless_it_is_discarded() {
 }
 
 #[test]
-fn to_die_of_one_is_as_if_it_had_never_been_taken() {
+fn terminate_process_ends_it_as_by_the_untaken_signal() {
     alone!();
     for (signal, status) in
         [(Signal::TERM, 128 + 15), (Signal::USR1, 128 + 10), (realtime(5), 128 + 39)]
@@ -466,7 +466,7 @@ fn to_die_of_one_is_as_if_it_had_never_been_taken() {
 }
 
 #[test]
-fn a_forked_child_has_the_mask_and_nobody_who_takes() {
+fn forked_child_inherits_the_mask_but_no_taker() {
     alone!();
     in_a_process(|| {
         let blocked = Blocked::new([Signal::TERM, Signal::USR1]).expect("blocked");

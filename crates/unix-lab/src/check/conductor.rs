@@ -129,7 +129,7 @@ pub(super) fn conduct(shared: &RegionShared) -> Result<RawEnding, RunError> {
                 conductor.in_time()?;
                 continue;
             }
-            conductor.say_who_waits();
+            conductor.report_blocked_threads();
             return Ok(RawEnding::Deadlocked);
         }
         if conductor.is_late() {
@@ -225,7 +225,11 @@ impl LinuxStepper<'_> {
 
     /// Aborts the run once it has taken too long: in a step, over many steps, or while time passes.
     fn in_time(&self) -> Result<(), RunError> {
-        if now_ns() <= self.deadline_ns { Ok(()) } else { Err(RunError::Words(self.who_runs())) }
+        if now_ns() <= self.deadline_ns {
+            Ok(())
+        } else {
+            Err(RunError::Words(self.describe_running_threads()))
+        }
     }
 
     /// Makes the kernel deliver typed bytes to the terminals whose writers wait for that.
@@ -408,7 +412,7 @@ impl LinuxStepper<'_> {
     }
 
     /// Reports the threads that are blocked, one per line.
-    fn say_who_waits(&self) {
+    fn report_blocked_threads(&self) {
         let mut words = String::new();
         for (seat, found) in self.found.iter().enumerate().skip(1) {
             let letter = match found {
@@ -424,7 +428,7 @@ impl LinuxStepper<'_> {
     }
 
     /// Returns why the run has not ended.
-    fn who_runs(&self) -> String {
+    fn describe_running_threads(&self) -> String {
         let mut words = "expected an end within the timeout, found".to_owned();
         for (seat, known) in self.known.iter().enumerate().filter(|(_, known)| !known.has_ended) {
             let one = &self.shared.seats[seat];

@@ -57,7 +57,7 @@ pub(super) fn run(
         }),
         stopper: stopper.clone(),
         max_steps,
-        dice: AtomicU64::new(rolls.of(0)),
+        random: AtomicU64::new(rolls.of(0)),
         rolls,
     });
     let conduct: Arc<dyn StepControl> = Arc::<GateTable>::clone(&house);
@@ -109,7 +109,7 @@ struct GateTable {
     stopper: Stopper,
     max_steps: u32,
     /// The random seed of the current step.
-    dice: AtomicU64,
+    random: AtomicU64,
     rolls: Rolls,
 }
 
@@ -274,7 +274,7 @@ impl Conductor for GateTable {
         }
         let chosen = waiting[inner.choice.index(waiting.len())];
         inner.step += 1;
-        self.dice.store(self.rolls.of(inner.step), Relaxed);
+        self.random.store(self.rolls.of(inner.step), Relaxed);
         let sitting = &mut inner.sitting[chosen];
         sitting.may_go = true;
         let line = sitting.line;
@@ -289,7 +289,7 @@ impl Conductor for GateTable {
         FARTHEST
     }
 
-    fn dice(&self) -> u64 {
-        self.dice.load(Relaxed)
+    fn random(&self) -> u64 {
+        self.random.load(Relaxed)
     }
 }

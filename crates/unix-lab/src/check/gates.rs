@@ -314,7 +314,7 @@ mod tests {
     /// there; the handler passed a gate. The thread then slept at a gate that the record did not
     /// show: the sleep looked like one within a call, and the run counted as deadlocked.
     #[test]
-    fn who_had_a_signal_before_it_slept_at_its_gate_tells_of_it_again() {
+    fn signal_before_gate_sleep_records_gate_again() {
         let (region, _memory) = CheckRegion::new().expect("memory");
         let gates = Gates(Arc::new(region));
         SEAT.set(1);

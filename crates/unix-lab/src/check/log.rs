@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_in_order() {
+    fn log_parts_are_read_in_write_order() {
         let (region, _memory) = CheckRegion::new().expect("memory");
         let long = "x".repeat(5 * UNIT + 3);
         for (seat, line) in ["a", "0123456789abcdef", &long, "last"].iter().enumerate() {
@@ -109,7 +109,7 @@ mod tests {
     /// content. The parts after it were then read at a wrong offset, and contents of an earlier run
     /// were read again.
     #[test]
-    fn a_part_that_was_never_written_hides_none_behind_it() {
+    fn unwritten_log_part_does_not_hide_later_parts() {
         let (region, _memory) = CheckRegion::new().expect("memory");
         for _ in 0..40 {
             write(&region, 1, 1, b"of the run before, long enough to lie under all that follows");
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_left_out_and_counted() {
+    fn oversized_log_part_is_dropped_and_counted() {
         let (region, _memory) = CheckRegion::new().expect("memory");
         let long = vec![b'x'; LOG / 2];
         for _ in 0..3 {

@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_ended_is_gone() {
+    fn task_of_ended_thread_is_gone() {
         let (said, (stop, stopped)) = (mpsc::channel(), mpsc::channel::<()>());
         let (say, hear) = said;
         let thread = thread::spawn(move || {
@@ -202,7 +202,7 @@ mod tests {
     /// A run in which /proc refused to answer counted all threads as ended and continued without
     /// them.
     #[test]
-    fn what_cannot_be_read_is_no_end() {
+    fn unreadable_proc_file_is_an_error_not_an_end() {
         let (pid, tid) = own();
         let refuses = File::open("/").expect("a directory, which cannot be read so");
         let task = CheckedThread {
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_refused_is_told_with_what_to_do() {
+    fn refused_proc_file_error_names_remedy() {
         for (errno, remedy) in [(libc::EACCES, "ptrace_scope"), (libc::EMFILE, "ulimit -n")] {
             let asked: io::Result<()> = Err(io::Error::from_raw_os_error(errno));
             let error = unless_gone(asked, || path(1, 1, WCHAN)).expect_err("no word of a thread");

@@ -17,10 +17,10 @@ impl PreemptionSampler {
     /// Creates a sampler whose choices, and the mean, depend only on the seed: some races need a
     /// fiber that pauses for long, others many turns in a short time.
     pub(super) fn new(seed: u64) -> Self {
-        let mut dice = Self { random: SplitMix::new(seed), odds: 1, next: 0 };
-        dice.odds = [2, 8, 32, 128][dice.below(4) as usize];
-        dice.wait();
-        dice
+        let mut sampler = Self { random: SplitMix::new(seed), odds: 1, next: 0 };
+        sampler.odds = [2, 8, 32, 128][sampler.below(4) as usize];
+        sampler.wait();
+        sampler
     }
 
     /// Returns `true` if the running fiber is preempted at this decision.

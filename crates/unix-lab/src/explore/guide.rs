@@ -18,7 +18,7 @@ enum Policy {
     /// The search through all schedules.
     All(SearchTree),
     /// Random choices, and the number of preemptions so far.
-    Dice(PreemptionSampler, u32),
+    PreemptionSampler(PreemptionSampler, u32),
     /// A given schedule, the number of its departures that were taken, and the number of
     /// preemptions.
     Given(Schedule, usize, u32),
@@ -38,7 +38,7 @@ pub(crate) struct SearchScheduler {
     /// A hash of the steps of each fiber in this run, indexed by its number, if that is requested.
     histories: Option<Vec<u64>>,
     /// `true` if the fiber that left last lets others run first.
-    gave_way: bool,
+    yielded: bool,
     /// The steps of this run, if they are requested.
     steps: Option<Vec<Segment>>,
 }
@@ -52,7 +52,7 @@ impl SearchScheduler {
             next: 0,
             taken: Schedule::default(),
             histories: None,
-            gave_way: false,
+            yielded: false,
             steps: None,
         }
     }
@@ -66,7 +66,7 @@ impl SearchScheduler {
 
     /// Creates a guide that samples schedules.
     pub(super) fn sampled() -> Self {
-        Self::new(Policy::Dice(PreemptionSampler::new(0), 0))
+        Self::new(Policy::PreemptionSampler(PreemptionSampler::new(0), 0))
     }
 
     /// Creates a guide that follows a schedule.
@@ -76,7 +76,7 @@ impl SearchScheduler {
 
     /// Makes random choices with this seed decide the next run.
     pub(super) fn seed(&mut self, seed: u64) {
-        self.policy = Policy::Dice(PreemptionSampler::new(seed), 0);
+        self.policy = Policy::PreemptionSampler(PreemptionSampler::new(seed), 0);
         self.begin_run();
     }
 
@@ -93,7 +93,7 @@ impl SearchScheduler {
         self.order.clear();
         (self.decisions, self.next) = (0, 0);
         self.taken.turns.clear();
-        self.gave_way = false;
+        self.yielded = false;
         if let Some(histories) = &mut self.histories {
             histories.clear();
         }
@@ -120,7 +120,9 @@ impl SearchScheduler {
     pub(super) fn preemptions(&self) -> u32 {
         match &self.policy {
             Policy::All(path) => path.spent(),
-            Policy::Dice(_, preemptions) | Policy::Given(.., preemptions) => *preemptions,
+            Policy::PreemptionSampler(_, preemptions) | Policy::Given(.., preemptions) => {
+                *preemptions
+            }
         }
     }
 
@@ -192,10 +194,10 @@ impl SearchScheduler {
         if self.notes() {
             self.note(left);
         }
-        self.gave_way = yields(left);
-        self.order.left(left, self.gave_way);
+        self.yielded = yields(left);
+        self.order.left(left, self.yielded);
         if let Policy::All(path) = &mut self.policy {
-            path.left(left, self.gave_way);
+            path.left(left, self.yielded);
         }
     }
 
@@ -204,7 +206,7 @@ impl SearchScheduler {
         let fiber = self.choose_now(runnable, running);
         self.next = match &self.policy {
             Policy::All(path) => path.next_decision(),
-            Policy::Dice(dice, _) => dice.next(),
+            Policy::PreemptionSampler(dice, _) => dice.next(),
             Policy::Given(schedule, had, _) => {
                 schedule.turns.get(*had).map_or(u32::MAX, |turn| turn.0)
             }
@@ -214,11 +216,11 @@ impl SearchScheduler {
 
     fn choose_now(&mut self, runnable: &[u32], running: Option<u32>) -> u32 {
         if let Some(running) = running
-            && !self.gave_way
+            && !self.yielded
         {
             let stays = match &mut self.policy {
                 Policy::All(path) => path.leaves_alone(),
-                Policy::Dice(dice, _) => !dice.interrupts(self.decisions),
+                Policy::PreemptionSampler(dice, _) => !dice.interrupts(self.decisions),
                 Policy::Given(schedule, had, _) => {
                     schedule.turns.get(*had).is_none_or(|turn| turn.0 != self.decisions)
                 }
@@ -228,15 +230,15 @@ impl SearchScheduler {
             }
         }
         self.order.decide(runnable, running);
-        let ReadyOrder { ready, goes_on, .. } = &self.order;
+        let ReadyOrder { ready, continues, .. } = &self.order;
         let first = ready[0];
         let (fiber, preemptions) = match &mut self.policy {
             Policy::All(path) => (path.choose(&self.order, self.decisions), None),
-            Policy::Dice(dice, preemptions) => {
+            Policy::PreemptionSampler(dice, preemptions) => {
                 // Time passes only as a preemption.
-                let clocks = u32::from(!goes_on && ready.last() == Some(&CLOCK));
-                let others = ready.len() as u32 - u32::from(*goes_on) - clocks;
-                let fiber = match goes_on {
+                let clocks = u32::from(!continues && ready.last() == Some(&CLOCK));
+                let others = ready.len() as u32 - u32::from(*continues) - clocks;
+                let fiber = match continues {
                     _ if others == 0 => first,
                     true => ready[1 + dice.below(others) as usize],
                     false => ready[dice.below(others) as usize],
@@ -256,7 +258,7 @@ impl SearchScheduler {
             }
         };
         if let Some(preemptions) = preemptions {
-            *preemptions += u32::from(fiber == CLOCK || (*goes_on && fiber != first));
+            *preemptions += u32::from(fiber == CLOCK || (*continues && fiber != first));
         }
         if fiber != first {
             self.taken.turns.push((self.decisions, fiber));

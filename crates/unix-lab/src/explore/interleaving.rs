@@ -1,4 +1,4 @@
-//! The text of a run, turn by turn: [`told`].
+//! The text of a run, turn by turn: [`describe`].
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -17,7 +17,7 @@ pub(super) struct Segment {
 
 /// Returns the text of a run, with a line for each turn; `name` returns the names of processes. If
 /// a process has several threads, each of its turns names the thread.
-pub(super) fn told(steps: &[Segment], name: impl Fn(i32) -> Option<String>) -> String {
+pub(super) fn describe(steps: &[Segment], name: impl Fn(i32) -> Option<String>) -> String {
     let numbers = |step: &Segment| named_by(step.left.name);
     let other_threads = steps.iter().map(numbers).filter(|(pid, tid)| pid != tid);
     let several: BTreeSet<i32> = other_threads.map(|(pid, _)| pid).collect();

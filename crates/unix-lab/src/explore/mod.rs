@@ -283,18 +283,18 @@ impl Exploration {
 
     /// Runs one schedule, and reports the run whether it failed or not.
     pub fn replay(&self, schedule: &Schedule) -> ReplayReport {
-        self.told(SearchScheduler::given(schedule))
+        self.describe(SearchScheduler::given(schedule))
     }
 
     /// Runs the schedule that [`Exploration::sample`] chooses with this seed, and reports the run.
     pub fn replay_seed(&self, seed: u64) -> ReplayReport {
         let mut guide = SearchScheduler::sampled();
         guide.seed(seed);
-        self.told(guide)
+        self.describe(guide)
     }
 
     /// Makes one run with the guide's decisions, and reports it.
-    fn told(&self, guide: SearchScheduler) -> ReplayReport {
+    fn describe(&self, guide: SearchScheduler) -> ReplayReport {
         let mut guide = LentScheduler::new(guide.with_steps());
         let seen = self.subject.run(&self.system(&guide, None));
         let name =
@@ -303,7 +303,7 @@ impl Exploration {
             violation: seen.wrong,
             schedule: guide.taken().clone(),
             preemptions: guide.preemptions(),
-            interleaving: interleaving::told(&guide.steps(), name),
+            interleaving: interleaving::describe(&guide.steps(), name),
         }
     }
 

@@ -18,7 +18,7 @@ pub(super) struct ReadyOrder {
     /// The fibers that may run now, in the order in which they are tried; the clock is last.
     pub(super) ready: Vec<u32>,
     /// `true` if the first of them is the running fiber and can continue.
-    pub(super) goes_on: bool,
+    pub(super) continues: bool,
 }
 
 /// A fiber that yielded, and the fibers that must run before it.
@@ -45,7 +45,7 @@ impl ReadyOrder {
 
     /// Records that a fiber has had a turn.
     #[inline]
-    pub(super) fn left(&mut self, left: &SwitchEvent, gives_way: bool) {
+    pub(super) fn left(&mut self, left: &SwitchEvent, yields: bool) {
         self.clock += 1;
         let index = left.fiber as usize;
         if self.last.len() <= index {
@@ -58,7 +58,7 @@ impl ReadyOrder {
                 before.retain(|fiber| *fiber != left.fiber);
             }
         }
-        if gives_way {
+        if yields {
             self.yielded.push(Yielded { fiber: left.fiber, before: None });
         }
     }
@@ -71,7 +71,7 @@ impl ReadyOrder {
 
     /// Determines the fibers that may run, among those that can.
     pub(super) fn decide(&mut self, runnable: &[u32], running: Option<u32>) {
-        let Self { last, yielded, ready, goes_on, .. } = self;
+        let Self { last, yielded, ready, continues, .. } = self;
         let has_clock = runnable.last() == Some(&CLOCK);
         let runnable = &runnable[..runnable.len() - usize::from(has_clock)];
         for one in yielded.iter_mut() {
@@ -88,12 +88,12 @@ impl ReadyOrder {
         }
         let since = |fiber: u32| (last.get(fiber as usize).copied().unwrap_or(0), fiber);
         ready.sort_unstable_by_key(|fiber| since(*fiber));
-        *goes_on = false;
+        *continues = false;
         if let Some(running) = running
             && let Some(at) = ready.iter().position(|fiber| *fiber == running)
         {
             ready[..=at].rotate_right(1);
-            *goes_on = !yielded.iter().any(|one| one.fiber == running);
+            *continues = !yielded.iter().any(|one| one.fiber == running);
         }
         if has_clock {
             ready.push(CLOCK);

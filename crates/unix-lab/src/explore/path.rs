@@ -40,7 +40,7 @@ struct Node {
     /// The fibers, in the order in which they are tried.
     ready: Vec<u32>,
     /// `true` if the first of them was running and can continue.
-    goes_on: bool,
+    continues: bool,
     /// The fibers that are not tried, by their index in `ready`.
     asleep: ReadySet,
     /// The fiber that was tried first, and the one that is tried now, by index.
@@ -189,20 +189,20 @@ impl SearchTree {
     pub(super) fn choose(&mut self, order: &ReadyOrder, decision: u32) -> u32 {
         let Self { nodes, bound, reduces, run } = self;
         run.pass(nodes, decision);
-        let (ready, goes_on) = (&order.ready[..], order.goes_on);
+        let (ready, continues) = (&order.ready[..], order.continues);
         // The clock is a preemption: it takes the processor from all runnable fibers.
         let is_spent = run.spent == *bound;
         let clocks = usize::from(is_spent && ready.last() == Some(&CLOCK));
         let ready = &ready[..ready.len() - clocks];
-        if !goes_on && *reduces && run.in_turn {
+        if !continues && *reduces && run.in_turn {
             run.end_turn();
         }
-        let fiber = if run.is_over || (goes_on && is_spent) {
+        let fiber = if run.is_over || (continues && is_spent) {
             ready[0]
         } else {
-            run.try_one(nodes, decision, ready, goes_on)
+            run.take_candidate(nodes, decision, ready, continues)
         };
-        let interrupts = fiber == CLOCK || (goes_on && fiber != ready[0]);
+        let interrupts = fiber == CLOCK || (continues && fiber != ready[0]);
         if interrupts {
             run.spent += 1;
             // A turn that the clock cuts short does not end here for the reduction: moved to an
@@ -212,7 +212,7 @@ impl SearchTree {
                 run.end_turn();
             }
         }
-        if interrupts || !goes_on {
+        if interrupts || !continues {
             let place = ready.iter().position(|one| *one == fiber).unwrap_or(0);
             let before = ready[..place].to_vec();
             run.turns.push(FiberTurn { fiber, touched: Footprint::NOTHING, before });
@@ -235,16 +235,16 @@ impl SearchTree {
             return u32::MAX;
         }
         let ahead = &self.nodes[self.run.passed..];
-        let next = ahead.iter().find(|node| !node.goes_on || node.now != node.first);
+        let next = ahead.iter().find(|node| !node.continues || node.now != node.first);
         next.map_or(0, |node| node.decision)
     }
 
     /// Records a step of a fiber.
-    pub(super) fn left(&mut self, left: &SwitchEvent, gives_way: bool) {
+    pub(super) fn left(&mut self, left: &SwitchEvent, yields: bool) {
         let Self { nodes, run, .. } = self;
-        let is_last = left.leave != SwitchReason::Point || gives_way;
+        let is_last = left.leave != SwitchReason::Point || yields;
         // Whether a fiber yields depends on whether another one can run.
-        let touched = if gives_way { Footprint::EVERYTHING } else { left.touched };
+        let touched = if yields { Footprint::EVERYTHING } else { left.touched };
         if !run.in_turn || run.turns.last().is_none_or(|turn| turn.fiber != left.fiber) {
             let turn =
                 FiberTurn { fiber: left.fiber, touched: Footprint::NOTHING, before: Vec::new() };
@@ -274,18 +274,18 @@ impl RunRecord {
     /// Passes the nodes before a decision, at which the running fiber continued.
     fn pass(&mut self, nodes: &[Node], decision: u32) {
         while let Some(node) = nodes.get(self.passed).filter(|node| node.decision < decision) {
-            debug_assert!(node.goes_on && node.now == node.first, "nothing was chosen there");
+            debug_assert!(node.continues && node.now == node.first, "nothing was chosen there");
             self.passed += 1;
         }
     }
 
     /// Returns the choice of the path, or, at the end of the path, the first choice of a new node.
-    fn try_one(
+    fn take_candidate(
         &mut self,
         nodes: &mut Vec<Node>,
         decision: u32,
         ready: &[u32],
-        goes_on: bool,
+        continues: bool,
     ) -> u32 {
         let sleeps = |fiber: &u32| self.asleep.iter().any(|(one, _)| one == fiber);
         let mut asleep = ReadySet::default();
@@ -301,12 +301,12 @@ impl RunRecord {
         let at = self.passed;
         self.passed += 1;
         if at == nodes.len() {
-            let step = if goes_on { &mut self.step_of } else { &mut self.turn_of };
+            let step = if continues { &mut self.step_of } else { &mut self.turn_of };
             *step = Some(at);
             nodes.push(Node {
                 decision,
                 ready: ready.to_vec(),
-                goes_on,
+                continues,
                 asleep,
                 first,
                 now: first,
@@ -317,8 +317,8 @@ impl RunRecord {
         }
         let node = &nodes[at];
         debug_assert!(node.decision == decision, "a run repeats another one");
-        debug_assert!(node.ready == ready && node.goes_on == goes_on, "and is asked the same");
-        if goes_on && node.now != node.first {
+        debug_assert!(node.ready == ready && node.continues == continues, "and is asked the same");
+        if continues && node.now != node.first {
             self.asleep.push((ready[0], node.reached));
         }
         ready[node.now]
@@ -348,7 +348,7 @@ mod tests {
     /// With more than 64 runnable fibers, those after the sixty-fourth were never tried, and the
     /// search was reported as complete.
     #[test]
-    fn each_of_many_is_tried() {
+    fn search_tries_each_of_150_runnable_fibers() {
         let many = 150;
         let mut path = SearchTree::default();
         path.begin(0, true);
@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn a_set_of_places_has_what_was_added() {
+    fn place_set_contains_exactly_added_places() {
         let mut places = ReadySet::default();
         for place in [0, 63, 64, 200] {
             assert!(!places.has(place));

@@ -63,14 +63,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_schedule_comes_back_as_it_was_printed() {
+    fn schedule_text_round_trips() {
         for text in ["-", "1>2", "17>3.40>2.41>5"] {
             assert_eq!(text.parse::<Schedule>().expect("a schedule").to_string(), text);
         }
     }
 
     #[test]
-    fn what_is_no_schedule_is_refused() {
+    fn malformed_schedule_text_is_refused() {
         for text in ["", "3", "3>", ">3", "3>x", "3>1.2>1", "3>1.3>2", "3>1.", "-.3>1"] {
             assert!(text.parse::<Schedule>().is_err(), "{text}");
         }

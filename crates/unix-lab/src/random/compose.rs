@@ -290,7 +290,7 @@ impl Composer {
             "new-pid" => return format!("k{}", words.new),
             "thread" => return format!("h{}", words.thread),
             "thread-block" => return format!("t{}", words.thread),
-            "whom" => return self.whom(words.of),
+            "target" => return self.target(words.of),
             "opts" => return some(chance, &["nohang", "exited", "stopped", "continued", "nowait"]),
             "flags" => return some(chance, &["restart", "nodefer", "resethand", "siginfo"]),
             "calm" => return some(chance, &["restart", "resethand", "siginfo"]),
@@ -376,7 +376,7 @@ impl Composer {
         }
     }
 
-    fn whom(&mut self, of: usize) -> String {
+    fn target(&mut self, of: usize) -> String {
         match self.chance.below(6) {
             0..=2 => "any".to_owned(),
             3 => self.kid(of),

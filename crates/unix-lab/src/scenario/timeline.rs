@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_timeline_is_an_aligned_table() {
+    fn timeline_display_is_an_aligned_table() {
         assert_eq!(
             timeline().to_string(),
             "    ms  pid  process   event\n \
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_stand_side_by_side() {
+    fn timeline_columns_stand_side_by_side() {
         assert_eq!(
             timeline().columns().to_string(),
             "    ms  2 mother            7 daughter\n \
@@ -202,7 +202,7 @@ mod tests {
         );
     }
     #[test]
-    fn many_processes_share_a_column_and_a_long_event_is_cut() {
+    fn timeline_columns_limit_columns_and_event_width() {
         let note = |pid| record(0, pid, pid, "one", EventKind::Note, &"x".repeat(500));
         let timeline = Timeline { records: (2..502).map(note).collect() };
         let shown = timeline.columns().to_string();

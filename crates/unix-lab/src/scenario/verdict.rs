@@ -287,13 +287,13 @@ mod tests {
     const KILLED: WaitStatus = WaitStatus::Signaled(Signal::KILL, false);
 
     #[test]
-    fn one_that_was_killed_before_it_began_has_the_name_under_which_it_was_made() {
+    fn child_killed_before_start_is_named_after_its_fork() {
         let ends = ends_of(vec![made(5, "child"), seen(5, KILLED)]);
         assert_eq!(ends, [("child".to_owned(), KILLED)]);
     }
 
     #[test]
-    fn an_end_that_is_told_before_the_fork_is_counted_once() {
+    fn end_recorded_before_fork_is_counted_once() {
         let end = seen(5, WaitStatus::Exited(3));
         let expected = [("child".to_owned(), WaitStatus::Exited(3))];
         assert_eq!(ends_of(vec![end.clone(), made(5, "child")]), expected);
@@ -301,14 +301,14 @@ mod tests {
     }
 
     #[test]
-    fn an_end_that_is_looked_at_and_then_waited_for_is_one() {
+    fn end_observed_twice_is_counted_once() {
         let end = seen(5, WaitStatus::Exited(3));
         let ends = ends_of(vec![made(5, "child"), end.clone(), end]);
         assert_eq!(ends, [("child".to_owned(), WaitStatus::Exited(3))]);
     }
 
     #[test]
-    fn the_next_one_with_the_number_is_another() {
+    fn reused_pid_is_a_different_process() {
         let end = |status| seen(5, WaitStatus::Exited(status));
         let records =
             vec![made(5, "a"), began(5, "a"), end(1), began(5, "b"), made(5, "b"), end(2)];
@@ -318,13 +318,13 @@ mod tests {
     }
 
     #[test]
-    fn one_that_executed_has_the_name_of_what_it_ran_last() {
+    fn executed_process_is_named_after_last_program() {
         let records = vec![made(5, "a"), began(5, "a"), began(5, "b"), seen(5, KILLED)];
         assert_eq!(ends_of(records), [("b".to_owned(), KILLED)]);
     }
 
     #[test]
-    fn stops_are_no_ends() {
+    fn stops_do_not_count_as_ends() {
         assert_eq!(ends_of(vec![made(5, "a"), seen(5, WaitStatus::Stopped(Signal::STOP))]), []);
     }
 
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn notes_are_counted_listed_and_ordered() {
+    fn note_expectations_check_count_list_and_order() {
         assert!(holds("\"a\" before \"b\"", &["a", "b", "a"]));
         assert!(!holds("\"a\" before \"b\"", &["b", "a"]));
         assert!(holds("note \"a\" 1..2 times", &["a", "b", "a"]));
@@ -364,7 +364,7 @@ mod tests {
     /// A report of processes that fork without end listed each `fork` beyond the limit: 95,907
     /// lines.
     #[test]
-    fn many_call_failures_are_counted_run_failures_follow() {
+    fn excess_call_failures_are_counted_before_run_failures() {
         let text = verdict_of((0..95_907).map(|_| missed(2, 2)).collect());
         assert_eq!(text.lines().count(), ScenarioVerdict::SHOWN + 2, "{text}");
         assert!(text.contains("\nand 95897 more expectations of calls fail\n"), "{text}");
@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn a_verdict_says_when_there_was_nothing_to_judge() {
+    fn verdict_without_expectations_judges_nothing() {
         let said = |text: &str| {
             let scenario: Scenario = text.parse().expect("a scenario");
             ScenarioVerdict::new(&scenario, &Timeline::default()).to_string()

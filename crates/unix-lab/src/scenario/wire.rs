@@ -224,7 +224,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_what_is_read(
+        fn log_events_round_trip_through_pipe(
             numbers in any::<(u64, i32, i32, u32)>(),
             kind in proptest::sample::select(EventKind::ALL.to_vec()),
             texts in proptest::collection::vec("([a-z]|[\t\n\r\\\\]|é){0,9}", 4),
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_is_too_long_is_cut_and_the_next_one_is_whole() {
+    fn overlong_log_line_is_cut_and_next_line_is_intact() {
         let long = "é".repeat(LONGEST);
         let (log, reader) = PipeLog::new().expect("a pipe");
         for text in [&long, "short"] {

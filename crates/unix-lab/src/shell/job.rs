@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_runs_while_one_of_its_processes_does() {
+    fn job_state_follows_its_processes() {
         let mut jobs = three();
         jobs.note(pid(21), WaitStatus::Exited(3));
         assert_eq!(jobs.state(2), JobStatus::Running);
@@ -301,14 +301,14 @@ mod tests {
     }
 
     #[test]
-    fn the_status_of_a_job_is_that_of_its_last_process() {
+    fn job_state_maps_to_exit_status() {
         assert_eq!(JobStatus::Done(3).status(), 3);
         assert_eq!(JobStatus::Killed(Signal::INT, false).status(), 130);
         assert_eq!(JobStatus::Stopped(Signal::TSTP).status(), 148);
     }
 
     #[test]
-    fn the_stopped_job_is_the_current_one() {
+    fn last_stopped_job_is_the_current_job() {
         let mut jobs = three();
         assert_eq!((jobs.find(None).unwrap(), jobs.find(Some("%-")).unwrap()), (3, 2));
         jobs.note(pid(10), WaitStatus::Stopped(Signal::TSTP));
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_is_found_by_number_and_by_name() {
+    fn job_is_found_by_number_and_by_name() {
         let mut jobs = three();
         assert_eq!(jobs.find(Some("%2")).unwrap(), 2);
         assert_eq!(jobs.find(Some("%sl")).unwrap(), 1);
@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_has_number_mark_state_and_command() {
+    fn job_line_has_number_mark_state_and_command() {
         let mut jobs = three();
         jobs.note(pid(10), WaitStatus::Stopped(Signal::TSTP));
         assert_eq!(jobs.line(1), "[1]+ Stopped              sleep 100");
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn the_user_is_told_once() {
+    fn job_change_is_reported_once() {
         let mut jobs = three();
         assert!(jobs.news().is_empty());
         jobs.note(pid(30), WaitStatus::Exited(2));
@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_that_was_used_again_does_not_touch_a_job_that_is_over() {
+    fn reused_pid_does_not_change_ended_job() {
         let mut jobs = Jobs::default();
         jobs.add(pid(10), vec![pid(10)], "first");
         jobs.note(pid(10), WaitStatus::Exited(1));

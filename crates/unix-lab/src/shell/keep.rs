@@ -38,7 +38,7 @@ pub fn keep(sys: &dyn Sys, shell: Program) -> i32 {
             Ok(Some(waited)) => match waited.status {
                 WaitStatus::Exited(status) => return status,
                 WaitStatus::Signaled(signal, _) => return 128 + signal.number(),
-                WaitStatus::Stopped(signal) => see_to(sys, made, signal),
+                WaitStatus::Stopped(signal) => resume_or_kill(sys, made, signal),
                 WaitStatus::Continued | WaitStatus::Trapped(_) => {}
             },
             Ok(None) => {}
@@ -51,11 +51,11 @@ pub fn keep(sys: &dyn Sys, shell: Program) -> i32 {
 }
 
 /// Asks the user whether to continue or kill a shell that has stopped, and does so.
-fn see_to(sys: &dyn Sys, shell: Pid, signal: Signal) {
+fn resume_or_kill(sys: &dyn Sys, shell: Pid, signal: Signal) {
     let group = sys.tcgetpgrp(Fd::STDOUT);
     let _ = hand_over(sys, Fd::STDOUT, sys.getpgrp());
     let is_attended = sys.tcgetattr(Fd::STDIN).is_ok();
-    let goes_on = if is_attended {
+    let is_resumed = if is_attended {
         let question = format!(
             "\ntontine: the shell has stopped ({signal}); Return continues it, ^D kills it: "
         );
@@ -69,6 +69,6 @@ fn see_to(sys: &dyn Sys, shell: Pid, signal: Signal) {
     if let Ok(group) = group {
         let _ = hand_over(sys, Fd::STDOUT, group);
     }
-    let next = if goes_on { Signal::CONT } else { Signal::KILL };
+    let next = if is_resumed { Signal::CONT } else { Signal::KILL };
     let _ = sys.kill(shell.into(), Some(next));
 }

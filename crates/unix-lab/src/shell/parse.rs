@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_is_pipelines_of_commands_of_words() {
+    fn line_parses_into_pipelines_of_commands_of_words() {
         assert_eq!(shape("seq 3|cat | wc"), "Always[<seq><3>|<cat>|<wc>]");
         assert_eq!(shape("a; b & c"), "Always[<a>] Always[<b>]& Always[<c>]");
         assert_eq!(shape("a && b || c"), "Always[<a>] Success[<b>] Failure[<c>]");
@@ -288,25 +288,25 @@ mod tests {
     }
 
     #[test]
-    fn quotes_keep_what_is_between_them_together() {
+    fn quotes_group_text_into_one_word() {
         assert_eq!(shape("a 'b | c' \"d;e\" f\\ g ''"), "Always[<a><b | c><d;e><f g><>]");
         assert_eq!(shape(r#"'a'"b"c "q\"\\\n""#), r#"Always[<abc><q"\\n>]"#);
     }
 
     #[test]
-    fn variables_have_values_except_between_single_quotes() {
+    fn variables_expand_except_in_single_quotes() {
         assert_eq!(shape(r#"a$? "$!x" '$$' $HOME \$?"#), "Always[<a7><7x><$$><$HOME><$?>]");
     }
 
     #[test]
-    fn the_text_is_kept_as_it_was_typed() {
+    fn pipeline_text_is_kept_as_typed() {
         let steps = parse(" a  'b' |  c & d;").unwrap();
         let texts: Vec<_> = steps.iter().map(|step| step.pipeline.text.as_str()).collect();
         assert_eq!(texts, ["a  'b' |  c", "d"]);
     }
 
     #[test]
-    fn what_is_missing_is_named() {
+    fn syntax_errors_name_the_missing_part() {
         for (text, expected) in [
             ("'a", "the quote ' is not closed"),
             ("a \"b", "the quote \" is not closed"),
@@ -327,7 +327,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_text_is_too_odd(text in "[ -~\n\té]{0,60}") {
+        fn parser_accepts_or_refuses_any_text(text in "[ -~\n\té]{0,60}") {
             if let Ok(steps) = parse(&text) {
                 for step in steps {
                     prop_assert!(step.pipeline.commands.iter().all(|words| !words.is_empty()));
@@ -337,7 +337,7 @@ mod tests {
         }
 
         #[test]
-        fn quoted_words_come_out_as_they_went_in(
+        fn single_quoted_words_round_trip(
             words in prop::collection::vec("[ -&(-~\n]{0,10}", 1..6),
         ) {
             let quoted: Vec<_> = words.iter().map(|word| format!("'{word}'")).collect();
@@ -348,7 +348,7 @@ mod tests {
         }
 
         #[test]
-        fn the_text_of_a_pipeline_means_the_same_again(text in "[ab |;&'\"\\\\$?]{0,30}") {
+        fn pipeline_text_parses_to_same_commands(text in "[ab |;&'\"\\\\$?]{0,30}") {
             for step in parse(&text).unwrap_or_default() {
                 let again = parse(&step.pipeline.text).unwrap();
                 prop_assert_eq!(&again[0].pipeline.commands, &step.pipeline.commands);

@@ -17,7 +17,7 @@ const MAX_SCHEDULES: u64 = 38;
 const BOUND: u32 = if cfg!(debug_assertions) { 1 } else { races::BOUND };
 
 #[test]
-fn each_mistake_shows_and_shows_again() {
+fn every_mistake_shows_and_is_reproducible() {
     for (race, mode) in in_all_modes() {
         let exploration = Exploration::new(|| race.wrong).mode(mode).preemption_bound(1);
         let outcome = exploration.run();
@@ -36,7 +36,7 @@ fn in_all_modes() -> impl Iterator<Item = (&'static races::Race, LockingMode)> {
 }
 
 #[test]
-fn what_keeps_it_right_keeps_it_right_at_every_schedule() {
+fn corrected_program_holds_at_every_schedule() {
     for (race, mode) in in_all_modes() {
         let outcome = Exploration::new(|| race.right).mode(mode).preemption_bound(BOUND).run();
         println!("{}, {mode}: {:?} runs", race.name, outcome.by_bound);
@@ -46,7 +46,7 @@ fn what_keeps_it_right_keeps_it_right_at_every_schedule() {
 }
 
 #[test]
-fn what_is_right_is_right_on_linux_too() {
+fn corrected_program_holds_on_linux_too() {
     for race in &RACES {
         for _ in 0..20 {
             assert_eq!(keeper::keep(race.right), Some(0), "{}", race.name);
@@ -56,7 +56,7 @@ fn what_is_right_is_right_on_linux_too() {
 
 /// Each race has the same name, project and text in the example and on the page.
 #[test]
-fn each_has_a_row_on_the_page() {
+fn every_race_has_a_row_on_the_page() {
     let page = include_str!("../../../../docs/bed.md");
     for race in &RACES {
         let races::Race { name, project, report, what, .. } = race;

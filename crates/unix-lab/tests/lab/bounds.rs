@@ -28,7 +28,7 @@ fn soon() -> Stopper {
 }
 
 #[test]
-fn a_run_is_stopped_wherever_it_goes_round() {
+fn run_is_stopped_in_any_endless_loop() {
     for text in [
         "process a\n  note \"x\"\n  repeat 2000000000: x = x + 1\n",
         "process a\n  note \"x\"\n  repeat 2000000000\n    repeat 2000000000: x = x + 1\n",
@@ -46,7 +46,7 @@ fn a_run_is_stopped_wherever_it_goes_round() {
 }
 
 #[test]
-fn what_happened_before_the_stop_is_told() {
+fn stopped_run_reports_the_events_before_the_stop() {
     let text = "process a\n  note \"x\"\n  repeat 2000000000: y = y + 1\n";
     let observed = observe(text, systems()[0].clone().stopper(&soon()));
     assert_eq!(observed.timeline.notes().collect::<Vec<_>>(), [("a", "x")]);
@@ -54,7 +54,7 @@ fn what_happened_before_the_stop_is_told() {
 }
 
 #[test]
-fn a_stopper_that_was_asked_stops_the_next_run_at_once() {
+fn stopper_set_before_a_run_stops_it_at_once() {
     let stopper = Stopper::new();
     stopper.stop("before it began");
     for system in systems() {
@@ -64,7 +64,7 @@ fn a_stopper_that_was_asked_stops_the_next_run_at_once() {
 }
 
 #[test]
-fn a_process_is_killed_wherever_it_goes_round() {
+fn process_in_an_endless_loop_can_be_killed() {
     let text = "process a\n  b = fork b\n  sleep 1ms\n  kill b KILL\n  wait b -> b killed KILL\n\n\
                 process b\n  repeat 2000000000: x = x + 1\n\nexpect b killed KILL\n";
     for system in systems() {
@@ -74,7 +74,7 @@ fn a_process_is_killed_wherever_it_goes_round() {
 }
 
 #[test]
-fn a_log_that_is_full_stops_the_run() {
+fn full_log_stops_the_run() {
     let text = "process a\n  repeat 2000000000: note \"x\"\n";
     let observed = observe(text, systems()[0].clone());
     assert_eq!(observed.report.ending, EndReason::Stopped);
@@ -84,7 +84,7 @@ fn a_log_that_is_full_stops_the_run() {
 }
 
 #[test]
-fn long_notes_fill_the_log_earlier() {
+fn long_notes_fill_the_log_sooner() {
     let long = "x".repeat(10_000);
     let text = format!("process a\n  repeat 2000000000: note \"{long}\"\n");
     let observed = observe(&text, systems()[0].clone());
@@ -94,7 +94,7 @@ fn long_notes_fill_the_log_earlier() {
 }
 
 #[test]
-fn the_privileged_user_too_is_refused_a_thread_too_many() {
+fn stack_limit_binds_the_privileged_user_too() {
     let text = "process a\n  repeat 100: fork b\n  fork b -> EAGAIN\n\nprocess b\n  pause\n";
     let observed = observe(text, systems()[0].clone().max_stacks(64));
     let said = observed.timeline.to_string();
@@ -102,7 +102,7 @@ fn the_privileged_user_too_is_refused_a_thread_too_many() {
 }
 
 #[test]
-fn a_deadlock_names_who_waits_for_whom_as_the_text_does() {
+fn deadlock_report_uses_the_names_of_the_scenario() {
     let text = "process mother\n  pipe r w\n  one = fork reader\n  wait one\n\n\
                 process reader\n  block {INT}\n  read r\n";
     let observed = observe(text, systems()[0].clone());

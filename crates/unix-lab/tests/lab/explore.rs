@@ -18,7 +18,7 @@ fn assert_held(what: &str, outcome: &ExplorationReport) {
 }
 
 #[test]
-fn the_known_races_hold_in_all_modes() {
+fn known_races_hold_in_all_modes() {
     for known in &KNOWN {
         for mode in LockingMode::ALL {
             // The longer races have thousands of schedules.
@@ -72,7 +72,7 @@ fn short() -> impl Iterator<Item = (&'static Known, LockingMode)> {
 /// Two adjacent steps without a common object are independent; exploration with the reduction meets
 /// every class of equivalent schedules that exploration without it meets.
 #[test]
-fn what_is_left_out_comes_to_the_same_as_what_is_run() {
+fn reduction_skips_only_equivalent_schedules() {
     for (known, mode) in short() {
         assert_nothing_left_out(known.name, mode, || known.exploration(mode));
     }
@@ -82,7 +82,7 @@ fn what_is_left_out_comes_to_the_same_as_what_is_run() {
 /// cancelled before it expires, and then no schedule shows its effect.
 #[test]
 #[ignore = "explores without reduction"]
-fn reduction_loses_no_class_where_time_passes() {
+fn reduction_loses_no_class_when_time_passes() {
     let text = "process main\n\
                 \x20 on ALRM: rang = 1\n\
                 \x20 alarm 1\n\
@@ -111,7 +111,7 @@ fn assert_nothing_left_out(name: &str, mode: LockingMode, exploration: impl Fn()
 /// Without a choice to make, a fiber passes its points without a decision, unless each step is to
 /// be reported: the schedules are the same.
 #[test]
-fn who_goes_on_without_a_question_goes_on_as_with_one() {
+fn skipping_forced_decisions_keeps_the_schedules() {
     for (known, mode) in short() {
         let exploration = known.exploration(mode).preemption_bound(2);
         let (asked, _) = exploration.classes();
@@ -127,7 +127,7 @@ fn believes(sys: &dyn Sys) -> i32 {
 }
 
 #[test]
-fn a_programs_own_race_is_found_by_dice_and_its_schedule_finds_it_again() {
+fn sampling_finds_a_program_race_and_replay_reproduces_it() {
     let exploration = Exploration::new(|| believes);
     let found = exploration.sample(1, 1000).violation.expect("a seed shows the race");
     let seed = found.seed.expect("a sampled violation has a seed");
@@ -139,7 +139,7 @@ fn a_programs_own_race_is_found_by_dice_and_its_schedule_finds_it_again() {
 }
 
 #[test]
-fn everybody_who_waits_for_ever_is_a_violation() {
+fn exploration_reports_a_deadlock_as_a_violation() {
     let found = Exploration::new(|| {
         |sys: &dyn Sys| {
             sys.pause();
@@ -152,7 +152,7 @@ fn everybody_who_waits_for_ever_is_a_violation() {
 }
 
 #[test]
-fn a_run_without_an_end_is_a_violation() {
+fn exploration_reports_an_endless_run_as_a_violation() {
     let exploration = Exploration::new(|| {
         |sys: &dyn Sys| loop {
             sys.poll();
@@ -216,7 +216,7 @@ fn interleaving_names_threads_of_processes_with_several() {
 }
 
 #[test]
-fn who_polls_and_yields_lets_the_others_come_to_their_end() {
+fn polling_and_yielding_fiber_lets_the_others_finish() {
     let outcome = Exploration::new(|| {
         |sys: &dyn Sys| {
             let children = [(); 2].map(|()| sys.fork(|_| 0).expect("within the limits"));
@@ -235,7 +235,7 @@ fn who_polls_and_yields_lets_the_others_come_to_their_end() {
 }
 
 #[test]
-fn a_scenario_is_judged_in_each_schedule() {
+fn scenario_is_judged_in_each_schedule() {
     let text = include_str!("../scenes/believes.unix");
     let scenario: Scenario = text.parse().expect("a scenario");
     let exploration = Exploration::scenario(&scenario);

@@ -8,7 +8,7 @@ use tontine_unix_lab::random::{scenario, shrink};
 use tontine_unix_lab::scenario::Scenario;
 
 #[test]
-fn every_seed_gives_a_scenario_that_is_read_as_it_is_printed() {
+fn random_scenario_round_trips_through_its_text() {
     for seed in 0..2_000 {
         let made = scenario(seed);
         assert_eq!(made.to_string().parse().as_ref(), Ok(&made), "seed {seed}");
@@ -16,7 +16,7 @@ fn every_seed_gives_a_scenario_that_is_read_as_it_is_printed() {
 }
 
 #[test]
-fn a_seed_gives_the_same_scenario_everywhere() {
+fn seeds_reproduce_the_golden_scenarios() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/random.unix");
     let made: String = [1, 2, 1_000_000].map(|seed| scenario(seed).to_string()).join("\n");
     if env::var_os("WRITE_GOLDEN").is_some() {
@@ -26,7 +26,7 @@ fn a_seed_gives_the_same_scenario_everywhere() {
 }
 
 #[test]
-fn what_is_shrunk_still_shows_it_and_nothing_else() {
+fn shrunk_scenario_keeps_only_the_statements_it_needs() {
     let shows = |candidate: &Scenario| {
         let text = candidate.to_string();
         text.contains("setsid") && text.contains("getppid")

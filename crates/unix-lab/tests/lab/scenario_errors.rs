@@ -14,7 +14,7 @@ fn about(statement: &str) -> String {
 }
 
 #[test]
-fn an_unknown_word_is_answered_with_the_nearest() {
+fn unknown_word_error_suggests_the_nearest_word() {
     assert_eq!(about("frok worker"), "2:3: unknown word `frok`; did you mean `fork`?");
     assert_eq!(about("nete \"x\""), "2:3: unknown word `nete`; did you mean `note`?");
     assert_eq!(
@@ -39,12 +39,12 @@ fn an_unknown_word_is_answered_with_the_nearest() {
 }
 
 #[test]
-fn a_word_that_is_like_none_gets_no_hint() {
+fn unknown_word_without_near_match_gets_no_suggestion() {
     assert_eq!(about("xyzzy"), "2:3: unknown word `xyzzy`");
 }
 
 #[test]
-fn a_name_that_nobody_defines_is_refused_where_it_stands() {
+fn undefined_name_error_points_to_the_name() {
     assert_eq!(about("fork wroker"), "2:8: unknown process `wroker`; did you mean `worker`?");
     assert_eq!(about("thread worker"), "2:10: unknown thread `worker`");
     assert_eq!(about("kill m TERM"), "2:8: no statement sets a variable `m`; did you mean `n`?");
@@ -57,7 +57,7 @@ fn a_name_that_nobody_defines_is_refused_where_it_stands() {
 }
 
 #[test]
-fn a_handler_does_only_what_a_real_one_may() {
+fn handler_accepts_only_permitted_statements() {
     assert!(
         about("on USR1: fork worker").starts_with("2:12: a handler cannot call `fork`: it may")
     );
@@ -66,7 +66,7 @@ fn a_handler_does_only_what_a_real_one_may() {
 }
 
 #[test]
-fn the_caret_stands_under_the_word() {
+fn error_caret_points_to_the_word() {
     assert_eq!(
         error("process a\n  x = wait nohagn\n"),
         "2:12: neither a variable nor an option: `nohagn`; did you mean `nohang`?\n  \
@@ -80,7 +80,7 @@ fn the_caret_stands_under_the_word() {
 }
 
 #[test]
-fn layout_is_checked() {
+fn scenario_layout_errors_are_reported() {
     assert!(error("process a\n  exit 0\n   exit 1\n").starts_with("3:4: expected 2 spaces"));
     assert!(error("process a\n\texit 0\n").starts_with("2:1: found a tab; use spaces"));
     assert!(error("  process a\n").starts_with("1:3: expected no indentation here"));
@@ -95,7 +95,7 @@ fn layout_is_checked() {
 }
 
 #[test]
-fn what_beginners_write_is_answered() {
+fn common_beginner_mistakes_get_a_specific_error() {
     let stands = "starts a line: expected no indentation here";
     assert_eq!(about("expect a exited 0"), format!("2:3: `expect` {stands}"));
     assert_eq!(about("process b"), format!("2:3: `process` {stands}"));
@@ -113,7 +113,7 @@ fn what_beginners_write_is_answered() {
 }
 
 #[test]
-fn an_error_shows_a_place_whatever_stands_there() {
+fn error_excerpt_is_short_and_escaped_for_any_line() {
     let shown = error("process a\n  note \"\x1b[2J\" x\n");
     assert!(shown.ends_with("\n  |   note \"\\x1b[2J\" x\n  |                  ^"), "{shown}");
     let zero = error("process a\n  exit \u{200b}1\n");
@@ -128,7 +128,7 @@ fn an_error_shows_a_place_whatever_stands_there() {
 }
 
 #[test]
-fn numbers_durations_and_texts_are_checked() {
+fn invalid_numbers_durations_and_texts_are_refused() {
     assert_eq!(about("alarm 4294967296"), "2:9: 4294967296 exceeds 32 bits");
     assert_eq!(about("sleep 10"), "2:9: expected a duration: 10ms, 2s, 500us; found `10`");
     assert_eq!(about("sleep 10m"), "2:9: expected a number or a duration: 10ms, 2s, 500us");
@@ -139,7 +139,7 @@ fn numbers_durations_and_texts_are_checked() {
 }
 
 #[test]
-fn a_status_with_which_nobody_exits_is_refused() {
+fn impossible_exit_status_is_refused() {
     let refused = |at: &str, found: i32, told: i32| {
         format!(
             "{at}: expected an exit status from 0 to 255; found {found}, of which a parent \
@@ -161,7 +161,7 @@ fn a_status_with_which_nobody_exits_is_refused() {
 }
 
 #[test]
-fn what_is_done_less_often_than_never_is_refused() {
+fn negative_repeat_count_is_refused() {
     let never = "expected a count of at least 0; found -3: write 0, or remove what is never done";
     assert_eq!(about("repeat -3: n = 1"), format!("2:10: {never}"));
     assert!("process a\n  repeat 0: exit 1\n".parse::<Scenario>().is_ok());

@@ -377,7 +377,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(500))]
 
     #[test]
-    fn a_printed_scenario_is_read_as_the_same(scenario in scenario()) {
+    fn printed_scenario_parses_to_the_same_scenario(scenario in scenario()) {
         let text = scenario.to_string();
         let read: Scenario = text.parse().map_err(|error| {
             TestCaseError::fail(format!("{error}\n{text}"))
@@ -387,7 +387,7 @@ proptest! {
     }
 
     #[test]
-    fn any_text_is_read_or_refused_with_a_place_in_it(text in "([a-zA-Z0-9{}\":;=>. \n-]|\n  )*") {
+    fn any_text_parses_or_fails_with_a_valid_position(text in "([a-zA-Z0-9{}\":;=>. \n-]|\n  )*") {
         if let Err(error) = text.parse::<Scenario>() {
             prop_assert!(error.line <= text.lines().count().max(1));
             prop_assert!(error.column <= error.text.chars().count() + 1);

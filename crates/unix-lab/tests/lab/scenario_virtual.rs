@@ -48,7 +48,7 @@ fn every_example_holds_on_the_parallel_executor() {
 }
 
 #[test]
-fn the_same_seed_gives_the_same_timeline() {
+fn equal_seeds_give_equal_timelines() {
     for (name, scenario) in examples() {
         let observed = || {
             let builder = Virtual::builder().executor(Executor::Simulated { seed: 7 });

@@ -28,43 +28,43 @@ const STOPPED: [&str; 5] = [
 ];
 
 /// Returns `true` if `lines` contains all of `expected` in order.
-fn says(lines: &[String], expected: &[&str]) -> bool {
+fn contains_in_order(lines: &[String], expected: &[&str]) -> bool {
     let mut lines = lines.iter();
     expected.iter().all(|wanted| lines.any(|line| line.trim_end() == *wanted))
 }
 
 #[test]
-fn in_a_virtual_system_it_stops_its_services_when_told() {
+fn supervisor_stops_its_services_on_the_virtual_unix() {
     let output = supervisor().arg("virtual").output().expect("the example runs");
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let lines: Vec<_> = text.lines().map(str::to_owned).collect();
-    assert!(says(&lines, &STARTED), "{text}");
-    assert!(says(&lines, &["flaky failed 4 times: given up"]), "{text}");
-    assert!(says(&lines, &STOPPED), "{text}");
+    assert!(contains_in_order(&lines, &STARTED), "{text}");
+    assert!(contains_in_order(&lines, &["flaky failed 4 times: given up"]), "{text}");
+    assert!(contains_in_order(&lines, &STOPPED), "{text}");
     // Before the other service or after it: the reader of the console affects the schedule.
-    assert!(says(&lines, &["an orphan killed by SIGKILL", "all stopped"]), "{text}");
+    assert!(contains_in_order(&lines, &["an orphan killed by SIGKILL", "all stopped"]), "{text}");
     assert_eq!(output.status.code(), Some(0), "{text}");
 }
 
 #[test]
-fn on_linux_it_stops_its_services_when_told() {
+fn supervisor_stops_its_services_on_linux() {
     let mut child =
         supervisor().arg("linux").stdout(Stdio::piped()).spawn().expect("the example runs");
     let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
     let mut seen = Vec::new();
     for line in lines.by_ref().map_while(Result::ok) {
         seen.push(line);
-        if says(&seen, &["flaky failed 4 times: given up"]) {
+        if contains_in_order(&seen, &["flaky failed 4 times: given up"]) {
             break;
         }
     }
     kill_process(Pid::from_child(&child), Signal::TERM).expect("the example runs");
     seen.extend(lines.map_while(Result::ok));
     let status = child.wait().expect("the example ends");
-    assert!(says(&seen, &STARTED), "{seen:#?}");
+    assert!(contains_in_order(&seen, &STARTED), "{seen:#?}");
     // On a busy machine, the deaf service may not have blocked its signals yet.
     let stopped = ["stopping", "steady killed by SIGTERM", "all stopped"];
-    assert!(says(&seen, &stopped), "{seen:#?}");
+    assert!(contains_in_order(&seen, &stopped), "{seen:#?}");
     assert_eq!(status.code(), Some(0), "{seen:#?}");
 }
 
@@ -77,7 +77,7 @@ fn explored(arguments: &[&str]) -> (String, Option<i32>) {
 /// A service that has not created its group yet is not stopped with the group, and the mistake
 /// omits the second check.
 #[test]
-fn the_planted_mistake_is_found_and_replayed_by_its_schedule() {
+fn planted_mistake_is_found_and_replayed_by_its_schedule() {
     let (found, status) = explored(&["explore", "planted"]);
     assert_eq!(status, Some(1), "{found}");
     let (schedule, seen) = found.split_once(":\n").expect("a schedule and the violation");
@@ -92,7 +92,7 @@ fn the_planted_mistake_is_found_and_replayed_by_its_schedule() {
 /// recorded schedule.
 #[test]
 #[allow(clippy::disallowed_types, reason = "a minute of real time")]
-fn the_planted_mistake_is_found_by_dice_within_a_minute_and_replayed_from_the_seed() {
+fn planted_mistake_is_sampled_and_replayed_from_the_seed() {
     let began = std::time::Instant::now();
     let (found, status) = explored(&["sample", "planted"]);
     assert!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());
@@ -107,7 +107,7 @@ fn the_planted_mistake_is_found_by_dice_within_a_minute_and_replayed_from_the_se
 
 #[test]
 #[ignore = "explores every schedule"]
-fn without_it_nobody_is_left_behind_at_any_schedule() {
+fn corrected_supervisor_leaves_no_process_behind() {
     for how in ["explore", "sample"] {
         let (said, status) = explored(&[how]);
         assert_eq!(status, Some(0), "{said}");

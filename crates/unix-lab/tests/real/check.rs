@@ -59,7 +59,7 @@ fn report_of_difference_explains_names_of_threads() {
 }
 
 #[test]
-fn every_example_is_the_same_on_both_in_every_mode() {
+fn every_example_matches_linux_in_every_mode() {
     let mut checker = checker();
     let (mut compared, mut differences) = (0, Vec::new());
     for (name, scenario) in examples() {
@@ -82,7 +82,7 @@ fn every_example_is_the_same_on_both_in_every_mode() {
 }
 
 #[test]
-fn names_stand_in_the_place_of_numbers() {
+fn trace_shows_names_instead_of_numbers() {
     let trace = same(
         "process main\n  child = fork other\n  number = thread third\n  \
          note \"{self} made {child}\"\n  join number\n  wait -> child exited 0\n\n\
@@ -103,7 +103,7 @@ fn names_stand_in_the_place_of_numbers() {
 }
 
 #[test]
-fn the_same_seed_is_the_same_run_and_others_are_others() {
+fn equal_seeds_give_equal_runs_on_linux() {
     let text = "process main\n  fork other\n  fork other\n  getpid\n  getpid\n\n\
                 process other\n  getpid\n  getpid\n";
     let (scenario, mut checker) = (scenario(text), checker());
@@ -133,7 +133,7 @@ thread worker
 ";
 
 #[test]
-fn another_rule_of_delivery_is_a_difference() {
+fn different_delivery_rule_is_a_difference() {
     let (scenario, mut checker) = (scenario(TAKEN_BY_ANOTHER), checker());
     let mut options = CheckOptions::new();
     assert!(
@@ -148,7 +148,7 @@ fn another_rule_of_delivery_is_a_difference() {
 }
 
 #[test]
-fn both_are_stuck_and_the_report_says_who_waits_in_which_call() {
+fn deadlock_on_both_sides_names_the_waiting_calls() {
     let trace = same("process main\n  fork other\n  wait\n\nprocess other\n  pause\n");
     let TraceEnd::Deadlocked(waiting) = &trace.ending else { panic!("{}", trace.ending) };
     let who: Vec<_> = waiting.iter().map(|one| (one.who.as_str(), one.call.as_str())).collect();
@@ -156,14 +156,14 @@ fn both_are_stuck_and_the_report_says_who_waits_in_which_call() {
 }
 
 #[test]
-fn one_that_is_stopped_for_ever_is_stuck_too() {
+fn stopped_process_is_a_deadlock_on_both_sides() {
     let trace = same("process main\n  raise STOP\n");
     let TraceEnd::Deadlocked(waiting) = &trace.ending else { panic!("{}", trace.ending) };
     assert!(waiting[0].is_stopped, "{waiting:?}");
 }
 
 #[test]
-fn a_run_without_an_end_is_cut_on_both_sides() {
+fn endless_run_is_cut_on_both_sides() {
     let text = "process main\n  while 1 == 1: getpid\n";
     let options = CheckOptions { max_steps: 100, ..CheckOptions::new() };
     let found = checker().check(&scenario(text), &options).expect("the check completes");
@@ -172,7 +172,7 @@ fn a_run_without_an_end_is_cut_on_both_sides() {
 }
 
 #[test]
-fn who_computes_without_a_call_is_given_up_and_named() {
+fn endless_computation_fails_with_the_running_thread() {
     let text = "process main\n  while 1 == 1\n    while 1 == 1: x = x + 1\n";
     let options = CheckOptions { timeout: Duration::from_millis(300), ..CheckOptions::new() };
     let mut checker = checker();
@@ -189,7 +189,7 @@ fn who_computes_without_a_call_is_given_up_and_named() {
 /// Regression: the time limit was checked only within long steps, not across many; and if it passed
 /// while a process slept, that process was reported as blocked indefinitely.
 #[test]
-fn the_limit_holds_over_many_steps_and_while_time_passes() {
+fn time_limit_holds_across_steps_and_during_sleeps() {
     let mut checker = checker();
     for (text, timeout) in [
         ("process main\n  while 1 == 1: getpid\n", Duration::from_millis(2)),
@@ -204,7 +204,7 @@ fn the_limit_holds_over_many_steps_and_while_time_passes() {
 }
 
 #[test]
-fn one_that_ignores_everything_does_not_outlive_its_run() {
+fn process_ignoring_all_signals_ends_with_its_run() {
     let text = "process main\n  fork deaf\n  exit 0\n\nprocess deaf\n  ignore TERM\n  \
                 ignore HUP\n  ignore INT\n  block all\n  pause\n";
     let mut checker = checker();
@@ -217,7 +217,7 @@ fn one_that_ignores_everything_does_not_outlive_its_run() {
 }
 
 #[test]
-fn everyone_is_everyone_inside() {
+fn kill_of_everyone_stays_inside_the_namespace() {
     let outside = std::process::Command::new("sleep").arg("100").spawn();
     let mut outside = outside.expect("a process of the same user");
     let trace = same(
@@ -234,7 +234,7 @@ fn everyone_is_everyone_inside() {
 }
 
 #[test]
-fn without_a_namespace_nothing_is_left_and_what_could_reach_others_is_refused() {
+fn check_without_namespace_leaves_no_process_and_is_guarded() {
     let mut checker = Checker::without_namespace().expect("a checker without a namespace");
     assert!(!checker.has_namespace());
     let text = "process main\n  child = fork deaf\n  setpgid child 0\n  kill child STOP\n  \
@@ -260,7 +260,7 @@ fn without_a_namespace_nothing_is_left_and_what_could_reach_others_is_refused() 
 }
 
 #[test]
-fn what_cannot_be_compared_is_refused_with_its_line() {
+fn incomparable_call_is_refused_with_its_line() {
     let text = "process main\n  getpid\n  compute 10ms\n";
     match on_virtual(&scenario(text), &CheckOptions::new(), 0) {
         Err(error @ CheckError::Unsupported { line: 3, .. }) => {
@@ -273,7 +273,7 @@ fn what_cannot_be_compared_is_refused_with_its_line() {
 /// Regression, found by the checker: the virtual Unix reported a signal that a tracer substituted
 /// as sent by the kernel. ptrace(2): the tracee sees it as if its parent had sent it.
 #[test]
-fn a_signal_that_a_tracer_chose_comes_from_its_parent() {
+fn signal_chosen_by_a_tracer_comes_from_its_parent() {
     let trace = same(
         "process main\n  child = fork tracee\n  wait child stopped -> child trapped USR1\n  \
          ptrace continue child USR2\n  wait -> child exited 0\n\nprocess tracee\n  \

@@ -44,12 +44,12 @@ fn same(text: &str) -> Trace {
 }
 
 /// Returns `true` if the trace contains the entry `what`.
-fn tells(trace: &Trace, what: &str) -> bool {
+fn has_entry(trace: &Trace, what: &str) -> bool {
     trace.entries.iter().any(|entry| entry.what == what)
 }
 
 #[test]
-fn every_example_that_executes_is_the_same_on_both() {
+fn every_executing_example_matches_linux() {
     let mut checker = checker();
     let executing: Vec<_> =
         examples().into_iter().filter(|(_, scenario)| has(scenario, executes)).collect();
@@ -64,25 +64,25 @@ fn every_example_that_executes_is_the_same_on_both() {
 }
 
 #[test]
-fn without_a_namespace_they_are_too() {
+fn executing_scenario_matches_linux_without_a_namespace() {
     let scenario = "process main\n  child = spawn other group new\n  wait -> child exited 3\n\n\
                     process other\n  getppid\n  exec last\n\nprocess last\n  exit 3\n";
     let scenario = scenario.parse().unwrap_or_else(|error| panic!("{error}"));
     let mut checker = Checker::without_namespace().expect("a checker without a namespace");
     let trace = same_with(&mut checker, "it", &scenario);
-    assert!(tells(&trace, "begins last"), "{trace:?}");
+    assert!(has_entry(&trace, "begins last"), "{trace:?}");
 }
 
 /// Rust's runtime ignores SIGPIPE, opens those of the first three descriptors that are closed, and
 /// gives the thread an alternate stack. An executed process must not show any of this.
 #[test]
-fn an_executed_process_is_as_exec_has_left_it() {
+fn executed_process_shows_no_trace_of_the_rust_runtime() {
     let trace = same(
         "process main\n  close 2\n  exec after\n\nprocess after\n  \
          sigaction PIPE -> by-default\n  sigaction SEGV -> by-default\n  close 0\n  \
          close 2 -> EBADF\n  sigstack -> 0\n  getmask -> {}\n",
     );
-    assert!(tells(&trace, "close 2 -> EBADF"), "{trace:?}");
+    assert!(has_entry(&trace, "close 2 -> EBADF"), "{trace:?}");
 }
 
 /// On both sides, a scenario's processes begin with descriptors 0 to 2 on a null device, and so do
@@ -103,7 +103,7 @@ fn standard_descriptors_are_a_null_device_on_both() {
 /// The first thread waits at its gate, or sleeps until a time, while another thread executes: the
 /// process continues with the first thread's ordinal.
 #[test]
-fn whichever_thread_executes_the_process_goes_on_in_the_first_ones_seat() {
+fn exec_by_any_thread_continues_as_the_first_thread() {
     for call in ["pause", "getpid", "sleep 20ms", "sigtimedwait {USR1} 20ms"] {
         let trace = same(&format!(
             "process main\n  child = fork before\n  wait -> child exited 0\n\n\
@@ -114,25 +114,25 @@ fn whichever_thread_executes_the_process_goes_on_in_the_first_ones_seat() {
              process last\n  gettid -> self\n",
         ));
         if call == "pause" {
-            assert!(tells(&trace, "begins last"), "{trace:?}");
+            assert!(has_entry(&trace, "begins last"), "{trace:?}");
         }
     }
 }
 
 #[test]
-fn an_exec_that_fails_leaves_everybody_where_he_was() {
+fn failed_exec_leaves_all_threads_running() {
     let trace = same(
         "process main\n  thread other\n  getpid\n  getpid\n  join 0 -> anything\n  pause\n\n\
          thread other\n  exec \"/nowhere\" -> ENOENT\n  spawn \"/nowhere\" -> ENOENT\n  \
          kill self TERM\n",
     );
-    assert!(tells(&trace, "exec \"/nowhere\" -> ENOENT"), "{trace:?}");
+    assert!(has_entry(&trace, "exec \"/nowhere\" -> ENOENT"), "{trace:?}");
 }
 
 /// A signal that arrives between `exec` and the first statement of the new program has its default
 /// effect, or stays pending.
 #[test]
-fn signals_find_the_new_program() {
+fn signal_during_exec_reaches_the_new_program() {
     let trace = same(
         "process main\n  block {USR1}\n  child = fork before\n  kill child USR1\n  \
          kill child TSTP\n  wait child stopped nohang -> anything\n  kill child CONT\n  \
@@ -140,13 +140,13 @@ fn signals_find_the_new_program() {
          process before\n  on USR1: note \"before\"\n  on TERM: note \"before\"\n  exec after\n\n\
          process after\n  on USR1: note \"after\"\n  unblock {USR1}\n  pause\n",
     );
-    assert!(tells(&trace, "begins before"), "{trace:?}");
+    assert!(has_entry(&trace, "begins before"), "{trace:?}");
 }
 
 /// Regression: the Linux backend knew only children that it had created itself. The children of an
 /// executed process were created by the previous program, of the same scenario.
 #[test]
-fn children_of_before_are_waited_for() {
+fn children_of_the_previous_program_are_reaped() {
     let trace = same(
         "process main\n  child = fork quick\n  spawn quick group new\n  exec after\n\n\
          process after\n  wait -> exited 3\n  wait -> exited 3\n  wait -> ECHILD\n\n\
@@ -158,21 +158,21 @@ fn children_of_before_are_waited_for() {
 /// Regression: the Linux backend held a spawned child by the lowest free descriptor. A thread had
 /// closed the second of two descriptors; after the spawn it was open again.
 #[test]
-fn a_closed_descriptor_stays_closed_whoever_is_spawned() {
+fn closed_descriptor_stays_closed_after_a_spawn() {
     let trace = same(
         "process main\n  pipe reads writes\n  close writes\n  spawn other\n  \
          read writes 4 -> EBADF\n  pipe one other\n  note \"{one}\"\n  wait\n\n\
          process other\n  getpid\n",
     );
-    assert!(tells(&trace, "notes \"4\""), "{trace:?}");
+    assert!(has_entry(&trace, "notes \"4\""), "{trace:?}");
 }
 
 #[test]
-fn a_tracee_stops_behind_its_exec() {
+fn tracee_stops_after_its_exec() {
     let trace = same(
         "process main\n  child = fork before\n  wait -> child trapped TRAP\n  \
          ptrace continue child\n  wait -> child trapped USR1\n  ptrace kill child\n  wait\n\n\
          process before\n  ptrace traceme\n  exec after\n\nprocess after\n  raise USR1\n",
     );
-    assert!(tells(&trace, "wait -> main.1 trapped USR1"), "{trace:?}");
+    assert!(has_entry(&trace, "wait -> main.1 trapped USR1"), "{trace:?}");
 }

@@ -41,7 +41,7 @@ fn check(cases: &[(&'static str, &str, i32)]) {
 }
 
 #[test]
-fn programs_write_what_they_say() {
+fn shell_programs_write_the_expected_output() {
     check(&[
         ("echo a 'b  c' ''", "a b  c \n", 0),
         ("seq 2", "1\n2\n", 0),
@@ -61,7 +61,7 @@ fn programs_write_what_they_say() {
 }
 
 #[test]
-fn programs_say_how_they_are_used() {
+fn shell_programs_print_their_usage_on_misuse() {
     check(&[
         ("cat x", "cat: usage: cat\n", 2),
         ("seq x", "seq: usage: seq [first] last\n", 2),
@@ -77,7 +77,7 @@ fn programs_say_how_they_are_used() {
 }
 
 #[test]
-fn the_status_of_a_list_is_that_of_what_ran_last() {
+fn list_status_is_that_of_the_last_command_run() {
     check(&[
         ("false; echo $?", "1\n", 0),
         ("true | false", "", 1),

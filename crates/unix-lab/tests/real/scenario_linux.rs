@@ -60,7 +60,7 @@ fn every_example_holds_on_linux() {
 }
 
 #[test]
-fn an_expectation_that_fails_is_named_with_its_line() {
+fn failed_expectation_is_reported_with_its_line() {
     let text = "\
 process main
   child = fork quick

@@ -9,7 +9,7 @@ use tontine_unix_sim::{Executor, Virtual};
 
 const PROMPT: &str = "tontine$ ";
 /// Timeout in seconds of a user's wait.
-const PATIENCE_S: u32 = 60;
+const TIMEOUT_S: u32 = 60;
 /// Schedules per session.
 const SEEDS: u64 = 5;
 
@@ -87,7 +87,7 @@ impl User<'_> {
 /// Runs a shell and a user at a new terminal of `sys`.
 fn session(sys: &dyn Sys, launch: Launch, user: fn(&mut User)) -> i32 {
     sys.sigaction(Signal::ALRM, Some(SigAction::handler(|_, _| ()))).unwrap();
-    sys.alarm(PATIENCE_S);
+    sys.alarm(TIMEOUT_S);
     let (controlling, terminal) = sys.openpty().unwrap();
     let shell = sys.fork(move |sys| {
         sys.close(controlling).unwrap();
@@ -129,7 +129,7 @@ fn on_linux_with(launch: Launch, user: fn(&mut User)) {
 }
 
 #[test]
-fn a_pipeline_passes_bytes_on_and_ends_with_its_reader() {
+fn pipeline_passes_bytes_and_ends_with_its_reader() {
     everywhere(|user| {
         user.enters("seq 3 | cat | wc");
         user.sees("3 3 6\r\n");
@@ -148,7 +148,7 @@ fn a_pipeline_passes_bytes_on_and_ends_with_its_reader() {
 }
 
 #[test]
-fn programs_are_files_where_there_are_files() {
+fn shell_on_linux_runs_programs_from_files() {
     on_linux_with(execute(), |user| {
         user.enters("seq 3 | /usr/bin/wc -l");
         user.sees("3\r\n");
@@ -161,7 +161,7 @@ fn programs_are_files_where_there_are_files() {
 }
 
 #[test]
-fn an_interrupt_ends_the_foreground_job_and_not_the_shell() {
+fn interrupt_ends_the_foreground_job_but_not_the_shell() {
     everywhere(|user| {
         user.starts();
         user.types("\x03");
@@ -177,7 +177,7 @@ fn an_interrupt_ends_the_foreground_job_and_not_the_shell() {
 }
 
 #[test]
-fn what_ends_or_stops_jobs_does_nothing_to_the_shell() {
+fn terminal_signals_do_not_affect_the_shell() {
     everywhere(|user| {
         user.sees(PROMPT);
         user.types("\x1c\x1a");
@@ -188,7 +188,7 @@ fn what_ends_or_stops_jobs_does_nothing_to_the_shell() {
 }
 
 #[test]
-fn help_names_what_there_is() {
+fn shell_help_lists_all_programs() {
     everywhere(|user| {
         user.enters("help");
         user.sees("fg [%n]  ");
@@ -199,7 +199,7 @@ fn help_names_what_there_is() {
 }
 
 #[test]
-fn a_quit_ends_the_foreground_job_with_a_message() {
+fn quit_ends_the_foreground_job_with_a_message() {
     everywhere(|user| {
         user.starts();
         user.types("\x1c");
@@ -209,7 +209,7 @@ fn a_quit_ends_the_foreground_job_with_a_message() {
 }
 
 #[test]
-fn a_stopped_job_goes_on_in_the_foreground() {
+fn stopped_job_continues_in_the_foreground() {
     everywhere(|user| {
         user.starts();
         user.types("\x1a");
@@ -229,7 +229,7 @@ fn a_stopped_job_goes_on_in_the_foreground() {
 }
 
 #[test]
-fn a_stopped_job_goes_on_in_the_background_and_is_killed_by_its_number() {
+fn stopped_job_continues_in_the_background_and_is_killed() {
     everywhere(|user| {
         user.starts();
         user.types("\x1a");
@@ -246,7 +246,7 @@ fn a_stopped_job_goes_on_in_the_background_and_is_killed_by_its_number() {
 }
 
 #[test]
-fn a_job_in_the_background_may_not_read_the_terminal() {
+fn background_job_that_reads_the_terminal_stops() {
     everywhere(|user| {
         user.enters("cat &");
         user.sees("[1] ");
@@ -262,7 +262,7 @@ fn a_job_in_the_background_may_not_read_the_terminal() {
 }
 
 #[test]
-fn both_ends_of_a_stopped_pipeline_stop_and_go_on() {
+fn pipeline_stops_and_continues_as_a_whole() {
     everywhere(|user| {
         user.enters("catch USR1 | cat | cat");
         user.sees("process ");
@@ -277,7 +277,7 @@ fn both_ends_of_a_stopped_pipeline_stop_and_go_on() {
 }
 
 #[test]
-fn a_trap_runs_its_commands_and_is_forgotten() {
+fn trap_runs_its_commands_and_can_be_reset() {
     everywhere(|user| {
         user.enters("trap 'echo trapped $?' USR1 RTMIN+1; false");
         user.enters("trap");
@@ -296,7 +296,7 @@ fn a_trap_runs_its_commands_and_is_forgotten() {
 }
 
 #[test]
-fn what_a_user_wants_ignored_is_ignored_by_jobs_too() {
+fn signal_ignored_by_trap_is_ignored_by_jobs_too() {
     everywhere(|user| {
         user.enters("trap '' INT");
         user.starts();
@@ -310,7 +310,7 @@ fn what_a_user_wants_ignored_is_ignored_by_jobs_too() {
 }
 
 #[test]
-fn wait_is_interrupted_and_the_job_is_not() {
+fn interrupt_ends_the_wait_but_not_the_job() {
     everywhere(|user| {
         user.enters("catch USR1 &");
         user.sees("catches {SIGUSR1}\r\n");
@@ -327,7 +327,7 @@ fn wait_is_interrupted_and_the_job_is_not() {
 }
 
 #[test]
-fn a_shell_with_stopped_jobs_says_so_once_and_ends() {
+fn shell_with_stopped_jobs_warns_once_then_exits() {
     everywhere(|user| {
         user.starts();
         user.types("\x1a");
@@ -343,7 +343,7 @@ fn a_shell_with_stopped_jobs_says_so_once_and_ends() {
 }
 
 #[test]
-fn the_end_of_input_ends_the_shell() {
+fn end_of_input_ends_the_shell() {
     everywhere(|user| {
         user.enters("false");
         user.sees(PROMPT);
@@ -353,7 +353,7 @@ fn the_end_of_input_ends_the_shell() {
 }
 
 #[test]
-fn a_hang_up_ends_the_shell() {
+fn hang_up_ends_the_shell() {
     everywhere(|user| {
         user.starts();
         user.sys.close(user.terminal).unwrap();
@@ -362,7 +362,7 @@ fn a_hang_up_ends_the_shell() {
 }
 
 #[test]
-fn an_orphan_gets_another_parent() {
+fn orphan_program_reports_its_new_parent() {
     everywhere(|user| {
         user.enters("orphan 0");
         user.sees("parent was ");
@@ -371,7 +371,7 @@ fn an_orphan_gets_another_parent() {
 }
 
 #[test]
-fn what_cannot_be_done_is_said_plainly() {
+fn shell_reports_invalid_commands_with_the_reason() {
     everywhere(|user| {
         for (line, answer) in [
             ("fg %3", "no such job: %3"),

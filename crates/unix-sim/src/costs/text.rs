@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_printed_is_read_as_it_was() {
+    fn cost_model_text_round_trips() {
         let costs = CostModel::published();
         assert_eq!(costs.to_string().parse(), Ok(costs));
         assert!(
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named_with_its_line() {
+    fn invalid_cost_line_error_names_line_and_value() {
         let text = CostModel::published().to_string();
         let read = |text: &str| text.parse::<CostModel>().expect_err("wrong").to_string();
         let unknown = read(&format!("{text}pigeon 1\n"));

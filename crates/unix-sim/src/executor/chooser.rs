@@ -152,7 +152,7 @@ impl Chooser for Seeded {
 pub(crate) struct ReseedingChooser<F> {
     begin: F,
     began: u64,
-    dice: Seeded,
+    seeded: Seeded,
     /// `true` if other fibers may run at every point.
     anywhere: bool,
     /// `true` if other fibers may run at this point.
@@ -166,14 +166,14 @@ impl<F: Fn() -> u64> ReseedingChooser<F> {
     pub(crate) fn new(begin: F) -> Self {
         let began = begin();
         let mut rerolled =
-            Self { begin, began, dice: Seeded::new(began), anywhere: false, here: true };
+            Self { begin, began, seeded: Seeded::new(began), anywhere: false, here: true };
         rerolled.roll();
         rerolled
     }
 
     fn roll(&mut self) {
-        self.dice = Seeded::varied(self.began);
-        self.anywhere = self.dice.random.below(Self::ANYWHERE) == 0;
+        self.seeded = Seeded::varied(self.began);
+        self.anywhere = self.seeded.random.below(Self::ANYWHERE) == 0;
     }
 
     fn look(&mut self) {
@@ -188,7 +188,7 @@ impl<F: Fn() -> u64> ReseedingChooser<F> {
 impl<F: Fn() -> u64 + Send> Chooser for ReseedingChooser<F> {
     fn stretch(&mut self) -> u32 {
         self.look();
-        if self.anywhere { self.dice.stretch() } else { 1 }
+        if self.anywhere { self.seeded.stretch() } else { 1 }
     }
 
     fn choose(&mut self, runnable: &[u32], running: Option<usize>) -> usize {
@@ -196,8 +196,8 @@ impl<F: Fn() -> u64 + Send> Chooser for ReseedingChooser<F> {
         match running {
             Some(running) if !self.anywhere && !self.here => running,
             // A woken fiber runs first in half of the cases.
-            Some(running) if !self.anywhere && self.dice.random.below(2) == 0 => running,
-            _ => self.dice.choose(runnable, running),
+            Some(running) if !self.anywhere && self.seeded.random.below(2) == 0 => running,
+            _ => self.seeded.choose(runnable, running),
         }
     }
 

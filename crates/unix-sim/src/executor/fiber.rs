@@ -191,7 +191,7 @@ pub(crate) fn rest() {
 }
 
 /// Attributes the further work of the running fiber to itself.
-pub(crate) fn serves_nobody() {
+pub(crate) fn serve_itself() {
     if let Some(me) = running() {
         me.serve(None);
     }

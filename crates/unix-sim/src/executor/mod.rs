@@ -48,7 +48,7 @@ pub use chooser::{CLOCK, Chooser, SwitchEvent};
 pub(crate) use chooser::{ReseedingChooser, Seeded};
 pub use fiber::{Fiber, context, current, park};
 pub(crate) use fiber::{
-    abandon, aside, current_id, forget_context, point, preempt, processor, rest, serves_nobody,
+    abandon, aside, current_id, forget_context, point, preempt, processor, rest, serve_itself,
     spin, take_turns, turn, yield_now,
 };
 pub(crate) use footprint::LOCAL_RANKS;

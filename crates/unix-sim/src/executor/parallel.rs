@@ -108,7 +108,7 @@ impl FiberExecutor {
 
     /// Chooses the next fiber among those of this worker.
     fn next(&self, worker: &'static Worker, local: &Local) -> Option<*const Task> {
-        if worker.inbox.has_mail() {
+        if worker.inbox.has_posts() {
             self.fetch(worker, local);
         }
         let turn = local.turn.get().wrapping_add(1) % ROUND;
@@ -202,7 +202,7 @@ impl FiberExecutor {
     /// Polls, then sleeps until there may be work.
     fn idle(&self, worker: &'static Worker) {
         for _ in 0..LOOKS {
-            if worker.inbox.has_mail() || self.has_fresh() {
+            if worker.inbox.has_posts() || self.has_fresh() {
                 return;
             }
             std::hint::spin_loop();
@@ -238,7 +238,7 @@ impl FiberExecutor {
     fn verdict(&self, rest: &Rest) -> Option<RunEnd> {
         let still = rest.asleep == self.workers.len()
             && !self.has_fresh()
-            && !self.workers.iter().any(|worker| worker.inbox.has_mail());
+            && !self.workers.iter().any(|worker| worker.inbox.has_posts());
         if !still {
             return None;
         }

@@ -95,7 +95,7 @@ impl WorkerInbox {
     }
 
     /// Returns `true` if there are posts to drain.
-    pub(super) fn has_mail(&self) -> bool {
+    pub(super) fn has_posts(&self) -> bool {
         let head = self.0.load(Ordering::Relaxed);
         !head.is_null() && head != ASLEEP
     }
@@ -191,12 +191,12 @@ mod tests {
             let mut seen = Vec::new();
             inbox.drain(|task| seen.push(task));
             assert_eq!(seen, tasks);
-            assert!(!inbox.has_mail());
+            assert!(!inbox.has_posts());
         });
     }
 
     #[test]
-    fn nobody_falls_asleep_over_mail() {
+    fn inbox_with_posts_refuses_sleep() {
         with_tasks(|[a, ..]| {
             let inbox = WorkerInbox::new();
             assert!(!inbox.post(a));
@@ -208,11 +208,11 @@ mod tests {
     }
 
     #[test]
-    fn the_first_post_to_a_sleeper_must_wake_it_and_no_other() {
+    fn only_first_post_to_sleeper_must_wake_it() {
         with_tasks(|[a, b, _]| {
             let inbox = WorkerInbox::new();
             assert!(inbox.fall_asleep());
-            assert!(!inbox.has_mail());
+            assert!(!inbox.has_posts());
             assert!(inbox.post(a));
             assert!(!inbox.post(b));
             inbox.wake_up();

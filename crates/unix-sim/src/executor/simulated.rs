@@ -51,10 +51,10 @@ pub(super) struct Simulation {
 }
 
 impl Simulation {
-    pub(super) fn new(chooser: Box<dyn Chooser>, stands_still: bool) -> Self {
+    pub(super) fn new(chooser: Box<dyn Chooser>, frozen: bool) -> Self {
         Self {
             chooser: Mutex::new(Some(chooser)),
-            step_ns: if stands_still { 0 } else { STEP_NS },
+            step_ns: if frozen { 0 } else { STEP_NS },
             clock_ns: AtomicU64::new(0),
             steps: AtomicU64::new(0),
             stretch: AtomicU32::new(0),
@@ -164,7 +164,7 @@ pub(super) fn decide(at: At) {
         Some(task) if !thread::panicking() => {
             HERE.with(|here| here.at.set(at));
             // SAFETY: as above.
-            if !run.is_null() && unsafe { SimulatedRun::goes_on(run) } {
+            if !run.is_null() && unsafe { SimulatedRun::continues(run) } {
                 return tick_at_point();
             }
             HERE.with(|here| here.left.set(0));
@@ -273,7 +273,7 @@ impl SimulatedRun<'_> {
     ///
     /// # Safety
     ///
-    /// The run lives, and is accessed otherwise only through [`SimulatedRun::goes_on`].
+    /// The run lives, and is accessed otherwise only through [`SimulatedRun::continues`].
     unsafe fn decide_until_end(run: *mut Self) -> RunEnd {
         loop {
             // SAFETY: no fiber runs while the borrow lasts.
@@ -377,7 +377,7 @@ impl SimulatedRun<'_> {
     /// # Safety
     ///
     /// Like [`SimulatedRun::stays`].
-    unsafe fn goes_on(run: *mut Self) -> bool {
+    unsafe fn continues(run: *mut Self) -> bool {
         // SAFETY: as there.
         let this = unsafe { &mut *run };
         if this.must_leave() {
@@ -417,11 +417,11 @@ impl SimulatedRun<'_> {
         let Some(at) = self.heir.as_ref().and_then(|heir| self.place(heir.task)) else {
             return false;
         };
-        let goes_on = self.chooser.hands_over(self.numbers.len() > 1);
-        if goes_on {
+        let continues = self.chooser.hands_over(self.numbers.len() > 1);
+        if continues {
             (self.heir, self.decided) = (None, Some(ChoiceOutcome::Fiber(at, false)));
         }
-        goes_on
+        continues
     }
 
     /// Returns the index of a fiber among the runnable ones.
@@ -439,14 +439,14 @@ impl SimulatedRun<'_> {
     /// Collects the runnable fibers.
     #[inline]
     fn collect(&mut self) {
-        let nobody = self.local.woken.is_empty() && self.spinning.is_empty();
-        if !nobody || self.worker.inbox.has_mail() {
+        let idle = self.local.woken.is_empty() && self.spinning.is_empty();
+        if !idle || self.worker.inbox.has_posts() {
             self.collect_some();
         }
     }
 
     fn collect_some(&mut self) {
-        if self.worker.inbox.has_mail() {
+        if self.worker.inbox.has_posts() {
             self.worker.inbox.drain(|task| self.local.woken.push(task));
         }
         while let Some(task) = self.local.woken.pop() {

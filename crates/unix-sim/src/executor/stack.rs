@@ -337,7 +337,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn without_light_guards_the_error_names_the_bound_of_mappings() {
+    fn mapped_guards_limit_error_names_max_map_count() {
         let pool = StackPool::new(16 << 10, usize::MAX);
         pool.lock().light_guards = Some(false);
         pool.lock().heavy_guards = 100;

@@ -324,7 +324,7 @@ impl Task {
     /// The task does not run: its run has ended.
     pub(super) unsafe fn locks(&self) -> Vec<String> {
         // SAFETY: the caller guarantees that no thread accesses `inner` any more.
-        unsafe { (*self.inner.get()).locks.told() }
+        unsafe { (*self.inner.get()).locks.describe() }
     }
 
     /// Ends it: returns its stack, unless the contents were abandoned, and drops the executor's

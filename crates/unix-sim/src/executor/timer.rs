@@ -32,7 +32,7 @@ struct TimerQueue {
     /// Number of the next action to be set.
     next: u64,
     /// Number of actions that were removed and are still running.
-    under_way: usize,
+    running: usize,
 }
 
 impl std::fmt::Debug for TimerQueue {
@@ -67,7 +67,7 @@ impl Timers {
     /// Returns `true` if no action is set and none is running.
     pub(super) fn is_empty(&self) -> bool {
         let queue = self.lock();
-        queue.actions.is_empty() && queue.under_way == 0
+        queue.actions.is_empty() && queue.running == 0
     }
 
     /// Returns the nanoseconds of the time of the first action, or `u64::MAX`. Exact on a thread
@@ -100,10 +100,10 @@ impl Timers {
         };
         let action = entry.remove();
         self.note_first(&queue);
-        queue.under_way += 1;
+        queue.running += 1;
         drop(queue);
         action();
-        self.lock().under_way -= 1;
+        self.lock().running -= 1;
         true
     }
 

@@ -164,7 +164,7 @@ impl Worker {
     pub(super) fn return_to_user(&self) -> bool {
         self.returns.store(self.returns.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         // A post just before the run may have set a flag that the start of the run cleared.
-        self.make_way.load(Ordering::Relaxed) || self.inbox.has_mail()
+        self.make_way.load(Ordering::Relaxed) || self.inbox.has_posts()
     }
 
     /// Returns a count that changes whenever a fiber is resumed or returns to user mode.

@@ -1,4 +1,4 @@
-//! Names of the processes that could end a sleep: [`SystemState::name_who_is_awaited`] adds them to
+//! Names of the processes that could end a sleep: [`SystemState::name_awaited`] adds them to
 //! the numbers that threads sleep for.
 //!
 //! A child is named by its program, a pipe by the processes that have its other end. A process that
@@ -20,7 +20,7 @@ const NAMED: usize = 4;
 
 impl SystemState {
     /// Adds names to the number of each child and each pipe that a thread waits for.
-    pub(super) fn name_who_is_awaited(&mut self) {
+    pub(super) fn name_awaited(&mut self) {
         let named = |process: &ProcessState| (process.pid, process.name.clone());
         let names: BTreeMap<i32, String> = self.processes.iter().map(named).collect();
         let mut owners: BTreeMap<(i32, PipeEnd), Vec<i32>> = BTreeMap::new();
@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn owners_of_an_end_are_named_some_of_many() {
+    fn pipe_end_owners_are_named_up_to_four() {
         let names = BTreeMap::from([(2, "shell".to_owned()), (3, "cat".to_owned())]);
         assert_eq!(listed(&[], 2, &names), "no process");
         assert_eq!(listed(&[2], 2, &names), "itself alone");

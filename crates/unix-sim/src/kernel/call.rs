@@ -188,14 +188,14 @@ impl<'k> Caller<'k> {
                 Ok(value) => return Ok(value),
                 Err(Unfinished::Errno(errno)) => return Err(errno),
                 Err(Unfinished::Again) => {}
-                Err(Unfinished::Interrupted) if self.goes_on(delivered, after) => {}
+                Err(Unfinished::Interrupted) if self.restarts(delivered, after) => {}
                 Err(Unfinished::Interrupted) => return Err(Errno::EINTR),
             }
         }
     }
 
     /// Returns `true` if an interrupted call restarts after the pending work was handled.
-    fn goes_on(&self, delivered: Delivered, after: RestartRule) -> bool {
+    fn restarts(&self, delivered: Delivered, after: RestartRule) -> bool {
         matches!(
             (delivered, after),
             (_, RestartRule::Always)
@@ -318,7 +318,7 @@ impl<'k> Caller<'k> {
     ///
     /// # Errors
     /// Pending work must be handled first, and nothing was written.
-    pub(super) fn nap_for_room(&self, written: usize) -> std::result::Result<bool, Unfinished> {
+    pub(super) fn sleep_for_space(&self, written: usize) -> std::result::Result<bool, Unfinished> {
         match self.sleep_once() {
             Ok(()) => Ok(true),
             Err(_) if written > 0 => Ok(false),

@@ -157,10 +157,10 @@ impl Caller<'_> {
             self.report_continued();
             return None;
         }
-        let doomed = state.doomed.filter(|_| state.phase == Phase::Live);
-        let taken = if doomed.is_none() { self.issig(&mut state) } else { None };
+        let fatal = state.fatal.filter(|_| state.phase == Phase::Live);
+        let taken = if fatal.is_none() { self.issig(&mut state) } else { None };
         let (waiting, act) = match taken {
-            None if let Some((signal, core)) = doomed => (waiting, PsigAction::End(signal, core)),
+            None if let Some((signal, core)) = fatal => (waiting, PsigAction::End(signal, core)),
             None => (waiting, PsigAction::Nothing),
             Some(info) if state.tracer.is_some() && info.signal != Signal::KILL => {
                 // The tracer may choose a stop. A SIGCONT that arrives meanwhile cancels it, like a
@@ -246,7 +246,7 @@ impl Caller<'_> {
     pub(super) fn recheck_pending(&self, state: &mut ProcState) {
         let shared = state.pending.set().intersection(self.shared(state));
         let pending = self.member(state).pending.set().union(shared);
-        if state.doomed.is_none() && pending.difference(self.thread.mask()).is_empty() {
+        if state.fatal.is_none() && pending.difference(self.thread.mask()).is_empty() {
             self.thread.settle(AstFlags::SIGNAL);
         } else {
             self.thread.demand(AstFlags::SIGNAL);
@@ -338,14 +338,14 @@ impl Caller<'_> {
     /// process.
     fn report_continued(&self) {
         let (kernel, signal) = (self.kernel, Signal::CONT.number());
-        kernel.tell_parent(self.proc, SigCode::Continued, signal);
+        kernel.notify_parent(self.proc, SigCode::Continued, signal);
         let (uid, tracer) = {
             let state = self.state();
             (state.credentials.real, kernel.other_tracer(self.proc, &state))
         };
         if let Some(tracer) = tracer {
             let info = SigInfo::child(self.proc.number(), uid, SigCode::Continued, signal);
-            kernel.tell_tracer(tracer, info);
+            kernel.notify_tracer(tracer, info);
         }
     }
 
@@ -354,7 +354,7 @@ impl Caller<'_> {
     /// parent is not notified again.
     fn stop(&self, signal: Signal) {
         let kernel = self.kernel;
-        let (traced, told) = {
+        let (traced, notify) = {
             let mut state = self.state();
             // A SIGCONT or a SIGKILL that arrived after the stop was taken has cancelled it.
             let stopping = std::mem::take(&mut state.stopping);
@@ -364,7 +364,7 @@ impl Caller<'_> {
             let traced = state.tracer.is_some();
             let by_another = kernel.other_tracer(self.proc, &state).is_some();
             if traced {
-                (state.trapped, state.untold) = (Some(signal), Some(signal));
+                (state.trapped, state.unreported) = (Some(signal), Some(signal));
             }
             let is_first = state.stopped.is_none();
             if is_first {
@@ -374,10 +374,10 @@ impl Caller<'_> {
             (traced, is_first && (!traced || by_another))
         };
         if traced {
-            kernel.tell_of_trap(self.proc, SigCode::Stopped, signal);
+            kernel.notify_trap(self.proc, SigCode::Stopped, signal);
         }
-        if told {
-            kernel.tell_parent(self.proc, SigCode::Stopped, signal.number());
+        if notify {
+            kernel.notify_parent(self.proc, SigCode::Stopped, signal.number());
         }
     }
 
@@ -391,7 +391,7 @@ impl Caller<'_> {
                 let killed = state.pending_anywhere().contains(Signal::KILL);
                 let halted = self.thread.attention().contains(AstFlags::HALT);
                 if state.tracer.is_none() || killed {
-                    (state.trapped, state.untold) = (None, None);
+                    (state.trapped, state.unreported) = (None, None);
                 }
                 let held = state.is_stopped() || state.trapped.is_some();
                 if !held || killed || halted {

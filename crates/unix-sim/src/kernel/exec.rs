@@ -156,7 +156,7 @@ impl Caller<'_> {
     pub(super) fn spawn_process(&self, sys: &SpawnRequest) -> Result<Pid> {
         check_text(&sys.path, &sys.arguments)?;
         let report = Arc::new(ExecResult::default());
-        let (spawn, told) = (sys.clone(), ExecReporter(Some(Arc::clone(&report))));
+        let (spawn, result) = (sys.clone(), ExecReporter(Some(Arc::clone(&report))));
         let mask = sys.mask.unwrap_or_else(|| self.thread.mask());
         let kernel = self.kernel.handle();
         let program = move |child: &dyn Sys| -> i32 {
@@ -170,13 +170,13 @@ impl Caller<'_> {
             };
             kernel
                 .get()
-                .fails(child.getpid(), ExecFailure { report: told.report(), errno: failed });
+                .fails(child.getpid(), ExecFailure { report: result.report(), errno: failed });
             127
         };
         let mut first = Some(ThreadStart::Spawned(Box::new(program)));
         report.expect(executor::current());
         let pid = self.interruptible(RestartRule::Restart, || self.fork_once(&mut first))?;
-        match self.hear(&report)? {
+        match self.await_report(&report)? {
             0 => Ok(pid),
             errno => Err(Errno::from_raw(errno)),
         }
@@ -184,13 +184,13 @@ impl Caller<'_> {
 
     /// Sleeps until the child has executed or ended, even if signals arrive; only work that ends
     /// this thread is handled first.
-    fn hear(&self, report: &ExecResult) -> Result<i32> {
+    fn await_report(&self, report: &ExecResult) -> Result<i32> {
         self.interruptible_anywhere(RestartRule::Always, || {
             loop {
                 {
                     let mut state = self.state();
-                    if let Some(told) = report.told() {
-                        return Ok(told);
+                    if let Some(result) = report.result() {
+                        return Ok(result);
                     }
                     let halted = self.thread.attention().contains(AstFlags::HALT);
                     if halted || state.pending_anywhere().contains(Signal::KILL) {
@@ -220,7 +220,7 @@ fn check_text(path: &str, arguments: &[String]) -> Result<()> {
 #[derive(Debug, Default)]
 struct ExecResult {
     /// −1 until it is reported.
-    told: AtomicI32,
+    result: AtomicI32,
     parent: OnceLock<Fiber>,
 }
 
@@ -238,7 +238,7 @@ impl ExecReporter {
 impl Drop for ExecReporter {
     fn drop(&mut self) {
         if let Some(report) = &self.0 {
-            report.tell(0);
+            report.publish(0);
         }
     }
 }
@@ -253,8 +253,8 @@ pub(super) struct ExecFailure {
 
 impl ExecFailure {
     /// Reports the error: the child has been removed.
-    pub(super) fn tell(self) {
-        self.report.tell(self.errno.raw());
+    pub(super) fn publish(self) {
+        self.report.publish(self.errno.raw());
     }
 }
 
@@ -268,21 +268,21 @@ impl Kernel {
 
 impl ExecResult {
     fn expect(&self, parent: Fiber) {
-        self.told.store(-1, Ordering::Relaxed);
+        self.result.store(-1, Ordering::Relaxed);
         let _ = self.parent.set(parent);
     }
 
-    fn tell(&self, errno: i32) {
-        // SYNC spawned: pairs with `ExecResult::told`.
-        self.told.store(errno, Ordering::Release);
+    fn publish(&self, errno: i32) {
+        // SYNC spawned: pairs with `ExecResult::result`.
+        self.result.store(errno, Ordering::Release);
         if let Some(parent) = self.parent.get() {
             parent.unpark();
         }
     }
 
-    fn told(&self) -> Option<i32> {
-        // SYNC spawned: pairs with `ExecResult::tell`.
-        Some(self.told.load(Ordering::Acquire)).filter(|told| *told != -1)
+    fn result(&self) -> Option<i32> {
+        // SYNC spawned: pairs with `ExecResult::publish`.
+        Some(self.result.load(Ordering::Acquire)).filter(|result| *result != -1)
     }
 }
 

@@ -127,7 +127,7 @@ impl Kernel {
             let mut state = proc.lock(&self.locks);
             self.discard(&mut state, SigSet::ALL);
             state.phase = Phase::Zombie;
-            proc.stands_no_more();
+            proc.leave_standing();
             let tracer = self.other_tracer(proc, &state);
             let notice = Notice::of(proc, &state);
             // A group that does not count it need not be recounted.
@@ -139,14 +139,14 @@ impl Kernel {
         if let Some(tracer) = tracer {
             // Its parent is notified when the tracer has waited for it, which may be at once.
             drop(writing);
-            self.tell_tracer(tracer, notice.info);
+            self.notify_tracer(tracer, notice.info);
         } else {
             self.end_for(writing, parent, proc, notice, None);
         }
         orphaned
     }
 
-    /// Notifies the parent of a process that has ended, unless it was `told` already. Removes the
+    /// Notifies the parent of a process that has ended, unless it was `notified` already. Removes the
     /// process if the parent wants no zombie.
     pub(super) fn end_for(
         &self,
@@ -154,10 +154,10 @@ impl Kernel {
         parent: Option<&Proc>,
         proc: &Proc,
         notice: Notice,
-        told: Option<bool>,
+        notified: Option<bool>,
     ) {
-        let tell = || parent.is_none_or(|parent| self.tell_end(parent, proc, notice));
-        if !told.unwrap_or_else(tell) {
+        let notify = || parent.is_none_or(|parent| self.notify_end(parent, proc, notice));
+        if !notified.unwrap_or_else(notify) {
             return;
         }
         if let Some(parent) = parent {
@@ -171,7 +171,7 @@ impl Kernel {
 
     /// Posts SIGCHLD for a child that has ended, and wakes the threads that wait. Returns `true` if
     /// the parent wants no zombie. The family is locked, so that the child is not waited for first.
-    fn tell_end(&self, parent: &Proc, child: &Proc, notice: Notice) -> bool {
+    fn notify_end(&self, parent: &Proc, child: &Proc, notice: Notice) -> bool {
         let Notice { info, traced, failed } = notice;
         let mut state = parent.lock(&self.locks);
         // A parent that traces its child wants its end reported, regardless of the action for
@@ -198,7 +198,7 @@ impl Kernel {
 
     /// Notifies a process's parent that it stopped or continues, by SIGCHLD, and wakes those that
     /// wait.
-    pub(super) fn tell_parent(&self, proc: &Proc, code: SigCode, status: i32) {
+    pub(super) fn notify_parent(&self, proc: &Proc, code: SigCode, status: i32) {
         let (pid, uid) = (proc.number(), proc.lock(&self.locks).credentials.real);
         let _coarse = self.coarse();
         let (_reading, parent) = self.read_parent(proc);
@@ -252,7 +252,7 @@ impl Kernel {
                 if tracer == Some(reaper.tenant()) {
                     // It was notified as its tracer, and now finds it among its children.
                     self.set_changed(reaper, child, true);
-                } else if tracer.is_none() && !owned && self.tell_end(reaper, child, notice) {
+                } else if tracer.is_none() && !owned && self.notify_end(reaper, child, notice) {
                     self.unlink(reaper, child);
                     self.pids.hide(child.number());
                     vanished.push(child);

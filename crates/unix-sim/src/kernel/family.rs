@@ -43,27 +43,27 @@ pub(super) struct Links {
 struct FamilyLink(AtomicU32);
 
 impl FamilyLink {
-    const NOBODY: u32 = u32::MAX;
+    const NONE: u32 = u32::MAX;
 
     fn get(&self) -> Option<u32> {
         let slot = self.0.load(Ordering::Relaxed);
-        (slot != Self::NOBODY).then_some(slot)
+        (slot != Self::NONE).then_some(slot)
     }
 
-    /// Like [`FamilyLink::set`], but a thread that finds by [`FamilyLink::is_nobody`] that no process is left
+    /// Like [`FamilyLink::set`], but a thread that finds by [`FamilyLink::is_unset`] that no process is left
     /// sees all earlier changes.
     fn set_last(&self, slot: Option<u32>) {
-        // SYNC childless: pairs with `FamilyLink::is_nobody`.
-        self.0.store(slot.unwrap_or(Self::NOBODY), Ordering::Release);
+        // SYNC childless: pairs with `FamilyLink::is_unset`.
+        self.0.store(slot.unwrap_or(Self::NONE), Ordering::Release);
     }
 
-    fn is_nobody(&self) -> bool {
+    fn is_unset(&self) -> bool {
         // SYNC childless: pairs with `FamilyLink::set_last`.
-        self.0.load(Ordering::Acquire) == Self::NOBODY
+        self.0.load(Ordering::Acquire) == Self::NONE
     }
 
     fn set(&self, slot: Option<u32>) {
-        self.0.store(slot.unwrap_or(Self::NOBODY), Ordering::Relaxed);
+        self.0.store(slot.unwrap_or(Self::NONE), Ordering::Relaxed);
     }
 }
 
@@ -75,13 +75,13 @@ fn reach_both(parent: &Proc, child: &Proc) {
 
 impl Links {
     pub(super) fn new(slot: u32) -> Self {
-        let nobody = || FamilyLink(AtomicU32::new(FamilyLink::NOBODY));
+        let unset = || FamilyLink(AtomicU32::new(FamilyLink::NONE));
         Self {
-            p_pptr: nobody(),
-            p_cptr: nobody(),
-            p_eldest: nobody(),
-            p_ysptr: nobody(),
-            p_osptr: nobody(),
+            p_pptr: unset(),
+            p_cptr: unset(),
+            p_eldest: unset(),
+            p_ysptr: unset(),
+            p_osptr: unset(),
             changed: AtomicBool::new(false),
             changed_children: AtomicU32::new(0),
             lock: BlockingLock::new(slot, ()),
@@ -100,7 +100,7 @@ impl Links {
 #[must_use]
 pub(super) enum Reading<'k> {
     /// No relations: the process has no parent.
-    Nobody,
+    NoParent,
     All {
         _guard: ReadGuard<'k, ProcRelationLock, ()>,
     },
@@ -113,7 +113,7 @@ pub(super) enum Reading<'k> {
 #[must_use]
 pub(super) enum Writing<'k> {
     /// No relations: the process has no parent.
-    Nobody,
+    NoParent,
     All {
         _guard: WriteGuard<'k, ProcRelationLock, ()>,
     },
@@ -165,7 +165,7 @@ impl Kernel {
         loop {
             let before = child.links.p_pptr.get();
             let Some(parent) = before.map(|slot| self.slab.get(slot)) else {
-                return (Reading::Nobody, None);
+                return (Reading::NoParent, None);
             };
             let guard = self.read_family(parent);
             let now = child.links.p_pptr.get();
@@ -183,7 +183,7 @@ impl Kernel {
         loop {
             let before = child.links.p_pptr.get();
             let Some(parent) = before.map(|slot| self.slab.get(slot)) else {
-                return (Writing::Nobody, None);
+                return (Writing::NoParent, None);
             };
             let guard = self.write_family(parent);
             let now = child.links.p_pptr.get();
@@ -292,7 +292,7 @@ impl Kernel {
         executor::looks_at(Object::Family(proc.slot));
         executor::looks_at(Object::Process(proc.slot));
         let inherits = self.is_init(proc) || proc.subreaper.load(Ordering::Relaxed);
-        !inherits && proc.links.p_eldest.is_nobody()
+        !inherits && proc.links.p_eldest.is_unset()
     }
 
     /// Clears the links of a new process: it has no parent yet, and no change to report.

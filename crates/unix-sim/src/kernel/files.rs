@@ -265,7 +265,7 @@ impl Caller<'_> {
     }
 
     /// Checks that another descriptor can be created.
-    pub(super) fn check_room(&self) -> Result<()> {
+    pub(super) fn check_space(&self) -> Result<()> {
         let state = self.state();
         state.files.lowest(state.limits.of(Resource::Descriptors).soft).map(drop)
     }
@@ -283,7 +283,7 @@ impl Caller<'_> {
     pub(super) fn read_from(&self, descriptor: Fd, buffer: &mut [u8]) -> Result<usize> {
         self.interruptible(RestartRule::Restart, || {
             let file = self.file(descriptor)?;
-            self.says_what_for(&file.end);
+            self.note_sleep_object(&file.end);
             match &file.end {
                 FileEnd::Null => Ok(0),
                 FileEnd::Reader(channel) => self.read_pipe(channel, buffer),
@@ -298,7 +298,7 @@ impl Caller<'_> {
         let mut written = 0;
         self.interruptible(RestartRule::Restart, || {
             let file = self.file(descriptor)?;
-            self.says_what_for(&file.end);
+            self.note_sleep_object(&file.end);
             match &file.end {
                 FileEnd::Null => Ok(bytes.len()),
                 FileEnd::Reader(_) => Err(Errno::EBADF.into()),
@@ -310,7 +310,7 @@ impl Caller<'_> {
     }
 
     /// Records what a read or a write may sleep for.
-    fn says_what_for(&self, end: &FileEnd) {
+    fn note_sleep_object(&self, end: &FileEnd) {
         match end {
             FileEnd::Reader(channel) | FileEnd::Writer(channel) => {
                 self.thread.waits_for(WaitChannel::Pipe(channel.number()));
@@ -371,7 +371,7 @@ impl Caller<'_> {
                     }
                     return Err(Errno::EPIPE.into());
                 }
-                PipeWrite::WouldWait if self.nap_for_room(*written)? => {}
+                PipeWrite::WouldWait if self.sleep_for_space(*written)? => {}
                 PipeWrite::WouldWait => break,
             }
         }

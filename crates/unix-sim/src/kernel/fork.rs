@@ -131,7 +131,7 @@ impl Caller<'_> {
         mut group: Option<Arc<Pgrp>>,
     ) -> Option<Option<usize>> {
         let kernel = self.kernel;
-        let mut nobody_walks = None;
+        let mut no_walk = None;
         loop {
             let joined = group.take().or_else(|| self.state().pgrp.clone())?;
             let mut members = joined.members.write(&kernel.locks);
@@ -139,10 +139,10 @@ impl Caller<'_> {
             if self.is_signalled(&mut parent) {
                 return None;
             }
-            if nobody_walks.is_none() && kernel.everyone_walked() {
+            if no_walk.is_none() && kernel.everyone_walked() {
                 // The walk may have passed the child's slot, and not reached the parent's.
                 drop((parent, state, members));
-                nobody_walks = Some(kernel.pgrphash.read(&kernel.locks));
+                no_walk = Some(kernel.pgrphash.read(&kernel.locks));
                 continue;
             }
             if !parent.pgrp.as_ref().is_some_and(|now| Arc::ptr_eq(now, &joined)) {
@@ -186,7 +186,7 @@ impl Kernel {
         self.pids.give_back(&self.locks, number, proc.slot);
         self.decrement_population();
         if let Some(failure) = failure {
-            failure.tell();
+            failure.publish();
         }
     }
 
@@ -228,7 +228,7 @@ impl Kernel {
                 self.discard(&mut state, SigSet::ALL);
                 state.threads.clear();
                 state.phase = Phase::Zombie;
-                child.stands_no_more();
+                child.leave_standing();
                 state.pgrp.clone()
             };
             self.recount(child, group.as_ref(), &mut Vec::new());

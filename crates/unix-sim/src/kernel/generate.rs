@@ -207,7 +207,7 @@ impl Kernel {
             return;
         }
         if !core {
-            state.doomed = state.doomed.or(Some((signal, core)));
+            state.fatal = state.fatal.or(Some((signal, core)));
         }
         let shared = !matches!(to, To::Thread(_));
         for member in state.threads.iter().filter(|member| !core || (shared && lets_in(member))) {

@@ -176,7 +176,7 @@ impl Kernel {
                 order.done.store(true, Ordering::Release);
                 caller
             };
-            executor::serves_nobody();
+            executor::serve_itself();
             caller.hand_over();
             // Calls may come without end. Fibers that slept in a call, and the programs of this
             // processor, have their turn meanwhile.

@@ -206,7 +206,7 @@ impl Kernel {
         let init = self.make_leader(Self::INIT, None);
         assert_eq!((init.slot, init.number()), (self.init, 1), "the first process has number 1");
         let second = self.config.second;
-        self.pids.go_on_at(&self.locks, second);
+        self.pids.continue_at(&self.locks, second);
         let thread = Arc::new(Thread::new(self.handle(), self.init + 1, second, SigSet::EMPTY));
         let proc = self.make_leader(Self::PROGRAM, Some(Arc::clone(&thread)));
         assert_eq!(

@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_discarded_is_gone_and_the_rest_is_not() {
+    fn discard_removes_only_the_given_signals() {
         let mut pending = Pending::default();
         pending.add(SigInfo::kernel(Signal::TSTP));
         pending.add(SigInfo::kernel(Signal::TTIN));

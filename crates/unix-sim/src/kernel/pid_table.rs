@@ -79,7 +79,7 @@ impl PidTable {
     }
 
     /// Sets the next number to try.
-    pub(super) fn go_on_at(&self, locks: &Locks, number: i32) {
+    pub(super) fn continue_at(&self, locks: &Locks, number: i32) {
         self.allocation.lock(locks).next = usize::try_from(number).unwrap_or(RESERVED);
     }
 

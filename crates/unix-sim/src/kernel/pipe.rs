@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_pipe_is_at_its_end_when_the_last_writer_is_gone() {
+    fn empty_pipe_without_writers_reads_end_of_file() {
         let mut pipe = KernelPipe::new();
         assert_eq!(pipe.write(b"ab"), PipeWrite::Bytes(2));
         assert_eq!(read(&mut pipe, 1), Ok(b"a".to_vec()));
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pipe_is_broken_when_the_last_reader_is_gone() {
+    fn pipe_without_readers_refuses_writes() {
         let mut pipe = KernelPipe::new();
         assert_eq!(pipe.write(b"a"), PipeWrite::Bytes(1));
         pipe.drop_reader();
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_atomic_is_written_whole_or_not_at_all() {
+    fn atomic_write_is_whole_or_refused() {
         let mut pipe = KernelPipe::new();
         assert_eq!(pipe.write(&[0; SIZE - ATOMIC + 1]), PipeWrite::Bytes(SIZE - ATOMIC + 1));
         assert_eq!(pipe.write(&[1; ATOMIC]), PipeWrite::WouldWait);
@@ -144,7 +144,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn bytes_come_out_in_the_order_in_which_they_went_in(
+        fn pipe_bytes_are_read_in_write_order(
             steps in prop::collection::vec((any::<bool>(), 0..10_000_usize), 0..40),
         ) {
             let mut pipe = KernelPipe::new();

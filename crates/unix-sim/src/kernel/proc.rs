@@ -129,7 +129,7 @@ pub(super) struct ProcState {
     /// A thread has taken a signal that ends the process, and is about to halt the others.
     pub(super) dying: bool,
     /// The signal that ends it, with or without a core, set when the signal is sent.
-    pub(super) doomed: Option<(Signal, bool)>,
+    pub(super) fatal: Option<(Signal, bool)>,
     /// The change that `wait` has not reported to the parent yet.
     pub(super) news: Option<ChildEvent>,
     /// The exit status, once it has ended.
@@ -147,7 +147,7 @@ pub(super) struct ProcState {
     /// The signal with which it stopped for its tracer, until that resumes it.
     pub(super) trapped: Option<Signal>,
     /// That signal, until `wait` reports it to the tracer.
-    pub(super) untold: Option<Signal>,
+    pub(super) unreported: Option<Signal>,
     /// The request with which the tracer resumed it.
     pub(super) resumed: Option<Resumed>,
     /// The program that it has executed and not begun.
@@ -294,7 +294,7 @@ impl Proc {
     }
 
     /// Marks that it is no longer alive.
-    pub(super) fn stands_no_more(&self) {
+    pub(super) fn leave_standing(&self) {
         executor::changes(Object::Process(self.slot));
         self.standing.store(0, Ordering::Relaxed);
     }
@@ -433,7 +433,7 @@ impl ProcState {
             stopping: false,
             continue_unreported: false,
             dying: false,
-            doomed: None,
+            fatal: None,
             news: None,
             end: None,
             executed: false,
@@ -442,7 +442,7 @@ impl ProcState {
             tracing: None,
             tracees: Vec::new(),
             trapped: None,
-            untold: None,
+            unreported: None,
             resumed: None,
             image: None,
             failure: None,
@@ -469,11 +469,11 @@ impl ProcState {
         self.files.clone_from(&parent.files);
         self.called.clone_from(&parent.called);
         (self.nice, self.place) = (parent.nice, parent.place);
-        self.begin_afresh();
+        self.reset();
     }
 
     /// Clears the state that the slot's last process left.
-    fn begin_afresh(&mut self) {
+    fn reset(&mut self) {
         let Self {
             ended,
             pending,
@@ -484,7 +484,7 @@ impl ProcState {
             stopping,
             continue_unreported,
             dying,
-            doomed,
+            fatal,
             news,
             end,
             executed,
@@ -492,7 +492,7 @@ impl ProcState {
             tracing,
             tracees,
             trapped,
-            untold,
+            unreported,
             resumed,
             image,
             failure,
@@ -517,9 +517,9 @@ impl ProcState {
         (*turn, *p_forkcnt, *ender, *image, *alarm) = (0, 0, None, None, None);
         (*stopped, *stopping, *dying, *executed) = (None, false, false, false);
         *continue_unreported = false;
-        (*news, *end, *tracer, *doomed) = (None, None, None, None);
+        (*news, *end, *tracer, *fatal) = (None, None, None, None);
         *tracing = None;
-        (*trapped, *untold, *resumed, *failure) = (None, None, None, None);
+        (*trapped, *unreported, *resumed, *failure) = (None, None, None, None);
         *children_used = Usage::default();
     }
 

@@ -30,7 +30,7 @@ mod tests {
     use crate::executor::{ExecutorOptions, FiberExecutor, RunEnd, Start, current, park};
 
     #[test]
-    fn a_sleeper_that_looks_again_is_kept_once_and_woken() {
+    fn fiber_added_repeatedly_is_kept_once_and_woken() {
         let executor = FiberExecutor::simulated(1, ExecutorOptions::default());
         let body = || {
             let mut sleepers = Sleepers::default();

@@ -207,7 +207,7 @@ impl Kernel {
         let mut processes: Vec<_> = self.slab.iter().filter_map(look).collect();
         processes.sort_by_key(|process| process.pid);
         let mut state = SystemState { processes };
-        state.name_who_is_awaited();
+        state.name_awaited();
         state
     }
 

@@ -266,7 +266,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_thread_sleeps_for_is_unpacked_as_it_was_packed() {
+    fn sleep_object_round_trips_through_one_word() {
         let number = i32::MAX;
         let all = [
             WaitChannel::Nothing,

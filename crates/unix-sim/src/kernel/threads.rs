@@ -262,7 +262,7 @@ impl Caller<'_> {
         // Another thread must now deliver the signals that this one would have delivered. Threads
         // without such a signal are not woken, because a restarted call would look its descriptor
         // up again, and `sigsuspend` would restore the previous mask for a moment.
-        let ends = state.end.is_some() || state.doomed.is_some();
+        let ends = state.end.is_some() || state.fatal.is_some();
         let left = state.pending.set();
         let concerned = |thread: &Thread| {
             let wanted = SigSet::ALL.difference(thread.mask()).union(thread.awaited());

@@ -88,7 +88,7 @@ impl Caller<'_> {
             state.tracing = Some(Arc::clone(&self.thread));
             // A process that is already stopped counts as one that has stopped for the tracer.
             let stopped = state.stopped;
-            (state.trapped, state.untold) = (stopped, stopped);
+            (state.trapped, state.unreported) = (stopped, stopped);
             stopped
         };
         {
@@ -105,7 +105,7 @@ impl Caller<'_> {
         }
         drop(coarse);
         if let Some(signal) = stopped {
-            kernel.tell_of_trap(&target, SigCode::Stopped, signal);
+            kernel.notify_trap(&target, SigCode::Stopped, signal);
         }
         Ok(())
     }
@@ -121,7 +121,7 @@ impl Caller<'_> {
         let kill = SigInfo { pid, uid, code: SigCode::User, ..SigInfo::kernel(Signal::KILL) };
         self.kernel.post_own(&mut state, kill, To::Process);
         // A wait does not find the stop of a tracee that is about to end.
-        (state.trapped, state.untold) = (None, None);
+        (state.trapped, state.unreported) = (None, None);
         Ok(())
     }
 
@@ -157,7 +157,7 @@ impl Caller<'_> {
             if !mine || state.trapped.is_none() {
                 return Err(Errno::ESRCH);
             }
-            (state.trapped, state.untold) = (None, None);
+            (state.trapped, state.unreported) = (None, None);
             // Sent as by its parent, which on Linux a tracer is while it traces.
             let parent = if detach { self.kernel.parent_hint(&target) } else { None };
             let sender = parent.unwrap_or(self.proc);
@@ -200,9 +200,9 @@ impl Caller<'_> {
         {
             let mut state = self.state();
             state.resumed = None;
-            (state.trapped, state.untold) = (Some(info.signal), Some(info.signal));
+            (state.trapped, state.unreported) = (Some(info.signal), Some(info.signal));
         }
-        self.kernel.tell_of_trap(self.proc, SigCode::Trapped, info.signal);
+        self.kernel.notify_trap(self.proc, SigCode::Trapped, info.signal);
         let resumed = loop {
             {
                 let mut state = self.state();
@@ -215,7 +215,7 @@ impl Caller<'_> {
                     state.trapped = None;
                     // The tracer has ended. A signal that was reported to it is discarded, and one
                     // that was not is delivered.
-                    let kept = state.untold.take().filter(|_| !killed && !halted);
+                    let kept = state.unreported.take().filter(|_| !killed && !halted);
                     break Resumed { signal: kept, sender: (info.pid, info.uid) };
                 }
                 self.parks_here(&mut state);
@@ -308,7 +308,7 @@ impl Kernel {
 
     /// Notifies the tracer of a process that has stopped for it, before a signal or because of one,
     /// by SIGCHLD, and wakes those that wait.
-    pub(super) fn tell_of_trap(&self, proc: &Proc, code: SigCode, signal: Signal) {
+    pub(super) fn notify_trap(&self, proc: &Proc, code: SigCode, signal: Signal) {
         let (uid, tracer, news) = {
             let state = proc.lock(&self.locks);
             (state.credentials.real, state.tracer, state.news)
@@ -322,13 +322,13 @@ impl Kernel {
             _ => signal.number(),
         };
         if self.parent_hint(proc).is_some_and(|parent| parent.slot == tracer.slot) {
-            return self.tell_parent(proc, code, status);
+            return self.notify_parent(proc, code, status);
         }
-        self.tell_tracer(tracer, SigInfo::child(proc.number(), uid, code, status));
+        self.notify_tracer(tracer, SigInfo::child(proc.number(), uid, code, status));
     }
 
     /// Notifies a tracer that is not the parent of a change of a process, if it still exists.
-    pub(super) fn tell_tracer(&self, tenant: ProcKey, info: SigInfo) {
+    pub(super) fn notify_tracer(&self, tenant: ProcKey, info: SigInfo) {
         let tracer = self.slab.get(tenant.slot);
         let mut state = tracer.lock(&self.locks);
         if tracer.tenant() != tenant {
@@ -399,12 +399,12 @@ impl Kernel {
         };
         // A parent that traced its child was notified of its end. The parent's action for SIGCHLD
         // decides whether a zombie is left for the process that adopts the child.
-        let told = parent.filter(|_| is_child).map(|parent| {
+        let notified = parent.filter(|_| is_child).map(|parent| {
             let state = parent.lock(&self.locks);
             self.auto_reaps(&state)
         });
-        if let Some(notice) = ended.filter(|_| told != Some(false)) {
-            self.end_for(writing, parent, tracee, notice, told);
+        if let Some(notice) = ended.filter(|_| notified != Some(false)) {
+            self.end_for(writing, parent, tracee, notice, notified);
         }
     }
 }

@@ -17,7 +17,7 @@ enum WaitScan<'k> {
     /// Children exist that may change.
     Later,
     /// No child that the caller could wait for.
-    Nobody,
+    NoChild,
 }
 
 /// The result of a check of one child.
@@ -78,7 +78,7 @@ impl Caller<'_> {
                     }
                     return Ok(Some(waited));
                 }
-                WaitScan::Nobody => {
+                WaitScan::NoChild => {
                     self.set_waiting(false);
                     return Err(Errno::ECHILD.into());
                 }
@@ -122,10 +122,10 @@ impl Caller<'_> {
         if let Children::One(pid) = children {
             let named = kernel.find_child(self.proc, pid);
             let named = named.or_else(|| self.tracees().find(|tracee| tracee.is_named(pid)));
-            return named.map_or(WaitScan::Nobody, |child| match self.look_at(child, options) {
+            return named.map_or(WaitScan::NoChild, |child| match self.look_at(child, options) {
                 ChildScan::Has(waited, ended) => WaitScan::Child(child, waited, ended),
                 ChildScan::Later => WaitScan::Later,
-                ChildScan::Never => WaitScan::Nobody,
+                ChildScan::Never => WaitScan::NoChild,
             });
         }
         // A continuation is reported at once, but the child counts as changed only when it runs.
@@ -157,7 +157,7 @@ impl Caller<'_> {
                 ChildScan::Never => {}
             }
         }
-        if later { WaitScan::Later } else { WaitScan::Nobody }
+        if later { WaitScan::Later } else { WaitScan::NoChild }
     }
 
     /// Returns the processes that the caller traces and that are not its children, in Linux's
@@ -201,7 +201,7 @@ impl Caller<'_> {
             }
             match status {
                 _ if ended => child.owner.store(self.thread.tid(), Ordering::Relaxed),
-                WaitStatus::Trapped(_) => state.untold = None,
+                WaitStatus::Trapped(_) => state.unreported = None,
                 _ => state.news = None,
             }
         }
@@ -257,7 +257,7 @@ impl Kernel {
         traced: bool,
     ) -> Option<(WaitStatus, bool)> {
         // A tracer gets every stop reported, even if it did not ask for stops.
-        if let (Phase::Live, Some(signal), true) = (state.phase, state.untold, traced) {
+        if let (Phase::Live, Some(signal), true) = (state.phase, state.unreported, traced) {
             return Some((WaitStatus::Trapped(signal), false));
         }
         let (change, told) = match (state.phase, state.news) {

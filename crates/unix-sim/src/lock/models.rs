@@ -68,22 +68,22 @@ const THREE_WRITERS: &[Want] = &[Write, Write, Write];
 const READER_AND_WRITERS: &[Want] = &[Read, Write, Write];
 
 #[test]
-fn two_writers_exclude_each_other_and_both_get_in() {
+fn two_writers_exclude_each_other_and_both_finish() {
     model(TWO_WRITERS);
 }
 
 #[test]
-fn readers_see_what_the_writer_did_however_they_come_in() {
+fn readers_and_writer_leave_whole_value() {
     model(WRITER_AND_READERS);
 }
 
 #[test]
-fn three_writers_get_in_one_after_another() {
+fn three_writers_finish_one_after_another() {
     model(THREE_WRITERS);
 }
 
 #[test]
-fn a_reader_among_writers_gets_in() {
+fn reader_among_writers_finishes() {
     model(READER_AND_WRITERS);
 }
 

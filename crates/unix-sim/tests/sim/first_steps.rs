@@ -19,7 +19,7 @@ fn all() -> Vec<Virtual> {
 }
 
 #[test]
-fn a_child_is_waited_for() {
+fn wait_returns_the_status_of_the_child() {
     for unix in all() {
         eprintln!("{unix:?}");
         let report = unix.run(|sys| {
@@ -38,7 +38,7 @@ fn a_child_is_waited_for() {
 }
 
 #[test]
-fn signals_go_back_and_forth() {
+fn two_processes_exchange_signals() {
     for unix in all() {
         eprintln!("{unix:?}");
         let count = Arc::new(AtomicUsize::new(0));
@@ -78,7 +78,7 @@ fn signals_go_back_and_forth() {
 }
 
 #[test]
-fn a_program_that_computes_meets_its_time_limit() {
+fn computing_program_is_ended_by_its_cpu_limit() {
     for unix in all() {
         if format!("{unix:?}").contains("Simulated") {
             continue;
@@ -111,7 +111,7 @@ fn deep(n: u64) -> u64 {
 }
 
 #[test]
-fn a_stack_that_overflows_is_its_processs_segmentation_fault() {
+fn stack_overflow_is_a_segmentation_fault_of_its_process() {
     for unix in all() {
         let report = unix.run(|sys| {
             let child = sys

@@ -22,7 +22,7 @@ fn twin(path: &Path) -> PathBuf {
 }
 
 #[test]
-fn the_programs_of_a_pair_differ_in_one_line() {
+fn lock_order_programs_of_a_pair_differ_in_one_line() {
     let passing = passing();
     assert!(passing.len() >= 4, "{passing:?}");
     for path in passing {
@@ -36,7 +36,7 @@ fn the_programs_of_a_pair_differ_in_one_line() {
 
 #[test]
 #[ignore = "compiles many programs"]
-fn what_breaks_the_order_does_not_compile_and_its_twin_does() {
+fn program_that_breaks_the_lock_order_does_not_compile() {
     let programs = trybuild::TestCases::new();
     for path in passing() {
         programs.compile_fail(twin(&path));

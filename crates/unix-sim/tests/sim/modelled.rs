@@ -67,7 +67,7 @@ fn pairs(pairs: usize, processors: usize) -> impl FnOnce(&dyn Sys) -> Duration +
 }
 
 #[test]
-fn the_same_seed_and_costs_give_the_same_run_in_every_mode() {
+fn modelled_run_repeats_for_equal_seed_and_costs() {
     for mode in LockingMode::ALL {
         let processors = if mode == LockingMode::Uniprocessor { 1 } else { 4 };
         let once =
@@ -80,7 +80,7 @@ fn the_same_seed_and_costs_give_the_same_run_in_every_mode() {
 }
 
 #[test]
-fn processors_compute_at_the_same_time() {
+fn modelled_processors_compute_concurrently() {
     let work = Duration::from_millis(30);
     for (processors, least, most) in [(1, 4.0, 4.1), (2, 2.0, 2.1), (4, 1.0, 1.1), (8, 1.0, 1.1)] {
         let at = (LockingMode::Parallel, processors, 1, CostModel::published());
@@ -104,7 +104,7 @@ fn processors_compute_at_the_same_time() {
 }
 
 #[test]
-fn a_sleep_takes_its_time_and_no_processor() {
+fn modelled_sleep_uses_time_but_no_processor() {
     let (times, report) = run((LockingMode::Parallel, 1, 1, CostModel::published()), |sys| {
         let begun = sys.now();
         for _ in 0..3 {
@@ -122,7 +122,7 @@ fn a_sleep_takes_its_time_and_no_processor() {
 }
 
 #[test]
-fn a_step_that_costs_more_makes_what_takes_it_slower() {
+fn modelled_call_time_grows_with_the_cost_of_its_steps() {
     let per_call = |costs: CostModel| {
         let (time, _) = run((LockingMode::Parallel, 1, 1, costs), |sys| {
             let begun = sys.now();
@@ -139,7 +139,7 @@ fn a_step_that_costs_more_makes_what_takes_it_slower() {
 }
 
 #[test]
-fn who_waits_at_a_lock_waits_in_the_locks_statistics_too() {
+fn modelled_lock_waits_appear_in_the_lock_statistics() {
     let at = |processors| {
         let costs = CostModel::published();
         let (_, report) = run((LockingMode::Coarse, processors, 1, costs), move |sys| {
@@ -170,7 +170,7 @@ fn who_waits_at_a_lock_waits_in_the_locks_statistics_too() {
 /// processors they arrived without end, so that processes that had slept in a call and were woken
 /// meanwhile never ran again: receivers saw one signal in thousands.
 #[test]
-fn the_master_lets_those_go_on_who_slept_in_a_call() {
+fn master_resumes_processes_that_slept_in_a_call() {
     let ((), report) = run((LockingMode::Master, 10, 1, CostModel::published()), |sys| {
         pairs(10, 10)(sys);
     });

@@ -28,12 +28,12 @@ fn row(statistics: &LockStatistics, name: &str) -> LockRow {
 }
 
 #[test]
-fn nothing_is_counted_or_timed_unless_asked() {
+fn lock_statistics_are_off_by_default() {
     assert_eq!(run(LockingMode::Parallel, Executor::Parallel, |builder| builder).locks, None);
 }
 
 #[test]
-fn each_hold_is_timed_by_the_executors_clock() {
+fn every_lock_hold_is_timed_by_the_executor_clock() {
     for mode in LockingMode::ALL {
         for executor in [Executor::Simulated { seed: 3 }, Executor::Parallel] {
             let statistics = counted(mode, executor);
@@ -47,7 +47,7 @@ fn each_hold_is_timed_by_the_executors_clock() {
 }
 
 #[test]
-fn virtual_holds_take_whole_steps_and_are_the_same_again() {
+fn simulated_holds_take_whole_steps_and_repeat() {
     let executor = Executor::Simulated { seed: 4 };
     let statistics = counted(LockingMode::Parallel, executor);
     assert_eq!(statistics, counted(LockingMode::Parallel, executor));
@@ -58,7 +58,7 @@ fn virtual_holds_take_whole_steps_and_are_the_same_again() {
 }
 
 #[test]
-fn what_a_uniprocessor_does_without_is_built_in_on_demand() {
+fn uniprocessor_omits_locks_unless_told_to_keep_them() {
     let executor = Executor::Simulated { seed: 5 };
     let without = counted(LockingMode::Uniprocessor, executor);
     let with = run(LockingMode::Uniprocessor, executor, |b| b.statistics(true).keep_locks(true));

@@ -42,7 +42,7 @@ pub(super) fn through(pidfd: BorrowedFd<'_>, signal: i32) -> Result<()> {
 }
 
 /// Returns `true` until the process is reaped, also while it is a zombie.
-pub(super) fn is_anybody(pidfd: BorrowedFd<'_>) -> bool {
+pub(super) fn is_unreaped(pidfd: BorrowedFd<'_>) -> bool {
     through(pidfd, 0) != Err(Errno::ESRCH)
 }
 

@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use super::convert::{check_long, number, to_errno};
 use super::info::QueuedSiginfo;
-use super::kill::{by_number, is_anybody, own, pidfd_send, through, to_group, to_thread};
+use super::kill::{by_number, is_unreaped, own, pidfd_send, through, to_group, to_thread};
 use super::table::{self, Group, with_number};
 use super::{handlers, masks};
 use crate::errno::{Errno, Result};
@@ -72,7 +72,7 @@ fn to_led(number: i32, leader: BorrowedFd<'_>, signal: i32, held: bool) -> Resul
             // Keeps the leader from being reaped. The table must not be locked twice: a writer may
             // be waiting.
             let _table = (!held).then(table::read);
-            if is_anybody(leader) { by_number(-number, signal) } else { Err(Errno::ESRCH) }
+            if is_unreaped(leader) { by_number(-number, signal) } else { Err(Errno::ESRCH) }
         }
         sent => sent,
     }

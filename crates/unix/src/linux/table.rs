@@ -22,7 +22,7 @@ use std::thread::JoinHandle;
 
 use super::convert::{bare, to_sigset};
 use super::foreign::Foreign;
-use super::kill::{is_anybody, is_group};
+use super::kill::{is_group, is_unreaped};
 use super::place::CpuPlacement;
 use crate::errno::{Errno, Result};
 use crate::process::{Pid, Tid};
@@ -165,7 +165,7 @@ impl ProcessTable {
         if pid.birth().is_some() {
             let child = self.child(pid).ok_or(Errno::ESRCH)?;
             // Other code may have reaped it.
-            if !is_anybody(child.as_fd()) {
+            if !is_unreaped(child.as_fd()) {
                 return Err(Errno::ESRCH);
             }
         }
@@ -185,7 +185,7 @@ impl ProcessTable {
     /// not lead a group yet.
     pub(super) fn group_number(&self, pid: Pid) -> Result<i32> {
         match self.group(pid)? {
-            Group::Of(_, leader) if !is_anybody(leader) && !is_group(leader) => Err(Errno::ESRCH),
+            Group::Of(_, leader) if !is_unreaped(leader) && !is_group(leader) => Err(Errno::ESRCH),
             Group::Number(number) | Group::Of(number, _) => Ok(number),
         }
     }
@@ -205,7 +205,7 @@ impl ProcessTable {
     /// Removes children that cannot be waited for: SIGCHLD was ignored, or other code reaped them
     /// without the table.
     pub(super) fn sweep(&mut self) {
-        self.children.retain(|_, child| is_anybody(child.as_fd()));
+        self.children.retain(|_, child| is_unreaped(child.as_fd()));
         self.sweep_at = (2 * self.children.len()).max(FIRST_SWEEP);
         self.sweep_groups();
     }

@@ -12,7 +12,7 @@ use tontine_unix::{
 };
 
 /// Maximum run time of a player; a longer one is taken to be endless.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 /// Status of a player that did not exit by itself; not an errno.
 const NO_STATUS: i32 = 255;
 
@@ -64,7 +64,7 @@ fn loudly(player: impl FnOnce() -> i32) -> i32 {
 /// Returns how a player ended, if it did.
 fn await_end(linux: &dyn Sys, player: Pid) -> Option<WaitStatus> {
     let begun = Instant::now();
-    while begun.elapsed() < PATIENCE {
+    while begun.elapsed() < TIMEOUT {
         let looked = linux.waitpid(player.into(), WaitOptions::NOHANG);
         if let Some(waited) = looked.expect("a child of the caller") {
             return Some(waited.status);

@@ -13,13 +13,13 @@ use tontine_unix::{
 };
 
 use crate::scene::{
-    PATIENCE_S, await_byte, end, open_descriptors, play, reap, send_byte, sleeper, state, until,
+    TIMEOUT_S, await_byte, end, open_descriptors, play, reap, send_byte, sleeper, state, until,
 };
 
 const NOHANG: WaitOptions = WaitOptions::NOHANG;
 
 #[test]
-fn what_a_program_returns_is_its_exit_status_modulo_256() {
+fn exit_status_is_the_return_value_modulo_256() {
     play(|sys| {
         let child = sys.fork(|_| 0x1ff).unwrap();
         assert_eq!(end(sys, child), WaitStatus::Exited(0xff));
@@ -29,7 +29,7 @@ fn what_a_program_returns_is_its_exit_status_modulo_256() {
 }
 
 #[test]
-fn a_panic_ends_the_child_by_sigabrt() {
+fn panic_ends_the_child_by_sigabrt() {
     play(|sys| {
         std::panic::set_hook(Box::new(|_| {}));
         let child = sys.fork(|_| panic!("on purpose")).unwrap();
@@ -38,7 +38,7 @@ fn a_panic_ends_the_child_by_sigabrt() {
 }
 
 #[test]
-fn a_reaped_childs_handle_is_nobody() {
+fn handle_of_a_reaped_child_returns_esrch() {
     play(|sys| {
         let child = sys.fork(|_| 0).unwrap();
         assert_eq!(reap(sys, child).pid, child);
@@ -52,7 +52,7 @@ fn a_reaped_childs_handle_is_nobody() {
 /// Process numbers are reused. In a PID namespace of its own, a process chooses the next number
 /// (/proc/sys/kernel/ns_last_pid), and no other process takes it.
 #[test]
-fn a_handle_never_means_the_next_process_with_its_number() {
+fn handle_never_names_the_next_process_with_its_pid() {
     play(|sys| {
         // SAFETY: the call changes the namespace of children created from now on, and no
         // descriptor.
@@ -61,7 +61,7 @@ fn a_handle_never_means_the_next_process_with_its_number() {
             return;
         }
         let first_of_its_system = sys.fork(|sys| {
-            sys.alarm(PATIENCE_S);
+            sys.alarm(TIMEOUT_S);
             let first = sys.fork(|_| 0).unwrap();
             reap(sys, first);
             let before = (first.number() - 1).to_string();
@@ -82,7 +82,7 @@ fn a_handle_never_means_the_next_process_with_its_number() {
 }
 
 #[test]
-fn of_two_waiters_for_one_child_one_gets_it_and_one_learns_that_there_is_none() {
+fn three_waiters_one_child_one_reaps_two_get_echild() {
     play(|sys| {
         for _ in 0..50 {
             let (from, to) = sys.pipe().unwrap();
@@ -117,7 +117,7 @@ fn of_two_waiters_for_one_child_one_gets_it_and_one_learns_that_there_is_none() 
 }
 
 #[test]
-fn many_children_and_many_waiters_pair_up() {
+fn many_waiters_reap_each_of_many_children_once() {
     play(|sys| {
         const CHILDREN: u32 = 200;
         const WAITERS: usize = 4;
@@ -143,7 +143,7 @@ fn many_children_and_many_waiters_pair_up() {
 }
 
 #[test]
-fn waiting_for_any_leaves_a_commands_child_to_the_command() {
+fn wait_for_any_leaves_a_child_of_command_to_it() {
     play(|sys| {
         let mut theirs = Command::new("/bin/sh").args(["-c", "exit 5"]).spawn().unwrap();
         let number = theirs.id() as i32;
@@ -160,7 +160,7 @@ fn waiting_for_any_leaves_a_commands_child_to_the_command() {
 }
 
 #[test]
-fn a_stop_of_ours_is_seen_beside_an_end_of_others() {
+fn wait_reports_own_stop_despite_a_foreign_zombie() {
     play(|sys| {
         let mut theirs = Command::new("/bin/sh").args(["-c", "exit 5"]).spawn().unwrap();
         until("the command ended", || state(theirs.id() as i32) == 'Z');
@@ -179,7 +179,7 @@ fn a_stop_of_ours_is_seen_beside_an_end_of_others() {
 }
 
 #[test]
-fn a_look_leaves_the_child_to_the_next_one() {
+fn nowait_leaves_the_child_to_the_next_wait() {
     play(|sys| {
         let child = sys.fork(|_| 4).unwrap();
         for children in [Children::Any, Children::One(child), Children::OwnGroup] {
@@ -194,7 +194,7 @@ fn a_look_leaves_the_child_to_the_next_one() {
 }
 
 #[test]
-fn no_events_to_wait_for_is_einval() {
+fn waitid_without_events_returns_einval() {
     play(|sys| {
         assert_eq!(sys.waitid(Children::Any, NOHANG), Err(Errno::EINVAL));
         assert_eq!(sys.wait(), Err(Errno::ECHILD));
@@ -202,7 +202,7 @@ fn no_events_to_wait_for_is_einval() {
 }
 
 #[test]
-fn stop_and_continue_are_seen_by_who_asks_for_them() {
+fn waitid_reports_stop_and_continue_once_each() {
     play(|sys| {
         let child = sleeper(sys);
         sys.kill(child.into(), Some(Signal::STOP)).unwrap();
@@ -222,7 +222,7 @@ fn stop_and_continue_are_seen_by_who_asks_for_them() {
 }
 
 #[test]
-fn orphans_come_to_a_subreaper() {
+fn orphans_are_reparented_to_a_subreaper() {
     play(|sys| {
         sys.set_subreaper(true).unwrap();
         let (from, to) = sys.pipe().unwrap();
@@ -244,7 +244,7 @@ fn orphans_come_to_a_subreaper() {
 }
 
 #[test]
-fn ignored_sigchld_leaves_nothing_to_wait_for_and_no_descriptor() {
+fn nocldwait_leaves_no_zombie_and_no_descriptor() {
     play(|sys| {
         let ignore = SigAction::DEFAULT.with_flags(ActionFlags::NOCLDWAIT);
         sys.sigaction(Signal::CHLD, Some(ignore)).unwrap();
@@ -258,7 +258,7 @@ fn ignored_sigchld_leaves_nothing_to_wait_for_and_no_descriptor() {
 }
 
 #[test]
-fn a_forked_child_has_none_of_its_parents_children() {
+fn forked_child_has_no_children_of_its_parent() {
     play(|sys| {
         let sibling = sleeper(sys);
         let before = open_descriptors();
@@ -276,7 +276,7 @@ fn a_forked_child_has_none_of_its_parents_children() {
 }
 
 #[test]
-fn fork_without_a_descriptor_left_makes_no_child() {
+fn fork_without_a_free_descriptor_creates_no_child() {
     play(|sys| {
         // Descriptors 0, 1 and 2 are open.
         sys.setrlimit(Resource::Descriptors, Rlimit::of(3)).unwrap();
@@ -287,7 +287,7 @@ fn fork_without_a_descriptor_left_makes_no_child() {
 }
 
 #[test]
-fn a_number_that_can_be_no_process_is_none() {
+fn kill_of_an_invalid_number_returns_esrch() {
     play(|sys| {
         for number in [0, -1, -5] {
             let target = SignalTarget::Process(Pid::number_only(number));
@@ -297,7 +297,7 @@ fn a_number_that_can_be_no_process_is_none() {
 }
 
 #[test]
-fn the_time_that_a_child_used_comes_with_its_end() {
+fn wait_returns_the_time_that_the_child_used() {
     play(|sys| {
         let child = sys.fork(|sys| {
             while sys.getrusage().user.as_millis() < 30 {}

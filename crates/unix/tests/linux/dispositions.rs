@@ -157,8 +157,8 @@ fn first_fault_of_host_ends_it() {
 /// Regression: a library's handler of SIGPIPE was removed too, although only the runtime's SIG_IGN
 /// was to be undone.
 #[test]
-fn child_of_host_keeps_librarys_handler_of_sigpipe() {
-    let status = in_host("child_of_host_keeps_librarys_handler_of_sigpipe", |sys| {
+fn child_of_host_keeps_the_library_handler_of_sigpipe() {
+    let status = in_host("child_of_host_keeps_the_library_handler_of_sigpipe", |sys| {
         set_disposition_directly(Signal::PIPE, caught as *const () as libc::sighandler_t);
         let child =
             sys.fork(|sys| i32::from(disposition(sys, Signal::PIPE) == Disposition::Default));

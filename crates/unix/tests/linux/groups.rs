@@ -8,13 +8,13 @@ use tontine_unix::{
 };
 
 use crate::scene::{
-    PATIENCE_S, await_byte, end, open_descriptors, play, reap, send_byte, sleeper, until,
+    TIMEOUT_S, await_byte, end, open_descriptors, play, reap, send_byte, sleeper, until,
 };
 
 const SELF: Pid = Pid::number_only(0);
 
 #[test]
-fn a_signal_to_a_group_reaches_its_members_and_nobody_else() {
+fn group_signal_reaches_exactly_the_members() {
     play(|sys| {
         let (leader, member, other) = (sleeper(sys), sleeper(sys), sleeper(sys));
         sys.setpgid(leader, leader).unwrap();
@@ -32,7 +32,7 @@ fn a_signal_to_a_group_reaches_its_members_and_nobody_else() {
 }
 
 #[test]
-fn a_group_outlives_its_leader() {
+fn group_outlives_its_reaped_leader() {
     play(|sys| {
         let (leader, member) = (sleeper(sys), sleeper(sys));
         sys.setpgid(leader, leader).unwrap();
@@ -52,7 +52,7 @@ fn a_group_outlives_its_leader() {
 }
 
 #[test]
-fn the_descriptor_of_a_group_that_outlived_its_leader_goes_with_it() {
+fn descriptor_of_a_group_is_closed_with_the_group() {
     play(|sys| {
         let before = open_descriptors();
         for _ in 0..100 {
@@ -74,7 +74,7 @@ fn the_descriptor_of_a_group_that_outlived_its_leader_goes_with_it() {
 /// number. The leader vanishes when it ends, because SIGCHLD is ignored, and its number goes to a
 /// grandchild that this process does not know.
 #[test]
-fn a_groups_handle_never_means_the_group_that_has_the_number_next() {
+fn group_handle_never_names_the_next_group_with_its_number() {
     play(|sys| {
         // SAFETY: the call changes the namespace of children created from now on, and no
         // descriptor.
@@ -83,7 +83,7 @@ fn a_groups_handle_never_means_the_group_that_has_the_number_next() {
             return;
         }
         let first_of_its_system = sys.fork(|sys| {
-            sys.alarm(PATIENCE_S);
+            sys.alarm(TIMEOUT_S);
             sys.sigaction(Signal::CHLD, Some(SigAction::IGNORE)).unwrap();
             let old = sleeper(sys);
             sys.setpgid(old, old).unwrap();
@@ -119,7 +119,7 @@ fn a_groups_handle_never_means_the_group_that_has_the_number_next() {
 }
 
 #[test]
-fn waiting_for_a_group_finds_its_members_only() {
+fn wait_for_a_group_finds_only_its_members() {
     play(|sys| {
         let outside = sys.fork(|_| 1).unwrap();
         let inside = sleeper(sys);
@@ -135,7 +135,7 @@ fn waiting_for_a_group_finds_its_members_only() {
 }
 
 #[test]
-fn setpgid_refuses_as_the_kernel_does() {
+fn setpgid_returns_the_errors_of_the_kernel() {
     play(|sys| {
         let (release, hold) = sys.pipe().unwrap();
         let (ready, tell) = sys.pipe().unwrap();
@@ -163,7 +163,7 @@ fn setpgid_refuses_as_the_kernel_does() {
 }
 
 #[test]
-fn the_own_group_is_the_callers() {
+fn kill_of_the_own_group_signals_the_callers_group() {
     play(|sys| {
         let child = sys.fork(|sys| {
             sys.setpgid(SELF, SELF).unwrap();

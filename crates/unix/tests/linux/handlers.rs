@@ -64,7 +64,7 @@ fn install(sys: &dyn Sys, signal: Signal, flags: ActionFlags) -> Arc<Seen> {
 }
 
 #[test]
-fn a_handler_learns_who_sent_what_and_how() {
+fn handler_gets_sender_value_and_code() {
     play(|sys| {
         let me = sys.getpid();
         let seen = install(sys, Signal::USR1, ActionFlags::empty());
@@ -81,7 +81,7 @@ fn a_handler_learns_who_sent_what_and_how() {
 }
 
 #[test]
-fn a_value_goes_to_a_child_through_its_handle() {
+fn sigqueue_value_reaches_a_child_by_its_handle() {
     play(|sys| {
         let (ready, tell) = sys.pipe().unwrap();
         let signal = Signal::realtime(1).unwrap();
@@ -103,7 +103,7 @@ fn a_value_goes_to_a_child_through_its_handle() {
 }
 
 #[test]
-fn sigchld_tells_of_the_child() {
+fn sigchld_handler_gets_the_child_and_its_status() {
     play(|sys| {
         let seen = install(sys, Signal::CHLD, ActionFlags::RESTART);
         let child = sys.fork(|_| 21).unwrap();
@@ -120,7 +120,7 @@ fn sigchld_tells_of_the_child() {
 }
 
 #[test]
-fn the_old_action_is_what_was_installed() {
+fn sigaction_returns_the_installed_action() {
     play(|sys| {
         assert_eq!(sys.sigaction(Signal::USR1, None), Ok(SigAction::DEFAULT));
         let mask = SigSet::of(&[Signal::USR2]);
@@ -136,7 +136,7 @@ fn the_old_action_is_what_was_installed() {
 }
 
 #[test]
-fn kill_and_stop_can_be_read_and_not_changed() {
+fn actions_of_sigkill_and_sigstop_are_read_only() {
     play(|sys| {
         for signal in SigSet::UNBLOCKABLE.iter() {
             assert_eq!(sys.sigaction(signal, None), Ok(SigAction::DEFAULT));
@@ -149,7 +149,7 @@ fn kill_and_stop_can_be_read_and_not_changed() {
 
 /// The standard library handles SIGSEGV, to report a stack overflow.
 #[test]
-fn a_handler_of_somebody_else_can_be_put_back() {
+fn foreign_handler_can_be_restored() {
     play(|sys| {
         let caught = || {
             let status = std::fs::read_to_string("/proc/self/status").unwrap();
@@ -172,7 +172,7 @@ fn a_handler_of_somebody_else_can_be_put_back() {
 }
 
 #[test]
-fn a_handler_blocks_its_signal_and_its_mask_while_it_runs() {
+fn handler_blocks_its_signal_and_mask_while_running() {
     play(|sys| {
         let masks = Arc::new([AtomicU32::new(0), AtomicU32::new(0)]);
         let install = |signal, at: usize, flags| {
@@ -194,7 +194,7 @@ fn a_handler_blocks_its_signal_and_its_mask_while_it_runs() {
 }
 
 #[test]
-fn a_handler_leaves_errno_as_it_was() {
+fn handler_preserves_errno_of_the_interrupted_code() {
     play(|sys| {
         let failed = Arc::new(AtomicU32::new(0));
         let handler = {
@@ -214,7 +214,7 @@ fn a_handler_leaves_errno_as_it_was() {
 }
 
 #[test]
-fn resethand_is_once() {
+fn resethand_handler_runs_only_once() {
     play(|sys| {
         let child = sys.fork(|sys| {
             let seen = install(sys, Signal::USR1, ActionFlags::RESETHAND);
@@ -230,7 +230,7 @@ fn resethand_is_once() {
 }
 
 #[test]
-fn a_handler_may_signal_and_wait_while_the_thread_it_interrupts_does() {
+fn handler_may_signal_and_wait_during_the_same_calls() {
     play(|sys| {
         let child = sleeper(sys);
         let calls = Arc::new(AtomicU32::new(0));
@@ -271,7 +271,7 @@ fn a_handler_may_signal_and_wait_while_the_thread_it_interrupts_does() {
 }
 
 #[test]
-fn a_wait_is_interrupted_only_by_a_handler_that_does_not_restart() {
+fn wait_is_interrupted_only_by_a_handler_without_restart() {
     play(|sys| {
         let child = sleeper(sys);
         let me = sys.getpid();
@@ -301,7 +301,7 @@ fn a_wait_is_interrupted_only_by_a_handler_that_does_not_restart() {
 }
 
 #[test]
-fn a_fault_runs_its_handler_at_once() {
+fn fault_runs_its_handler_at_once() {
     play(|sys| {
         for signal in tontine_unix::FAULTS.iter() {
             let seen = install(sys, signal, ActionFlags::empty());
@@ -313,7 +313,7 @@ fn a_fault_runs_its_handler_at_once() {
 }
 
 #[test]
-fn a_fault_that_is_blocked_or_ignored_ends_the_process() {
+fn blocked_or_ignored_fault_ends_the_process() {
     play(|sys| {
         let blocked = sys.fork(|sys| {
             install(sys, Signal::FPE, ActionFlags::empty());
@@ -330,7 +330,7 @@ fn a_fault_that_is_blocked_or_ignored_ends_the_process() {
 }
 
 #[test]
-fn a_handler_runs_on_the_alternate_stack_if_asked_to() {
+fn handler_runs_on_the_alternate_stack_with_onstack() {
     play(|sys| {
         let on_it = Arc::new(AtomicU32::new(0));
         for flags in [ActionFlags::empty(), ActionFlags::ONSTACK] {
@@ -355,7 +355,7 @@ fn a_handler_runs_on_the_alternate_stack_if_asked_to() {
 }
 
 #[test]
-fn with_sigvec_calls_start_again() {
+fn calls_restart_after_a_sigvec_handler() {
     play(|sys| {
         let action = SigAction::handler(|_, _| {}).with_flags(ActionFlags::RESETHAND);
         sys.sigvec(Signal::USR1, Some(SigVec { action: action.clone() })).unwrap();

@@ -8,7 +8,7 @@ use crate::scene::{end, play, reap, sleeper};
 
 /// Returns an unprivileged uid that no other test uses at the same time, because limits are per
 /// user.
-fn nobody(sys: &dyn Sys) -> u32 {
+fn unused_uid(sys: &dyn Sys) -> u32 {
     1_000_000 + sys.getpid().number().unsigned_abs()
 }
 
@@ -18,7 +18,7 @@ fn privileged(sys: &dyn Sys) -> bool {
 }
 
 #[test]
-fn a_limit_is_set_and_read_and_refused_above_itself() {
+fn limit_is_set_and_read_and_refused_above_the_hard_limit() {
     play(|sys| {
         for resource in Resource::ALL {
             let old = sys.getrlimit(resource);
@@ -32,14 +32,14 @@ fn a_limit_is_set_and_read_and_refused_above_itself() {
 }
 
 #[test]
-fn a_user_at_the_limit_of_processes_forks_no_more() {
+fn fork_at_the_process_limit_returns_eagain() {
     play(|sys| {
         if !privileged(sys) {
             return;
         }
-        let nobody = nobody(sys);
-        sys.setuid(nobody).unwrap();
-        assert_eq!((sys.getuid(), sys.geteuid()), (nobody, nobody));
+        let unused_uid = unused_uid(sys);
+        sys.setuid(unused_uid).unwrap();
+        assert_eq!((sys.getuid(), sys.geteuid()), (unused_uid, unused_uid));
         sys.setrlimit(Resource::Processes, Rlimit::of(2)).unwrap();
         let child = sleeper(sys);
         assert_eq!(sys.fork(|_| 0), Err(Errno::EAGAIN));
@@ -56,14 +56,14 @@ fn a_user_at_the_limit_of_processes_forks_no_more() {
 }
 
 #[test]
-fn a_user_signals_and_becomes_nobody_else() {
+fn unprivileged_user_cannot_signal_or_become_another() {
     play(|sys| {
         if !privileged(sys) {
             return;
         }
         let roots = sleeper(sys);
         let child = sys.fork(move |sys| {
-            sys.setuid(nobody(sys)).unwrap();
+            sys.setuid(unused_uid(sys)).unwrap();
             assert_eq!(sys.setuid(0), Err(Errno::EPERM));
             let other = Pid::number_only(roots.number());
             assert_eq!(sys.kill(other.into(), Some(Signal::KILL)), Err(Errno::EPERM));
@@ -76,13 +76,13 @@ fn a_user_signals_and_becomes_nobody_else() {
 }
 
 #[test]
-fn signals_queue_up_to_the_limit() {
+fn signals_queue_up_to_the_pending_limit() {
     play(|sys| {
         let signal = Signal::RTMIN;
         let set = tontine_unix::SigSet::of(&[signal]);
         sys.sigprocmask(Some((tontine_unix::SigmaskHow::Block, set))).unwrap();
         if privileged(sys) {
-            sys.setuid(nobody(sys)).unwrap();
+            sys.setuid(unused_uid(sys)).unwrap();
         }
         sys.setrlimit(Resource::PendingSignals, Rlimit::of(3)).unwrap();
         let me = sys.getpid();
@@ -92,7 +92,7 @@ fn signals_queue_up_to_the_limit() {
 }
 
 #[test]
-fn a_process_beyond_its_processor_time_gets_sigxcpu() {
+fn process_beyond_its_cpu_limit_gets_sigxcpu() {
     play(|sys| {
         let child = sys.fork(|sys| {
             sys.setrlimit(Resource::Cpu, Rlimit { soft: 1, hard: 10 }).unwrap();
@@ -105,7 +105,7 @@ fn a_process_beyond_its_processor_time_gets_sigxcpu() {
 }
 
 #[test]
-fn nice_values_are_brought_into_their_range_and_never_go_down_without_privilege() {
+fn nice_value_is_clamped_and_not_lowered_without_privilege() {
     play(|sys| {
         let me = PriorityScope::Process(Pid::number_only(0));
         // The user who runs the tests may already have a higher nice value.
@@ -125,7 +125,7 @@ fn nice_values_are_brought_into_their_range_and_never_go_down_without_privilege(
         if privileged(sys) {
             sys.setpriority(me, -3).unwrap();
             assert_eq!(sys.getpriority(me), Ok(-3));
-            sys.setuid(nobody(sys)).unwrap();
+            sys.setuid(unused_uid(sys)).unwrap();
             assert_eq!(sys.setpriority(me, -4), Err(Errno::EACCES));
             let another = PriorityScope::Process(sys.getppid());
             assert_eq!(sys.setpriority(another, 10), Err(Errno::EPERM));
@@ -134,7 +134,7 @@ fn nice_values_are_brought_into_their_range_and_never_go_down_without_privilege(
 }
 
 #[test]
-fn a_program_that_stays_at_its_limit_of_time_is_told_and_killed_at_the_hard_one() {
+fn cpu_limit_sends_sigxcpu_once_then_kills_at_hard_limit() {
     play(|sys| {
         let (from, to) = sys.pipe().unwrap();
         let child = sys.fork(move |sys| {

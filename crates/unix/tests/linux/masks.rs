@@ -22,7 +22,7 @@ fn count(sys: &dyn Sys, signal: Signal) -> Arc<AtomicU32> {
 }
 
 #[test]
-fn a_blocked_signal_is_pending_until_it_is_unblocked() {
+fn blocked_signal_is_pending_until_unblocked() {
     play(|sys| {
         let times = count(sys, Signal::USR1);
         assert_eq!(sys.sigprocmask(Some((SigmaskHow::Block, USR1))), Ok(SigSet::EMPTY));
@@ -34,7 +34,7 @@ fn a_blocked_signal_is_pending_until_it_is_unblocked() {
 }
 
 #[test]
-fn sigsuspend_opens_the_mask_and_closes_it_again() {
+fn sigsuspend_unblocks_and_restores_the_mask() {
     play(|sys| {
         let times = count(sys, Signal::USR1);
         sys.sigprocmask(Some((SigmaskHow::Set, USR1))).unwrap();
@@ -48,7 +48,7 @@ fn sigsuspend_opens_the_mask_and_closes_it_again() {
 }
 
 #[test]
-fn sigtimedwait_takes_the_lowest_first_and_those_of_one_number_in_order() {
+fn sigtimedwait_takes_lowest_first_and_each_number_in_order() {
     play(|sys| {
         let (low, high) = (Signal::RTMIN, Signal::RTMAX);
         let set = SigSet::of(&[low, high, Signal::USR1]);
@@ -78,7 +78,7 @@ fn sigtimedwait_takes_the_lowest_first_and_those_of_one_number_in_order() {
 }
 
 #[test]
-fn sigtimedwait_is_interrupted_by_a_handler_for_another_signal() {
+fn sigtimedwait_is_interrupted_by_another_handler() {
     play(|sys| {
         count(sys, Signal::ALRM);
         sys.sigprocmask(Some((SigmaskHow::Block, USR1))).unwrap();
@@ -88,7 +88,7 @@ fn sigtimedwait_is_interrupted_by_a_handler_for_another_signal() {
 }
 
 #[test]
-fn an_alarm_says_what_was_left_of_the_one_before() {
+fn alarm_returns_the_remaining_time_of_the_previous_one() {
     play(|sys| {
         sys.alarm(0);
         assert_eq!(sys.alarm(100), 0);
@@ -99,7 +99,7 @@ fn an_alarm_says_what_was_left_of_the_one_before() {
 }
 
 #[test]
-fn a_sleep_that_a_handler_interrupts_says_what_was_left() {
+fn sleep_interrupted_by_a_handler_returns_the_remaining_time() {
     play(|sys| {
         count(sys, Signal::ALRM);
         sys.alarm(1);
@@ -123,7 +123,7 @@ fn pause_returns_after_a_handler() {
 }
 
 #[test]
-fn a_mask_is_the_threads_own_and_its_children_inherit_it() {
+fn mask_is_per_thread_and_inherited_by_children() {
     play(|sys| {
         sys.sigprocmask(Some((SigmaskHow::Set, USR1))).unwrap();
         let inherited = Arc::new(AtomicU32::new(0));
@@ -144,7 +144,7 @@ fn a_mask_is_the_threads_own_and_its_children_inherit_it() {
 }
 
 #[test]
-fn nobody_blocks_kill_or_stop() {
+fn sigkill_and_sigstop_cannot_be_blocked() {
     play(|sys| {
         sys.sigprocmask(Some((SigmaskHow::Set, SigSet::ALL))).unwrap();
         let mask = sys.sigprocmask(None).unwrap();

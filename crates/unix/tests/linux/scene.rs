@@ -7,7 +7,7 @@ use tontine_unix::{Children, Errno, Fd, Pid, Sys, WaitOptions, WaitStatus, Waite
 use crate::keeper::keep;
 
 /// Maximum run time in seconds of a process; SIGALRM ends a longer one.
-pub(crate) const PATIENCE_S: u32 = 30;
+pub(crate) const TIMEOUT_S: u32 = 30;
 
 /// Runs `test` in a forked process, and fails if an assertion failed there.
 pub(crate) fn play(test: impl FnOnce(&dyn Sys) + Send + 'static) {

@@ -43,7 +43,7 @@ fn output(sys: &dyn Sys, spawn: SpawnRequest) -> String {
 }
 
 #[test]
-fn a_program_that_cannot_be_executed_is_an_error_and_leaves_nothing() {
+fn spawn_of_an_unusable_file_fails_and_leaves_nothing() {
     play(|sys| {
         let folder = tempfile::tempdir().unwrap();
         let text = folder.path().join("text");
@@ -108,7 +108,7 @@ fn kill_children_of(parent: i32, until: &AtomicBool) -> u32 {
 }
 
 #[test]
-fn a_child_that_is_killed_before_it_executes_is_an_error_and_leaves_nothing() {
+fn spawn_of_a_child_killed_before_exec_leaves_nothing() {
     play(|sys| {
         let (over, parent) = (Arc::new(AtomicBool::new(false)), sys.getpid().number());
         let killer = std::thread::spawn({
@@ -133,7 +133,7 @@ fn a_child_that_is_killed_before_it_executes_is_an_error_and_leaves_nothing() {
 }
 
 #[test]
-fn the_memory_and_the_mask_are_as_before() {
+fn spawn_leaves_memory_and_mask_of_the_parent_unchanged() {
     play(|sys| {
         let mask = SigSet::of(&[Signal::USR1, Signal::realtime(3).unwrap()]);
         sys.sigprocmask(Some((SigmaskHow::Set, mask))).unwrap();
@@ -151,7 +151,7 @@ fn the_memory_and_the_mask_are_as_before() {
 }
 
 #[test]
-fn arguments_and_environment_arrive() {
+fn spawned_program_gets_arguments_and_environment() {
     play(|sys| {
         let spawn =
             SpawnRequest::new("/bin/sh", &["sh", "-c", "echo \"$0 $1 ${PATH:+set}\"", "a b", "c"]);
@@ -160,7 +160,7 @@ fn arguments_and_environment_arrive() {
 }
 
 #[test]
-fn a_program_starts_in_the_group_it_was_given() {
+fn spawned_program_starts_in_the_requested_group() {
     play(|sys| {
         let mut leader = shell("read line");
         let (hold, release) = sys.pipe().unwrap();
@@ -181,7 +181,7 @@ fn a_program_starts_in_the_group_it_was_given() {
 }
 
 #[test]
-fn a_program_leads_a_session_if_asked() {
+fn spawned_program_leads_a_session_if_requested() {
     play(|sys| {
         let (hold, release) = sys.pipe().unwrap();
         let spawn = SpawnRequest {
@@ -214,7 +214,7 @@ fn spawn_of(like: &SpawnRequest, script: &str) -> SpawnRequest {
 }
 
 #[test]
-fn mask_and_dispositions_are_inherited_or_as_asked_and_handlers_never() {
+fn spawn_inherits_or_sets_mask_and_dispositions() {
     play(|sys| {
         let ignored = SigSet::of(&[Signal::USR2, Signal::PIPE]);
         for signal in ignored.iter() {
@@ -241,7 +241,7 @@ fn mask_and_dispositions_are_inherited_or_as_asked_and_handlers_never() {
 }
 
 #[test]
-fn descriptors_arrive_under_their_new_numbers_and_no_others_do() {
+fn spawned_program_gets_exactly_the_mapped_descriptors() {
     play(|sys| {
         let ((a, into_a), (b, into_b)) = (sys.pipe().unwrap(), sys.pipe().unwrap());
         sys.write(into_a, b"from a\n").unwrap();
@@ -263,7 +263,7 @@ fn descriptors_arrive_under_their_new_numbers_and_no_others_do() {
 }
 
 #[test]
-fn exec_replaces_the_program_and_comes_back_only_to_say_why_not() {
+fn exec_replaces_the_program_or_returns_an_error() {
     play(|sys| {
         let child = sys.fork(|sys| {
             assert_eq!(sys.exec("/nowhere", &["x"]).err(), Some(Errno::ENOENT));
@@ -275,7 +275,7 @@ fn exec_replaces_the_program_and_comes_back_only_to_say_why_not() {
 }
 
 #[test]
-fn threads_spawn_and_fork_at_once_and_each_gets_its_own_child() {
+fn threads_spawning_concurrently_each_reap_their_own_child() {
     play(|sys| {
         let right = Arc::new(AtomicU32::new(0));
         let threads = [0, 1, 2, 3].map(|n| {

@@ -35,7 +35,7 @@ fn foreground_sleeper(sys: &dyn Sys, terminal: Fd) -> Pid {
 }
 
 #[test]
-fn what_is_typed_signals_the_foreground_group() {
+fn typed_control_characters_signal_the_foreground_group() {
     with_terminal(|sys, controlling, terminal| {
         let member = foreground_sleeper(sys, terminal);
         sys.write(controlling, b"\x03").unwrap();
@@ -51,7 +51,7 @@ fn what_is_typed_signals_the_foreground_group() {
 }
 
 #[test]
-fn without_isig_what_is_typed_is_read() {
+fn typed_control_characters_are_read_without_isig() {
     with_terminal(|sys, controlling, terminal| {
         let mut termios = sys.tcgetattr(terminal).unwrap();
         assert_eq!(termios, Termios::default());
@@ -67,7 +67,7 @@ fn without_isig_what_is_typed_is_read() {
 }
 
 #[test]
-fn reading_in_the_background_stops() {
+fn background_read_stops_with_sigttin() {
     with_terminal(|sys, controlling, terminal| {
         let reader = sys.fork(move |sys| {
             sys.setpgid(SELF, SELF).unwrap();
@@ -86,7 +86,7 @@ fn reading_in_the_background_stops() {
 }
 
 #[test]
-fn only_a_group_of_the_session_comes_to_the_foreground() {
+fn foreground_accepts_only_groups_of_the_session() {
     with_terminal(|sys, _, terminal| {
         let (ready, tell) = sys.pipe().unwrap();
         let stranger = sys.fork(move |sys| {
@@ -117,7 +117,7 @@ fn only_a_group_of_the_session_comes_to_the_foreground() {
 }
 
 #[test]
-fn closing_the_controlling_end_hangs_the_leader_up() {
+fn closing_the_controlling_end_hangs_up_the_leader() {
     with_terminal(|sys, controlling, terminal| {
         let hung_up = Arc::new(AtomicU32::new(0));
         let handler = {
@@ -134,7 +134,7 @@ fn closing_the_controlling_end_hangs_the_leader_up() {
 }
 
 #[test]
-fn the_leaders_end_hangs_the_foreground_up() {
+fn exit_of_the_session_leader_hangs_up_the_foreground() {
     play(|sys| {
         sys.set_subreaper(true).unwrap();
         let (from, to) = sys.pipe().unwrap();

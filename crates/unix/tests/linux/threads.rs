@@ -58,7 +58,7 @@ fn join_does_not_wait_for_a_tracer_of_the_thread() {
 }
 
 #[test]
-fn of_two_joiners_one_is_refused() {
+fn one_of_two_joiners_of_a_thread_is_refused() {
     play(|sys| {
         let gate = Arc::new(Barrier::new(2));
         let thread = {
@@ -90,7 +90,7 @@ fn of_two_joiners_one_is_refused() {
 }
 
 #[test]
-fn a_panic_ends_its_thread_alone() {
+fn panic_in_a_thread_ends_only_that_thread() {
     play(|sys| {
         std::panic::set_hook(Box::new(|_| {}));
         let thread = sys.thread(|_| panic!("on purpose")).unwrap();
@@ -99,7 +99,7 @@ fn a_panic_ends_its_thread_alone() {
 }
 
 #[test]
-fn a_forked_child_has_none_of_its_parents_threads() {
+fn forked_child_has_no_threads_of_its_parent() {
     play(|sys| {
         let stop = Arc::new(AtomicBool::new(false));
         let thread = {
@@ -124,7 +124,7 @@ fn a_forked_child_has_none_of_its_parents_threads() {
 }
 
 #[test]
-fn a_signal_to_a_thread_is_handled_by_that_thread() {
+fn thread_signal_is_handled_by_that_thread() {
     play(|sys| {
         let handled_by = Arc::new(AtomicI32::new(0));
         let handler = {
@@ -150,7 +150,7 @@ fn a_signal_to_a_thread_is_handled_by_that_thread() {
 }
 
 #[test]
-fn what_a_placed_process_makes_runs_there() {
+fn children_of_a_placed_process_run_on_its_processor() {
     play(|sys| {
         let here = sys.processor();
         assert_eq!(sys.place(Some(1 << 20)), Err(Errno::EINVAL));
@@ -188,7 +188,7 @@ fn what_a_placed_process_makes_runs_there() {
 
 /// The affinity is restricted as by `taskset`.
 #[test]
-fn a_process_that_is_placed_no_longer_stays_where_it_was_let() {
+fn unplaced_process_keeps_its_original_affinity() {
     play(|sys| {
         let everywhere = sched_getaffinity(None).unwrap();
         let mut only = CpuSet::new();

@@ -5,7 +5,7 @@ use tontine_unix::{Errno, Pid, Ptrace, Signal, WaitOptions, WaitStatus};
 use crate::scene::{change, end, play, sleeper};
 
 #[test]
-fn a_tracee_stops_for_a_signal_and_gets_another_or_none() {
+fn tracee_stops_for_a_signal_and_gets_another_or_none() {
     play(|sys| {
         let child = sys.fork(|sys| {
             sys.ptrace(Ptrace::TraceMe).unwrap();
@@ -28,7 +28,7 @@ fn a_tracee_stops_for_a_signal_and_gets_another_or_none() {
 }
 
 #[test]
-fn a_process_is_attached_detached_and_killed() {
+fn ptrace_attaches_detaches_and_kills_a_process() {
     play(|sys| {
         let child = sleeper(sys);
         assert_eq!(sys.ptrace(Ptrace::Continue(child, None)), Err(Errno::ESRCH), "not a tracee");
@@ -45,10 +45,10 @@ fn a_process_is_attached_detached_and_killed() {
 }
 
 #[test]
-fn nobody_traces_himself_or_who_is_not_there() {
+fn attach_to_self_or_missing_process_fails_on_linux() {
     play(|sys| {
-        let nobody = Pid::number_only(i32::MAX);
+        let missing = Pid::number_only(i32::MAX);
         assert_eq!(sys.ptrace(Ptrace::Attach(sys.getpid())), Err(Errno::EPERM));
-        assert_eq!(sys.ptrace(Ptrace::Attach(nobody)), Err(Errno::ESRCH));
+        assert_eq!(sys.ptrace(Ptrace::Attach(missing)), Err(Errno::ESRCH));
     });
 }

@@ -269,7 +269,7 @@ const CASES: [Case; 30] = [
 ];
 
 #[test]
-fn each_rule_speaks_when_it_should_and_only_then() {
+fn each_rule_matches_only_its_bad_machine() {
     for Case { says, severity, bad, good } in CASES {
         let (mut spoilt, mut sound) = (MachineFacts::default(), MachineFacts::default());
         bad(&mut spoilt);
@@ -283,7 +283,7 @@ fn each_rule_speaks_when_it_should_and_only_then() {
 }
 
 #[test]
-fn tracing_depends_on_the_scope_and_on_who_asks() {
+fn tracing_advice_depends_on_scope_and_privilege() {
     let says = |scope, root| {
         let mut machine = MachineFacts::default();
         machine.kernel.ptrace_scope = Some(scope);
@@ -294,12 +294,12 @@ fn tracing_depends_on_the_scope_and_on_who_asks() {
 }
 
 #[test]
-fn nothing_is_said_about_unknown_facts() {
+fn unknown_facts_give_no_advice() {
     assert_eq!(advice(&MachineFacts::default()), []);
 }
 
 #[test]
-fn the_worst_comes_first_and_every_topic_is_one_of_the_machine_s() {
+fn advice_is_sorted_by_severity_with_known_topics() {
     let mut machine = MachineFacts::default();
     for Case { bad, .. } in CASES {
         bad(&mut machine);

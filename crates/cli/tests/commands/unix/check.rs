@@ -15,7 +15,7 @@ fn example(name: &str) -> PathBuf {
 }
 
 #[test]
-fn an_example_is_the_same_on_both_in_every_mode() {
+fn check_example_agrees_in_every_mode() {
     let output = check(&["--runs", "3"], &example("groups/setsid.unix"));
     let printed = text(&output.stdout);
     assert_eq!(output.status.code(), Some(0), "{printed}{}", text(&output.stderr));
@@ -26,7 +26,7 @@ fn an_example_is_the_same_on_both_in_every_mode() {
 }
 
 #[test]
-fn what_both_observed_is_printed_when_asked_for() {
+fn check_log_prints_observations() {
     let output = check(&["--log", "--mode", "parallel"], &example("sending/group-kill.unix"));
     let printed = text(&output.stdout);
     assert_eq!(output.status.code(), Some(0), "{printed}");
@@ -34,7 +34,7 @@ fn what_both_observed_is_printed_when_asked_for() {
 }
 
 #[test]
-fn who_waits_for_ever_on_both_is_said() {
+fn check_names_thread_blocked_on_both_sides() {
     let output = check(&[], scenario("process main\n  pause\n").path());
     let printed = text(&output.stdout);
     assert_eq!(output.status.code(), Some(0), "{printed}");
@@ -42,7 +42,7 @@ fn who_waits_for_ever_on_both_is_said() {
 }
 
 #[test]
-fn bad_input_is_wrong_usage() {
+fn check_invalid_input_exits_with_2() {
     for (text_of, part) in [
         ("process main\n  frok other\n", "did you mean `fork`?"),
         ("process main\n  compute 10ms\n", "line 2: cannot be compared"),
@@ -56,7 +56,7 @@ fn bad_input_is_wrong_usage() {
 }
 
 #[test]
-fn a_real_run_without_rest_is_given_up() {
+fn real_run_without_quiescence_is_abandoned() {
     let file = scenario("process main\n  while 1 == 1\n    while 1 == 1: x = x + 1\n");
     let output = check(&["--limit", "1"], file.path());
     assert_eq!(output.status.code(), Some(1), "{}", text(&output.stdout));

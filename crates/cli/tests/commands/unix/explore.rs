@@ -10,10 +10,10 @@ fn explore(arguments: &[&str], file: &Path) -> Output {
     unix("explore", arguments, file)
 }
 
-const BELIEVES: &str = include_str!("../../../../unix-lab/tests/scenes/believes.unix");
+const RACY_SCENARIO: &str = include_str!("../../../../unix-lab/tests/scenes/believes.unix");
 
 #[test]
-fn what_holds_in_every_schedule_is_said_to() {
+fn explore_reports_scenario_that_holds() {
     let file = scenario(
         "process main\n  child = fork quick\n  wait -> child exited 0\n\nprocess quick\n  exit 0\n",
     );
@@ -25,8 +25,8 @@ fn what_holds_in_every_schedule_is_said_to() {
 }
 
 #[test]
-fn a_violation_is_printed_with_a_command_that_shows_it_again() {
-    let file = scenario(BELIEVES);
+fn printed_replay_command_repeats_violation() {
+    let file = scenario(RACY_SCENARIO);
     for how in [&["--mode", "coarse"][..], &["--mode", "coarse", "--seeds", "1000"][..]] {
         let output = explore(how, file.path());
         let printed = text(&output.stdout);
@@ -35,9 +35,9 @@ fn a_violation_is_printed_with_a_command_that_shows_it_again() {
         let schedule = printed.split_once("--replay '").expect("a command").1;
         let schedule = schedule.split_once('\'').expect("the closing quote").0;
         let again = explore(&["--mode", "coarse", "--replay", schedule], file.path());
-        let told = text(&again.stdout);
-        assert_eq!(again.status.code(), Some(1), "{told}");
-        assert!(told.contains("line 6") && told.contains("(quick)"), "{told}");
+        let repeated = text(&again.stdout);
+        assert_eq!(again.status.code(), Some(1), "{repeated}");
+        assert!(repeated.contains("line 6") && repeated.contains("(quick)"), "{repeated}");
     }
 }
 
@@ -60,7 +60,7 @@ fn run_without_an_end_names_limit_and_option() {
 }
 
 #[test]
-fn idle_clock_keeps_timers_from_ending_while_a_thread_is_runnable() {
+fn idle_clock_delays_timers_while_threads_run() {
     let file = scenario("process main\n  alarm 9\n  alarm 0 -> 9\n\nexpect main exited 0\n");
     let early = explore(&["--mode", "coarse"], file.path());
     assert_eq!(early.status.code(), Some(1), "{}", text(&early.stdout));
@@ -70,8 +70,8 @@ fn idle_clock_keeps_timers_from_ending_while_a_thread_is_runnable() {
 }
 
 #[test]
-fn what_the_dice_found_is_found_again_from_the_seed() {
-    let file = scenario(BELIEVES);
+fn seed_of_sampled_violation_repeats_it() {
+    let file = scenario(RACY_SCENARIO);
     let output =
         explore(&["--mode", "master", "--processors", "3", "--seeds", "1000"], file.path());
     let printed = text(&output.stdout);
@@ -80,15 +80,15 @@ fn what_the_dice_found_is_found_again_from_the_seed() {
     let mut words: Vec<&str> = words.split_whitespace().collect();
     assert_eq!(words.pop(), Some(&*file.path().display().to_string()), "{printed}");
     let again = explore(&words, file.path());
-    let told = text(&again.stdout);
-    assert_eq!(again.status.code(), Some(1), "{told}");
-    let (first, second) = (printed.split_once('\n'), told.split_once('\n'));
+    let repeated = text(&again.stdout);
+    assert_eq!(again.status.code(), Some(1), "{repeated}");
+    let (first, second) = (printed.split_once('\n'), repeated.split_once('\n'));
     assert_eq!(second.expect("lines").1, first.expect("lines").1, "all but the count of schedules");
 }
 
 #[test]
-fn what_is_no_schedule_is_refused() {
-    let file = scenario(BELIEVES);
+fn invalid_schedule_is_refused() {
+    let file = scenario(RACY_SCENARIO);
     let output = explore(&["--replay", "3>"], file.path());
     assert_eq!(output.status.code(), Some(2));
     assert!(text(&output.stderr).contains("expected a schedule"), "{}", text(&output.stderr));

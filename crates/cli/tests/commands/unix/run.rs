@@ -20,7 +20,7 @@ fn example(name: &str) -> PathBuf {
 }
 
 #[test]
-fn an_example_holds_and_its_timeline_is_printed() {
+fn run_example_holds_and_prints_timeline() {
     let output = run(&[], &example("groups/setsid.unix"));
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stdout));
     let printed = text(&output.stdout);
@@ -30,7 +30,7 @@ fn an_example_holds_and_its_timeline_is_printed() {
 }
 
 #[test]
-fn the_same_seed_prints_the_same_bytes() {
+fn same_seed_prints_same_bytes() {
     for format in ["text", "columns", "json"] {
         let once = run(&["--seed", "7", "--format", format], &example("sending/group-kill.unix"));
         let again = run(&["--seed", "7", "--format", format], &example("sending/group-kill.unix"));
@@ -39,7 +39,7 @@ fn the_same_seed_prints_the_same_bytes() {
 }
 
 #[test]
-fn an_expectation_that_fails_is_named_and_the_status_is_1() {
+fn failed_expectation_is_named_with_status_1() {
     let file = scenario("process main\n  wait -> exited 3\n\nexpect main exited 1\n");
     let output = run(&[], file.path());
     assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
@@ -50,7 +50,7 @@ fn an_expectation_that_fails_is_named_and_the_status_is_1() {
 }
 
 #[test]
-fn json_says_what_failed_and_where() {
+fn json_names_failure_and_line() {
     let file = scenario("process main\n  wait -> exited 3\n\nexpect main exited 0\n");
     let output = run(&["--format", "json", "--mode", "coarse"], file.path());
     assert_eq!(output.status.code(), Some(1));
@@ -64,7 +64,7 @@ fn json_says_what_failed_and_where() {
 }
 
 #[test]
-fn json_names_the_thread_of_a_failure_in_a_process_with_several() {
+fn json_names_thread_of_failure() {
     let file = scenario(
         "process main\n  h = thread other\n  join h\n  wait -> exited 3\n\n\
          thread other\n  wait -> exited 4\n",
@@ -78,7 +78,7 @@ fn json_names_the_thread_of_a_failure_in_a_process_with_several() {
 }
 
 #[test]
-fn a_run_that_never_ends_is_found_to_stall() {
+fn blocked_run_is_reported_as_deadlock() {
     let file = scenario("process main\n  pause\n");
     let output = run(&[], file.path());
     assert_eq!(output.status.code(), Some(1));
@@ -87,7 +87,7 @@ fn a_run_that_never_ends_is_found_to_stall() {
 }
 
 #[test]
-fn bad_input_is_shown_with_a_caret_and_the_status_is_2() {
+fn invalid_input_is_marked_with_status_2() {
     let file = scenario("process main\n  frok child\n");
     let output = run(&[], file.path());
     assert_eq!(output.status.code(), Some(2));
@@ -103,7 +103,7 @@ fn bad_input_is_shown_with_a_caret_and_the_status_is_2() {
 }
 
 #[test]
-fn many_runs_stop_at_the_first_that_fails() {
+fn runs_stop_at_first_failure() {
     // Two processes race: under some schedule the second comes first.
     let file = scenario(
         "process main\n  fork other\n  note \"first\"\n  wait\n\n\
@@ -131,7 +131,7 @@ fn some_seed_loses_signal_before_pause() {
 }
 
 #[test]
-fn an_endless_run_is_stopped_after_the_limit_and_its_timeline_printed() {
+fn limit_stops_endless_run_and_prints_timeline() {
     let file = scenario(ENDLESS);
     for executor in ["simulated", "parallel"] {
         let output = run(&["--limit", "1", "--executor", executor], file.path());
@@ -144,7 +144,7 @@ fn an_endless_run_is_stopped_after_the_limit_and_its_timeline_printed() {
 }
 
 #[test]
-fn a_signal_stops_a_run_and_what_happened_is_printed() {
+fn signal_stops_run_and_prints_events_so_far() {
     let file = scenario(ENDLESS);
     for signal in [rustix::process::Signal::INT, rustix::process::Signal::TERM] {
         let mut tontine = Command::new(env!("CARGO_BIN_EXE_tontine"));
@@ -163,7 +163,7 @@ fn a_signal_stops_a_run_and_what_happened_is_printed() {
 
 /// Regression: SIGHUP stopped a run under nohup(1).
 #[test]
-fn a_run_that_is_to_outlive_its_terminal_does() {
+fn run_under_nohup_survives_sighup() {
     let file = scenario(ENDLESS);
     let mut nohup = Command::new("nohup");
     nohup.arg(env!("CARGO_BIN_EXE_tontine")).args(["unix", "run", "--limit", "0"]).arg(file.path());
@@ -180,11 +180,11 @@ fn a_run_that_is_to_outlive_its_terminal_does() {
 
 /// A scenario whose program makes no system call for longer than the test takes.
 #[cfg(debug_assertions)]
-const DEAF: &str = "process main\n  note \"here\"\n  exec \"spin\"\n";
+const SPINNING: &str = "process main\n  note \"here\"\n  exec \"spin\"\n";
 
 /// Starts a run with default signal dispositions: a shell ignores SIGINT for its background jobs.
 #[cfg(debug_assertions)]
-fn deaf(file: &Path, limit: &str) -> Child {
+fn start_spinning(file: &Path, limit: &str) -> Child {
     let mut tontine = Command::new("env");
     tontine.args(["--default-signal", env!("CARGO_BIN_EXE_tontine")]);
     tontine.args(["unix", "run", "--spin", "100", "--limit", limit]).arg(file);
@@ -193,14 +193,14 @@ fn deaf(file: &Path, limit: &str) -> Child {
 
 #[cfg(debug_assertions)]
 #[test]
-fn a_run_that_cannot_be_stopped_is_given_up_and_who_computes_is_named() {
-    let file = scenario(DEAF);
+fn unstoppable_run_is_abandoned_with_name_of_thread() {
+    let file = scenario(SPINNING);
     let term = rustix::process::Signal::TERM;
     for (limit, signal, code, why) in [
         ("1", None, 1, "found none within 1 s (--limit);"),
         ("0", Some(term), 128 + term.as_raw(), "found SIGTERM before it;"),
     ] {
-        let mut child = deaf(file.path(), limit);
+        let mut child = start_spinning(file.path(), limit);
         await_work(&child);
         if let Some(signal) = signal {
             send(&child, signal);
@@ -215,12 +215,12 @@ fn a_run_that_cannot_be_stopped_is_given_up_and_who_computes_is_named() {
 
 #[cfg(debug_assertions)]
 #[test]
-fn a_second_signal_ends_the_command_at_once() {
+fn second_signal_ends_command_at_once() {
     use std::os::unix::process::ExitStatusExt;
 
-    let file = scenario(DEAF);
+    let file = scenario(SPINNING);
     for signal in [rustix::process::Signal::INT, rustix::process::Signal::TERM] {
-        let mut child = deaf(file.path(), "0");
+        let mut child = start_spinning(file.path(), "0");
         await_work(&child);
         let status = loop {
             send(&child, signal);
@@ -258,7 +258,7 @@ fn cpu_ticks(pid: u32) -> u64 {
 }
 
 #[test]
-fn a_file_without_end_is_refused() {
+fn oversized_and_binary_files_are_refused() {
     let output = run(&[], Path::new("/dev/zero"));
     assert_eq!(output.status.code(), Some(2));
     assert!(text(&output.stderr).contains("/dev/zero: expected a scenario of at most 1 MiB"));
@@ -269,14 +269,14 @@ fn a_file_without_end_is_refused() {
 }
 
 #[test]
-fn a_run_that_nothing_is_expected_of_says_so() {
+fn run_without_expectations_reports_none() {
     let output = run(&[], scenario("process main\n  raise USR1\n").path());
     assert_eq!(output.status.code(), Some(0));
     assert!(text(&output.stdout).contains("no expectations: nothing was judged"));
 }
 
 #[test]
-fn a_deadlock_is_in_the_document_too() {
+fn json_lists_blocked_threads() {
     let file =
         scenario("process main\n  child = fork sleeper\n  wait\n\nprocess sleeper\n  pause\n");
     let output = run(&["--format", "json"], file.path());
@@ -290,7 +290,7 @@ fn a_deadlock_is_in_the_document_too() {
 }
 
 #[test]
-fn locks_are_counted_when_asked_for() {
+fn statistics_option_counts_locks() {
     let output = run(&["--statistics"], &example("sending/group-kill.unix"));
     let printed = text(&output.stdout);
     assert!(printed.contains("proc_relation_lock"), "{printed}");
@@ -301,7 +301,7 @@ fn locks_are_counted_when_asked_for() {
 }
 
 #[test]
-fn signals_are_delivered_as_was_asked_for() {
+fn delivery_and_masks_options_choose_thread() {
     // The oldest thread blocks the signal, and another one does not.
     let file = scenario(
         "process main\n  on USR1: note \"taken\"; done = 1\n  thread other\n  sleep 10ms\n  \

@@ -13,11 +13,11 @@ use rustix::termios::{LocalModes, tcgetattr};
 
 const PROMPT: &str = "tontine$ ";
 /// Timeout for expected output.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 /// Timeout of one poll of the terminal.
-const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
+const POLL_TIMEOUT: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 /// Maximum number of runs of `ps` until the shell waits.
-const LOOKS_OF_PS: usize = 20;
+const MAX_PS_RUNS: usize = 20;
 
 fn tontine(arguments: &[&str]) -> Command {
     let mut tontine = Command::new(env!("CARGO_BIN_EXE_tontine"));
@@ -32,11 +32,11 @@ struct User {
     shell: Child,
     seen: String,
     /// Number of bytes of `seen` that were matched.
-    looked: usize,
+    compared: usize,
 }
 
 impl User {
-    fn sits_down(arguments: &[&str]) -> Self {
+    fn begin(arguments: &[&str]) -> Self {
         let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
         let end = openpt(flags).unwrap();
         grantpt(&end).unwrap();
@@ -44,7 +44,7 @@ impl User {
         let terminal = ioctl_tiocgptpeer(&end, flags).unwrap();
         let stdio = || Stdio::from(terminal.try_clone().unwrap());
         let shell = tontine(arguments).stdin(stdio()).stdout(stdio()).stderr(stdio()).spawn();
-        Self { end, terminal, shell: shell.unwrap(), seen: String::new(), looked: 0 }
+        Self { end, terminal, shell: shell.unwrap(), seen: String::new(), compared: 0 }
     }
 
     fn types(&self, text: &str) {
@@ -62,15 +62,15 @@ impl User {
     fn sees(&mut self, text: &str) -> String {
         let start = Instant::now();
         loop {
-            if let Some(at) = self.seen[self.looked..].find(text) {
-                let before = self.seen[self.looked..][..at].to_owned();
-                self.looked += at + text.len();
+            if let Some(at) = self.seen[self.compared..].find(text) {
+                let before = self.seen[self.compared..][..at].to_owned();
+                self.compared += at + text.len();
                 return before;
             }
             let waited = start.elapsed();
-            assert!(waited < PATIENCE, "expected {text:?}, seen {:?}", &self.seen[self.looked..]);
+            assert!(waited < TIMEOUT, "expected {text:?}, seen {:?}", &self.seen[self.compared..]);
             let mut ready = [PollFd::new(&self.end, PollFlags::IN)];
-            if poll(&mut ready, Some(&LOOK)).unwrap() > 0 {
+            if poll(&mut ready, Some(&POLL_TIMEOUT)).unwrap() > 0 {
                 let mut buffer = [0; 4096];
                 let read = rustix::io::read(&self.end, &mut buffer).unwrap();
                 self.seen += &String::from_utf8_lossy(&buffer[..read]);
@@ -83,14 +83,14 @@ impl User {
     }
 
     /// Waits until the command has ended, and returns its exit status.
-    fn sees_the_end(&mut self) -> Option<i32> {
+    fn wait_end(&mut self) -> Option<i32> {
         let start = Instant::now();
         loop {
             if let Some(status) = self.shell.try_wait().unwrap() {
                 assert!(!self.is_raw(), "expected the terminal to be restored");
                 return status.code();
             }
-            assert!(start.elapsed() < PATIENCE, "expected the shell to end");
+            assert!(start.elapsed() < TIMEOUT, "expected the shell to end");
             std::thread::sleep(Duration::from_millis(10));
         }
     }
@@ -106,7 +106,7 @@ impl Drop for User {
 
 /// Runs a session of a user with jobs.
 fn session(arguments: &[&str]) {
-    let mut user = User::sits_down(arguments);
+    let mut user = User::begin(arguments);
     user.enters("echo hi");
     assert!(user.is_raw());
     assert_eq!(user.sees("hi\r\n"), "");
@@ -117,7 +117,7 @@ fn session(arguments: &[&str]) {
     user.enters("jobs");
     user.sees("[1]+ Stopped");
     // On another processor `ps` may run before the shell that started it waits.
-    let waits = (0..LOOKS_OF_PS).any(|_| {
+    let waits = (0..MAX_PS_RUNS).any(|_| {
         user.enters("ps");
         let table = user.sees(" ps\r\n");
         assert!(table.contains(" T catch"), "a stopped process in {table}");
@@ -134,16 +134,16 @@ fn session(arguments: &[&str]) {
     user.enters("echo status $?");
     user.sees("status 130\r\n");
     user.enters("exit 3");
-    assert_eq!(user.sees_the_end(), Some(3));
+    assert_eq!(user.wait_end(), Some(3));
 }
 
 #[test]
-fn jobs_stop_go_on_and_end_as_is_typed() {
+fn jobs_stop_continue_and_end() {
     session(&[]);
 }
 
 #[test]
-fn every_mode_has_its_shell() {
+fn shell_runs_in_every_mode() {
     session(&["--mode", "master", "--processors", "2"]);
     session(&["--mode", "coarse", "--processors", "2"]);
     session(&["--mode", "uniprocessor"]);
@@ -151,13 +151,13 @@ fn every_mode_has_its_shell() {
 }
 
 #[test]
-fn a_simulated_shell_waits_for_its_user() {
+fn simulated_shell_waits_for_input() {
     session(&["--seed", "7"]);
 }
 
 #[test]
-fn a_program_that_sleeps_is_stopped_shown_and_killed() {
-    let mut user = User::sits_down(&[]);
+fn sleeping_job_is_stopped_listed_and_killed() {
+    let mut user = User::begin(&[]);
     user.enters("sleep 100 &");
     user.enters("jobs");
     user.sees("sleep 100");
@@ -167,23 +167,23 @@ fn a_program_that_sleeps_is_stopped_shown_and_killed() {
     user.sees("status 143\r\n");
     user.sees(PROMPT);
     user.types("\x04");
-    assert_eq!(user.sees_the_end(), Some(0));
+    assert_eq!(user.wait_end(), Some(0));
 }
 
 #[test]
-fn the_terminal_is_restored_when_a_signal_ends_the_command() {
-    let mut user = User::sits_down(&[]);
+fn signal_ends_shell_and_restores_terminal() {
+    let mut user = User::begin(&[]);
     user.sees(PROMPT);
     assert!(user.is_raw());
     let shell = rustix::process::Pid::from_child(&user.shell);
     rustix::process::kill_process(shell, rustix::process::Signal::TERM).unwrap();
-    assert_eq!(user.sees_the_end(), None);
+    assert_eq!(user.wait_end(), None);
 }
 
 #[test]
-fn a_shell_that_stops_itself_goes_on_or_ends_as_the_user_wants() {
+fn stopped_shell_continues_or_ends_at_users_choice() {
     for arguments in [&[][..], &["--seed", "5"]] {
-        let mut user = User::sits_down(arguments);
+        let mut user = User::begin(arguments);
         user.enters("kill -STOP $$");
         user.sees("the shell has stopped (SIGSTOP); Return continues it, ^D kills it: ");
         user.types("\r");
@@ -192,13 +192,13 @@ fn a_shell_that_stops_itself_goes_on_or_ends_as_the_user_wants() {
         user.enters("kill -STOP $$");
         user.sees("^D kills it: ");
         user.types("\x04");
-        assert_eq!(user.sees_the_end(), Some(128 + 9));
+        assert_eq!(user.wait_end(), Some(128 + 9));
     }
 }
 
 #[test]
-fn who_types_ahead_too_much_can_still_interrupt() {
-    let mut user = User::sits_down(&[]);
+fn interrupt_works_after_long_type_ahead() {
+    let mut user = User::begin(&[]);
     user.enters("catch USR1");
     user.sees("catches {SIGUSR1}\r\n");
     let paste = "echo of a line that is pasted\r".repeat(40);
@@ -212,11 +212,11 @@ fn who_types_ahead_too_much_can_still_interrupt() {
     user.sees("status 130\r\n");
     user.sees(PROMPT);
     user.types("\x04");
-    assert_eq!(user.sees_the_end(), Some(0));
+    assert_eq!(user.wait_end(), Some(0));
 }
 
 #[test]
-fn without_a_terminal_nothing_waits_for_ever() {
+fn shell_without_terminal_never_blocks() {
     for mode in [&["-c"][..], &["--seed", "1", "-c"]] {
         let output = without_a_terminal(&[mode, &["kill -STOP $$"]].concat());
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -239,7 +239,7 @@ fn without_a_terminal(arguments: &[&str]) -> Output {
 }
 
 #[test]
-fn commands_need_no_terminal() {
+fn shell_commands_need_no_terminal() {
     let output = without_a_terminal(&["-c", "seq 3 | cat; cat; cat; exit 7"]);
     assert_eq!(String::from_utf8_lossy(&output.stdout), "1\n2\n3\n");
     assert_eq!(output.status.code(), Some(7));
@@ -248,14 +248,14 @@ fn commands_need_no_terminal() {
 }
 
 #[test]
-fn a_long_output_is_complete() {
+fn long_shell_output_is_complete() {
     let output = without_a_terminal(&["-c", "seq 50000"]);
     let lines = output.stdout.split(|byte| *byte == b'\n').count();
     assert_eq!((lines, output.status.code()), (50_001, Some(0)));
 }
 
 #[test]
-fn without_a_terminal_it_says_what_it_expected() {
+fn shell_without_terminal_or_commands_exits_with_2() {
     let output = without_a_terminal(&[]);
     assert_eq!(output.status.code(), Some(2));
     let said = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -213,7 +213,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_lock_and_mode_is_in_the_table_of_the_papers_machine() {
+    fn lock_table_of_papers_machine_has_all_locks_and_modes() {
         let mut out = Vec::new();
         table("modelled", Size::Quick, true, &mut out).expect("a vector can be written");
         let text = String::from_utf8(out).expect("UTF-8");
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn the_question_is_answered_for_the_load_and_for_forks() {
+    fn lock_question_is_answered_for_load_and_for_forks() {
         let mut out = Vec::new();
         question(&[2], &mut out).expect("a vector can be written");
         let text = String::from_utf8(out).expect("UTF-8");

@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn samples_and_troubles_come_back_as_they_left() {
+    fn container_answer_round_trips_samples_and_errors() {
         let one_way = vec![1.5, -0.25, 1e9, f64::MIN_POSITIVE];
         let sent = Timed { one_way: one_way.clone(), batch: 1, single: Vec::new() };
         assert_eq!(read(&written(&Ok(sent))).expect("samples").one_way, one_way);
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn every_answer_that_is_cut_off_fails() {
+    fn truncated_container_answer_fails() {
         let sent = Timed { one_way: vec![1.0; 3], batch: 1, single: Vec::new() };
         let whole = written(&Ok(sent));
         for length in 0..whole.len() {

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 const NAMES: [&str; 3] = ["chromium", "chromium-browser", "google-chrome"];
 
 /// Timeout of a reply; long enough for a heavily loaded machine.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// A browser with one page.
 pub(crate) struct Chromium {
@@ -84,7 +84,7 @@ impl Chromium {
         let url = format!("file://{}", file.display());
         let opened = self.call("Page.navigate", json!({"url": url}));
         assert!(opened["errorText"].is_null(), "{opened}");
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         while !self.events.iter().any(|event| event["method"] == "Page.loadEventFired") {
             self.listen(deadline);
         }
@@ -100,7 +100,7 @@ impl Chromium {
         write!(self.orders, "{order}\0")
             .and_then(|()| self.orders.flush())
             .expect("the browser reads its pipe");
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         loop {
             if let Some(mut answer) = self.listen(deadline) {
                 assert!(answer["error"].is_null(), "{method}: {}", answer["error"]);

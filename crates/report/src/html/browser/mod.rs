@@ -82,7 +82,7 @@ fn places(browser: &mut Chromium, section: &str) -> Vec<(f64, f64, f64)> {
 const SIGNALS: &str = "experiment-signal-throughput";
 
 #[test]
-fn it_loads_without_a_complaint_asks_for_nothing_and_holds_the_data() {
+fn page_loads_without_errors_or_requests_and_has_all_figures() {
     let Some(mut browser) = Chromium::start() else { return };
     let results = fixture::run();
     let page = PageFolder::of(&results);
@@ -117,7 +117,7 @@ fn it_loads_without_a_complaint_asks_for_nothing_and_holds_the_data() {
 }
 
 #[test]
-fn the_pointer_and_the_keys_show_exact_figures_and_zoom() {
+fn pointer_and_keys_show_exact_figures_and_zoom() {
     let Some(mut browser) = Chromium::start() else { return };
     let results = fixture::run();
     let page = PageFolder::of(&results);
@@ -188,7 +188,7 @@ fn the_pointer_and_the_keys_show_exact_figures_and_zoom() {
 }
 
 #[test]
-fn without_scripts_the_verdict_the_tables_and_the_charts_are_there() {
+fn page_without_scripts_shows_verdict_tables_and_charts() {
     let Some(mut browser) = Chromium::start() else { return };
     let results = fixture::run();
     let page = PageFolder::of(&results);
@@ -223,7 +223,7 @@ fn without_scripts_the_verdict_the_tables_and_the_charts_are_there() {
 }
 
 #[test]
-fn a_narrow_screen_scrolls_down_only_and_a_screen_reader_finds_its_way() {
+fn narrow_page_scrolls_vertically_and_has_accessible_names() {
     let Some(mut browser) = Chromium::start() else { return };
     let page = PageFolder::of(&fixture::run());
     let screen = json!({"width": 360, "height": 740, "deviceScaleFactor": 2, "mobile": true});
@@ -267,7 +267,7 @@ fn a_narrow_screen_scrolls_down_only_and_a_screen_reader_finds_its_way() {
 }
 
 #[test]
-fn a_hostile_name_stays_text_and_no_other_script_runs() {
+fn hostile_name_stays_text_and_other_scripts_are_blocked() {
     let Some(mut browser) = Chromium::start() else { return };
     let mut results = fixture::run();
     let hostile = "<img src=x onerror='window.evil=1'><script>window.evil=1</script>";

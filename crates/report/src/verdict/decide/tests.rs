@@ -16,7 +16,7 @@ fn measured(results: &mut Results, variant: &str, ns: f64) {
 }
 
 #[test]
-fn each_answer_follows_its_figures() {
+fn each_decision_follows_its_figures() {
     let mut results = fixture::run();
     let all = answers(&results);
     assert_eq!(all.len(), 6);
@@ -49,7 +49,7 @@ fn every_answer_names_cells_of_the_run_with_their_intervals() {
 }
 
 #[test]
-fn what_was_not_measured_is_named_and_nothing_is_guessed() {
+fn unmeasured_figures_are_named_and_not_guessed() {
     let mut results = fixture::run();
     results.cells.clear();
     results.tried.clear();
@@ -69,7 +69,7 @@ fn what_was_not_measured_is_named_and_nothing_is_guessed() {
 }
 
 #[test]
-fn where_no_check_is_always_right_the_one_that_errs_least_is_named_with_its_errors() {
+fn decision_without_faultless_check_names_least_wrong_one() {
     let mut results = fixture::run();
     for row in &mut results.tried {
         if row.variant == "futex-word" && row.tried.event == "exec" {
@@ -91,7 +91,7 @@ fn where_no_check_is_always_right_the_one_that_errs_least_is_named_with_its_erro
 /// semaphore between threads with two modes represented all mechanisms, and a vfork represented a
 /// process.
 #[test]
-fn thread_or_process_has_three_answers_and_takes_rows_that_can_be_relied_on() {
+fn thread_or_process_has_three_answers_from_steady_rows() {
     let mut results = fixture::run();
     measured(&mut results, "semaphore-process", 9_000.0);
     let answer = |results: &Results| answers(results)[1].1.clone();
@@ -113,7 +113,7 @@ fn thread_or_process_has_three_answers_and_takes_rows_that_can_be_relied_on() {
 }
 
 #[test]
-fn a_long_sleep_of_the_same_mechanism_stands_beside_the_answer() {
+fn spin_or_sleep_cites_longest_pause_of_same_mechanism() {
     let mut results = fixture::run();
     let decision = &decisions(&results)[0];
     let answer = decision.answer.plain();
@@ -129,14 +129,14 @@ fn a_long_sleep_of_the_same_mechanism_stands_beside_the_answer() {
 }
 
 #[test]
-fn nothing_torn_rests_on_the_cell_that_counts_it() {
+fn survival_decision_cites_the_cell_of_torn_messages() {
     let figures = decisions(&fixture::run())[3].figures.clone();
     let torn = figures.iter().find(|one| one.name == "survival/mailbox torn").unwrap();
     assert_eq!(torn.shown.in_line(), "0 of 500 (at most 0.6 %)");
 }
 
 #[test]
-fn of_two_survivors_the_one_that_keeps_the_mail_is_chosen() {
+fn survival_decision_prefers_mechanism_that_loses_nothing() {
     let mut results = fixture::run();
     results.cells.retain(|c| c.experiment != "survival" || c.variant != "mailbox");
     let answer = answers(&results)[3].1.clone();

@@ -96,7 +96,7 @@ proptest! {
     /// After any words of the heap are overwritten, each call returns an error, or a block within
     /// the heap. An access outside of the heap's memory would end the test by SIGSEGV or a panic.
     #[test]
-    fn a_heap_full_of_rubbish_stays_within_its_memory(
+    fn overwritten_classic_heap_stays_within_its_memory(
         fit in fit(),
         words in prop::collection::vec((0..516_usize, rubbish()), 1..20),
         steps in prop::collection::vec(step(), 1..60),
@@ -128,7 +128,7 @@ proptest! {
     }
 
     #[test]
-    fn a_heap_gives_each_byte_to_one(
+    fn classic_heap_gives_each_byte_to_one_holder(
         fit in fit(),
         steps in prop::collection::vec(step(), 1..120),
     ) {

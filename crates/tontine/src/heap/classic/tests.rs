@@ -23,7 +23,7 @@ fn drawn(heap: &ClassicHeap) -> Vec<String> {
 
 /// A published program's map, exactly as it was printed, apart from the heap's address.
 #[test]
-fn the_sources_three_blocks_lie_where_its_map_has_them() {
+fn map_of_three_blocks_matches_published_map() {
     for fit in FITS {
         let mut heap = heap(fit);
         let [unused, p, q] = [32, 8, 8].map(|size| heap.malloc(size).expect("there is space"));
@@ -52,7 +52,7 @@ fn the_sources_three_blocks_lie_where_its_map_has_them() {
 /// Two counters of the published program share a cache line because of the block before them.
 /// Without that block, or with 64 bytes each, they do not.
 #[test]
-fn the_block_before_them_puts_two_counters_into_one_line() {
+fn preceding_block_puts_two_counters_into_one_line() {
     let lines = |sizes: &[usize]| {
         let mut heap = heap(Fit::First);
         let blocks = sizes.iter().map(|&size| heap.malloc(size).expect("there is space"));
@@ -64,7 +64,7 @@ fn the_block_before_them_puts_two_counters_into_one_line() {
 
 /// Four free blocks, of 128, 64, 96 and 80 bytes, and a free tail: each fit chooses differently.
 #[test]
-fn each_fit_takes_its_own_hole() {
+fn each_fit_chooses_its_own_block() {
     let taken = FITS.map(|fit| {
         let mut heap = heap(fit);
         let sizes = [112, 16, 48, 16, 80, 16, 64, 16];
@@ -85,7 +85,7 @@ fn each_fit_takes_its_own_hole() {
 /// At the end of the list, the search continues at its beginning. If the block at which the next
 /// search begins is joined with the block before it, the search begins at the joined block.
 #[test]
-fn next_fit_goes_around_and_on_from_a_block_that_was_joined() {
+fn next_fit_wraps_around_and_resumes_at_joined_block() {
     let mut heap = heap(Fit::Next);
     let blocks = [112, 16, 48, 16].map(|size| heap.malloc(size).expect("there is space"));
     let tail = heap.malloc(4096 - 128 - 32 - 64 - 32 - 16).expect("all that is left");
@@ -103,7 +103,7 @@ fn next_fit_goes_around_and_on_from_a_block_that_was_joined() {
 }
 
 #[test]
-fn it_grows_by_4096_bytes_or_by_what_a_block_needs_and_is_one_with_what_was_free() {
+fn heap_grows_by_4096_bytes_or_by_what_a_block_needs() {
     let mut heap = heap(Fit::First);
     assert_eq!(heap.size(), 32 + 4096);
     heap.malloc(4096).expect("it grows");
@@ -113,7 +113,7 @@ fn it_grows_by_4096_bytes_or_by_what_a_block_needs_and_is_one_with_what_was_free
 }
 
 #[test]
-fn a_full_heap_says_so_and_goes_on() {
+fn full_classic_heap_returns_full_and_stays_usable() {
     let mut heap = ClassicHeapOptions::new().max_size(8192).create().expect("there is memory");
     for size in [usize::MAX, usize::MAX - 20, 1 << 50, 8192] {
         let found = heap.malloc(size).expect_err("no space");
@@ -131,7 +131,7 @@ fn a_full_heap_says_so_and_goes_on() {
 }
 
 #[test]
-fn a_heap_of_no_size_that_there_is_is_refused() {
+fn impossible_classic_heap_size_is_refused() {
     for most in [0, 4127, 1 << 47, usize::MAX] {
         let found = ClassicHeapOptions::new().max_size(most).create().expect_err("refused");
         assert!(matches!(found, HeapError::InvalidSize { size, .. } if size == most), "{found}");
@@ -139,7 +139,7 @@ fn a_heap_of_no_size_that_there_is_is_refused() {
 }
 
 #[test]
-fn what_cannot_be_freed_is_told_from_each_other_and_nothing_changes() {
+fn invalid_free_names_its_mistake_and_changes_nothing() {
     let mut heap = heap(Fit::First);
     let [a, b, c] = [40, 40, 40].map(|size| heap.malloc(size).expect("there is space"));
     for block in [a, c] {
@@ -174,7 +174,7 @@ fn what_cannot_be_freed_is_told_from_each_other_and_nothing_changes() {
 /// A write beyond a block's end overwrites the heap's own words. It is detected when that block or
 /// the next one is freed, or by a check, and the error names the block.
 #[test]
-fn who_writes_beyond_its_block_is_named() {
+fn write_beyond_block_end_names_the_block() {
     for far in [1, 8, 16] {
         for byte in [0xee, 0xef, 0, 1] {
             let mut heap = heap(Fit::First);
@@ -199,7 +199,7 @@ fn who_writes_beyond_its_block_is_named() {
 }
 
 #[test]
-fn threads_pass_one_lock_and_lose_nothing() {
+fn locked_heap_keeps_blocks_of_threads_intact() {
     let heap = LockedHeap::new(ClassicHeap::new().expect("there is memory"));
     std::thread::scope(|scope| {
         for thread in 0..4_u8 {

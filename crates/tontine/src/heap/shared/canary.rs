@@ -86,7 +86,7 @@ mod tests {
     use crate::heap::shared::{Block, HeapOptions};
 
     #[test]
-    fn a_block_that_was_a_pointer_is_as_long_as_before() {
+    fn block_from_shorter_pointer_keeps_canary_length() {
         let heap = HeapOptions::new(1 << 20).canaries(true).create().expect("there is memory");
         let mut block = heap.alloc(100).expect("space");
         block.fill(7);

@@ -195,7 +195,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_size_says_how_many_slabs_there_are() {
+    fn file_size_determines_slab_count() {
         let counts = (1..2_000).chain([65_535, 65_536, 1_000_003, MOST_SLABS]);
         for slabs in counts {
             let geometry = Geometry::of(slabs);

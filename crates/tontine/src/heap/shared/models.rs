@@ -112,7 +112,7 @@ fn freed_and_given_out() {
 }
 
 #[test]
-fn a_block_is_given_out_when_it_is_free() {
+fn block_is_allocated_only_when_free() {
     check(InjectedFault::None, &["given out", "not free yet"], freed_and_given_out);
 }
 
@@ -191,7 +191,7 @@ fn written_and_accepted() {
 }
 
 #[test]
-fn what_was_written_comes_along() {
+fn accepted_block_has_bytes_of_its_sender() {
     check(InjectedFault::None, &["accepted"], written_and_accepted);
 }
 
@@ -255,7 +255,7 @@ fn freed_and_looked_for() {
 }
 
 #[test]
-fn a_freed_block_is_looked_for() {
+fn freed_block_is_found_or_hinted() {
     check(InjectedFault::None, &["all", "none"], freed_and_looked_for);
 }
 
@@ -275,7 +275,7 @@ fn a_hint_without_acquire_is_noticed() {
 /// already.
 #[test]
 #[should_panic = "a free block without a hint"]
-fn a_hint_that_is_looked_at_first_is_noticed() {
+fn hint_loaded_before_store_is_detected() {
     let give = |hint: &AtomicU64| {
         if hint.load(Ordering::Acquire) == 0 {
             hint.swap(1, Ordering::Release);
@@ -288,7 +288,7 @@ fn a_hint_that_is_looked_at_first_is_noticed() {
 /// before: by the rules of the language, not by those of x86-64 (`tso`).
 #[test]
 #[should_panic = "a free block without a hint"]
-fn a_hint_may_hide_another_ones_by_the_languages_rules() {
+fn stored_hint_may_hide_another_by_language_rules() {
     check(InjectedFault::None, &[], || looked_for::<2>(hint::give));
 }
 
@@ -328,7 +328,7 @@ fn both_ends_recovered() {
 }
 
 #[test]
-fn one_of_two_recoverers_frees_what_was_between_the_dead() {
+fn block_between_dead_members_is_freed_by_one_recoverer() {
     let outcomes = ["freed by the one", "freed by the other"];
     check(InjectedFault::None, &outcomes, both_ends_recovered);
 }
@@ -422,7 +422,7 @@ fn a_slab_owned_without_release_is_noticed() {
 
 #[test]
 #[should_panic = "an old class"]
-fn a_reader_of_an_owner_without_acquire_is_noticed() {
+fn slab_owner_read_without_acquire_is_detected() {
     check(InjectedFault::LoadsRelaxed, &[], owned_and_read);
 }
 
@@ -477,12 +477,12 @@ fn part_let_go_by_two() {
 }
 
 #[test]
-fn a_part_is_let_go_once() {
+fn slab_of_large_block_is_released_once() {
     check(InjectedFault::None, &["let go", "too late", "claimed"], part_let_go_by_two);
 }
 
 #[test]
 #[should_panic]
-fn a_part_let_go_without_an_exchange_is_noticed() {
+fn slab_released_without_exchange_is_detected() {
     check(InjectedFault::ExchangesTorn, &[], part_let_go_by_two);
 }

@@ -66,7 +66,7 @@ fn leave_two_in_a_lane(heap: &Heap, name: &str) {
 /// Blocks that were in flight when the outbox was dropped stayed so after the receiver's death:
 /// only the sender may free them, and it had to call `reclaim_sent`.
 #[test]
-fn what_was_sent_by_an_outbox_that_is_gone_comes_back() {
+fn blocks_of_dropped_outbox_return_after_receiver_dies() {
     let heap = heap(MIB);
     leave_two_in_a_lane(&heap, "gone");
     assert_eq!(heap.recover_and_trim().expect("recovered").blocks, 3);
@@ -76,7 +76,7 @@ fn what_was_sent_by_an_outbox_that_is_gone_comes_back() {
 
 /// Blocks stayed in flight also if another member had recovered the receiver.
 #[test]
-fn what_was_sent_comes_back_whoever_looks_after_the_dead() {
+fn sent_blocks_return_after_recovery_by_another_member() {
     let heap = heap(MIB);
     leave_two_in_a_lane(&heap, "else");
     dies_after(&heap, |own| own.recover_and_trim().is_ok_and(|recovery| recovery.blocks == 1));
@@ -89,7 +89,7 @@ fn what_was_sent_comes_back_whoever_looks_after_the_dead() {
 /// until the receiver called `reclaim_received`. Parcels that the program itself carries still do,
 /// because the program may read them later.
 #[test]
-fn what_is_sent_to_one_without_an_inbox_is_freed() {
+fn posted_blocks_without_inbox_are_freed_after_sender_dies() {
     let heap = heap(MIB);
     let to = heap.member();
     let dies = || {
@@ -116,7 +116,7 @@ fn what_is_sent_to_one_without_an_inbox_is_freed() {
 /// A lane that could not be read to its end, for lack of a descriptor for its next chunk, counted
 /// as empty: the blocks that a dead sender had put into it were freed, and lost.
 #[test]
-fn what_the_dead_sent_is_read_when_there_are_descriptors() {
+fn blocks_of_dead_sender_arrive_once_descriptors_are_free() {
     const ALL: usize = 20_000;
     let heap = heap(16 * MIB);
     let address = address("short");
@@ -178,7 +178,7 @@ fn what_the_dead_sent_is_read_when_there_are_descriptors() {
 /// If one lane ended and another one began between two checks, the number of lanes was the same,
 /// and the inbox did not recover the dead sender.
 #[test]
-fn an_end_is_seen_though_another_one_begins() {
+fn inbox_notices_ended_lane_despite_new_lane() {
     let heap = heap(MIB);
     let address = address("as-many");
     let mut inbox = heap.inbox(Mailbox::bind(address.as_str()).expect("bound")).expect("ours");
@@ -215,7 +215,7 @@ fn an_end_is_seen_though_another_one_begins() {
 /// A dead member that a word still named was recovered again at each check, and each time all
 /// arenas read all their words.
 #[test]
-fn a_death_is_told_of_once() {
+fn recovery_reports_each_death_once() {
     let heap = heap(MIB);
     let me = heap.member();
     let before = deaths(&heap);
@@ -255,7 +255,7 @@ impl Drop for Late {
 /// An allocation in a thread-local value's destructor, after the thread had abandoned its arena,
 /// took another arena each time and kept it: after 2,048 of them no arena was left.
 #[test]
-fn late_allocations_borrow_an_arena() {
+fn allocations_after_thread_end_borrow_an_arena() {
     let heap = Arc::new(heap(MIB));
     for _ in 0..3 {
         let late = Late(heap.clone());
@@ -276,7 +276,7 @@ fn late_allocations_borrow_an_arena() {
 /// A slab whose memory was being fetched or returned counted as taken: a heap with free space
 /// returned `Full`.
 #[test]
-fn slabs_that_change_hands_are_waited_for() {
+fn alloc_waits_for_slabs_changing_hands() {
     for (state, len) in [(SlabState::Claimed, 4 * SLAB), (SlabState::Punching, 30_000)] {
         let heap = heap(4 * SLAB);
         let arena = heap.alloc(1).map(|block| heap.core.owner(block.granule() / GRANULES).arena());
@@ -322,7 +322,7 @@ fn send<'a>(heap: &'a Heap, outbox: &mut Outbox<'a>, inbox: &mut Inbox<'a>) -> R
 /// Blocks were sent to the process at the lane's other end, although the outbox named another
 /// member, and only that member could have accepted them.
 #[test]
-fn an_outbox_leads_to_the_member_that_was_named() {
+fn outbox_to_another_process_fails_with_wrong_member() {
     let heap = heap(MIB);
     let address = address("named");
     let mut inbox = heap.inbox(Mailbox::bind(address.as_str()).expect("bound")).expect("ours");
@@ -352,7 +352,7 @@ fn an_outbox_leads_to_the_member_that_was_named() {
 
 /// A member that needed space and recovered a dead one kept all of its slabs.
 #[test]
-fn what_the_dead_had_is_everybodys() {
+fn slabs_of_dead_member_become_available_to_all() {
     let heap = heap(MIB);
     dies_after(&heap, |heap| {
         let blocks: Vec<_> = std::iter::from_fn(|| heap.alloc(64).ok()).collect();

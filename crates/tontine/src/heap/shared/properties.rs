@@ -478,7 +478,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
-    fn an_ample_heap_has_room_where_the_textbooks_has(
+    fn ample_heap_allocates_what_textbook_heap_allocates(
         steps in prop::collection::vec(step(), 1..STEPS),
     ) {
         // Each step takes at most two slabs, so two adjacent ones are always left.
@@ -486,7 +486,7 @@ proptest! {
     }
 
     #[test]
-    fn a_small_heap_gives_each_byte_to_one(steps in prop::collection::vec(step(), 1..STEPS)) {
+    fn small_heap_gives_each_byte_to_one_holder(steps in prop::collection::vec(step(), 1..STEPS)) {
         run(7, false, steps);
     }
 }

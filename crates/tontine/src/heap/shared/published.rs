@@ -482,7 +482,7 @@ mod tests {
     /// A reader loaded the block word, and read the bytes after the slab's memory had been
     /// returned: the kernel fetched new pages, which then belonged to no slab.
     #[test]
-    fn a_late_reader_leaves_no_memory() {
+    fn late_reader_leaves_no_memory_in_returned_slab() {
         for len in [64, 30_000, 3 * SLAB] {
             let heap = heap(MIB);
             let published = heap.alloc(len).expect("space").publish().expect("sound");

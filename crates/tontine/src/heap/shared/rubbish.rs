@@ -24,7 +24,7 @@ fn set_words(heap: &Heap, word: BlockWord) {
 /// A block of the last generation is free, but never allocated. An arena without another block
 /// counted it as free, failed to allocate it, and searched again, without end.
 #[test]
-fn worn_out_blocks_are_no_room() {
+fn blocks_of_last_generation_are_not_allocated() {
     for len in [64, 100_000] {
         let heap = heap(3);
         drop(heap.alloc(len).expect("there is space"));
@@ -38,7 +38,7 @@ fn worn_out_blocks_are_no_room() {
 /// holders free it. The second time failed an assertion, and a slab whose blocks were all free was
 /// retired twice, which removed another slab from its list.
 #[test]
-fn a_block_may_be_freed_twice() {
+fn double_free_after_overwritten_words_does_not_panic() {
     let heap = heap(3);
     let mut blocks: Vec<_> = std::iter::from_fn(|| heap.alloc(30_000).ok()).collect();
     assert_eq!(blocks.len(), 6);
@@ -57,7 +57,7 @@ fn a_block_may_be_freed_twice() {
 /// another size. Old blocks of the slab begin inside of new ones: freed, an old block was entered
 /// into the slab's shelf, allocated again, and reached beyond the heap's end.
 #[test]
-fn a_slab_may_be_taken_twice() {
+fn slab_claimed_twice_after_overwrite_stays_in_bounds() {
     for (before, after) in [(64, 30_000), (30_000, 64), (70_000, 5_000), (5_000, 70_000)] {
         let heap = heap(2);
         let blocks: Vec<_> = std::iter::from_fn(|| heap.alloc(before).ok()).collect();
@@ -80,7 +80,7 @@ fn a_slab_may_be_taken_twice() {
 /// The class of a dead member's slab with a block of 64 bytes is overwritten: a block of three
 /// slabs. All three were released, although two belonged to another member.
 #[test]
-fn recovery_lets_go_what_belongs_together() {
+fn recovery_with_forged_class_releases_only_own_slabs() {
     let heap = heap(3);
     assert!(in_child(|| {
         // SAFETY: the inherited descriptor stays open.
@@ -102,7 +102,7 @@ fn recovery_lets_go_what_belongs_together() {
 /// that happens twice, the slabs name three arenas. No process could adopt the block any more, and
 /// the slots of both dead members were not freed until the block's holder freed it.
 #[test]
-fn a_large_block_half_passed_on_is_passed_on() {
+fn half_passed_large_block_is_passed_on_completely() {
     let heap = heap(3);
     let core = &heap.core;
     let _block = heap.alloc(3 * SLAB).expect("space");
@@ -119,7 +119,7 @@ fn a_large_block_half_passed_on_is_passed_on() {
 /// Every slab's entry says that its block has all slabs behind it. Each part of each block was a
 /// fault with a text of its own: a hundred million for a heap of 1 GiB.
 #[test]
-fn a_report_is_bounded() {
+fn report_of_corrupted_heap_is_bounded() {
     let heap = heap(4_096);
     let _block = heap.alloc(1).expect("space");
     let first = heap.core.space.slab(0);
@@ -139,7 +139,7 @@ fn a_report_is_bounded() {
 /// In a heap with canaries, the fill behind a block had the length that the slab's entry gave, and
 /// overwrote other blocks.
 #[test]
-fn a_canary_stays_within_its_block() {
+fn canary_with_forged_class_stays_within_its_block() {
     let heap = HeapOptions::new(2 * SLAB).canaries(true).create().expect("there is memory");
     let first = heap.alloc(10).expect("space");
     let mut behind: Vec<_> = (0..4).map(|_| heap.alloc(10).expect("space")).collect();

@@ -152,7 +152,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn blocks_are_taken_from_the_front_and_come_back() {
+    fn shelf_yields_first_free_block_and_refuses_duplicates() {
         let class = SizeClass::of(100);
         let mut shelf = FreeMap::new(0, class);
         assert_eq!(shelf.take(), None);

@@ -512,7 +512,7 @@ mod tests {
     /// A creator died before it initialised its heap, and the next process did so without the
     /// canaries: blocks were shorter than members that knew of the canaries assumed.
     #[test]
-    fn an_heir_makes_the_heap_that_was_begun() {
+    fn successor_initialises_heap_of_dead_creator() {
         for canaries in [false, true] {
             let file = new_file(&Geometry::of(4), canaries).expect("there is memory");
             // SAFETY: the only descriptor.

@@ -21,7 +21,7 @@ pub(super) fn sound(heap: &Heap) -> HeapReport {
 }
 
 #[test]
-fn blocks_are_given_out_once_and_come_back() {
+fn allocated_blocks_are_distinct_and_reusable() {
     let heap = heap(MIB);
     let mut blocks = Vec::new();
     for len in [0, 1, 64, 65, 100, 1_000, 32 << 10, (32 << 10) + 1, 64 << 10, 200_000] {
@@ -41,7 +41,7 @@ fn blocks_are_given_out_once_and_come_back() {
 }
 
 #[test]
-fn a_full_heap_says_so_and_has_room_again() {
+fn full_shared_heap_returns_full_until_a_block_is_freed() {
     let heap = heap(4 * SLAB);
     for len in [64, 3_000, 32 << 10, 64 << 10] {
         let mut blocks: Vec<_> = std::iter::from_fn(|| heap.alloc(len).ok()).collect();
@@ -59,7 +59,7 @@ fn a_full_heap_says_so_and_has_room_again() {
 /// A thread that had freed large blocks kept their slabs for its next large blocks, so that the
 /// allocation of a small block failed with `Full`.
 #[test]
-fn what_was_large_becomes_small() {
+fn freed_large_blocks_serve_small_blocks() {
     let heap = heap(4 * SLAB);
     for slabs in [1, 2, 4] {
         let large: Vec<_> = std::iter::from_fn(|| heap.alloc(slabs * SLAB).ok()).collect();
@@ -72,7 +72,7 @@ fn what_was_large_becomes_small() {
 }
 
 #[test]
-fn a_handle_is_good_once() {
+fn handle_claimed_twice_is_stale() {
     let heap = heap(MIB);
     let mut block = heap.alloc(100).expect("there is space");
     block[0] = 42;
@@ -96,7 +96,7 @@ fn a_handle_is_good_once() {
 }
 
 #[test]
-fn threads_free_what_others_have_allocated() {
+fn block_freed_by_another_thread_is_free() {
     let heap = heap(16 * MIB);
     let (send, receive) = std::sync::mpsc::sync_channel::<Block<'_>>(100);
     std::thread::scope(|scope| {
@@ -116,7 +116,7 @@ fn threads_free_what_others_have_allocated() {
 }
 
 #[test]
-fn what_a_thread_leaves_another_one_gets() {
+fn slabs_of_ended_thread_serve_another_thread() {
     let heap = heap(4 * SLAB);
     let kept = std::thread::scope(|scope| {
         let thread = scope.spawn(|| {
@@ -144,7 +144,7 @@ pub(super) fn dies_after(heap: &Heap, body: impl FnOnce(&Heap) -> bool) {
 }
 
 #[test]
-fn what_the_dead_had_is_free() {
+fn blocks_of_dead_member_are_freed() {
     let heap = heap(MIB);
     let ours = heap.alloc(100).expect("there is space");
     dies_after(&heap, |heap| {
@@ -167,7 +167,7 @@ fn what_the_dead_had_is_free() {
 }
 
 #[test]
-fn whoever_finds_no_room_recovers_the_dead() {
+fn alloc_without_space_recovers_dead_members() {
     let heap = heap(MIB);
     dies_after(&heap, |heap| {
         let blocks: Vec<_> = std::iter::from_fn(|| heap.alloc(1_000).ok()).collect();
@@ -180,7 +180,7 @@ fn whoever_finds_no_room_recovers_the_dead() {
 }
 
 #[test]
-fn a_block_that_was_handed_over_outlives_who_sent_it() {
+fn handed_over_block_outlives_dead_sender() {
     let heap = heap(MIB);
     let me = heap.member();
     let mut pipe = std::io::pipe().expect("pipe");
@@ -225,7 +225,7 @@ fn a_block_that_was_handed_over_outlives_who_sent_it() {
 }
 
 #[test]
-fn what_was_sent_to_the_dead_comes_back() {
+fn block_sent_to_dead_member_returns_to_sender() {
     let heap = heap(MIB);
     let (mut read, mut write) = std::io::pipe().expect("pipe");
     dies_after(&heap, |heap| {
@@ -250,7 +250,7 @@ fn what_was_sent_to_the_dead_comes_back() {
 }
 
 #[test]
-fn a_forked_child_leaves_the_parents_blocks_alone() {
+fn forked_child_leaves_parents_blocks_unchanged() {
     let heap = heap(MIB);
     let block = heap.alloc(100).expect("space");
     let handle = heap.alloc(100).expect("space").into_handle();
@@ -273,7 +273,7 @@ fn a_forked_child_leaves_the_parents_blocks_alone() {
 }
 
 #[test]
-fn a_process_opens_a_heap_once() {
+fn heap_opened_twice_fails_with_already_open() {
     let heap = heap(MIB);
     // SAFETY: the duplicate is kept open, by the library.
     let error = unsafe {
@@ -286,7 +286,7 @@ fn a_process_opens_a_heap_once() {
 }
 
 #[test]
-fn a_canary_names_the_block_that_was_overrun() {
+fn overrun_block_is_named_by_canary_error() {
     let heap = HeapOptions::new(MIB).canaries(true).create().expect("there is memory");
     for (len, beyond) in [(100, 0), (100, 27), (112, 0), (112, 8), (112, 15), (60_000, 0)] {
         let mut block = heap.alloc(len).expect("space");
@@ -310,7 +310,7 @@ fn a_canary_names_the_block_that_was_overrun() {
 }
 
 #[test]
-fn slabs_change_their_class() {
+fn empty_slabs_serve_blocks_of_another_class() {
     let heap = heap(8 * SLAB);
     for round in 0..50 {
         for len in [64, 128, 1_000, 5_000, 30_000] {
@@ -366,7 +366,7 @@ fn blocks_go_through_a_mailbox_without_a_copy() {
 }
 
 #[test]
-fn what_the_dead_receiver_left_comes_back_to_the_sender() {
+fn outbox_takes_back_blocks_of_dead_receiver() {
     use crate::mailbox::{Mailbox, Sender};
     let heap = heap(16 * MIB);
     let address = address("back");
@@ -438,7 +438,7 @@ fn arrays_grow_and_travel_as_blocks() {
 }
 
 #[test]
-fn what_is_published_can_be_read_until_it_is_withdrawn() {
+fn published_block_is_readable_until_withdrawn() {
     let heap = heap(MIB);
     let mut block = heap.alloc(40).expect("space");
     block.copy_from_slice(&[7; 40]);
@@ -465,7 +465,7 @@ fn what_is_published_can_be_read_until_it_is_withdrawn() {
 }
 
 #[test]
-fn a_successor_takes_over_what_the_dead_had_published() {
+fn successor_in_role_gets_published_blocks_of_dead_member() {
     let role = std::num::NonZeroU32::new(5).expect("not 0");
     let heap = heap(MIB);
     dies_after(&heap, |heap| {
@@ -511,7 +511,7 @@ fn a_successor_takes_over_what_the_dead_had_published() {
 
 /// A forged handle, with the offset and generation of a block in use, is stale.
 #[test]
-fn a_block_in_use_is_not_claimed_a_second_time() {
+fn forged_handle_of_held_block_is_stale() {
     let heap = heap(MIB);
     let block = heap.alloc(64).expect("space");
     for generation in 0..3 {
@@ -535,7 +535,7 @@ fn reclaim_received_spares_new_member_in_slot() {
 }
 
 #[test]
-fn a_block_knows_how_long_it_is() {
+fn block_length_survives_resize_and_handover() {
     let heap = heap(4 << 20);
     for len in [0, 1, 32_768, 32_769, 65_534, 65_535, 65_536, 1 << 20] {
         let mut block = heap.alloc(len).expect("space");
@@ -552,7 +552,7 @@ fn a_block_knows_how_long_it_is() {
 }
 
 #[test]
-fn a_block_goes_through_a_pointer_and_comes_back() {
+fn block_from_raw_pointer_keeps_length_and_bytes() {
     let heap = heap(4 << 20);
     for len in [1, 100, 65_535, 100_000] {
         let mut block = heap.alloc(len).expect("space");
@@ -569,7 +569,7 @@ fn a_block_goes_through_a_pointer_and_comes_back() {
 }
 
 #[test]
-fn slabs_of_the_dead_serve_the_next_blocks() {
+fn recover_keeps_slabs_of_dead_member_for_next_blocks() {
     let heap = heap(4 * MIB);
     dies_after(&heap, |heap| {
         let blocks: Vec<_> = (0..10_000).filter_map(|_| heap.alloc(100).ok()).collect();

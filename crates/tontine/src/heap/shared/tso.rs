@@ -106,7 +106,7 @@ fn explore(give: Give) -> (usize, bool) {
 }
 
 #[test]
-fn a_stored_hint_is_enough_on_x86_and_a_look_first_is_not() {
+fn stored_hint_suffices_on_x86_unless_loaded_first() {
     for (give, expected) in [
         (Give::Exchange, false),
         (Give::Store, false),

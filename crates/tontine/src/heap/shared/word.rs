@@ -496,7 +496,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_say_what_was_packed() {
+    fn heap_words_unpack_to_packed_fields() {
         let truth = BlockWord::loaned(8_191, LAST);
         assert_eq!(
             (truth.state(), truth.holder(), truth.generation()),
@@ -523,7 +523,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_generation_is_never_given_out() {
+    fn last_generation_is_never_allocated() {
         let word = AtomicU64::new(BlockWord::free(LAST - 1).0);
         assert!(truth::allocate(&word, 3), "one generation is left");
         truth::free(&word, LAST - 1);

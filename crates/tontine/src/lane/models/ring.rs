@@ -133,19 +133,19 @@ fn three_messages() {
 }
 
 #[test]
-fn messages_cross_whole_and_in_order() {
+fn messages_in_one_ring_arrive_whole_and_in_order() {
     check(InjectedFault::None, three_messages);
 }
 
 #[test]
 #[should_panic = "Causality violation"]
-fn a_header_without_release_is_noticed() {
+fn header_store_without_release_is_detected() {
     check(MESSAGE_RELAXED, three_messages);
 }
 
 #[test]
 #[should_panic = "Causality violation"]
-fn a_look_without_acquire_is_noticed() {
+fn header_load_without_acquire_is_detected() {
     check(InjectedFault::LoadsRelaxed, three_messages);
 }
 
@@ -168,25 +168,25 @@ fn reused_ring() {
 }
 
 #[test]
-fn room_is_reused_only_once_it_is_read() {
+fn space_is_reused_only_after_acknowledgement() {
     check(InjectedFault::None, reused_ring);
 }
 
 #[test]
 #[should_panic = "Causality violation"]
-fn a_position_without_release_is_noticed() {
+fn position_store_without_release_is_detected() {
     check(POSITION_RELAXED, reused_ring);
 }
 
 #[test]
 #[should_panic]
-fn padding_without_release_is_noticed() {
+fn padding_store_without_release_is_detected() {
     check(PADDING_RELAXED, reused_ring);
 }
 
 #[test]
 #[should_panic]
-fn a_header_of_an_earlier_lap_is_noticed() {
+fn header_of_earlier_lap_is_detected() {
     check(NOTHING_KEPT, reused_ring);
 }
 
@@ -212,12 +212,12 @@ fn second_chunk() {
 }
 
 #[test]
-fn the_lane_goes_on_in_the_next_chunk() {
+fn lane_continues_in_next_chunk() {
     check(InjectedFault::None, second_chunk);
 }
 
 #[test]
 #[should_panic = "Causality violation"]
-fn a_header_without_release_in_the_next_chunk_is_noticed() {
+fn header_in_next_chunk_without_release_is_detected() {
     check(MESSAGE_RELAXED, second_chunk);
 }

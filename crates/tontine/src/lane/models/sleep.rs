@@ -72,20 +72,20 @@ fn mail_for_a_sleeper(senders: usize) {
 }
 
 #[test]
-fn no_message_is_left_with_a_sleeping_receiver() {
+fn sleeping_receiver_misses_no_message() {
     check(InjectedFault::None, || mail_for_a_sleeper(1));
     check(InjectedFault::None, || mail_for_a_sleeper(2));
 }
 
 #[test]
 #[should_panic = "missed a message"]
-fn a_sender_without_a_fence_leaves_one() {
+fn sender_without_fence_loses_wake_up() {
     check(InjectedFault::WakerUnfenced, || mail_for_a_sleeper(1));
 }
 
 #[test]
 #[should_panic = "missed a message"]
-fn a_sleeper_without_a_fence_leaves_one() {
+fn receiver_without_fence_loses_wake_up() {
     check(InjectedFault::SleeperUnfenced, || mail_for_a_sleeper(1));
 }
 
@@ -121,13 +121,13 @@ fn mail_behind_empty_chunks(looked_through: usize) {
 }
 
 #[test]
-fn no_message_is_left_behind_empty_chunks() {
+fn message_after_empty_chunks_is_not_missed() {
     check(InjectedFault::None, || mail_behind_empty_chunks(2));
 }
 
 #[test]
 #[should_panic = "missed a message"]
-fn a_look_through_one_chunk_only_leaves_one() {
+fn check_of_one_empty_chunk_only_loses_wake_up() {
     check(InjectedFault::None, || mail_behind_empty_chunks(1));
 }
 
@@ -162,18 +162,18 @@ fn room_for_a_sleeper() {
 }
 
 #[test]
-fn no_sender_sleeps_beside_room() {
+fn waiting_sender_misses_no_free_space() {
     check(InjectedFault::None, room_for_a_sleeper);
 }
 
 #[test]
 #[should_panic = "missed free space"]
-fn a_receiver_without_a_fence_leaves_it_asleep() {
+fn receiver_without_fence_leaves_sender_asleep() {
     check(InjectedFault::WakerUnfenced, room_for_a_sleeper);
 }
 
 #[test]
 #[should_panic = "missed free space"]
-fn a_waiting_sender_without_a_fence_stays_asleep() {
+fn waiting_sender_without_fence_stays_asleep() {
     check(InjectedFault::SleeperUnfenced, room_for_a_sleeper);
 }

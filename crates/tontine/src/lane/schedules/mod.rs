@@ -136,16 +136,16 @@ fn explore(body: fn()) {
 }
 
 #[test]
-fn closed_lanes_lose_nothing() {
+fn closed_lane_loses_no_message() {
     explore(growth_and_close);
 }
 
 #[test]
-fn successors_read_on_where_the_dead_acknowledged() {
+fn successor_continues_at_last_acknowledgement() {
     explore(succession);
 }
 
 #[test]
-fn dead_senders_leave_whole_messages() {
+fn dead_sender_leaves_whole_messages() {
     explore(dying_senders);
 }

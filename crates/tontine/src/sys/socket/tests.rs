@@ -100,7 +100,7 @@ fn unexpected_descriptors_enter_no_table_and_stay_queued() {
 }
 
 #[test]
-fn what_was_sent_is_received_before_the_hang_up() {
+fn messages_are_received_before_hang_up() {
     let (ours, theirs) = pair().expect("pair");
     pass_credentials(&theirs).expect("pass credentials");
     // An unread message in the other direction makes the kernel return ECONNRESET first.
@@ -116,7 +116,7 @@ fn what_was_sent_is_received_before_the_hang_up() {
 }
 
 #[test]
-fn an_empty_message_with_credentials_is_no_hang_up() {
+fn empty_message_with_credentials_is_not_hang_up() {
     let (ours, theirs) = pair().expect("pair");
     pass_credentials(&theirs).expect("pass credentials");
     assert_eq!(send(&ours, b"", &[]).expect("send"), SendResult::Yes);
@@ -126,7 +126,7 @@ fn an_empty_message_with_credentials_is_no_hang_up() {
 }
 
 #[test]
-fn a_message_that_is_too_long_is_said_to_be() {
+fn message_longer_than_buffer_is_oversize() {
     let (ours, theirs) = pair().expect("pair");
     pass_credentials(&theirs).expect("pass credentials");
     assert_eq!(send(&ours, &[7; 100], &[]).expect("send"), SendResult::Yes);
@@ -137,7 +137,7 @@ fn a_message_that_is_too_long_is_said_to_be() {
 }
 
 #[test]
-fn a_full_queue_is_not_waited_for() {
+fn send_to_full_queue_does_not_wait() {
     let (ours, theirs) = pair().expect("pair");
     let mut sent = 0;
     while send(&ours, &[0; 1000], &[]).expect("send") == SendResult::Yes {
@@ -149,7 +149,7 @@ fn a_full_queue_is_not_waited_for() {
 }
 
 #[test]
-fn a_full_descriptor_table_loses_nothing() {
+fn full_descriptor_table_keeps_message_queued() {
     // The kernel closes passed descriptors for which the table has no space: a chunk would be lost
     // permanently. The test runs in a child, whose table may be filled.
     assert!(in_child(|| {
@@ -231,7 +231,7 @@ fn received_descriptor_drops_no_record_lock() {
 }
 
 #[test]
-fn names_are_bound_found_and_refused() {
+fn abstract_name_binds_connects_and_is_exclusive() {
     let name = format!("tontine-test-{}", std::process::id());
     let deadline = Instant::now() + Duration::from_secs(20);
     let early = seqpacket().expect("socket");
@@ -255,7 +255,7 @@ fn names_are_bound_found_and_refused() {
 }
 
 #[test]
-fn a_path_is_bound_found_and_may_be_too_long() {
+fn path_binds_connects_and_has_length_limits() {
     let path = std::env::temp_dir().join(format!("tontine-socket-{}", std::process::id()));
     let _ = std::fs::remove_file(&path);
     let listener = seqpacket().expect("socket");
@@ -286,7 +286,7 @@ fn a_path_is_bound_found_and_may_be_too_long() {
 }
 
 #[test]
-fn a_full_backlog_ends_at_the_deadline() {
+fn connect_to_full_backlog_ends_at_deadline() {
     let name = format!("tontine-full-{}", std::process::id());
     let listener = seqpacket().expect("socket");
     bind_abstract(&listener, &name).expect("bind");
@@ -316,7 +316,7 @@ fn sockets_are_close_on_exec() {
 }
 
 #[test]
-fn queued_file_is_closed_in_the_end() {
+fn queued_file_is_closed_after_socket_drop() {
     let path = std::env::temp_dir().join(format!("tontine-closed-{}", std::process::id()));
     let locked = std::fs::File::create(&path).expect("file");
     let probe = std::fs::File::open(&path).expect("file");

@@ -30,9 +30,9 @@ use self::suite::{Suite, Tally};
 const DOCS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs");
 
 /// Minimum percentage of the applicable assertions that hold.
-const MOST: usize = 95;
+const MIN_HOLDS_PERCENT: usize = 95;
 /// Maximum percentage of all assertions that do not apply.
-const FEW: usize = 25;
+const MAX_NOT_APPLICABLE_PERCENT: usize = 25;
 
 /// Minimum number of assertions of the further sources.
 const FURTHER: usize = 100;
@@ -40,7 +40,7 @@ const FURTHER: usize = 100;
 const FURTHER_THAT_APPLY: usize = 90;
 
 #[test]
-fn conformance_page_says_what_the_lists_say() {
+fn conformance_pages_match_the_lists() {
     for page in suite::PAGES {
         let (file, text) = (page.file, page::page(page.head, &suite::on(page)));
         let path = Path::new(DOCS).join(file);
@@ -56,7 +56,7 @@ fn conformance_page_says_what_the_lists_say() {
 }
 
 #[test]
-fn every_test_that_a_list_names_is_there() {
+fn every_test_named_in_a_list_exists() {
     let sources = Sources::of_the_unix();
     let mut missing = Vec::new();
     for claim in suite::all().iter().flat_map(|suite| &suite.claims) {
@@ -67,7 +67,7 @@ fn every_test_that_a_list_names_is_there() {
 }
 
 #[test]
-fn an_assertion_is_listed_once() {
+fn every_assertion_is_listed_once() {
     for suite in suite::all() {
         let mut seen = BTreeSet::new();
         for claim in &suite.claims {
@@ -78,23 +78,23 @@ fn an_assertion_is_listed_once() {
 }
 
 #[test]
-fn of_these_interfaces_nearly_all_that_applies_holds_and_little_does_not_apply() {
+fn most_applicable_assertions_hold_and_few_do_not_apply() {
     let suites = suite::on(&suite::FIRST);
     let proper = suites.iter().filter(|suite| suite.about.proper);
     let total: Tally = proper.map(Suite::tally).sum();
-    assert!(total.holds * 100 >= MOST * total.applies(), "{total:?}");
-    assert!(total.not_applicable * 100 <= FEW * total.all(), "{total:?}");
+    assert!(total.holds * 100 >= MIN_HOLDS_PERCENT * total.applies(), "{total:?}");
+    assert!(total.not_applicable * 100 <= MAX_NOT_APPLICABLE_PERCENT * total.all(), "{total:?}");
 }
 
 #[test]
-fn further_sources_enough_apply_and_nearly_all_of_those_hold() {
+fn most_applicable_assertions_of_further_sources_hold() {
     let total: Tally = suite::on(&suite::FURTHER).iter().map(Suite::tally).sum();
     assert!(total.all() >= FURTHER && total.applies() >= FURTHER_THAT_APPLY, "{total:?}");
-    assert!(total.holds * 100 >= MOST * total.applies(), "{total:?}");
+    assert!(total.holds * 100 >= MIN_HOLDS_PERCENT * total.applies(), "{total:?}");
 }
 
 #[test]
-fn the_open_posix_test_suite_is_listed_in_full() {
+fn open_posix_test_suite_is_listed_in_full() {
     let suites = suite::all();
     let open_posix = suites.iter().find(|suite| suite.about.file == "open_posix.txt");
     let open_posix = open_posix.expect("the list exists");

@@ -19,7 +19,7 @@ pub(crate) struct Sources {
 /// The lines of a module, the folder of its file, and the folder of its submodules.
 struct Module {
     lines: Vec<String>,
-    beside: PathBuf,
+    adjacent: PathBuf,
     folder: PathBuf,
 }
 
@@ -80,8 +80,8 @@ impl Sources {
 impl Module {
     fn read(file: &Path, folder: PathBuf) -> Option<Self> {
         let text = fs::read_to_string(file).ok()?;
-        let beside = file.parent()?.to_owned();
-        Some(Self { lines: text.lines().map(str::to_owned).collect(), beside, folder })
+        let adjacent = file.parent()?.to_owned();
+        Some(Self { lines: text.lines().map(str::to_owned).collect(), adjacent, folder })
     }
 
     /// Returns a module that this module declares or contains.
@@ -94,16 +94,16 @@ impl Module {
                 let attribute = at.checked_sub(1).map_or("", |above| self.lines[above].trim());
                 let path = attribute.strip_prefix("#[path = \"");
                 if let Some(path) = path.and_then(|path| path.strip_suffix("\"]")) {
-                    return Self::read(&self.beside.join(path), folder);
+                    return Self::read(&self.adjacent.join(path), folder);
                 }
-                let beside = folder.with_extension("rs");
-                let file = if beside.exists() { beside } else { folder.join("mod.rs") };
+                let adjacent = folder.with_extension("rs");
+                let file = if adjacent.exists() { adjacent } else { folder.join("mod.rs") };
                 return Self::read(&file, folder);
             }
             if item == contained {
                 let length = block_length(&self.lines[at..]);
                 let lines = self.lines[at + 1..at + length].to_vec();
-                return Some(Self { lines, beside: self.beside.clone(), folder });
+                return Some(Self { lines, adjacent: self.adjacent.clone(), folder });
             }
         }
         None
@@ -148,16 +148,16 @@ fn without_visibility(line: &str) -> &str {
 }
 
 #[test]
-fn a_test_is_found_in_a_target_a_module_a_file_and_the_library() {
+fn test_lookup_finds_tests_in_targets_modules_and_library() {
     let sources = Sources::of_the_unix();
     for path in [
-        "host::keys_pass_raw_and_the_terminal_is_restored",
-        "lab::conformance::an_assertion_is_listed_once",
-        "lab::conformance::sources::a_test_is_found_in_a_target_a_module_a_file_and_the_library",
-        "sim::rules::kill::the_null_signal_only_asks",
+        "host::keys_pass_raw_and_the_terminal_is_restored_after",
+        "lab::conformance::every_assertion_is_listed_once",
+        "lab::conformance::sources::test_lookup_finds_tests_in_targets_modules_and_library",
+        "sim::rules::kill::null_signal_checks_without_sending",
         "lib::kernel::pending::tests::a_fault_comes_before_lower_numbers",
-        "lib::kernel::pipe::tests::bytes_come_out_in_the_order_in_which_they_went_in",
-        "lib::lock::tests::page::lock_order_page_says_what_the_code_says",
+        "lib::kernel::pipe::tests::pipe_bytes_are_read_in_write_order",
+        "lib::lock::tests::page::lock_order_page_matches_docs",
         "lib::kernel::terminal::line::tests::kill_takes_the_line_back",
         "examples::sending::to_itself_comes_before_kill_returns",
     ] {
@@ -166,12 +166,12 @@ fn a_test_is_found_in_a_target_a_module_a_file_and_the_library() {
 }
 
 #[test]
-fn what_is_no_test_is_not_found() {
+fn test_lookup_refuses_paths_without_a_test() {
     let sources = Sources::of_the_unix();
     for (path, why) in [
-        ("simulator::kill::the_null_signal_only_asks", "no target `simulator`"),
-        ("sim::rules::murder::the_null_signal_only_asks", "no module `murder`"),
-        ("sim::rules::the_null_signal_only_asks", "no test"),
+        ("simulator::kill::null_signal_checks_without_sending", "no target `simulator`"),
+        ("sim::rules::murder::null_signal_checks_without_sending", "no module `murder`"),
+        ("sim::rules::null_signal_checks_without_sending", "no test"),
         ("sim::rules::kill::the_null_signal_only_ask", "no test"),
         ("sim::rules::kill::leader", "no test"),
         ("sim::rules::harness::everywhere", "no test"),
@@ -186,7 +186,7 @@ fn what_is_no_test_is_not_found() {
 }
 
 #[test]
-fn a_mark_belongs_to_the_function_below_it() {
+fn test_attribute_belongs_to_the_function_below_it() {
     let text = r"
         #[test]
         #[other]
@@ -203,7 +203,7 @@ fn a_mark_belongs_to_the_function_below_it() {
             fn five() {}
         }";
     let lines = text.lines().map(str::to_owned).collect();
-    let module = Module { lines, beside: PathBuf::new(), folder: PathBuf::new() };
+    let module = Module { lines, adjacent: PathBuf::new(), folder: PathBuf::new() };
     let found = ["one", "two", "three", "four", "five"].map(|name| module.has_test(name));
     assert_eq!(found, [true, true, false, false, false]);
     assert!(module.child("inner").is_some_and(|inner| inner.has_test("five")));

@@ -9,7 +9,7 @@ use super::is_the_same;
 /// Regression: the Linux backend looked for the group first, and returned EPERM for an ended
 /// process: the group was the one that this process would lead.
 #[test]
-fn setpgid_of_who_is_gone_is_esrch_whatever_the_group() {
+fn setpgid_of_an_ended_process_returns_esrch_for_any_group() {
     is_the_same(
         "\
 process main
@@ -27,7 +27,7 @@ process quick
 /// even without such a group, and the group is in the foreground once created. POSIX specifies
 /// EPERM.
 #[test]
-fn a_group_may_come_to_the_foreground_before_it_is_made() {
+fn group_may_be_in_the_foreground_before_it_is_created() {
     is_the_same(
         "\
 process main
@@ -50,7 +50,7 @@ process job
 /// Regression: a group was left by its only member and created again: the virtual terminal still
 /// had the first one in the foreground, and stopped the second for reading.
 #[test]
-fn a_group_that_is_made_again_is_in_the_foreground_still() {
+fn recreated_group_is_still_in_the_foreground() {
     is_the_same(
         "\
 process main
@@ -74,7 +74,7 @@ process job
 /// Regression: a descriptor was closed and a child forked. The Linux backend holds the child by a
 /// descriptor, which got the number of the closed one. Reading from it returned EINVAL.
 #[test]
-fn a_closed_descriptor_stays_closed_whoever_is_forked() {
+fn closed_descriptor_stays_closed_after_a_fork() {
     is_the_same(
         "\
 process main
@@ -93,7 +93,7 @@ process quick
 /// Regression: the Linux backend looked for the process first, which had ended, and returned ESRCH.
 /// The kernel checks the numbers first.
 #[test]
-fn a_number_that_can_be_none_is_refused_before_the_process_is_looked_for() {
+fn invalid_number_is_refused_before_the_process_lookup() {
     is_the_same(
         "\
 process main
@@ -110,7 +110,7 @@ process quick
 /// With unread input before it, a key is carried to the terminal by the kernel's worker alone: the
 /// typing call was reported before the key ended the caller.
 #[test]
-fn a_key_comes_before_its_call_returns_also_behind_other_input() {
+fn typed_key_behind_unread_input_arrives_within_its_call() {
     is_the_same(
         "\
 process main
@@ -129,7 +129,7 @@ process other
 /// Linux returns EIO to a reader that sleeps while the terminal's user end closes, and end of file
 /// to later readers. The virtual Unix returned end of file to both.
 #[test]
-fn who_reads_when_the_user_leaves_is_told_otherwise_than_who_comes_later() {
+fn reader_asleep_at_hang_up_gets_eio_and_later_readers_eof() {
     is_the_same(
         "\
 process main
@@ -151,7 +151,7 @@ process reader
 /// that has ended by then. Regression: the Linux backend only looked, and the virtual Unix was
 /// changed to match it.
 #[test]
-fn who_was_ended_takes_a_child_in_its_last_look() {
+fn killed_waiter_reaps_a_child_in_its_last_check() {
     is_the_same(
         "\
 process main
@@ -182,7 +182,7 @@ thread writer
 /// That group was already orphaned, and had a stopped member. Linux checks the groups of all
 /// children that it reparents, including ended ones.
 #[test]
-fn a_zombie_that_is_given_away_has_its_orphaned_group_hung_up() {
+fn reparented_zombie_has_its_orphaned_group_hung_up() {
     is_the_same(
         "\
 process main
@@ -209,7 +209,7 @@ process third
 /// Regression: a process became a subreaper for a while. The Linux backend waited only for children
 /// that it knew, and returned ECHILD.
 #[test]
-fn orphans_that_came_are_waited_for_though_no_more_come() {
+fn former_subreaper_still_waits_for_its_orphans() {
     is_the_same(
         "\
 process main
@@ -232,7 +232,7 @@ process stays
 /// the leader comes first and sends only SIGHUP, and the terminal that hangs up afterwards has no
 /// session.
 #[test]
-fn a_leader_ends_before_its_terminal_does() {
+fn session_leader_ends_before_its_terminal() {
     is_the_same(
         "\
 process main
@@ -256,7 +256,7 @@ process stays
 /// thread. Until that thread ran, the read restarted and sent the next SIGTTIN. On Linux the reader
 /// checks for signals itself.
 #[test]
-fn who_reads_in_the_background_may_take_the_signal_itself() {
+fn background_reader_thread_may_take_sigttin_itself() {
     is_the_same(
         "\
 process main
@@ -281,7 +281,7 @@ thread reader
 /// ran in between: it killed its process and left a zombie behind. A single reaping call has reaped
 /// before it handles signals.
 #[test]
-fn a_handler_of_sigchld_ends_who_has_waited_already() {
+fn sigchld_handler_runs_after_wait_has_reaped() {
     is_the_same(
         "\
 process main
@@ -295,10 +295,10 @@ process quick
     );
 }
 
-/// Like [`a_handler_of_sigchld_ends_who_has_waited_already`], but the handler waited: it reaped the
+/// Like [`sigchld_handler_runs_after_wait_has_reaped`], but the handler waited: it reaped the
 /// child that its thread waited for, and the thread continued to sleep or had no child.
 #[test]
-fn a_handler_of_sigchld_finds_the_child_taken() {
+fn sigchld_handler_finds_the_child_already_reaped() {
     is_the_same(
         "\
 process main
@@ -316,7 +316,7 @@ process quick
 /// controlling terminal is per process and inherited by fork, so the child has none: it cannot open
 /// it, and job control does not restrict it. Here the terminal belonged to the whole session.
 #[test]
-fn who_was_there_before_the_leader_took_a_terminal_has_none() {
+fn child_older_than_the_terminal_has_no_terminal() {
     is_the_same(
         "\
 process main
@@ -346,7 +346,7 @@ process behind
 /// the last. Regression: the search for the order in which the virtual Unix matches Linux was
 /// abandoned earlier.
 #[test]
-fn a_search_goes_on_through_many_steps_that_can_go_in_two_ways() {
+fn search_continues_through_many_two_way_steps() {
     is_the_same(
         "\
 process p0
@@ -392,7 +392,7 @@ thread t1
 /// waited for the exiting one always reaped it before SIGHUP, and a member never died before its
 /// leader had ended.
 #[test]
-fn who_is_hung_up_may_go_on_before_the_exit_that_did_it_ends() {
+fn hung_up_process_may_run_before_the_exit_completes() {
     let member_exits = "\
 process main
   on HUP

@@ -24,7 +24,7 @@ const FIRST: usize = 2;
 const TIMES: usize = 8;
 /// Minimum number of those runs that must diverge: a busy machine occasionally shows an order of
 /// events within a step that is not caused by the kernel.
-const PARTED: usize = 4;
+const MIN_DIVERGED: usize = 4;
 
 /// Asserts that both do the same, in every mode.
 fn is_the_same(text: &str) {
@@ -32,20 +32,24 @@ fn is_the_same(text: &str) {
     let mut checker = Checker::new().expect("a PID namespace");
     for seed in 1..=SEEDS {
         let options = CheckOptions { seed, max_steps: STEPS, ..CheckOptions::new() };
-        let mut run = || parts(&mut checker, &scenario, &options);
+        let mut run = || find_difference(&mut checker, &scenario, &options);
         let mut parted: Vec<String> = (0..FIRST).filter_map(|_| run()).collect();
         if !parted.is_empty() {
             parted.extend((FIRST..TIMES).filter_map(|_| run()));
         }
         let times = parted.len();
-        if let Some(difference) = parted.pop().filter(|_| times >= PARTED) {
+        if let Some(difference) = parted.pop().filter(|_| times >= MIN_DIVERGED) {
             panic!("in {times} of {TIMES} runs: {difference}");
         }
     }
 }
 
 /// Returns the difference in a mode, if there is one.
-fn parts(checker: &mut Checker, scenario: &Scenario, options: &CheckOptions) -> Option<String> {
+fn find_difference(
+    checker: &mut Checker,
+    scenario: &Scenario,
+    options: &CheckOptions,
+) -> Option<String> {
     let real = checker.on_linux(scenario, options).expect("the run becomes quiescent");
     LockingMode::ALL.into_iter().find_map(|mode| {
         let options = CheckOptions { builder: Virtual::builder().mode(mode), ..options.clone() };

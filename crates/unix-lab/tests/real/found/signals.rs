@@ -6,7 +6,7 @@ use super::is_the_same;
 /// until then the first thread continued: its call returned, and it made the next one. On Linux a
 /// fatal signal ends the process when it is sent.
 #[test]
-fn a_thread_that_kills_its_process_does_nothing_more() {
+fn thread_that_kills_its_process_makes_no_further_call() {
     is_the_same(
         "\
 process main
@@ -27,7 +27,7 @@ thread killer
 /// Regression: the killer blocked the signal that it sent; the other thread did not, and the
 /// process ended. Only the other thread ended at once.
 #[test]
-fn who_blocks_what_ends_its_process_ends_with_it() {
+fn thread_blocking_the_fatal_signal_ends_with_its_process() {
     is_the_same(
         "\
 process main
@@ -47,7 +47,7 @@ thread killer
 /// later, but has the lower number. On Linux the first signal had ended the member before it could
 /// check.
 #[test]
-fn the_first_signal_that_ends_a_process_is_the_one() {
+fn first_fatal_signal_determines_the_wait_status() {
     is_the_same(
         "\
 process main
@@ -65,7 +65,7 @@ process member
 /// Regression: on Linux, a thread began with the alternate stack of a few KiB from Rust's runtime:
 /// a handler with `onstack` ran there, and died of SIGSEGV.
 #[test]
-fn a_thread_begins_without_an_alternate_stack() {
+fn thread_starts_without_an_alternate_stack_on_linux() {
     is_the_same(
         "\
 process main
@@ -86,7 +86,7 @@ thread other
 /// first one had reported its call and reached its next gate. On Linux a woken thread may run at
 /// once, and stop the first one within its call.
 #[test]
-fn who_stops_its_own_process_may_be_stopped_within_the_call() {
+fn thread_stopping_its_process_may_stop_within_the_call() {
     is_the_same(
         "\
 process main
@@ -107,7 +107,7 @@ thread stopper
 /// it in its last check and `init` was never notified. On Linux a process that a call has woken may
 /// run before the caller handles its own signals.
 #[test]
-fn who_is_woken_may_go_on_before_the_caller_ends() {
+fn woken_process_may_run_before_the_caller_ends() {
     is_the_same(
         "\
 process main
@@ -124,7 +124,7 @@ process member
 /// Unix were drawn again from scratch until each step matched Linux: after 64 attempts the two
 /// counted as diverged.
 #[test]
-fn each_step_may_go_its_own_way() {
+fn each_step_is_matched_on_its_own() {
     is_the_same(
         "\
 process main
@@ -149,7 +149,7 @@ process quiet
 /// call of its handler: with SA_RESTART the kernel resumed the gate's sleep by itself, and the
 /// gate's state was the last state of the handler's own gate.
 #[test]
-fn a_handler_with_restart_leaves_its_thread_at_the_gate() {
+fn handler_with_restart_leaves_its_thread_at_the_gate() {
     is_the_same(
         "\
 process main
@@ -169,7 +169,7 @@ process other
 /// Regression: all threads slept, and the next timer was an alarm of a hundred seconds: it expired
 /// at once on the virtual clock, and on Linux the run was abandoned earlier.
 #[test]
-fn a_far_alarm_is_waited_for_by_nobody() {
+fn distant_alarm_is_not_waited_for() {
     is_the_same(
         "\
 process main
@@ -183,7 +183,7 @@ process main
 /// behind. That restarted another thread's read, which looked up its descriptor again: by then it
 /// belonged to another file.
 #[test]
-fn a_read_goes_on_with_its_file_though_the_descriptor_is_anothers() {
+fn read_keeps_its_file_though_the_descriptor_is_reused() {
     is_the_same(
         "\
 process main
@@ -204,7 +204,7 @@ thread closes
 /// A stop signal does not stop a process in an orphaned group. It still wakes the thread, and on
 /// Linux `sigtimedwait` ends with EINTR whenever it is woken for another reason than its set.
 #[test]
-fn a_stop_that_stops_nobody_ends_sigwaitinfo() {
+fn ineffective_stop_signal_ends_sigwaitinfo() {
     is_the_same(
         "\
 process main
@@ -223,7 +223,7 @@ process waiter
 /// signal without a handler woke it. Linux then restarts the call, with the previous mask for a
 /// moment: that admitted the pending signal, and the process ended.
 #[test]
-fn what_wakes_sigsuspend_for_nothing_shows_the_mask_of_before() {
+fn spurious_wakeup_of_sigsuspend_exposes_the_old_mask() {
     is_the_same(
         "\
 process main
@@ -246,7 +246,7 @@ thread sleeper
 /// A signal that the caller ignores is then pending for a moment, and wakes a thread in
 /// `sigwaitinfo`.
 #[test]
-fn group_0_is_the_callers_own() {
+fn kill_of_group_0_keeps_the_caller_unblocked() {
     is_the_same(
         "\
 process main
@@ -264,7 +264,7 @@ thread waiter
 /// `sigwaitinfo`, did not block it: on Linux it is woken, discards the signal, and its call ends
 /// with EINTR.
 #[test]
-fn a_signal_of_which_nothing_comes_ends_sigwait() {
+fn discarded_signal_ends_sigwaitinfo() {
     is_the_same(
         "\
 process main
@@ -286,7 +286,7 @@ thread waiter
 /// other. On Linux the second goes to the next thread in turn, not again to the thread that already
 /// has one to handle.
 #[test]
-fn threads_take_signals_in_turn() {
+fn threads_take_process_signals_in_turn() {
     is_the_same(
         "\
 process main
@@ -313,7 +313,7 @@ thread waits
 /// A thread forked a child that ended. Both threads admit SIGCHLD: on Linux the forking thread is
 /// asked first, even if it is not the first thread.
 #[test]
-fn a_childs_end_is_told_to_the_thread_that_made_it() {
+fn sigchld_goes_to_the_thread_that_forked() {
     is_the_same(
         "\
 process main
@@ -335,7 +335,7 @@ process quick
 /// woken to handle it, including one that blocked it in `sigpause`: the previous mask was in effect
 /// for a moment, admitted the signal, and the process ended.
 #[test]
-fn a_thread_that_ends_wakes_nobody_for_what_all_block() {
+fn ending_thread_wakes_no_thread_for_a_blocked_signal() {
     is_the_same(
         "\
 process main
@@ -353,7 +353,7 @@ thread t1
 /// in this thread: another thread was woken for a signal that this one handles, and its
 /// `sigwaitinfo` ended.
 #[test]
-fn a_group_is_signalled_with_the_mask_as_it_is() {
+fn group_signal_is_sent_with_the_mask_unchanged() {
     is_the_same(
         "\
 process main
@@ -372,7 +372,7 @@ thread waiter
 /// stayed in its call and consumed written bytes although it was stopped, so that other readers did
 /// not get them.
 #[test]
-fn who_is_stopped_takes_nothing_from_a_pipe() {
+fn stopped_reader_consumes_no_bytes_from_a_pipe() {
     is_the_same(
         "\
 process main
@@ -392,11 +392,11 @@ thread sleeper
     );
 }
 
-/// Like [`who_is_stopped_takes_nothing_from_a_pipe`], but the reader's descriptor had been closed
+/// Like [`stopped_reader_consumes_no_bytes_from_a_pipe`], but the reader's descriptor had been closed
 /// meanwhile. Its call held the file, so that the pipe still had a reader. On Linux a stop is
 /// outside the call, and the pipe is broken.
 #[test]
-fn who_is_stopped_holds_no_file_that_is_closed() {
+fn stopped_reader_does_not_hold_a_closed_file() {
     is_the_same(
         "\
 process main
@@ -419,7 +419,7 @@ thread sleeper
 /// Regression: SIGCONT with a handler continued a process of two threads, and the first thread took
 /// it. On Linux each thread checks for signals when it continues: the first to do so takes it.
 #[test]
-fn who_goes_on_first_has_what_continued_it() {
+fn first_continued_thread_takes_sigcont() {
     is_the_same(
         "\
 process main
@@ -444,7 +444,7 @@ thread other
 /// A handler signals itself endlessly, and another thread that admits the signal ends that if it
 /// runs first. Regression: after one endless run the virtual Unix was not run again.
 #[test]
-fn what_goes_on_for_ever_under_one_schedule_may_end_under_another() {
+fn schedule_search_continues_after_an_endless_run() {
     is_the_same(
         "\
 process main

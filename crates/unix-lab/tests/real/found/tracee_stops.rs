@@ -128,7 +128,7 @@ process tracee
 /// Regression: a stopped process was attached, continued, and detached. On Linux it stops again at
 /// once, since no SIGCONT has cancelled its stop; here it kept running.
 #[test]
-fn process_stopped_before_it_was_attached_stops_when_detached() {
+fn process_stopped_before_attach_stops_when_detached() {
     is_the_same(
         "\
 process main
@@ -154,7 +154,7 @@ process stopped
     );
 }
 
-/// Like [`process_stopped_before_it_was_attached_stops_when_detached`], if the tracer ends, with a
+/// Like [`process_stopped_before_attach_stops_when_detached`], if the tracer ends, with a
 /// tracee that is stopped for it and with one that sleeps.
 #[test]
 fn process_stopped_before_attach_stops_when_tracer_ends() {
@@ -166,7 +166,7 @@ fn process_stopped_before_attach_stops_when_tracer_ends() {
 /// named that signal. On Linux SIGCHLD names the signal that `wait` would return for the stop:
 /// none, since the parent has already waited for it.
 #[test]
-fn sigchld_of_a_stop_that_was_waited_for_names_no_signal() {
+fn sigchld_of_an_already_reported_stop_names_no_signal() {
     is_the_same(
         "\
 process main
@@ -288,7 +288,7 @@ process stopped
 /// Regression: a tracee ended while its parent ignored and blocked SIGCHLD. Linux keeps the signal
 /// pending, and a handler that is set later runs; here the parent got no signal.
 #[test]
-fn end_of_tracee_is_pending_for_parent_that_ignores_and_blocks() {
+fn sigchld_of_tracee_stays_pending_if_ignored_and_blocked() {
     is_the_same(
         "\
 process main

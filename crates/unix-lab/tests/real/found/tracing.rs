@@ -7,7 +7,7 @@ use super::is_the_same;
 /// remains for it to wait for, but not after the tracer ends: `init` adopted a child that Linux
 /// discards.
 #[test]
-fn a_tracee_of_who_wants_no_zombies_goes_with_its_tracer() {
+fn tracee_of_a_nocldwait_tracer_vanishes_with_it() {
     is_the_same(
         "\
 process main
@@ -29,7 +29,7 @@ process tracee
 /// Regression: a tracer continued its tracee with SIGSTOP in place of another signal. On the
 /// virtual Unix a stop counted only if the process itself had taken it from its pending signals.
 #[test]
-fn a_tracer_may_have_its_tracee_go_on_with_a_stop() {
+fn tracer_may_continue_its_tracee_with_a_stop_signal() {
     is_the_same(
         "\
 process main
@@ -48,7 +48,7 @@ process tracee
 /// Regression: a tracer continued its tracee with SIGSTOP, and the tracee stopped. SIGCHLD reported
 /// a trap, as before each signal; this was a stop.
 #[test]
-fn a_tracee_that_was_told_to_stop_has_stopped() {
+fn tracee_stopped_by_its_tracer_reports_a_stop() {
     is_the_same(
         "\
 process main
@@ -69,7 +69,7 @@ process tracee
 /// Regression: a whole process was the tracer, whichever of its threads had attached. On Linux a
 /// thread is: another thread executed, and the tracees of the first thread were released with it.
 #[test]
-fn what_a_thread_traced_goes_on_when_another_executes() {
+fn tracees_of_a_thread_are_released_by_exec_in_another() {
     is_the_same(
         "\
 process main
@@ -99,10 +99,10 @@ thread executes
     );
 }
 
-/// Like [`what_a_thread_traced_goes_on_when_another_executes`], for a thread that ended alone: its
+/// Like [`tracees_of_a_thread_are_released_by_exec_in_another`], for a thread that ended alone: its
 /// process was still the tracer.
 #[test]
-fn a_thread_that_ends_lets_go_whom_it_traced() {
+fn ending_thread_releases_its_tracees() {
     is_the_same(
         "\
 process main
@@ -125,7 +125,7 @@ thread tracer
 /// Regression: a thread other than the tracing one continued the tracee. On Linux it has no such
 /// tracee, though it may wait for it.
 #[test]
-fn a_tracee_goes_on_as_its_own_tracing_thread_says() {
+fn tracee_is_continued_only_by_its_tracing_thread() {
     is_the_same(
         "\
 process main
@@ -150,7 +150,7 @@ thread other
 /// Regression: a stopped child was attached, and its parent was notified of the stop twice: as its
 /// tracer, and as its parent. Linux notifies a tracing parent only of its traps.
 #[test]
-fn a_parent_that_traces_is_told_of_a_stop_once() {
+fn tracing_parent_is_notified_of_a_stop_once() {
     is_the_same(
         "\
 process main
@@ -172,7 +172,7 @@ process stopped
 /// the tracer ended. On Linux that stop has no effect any more; here it counted as one that the
 /// tracer had chosen.
 #[test]
-fn a_stop_that_is_taken_back_in_the_tracers_hand_stops_nobody() {
+fn stop_cancelled_during_a_trap_has_no_effect() {
     is_the_same(
         "\
 process main
@@ -192,17 +192,17 @@ process tracee
     );
 }
 
-/// Like [`a_stop_that_is_taken_back_in_the_tracers_hand_stops_nobody`], and the tracer continued
+/// Like [`stop_cancelled_during_a_trap_has_no_effect`], and the tracer continued
 /// the tracee with that stop.
 #[test]
-fn a_stop_that_was_taken_back_is_none_for_the_tracer_to_go_on_with() {
+fn cancelled_stop_cannot_be_chosen_by_the_tracer() {
     is_the_same(&continued_in_hand("STOP", ""));
 }
 
 /// Regression: a tracee was trapped for another signal when SIGCONT arrived, and its tracer then
 /// continued it with a stop signal. On Linux SIGCONT cancels any stop about to be delivered.
 #[test]
-fn a_continuation_takes_back_a_stop_that_the_tracer_chooses_after_it() {
+fn continuation_cancels_a_stop_chosen_by_the_tracer_later() {
     is_the_same(&continued_in_hand("USR1", " -> anything"));
 }
 
@@ -232,7 +232,7 @@ process tracee
 /// killed. On Linux it has reaped the child before; the Linux backend had only looked at it, so
 /// that the first process reaped it again.
 #[test]
-fn a_tracee_that_waits_has_taken_its_child_before_it_stops_for_the_signal() {
+fn waiting_tracee_reaps_its_child_before_the_trap() {
     is_the_same(
         "\
 process main
@@ -256,7 +256,7 @@ process worker
 /// the tracer. Later it was found, but not behind an older running child: that child was checked
 /// first, and the stop after it counted as unchanged.
 #[test]
-fn a_stop_that_a_tracer_heard_of_is_there_for_the_next_parent() {
+fn stop_reported_to_a_tracer_is_visible_to_the_next_parent() {
     is_the_same(
         "\
 process main

@@ -88,7 +88,7 @@ impl ModelledExecution<'_> {
             }
             machine.horizon_ps.set(horizon_ps.min(timer_ps));
             machine.look_about(due_ps);
-            self.go_on(&machine.processors[next], due_ps);
+            self.run_on(&machine.processors[next], due_ps);
         }
     }
 
@@ -108,7 +108,7 @@ impl ModelledExecution<'_> {
 
     /// Collects posts from outside, and lets processors continue whose lock is free.
     fn collect(&self) {
-        if self.worker.inbox.has_mail() {
+        if self.worker.inbox.has_posts() {
             self.worker.inbox.drain(|task| {
                 // SAFETY: a queued task is alive, and this thread holds it.
                 let (fresh, pinned) = unsafe { ((*task).is_fresh(), (*task).pinned) };
@@ -121,7 +121,7 @@ impl ModelledExecution<'_> {
     }
 
     /// Lets a processor continue its fiber, or run another one.
-    fn go_on(&self, processor: &ModelledProcessor, due_ps: u64) {
+    fn run_on(&self, processor: &ModelledProcessor, due_ps: u64) {
         let machine = self.machine;
         machine.current.set(processor.number);
         processor.clock_ps.set(due_ps);

@@ -25,7 +25,7 @@ fn descend(depth: u64) -> u64 {
 }
 
 #[test]
-fn running_out_of_stack_in_user_mode_ends_that_fiber_only() {
+fn stack_overflow_in_user_mode_ends_only_that_fiber() {
     let hooks = Arc::new(Overflows::default());
     let executor = FiberExecutor::parallel(
         2,
@@ -69,10 +69,10 @@ fn killed_in_child(test: &str) -> Option<(i32, String)> {
 const VARIABLE: &str = "TONTINE_UNIX_CHILD";
 
 #[test]
-fn running_out_of_stack_in_kernel_mode_aborts_and_says_who() {
+fn stack_overflow_in_kernel_mode_aborts_and_names_fiber() {
     if std::env::var_os(VARIABLE).is_none() {
         let name = "executor::tests::interrupt::\
-                    running_out_of_stack_in_kernel_mode_aborts_and_says_who";
+                    stack_overflow_in_kernel_mode_aborts_and_names_fiber";
         let (signal, said) = killed_in_child(name).expect("a signal killed the process");
         assert_eq!(signal, libc::SIGABRT);
         assert!(said.contains("fiber 1 ran out of stack in kernel mode"), "{said}");
@@ -86,9 +86,9 @@ fn running_out_of_stack_in_kernel_mode_aborts_and_says_who() {
 }
 
 #[test]
-fn a_panic_that_leaves_a_body_aborts_and_says_whose() {
+fn panic_out_of_body_aborts_and_names_fiber() {
     if std::env::var_os(VARIABLE).is_none() {
-        let name = "executor::tests::interrupt::a_panic_that_leaves_a_body_aborts_and_says_whose";
+        let name = "executor::tests::interrupt::panic_out_of_body_aborts_and_names_fiber";
         let (signal, said) = killed_in_child(name).expect("a signal killed the process");
         assert_eq!(signal, libc::SIGABRT);
         assert!(said.contains("a panic left the body of fiber 1"), "{said}");

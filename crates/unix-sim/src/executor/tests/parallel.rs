@@ -164,7 +164,7 @@ fn a_timer_may_start_a_fiber() {
 }
 
 #[test]
-fn everybody_waiting_for_ever_is_a_stall() {
+fn all_fibers_blocked_is_a_deadlock() {
     for processors in 1..=3 {
         let executor = FiberExecutor::parallel(processors, ExecutorOptions::default());
         for _ in 0..10 {
@@ -181,7 +181,7 @@ fn everybody_waiting_for_ever_is_a_stall() {
 }
 
 #[test]
-fn cancelling_the_last_timer_makes_a_stall() {
+fn cancelling_last_timer_makes_a_deadlock() {
     let executor = FiberExecutor::parallel(1, ExecutorOptions::default());
     start(&executor, park);
     let timer = executor.at(Duration::from_secs(3600), Box::new(|| {}));
@@ -193,7 +193,7 @@ fn cancelling_the_last_timer_makes_a_stall() {
 }
 
 #[test]
-fn while_something_outside_is_attached_nothing_stalls() {
+fn attached_external_source_prevents_deadlock() {
     let executor = FiberExecutor::parallel(2, ExecutorOptions::default());
     let waiter = start(&executor, park);
     let outside = executor.external();
@@ -207,7 +207,7 @@ fn while_something_outside_is_attached_nothing_stalls() {
 }
 
 #[test]
-fn detaching_what_was_outside_makes_a_stall() {
+fn detaching_external_source_makes_a_deadlock() {
     let executor = FiberExecutor::parallel(2, ExecutorOptions::default());
     start(&executor, park);
     let outside = executor.external();
@@ -220,7 +220,7 @@ fn detaching_what_was_outside_makes_a_stall() {
 }
 
 #[test]
-fn a_stopped_run_leaves_and_drops_what_has_not_begun() {
+fn stopped_run_drops_unbegun_fibers() {
     let executor = FiberExecutor::parallel(1, ExecutorOptions::default());
     let inner = Arc::clone(&executor);
     let token = Arc::new(());
@@ -269,7 +269,7 @@ fn a_woken_fiber_runs_at_the_return_to_user_mode() {
 }
 
 #[test]
-fn two_that_wake_each_other_do_not_starve_a_third() {
+fn two_fibers_waking_each_other_do_not_starve_a_third() {
     let executor = FiberExecutor::parallel(1, ExecutorOptions::default());
     let done = Arc::new(AtomicBool::new(false));
     let fibers: Arc<[OnceLock<Fiber>; 2]> = Arc::default();
@@ -330,7 +330,7 @@ impl Hooks for Rescue {
 }
 
 #[test]
-fn a_stall_is_told_and_may_be_mended_once() {
+fn deadlock_hook_may_rescue_the_run() {
     let hooks = Arc::new(Rescue(OnceLock::new()));
     let options = ExecutorOptions { hooks: hooks.clone(), ..ExecutorOptions::default() };
     let executor = FiberExecutor::parallel(2, options);
@@ -340,7 +340,7 @@ fn a_stall_is_told_and_may_be_mended_once() {
 }
 
 #[test]
-fn a_stack_that_cannot_be_had_is_an_error() {
+fn start_beyond_stack_limit_fails() {
     let executor =
         FiberExecutor::parallel(1, ExecutorOptions { stacks: 3, ..ExecutorOptions::default() });
     let fill = || Start { processor: None, context: 0, name: 0, body: Box::new(|| {}) };
@@ -447,7 +447,7 @@ fn mingle(executor: &Arc<FiberExecutor>, others: &Mutex<Vec<Fiber>>, seed: u64) 
 }
 
 #[test]
-fn whatever_fibers_do_to_each_other_all_come_to_their_end() {
+fn random_fiber_operations_let_all_fibers_end() {
     for round in 0..8 {
         let executor = FiberExecutor::parallel(3, ExecutorOptions::default());
         executor.ticks(2000, |_| {});
@@ -471,7 +471,7 @@ fn whatever_fibers_do_to_each_other_all_come_to_their_end() {
 /// time slice then, sending thousands of signals to a receiver that was awake and waited for its
 /// turn.
 #[test]
-fn who_overtakes_the_woken_makes_way_at_its_first_return() {
+fn fiber_overtaking_woken_ones_yields_at_first_return() {
     for offset in 0..64 {
         let executor = FiberExecutor::parallel(1, ExecutorOptions::default());
         let wakes = Arc::new(AtomicUsize::new(0));

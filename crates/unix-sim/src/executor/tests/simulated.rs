@@ -55,7 +55,7 @@ fn the_digest_of_a_seed_is_the_same_everywhere() {
 }
 
 #[test]
-fn a_lock_is_waited_for_without_being_runnable() {
+fn spinning_fiber_is_not_runnable() {
     let executor = FiberExecutor::simulated(7, ExecutorOptions::default());
     let word = Arc::new(AtomicU32::new(0));
     let inside = Arc::new(AtomicU32::new(0));
@@ -78,7 +78,7 @@ fn a_lock_is_waited_for_without_being_runnable() {
 }
 
 #[test]
-fn two_that_spin_at_each_others_locks_are_a_stall() {
+fn two_fibers_spinning_at_each_others_locks_deadlock() {
     for seed in 0..20 {
         let executor = FiberExecutor::simulated(seed, ExecutorOptions::default());
         let words: Arc<[AtomicU32; 2]> = Arc::default();
@@ -137,7 +137,7 @@ fn each_point_takes_time() {
 }
 
 #[test]
-fn everybody_waiting_for_ever_is_a_stall() {
+fn all_fibers_blocked_is_a_deadlock() {
     let executor = FiberExecutor::simulated(0, ExecutorOptions::default());
     for _ in 0..3 {
         start(&executor, park);
@@ -147,7 +147,7 @@ fn everybody_waiting_for_ever_is_a_stall() {
 }
 
 #[test]
-fn something_outside_may_wake_a_fiber() {
+fn external_thread_may_wake_a_fiber() {
     let executor = FiberExecutor::simulated(0, ExecutorOptions::default());
     let waiter = start(&executor, park);
     let outside = executor.external();
@@ -161,7 +161,7 @@ fn something_outside_may_wake_a_fiber() {
 }
 
 #[test]
-fn the_run_ends_at_the_very_step_asked_for() {
+fn run_ends_at_requested_step() {
     for step in 0..500 {
         let options = ExecutorOptions { stop_at: Some(step), ..ExecutorOptions::default() };
         let executor = FiberExecutor::simulated(step, options);
@@ -221,7 +221,7 @@ fn ticks_land_at_points_below_high_level() {
 }
 
 #[test]
-fn a_level_is_the_fibers_own() {
+fn each_fiber_has_its_own_level() {
     let executor = FiberExecutor::simulated(5, ExecutorOptions::default());
     executor.ticks(100, |_| {});
     for _ in 0..4 {
@@ -239,7 +239,7 @@ fn a_level_is_the_fibers_own() {
 }
 
 #[test]
-fn fibers_are_abandoned_and_pinned_here_too() {
+fn simulated_fibers_can_be_abandoned_and_pinned() {
     let executor = FiberExecutor::simulated(
         2,
         ExecutorOptions { processors: 4, ..ExecutorOptions::default() },
@@ -300,7 +300,7 @@ impl Hooks for Rude {
 /// The thread used to keep the state of the run, which no longer existed: no other run could begin
 /// there, and a query of the current fiber read freed state.
 #[test]
-fn a_run_that_a_panic_ends_leaves_nothing_of_itself_on_its_thread() {
+fn run_ended_by_panic_leaves_no_state_on_its_thread() {
     let options = || ExecutorOptions { hooks: Arc::new(Rude), ..ExecutorOptions::default() };
     for executor in [
         FiberExecutor::simulated(1, options()),

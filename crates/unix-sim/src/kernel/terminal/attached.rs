@@ -42,7 +42,7 @@ impl Kernel {
         let mut outside = Some(self.executor.external());
         console.attach(executor::current());
         while self.population.load(Ordering::Relaxed) > 0 {
-            let shown = console.has_room() && self.show(terminal, console);
+            let shown = console.has_space() && self.show(terminal, console);
             let typed = self.type_in(terminal, console);
             if !shown && !typed {
                 match console.is_attended() {

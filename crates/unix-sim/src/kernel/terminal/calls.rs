@@ -32,7 +32,7 @@ impl Caller<'_> {
 
     pub(in crate::kernel) fn open_controlling(&self) -> Result<Fd> {
         self.guarded(|| {
-            self.check_room()?;
+            self.check_space()?;
             let session = self.own_session()?;
             let terminal = session.state.lock(&self.kernel.locks).terminal.clone();
             let own = terminal.filter(|terminal| self.proc.has_terminal(terminal.instance()));
@@ -179,7 +179,7 @@ impl Caller<'_> {
                 wrote
             };
             *written += wrote;
-            if wrote == 0 && !self.nap_for_room(*written)? {
+            if wrote == 0 && !self.sleep_for_space(*written)? {
                 break;
             }
         }
@@ -196,7 +196,7 @@ impl Caller<'_> {
         while *written < bytes.len() {
             let taken = terminal.input(self.kernel, &bytes[*written..], executor::current())?;
             *written += taken;
-            if taken == 0 && !self.nap_for_room(*written)? {
+            if taken == 0 && !self.sleep_for_space(*written)? {
                 break;
             }
         }

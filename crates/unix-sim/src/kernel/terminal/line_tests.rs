@@ -74,7 +74,7 @@ fn a_carriage_return_is_a_newline_with_icrnl_only() {
 }
 
 #[test]
-fn end_of_input_behind_text_gives_the_text_and_alone_the_end() {
+fn end_of_input_ends_text_and_alone_reads_as_end() {
     let mut line = LineDiscipline::default();
     typed(&mut line, b"abc\x04\x04def\n");
     assert_eq!(all(&mut line, 10), [b"abc".to_vec(), vec![], b"def\n".to_vec()]);
@@ -89,7 +89,7 @@ fn end_of_input_goes_with_text_that_fills_the_buffer() {
 }
 
 #[test]
-fn erase_takes_back_what_is_typed_and_shown() {
+fn erase_removes_typed_and_echoed_characters() {
     let mut line = LineDiscipline::default();
     typed(&mut line, b"a\tb\x01\x7f\x7f\x7f\x7f\x7fx\n");
     assert_eq!(read(&mut line, 10).unwrap(), b"x\n");
@@ -115,7 +115,7 @@ fn erase_takes_a_character_of_two_bytes_as_a_whole() {
 /// Continuation bytes without a first byte used to be erased with nothing before them: Linux keeps
 /// them, for erase and for kill, unless there is no echo.
 #[test]
-fn no_part_of_a_character_is_taken_back() {
+fn erase_keeps_stray_continuation_bytes() {
     let mut line = LineDiscipline::default();
     typed(&mut line, b"\x80\x7f\x15\n");
     assert_eq!(read(&mut line, 10).unwrap(), b"\x80\n");
@@ -134,7 +134,7 @@ fn kill_takes_the_line_back() {
 }
 
 #[test]
-fn an_erased_tab_goes_back_to_where_it_began_behind_a_prompt() {
+fn erased_tab_after_prompt_restores_column() {
     let mut line = LineDiscipline::default();
     line.output(b"\nsh: ").unwrap();
     typed(&mut line, b"\t\x7f");
@@ -142,7 +142,7 @@ fn an_erased_tab_goes_back_to_where_it_began_behind_a_prompt() {
 }
 
 #[test]
-fn three_characters_make_signals_and_throw_away_what_was_typed() {
+fn signal_characters_discard_typed_input() {
     let cases = [(b"\x03", Signal::INT), (b"\x1c", Signal::QUIT), (b"\x1a", Signal::TSTP)];
     for (byte, signal) in cases {
         let mut line = LineDiscipline::default();
@@ -184,7 +184,7 @@ fn typed_until_full(line: &mut LineDiscipline, bytes: &[u8]) -> usize {
 }
 
 #[test]
-fn with_noflsh_a_signal_throws_nothing_away() {
+fn signal_with_noflsh_keeps_input() {
     let mut line = with_modes(Termios::default().modes.union(Modes::NOFLSH));
     typed(&mut line, b"ab\x03c\n");
     assert_eq!(read(&mut line, 10).unwrap(), b"abc\n");
@@ -208,7 +208,7 @@ fn a_character_of_zero_is_switched_off() {
 }
 
 #[test]
-fn a_signal_throws_output_away_that_has_not_arrived() {
+fn signal_discards_undelivered_output() {
     let mut line = LineDiscipline::default();
     while line.output(&[b'x'; 1000]).unwrap() > 0 {}
     assert_eq!(line.output_room(), 0);
@@ -230,7 +230,7 @@ fn without_icanon_bytes_are_read_as_they_come() {
 }
 
 #[test]
-fn what_was_typed_stays_when_icanon_changes() {
+fn icanon_change_keeps_typed_input() {
     let mut line = LineDiscipline::default();
     typed(&mut line, b"li\nab\x04cd");
     line.set_termios(without(Modes::ICANON));
@@ -242,7 +242,7 @@ fn what_was_typed_stays_when_icanon_changes() {
 }
 
 #[test]
-fn what_had_no_room_comes_behind_what_becomes_a_line() {
+fn refused_input_follows_bytes_made_a_line() {
     let mut line = LineDiscipline::default();
     line.set_termios(without(Modes::ICANON));
     let many = [b'M'; 4100];
@@ -256,7 +256,7 @@ fn what_had_no_room_comes_behind_what_becomes_a_line() {
 }
 
 #[test]
-fn lines_of_before_are_one_line_when_icanon_was_off() {
+fn icanon_off_and_on_joins_earlier_lines() {
     let mut line = LineDiscipline::default();
     typed(&mut line, b"one\ntwo\n!");
     line.set_termios(without(Modes::ICANON));
@@ -309,7 +309,7 @@ fn without_echo_nothing_is_shown() {
 }
 
 #[test]
-fn a_writer_stops_where_there_is_no_room_and_a_newline_needs_two() {
+fn full_output_stops_writer_and_newline_needs_two() {
     let mut line = LineDiscipline::default();
     while line.output_room() > 1 {
         line.output(b"x").unwrap();
@@ -321,7 +321,7 @@ fn a_writer_stops_where_there_is_no_room_and_a_newline_needs_two() {
 }
 
 #[test]
-fn after_a_hang_up_readers_find_the_end_and_writers_an_error() {
+fn hung_up_line_reads_end_and_refuses_writes() {
     let mut line = LineDiscipline::default();
     line.output(b"last words").unwrap();
     typed(&mut line, b"abc\n");
@@ -359,7 +359,7 @@ proptest! {
     }
 
     #[test]
-    fn how_typing_is_cut_into_pieces_makes_no_difference(
+    fn typing_in_pieces_equals_typing_at_once(
         modes in modes(), bytes in prop::collection::vec(byte(), 0..200), piece in 1..20_usize,
     ) {
         let (mut whole, mut cut) = (with_modes(modes), with_modes(modes));
@@ -371,7 +371,7 @@ proptest! {
     }
 
     #[test]
-    fn queues_are_bounded_and_say_rightly_whether_there_is_something(
+    fn line_queues_are_bounded_and_report_content(
         steps in prop::collection::vec(
             (modes(), prop::collection::vec(byte(), 0..30), 1..100_usize, 0..5000_usize), 0..10,
         ),
@@ -392,7 +392,7 @@ proptest! {
     }
 
     #[test]
-    fn who_never_stops_typing_fills_no_more_than_the_queues(byte in byte(), modes in modes()) {
+    fn endless_typing_fills_only_the_queues(byte in byte(), modes in modes()) {
         let mut line = with_modes(modes);
         line.input(&[byte; 30_000]);
         prop_assert!(all(&mut line, 10_000).concat().len() <= input::SIZE);

@@ -96,7 +96,7 @@ const PGSIGNAL_INTERNAL: Entry =
 const TO_ONE: Counts = [0, 1, 0];
 const TO_GROUP: Counts = [0, 1, 1];
 const TO_GROUP_AND_SELF: Counts = [1, 1, 1];
-const TO_NOBODY: Counts = [0, 0, 0];
+const TO_NONE: Counts = [0, 0, 0];
 
 /// Calls an entry point in a thread or in a clock tick, and compares the signals at its return, and
 /// later.
@@ -120,7 +120,7 @@ fn call(entry: Entry, in_tick: bool, at_once: Counts, later: Counts) {
 /// `psignal` is the direct routine on a uniprocessor, which may be called from any context there,
 /// and the deferred one elsewhere.
 #[test]
-fn psignal_is_the_routine_that_is_safe_anywhere_in_the_configuration() {
+fn psignal_is_safe_in_any_context_of_each_mode() {
     for in_tick in [false, true] {
         in_each_mode(move |sys| {
             let scene = Scene::new(sys);
@@ -132,22 +132,22 @@ fn psignal_is_the_routine_that_is_safe_anywhere_in_the_configuration() {
                 }
                 (scene.counts(kernel), kernel.config.mode == LockingMode::Uniprocessor)
             });
-            assert_eq!(counts, if direct { TO_ONE } else { TO_NOBODY }, "at once");
+            assert_eq!(counts, if direct { TO_ONE } else { TO_NONE }, "at once");
             assert_eq!(scene.counts_later(sys), TO_ONE, "later");
         });
     }
 }
 
 #[test]
-fn pgsignal_and_pgsignal_self_are_deferred_for_pg_lock_stays_in_every_configuration() {
+fn pgsignal_and_pgsignal_self_are_always_deferred() {
     for in_tick in [false, true] {
-        call(PGSIGNAL, in_tick, TO_NOBODY, TO_GROUP);
-        call(PGSIGNAL_SELF, in_tick, TO_NOBODY, TO_GROUP_AND_SELF);
+        call(PGSIGNAL, in_tick, TO_NONE, TO_GROUP);
+        call(PGSIGNAL_SELF, in_tick, TO_NONE, TO_GROUP_AND_SELF);
     }
 }
 
 #[test]
-fn the_inthread_ones_are_immediate() {
+fn inthread_routines_signal_at_once() {
     call(PSIGNAL_INTHREAD, false, TO_ONE, TO_ONE);
     call(PGSIGNAL_INTHREAD, false, TO_GROUP, TO_GROUP);
     call(PGSIGNAL_INTHREAD_SELF, false, TO_GROUP_AND_SELF, TO_GROUP_AND_SELF);
@@ -155,10 +155,10 @@ fn the_inthread_ones_are_immediate() {
 }
 
 #[test]
-fn the_indirect_ones_are_deferred_wherever_they_are_called() {
+fn indirect_routines_are_deferred_in_any_context() {
     for in_tick in [false, true] {
-        call(PSIGNAL_INDIRECT, in_tick, TO_NOBODY, TO_ONE);
-        call(PGSIGNAL_INDIRECT, in_tick, TO_NOBODY, TO_GROUP);
+        call(PSIGNAL_INDIRECT, in_tick, TO_NONE, TO_ONE);
+        call(PGSIGNAL_INDIRECT, in_tick, TO_NONE, TO_GROUP);
     }
 }
 
@@ -181,7 +181,7 @@ fn pgsignal_self_signals_a_member_once() {
 /// *Self* is the process at the creation of the event, regardless of the thread that generates the
 /// signal and of the group that *self* has joined or left since.
 #[test]
-fn a_deferred_event_remembers_who_self_was() {
+fn deferred_event_keeps_its_self() {
     in_each_mode(|sys| {
         let scene = Scene::new(sys);
         inside(|kernel| {
@@ -198,7 +198,7 @@ fn a_deferred_event_remembers_who_self_was() {
 /// routine.
 #[cfg(debug_assertions)]
 #[test]
-fn the_inthread_ones_are_a_checked_error_in_a_tick() {
+fn inthread_routines_in_a_tick_panic() {
     let takes_locks: [(Entry, bool); 4] = [
         (PSIGNAL_INTHREAD, false),
         (PGSIGNAL_INTHREAD, true),
@@ -224,7 +224,7 @@ fn the_inthread_ones_are_a_checked_error_in_a_tick() {
                 assert!(text.contains("spl: "), "{text}");
                 true
             });
-            assert_eq!(scene.counts_later(sys), if refused { TO_NOBODY } else { TO_ONE });
+            assert_eq!(scene.counts_later(sys), if refused { TO_NONE } else { TO_ONE });
         });
     }
 }

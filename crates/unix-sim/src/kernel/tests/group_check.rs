@@ -43,7 +43,7 @@ fn said(mode: LockingMode, executor: Executor) -> String {
 }
 
 #[test]
-fn a_simulated_run_is_checked_after_each_change() {
+fn simulated_run_is_checked_after_each_change() {
     for mode in LockingMode::ALL {
         let said = said(mode, Executor::Simulated { seed: 1 });
         assert_eq!(said, "group 2 counts 1 qualified members, expected 0", "{mode}");
@@ -51,7 +51,7 @@ fn a_simulated_run_is_checked_after_each_change() {
 }
 
 #[test]
-fn a_parallel_run_is_checked_after_each_change_where_one_lock_keeps_all_relations() {
+fn parallel_run_is_checked_after_each_change() {
     for mode in LockingMode::ALL.into_iter().filter(|mode| *mode != LockingMode::PerProcess) {
         let said = said(mode, Executor::Parallel);
         assert_eq!(said, "group 2 counts 1 qualified members, expected 0", "{mode}");

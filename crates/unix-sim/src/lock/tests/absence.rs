@@ -8,14 +8,14 @@ use crate::lock::{BlockingLock, LockOptions, Presence, SimpleLock};
 use std::thread;
 
 #[test]
-fn on_one_processor_only_the_locks_of_groups_remain_of_those_that_no_tick_takes() {
+fn uniprocessor_keeps_only_group_locks_at_base_spl() {
     let base = ORDER.iter().filter(|row| row.spl == InterruptLevel::Base);
     let kept = base.filter(|row| row.standing(LockingMode::Uniprocessor) == Existence::Kept);
     assert_eq!(kept.map(|row| row.name).collect::<Vec<_>>(), ["pgrphash_lock", "pg_lock"]);
 }
 
 #[test]
-fn no_lock_is_absent_where_processors_run_side_by_side() {
+fn parallel_modes_omit_no_lock() {
     for mode in [LockingMode::Parallel, LockingMode::PerProcess] {
         let absent = ORDER.iter().find(|row| row.standing(mode) == Existence::Absent);
         assert!(absent.is_none(), "{mode}: {absent:?}");
@@ -29,7 +29,7 @@ fn locks_that_a_tick_takes_exist_in_every_mode() {
 }
 
 #[test]
-fn locks_can_be_kept_to_debug() {
+fn keep_all_option_keeps_absent_locks() {
     let kept =
         locks(LockingMode::Uniprocessor, LockOptions { keep_all: true, ..LockOptions::default() });
     assert_eq!(kept.presence::<PLock>(), Presence::Counted);
@@ -38,7 +38,7 @@ fn locks_can_be_kept_to_debug() {
 }
 
 #[test]
-fn an_absent_simple_lock_still_gives_its_value_once() {
+fn absent_simple_lock_refuses_second_holder() {
     let locks = locks(LockingMode::Uniprocessor, LockOptions::default());
     let lock = SimpleLock::<PLock, u64>::new(3, 0);
     *lock.lock(&locks) += 1;
@@ -60,7 +60,7 @@ fn an_absent_simple_lock_still_gives_its_value_once() {
 }
 
 #[test]
-fn an_absent_blocking_lock_still_gives_its_value_to_readers_or_a_writer() {
+fn absent_blocking_lock_admits_readers_or_one_writer() {
     let locks = locks(LockingMode::Coarse, LockOptions::default());
     let lock = BlockingLock::<PgLock, u64>::new(4, 0);
     let text =
@@ -83,7 +83,7 @@ fn an_absent_blocking_lock_still_gives_its_value_to_readers_or_a_writer() {
 }
 
 #[test]
-fn a_lock_that_others_replace_is_not_to_be_taken() {
+fn replaced_lock_panics_when_taken() {
     let relations = BlockingLock::<ProcRelationLock, ()>::new(0, ());
     let per_process =
         locks(LockingMode::PerProcess, LockOptions { keep_all: true, ..LockOptions::default() });

@@ -66,7 +66,7 @@ fn readers_share() {
 }
 
 #[test]
-fn a_writer_that_waits_goes_before_readers_that_come_later() {
+fn waiting_writer_precedes_later_readers() {
     let locks = impatient();
     let lock = Group::new(1, ());
     let order = Mutex::new(Vec::new());
@@ -89,7 +89,7 @@ fn a_writer_that_waits_goes_before_readers_that_come_later() {
 }
 
 #[test]
-fn readers_that_wait_for_one_writer_come_in_together() {
+fn readers_waiting_for_writer_enter_together() {
     let locks = impatient();
     let lock = Group::new(1, ());
     let (here, there) = (channel::<()>(), channel::<()>());

@@ -8,7 +8,7 @@ use crate::lock::spl::{self, splhigh};
 use crate::lock::{BlockingLock, LockClass, LockOptions, SimpleLock};
 
 #[test]
-fn a_lock_out_of_order_is_refused_with_both_names() {
+fn lock_out_of_order_panics_with_both_names() {
     let locks = parallel();
     let count = SimpleLock::<PgRefLock, ()>::new(9, ());
     let process = SimpleLock::<PLock, ()>::new(7, ());
@@ -26,7 +26,7 @@ fn a_lock_out_of_order_is_refused_with_both_names() {
 }
 
 #[test]
-fn any_lock_that_is_held_counts_not_just_the_last() {
+fn order_check_covers_every_held_lock() {
     let locks = parallel();
     let count = SimpleLock::<PgRefLock, ()>::new(1, ());
     let process = SimpleLock::<PLock, ()>::new(7, ());
@@ -66,7 +66,7 @@ fn the_same_lock_twice_is_refused() {
 }
 
 #[test]
-fn two_of_a_rank_are_refused_one_by_one() {
+fn second_lock_of_same_rank_panics() {
     let locks = parallel();
     let one = SimpleLock::<PLock, ()>::new(1, ());
     let two = SimpleLock::<PLock, ()>::new(2, ());
@@ -87,7 +87,7 @@ fn a_lock_may_be_tried_in_any_order() {
 }
 
 #[test]
-fn nobody_sleeps_with_a_simple_lock() {
+fn sleep_with_simple_lock_panics() {
     let locks = parallel();
     let group = BlockingLock::<PgLock, ()>::new(1, ());
     let process = SimpleLock::<PLock, ()>::new(7, ());
@@ -104,7 +104,7 @@ fn nobody_sleeps_with_a_simple_lock() {
 }
 
 #[test]
-fn what_a_fiber_holds_goes_with_it() {
+fn held_locks_follow_the_fiber() {
     let locks = parallel();
     let count = SimpleLock::<PgRefLock, ()>::new(9, ());
     let process = SimpleLock::<PLock, ()>::new(7, ());
@@ -136,7 +136,7 @@ fn a_tick_that_takes_a_lock_of_base_spl_is_an_error() {
 }
 
 #[test]
-fn a_tick_may_come_to_what_an_absent_lock_guards() {
+fn tick_may_take_absent_lock_of_base_spl() {
     let locks = locks(LockingMode::Uniprocessor, LockOptions::default());
     let process = SimpleLock::<PLock, u32>::new(1, 7);
     let _tick = spl::tick();
@@ -162,7 +162,7 @@ fn a_tick_at_high_spl_is_an_error() {
 }
 
 #[test]
-fn the_level_does_not_come_back_while_a_lock_of_high_spl_is_held() {
+fn lowering_spl_with_high_spl_lock_held_panics() {
     let locks = parallel();
     let time = SimpleLock::<UTimeLock, ()>::new(5, ());
     let spl = splhigh();
@@ -173,7 +173,7 @@ fn the_level_does_not_come_back_while_a_lock_of_high_spl_is_held() {
 }
 
 #[test]
-fn nobody_sleeps_at_high_spl() {
+fn sleep_at_high_spl_panics() {
     let locks = parallel();
     let group = BlockingLock::<PgLock, ()>::new(1, ());
     let _spl = splhigh();

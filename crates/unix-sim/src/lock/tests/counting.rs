@@ -48,7 +48,7 @@ fn each_acquisition_is_counted_once() {
 }
 
 #[test]
-fn one_who_sleeps_has_waited_and_blocked() {
+fn sleeping_acquisition_counts_as_waited_and_blocked() {
     let locks = counted(LockOptions { busy_turns: 0, ..LockOptions::default() });
     let group = BlockingLock::<PgLock, ()>::new(1, ());
     let held = group.write(&locks);
@@ -64,7 +64,7 @@ fn one_who_sleeps_has_waited_and_blocked() {
 }
 
 #[test]
-fn one_who_gets_it_within_the_busy_wait_has_not_blocked() {
+fn acquisition_in_busy_wait_counts_as_waited_only() {
     let locks = counted(LockOptions::default());
     let turns = Turns::new();
     // Its first attempt failed, and then the lock was released at once.

@@ -77,7 +77,7 @@ fn a_nested_acquisition_takes_the_inner_lock() {
 }
 
 #[test]
-fn a_pair_is_taken_by_instance_and_one_lock_twice_once() {
+fn lock_pair_by_instance_takes_same_lock_once() {
     let locks = parallel();
     let (one, two) = (SimpleLock::<PLock, _>::new(1, 'a'), SimpleLock::<PLock, _>::new(2, 'b'));
     let values = |first, second| {

@@ -8,7 +8,7 @@ use std::{env, fs};
 const PATH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/lock-order.md");
 
 #[test]
-fn lock_order_page_says_what_the_code_says() {
+fn lock_order_page_matches_docs() {
     let page = lock_order_page();
     if env::var_os("WRITE_DOCS").is_some() {
         fs::write(PATH, &page).expect("docs/lock-order.md can be written");

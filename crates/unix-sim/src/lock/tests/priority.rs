@@ -7,7 +7,7 @@ use crate::lock::lock_order::{EventLock, PLock, UTimeLock};
 use crate::lock::spl::{self, splhigh};
 
 #[test]
-fn the_level_comes_back_when_the_outermost_guard_goes() {
+fn outermost_spl_guard_restores_base_level() {
     assert_eq!(spl::level(), InterruptLevel::Base);
     let outer = splhigh();
     let inner = splhigh();
@@ -37,7 +37,7 @@ fn a_tick_takes_the_locks_of_high_spl() {
 }
 
 #[test]
-fn a_fiber_that_is_interrupted_keeps_its_level() {
+fn interrupted_fiber_keeps_its_level() {
     let mut other = PerFiber::new();
     let spl = splhigh();
     other.exchange();

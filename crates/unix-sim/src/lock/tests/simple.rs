@@ -22,7 +22,7 @@ fn one_thread_at_a_time_has_a_simple_lock() {
 }
 
 #[test]
-fn what_is_held_is_not_to_be_had_without_waiting() {
+fn try_lock_on_held_simple_lock_fails() {
     let locks = parallel();
     let lock = SimpleLock::<PLock, u64>::new(1, 7);
     let held = lock.lock(&locks);

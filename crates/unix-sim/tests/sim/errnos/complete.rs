@@ -24,7 +24,8 @@ const TABLES: [&[Row]; 10] = [
 ];
 
 const ASKS: &str = "a query that always succeeds";
-const SIGNAL: &str = "a `Signal` cannot hold an invalid number: `no_signal_has_a_wrong_number`";
+const SIGNAL: &str =
+    "a `Signal` cannot hold an invalid number: `signal_type_excludes_invalid_numbers`";
 const ANY: &str = "every value of its type is valid";
 const RUNS: &str = "a function to run";
 
@@ -94,7 +95,7 @@ fn rows() -> impl Iterator<Item = &'static Row> {
 }
 
 #[test]
-fn every_argument_of_every_call_has_a_row_or_a_reason_for_none() {
+fn every_argument_has_a_row_or_a_reason_for_none() {
     let rows: BTreeSet<&str> = rows().map(|row| row.of).collect();
     let sound: BTreeSet<&str> = SOUND.iter().map(|(of, _)| *of).collect();
     let places = places();
@@ -114,7 +115,7 @@ fn every_argument_of_every_call_has_a_row_or_a_reason_for_none() {
 }
 
 #[test]
-fn a_row_that_one_backend_cannot_play_says_why() {
+fn row_for_one_backend_states_its_reason() {
     for row in rows() {
         match row.on {
             On::Linux(reason) | On::Virtual(reason) => assert!(!reason.is_empty(), "{}", row.of),

@@ -148,6 +148,6 @@ fn unread(sys: &dyn Sys) -> Fd {
 }
 
 #[test]
-fn a_wrong_descriptor_is_refused_as_linux_refuses_it() {
+fn descriptor_errors_match_linux() {
     hold(ROWS);
 }

@@ -6,7 +6,7 @@ use tontine_unix::{Errno, Fd, Resource, Result, SpawnGroup, SpawnRequest, Sys};
 
 use crate::errnos::place::hold;
 use crate::errnos::row::{Row, refused};
-use crate::errnos::scene::{CAT, MINUS_ONE, NOBODY, demote, foreigner, limit, reaped, sleeper};
+use crate::errnos::scene::{CAT, MINUS_ONE, MISSING, demote, foreigner, limit, reaped, sleeper};
 
 /// Longer than one argument may be, including its terminating zero.
 const LONG: usize = 128 << 10;
@@ -96,7 +96,7 @@ pub(crate) const ROWS: &[Row] = &[
         start(sys, SpawnRequest::new(CAT, &["cat", "a\0b"]))
     }),
     refused("spawn(spawn)", "a missing group", Errno::EPERM, |sys| {
-        start(sys, SpawnRequest { group: SpawnGroup::Of(NOBODY), ..a_cat() })
+        start(sys, SpawnRequest { group: SpawnGroup::Of(MISSING), ..a_cat() })
     }),
     refused("spawn(spawn)", "a process that leads no group", Errno::EPERM, |sys| {
         let child = sleeper(sys);
@@ -139,7 +139,7 @@ pub(crate) const ROWS: &[Row] = &[
     }),
     refused("spawn(spawn)", "a bad group precedes a bad descriptor", Errno::EPERM, |sys| {
         let descriptors = vec![(Fd(77), Fd::STDIN)];
-        start(sys, SpawnRequest { descriptors, group: SpawnGroup::Of(NOBODY), ..a_cat() })
+        start(sys, SpawnRequest { descriptors, group: SpawnGroup::Of(MISSING), ..a_cat() })
     }),
     refused("spawn()", "the user is at the process limit", Errno::EAGAIN, |sys| {
         demote(sys);
@@ -175,6 +175,6 @@ fn start(sys: &dyn Sys, spawn: SpawnRequest) -> Result<()> {
 }
 
 #[test]
-fn a_wrong_program_or_spawn_is_refused_as_linux_refuses_it() {
+fn exec_and_spawn_errors_match_linux() {
     hold(ROWS);
 }

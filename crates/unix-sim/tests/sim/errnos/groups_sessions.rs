@@ -5,7 +5,7 @@ use tontine_unix::Errno;
 use crate::errnos::place::hold;
 use crate::errnos::row::{Row, allowed, refused};
 use crate::errnos::scene::{
-    LOWEST, MINUS_ONE, NOBODY, SELF, executed, foreigner, grandchild, in_child, leader, reaped,
+    LOWEST, MINUS_ONE, MISSING, SELF, executed, foreigner, grandchild, in_child, leader, reaped,
     sleeper,
 };
 use crate::errnos::signals::{THREADS_NUMBER, thread_as_process};
@@ -13,7 +13,7 @@ use crate::errnos::signals::{THREADS_NUMBER, thread_as_process};
 pub(crate) const ROWS: &[Row] = &[
     // getpgid, getsid
     refused("getpgid(process)", "no process has the number", Errno::ESRCH, |sys| {
-        sys.getpgid(NOBODY).map(drop)
+        sys.getpgid(MISSING).map(drop)
     }),
     refused("getpgid(process)", "−1", Errno::ESRCH, |sys| sys.getpgid(MINUS_ONE).map(drop)),
     refused("getpgid(process)", "the lowest number", Errno::ESRCH, |sys| {
@@ -32,7 +32,7 @@ pub(crate) const ROWS: &[Row] = &[
     })
     .on_virtual(THREADS_NUMBER),
     refused("getsid(process)", "no process has the number", Errno::ESRCH, |sys| {
-        sys.getsid(NOBODY).map(drop)
+        sys.getsid(MISSING).map(drop)
     }),
     refused("getsid(process)", "−1", Errno::ESRCH, |sys| sys.getsid(MINUS_ONE).map(drop)),
     refused("getsid(process)", "the lowest number", Errno::ESRCH, |sys| {
@@ -43,7 +43,7 @@ pub(crate) const ROWS: &[Row] = &[
     }),
     // setpgid
     refused("setpgid(process)", "no process has the number", Errno::ESRCH, |sys| {
-        sys.setpgid(NOBODY, SELF)
+        sys.setpgid(MISSING, SELF)
     }),
     refused("setpgid(process)", "−1, into a group", Errno::ESRCH, |sys| {
         sys.setpgid(MINUS_ONE, sys.getpgrp())
@@ -88,10 +88,10 @@ pub(crate) const ROWS: &[Row] = &[
     refused("setpgid(group)", "−1", Errno::EINVAL, |sys| sys.setpgid(SELF, MINUS_ONE)),
     refused("setpgid(group)", "the lowest number", Errno::EINVAL, |sys| sys.setpgid(SELF, LOWEST)),
     refused("setpgid(group)", "−1, whichever process", Errno::EINVAL, |sys| {
-        sys.setpgid(NOBODY, MINUS_ONE)
+        sys.setpgid(MISSING, MINUS_ONE)
     }),
     refused("setpgid(group)", "no process has the number", Errno::EPERM, |sys| {
-        sys.setpgid(SELF, NOBODY)
+        sys.setpgid(SELF, MISSING)
     }),
     refused("setpgid(group)", "a process that leads no group", Errno::EPERM, |sys| {
         let child = sleeper(sys);
@@ -132,6 +132,6 @@ pub(crate) const ROWS: &[Row] = &[
 ];
 
 #[test]
-fn a_wrong_group_or_member_is_refused_as_linux_refuses_it() {
+fn process_group_errors_match_linux() {
     hold(ROWS);
 }

@@ -5,7 +5,7 @@ use tontine_unix::{Errno, PriorityScope, Resource, Result, Rlimit, Sys};
 use crate::errnos::place::hold;
 use crate::errnos::row::{Row, allowed, refused};
 use crate::errnos::scene::{
-    LOWEST, MINUS_ONE, NOBODY, SELF, demote, leader, limit, reaped, sleeper,
+    LOWEST, MINUS_ONE, MISSING, SELF, demote, leader, limit, reaped, sleeper,
 };
 
 /// A user without processes.
@@ -79,7 +79,7 @@ pub(crate) const ROWS: &[Row] = &[
     }),
     // getpriority
     refused("getpriority(whose)", "no process has the number", Errno::ESRCH, |sys| {
-        sys.getpriority(PriorityScope::Process(NOBODY)).map(drop)
+        sys.getpriority(PriorityScope::Process(MISSING)).map(drop)
     }),
     refused("getpriority(whose)", "−1", Errno::ESRCH, |sys| {
         sys.getpriority(PriorityScope::Process(MINUS_ONE)).map(drop)
@@ -91,7 +91,7 @@ pub(crate) const ROWS: &[Row] = &[
         sys.getpriority(PriorityScope::Process(reaped(sys))).map(drop)
     }),
     refused("getpriority(whose)", "a missing group", Errno::ESRCH, |sys| {
-        sys.getpriority(PriorityScope::Group(NOBODY)).map(drop)
+        sys.getpriority(PriorityScope::Group(MISSING)).map(drop)
     }),
     refused("getpriority(whose)", "an invalid group number", Errno::ESRCH, |sys| {
         sys.getpriority(PriorityScope::Group(MINUS_ONE)).map(drop)
@@ -107,7 +107,7 @@ pub(crate) const ROWS: &[Row] = &[
     }),
     // setpriority
     refused("setpriority(whose)", "no process has the number", Errno::ESRCH, |sys| {
-        sys.setpriority(PriorityScope::Process(NOBODY), 1)
+        sys.setpriority(PriorityScope::Process(MISSING), 1)
     }),
     refused("setpriority(whose)", "−1", Errno::ESRCH, |sys| {
         sys.setpriority(PriorityScope::Process(MINUS_ONE), 1)
@@ -119,7 +119,7 @@ pub(crate) const ROWS: &[Row] = &[
         sys.setpriority(PriorityScope::Process(reaped(sys)), 1)
     }),
     refused("setpriority(whose)", "a missing group", Errno::ESRCH, |sys| {
-        sys.setpriority(PriorityScope::Group(NOBODY), 1)
+        sys.setpriority(PriorityScope::Group(MISSING), 1)
     }),
     refused("setpriority(whose)", "an invalid group number", Errno::ESRCH, |sys| {
         sys.setpriority(PriorityScope::Group(MINUS_ONE), 1)
@@ -187,6 +187,6 @@ fn stop_profil(sys: &dyn Sys) -> Result<()> {
 }
 
 #[test]
-fn a_wrong_limit_priority_or_user_is_refused_as_linux_refuses_it() {
+fn limit_priority_and_user_errors_match_linux() {
     hold(ROWS);
 }

@@ -5,7 +5,7 @@ use tontine_unix::{Errno, Pid, Ptrace, Result, Signal, Sys, WaitOptions, WaitSta
 use crate::errnos::place::hold;
 use crate::errnos::row::{Row, allowed, refused};
 use crate::errnos::scene::{
-    LOWEST, MINUS_ONE, NOBODY, SELF, bare, demote, in_child, reaped, sleep_on, sleeper, zombie,
+    LOWEST, MINUS_ONE, MISSING, SELF, bare, demote, in_child, reaped, sleep_on, sleeper, zombie,
 };
 
 pub(crate) const ROWS: &[Row] = &[
@@ -18,7 +18,7 @@ pub(crate) const ROWS: &[Row] = &[
     }),
     // Attach
     refused("ptrace(request)", "attach to a missing process", Errno::ESRCH, |sys| {
-        attach(sys, NOBODY)
+        attach(sys, MISSING)
     }),
     refused("ptrace(request)", "attach to 0", Errno::ESRCH, |sys| attach(sys, SELF)),
     refused("ptrace(request)", "attach to −1", Errno::ESRCH, |sys| attach(sys, MINUS_ONE)),
@@ -45,7 +45,7 @@ pub(crate) const ROWS: &[Row] = &[
     .as_root(),
     // Continue
     refused("ptrace(request)", "continue a missing process", Errno::ESRCH, |sys| {
-        resume(sys, NOBODY)
+        resume(sys, MISSING)
     }),
     refused("ptrace(request)", "continue 0", Errno::ESRCH, |sys| resume(sys, SELF)),
     refused("ptrace(request)", "continue −1", Errno::ESRCH, |sys| resume(sys, MINUS_ONE)),
@@ -57,7 +57,7 @@ pub(crate) const ROWS: &[Row] = &[
         to_anothers_tracee(sys, resume)
     }),
     refused("ptrace(request)", "continue a running tracee", Errno::ESRCH, |sys| {
-        to_a_tracee_that_runs(sys, resume)
+        to_a_running_tracee(sys, resume)
     }),
     refused("ptrace(request)", "continue a reaped process", Errno::ESRCH, |sys| {
         resume(sys, reaped(sys))
@@ -66,7 +66,7 @@ pub(crate) const ROWS: &[Row] = &[
         resume(sys, ended_tracee(sys))
     }),
     // Kill
-    refused("ptrace(request)", "kill a missing process", Errno::ESRCH, |sys| kill(sys, NOBODY)),
+    refused("ptrace(request)", "kill a missing process", Errno::ESRCH, |sys| kill(sys, MISSING)),
     refused("ptrace(request)", "kill an untraced child", Errno::ESRCH, |sys| {
         kill(sys, sleeper(sys))
     }),
@@ -74,11 +74,11 @@ pub(crate) const ROWS: &[Row] = &[
         to_anothers_tracee(sys, kill)
     }),
     refused("ptrace(request)", "kill a reaped process", Errno::ESRCH, |sys| kill(sys, reaped(sys))),
-    allowed("ptrace(request)", "kill a running tracee", |sys| to_a_tracee_that_runs(sys, kill)),
+    allowed("ptrace(request)", "kill a running tracee", |sys| to_a_running_tracee(sys, kill)),
     allowed("ptrace(request)", "kill a tracee that has ended", |sys| kill(sys, ended_tracee(sys))),
     // Detach
     refused("ptrace(request)", "detach from a missing process", Errno::ESRCH, |sys| {
-        detach(sys, NOBODY)
+        detach(sys, MISSING)
     }),
     refused("ptrace(request)", "detach from an untraced child", Errno::ESRCH, |sys| {
         detach(sys, sleeper(sys))
@@ -87,7 +87,7 @@ pub(crate) const ROWS: &[Row] = &[
         to_anothers_tracee(sys, detach)
     }),
     refused("ptrace(request)", "detach from a running tracee", Errno::ESRCH, |sys| {
-        to_a_tracee_that_runs(sys, detach)
+        to_a_running_tracee(sys, detach)
     }),
     refused("ptrace(request)", "detach twice", Errno::ESRCH, |sys| {
         let child = stopped_tracee(sys);
@@ -122,7 +122,7 @@ fn to_anothers_tracee(sys: &dyn Sys, request: fn(&dyn Sys, Pid) -> Result<()>) -
 }
 
 /// Returns the result of a request about a tracee that has not stopped.
-fn to_a_tracee_that_runs(sys: &dyn Sys, request: fn(&dyn Sys, Pid) -> Result<()>) -> Result<()> {
+fn to_a_running_tracee(sys: &dyn Sys, request: fn(&dyn Sys, Pid) -> Result<()>) -> Result<()> {
     let child = stopped_tracee(sys);
     resume(sys, child)?;
     request(sys, child)
@@ -152,6 +152,6 @@ fn ended_tracee(sys: &dyn Sys) -> Pid {
 }
 
 #[test]
-fn a_wrong_tracee_is_refused_as_linux_refuses_it() {
+fn ptrace_errors_match_linux() {
     hold(ROWS);
 }

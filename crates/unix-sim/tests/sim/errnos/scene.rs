@@ -8,7 +8,7 @@ pub(crate) use crate::children::{SELF, bare, ignore, leader, sleep_on, sleeper};
 pub(crate) use crate::systems::CAT;
 
 /// A number that no process has: the highest.
-pub(crate) const NOBODY: Pid = Pid::number_only(i32::MAX);
+pub(crate) const MISSING: Pid = Pid::number_only(i32::MAX);
 pub(crate) const MINUS_ONE: Pid = Pid::number_only(-1);
 pub(crate) const LOWEST: Pid = Pid::number_only(i32::MIN);
 /// The signal of calls that ought to be refused.

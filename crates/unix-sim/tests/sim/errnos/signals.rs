@@ -11,7 +11,7 @@ use tontine_unix::{
 use crate::errnos::place::hold;
 use crate::errnos::row::{Row, allowed, refused};
 use crate::errnos::scene::{
-    LOWEST, MINUS_ONE, NOBODY, SELF, TERM, demote, leader, no_signal_more, reaped, sleeper,
+    LOWEST, MINUS_ONE, MISSING, SELF, TERM, demote, leader, no_signal_more, reaped, sleeper,
     sleeping_thread, zombie,
 };
 
@@ -22,7 +22,7 @@ pub(crate) const THREADS_NUMBER: &str =
 pub(crate) const ROWS: &[Row] = &[
     // kill
     refused("kill(target)", "no process has the number", Errno::ESRCH, |sys| {
-        sys.kill(SignalTarget::Process(NOBODY), TERM)
+        sys.kill(SignalTarget::Process(MISSING), TERM)
     }),
     refused("kill(target)", "no process has the number 0", Errno::ESRCH, |sys| {
         sys.kill(SignalTarget::Process(SELF), None)
@@ -61,7 +61,7 @@ pub(crate) const ROWS: &[Row] = &[
     })
     .as_root(),
     refused("kill(target)", "a missing group", Errno::ESRCH, |sys| {
-        sys.kill(SignalTarget::Group(NOBODY), TERM)
+        sys.kill(SignalTarget::Group(MISSING), TERM)
     }),
     refused("kill(target)", "a process that leads no group", Errno::ESRCH, |sys| {
         sys.kill(SignalTarget::Group(sleeper(sys)), TERM)
@@ -100,7 +100,7 @@ pub(crate) const ROWS: &[Row] = &[
         sys.kill(sys.getpid().into(), Some(Signal::RTMIN))
     }),
     // killpg
-    refused("killpg(group)", "a missing group", Errno::ESRCH, |sys| sys.killpg(NOBODY, TERM)),
+    refused("killpg(group)", "a missing group", Errno::ESRCH, |sys| sys.killpg(MISSING, TERM)),
     refused("killpg(group)", "an invalid number", Errno::EINVAL, |sys| sys.killpg(MINUS_ONE, None)),
     refused("killpg(group)", "the lowest number", Errno::EINVAL, |sys| sys.killpg(LOWEST, None)),
     refused("killpg(group)", "a process that leads no group", Errno::ESRCH, |sys| {
@@ -121,7 +121,7 @@ pub(crate) const ROWS: &[Row] = &[
         sys.tgkill(LOWEST, sys.gettid(), None)
     }),
     refused("tgkill(process)", "no process has the number", Errno::ESRCH, |sys| {
-        sys.tgkill(NOBODY, sys.gettid(), TERM)
+        sys.tgkill(MISSING, sys.gettid(), TERM)
     }),
     refused("tgkill(process)", "not the thread's process", Errno::ESRCH, |sys| {
         sys.tgkill(sleeper(sys), sys.gettid(), TERM)
@@ -163,7 +163,7 @@ pub(crate) const ROWS: &[Row] = &[
     }),
     // sigqueue
     refused("sigqueue(process)", "no process has the number", Errno::ESRCH, |sys| {
-        sys.sigqueue(NOBODY, TERM, 1)
+        sys.sigqueue(MISSING, TERM, 1)
     }),
     refused("sigqueue(process)", "0", Errno::ESRCH, |sys| sys.sigqueue(SELF, None, 1)),
     refused("sigqueue(process)", "−1", Errno::ESRCH, |sys| sys.sigqueue(MINUS_ONE, None, 1)),
@@ -282,13 +282,13 @@ pub(crate) fn thread_as_process(sys: &dyn Sys) -> Pid {
 }
 
 #[test]
-fn a_wrong_signal_or_target_is_refused_as_linux_refuses_it() {
+fn signal_errors_match_linux() {
     hold(ROWS);
 }
 
 /// The type of signals excludes the numbers for which kill(2) and related calls return EINVAL.
 #[test]
-fn no_signal_has_a_wrong_number() {
+fn signal_type_excludes_invalid_numbers() {
     for wrong in [i32::MIN, -1, 0, 32, 33, 65, i32::MAX] {
         assert_eq!(Signal::new(wrong), None, "{wrong}");
     }

@@ -5,7 +5,7 @@ use tontine_unix::{Errno, Fd, Modes, Result, Signal, Sys, Termios};
 use crate::errnos::place::hold;
 use crate::errnos::row::{Row, allowed, refused};
 use crate::errnos::scene::{
-    LOWEST, MINUS_ONE, NOBODY, SELF, bare, block, foreigner, ignore, in_child, no_descriptor_more,
+    LOWEST, MINUS_ONE, MISSING, SELF, bare, block, foreigner, ignore, in_child, no_descriptor_more,
     one_descriptor_more, reaped, sleeper,
 };
 
@@ -117,7 +117,7 @@ pub(crate) const ROWS: &[Row] = &[
         from_orphaned_background(sys, |sys, terminal| sys.tcsetpgrp(terminal, sys.getpgrp()))
     }),
     refused("tcsetpgrp(group)", "no group has the number", Errno::ESRCH, |sys| {
-        at_terminal(sys, |sys, _, terminal| sys.tcsetpgrp(terminal, NOBODY))
+        at_terminal(sys, |sys, _, terminal| sys.tcsetpgrp(terminal, MISSING))
     }),
     refused("tcsetpgrp(group)", "0", Errno::ESRCH, |sys| {
         at_terminal(sys, |sys, _, terminal| sys.tcsetpgrp(terminal, SELF))
@@ -332,6 +332,6 @@ fn from_orphaned_background(
 }
 
 #[test]
-fn a_wrong_terminal_or_group_is_refused_as_linux_refuses_it() {
+fn terminal_errors_match_linux() {
     hold(ROWS);
 }

@@ -71,6 +71,6 @@ pub(crate) const ROWS: &[Row] = &[
 ];
 
 #[test]
-fn a_wrong_thread_is_refused_as_it_is_on_linux() {
+fn thread_errors_match_linux() {
     hold(ROWS);
 }

@@ -57,6 +57,6 @@ fn accept(sys: &dyn Sys, set: SigSet, timeout: Option<Duration>) -> Result<()> {
 }
 
 #[test]
-fn a_wrong_time_or_set_is_answered_as_linux_answers_it() {
+fn timeout_and_set_errors_match_linux() {
     hold(ROWS);
 }

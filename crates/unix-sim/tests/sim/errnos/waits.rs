@@ -5,7 +5,7 @@ use tontine_unix::{Children, Errno, Pid, Result, SigAction, Signal, Sys, WaitOpt
 use crate::errnos::place::hold;
 use crate::errnos::row::{Row, allowed, refused};
 use crate::errnos::scene::{
-    LOWEST, MINUS_ONE, NOBODY, SELF, grandchild, leader, reaped, sleeper, sleeping_thread, zombie,
+    LOWEST, MINUS_ONE, MISSING, SELF, grandchild, leader, reaped, sleeper, sleeping_thread, zombie,
 };
 
 /// An undefined option.
@@ -25,7 +25,7 @@ pub(crate) const ROWS: &[Row] = &[
     }),
     refused("waitid(children)", "a group with no child in it", Errno::ECHILD, |sys| {
         sleeper(sys);
-        ended(sys, Children::Group(NOBODY))
+        ended(sys, Children::Group(MISSING))
     }),
     refused("waitid(children)", "a child that leads no group", Errno::ECHILD, |sys| {
         let child = sleeper(sys);
@@ -48,7 +48,7 @@ pub(crate) const ROWS: &[Row] = &[
     }),
     refused("waitid(children)", "no process has the number", Errno::ECHILD, |sys| {
         sleeper(sys);
-        ended(sys, NOBODY.into())
+        ended(sys, MISSING.into())
     }),
     refused("waitid(children)", "0", Errno::EINVAL, |sys| ended(sys, SELF.into())),
     refused("waitid(children)", "−1", Errno::EINVAL, |sys| ended(sys, MINUS_ONE.into())),
@@ -135,7 +135,7 @@ pub(crate) const ROWS: &[Row] = &[
         sys.wait3(WaitOptions::NOHANG).map(drop)
     }),
     refused("wait4(children)", "no process has the number", Errno::ECHILD, |sys| {
-        sys.wait4(NOBODY.into(), WaitOptions::empty()).map(drop)
+        sys.wait4(MISSING.into(), WaitOptions::empty()).map(drop)
     }),
     refused("wait4(children)", "the lowest number, which names no group", Errno::ESRCH, |sys| {
         sys.wait4(Children::of(i32::MIN), WaitOptions::empty()).map(drop)
@@ -159,6 +159,6 @@ fn options(sys: &dyn Sys, options: WaitOptions) -> Result<()> {
 }
 
 #[test]
-fn a_wrong_child_or_option_is_refused_as_linux_refuses_it() {
+fn wait_errors_match_linux() {
     hold(ROWS);
 }

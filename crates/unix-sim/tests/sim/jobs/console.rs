@@ -20,7 +20,7 @@ fn await_text(console: &Console, seen: &mut Vec<u8>, place: &str, text: &[u8]) {
 }
 
 #[test]
-fn a_line_and_an_interrupt_are_typed_from_outside() {
+fn console_input_line_and_interrupt_reach_the_program() {
     let console = Console::new();
     with(
         |builder| builder.console(&console),
@@ -56,7 +56,7 @@ fn a_line_and_an_interrupt_are_typed_from_outside() {
 }
 
 #[test]
-fn a_job_is_stopped_and_continued_from_outside() {
+fn console_input_stops_a_job_that_is_then_continued() {
     let console = Console::new();
     with(
         |builder| builder.console(&console),
@@ -90,7 +90,7 @@ fn a_job_is_stopped_and_continued_from_outside() {
 }
 
 #[test]
-fn who_writes_more_than_anybody_looks_at_waits() {
+fn console_writer_waits_while_output_is_unread() {
     const MUCH: usize = 300_000;
     let console = Console::new();
     with(
@@ -117,7 +117,7 @@ fn who_writes_more_than_anybody_looks_at_waits() {
 }
 
 #[test]
-fn what_nobody_looked_at_before_the_end_is_there_after_it() {
+fn console_output_can_be_read_after_the_end_of_the_run() {
     // Slightly more than the console's buffer: the terminal holds the rest when the program ends.
     const WRITTEN: usize = (1 << 16) + 1100;
     let console = Console::new();

@@ -5,7 +5,7 @@ use tontine_unix::{Errno, Fd, Resource, Rlimit, SpawnRequest, WaitStatus};
 use crate::jobs::scene::{CAT, end, everywhere, everywhere_and_on_linux, fork};
 
 #[test]
-fn what_is_not_open_ebadf() {
+fn calls_on_a_closed_descriptor_return_ebadf() {
     everywhere_and_on_linux(|sys| {
         for closed in [Fd(-1), Fd(77), Fd(i32::MAX)] {
             assert_eq!(sys.read(closed, &mut [0; 1]), Err(Errno::EBADF));
@@ -24,7 +24,7 @@ fn what_is_not_open_ebadf() {
 }
 
 #[test]
-fn a_new_descriptor_has_the_lowest_free_number() {
+fn new_descriptor_gets_the_lowest_free_number() {
     everywhere(|sys| {
         assert_eq!(sys.pipe(), Ok((Fd(3), Fd(4))));
         assert_eq!(sys.pipe(), Ok((Fd(5), Fd(6))));
@@ -79,7 +79,7 @@ fn closed_standard_descriptor_is_allocated_next() {
 }
 
 #[test]
-fn no_number_at_or_above_the_limit() {
+fn new_descriptor_number_stays_below_the_limit() {
     everywhere(|sys| {
         sys.setrlimit(Resource::Descriptors, Rlimit::of(6)).unwrap();
         let (from, to) = sys.pipe().unwrap();
@@ -111,7 +111,7 @@ fn dup2_of_a_number_to_itself_changes_nothing() {
 }
 
 #[test]
-fn a_child_inherits_descriptors_and_closes_only_its_own() {
+fn child_inherits_descriptors_and_closes_only_its_own() {
     everywhere_and_on_linux(|sys| {
         let (from, to) = sys.pipe().unwrap();
         let child = fork(sys, move |sys| {
@@ -150,7 +150,7 @@ fn exec_closes_new_descriptors_and_keeps_copies() {
 }
 
 #[test]
-fn spawn_moves_descriptors_all_at_once() {
+fn spawn_moves_all_descriptors_at_once() {
     everywhere_and_on_linux(|sys| {
         let _low = (sys.pipe(), sys.pipe());
         let (input, type_in) = sys.pipe().unwrap();
@@ -174,7 +174,7 @@ fn spawn_moves_descriptors_all_at_once() {
 }
 
 #[test]
-fn spawn_with_a_descriptor_that_is_not_open_ebadf() {
+fn spawn_with_a_closed_descriptor_returns_ebadf() {
     everywhere_and_on_linux(|sys| {
         let mut spawn = SpawnRequest::new(CAT, &["cat"]);
         spawn.descriptors = vec![(Fd(77), Fd::STDIN)];

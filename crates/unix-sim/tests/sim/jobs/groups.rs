@@ -3,12 +3,12 @@
 use tontine_unix::{Errno, Pid, Signal, SignalTarget, Sys, WaitOptions, WaitStatus};
 
 use crate::jobs::scene::{
-    Gate, NOBODY, SELF, end, everywhere, everywhere_and_on_linux, fork, kill, leader, sleep_on,
+    Gate, MISSING, SELF, end, everywhere, everywhere_and_on_linux, fork, kill, leader, sleep_on,
     sleeper, spawn_cat, with,
 };
 
 #[test]
-fn a_child_is_in_its_parents_group_and_session() {
+fn child_starts_in_the_group_and_session_of_its_parent() {
     everywhere_and_on_linux(|sys| {
         let child = sleeper(sys);
         assert_eq!(sys.getpgid(child), Ok(sys.getpgrp()));
@@ -18,7 +18,7 @@ fn a_child_is_in_its_parents_group_and_session() {
 }
 
 #[test]
-fn parent_and_child_may_both_put_the_child_into_its_group() {
+fn setpgid_by_parent_and_child_both_succeed() {
     everywhere_and_on_linux(|sys| {
         for _ in 0..5 {
             let child = fork(sys, |sys| {
@@ -33,7 +33,7 @@ fn parent_and_child_may_both_put_the_child_into_its_group() {
 }
 
 #[test]
-fn a_child_joins_a_group_that_there_is() {
+fn setpgid_moves_a_child_into_an_existing_group() {
     everywhere_and_on_linux(|sys| {
         let (one, two) = (leader(sys), sleeper(sys));
         sys.setpgid(two, one).unwrap();
@@ -48,7 +48,7 @@ fn a_child_joins_a_group_that_there_is() {
 }
 
 #[test]
-fn setpgid_eacces_a_child_that_has_executed() {
+fn setpgid_of_an_executed_child_returns_eacces() {
     everywhere_and_on_linux(|sys| {
         let (child, input) = spawn_cat(sys, |_| {});
         assert_eq!(sys.setpgid(child, child), Err(Errno::EACCES));
@@ -59,10 +59,10 @@ fn setpgid_eacces_a_child_that_has_executed() {
 }
 
 #[test]
-fn setpgid_einval_a_negative_group() {
+fn setpgid_to_a_negative_group_returns_einval() {
     everywhere_and_on_linux(|sys| {
         assert_eq!(sys.setpgid(SELF, Pid::number_only(-1)), Err(Errno::EINVAL));
-        assert_eq!(sys.setpgid(NOBODY, Pid::number_only(-1)), Err(Errno::EINVAL));
+        assert_eq!(sys.setpgid(MISSING, Pid::number_only(-1)), Err(Errno::EINVAL));
         assert_eq!(
             sys.setpgid(Pid::number_only(-1), SELF),
             Err(Errno::EINVAL),
@@ -72,7 +72,7 @@ fn setpgid_einval_a_negative_group() {
 }
 
 #[test]
-fn setpgid_esrch_neither_the_caller_nor_a_child() {
+fn setpgid_of_neither_caller_nor_child_returns_esrch() {
     everywhere_and_on_linux(|sys| {
         let (tell, grandchild) = (Gate::new(sys), Gate::new(sys));
         let parent = sys.getpid();
@@ -87,7 +87,7 @@ fn setpgid_esrch_neither_the_caller_nor_a_child() {
         grandchild.open(sys);
         assert_eq!(end(sys, child), WaitStatus::Exited(0));
         assert_eq!(sys.setpgid(child, SELF), Err(Errno::ESRCH), "a reaped child");
-        assert_eq!(sys.setpgid(NOBODY, SELF), Err(Errno::ESRCH), "a missing process");
+        assert_eq!(sys.setpgid(MISSING, SELF), Err(Errno::ESRCH), "a missing process");
         assert_eq!(
             sys.setpgid(Pid::number_only(-1), sys.getpgrp()),
             Err(Errno::ESRCH),
@@ -97,7 +97,7 @@ fn setpgid_esrch_neither_the_caller_nor_a_child() {
 }
 
 #[test]
-fn setpgid_eperm_a_session_leader() {
+fn setpgid_of_a_session_leader_returns_eperm() {
     everywhere_and_on_linux(|sys| {
         let child = fork(sys, |sys| {
             sys.setsid().unwrap();
@@ -108,7 +108,7 @@ fn setpgid_eperm_a_session_leader() {
 }
 
 #[test]
-fn setpgid_eperm_a_child_or_a_group_of_another_session() {
+fn setpgid_across_sessions_returns_eperm() {
     everywhere_and_on_linux(|sys| {
         let ready = Gate::new(sys);
         let stranger = fork(sys, move |sys| {
@@ -126,18 +126,18 @@ fn setpgid_eperm_a_child_or_a_group_of_another_session() {
 }
 
 #[test]
-fn setpgid_eperm_a_group_that_does_not_exist() {
+fn setpgid_to_a_missing_group_returns_eperm() {
     everywhere_and_on_linux(|sys| {
         let (one, two) = (sleeper(sys), sleeper(sys));
         assert_eq!(sys.setpgid(one, two), Err(Errno::EPERM), "a process that leads no group");
-        assert_eq!(sys.setpgid(one, NOBODY), Err(Errno::EPERM));
+        assert_eq!(sys.setpgid(one, MISSING), Err(Errno::EPERM));
         kill(sys, one);
         kill(sys, two);
     });
 }
 
 #[test]
-fn a_zombie_is_still_in_its_group_and_may_be_moved() {
+fn zombie_stays_in_its_group_and_can_be_moved() {
     everywhere_and_on_linux(|sys| {
         let child = fork(sys, |_| {});
         let options = WaitOptions::EXITED | WaitOptions::NOWAIT;
@@ -155,11 +155,11 @@ fn a_zombie_is_still_in_its_group_and_may_be_moved() {
 }
 
 #[test]
-fn getpgid_and_getsid_esrch_nobody() {
+fn getpgid_and_getsid_of_missing_process_return_esrch() {
     everywhere_and_on_linux(|sys| {
-        for nobody in [NOBODY, Pid::number_only(-1)] {
-            assert_eq!(sys.getpgid(nobody), Err(Errno::ESRCH));
-            assert_eq!(sys.getsid(nobody), Err(Errno::ESRCH));
+        for missing in [MISSING, Pid::number_only(-1)] {
+            assert_eq!(sys.getpgid(missing), Err(Errno::ESRCH));
+            assert_eq!(sys.getsid(missing), Err(Errno::ESRCH));
         }
         assert_eq!(sys.getpgid(SELF), sys.getpgid(sys.getpid()));
         assert_eq!(sys.getsid(SELF), sys.getsid(sys.getpid()));
@@ -167,7 +167,7 @@ fn getpgid_and_getsid_esrch_nobody() {
 }
 
 #[test]
-fn killpg_reaches_every_member_and_nobody_else() {
+fn killpg_reaches_exactly_the_members() {
     everywhere_and_on_linux(|sys| {
         let (outside, first) = (sleeper(sys), leader(sys));
         let others = [sleeper(sys), sleeper(sys), sleeper(sys)];
@@ -186,7 +186,7 @@ fn killpg_reaches_every_member_and_nobody_else() {
 }
 
 #[test]
-fn killpg_of_no_number_is_for_the_callers_group() {
+fn kill_of_the_own_group_ends_its_members() {
     everywhere_and_on_linux(|sys| {
         let first = fork(sys, |sys| {
             sys.setpgid(SELF, SELF).unwrap();
@@ -199,7 +199,7 @@ fn killpg_of_no_number_is_for_the_callers_group() {
 }
 
 #[test]
-fn a_group_outlives_its_leader_and_keeps_the_number() {
+fn group_outlives_its_leader_and_reserves_the_number() {
     with(
         |builder| builder.pids(330),
         |_| {},
@@ -233,7 +233,7 @@ fn fork_and_reap(sys: &dyn Sys) -> Pid {
 /// The child is a member before the walk over the group, or is forked after the delivery of the
 /// signal; no third case exists.
 #[test]
-fn a_group_signal_finds_the_children_of_a_concurrent_fork() {
+fn group_signal_reaches_children_of_a_concurrent_fork() {
     everywhere(|sys| {
         sys.set_subreaper(true).unwrap();
         for round in 0..4 {
@@ -258,7 +258,7 @@ fn a_group_signal_finds_the_children_of_a_concurrent_fork() {
 }
 
 #[test]
-fn a_process_leaves_the_group_that_is_signalled_or_gets_the_signal() {
+fn process_leaves_a_signalled_group_or_gets_the_signal() {
     everywhere(|sys| {
         for _ in 0..4 {
             let first = leader(sys);

@@ -39,7 +39,7 @@ fn with_modes(sys: &dyn Sys, terminal: Fd, modes: Modes) {
 }
 
 #[test]
-fn reading_in_the_background_stops_the_group() {
+fn background_read_stops_the_group() {
     everywhere_and_on_linux(|sys| {
         with_terminal(sys, |sys, controlling, terminal| {
             let reader = background(sys, move |sys| {
@@ -56,7 +56,7 @@ fn reading_in_the_background_stops_the_group() {
 }
 
 #[test]
-fn the_whole_background_group_gets_sigttin() {
+fn background_read_sends_sigttin_to_the_whole_group() {
     everywhere_and_on_linux(|sys| {
         with_terminal(sys, |sys, _, terminal| {
             let (other, go) = (leader(sys), Gate::new(sys));
@@ -75,7 +75,7 @@ fn the_whole_background_group_gets_sigttin() {
 }
 
 #[test]
-fn reading_in_the_background_eio_if_sigttin_is_blocked_or_ignored() {
+fn background_read_without_sigttin_returns_eio() {
     everywhere_and_on_linux(|sys| {
         with_terminal(sys, |sys, _, terminal| {
             let reader = background(sys, move |sys| {
@@ -91,7 +91,7 @@ fn reading_in_the_background_eio_if_sigttin_is_blocked_or_ignored() {
 }
 
 #[test]
-fn reading_from_an_orphaned_background_group_eio() {
+fn read_from_an_orphaned_background_group_returns_eio() {
     everywhere_and_on_linux(|sys| {
         with_terminal(sys, |sys, _, terminal| {
             let (go, told) = (Gate::new(sys), Gate::new(sys));
@@ -113,7 +113,7 @@ fn reading_from_an_orphaned_background_group_eio() {
 }
 
 #[test]
-fn writing_in_the_background_is_allowed_without_tostop() {
+fn background_write_without_tostop_succeeds() {
     everywhere_and_on_linux(|sys| {
         with_terminal(sys, |sys, controlling, terminal| {
             let writer = background(sys, move |sys| {
@@ -127,7 +127,7 @@ fn writing_in_the_background_is_allowed_without_tostop() {
 }
 
 #[test]
-fn writing_in_the_background_with_tostop_stops() {
+fn background_write_with_tostop_stops_the_group() {
     everywhere_and_on_linux(|sys| {
         with_terminal(sys, |sys, _, terminal| {
             with_modes(sys, terminal, Modes::TOSTOP);
@@ -142,7 +142,7 @@ fn writing_in_the_background_with_tostop_stops() {
 }
 
 #[test]
-fn writing_with_tostop_is_allowed_if_sigttou_is_blocked_or_ignored() {
+fn background_write_with_blocked_sigttou_succeeds() {
     everywhere_and_on_linux(|sys| {
         with_terminal(sys, |sys, _, terminal| {
             with_modes(sys, terminal, Modes::TOSTOP);
@@ -159,7 +159,7 @@ fn writing_with_tostop_is_allowed_if_sigttou_is_blocked_or_ignored() {
 }
 
 #[test]
-fn tcsetpgrp_and_tcsetattr_in_the_background_stop() {
+fn background_tcsetpgrp_and_tcsetattr_stop_the_group() {
     everywhere_and_on_linux(|sys| {
         with_terminal(sys, |sys, _, terminal| {
             let taker = background(sys, move |sys| {
@@ -181,7 +181,7 @@ fn tcsetpgrp_and_tcsetattr_in_the_background_stop() {
 }
 
 #[test]
-fn tcsetpgrp_in_the_background_is_allowed_if_sigttou_is_blocked_or_ignored() {
+fn background_tcsetpgrp_with_blocked_sigttou_succeeds() {
     everywhere_and_on_linux(|sys| {
         with_terminal(sys, |sys, _, terminal| {
             let first = background(sys, move |sys| {
@@ -200,7 +200,7 @@ fn tcsetpgrp_in_the_background_is_allowed_if_sigttou_is_blocked_or_ignored() {
 }
 
 #[test]
-fn a_handler_of_sigttin_runs_and_the_read_is_interrupted() {
+fn sigttin_handler_interrupts_a_background_read() {
     everywhere_and_on_linux(|sys| {
         with_terminal(sys, |sys, _, terminal| {
             let told = Gate::new(sys);
@@ -215,7 +215,7 @@ fn a_handler_of_sigttin_runs_and_the_read_is_interrupted() {
 }
 
 #[test]
-fn what_is_typed_signals_every_member_of_the_foreground_group() {
+fn typed_interrupt_signals_every_foreground_member() {
     everywhere_and_on_linux(|sys| {
         with_terminal(sys, |sys, controlling, terminal| {
             for (typed, signal) in [(b"\x03", Signal::INT), (b"\x1c", Signal::QUIT)] {
@@ -234,7 +234,7 @@ fn what_is_typed_signals_every_member_of_the_foreground_group() {
 }
 
 #[test]
-fn what_is_typed_stops_the_foreground_group() {
+fn typed_suspend_stops_the_foreground_group() {
     everywhere_and_on_linux(|sys| {
         with_terminal(sys, |sys, controlling, terminal| {
             let first = foreground_sleeper(sys, terminal);
@@ -254,7 +254,7 @@ fn what_is_typed_stops_the_foreground_group() {
 }
 
 #[test]
-fn a_signal_from_the_terminal_flushes_what_was_typed_unless_noflsh() {
+fn typed_signal_discards_input_unless_noflsh() {
     everywhere_and_on_linux(|sys| {
         with_terminal(sys, |sys, controlling, terminal| {
             ignore(sys, Signal::INT);
@@ -274,7 +274,7 @@ fn a_signal_from_the_terminal_flushes_what_was_typed_unless_noflsh() {
 /// background. The reader gets SIGTTIN whatever its group is by then, and never continues to sleep
 /// as if it were in the foreground.
 #[test]
-fn who_reads_gets_sigttin_though_another_thread_changes_its_group() {
+fn background_reader_gets_sigttin_during_group_changes() {
     everywhere(|sys| {
         with_terminal(sys, |sys, _, terminal| {
             for _ in 0..3 {
@@ -305,7 +305,7 @@ fn who_reads_gets_sigttin_though_another_thread_changes_its_group() {
 }
 
 #[test]
-fn a_foreground_reader_sleeps_until_a_line_is_typed() {
+fn foreground_reader_sleeps_until_a_line_is_typed() {
     everywhere_and_on_linux(|sys| {
         with_terminal(sys, |sys, controlling, terminal| {
             let reader = fork(sys, move |sys| {
@@ -323,7 +323,7 @@ fn a_foreground_reader_sleeps_until_a_line_is_typed() {
 }
 
 #[test]
-fn no_job_control_at_a_terminal_that_is_not_ones_own() {
+fn job_control_ignores_a_foreign_terminal() {
     everywhere_and_on_linux(|sys| {
         with_terminal(sys, |sys, controlling, terminal| {
             let stranger = fork(sys, move |sys| {

@@ -10,7 +10,7 @@ use crate::jobs::scene::{
 const HUP_AND_CONT: SigSet = SigSet::of(&[Signal::HUP, Signal::CONT]);
 
 #[test]
-fn a_stopped_group_is_hung_up_and_continued_when_its_members_parent_exits() {
+fn newly_orphaned_stopped_group_gets_sighup_and_sigcont() {
     everywhere_and_on_linux(|sys| {
         sys.set_subreaper(true).unwrap();
         let (tell, told, go) = (Gate::new(sys), Gate::new(sys), Gate::new(sys));
@@ -40,7 +40,7 @@ fn a_stopped_group_is_hung_up_and_continued_when_its_members_parent_exits() {
 }
 
 #[test]
-fn the_session_leaders_exit_orphans_too() {
+fn exit_of_the_session_leader_orphans_groups() {
     everywhere_and_on_linux(|sys| {
         sys.set_subreaper(true).unwrap();
         let tell = Gate::new(sys);
@@ -56,7 +56,7 @@ fn the_session_leaders_exit_orphans_too() {
 }
 
 #[test]
-fn the_exit_of_the_member_whose_parent_cared_orphans_the_others() {
+fn exit_of_the_member_with_outside_parent_orphans_the_group() {
     everywhere_and_on_linux(|sys| {
         sys.set_subreaper(true).unwrap();
         let (tell, go) = (Gate::new(sys), Gate::new(sys));
@@ -80,7 +80,7 @@ fn the_exit_of_the_member_whose_parent_cared_orphans_the_others() {
 }
 
 #[test]
-fn every_member_is_told_stopped_or_not() {
+fn every_member_of_an_orphaned_group_gets_the_signals() {
     everywhere_and_on_linux(|sys| {
         sys.set_subreaper(true).unwrap();
         let tell = Gate::new(sys);
@@ -103,7 +103,7 @@ fn every_member_is_told_stopped_or_not() {
 }
 
 #[test]
-fn nothing_happens_to_an_orphaned_group_without_a_stopped_member() {
+fn orphaned_group_without_stopped_member_gets_no_signal() {
     everywhere_and_on_linux(|sys| {
         sys.set_subreaper(true).unwrap();
         let tell = Gate::new(sys);
@@ -120,7 +120,7 @@ fn nothing_happens_to_an_orphaned_group_without_a_stopped_member() {
 }
 
 #[test]
-fn a_group_is_not_orphaned_while_another_member_has_a_parent_outside() {
+fn group_with_another_outside_parent_is_not_orphaned() {
     everywhere_and_on_linux(|sys| {
         sys.set_subreaper(true).unwrap();
         let tell = Gate::new(sys);
@@ -146,7 +146,7 @@ fn a_group_is_not_orphaned_while_another_member_has_a_parent_outside() {
 }
 
 #[test]
-fn a_group_that_setpgid_orphans_is_not_told() {
+fn group_orphaned_by_setpgid_gets_no_signal() {
     everywhere_and_on_linux(|sys| {
         let session = fork(sys, move |sys| {
             sys.setsid().unwrap();
@@ -166,7 +166,7 @@ fn a_group_that_setpgid_orphans_is_not_told() {
 }
 
 #[test]
-fn the_terminals_stops_do_not_stop_an_orphaned_group() {
+fn terminal_stop_signals_do_not_stop_an_orphaned_group() {
     everywhere_and_on_linux(|sys| {
         let session = fork(sys, |sys| {
             sys.setsid().unwrap();
@@ -179,7 +179,7 @@ fn the_terminals_stops_do_not_stop_an_orphaned_group() {
 }
 
 #[test]
-fn they_stop_a_group_that_is_not() {
+fn terminal_stop_signals_stop_a_group_with_a_parent() {
     everywhere_and_on_linux(|sys| {
         for signal in [Signal::TSTP, Signal::TTIN, Signal::TTOU] {
             let session = fork(sys, move |sys| {
@@ -195,7 +195,7 @@ fn they_stop_a_group_that_is_not() {
 }
 
 #[test]
-fn sigstop_stops_an_orphaned_group() {
+fn sigstop_stops_an_orphaned_group_too() {
     everywhere_and_on_linux(|sys| {
         let session = fork(sys, |sys| {
             sys.setsid().unwrap();

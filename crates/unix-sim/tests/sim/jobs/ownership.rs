@@ -8,7 +8,7 @@ use crate::jobs::scene::{
 };
 
 #[test]
-fn either_end_makes_the_terminal_the_sessions() {
+fn either_end_can_become_the_controlling_terminal() {
     everywhere_and_on_linux(|sys| {
         let leader = fork(sys, |sys| {
             sys.setsid().unwrap();
@@ -23,7 +23,7 @@ fn either_end_makes_the_terminal_the_sessions() {
 }
 
 #[test]
-fn the_terminal_stays_the_sessions_when_a_child_ends() {
+fn terminal_keeps_its_session_when_a_child_ends() {
     everywhere_and_on_linux(|sys| {
         with_terminal(sys, |sys, controlling, terminal| {
             let child = fork(sys, |_| {});
@@ -38,7 +38,7 @@ fn the_terminal_stays_the_sessions_when_a_child_ends() {
 }
 
 #[test]
-fn the_foreground_is_given_and_taken_back() {
+fn foreground_passes_to_a_child_and_back() {
     everywhere_and_on_linux(|sys| {
         with_terminal(sys, |sys, _, terminal| {
             ignore(sys, Signal::TTOU);
@@ -61,7 +61,7 @@ fn the_foreground_is_given_and_taken_back() {
 }
 
 #[test]
-fn a_group_that_is_empty_does_not_come_to_the_foreground() {
+fn tcsetpgrp_to_an_empty_group_returns_esrch() {
     everywhere_and_on_linux(|sys| {
         with_terminal(sys, |sys, _, terminal| {
             let child = fork(sys, |sys| sys.setpgid(SELF, SELF).unwrap());
@@ -73,7 +73,7 @@ fn a_group_that_is_empty_does_not_come_to_the_foreground() {
 }
 
 #[test]
-fn sessions_within_sessions_end_one_by_one() {
+fn nested_sessions_end_one_by_one() {
     everywhere_and_on_linux(|sys| {
         let second = fork(sys, |sys| {
             sys.setsid().unwrap();

@@ -18,7 +18,7 @@ const SIZE: usize = 65_536;
 const ATOMIC: usize = 4096;
 
 #[test]
-fn a_reader_waits_for_bytes() {
+fn pipe_reader_waits_for_bytes() {
     everywhere_and_on_linux(|sys| {
         let (from, to) = sys.pipe().unwrap();
         let reader = fork(sys, move |sys| {
@@ -34,7 +34,7 @@ fn a_reader_waits_for_bytes() {
 }
 
 #[test]
-fn a_writer_waits_for_room() {
+fn pipe_writer_waits_for_space() {
     everywhere_and_on_linux(|sys| {
         let (from, to) = sys.pipe().unwrap();
         let writer = fork(sys, move |sys| {
@@ -52,7 +52,7 @@ fn a_writer_waits_for_room() {
 }
 
 #[test]
-fn the_end_comes_when_the_last_writer_is_gone_by_close_exit_or_dup2() {
+fn pipe_ends_when_its_last_writer_closes() {
     everywhere_and_on_linux(|sys| {
         let (from, to) = sys.pipe().unwrap();
         let go = Gate::new(sys);
@@ -78,7 +78,7 @@ fn the_end_comes_when_the_last_writer_is_gone_by_close_exit_or_dup2() {
 }
 
 #[test]
-fn a_killed_writer_is_gone_too() {
+fn pipe_ends_when_its_writer_is_killed() {
     everywhere_and_on_linux(|sys| {
         let (from, to) = sys.pipe().unwrap();
         let writer = sleeper(sys);
@@ -89,7 +89,7 @@ fn a_killed_writer_is_gone_too() {
 }
 
 #[test]
-fn writing_to_nobody_epipe_and_sigpipe() {
+fn write_without_reader_returns_epipe_and_sends_sigpipe() {
     everywhere_and_on_linux(|sys| {
         let child = fork(sys, |sys| {
             let (from, to) = sys.pipe().unwrap();
@@ -105,7 +105,7 @@ fn writing_to_nobody_epipe_and_sigpipe() {
 }
 
 #[test]
-fn sigpipe_is_for_the_thread_that_writes() {
+fn sigpipe_goes_to_the_writing_thread() {
     everywhere_and_on_linux(|sys| {
         let child = fork(sys, |sys| {
             let (from, to) = sys.pipe().unwrap();
@@ -126,7 +126,7 @@ fn sigpipe_is_for_the_thread_that_writes() {
 }
 
 #[test]
-fn a_writer_that_loses_its_reader_gets_the_count_of_what_was_written_and_sigpipe() {
+fn write_that_loses_its_reader_returns_the_count_and_sigpipe() {
     everywhere_and_on_linux(|sys| {
         let (from, to) = sys.pipe().unwrap();
         let writer = fork(sys, move |sys| {
@@ -148,7 +148,7 @@ fn a_writer_that_loses_its_reader_gets_the_count_of_what_was_written_and_sigpipe
 }
 
 #[test]
-fn the_last_readers_end_wakes_a_writer() {
+fn exit_of_the_last_reader_wakes_a_writer() {
     everywhere_and_on_linux(|sys| {
         let (from, to) = sys.pipe().unwrap();
         let writer = fork(sys, move |sys| {
@@ -166,7 +166,7 @@ fn the_last_readers_end_wakes_a_writer() {
 }
 
 #[test]
-fn what_is_written_together_stays_together() {
+fn atomic_writes_are_not_interleaved() {
     everywhere_and_on_linux(|sys| {
         let (from, to) = sys.pipe().unwrap();
         let writers = [b'a', b'b', b'c'].map(|byte| {
@@ -191,7 +191,7 @@ fn what_is_written_together_stays_together() {
 }
 
 #[test]
-fn a_signal_interrupts_a_reader_or_starts_it_again() {
+fn signal_interrupts_or_restarts_a_pipe_read() {
     everywhere_and_on_linux(|sys| {
         for flags in [ActionFlags::empty(), ActionFlags::RESTART] {
             let (from, to) = sys.pipe().unwrap();
@@ -218,7 +218,7 @@ fn a_signal_interrupts_a_reader_or_starts_it_again() {
 }
 
 #[test]
-fn a_signal_ends_a_write_with_what_was_written() {
+fn signal_ends_a_pipe_write_with_the_partial_count() {
     everywhere_and_on_linux(|sys| {
         let (_from, to) = sys.pipe().unwrap();
         let ready = Gate::new(sys);
@@ -234,7 +234,7 @@ fn a_signal_ends_a_write_with_what_was_written() {
 }
 
 #[test]
-fn a_reader_that_wants_nothing_gets_nothing() {
+fn empty_pipe_reads_and_writes_return_zero() {
     everywhere_and_on_linux(|sys| {
         let (from, to) = sys.pipe().unwrap();
         assert_eq!(sys.read(from, &mut []), Ok(0));

@@ -14,7 +14,7 @@ pub(crate) use crate::systems::CAT;
 use crate::systems::{assert_held, of, with_cat};
 
 /// A process that does not exist.
-pub(crate) const NOBODY: Pid = Pid::number_only(4_000_000);
+pub(crate) const MISSING: Pid = Pid::number_only(4_000_000);
 const SEEDS: [u64; 4] = [1, 7, 42, 1991];
 
 /// Runs `program` in every mode, simulated with several seeds and on real processors; a failure
@@ -23,10 +23,10 @@ pub(crate) fn everywhere(program: impl Fn(&dyn Sys) + Clone + Send + Sync + 'sta
     with(|builder| builder, |_| {}, program);
 }
 
-/// Like [`everywhere`], on systems that `shape` changes; `beside` runs outside meanwhile.
+/// Like [`everywhere`], on systems that `shape` changes; `concurrent` runs outside meanwhile.
 pub(crate) fn with(
     shape: impl Fn(Builder) -> Builder,
-    beside: impl Fn(&str) + Sync,
+    concurrent: impl Fn(&str) + Sync,
     program: impl Fn(&dyn Sys) + Clone + Send + Sync + 'static,
 ) {
     let simulated = SEEDS.map(|seed| Executor::Simulated { seed });
@@ -38,7 +38,7 @@ pub(crate) fn with(
             let program = program.clone();
             let played = catch_unwind(AssertUnwindSafe(|| {
                 std::thread::scope(|scope| {
-                    scope.spawn(|| beside(&place));
+                    scope.spawn(|| concurrent(&place));
                     unix.run(move |sys| {
                         program(sys);
                         0

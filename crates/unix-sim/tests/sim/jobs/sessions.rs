@@ -7,7 +7,7 @@ use crate::jobs::scene::{
 };
 
 #[test]
-fn setsid_makes_the_caller_leader_of_a_session_and_a_group() {
+fn setsid_makes_the_caller_a_session_and_group_leader() {
     everywhere_and_on_linux(|sys| {
         let child = fork(sys, |sys| {
             let me = sys.getpid();
@@ -23,7 +23,7 @@ fn setsid_makes_the_caller_leader_of_a_session_and_a_group() {
 }
 
 #[test]
-fn setsid_eperm_a_group_leader() {
+fn setsid_of_a_group_leader_returns_eperm() {
     everywhere_and_on_linux(|sys| {
         let child = fork(sys, |sys| {
             sys.setpgid(SELF, SELF).unwrap();
@@ -34,7 +34,7 @@ fn setsid_eperm_a_group_leader() {
 }
 
 #[test]
-fn setsid_eperm_whose_number_is_a_groups() {
+fn setsid_while_a_group_has_the_pid_returns_eperm() {
     everywhere_and_on_linux(|sys| {
         let child = fork(sys, |sys| {
             let (me, before) = (sys.getpid(), sys.getpgrp());
@@ -51,7 +51,7 @@ fn setsid_eperm_whose_number_is_a_groups() {
 }
 
 #[test]
-fn a_new_session_has_no_terminal() {
+fn new_session_has_no_terminal() {
     everywhere_and_on_linux(|sys| {
         with_terminal(sys, |sys, _, terminal| {
             assert_eq!(sys.tcgetsid(terminal), Ok(sys.getpid()));
@@ -68,7 +68,7 @@ fn a_new_session_has_no_terminal() {
 }
 
 #[test]
-fn a_session_outlives_its_leader() {
+fn session_outlives_its_leader() {
     everywhere_and_on_linux(|sys| {
         sys.set_subreaper(true).unwrap();
         let tell = Gate::new(sys);
@@ -84,7 +84,7 @@ fn a_session_outlives_its_leader() {
 }
 
 #[test]
-fn spawn_makes_a_session_or_a_group() {
+fn spawn_creates_a_session_or_a_group() {
     everywhere_and_on_linux(|sys| {
         let (child, input) = spawn_cat(sys, |spawn| spawn.session = true);
         assert_eq!(sys.getsid(child), Ok(child));

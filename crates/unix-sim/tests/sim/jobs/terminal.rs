@@ -3,7 +3,7 @@
 use tontine_unix::{Errno, Fd, Modes, Pid, SigSet, Signal, Sys, Termios, WaitStatus};
 
 use crate::jobs::scene::{
-    Gate, NOBODY, SELF, change, end, everywhere_and_on_linux, foreground_sleeper, fork, ignore,
+    Gate, MISSING, SELF, change, end, everywhere_and_on_linux, foreground_sleeper, fork, ignore,
     inherited_end, kill, leader, news, report, reported, rest, sleep_on, sleeper, stop,
     with_terminal,
 };
@@ -20,7 +20,7 @@ fn see(sys: &dyn Sys, controlling: Fd, ending: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn a_session_leader_makes_a_terminal_its_sessions() {
+fn session_leader_acquires_a_controlling_terminal() {
     everywhere_and_on_linux(|sys| {
         let leader = fork(sys, |sys| {
             sys.setsid().unwrap();
@@ -48,7 +48,7 @@ fn a_session_leader_makes_a_terminal_its_sessions() {
 }
 
 #[test]
-fn set_controlling_eperm_who_leads_no_session_or_anothers_terminal() {
+fn set_controlling_without_right_returns_eperm() {
     everywhere_and_on_linux(|sys| {
         with_terminal(sys, |sys, _, terminal| {
             let follower = fork(sys, |sys| {
@@ -66,7 +66,7 @@ fn set_controlling_eperm_who_leads_no_session_or_anothers_terminal() {
 }
 
 #[test]
-fn what_is_no_terminal_enotty_and_what_is_not_open_ebadf() {
+fn terminal_calls_return_enotty_or_ebadf() {
     everywhere_and_on_linux(|sys| {
         let (from, _to) = sys.pipe().unwrap();
         for (descriptor, errno) in [(from, Errno::ENOTTY), (Fd(77), Errno::EBADF)] {
@@ -81,7 +81,7 @@ fn what_is_no_terminal_enotty_and_what_is_not_open_ebadf() {
 }
 
 #[test]
-fn tcsetpgrp_says_which_groups_cannot_come_to_the_foreground() {
+fn tcsetpgrp_refuses_invalid_and_foreign_groups() {
     everywhere_and_on_linux(|sys| {
         with_terminal(sys, |sys, _, terminal| {
             let ready = Gate::new(sys);
@@ -93,7 +93,7 @@ fn tcsetpgrp_says_which_groups_cannot_come_to_the_foreground() {
             });
             ready.pass(sys);
             assert_eq!(sys.tcsetpgrp(terminal, stranger), Err(Errno::EPERM));
-            assert_eq!(sys.tcsetpgrp(terminal, NOBODY), Err(Errno::ESRCH));
+            assert_eq!(sys.tcsetpgrp(terminal, MISSING), Err(Errno::ESRCH));
             assert_eq!(sys.tcsetpgrp(terminal, Pid::number_only(-1)), Err(Errno::EINVAL));
             kill(sys, stranger);
         });
@@ -101,7 +101,7 @@ fn tcsetpgrp_says_which_groups_cannot_come_to_the_foreground() {
 }
 
 #[test]
-fn attributes_are_the_terminals_and_both_ends_see_them() {
+fn terminal_attributes_are_shared_by_both_ends() {
     everywhere_and_on_linux(|sys| {
         with_terminal(sys, |sys, controlling, terminal| {
             let mut termios = sys.tcgetattr(terminal).unwrap();
@@ -120,7 +120,7 @@ fn attributes_are_the_terminals_and_both_ends_see_them() {
 }
 
 #[test]
-fn lines_are_edited_and_echoed() {
+fn terminal_lines_are_edited_and_echoed() {
     everywhere_and_on_linux(|sys| {
         with_terminal(sys, |sys, controlling, terminal| {
             sys.write(controlling, b"ab\x7fc\r").unwrap();
@@ -138,7 +138,7 @@ fn lines_are_edited_and_echoed() {
 }
 
 #[test]
-fn one_read_gives_one_line_and_the_end_of_input_gives_nothing() {
+fn terminal_read_returns_one_line_or_zero_at_end_of_input() {
     everywhere_and_on_linux(|sys| {
         with_terminal(sys, |sys, controlling, terminal| {
             sys.write(controlling, b"one\ntwo\n\x04ab\x04").unwrap();
@@ -154,7 +154,7 @@ fn one_read_gives_one_line_and_the_end_of_input_gives_nothing() {
 }
 
 #[test]
-fn the_leaders_exit_frees_the_terminal_and_hangs_the_foreground_group_up() {
+fn leader_exit_frees_terminal_and_hangs_up_foreground() {
     everywhere_and_on_linux(|sys| {
         sys.set_subreaper(true).unwrap();
         let (controlling, terminal) = sys.openpty().unwrap();
@@ -185,7 +185,7 @@ fn the_leaders_exit_frees_the_terminal_and_hangs_the_foreground_group_up() {
 }
 
 #[test]
-fn a_stopped_foreground_group_that_is_cared_for_is_hung_up_and_not_continued() {
+fn stopped_foreground_group_with_parent_gets_only_sighup() {
     everywhere_and_on_linux(|sys| {
         sys.set_subreaper(true).unwrap();
         let (tell, go, told) = (Gate::new(sys), Gate::new(sys), Gate::new(sys));
@@ -226,7 +226,7 @@ fn a_stopped_foreground_group_that_is_cared_for_is_hung_up_and_not_continued() {
 }
 
 #[test]
-fn a_hang_up_signals_the_leader_and_the_foreground_group_when_the_leader_exits() {
+fn hang_up_signals_leader_then_foreground_on_leader_exit() {
     everywhere_and_on_linux(|sys| {
         sys.set_subreaper(true).unwrap();
         let (tell, told) = (Gate::new(sys), Gate::new(sys));
@@ -263,7 +263,7 @@ fn tell_member(sys: &dyn Sys, first: Pid, tell: Gate) -> Pid {
 }
 
 #[test]
-fn a_terminal_that_is_hung_up_reads_as_its_end_and_refuses_the_rest() {
+fn hung_up_terminal_reads_zero_and_refuses_other_calls() {
     everywhere_and_on_linux(|sys| {
         with_terminal(sys, |sys, controlling, terminal| {
             ignore(sys, Signal::HUP);
@@ -287,7 +287,7 @@ fn a_terminal_that_is_hung_up_reads_as_its_end_and_refuses_the_rest() {
 }
 
 #[test]
-fn the_controlling_end_eio_when_nobody_has_the_terminal_open() {
+fn controlling_end_returns_eio_when_terminal_is_closed() {
     everywhere_and_on_linux(|sys| {
         let (controlling, terminal) = sys.openpty().unwrap();
         sys.dup2(terminal, Fd(40)).unwrap();
@@ -307,7 +307,7 @@ fn the_controlling_end_eio_when_nobody_has_the_terminal_open() {
 }
 
 #[test]
-fn a_full_terminal_makes_both_ends_wait() {
+fn full_terminal_makes_both_ends_wait() {
     everywhere_and_on_linux(|sys| {
         with_terminal(sys, |sys, controlling, terminal| {
             let writer = fork(sys, move |sys| {

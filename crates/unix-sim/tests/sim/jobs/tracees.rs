@@ -56,7 +56,7 @@ fn kill_unwaited(sys: &dyn Sys, tracee: Pid) {
 const KILLED: WaitStatus = WaitStatus::Signaled(Signal::KILL, false);
 
 #[test]
-fn a_tracee_that_ended_stays_its_tracers_when_its_parent_dies_and_is_inherited_then() {
+fn ended_tracee_is_reported_to_tracer_then_to_heir() {
     everywhere_and_on_linux(|sys| {
         let (child, parent, go) = grandchild(sys);
         hold_sigchld(sys);
@@ -85,7 +85,7 @@ fn a_tracee_that_ended_stays_its_tracers_when_its_parent_dies_and_is_inherited_t
 }
 
 #[test]
-fn a_tracee_that_ended_is_inherited_when_its_parent_and_then_its_tracer_die() {
+fn ended_tracee_is_inherited_after_parent_and_tracer_die() {
     everywhere_and_on_linux(|sys| {
         let (child, parent, go) = grandchild(sys);
         hold_sigchld(sys);
@@ -105,7 +105,7 @@ fn a_tracee_that_ended_is_inherited_when_its_parent_and_then_its_tracer_die() {
 }
 
 #[test]
-fn a_tracee_that_ended_and_that_nobody_else_wants_is_its_tracers_all_the_same() {
+fn ended_tracee_without_interested_heir_stays_for_tracer() {
     everywhere(|sys| {
         let (tell, go) = (Gate::new(sys), Gate::new(sys));
         let parent = fork(sys, move |sys| {
@@ -128,7 +128,7 @@ fn a_tracee_that_ended_and_that_nobody_else_wants_is_its_tracers_all_the_same() 
 }
 
 #[test]
-fn a_tracer_that_inherits_its_tracees_end_is_told_once_and_waits_once() {
+fn tracer_that_inherits_its_ended_tracee_is_notified_once() {
     everywhere_and_on_linux(|sys| {
         let (child, parent, go) = grandchild(sys);
         hold_sigchld(sys);
@@ -146,7 +146,7 @@ fn a_tracer_that_inherits_its_tracees_end_is_told_once_and_waits_once() {
 }
 
 #[test]
-fn a_tracee_whose_parent_traces_it_is_waited_for_though_sigchld_is_ignored() {
+fn tracee_of_parent_is_reaped_though_sigchld_is_ignored() {
     everywhere_and_on_linux(|sys| {
         ignore(sys, Signal::CHLD);
         let child = fork(sys, |sys| {
@@ -166,7 +166,7 @@ fn a_tracee_whose_parent_traces_it_is_waited_for_though_sigchld_is_ignored() {
 /// its tracer has passed the signal on, and continues once its tracer lets it, whichever process
 /// continues the group.
 #[test]
-fn a_group_that_stops_has_its_tracee_stopped_when_the_tracer_lets_it() {
+fn tracee_in_a_stopped_group_stops_when_the_tracer_permits() {
     everywhere_and_on_linux(|sys| {
         let (child, other) = (leader(sys), sleeper(sys));
         sys.setpgid(other, child).unwrap();
@@ -205,7 +205,7 @@ fn a_group_that_stops_has_its_tracee_stopped_when_the_tracer_lets_it() {
 }
 
 #[test]
-fn who_waits_for_a_group_finds_the_tracee_in_it() {
+fn wait_for_a_group_reports_the_tracee_in_it() {
     everywhere(|sys| {
         let child = leader(sys);
         let other = leader(sys);

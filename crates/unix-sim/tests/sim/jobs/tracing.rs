@@ -3,7 +3,7 @@
 use tontine_unix::{Errno, Pid, Ptrace, Signal, Sys, WaitOptions, WaitStatus};
 
 use crate::jobs::scene::{
-    CAT, Gate, NOBODY, change, end, everywhere, everywhere_and_on_linux, fork, kill, news, rest,
+    CAT, Gate, MISSING, change, end, everywhere, everywhere_and_on_linux, fork, kill, news, rest,
     sleep_on, sleeper,
 };
 
@@ -13,7 +13,7 @@ fn attach(sys: &dyn Sys, tracee: Pid) {
 }
 
 #[test]
-fn a_tracee_stops_for_each_signal_and_gets_what_its_tracer_says() {
+fn tracee_stops_for_each_signal_and_gets_the_tracers_choice() {
     everywhere_and_on_linux(|sys| {
         let child = fork(sys, |sys| {
             sys.ptrace(Ptrace::TraceMe).unwrap();
@@ -35,7 +35,7 @@ fn a_tracee_stops_for_each_signal_and_gets_what_its_tracer_says() {
 }
 
 #[test]
-fn a_stop_is_told_even_to_who_waits_for_ends_alone() {
+fn tracee_stop_is_reported_to_a_wait_for_exits() {
     everywhere_and_on_linux(|sys| {
         let child = fork(sys, |sys| {
             sys.ptrace(Ptrace::TraceMe).unwrap();
@@ -49,7 +49,7 @@ fn a_stop_is_told_even_to_who_waits_for_ends_alone() {
 }
 
 #[test]
-fn a_process_is_attached_and_detached() {
+fn tracer_attaches_to_and_detaches_from_a_process() {
     everywhere_and_on_linux(|sys| {
         let child = sleeper(sys);
         assert_eq!(sys.ptrace(Ptrace::Continue(child, None)), Err(Errno::ESRCH), "not a tracee");
@@ -69,10 +69,10 @@ fn a_process_is_attached_and_detached() {
 }
 
 #[test]
-fn nobody_attaches_to_himself_to_nobody_or_to_another_users() {
+fn attach_to_self_missing_or_foreign_process_fails() {
     everywhere_and_on_linux(|sys| {
         assert_eq!(sys.ptrace(Ptrace::Attach(sys.getpid())), Err(Errno::EPERM));
-        assert_eq!(sys.ptrace(Ptrace::Attach(NOBODY)), Err(Errno::ESRCH));
+        assert_eq!(sys.ptrace(Ptrace::Attach(MISSING)), Err(Errno::ESRCH));
         let zombie = fork(sys, |_| {});
         sys.waitid(zombie.into(), WaitOptions::EXITED | WaitOptions::NOWAIT).unwrap();
         assert_eq!(sys.ptrace(Ptrace::Attach(zombie)), Err(Errno::EPERM));
@@ -92,7 +92,7 @@ fn nobody_attaches_to_himself_to_nobody_or_to_another_users() {
 }
 
 #[test]
-fn a_tracee_is_killed_by_its_tracer_and_by_anybody() {
+fn tracee_can_be_killed_by_tracer_and_by_others() {
     everywhere_and_on_linux(|sys| {
         let child = sleeper(sys);
         attach(sys, child);
@@ -105,7 +105,7 @@ fn a_tracee_is_killed_by_its_tracer_and_by_anybody() {
 }
 
 #[test]
-fn a_traced_exec_stops_with_sigtrap() {
+fn traced_exec_stops_with_sigtrap() {
     everywhere_and_on_linux(|sys| {
         let (from, to) = sys.pipe().unwrap();
         let child = fork(sys, move |sys| {
@@ -144,7 +144,7 @@ pub(crate) fn traced_by_another(
 pub(crate) const TRAPPED: WaitStatus = WaitStatus::Trapped(Signal::STOP);
 
 #[test]
-fn the_parent_stays_the_parent_while_another_traces() {
+fn parent_keeps_its_child_while_another_process_traces_it() {
     everywhere_and_on_linux(|sys| {
         let (asked, go) = (Gate::new(sys), Gate::new(sys));
         let me = sys.getpid();
@@ -168,7 +168,7 @@ fn the_parent_stays_the_parent_while_another_traces() {
 }
 
 #[test]
-fn the_tracers_death_lets_tracees_go() {
+fn death_of_the_tracer_releases_its_tracees() {
     everywhere_and_on_linux(|sys| {
         let child = sleeper(sys);
         let tracer = traced_by_another(sys, child, |sys, _| {
@@ -187,7 +187,7 @@ fn the_tracers_death_lets_tracees_go() {
 }
 
 #[test]
-fn a_tracee_that_ended_is_its_parents_when_the_tracer_dies() {
+fn ended_tracee_goes_to_its_parent_when_the_tracer_dies() {
     everywhere_and_on_linux(|sys| {
         let child = sleeper(sys);
         let tracer = traced_by_another(sys, child, |sys, _| {
@@ -202,7 +202,7 @@ fn a_tracee_that_ended_is_its_parents_when_the_tracer_dies() {
 }
 
 #[test]
-fn a_tracee_whose_parent_dies_is_inherited() {
+fn tracee_is_inherited_when_its_parent_dies() {
     everywhere(|sys| {
         sys.set_subreaper(true).unwrap();
         let (tell, go) = (Gate::new(sys), Gate::new(sys));

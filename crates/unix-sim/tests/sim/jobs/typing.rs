@@ -25,7 +25,7 @@ fn read(sys: &dyn Sys, descriptor: Fd, bytes: usize) -> Vec<u8> {
 }
 
 #[test]
-fn any_byte_may_be_typed() {
+fn terminal_input_accepts_any_byte() {
     everywhere_and_on_linux(|sys| {
         with_terminal(sys, |sys, controlling, terminal| {
             without(sys, terminal, Modes::ICANON | Modes::ISIG | Modes::ICRNL);
@@ -40,7 +40,7 @@ fn any_byte_may_be_typed() {
 }
 
 #[test]
-fn either_end_sets_the_terminals_attributes() {
+fn either_end_sets_the_terminal_attributes() {
     everywhere_and_on_linux(|sys| {
         with_terminal(sys, |sys, controlling, terminal| {
             without(sys, controlling, Modes::ICANON);
@@ -52,7 +52,7 @@ fn either_end_sets_the_terminals_attributes() {
 }
 
 #[test]
-fn modes_of_input_do_nothing_to_what_is_written() {
+fn input_modes_do_not_change_output() {
     everywhere_and_on_linux(|sys| {
         with_terminal(sys, |sys, controlling, terminal| {
             assert!(sys.tcgetattr(terminal).unwrap().modes.contains(Modes::ICRNL));
@@ -63,7 +63,7 @@ fn modes_of_input_do_nothing_to_what_is_written() {
 }
 
 #[test]
-fn nothing_may_be_written() {
+fn empty_terminal_write_returns_zero() {
     everywhere_and_on_linux(|sys| {
         with_terminal(sys, |sys, controlling, terminal| {
             assert_eq!(sys.write(terminal, b""), Ok(0));
@@ -76,7 +76,7 @@ fn nothing_may_be_written() {
 }
 
 #[test]
-fn overlong_lines_are_cut_and_keep_their_newlines() {
+fn overlong_lines_are_truncated_but_keep_their_newline() {
     everywhere_and_on_linux(|sys| {
         with_terminal(sys, |sys, controlling, terminal| {
             without(sys, terminal, Modes::ECHO);
@@ -100,7 +100,7 @@ fn overlong_lines_are_cut_and_keep_their_newlines() {
 }
 
 #[test]
-fn what_is_typed_beyond_the_queue_waits_for_a_reader() {
+fn input_beyond_the_queue_waits_for_a_reader() {
     everywhere_and_on_linux(|sys| {
         with_terminal(sys, |sys, controlling, terminal| {
             without(sys, terminal, Modes::ECHO | Modes::ICANON);

@@ -35,7 +35,7 @@ const ABORTED: WaitStatus = WaitStatus::Signaled(Signal::ABRT, true);
 const KILLED: WaitStatus = WaitStatus::Signaled(Signal::KILL, false);
 
 #[test]
-fn a_panic_ends_its_process_as_by_sigabrt_and_harms_nobody() {
+fn panic_ends_only_its_process_as_by_sigabrt() {
     for (on, system) in everywhere() {
         let report = run(system, |sys| {
             let healthy = sys.fork(|sys| {
@@ -60,7 +60,7 @@ fn descend(depth: u64) -> u64 {
 }
 
 #[test]
-fn a_stack_overflow_ends_its_process_as_by_sigsegv_and_harms_nobody() {
+fn stack_overflow_ends_only_its_process_as_by_sigsegv() {
     for (on, system) in everywhere() {
         let report = run(system, |sys| {
             let healthy = sys.fork(|sys| {
@@ -87,7 +87,7 @@ fn a_stack_overflow_ends_its_process_as_by_sigsegv_and_harms_nobody() {
 }
 
 #[test]
-fn a_panic_in_a_handler_is_its_programs() {
+fn panic_in_a_handler_ends_its_program() {
     for (on, system) in everywhere() {
         let report = run(system, |sys| {
             let child = sys.fork(|sys| {
@@ -104,7 +104,7 @@ fn a_panic_in_a_handler_is_its_programs() {
 }
 
 #[test]
-fn a_program_that_catches_its_unwinding_is_abandoned_and_ends_all_the_same() {
+fn program_that_catches_its_unwinding_is_abandoned() {
     for (on, system) in everywhere() {
         let report = run(system, |sys| {
             let ready = Arc::new(AtomicBool::new(false));
@@ -149,7 +149,7 @@ impl Drop for Calls<'_> {
 }
 
 #[test]
-fn destructors_of_a_killed_program_are_refused_their_calls() {
+fn calls_in_destructors_of_a_killed_program_are_refused() {
     for (on, system) in everywhere() {
         let refused = Arc::new(AtomicI32::new(0));
         let seen = refused.clone();
@@ -201,7 +201,7 @@ impl Drop for Exits<'_> {
 /// An abort is the only possible outcome: the destructor may not return, and nothing unwinds out of
 /// it.
 #[test]
-fn exit_in_a_destructor_while_the_stack_is_unwound_aborts_and_says_so() {
+fn exit_in_a_destructor_during_unwinding_aborts_the_host() {
     if std::env::var_os(ABORTS).is_some() {
         let system = Virtual::builder().executor(Executor::Simulated { seed: 1 });
         let _ = system.build().expect("a system").run(|sys| {
@@ -211,7 +211,7 @@ fn exit_in_a_destructor_while_the_stack_is_unwound_aborts_and_says_so() {
         });
         return;
     }
-    let test = "races::deaths::exit_in_a_destructor_while_the_stack_is_unwound_aborts_and_says_so";
+    let test = "races::deaths::exit_in_a_destructor_during_unwinding_aborts_the_host";
     let output = Command::new(std::env::current_exe().expect("the test has an executable"))
         .args([test, "--exact", "--nocapture"])
         .env(ABORTS, "1")
@@ -266,7 +266,7 @@ const SLEEPS: [(&str, Sleep); 9] = [
 ];
 
 #[test]
-fn a_thread_that_sleeps_in_any_call_dies_when_it_is_killed() {
+fn thread_asleep_in_any_call_can_be_killed() {
     for (name, sleep) in SLEEPS {
         for (on, system) in everywhere() {
             let report = run(system, move |sys| {
@@ -295,7 +295,7 @@ fn a_thread_that_sleeps_in_any_call_dies_when_it_is_killed() {
 }
 
 #[test]
-fn process_that_is_killed_while_it_stops_makes_no_further_call() {
+fn process_killed_while_stopping_makes_no_further_call() {
     for mode in LockingMode::ALL {
         let report = run(of(mode, Executor::Parallel), |sys| {
             for round in 0..1500 {
@@ -353,7 +353,7 @@ fn handler_of_sigcont_runs_before_the_stopped_call_returns() {
 }
 
 #[test]
-fn a_stopped_tracee_dies_when_it_is_killed() {
+fn stopped_tracee_can_be_killed() {
     for (on, system) in everywhere() {
         let report = run(system, |sys| {
             let child = sys.fork(|sys| {
@@ -371,7 +371,7 @@ fn a_stopped_tracee_dies_when_it_is_killed() {
 }
 
 #[test]
-fn exit_ends_many_threads_wherever_they_are() {
+fn exit_ends_many_threads_in_any_state() {
     for (on, system) in everywhere() {
         let report = run(system, |sys| {
             let child = sys.fork(|sys| {

@@ -173,7 +173,7 @@ fn essence(report: &RunReport) -> String {
 }
 
 #[test]
-fn the_same_seed_gives_the_same_run_twice() {
+fn equal_seeds_give_equal_runs() {
     for (name, program) in CORPUS {
         for mode in LockingMode::ALL {
             for seed in 0..30 {
@@ -185,7 +185,7 @@ fn the_same_seed_gives_the_same_run_twice() {
 }
 
 #[test]
-fn other_seeds_give_other_runs() {
+fn different_seeds_give_different_runs() {
     for (name, program) in CORPUS {
         let digests: std::collections::BTreeSet<u64> =
             (0..30).map(|seed| simulate(program, LockingMode::Parallel, seed).digest).collect();
@@ -194,7 +194,7 @@ fn other_seeds_give_other_runs() {
 }
 
 #[test]
-fn a_seed_gives_the_golden_run() {
+fn seeds_reproduce_the_golden_runs() {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
     for (name, program) in CORPUS {
         let mut text = String::new();

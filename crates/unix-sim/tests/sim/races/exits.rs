@@ -138,21 +138,21 @@ const EXIT_AGAINST_THREAD: Race = Race {
 };
 
 #[test]
-fn a_thread_that_is_made_while_its_process_exits_is_halted() {
+fn thread_created_during_exit_is_halted() {
     EXIT_AGAINST_THREAD.holds();
 }
 
 #[test]
-fn who_spawns_a_child_that_is_killed_is_told() {
+fn spawner_of_a_killed_child_is_notified() {
     SPAWN_AGAINST_KILL.holds();
 }
 
 #[test]
-fn exec_waits_for_forks_under_way() {
+fn exec_waits_for_forks_in_progress() {
     EXEC_AGAINST_FORK.holds();
 }
 
 #[test]
-fn exit_waits_for_forks_under_way() {
+fn exit_waits_for_forks_in_progress() {
     EXIT_AGAINST_FORK.holds();
 }

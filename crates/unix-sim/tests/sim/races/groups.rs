@@ -204,36 +204,36 @@ const SETPGID_AGAINST_WAIT: Race = Race {
 };
 
 #[test]
-fn a_forked_child_is_in_the_walk_or_comes_after_the_signal() {
+fn forked_child_is_in_the_walk_or_after_the_signal() {
     KILLPG_AGAINST_FORK.holds();
 }
 
 #[test]
-fn a_child_of_a_second_thread_is_in_the_walk_or_comes_after_the_signal() {
+fn child_of_a_second_thread_is_in_the_walk_or_after_the_signal() {
     KILLPG_AGAINST_FORK_OF_A_THREAD.holds();
 }
 
 #[test]
-fn killed_group_has_no_child_left_with_delivery_to_the_oldest() {
+fn killed_group_with_oldest_delivery_leaves_no_child() {
     KILLPG_AGAINST_FORK_BESIDE_THE_OLDEST.holds();
 }
 
 #[test]
-fn whoever_forks_while_everybody_is_killed_leaves_no_child() {
+fn process_forking_during_kill_of_everyone_leaves_no_child() {
     KILL_EVERYONE_AGAINST_FORK.holds();
 }
 
 #[test]
-fn nothing_comes_from_a_group_that_was_left() {
+fn no_signal_arrives_from_a_group_after_leaving_it() {
     KILLPG_AGAINST_SETPGID.holds();
 }
 
 #[test]
-fn a_child_leaves_the_group_that_it_was_moved_to() {
+fn reaped_child_leaves_the_group_it_was_moved_to() {
     SETPGID_AGAINST_WAIT.holds();
 }
 
 #[test]
-fn parent_and_child_make_one_group() {
+fn setpgid_by_parent_and_child_creates_one_group() {
     TWO_SETPGID.holds();
 }

@@ -23,7 +23,7 @@ fn on_master(
 /// Children on each processor except the master sleep in calls of all kinds at once; their parent,
 /// on another processor, continues to make calls, and then ends them.
 #[test]
-fn sleeping_calls_do_not_use_the_master_up() {
+fn sleeping_calls_do_not_occupy_the_master() {
     for executor in executors() {
         let report = on_master(executor, |sys| {
             let mut children = Vec::new();
@@ -77,7 +77,7 @@ fn sleeping_calls_do_not_use_the_master_up() {
 
 /// A handler is the program's own code: it runs on the program's processor, not on the master.
 #[test]
-fn handlers_run_where_their_program_does() {
+fn handlers_run_on_the_processor_of_their_program() {
     for executor in executors() {
         let report = on_master(executor, |sys| {
             let place = Arc::new(AtomicI32::new(-1));

@@ -41,7 +41,7 @@ fn reap_all(sys: &dyn Sys) -> i32 {
 }
 
 #[test]
-fn forks_without_wait_meet_the_users_limit_again_and_again() {
+fn unreaped_forks_reach_the_user_limit_repeatedly() {
     for (on, system) in everywhere() {
         let limit = Rlimit { soft: 50, hard: 50 };
         let report = run(system.limit(Resource::Processes, limit), |sys| {
@@ -58,7 +58,7 @@ fn forks_without_wait_meet_the_users_limit_again_and_again() {
 }
 
 #[test]
-fn forks_without_wait_fill_the_table_again_and_again() {
+fn unreaped_forks_fill_the_process_table_repeatedly() {
     for (on, system) in everywhere() {
         let report = run(system, |sys| {
             // 400 numbers; those of the first processes and the reserved ones below 300 are
@@ -78,7 +78,7 @@ fn forks_without_wait_fill_the_table_again_and_again() {
 }
 
 #[test]
-fn numbers_wrap_and_a_stale_handle_reaches_nobody() {
+fn process_numbers_wrap_and_stale_handles_return_esrch() {
     for (on, system) in everywhere() {
         let report = run(system, |sys| {
             let stale = sys.fork(|_| 0).expect("within the limits");
@@ -121,7 +121,7 @@ fn numbers_wrap_and_a_stale_handle_reaches_nobody() {
 }
 
 #[test]
-fn the_number_of_a_group_or_a_session_or_a_thread_is_not_given_out() {
+fn number_of_a_live_group_session_or_thread_is_not_reused() {
     for (on, system) in everywhere() {
         let report = run(system, |sys| {
             let sleeps = |sys: &dyn Sys| {
@@ -180,7 +180,7 @@ fn next_number(sys: &dyn Sys) -> i32 {
 }
 
 #[test]
-fn a_sessions_number_is_given_out_when_its_last_group_has_gone_and_not_before() {
+fn session_number_is_reused_only_after_its_last_group() {
     for (on, system) in everywhere() {
         let report = run(system, |sys| {
             // Lower numbers are assigned only once.
@@ -212,7 +212,7 @@ fn namesakes(sys: &dyn Sys) -> (Pid, Pid) {
 }
 
 #[test]
-fn no_call_takes_a_stale_handle_for_who_has_the_number_now() {
+fn stale_handle_never_names_the_current_process() {
     for (on, system) in everywhere() {
         let report = run(system, |sys| {
             let (stale, child) = namesakes(sys);
@@ -249,7 +249,7 @@ fn no_call_takes_a_stale_handle_for_who_has_the_number_now() {
 }
 
 #[test]
-fn no_call_takes_a_stale_handle_for_the_group_that_has_the_number_now() {
+fn stale_handle_never_names_the_current_group() {
     for (on, system) in everywhere() {
         let report = run(system, |sys| {
             let (stale, child) = namesakes(sys);
@@ -278,7 +278,7 @@ fn no_call_takes_a_stale_handle_for_the_group_that_has_the_number_now() {
 }
 
 #[test]
-fn the_number_of_a_foreground_group_is_given_out_when_the_terminal_lets_go_of_it() {
+fn number_of_a_foreground_group_is_reused_only_after_release() {
     for (on, system) in everywhere() {
         let report = run(system, |sys| {
             // Numbers from 300 upwards are reused.
@@ -324,7 +324,7 @@ fn the_number_of_a_foreground_group_is_given_out_when_the_terminal_lets_go_of_it
 }
 
 #[test]
-fn a_stack_that_cannot_be_had_is_refused_and_everything_is_given_back() {
+fn fork_without_free_stack_fails_and_releases_everything() {
     for (on, system) in everywhere() {
         let limit = Rlimit { soft: 300, hard: 300 };
         let system = system.max_stacks(256).pids(3000).limit(Resource::Processes, limit);
@@ -357,7 +357,7 @@ fn a_stack_that_cannot_be_had_is_refused_and_everything_is_given_back() {
 /// Regression: a child that could not start kept its copies of the descriptors until another
 /// process received its slot, so that the reader of a pipe without writers waited indefinitely.
 #[test]
-fn a_child_that_cannot_begin_keeps_no_descriptor() {
+fn child_that_cannot_start_keeps_no_descriptor() {
     for (on, system) in everywhere() {
         let report = run(system.max_stacks(64).pids(3000), |sys| {
             let (reader, writer) = sys.pipe().expect("within the limits");
@@ -377,7 +377,7 @@ fn a_child_that_cannot_begin_keeps_no_descriptor() {
 }
 
 #[test]
-fn threads_give_their_numbers_back_however_they_end() {
+fn threads_release_their_numbers_on_every_kind_of_end() {
     for (on, system) in everywhere() {
         let system = system.program("true", |_, _| 0);
         let report = run(system, |sys| {
@@ -412,7 +412,7 @@ const TRIED: i32 = if cfg!(debug_assertions) { 20_000 } else { 1_000_000 };
 const ALLOWED: i32 = TRIED / 5;
 
 #[test]
-fn a_million_forks_without_wait_are_made_or_refused() {
+fn million_unreaped_forks_succeed_or_return_eagain() {
     let system = of(LockingMode::Parallel, Executor::Parallel).pids(4_194_304);
     let allowed = Rlimit { soft: ALLOWED as u64, hard: ALLOWED as u64 };
     let report = run(system.limit(Resource::Processes, allowed), |sys| {
@@ -440,7 +440,7 @@ fn deep(n: u64) -> u64 {
 }
 
 #[test]
-fn a_program_that_overflows_the_last_stack_dies_of_it_alone() {
+fn overflow_of_the_last_stack_ends_only_its_program() {
     for (on, system) in everywhere() {
         let report = run(system.max_stacks(256), |sys| {
             for _ in 0..3 {

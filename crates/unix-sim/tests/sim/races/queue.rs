@@ -17,7 +17,7 @@ const BUSY: usize = 32;
 /// Regression: an alarm that found the queue full was lost, and the reference to its process, which
 /// was never released, kept the process from ending.
 #[test]
-fn every_alarm_rings_though_the_event_queue_is_full() {
+fn every_alarm_expires_though_the_event_queue_is_full() {
     let system =
         of(LockingMode::Parallel, Executor::Simulated { seed: 3 }).pids(3000).max_stacks(2000);
     let no_limit = Rlimit { soft: u64::MAX, hard: u64::MAX };

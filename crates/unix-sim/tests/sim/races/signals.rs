@@ -156,28 +156,28 @@ const CONTINUE_AGAINST_STOP: Race = Race {
 };
 
 #[test]
-fn a_stop_that_was_taken_is_cancelled_by_sigcont() {
+fn stop_already_taken_is_cancelled_by_sigcont() {
     CONTINUE_AGAINST_STOP.holds();
 }
 
 #[test]
-fn an_alarm_never_rings_who_has_the_slot_afterwards() {
+fn alarm_never_reaches_the_next_process_in_the_slot() {
     ALARM_AGAINST_EXIT.holds();
 }
 
 #[test]
-fn a_signal_that_comes_as_sigsuspend_falls_asleep_wakes_it() {
+fn signal_during_sigsuspend_falling_asleep_wakes_it() {
     SIGNAL_AGAINST_SIGSUSPEND.holds();
 }
 
 #[test]
-fn a_signal_never_reaches_who_has_the_slot_afterwards() {
+fn signal_never_reaches_the_next_process_in_the_slot() {
     REFERENCE_AGAINST_EXIT.holds();
 }
 
 #[test]
 #[ignore = "exhausts the process table"]
-fn a_signal_to_a_group_never_reaches_who_has_the_slot_afterwards() {
+fn group_signal_never_reaches_the_next_process_in_the_slot() {
     GROUP_AGAINST_EXIT.holds();
 }
 
@@ -221,6 +221,6 @@ const TWO_SIGNALS_AGAINST_TWO_WAITERS: Race = Race {
 };
 
 #[test]
-fn of_two_signals_that_come_together_each_waiter_takes_one() {
+fn two_waiters_each_take_one_of_two_signals() {
     TWO_SIGNALS_AGAINST_TWO_WAITERS.holds();
 }

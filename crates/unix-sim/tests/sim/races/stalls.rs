@@ -38,7 +38,7 @@ fn all_asleep(sys: &dyn Sys) -> i32 {
 }
 
 #[test]
-fn a_deadlock_is_found_and_says_who_waits_for_what() {
+fn deadlock_report_names_each_sleeping_call() {
     for (on, system) in everywhere() {
         let report = run(system, all_asleep);
         assert_eq!((report.ending, report.status), (EndReason::Deadlocked, None), "{on}");
@@ -86,7 +86,7 @@ fn forgotten_ends(sys: &dyn Sys) -> i32 {
 }
 
 #[test]
-fn who_has_the_other_end_of_a_pipe_is_named() {
+fn deadlock_report_names_owners_of_the_other_pipe_end() {
     for (on, system) in everywhere() {
         let report = run(system, forgotten_ends);
         assert_eq!(report.ending, EndReason::Deadlocked, "{on}");
@@ -107,7 +107,7 @@ fn who_has_the_other_end_of_a_pipe_is_named() {
 }
 
 #[test]
-fn two_threads_that_join_each_other_are_a_deadlock() {
+fn threads_that_join_each_other_are_a_deadlock() {
     for (on, system) in everywhere() {
         let report = run(system, |sys| {
             let me = sys.gettid();
@@ -127,7 +127,7 @@ fn two_threads_that_join_each_other_are_a_deadlock() {
 }
 
 #[test]
-fn a_run_is_stopped_at_any_step_and_says_how_it_stands() {
+fn run_stopped_at_any_step_reports_its_state() {
     for mode in LockingMode::ALL {
         for step in 1..200 {
             let count = Arc::new(AtomicI32::new(0));
@@ -149,7 +149,7 @@ fn a_run_is_stopped_at_any_step_and_says_how_it_stands() {
 }
 
 #[test]
-fn a_state_says_which_locks_are_held() {
+fn system_state_names_the_held_locks() {
     let noted: [fn(Builder) -> Builder; 2] = [|b| b.statistics(true), |b| b.keep_locks(true)];
     for noted in noted {
         locks_are_said(noted);

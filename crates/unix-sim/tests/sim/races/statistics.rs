@@ -34,7 +34,7 @@ fn families(sys: &dyn Sys, rounds: usize) -> i32 {
 }
 
 #[test]
-fn nothing_is_counted_that_nobody_asked_for() {
+fn lock_statistics_are_absent_unless_requested() {
     for (on, system) in everywhere() {
         let report = run(system, |sys| {
             sys.fork(|_| 0).expect("within the limits");
@@ -46,7 +46,7 @@ fn nothing_is_counted_that_nobody_asked_for() {
 }
 
 #[test]
-fn what_is_counted_adds_up() {
+fn lock_statistics_are_consistent() {
     for (on, system) in everywhere() {
         let report = run(system.statistics(true), |sys| {
             sys.fork(|_| 0).expect("within the limits");
@@ -69,7 +69,7 @@ fn what_is_counted_adds_up() {
 }
 
 #[test]
-fn a_lock_that_the_mode_leaves_out_is_not_counted_unless_it_is_kept() {
+fn lock_omitted_by_the_mode_counts_only_if_kept() {
     for keep in [false, true] {
         let system = of(LockingMode::Uniprocessor, Executor::Simulated { seed: 1 });
         let report = run(system.statistics(true).keep_locks(keep), |sys| {
@@ -82,7 +82,7 @@ fn a_lock_that_the_mode_leaves_out_is_not_counted_unless_it_is_kept() {
 }
 
 #[test]
-fn a_simulated_run_counts_the_same_twice() {
+fn simulated_lock_statistics_repeat_for_equal_seeds() {
     for mode in [LockingMode::Parallel, LockingMode::PerProcess] {
         let counted = |seed| {
             let system = of(mode, Executor::Simulated { seed }).statistics(true);
@@ -99,7 +99,7 @@ fn a_simulated_run_counts_the_same_twice() {
 }
 
 #[test]
-fn on_two_processors_a_lock_that_both_want_is_waited_for() {
+fn two_processors_contend_for_the_relation_lock() {
     // Contention in one run is a matter of chance; its absence in 1000 runs is not.
     const RUNS: usize = 1000;
     let contended = (0..RUNS).any(|_| {

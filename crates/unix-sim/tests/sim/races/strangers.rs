@@ -142,17 +142,17 @@ const GETPPID_AGAINST_EXIT: Race = Race {
 };
 
 #[test]
-fn orphans_are_given_to_no_stranger() {
+fn orphans_never_go_to_the_next_process_in_a_slot() {
     ORPHANS_AGAINST_REAPER.holds();
 }
 
 #[test]
-fn a_hang_up_reaches_no_stranger() {
+fn hang_up_never_reaches_the_next_process_in_a_slot() {
     HANG_UP_AGAINST_EXIT.holds();
 }
 
 #[test]
-fn a_parent_is_never_a_stranger() {
+fn getppid_never_returns_the_next_process_in_a_slot() {
     GETPPID_AGAINST_EXIT.holds();
 }
 
@@ -175,7 +175,7 @@ const CHAIN: Race = Race {
 };
 
 #[test]
-fn a_process_that_ends_with_its_parent_is_inherited() {
+fn process_ending_with_its_parent_is_inherited_once() {
     CHAIN.holds();
 }
 
@@ -183,7 +183,7 @@ fn a_process_that_ends_with_its_parent_is_inherited() {
 /// of the simulation: a long chain of processes, each of which ends as soon as it has forked the
 /// next.
 #[test]
-fn of_a_long_chain_everybody_is_inherited() {
+fn every_process_of_a_long_chain_is_inherited() {
     const LINKS: u32 = 1000;
     fn link(sys: &dyn Sys, left: u32) -> i32 {
         i32::from(left > 0 && sys.fork(move |sys| link(sys, left - 1)).is_err())

@@ -156,23 +156,23 @@ fn read_while_moved(sys: &dyn Sys, terminal: Fd) -> i32 {
 }
 
 #[test]
-fn of_two_leaders_one_has_the_terminal() {
+fn one_of_two_session_leaders_gets_the_terminal() {
     TWO_LEADERS.holds();
 }
 
 #[test]
-fn a_reader_whose_group_is_signalled_is_signalled_though_it_has_left_it() {
+fn background_reader_is_signalled_though_it_left_its_group() {
     READ_AGAINST_SETPGID.holds();
 }
 
 #[test]
-fn a_job_that_takes_the_terminal_itself_is_not_stopped() {
+fn job_that_takes_the_terminal_itself_is_not_stopped() {
     let race = Race { scene: || hand_over(true), with: |builder| builder, parallel: PARALLEL };
     race.holds();
 }
 
 #[test]
-fn a_job_that_waits_for_its_shell_may_read_too_early() {
+fn job_that_relies_on_its_shell_may_read_too_early() {
     let race = Race { scene: || hand_over(false), with: |builder| builder, parallel: 0 };
     race.fails();
 }

@@ -119,22 +119,22 @@ const fn race(scene: fn() -> Scene) -> Race {
 }
 
 #[test]
-fn a_tracer_and_a_parent_that_wait_each_learn_of_an_end_once() {
+fn waiting_tracer_and_parent_are_each_notified_once() {
     race(|| both_wait(true)).holds();
 }
 
 #[test]
-fn a_parent_that_waits_while_the_tracer_dies_learns_of_an_end_once() {
+fn parent_is_notified_once_while_the_tracer_dies() {
     race(|| both_wait(false)).holds();
 }
 
 #[test]
-fn an_end_is_inherited_once_while_the_tracer_waits() {
+fn ended_tracee_is_inherited_once_while_the_tracer_waits() {
     race(|| parent_dies(true)).holds();
 }
 
 #[test]
-fn an_end_is_inherited_once_while_the_tracer_dies() {
+fn ended_tracee_is_inherited_once_while_the_tracer_dies() {
     race(|| parent_dies(false)).holds();
 }
 
@@ -176,6 +176,6 @@ const TRACER_AGAINST_PARENT: Race = Race {
 };
 
 #[test]
-fn a_traced_process_ends_once_though_its_tracer_ends_with_it() {
+fn tracee_ending_with_its_tracer_is_counted_once() {
     TRACER_AGAINST_PARENT.holds();
 }

@@ -52,11 +52,11 @@ const SETUID_AGAINST_THREAD: Race = Race {
 };
 
 #[test]
-fn process_made_as_the_user_changes_is_counted_once() {
+fn process_created_during_setuid_is_counted_once() {
     SETUID_AGAINST_FORK.holds();
 }
 
 #[test]
-fn thread_made_as_the_user_changes_is_counted_once() {
+fn thread_created_during_setuid_is_counted_once() {
     SETUID_AGAINST_THREAD.holds();
 }

@@ -50,7 +50,7 @@ const UNWANTED_AGAINST_KILL: Race = Race {
 };
 
 #[test]
-fn an_unwanted_child_is_gone_for_kill_where_it_is_gone_for_wait() {
+fn auto_reaped_child_vanishes_for_wait_and_kill_alike() {
     UNWANTED_AGAINST_KILL.holds();
 }
 
@@ -81,7 +81,7 @@ const FAILED_SPAWN_AGAINST_WAIT: Race = Race {
 };
 
 #[test]
-fn nobody_waits_for_what_could_not_be_spawned() {
+fn wait_never_reports_a_failed_spawn() {
     FAILED_SPAWN_AGAINST_WAIT.holds();
 }
 
@@ -139,24 +139,24 @@ const CHILDREN_COALESCE: Race =
     Race { scene: || reaps_by_signal(usize::MAX), with: |builder| builder, parallel: PARALLEL };
 
 #[test]
-fn a_child_that_ends_wakes_its_parent_whenever_that_falls_asleep() {
+fn ending_child_wakes_a_parent_that_is_falling_asleep() {
     WAIT_AGAINST_EXIT.holds();
 }
 
 #[test]
-fn one_of_two_waiters_gets_a_child() {
+fn one_of_two_waiters_reaps_the_only_child() {
     TWO_WAITERS.holds();
 }
 
 #[test]
-fn who_waits_until_there_is_none_loses_no_child_to_coalescing() {
+fn waiting_until_echild_loses_no_child_to_coalescing() {
     CHILDREN_COALESCE.holds();
 }
 
 /// The race is the program's own: it reaps one of the children that end before it is scheduled
 /// again.
 #[test]
-fn who_waits_once_a_signal_loses_children_in_every_mode() {
+fn waiting_once_per_signal_loses_children_in_every_mode() {
     let naive = Race { scene: || reaps_by_signal(1), with: |builder| builder, parallel: 0 };
     naive.fails();
 }

@@ -14,7 +14,7 @@ use crate::systems::{assert_success, of, run};
 /// Longer than any processor takes to return to a thread that makes calls.
 const LIMIT: Duration = Duration::from_secs(2);
 /// Maximum wait for the watchdog's report.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The threads that were reported, and the times of the reports.
 #[derive(Default)]
@@ -36,7 +36,7 @@ fn computes(sys: &dyn Sys, told: &Arc<Told>, begun: &Arc<Mutex<Option<(i32, Inst
     let thread = sys.thread(move |sys| {
         let start = Instant::now();
         *begun.lock().expect("no panic") = Some((sys.gettid().0, start));
-        while !told.any.load(Ordering::Relaxed) && start.elapsed() < PATIENCE {
+        while !told.any.load(Ordering::Relaxed) && start.elapsed() < TIMEOUT {
             std::hint::spin_loop();
         }
     });
@@ -57,7 +57,7 @@ fn behaves(sys: &dyn Sys, told: &Told) -> i32 {
 }
 
 #[test]
-fn a_program_that_makes_no_call_is_named_and_one_that_makes_calls_is_not() {
+fn watchdog_names_only_programs_that_make_no_call() {
     for mode in [LockingMode::Master, LockingMode::Parallel] {
         let told = Arc::new(Told::default());
         let begun = Arc::new(Mutex::new(None));

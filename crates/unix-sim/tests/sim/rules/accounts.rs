@@ -38,7 +38,7 @@ fn costly_child(sys: &dyn Sys) -> Pid {
 }
 
 #[test]
-fn wait3_and_wait4_tell_what_the_child_used() {
+fn wait3_and_wait4_report_the_time_of_the_child() {
     everywhere(|sys| {
         let child = costly_child(sys);
         let waited = sys.wait4(child.into(), WaitOptions::empty()).unwrap().unwrap();
@@ -52,7 +52,7 @@ fn wait3_and_wait4_tell_what_the_child_used() {
 }
 
 #[test]
-fn what_children_used_is_added_when_they_are_waited_for() {
+fn child_time_is_added_when_the_child_is_reaped() {
     timed(|sys| {
         let waits = sys.fork(|sys| {
             let child = costly_child(sys);
@@ -71,7 +71,7 @@ fn what_children_used_is_added_when_they_are_waited_for() {
 }
 
 #[test]
-fn what_children_used_that_nobody_waited_for_is_lost() {
+fn time_of_an_unreaped_child_is_not_added() {
     timed(|sys| {
         let leaves = sys.fork(|sys| {
             costly_child(sys);
@@ -84,7 +84,7 @@ fn what_children_used_that_nobody_waited_for_is_lost() {
 }
 
 #[test]
-fn what_children_used_that_vanished_is_lost() {
+fn time_of_an_auto_reaped_child_is_not_added() {
     timed(|sys| {
         let ignores = sys.fork(|sys| {
             act(sys, Signal::CHLD, SigAction::IGNORE);
@@ -141,7 +141,7 @@ fn exceeds_its_limit(sys: &dyn Sys) {
 const LIMIT_AT_LEAST: Duration = Duration::from_millis(500);
 
 #[test]
-fn beyond_its_time_a_process_gets_sigxcpu_each_second_and_at_the_hard_limit_sigkill() {
+fn cpu_limit_sends_sigxcpu_per_second_then_sigkill() {
     simulated(|sys| {
         exceeds_its_limit(sys);
     })
@@ -149,7 +149,7 @@ fn beyond_its_time_a_process_gets_sigxcpu_each_second_and_at_the_hard_limit_sigk
 }
 
 #[test]
-fn on_real_processors_the_clock_of_each_charges_who_runs_there() {
+fn each_processor_clock_charges_the_process_it_runs() {
     let unix = Virtual::builder().processors(2).build().unwrap();
     let report = unix.run(|sys| {
         exceeds_its_limit(sys);
@@ -159,7 +159,7 @@ fn on_real_processors_the_clock_of_each_charges_who_runs_there() {
 }
 
 #[test]
-fn by_default_sigxcpu_ends_the_process() {
+fn sigxcpu_default_action_ends_the_process() {
     simulated(|sys| {
         let end = end_as(sys, |sys| {
             sys.setrlimit(Resource::Cpu, Rlimit { soft: 1, hard: 9 }).unwrap();
@@ -199,7 +199,7 @@ fn compute_at(sys: &dyn Sys, counts: &Counts, mark: usize, ticks: u32) {
 }
 
 #[test]
-fn a_profile_counts_each_tick_where_the_program_was() {
+fn profile_counts_each_tick_at_the_current_mark() {
     everywhere(|sys| {
         let counts = counts();
         let before = used(sys);
@@ -218,7 +218,7 @@ fn a_profile_counts_each_tick_where_the_program_was() {
 }
 
 #[test]
-fn a_mark_beyond_the_counts_counts_nothing() {
+fn mark_beyond_the_counts_is_not_counted() {
     timed(|sys| {
         let counts = counts();
         sys.profil(Some(counts.clone())).unwrap();
@@ -230,7 +230,7 @@ fn a_mark_beyond_the_counts_counts_nothing() {
 }
 
 #[test]
-fn a_profile_is_its_threads_own_and_neither_childrens_nor_another_programs() {
+fn profile_is_per_thread_and_not_inherited() {
     timed_with(with_computes, |sys| {
         let (mine, others) = (counts(), counts());
         sys.profil(Some(mine.clone())).unwrap();
@@ -269,7 +269,7 @@ fn a_profile_is_its_threads_own_and_neither_childrens_nor_another_programs() {
 /// While a program makes no system call, the clock writes only to the thread's own word. The next
 /// call, or the next mark, counts the ticks that arrived, at the mark that was current until then.
 #[test]
-fn ticks_that_come_between_two_marks_are_counted_at_the_first() {
+fn ticks_between_two_marks_count_for_the_first() {
     let unix = Virtual::builder().build().unwrap();
     let report = unix.run(|sys| {
         let counts = counts();
@@ -292,7 +292,7 @@ fn ticks_that_come_between_two_marks_are_counted_at_the_first() {
 }
 
 #[test]
-fn linux_has_no_profil_and_says_so() {
+fn linux_profil_returns_enosys_and_is_listed() {
     let linux: &dyn Sys = &Linux::new().unwrap();
     assert_eq!(linux.profil(None), Err(Errno::ENOSYS));
     assert!(linux.lacks().iter().any(|(call, _)| *call == "profil"), "{:?}", linux.lacks());

@@ -4,7 +4,7 @@
 use super::harness::*;
 
 #[test]
-fn of_several_of_one_number_sigwait_takes_the_first_and_leaves_the_rest() {
+fn sigwait_takes_the_first_queued_and_leaves_the_rest() {
     everywhere(|sys| {
         let set = SigSet::of(&[Signal::RTMIN]);
         block(sys, &[Signal::RTMIN]);
@@ -21,7 +21,7 @@ fn of_several_of_one_number_sigwait_takes_the_first_and_leaves_the_rest() {
 }
 
 #[test]
-fn of_several_that_do_not_queue_sigwait_leaves_none() {
+fn sigwait_takes_a_coalesced_standard_signal_once() {
     everywhere(|sys| {
         let set = SigSet::of(&[Signal::USR1]);
         block(sys, &[Signal::USR1]);
@@ -35,7 +35,7 @@ fn of_several_that_do_not_queue_sigwait_leaves_none() {
 }
 
 #[test]
-fn sigwait_takes_the_lowest_of_those_that_queue() {
+fn sigwait_takes_the_lowest_queued_signal_first() {
     everywhere(|sys| {
         let signals = [9, 0, 30, 4].map(|nth| Signal::realtime(nth).unwrap());
         let set = SigSet::of(&signals);
@@ -51,7 +51,7 @@ fn sigwait_takes_the_lowest_of_those_that_queue() {
 }
 
 #[test]
-fn sigtimedwait_tells_number_cause_and_value() {
+fn sigtimedwait_reports_number_code_and_value() {
     everywhere(|sys| {
         let set = SigSet::of(&[Signal::USR1, Signal::RTMIN]);
         sys.sigprocmask(Some((SigmaskHow::Block, set))).unwrap();
@@ -71,7 +71,7 @@ fn sigtimedwait_tells_number_cause_and_value() {
 }
 
 #[test]
-fn sigtimedwait_that_has_no_time_does_not_wait() {
+fn sigtimedwait_with_zero_timeout_does_not_wait() {
     everywhere(|sys| {
         let set = SigSet::of(&[Signal::USR1, Signal::ALRM]);
         sys.sigprocmask(Some((SigmaskHow::Block, set))).unwrap();
@@ -106,7 +106,7 @@ fn sigwait_sleeps_until_a_signal_comes() {
 }
 
 #[test]
-fn a_signal_to_one_of_two_threads_that_wait_for_it_is_that_ones() {
+fn thread_directed_signal_wakes_only_its_waiting_thread() {
     everywhere(|sys| {
         let log = Log::default();
         let set = SigSet::of(&[Signal::USR1]);
@@ -131,7 +131,7 @@ fn a_signal_to_one_of_two_threads_that_wait_for_it_is_that_ones() {
 }
 
 #[test]
-fn sigsuspend_waits_for_a_signal_that_its_mask_lets_in() {
+fn sigsuspend_waits_for_a_signal_outside_its_mask() {
     everywhere(|sys| {
         let log = Log::default();
         let (one, both) = (SigSet::of(&[Signal::USR1]), [Signal::USR1, Signal::USR2]);
@@ -164,7 +164,7 @@ fn sigsuspend_waits_for_a_signal_that_its_mask_lets_in() {
 }
 
 #[test]
-fn what_else_is_pending_for_the_process_sigsuspend_leaves_to_it() {
+fn sigsuspend_leaves_other_process_signals_pending() {
     everywhere(|sys| {
         let log = Log::default();
         let (both, usr2) = ([Signal::USR1, Signal::USR2], SigSet::of(&[Signal::USR2]));
@@ -185,7 +185,7 @@ fn what_else_is_pending_for_the_process_sigsuspend_leaves_to_it() {
 }
 
 #[test]
-fn sigsuspend_does_not_return_where_the_signal_ends_the_process() {
+fn sigsuspend_does_not_return_from_a_fatal_signal() {
     everywhere(|sys| {
         block(sys, &[Signal::TERM]);
         let child = sys

@@ -8,7 +8,7 @@ fn bit(signal: Signal) -> u32 {
 }
 
 #[test]
-fn sigblock_adds_and_sigsetmask_replaces_and_both_give_back_what_was() {
+fn sigblock_adds_sigsetmask_replaces_both_return_the_old_mask() {
     everywhere(|sys| {
         let (one, two) = (bit(Signal::USR1), bit(Signal::USR2));
         assert_eq!(sys.sigblock(one), 0);
@@ -25,7 +25,7 @@ fn sigblock_adds_and_sigsetmask_replaces_and_both_give_back_what_was() {
 }
 
 #[test]
-fn sigsetmask_leaves_the_signals_that_4_3bsd_does_not_know() {
+fn sigsetmask_keeps_signals_unknown_to_4_3bsd() {
     everywhere(|sys| {
         block(sys, &[Signal::RTMIN, Signal::HUP]);
         sys.sigsetmask(bit(Signal::USR1));
@@ -50,7 +50,7 @@ fn sigpause_waits_with_its_mask() {
 }
 
 #[test]
-fn sigvec_gives_back_what_was_there_and_refuses_kill_and_stop() {
+fn sigvec_returns_the_old_action_and_refuses_kill_and_stop() {
     everywhere(|sys| {
         let log = Log::default();
         let vector = SigVec { action: log.signals() };
@@ -66,7 +66,7 @@ fn sigvec_gives_back_what_was_there_and_refuses_kill_and_stop() {
 }
 
 #[test]
-fn what_a_sigvec_handler_interrupts_starts_again() {
+fn call_interrupted_by_sigvec_handler_restarts() {
     everywhere(|sys| {
         let end = end_as(sys, |sys| {
             let log = Log::default();
@@ -80,7 +80,7 @@ fn what_a_sigvec_handler_interrupts_starts_again() {
 }
 
 #[test]
-fn sigstack_is_in_use_while_a_handler_that_asked_for_it_runs() {
+fn sigstack_is_in_use_while_an_onstack_handler_runs() {
     everywhere(|sys| {
         let none = SigStack::default();
         let stack = SigStack { size: 65_536, on_stack: false };
@@ -116,7 +116,7 @@ fn killpg_is_kill_of_a_group() {
 }
 
 #[test]
-fn wait3_and_wait4_find_what_waitpid_finds() {
+fn wait3_and_wait4_reap_like_waitpid() {
     everywhere(|sys| {
         let child = sys.fork(|_| 1).unwrap();
         assert_eq!(sys.wait3(WaitOptions::empty()).unwrap().unwrap().pid, child);

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use super::harness::*;
 
 #[test]
-fn alarm_gives_back_what_was_left_and_zero_takes_it_back() {
+fn alarm_returns_the_remaining_time_and_zero_cancels() {
     everywhere(|sys| {
         assert_eq!(sys.alarm(100), 0);
         assert_eq!(sys.alarm(200), 100);
@@ -17,7 +17,7 @@ fn alarm_gives_back_what_was_left_and_zero_takes_it_back() {
 }
 
 #[test]
-fn alarm_sends_sigalrm_when_its_time_has_come() {
+fn alarm_sends_sigalrm_when_it_expires() {
     everywhere(|sys| {
         block(sys, &[Signal::ALRM]);
         let before = sys.now();
@@ -31,7 +31,7 @@ fn alarm_sends_sigalrm_when_its_time_has_come() {
 }
 
 #[test]
-fn an_alarm_that_is_set_anew_rings_once_and_later() {
+fn alarm_set_twice_expires_once_at_the_later_time() {
     timed(|sys| {
         let log = Log::default();
         act(sys, Signal::ALRM, log.signals());
@@ -46,7 +46,7 @@ fn an_alarm_that_is_set_anew_rings_once_and_later() {
 }
 
 #[test]
-fn by_default_an_alarm_is_fatal() {
+fn alarm_default_action_is_fatal() {
     timed(|sys| {
         let end = end_as(sys, |sys| {
             sys.alarm(1);
@@ -58,7 +58,7 @@ fn by_default_an_alarm_is_fatal() {
 }
 
 #[test]
-fn nanosleep_sleeps_as_long_as_it_was_told() {
+fn nanosleep_sleeps_at_least_the_requested_time() {
     everywhere(|sys| {
         for length in [Duration::ZERO, MOMENT, 3 * MOMENT] {
             let before = sys.now();
@@ -70,7 +70,7 @@ fn nanosleep_sleeps_as_long_as_it_was_told() {
 }
 
 #[test]
-fn an_interrupted_nanosleep_tells_what_was_left() {
+fn interrupted_nanosleep_returns_the_remaining_time() {
     timed(|sys| {
         act(sys, Signal::ALRM, Log::default().signals());
         sys.alarm(1);
@@ -82,7 +82,7 @@ fn an_interrupted_nanosleep_tells_what_was_left() {
 }
 
 #[test]
-fn a_stop_does_not_lengthen_a_sleep_nor_end_it() {
+fn stop_neither_lengthens_nor_ends_a_sleep() {
     everywhere(|sys| {
         let child = sys
             .fork(|sys| {
@@ -101,7 +101,7 @@ fn a_stop_does_not_lengthen_a_sleep_nor_end_it() {
 }
 
 #[test]
-fn the_simulated_clock_goes_forward_where_everybody_sleeps() {
+fn simulated_clock_advances_when_all_threads_sleep() {
     let unix = Virtual::builder().executor(Executor::Simulated { seed: 5 }).build().unwrap();
     let begun = std::time::Instant::now();
     let report = unix.run(|sys| {
@@ -113,7 +113,7 @@ fn the_simulated_clock_goes_forward_where_everybody_sleeps() {
 }
 
 #[test]
-fn a_tick_counts_at_the_mark_that_stood_when_it_came() {
+fn tick_counts_at_the_mark_current_on_arrival() {
     for mode in LockingMode::ALL {
         for seed in 0..20 {
             let executor = Executor::Simulated { seed };
@@ -163,7 +163,7 @@ fn a_profile_has_every_tick_of_its_thread() {
 }
 
 #[test]
-fn a_sleep_without_end_is_ended_by_a_handler_and_a_wait_without_end_by_a_signal() {
+fn endless_sleep_ends_by_handler_and_endless_wait_by_signal() {
     timed(|sys| {
         act(sys, Signal::ALRM, Log::default().signals());
         sys.alarm(1);
@@ -179,7 +179,7 @@ fn a_sleep_without_end_is_ended_by_a_handler_and_a_wait_without_end_by_a_signal(
 }
 
 #[test]
-fn whoever_sleeps_without_end_waits_for_ever() {
+fn endless_sleep_without_signals_is_a_deadlock() {
     for mode in LockingMode::ALL {
         let builder = Virtual::builder().mode(mode).executor(Executor::Simulated { seed: 5 });
         let report = builder.build().unwrap().run(|sys| {

@@ -10,7 +10,7 @@ fn handlers_by_thread(sys: &dyn Sys, log: &Log) -> i32 {
 }
 
 #[test]
-fn kill_tells_code_sender_and_user() {
+fn kill_reports_code_sender_and_user() {
     everywhere(|sys| {
         let log = Log::default();
         act(sys, Signal::USR1, log.infos());
@@ -22,7 +22,7 @@ fn kill_tells_code_sender_and_user() {
 }
 
 #[test]
-fn tgkill_tells_its_own_code() {
+fn tgkill_reports_the_tkill_code() {
     everywhere(|sys| {
         let log = Log::default();
         act(sys, Signal::USR1, log.infos());
@@ -34,7 +34,7 @@ fn tgkill_tells_its_own_code() {
 }
 
 #[test]
-fn sigqueue_tells_its_value() {
+fn sigqueue_reports_its_value() {
     everywhere(|sys| {
         let log = Log::default();
         act(sys, Signal::USR1, log.infos());
@@ -46,7 +46,7 @@ fn sigqueue_tells_its_value() {
 }
 
 #[test]
-fn sigchld_tells_what_became_of_whom() {
+fn sigchld_reports_child_and_its_change() {
     everywhere(|sys| {
         let chld = SigSet::of(&[Signal::CHLD]);
         block(sys, &[Signal::CHLD]);
@@ -71,7 +71,7 @@ fn sigchld_tells_what_became_of_whom() {
 }
 
 #[test]
-fn sigchld_tells_of_a_core() {
+fn sigchld_reports_a_core_dump() {
     everywhere(|sys| {
         block(sys, &[Signal::CHLD]);
         sys.fork(|sys| sys.raise(Signal::QUIT).map_or(1, |()| 2)).unwrap();
@@ -82,7 +82,7 @@ fn sigchld_tells_of_a_core() {
 }
 
 #[test]
-fn a_signal_to_the_process_goes_to_a_thread_that_lets_it_in() {
+fn signal_to_a_process_goes_to_an_unblocking_thread() {
     everywhere(|sys| {
         let log = Log::default();
         handlers_by_thread(sys, &log);
@@ -104,7 +104,7 @@ fn a_signal_to_the_process_goes_to_a_thread_that_lets_it_in() {
 }
 
 #[test]
-fn with_delivery_to_the_oldest_a_signal_waits_for_it() {
+fn oldest_thread_delivery_waits_for_the_oldest_thread() {
     everywhere_with(
         |builder| builder.delivery(Delivery::Oldest),
         |sys| {
@@ -154,7 +154,7 @@ fn a_signal_to_a_thread_waits_for_that_thread() {
 }
 
 #[test]
-fn who_begins_to_block_a_signal_leaves_it_to_another_thread() {
+fn signal_being_blocked_is_left_to_another_thread() {
     everywhere(|sys| {
         for _ in 0..4 {
             let log = Log::default();
@@ -189,7 +189,7 @@ fn who_begins_to_block_a_signal_leaves_it_to_another_thread() {
 }
 
 #[test]
-fn what_a_thread_that_ends_has_not_delivered_another_delivers() {
+fn undelivered_signal_of_ending_thread_goes_to_another() {
     everywhere(|sys| {
         let log = Log::default();
         handlers_by_thread(sys, &log);

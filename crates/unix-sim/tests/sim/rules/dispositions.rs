@@ -3,7 +3,7 @@
 use super::harness::*;
 
 #[test]
-fn sigaction_gives_back_what_was_there() {
+fn sigaction_returns_the_previous_action() {
     everywhere(|sys| {
         let log = Log::default();
         let (first, second) = (log.signals(), SigAction::IGNORE);
@@ -17,7 +17,7 @@ fn sigaction_gives_back_what_was_there() {
 }
 
 #[test]
-fn what_kill_and_stop_do_can_be_read_and_not_changed() {
+fn actions_of_kill_and_stop_are_readable_but_fixed() {
     everywhere(|sys| {
         for signal in [Signal::KILL, Signal::STOP] {
             assert_eq!(sys.sigaction(signal, None), Ok(SigAction::DEFAULT));
@@ -30,7 +30,7 @@ fn what_kill_and_stop_do_can_be_read_and_not_changed() {
 }
 
 #[test]
-fn a_handler_blocks_its_mask_and_its_signal_and_both_are_let_in_again() {
+fn handler_blocks_its_mask_and_signal_until_it_returns() {
     everywhere(|sys| {
         let during = Log::default();
         let seen = during.clone();
@@ -64,7 +64,7 @@ fn a_signal_waits_for_its_own_handler_unless_nodefer() {
 }
 
 #[test]
-fn resethand_makes_a_handler_run_once_and_keeps_its_signal_blocked() {
+fn resethand_runs_handler_once_with_its_signal_blocked() {
     everywhere(|sys| {
         let log = Log::default();
         let seen = log.clone();
@@ -83,7 +83,7 @@ fn resethand_makes_a_handler_run_once_and_keeps_its_signal_blocked() {
 }
 
 #[test]
-fn to_ignore_a_signal_throws_away_what_is_pending() {
+fn ignoring_a_signal_discards_pending_instances() {
     everywhere(|sys| {
         let ignored_by_default = [Signal::CHLD, Signal::URG, Signal::WINCH, Signal::CONT];
         let mut cases = vec![(Signal::USR1, SigAction::IGNORE), (Signal::RTMIN, SigAction::IGNORE)];
@@ -106,7 +106,7 @@ fn to_ignore_a_signal_throws_away_what_is_pending() {
 }
 
 #[test]
-fn what_is_ignored_and_not_blocked_is_not_kept() {
+fn ignored_unblocked_signal_is_discarded() {
     everywhere(|sys| {
         act(sys, Signal::USR1, SigAction::IGNORE);
         for signal in [Signal::USR1, Signal::CHLD, Signal::URG, Signal::WINCH, Signal::CONT] {
@@ -120,7 +120,7 @@ fn what_is_ignored_and_not_blocked_is_not_kept() {
 }
 
 #[test]
-fn what_is_ignored_and_blocked_stays_pending_and_then_nothing_happens() {
+fn ignored_blocked_signal_stays_pending_then_is_discarded() {
     everywhere(|sys| {
         act(sys, Signal::USR1, SigAction::IGNORE);
         for signal in [Signal::USR1, Signal::CHLD, Signal::WINCH, Signal::CONT] {
@@ -135,7 +135,7 @@ fn what_is_ignored_and_blocked_stays_pending_and_then_nothing_happens() {
 }
 
 #[test]
-fn by_default_signals_end_stop_or_do_nothing() {
+fn default_actions_end_stop_or_ignore() {
     everywhere(|sys| {
         for signal in Signal::all() {
             let child = sys
@@ -163,7 +163,7 @@ fn by_default_signals_end_stop_or_do_nothing() {
 }
 
 #[test]
-fn restart_decides_whether_a_sleeping_call_goes_on() {
+fn restart_flag_decides_whether_a_sleeping_call_resumes() {
     everywhere(|sys| {
         for (flags, expected) in [(ActionFlags::RESTART, 1), (ActionFlags::empty(), 2)] {
             let end = end_as(sys, move |sys| {
@@ -209,7 +209,7 @@ fn restart_decides_whether_a_sleeping_call_goes_on() {
 }
 
 #[test]
-fn calls_that_wait_for_signals_or_time_never_start_again() {
+fn waits_for_signals_or_time_never_restart() {
     everywhere(|sys| {
         let calls: [fn(&dyn Sys) -> Option<Errno>; 4] = [
             |sys| Some(sys.pause()),
@@ -240,7 +240,7 @@ fn calls_that_wait_for_signals_or_time_never_start_again() {
 }
 
 #[test]
-fn of_two_let_in_together_the_lower_is_set_up_first_and_runs_last() {
+fn lower_of_two_unblocked_signals_is_set_up_first_runs_last() {
     everywhere(|sys| {
         let log = Log::default();
         let both = [Signal::USR1, Signal::USR2];
@@ -272,7 +272,7 @@ fn a_mask_makes_the_higher_of_two_wait_for_the_lower() {
 }
 
 #[test]
-fn nocldstop_keeps_sigchld_for_ends() {
+fn nocldstop_sends_sigchld_only_for_exits() {
     everywhere(|sys| {
         for (flags, signals) in [(ActionFlags::NOCLDSTOP, 0), (ActionFlags::empty(), 2)] {
             block(sys, &[Signal::CHLD]);
@@ -303,7 +303,7 @@ fn nocldstop_keeps_sigchld_for_ends() {
 }
 
 #[test]
-fn who_ignores_sigchld_has_nothing_to_wait_for_and_waits_for_all() {
+fn ignored_sigchld_makes_wait_block_then_return_echild() {
     everywhere(|sys| {
         let bell = Bell::new(sys);
         act(sys, Signal::CHLD, SigAction::IGNORE);
@@ -328,7 +328,7 @@ fn who_ignores_sigchld_has_nothing_to_wait_for_and_waits_for_all() {
 }
 
 #[test]
-fn nocldwait_leaves_nothing_and_still_tells() {
+fn nocldwait_leaves_no_zombie_but_sends_sigchld() {
     everywhere(|sys| {
         let log = Log::default();
         act(sys, Signal::CHLD, log.signals().with_flags(ActionFlags::NOCLDWAIT));
@@ -342,7 +342,7 @@ fn nocldwait_leaves_nothing_and_still_tells() {
 }
 
 #[test]
-fn a_sigchld_that_is_ignored_by_default_leaves_zombies() {
+fn default_ignored_sigchld_leaves_zombies() {
     everywhere(|sys| {
         let child = sys.fork(|_| 3).unwrap();
         rest(sys);

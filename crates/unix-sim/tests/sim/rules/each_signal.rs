@@ -8,7 +8,7 @@ fn each() -> impl Iterator<Item = Signal> {
 }
 
 #[test]
-fn each_runs_its_handler_which_is_told_the_signal() {
+fn each_signal_runs_its_handler_with_its_number() {
     everywhere(|sys| {
         for signal in each() {
             for flags in [ActionFlags::empty(), ActionFlags::SIGINFO] {
@@ -23,7 +23,7 @@ fn each_runs_its_handler_which_is_told_the_signal() {
 }
 
 #[test]
-fn each_does_nothing_while_it_is_ignored() {
+fn each_signal_has_no_effect_while_ignored() {
     everywhere(|sys| {
         for signal in each() {
             act(sys, signal, SigAction::IGNORE);
@@ -35,7 +35,7 @@ fn each_does_nothing_while_it_is_ignored() {
 }
 
 #[test]
-fn each_has_the_action_that_was_set_last_and_gives_back_the_one_before() {
+fn each_signal_keeps_its_last_action_and_returns_the_previous() {
     everywhere(|sys| {
         for signal in each() {
             let (first, second) = (Log::default().signals(), Log::default().signals());
@@ -54,7 +54,7 @@ fn each_has_the_action_that_was_set_last_and_gives_back_the_one_before() {
 }
 
 #[test]
-fn each_waits_for_its_own_handler_unless_nodefer() {
+fn each_signal_waits_for_its_own_handler_unless_nodefer() {
     everywhere(|sys| {
         for signal in each() {
             for (flags, order) in
@@ -68,7 +68,7 @@ fn each_waits_for_its_own_handler_unless_nodefer() {
 }
 
 #[test]
-fn each_that_a_handlers_mask_names_waits_for_the_end_of_the_handler() {
+fn each_signal_in_a_handler_mask_waits_for_the_handler() {
     everywhere(|sys| {
         for signal in each().filter(|&signal| signal != Signal::USR1) {
             let log = Log::default();
@@ -88,7 +88,7 @@ fn each_that_a_handlers_mask_names_waits_for_the_end_of_the_handler() {
 }
 
 #[test]
-fn each_keeps_its_handler_unless_resethand() {
+fn each_signal_keeps_its_handler_unless_resethand() {
     everywhere(|sys| {
         for signal in each() {
             for (flags, reset) in [(ActionFlags::empty(), 0), (ActionFlags::RESETHAND, 1)] {
@@ -112,7 +112,7 @@ fn each_keeps_its_handler_unless_resethand() {
 }
 
 #[test]
-fn each_that_is_blocked_is_pending_and_comes_when_it_is_let_in() {
+fn each_blocked_signal_is_pending_until_unblocked() {
     everywhere(|sys| {
         for signal in each() {
             let log = Log::default();
@@ -128,7 +128,7 @@ fn each_that_is_blocked_is_pending_and_comes_when_it_is_let_in() {
 }
 
 #[test]
-fn each_is_taken_by_sigwait_and_then_no_longer_pending() {
+fn each_signal_taken_by_sigwait_is_not_pending_after() {
     everywhere(|sys| {
         for signal in each() {
             block(sys, &[signal]);

@@ -20,7 +20,7 @@ fn a_fault_is_handled_by_the_thread_that_caused_it() {
 }
 
 #[test]
-fn a_fault_that_nobody_handles_is_fatal() {
+fn fault_without_handler_is_fatal() {
     everywhere(|sys| {
         for signal in FAULTS.iter() {
             let end = end_as(sys, move |sys| {
@@ -35,7 +35,7 @@ fn a_fault_that_nobody_handles_is_fatal() {
 }
 
 #[test]
-fn a_fault_that_is_blocked_or_ignored_is_fatal_all_the_same() {
+fn blocked_or_ignored_fault_is_still_fatal() {
     everywhere(|sys| {
         for signal in FAULTS.iter() {
             let end = end_as(sys, move |sys| {
@@ -68,7 +68,7 @@ fn a_fault_in_the_handler_of_a_fault_is_fatal() {
 }
 
 #[test]
-fn a_fault_of_one_thread_ends_all() {
+fn fault_in_one_thread_ends_the_process() {
     everywhere(|sys| {
         let end = end_as(sys, |sys| {
             sys.thread(|sys| sys.fault(Signal::FPE).unwrap()).unwrap();
@@ -80,7 +80,7 @@ fn a_fault_of_one_thread_ends_all() {
 }
 
 #[test]
-fn no_other_signal_is_a_fault() {
+fn fault_with_another_signal_returns_einval() {
     everywhere(|sys| {
         for signal in Signal::all().filter(|&signal| !FAULTS.contains(signal)) {
             assert_eq!(sys.fault(signal), Err(Errno::EINVAL), "{signal}");

@@ -3,7 +3,7 @@
 use super::harness::*;
 
 #[test]
-fn a_child_has_one_thread_whatever_its_parent_has() {
+fn child_of_threaded_parent_has_one_thread() {
     everywhere(|sys| {
         let bell = Bell::new(sys);
         let thread = sys.thread(move |sys| bell.heard(sys)).unwrap();
@@ -21,7 +21,7 @@ fn a_child_has_one_thread_whatever_its_parent_has() {
 }
 
 #[test]
-fn a_child_begins_with_no_time_used() {
+fn child_starts_with_no_processor_time_used() {
     timed(|sys| {
         let time = Duration::from_millis(100);
         let before = use_up(sys, time);
@@ -55,7 +55,7 @@ fn use_up(sys: &dyn Sys, time: Duration) -> Duration {
 }
 
 #[test]
-fn a_childs_number_is_no_processs_and_no_groups() {
+fn child_pid_differs_from_all_live_pids_and_groups() {
     everywhere_with(
         |builder| builder.pids(320),
         |sys| {

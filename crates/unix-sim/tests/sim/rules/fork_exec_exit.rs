@@ -47,7 +47,7 @@ fn a_child_inherits_neither_pending_signals_nor_the_alarm() {
 }
 
 #[test]
-fn a_child_has_changes_of_its_own() {
+fn child_changes_do_not_affect_the_parent() {
     everywhere(|sys| {
         sys.setpriority(PriorityScope::Process(Pid::number_only(0)), 8).unwrap();
         let end = end_as(sys, |sys| {
@@ -65,7 +65,7 @@ fn a_child_has_changes_of_its_own() {
 }
 
 #[test]
-fn parent_and_child_know_each_other_and_the_child_its_group() {
+fn child_knows_its_parent_group_and_session() {
     everywhere(|sys| {
         let (me, group, session) = (sys.getpid(), sys.getpgrp(), sys.getsid(sys.getpid()).unwrap());
         let child = sys
@@ -135,7 +135,7 @@ fn exec_resets_handlers_and_keeps_the_rest() {
 }
 
 #[test]
-fn exec_by_another_thread_halts_all_others_and_its_program_is_the_process() {
+fn exec_in_another_thread_replaces_the_process() {
     everywhere_with(with_programs, |sys| {
         let after = Log::default();
         let noted = after.clone();
@@ -165,7 +165,7 @@ fn exec_by_another_thread_halts_all_others_and_its_program_is_the_process() {
 }
 
 #[test]
-fn exec_may_follow_exec_for_ever() {
+fn exec_may_follow_exec_repeatedly() {
     everywhere_with(with_programs, |sys| {
         let end = end_as(sys, |sys| {
             let Err(errno) = sys.exec("again", &["again", "40"]);
@@ -176,7 +176,7 @@ fn exec_may_follow_exec_for_ever() {
 }
 
 #[test]
-fn exec_that_fails_says_why_and_changes_nothing() {
+fn failed_exec_returns_its_errno_and_changes_nothing() {
     everywhere_with(with_programs, |sys| {
         let log = Log::default();
         act(sys, Signal::USR1, log.signals());
@@ -191,7 +191,7 @@ fn exec_that_fails_says_why_and_changes_nothing() {
 }
 
 #[test]
-fn exec_unwinds_the_program_before_it() {
+fn exec_unwinds_the_previous_program() {
     everywhere_with(with_programs, |sys| {
         struct Dropped(Log);
         impl Drop for Dropped {
@@ -229,7 +229,7 @@ fn spawn_forks_and_executes() {
 }
 
 #[test]
-fn spawn_that_fails_leaves_nothing() {
+fn failed_spawn_leaves_no_child_and_no_signal() {
     everywhere_with(with_programs, |sys| {
         let end = end_as(sys, |sys| {
             sys.setuid(54_321).unwrap();
@@ -265,7 +265,7 @@ fn spawn_that_fails_leaves_nothing() {
 }
 
 #[test]
-fn a_spawned_child_that_is_killed_first_is_a_child_all_the_same() {
+fn spawned_child_killed_before_exec_is_still_reaped() {
     everywhere_with(with_programs, |sys| {
         let mut spawn = SpawnRequest::new("sleeps", &["sleeps"]);
         let leader = sys.fork(sleep_on).unwrap();
@@ -298,7 +298,7 @@ fn slow_to_begin(leader: Pid) -> SpawnRequest {
 }
 
 #[test]
-fn whoever_spawns_is_killed_or_exits_while_the_child_is_stopped_before_its_program() {
+fn spawner_dies_while_its_child_is_stopped_before_exec() {
     everywhere_with(with_programs, |sys| {
         for killed in [true, false] {
             let leader = sys.fork(sleep_on).unwrap();
@@ -342,7 +342,7 @@ fn whoever_spawns_is_killed_or_exits_while_the_child_is_stopped_before_its_progr
 }
 
 #[test]
-fn a_signal_before_a_spawned_program_meets_that_program_and_no_handler_of_the_parent() {
+fn signal_before_spawned_program_runs_no_parent_handler() {
     everywhere_with(with_programs, |sys| {
         let leader = sys
             .fork(|sys| {
@@ -379,7 +379,7 @@ fn a_signal_before_a_spawned_program_meets_that_program_and_no_handler_of_the_pa
 }
 
 #[test]
-fn a_spawned_program_has_the_mask_of_its_parent_unless_it_is_given_one() {
+fn spawned_program_inherits_the_mask_unless_one_is_given() {
     let with_mask = |builder: Builder| {
         builder.program("mask", |sys, _| {
             let mask = sys.sigprocmask(None).unwrap();
@@ -415,7 +415,7 @@ fn an_exit_status_has_eight_bits() {
 }
 
 #[test]
-fn exit_by_any_thread_ends_all() {
+fn exit_in_any_thread_ends_the_process() {
     everywhere(|sys| {
         let end = end_as(sys, |sys| {
             sys.thread(|sys| {
@@ -431,7 +431,7 @@ fn exit_by_any_thread_ends_all() {
 }
 
 #[test]
-fn the_first_threads_return_is_exit() {
+fn return_from_the_first_thread_is_exit() {
     everywhere(|sys| {
         let end = end_as(sys, |sys| {
             sys.thread(|sys| {
@@ -446,7 +446,7 @@ fn the_first_threads_return_is_exit() {
 }
 
 #[test]
-fn a_fatal_signal_to_any_thread_ends_all() {
+fn fatal_signal_to_any_thread_ends_the_process() {
     everywhere(|sys| {
         let end = end_as(sys, |sys| {
             block(sys, &[Signal::TERM]);
@@ -465,7 +465,7 @@ fn a_fatal_signal_to_any_thread_ends_all() {
 }
 
 #[test]
-fn orphans_go_to_the_first_process_and_vanish() {
+fn orphans_are_reparented_to_init_and_reaped() {
     everywhere(|sys| {
         let log = Log::default();
         let (noted, told) = (log.clone(), log.clone());
@@ -487,7 +487,7 @@ fn orphans_go_to_the_first_process_and_vanish() {
 }
 
 #[test]
-fn a_zombie_that_nobody_waited_for_vanishes_with_its_parent() {
+fn unreaped_zombie_vanishes_with_its_parent() {
     everywhere(|sys| {
         let log = Log::default();
         let noted = log.clone();
@@ -527,7 +527,7 @@ fn a_subreaper_inherits_the_children_of_its_descendants() {
 }
 
 #[test]
-fn a_subreaper_is_told_of_a_zombie_that_it_inherits() {
+fn subreaper_can_wait_for_an_inherited_zombie() {
     everywhere(|sys| {
         sys.set_subreaper(true).unwrap();
         let child = sys
@@ -544,7 +544,7 @@ fn a_subreaper_is_told_of_a_zombie_that_it_inherits() {
 }
 
 #[test]
-fn a_child_is_no_subreaper_because_its_parent_is() {
+fn subreaper_role_is_not_inherited_by_a_child() {
     everywhere(|sys| {
         sys.set_subreaper(true).unwrap();
         let end = end_as(sys, |sys| {

@@ -11,7 +11,7 @@ fn looks_at_its_stack(log: &Log) -> SigAction {
 }
 
 #[test]
-fn a_handler_runs_on_the_alternate_stack_only_if_it_asked_for_it_and_there_is_one() {
+fn handler_uses_the_alternate_stack_only_with_onstack() {
     everywhere(|sys| {
         for (flags, stack, on_it) in [
             (ActionFlags::ONSTACK, STACK, 1),
@@ -30,7 +30,7 @@ fn a_handler_runs_on_the_alternate_stack_only_if_it_asked_for_it_and_there_is_on
 }
 
 #[test]
-fn an_alternate_stack_that_is_too_small_is_refused_and_the_one_before_stays() {
+fn too_small_alternate_stack_is_refused_old_one_stays() {
     everywhere(|sys| {
         sys.sigstack(Some(STACK)).unwrap();
         for size in [1, 64, 2047] {
@@ -43,7 +43,7 @@ fn an_alternate_stack_that_is_too_small_is_refused_and_the_one_before_stays() {
 }
 
 #[test]
-fn the_alternate_stack_cannot_be_changed_while_a_handler_runs_on_it() {
+fn alternate_stack_in_use_cannot_be_changed() {
     everywhere(|sys| {
         let log = Log::default();
         let noted = log.clone();
@@ -62,7 +62,7 @@ fn the_alternate_stack_cannot_be_changed_while_a_handler_runs_on_it() {
 }
 
 #[test]
-fn a_program_that_was_executed_has_no_alternate_stack() {
+fn executed_program_has_no_alternate_stack() {
     let with_program = |builder: Builder| {
         builder.program("looks", |sys, _| i32::from(sys.sigstack(None) == Ok(SigStack::default())))
     };
@@ -77,7 +77,7 @@ fn a_program_that_was_executed_has_no_alternate_stack() {
 }
 
 #[test]
-fn a_handler_that_would_block_everything_blocks_neither_kill_nor_stop() {
+fn handler_mask_of_all_signals_excludes_kill_and_stop() {
     everywhere(|sys| {
         let log = Log::default();
         let noted = log.clone();
@@ -95,7 +95,7 @@ fn a_handler_that_would_block_everything_blocks_neither_kill_nor_stop() {
 }
 
 #[test]
-fn an_action_that_is_refused_is_not_installed() {
+fn refused_action_is_not_installed() {
     everywhere(|sys| {
         for signal in [Signal::KILL, Signal::STOP] {
             for action in [SigAction::IGNORE, Log::default().signals()] {
@@ -113,7 +113,7 @@ fn an_action_that_is_refused_is_not_installed() {
 }
 
 #[test]
-fn a_handlers_mask_is_what_was_blocked_and_what_its_action_adds() {
+fn handler_mask_is_the_old_mask_plus_the_action_mask() {
     everywhere(|sys| {
         for (flags, itself) in [(ActionFlags::empty(), true), (ActionFlags::NODEFER, false)] {
             let log = Log::default();
@@ -140,7 +140,7 @@ fn a_handlers_mask_is_what_was_blocked_and_what_its_action_adds() {
 }
 
 #[test]
-fn a_program_goes_on_where_a_handler_interrupted_it() {
+fn program_resumes_after_the_interrupting_handler() {
     everywhere(|sys| {
         let log = Log::default();
         let noted = log.clone();
@@ -154,7 +154,7 @@ fn a_program_goes_on_where_a_handler_interrupted_it() {
 }
 
 #[test]
-fn signals_that_queued_run_their_handlers_in_order_with_their_values() {
+fn queued_signals_run_handlers_in_order_with_values() {
     everywhere(|sys| {
         for flags in [ActionFlags::SIGINFO, ActionFlags::empty()] {
             let log = Log::default();
@@ -175,7 +175,7 @@ fn signals_that_queued_run_their_handlers_in_order_with_their_values() {
 }
 
 #[test]
-fn of_several_that_queued_the_lowest_is_chosen_first() {
+fn lowest_of_several_queued_signals_is_delivered_first() {
     everywhere(|sys| {
         let log = Log::default();
         let signals = [7, 0, 30, 2].map(|nth| Signal::realtime(nth).unwrap());
@@ -195,7 +195,7 @@ fn of_several_that_queued_the_lowest_is_chosen_first() {
 /// The stack overflowed in the call in which the handler signalled itself. That was mistaken for a
 /// bug in the system itself, and aborted the host.
 #[test]
-fn a_handler_that_comes_in_itself_without_end_is_a_segmentation_fault() {
+fn endlessly_recursive_handler_is_a_segmentation_fault() {
     everywhere(|sys| {
         let end = end_as(sys, |sys| {
             let again = SigAction::handler(|sys, _| sys.raise(Signal::USR1).unwrap());

@@ -202,7 +202,7 @@ pub(crate) fn kill(sys: &dyn Sys, pid: Pid, signal: Signal) {
 }
 
 /// Returns a uid that no other process on this machine has.
-pub(crate) fn nobody_else(sys: &dyn Sys) -> u32 {
+pub(crate) fn unused_uid(sys: &dyn Sys) -> u32 {
     100_000 + sys.getpid().number() as u32
 }
 

@@ -13,7 +13,7 @@ fn terminate(sys: &dyn Sys, child: Pid) {
 }
 
 #[test]
-fn a_process_is_reached_by_handle_and_by_number() {
+fn kill_reaches_a_process_by_handle_and_by_number() {
     everywhere(|sys| {
         for bare in [false, true] {
             let child = sys.fork(sleep_on).unwrap();
@@ -27,7 +27,7 @@ fn a_process_is_reached_by_handle_and_by_number() {
 }
 
 #[test]
-fn the_null_signal_only_asks() {
+fn null_signal_checks_without_sending() {
     everywhere(|sys| {
         let child = sys.fork(sleep_on).unwrap();
         assert_eq!(sys.kill(child.into(), None), Ok(()));
@@ -41,7 +41,7 @@ fn the_null_signal_only_asks() {
 }
 
 #[test]
-fn a_zombie_may_be_signalled_and_who_was_waited_for_is_not_there() {
+fn kill_of_a_zombie_succeeds_and_of_a_reaped_child_fails() {
     everywhere(|sys| {
         let child = sys.fork(|_| 3).unwrap();
         sys.waitid(child.into(), WaitOptions::EXITED | WaitOptions::NOWAIT).unwrap();
@@ -82,7 +82,7 @@ fn two_with_one_number(sys: &dyn Sys) -> (Pid, Pid) {
 }
 
 #[test]
-fn a_handle_never_means_who_has_the_number_next() {
+fn handle_never_names_the_next_process_with_its_number() {
     everywhere_with(
         |builder| builder.pids(310),
         |sys| {
@@ -95,7 +95,7 @@ fn a_handle_never_means_who_has_the_number_next() {
 }
 
 #[test]
-fn a_groups_handle_never_means_the_group_that_has_the_number_next() {
+fn group_handle_never_names_the_next_group_with_its_number() {
     everywhere_with(
         |builder| builder.pids(310),
         |sys| {
@@ -118,7 +118,7 @@ fn a_groups_handle_never_means_the_group_that_has_the_number_next() {
 }
 
 #[test]
-fn a_group_is_all_its_members_and_nobody_else() {
+fn kill_of_a_group_reaches_exactly_its_members() {
     everywhere(|sys| {
         let one = leader(sys);
         let other = sys.fork(sleep_on).unwrap();
@@ -135,7 +135,7 @@ fn a_group_is_all_its_members_and_nobody_else() {
 }
 
 #[test]
-fn the_own_group_includes_the_caller() {
+fn kill_of_the_own_group_includes_the_caller() {
     everywhere(|sys| {
         let log = Log::default();
         act(sys, Signal::USR1, log.signals());
@@ -160,13 +160,13 @@ fn the_own_group_includes_the_caller() {
 }
 
 #[test]
-fn numbers_that_name_nobody_are_refused() {
+fn kill_of_numbers_without_a_process_is_refused() {
     everywhere(|sys| {
-        let nobody = Pid::number_only(999);
-        assert_eq!(sys.kill(nobody.into(), Some(Signal::TERM)), Err(Errno::ESRCH));
-        assert_eq!(sys.kill(SignalTarget::Group(nobody), Some(Signal::TERM)), Err(Errno::ESRCH));
-        assert_eq!(sys.sigqueue(nobody, Some(Signal::TERM), 0), Err(Errno::ESRCH));
-        assert_eq!(sys.tgkill(nobody, Tid(999), None), Err(Errno::ESRCH));
+        let missing = Pid::number_only(999);
+        assert_eq!(sys.kill(missing.into(), Some(Signal::TERM)), Err(Errno::ESRCH));
+        assert_eq!(sys.kill(SignalTarget::Group(missing), Some(Signal::TERM)), Err(Errno::ESRCH));
+        assert_eq!(sys.sigqueue(missing, Some(Signal::TERM), 0), Err(Errno::ESRCH));
+        assert_eq!(sys.tgkill(missing, Tid(999), None), Err(Errno::ESRCH));
     });
     everywhere(|sys| {
         for number in [0, -1, -7, i32::MIN] {
@@ -188,7 +188,7 @@ fn numbers_that_name_nobody_are_refused() {
 }
 
 #[test]
-fn everyone_is_neither_the_caller_nor_the_first_process() {
+fn kill_of_everyone_spares_the_caller_and_init() {
     everywhere(|sys| {
         let log = Log::default();
         act(sys, Signal::TERM, log.signals());
@@ -203,7 +203,7 @@ fn everyone_is_neither_the_caller_nor_the_first_process() {
 }
 
 #[test]
-fn a_user_may_signal_its_own_and_not_others() {
+fn user_may_signal_only_its_own_processes() {
     everywhere(|sys| {
         let bell = Bell::new(sys);
         let make = |uid: u32| {
@@ -244,7 +244,7 @@ fn a_user_may_signal_its_own_and_not_others() {
 }
 
 #[test]
-fn a_group_is_refused_only_if_nobody_in_it_may_be_signalled() {
+fn kill_of_a_group_fails_only_if_no_member_is_permitted() {
     everywhere(|sys| {
         let bell = Bell::new(sys);
         let one = leader(sys);
@@ -272,7 +272,7 @@ fn a_group_is_refused_only_if_nobody_in_it_may_be_signalled() {
 }
 
 #[test]
-fn kill_of_everyone_says_nothing_of_those_whom_it_may_not_signal() {
+fn kill_of_everyone_ignores_processes_without_permission() {
     everywhere(|sys| {
         let child = sys.fork(sleep_on).unwrap();
         let end = end_as(sys, |sys| {
@@ -287,7 +287,7 @@ fn kill_of_everyone_says_nothing_of_those_whom_it_may_not_signal() {
 }
 
 #[test]
-fn sigcont_may_be_sent_to_anyone_in_the_session() {
+fn sigcont_may_be_sent_to_any_process_in_the_session() {
     everywhere(|sys| {
         let child = sys.fork(sleep_on).unwrap();
         kill(sys, child, Signal::STOP);
@@ -307,7 +307,7 @@ fn sigcont_may_be_sent_to_anyone_in_the_session() {
 }
 
 #[test]
-fn a_user_without_privilege_may_not_signal_the_first_process() {
+fn unprivileged_user_may_not_signal_init() {
     everywhere(|sys| {
         let end = end_as(sys, |sys| {
             sys.setuid(54_321).unwrap();

@@ -3,7 +3,7 @@
 use super::harness::*;
 
 #[test]
-fn a_limit_is_lowered_by_anyone_and_raised_by_the_privileged() {
+fn limit_is_lowered_by_any_user_raised_by_privileged() {
     everywhere(|sys| {
         let of = |soft, hard| Rlimit { soft, hard };
         assert_eq!(sys.setrlimit(Resource::Processes, of(50, 100)), Ok(()));
@@ -26,7 +26,7 @@ fn a_limit_is_lowered_by_anyone_and_raised_by_the_privileged() {
 }
 
 #[test]
-fn a_user_has_as_many_processes_and_threads_as_the_limit_says() {
+fn process_limit_counts_processes_and_threads_of_a_user() {
     everywhere(|sys| {
         let end = end_as(sys, |sys| {
             sys.setuid(54_321).unwrap();
@@ -56,7 +56,7 @@ fn a_user_has_as_many_processes_and_threads_as_the_limit_says() {
 }
 
 #[test]
-fn the_privileged_are_not_limited_in_processes() {
+fn process_limit_does_not_bind_the_privileged() {
     everywhere(|sys| {
         sys.setrlimit(Resource::Processes, Rlimit::of(1)).unwrap();
         let children = [sys.fork(|_| 0).unwrap(), sys.fork(|_| 0).unwrap()];
@@ -70,7 +70,7 @@ fn the_privileged_are_not_limited_in_processes() {
 }
 
 #[test]
-fn a_process_counts_for_the_user_that_it_becomes() {
+fn process_counts_for_its_user_after_setuid() {
     everywhere(|sys| {
         let bell = Bell::new(sys);
         let holder = sys
@@ -95,12 +95,12 @@ fn a_process_counts_for_the_user_that_it_becomes() {
 }
 
 #[test]
-fn signals_that_are_pending_count_for_the_user_that_a_process_becomes() {
+fn pending_signals_count_for_the_user_after_setuid() {
     everywhere(|sys| {
         let end = end_as(sys, |sys| {
             block(sys, &[Signal::RTMIN]);
             sys.sigqueue(sys.getpid(), Some(Signal::RTMIN), 1).unwrap();
-            sys.setuid(nobody_else(sys)).unwrap();
+            sys.setuid(unused_uid(sys)).unwrap();
             sys.setrlimit(Resource::PendingSignals, Rlimit::of(1)).unwrap();
             sys.sigwait(SigSet::of(&[Signal::RTMIN])).unwrap();
             assert_eq!(sys.sigqueue(sys.getpid(), Some(Signal::RTMIN), 1), Ok(()));
@@ -141,7 +141,7 @@ fn meets_its_limits_of_time(sys: &dyn Sys) {
 }
 
 #[test]
-fn a_program_that_stays_at_its_limit_of_time_is_told_and_killed_at_the_hard_one() {
+fn cpu_limit_sends_sigxcpu_once_then_kills_at_hard_limit() {
     for executor in [Executor::Simulated { seed: 3 }, Executor::Parallel] {
         let unix = Virtual::builder().executor(executor).build().unwrap();
         let report = unix.run(|sys| {

@@ -3,7 +3,7 @@
 use super::harness::*;
 
 #[test]
-fn block_adds_unblock_removes_set_replaces_and_each_gives_back_what_was() {
+fn sigprocmask_block_unblock_set_return_the_old_mask() {
     everywhere(|sys| {
         let (one, two) = (SigSet::of(&[Signal::USR1]), SigSet::of(&[Signal::USR2]));
         assert_eq!(sys.sigprocmask(None), Ok(SigSet::EMPTY));
@@ -17,7 +17,7 @@ fn block_adds_unblock_removes_set_replaces_and_each_gives_back_what_was() {
 }
 
 #[test]
-fn kill_and_stop_are_never_blocked() {
+fn sigkill_and_sigstop_are_never_blocked() {
     everywhere(|sys| {
         let all: SigSet = Signal::all().collect();
         sys.sigprocmask(Some((SigmaskHow::Set, all))).unwrap();
@@ -29,7 +29,7 @@ fn kill_and_stop_are_never_blocked() {
 }
 
 #[test]
-fn what_a_mask_lets_in_is_delivered_before_the_call_returns() {
+fn unblocked_signals_are_delivered_before_sigprocmask_returns() {
     everywhere(|sys| {
         let log = Log::default();
         act(sys, Signal::USR1, log.signals());
@@ -44,7 +44,7 @@ fn what_a_mask_lets_in_is_delivered_before_the_call_returns() {
 }
 
 #[test]
-fn a_signal_to_oneself_arrives_before_kill_returns() {
+fn signal_to_oneself_arrives_before_kill_returns() {
     everywhere(|sys| {
         let log = Log::default();
         act(sys, Signal::USR1, log.signals());
@@ -57,7 +57,7 @@ fn a_signal_to_oneself_arrives_before_kill_returns() {
 }
 
 #[test]
-fn a_thread_begins_with_its_makers_mask_and_keeps_its_own() {
+fn new_thread_inherits_the_mask_and_changes_only_its_own() {
     everywhere(|sys| {
         let log = Log::default();
         block(sys, &[Signal::USR1]);
@@ -76,7 +76,7 @@ fn a_thread_begins_with_its_makers_mask_and_keeps_its_own() {
 }
 
 #[test]
-fn a_mask_that_a_handler_changes_is_undone_when_it_returns() {
+fn mask_changed_in_a_handler_is_restored_on_return() {
     everywhere(|sys| {
         let handler = SigAction::handler(|sys, _| block(sys, &[Signal::HUP]));
         act(sys, Signal::USR1, handler);
@@ -87,7 +87,7 @@ fn a_mask_that_a_handler_changes_is_undone_when_it_returns() {
 }
 
 #[test]
-fn a_mask_is_the_processs_where_osf1s_are_asked_for() {
+fn per_process_masks_are_shared_by_all_threads() {
     everywhere_with(
         |builder| builder.masks(Masks::PerProcess),
         |sys| {
@@ -112,7 +112,7 @@ fn a_mask_is_the_processs_where_osf1s_are_asked_for() {
 }
 
 #[test]
-fn sigsuspend_suspends_one_thread_where_the_mask_is_the_processs() {
+fn sigsuspend_with_per_process_masks_suspends_one_thread() {
     everywhere_with(
         |builder| builder.masks(Masks::PerProcess),
         |sys| {

@@ -3,7 +3,7 @@
 use super::harness::*;
 
 #[test]
-fn sigpending_shows_what_was_sent_and_is_blocked() {
+fn sigpending_shows_blocked_signals_that_were_sent() {
     everywhere(|sys| {
         let both = [Signal::USR1, Signal::USR2];
         assert_eq!(sys.sigpending(), SigSet::EMPTY);
@@ -20,7 +20,7 @@ fn sigpending_shows_what_was_sent_and_is_blocked() {
 }
 
 #[test]
-fn sigpending_shows_the_process_to_each_thread_and_a_thread_to_itself() {
+fn sigpending_shows_process_signals_and_only_own_thread_signals() {
     everywhere(|sys| {
         let log = Log::default();
         block(sys, &[Signal::USR1, Signal::USR2]);
@@ -39,7 +39,7 @@ fn sigpending_shows_the_process_to_each_thread_and_a_thread_to_itself() {
 }
 
 #[test]
-fn a_standard_signal_is_pending_once_with_what_it_told_first() {
+fn standard_signal_coalesces_and_keeps_its_first_info() {
     everywhere(|sys| {
         let set = SigSet::of(&[Signal::USR1]);
         block(sys, &[Signal::USR1]);
@@ -53,7 +53,7 @@ fn a_standard_signal_is_pending_once_with_what_it_told_first() {
 }
 
 #[test]
-fn the_threads_own_come_before_the_processs_and_lower_before_higher() {
+fn thread_signals_precede_process_signals_lowest_first() {
     everywhere(|sys| {
         let own = [Signal::TERM, Signal::USR1, Signal::RTMAX];
         let shared = [Signal::RTMIN, Signal::HUP, Signal::USR2];
@@ -82,7 +82,7 @@ fn faults_are_taken_before_lower_signals() {
 }
 
 #[test]
-fn sigkill_is_not_kept_waiting_by_what_else_is_pending() {
+fn sigkill_takes_effect_despite_other_pending_signals() {
     everywhere(|sys| {
         let child = sys.fork(sleep_on).unwrap();
         kill(sys, child, Signal::STOP);
@@ -96,7 +96,7 @@ fn sigkill_is_not_kept_waiting_by_what_else_is_pending() {
 }
 
 #[test]
-fn continue_takes_back_pending_stops_and_stops_take_back_continue() {
+fn sigcont_and_stop_signals_cancel_each_other_while_pending() {
     everywhere(|sys| {
         let stops = [Signal::TSTP, Signal::TTIN, Signal::TTOU];
         let all: SigSet = stops.into_iter().chain([Signal::CONT]).collect();

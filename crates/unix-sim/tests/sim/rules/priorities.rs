@@ -5,7 +5,7 @@ use super::harness::*;
 const ME: PriorityScope = PriorityScope::Process(Pid::number_only(0));
 
 #[test]
-fn a_nice_value_is_brought_into_its_range() {
+fn nice_value_is_clamped_to_its_range() {
     everywhere(|sys| {
         for (asked, got) in [(5, 5), (100, 19), (-100, -20), (i32::MAX, 19), (i32::MIN, -20)] {
             assert_eq!(sys.setpriority(ME, asked), Ok(()));
@@ -16,7 +16,7 @@ fn a_nice_value_is_brought_into_its_range() {
 }
 
 #[test]
-fn numbers_that_name_nobody_have_no_priority() {
+fn priority_of_missing_targets_returns_esrch() {
     everywhere(|sys| {
         for whose in [
             PriorityScope::Process(Pid::number_only(999_999)),
@@ -33,7 +33,7 @@ fn numbers_that_name_nobody_have_no_priority() {
 }
 
 #[test]
-fn only_the_privileged_lower_a_nice_value() {
+fn nice_value_is_lowered_only_with_privilege() {
     everywhere(|sys| {
         let end = end_as(sys, |sys| {
             sys.setpriority(ME, 4).unwrap();
@@ -51,7 +51,7 @@ fn only_the_privileged_lower_a_nice_value() {
 }
 
 #[test]
-fn another_users_priority_is_read_and_not_changed() {
+fn priority_of_another_user_is_readable_but_fixed() {
     everywhere(|sys| {
         let other = sys.fork(sleep_on).unwrap();
         sys.setpriority(PriorityScope::Process(other), 2).unwrap();
@@ -72,7 +72,7 @@ fn another_users_priority_is_read_and_not_changed() {
 }
 
 #[test]
-fn a_groups_is_the_lowest_of_its_members_and_set_for_all() {
+fn group_priority_is_the_lowest_nice_value_and_set_for_all() {
     everywhere(|sys| {
         let group = PriorityScope::Group(Pid::number_only(0));
         let child = sys.fork(sleep_on).unwrap();
@@ -89,7 +89,7 @@ fn a_groups_is_the_lowest_of_its_members_and_set_for_all() {
 }
 
 #[test]
-fn a_users_is_that_of_all_its_processes() {
+fn user_priority_covers_all_its_processes() {
     everywhere(|sys| {
         let end = end_as(sys, |sys| {
             sys.setpriority(ME, 1).unwrap();
@@ -111,7 +111,7 @@ fn a_users_is_that_of_all_its_processes() {
 }
 
 #[test]
-fn a_groups_refusal_is_told_though_others_were_set() {
+fn group_priority_returns_eperm_though_some_were_set() {
     everywhere(|sys| {
         let bell = Bell::new(sys);
         let end = end_as(sys, move |sys| {

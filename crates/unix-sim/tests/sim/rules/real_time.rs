@@ -5,7 +5,7 @@ use super::harness::*;
 const SET: SigSet = SigSet::of(&[Signal::RTMIN, Signal::RTMAX]);
 
 #[test]
-fn each_is_delivered_with_its_value_the_lower_first_and_each_in_order() {
+fn real_time_signals_arrive_lowest_first_in_queue_order() {
     everywhere(|sys| {
         sys.sigprocmask(Some((SigmaskHow::Block, SET))).unwrap();
         for (signal, value) in
@@ -24,7 +24,7 @@ fn each_is_delivered_with_its_value_the_lower_first_and_each_in_order() {
 }
 
 #[test]
-fn kill_queues_them_too() {
+fn kill_queues_real_time_signals() {
     everywhere(|sys| {
         let log = Log::default();
         act(sys, Signal::RTMIN, log.signals());
@@ -39,7 +39,7 @@ fn kill_queues_them_too() {
 }
 
 #[test]
-fn by_default_they_terminate() {
+fn real_time_signal_default_action_terminates() {
     everywhere(|sys| {
         let end = end_as(sys, |sys| {
             kill(sys, sys.getpid(), Signal::RTMIN);
@@ -53,7 +53,7 @@ fn by_default_they_terminate() {
 /// Runs a part of a rule with a limit on queued signals, as a user of its own.
 fn limited(sys: &dyn Sys, limit: u64, rule: impl FnOnce(&dyn Sys) + Send + 'static) {
     let end = end_as(sys, move |sys| {
-        sys.setuid(nobody_else(sys)).unwrap();
+        sys.setuid(unused_uid(sys)).unwrap();
         let limit = Rlimit::of(limit);
         sys.setrlimit(Resource::PendingSignals, limit).unwrap();
         sys.sigprocmask(Some((SigmaskHow::Block, SET))).unwrap();
@@ -64,7 +64,7 @@ fn limited(sys: &dyn Sys, limit: u64, rule: impl FnOnce(&dyn Sys) + Send + 'stat
 }
 
 #[test]
-fn beyond_the_limit_sigqueue_says_eagain_until_one_is_taken() {
+fn sigqueue_beyond_the_limit_returns_eagain_until_one_is_taken() {
     everywhere(|sys| {
         limited(sys, 2, |sys| {
             let queue = || sys.sigqueue(sys.getpid(), Some(Signal::RTMIN), 1);
@@ -81,7 +81,7 @@ fn beyond_the_limit_sigqueue_says_eagain_until_one_is_taken() {
 }
 
 #[test]
-fn beyond_the_limit_kill_sends_and_tells_nothing() {
+fn kill_beyond_the_limit_sends_without_information() {
     everywhere(|sys| {
         limited(sys, 1, |sys| {
             sys.sigqueue(sys.getpid(), Some(Signal::RTMIN), 1).unwrap();
@@ -101,7 +101,7 @@ fn beyond_the_limit_kill_sends_and_tells_nothing() {
 }
 
 #[test]
-fn standard_signals_are_never_refused_but_count() {
+fn standard_signals_count_but_are_never_refused() {
     everywhere(|sys| {
         limited(sys, 1, |sys| {
             block(sys, &[Signal::USR1, Signal::USR2]);
@@ -116,7 +116,7 @@ fn standard_signals_are_never_refused_but_count() {
 }
 
 #[test]
-fn what_is_thrown_away_counts_no_longer() {
+fn discarded_signals_no_longer_count() {
     everywhere(|sys| {
         limited(sys, 2, |sys| {
             let queue = || sys.sigqueue(sys.getpid(), Some(Signal::RTMIN), 1);
@@ -143,7 +143,7 @@ fn what_is_thrown_away_counts_no_longer() {
 }
 
 #[test]
-fn what_was_sent_to_a_thread_that_ended_counts_no_longer() {
+fn signals_of_an_ended_thread_no_longer_count() {
     everywhere(|sys| {
         limited(sys, 1, |sys| {
             let thread = sys

@@ -4,7 +4,7 @@
 use super::harness::*;
 
 #[test]
-fn raise_is_for_the_thread_that_calls_it() {
+fn raise_signals_the_calling_thread() {
     everywhere(|sys| {
         let log = Log::default();
         let noted = log.clone();
@@ -36,10 +36,10 @@ fn raise_returns_after_the_handler() {
 }
 
 #[test]
-fn raise_says_that_it_failed_where_too_many_signals_are_queued() {
+fn raise_beyond_the_queue_limit_returns_eagain() {
     everywhere(|sys| {
         let end = end_as(sys, |sys| {
-            sys.setuid(nobody_else(sys)).unwrap();
+            sys.setuid(unused_uid(sys)).unwrap();
             sys.setrlimit(Resource::PendingSignals, Rlimit::of(1)).unwrap();
             block(sys, &[Signal::RTMIN]);
             assert_eq!(sys.raise(Signal::RTMIN), Ok(()));
@@ -55,7 +55,7 @@ fn raise_says_that_it_failed_where_too_many_signals_are_queued() {
 }
 
 #[test]
-fn a_signal_queued_to_oneself_arrives_before_sigqueue_returns() {
+fn signal_queued_to_oneself_arrives_before_sigqueue_returns() {
     everywhere(|sys| {
         let log = Log::default();
         let noted = log.clone();
@@ -72,7 +72,7 @@ fn a_signal_queued_to_oneself_arrives_before_sigqueue_returns() {
 }
 
 #[test]
-fn a_value_reaches_another_process() {
+fn sigqueue_value_reaches_another_process() {
     everywhere(|sys| {
         let set = SigSet::of(&[Signal::RTMIN]);
         sys.sigprocmask(Some((SigmaskHow::Block, set))).unwrap();
@@ -91,7 +91,7 @@ fn a_value_reaches_another_process() {
 }
 
 #[test]
-fn a_signal_to_oneself_waits_for_the_thread_that_lets_it_in() {
+fn signal_to_oneself_goes_to_the_thread_that_admits_it() {
     everywhere(|sys| {
         let log = Log::default();
         let noted = log.clone();
@@ -111,7 +111,7 @@ fn a_signal_to_oneself_waits_for_the_thread_that_lets_it_in() {
 }
 
 #[test]
-fn what_is_refused_is_not_sent() {
+fn refused_calls_send_no_signal() {
     everywhere(|sys| {
         let target = sys.fork(sleep_on).unwrap();
         sys.setpgid(target, target).unwrap();
@@ -139,7 +139,7 @@ fn what_is_refused_is_not_sent() {
 }
 
 #[test]
-fn killpg_is_for_the_group_and_refuses_what_names_none() {
+fn killpg_signals_the_group_and_refuses_invalid_groups() {
     everywhere(|sys| {
         let group = sys.fork(sleep_on).unwrap();
         sys.setpgid(group, group).unwrap();
@@ -155,7 +155,7 @@ fn killpg_is_for_the_group_and_refuses_what_names_none() {
 }
 
 #[test]
-fn a_call_about_signals_is_never_interrupted_by_one() {
+fn signal_calls_are_never_interrupted_by_signals() {
     everywhere(|sys| {
         let log = Log::default();
         let seen = log.clone();

@@ -6,7 +6,7 @@ use super::harness::*;
 const NONE: [i32; 10] = [i32::MIN, -1_073_743_192, -1, 0, 32, 33, 65, 66, 1_073_743_192, i32::MAX];
 
 #[test]
-fn a_number_that_is_no_signal_is_refused_before_any_call() {
+fn invalid_signal_numbers_are_refused_before_any_call() {
     for number in NONE {
         assert_eq!(Signal::new(number), None, "{number}");
         let error = number.to_string().parse::<Signal>().unwrap_err();
@@ -20,7 +20,7 @@ fn a_number_that_is_no_signal_is_refused_before_any_call() {
 }
 
 #[test]
-fn a_set_that_nobody_filled_is_empty() {
+fn default_signal_set_is_empty() {
     assert_eq!(SigSet::default(), SigSet::EMPTY);
     assert!(SigSet::EMPTY.is_empty());
     assert_eq!(SigSet::EMPTY.iter().count(), 0);
@@ -30,7 +30,7 @@ fn a_set_that_nobody_filled_is_empty() {
 }
 
 #[test]
-fn a_full_set_has_every_signal() {
+fn full_signal_set_contains_every_signal() {
     assert_eq!(SigSet::ALL.iter().count(), 62);
     for signal in Signal::all() {
         assert!(SigSet::ALL.contains(signal), "{signal}");
@@ -38,7 +38,7 @@ fn a_full_set_has_every_signal() {
 }
 
 #[test]
-fn a_signal_is_in_a_set_from_when_it_is_added_until_it_is_taken_out() {
+fn signal_set_contains_signal_until_removed() {
     for signal in Signal::all() {
         let one = SigSet::EMPTY.with(signal);
         assert!(one.contains(signal), "{signal}");

@@ -3,7 +3,7 @@
 use super::harness::*;
 
 #[test]
-fn sigsuspend_lets_in_what_is_pending_and_restores_the_mask() {
+fn sigsuspend_admits_pending_signals_and_restores_the_mask() {
     everywhere(|sys| {
         let log = Log::default();
         let seen = log.clone();
@@ -23,7 +23,7 @@ fn sigsuspend_lets_in_what_is_pending_and_restores_the_mask() {
 }
 
 #[test]
-fn no_signal_falls_between_the_mask_and_the_sleep_of_sigsuspend() {
+fn sigsuspend_loses_no_signal_before_its_sleep() {
     everywhere(|sys| {
         let log = Log::default();
         act(sys, Signal::USR1, log.signals());
@@ -50,7 +50,7 @@ fn no_signal_falls_between_the_mask_and_the_sleep_of_sigsuspend() {
 }
 
 #[test]
-fn each_thread_has_its_own_mask_to_return_to() {
+fn sigsuspend_restores_the_mask_of_each_thread() {
     everywhere(|sys| {
         let log = Log::default();
         act(sys, Signal::USR1, Log::default().signals());
@@ -80,7 +80,7 @@ fn each_thread_has_its_own_mask_to_return_to() {
 }
 
 #[test]
-fn sigsuspend_and_pause_sleep_on_through_what_is_ignored() {
+fn sigsuspend_and_pause_sleep_through_ignored_signals() {
     everywhere(|sys| {
         let log = Log::default();
         act(sys, Signal::USR1, SigAction::IGNORE);
@@ -109,7 +109,7 @@ fn sigsuspend_and_pause_sleep_on_through_what_is_ignored() {
 }
 
 #[test]
-fn a_process_that_sleeps_in_sigsuspend_may_stop_and_go_on() {
+fn process_in_sigsuspend_may_stop_and_continue() {
     everywhere(|sys| {
         let child = sys
             .fork(|sys| {
@@ -146,7 +146,7 @@ fn sigtimedwait_takes_a_signal_without_its_handler() {
 }
 
 #[test]
-fn sigtimedwait_says_eagain_when_time_is_over() {
+fn sigtimedwait_returns_eagain_after_its_timeout() {
     everywhere(|sys| {
         let set = SigSet::of(&[Signal::USR1]);
         block(sys, &[Signal::USR1]);
@@ -159,7 +159,7 @@ fn sigtimedwait_says_eagain_when_time_is_over() {
 }
 
 #[test]
-fn sigwait_waits_for_what_is_ignored_by_default() {
+fn sigwait_takes_signals_ignored_by_default() {
     everywhere(|sys| {
         block(sys, &[Signal::CHLD]);
         let child = sys.fork(|_| 3).unwrap();
@@ -186,7 +186,7 @@ fn sigwait_never_takes_kill_or_stop() {
 }
 
 #[test]
-fn two_threads_that_wait_for_one_signal_share_two() {
+fn two_threads_waiting_for_one_signal_each_take_one() {
     everywhere(|sys| {
         let log = Log::default();
         block(sys, &[Signal::USR1]);
@@ -211,7 +211,7 @@ fn two_threads_that_wait_for_one_signal_share_two() {
 }
 
 #[test]
-fn a_stop_ends_sigtimedwait_as_linux_has_it() {
+fn stop_ends_sigtimedwait_with_eintr_like_linux() {
     everywhere(|sys| {
         let child = sys
             .fork(|sys| {

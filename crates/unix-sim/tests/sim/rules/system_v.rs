@@ -24,7 +24,7 @@ fn sighold_blocks_a_signal_and_sigrelse_lets_it_in() {
 }
 
 #[test]
-fn sigignore_ignores_and_refuses_kill_and_stop() {
+fn sigignore_ignores_but_refuses_kill_and_stop() {
     everywhere(|sys| {
         assert_eq!(sys.sigignore(Signal::USR1), Ok(()));
         assert_eq!(sys.sigaction(Signal::USR1, None).unwrap().disposition, Disposition::Ignore);
@@ -38,7 +38,7 @@ fn sigignore_ignores_and_refuses_kill_and_stop() {
 }
 
 #[test]
-fn sigignore_of_sigchld_leaves_nothing_to_wait_for() {
+fn sigignore_of_sigchld_leaves_no_zombies() {
     everywhere(|sys| {
         sys.sigignore(Signal::CHLD).unwrap();
         let log = Log::default();
@@ -71,7 +71,7 @@ fn sigignore_of_sigchld_leaves_nothing_to_wait_for() {
 }
 
 #[test]
-fn sigset_says_what_happens_and_lets_the_signal_in() {
+fn sigset_installs_a_disposition_and_unblocks_the_signal() {
     everywhere(|sys| {
         let end = end_as(sys, |sys| {
             sys.sigset(Signal::USR1, Some(Disposition::Ignore)).unwrap();
@@ -92,7 +92,7 @@ fn sigset_says_what_happens_and_lets_the_signal_in() {
 }
 
 #[test]
-fn what_sigset_installs_runs_with_its_signal_blocked_and_the_mask_comes_back() {
+fn sigset_handler_runs_blocked_and_the_mask_is_restored() {
     everywhere(|sys| {
         let log = Log::default();
         let noted = log.clone();
@@ -110,7 +110,7 @@ fn what_sigset_installs_runs_with_its_signal_blocked_and_the_mask_comes_back() {
 }
 
 #[test]
-fn sigset_holds_a_signal_and_leaves_what_happens() {
+fn sigset_holds_a_signal_and_keeps_its_disposition() {
     everywhere(|sys| {
         let log = Log::default();
         act(sys, Signal::CHLD, log.signals());
@@ -131,7 +131,7 @@ fn handler_of(action: &Result<SigAction>) -> Disposition {
 }
 
 #[test]
-fn sigset_tells_whether_the_signal_was_held_or_else_what_happened() {
+fn sigset_returns_hold_or_the_previous_disposition() {
     everywhere(|sys| {
         let first = handler(&Log::default());
         let install =
@@ -150,7 +150,7 @@ fn sigset_tells_whether_the_signal_was_held_or_else_what_happened() {
 }
 
 #[test]
-fn signal_says_what_happens_and_tells_what_happened() {
+fn signal_installs_and_returns_the_previous_disposition() {
     everywhere(|sys| {
         let log = Log::default();
         let (first, second) = (handler(&log), handler(&log));
@@ -179,7 +179,7 @@ fn signal_says_what_happens_and_tells_what_happened() {
 }
 
 #[test]
-fn what_signal_installed_can_be_read_and_put_back_by_sigaction() {
+fn sigaction_reads_and_restores_what_signal_installed() {
     everywhere(|sys| {
         let log = Log::default();
         sys.signal(Signal::USR1, handler(&log)).unwrap();
@@ -194,7 +194,7 @@ fn what_signal_installed_can_be_read_and_put_back_by_sigaction() {
 }
 
 #[test]
-fn what_a_handler_of_signal_interrupts_starts_again() {
+fn call_interrupted_by_signal_handler_restarts() {
     everywhere(|sys| {
         let end = end_as(sys, |sys| {
             let log = Log::default();

@@ -28,7 +28,7 @@ fn a_thread_that_has_ended_can_still_be_joined() {
 }
 
 #[test]
-fn nobody_joins_itself_or_who_is_no_thread_of_its_process() {
+fn join_of_itself_or_of_a_foreign_thread_fails() {
     everywhere(|sys| {
         assert_eq!(sys.join(sys.gettid()), Err(Errno::EDEADLK));
         let child = sys.fork(sleep_on).unwrap();
@@ -42,7 +42,7 @@ fn nobody_joins_itself_or_who_is_no_thread_of_its_process() {
 }
 
 #[test]
-fn a_thread_that_somebody_joins_is_joined_by_nobody_else() {
+fn second_join_of_a_thread_returns_einval() {
     everywhere(|sys| {
         let bell = Bell::new(sys);
         let slow = sys.thread(move |sys| bell.heard(sys)).unwrap();
@@ -67,7 +67,7 @@ fn a_thread_that_somebody_joins_is_joined_by_nobody_else() {
 }
 
 #[test]
-fn threads_share_the_process_and_have_numbers_of_their_own() {
+fn threads_share_the_pid_and_have_distinct_tids() {
     everywhere(|sys| {
         let (me, first) = (sys.getpid().number(), sys.gettid().0);
         assert_eq!(me, first);
@@ -89,7 +89,7 @@ fn threads_share_the_process_and_have_numbers_of_their_own() {
 }
 
 #[test]
-fn a_thread_has_nothing_pending_of_its_makers() {
+fn new_thread_inherits_no_pending_signals() {
     everywhere(|sys| {
         block(sys, &[Signal::USR1]);
         sys.raise(Signal::USR1).unwrap();
@@ -103,7 +103,7 @@ fn a_thread_has_nothing_pending_of_its_makers() {
 }
 
 #[test]
-fn a_thread_that_is_made_while_another_executes_ends_with_the_rest() {
+fn thread_created_during_exec_ends_with_the_others() {
     everywhere_with(
         |builder| builder.program("returns", |_, _| 12),
         |sys| {

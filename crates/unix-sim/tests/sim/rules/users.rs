@@ -3,7 +3,7 @@
 use super::harness::*;
 
 #[test]
-fn the_privileged_become_whoever_they_want_and_do_not_return() {
+fn privileged_setuid_to_any_user_is_irrevocable() {
     everywhere(|sys| {
         let end = end_as(sys, |sys| {
             assert_eq!((sys.getuid(), sys.geteuid()), (0, 0));
@@ -22,7 +22,7 @@ fn the_privileged_become_whoever_they_want_and_do_not_return() {
 }
 
 #[test]
-fn a_user_is_the_processs_and_not_a_threads() {
+fn setuid_in_one_thread_changes_the_whole_process() {
     everywhere(|sys| {
         let end = end_as(sys, |sys| {
             let thread = sys.thread(|sys| sys.setuid(54_321).unwrap()).unwrap();
@@ -35,7 +35,7 @@ fn a_user_is_the_processs_and_not_a_threads() {
 }
 
 #[test]
-fn wait_tells_the_childs_user() {
+fn wait_reports_the_uid_of_the_child() {
     everywhere(|sys| {
         let child = sys
             .fork(|sys| {

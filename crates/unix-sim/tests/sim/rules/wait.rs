@@ -14,7 +14,7 @@ fn kill_and_wait(sys: &dyn Sys, child: Pid) {
 }
 
 #[test]
-fn without_children_there_is_nothing_to_wait_for() {
+fn wait_without_children_returns_echild() {
     everywhere(|sys| {
         let own = Pid::number_only(sys.getpid().number());
         for children in [Children::Any, Children::OwnGroup, own.into(), Children::Group(own)] {
@@ -27,7 +27,7 @@ fn without_children_there_is_nothing_to_wait_for() {
 }
 
 #[test]
-fn what_is_waited_for_must_be_said() {
+fn wait_without_kind_of_change_returns_einval() {
     everywhere(|sys| {
         for options in [WaitOptions::empty(), NOHANG, NOWAIT, NOHANG | NOWAIT] {
             assert_eq!(sys.waitid(Children::Any, options), Err(Errno::EINVAL));
@@ -39,7 +39,7 @@ fn what_is_waited_for_must_be_said() {
 }
 
 #[test]
-fn a_child_is_told_of_once() {
+fn wait_reports_an_ended_child_once() {
     everywhere(|sys| {
         let child = sys.fork(|_| 9).unwrap();
         let waited = sys.waitpid(child.into(), WaitOptions::empty()).unwrap().unwrap();
@@ -63,7 +63,7 @@ fn nohang_returns_nothing_while_children_run() {
 }
 
 #[test]
-fn nowait_leaves_the_child_to_be_found_again() {
+fn nowait_leaves_the_change_to_be_reported_again() {
     everywhere(|sys| {
         let child = sys.fork(sleep_on).unwrap();
         kill(sys, child, Signal::STOP);
@@ -85,7 +85,7 @@ fn nowait_leaves_the_child_to_be_found_again() {
 }
 
 #[test]
-fn the_eldest_is_found_first() {
+fn wait_reports_the_oldest_child_first() {
     everywhere(|sys| {
         let children = [1, 2, 3].map(|n| sys.fork(move |_| n).unwrap());
         for child in children {
@@ -98,7 +98,7 @@ fn the_eldest_is_found_first() {
 }
 
 #[test]
-fn a_group_of_children_is_waited_for_alone() {
+fn wait_for_a_group_ignores_other_children() {
     everywhere(|sys| {
         let mine = sys.fork(|_| 1).unwrap();
         let other = sys.fork(sleep_on).unwrap();
@@ -133,7 +133,7 @@ fn only_children_are_waited_for() {
 }
 
 #[test]
-fn a_zombie_is_nothing_to_those_who_wait_for_other_changes() {
+fn wait_for_stops_ignores_a_zombie() {
     everywhere(|sys| {
         let child = sys.fork(|_| 1).unwrap();
         sys.waitid(child.into(), EXITED | NOWAIT).unwrap();
@@ -145,7 +145,7 @@ fn a_zombie_is_nothing_to_those_who_wait_for_other_changes() {
 }
 
 #[test]
-fn a_change_that_nobody_waited_for_is_replaced_by_the_next() {
+fn unreported_change_is_replaced_by_the_next() {
     everywhere(|sys| {
         block(sys, &[Signal::CHLD]);
         let chld = SigSet::of(&[Signal::CHLD]);
@@ -162,7 +162,7 @@ fn a_change_that_nobody_waited_for_is_replaced_by_the_next() {
 }
 
 #[test]
-fn a_stopped_process_does_nothing_until_it_is_continued() {
+fn stopped_process_does_not_run_until_continued() {
     everywhere(|sys| {
         let bell = Bell::new(sys);
         let child = sys
@@ -187,7 +187,7 @@ fn a_stopped_process_does_nothing_until_it_is_continued() {
 }
 
 #[test]
-fn a_stop_stops_all_threads_and_continue_lets_all_go_on() {
+fn stop_and_continue_affect_all_threads() {
     everywhere(|sys| {
         let count = Log::default();
         let counted = count.clone();
@@ -227,7 +227,7 @@ fn a_stop_stops_all_threads_and_continue_lets_all_go_on() {
 }
 
 #[test]
-fn a_stopped_process_is_killed_at_once() {
+fn stopped_process_is_killed_at_once() {
     everywhere(|sys| {
         for threads in [0, 2] {
             let child = sys
@@ -250,7 +250,7 @@ fn a_stopped_process_is_killed_at_once() {
 }
 
 #[test]
-fn a_process_that_stops_itself_is_continued_by_another() {
+fn process_that_stops_itself_is_continued_by_another() {
     everywhere(|sys| {
         let child = sys
             .fork(|sys| {
@@ -270,7 +270,7 @@ fn a_process_that_stops_itself_is_continued_by_another() {
 }
 
 #[test]
-fn a_continue_is_never_lost_to_a_stop_that_came_before_it() {
+fn continue_is_never_lost_to_an_earlier_stop() {
     everywhere(|sys| {
         let child = sys
             .fork(|sys| {
@@ -298,7 +298,7 @@ fn a_continue_is_never_lost_to_a_stop_that_came_before_it() {
 }
 
 #[test]
-fn sigcont_runs_its_handler_after_it_has_continued() {
+fn sigcont_handler_runs_after_the_process_continues() {
     everywhere(|sys| {
         let bell = Bell::new(sys);
         let child = sys
@@ -320,7 +320,7 @@ fn sigcont_runs_its_handler_after_it_has_continued() {
 }
 
 #[test]
-fn a_blocked_sigcont_continues_all_the_same() {
+fn blocked_sigcont_still_continues_the_process() {
     everywhere(|sys| {
         let child = sys
             .fork(|sys| {
@@ -337,7 +337,7 @@ fn a_blocked_sigcont_continues_all_the_same() {
 }
 
 #[test]
-fn of_two_threads_that_wait_for_one_child_one_gets_it_and_one_an_error() {
+fn two_threads_waiting_for_one_child_one_gets_echild() {
     everywhere(|sys| {
         let log = Log::default();
         let bell = Bell::new(sys);
@@ -371,7 +371,7 @@ fn of_two_threads_that_wait_for_one_child_one_gets_it_and_one_an_error() {
 }
 
 #[test]
-fn each_of_many_children_is_given_to_one_thread() {
+fn each_of_many_children_is_reported_to_one_thread() {
     everywhere(|sys| {
         let log = Log::default();
         for n in 1..=6 {
@@ -397,7 +397,7 @@ fn each_of_many_children_is_given_to_one_thread() {
 }
 
 #[test]
-fn any_thread_may_wait_for_a_child_that_another_made() {
+fn thread_may_wait_for_a_child_of_another_thread() {
     everywhere(|sys| {
         let made = Log::default();
         let noted = made.clone();
@@ -410,7 +410,7 @@ fn any_thread_may_wait_for_a_child_that_another_made() {
 }
 
 #[test]
-fn continue_of_who_runs_and_stop_of_who_is_stopped_are_not_told() {
+fn redundant_continue_and_stop_are_not_reported() {
     everywhere(|sys| {
         let bell = Bell::new(sys);
         let child = sys
@@ -434,7 +434,7 @@ fn continue_of_who_runs_and_stop_of_who_is_stopped_are_not_told() {
 }
 
 #[test]
-fn what_ends_a_process_waits_until_it_is_continued_unless_it_is_sigkill() {
+fn fatal_signal_waits_for_continue_unless_sigkill() {
     everywhere(|sys| {
         let child = sys.fork(sleep_on).unwrap();
         kill(sys, child, Signal::STOP);
@@ -449,7 +449,7 @@ fn what_ends_a_process_waits_until_it_is_continued_unless_it_is_sigkill() {
 }
 
 #[test]
-fn to_continue_can_be_waited_for_as_soon_as_it_was_sent() {
+fn continue_can_be_waited_for_as_soon_as_sent() {
     everywhere(|sys| {
         let children = [0, 1].map(|_| sys.fork(sleep_on).unwrap());
         for child in children {

@@ -5,7 +5,7 @@ use super::seconds::{in_computed_seconds, in_seconds};
 use crate::rules::harness::*;
 
 #[test]
-fn an_alarm_rings_in_its_own_process_alone() {
+fn alarm_signals_only_its_own_process() {
     in_seconds(|sys| {
         let log = Log::default();
         let noted = log.clone();
@@ -27,7 +27,7 @@ fn an_alarm_rings_in_its_own_process_alone() {
 }
 
 #[test]
-fn an_alarm_interrupts_a_read_or_lets_it_go_on() {
+fn alarm_interrupts_or_restarts_a_read() {
     in_seconds(|sys| {
         for flags in [ActionFlags::empty(), ActionFlags::RESTART] {
             let log = Log::default();
@@ -55,7 +55,7 @@ fn an_alarm_interrupts_a_read_or_lets_it_go_on() {
 }
 
 #[test]
-fn an_alarm_ends_pause_whatever_its_handler_asked_for() {
+fn alarm_ends_pause_whatever_the_handler_flags() {
     in_seconds(|sys| {
         for flags in [ActionFlags::SIGINFO, ActionFlags::empty()] {
             let log = Log::default();
@@ -68,7 +68,7 @@ fn an_alarm_ends_pause_whatever_its_handler_asked_for() {
 }
 
 #[test]
-fn an_alarm_ends_sigsuspend_and_the_mask_is_as_before() {
+fn alarm_ends_sigsuspend_and_the_mask_is_restored() {
     in_seconds(|sys| {
         let log = Log::default();
         act(sys, Signal::ALRM, log.signals());
@@ -82,7 +82,7 @@ fn an_alarm_ends_sigsuspend_and_the_mask_is_as_before() {
 }
 
 #[test]
-fn an_alarm_reaches_a_program_that_computes() {
+fn alarm_reaches_a_computing_program() {
     in_computed_seconds(|sys| {
         let log = Log::default();
         act(sys, Signal::ALRM, log.signals());
@@ -95,7 +95,7 @@ fn an_alarm_reaches_a_program_that_computes() {
 }
 
 #[test]
-fn what_is_left_of_an_alarm_goes_down() {
+fn remaining_time_of_an_alarm_decreases() {
     in_seconds(|sys| {
         sys.alarm(10);
         sys.nanosleep(Duration::from_millis(1100)).unwrap();
@@ -105,7 +105,7 @@ fn what_is_left_of_an_alarm_goes_down() {
 }
 
 #[test]
-fn an_alarm_goes_to_the_first_thread_if_that_lets_it_in() {
+fn alarm_goes_to_the_first_thread_unless_blocked_there() {
     in_seconds(|sys| {
         for blocked in [false, true] {
             let log = Log::default();
@@ -139,7 +139,7 @@ fn an_alarm_goes_to_the_first_thread_if_that_lets_it_in() {
 }
 
 #[test]
-fn the_longest_alarms_are_told_as_they_were_set() {
+fn longest_alarms_are_returned_unchanged() {
     everywhere(|sys| {
         for seconds in [i32::MAX as u32, u32::MAX / 2, u32::MAX / 4] {
             assert_eq!(sys.alarm(seconds), 0);
@@ -150,7 +150,7 @@ fn the_longest_alarms_are_told_as_they_were_set() {
 }
 
 #[test]
-fn an_alarm_that_was_taken_back_never_rings() {
+fn cancelled_alarm_never_expires() {
     in_seconds(|sys| {
         let log = Log::default();
         act(sys, Signal::ALRM, log.signals());

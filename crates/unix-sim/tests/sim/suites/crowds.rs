@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::rules::harness::*;
 
 #[test]
-fn hundreds_of_threads_make_calls_at_once() {
+fn hundreds_of_threads_make_calls_concurrently() {
     everywhere(|sys| {
         let (from, to) = sys.pipe().unwrap();
         let threads: Vec<Tid> = (0..200)
@@ -30,7 +30,7 @@ fn hundreds_of_threads_make_calls_at_once() {
 }
 
 #[test]
-fn who_computes_keeps_nobody_from_running() {
+fn computing_processes_do_not_starve_others() {
     everywhere(|sys| {
         let log = Log::default();
         let seen = log.clone();
@@ -59,7 +59,7 @@ fn who_computes_keeps_nobody_from_running() {
 }
 
 #[test]
-fn yielding_lets_the_others_run() {
+fn sched_yield_lets_the_others_run() {
     everywhere(|sys| {
         let log = Log::default();
         let seen = log.clone();
@@ -79,7 +79,7 @@ fn yielding_lets_the_others_run() {
 }
 
 #[test]
-fn every_member_of_several_groups_is_signalled() {
+fn group_signal_reaches_every_member_of_several_groups() {
     everywhere(|sys| {
         let (ready, told) = (Bell::new(sys), Bell::new(sys));
         let mut groups = Vec::new();
@@ -114,7 +114,7 @@ fn every_member_of_several_groups_is_signalled() {
 }
 
 #[test]
-fn each_of_ten_threads_handles_what_was_sent_to_it() {
+fn each_of_ten_threads_handles_its_own_signal() {
     everywhere(|sys| {
         let log = Log::default();
         let noted = log.clone();
@@ -142,7 +142,7 @@ fn each_of_ten_threads_handles_what_was_sent_to_it() {
 }
 
 #[test]
-fn numbers_are_not_given_out_again_at_once() {
+fn process_numbers_are_not_reused_immediately() {
     everywhere(|sys| {
         let (me, bell) = (sys.getpid(), sys.pipe().unwrap());
         let mut before = 0;
@@ -170,7 +170,7 @@ fn numbers_are_not_given_out_again_at_once() {
 }
 
 #[test]
-fn many_children_share_a_descriptor() {
+fn many_children_share_one_descriptor() {
     everywhere(|sys| {
         let (from, to) = sys.pipe().unwrap();
         let bytes: Vec<u8> = (0..80).collect();
@@ -196,7 +196,7 @@ fn many_children_share_a_descriptor() {
 }
 
 #[test]
-fn a_child_closes_every_descriptor_there_can_be() {
+fn child_closes_every_possible_descriptor() {
     everywhere(|sys| {
         let end = end_as(sys, |sys| {
             const MOST: i32 = 64;
@@ -237,7 +237,7 @@ fn a_child_closes_every_descriptor_there_can_be() {
 }
 
 #[test]
-fn after_an_exit_no_thread_goes_on() {
+fn no_thread_runs_after_exit() {
     // Only on `Virtual` do parent and child share this memory.
     everywhere(|sys| {
         let count = Arc::new(AtomicU64::new(0));
@@ -264,7 +264,7 @@ fn after_an_exit_no_thread_goes_on() {
 }
 
 #[test]
-fn writers_to_a_full_pipe_are_killed() {
+fn blocked_pipe_writers_can_be_killed() {
     everywhere(|sys| {
         let (from, to) = sys.pipe().unwrap();
         let writers = [b'a', b'b'].map(|byte| {

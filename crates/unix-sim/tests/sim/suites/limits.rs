@@ -6,7 +6,7 @@ const ME: PriorityScope = PriorityScope::Process(Pid::number_only(0));
 const MINE: PriorityScope = PriorityScope::Group(Pid::number_only(0));
 
 #[test]
-fn everybody_begins_with_priority_zero() {
+fn processes_start_with_priority_zero() {
     // On Linux, the priority is that of the user who runs the tests.
     everywhere(|sys| {
         for whose in [ME, MINE, PriorityScope::User(0)] {
@@ -16,7 +16,7 @@ fn everybody_begins_with_priority_zero() {
 }
 
 #[test]
-fn a_nice_value_is_set_and_read_by_number() {
+fn nice_value_is_set_and_read_by_number() {
     everywhere(|sys| {
         let by_number = PriorityScope::Process(Pid::number_only(sys.getpid().number()));
         let before = sys.getpriority(by_number).unwrap();
@@ -32,7 +32,7 @@ fn a_nice_value_is_set_and_read_by_number() {
 }
 
 #[test]
-fn each_nice_value_is_set_and_read() {
+fn every_nice_value_can_be_set_and_read() {
     everywhere(|sys| {
         sys.setpgid(Pid::number_only(0), Pid::number_only(0)).ok();
         for whose in [ME, MINE] {
@@ -46,7 +46,7 @@ fn each_nice_value_is_set_and_read() {
 }
 
 #[test]
-fn only_the_privileged_lower_a_groups_nice_value() {
+fn group_nice_value_is_lowered_only_with_privilege() {
     everywhere(|sys| {
         let end = end_as(sys, |sys| {
             sys.setpgid(Pid::number_only(0), Pid::number_only(0)).unwrap();

@@ -10,7 +10,7 @@ const TRUE: &str = "/bin/true";
 const ITSELF: Pid = Pid::number_only(0);
 
 #[test]
-fn exec_ends_the_alternate_stack() {
+fn exec_removes_the_alternate_stack() {
     everywhere_with(
         |builder| {
             builder.program("looks", |sys, _| (sys.sigstack(None).unwrap().size / 4096) as i32)
@@ -64,7 +64,7 @@ fn refusal(path: &str, user: u32) -> Option<Errno> {
 }
 
 #[test]
-fn what_cannot_be_executed_says_why() {
+fn exec_of_unusable_files_returns_the_errno_of_the_reason() {
     let folder = tempfile::tempdir().expect("a folder");
     fs::set_permissions(folder.path(), Permissions::from_mode(0o755))
         .expect("the caller's own file");
@@ -99,7 +99,7 @@ fn what_cannot_be_executed_says_why() {
 }
 
 #[test]
-fn many_children_execute_at_once() {
+fn many_children_execute_concurrently() {
     everywhere_with(
         |builder| builder.program(TRUE, |_, _| 0),
         |sys| {
@@ -124,7 +124,7 @@ fn many_children_execute_at_once() {
 }
 
 #[test]
-fn a_program_without_arguments_has_a_name() {
+fn program_without_arguments_gets_an_empty_name() {
     everywhere_with(
         |builder| builder.program("counts", |_, arguments| i32::from(arguments == [""])),
         |sys| {
@@ -140,7 +140,7 @@ fn a_program_without_arguments_has_a_name() {
 }
 
 #[test]
-fn a_process_is_a_subreaper_whichever_thread_said_so() {
+fn subreaper_may_be_set_by_any_thread() {
     everywhere(|sys| {
         let thread = sys.thread(|sys| sys.set_subreaper(true).unwrap()).unwrap();
         sys.join(thread).unwrap();
@@ -168,7 +168,7 @@ fn a_process_is_a_subreaper_whichever_thread_said_so() {
 }
 
 #[test]
-fn a_process_stays_in_its_group_or_makes_its_own() {
+fn setpgid_keeps_the_group_or_creates_an_own_one() {
     everywhere(|sys| {
         let end = end_as(sys, |sys| {
             let (me, before) = (sys.getpid(), sys.getpgrp());

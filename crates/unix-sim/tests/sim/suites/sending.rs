@@ -5,7 +5,7 @@ use crate::rules::harness::*;
 const KILLED: WaitStatus = WaitStatus::Signaled(Signal::KILL, false);
 
 #[test]
-fn a_process_is_named_by_the_number_of_any_thread() {
+fn kill_accepts_bare_numbers_and_thread_ids() {
     everywhere(|sys| {
         let own = Pid::number_only(sys.getpid().number());
         assert_eq!(sys.kill(own.into(), None), Ok(()));
@@ -32,7 +32,7 @@ fn a_process_is_named_by_the_number_of_any_thread() {
 }
 
 #[test]
-fn a_group_is_there_from_its_making_to_the_end_of_its_last_member() {
+fn group_exists_until_its_last_member_is_reaped() {
     everywhere(|sys| {
         let [child, other] = [0; 2].map(|_| sys.fork(sleep_on).unwrap());
         let end = Some(Signal::KILL);
@@ -83,7 +83,7 @@ fn sigkill_to_the_own_group_ends_the_caller_too() {
 }
 
 #[test]
-fn each_signal_with_a_value_tells_its_own_number() {
+fn queued_signals_report_their_own_number_and_value() {
     everywhere(|sys| {
         let log = Log::default();
         for (signal, value) in [(Signal::USR1, 11), (Signal::USR2, 22)] {
@@ -104,7 +104,7 @@ fn each_signal_with_a_value_tells_its_own_number() {
 }
 
 #[test]
-fn a_real_time_signal_to_a_thread_tells_who_sent_it() {
+fn real_time_signal_to_a_thread_reports_its_sender() {
     everywhere(|sys| {
         let log = Log::default();
         act(sys, Signal::RTMAX, log.infos());
@@ -116,11 +116,11 @@ fn a_real_time_signal_to_a_thread_tells_who_sent_it() {
 }
 
 #[test]
-fn a_signal_to_a_thread_beyond_the_limit_is_refused() {
+fn thread_signal_beyond_the_limit_is_refused() {
     everywhere(|sys| {
         // The limit counts all signals pending for the user.
         let end = end_as(sys, |sys| {
-            sys.setuid(nobody_else(sys)).unwrap();
+            sys.setuid(unused_uid(sys)).unwrap();
             let bell = Bell::new(sys);
             block(sys, &[Signal::RTMIN]);
             let thread = sys.thread(move |sys| bell.heard(sys)).unwrap();

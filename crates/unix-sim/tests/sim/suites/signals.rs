@@ -8,7 +8,7 @@ fn catchable() -> impl Iterator<Item = Signal> {
 }
 
 #[test]
-fn a_number_that_is_no_signals_is_refused_where_it_is_made() {
+fn invalid_signal_number_is_refused_on_construction() {
     for number in [i32::MIN, -1, 0, 32, 33, 65, 200, 2000, i32::MAX] {
         assert_eq!(Signal::new(number), None, "{number}");
     }
@@ -20,7 +20,7 @@ fn a_number_that_is_no_signals_is_refused_where_it_is_made() {
 }
 
 #[test]
-fn every_signal_but_two_is_held_until_it_is_released() {
+fn every_blockable_signal_is_held_until_released() {
     everywhere(|sys| {
         let log = Log::default();
         let held: Vec<Signal> = catchable().collect();
@@ -68,7 +68,7 @@ fn every_signal_but_two_is_held_until_it_is_released() {
 }
 
 #[test]
-fn a_blocked_signal_waits_and_another_does_not() {
+fn blocked_signal_waits_while_another_is_delivered() {
     everywhere(|sys| {
         let (one, two) = (Log::default(), Log::default());
         act(sys, Signal::USR1, one.signals());
@@ -94,7 +94,7 @@ fn a_blocked_signal_waits_and_another_does_not() {
 }
 
 #[test]
-fn each_signal_is_caught_ignored_and_set_to_its_default_again() {
+fn each_signal_is_caught_then_ignored_then_reset() {
     everywhere(|sys| {
         for signal in catchable() {
             let log = Log::default();
@@ -118,7 +118,7 @@ fn each_signal_is_caught_ignored_and_set_to_its_default_again() {
 }
 
 #[test]
-fn who_ignores_all_dies_of_sigkill_alone() {
+fn process_ignoring_all_signals_dies_only_of_sigkill() {
     everywhere(|sys| {
         for caught in [false, true] {
             let bell = Bell::new(sys);
@@ -165,7 +165,7 @@ fn default_action(sys: &dyn Sys, signal: Signal) {
 }
 
 #[test]
-fn a_signal_that_a_process_sends_itself_ends_it() {
+fn fatal_signal_to_itself_ends_the_process() {
     everywhere(|sys| {
         for signal in fatal() {
             let end = end_as(sys, move |sys| {
@@ -181,7 +181,7 @@ fn a_signal_that_a_process_sends_itself_ends_it() {
 }
 
 #[test]
-fn a_signal_from_the_parent_ends_a_child() {
+fn fatal_signal_from_the_parent_ends_a_child() {
     everywhere(|sys| {
         let bell = Bell::new(sys);
         for signal in fatal() {
@@ -201,7 +201,7 @@ fn a_signal_from_the_parent_ends_a_child() {
 }
 
 #[test]
-fn resethand_leaves_the_other_flags() {
+fn resethand_keeps_the_other_flags() {
     everywhere(|sys| {
         let log = Log::default();
         for mask in [SigSet::EMPTY, SigSet::of(&[Signal::USR1])] {

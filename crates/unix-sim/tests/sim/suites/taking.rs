@@ -24,7 +24,7 @@ fn silence(sys: &dyn Sys, child: Pid) {
 }
 
 #[test]
-fn to_wait_for_no_signal_ends_by_time_or_a_handler() {
+fn wait_for_no_signal_ends_by_timeout_or_handler() {
     everywhere(|sys| {
         assert_eq!(sys.sigtimedwait(SigSet::EMPTY, NO_TIME), Err(Errno::EAGAIN));
         let before = sys.now();
@@ -42,7 +42,7 @@ fn to_wait_for_no_signal_ends_by_time_or_a_handler() {
 }
 
 #[test]
-fn sigchld_is_taken_whoever_sent_it() {
+fn sigchld_from_any_sender_is_taken() {
     everywhere(|sys| {
         let chld = SigSet::of(&[Signal::CHLD]);
         let log = Log::default();
@@ -66,7 +66,7 @@ fn sigchld_is_taken_whoever_sent_it() {
 }
 
 #[test]
-fn what_is_ignored_is_taken_only_if_it_was_blocked() {
+fn ignored_signal_is_taken_only_if_blocked() {
     everywhere(|sys| {
         act(sys, Signal::USR1, SigAction::IGNORE);
         for blocked in [false, true] {
@@ -92,7 +92,7 @@ fn what_is_ignored_is_taken_only_if_it_was_blocked() {
 }
 
 #[test]
-fn a_signal_is_taken_with_its_sender_blocked_or_not() {
+fn sigtimedwait_reports_the_sender_blocked_or_not() {
     everywhere(|sys| {
         let log = Log::default();
         for blocked in [false, true] {
@@ -118,7 +118,7 @@ fn a_signal_is_taken_with_its_sender_blocked_or_not() {
 }
 
 #[test]
-fn of_two_senders_the_lower_signal_is_taken_first() {
+fn lower_signal_of_two_senders_is_taken_first() {
     everywhere(|sys| {
         let [lower, higher] = [1, 2].map(|n| Signal::realtime(n).unwrap());
         let both = SigSet::of(&[lower, higher]);

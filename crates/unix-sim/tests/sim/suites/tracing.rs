@@ -26,7 +26,7 @@ fn traced(sys: &dyn Sys, body: impl FnOnce(&dyn Sys) -> i32 + Send + 'static) ->
 }
 
 #[test]
-fn no_thread_traces_its_own_process() {
+fn attach_to_the_own_process_returns_eperm() {
     everywhere(|sys| {
         let me = Pid::number_only(sys.getpid().number());
         let log = Log::default();
@@ -41,7 +41,7 @@ fn no_thread_traces_its_own_process() {
 }
 
 #[test]
-fn siblings_and_grandchildren_are_traced() {
+fn siblings_and_grandchildren_can_be_traced() {
     everywhere(|sys| {
         let sibling = sys.fork(sleep_on).unwrap();
         let named = bare(sibling);
@@ -97,7 +97,7 @@ fn every_signal_but_sigkill_stops_a_tracee() {
 }
 
 #[test]
-fn a_tracee_that_ignores_or_handles_a_signal_stops_for_it() {
+fn tracee_stops_for_ignored_and_handled_signals() {
     everywhere(|sys| {
         for handles in [false, true] {
             for end in [WaitStatus::Signaled(Signal::KILL, false), WaitStatus::Exited(1)] {
@@ -122,7 +122,7 @@ fn a_tracee_that_ignores_or_handles_a_signal_stops_for_it() {
 }
 
 #[test]
-fn who_is_stopped_already_is_attached_and_left_stopped() {
+fn attach_and_detach_leave_a_stopped_process_stopped() {
     everywhere(|sys| {
         let child = sys.fork(sleep_on).unwrap();
         kill(sys, child, Signal::STOP);
@@ -138,7 +138,7 @@ fn who_is_stopped_already_is_attached_and_left_stopped() {
 }
 
 #[test]
-fn who_was_stopped_before_goes_on_as_its_tracer_says_or_dies() {
+fn stopped_process_continues_under_its_tracer_or_dies() {
     everywhere(|sys| {
         for killed in [false, true] {
             let child = sys.fork(sleep_on).unwrap();
@@ -169,7 +169,7 @@ fn who_was_stopped_before_goes_on_as_its_tracer_says_or_dies() {
 }
 
 #[test]
-fn a_fault_stops_a_tracee_and_may_be_taken_back() {
+fn fault_stops_a_tracee_and_can_be_suppressed() {
     everywhere(|sys| {
         let child = traced(sys, |sys| {
             let _ = sys.fault(Signal::TRAP);
@@ -183,7 +183,7 @@ fn a_fault_stops_a_tracee_and_may_be_taken_back() {
 }
 
 #[test]
-fn many_attach_and_detach_before_an_exec() {
+fn many_tracers_attach_and_detach_before_an_exec() {
     everywhere_with(
         |builder| builder.program("/bin/true", |_, _| 0),
         |sys| {

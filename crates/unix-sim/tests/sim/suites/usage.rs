@@ -22,7 +22,7 @@ fn waited(sys: &dyn Sys, child: Pid) -> WaitedChild {
 }
 
 #[test]
-fn what_was_waited_for_counts_and_what_was_not_does_not() {
+fn reaped_child_time_counts_and_unreaped_does_not() {
     everywhere(|sys| {
         let worker = |sys: &dyn Sys| {
             compute(sys, WORK);
@@ -52,7 +52,7 @@ fn what_was_waited_for_counts_and_what_was_not_does_not() {
 
 #[test]
 #[ignore = "computes for seconds"]
-fn sigxcpu_comes_again_and_sigkill_at_the_hard_limit() {
+fn sigxcpu_repeats_until_sigkill_at_the_hard_limit() {
     in_computed_seconds(|sys| {
         let (from, to) = sys.pipe().unwrap();
         let child = sys
@@ -78,7 +78,7 @@ fn sigxcpu_comes_again_and_sigkill_at_the_hard_limit() {
 
 #[test]
 #[ignore = "computes for seconds"]
-fn a_child_inherits_the_limit_of_time_and_begins_anew() {
+fn child_inherits_the_cpu_limit_with_no_time_used() {
     in_computed_seconds(|sys| {
         let child = sys
             .fork(|sys| {

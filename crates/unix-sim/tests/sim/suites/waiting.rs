@@ -20,7 +20,7 @@ fn next(sys: &dyn Sys, children: Children, options: WaitOptions) -> Option<Waite
 }
 
 #[test]
-fn a_waiter_sleeps_until_its_child_ends() {
+fn wait_sleeps_until_the_child_ends() {
     everywhere(|sys| {
         for any in [true, false] {
             let before = sys.now();
@@ -41,7 +41,7 @@ fn a_waiter_sleeps_until_its_child_ends() {
 }
 
 #[test]
-fn children_are_waited_for_in_any_order() {
+fn children_can_be_waited_for_in_any_order() {
     everywhere(|sys| {
         for turned in [false, true] {
             let mut children = [3, 4].map(|status| (sys.fork(move |_| status).unwrap(), status));
@@ -64,7 +64,7 @@ fn children_are_waited_for_in_any_order() {
 }
 
 #[test]
-fn a_thread_is_no_child() {
+fn wait_for_a_thread_returns_echild() {
     everywhere(|sys| {
         let bell = Bell::new(sys);
         let thread = sys.thread(move |sys| bell.heard(sys)).unwrap();
@@ -79,7 +79,7 @@ fn a_thread_is_no_child() {
 }
 
 #[test]
-fn a_stop_that_was_continued_is_told_no_more() {
+fn stop_is_not_reported_after_continue() {
     everywhere(|sys| {
         let threads = [0; 4].map(|_| {
             sys.thread(|sys| {
@@ -102,7 +102,7 @@ fn a_stop_that_was_continued_is_told_no_more() {
 }
 
 #[test]
-fn the_lowest_integer_names_no_group() {
+fn wait_and_kill_of_the_lowest_integer_return_esrch() {
     everywhere(|sys| {
         let child = sys.fork(sleep_on).unwrap();
         let lowest = Children::of(i32::MIN);
@@ -117,7 +117,7 @@ fn the_lowest_integer_names_no_group() {
 }
 
 #[test]
-fn a_neighbouring_number_is_no_child() {
+fn wait_for_a_neighbouring_number_returns_echild() {
     everywhere(|sys| {
         let child = sys.fork(|_| 0).unwrap();
         let next = Pid::number_only(child.number() + 1);
@@ -202,7 +202,7 @@ fn play_eight(sys: &dyn Sys, options: WaitOptions, stop: bool) {
 }
 
 #[test]
-fn eight_children_are_found_by_any_kind_of_wait() {
+fn eight_children_are_reported_by_any_kind_of_wait() {
     everywhere(|sys| {
         play_eight(sys, WaitOptions::empty(), false);
         play_eight(sys, NOHANG, false);
@@ -211,7 +211,7 @@ fn eight_children_are_found_by_any_kind_of_wait() {
 }
 
 #[test]
-fn eight_children_that_stop_are_told_and_continued() {
+fn eight_stopped_children_are_reported_and_continued() {
     everywhere(|sys| {
         play_eight(sys, STOPPED, true);
         play_eight(sys, STOPPED | NOHANG, true);
@@ -220,7 +220,7 @@ fn eight_children_that_stop_are_told_and_continued() {
 }
 
 #[test]
-fn children_that_compute_fork_and_sleep_are_all_found() {
+fn children_that_compute_fork_and_sleep_are_all_reaped() {
     everywhere(|sys| {
         let bodies: [fn(&dyn Sys); 4] = [
             |_| {},
