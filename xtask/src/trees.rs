@@ -84,8 +84,7 @@ pub(crate) fn run(root: &Path) -> io::Result<bool> {
 /// Returns the seconds that a task takes on one processor, all of which are then computing: the
 /// minimum of a few runs.
 fn untraced(task: &InvocationTask) -> io::Result<f64> {
-    let wrong =
-        |trouble: tontine_host::trouble::MeasureError| io::Error::other(trouble.to_string());
+    let wrong = |trouble: tontine_host::error::MeasureError| io::Error::other(trouble.to_string());
     let there = pin::allowed().map_err(wrong)?;
     pin::pin_to(there[0]).map_err(wrong)?;
     let took = (0..UNTRACED).map(|_| Ok(invocation::figure(task)?.mean)).collect();

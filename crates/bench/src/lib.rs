@@ -1,6 +1,6 @@
 //! Runs experiments in fresh processes, and computes intervals and comparisons from their samples.
 //!
-//! Floors, from the bottom up: `about`, `contention`, `executable`, `heap_map`, `machine`, `plant`,
+//! Floors, from the bottom up: `about`, `contention`, `executable`, `heap_map`, `machine`, `injected_delay`,
 //! `size`; `task`; `observe`; `stats`; `schema`; `format`, `suite`; `engine`, `fixture`; `compare`.
 //!
 //! A caller passes a [`suite::Suite`] of experiments. [`engine`] starts each [`task::InvocationTask`] several
@@ -22,9 +22,9 @@ pub mod executable;
 pub mod fixture;
 pub mod format;
 pub mod heap_map;
+pub mod injected_delay;
 pub mod machine;
 pub mod observe;
-pub mod plant;
 pub mod schema;
 pub mod size;
 pub mod stats;

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use tontine_host::trouble::Result;
+use tontine_host::error::Result;
 
 use crate::about::{About, Explanation, MechanismFacts, Topic};
 use crate::machine::MachineFacts;

@@ -7,7 +7,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use tontine_bench::engine::stop::StopRequest;
 use tontine_crash::explore::{Observer, select};
 use tontine_crash::report::{plan, text};
-use tontine_crash::stage::WorkerLauncher;
+use tontine_crash::worker_launcher::WorkerLauncher;
 use tontine_crash::{ExploreRequest, KillMode};
 
 use crate::args::{self, ACTOR, Crash, Format};

@@ -7,10 +7,10 @@
 //! 1. [`subject`] holds the registry of targets: each [`subject::CrashTarget`] is one mechanism, a
 //!    queue that carries numbered messages ([`message`]) from a sender to a receiver or a heap, and
 //!    names the operations under test.
-//! 2. [`stage`] starts *workers*, fresh processes without address randomisation, each with one end
-//!    of the mechanism; [`actor`] is the program that they run, and `patience` measures how long
+//! 2. [`worker_launcher`] starts *workers*, fresh processes without address randomisation, each with one end
+//!    of the mechanism; [`actor`] is the program that they run, and `fair_timeout` measures how long
 //!    they may take.
-//! 3. `knife` traces the victim: it records one stepped run of the operation, and later brings
+//! 3. `tracer` traces the victim: it records one stepped run of the operation, and later brings
 //!    fresh victims to one point of that recording, where they are killed.
 //! 4. [`explore`] does this for one point per class, for pairs or for all points, and asks the
 //!    survivors to continue; it compares what they receive with what was acknowledged
@@ -20,23 +20,23 @@
 //! The crate does not kill at random (`tontine measure` does), explore thread schedules, or trace
 //! the helper threads that a library starts: these keep running next to the victim's own thread.
 //!
-//! Floors, from the bottom up: `message`, `mode`; `verdict`, `patience`, `place`;
-//! `subject`; `actor`; `stage`; `knife`; `report`; `explore`.
+//! Floors, from the bottom up: `message`, `mode`; `verdict`, `fair_timeout`, `run_dir`;
+//! `subject`; `actor`; `worker_launcher`; `tracer`; `report`; `explore`.
 //!
 //! Requires x86-64 Linux that allows `ptrace` and `personality`; without them, a target is
 //! *skipped*, with the reason.
 
 pub mod actor;
 pub mod explore;
-mod knife;
+mod fair_timeout;
 pub mod message;
 mod mode;
-mod patience;
-pub mod place;
 pub mod report;
-pub mod stage;
+pub mod run_dir;
 pub mod subject;
+mod tracer;
 pub mod verdict;
+pub mod worker_launcher;
 
 pub use explore::{ExploreRequest, run};
 pub use mode::KillMode;

@@ -4,7 +4,7 @@
 
 use tontine_bench::size::Size;
 use tontine_bench::task::InvocationTask;
-use tontine_host::trouble::{MeasureError, Result};
+use tontine_host::error::{MeasureError, Result};
 
 /// Returns the levels of a curve that a paper drew from 1 to `end`, for a number of processors,
 /// ascending.

@@ -48,7 +48,7 @@ pub mod wake_up;
 use tontine_bench::machine::topology::{Placement, Topology};
 use tontine_bench::suite::Suite;
 use tontine_bench::task::Params;
-use tontine_host::trouble::{MeasureError, Result};
+use tontine_host::error::{MeasureError, Result};
 
 /// All experiments, in the order in which they are listed.
 pub static SUITE: Suite = Suite {

@@ -29,10 +29,10 @@ use tontine_bench::stats::order;
 use tontine_bench::suite::{Experiment, Variant};
 use tontine_bench::task::{InvocationTask, Params};
 use tontine_host::clock::Clock;
+use tontine_host::error::{ErrorContext, MeasureError, Result};
 use tontine_host::os::child::{Child, exit_at_once};
 use tontine_host::os::pin::{self, Pinned};
 use tontine_host::peer::{ChildError, PeerHandle};
-use tontine_host::trouble::{ErrorContext, MeasureError, Result};
 use tontine_mechanisms::descriptor::unix_pair;
 use tontine_mechanisms::mailbox::{
     announced, failed, life, refused, until_announced, until_welcome,

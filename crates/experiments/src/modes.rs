@@ -13,8 +13,8 @@ use tontine_bench::size::Size;
 use tontine_bench::suite::Variant;
 use tontine_bench::task::Params;
 use tontine_host::clock::Clock;
+use tontine_host::error::{ErrorContext, MeasureError, Result};
 use tontine_host::os::pin;
-use tontine_host::trouble::{ErrorContext, MeasureError, Result};
 use tontine_unix::Sys;
 use tontine_unix_sim::{Builder, CostModel, EndReason, Executor, LockingMode, RunReport, Virtual};
 

@@ -1,8 +1,8 @@
 //! Checks the system calls in an explanation against those that a [`Creator`] makes: [`hold`].
 
 use tontine_bench::about::Explanation;
+use tontine_host::error::{MeasureError, Result};
 use tontine_host::trace::{self, TraceEvent, Who};
-use tontine_host::trouble::{MeasureError, Result};
 use tontine_mechanisms::creation::Creator;
 
 /// A call in the explanation, and whether it is always made.

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::process::{Pid, geteuid, getppid, test_kill_process};
 
-use crate::trouble::{ErrorContext, MeasureError, Result};
+use crate::error::{ErrorContext, MeasureError, Result};
 
 /// Directory of the names of POSIX shared memory.
 pub const SHARED_MEMORY: &str = "/dev/shm";

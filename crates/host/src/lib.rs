@@ -1,17 +1,17 @@
 //! Access to the machine for measurements: child processes, processors, clocks, system calls.
 //!
-//! Floors, from the bottom up: `trouble`; `os`; `clock`, `leftovers`; `peer`; `trace`.
+//! Floors, from the bottom up: `error`; `os`; `clock`, `leftovers`; `peer`; `trace`.
 //!
 //! [`os`] wraps the few system calls that experiments share, each behind a safe interface.
 //! [`clock`] stamps time. [`peer`] checks whether the other end of a mechanism still runs.
 //! [`trace`] records the system calls of a function, by `ptrace`. [`leftovers`] removes what killed
-//! processes left in the file system. [`trouble`] is the reason for which a figure is missing.
+//! processes left in the file system. [`error`] is the reason for which a figure is missing.
 //!
 //! The crate has no knowledge of mechanisms and experiments, and computes no statistics.
 
 pub mod clock;
+pub mod error;
 pub mod leftovers;
 pub mod os;
 pub mod peer;
 pub mod trace;
-pub mod trouble;

@@ -13,9 +13,9 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 
+use crate::error::{ErrorContext, MeasureError, Result};
 use crate::os::checked;
 use crate::os::shared::{Shareable, SharedMapping};
-use crate::trouble::{ErrorContext, MeasureError, Result};
 
 /// Number of polls by a spinning end between two checks of its peer.
 pub const SPINS: u32 = 1 << 20;

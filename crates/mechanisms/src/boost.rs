@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use tontine_host::trouble::{ErrorContext, MeasureError, Result};
+use tontine_host::error::{ErrorContext, MeasureError, Result};
 
 /// A part written in C++.
 #[derive(Debug, Clone, Copy)]

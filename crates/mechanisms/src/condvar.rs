@@ -9,9 +9,9 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use tontine_host::error::Result;
 use tontine_host::os::shared::{Shareable, SharedMapping};
 use tontine_host::peer::PeerHandle;
-use tontine_host::trouble::Result;
 
 use crate::about::{AfterKill, Asked, Death, Listing, Mechanism};
 use crate::driver::{Couple, Driver, PairDriver, PairUser};

@@ -49,8 +49,8 @@ mod channels {
     use std::time::Duration;
 
     use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
+    use tontine_host::error::Result;
     use tontine_host::peer::PeerHandle;
-    use tontine_host::trouble::Result;
 
     use super::Crossbeam;
     use crate::driver::{Couple, PairDriver, StreamDriver, Traffic};

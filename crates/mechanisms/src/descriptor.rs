@@ -13,8 +13,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::pipe::{PipeFlags, pipe_with};
+use tontine_host::error::{ErrorContext, MeasureError, Result};
 use tontine_host::peer::PeerHandle;
-use tontine_host::trouble::{ErrorContext, MeasureError, Result};
 
 use crate::driver::{Couple, PairDriver, StreamDriver, Traffic};
 use crate::end::{Duplex, Inlet, Outlet, Patient, TransferError, check};

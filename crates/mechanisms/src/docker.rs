@@ -18,9 +18,9 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, set_parent_process_death_signal};
 use serde_json::Value;
+use tontine_host::error::{ErrorContext, MeasureError, Result};
 use tontine_host::os::child::ends_within;
 use tontine_host::os::deadline;
-use tontine_host::trouble::{ErrorContext, MeasureError, Result};
 
 use super::owner::{ProcessIdentity, StaleMark};
 

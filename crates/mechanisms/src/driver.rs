@@ -11,8 +11,8 @@
 
 use std::any::Any;
 
+use tontine_host::error::Result;
 use tontine_host::peer::PeerHandle;
-use tontine_host::trouble::Result;
 
 use crate::about::Mechanism;
 use crate::end::{Inlet, Outlet, Patient, TwoWay};

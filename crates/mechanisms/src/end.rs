@@ -6,8 +6,8 @@
 
 use std::time::Duration;
 
+use tontine_host::error::{MeasureError, Result};
 use tontine_host::peer::{PeerHandle, SPINS};
-use tontine_host::trouble::{MeasureError, Result};
 
 /// The reason why a call of an end transferred no message.
 #[derive(Debug)]

@@ -5,8 +5,8 @@ use std::os::fd::OwnedFd;
 
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
+use tontine_host::error::{ErrorContext, Result};
 use tontine_host::peer::PeerHandle;
-use tontine_host::trouble::{ErrorContext, Result};
 
 use crate::about::{AfterKill, Asked, Carries, Death, Listing, Mechanism};
 use crate::descriptor::again;

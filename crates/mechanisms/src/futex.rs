@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustix::io::Errno;
 use rustix::thread::futex;
+use tontine_host::error::{ErrorContext, Result};
 use tontine_host::os::shared::{Shareable, SharedMapping};
 use tontine_host::peer::PeerHandle;
-use tontine_host::trouble::{ErrorContext, Result};
 
 use crate::about::{AfterKill, Asked, Death, Listing, Mechanism};
 use crate::driver::{Couple, Driver, PairDriver, PairUser};

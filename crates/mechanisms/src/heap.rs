@@ -5,7 +5,7 @@
 
 use tontine::heap::HeapError;
 use tontine::heap::shared::Heap;
-use tontine_host::trouble::{MeasureError, Result};
+use tontine_host::error::{MeasureError, Result};
 
 /// Joins the heap in a forked child of its creator.
 ///

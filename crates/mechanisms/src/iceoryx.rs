@@ -76,9 +76,9 @@ mod services {
     use iceoryx2::port::subscriber::Subscriber;
     use iceoryx2::prelude::*;
     use iceoryx2::service::port_factory::publish_subscribe as factory;
+    use tontine_host::error::{ErrorContext, MeasureError, Result};
     use tontine_host::leftovers::{self, Folder, MEMORY, SHARED_MEMORY, remove_all};
     use tontine_host::peer::{PeerHandle, SPINS};
-    use tontine_host::trouble::{ErrorContext, MeasureError, Result};
 
     use super::{Iceoryx, NAMED_BYTES, NAMED_DEPTH};
     use crate::driver::{Couple, NamedDriver, PairDriver, StreamDriver, Traffic};

@@ -3,7 +3,7 @@
 //! creation of processes.
 //!
 //! Floors, from the bottom up: `boost`, `creation`, `heap`, `image`, `location`, `monitor`,
-//! `muster`, `operation`, `owner`; `about`, `docker`, `end`, `region`, `slot`; `driver`;
+//! `start_barrier`, `operation`, `owner`; `about`, `docker`, `end`, `region`, `slot`; `driver`;
 //! `descriptor`, `ring`; `condvar`, `crossbeam`, `elsewhere`, `eventfd`, `futex`, `iceoryx`,
 //! `mailbox`, `pipe`, `posix_mq`, `robust_ring`, `rtrb`, `semaphore`, `semaphore_ring`, `signal`,
 //! `socket`, `spinlock`, `zeromq`; `registry`.
@@ -38,7 +38,6 @@ pub mod image;
 pub mod location;
 pub mod mailbox;
 pub mod monitor;
-pub mod muster;
 pub mod operation;
 pub mod owner;
 pub mod pipe;
@@ -54,6 +53,7 @@ pub mod signal;
 pub mod slot;
 pub mod socket;
 pub mod spinlock;
+pub mod start_barrier;
 pub mod zeromq;
 
 use std::collections::BTreeMap;

@@ -7,8 +7,8 @@
 use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;
 
+use tontine_host::error::{ErrorContext, Result};
 use tontine_host::os::shared::Shareable;
-use tontine_host::trouble::{ErrorContext, Result};
 
 unsafe extern "C" {
     // POSIX; the libc crate leaves it out on Linux.

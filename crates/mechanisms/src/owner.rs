@@ -12,8 +12,8 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::process::{geteuid, getppid};
+use tontine_host::error::{ErrorContext, Result};
 use tontine_host::leftovers::namespace;
-use tontine_host::trouble::{ErrorContext, Result};
 
 /// Directory of the marks: one that survives a reboot, as the resources do; otherwise the temporary
 /// one is used.

@@ -6,7 +6,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 
 use rustix::fs::{CWD, Mode, OFlags, mkfifoat};
-use tontine_host::trouble::{ErrorContext, Result};
+use tontine_host::error::{ErrorContext, Result};
 
 use crate::about::{AfterKill, Asked, Death, Explored, Listing, Mechanism};
 use crate::descriptor::{Connected, DescriptorReader, DescriptorWriter, pipe};

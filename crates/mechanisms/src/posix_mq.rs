@@ -8,10 +8,10 @@ use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::time::Duration;
 
+use tontine_host::error::{ErrorContext, MeasureError, Result};
 use tontine_host::os::checked;
 use tontine_host::os::shared::first_free_name;
 use tontine_host::peer::PeerHandle;
-use tontine_host::trouble::{ErrorContext, MeasureError, Result};
 
 use crate::about::{AfterKill, Asked, Death, Explored, Listing, Mechanism, Need};
 use crate::descriptor::again;

@@ -14,8 +14,8 @@ use rustix::fd::OwnedFd;
 use rustix::fs::{Mode, ftruncate};
 use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 use rustix::shm;
+use tontine_host::error::{ErrorContext, Result};
 use tontine_host::os::shared::{Shareable, SharedMapping};
-use tontine_host::trouble::{ErrorContext, Result};
 
 use crate::location::Location;
 

@@ -2,7 +2,7 @@
 //!
 //! One line per mechanism, in the order of the rows.
 
-use tontine_host::trouble::{MeasureError, Result};
+use tontine_host::error::{MeasureError, Result};
 
 use crate::about::{Asked, Listing, Mechanism};
 use crate::driver::{Driver, NamedUser, PairUser, StreamUser, Traffic};

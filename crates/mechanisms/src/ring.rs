@@ -13,8 +13,8 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tontine_host::error::Result;
 use tontine_host::peer::PeerHandle;
-use tontine_host::trouble::Result;
 
 use crate::about::Mechanism;
 use crate::driver::{

@@ -8,8 +8,8 @@
 
 use std::time::Duration;
 
+use tontine_host::error::{ErrorContext, Result};
 use tontine_host::peer::PeerHandle;
-use tontine_host::trouble::{ErrorContext, Result};
 
 use crate::about::{Asked, Death, Explored, Listing, Mechanism};
 use crate::end::{TransferError, check, deadline_in};

@@ -46,8 +46,8 @@ mod rings {
     use std::cell::Cell;
 
     use ::rtrb::{Consumer, Producer, RingBuffer};
+    use tontine_host::error::{MeasureError, Result};
     use tontine_host::peer::{PeerHandle, SPINS};
-    use tontine_host::trouble::{MeasureError, Result};
 
     use crate::driver::{Couple, PairDriver, StreamDriver, Traffic};
     use crate::end::{Duplex, Inlet, Outlet, TransferError, check, spin_until};

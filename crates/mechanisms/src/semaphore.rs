@@ -6,10 +6,10 @@
 use std::cell::UnsafeCell;
 use std::io;
 
+use tontine_host::error::{ErrorContext, Result};
 use tontine_host::os::checked;
 use tontine_host::os::shared::{Shareable, SharedMapping};
 use tontine_host::peer::PeerHandle;
-use tontine_host::trouble::{ErrorContext, Result};
 
 use crate::about::{AfterKill, Asked, Between, Death, Listing, Mechanism, Need, Twin};
 use crate::driver::{Couple, Driver, PairDriver, PairUser};

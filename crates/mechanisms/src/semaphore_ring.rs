@@ -4,9 +4,9 @@
 
 use std::io;
 
+use tontine_host::error::{ErrorContext, Result};
 use tontine_host::os::checked;
 use tontine_host::peer::PeerHandle;
-use tontine_host::trouble::{ErrorContext, Result};
 
 use crate::about::{Asked, Death, Explored, Listing, Mechanism};
 use crate::end::{TransferError, check};

@@ -11,11 +11,11 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use tontine_host::error::{ErrorContext, Result};
 use tontine_host::os::checked;
 use tontine_host::os::shared::{Shareable, SharedMapping};
 use tontine_host::os::signal::BlockedSignal;
 use tontine_host::peer::PeerHandle;
-use tontine_host::trouble::{ErrorContext, Result};
 
 use crate::about::{AfterKill, Asked, Carries, Death, Listing, Mechanism};
 use crate::driver::{Couple, Driver, PairDriver, PairUser};

@@ -4,7 +4,7 @@ use std::os::fd::OwnedFd;
 
 use rustix::io::Errno;
 use rustix::net::SocketType;
-use tontine_host::trouble::{ErrorContext, MeasureError, Result};
+use tontine_host::error::{ErrorContext, MeasureError, Result};
 
 use crate::about::{AfterKill, Asked, Death, Listing, Mechanism, Need};
 use crate::descriptor::{Connected, tcp_pair, unix_pair};

@@ -11,9 +11,9 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use tontine_host::error::Result;
 use tontine_host::os::shared::{Shareable, SharedMapping};
 use tontine_host::peer::{PeerHandle, SPINS};
-use tontine_host::trouble::Result;
 
 use crate::about::{AfterKill, Asked, Between, Death, Idle, Listing, Mechanism, Need, Twin};
 use crate::driver::{Couple, Driver, PairDriver, PairUser};

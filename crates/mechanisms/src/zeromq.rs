@@ -97,9 +97,9 @@ mod sockets {
     use std::sync::Arc;
     use std::time::Duration;
 
+    use tontine_host::error::{MeasureError, Result};
     use tontine_host::leftovers::Folder;
     use tontine_host::peer::PeerHandle;
-    use tontine_host::trouble::{MeasureError, Result};
 
     use super::{Inproc, Ipc};
     use crate::driver::{Couple, NamedDriver, PairDriver, StreamDriver, Traffic};

@@ -13,13 +13,13 @@ use rustix::process::{Signal, set_parent_process_death_signal};
 use rustix::stdio::{dup2_stdout, stderr, stdout};
 use serde::{Deserialize, Serialize};
 use tontine_host::clock::Clock;
+use tontine_host::error::MeasureError;
 use tontine_host::os::deadline;
-use tontine_host::trouble::MeasureError;
 
 use crate::heap_map::HeapMap;
+use crate::injected_delay::InjectedDelay;
 use crate::machine::stolen_ms;
 use crate::observe::{Observed, ObservedEvent, PairedRatio, Series, Statistic};
-use crate::plant::InjectedDelay;
 use crate::stats::summary::{Summary, summarise};
 use crate::suite::Suite;
 use crate::task::{self, InvocationTask, Params};

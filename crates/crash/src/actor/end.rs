@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use super::order::{CommandKind, WorkerCommand, WorkerReply};
 use super::{CommandHandler, framed, misplaced};
 use crate::message::{LENGTH, MessageCheck, numbered};
-use crate::place::RunDir;
+use crate::run_dir::RunDir;
 use crate::subject::{Endpoint, QueueSubject, Wait};
 
 /// A worker that has one end of a queue.

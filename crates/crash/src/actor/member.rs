@@ -8,7 +8,7 @@ use std::io;
 use super::order::{CommandKind, HeapAct, WorkerCommand, WorkerReply};
 use super::{CommandHandler, framed, misplaced};
 use crate::message::{MessageCheck, fill};
-use crate::place::RunDir;
+use crate::run_dir::RunDir;
 use crate::subject::HeapTarget;
 use crate::subject::heap::{Checked, HandedOver, TargetMember};
 

@@ -3,7 +3,7 @@
 //!
 //! A *marked* command is framed by two breakpoint instructions: the explorer steps through what
 //! lies between them. Everything else (reading the command, the reply) stays outside. Boost's
-//! worker does the same in C++. [`crate::stage`] is the explorer's side.
+//! worker does the same in C++. [`crate::worker_launcher`] is the explorer's side.
 
 #![allow(unsafe_code, reason = "breakpoint instructions")]
 
@@ -17,7 +17,7 @@ use std::io::{self, BufRead, Write};
 use self::end::QueueActor;
 use self::member::MemberActor;
 use self::order::{WorkerCommand, WorkerReply};
-use crate::place::RunDir;
+use crate::run_dir::RunDir;
 use crate::subject::{self, TargetKind};
 
 /// Serves as a worker: standard input brings commands, standard output takes replies. The arguments

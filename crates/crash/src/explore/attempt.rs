@@ -2,12 +2,12 @@
 
 use super::cast::{TrialConfig, UNHARMED, done_unharmed};
 use super::scene::KillTrial;
-use crate::knife::recording::{RecordedPoint, Recording, StopKind};
-use crate::knife::{Approach, Granularity, ReachResult, TracedVictim};
-use crate::patience::FairTimeout;
+use crate::fair_timeout::FairTimeout;
 use crate::subject::Operation;
+use crate::tracer::recording::{RecordedPoint, Recording, StopKind};
+use crate::tracer::{Approach, Granularity, ReachResult, TracedVictim};
 use crate::verdict::TrialResult;
-use tontine_host::trouble::{MeasureError, Result};
+use tontine_host::error::{MeasureError, Result};
 
 /// An operation of a target, which can be run as often as needed.
 #[derive(Clone, Copy)]
@@ -40,11 +40,11 @@ impl<'a> Attempt<'a> {
             let mut scene = self.scene(kind)?;
             let (act, quiet) = (scene.act(), scene.is_quiet());
             let recording = scene.with_victim(|victim, release| {
-                let mut knife = TracedVictim::seize(victim, act.marked())?;
+                let mut traced = TracedVictim::seize(victim, act.marked())?;
                 let recording =
-                    knife.record(detail, quiet, self.cast.subject.longest(), release)?;
+                    traced.record(detail, quiet, self.cast.subject.longest(), release)?;
                 if recording.is_some() {
-                    knife.finish()?;
+                    traced.finish()?;
                     done_unharmed(act, victim.reply(&FairTimeout::alone(UNHARMED))?)?;
                 }
                 Ok(recording)

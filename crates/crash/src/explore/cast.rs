@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use crate::actor::order::{CommandKind, WorkerReply};
+use crate::fair_timeout::FairTimeout;
 use crate::message::MessageCheck;
-use crate::patience::FairTimeout;
-use crate::place::RunDir;
-use crate::stage::{NoReply, WorkerLauncher, WorkerProcess};
+use crate::run_dir::RunDir;
 use crate::subject::CrashTarget;
 use crate::verdict::TrialResult;
-use tontine_host::trouble::{MeasureError, Result};
+use crate::worker_launcher::{NoReply, WorkerLauncher, WorkerProcess};
+use tontine_host::error::{MeasureError, Result};
 
 /// Timeout of a reply in a trial in which no process has been killed.
 pub(super) const UNHARMED: Duration = Duration::from_secs(5);

@@ -22,15 +22,15 @@ use std::time::Instant;
 
 use self::attempt::{Attempt, DeathCount};
 use self::cast::TrialConfig;
-use crate::knife::Approach;
-use crate::knife::recording::{RecordedPoint, Recording};
 use crate::mode::KillMode;
-use crate::place;
 use crate::report::{CrashReport, Finding, OperationReport, SubjectReport};
-use crate::stage::WorkerLauncher;
+use crate::run_dir;
 use crate::subject::{CrashTarget, Operation};
+use crate::tracer::Approach;
+use crate::tracer::recording::{RecordedPoint, Recording};
 use crate::verdict::{KillVerdict, TrialResult};
-use tontine_host::trouble::{MeasureError, Result};
+use crate::worker_launcher::WorkerLauncher;
+use tontine_host::error::{MeasureError, Result};
 
 /// Number of concurrent kills per processor.
 const KILLS_A_PROCESSOR: usize = 4;
@@ -70,7 +70,7 @@ pub fn run(
     stage: &WorkerLauncher,
     observer: &dyn Observer,
 ) -> CrashReport {
-    place::sweep();
+    run_dir::sweep();
     let mut report = CrashReport::new(request.mode);
     for subject in &request.subjects {
         if observer.stopped() {

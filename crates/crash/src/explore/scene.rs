@@ -6,11 +6,11 @@
 use super::cast::TrialConfig;
 use super::{heap, queue};
 use crate::actor::order::CommandKind;
-use crate::knife::Release;
-use crate::stage::WorkerProcess;
 use crate::subject::{Operation, TargetKind};
+use crate::tracer::Release;
 use crate::verdict::TrialResult;
-use tontine_host::trouble::Result;
+use crate::worker_launcher::WorkerProcess;
+use tontine_host::error::Result;
 
 /// A trial, at any time between its beginning and its verdict.
 #[derive(Debug)]

@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-pub use crate::knife::recording::StopKind;
 use crate::mode::KillMode;
 use crate::subject::{CrashTarget, Operation, Role};
+pub use crate::tracer::recording::StopKind;
 use crate::verdict::KillVerdict;
 
 /// Version of the JSON.

@@ -7,8 +7,8 @@ use std::io;
 
 use super::heap::{HeapTarget, TargetMember};
 use super::{CrashTarget, Endpoint, Operation, Prepared, QueueEnd, QueueSubject, TargetKind};
-use crate::place::RunDir;
-use tontine_host::trouble::{ErrorContext, Result};
+use crate::run_dir::RunDir;
+use tontine_host::error::{ErrorContext, Result};
 use tontine_mechanisms::boost::{CppPart, MANAGED_MEMORY_ACTOR, MESSAGE_QUEUE_ACTOR};
 
 pub(super) struct MessageQueue;

@@ -15,7 +15,7 @@ use tontine_mechanisms::region::SharedRegion;
 
 use super::heap::{Checked, HeapTarget, TargetMember};
 use super::{CrashTarget, Operation, Role, TargetKind, refused};
-use crate::place::RunDir;
+use crate::run_dir::RunDir;
 
 /// Time between two checks of a lock that is held.
 const PAUSE: Duration = Duration::from_micros(100);

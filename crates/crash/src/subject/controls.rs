@@ -16,7 +16,7 @@ use super::{
     CrashTarget, Endpoint, Operation, QueueEnd, QueueSubject, Role, TargetKind, Wait, refused,
 };
 use crate::message::{LENGTH, TrialMessage};
-use crate::place::RunDir;
+use crate::run_dir::RunDir;
 
 /// Time between two checks of a lock that is held, or of an empty ring.
 const PAUSE: Duration = Duration::from_micros(100);

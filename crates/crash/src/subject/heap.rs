@@ -3,7 +3,7 @@
 use std::io;
 
 use super::CrashTarget;
-use crate::place::RunDir;
+use crate::run_dir::RunDir;
 
 /// A heap that several processes allocate from.
 pub trait HeapTarget: CrashTarget {

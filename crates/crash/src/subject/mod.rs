@@ -25,7 +25,7 @@ use tontine_mechanisms::about::Need;
 
 pub use self::heap::HeapTarget;
 pub use self::queue::{Endpoint, QueueSubject, Wait};
-use tontine_host::trouble::{MeasureError, Result};
+use tontine_host::error::{MeasureError, Result};
 pub use tontine_mechanisms::operation::{Operation, QueueEnd};
 
 /// A target: one mechanism.

@@ -14,7 +14,7 @@ use super::{
     refused,
 };
 use crate::message::TrialMessage;
-use crate::place::RunDir;
+use crate::run_dir::RunDir;
 
 /// Returns all of them, each with its mechanism.
 pub(super) fn registered() -> Vec<(Mechanism, &'static dyn CrashTarget)> {

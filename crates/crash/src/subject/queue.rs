@@ -8,7 +8,7 @@ use tontine_mechanisms::operation::QueueEnd;
 
 use super::CrashTarget;
 use crate::message::TrialMessage;
-use crate::place::RunDir;
+use crate::run_dir::RunDir;
 
 /// A mechanism that carries messages from a sender to a receiver.
 pub trait QueueSubject: CrashTarget {

@@ -20,7 +20,7 @@ use tontine::heap::shared::{Block, Heap as Shared, Member as Name, Parcel};
 
 use super::heap::{Checked, HandedOver, HeapTarget, TargetMember};
 use super::{CrashTarget, Operation, Role, TargetKind};
-use crate::place::RunDir;
+use crate::run_dir::RunDir;
 
 /// Size of the heap: ten slabs, all of which the longest script needs.
 const BYTES: usize = 640 << 10;

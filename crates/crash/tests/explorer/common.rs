@@ -2,7 +2,7 @@
 
 use tontine_crash::explore::{Observer, select};
 use tontine_crash::report::{CrashReport, OperationReport, text};
-use tontine_crash::stage::WorkerLauncher;
+use tontine_crash::worker_launcher::WorkerLauncher;
 use tontine_crash::{ExploreRequest, KillMode, run};
 
 struct Quiet;

@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 
 use tontine::heap::classic::{ClassicHeapOptions, Fit, LockedHeap};
 use tontine::heap::shared;
-use tontine_host::trouble::{MeasureError, Result};
+use tontine_host::error::{MeasureError, Result};
 use tontine_mechanisms::heap::refused;
 
 /// The first word of a block, in which a thread marks whose block it is.

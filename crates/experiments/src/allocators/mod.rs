@@ -9,11 +9,11 @@
 //!
 //! Not measured: how much memory an allocator wastes, and the cost of large blocks.
 
-mod crew;
 mod explained;
 mod heap;
 mod pairs;
 mod remote;
+mod worker_threads;
 
 use std::time::Duration;
 
@@ -24,11 +24,11 @@ use tontine_bench::size::Size;
 use tontine_bench::suite::{Experiment, Variant};
 use tontine_bench::task::{InvocationTask, Params};
 use tontine_host::clock::Clock;
+use tontine_host::error::{MeasureError, Result};
 use tontine_host::os::{pin, room};
-use tontine_host::trouble::{MeasureError, Result};
 
-use crew::WorkerThreads;
 use heap::{Allocator, BestFit, FirstFit, Glibc, NextFit, OneArena, SharedHeapAllocator};
+use worker_threads::WorkerThreads;
 
 /// Maximum number of threads started without checking the available memory.
 const FEW: usize = 16;
@@ -145,13 +145,13 @@ fn measure_heap<H: Allocator>(threads: usize, time: Duration) -> Result<Observed
     let processors = pin::allowed()?;
     // Before the first thread starts: this decides how many arenas the threads find.
     H::prepare()?;
-    let crew = WorkerThreads { processors: &processors, clock: Clock::calibrated(), time };
+    let workers = WorkerThreads { processors: &processors, clock: Clock::calibrated(), time };
     let mut seen = Observed::default();
-    let pairs = pairs::run::<H>(&crew, threads)?;
-    seen.series.push(Series::ns("pair", pairs).batched(crew::BATCH));
+    let pairs = pairs::run::<H>(&workers, threads)?;
+    seen.series.push(Series::ns("pair", pairs).batched(worker_threads::BATCH));
     if threads > 1 {
-        let frees = remote::run::<H>(&crew, threads / 2)?;
-        seen.series.push(Series::ns("remote_free", frees).batched(crew::BATCH));
+        let frees = remote::run::<H>(&workers, threads / 2)?;
+        seen.series.push(Series::ns("remote_free", frees).batched(worker_threads::BATCH));
         if threads % 2 == 1 {
             let paired = threads - 1;
             seen.notes

@@ -2,20 +2,20 @@
 
 #![allow(unsafe_code, reason = "frees what it allocated")]
 
-use tontine_host::trouble::{MeasureError, Result};
+use tontine_host::error::{MeasureError, Result};
 
-use super::crew::{BATCH, CrewRng, WorkerThreads};
 use super::heap::{Allocator, BlockAddr, allocate, release};
+use super::worker_threads::{BATCH, CrewRng, WorkerThreads};
 
 /// Blocks that a thread holds at any time: the range of [`CrewRng::size_and_slot`].
 const SLOTS: usize = 1024;
 
 /// Times pairs of one `free` and one `malloc`, in ns per pair.
-pub(super) fn run<H: Allocator>(crew: &WorkerThreads<'_>, threads: usize) -> Result<Vec<f64>> {
-    crew.together(threads, |member| work::<H>(crew, member)).map(|means| means.concat())
+pub(super) fn run<H: Allocator>(workers: &WorkerThreads<'_>, threads: usize) -> Result<Vec<f64>> {
+    workers.together(threads, |member| work::<H>(workers, member)).map(|means| means.concat())
 }
 
-fn work<H: Allocator>(crew: &WorkerThreads<'_>, member: usize) -> Result<Vec<f64>> {
+fn work<H: Allocator>(workers: &WorkerThreads<'_>, member: usize) -> Result<Vec<f64>> {
     let mut rng = CrewRng::of(member);
     // No two live blocks, of any thread, have the same tag.
     let tag = |slot: usize| (member * SLOTS + slot) as u64;
@@ -24,7 +24,7 @@ fn work<H: Allocator>(crew: &WorkerThreads<'_>, member: usize) -> Result<Vec<f64
         held.blocks.push(allocate::<H>(rng.size_and_slot().0, tag(slot))?);
     }
     let mut wrong = 0;
-    let means = crew.batches(|| {
+    let means = workers.batches(|| {
         for _ in 0..BATCH {
             let (size, slot) = rng.size_and_slot();
             // SAFETY: the block is this heap's; its slot gets another one at once. If allocation
@@ -97,8 +97,8 @@ mod tests {
     fn allocator_returning_one_block_twice_fails() {
         let processors = pin::allowed().expect("affinity");
         let time = Duration::from_millis(1);
-        let crew = WorkerThreads { processors: &processors, clock: Clock::monotonic(), time };
-        let found = run::<Broken>(&crew, 1).expect_err("one block for all");
+        let workers = WorkerThreads { processors: &processors, clock: Clock::monotonic(), time };
+        let found = run::<Broken>(&workers, 1).expect_err("one block for all");
         assert!(found.why().contains("twice"), "{found}");
     }
 }

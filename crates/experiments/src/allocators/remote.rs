@@ -9,10 +9,10 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use std::thread;
 
-use tontine_host::trouble::{MeasureError, Result};
+use tontine_host::error::{MeasureError, Result};
 
-use super::crew::{BATCH, CrewRng, WorkerThreads};
 use super::heap::{Allocator, BlockAddr, allocate, release};
+use super::worker_threads::{BATCH, CrewRng, WorkerThreads};
 
 /// Maximum number of blocks in flight.
 const SLOTS: usize = 1024;
@@ -24,14 +24,14 @@ const NO_MORE: *mut u64 = std::ptr::without_provenance_mut(8);
 
 /// Times blocks that pass through `pairs` pairs of threads, in ns per block, as the freeing thread
 /// sees it.
-pub(super) fn run<H: Allocator>(crew: &WorkerThreads<'_>, pairs: usize) -> Result<Vec<f64>> {
+pub(super) fn run<H: Allocator>(workers: &WorkerThreads<'_>, pairs: usize) -> Result<Vec<f64>> {
     let queues: Vec<BlockQueue> = (0..pairs).map(|_| BlockQueue::new()).collect();
-    let means = crew.together(2 * pairs, |member| {
+    let means = workers.together(2 * pairs, |member| {
         let queue = &queues[member / 2];
         if member.is_multiple_of(2) {
             produce::<H>(member, queue).map(|()| Vec::new())
         } else {
-            consume::<H>(crew, queue)
+            consume::<H>(workers, queue)
         }
     })?;
     Ok(means.concat())
@@ -57,7 +57,7 @@ fn produce<H: Allocator>(member: usize, queue: &BlockQueue) -> Result<()> {
     done
 }
 
-fn consume<H: Allocator>(crew: &WorkerThreads<'_>, queue: &BlockQueue) -> Result<Vec<f64>> {
+fn consume<H: Allocator>(workers: &WorkerThreads<'_>, queue: &BlockQueue) -> Result<Vec<f64>> {
     let (mut number, mut wrong) = (0, 0);
     let more = Cell::new(true);
     let mut next = || {
@@ -70,7 +70,7 @@ fn consume<H: Allocator>(crew: &WorkerThreads<'_>, queue: &BlockQueue) -> Result
         number += 1;
         true
     };
-    let means = crew.batches(|| Ok((0..BATCH).all(|_| next())))?;
+    let means = workers.batches(|| Ok((0..BATCH).all(|_| next())))?;
     queue.over.store(true, Ordering::Relaxed);
     while more.get() && next() {}
     if wrong != 0 {

@@ -13,7 +13,7 @@ pub mod seed_004;
 
 use std::io::Write;
 
-use tontine_host::trouble::Result;
+use tontine_host::error::Result;
 
 /// Runs one reproduction, reduced if the flag is set, and writes its output.
 type Reproduce = fn(bool, &mut dyn Write) -> Result<()>;

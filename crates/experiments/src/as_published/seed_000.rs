@@ -14,8 +14,8 @@ use std::io::Write;
 use rustix::process::Signal;
 use tontine_host::clock::Clock;
 use tontine_host::clock::offset::Band;
+use tontine_host::error::{ErrorContext, Result};
 use tontine_host::os::pin;
-use tontine_host::trouble::{ErrorContext, Result};
 
 use crate::signal_delivery::death::ReceiverSetup;
 use crate::signal_delivery::sender::SendCall;

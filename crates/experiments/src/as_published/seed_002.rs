@@ -6,7 +6,7 @@
 use std::io::Write;
 
 use tontine_host::clock::Clock;
-use tontine_host::trouble::{ErrorContext, MeasureError, Result};
+use tontine_host::error::{ErrorContext, MeasureError, Result};
 
 use crate::liveness_check::check::{CompareExchange, means_of};
 use crate::liveness_check::monitored::{Home, Means, Monitored};

@@ -14,7 +14,7 @@ use tontine_bench::machine::topology::Topology;
 use tontine_bench::size::Size;
 use tontine_bench::stats::order;
 use tontine_bench::task::{InvocationTask, Params};
-use tontine_host::trouble::{ErrorContext, MeasureError, Result};
+use tontine_host::error::{ErrorContext, MeasureError, Result};
 
 use crate::SUITE;
 use crate::false_sharing;

@@ -12,7 +12,7 @@ use tontine_bench::stats::interval::Interval;
 use tontine_bench::stats::naive;
 use tontine_bench::stats::outliers::trimmed;
 use tontine_bench::task::Params;
-use tontine_host::trouble::{ErrorContext, MeasureError, Result};
+use tontine_host::error::{ErrorContext, MeasureError, Result};
 
 use crate::published::published;
 use crate::round_trip::{self, StampMode};

@@ -7,9 +7,9 @@ use std::sync::Barrier;
 use std::thread;
 use std::time::Instant;
 
-use tontine_host::os::herd::ProcessGroup;
+use tontine_host::error::{ErrorContext, MeasureError, Result};
+use tontine_host::os::process_group::ProcessGroup;
 use tontine_host::os::program::{find, last_words};
-use tontine_host::trouble::{ErrorContext, MeasureError, Result};
 
 use super::source;
 
@@ -43,7 +43,7 @@ impl Tools {
     ///
     /// # Errors
     /// Skipped, with the name of what is missing.
-    pub(super) fn look(folder: &Path, herd: &ProcessGroup, until: Instant) -> Result<Self> {
+    pub(super) fn look(folder: &Path, processes: &ProcessGroup, until: Instant) -> Result<Self> {
         let make = find("make").ok_or_else(|| {
             MeasureError::skip("needs make, and found none on PATH: install make")
         })?;
@@ -53,7 +53,7 @@ impl Tools {
         fs::write(folder.join("smallest.c"), SMALLEST).setting_up("writing a source file")?;
         let mut compile = command(&cc, folder)?;
         compile.args(["-o", "smallest", "smallest.c"]);
-        let (_, status) = herd.run(&mut compile, until)?;
+        let (_, status) = processes.run(&mut compile, until)?;
         if !status.success() {
             return Err(MeasureError::skip(format!(
                 "needs a C compiler that finds <stdio.h> and links: {} on a program of two lines: \
@@ -75,7 +75,7 @@ impl Tools {
         &self,
         count: usize,
         folder: &Path,
-        herd: &ProcessGroup,
+        processes: &ProcessGroup,
         until: Instant,
     ) -> Result<Built> {
         let folders: Vec<PathBuf> =
@@ -90,7 +90,7 @@ impl Tools {
             let make = self.make_in(folder);
             // Every thread must arrive here, even after an error: the others wait.
             together.wait();
-            let (time, status) = herd.run(&mut make?, until)?;
+            let (time, status) = processes.run(&mut make?, until)?;
             if status.success() {
                 Ok(time.as_secs_f64())
             } else {
@@ -106,7 +106,7 @@ impl Tools {
             // Wait for all before returning the first error.
             ended.collect::<Vec<_>>().into_iter().collect::<Result<Vec<f64>>>()
         })?;
-        agree(&folders, herd, until)?;
+        agree(&folders, processes, until)?;
         Ok(Built { seconds, lines })
     }
 
@@ -121,11 +121,11 @@ impl Tools {
 }
 
 /// Runs each program; all must print the same checksum.
-fn agree(folders: &[PathBuf], herd: &ProcessGroup, until: Instant) -> Result<()> {
+fn agree(folders: &[PathBuf], processes: &ProcessGroup, until: Instant) -> Result<()> {
     let mut first = None;
     for folder in folders {
         let mut program = command(&folder.join("program"), folder)?;
-        let (_, status) = herd.run(&mut program, until)?;
+        let (_, status) = processes.run(&mut program, until)?;
         let said = said_in(folder);
         let whole = !said.is_empty() && said.bytes().all(|byte| byte.is_ascii_hexdigit());
         if !status.success() || !whole || *first.get_or_insert_with(|| said.clone()) != said {

@@ -16,11 +16,11 @@ use tontine_bench::observe::{Observed, Series, Statistic};
 use tontine_bench::size::Size;
 use tontine_bench::suite::{Experiment, Variant};
 use tontine_bench::task::{InvocationTask, Params};
+use tontine_host::error::Result;
 use tontine_host::leftovers::Folder;
-use tontine_host::os::herd::ProcessGroup;
+use tontine_host::os::process_group::ProcessGroup;
 use tontine_host::os::program::file_system;
 use tontine_host::os::{pin, room};
-use tontine_host::trouble::Result;
 use tontine_unix_sim::LockingMode;
 
 use super::levels::{asked, crowd, levels};
@@ -97,9 +97,9 @@ fn measure(builds: usize, patience: Duration) -> Result<Observed> {
     // The folder outlives the process group: processes still writing there are killed before it is
     // removed.
     let folder = Folder::new("builds")?;
-    let herd = ProcessGroup::new()?;
-    let tools = Tools::look(folder.path(), &herd, until)?;
-    let built = tools.build(builds, folder.path(), &herd, until)?;
+    let processes = ProcessGroup::new()?;
+    let tools = Tools::look(folder.path(), &processes, until)?;
+    let built = tools.build(builds, folder.path(), &processes, until)?;
     let processors = pin::allowed()?.len();
     let place = folder.path().parent().unwrap_or(folder.path()).display().to_string();
     let kind = file_system(folder.path()).unwrap_or_else(|| "an unknown file system".into());

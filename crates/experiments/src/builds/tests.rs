@@ -4,9 +4,9 @@
 
 use std::path::Path;
 
+use tontine_host::error::MeasureError;
 use tontine_host::os::child::Child;
 use tontine_host::peer::in_a_process_of_its_own;
-use tontine_host::trouble::MeasureError;
 
 use super::*;
 

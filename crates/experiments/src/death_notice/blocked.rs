@@ -11,12 +11,12 @@ use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
 use rustix::event::epoll;
 use rustix::io::Errno;
+use tontine_host::error::{ErrorContext, MeasureError, Result};
 use tontine_host::os::checked;
 use tontine_host::os::pin::Pinned;
 use tontine_host::os::signal::BlockedSignal;
-use tontine_host::trouble::{ErrorContext, MeasureError, Result};
 
-use super::doomed::{DeathPlan, DyingProcess};
+use super::dying_process::{DeathPlan, DyingProcess};
 use super::mailbox;
 use super::notice::{PATIENCE_MS, polled, told_in_time, until_ended};
 use crate::liveness_check::monitored::Means;
@@ -27,38 +27,34 @@ use crate::liveness_check::monitored::Means;
 /// Skipped, if the system refuses a requirement of the mechanism; failed, if it never notifies.
 pub(super) fn notice(variant: &str, scene: &DeathPlan) -> Result<f64> {
     match variant {
-        "robust-futex-wait" => {
-            told(scene, Means::Mutex, |_| Ok(()), |doomed, ()| owner_died(doomed))
-        }
+        "robust-futex-wait" => told(scene, Means::Mutex, |_| Ok(()), |dying, ()| owner_died(dying)),
         "hang-up-poll" => told(
             scene,
             Means::Line,
             |_| Ok(()),
-            |doomed, ()| polled(doomed.monitored.line().as_raw_fd(), libc::POLLRDHUP),
+            |dying, ()| polled(dying.monitored.line().as_raw_fd(), libc::POLLRDHUP),
         ),
         "hang-up-epoll" => told(
             scene,
             Means::Line,
-            |doomed| hang_up_of(doomed.monitored.line()),
+            |dying| hang_up_of(dying.monitored.line()),
             |_, set| epolled(&set),
         ),
-        "pidfd-poll" => {
-            told(scene, Means::Pid, |_| Ok(()), |doomed, ()| until_ended(doomed.pidfd()))
-        }
+        "pidfd-poll" => told(scene, Means::Pid, |_| Ok(()), |dying, ()| until_ended(dying.pidfd())),
         "sigchld" => {
             // Before the fork: SIGCHLD is ignored unless it is blocked.
             let blocked = BlockedSignal::new(libc::SIGCHLD)?;
-            told(scene, Means::Pid, |_| Ok(()), |doomed, ()| wait_for_sigchld(&blocked, doomed))
+            told(scene, Means::Pid, |_| Ok(()), |dying, ()| wait_for_sigchld(&blocked, dying))
         }
         "wait4" => told(
             scene,
             Means::Pid,
             |_| Ok(()),
-            |doomed, ()| doomed.monitored.child().wait().map(|_| ()),
+            |dying, ()| dying.monitored.child().wait().map(|_| ()),
         ),
         "mailbox" => mailbox::until_woken(scene),
         "mailbox-pidfd-poll" => mailbox::until_reader_ended(scene),
-        "pipe-eof" => told(scene, Means::Pid, |_| Ok(()), |doomed, ()| end_of_file(doomed.held())),
+        "pipe-eof" => told(scene, Means::Pid, |_| Ok(()), |dying, ()| end_of_file(dying.held())),
         other => Err(MeasureError::fail(format!("death-notice has no variant {other}"))),
     }
 }
@@ -70,15 +66,15 @@ fn told<P>(
     prepare: impl FnOnce(&DyingProcess) -> Result<P>,
     wait: impl FnOnce(&DyingProcess, P) -> Result<()>,
 ) -> Result<f64> {
-    let doomed = DyingProcess::start(scene, means)?;
-    let prepared = prepare(&doomed)?;
+    let dying = DyingProcess::start(scene, means)?;
+    let prepared = prepare(&dying)?;
     let _pinned = Pinned::to(scene.here)?;
-    doomed.die(scene, || wait(&doomed, prepared))
+    dying.die(scene, || wait(&dying, prepared))
 }
 
-fn owner_died(doomed: &DyingProcess) -> Result<()> {
+fn owner_died(dying: &DyingProcess) -> Result<()> {
     // Dropping the page releases the lock.
-    match doomed.monitored.page().lock() {
+    match dying.monitored.page().lock() {
         libc::EOWNERDEAD => Ok(()),
         0 => Err(MeasureError::fail("pthread_mutex_lock: obtained, although no thread unlocked")),
         code => Err(std::io::Error::from_raw_os_error(code)).during("pthread_mutex_lock"),
@@ -112,8 +108,8 @@ fn end_of_file(held: BorrowedFd<'_>) -> Result<()> {
 }
 
 /// Waits for the SIGCHLD of this child. The calling thread must be the process's only one.
-fn wait_for_sigchld(blocked: &BlockedSignal, doomed: &DyingProcess) -> Result<()> {
-    let pid = doomed.monitored.child().pid().as_raw_nonzero().get();
+fn wait_for_sigchld(blocked: &BlockedSignal, dying: &DyingProcess) -> Result<()> {
+    let pid = dying.monitored.child().pid().as_raw_nonzero().get();
     let patience = libc::timespec { tv_sec: i64::from(PATIENCE_MS) / 1_000, tv_nsec: 0 };
     loop {
         // SAFETY: a plain structure that the call fills; the set is initialised.

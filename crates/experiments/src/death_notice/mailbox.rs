@@ -13,14 +13,14 @@ use std::time::Duration;
 use rustix::net::SocketType;
 use tontine::Error;
 use tontine::mailbox::{Options, Sender, WaitStrategy};
+use tontine_host::error::{MeasureError, Result};
 use tontine_host::os::child::exit_at_once;
 use tontine_host::os::pin::Pinned;
 use tontine_host::peer::PeerHandle;
-use tontine_host::trouble::{MeasureError, Result};
 use tontine_mechanisms::descriptor::unix_pair;
 use tontine_mechanisms::mailbox::{announced, failed, until_announced, until_welcome};
 
-use super::doomed::{DeathPlan, DyingProcess};
+use super::dying_process::{DeathPlan, DyingProcess};
 use super::notice::until_ended;
 use crate::liveness_check::monitored::Means;
 
@@ -49,7 +49,7 @@ pub(super) fn until_woken(scene: &DeathPlan) -> Result<f64> {
 /// Those of [`until_woken`].
 pub(super) fn until_reader_ended(scene: &DeathPlan) -> Result<f64> {
     let options = Options::new().wait_strategy(WaitStrategy::Sleep);
-    told(scene, &options, |_, doomed| until_ended(doomed.pidfd()))
+    told(scene, &options, |_, dying| until_ended(dying.pidfd()))
 }
 
 /// Returns the nanoseconds from one death to the first `send` that reports it.
@@ -80,7 +80,7 @@ fn told(
 ) -> Result<f64> {
     let (ours, theirs) = unix_pair(SocketType::SEQPACKET)?;
     let ours = Cell::new(Some(ours));
-    let doomed = DyingProcess::start_with(scene, Means::Life, || {
+    let dying = DyingProcess::start_with(scene, Means::Life, || {
         drop(ours.take());
         let reader = options.unbound().map_err(failed("a mailbox")).and_then(|mut mailbox| {
             mailbox.adopt(theirs).map_err(failed("adopt"))?;
@@ -95,5 +95,5 @@ fn told(
     until_welcome(&mut sender, PeerHandle::Parent)?;
     sender.send(&[1; 8]).map_err(failed("send"))?;
     let _pinned = Pinned::to(scene.here)?;
-    doomed.die(scene, || wait(&mut sender, &doomed))
+    dying.die(scene, || wait(&mut sender, &dying))
 }

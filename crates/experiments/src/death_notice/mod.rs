@@ -1,7 +1,7 @@
 //! `death-notice`: the time from a process's death to the notice of each mechanism:
 //! [`DeathNotice`].
 //!
-//! Each death is that of a fresh process ([`doomed`]) that idles on a processor of its own. It is
+//! Each death is that of a fresh process ([`dying_process`]) that idles on a processor of its own. It is
 //! killed with SIGKILL, timed from just before the call, or it exits, timed from its own last
 //! stamp. [`spinning`] polls, by the checks of [`super::liveness_check`]; [`blocked`] sleeps until
 //! the notice.
@@ -15,7 +15,7 @@
 //! measured by `liveness-check`.
 
 mod blocked;
-mod doomed;
+mod dying_process;
 mod explained;
 mod mailbox;
 mod notice;
@@ -29,10 +29,10 @@ use tontine_bench::suite::{Experiment, Variant};
 use tontine_bench::task::{InvocationTask, Params};
 use tontine_host::clock::Clock;
 use tontine_host::clock::offset::Band;
+use tontine_host::error::{MeasureError, Result};
 use tontine_host::os::pin;
-use tontine_host::trouble::{MeasureError, Result};
 
-use doomed::{Cause, DeathPlan};
+use dying_process::{Cause, DeathPlan};
 
 /// The experiment.
 #[derive(Debug, Clone, Copy)]

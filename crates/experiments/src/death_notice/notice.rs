@@ -4,8 +4,8 @@
 
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 
+use tontine_host::error::{ErrorContext, MeasureError, Result};
 use tontine_host::os::checked;
-use tontine_host::trouble::{ErrorContext, MeasureError, Result};
 
 /// Timeout of a notice.
 pub(super) const PATIENCE_MS: libc::c_int = 5_000;

@@ -8,11 +8,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use tontine_host::error::{MeasureError, Result};
 use tontine_host::os::child::Child;
 use tontine_host::os::pin::{self, Pinned};
-use tontine_host::trouble::{MeasureError, Result};
 
-use super::doomed::{DeathPlan, DyingProcess};
+use super::dying_process::{DeathPlan, DyingProcess};
 use super::mailbox;
 use crate::liveness_check::check::{Check, means_of};
 use crate::with_check;
@@ -45,14 +45,14 @@ pub(super) fn notice(variant: &str, scene: &DeathPlan) -> Result<f64> {
     }
     let means = means_of(variant)
         .ok_or_else(|| MeasureError::fail(format!("no such variant: {variant}")))?;
-    let doomed = DyingProcess::start(scene, means)?;
-    with_check!(variant, &doomed.monitored, |check| {
+    let dying = DyingProcess::start(scene, means)?;
+    with_check!(variant, &dying.monitored, |check| {
         check.probe()?;
-        let mut child = doomed.monitored.child();
+        let mut child = dying.monitored.child();
         let reaped = needs_reaper(variant).then_some(&mut *child);
         reaping(scene, reaped, || {
             let _pinned = Pinned::to(scene.here)?;
-            doomed.die(scene, || until_dead(&check))
+            dying.die(scene, || until_dead(&check))
         })
     })
 }
@@ -104,7 +104,7 @@ fn until_dead(check: &impl Check) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::death_notice::doomed::Cause;
+    use crate::death_notice::dying_process::Cause;
     use tontine_host::clock::Clock;
     use tontine_host::peer::in_a_process_of_its_own;
 
@@ -118,10 +118,10 @@ mod tests {
                 let scene =
                     DeathPlan { cause: Cause::Kill, here, there, clock: Clock::calibrated() };
                 let means = means_of(variant).expect("a variant");
-                let doomed = DyingProcess::start(&scene, means)?;
-                with_check!(variant, &doomed.monitored, |check| {
+                let dying = DyingProcess::start(&scene, means)?;
+                with_check!(variant, &dying.monitored, |check| {
                     // Dead, according to its pidfd, and not reaped.
-                    doomed.die(&scene, || super::super::notice::until_ended(doomed.pidfd()))?;
+                    dying.die(&scene, || super::super::notice::until_ended(dying.pidfd()))?;
                     check.look().map_err(|error| MeasureError::fail(error.to_string()))
                 })
             };

@@ -15,9 +15,9 @@ use std::thread;
 use tontine::heap::classic::{ClassicHeap, Map};
 use tontine_bench::machine::topology::Placement;
 use tontine_host::clock::Clock;
+use tontine_host::error::{MeasureError, Result};
 use tontine_host::os::pin::Pinned;
 use tontine_host::peer::{PeerHandle, TellEnd, spin_until};
-use tontine_host::trouble::{MeasureError, Result};
 
 /// Bytes of a cache line, on x86-64 and on most Arm processors.
 pub(super) const LINE: usize = 64;

@@ -9,11 +9,11 @@ use tontine::heap::HeapError;
 use tontine::heap::shared::{Block, Heap};
 use tontine_bench::machine::topology::Placement;
 use tontine_host::clock::Clock;
+use tontine_host::error::{MeasureError, Result};
 use tontine_host::os::child::Child;
 use tontine_host::os::pin::{self, Pinned};
 use tontine_host::os::shared::{Shareable, SharedMapping};
 use tontine_host::peer::{ChildError, PeerHandle, spin_until};
-use tontine_host::trouble::{MeasureError, Result};
 
 use super::counters::{LINE, increment};
 

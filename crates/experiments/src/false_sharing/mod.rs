@@ -21,7 +21,7 @@ use tontine_bench::stats::order;
 use tontine_bench::suite::{Experiment, Variant};
 use tontine_bench::task::{InvocationTask, Params};
 use tontine_host::clock::Clock;
-use tontine_host::trouble::{MeasureError, Result};
+use tontine_host::error::{MeasureError, Result};
 
 use counters::{CounterLayout, CounterPair, LINE};
 

@@ -1,7 +1,7 @@
 //! The text of `tontine explain fork-throughput`: [`EXPLANATION`].
 
 use tontine_bench::about::Explanation;
-use tontine_host::os::lean;
+use tontine_host::os::fork_trim;
 
 pub(super) const EXPLANATION: Explanation = Explanation {
     about: &[
@@ -16,7 +16,7 @@ pub(super) const EXPLANATION: Explanation = Explanation {
          other.",
     ],
     steps: &[
-        lean::IN_WORDS,
+        fork_trim::IN_WORDS,
         "As many processes as `processes` says are forked and wait; when all are ready, all are \
          released at once.",
         "Each calls fork 50 times as fast as it can. No process is pinned: the scheduler places \

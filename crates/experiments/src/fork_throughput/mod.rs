@@ -20,9 +20,9 @@ use tontine_bench::size::Size;
 use tontine_bench::suite::{Experiment, Variant};
 use tontine_bench::task::{InvocationTask, Params};
 use tontine_host::clock::Clock;
-use tontine_host::os::lean::ForkTrim;
+use tontine_host::error::{MeasureError, Result};
+use tontine_host::os::fork_trim::ForkTrim;
 use tontine_host::os::{pin, room};
-use tontine_host::trouble::{MeasureError, Result};
 
 use super::levels::{self, asked, crowd, levels};
 use super::modes::{self, System};

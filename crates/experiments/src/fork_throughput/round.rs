@@ -8,11 +8,11 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tontine_host::clock::Clock;
+use tontine_host::error::{MeasureError, Result};
 use tontine_host::os::child::Child;
 use tontine_host::os::shared::SharedMapping;
 use tontine_host::peer::{ChildError, PeerHandle};
-use tontine_host::trouble::{MeasureError, Result};
-use tontine_mechanisms::muster::StartBarrier;
+use tontine_mechanisms::start_barrier::StartBarrier;
 
 /// Returns the seconds from the first fork to the last, for each process.
 ///

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use tontine_host::trouble::{MeasureError, Result};
+use tontine_host::error::{MeasureError, Result};
 use tontine_unix::{Fd, Sys};
 
 use crate::modes::{self, System, TimeSource};

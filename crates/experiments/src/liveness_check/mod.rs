@@ -21,16 +21,16 @@ pub mod word;
 
 use rustix::io::Errno;
 use tontine_bench::about::{Explanation, Topic};
+use tontine_bench::injected_delay::{self, Delay};
 use tontine_bench::machine::topology::Topology;
 use tontine_bench::observe::{Observed, PairedRatio, Series};
-use tontine_bench::plant::{self, Delay};
 use tontine_bench::size::Size;
 use tontine_bench::stats::order;
 use tontine_bench::suite::{Experiment, Variant};
 use tontine_bench::task::{InvocationTask, Params};
 use tontine_host::clock::Clock;
+use tontine_host::error::{MeasureError, Result};
 use tontine_host::os::pin;
-use tontine_host::trouble::{MeasureError, Result};
 
 use crate::with_check;
 use check::{BareLoad, Check, CompareExchange, NoCheck};
@@ -91,11 +91,11 @@ impl Experiment for LivenessCheck {
         // Before any thread is started: trying the events forks processes.
         let tried = match task.variant.as_str() {
             "dummy" | "load" => Vec::new(),
-            _ if plant::delay().is_some() => Vec::new(),
+            _ if injected_delay::delay().is_some() => Vec::new(),
             variant => tried::try_all(variant),
         };
         let mut batch = batch_of(way, task.size);
-        batch.samples = plant::brief(batch.samples);
+        batch.samples = injected_delay::brief(batch.samples);
         let seen = time(way, batch)?;
         let mut notes = Vec::new();
         if task.variant == "epoll-empty" {
@@ -135,7 +135,7 @@ fn time(way: &CheckMethod, batch: Batch) -> Result<Interleaved> {
         pin::pin_to(here)?;
         let plain = &monitored.page().plain;
         let (load, compare_exchange) = (BareLoad(plain), CompareExchange::new(plain));
-        match plant::delay() {
+        match injected_delay::delay() {
             None => interleaved(&check, &NoCheck, &load, &compare_exchange, &clock, batch),
             Some(delay) => {
                 let slowed = SlowedCheck { check: &check, delay };

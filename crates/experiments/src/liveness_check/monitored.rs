@@ -32,9 +32,9 @@ use rustix::net::{
 use rustix::process::{PidfdFlags, Signal, pidfd_open, set_parent_process_death_signal};
 use rustix::thread::{UnshareFlags, unshare_unsafe};
 use tontine::life::Life;
+use tontine_host::error::{ErrorContext, MeasureError, Result};
 use tontine_host::os::child::{Child, exit_at_once};
 use tontine_host::os::shared::SharedMapping;
-use tontine_host::trouble::{ErrorContext, MeasureError, Result};
 
 use super::word::{MonitorPage, RegisterError};
 

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use tontine_bench::size::Size;
 use tontine_host::clock::Clock;
-use tontine_host::trouble::{MeasureError, Result};
+use tontine_host::error::{MeasureError, Result};
 
 use super::check::Check;
 

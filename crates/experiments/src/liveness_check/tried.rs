@@ -12,8 +12,8 @@ use rustix::process::{
     Pid, Signal, WaitId, WaitIdOptions, WaitOptions, kill_process, waitid, waitpid,
 };
 use tontine_bench::observe::ObservedEvent;
+use tontine_host::error::{ErrorContext, MeasureError, Result};
 use tontine_host::os::child::exit_at_once;
-use tontine_host::trouble::{ErrorContext, MeasureError, Result};
 
 use super::check::{Check, means_of};
 use super::monitored::{Home, Means, MonitorCommand, Monitored};

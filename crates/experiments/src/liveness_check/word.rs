@@ -23,8 +23,8 @@ use std::mem::offset_of;
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 
 use tontine::life::robust_list::{self, Head};
+use tontine_host::error;
 use tontine_host::os::shared::Shareable;
-use tontine_host::trouble;
 use tontine_mechanisms::monitor::initialise_mutex;
 
 pub use tontine::life::robust_list::{FUTEX_TID_MASK, is_held};
@@ -104,7 +104,7 @@ impl MonitorPage {
     ///
     /// # Errors
     /// Skipped, if the system has no robust mutexes.
-    pub fn prepare(&self) -> trouble::Result<()> {
+    pub fn prepare(&self) -> error::Result<()> {
         self.plain.store(1, Ordering::Relaxed);
         // SAFETY: no thread uses the mutex yet.
         unsafe { initialise_mutex(self.mutex.get(), true) }

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Signal, kill_process};
 use tontine_bench::machine::topology::Placement;
+use tontine_host::error::{ErrorContext, MeasureError, Result};
 use tontine_host::os::checked;
 use tontine_host::os::child::Child;
 use tontine_host::os::pin::Pinned;
@@ -18,7 +19,6 @@ use tontine_host::os::shared::{Shareable, SharedMapping};
 use tontine_host::os::signal::{Only, SIGNAL, handle};
 use tontine_host::os::state::ProcStatFile;
 use tontine_host::peer::PeerHandle;
-use tontine_host::trouble::{ErrorContext, MeasureError, Result};
 
 use crate::signal_delivery::patience::{Pass, wait_until};
 

@@ -21,8 +21,8 @@ use tontine_bench::size::Size;
 use tontine_bench::suite::{Experiment, Variant};
 use tontine_bench::task::{InvocationTask, Params};
 use tontine_host::clock::Clock;
+use tontine_host::error::{MeasureError, Result};
 use tontine_host::os::signal::SIGNAL;
-use tontine_host::trouble::{MeasureError, Result};
 
 use crate::placement_of;
 use directed::{MAIN, THREADS, ThreadSetup};

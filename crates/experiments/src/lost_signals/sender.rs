@@ -12,13 +12,13 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, poll};
 use tontine_bench::machine::topology::Placement;
 use tontine_host::clock::Clock;
+use tontine_host::error::{ErrorContext, MeasureError, Result};
 use tontine_host::os::child::Child;
 use tontine_host::os::pin::Pinned;
 use tontine_host::os::shared::SharedMapping;
 use tontine_host::os::signal::send;
 use tontine_host::os::state::ProcStatFile;
 use tontine_host::peer::PeerHandle;
-use tontine_host::trouble::{ErrorContext, MeasureError, Result};
 
 use super::receiver::{Orders, SeenSignals, WaitMethod, receive};
 use crate::signal_delivery::patience::{Pass, wait_until};

@@ -21,9 +21,9 @@ use tontine_bench::stats::order;
 use tontine_bench::suite::{Experiment, Variant};
 use tontine_bench::task::{InvocationTask, Params};
 use tontine_host::clock::Clock;
+use tontine_host::error::{MeasureError, Result};
 use tontine_host::os::pin;
 use tontine_host::os::shared::SharedMapping;
-use tontine_host::trouble::{MeasureError, Result};
 
 use super::liveness_check::check::{Check, NoCheck, means_of};
 use super::liveness_check::monitored::{Home, Monitored};

@@ -15,12 +15,12 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use tontine_bench::machine::topology::Placement;
+use tontine_host::error::{ErrorContext, MeasureError, Result};
 use tontine_host::os::child::Child;
 use tontine_host::os::pin::{self, Pinned};
 use tontine_host::os::shared::{Shareable, SharedMapping};
 use tontine_host::os::signal::{Only, handle};
 use tontine_host::os::state::ProcStatFile;
-use tontine_host::trouble::{ErrorContext, MeasureError, Result};
 
 use crate::signal_delivery::patience::{Pass, has_ended, wait_until};
 

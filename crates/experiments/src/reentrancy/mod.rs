@@ -23,9 +23,9 @@ use tontine_bench::size::Size;
 use tontine_bench::suite::{Experiment, Variant};
 use tontine_bench::task::{InvocationTask, Params};
 use tontine_host::clock::Clock;
+use tontine_host::error::{ErrorContext, MeasureError, Result};
 use tontine_host::os::pin::Pinned;
 use tontine_host::os::signal::Only;
-use tontine_host::trouble::{ErrorContext, MeasureError, Result};
 
 use crate::placement_of;
 use interrupted::{InterruptCounts, interrupt};

@@ -14,7 +14,7 @@ use std::io::{Read, Seek};
 use std::os::fd::IntoRawFd;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-use tontine_host::trouble::{ErrorContext, MeasureError, Result};
+use tontine_host::error::{ErrorContext, MeasureError, Result};
 
 use super::interrupted::InterruptedWork;
 

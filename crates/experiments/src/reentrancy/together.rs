@@ -4,10 +4,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use tontine_bench::machine::topology::Placement;
+use tontine_host::error::{MeasureError, Result};
 use tontine_host::os::child::Child;
 use tontine_host::os::pin;
 use tontine_host::os::shared::SharedMapping;
-use tontine_host::trouble::{MeasureError, Result};
 
 use crate::signal_delivery::patience::{describe, has_ended};
 

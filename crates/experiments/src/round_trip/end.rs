@@ -1,6 +1,6 @@
 //! One end of a mechanism in the round trip: [`RoundTripEnd`], and the times of its rounds: [`Timed`].
 
-use tontine_host::trouble::Result;
+use tontine_host::error::Result;
 
 /// One end of a mechanism.
 pub(super) trait RoundTripEnd {

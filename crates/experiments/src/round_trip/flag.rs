@@ -8,9 +8,9 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
 
+use tontine_host::error::Result;
 use tontine_host::os::shared::{Shareable, SharedMapping};
 use tontine_host::peer::{PeerHandle, spin_until};
-use tontine_host::trouble::Result;
 
 use super::harness::{self, RoundPlan, RoundTripEnd, Timed};
 

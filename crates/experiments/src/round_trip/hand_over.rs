@@ -10,9 +10,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tontine::heap::shared::{Block, Heap, Inbox, Member, Outbox};
 use tontine::mailbox::{Options, WaitStrategy};
+use tontine_host::error::{MeasureError, Result};
 use tontine_host::os::shared::SharedMapping;
 use tontine_host::peer::{PeerHandle, spin_until};
-use tontine_host::trouble::{MeasureError, Result};
 use tontine_mechanisms::heap::{must_be_free, refused, rejoined};
 use tontine_mechanisms::mailbox::{Correspondent, Post, posts};
 

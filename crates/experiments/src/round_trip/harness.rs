@@ -22,13 +22,13 @@ use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use tontine_bench::injected_delay::{self, Delay};
 use tontine_bench::machine::topology::Placement;
-use tontine_bench::plant::{self, Delay};
 use tontine_host::clock::{self, Clock, ClockSource};
+use tontine_host::error::{MeasureError, Result};
 use tontine_host::os::child::Child;
 use tontine_host::os::pin::{self, Pinned};
 use tontine_host::peer::{ChildError, PeerHandle, PeriodicSignal, TellEnd};
-use tontine_host::trouble::{MeasureError, Result};
 
 pub(super) use super::end::RoundTripEnd;
 pub(crate) use super::end::Timed;
@@ -214,7 +214,7 @@ pub(super) fn answer(plan: &RoundPlan, end: &mut impl RoundTripEnd) -> Result<()
 /// Answers `rounds` rounds.
 #[inline(never)]
 pub(super) fn answer_rounds(rounds: usize, end: &mut impl RoundTripEnd) -> Result<()> {
-    match plant::delay() {
+    match injected_delay::delay() {
         None => answer_all(rounds, end),
         Some(delay) => answer_all(rounds, &mut SlowedEnd { end, delay }),
     }
@@ -234,7 +234,7 @@ pub(super) fn time(plan: &RoundPlan, end: &mut impl RoundTripEnd) -> Result<Time
     if let Some(paced) = &plan.paced {
         return paced.send(end);
     }
-    match plant::delay() {
+    match injected_delay::delay() {
         None => time_all(plan, end),
         Some(delay) => time_all(plan, &mut SlowedEnd { end, delay }),
     }
@@ -253,7 +253,7 @@ fn time_all(plan: &RoundPlan, end: &mut impl RoundTripEnd) -> Result<Timed> {
 /// Runs rounds without stamps.
 #[inline(never)]
 pub(super) fn bare(rounds: usize, end: &mut impl RoundTripEnd) -> Result<()> {
-    match plant::delay() {
+    match injected_delay::delay() {
         None => bare_all(rounds, end),
         Some(delay) => bare_all(rounds, &mut SlowedEnd { end, delay }),
     }

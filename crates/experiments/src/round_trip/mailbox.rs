@@ -9,9 +9,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
 
 use tontine::mailbox::{Fences, Options, WaitStrategy};
+use tontine_host::error::Result;
 use tontine_host::os::shared::SharedMapping;
 use tontine_host::peer::{PeerHandle, spin_until};
-use tontine_host::trouble::Result;
 use tontine_mechanisms::mailbox::{Correspondent, Post, posts};
 
 use super::harness::{self, RoundPlan, Timed};

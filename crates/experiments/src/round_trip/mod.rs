@@ -12,17 +12,17 @@
 use std::sync::LazyLock;
 
 use tontine_bench::about::{Explanation, Topic};
+use tontine_bench::injected_delay;
 use tontine_bench::machine::topology::{Placement, Topology};
 use tontine_bench::observe::{Observed, Series};
-use tontine_bench::plant;
 use tontine_bench::size::Size;
 use tontine_bench::stats::order;
 use tontine_bench::suite::{Experiment, Variant};
 use tontine_bench::task::{InvocationTask, Params};
 use tontine_host::clock::Clock;
 use tontine_host::clock::offset::Band;
+use tontine_host::error::{MeasureError, Result};
 use tontine_host::os::shared::SharedMapping;
-use tontine_host::trouble::{MeasureError, Result};
 use tontine_mechanisms::about::Asked;
 use tontine_mechanisms::registry;
 
@@ -131,7 +131,7 @@ impl Experiment for RoundTrip {
     }
 
     fn run(&self, task: &InvocationTask) -> Result<Observed> {
-        let rounds = plant::brief(self.operations(&task.variant, task.size));
+        let rounds = injected_delay::brief(self.operations(&task.variant, task.size));
         let name = task.params.get("placement").map_or("cross-core", String::as_str);
         let placement = Topology::of_this_machine().placement(name).ok_or_else(|| match name {
             "cross-core" => MeasureError::skip("needs two processors; this process may use one"),

@@ -2,8 +2,8 @@
 
 use std::cell::Cell;
 
+use tontine_host::error::{MeasureError, Result};
 use tontine_host::peer::PeerHandle;
-use tontine_host::trouble::{MeasureError, Result};
 use tontine_mechanisms::driver::{Couple, PairDriver, PairUser};
 use tontine_mechanisms::end::{Early, TwoWay};
 

@@ -16,8 +16,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use tontine_host::clock::Clock;
+use tontine_host::error::{MeasureError, Result};
 use tontine_host::os::shared::Shareable;
-use tontine_host::trouble::{MeasureError, Result};
 
 use super::end::{RoundTripEnd, Timed};
 

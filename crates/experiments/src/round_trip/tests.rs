@@ -120,11 +120,11 @@ fn unknown_round_trip_variant_fails() {
 struct Deaf<'a>(PeerHandle<'a>);
 
 impl RoundTripEnd for Deaf<'_> {
-    fn send(&mut self) -> tontine_host::trouble::Result<()> {
+    fn send(&mut self) -> tontine_host::error::Result<()> {
         Ok(())
     }
 
-    fn wait(&mut self) -> tontine_host::trouble::Result<()> {
+    fn wait(&mut self) -> tontine_host::error::Result<()> {
         spin_until(self.0, true, || false)
     }
 }
@@ -142,7 +142,7 @@ fn plan() -> RoundPlan<'static> {
 
 #[test]
 fn peer_exit_during_spinning_ping_reports_its_status() {
-    let dies = |_: PeerHandle<'_>| -> tontine_host::trouble::Result<()> {
+    let dies = |_: PeerHandle<'_>| -> tontine_host::error::Result<()> {
         tontine_host::os::child::exit_at_once(7)
     };
     let found = between_processes(&plan(), |peer| time(&plan(), &mut Deaf(peer)), dies);

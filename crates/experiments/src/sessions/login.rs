@@ -15,11 +15,11 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use tontine_host::os::herd::ProcessGroup;
+use tontine_host::error::{ErrorContext, MeasureError, Result};
+use tontine_host::os::process_group::ProcessGroup;
 use tontine_host::os::program::{find, last_words};
-use tontine_host::trouble::{ErrorContext, MeasureError, Result};
 
-use super::house::{HIDDEN, LoginSandbox};
+use super::login_sandbox::{HIDDEN, LoginSandbox};
 use super::script::{BEGINS, DONE};
 use super::{SessionSpan, each_after_the_other, script_in, terminal};
 
@@ -84,15 +84,15 @@ pub(super) fn sessions(
     let text = |path: &Path| path.to_string_lossy().into_owned();
     let (server, configuration) = (text(&programs.server), text(&configuration));
     let log = folder.join("log");
-    // Before any thread is started. The house comes last: no forked process may hold its pipe.
-    let herd = ProcessGroup::new()?;
-    let house =
+    // Before any thread is started. The sandbox comes last: no forked process may hold its pipe.
+    let processes = ProcessGroup::new()?;
+    let sandbox =
         LoginSandbox::open(&users.passwd, &[&server, "-D", "-e", "-f", &configuration], &log)?;
-    until_it_listens(port, &house, &log)?;
+    until_it_listens(port, &sandbox, &log)?;
     let spans = each_after_the_other(homes, |home| {
         let name = name_of(home);
         let client = client(&programs, folder, port, &name);
-        follow(client, &herd, until).map_err(|trouble| match trouble {
+        follow(client, &processes, until).map_err(|trouble| match trouble {
             MeasureError::Failed(why) => {
                 let log = last_words(&fs::read(&log).unwrap_or_default());
                 MeasureError::fail(format!("{why}; sshd: {log}"))
@@ -101,7 +101,7 @@ pub(super) fn sessions(
         })
     });
     // All users' processes end before the homes are removed.
-    drop(house);
+    drop(sandbox);
     spans
 }
 
@@ -221,10 +221,10 @@ fn configure(folder: &Path, port: u16) -> Result<PathBuf> {
     Ok(path)
 }
 
-fn until_it_listens(port: u16, house: &LoginSandbox, log: &Path) -> Result<()> {
+fn until_it_listens(port: u16, sandbox: &LoginSandbox, log: &Path) -> Result<()> {
     let until = Instant::now() + OPENING;
     while TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err() {
-        if let Some(trouble) = house.trouble() {
+        if let Some(trouble) = sandbox.trouble() {
             return Err(trouble);
         }
         if Instant::now() > until {
@@ -258,10 +258,10 @@ fn client(programs: &Programs, folder: &Path, port: u16, user: &str) -> Command 
 }
 
 /// Reads the client's output; returns the time from the script's first line to its last.
-fn follow(mut client: Command, herd: &ProcessGroup, until: Instant) -> Result<SessionSpan> {
+fn follow(mut client: Command, processes: &ProcessGroup, until: Instant) -> Result<SessionSpan> {
     // The input stays open without data, as with a user who types nothing.
     client.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut running = herd.spawn(&mut client)?;
+    let mut running = processes.spawn(&mut client)?;
     let mut seen = SessionOutput::default();
     let drained = match &running.stdout {
         Some(printed) => terminal::drain(printed, until, |piece| seen.more(piece)),

@@ -1,13 +1,13 @@
 //! `sessions`: the duration of a user's commands while other users are at work: [`Sessions`].
 //!
 //! [`script`] is the work of a pseudo-user, [`terminal`] a session on a pseudo-terminal, [`login`]
-//! one through a real remote login, in a [`house`] of its own; [`super::trees`] repeats in the
+//! one through a real remote login, in a [`login_sandbox`] of its own; [`super::trees`] repeats in the
 //! virtual Unix what a session did here. Unlike people, a pseudo-user does not wait between
 //! commands.
 
 mod explained;
-mod house;
 mod login;
+mod login_sandbox;
 mod script;
 mod terminal;
 
@@ -24,10 +24,10 @@ use tontine_bench::observe::{Observed, Series, Statistic};
 use tontine_bench::size::Size;
 use tontine_bench::suite::{Experiment, Variant};
 use tontine_bench::task::{InvocationTask, Params};
+use tontine_host::error::{ErrorContext, MeasureError, Result};
 use tontine_host::leftovers::Folder;
 use tontine_host::os::program::{file_system, last_words};
 use tontine_host::os::{pin, room};
-use tontine_host::trouble::{ErrorContext, MeasureError, Result};
 use tontine_unix_sim::LockingMode;
 
 use super::levels::{asked, crowd, levels};

@@ -5,8 +5,8 @@
 
 use std::fmt::Write as _;
 
+use tontine_host::error::{MeasureError, Result};
 use tontine_host::os::program::find;
-use tontine_host::trouble::{MeasureError, Result};
 
 /// First line that a session prints.
 pub(super) const BEGINS: &str = "pseudo-user: begins";

@@ -17,8 +17,8 @@ use rustix::process::{
 };
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::stdio::stdin;
-use tontine_host::os::herd::{left_until, wait_for};
-use tontine_host::trouble::{ErrorContext, MeasureError, Result};
+use tontine_host::error::{ErrorContext, MeasureError, Result};
+use tontine_host::os::process_group::{left_until, wait_for};
 
 use super::SessionSpan;
 

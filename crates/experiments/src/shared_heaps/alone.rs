@@ -1,7 +1,7 @@
 //! Benchmarks in which each worker frees its own blocks: `threadtest`, `cache_thrash`, and
 //! `cache_scratch` after its first block.
 
-use tontine_host::trouble::Result;
+use tontine_host::error::Result;
 
 use super::heap::Heap;
 use super::worker::{HeapWorker, SpinThenYield};

@@ -7,7 +7,7 @@
 //! [`alone`] has the benchmarks in which each worker frees its own blocks, [`together`] those in
 //! which blocks pass between workers.
 
-use tontine_host::trouble::{MeasureError, Result};
+use tontine_host::error::{MeasureError, Result};
 
 use super::heap::Heap;
 use super::worker::HeapWorker;

@@ -12,9 +12,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 
+use tontine_host::error::{ErrorContext, MeasureError, Result};
 use tontine_host::leftovers;
 use tontine_host::os::shared::first_free_name;
-use tontine_host::trouble::{ErrorContext, MeasureError, Result};
 use tontine_mechanisms::boost::MANAGED_SHARED_MEMORY;
 
 use super::board::BlockAddress;

@@ -10,14 +10,14 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use tontine_bench::heap_map::HeapMap;
+use tontine_host::error::{MeasureError, Result};
 use tontine_host::os::deadline;
-use tontine_host::trouble::{MeasureError, Result};
 
 use super::board::WorkerTable;
 use super::heap::World;
-pub(super) use super::house::WorkerPlan;
-use super::house::{LOOK, PATIENCE, WorkerProcesses};
 use super::picture;
+pub(super) use super::worker_processes::WorkerPlan;
+use super::worker_processes::{LOOK, PATIENCE, WorkerProcesses};
 
 /// Minimum number of parts into which the time is divided, each a sample.
 const PARTS: u32 = 10;
@@ -75,25 +75,25 @@ impl WorkerPlan<'_> {
     /// The first error of a worker, or of the final check. A wedged heap is not an error.
     pub(super) fn in_processes<W: World>(&self, world: &W, kills: bool) -> Result<BenchResult> {
         let board = self.board()?;
-        let mut house = WorkerProcesses::new(self, world, &board)?;
-        until_ready(&board, || house.check())?;
+        let mut processes = WorkerProcesses::new(self, world, &board)?;
+        until_ready(&board, || processes.check())?;
         let mut due = if kills { moments(self.time) } else { Vec::new() }.into_iter().peekable();
         let mut killed = 0;
         let mut seen = self.watch(&board, |span| {
             while let Some(at) = due.next_if(|at| *at < span.end) {
                 sleep_until(span.start + at);
-                house.kill_one()?;
+                processes.kill_one()?;
                 killed += 1;
             }
-            house.check()?;
+            processes.check()?;
             Ok(killed)
         })?;
         seen.kills = killed;
         if seen.wedged.is_none() {
             if kills {
-                seen.maps = picture::pair(&mut house)?;
+                seen.maps = picture::pair(&mut processes)?;
             }
-            house.close()?;
+            processes.close()?;
             world.close()?;
         }
         Ok(seen)

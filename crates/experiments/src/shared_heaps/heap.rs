@@ -8,7 +8,7 @@ use std::marker::PhantomData;
 use std::ptr::NonNull;
 
 use tontine_bench::heap_map::{HeapMap, HeapMember};
-use tontine_host::trouble::{MeasureError, Result};
+use tontine_host::error::{MeasureError, Result};
 
 use super::board::BlockAddress;
 use super::ring::RingEntry;

@@ -14,11 +14,10 @@ mod alone;
 mod benchmark;
 mod board;
 mod boost;
-mod dice;
 mod explained;
 mod harness;
 mod heap;
-mod house;
+mod heap_rng;
 mod map;
 mod ours;
 mod picture;
@@ -26,19 +25,20 @@ mod reclaim;
 mod ring;
 mod together;
 mod worker;
+mod worker_processes;
 
 use std::time::Duration;
 
 use harness::BenchResult;
-use house::WorkerPlan;
 use tontine_bench::about::{Explanation, Topic};
 use tontine_bench::machine::topology::Topology;
 use tontine_bench::observe::{Observed, Series};
 use tontine_bench::size::Size;
 use tontine_bench::suite::{Experiment, Variant};
 use tontine_bench::task::{InvocationTask, Params};
+use tontine_host::error::{MeasureError, Result};
 use tontine_host::os::pin;
-use tontine_host::trouble::{MeasureError, Result};
+use worker_processes::WorkerPlan;
 
 use crate::levels;
 use benchmark::Benchmark;

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use tontine::heap::HeapError;
 use tontine::heap::shared::{self, Block, Member, Parcel};
 use tontine_bench::heap_map::{HeapMap, HeapMember};
-use tontine_host::trouble::{MeasureError, Result};
+use tontine_host::error::{MeasureError, Result};
 use tontine_mechanisms::heap::{must_be_free, refused, rejoined};
 
 use super::board::BlockAddress;

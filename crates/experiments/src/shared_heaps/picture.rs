@@ -8,49 +8,50 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Signal, WaitId, WaitIdOptions, waitid};
 use tontine_bench::heap_map::{HeapMap, HeapMember};
+use tontine_host::error::{ErrorContext, MeasureError, Result};
 use tontine_host::os::deadline;
-use tontine_host::trouble::{ErrorContext, MeasureError, Result};
 
 use super::heap::World;
-use super::house::{LOOK, PATIENCE, WorkerProcesses};
+use super::worker_processes::{LOOK, PATIENCE, WorkerProcesses};
 
 /// Stops the workers, kills one, and inspects the heap twice; then they continue, with another
 /// worker in its place. Returns no map if the heap cannot be inspected.
 ///
 /// # Errors
 /// Failed, if a worker has ended otherwise, or the heap refuses.
-pub(super) fn pair<W: World>(house: &mut WorkerProcesses<'_, W>) -> Result<Vec<HeapMap>> {
-    if house.world.map("", &[])?.is_none() {
+pub(super) fn pair<W: World>(workers: &mut WorkerProcesses<'_, W>) -> Result<Vec<HeapMap>> {
+    if workers.world.map("", &[])?.is_none() {
         return Ok(Vec::new());
     }
-    for (child, _) in &house.seats {
+    for (child, _) in &workers.seats {
         child.signal(Signal::STOP).during("kill(SIGSTOP)")?;
     }
-    house.seats.iter().try_for_each(|(child, _)| until_stopped(child.pid()))?;
-    let seat = rand::random_range(0..house.seats.len());
-    let named = named(house, seat);
-    house.kill(seat)?;
+    workers.seats.iter().try_for_each(|(child, _)| until_stopped(child.pid()))?;
+    let seat = rand::random_range(0..workers.seats.len());
+    let named = named(workers, seat);
+    workers.kill(seat)?;
     let moment = format!("Worker {} was killed; it is not recovered yet", seat + 1);
-    let before = house.world.map(&moment, &named)?;
+    let before = workers.world.map(&moment, &named)?;
     let began = Instant::now();
-    let recovery = house.world.recover_and_trim()?;
+    let recovery = workers.world.recover_and_trim()?;
     let took = began.elapsed();
-    let mut after = house.world.map("The same heap after one call of recover_and_trim", &named)?;
+    let mut after =
+        workers.world.map("The same heap after one call of recover_and_trim", &named)?;
     if let Some(map) = &mut after {
         map.notes.insert(0, format!("{recovery}, in {} µs", took.as_micros()));
     }
-    for (other, (child, _)) in house.seats.iter().enumerate() {
+    for (other, (child, _)) in workers.seats.iter().enumerate() {
         if other != seat {
             child.signal(Signal::CONT).during("kill(SIGCONT)")?;
         }
     }
-    house.replace(seat)?;
+    workers.replace(seat)?;
     Ok(before.into_iter().chain(after).collect())
 }
 
 /// Returns the names of the workers, one of which is killed, and of their keeper.
-fn named<W: World>(house: &WorkerProcesses<'_, W>, killed: usize) -> Vec<(u32, HeapMember)> {
-    let seats = house.seats.iter().enumerate().map(|(seat, (child, _))| {
+fn named<W: World>(workers: &WorkerProcesses<'_, W>, killed: usize) -> Vec<(u32, HeapMember)> {
+    let seats = workers.seats.iter().enumerate().map(|(seat, (child, _))| {
         let dead = seat == killed;
         let name = format!("worker {}{}", seat + 1, if dead { ", killed" } else { "" });
         (child.pid().as_raw_nonzero().get().cast_unsigned(), HeapMember { name, dead })

@@ -5,15 +5,15 @@ use std::time::Instant;
 
 use tontine::heap::shared::Heap;
 use tontine_host::clock::Clock;
+use tontine_host::error::{MeasureError, Result};
 use tontine_host::os::child::Child;
 use tontine_host::os::deadline;
 use tontine_host::os::room;
 use tontine_host::os::shared::SharedMapping;
 use tontine_host::peer::{ChildError, PeerHandle};
-use tontine_host::trouble::{MeasureError, Result};
 use tontine_mechanisms::heap::{refused, rejoined};
 
-use super::house::{LOOK, PATIENCE};
+use super::worker_processes::{LOOK, PATIENCE};
 
 /// Bytes of each block.
 const SIZE: usize = 64;

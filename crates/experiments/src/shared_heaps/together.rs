@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use tontine_host::trouble::{MeasureError, Result};
+use tontine_host::error::{MeasureError, Result};
 
 use super::alone::BATCH;
 use super::heap::Heap;

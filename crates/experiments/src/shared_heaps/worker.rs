@@ -8,11 +8,11 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
-use tontine_host::trouble::{MeasureError, Result};
+use tontine_host::error::{MeasureError, Result};
 
 use super::board::WorkerTable;
-use super::dice::HeapRng;
 use super::heap::Heap;
+use super::heap_rng::HeapRng;
 use super::ring::{Outbound, RingReader};
 
 /// Polls before the thread yields.

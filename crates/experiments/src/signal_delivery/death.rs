@@ -10,10 +10,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
+use tontine_host::error::{ErrorContext, MeasureError, Result};
 use tontine_host::os::child::Child;
 use tontine_host::os::pin;
 use tontine_host::os::shared::SharedMapping;
-use tontine_host::trouble::{ErrorContext, MeasureError, Result};
 
 use super::patience::{Pass, describe, has_ended, wait_until};
 use super::sender::{PreparedCall, SendCall};

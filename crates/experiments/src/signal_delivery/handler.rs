@@ -11,11 +11,11 @@ use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use rustix::process::Signal;
 use tontine_bench::machine::topology::Placement;
 use tontine_host::clock::Clock;
+use tontine_host::error::{ErrorContext, Result};
 use tontine_host::os::child::Child;
 use tontine_host::os::pin;
 use tontine_host::os::shared::SharedMapping;
 use tontine_host::os::state::ProcStatFile;
-use tontine_host::trouble::{ErrorContext, Result};
 
 use super::death::default_and_unblocked;
 use super::patience::{Pass, wait_until};
@@ -176,7 +176,7 @@ fn receive(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tontine_host::trouble::MeasureError;
+    use tontine_host::error::MeasureError;
 
     #[test]
     fn unhandleable_signal_is_reported() {

@@ -30,8 +30,8 @@ use tontine_bench::suite::{Experiment, Variant};
 use tontine_bench::task::{InvocationTask, Params};
 use tontine_host::clock::Clock;
 use tontine_host::clock::offset::Band;
+use tontine_host::error::{MeasureError, Result};
 use tontine_host::os::pin;
-use tontine_host::trouble::{MeasureError, Result};
 
 use self::death::ReceiverSetup;
 use self::handler::ReceiverActivity;

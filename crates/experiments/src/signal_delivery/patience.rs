@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use rustix::process::{WaitId, WaitIdOptions, WaitStatus, waitid};
+use tontine_host::error::{MeasureError, Result};
 use tontine_host::os::child::Child;
-use tontine_host::trouble::{MeasureError, Result};
 
 /// Timeout of one step of another process.
 const PATIENCE: Duration = Duration::from_secs(5);

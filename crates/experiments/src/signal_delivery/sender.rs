@@ -7,8 +7,8 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use rustix::process::{
     Pid, PidfdFlags, Signal, getpid, kill_process, pidfd_open, pidfd_send_signal, test_kill_process,
 };
+use tontine_host::error::{ErrorContext, Result};
 use tontine_host::os::child::Child;
-use tontine_host::trouble::{ErrorContext, Result};
 
 /// A system call that sends a signal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -106,7 +106,7 @@ mod tests {
     use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, TargetArch};
 
     use super::*;
-    use tontine_host::trouble::MeasureError;
+    use tontine_host::error::MeasureError;
 
     #[test]
     fn refused_call_skips_and_names_it() {

@@ -14,12 +14,12 @@ use tontine_bench::machine::topology::Placement;
 use tontine_bench::observe::{Observed, PairedRatio, Series};
 use tontine_bench::stats::order;
 use tontine_host::clock::Clock;
+use tontine_host::error::{ErrorContext, MeasureError, Result};
 use tontine_host::os::child::Child;
 use tontine_host::os::pin;
 use tontine_host::os::shared::SharedMapping;
 use tontine_host::os::signal::Only;
 use tontine_host::os::state::{self, ProcStatFile};
-use tontine_host::trouble::{ErrorContext, MeasureError, Result};
 
 use super::death::default_and_unblocked;
 use super::patience::{Pass, wait_until};

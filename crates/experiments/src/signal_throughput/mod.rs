@@ -26,8 +26,8 @@ use tontine_bench::size::Size;
 use tontine_bench::suite::{Experiment, Variant};
 use tontine_bench::task::{InvocationTask, Params};
 use tontine_host::clock::Clock;
+use tontine_host::error::{MeasureError, Result};
 use tontine_host::os::{pin, room};
-use tontine_host::trouble::{MeasureError, Result};
 use tontine_unix_sim::LockingMode;
 
 use super::levels::{self, asked, crowd, levels};

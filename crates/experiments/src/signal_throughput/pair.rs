@@ -7,11 +7,11 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process};
 use tontine_host::clock::Clock;
+use tontine_host::error::{ErrorContext, Result};
 use tontine_host::os::checked;
 use tontine_host::os::pin;
 use tontine_host::os::shared::Shareable;
-use tontine_host::trouble::{ErrorContext, Result};
-use tontine_mechanisms::muster::StartBarrier;
+use tontine_mechanisms::start_barrier::StartBarrier;
 
 /// The counters of a pair. Each half is written by one end only; they lie two cache lines apart.
 #[derive(Debug)]

@@ -16,11 +16,11 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{PidfdFlags, pidfd_open, setpgid};
 use tontine_host::clock::Clock;
+use tontine_host::error::{ErrorContext, MeasureError, Result};
 use tontine_host::os::child::Child;
 use tontine_host::os::shared::SharedMapping;
 use tontine_host::peer::{ChildError, PeerHandle};
-use tontine_host::trouble::{ErrorContext, MeasureError, Result};
-use tontine_mechanisms::muster::StartBarrier;
+use tontine_mechanisms::start_barrier::StartBarrier;
 
 use super::pair::{self, PairCounters};
 use super::seats::PairProcessors;

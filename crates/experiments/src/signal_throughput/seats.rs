@@ -1,7 +1,7 @@
 //! Processors of the pairs: a [`PairProcessors`] for each.
 
 use tontine_bench::machine::topology::Topology;
-use tontine_host::trouble::{MeasureError, Result};
+use tontine_host::error::{MeasureError, Result};
 
 /// The processors of one pair.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -6,7 +6,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use tontine_host::trouble::{MeasureError, Result};
+use tontine_host::error::{MeasureError, Result};
 use tontine_unix::{Fd, Pid, SigAction, SigSet, SigmaskHow, Signal, Sys};
 
 use super::round::ReceiverResult;

@@ -1,7 +1,7 @@
 //! The text of `tontine explain spawn`: [`EXPLANATION`].
 
 use tontine_bench::about::Explanation;
-use tontine_host::os::lean;
+use tontine_host::os::fork_trim;
 use tontine_mechanisms::creation::calls;
 
 pub(super) const EXPLANATION: Explanation = Explanation {
@@ -19,7 +19,7 @@ pub(super) const EXPLANATION: Explanation = Explanation {
          what is copied. The same call with other flags creates threads.",
     ],
     steps: &[
-        lean::IN_WORDS,
+        fork_trim::IN_WORDS,
         "The process that measures pins itself to one processor, and its children with it \
          (`same-core`), or lets the scheduler place them (`unpinned`).",
         "It creates a process that ends at once, and waits for it; over and over, one after \

@@ -15,10 +15,10 @@ use tontine_bench::size::Size;
 use tontine_bench::suite::{Experiment, Variant};
 use tontine_bench::task::{InvocationTask, Params};
 use tontine_host::clock::Clock;
-use tontine_host::os::lean::ForkTrim;
+use tontine_host::error::{MeasureError, Result};
+use tontine_host::os::fork_trim::ForkTrim;
 use tontine_host::os::pin::{self, Pinned};
 use tontine_host::os::room;
-use tontine_host::trouble::{MeasureError, Result};
 use tontine_mechanisms::creation::Creator;
 
 /// Memory of a process that does nothing.

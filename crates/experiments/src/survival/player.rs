@@ -12,10 +12,10 @@
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use tontine_host::clock::Clock;
+use tontine_host::error::{MeasureError, Result};
 use tontine_host::os::pin;
 use tontine_host::os::shared::Shareable;
 use tontine_host::peer::ChildError;
-use tontine_host::trouble::{MeasureError, Result};
 use tontine_mechanisms::about::Carries;
 use tontine_mechanisms::end::{TransferError, TwoWay};
 

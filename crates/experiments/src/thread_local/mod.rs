@@ -17,8 +17,8 @@ use tontine_bench::size::Size;
 use tontine_bench::suite::{Experiment, Variant};
 use tontine_bench::task::{InvocationTask, Params};
 use tontine_host::clock::Clock;
+use tontine_host::error::{MeasureError, Result};
 use tontine_host::os::pin;
-use tontine_host::trouble::{MeasureError, Result};
 
 use race::{RaceResult, race};
 use ways::{Atomic, KeyedCounter, MutexCounter, SharedCounter, ThreadLocalCounter};

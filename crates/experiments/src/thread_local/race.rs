@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use tontine_host::clock::Clock;
+use tontine_host::error::{MeasureError, Result};
 use tontine_host::os::pin;
-use tontine_host::trouble::{MeasureError, Result};
 
 use super::ways::{CounterImpl, repeat};
 

@@ -10,7 +10,7 @@ use std::cell::UnsafeCell;
 use std::ptr::null;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tontine_host::trouble::{ErrorContext, Result};
+use tontine_host::error::{ErrorContext, Result};
 
 use crate::liveness_check::timing::{align, counted};
 

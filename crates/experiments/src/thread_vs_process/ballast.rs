@@ -11,7 +11,7 @@ use std::ptr::null_mut;
 use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 use rustix::param::page_size;
-use tontine_host::trouble::{ErrorContext, Result};
+use tontine_host::error::{ErrorContext, Result};
 
 /// Private memory that has been written, page by page, and is unmapped on drop.
 #[derive(Debug)]

@@ -1,7 +1,7 @@
 //! The text of `tontine explain thread-vs-process`: [`EXPLANATION`].
 
 use tontine_bench::about::Explanation;
-use tontine_host::os::lean;
+use tontine_host::os::fork_trim;
 use tontine_mechanisms::creation::calls;
 
 /// Explanation for readers new to the topic.
@@ -24,7 +24,7 @@ pub(super) const EXPLANATION: Explanation = Explanation {
     steps: &[
         "The process pins itself to one processor (same-core), which its threads and children \
          inherit; in the cells marked unpinned the scheduler chooses.",
-        lean::IN_WORDS,
+        fork_trim::IN_WORDS,
         "It maps 1 MiB or 1 GiB of private memory, forbids large pages there and writes every \
          page. 1 GiB has 262,144 pages of 4 KiB, whose page tables take 2 MiB. The memory of the \
          process itself, small by now, is in addition to that.",

@@ -2,7 +2,7 @@
 
 use std::hint::black_box;
 
-use tontine_host::trouble::Result;
+use tontine_host::error::Result;
 
 use super::harness::{self, Batches, StreamPlan};
 

@@ -18,11 +18,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use tontine_host::clock::Clock;
+use tontine_host::error::Result;
 use tontine_host::os::child::Child;
 use tontine_host::os::pin::{self, Pinned};
 use tontine_host::os::shared::{Shareable, SharedMapping};
 use tontine_host::peer::{ChildError, PeerHandle, PeriodicSignal};
-use tontine_host::trouble::Result;
 use tontine_mechanisms::driver::Traffic;
 use tontine_mechanisms::end::{Inlet, Outlet};
 

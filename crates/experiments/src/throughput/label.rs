@@ -1,6 +1,6 @@
 //! The label of a message: [`Label`], in its first word and again in its last.
 
-use tontine_host::trouble::{MeasureError, Result};
+use tontine_host::error::{MeasureError, Result};
 
 /// Bytes of a label, and the shortest message.
 pub(super) const BYTES: usize = size_of::<u64>();

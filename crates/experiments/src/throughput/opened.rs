@@ -1,6 +1,6 @@
 //! A stream by any mechanism that opens one: [`Flow`].
 
-use tontine_host::trouble::Result;
+use tontine_host::error::Result;
 use tontine_mechanisms::driver::{StreamDriver, StreamUser};
 
 use super::harness::{self, Batches, StreamPlan};

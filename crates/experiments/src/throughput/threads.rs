@@ -4,10 +4,10 @@ use std::sync::OnceLock;
 use std::sync::atomic::AtomicBool;
 use std::thread;
 
+use tontine_host::error::{MeasureError, Result};
 use tontine_host::os::pin::{self, Pinned};
 use tontine_host::os::shared::SharedMapping;
 use tontine_host::peer::{PeerHandle, PeriodicSignal, TellEnd};
-use tontine_host::trouble::{MeasureError, Result};
 use tontine_mechanisms::end::{Inlet, Outlet};
 
 use super::harness::{Batches, StopFlags, StreamPlan, collect, stream};

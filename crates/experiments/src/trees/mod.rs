@@ -15,8 +15,8 @@ use std::time::Duration;
 use tontine_bench::observe::Series;
 use tontine_bench::size::Size;
 use tontine_bench::task::Params;
+use tontine_host::error::{MeasureError, Result};
 use tontine_host::os::pin;
-use tontine_host::trouble::{MeasureError, Result};
 use tontine_unix::{Errno, Pid, SigAction, SigSet, SigmaskHow, Signal, Sys};
 use tontine_unix_sim::{LockStatistics, LockingMode};
 

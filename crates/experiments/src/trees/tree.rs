@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use tontine_host::trouble::{MeasureError, Result};
+use tontine_host::error::{MeasureError, Result};
 
 const BUILDS: &str = include_str!("builds.txt");
 const SESSIONS: &str = include_str!("sessions.txt");

@@ -16,7 +16,7 @@ use tontine_bench::observe::{Observed, Series};
 use tontine_bench::size::Size;
 use tontine_bench::suite::{Experiment, Variant};
 use tontine_bench::task::{InvocationTask, Params};
-use tontine_host::trouble::{MeasureError, Result};
+use tontine_host::error::{MeasureError, Result};
 use tontine_mechanisms::about::Asked;
 
 use super::round_trip::{self, PauseRun};

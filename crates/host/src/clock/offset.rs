@@ -9,8 +9,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::Clock;
+use crate::error::{MeasureError, Result};
 use crate::os::pin;
-use crate::trouble::{MeasureError, Result};
 
 /// Number of round trips, of which the tightest counts.
 const ROUNDS: u64 = 20_000;

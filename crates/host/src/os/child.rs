@@ -11,7 +11,7 @@ use rustix::process::{
     set_parent_process_death_signal, waitpid,
 };
 
-use crate::trouble::{ErrorContext, MeasureError, Result};
+use crate::error::{ErrorContext, MeasureError, Result};
 
 /// A child process created by `fork`. When the handle is dropped, the child is killed and reaped;
 /// if this process is killed, the kernel kills the child too.

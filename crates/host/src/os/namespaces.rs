@@ -14,7 +14,7 @@ use rustix::mount::{MountPropagationFlags, mount_change};
 use rustix::process::{Signal, getegid, geteuid, set_parent_process_death_signal};
 use rustix::thread::{UnshareFlags, unshare_unsafe};
 
-use crate::trouble::{ErrorContext, MeasureError, Result};
+use crate::error::{ErrorContext, MeasureError, Result};
 
 /// The namespaces that an engine gives a container; the PID namespace is for the next child.
 const CONTAINER: UnshareFlags = UnshareFlags::NEWNET

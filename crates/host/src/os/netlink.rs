@@ -23,7 +23,7 @@ use rustix::net::netdevice::name_to_index;
 use rustix::net::{RecvFlags, SendFlags, SocketFlags, SocketType, recv, send};
 use rustix::process::Pid;
 
-use crate::trouble::{ErrorContext, Result};
+use crate::error::{ErrorContext, Result};
 
 /// Upper bound of a reply's length: an error and the request that it answers.
 const LONGEST_ANSWER: usize = 8 << 10;

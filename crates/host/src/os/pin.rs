@@ -2,7 +2,7 @@
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-use crate::trouble::{ErrorContext, Result};
+use crate::error::{ErrorContext, Result};
 
 /// Pins the calling thread to `cpu`.
 ///
@@ -12,7 +12,7 @@ pub fn pin_to(cpu: usize) -> Result<()> {
     let mut set = CpuSet::new();
     set.set(cpu);
     sched_setaffinity(None, &set).map_err(|error| {
-        crate::trouble::MeasureError::skip(format!("sched_setaffinity to processor {cpu}: {error}"))
+        crate::error::MeasureError::skip(format!("sched_setaffinity to processor {cpu}: {error}"))
     })
 }
 
@@ -24,7 +24,7 @@ pub fn pin_to_all(cpus: &[usize]) -> Result<()> {
     let mut set = CpuSet::new();
     cpus.iter().for_each(|&cpu| set.set(cpu));
     sched_setaffinity(None, &set).map_err(|error| {
-        crate::trouble::MeasureError::skip(format!("sched_setaffinity to {cpus:?}: {error}"))
+        crate::error::MeasureError::skip(format!("sched_setaffinity to {cpus:?}: {error}"))
     })
 }
 

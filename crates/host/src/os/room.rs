@@ -3,8 +3,8 @@
 
 use rustix::process::{Resource, getrlimit, getuid};
 
+use crate::error::{MeasureError, Result};
 use crate::os::files::Files;
-use crate::trouble::{MeasureError, Result};
 
 /// Number of processes that stay free for other programs.
 const SPARE: u64 = 64;

@@ -17,7 +17,7 @@ use rustix::fs::{Mode, ftruncate};
 use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 use rustix::shm;
 
-use crate::trouble::{ErrorContext, Result};
+use crate::error::{ErrorContext, Result};
 
 /// Number of names tried before all count as used.
 const NAMES: u32 = 64;

@@ -7,8 +7,8 @@
 
 use rustix::process::Pid;
 
+use crate::error::{ErrorContext, Result};
 use crate::os::checked;
-use crate::trouble::{ErrorContext, Result};
 
 /// The signal that experiments send: no terminal sends it.
 pub const SIGNAL: libc::c_int = libc::SIGUSR1;

@@ -6,7 +6,7 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-use crate::trouble::{ErrorContext, MeasureError, Result};
+use crate::error::{ErrorContext, MeasureError, Result};
 
 /// A thread's open `/proc/…/stat`.
 #[derive(Debug)]

@@ -21,7 +21,7 @@ mod words;
 
 use std::fmt;
 
-use crate::trouble::Result;
+use crate::error::Result;
 use clone::Creation;
 use signal::Arrived;
 pub use specimen::{fork, pthread_create};

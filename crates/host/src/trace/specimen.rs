@@ -6,8 +6,8 @@
 use std::ptr;
 
 use super::{TraceEvent, events};
+use crate::error::Result;
 use crate::os::child::exit_at_once;
-use crate::trouble::Result;
 
 /// Traces a C `pthread_create` of a function that does nothing, and its `pthread_join`.
 ///

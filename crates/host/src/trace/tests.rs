@@ -5,7 +5,7 @@
 use std::ptr;
 
 use super::*;
-use crate::trouble::MeasureError;
+use crate::error::MeasureError;
 
 /// Returns `None` if tracing is not permitted here.
 fn traced(events: Result<Vec<TraceEvent>>) -> Option<Vec<TraceEvent>> {

@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 use super::requests::{self, SyscallStop, Traced, wait_for_any};
 use super::signal::Arrived;
 use super::{Call, ExitKind, TraceEvent, Who, decode, names};
+use crate::error::{ErrorContext, MeasureError, Result};
 use crate::os::child::Child;
 use crate::os::shared::SharedMapping;
 use crate::peer::{ChildError, PeriodicSignal};
-use crate::trouble::{ErrorContext, MeasureError, Result};
 
 /// Maximum duration of the traced function.
 const PATIENCE: Duration = Duration::from_secs(10);

@@ -11,8 +11,8 @@ use std::io;
 use std::ptr::null;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use tontine_host::error::{ErrorContext, Result};
 use tontine_host::trace::clone::Creation;
-use tontine_host::trouble::{ErrorContext, Result};
 
 pub(super) const VM: u64 = libc::CLONE_VM as u64;
 pub(super) const VFORK: u64 = libc::CLONE_VFORK as u64;

@@ -15,7 +15,7 @@ mod thread;
 
 use std::sync::atomic::AtomicU32;
 
-use tontine_host::trouble::{ErrorContext, Result};
+use tontine_host::error::{ErrorContext, Result};
 
 use nothing::EmptyProgram;
 use process::ChildStack;

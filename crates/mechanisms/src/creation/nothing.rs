@@ -9,7 +9,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::io::Errno;
-use tontine_host::trouble::{ErrorContext, MeasureError, Result};
+use tontine_host::error::{ErrorContext, MeasureError, Result};
 
 /// `e_machine` and the instructions of `exit_group(0)`.
 #[cfg(target_arch = "x86_64")]

@@ -6,9 +6,9 @@
 use std::ffi::c_void;
 use std::io;
 
+use tontine_host::error::{ErrorContext, MeasureError, Result};
 use tontine_host::os::checked;
 use tontine_host::os::child::exit_at_once;
-use tontine_host::trouble::{ErrorContext, MeasureError, Result};
 
 use super::nothing::EmptyProgram;
 use super::thread::succeeded;

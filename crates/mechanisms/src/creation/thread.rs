@@ -7,7 +7,7 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::ptr::{null, null_mut};
 
-use tontine_host::trouble::{ErrorContext, Result};
+use tontine_host::error::{ErrorContext, Result};
 
 /// Creates a thread with default attributes, as a C program does, and joins it.
 #[inline]

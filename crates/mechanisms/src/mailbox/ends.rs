@@ -13,8 +13,8 @@ use rustix::io::Errno;
 use rustix::net::SocketType;
 use tontine::Error;
 use tontine::mailbox::{Mailbox, OnDeath, Options, Sender, WaitStrategy};
+use tontine_host::error::{ErrorContext, MeasureError, Result};
 use tontine_host::peer::PeerHandle;
-use tontine_host::trouble::{ErrorContext, MeasureError, Result};
 
 use super::{Correspondent, Post, announced, failed, life, posts, refused, until_welcome};
 use crate::about::{AfterKill, Asked, Death, Explored, Idle, Listing, Mechanism, Twin};

@@ -16,8 +16,8 @@ use rustix::net::SocketType;
 use tontine::Error;
 use tontine::life::Life;
 use tontine::mailbox::{Mailbox, Options, Sender};
+use tontine_host::error::{self, MeasureError, Result};
 use tontine_host::peer::PeerHandle;
-use tontine_host::trouble::{self, MeasureError, Result};
 
 use crate::descriptor::unix_pair;
 
@@ -158,7 +158,7 @@ pub fn life() -> Result<&'static Life> {
 
 /// Converts an error of the setup: a skip, if the system lacks what is needed.
 pub fn refused(error: Error) -> MeasureError {
-    if trouble::refused(&std::io::Error::from_raw_os_error(error.errno())) {
+    if error::refused(&std::io::Error::from_raw_os_error(error.errno())) {
         MeasureError::skip(error.to_string())
     } else {
         MeasureError::fail(error.to_string())

@@ -61,7 +61,7 @@
 #![allow(unsafe_code, reason = "lives that are never freed")]
 
 mod anchor;
-mod desk;
+mod mailbox_slot;
 mod path_lock;
 #[doc(hidden)]
 pub mod robust_list;
@@ -76,12 +76,12 @@ use std::sync::{Mutex, PoisonError};
 use crate::error::{Error, Result};
 use crate::sys::fork::{Guard, PerProcess};
 
-pub(crate) use desk::MailboxSlot;
+pub(crate) use mailbox_slot::MailboxSlot;
 pub use path_lock::PathLock;
 pub use watch::Watch;
 pub(crate) use word::PAGE_SIZE;
 
-use desk::Desks;
+use mailbox_slot::Desks;
 use word::LifePage;
 
 static REGISTRATION: PerProcess<Registration> = PerProcess::new(Registration::default);

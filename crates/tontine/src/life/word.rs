@@ -6,7 +6,7 @@
 //! thread id has a live owner.
 //!
 //! Neighbours: [`super::Life`] owns a page permanently, [`super::watch`] reads a peer's,
-//! [`super::desk`] uses the words after the mutex. Nothing here waits for the mutex.
+//! [`super::mailbox_slot`] uses the words after the mutex. Nothing here waits for the mutex.
 
 #![allow(unsafe_code, reason = "a robust mutex in shared memory")]
 

@@ -28,7 +28,7 @@ use tokio::task::{coop, yield_now};
 
 use super::lanes::TakenMessage;
 use super::outbound::OutboundLane;
-use super::patience::longest_wait;
+use super::wait_limit::longest_wait;
 use super::{Mailbox, Message, Sender};
 use crate::error::{Error, Result};
 use crate::sys::fork::Guard;

@@ -45,8 +45,8 @@ use std::mem;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
+use super::accepted_lane::{AcceptedLane, join};
 use super::address::SocketId;
-use super::joined::{AcceptedLane, join};
 use super::wire::{self, ControlMessage, DecodeError};
 use crate::error::{Error, Peer, Result};
 use crate::lane::page::VERSION;

@@ -6,9 +6,9 @@
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
+use super::accepted_lane::AcceptedLane;
 use super::account::ChunkAccount;
 use super::connection::DepartedReceiver;
-use super::joined::AcceptedLane;
 use super::options::Options;
 use super::wire::MOST_CHUNKS;
 use crate::error::{Error, Peer, Result};

@@ -3,11 +3,11 @@
 //! Each pass checks every busy lane and a few idle ones, so that a thousand idle senders delay the
 //! messages of a busy one little. A lane with a message becomes busy; one that has had none between
 //! two calls of [`Lanes::settle`] becomes idle. Neighbours: [`super::inbound`] is one lane,
-//! [`super::pace`] sets the length of a turn.
+//! [`super::poll_interval`] sets the length of a turn.
 
 use super::SenderId;
 use super::inbound::{InboundLane, LaneScan};
-use super::pace::PollInterval;
+use super::poll_interval::PollInterval;
 use crate::error::Error;
 
 /// Maximum number of idle lanes checked per pass.

@@ -56,29 +56,29 @@
 //! The [mailbox guide](crate::guide::mailbox) has the details: each kind of death, limits,
 //! permissions, event loops, and how to reply.
 
+mod accepted_lane;
 mod account;
 mod address;
 #[cfg(feature = "tokio")]
 mod asynchronous;
 mod connection;
-mod door;
 mod fast_path;
 mod growth;
+mod handshake;
 mod inbound;
-mod joined;
 mod lanes;
+mod listener;
 mod message;
 mod options;
 mod outbound;
-mod pace;
-mod patience;
+mod poll_interval;
 mod receiver;
 mod reservation;
 mod sender;
 mod service;
 mod succession;
+mod wait_limit;
 mod waiting;
-mod welcome;
 pub(crate) mod wire;
 
 pub use address::Address;

@@ -4,17 +4,17 @@
 //! waits. A [`Connection`] is the state of the connection, with its transitions; a [`Growth`] the
 //! size of the lane.
 //!
-//! Neighbours: [`super::sender`] has the calls, [`super::patience`] waits; [`super::inbound`] is
+//! Neighbours: [`super::sender`] has the calls, [`super::wait_limit`] waits; [`super::inbound`] is
 //! the receiver's end.
 
 use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
+use super::accepted_lane::AcceptedLane;
 use super::address::Address;
 use super::connection::{Connection, PendingLane};
 use super::growth::{Growth, GrowthStep, SpaceRequest};
-use super::joined::AcceptedLane;
 use super::options::{OnDeath, Options};
 use super::succession::{self, Introduction, SuccessorSearch};
 use super::wire::{self, ControlMessage};

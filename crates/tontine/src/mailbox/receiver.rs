@@ -6,9 +6,9 @@ use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 use super::address::Address;
-use super::door::Listener;
 use super::inbound::LaneScan;
 use super::lanes::{Lanes, TakenMessage};
+use super::listener::Listener;
 use super::message::{InPlace, Message, SenderId};
 use super::options::{Fences, Options};
 use crate::error::{Error, Result};

@@ -5,8 +5,8 @@
 use std::ops::{Deref, DerefMut};
 
 use super::outbound::OutboundLane;
-use super::patience::WaitLimit;
 use super::sender::Sender;
+use super::wait_limit::WaitLimit;
 use crate::error::Result;
 use crate::lane::writer::RecordSlot;
 

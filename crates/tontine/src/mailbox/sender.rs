@@ -1,7 +1,7 @@
 //! The sending end: [`Sender`].
 //!
 //! Each call inspects the lane, waits if it must, and inspects it again. Neighbours:
-//! [`super::outbound`] is the lane, [`super::patience`] waits, [`super::reservation`] has the calls
+//! [`super::outbound`] is the lane, [`super::wait_limit`] waits, [`super::reservation`] has the calls
 //! that reserve space.
 
 use std::fmt;
@@ -13,7 +13,7 @@ use super::connection::PendingLane;
 use super::growth::SpaceRequest;
 use super::options::Options;
 use super::outbound::OutboundLane;
-use super::patience::{SenderWait, WaitLimit};
+use super::wait_limit::{SenderWait, WaitLimit};
 use crate::error::{Error, Peer, Result};
 use crate::sys::socket::{self, PeerSocket};
 

@@ -4,12 +4,12 @@
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use super::door::{EventSource, GENERATION_MASK, same_generation};
 use super::inbound::InboundLane;
+use super::listener::{EventSource, GENERATION_MASK, same_generation};
 use super::receiver::Mailbox;
 use crate::error::{Error, Result};
 use crate::lane::page::MIN_LOG2;
-use crate::sys::bell;
+use crate::sys::doorbell;
 
 /// Maximum capacity in bytes of the copy buffer that a mailbox keeps when idle.
 const LONGEST_KEPT: usize = 64 << 10;
@@ -73,7 +73,7 @@ impl Mailbox {
                 EventSource::Timer => again = true,
                 EventSource::Doorbell(slot, generation) => {
                     if let Some(lane) = self.of_lane(slot, generation)
-                        && let bell::BellState::Noise = bell::hush(&lane.doorbell)
+                        && let doorbell::BellState::Noise = doorbell::hush(&lane.doorbell)
                         && let Some(lane) = self.lanes.at(slot)
                     {
                         // The set would report it permanently. Its content is closed with the

@@ -1,14 +1,14 @@
 //! Interfaces of the kernel: memory that one process writes and others read ([`region`]), its
 //! release ([`release`]), detection of forks ([`fork`]), messages with descriptors ([`socket`]),
-//! doorbells ([`bell`]), the end of another process ([`pidfd`]), fences for other processes
+//! doorbells ([`doorbell`]), the end of another process ([`pidfd`]), fences for other processes
 //! ([`membarrier`]), resource limits ([`limits`]), threads without signals ([`thread`]), and
 //! threads with a descriptor table of their own ([`quarantine`]).
 //!
 //! Nothing here uses lives, lanes or mailboxes. Every descriptor is made close-on-exec.
 
-pub(crate) mod bell;
 #[cfg(test)]
 pub(crate) mod child;
+pub(crate) mod doorbell;
 pub(crate) mod fork;
 pub(crate) mod limits;
 pub(crate) mod membarrier;

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use super::rolls::Rolls;
 use super::trace::{RawEnding, RawTrace, SeatFacts, Trace};
-use crate::scenario::conduct::{NextCall, SpawnKind, StepControl, ThreadOrdinal};
+use crate::scenario::step_control::{NextCall, SpawnKind, StepControl, ThreadOrdinal};
 use crate::scenario::{BlockKind, Log, LogEvent, Record, Scenario, conducted, conducted_program};
 use tontine_unix::Sys;
 use tontine_unix_sim::internal::{
@@ -47,7 +47,7 @@ pub(super) fn run(
     rolls: Rolls,
 ) -> Result<Trace, BuildError> {
     let stopper = Stopper::new();
-    let house = Arc::new(GateTable {
+    let table = Arc::new(GateTable {
         inner: Mutex::new(GateTableState {
             raw: RawTrace::default(),
             sitting: Vec::new(),
@@ -60,8 +60,8 @@ pub(super) fn run(
         random: AtomicU64::new(rolls.of(0)),
         rolls,
     });
-    let conduct: Arc<dyn StepControl> = Arc::<GateTable>::clone(&house);
-    let conductor: Arc<dyn Conductor> = Arc::<GateTable>::clone(&house);
+    let conduct: Arc<dyn StepControl> = Arc::<GateTable>::clone(&table);
+    let conductor: Arc<dyn Conductor> = Arc::<GateTable>::clone(&table);
     let processes = scenario.blocks.iter().filter(|block| block.kind == BlockKind::Process);
     let builder = processes.fold(builder, |builder, block| {
         let conduct = Arc::clone(&conduct);
@@ -80,7 +80,7 @@ pub(super) fn run(
     if report.abandoned > 0 {
         REUSED.set(Reused::default());
     }
-    let mut inner = house.inner();
+    let mut inner = table.inner();
     let ending = match report.ending {
         EndReason::Finished => RawEnding::Finished,
         EndReason::Deadlocked => RawEnding::Deadlocked,

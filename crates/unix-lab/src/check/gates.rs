@@ -18,7 +18,9 @@ use super::fibers::FARTHEST;
 use super::region::{CheckRegion, PendingTimer, SEATS, SeatWords, go, place};
 use super::time::now_ns;
 use super::{log, typing};
-use crate::scenario::conduct::{NextCall, ProcessProgram, SpawnKind, StepControl, ThreadOrdinal};
+use crate::scenario::step_control::{
+    NextCall, ProcessProgram, SpawnKind, StepControl, ThreadOrdinal,
+};
 use crate::scenario::wire::with_line;
 use crate::scenario::{Log, LogEvent};
 

@@ -21,13 +21,13 @@
 // gates of `gates`. `image` is the program that these processes execute, `log` collects their
 // events. `trace` describes a run on either system, `compare` finds the first difference of two.
 mod compare;
-mod conductor;
 mod fibers;
 mod fit;
 mod gates;
 mod image;
-mod keeper;
+mod linux_stepper;
 mod log;
+mod namespace_init;
 mod region;
 mod rolls;
 mod tasks;
@@ -43,8 +43,8 @@ pub use compare::{TraceDifference, compare};
 pub use trace::{BlockedThread, StepRecord, Trace, TraceEnd, TraceEntry};
 
 use crate::scenario::Scenario;
-use conductor::RunError;
-use keeper::{Isolation, NamespaceInit};
+use linux_stepper::RunError;
+use namespace_init::{Isolation, NamespaceInit};
 use rolls::{RollSearch, Rolls};
 use tontine_unix_sim::{BuildError, Builder, Executor, Virtual};
 

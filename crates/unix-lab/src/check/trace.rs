@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::fmt::{self, Display, Formatter};
 
-use crate::scenario::conduct::SpawnKind;
+use crate::scenario::step_control::SpawnKind;
 use crate::scenario::{EventKind, Record};
 
 /// The end of a run.

@@ -31,19 +31,19 @@
 //! executor carries out the choices, and `tontine_unix_sim` defines the system.
 #![allow(unsafe_code, reason = "lends guides to runs")]
 
-mod dice;
-mod guide;
 mod interleaving;
 mod order;
-mod path;
+mod preemption_sampler;
 mod schedule;
+mod search_scheduler;
+mod search_tree;
 mod subject;
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Debug, Formatter};
 
-use guide::{LentScheduler, SearchScheduler};
 pub use schedule::{ParseScheduleError, Schedule};
+use search_scheduler::{LentScheduler, SearchScheduler};
 use subject::{ExplorationSubject, RunVerdict};
 use tontine_unix::Sys;
 use tontine_unix_sim::internal::{Reused, SignalStack};

@@ -13,11 +13,11 @@ use tontine_unix::{Pid, SigInfo, Sys};
 
 use super::ast::{Condition, Expression, NotePart, Scenario, SourceLine, Statement, StatementKind};
 use super::call::SystemCall;
-use super::conduct::{StepControl, ThreadOrdinal};
 use super::contexts::Contexts;
 use super::log::{EventKind, Log, LogEvent, RelatedProcess};
 use super::outcome::cause;
 use super::print::SignalName;
+use super::step_control::{StepControl, ThreadOrdinal};
 use super::term::Term;
 use super::word::{BuiltinValue, SignalField};
 

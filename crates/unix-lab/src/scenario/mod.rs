@@ -24,7 +24,6 @@
 
 mod ast;
 mod call;
-pub(crate) mod conduct;
 mod context;
 mod contexts;
 mod error;
@@ -37,7 +36,8 @@ mod perform;
 mod print;
 mod program;
 mod run;
-mod stage;
+mod runner;
+pub(crate) mod step_control;
 mod term;
 mod timeline;
 mod token;
@@ -58,7 +58,7 @@ pub use log::{EventKind, Log, LogEvent, MemoryLog, Record, RelatedProcess};
 pub(crate) use program::{conducted, conducted_program};
 pub use program::{executed, program, root};
 pub use run::{ScenarioRun, run};
-pub(crate) use stage::ScenarioRunner;
+pub(crate) use runner::ScenarioRunner;
 pub use term::Term;
 pub use timeline::{Columns, Timeline};
 pub use verdict::{FailedExpectation, ScenarioVerdict};

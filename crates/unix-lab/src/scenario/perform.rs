@@ -12,10 +12,10 @@ use tontine_unix::{
 use super::call::{
     ExecTarget, KillTarget, PriorityTarget, Spawning, SystemCall, Tracing, WaitTarget,
 };
-use super::conduct::SpawnKind;
 use super::context::ThreadFrame;
 use super::outcome::{CallResult, done, limit};
 use super::program::{image, process, thread};
+use super::step_control::SpawnKind;
 use super::word::{
     LimitedResource, PlainCall, SetCall, SignalCall, SimpleAction, TwoValueCall, ValueCall,
     WaitCall,

@@ -17,11 +17,11 @@ use super::ast::{
     CallStatement, Condition, HandlerStatement, Scenario, SourceLine, Statement, StatementKind,
 };
 use super::call::{ExecTarget, SystemCall};
-use super::conduct::{NextCall, ProcessProgram, SpawnKind, StepControl, ThreadOrdinal};
 use super::context::{Context, EventDetails, Filled, RunContext, ThreadFrame};
 use super::expected::Expected;
 use super::log::{EventKind, Log, RelatedProcess};
 use super::outcome::{CallResult, KnownSignal, done};
+use super::step_control::{NextCall, ProcessProgram, SpawnKind, StepControl, ThreadOrdinal};
 use super::word::{PlainCall, SetCall, ValueCall};
 
 /// Name of the process that begins a run: `init` in the text.

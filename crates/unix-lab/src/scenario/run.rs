@@ -6,7 +6,7 @@
 use tontine_unix_sim::{BuildError, Builder, RunReport};
 
 use super::ast::Scenario;
-use super::stage::ScenarioRunner;
+use super::runner::ScenarioRunner;
 use super::timeline::Timeline;
 use super::verdict::ScenarioVerdict;
 

@@ -3,9 +3,9 @@
 //! The *victim* carries the operation out; its *peer*, which created the heap, survives. If the
 //! heap recovers dead members, the victim has blocks of every kind: its own, large ones, blocks
 //! from its peer's slab, blocks in flight to and from it; and its peer has a small and a large one
-//! of the victim's slabs. The commands to the survivors after the kill are in [`aftermath`].
+//! of the victim's slabs. The commands to the survivors after the kill are in [`after_kill`].
 
-mod aftermath;
+mod after_kill;
 
 use std::time::Duration;
 
@@ -13,14 +13,14 @@ use rustix::process::Pid;
 
 use super::cast::{TrialConfig, answer, unharmed};
 use crate::actor::order::{CommandKind, HeapAct};
-use crate::knife::Release;
+use crate::fair_timeout::FairTimeout;
 use crate::message::MessageCheck;
-use crate::patience::FairTimeout;
-use crate::place::RunDir;
-use crate::stage::WorkerProcess;
+use crate::run_dir::RunDir;
 use crate::subject::{HeapTarget, Operation};
+use crate::tracer::Release;
 use crate::verdict::{ExpectedMessages, TrialResult};
-use tontine_host::trouble::{MeasureError, Result};
+use crate::worker_launcher::WorkerProcess;
+use tontine_host::error::{MeasureError, Result};
 
 /// The peer's own blocks, which no other member may touch.
 const OWN: [u32; 2] = [1, 2];

@@ -1,9 +1,9 @@
 //! One run of a script for a queue: [`QueueTrial`], the two ends and their actions up to the kill.
 //!
 //! The *victim* carries the operation out; its *peer* has the other end. The commands to the
-//! survivors after the kill are in [`aftermath`].
+//! survivors after the kill are in [`after_kill`].
 
-mod aftermath;
+mod after_kill;
 
 use std::time::Duration;
 
@@ -11,14 +11,14 @@ use rustix::process::Pid;
 
 use super::cast::{TrialConfig, answer, unharmed};
 use crate::actor::order::CommandKind;
-use crate::knife::Release;
+use crate::fair_timeout::FairTimeout;
 use crate::message::MessageCheck;
-use crate::patience::FairTimeout;
-use crate::place::RunDir;
-use crate::stage::WorkerProcess;
+use crate::run_dir::RunDir;
 use crate::subject::{Operation, QueueEnd, QueueSubject};
+use crate::tracer::Release;
 use crate::verdict::{ExpectedMessages, TrialResult};
-use tontine_host::trouble::{MeasureError, Result};
+use crate::worker_launcher::WorkerProcess;
+use tontine_host::error::{MeasureError, Result};
 
 /// A trial, at any time between its beginning and its verdict. Workers are dropped before the
 /// place.

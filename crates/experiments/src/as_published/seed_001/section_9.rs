@@ -14,7 +14,7 @@ use tontine_bench::machine::topology::Topology;
 use tontine_bench::observe::Observed;
 use tontine_bench::size::Size;
 use tontine_bench::task::Params;
-use tontine_host::trouble::{MeasureError, Result};
+use tontine_host::error::{MeasureError, Result};
 
 use super::{PAPERS_MACHINE, PAPERS_PROCESSORS, mean, run, say};
 use crate::SUITE;

@@ -29,7 +29,7 @@ use tontine::life::Watch;
 
 use super::monitored::{Means, Monitored};
 use super::word::{FUTEX_TID_MASK, MonitorPage, is_held};
-use tontine_host::trouble::{ErrorContext, MeasureError, Result};
+use tontine_host::error::{ErrorContext, MeasureError, Result};
 use tontine_mechanisms::mailbox;
 
 pub use polling::{POLLING_PERIOD, PollingThread};
@@ -101,7 +101,7 @@ macro_rules! with_check {
             "procfs-faccessat" => with!(ways::Procfs::of(monitored)?),
             "polling-thread" => with!(ways::PollingThread::of(monitored)?),
             other => {
-                Err(tontine_host::trouble::MeasureError::fail(format!("no such variant: {other}")))
+                Err(tontine_host::error::MeasureError::fail(format!("no such variant: {other}")))
             }
         }
     }};

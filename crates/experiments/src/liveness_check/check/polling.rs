@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use rustix::io::Errno;
-use tontine_host::trouble::{ErrorContext, MeasureError, Result};
+use tontine_host::error::{ErrorContext, MeasureError, Result};
 
 use super::{Check, Procfs, passed};
 use crate::liveness_check::monitored::Monitored;

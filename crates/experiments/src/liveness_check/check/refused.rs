@@ -1,7 +1,7 @@
 //! Threads for which the system refuses a call, for tests: [`inside`].
 
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, TargetArch};
-use tontine_host::trouble::Result;
+use tontine_host::error::Result;
 
 /// Variant, refused calls, and the name that the skip must give.
 pub const CASES: [(&str, &[i64], &str); 4] = [

@@ -7,7 +7,7 @@
 use std::io::{self, Write};
 
 use serde::{Deserialize, Serialize};
-use tontine_host::trouble::{MeasureError, Result};
+use tontine_host::error::{MeasureError, Result};
 
 use super::super::Timed;
 

@@ -15,12 +15,12 @@ use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use rustix::process::Pid;
+use tontine_host::error::{ErrorContext, MeasureError, Result};
 use tontine_host::os::child::{Child, ends_within};
 use tontine_host::os::namespaces::{leave_all, leave_network};
 use tontine_host::os::netlink::Netlink;
 use tontine_host::os::shared::SharedMapping;
 use tontine_host::peer::ChildError;
-use tontine_host::trouble::{ErrorContext, MeasureError, Result};
 use tontine_mechanisms::descriptor::pipe;
 
 use super::{EndRequest, answer, obey, patience};

@@ -8,7 +8,7 @@
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-use tontine_host::trouble::{ErrorContext, MeasureError, Result};
+use tontine_host::error::{ErrorContext, MeasureError, Result};
 use tontine_mechanisms::docker::{Docker, LABEL, PATIENCE, engine_name, sweep};
 use tontine_mechanisms::image;
 use tontine_mechanisms::owner::ProcessIdentity;

@@ -23,10 +23,10 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 use tontine_bench::machine::topology::Placement;
 use tontine_host::clock::Clock;
+use tontine_host::error::{ErrorContext, Result};
 use tontine_host::os::child::exit_at_once;
 use tontine_host::os::pin;
 use tontine_host::peer::PeerHandle;
-use tontine_host::trouble::{ErrorContext, Result};
 use tontine_mechanisms::descriptor::{StreamEnd, again};
 
 use super::harness::{self, RoundPlan};

@@ -14,8 +14,8 @@ use rustix::time::{ClockId, clock_gettime};
 
 use super::class::{CLASSES, SizeClass};
 use super::core::Core;
+use super::free_map::{FreeMap, NONE, Use};
 use super::layout::{GRANULES, SLAB};
-use super::shelf::{FreeMap, NONE, Use};
 use super::word::{BlockWord, hint, truth};
 use crate::heap::Result;
 use crate::sync::Ordering;

@@ -92,12 +92,12 @@ mod canary;
 mod check;
 mod class;
 mod core;
-mod flight;
+mod free_map;
+mod in_flight;
 mod layout;
-mod local;
-mod mail;
 #[cfg(test)]
-mod odd_ends;
+mod lifecycle_tests;
+mod local;
 mod options;
 mod post;
 #[cfg(test)]
@@ -108,10 +108,10 @@ mod recover;
 mod rubbish;
 #[cfg(any(test, fuzzing))]
 mod scribble;
-mod shelf;
 mod space;
 #[cfg(test)]
 mod tests;
+mod transfers;
 #[cfg(test)]
 mod tso;
 mod word;

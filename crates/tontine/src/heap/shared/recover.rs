@@ -8,7 +8,7 @@ use super::arena::Arena;
 use super::class::SizeClass;
 use super::core::{ArenaRegistry, Core};
 use super::layout::{ARENAS, GRANULES, MEMBERS};
-use super::mail::Endpoints;
+use super::transfers::Endpoints;
 use super::word::{
     ArenaWord, BlockState, BlockWord, Member, MemberState, MemberWord, SlabState, SlabWord, ended,
     truth,

@@ -13,7 +13,7 @@ use super::*;
 use crate::life::PathLock;
 use crate::sys::child::in_child;
 use crate::sys::region::OwnRegion;
-use crate::sys::{bell, pidfd};
+use crate::sys::{doorbell, pidfd};
 
 fn next(fd: &OwnedFd) -> Option<receive::ReceivedPacket> {
     receive(fd, &mut [0; 64]).expect("receive")
@@ -37,7 +37,7 @@ fn message_with_memory_and_doorbell_is_mapped() {
     let (own, memory) = OwnRegion::new("test", 4096).expect("region");
     // SAFETY: inside an own mapping.
     unsafe { own.base().write(7) };
-    let (ear, button) = bell::make().expect("bell");
+    let (ear, button) = doorbell::make().expect("bell");
     let sent = send(&ours, b"hello", &[memory.as_fd(), button.as_fd()]).expect("send");
     assert_eq!(sent, SendResult::Yes);
     drop((memory, button));
@@ -59,7 +59,7 @@ fn message_with_memory_and_doorbell_is_mapped() {
         let flags = fd.map(|fd| rustix::io::fcntl_getfd(fd).expect("flags"));
         assert!(flags.is_none_or(|flags| flags.contains(rustix::io::FdFlags::CLOEXEC)));
     }
-    bell::ring(&doorbell);
+    doorbell::ring(&doorbell);
     assert_eq!(rustix::net::recv(&ear, &mut [0_u8; 8], RecvFlags::DONTWAIT), Ok((1, 1)));
     let memory = passed.memory.expect("sealed memory");
     // SAFETY: inside of the mapping.

@@ -7,11 +7,11 @@
 use super::{HeapTrial, OWN, number_of};
 use crate::actor::order::{HeapAct, WorkerReply};
 use crate::explore::cast::{ReceiveResult, TrialConfig, answer};
+use crate::fair_timeout::FairTimeout;
 use crate::message::MessageCheck;
-use crate::patience::FairTimeout;
-use crate::stage::WorkerProcess;
 use crate::verdict::{Judged, KillVerdict, TrialResult};
-use tontine_host::trouble::Result;
+use crate::worker_launcher::WorkerProcess;
+use tontine_host::error::Result;
 
 const LEFT: &str = "the surviving member";
 const FRESH: &str = "a fresh member";

@@ -10,8 +10,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use tontine_host::error::{ErrorContext, Result};
 use tontine_host::leftovers::{self, SHARED_MEMORY};
-use tontine_host::trouble::{ErrorContext, Result};
 use tontine_mechanisms::location::Location;
 
 const START: &str = "tontine-crash-";

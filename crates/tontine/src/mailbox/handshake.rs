@@ -8,15 +8,15 @@
 //! fault: the handshake is deferred and retried. Other connections, which would lack the same, are
 //! not accepted before it. The sender is refused only when the handshake timeout has expired.
 //!
-//! Neighbours: [`super::door`] has the connections, [`super::inbound`] the lanes made from them.
+//! Neighbours: [`super::listener`] has the connections, [`super::inbound`] the lanes made from them.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use rustix::io::Errno;
 
-use super::door::{EventSource, NextConnection, PendingConnection, Said};
 use super::inbound::{InboundLane, LaneInit, chunk_size};
+use super::listener::{EventSource, NextConnection, PendingConnection, Said};
 use super::message::SenderId;
 use super::receiver::Mailbox;
 use super::wire::{self, ControlMessage, DecodeError, FenceMode, Hello, Welcome};
@@ -29,7 +29,7 @@ use crate::life::Watch;
 use crate::sync::{Ordering, fence};
 use crate::sys::region::PeerRegion;
 use crate::sys::socket::{self, PassedMessage, PeerSocket, SendResult};
-use crate::sys::{bell, limits, pidfd, quarantine};
+use crate::sys::{doorbell, limits, pidfd, quarantine};
 
 /// Maximum number of connections accepted per call.
 const ACCEPTED_AT_ONCE: usize = 16;
@@ -209,7 +209,7 @@ impl Mailbox {
         // The steps for which this process may lack a resource come first: a retry needs what was
         // passed.
         let (control, control_fd) = Control::new(hello.position, granted, self.most(granted))?;
-        let (doorbell, button) = bell::make()?;
+        let (doorbell, button) = doorbell::make()?;
         let fences = match (self.can_interrupt, hello.fences) {
             (true, FenceMode::Asymmetric) => FenceMode::Asymmetric,
             _ => FenceMode::Symmetric,

@@ -9,7 +9,7 @@ use rustix::process::Pid;
 
 use super::registers::{self, Registers};
 use super::stores;
-use tontine_host::trouble::{ErrorContext, Result};
+use tontine_host::error::{ErrorContext, Result};
 
 /// A thread that this thread traces.
 #[derive(Debug, Clone, Copy)]

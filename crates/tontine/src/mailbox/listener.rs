@@ -4,7 +4,7 @@
 //! Work that fails for lack of descriptors or memory is *deferred*: its entry in the set becomes
 //! edge-triggered, and a timer in the set fires when a retry is due. A caller that waits on the
 //! descriptor therefore sleeps until then. Neighbours: [`super::service`] processes the events,
-//! [`super::welcome`] makes lanes from pending connections.
+//! [`super::handshake`] makes lanes from pending connections.
 
 use std::io::ErrorKind;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

@@ -7,15 +7,15 @@ use std::thread;
 use std::time::Duration;
 
 use tontine_host::clock::Clock;
+use tontine_host::error::{MeasureError, Result};
 use tontine_host::os::pin::Pinned;
-use tontine_host::trouble::{MeasureError, Result};
 
 /// Operations between two stamps.
 pub(super) const BATCH: usize = 256;
 /// Minimum number of timed batches: otherwise a thread that got no processor would be represented
 /// by the one batch in which it waited.
 const MIN_BATCHES: usize = 50;
-/// Share of the time that a crew warms up before it is timed: a quarter.
+/// Share of the time that a workers warms up before it is timed: a quarter.
 const WARM_UP: f64 = 0.25;
 
 /// Size of the smallest block, and the step from one size to the next.
@@ -23,7 +23,7 @@ pub(super) const STEP: usize = 16;
 /// Number of sizes: 16 to 512 bytes.
 const SIZES: u64 = 32;
 
-/// The processors of a crew, and its time.
+/// The processors of a workers, and its time.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct WorkerThreads<'a> {
     /// Member i runs on processor i, modulo their number.
@@ -143,13 +143,13 @@ mod tests {
     fn crew_with_unpinnable_member_does_no_work() {
         let nowhere = rustix::thread::CpuSet::MAX_CPU - 1;
         let processors = [pin::allowed().expect("affinity")[0], nowhere];
-        let crew = WorkerThreads {
+        let workers = WorkerThreads {
             processors: &processors,
             clock: Clock::monotonic(),
             time: Duration::ZERO,
         };
         let worked = AtomicBool::new(false);
-        let found = crew.together(2, |_| {
+        let found = workers.together(2, |_| {
             worked.store(true, Ordering::Relaxed);
             Ok(())
         });
@@ -160,18 +160,18 @@ mod tests {
     #[test]
     fn batches_end_with_the_work_and_with_the_time() {
         let processors = [0];
-        let mut crew = WorkerThreads {
+        let mut workers = WorkerThreads {
             processors: &processors,
             clock: Clock::monotonic(),
             time: Duration::MAX,
         };
         let mut left = 3;
-        let means = crew.batches(|| {
+        let means = workers.batches(|| {
             left -= 1;
             Ok(left > 0)
         });
         assert_eq!((means, left), (Ok(Vec::new()), 0), "all of it warm-up");
-        crew.time = Duration::from_millis(1);
-        assert!(crew.batches(|| Ok(true)).expect("they end").len() >= MIN_BATCHES);
+        workers.time = Duration::from_millis(1);
+        assert!(workers.batches(|| Ok(true)).expect("they end").len() >= MIN_BATCHES);
     }
 }

@@ -18,7 +18,7 @@ use std::sync::OnceLock;
 use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
-use tontine_host::trouble::{MeasureError, Result};
+use tontine_host::error::{MeasureError, Result};
 
 /// A delay to plant into an invocation.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]

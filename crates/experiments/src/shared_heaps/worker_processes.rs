@@ -3,12 +3,12 @@
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
+use tontine_host::error::{MeasureError, Result};
 use tontine_host::os::child::{self, Child};
 use tontine_host::os::deadline;
 use tontine_host::os::pin::Pinned;
 use tontine_host::os::shared::SharedMapping;
 use tontine_host::peer::{ChildError, PeerHandle};
-use tontine_host::trouble::{MeasureError, Result};
 
 use super::benchmark::Benchmark;
 use super::board::{SEATS, WorkerTable};
@@ -77,13 +77,13 @@ impl<'h, W: World> WorkerProcesses<'h, W> {
         world: &'h W,
         board: &'h WorkerTable,
     ) -> Result<Self> {
-        let mut house = Self { plan, world, board, seats: Vec::new() };
+        let mut processes = Self { plan, world, board, seats: Vec::new() };
         for seat in 0..plan.workers {
             let words = ChildError::new()?;
-            let child = house.seat(seat, &words)?;
-            house.seats.push((child, words));
+            let child = processes.seat(seat, &words)?;
+            processes.seats.push((child, words));
         }
-        Ok(house)
+        Ok(processes)
     }
 
     fn seat(&self, seat: usize, words: &ChildError) -> Result<Child> {

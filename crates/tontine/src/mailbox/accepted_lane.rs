@@ -12,7 +12,7 @@ use crate::lane::page::{CLOSED, GIVE_BACK};
 use crate::life::Watch;
 use crate::sync::{Ordering, fence};
 use crate::sys::socket::{self, PassedMessage, PeerSocket, SendResult};
-use crate::sys::{bell, membarrier, pidfd};
+use crate::sys::{doorbell, membarrier, pidfd};
 
 /// Everything that a sender holds of the receiver that accepted its lane.
 pub(super) struct AcceptedLane {
@@ -146,7 +146,7 @@ impl AcceptedLane {
     #[cold]
     #[inline(never)]
     fn ring(&self) {
-        bell::ring(&self.doorbell);
+        doorbell::ring(&self.doorbell);
     }
 }
 

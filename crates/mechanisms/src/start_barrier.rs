@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 use rustix::event::Timespec;
 use rustix::io::Errno;
 use rustix::thread::futex;
+use tontine_host::error::{ErrorContext, MeasureError, Result};
 use tontine_host::os::shared::{Shareable, SharedMapping};
-use tontine_host::trouble::{ErrorContext, MeasureError, Result};
 
 /// Interval between two checks that all processes still live.
 const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };

@@ -26,15 +26,15 @@ use rustix::process::{
 };
 use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout};
 use rustix::thread::{UnshareFlags, unshare_unsafe};
+use tontine_host::error::{ErrorContext, MeasureError, Result};
 use tontine_host::os::child::{Child, exit_at_once};
 use tontine_host::os::shared::SharedMapping;
 use tontine_host::peer::ChildError;
-use tontine_host::trouble::{ErrorContext, MeasureError, Result};
 
 /// Folders in which logins are recorded and servers keep their pids.
 pub(super) const HIDDEN: [&str; 2] = ["/run", "/var/log"];
 
-/// A running house. When it is dropped, or this process ends, all processes in it are killed.
+/// A running sandbox. When it is dropped, or this process ends, all processes in it are killed.
 #[derive(Debug)]
 pub(super) struct LoginSandbox {
     keeper: Child,
@@ -44,7 +44,7 @@ pub(super) struct LoginSandbox {
 }
 
 impl LoginSandbox {
-    /// Opens a house in which `passwd` is `/etc/passwd` and `server` runs; the server's output goes
+    /// Opens a sandbox in which `passwd` is `/etc/passwd` and `server` runs; the server's output goes
     /// to the file `log`. Call it in a single-threaded process only.
     ///
     /// # Errors
@@ -72,7 +72,7 @@ impl LoginSandbox {
         Ok(Self { keeper, words, open: open.take() })
     }
 
-    /// Returns the reason why the house could not be opened, if it could not.
+    /// Returns the reason why the sandbox could not be opened, if it could not.
     pub(super) fn trouble(&self) -> Option<MeasureError> {
         self.words.heard()
     }
@@ -81,7 +81,7 @@ impl LoginSandbox {
 impl Drop for LoginSandbox {
     fn drop(&mut self) {
         drop(self.open.take());
-        // The keeper ends when all processes in the house have; it uses SIGKILL if necessary.
+        // The keeper ends when all processes in the sandbox have; it uses SIGKILL if necessary.
         let _ = self.keeper.wait();
     }
 }
@@ -115,7 +115,7 @@ fn keep(server: &[CString], log: &Path, told: &OwnedFd) -> Result<()> {
         -1 => return Err(std::io::Error::last_os_error()).setting_up("fork"),
         0 => {
             let _ = set_parent_process_death_signal(Some(Signal::KILL));
-            // If the parent has ended before that, the other end of the house's pipe is closed.
+            // If the parent has ended before that, the other end of the sandbox's pipe is closed.
             let now = Timespec { tv_sec: 0, tv_nsec: 0 };
             if poll(&mut [PollFd::new(told, PollFlags::IN)], Some(&now)) != Ok(0) {
                 exit_at_once(1);

@@ -5,7 +5,7 @@ use rustix::process::Pid;
 use super::recording::{RecordedPoint, Recording, StopKind};
 use super::trace::TracedTask;
 use super::visible::{SharedState, StoreEffect, maps};
-use tontine_host::trouble::Result;
+use tontine_host::error::Result;
 
 /// One stop of a walk.
 #[derive(Debug, Clone, Copy, Default)]

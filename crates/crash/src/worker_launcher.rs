@@ -23,9 +23,9 @@ use rustix::process::{
 };
 
 use crate::actor::order::{WorkerCommand, WorkerReply};
-use crate::patience::{self, FairTimeout, LOOK, WaitState, WaitTimer};
-use crate::place::RunDir;
-use tontine_host::trouble::{ErrorContext, MeasureError, Result};
+use crate::fair_timeout::{self, FairTimeout, LOOK, WaitState, WaitTimer};
+use crate::run_dir::RunDir;
+use tontine_host::error::{ErrorContext, MeasureError, Result};
 
 /// The command that starts a worker: this program, with these arguments; the target's name and a
 /// directory follow, and the program passes both to [`crate::actor::serve`].
@@ -255,7 +255,7 @@ impl WorkerProcess {
     /// running.
     pub(crate) fn state(&self) -> Option<char> {
         let pid = self.pid.as_raw_nonzero();
-        patience::state(Path::new(&format!("/proc/{pid}/task/{pid}")))
+        fair_timeout::state(Path::new(&format!("/proc/{pid}/task/{pid}")))
     }
 
     /// Returns `true` if each of its other threads sleeps or has ended.
@@ -265,7 +265,7 @@ impl WorkerProcess {
         let main = pid.to_string();
         let mut others = threads.flatten().filter(|thread| *thread.file_name() != *main);
         // A thread that ended meanwhile has no state.
-        others.all(|thread| matches!(patience::state(&thread.path()), Some('S') | None))
+        others.all(|thread| matches!(fair_timeout::state(&thread.path()), Some('S') | None))
     }
 
     /// Returns the processor time that the main thread has used.

@@ -17,8 +17,8 @@ use super::stores::{StoreOperand, store_of};
 use super::trace::{Resume, TracedTask};
 use super::visible::StoreEffect;
 use crate::actor::order::WorkerCommand;
-use crate::stage::WorkerProcess;
-use tontine_host::trouble::{MeasureError, Result};
+use crate::worker_launcher::WorkerProcess;
+use tontine_host::error::{MeasureError, Result};
 
 /// Maximum time without a stop before a victim counts as hanging.
 const PATIENCE: Duration = Duration::from_secs(10);

@@ -10,10 +10,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rustix::io::Errno;
 use rustix::process::{PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use tontine_host::clock::Clock;
+use tontine_host::error::{ErrorContext, MeasureError, Result};
 use tontine_host::os::child::exit_at_once;
 use tontine_host::os::pin::Pinned;
 use tontine_host::os::shared::SharedMapping;
-use tontine_host::trouble::{ErrorContext, MeasureError, Result};
 use tontine_mechanisms::descriptor::pipe;
 
 use crate::liveness_check::monitored::{Home, Means, Monitored};

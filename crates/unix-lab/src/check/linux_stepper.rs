@@ -1,4 +1,4 @@
-//! The conductor of real processes, which runs in the keeper: [`conduct`].
+//! The conductor of real processes, which runs in the keeper: [`step_control`].
 //!
 //! It releases one thread from its gate, inspects all threads until the system is quiescent, and
 //! releases the next. The system is *quiescent* if two inspections in a row, between which no

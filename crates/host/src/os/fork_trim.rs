@@ -231,7 +231,7 @@ Anonymous:           8 kB
                 return Ok(());
             }
             let lean = ForkTrim::now();
-            let status = |child: crate::trouble::Result<Child>| {
+            let status = |child: crate::error::Result<Child>| {
                 let status = child.and_then(|mut child| child.wait());
                 status.map(|status| status.exit_status()).map_err(|trouble| trouble.to_string())
             };

@@ -21,14 +21,14 @@ use tontine_unix::{
     Children, Linux, Pid, SigAction, SigSet, SigmaskHow, Signal, SignalTarget, Sys, WaitOptions,
 };
 
-use super::conductor::{RunError, conduct};
 use super::fibers::FIRST_NUMBER;
 use super::gates::Gates;
+use super::linux_stepper::{RunError, conduct};
 use super::log::{self, LogPart};
 use super::region::{CheckRegion, REGION, RunRequest, SEATS, SeatWords, pass_on};
 use super::text;
 use super::trace::{RawEnding, RawTrace, SeatFacts, Trace};
-use crate::scenario::conduct::{SpawnKind, StepControl, ThreadOrdinal};
+use crate::scenario::step_control::{SpawnKind, StepControl, ThreadOrdinal};
 use crate::scenario::wire::decode;
 use crate::scenario::{Scenario, conducted};
 

@@ -9,7 +9,7 @@
 
 use super::core::Core;
 use super::layout::MEMBERS;
-use super::mail::Endpoints;
+use super::transfers::Endpoints;
 use super::word::{BlockState, BlockWord, Destination, Member, MemberState, MemberWord, truth};
 use crate::sync::Ordering;
 

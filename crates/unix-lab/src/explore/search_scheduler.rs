@@ -6,11 +6,11 @@ use std::ops::{Deref, DerefMut};
 
 use tontine_unix_sim::internal::{CLOCK, Chooser, SwitchEvent, SwitchReason, call_of};
 
-use super::dice::PreemptionSampler;
 use super::interleaving::Segment;
 use super::order::{ReadyOrder, yields};
-use super::path::SearchTree;
+use super::preemption_sampler::PreemptionSampler;
 use super::schedule::Schedule;
+use super::search_tree::SearchTree;
 
 /// The source of decisions.
 #[derive(Debug)]

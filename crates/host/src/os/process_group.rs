@@ -22,7 +22,7 @@ use rustix::process::{
 };
 
 use super::child::Child;
-use crate::trouble::{ErrorContext, MeasureError, Result};
+use crate::error::{ErrorContext, MeasureError, Result};
 
 /// A process group. All its members are killed when it is dropped, or when this process ends.
 #[derive(Debug)]
@@ -166,12 +166,12 @@ mod tests {
         in_a_process_of_its_own(|| {
             let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
             let pids = folder.path().join("pids");
-            let herd = ProcessGroup::new().map_err(|trouble| trouble.to_string())?;
+            let processes = ProcessGroup::new().map_err(|trouble| trouble.to_string())?;
             let soon = Instant::now() + Duration::from_millis(300);
-            let ended = herd.run(&mut shell(&pids), soon);
+            let ended = processes.run(&mut shell(&pids), soon);
             let grandchild = written(&pids);
             let lived = test_kill_process(grandchild).is_ok();
-            drop(herd);
+            drop(processes);
             match (ended, lived, ends(grandchild)) {
                 (Err(MeasureError::Failed(why)), true, true) if why.contains("within its time") => {
                     Ok(())
@@ -187,8 +187,8 @@ mod tests {
             let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
             let pids = folder.path().join("pids");
             let mut holder = Child::fork(|| {
-                let herd = ProcessGroup::new().expect("a group");
-                let _ = herd.run(&mut shell(&pids), Instant::now() + LONG);
+                let processes = ProcessGroup::new().expect("a group");
+                let _ = processes.run(&mut shell(&pids), Instant::now() + LONG);
                 0
             })
             .map_err(|trouble| trouble.to_string())?;
@@ -201,10 +201,10 @@ mod tests {
     #[test]
     fn run_returns_status_and_time_of_the_command() {
         in_a_process_of_its_own(|| {
-            let herd = ProcessGroup::new().map_err(|trouble| trouble.to_string())?;
+            let processes = ProcessGroup::new().map_err(|trouble| trouble.to_string())?;
             let mut command = Command::new("/bin/sh");
             command.args(["-c", "sleep 0.1; exit 3"]);
-            let ended = herd.run(&mut command, Instant::now() + LONG);
+            let ended = processes.run(&mut command, Instant::now() + LONG);
             let (time, status) = ended.map_err(|trouble| trouble.to_string())?;
             if status.code() == Some(3) && time >= Duration::from_millis(100) {
                 Ok(())

@@ -6,12 +6,12 @@
 use super::QueueTrial;
 use crate::actor::order::{CommandKind, WorkerCommand, WorkerReply};
 use crate::explore::cast::{ReceiveResult, TrialConfig, answer, silent};
+use crate::fair_timeout::FairTimeout;
 use crate::message::MessageCheck;
-use crate::patience::FairTimeout;
-use crate::stage::WorkerProcess;
 use crate::subject::QueueEnd;
 use crate::verdict::TrialResult;
-use tontine_host::trouble::Result;
+use crate::worker_launcher::WorkerProcess;
+use tontine_host::error::Result;
 
 /// A receiver has everything if no message has come for this long.
 const QUIET_MS: u64 = 10;

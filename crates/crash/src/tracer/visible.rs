@@ -15,7 +15,7 @@ use rustix::process::Pid;
 
 use super::recording::StopKind;
 use super::trace::TracedTask;
-use tontine_host::trouble::{ErrorContext, MeasureError, Result};
+use tontine_host::error::{ErrorContext, MeasureError, Result};
 
 /// Bytes of the head of a robust list: the list, an offset, the mutex in the making.
 const ROBUST_HEAD: usize = 24;
