@@ -1,5 +1,5 @@
-//! Section 9 of source 001: lock acquisitions by lock and mode, [`ContentionTable`]; and its open question,
-//! whether per-process locks would be worth it: [`Gain`], [`answer`].
+//! Section 9 of source 001: lock acquisitions by lock and mode, [`ContentionTable`]; and its open
+//! question, whether per-process locks would be worth it: [`Gain`], [`answer`].
 //!
 //! The reproduction of the source fills both from runs of its own, the report from the cells of a
 //! run. This module does not measure.

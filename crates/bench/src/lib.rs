@@ -1,14 +1,16 @@
 //! Runs experiments in fresh processes, and computes intervals and comparisons from their samples.
 //!
-//! Floors, from the bottom up: `about`, `contention`, `executable`, `heap_map`, `machine`, `injected_delay`,
-//! `size`; `task`; `observe`; `stats`; `schema`; `format`, `suite`; `engine`, `fixture`; `compare`.
+//! Floors, from the bottom up: `about`, `contention`, `executable`, `heap_map`, `machine`,
+//! `injected_delay`, `size`; `task`; `observe`; `stats`; `schema`; `format`, `suite`; `engine`,
+//! `fixture`; `compare`.
 //!
-//! A caller passes a [`suite::Suite`] of experiments. [`engine`] starts each [`task::InvocationTask`] several
-//! times, each time in a fresh process (an *invocation*), in randomised blocks, with a deadline. In
-//! that process the experiment returns raw samples ([`observe::Observed`]), and [`stats`] turns
-//! them into a summary. The summaries of all invocations become the rows of [`schema::Results`],
-//! the content of `results.json`. [`compare`] compares two such files, and measures the rows that
-//! may differ again. [`machine`] detects what spoils a measurement on this machine.
+//! A caller passes a [`suite::Suite`] of experiments. [`engine`] starts each
+//! [`task::InvocationTask`] several times, each time in a fresh process (an *invocation*), in
+//! randomised blocks, with a deadline. In that process the experiment returns raw samples
+//! ([`observe::Observed`]), and [`stats`] turns them into a summary. The summaries of all
+//! invocations become the rows of [`schema::Results`], the content of `results.json`. [`compare`]
+//! compares two such files, and measures the rows that may differ again. [`machine`] detects what
+//! spoils a measurement on this machine.
 //!
 //! The crate knows no experiment by name, renders a comparison but no run (`tontine-report` does),
 //! parses no command line (`tontine-cli` does), and runs on Linux only.

@@ -7,7 +7,8 @@ use std::process::ExitCode;
 
 use comfy_table::{CellAlignment, Table};
 use indicatif::{ProgressBar, ProgressStyle};
-use tontine_bench::compare::again::{self, Arm, CompareListener, SecondStageLimits};
+use tontine_bench::compare::again::{self, Arm, SecondStageLimits};
+use tontine_bench::compare::listener::CompareListener;
 use tontine_bench::compare::read::read;
 use tontine_bench::compare::report::{self, ComparisonRow};
 use tontine_bench::compare::screen::screen;

@@ -17,6 +17,7 @@ use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
+use super::listener::CompareListener;
 use super::tasks::{InvocationCost, Tasks};
 use super::{Change, ComparedRow, Comparison, SecondStage, Settled};
 use crate::engine::invoked::{InvocationRequest, InvocationResult, MetricSummary};
@@ -130,19 +131,6 @@ pub struct SecondStageLimits {
     pub most_pairs: usize,
     /// Seed of the random order.
     pub order_seed: u64,
-}
-
-/// Observer of the second stage. All methods have a default that ignores the event.
-pub trait CompareListener {
-    /// Reports the start: at least `pairs` will be made, in about `seconds`, if the files contain
-    /// times.
-    fn began(&mut self, _rows: usize, _pairs: usize, _seconds: Option<f64>) {}
-    /// Reports that a row's task has had its first pairs and needs `more`.
-    fn needs(&mut self, _task: &InvocationTask, _more: usize) {}
-    /// Reports the end of a pair of `task`; `why` is the reason of a failure.
-    fn paired(&mut self, _task: &InvocationTask, _why: Option<&str>) {}
-    /// Reports the end.
-    fn ended(&mut self) {}
 }
 
 /// Measures the flagged rows of `comparison` again and judges it again. If `stop` ends it early, it

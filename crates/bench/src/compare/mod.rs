@@ -12,6 +12,7 @@
 pub mod again;
 pub mod direction;
 pub mod judge;
+pub mod listener;
 pub mod machines;
 pub mod programs;
 pub mod read;

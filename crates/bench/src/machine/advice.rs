@@ -1,7 +1,7 @@
 //! Facts that spoil measurements, and their remedies: [`advice`].
 //!
-//! Each rule is a pure function of the [`MachineFacts`]; none reads or changes the system. A fact that
-//! is unknown gives no advice.
+//! Each rule is a pure function of the [`MachineFacts`]; none reads or changes the system. A fact
+//! that is unknown gives no advice.
 
 use serde::Serialize;
 

@@ -1,8 +1,9 @@
-//! Facts about this machine, and which of them spoil measurements: [`MachineFacts`], [`advice::advice`].
+//! Facts about this machine, and which of them spoil measurements: [`MachineFacts`],
+//! [`advice::advice`].
 //!
-//! [`MachineFacts::look`] collects the facts, one module per topic; a fact that cannot be read is `None`
-//! (`null` in results). [`mod@advice`] draws conclusions from the facts alone, [`mod@card`] formats
-//! them as rows for a terminal and a page, [`topology`] finds the pairs of processors that
+//! [`MachineFacts::look`] collects the facts, one module per topic; a fact that cannot be read is
+//! `None` (`null` in results). [`mod@advice`] draws conclusions from the facts alone, [`mod@card`]
+//! formats them as rows for a terminal and a page, [`topology`] finds the pairs of processors that
 //! experiments use.
 //!
 //! The module does not change the machine, or print.

@@ -185,8 +185,8 @@ fn modes(sorted: &[f64]) -> Option<(f64, f64, f64)> {
 /// wide relative to either group: their medians and the number in the upper one.
 fn groups(sorted: &[f64]) -> Option<(f64, f64, usize)> {
     let n = sorted.len();
-    // The fewer the figures, the more easily chance separates them; `normal_invocations_are_rarely_reported`
-    // checks.
+    // The fewer the figures, the more easily chance separates them;
+    // `normal_invocations_are_rarely_reported` checks.
     let times = match n {
         ..10 => 4.0,
         10..16 => 1.5,

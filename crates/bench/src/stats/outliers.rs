@@ -71,7 +71,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn outlier_counts_agree_with_direct_counting(samples in prop::collection::vec(-100_f64..100.0, 1..200)) {
+        fn outlier_counts_agree_with_direct_counting(
+            samples in prop::collection::vec(-100_f64..100.0, 1..200)
+        ) {
             let sorted = sorted(&samples).unwrap();
             let lower = quantile(&sorted, 0.25).unwrap();
             let upper = quantile(&sorted, 0.75).unwrap();

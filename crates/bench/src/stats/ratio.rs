@@ -108,7 +108,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn inverse_ratios_have_the_inverse_interval(ratios in prop::collection::vec(0.01_f64..100.0, 6..40)) {
+        fn inverse_ratios_have_the_inverse_interval(
+            ratios in prop::collection::vec(0.01_f64..100.0, 6..40)
+        ) {
             let inverse: Vec<f64> = ratios.iter().map(|ratio| ratio.recip()).collect();
             let (one, other) = (paired(&ratios).unwrap(), paired(&inverse).unwrap());
             prop_assert!((one.low * other.high - 1.0).abs() < 1e-9);
