@@ -19,7 +19,10 @@ enum ClassicOp {
 
 fn step() -> impl Strategy<Value = ClassicOp> {
     let size = prop_oneof![8 => 0..200_usize, 2 => 200..6_000_usize, 1 => 60_000..90_000_usize];
-    prop_oneof![3 => size.prop_map(ClassicOp::Malloc), 2 => (0..1_000_usize).prop_map(ClassicOp::Free)]
+    prop_oneof![
+        3 => size.prop_map(ClassicOp::Malloc),
+        2 => (0..1_000_usize).prop_map(ClassicOp::Free),
+    ]
 }
 
 fn fit() -> impl Strategy<Value = Fit> {

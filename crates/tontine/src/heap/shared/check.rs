@@ -6,10 +6,11 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use super::block::{Now, Parcel};
+use super::block::Now;
 use super::canary;
 use super::class::SizeClass;
 use super::core::Core;
+use super::handle::Parcel;
 use super::layout::{GRANULE, GRANULES, MEMBERS, SLAB};
 use super::word::{BlockState, BlockWord, MemberState, MemberWord, SlabState, SlabWord};
 use crate::sync::Ordering;

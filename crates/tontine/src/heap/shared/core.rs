@@ -15,7 +15,6 @@ use std::time::Duration;
 use super::arena::Arena;
 use super::class::SizeClass;
 use super::layout::{ARENAS, GRANULES, MEMBERS, SLAB};
-use super::recover::EmptySlabPolicy;
 use super::space::HeapSpace;
 use super::transfers::Transfers;
 use super::word::{ArenaWord, Member, MemberState, MemberWord, SlabState, SlabWord, hint, slab};
@@ -46,6 +45,15 @@ pub(super) struct Core {
     destinations: Box<[AtomicU64]>,
     /// For each slab: length of the block that begins there, if it does not fit into its name.
     long: Box<[AtomicU64]>,
+}
+
+/// Policy for a dead member's slabs that are empty after its blocks were freed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum EmptySlabPolicy {
+    /// The adopting arena keeps them for its next blocks, except the slabs of large blocks.
+    Kept,
+    /// The kernel gets their memory back, which takes longer than all other steps.
+    GivenBack,
 }
 
 /// The result of a search for empty slabs.

@@ -44,8 +44,8 @@ impl Core {
         self.free_flights(|flight, destination| self.is_ours_to_free(&ways, flight, destination))
     }
 
-    /// Like [`Core::reclaim_stranded`], but also if there was no recovery since: for when an outbox or inbox
-    /// is dropped.
+    /// Like [`Core::reclaim_stranded`], but also if there was no recovery since: for when an outbox
+    /// or inbox is dropped.
     pub(super) fn settle_again(&self) -> usize {
         let deaths = self.space.header().deaths.load(Ordering::Relaxed);
         self.mail.ways().settled = !deaths;

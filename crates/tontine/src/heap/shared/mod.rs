@@ -93,6 +93,7 @@ mod check;
 mod class;
 mod core;
 mod free_map;
+mod handle;
 mod in_flight;
 mod layout;
 #[cfg(test)]
@@ -120,8 +121,9 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 pub use array::Array;
-pub use block::{Block, Handle, Parcel};
+pub use block::Block;
 pub use check::{HeapFault, HeapReport, SlabMap, SlabStatus};
+pub use handle::{Handle, Parcel};
 pub use options::HeapOptions;
 pub use post::{Inbox, Outbox};
 pub use published::Published;
@@ -130,7 +132,7 @@ pub use word::Member;
 
 use self::class::SizeClass;
 use self::core::Core;
-use self::recover::EmptySlabPolicy;
+use self::core::EmptySlabPolicy;
 use self::space::HeapSpace;
 use crate::heap::{HeapError, Result};
 

@@ -5,9 +5,9 @@
 //!
 //! The operations on words are the library's own code, in `word`. The data that they protect, a
 //! block's bytes or a slab's memory, is a loom cell, which detects concurrent accesses. Each model
-//! also runs with a [`InjectedFault`], and must fail. And each outcome of a model must occur in some run
-//! ([`saw`]): loom omits orders that it considers equivalent, and it is wrong about that if a
-//! thread reads a word before it changes it.
+//! also runs with a [`InjectedFault`], and must fail. And each outcome of a model must occur in
+//! some run ([`saw`]): loom omits orders that it considers equivalent, and it is wrong about that
+//! if a thread reads a word before it changes it.
 
 #![allow(unsafe_code, reason = "loom cells")]
 

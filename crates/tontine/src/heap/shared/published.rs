@@ -13,11 +13,12 @@ use std::ops::Range;
 use std::thread::{sleep, yield_now};
 use std::time::Duration;
 
-use super::block::{Block, Handle};
+use super::block::Block;
 use super::core::Core;
+use super::core::EmptySlabPolicy;
+use super::handle::Handle;
 use super::layout::{GRANULE, GRANULES, MEMBERS};
 use super::local;
-use super::recover::EmptySlabPolicy;
 use super::word::{BlockState, BlockWord, MemberState, MemberWord, truth};
 use super::{Heap, canary};
 use crate::heap::{HeapError, Result};

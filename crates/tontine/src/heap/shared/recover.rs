@@ -6,7 +6,7 @@
 
 use super::arena::Arena;
 use super::class::SizeClass;
-use super::core::{ArenaRegistry, Core};
+use super::core::{ArenaRegistry, Core, EmptySlabPolicy};
 use super::layout::{ARENAS, GRANULES, MEMBERS};
 use super::transfers::Endpoints;
 use super::word::{
@@ -39,15 +39,6 @@ pub struct Recovery {
     pub kept: usize,
     /// Number of slabs whose memory was returned to the kernel.
     pub given_back: usize,
-}
-
-/// Policy for a dead member's slabs that are empty after its blocks were freed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum EmptySlabPolicy {
-    /// The adopting arena keeps them for its next blocks, except the slabs of large blocks.
-    Kept,
-    /// The kernel gets their memory back, which takes longer than all other steps.
-    GivenBack,
 }
 
 /// The result of freeing a dead member's blocks.

@@ -22,7 +22,8 @@ pub(super) struct Endpoints {
     pub(super) used: bool,
     /// `true` if there was an inbox.
     pub(super) had_inbox: bool,
-    /// Number of recoveries at the last [`Core::reclaim_stranded`](super::core::Core::reclaim_stranded).
+    /// Number of recoveries at the last
+    /// [`Core::reclaim_stranded`](super::core::Core::reclaim_stranded).
     pub(super) settled: u64,
 }
 
