@@ -4,7 +4,7 @@
 //! its checks pass; this file only parses the command line.
 //!
 //! Floors, from the bottom up: `header`, `invocation`, `mutants`; `aa`, `coverage`, `crash`,
-//! `ledger`, `model`, `planted`, `speed`, `tidy`, `torment`, `trees`, `twins`.
+//! `ledger`, `model`, `planted`, `sample`, `speed`, `tidy`, `torment`, `trees`, `twins`.
 
 mod aa;
 mod coverage;
@@ -15,6 +15,7 @@ mod ledger;
 mod model;
 mod mutants;
 mod planted;
+mod sample;
 mod speed;
 mod tidy;
 mod torment;
@@ -31,7 +32,7 @@ use clap::{Parser, Subcommand};
 #[command(about = "The project's own tasks. Run them from the root of the repository.")]
 struct Arguments {
     #[command(subcommand)]
-    chore: XtaskCommand,
+    command: XtaskCommand,
 }
 
 #[derive(Debug, Subcommand)]
@@ -117,6 +118,11 @@ enum XtaskCommand {
     Mutants(mutants::MutantsRequest),
     /// Attack the library with random kills and hostile peers
     Torment(torment::TormentRequest),
+    /// Print random lines of comments, documentation, test names and pages, to judge their language
+    Sample {
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+    },
     /// Trace a real build and a real session, for the virtual Unix to repeat
     Trees,
     /// Measure one side of a figure of `speed`
@@ -128,7 +134,7 @@ enum XtaskCommand {
 }
 
 fn main() -> ExitCode {
-    let done = match Arguments::parse().chore {
+    let done = match Arguments::parse().command {
         XtaskCommand::Tidy => Ok(tidy()),
         XtaskCommand::Header { check } => header::run(Path::new("."), check),
         XtaskCommand::Coverage { check } => coverage::run(check),
@@ -144,6 +150,9 @@ fn main() -> ExitCode {
             model::print_tables(seeds.into(), costs.as_deref())
         }
         XtaskCommand::Model { pairs, costs, .. } => model::run(pairs.into(), costs.as_deref()),
+        XtaskCommand::Sample { seed } => {
+            sample::run(Path::new("."), seed).map_err(std::io::Error::other)
+        }
         XtaskCommand::Trees => trees::run(Path::new(".")),
         XtaskCommand::Mutants(request) => mutants::run(Path::new("."), &request),
         XtaskCommand::Torment(request) => torment::run(&request),

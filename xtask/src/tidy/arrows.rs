@@ -144,7 +144,10 @@ mod tests {
 
     fn workspace(dependent: &str, dependency_name: &str) -> Value {
         json!({ "packages": [
-            { "name": dependent, "dependencies": [{ "name": dependency_name }, { "name": "serde" }] },
+            {
+                    "name": dependent,
+                    "dependencies": [{ "name": dependency_name }, { "name": "serde" }],
+                },
             { "name": dependency_name, "dependencies": [] },
         ] })
     }

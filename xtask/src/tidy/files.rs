@@ -33,9 +33,7 @@ pub(super) fn check_crates(files: &[TextFile]) -> Vec<Diagnostic> {
         .map(|(package, (lines, file))| {
             file.complain(
                 0,
-                format!(
-                    "{package}: expected at most {MAX_CRATE_LINES} lines, found {lines}; split the crate"
-                ),
+                format!("{package}: {lines} lines, at most {MAX_CRATE_LINES}: split the crate"),
             )
         })
         .collect()
@@ -123,7 +121,7 @@ mod tests {
 
     #[test]
     fn file_without_module_doc_is_reported() {
-        assert_eq!(complaints("//! What it does.\nfn a() {}\n"), 0);
+        assert_eq!(complaints("//! Its purpose.\nfn a() {}\n"), 0);
         assert_eq!(complaints("fn a() {}\n"), 1);
         assert_eq!(complaints("// A plain comment.\nfn a() {}\n"), 1);
         assert_eq!(complaints(""), 1);

@@ -1,11 +1,12 @@
-//! `cargo xtask trim`: checks the project's rules that no compiler checks.
+//! `cargo xtask tidy`: checks the project's rules that no compiler checks.
 //!
 //! [`run`] reads every file that git tracks or would add, and returns a [`Diagnostic`] for each
 //! violation. [`lines`] checks single lines, [`files`] a Rust file as a whole, [`sync`] the names
 //! of memory orderings over the whole tree, [`links`] Markdown, [`decisions`] the numbers of the
 //! records, [`toolchain`] the promised Rust version, [`arrows`] the dependencies of the crates,
 //! [`floors`] the modules within each crate, [`names`] types that share a name, [`mutants`] patches
-//! for the kernel's mutants, [`header`] the C header.
+//! for the kernel's mutants, [`words`] the language and the subjects of commits, [`header`] the C
+//! header.
 //!
 //! The task does not change a file, and does not repeat what rustfmt and clippy find.
 
@@ -19,6 +20,7 @@ mod mutants;
 mod names;
 mod sync;
 mod toolchain;
+mod words;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -100,6 +102,8 @@ pub(crate) fn run(root: &Path) -> Vec<Diagnostic> {
     found.extend(files::check_crates(&files));
     found.extend(names::check(&files));
     found.extend(mutants::check(root, &files));
+    found.extend(words::check(&files));
+    found.extend(words::check_subjects(root));
     found.extend(stale_header(root));
     found
 }

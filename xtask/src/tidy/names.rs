@@ -4,7 +4,7 @@
 //!   declared `pub`, without a restriction such as `(crate)`. That approximates "reachable from
 //!   outside of its crate": the lint `unreachable_pub` finds the declarations that differ.
 //! - `names.txt` lists the names that several types still share, private ones included, with the
-//!   number of types that have each; the list may only become shorter.
+//!   number of types that have each and the reason; the list may only become shorter.
 //!
 //! Structs, enums, unions, traits and type aliases of the crates' sources count, except those of
 //! tests. An alias `Result` is not a type of its own, and each crate may have one, as the modules
@@ -43,8 +43,7 @@ fn complaints(files: &[TextFile], shared: &str, public_shared: &[&str]) -> Vec<D
         }
     }
     let mut found = public_complaints(&types, public_shared);
-    let allowed: BTreeMap<&str, usize> =
-        shared.lines().filter_map(|line| line.split_once(' ')).filter_map(count).collect();
+    let allowed: BTreeMap<&str, usize> = shared.lines().filter_map(count).collect();
     found.extend(types.iter().filter_map(|(name, types)| {
         let most = allowed.get(name.as_str()).copied().unwrap_or(1);
         let text = format!("`{name}` is the name of {} types, at most {most}", types.len());
@@ -97,7 +96,10 @@ fn is_of_a_library(file: &TextFile) -> bool {
     ["crates/", "bindings/"].iter().any(|folder| file.path.starts_with(folder))
 }
 
-fn count<'a>((name, number): (&'a str, &str)) -> Option<(&'a str, usize)> {
+/// Parses a line of the list: a name, the number of its types, and the reason.
+fn count(line: &str) -> Option<(&str, usize)> {
+    let mut words = line.splitn(3, ' ');
+    let (name, number, _reason) = (words.next()?, words.next()?, words.next()?);
     Some((name, number.parse().ok()?))
 }
 
@@ -154,16 +156,16 @@ mod tests {
             ("crates/a/src/lib.rs", "pub struct Step; mod inner { enum Step {} }"),
             ("crates/b/src/lib.rs", "pub(crate) trait Step {}"),
         ];
-        assert_eq!(texts(&files, "Step 3\n"), [""; 0]);
-        assert_eq!(texts(&files, "Step 2\n"), ["`Step` is the name of 3 types, at most 2"]);
+        assert_eq!(texts(&files, "Step 3 why\n"), [""; 0]);
+        assert_eq!(texts(&files, "Step 2 why\n"), ["`Step` is the name of 3 types, at most 2"]);
         assert_eq!(texts(&files[1..], ""), [""; 0]);
     }
 
     #[test]
     fn list_entry_without_shared_name_is_reported() {
         let files = [("crates/a/src/lib.rs", "struct Board;")];
-        assert_eq!(texts(&files, "Board 2\n").len(), 1);
-        assert_eq!(texts(&files, "Desk 2\n").len(), 1);
+        assert_eq!(texts(&files, "Board 2 why\n").len(), 1);
+        assert_eq!(texts(&files, "Desk 2 why\n").len(), 1);
     }
 
     #[test]
@@ -181,7 +183,7 @@ mod tests {
             ("crates/b/src/lib.rs", "pub trait Step {} pub type Result = u8; pub struct Board;"),
             ("xtask/src/main.rs", "pub struct Board;"),
         ];
-        let listed = "Board 3\nResult 2\nStep 2\n";
+        let listed = "Board 3 why\nResult 2 why\nStep 2 why\n";
         let complaint =
             "`Step` is also the name of a public type of crates/b/src/lib.rs: rename one";
         assert_eq!(texts(&files, listed), [complaint]);

@@ -1,7 +1,7 @@
 //! Random kills and hostile peers against the library: the program behind `cargo xtask torment`.
 //!
-//! [`run`] starts this program again for each slice of a [`TormentPart`]. Each slice has its own process
-//! and directory, and reports through its standard output ([`slice`]). A slice that panics,
+//! [`run`] starts this program again for each slice of a [`TormentPart`]. Each slice has its own
+//! process and directory, and reports through its standard output ([`slice`]). A slice that panics,
 //! crashes or does not end is a violation like one that it reports itself.
 
 #[path = "../../../crates/tontine/tests/common/mod.rs"]

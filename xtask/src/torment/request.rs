@@ -1,4 +1,5 @@
-//! The command line of `torment`: [`TormentRequest`], shared with the task that builds and starts it.
+//! The command line of `torment`: [`TormentRequest`], shared with the task that builds and starts
+//! it.
 
 #![allow(dead_code, reason = "the chore passes on what the program reads")]
 

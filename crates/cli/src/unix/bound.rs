@@ -25,7 +25,8 @@ use crate::{FAILED, signalled};
 const POLLS: u32 = 20;
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Stops runs after a time limit of the host's clock, or on a signal of [`StopRequest::on_signals`].
+/// Stops runs after a time limit of the host's clock, or on a signal of
+/// [`StopRequest::on_signals`].
 #[derive(Debug)]
 pub(super) struct Bound {
     /// Open while the runs last; closing it reports their end to the thread.

@@ -21,8 +21,8 @@ pub(crate) fn text(bytes: &[u8]) -> String {
 const END_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Returns the processes that carry the test's mark, `TONTINE_TEST`, in their environment after
-/// [`END_TIMEOUT`]; none may survive a run. A process inside a container has another environment and
-/// belongs to the engine.
+/// [`END_TIMEOUT`]; none may survive a run. A process inside a container has another environment
+/// and belongs to the engine.
 pub(crate) fn left_behind(mark: &Path) -> Vec<String> {
     let began = Instant::now();
     loop {
