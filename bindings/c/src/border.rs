@@ -1,5 +1,5 @@
-//! The result of each call: [`answer`], [`CError`], [`Poisonable`], and the functions that return the
-//! error's text and the version.
+//! The result of each call: [`answer`], [`CError`], [`Poisonable`], and the functions that return
+//! the error's text and the version.
 
 #![allow(unsafe_code, reason = "pointers that a program in C passes")]
 

@@ -163,8 +163,8 @@ pub unsafe extern "C" fn tontine_sender_reserve(
 ) -> *mut c_void {
     with(sender, |state| {
         state.free()?;
-        // SAFETY: this value's box, which lives until `SenderHandle` is dropped, after the reservation;
-        // only one reservation borrows it, because `free` refuses while there is one.
+        // SAFETY: this value's box, which lives until `SenderHandle` is dropped, after the
+        // reservation; only one reservation borrows it, because `free` refuses while there is one.
         let sender: &'static mut Sender = unsafe { state.sender.as_mut() };
         let room = state.reservation.insert(sender.reserve(length)?);
         Ok(room.as_mut_ptr().cast())

@@ -1,5 +1,5 @@
-//! Timeouts for survivors' replies: [`FairTimeout`], measured on a [`WaitTimer`] that runs only while
-//! every process that is ready to run has a processor.
+//! Timeouts for survivors' replies: [`FairTimeout`], measured on a [`WaitTimer`] that runs only
+//! while every process that is ready to run has a processor.
 //!
 //! On a loaded machine a survivor may be late because it waits for a processor, or asleep because
 //! the process that is to wake it waits for one. Both are slow, not stuck. So a slice of time

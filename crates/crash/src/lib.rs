@@ -7,9 +7,9 @@
 //! 1. [`subject`] holds the registry of targets: each [`subject::CrashTarget`] is one mechanism, a
 //!    queue that carries numbered messages ([`message`]) from a sender to a receiver or a heap, and
 //!    names the operations under test.
-//! 2. [`worker_launcher`] starts *workers*, fresh processes without address randomisation, each with one end
-//!    of the mechanism; [`actor`] is the program that they run, and `fair_timeout` measures how long
-//!    they may take.
+//! 2. [`worker_launcher`] starts *workers*, fresh processes without address randomisation, each
+//!    with one end of the mechanism; [`actor`] is the program that they run, and `fair_timeout`
+//!    measures how long they may take.
 //! 3. `tracer` traces the victim: it records one stepped run of the operation, and later brings
 //!    fresh victims to one point of that recording, where they are killed.
 //! 4. [`explore`] does this for one point per class, for pairs or for all points, and asks the

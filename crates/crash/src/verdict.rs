@@ -1,4 +1,5 @@
-//! Expected messages against the messages that survivors received: [`ExpectedMessages`] and [`KillVerdict`].
+//! Expected messages against the messages that survivors received: [`ExpectedMessages`] and
+//! [`KillVerdict`].
 //!
 //! A message is *acknowledged* when the `send` that carried it has returned. The message that the
 //! victim was sending or receiving when it was killed may have arrived or not; it may not have

@@ -1,5 +1,5 @@
-//! The explorer's control of its workers: [`WorkerLauncher`] starts them, [`WorkerProcess`] sends commands and waits
-//! for replies, at most for a [`FairTimeout`].
+//! The explorer's control of its workers: [`WorkerLauncher`] starts them, [`WorkerProcess`] sends
+//! commands and waits for replies, at most for a [`FairTimeout`].
 //!
 //! A worker is a fresh process: nothing that one run did to a heap, a lazily bound symbol or a lock
 //! can affect the next. It runs without address randomisation, so that an instruction has the same

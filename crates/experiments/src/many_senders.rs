@@ -125,15 +125,15 @@ fn beside_idle(idle: usize, rounds: usize, size: Size) -> Result<Observed> {
     // Two mailboxes, and both ends of a socket for each sender until the fork.
     make_room_for(7 * idle as u64)?;
     let warm_up = size.warm_up(rounds);
-    let (alone, beside) =
+    let (alone, loaded) =
         round_trip::beside_idle(idle, rounds, warm_up, apart()?, StampMode::Batched)?;
-    let value = order::median(&beside.one_way).zip(order::median(&alone.one_way));
-    let ratios = value.map(|(beside, alone)| PairedRatio {
+    let value = order::median(&loaded.one_way).zip(order::median(&alone.one_way));
+    let ratios = value.map(|(loaded, alone)| PairedRatio {
         name: format!("beside {idle} idle / alone"),
-        value: beside / alone,
+        value: loaded / alone,
     });
     let series = vec![
-        Series::ns("one_way", beside.one_way).batched(beside.batch),
+        Series::ns("one_way", loaded.one_way).batched(loaded.batch),
         Series::ns("one_way_alone", alone.one_way).batched(alone.batch),
     ];
     Ok(Observed { series, ratios: ratios.into_iter().collect(), ..Observed::default() })

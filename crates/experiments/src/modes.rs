@@ -1,5 +1,5 @@
-//! The modes of the virtual Unix as variants, after the machine's own kernel: [`mode`], [`with_linux`],
-//! [`ran`]. On real processors, or modelled: [`System`].
+//! The modes of the virtual Unix as variants, after the machine's own kernel: [`mode`],
+//! [`with_linux`], [`ran`]. On real processors, or modelled: [`System`].
 //!
 //! Source 001 compares two kernels, one that does all process and signal work on a master processor
 //! and one that does it in parallel; both are modes of `tontine-unix-sim`. The experiments decide

@@ -1,5 +1,5 @@
-//! Connections behind file descriptors: their creation, and their ends [`DescriptorWriter`] and [`DescriptorReader`].
-//! All are CLOEXEC.
+//! Connections behind file descriptors: their creation, and their ends [`DescriptorWriter`] and
+//! [`DescriptorReader`]. All are CLOEXEC.
 //!
 //! They are created before a fork; each process then closes the other's end, so that an end of file
 //! reports a death. A mechanism that is one such [`Connected`] has its pairs and streams from here.

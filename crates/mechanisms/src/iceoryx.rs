@@ -1,8 +1,8 @@
 //! iceoryx2, publish-subscribe between two processes, both ends polling: `iceoryx2`.
 //!
-//! If the two ends are forked, their services are in a `ServiceDir`: a root directory of its own and a
-//! prefix in `/dev/shm`, named after its maker and removed with it; those of killed processes are
-//! removed at the next start. A node is created in the process that uses it.
+//! If the two ends are forked, their services are in a `ServiceDir`: a root directory of its own
+//! and a prefix in `/dev/shm`, named after its maker and removed with it; those of killed processes
+//! are removed at the next start. A node is created in the process that uses it.
 
 use crate::about::{AfterKill, Asked, Death, Explored, Idle, Listing, Mechanism, PEERS};
 use crate::driver::Driver;

@@ -1,5 +1,5 @@
-//! A structure in shared memory, followed by bytes: [`SharedRegion`]; and memory that both ends of a pair
-//! have: [`Common`].
+//! A structure in shared memory, followed by bytes: [`SharedRegion`]; and memory that both ends of
+//! a pair have: [`Common`].
 //!
 //! A region is a raw pointer on purpose: the rings use it as the authors of their peers do, through
 //! pointers.

@@ -1,8 +1,8 @@
 //! A start barrier for processes: [`StartBarrier`].
 //!
-//! Each process calls [`StartBarrier::arrive`] and sleeps in [`StartBarrier::pass`]; the process that started
-//! them waits in [`StartBarrier::until`] and releases them by [`StartBarrier::open`]. Both words are futexes in
-//! shared memory, so that no process spins while others have work to do.
+//! Each process calls [`StartBarrier::arrive`] and sleeps in [`StartBarrier::pass`]; the process
+//! that started them waits in [`StartBarrier::until`] and releases them by [`StartBarrier::open`].
+//! Both words are futexes in shared memory, so that no process spins while others have work to do.
 //!
 //! It does not reap processes: one that ends before it arrives is detected by the check that
 //! [`StartBarrier::until`] is given.

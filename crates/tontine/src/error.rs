@@ -178,7 +178,7 @@ pub enum Error {
     Protocol {
         /// The process that violated it.
         peer: Peer,
-        /// What was expected, and what was found.
+        /// Expected and found value.
         what: &'static str,
     },
 

@@ -2,8 +2,8 @@
 //! machine.
 //!
 //! Recorded seeds depend on each number and on the order in which numbers are drawn. Other modules
-//! define what is chosen by them: `executor::chooser` and `explore::dice` schedules, `check` orders
-//! of steps, `random::chance` scenarios.
+//! define what is chosen by them: `executor::chooser` and `explore::preemption_sampler` schedules,
+//! `check` orders of steps, `random::chance` scenarios.
 
 /// A pseudorandom number generator.
 #[derive(Debug, Clone)]

@@ -1,5 +1,5 @@
-//! The exploration: [`run`] records each operation, kills at the points that the [`KillMode`] selects,
-//! and collects the verdicts on the survivors in a [`CrashReport`].
+//! The exploration: [`run`] records each operation, kills at the points that the [`KillMode`]
+//! selects, and collects the verdicts on the survivors in a [`CrashReport`].
 //!
 //! [`select`] resolves names, [`attempt`] records one operation and kills at one point, [`scene`]
 //! is one trial, whose script is that of a [`queue`] or a [`heap`] with a [`cast`], and

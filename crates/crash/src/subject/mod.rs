@@ -1,7 +1,7 @@
 //! Mechanisms under test: [`CrashTarget`], and the registry ([`all`], [`find`]).
 //!
-//! A target has a [`TargetKind`]: a [`QueueSubject`] can create one mechanism and open its two ends, a
-//! [`HeapTarget`] can create it and join it. Most queues are those of `tontine-mechanisms`
+//! A target has a [`TargetKind`]: a [`QueueSubject`] can create one mechanism and open its two
+//! ends, a [`HeapTarget`] can create it and join it. Most queues are those of `tontine-mechanisms`
 //! (`opened`). A target has no knowledge of tracing, scripts and verdicts ([`crate::explore`]).
 //! There are three roles: Tontine's own, whose failure is Tontine's; *peers*, whose failure is a
 //! finding; *controls*, broken on purpose, which show that the explorer finds faults. Controls run

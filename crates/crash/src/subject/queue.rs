@@ -1,5 +1,5 @@
-//! Mechanisms that carry numbered messages from a sender to a receiver: [`QueueSubject`], whose two ends
-//! are [`Endpoint`]s.
+//! Mechanisms that carry numbered messages from a sender to a receiver: [`QueueSubject`], whose two
+//! ends are [`Endpoint`]s.
 
 use std::io;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! The tracer: a [`TracedVictim`] under `ptrace` executes a marked operation, step by step or straight to
-//! one point.
+//! The tracer: a [`TracedVictim`] under `ptrace` executes a marked operation, step by step or
+//! straight to one point.
 //!
 //! [`trace`] holds the system calls, [`registers`] the parts that depend on the processor,
 //! [`visible`] the state of the victim that others can see, [`stores`] decides when that may have

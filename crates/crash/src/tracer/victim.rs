@@ -1,9 +1,9 @@
 //! A traced worker in the middle of a marked command: [`TracedVictim`].
 //!
-//! [`TracedVictim::record`] steps through the operation once. [`TracedVictim::reach`] brings a fresh victim to
-//! one of the recorded points: to an instruction by a breakpoint register and the number of
-//! arrivals, to a system call by counting calls. A victim that takes another path than the
-//! recording has *diverged*, and its run gives no verdict.
+//! [`TracedVictim::record`] steps through the operation once. [`TracedVictim::reach`] brings a
+//! fresh victim to one of the recorded points: to an instruction by a breakpoint register and the
+//! number of arrivals, to a system call by counting calls. A victim that takes another path than
+//! the recording has *diverged*, and its run gives no verdict.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};

@@ -180,8 +180,8 @@ static SHARED: OnceLock<shared::Heap> = OnceLock::new();
 /// Size of its address range, many times what the threads hold; memory is committed on demand.
 const SHARED_BYTES: usize = 1 << 30;
 
-/// Contents of a block of [`SharedHeapAllocator`]: the word that the threads write, then the value needed to
-/// free the block, because such a block is a value and not a bare address.
+/// Contents of a block of [`SharedHeapAllocator`]: the word that the threads write, then the value
+/// needed to free the block, because such a block is a value and not a bare address.
 #[repr(C)]
 struct Carrying {
     tag: u64,

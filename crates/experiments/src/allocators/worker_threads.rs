@@ -1,5 +1,5 @@
-//! Threads that start together and work for a given time: [`WorkerThreads`]; and their random number
-//! generator: [`CrewRng`].
+//! Threads that start together and work for a given time: [`WorkerThreads`]; and their random
+//! number generator: [`CrewRng`].
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};

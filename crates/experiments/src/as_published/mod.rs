@@ -1,5 +1,5 @@
-//! The sources' programs as published: [`SourceDocument`], found by number or by file name and run by
-//! [`SourceDocument::reproduce`].
+//! The sources' programs as published: [`SourceDocument`], found by number or by file name and run
+//! by [`SourceDocument::reproduce`].
 //!
 //! A reproduction keeps its source's protocol, sizes and form of output, prints the published
 //! values next to its own, and comments on the method in one line. The experiments proper, with

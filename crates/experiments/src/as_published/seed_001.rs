@@ -389,8 +389,8 @@ mod tests {
                 assert_eq!(levels, papers, "{}, {variant}", curve.title);
                 let modelled = tasks.values().filter(|task| is_papers(task)).count();
                 assert_eq!(modelled, tasks.len(), "{}", curve.title);
-                let beside = |task: &InvocationTask| task.params.contains_key("beside");
-                assert!(!tasks.values().any(beside), "{}", curve.title);
+                let loaded = |task: &InvocationTask| task.params.contains_key("beside");
+                assert!(!tasks.values().any(loaded), "{}", curve.title);
             }
         }
     }

@@ -72,8 +72,8 @@ impl DyingProcess {
         Self::start_with(scene, means, || {})
     }
 
-    /// Like [`DyingProcess::start`], but the process first calls `make` and keeps the result until it
-    /// dies.
+    /// Like [`DyingProcess::start`], but the process first calls `make` and keeps the result until
+    /// it dies.
     ///
     /// # Errors
     /// Those of [`Monitored::start`].

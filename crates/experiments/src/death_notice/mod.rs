@@ -1,8 +1,8 @@
 //! `death-notice`: the time from a process's death to the notice of each mechanism:
 //! [`DeathNotice`].
 //!
-//! Each death is that of a fresh process ([`dying_process`]) that idles on a processor of its own. It is
-//! killed with SIGKILL, timed from just before the call, or it exits, timed from its own last
+//! Each death is that of a fresh process ([`dying_process`]) that idles on a processor of its own.
+//! It is killed with SIGKILL, timed from just before the call, or it exits, timed from its own last
 //! stamp. [`spinning`] polls, by the checks of [`super::liveness_check`]; [`blocked`] sleeps until
 //! the notice.
 //!

@@ -1,5 +1,5 @@
-//! Two counters, [`CounterPair`], placed by the source's heap or at a distance, and the counting loop:
-//! [`increment`].
+//! Two counters, [`CounterPair`], placed by the source's heap or at a distance, and the counting
+//! loop: [`increment`].
 //!
 //! An increment loads the word, adds one and stores it, without atomicity: x86-64 compiles it to
 //! one instruction, `inc` on memory without a lock prefix (a test reads it), Arm to three. No other

@@ -1,9 +1,9 @@
 //! Words that the kernel itself marks when their owner ends: [`MonitorPage`].
 //!
-//! Two ways to obtain one: [`MonitorPage::hold`] locks a robust process-shared pthread mutex indefinitely
-//! and finds its lock word in the thread's robust list ([`robust_list`]). [`MonitorPage::anchor`] starts a
-//! bare `clone` thread that registers its own robust list with a single word in it. [`is_held`]
-//! reads either word with one load, one test and one branch;
+//! Two ways to obtain one: [`MonitorPage::hold`] locks a robust process-shared pthread mutex
+//! indefinitely and finds its lock word in the thread's robust list ([`robust_list`]).
+//! [`MonitorPage::anchor`] starts a bare `clone` thread that registers its own robust list with a
+//! single word in it. [`is_held`] reads either word with one load, one test and one branch;
 //! `docs/decisions/0003-one-test-liveness.md` records why a single test is enough.
 //!
 //! The library's lives keep their mutex private, and map the word read-only in other processes.
@@ -113,8 +113,8 @@ impl MonitorPage {
     /// Locks the mutex and finds its lock word; the owner's half.
     ///
     /// # Errors
-    /// [`RegisterError`], also if the C library takes this thread for another one because a bare `clone`
-    /// created the process: the kernel would never mark such a word.
+    /// [`RegisterError`], also if the C library takes this thread for another one because a bare
+    /// `clone` created the process: the kernel would never mark such a word.
     pub fn hold(&self) -> Result<(), RegisterError> {
         // SAFETY: `prepare` initialised the mutex.
         match unsafe { libc::pthread_mutex_lock(self.mutex.get()) } {

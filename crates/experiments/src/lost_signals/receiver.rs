@@ -2,8 +2,8 @@
 //! in one of five [`WaitMethod`]s and reports each: [`receive`].
 //!
 //! It is the source's program, except that it writes a byte into a pipe instead of printing. The
-//! second thread also keeps [`SeenSignals`], so that the sender can tell what happened to a signal that
-//! was never announced.
+//! second thread also keeps [`SeenSignals`], so that the sender can tell what happened to a signal
+//! that was never announced.
 
 #![allow(unsafe_code, reason = "pause, sigsuspend, sigwait and signalfd")]
 
@@ -152,7 +152,8 @@ fn announce(orders: Orders<'_>, waiter: &PreparedWait) {
         waiter.only.unblock();
     }
     let thread = rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned();
-    // SYNC lost-signals-ready: pairs with `BurstReceiver::new`; mask and handler are in place by now.
+    // SYNC lost-signals-ready: pairs with `BurstReceiver::new`; mask and handler are in place by
+    // now.
     counts.thread.store(thread, Ordering::Release);
     loop {
         if waiter.wait(counts).is_err() {

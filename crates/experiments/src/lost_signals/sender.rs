@@ -1,5 +1,5 @@
-//! The sending process, in two ways: [`BurstReceiver::acknowledged`] waits after each signal until the
-//! receiver has reported it; [`BurstReceiver::bursts`] sends many without waiting.
+//! The sending process, in two ways: [`BurstReceiver::acknowledged`] waits after each signal until
+//! the receiver has reported it; [`BurstReceiver::bursts`] sends many without waiting.
 //!
 //! No decision here depends on a time alone. `kill` makes a waiting thread runnable before it
 //! returns; so a thread that is asleep after that, and has reported nothing, sleeps although a

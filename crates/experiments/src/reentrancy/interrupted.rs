@@ -1,12 +1,12 @@
 //! A child that is interrupted by signals at random moments: [`interrupt`].
 //!
-//! The child repeats one operation of a [`InterruptedWork`]; its handler, if it interrupts an operation,
-//! runs the same operation once more. What the child does between two operations, such as searching
-//! a file for a line, takes longer than an operation: the next signal is not sent before that is
-//! over, and if a signal still arrives between operations, the handler does nothing and the signal
-//! is not counted. The child is expendable: it may break, or hang indefinitely. The parent reads
-//! counters only, waits until a deadline for the interrupted operation to end, and kills a child
-//! that sleeps past it.
+//! The child repeats one operation of a [`InterruptedWork`]; its handler, if it interrupts an
+//! operation, runs the same operation once more. What the child does between two operations, such
+//! as searching a file for a line, takes longer than an operation: the next signal is not sent
+//! before that is over, and if a signal still arrives between operations, the handler does nothing
+//! and the signal is not counted. The child is expendable: it may break, or hang indefinitely. The
+//! parent reads counters only, waits until a deadline for the interrupted operation to end, and
+//! kills a child that sleeps past it.
 
 #![allow(unsafe_code, reason = "a signal handler reaches the child's counters")]
 
@@ -89,7 +89,8 @@ impl HandlerCounters {
         let at = self.told.load(Ordering::Relaxed) as usize;
         if let Some(verdict) = self.verdicts.get(at) {
             verdict.store(if right { 1 } else { 2 }, Ordering::Relaxed);
-            // SYNC reentrancy-told: pairs with `HandlerCounters::told`; the verdict is stored before.
+            // SYNC reentrancy-told: pairs with `HandlerCounters::told`; the verdict is stored
+            // before.
             self.told.store(at as u32 + 1, Ordering::Release);
         }
     }

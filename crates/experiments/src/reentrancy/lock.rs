@@ -1,4 +1,5 @@
-//! Two words that belong together, a lock around them, and a handler that takes it: [`GuardedWords`].
+//! Two words that belong together, a lock around them, and a handler that takes it:
+//! [`GuardedWords`].
 
 #![allow(unsafe_code, reason = "pthread mutexes in a static")]
 

@@ -1,4 +1,5 @@
-//! One end of a mechanism in the round trip: [`RoundTripEnd`], and the times of its rounds: [`Timed`].
+//! One end of a mechanism in the round trip: [`RoundTripEnd`], and the times of its rounds:
+//! [`Timed`].
 
 use tontine_host::error::Result;
 

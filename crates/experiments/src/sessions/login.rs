@@ -1,9 +1,9 @@
 //! Sessions of temporary users over a remote login: [`sessions`].
 //!
 //! A real sshd, with a host key and a configuration of its own, listens on a loopback port inside a
-//! [`LoginSandbox`]; real ssh clients log in, each as another user, whose login shell is the script. The
-//! elapsed time is that of the script, from its first line on the client's side to its last: the
-//! login itself is excluded, because it is mostly cryptography.
+//! [`LoginSandbox`]; real ssh clients log in, each as another user, whose login shell is the
+//! script. The elapsed time is that of the script, from its first line on the client's side to its
+//! last: the login itself is excluded, because it is mostly cryptography.
 
 use std::fmt::Write as _;
 use std::fs;

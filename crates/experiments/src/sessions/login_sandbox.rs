@@ -44,8 +44,8 @@ pub(super) struct LoginSandbox {
 }
 
 impl LoginSandbox {
-    /// Opens a sandbox in which `passwd` is `/etc/passwd` and `server` runs; the server's output goes
-    /// to the file `log`. Call it in a single-threaded process only.
+    /// Opens a sandbox in which `passwd` is `/etc/passwd` and `server` runs; the server's output
+    /// goes to the file `log`. Call it in a single-threaded process only.
     ///
     /// # Errors
     /// Skipped, if the system refuses a process, a namespace or a mount: see also

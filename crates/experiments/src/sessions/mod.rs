@@ -1,8 +1,8 @@
 //! `sessions`: the duration of a user's commands while other users are at work: [`Sessions`].
 //!
 //! [`script`] is the work of a pseudo-user, [`terminal`] a session on a pseudo-terminal, [`login`]
-//! one through a real remote login, in a [`login_sandbox`] of its own; [`super::trees`] repeats in the
-//! virtual Unix what a session did here. Unlike people, a pseudo-user does not wait between
+//! one through a real remote login, in a [`login_sandbox`] of its own; [`super::trees`] repeats in
+//! the virtual Unix what a session did here. Unlike people, a pseudo-user does not wait between
 //! commands.
 
 mod explained;
@@ -78,14 +78,14 @@ impl Experiment for Sessions {
         let Some(mode) = modes::mode(variant) else {
             return levels(size, processors, MOST).into_iter().map(cell).collect();
         };
-        let beside = |builds: usize| {
+        let cells = |builds: usize| {
             let mut params = cell(MOST);
             params.insert(BESIDE.to_owned(), format!("{builds} builds"));
             params
         };
-        let both = modes::modelled_cells(Some(mode), size, |_| vec![MOST], beside);
+        let both = modes::modelled_cells(Some(mode), size, |_| vec![MOST], cells);
         let alone = trees::cells(mode, size, MOST, cell);
-        alone.into_iter().chain([trees::measured(beside(MOST), size)]).chain(both).collect()
+        alone.into_iter().chain([trees::measured(cells(MOST), size)]).chain(both).collect()
     }
 
     fn operations(&self, _: &str, size: Size) -> usize {
@@ -159,12 +159,12 @@ fn measure(
 /// Times sessions in a virtual Unix of this mode; with builds, also the time of the builds and the
 /// lock statistics.
 fn measure_virtually(mode: LockingMode, sessions: usize, params: &Params) -> Result<Observed> {
-    let beside = params.get(BESIDE).and_then(|words| words.split(' ').next()?.parse().ok());
-    let load = TreeLoad { builds: beside.unwrap_or(0), sessions };
-    let done = load.of_a_cell(mode, params, beside.is_some())?;
+    let loaded = params.get(BESIDE).and_then(|words| words.split(' ').next()?.parse().ok());
+    let load = TreeLoad { builds: loaded.unwrap_or(0), sessions };
+    let done = load.of_a_cell(mode, params, loaded.is_some())?;
     let seconds = |metric: &str, samples| Series::ns(metric, samples).in_unit("s").by_mean();
     let mut series = vec![seconds("iteration", done.sessions)];
-    series.extend(beside.map(|_| seconds("build", done.builds)));
+    series.extend(loaded.map(|_| seconds("build", done.builds)));
     series.extend(done.locks.iter().flat_map(trees::of_locks));
     Ok(Observed { series, notes: done.notes, ..Observed::default() })
 }

@@ -1,7 +1,7 @@
 //! The work of a pseudo-user: [`Script`], for `/bin/sh` and the machine's utilities.
 //!
-//! A [`ScriptCommand`] names the utilities that it needs; if one is missing, the step is omitted. Steps
-//! check their results, so that a session that reports it is done has done all of its work.
+//! A [`ScriptCommand`] names the utilities that it needs; if one is missing, the step is omitted.
+//! Steps check their results, so that a session that reports it is done has done all of its work.
 
 use std::fmt::Write as _;
 

@@ -3,7 +3,7 @@
 
 use tontine_host::error::Result;
 
-use super::heap::Heap;
+use super::heap::MeasuredHeap;
 use super::worker::{HeapWorker, SpinThenYield};
 
 /// Number of live blocks before the first is freed.
@@ -19,7 +19,7 @@ const WRITES: u32 = 1_000;
 /// Operations between two checks whether to continue.
 pub(super) const BATCH: usize = 64;
 
-pub(super) fn threadtest<H: Heap>(worker: &mut HeapWorker<'_, H>) -> Result<()> {
+pub(super) fn threadtest<H: MeasuredHeap>(worker: &mut HeapWorker<'_, H>) -> Result<()> {
     let mut held = Vec::with_capacity(MANY);
     while worker.goes_on()? {
         for place in 0..MANY {
@@ -32,7 +32,7 @@ pub(super) fn threadtest<H: Heap>(worker: &mut HeapWorker<'_, H>) -> Result<()> 
     Ok(())
 }
 
-pub(super) fn cache_thrash<H: Heap>(worker: &mut HeapWorker<'_, H>) -> Result<()> {
+pub(super) fn cache_thrash<H: MeasuredHeap>(worker: &mut HeapWorker<'_, H>) -> Result<()> {
     while worker.goes_on()? {
         let mut block = worker.allocate(SMALL, 0)?;
         worker.scribble(&mut block, WRITES);
@@ -41,7 +41,7 @@ pub(super) fn cache_thrash<H: Heap>(worker: &mut HeapWorker<'_, H>) -> Result<()
     Ok(())
 }
 
-pub(super) fn cache_scratch<H: Heap>(worker: &mut HeapWorker<'_, H>) -> Result<()> {
+pub(super) fn cache_scratch<H: MeasuredHeap>(worker: &mut HeapWorker<'_, H>) -> Result<()> {
     if worker.seat == 0 {
         // Adjacent, if the heap places them so.
         let mut blocks = Vec::with_capacity(worker.workers);

@@ -9,7 +9,7 @@
 
 use tontine_host::error::{MeasureError, Result};
 
-use super::heap::Heap;
+use super::heap::MeasuredHeap;
 use super::worker::HeapWorker;
 use super::{alone, together};
 
@@ -74,7 +74,7 @@ impl Benchmark {
     ///
     /// # Errors
     /// Failed, if the heap hands out no block, or one twice.
-    pub(super) fn run<H: Heap>(self, mut worker: HeapWorker<'_, H>) -> Result<()> {
+    pub(super) fn run<H: MeasuredHeap>(self, mut worker: HeapWorker<'_, H>) -> Result<()> {
         worker.wait();
         let all = &mut worker;
         match self {

@@ -1,5 +1,5 @@
-//! Shared state of workers and their keeper: [`WorkerTable`], with a [`WorkerSlot`] for each worker and a ring
-//! from each to each.
+//! Shared state of workers and their keeper: [`WorkerTable`], with a [`WorkerSlot`] for each worker
+//! and a ring from each to each.
 //!
 //! It lies in shared memory, so that workers may be processes; a seat outlives its worker.
 

@@ -18,7 +18,7 @@ use tontine_host::os::shared::first_free_name;
 use tontine_mechanisms::boost::MANAGED_SHARED_MEMORY;
 
 use super::board::BlockAddress;
-use super::heap::{Bare, Heap, World};
+use super::heap::{Bare, MeasuredHeap, World};
 use super::ring::RingEntry;
 
 /// Bytes of the heap: less than the default size of a container's `/dev/shm`.
@@ -144,7 +144,7 @@ impl World for Boost {
 
 // SAFETY: the heap's blocks are aligned to 16 and have the requested length; each is consumed by
 // `free` or `give`.
-unsafe impl Heap for Boost {
+unsafe impl MeasuredHeap for Boost {
     type Block<'h> = Bare;
 
     #[inline(always)]

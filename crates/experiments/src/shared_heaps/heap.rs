@@ -1,4 +1,4 @@
-//! The heaps behind one interface: [`WorkerHeap`] for one worker, and [`World`] for all; and the
+//! The heaps behind one interface: [`MeasuredHeap`] for one worker, and [`World`] for all; and the
 //! allocators of a single process, [`Malloc`].
 
 #![allow(unsafe_code, reason = "calls the allocators' C functions")]
@@ -16,7 +16,7 @@ use super::ring::RingEntry;
 /// A heap that several workers share.
 pub(super) trait World: Sync {
     /// A worker's access to it.
-    type WorkerHeap: Heap;
+    type WorkerHeap: MeasuredHeap;
 
     /// Prepares it for a worker, in the worker's own process or thread.
     ///
@@ -53,9 +53,9 @@ pub(super) trait World: Sync {
 /// One worker's access to the heap.
 ///
 /// # Safety
-/// The memory behind [`WorkerHeap::at`] may be read and written, for the requested number of bytes, until
-/// the block is freed or passed on.
-pub(super) unsafe trait Heap {
+/// The memory behind [`MeasuredHeap::at`] may be read and written, for the requested number of
+/// bytes, until the block is freed or passed on.
+pub(super) unsafe trait MeasuredHeap {
     /// A block of this worker.
     type Block<'h>
     where
@@ -158,7 +158,7 @@ pub(super) fn none_left(size: usize) -> MeasureError {
 
 // SAFETY: `malloc` aligns for any fundamental type; a `Bare` wraps a result of it, and is consumed
 // by `free` or `give`.
-unsafe impl<F: AllocFunctions> Heap for Malloc<F> {
+unsafe impl<F: AllocFunctions> MeasuredHeap for Malloc<F> {
     type Block<'h> = Bare;
 
     #[inline(always)]

@@ -15,7 +15,7 @@ use tontine_host::error::{MeasureError, Result};
 use tontine_mechanisms::heap::{must_be_free, refused, rejoined};
 
 use super::board::BlockAddress;
-use super::heap::{Heap, World};
+use super::heap::{MeasuredHeap, World};
 use super::map::map_of;
 use super::ring::RingEntry;
 
@@ -91,7 +91,7 @@ impl<'h> Pointer<'h> {
 }
 
 // SAFETY: a block has the requested bytes, aligned to 64, until it is freed or passed on.
-unsafe impl<const PROCESSES: bool> Heap for Ours<PROCESSES> {
+unsafe impl<const PROCESSES: bool> MeasuredHeap for Ours<PROCESSES> {
     type Block<'h> = Pointer<'h>;
 
     fn address(&self) -> BlockAddress {

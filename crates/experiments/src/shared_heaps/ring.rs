@@ -1,5 +1,5 @@
-//! Entries in flight from one worker to another: [`WorkerRing`], with its writing end [`Outbound`] and
-//! its reading end [`RingReader`].
+//! Entries in flight from one worker to another: [`WorkerRing`], with its writing end [`Outbound`]
+//! and its reading end [`RingReader`].
 //!
 //! An entry is three opaque words. Both positions lie in the ring, so that the successor of a
 //! killed worker continues at its position: what the dead worker had not published is overwritten,

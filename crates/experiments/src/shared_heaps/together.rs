@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use tontine_host::error::{MeasureError, Result};
 
 use super::alone::BATCH;
-use super::heap::Heap;
+use super::heap::MeasuredHeap;
 use super::worker::{HeapWorker, PassResult, PlacedBlock, SpinThenYield};
 
 /// Blocks of a worker of `larson` and of `mstress`.
@@ -30,17 +30,17 @@ const LEAST_WORDS: usize = 10;
 
 /// A server's set of blocks, one of which is freed and replaced, repeatedly. In the original the
 /// thread that leaves its set to a new one ends; here it gets another worker's set.
-pub(super) fn larson<H: Heap>(worker: &mut HeapWorker<'_, H>) -> Result<()> {
+pub(super) fn larson<H: MeasuredHeap>(worker: &mut HeapWorker<'_, H>) -> Result<()> {
     let (next, before) = neighbours(worker);
     let mut set: Vec<Option<PlacedBlock<'_, H>>> = (0..SET).map(|_| None).collect();
     for (place, slot) in set.iter_mut().enumerate() {
-        let size = SMALLEST + worker.dice.below(LARGEST - SMALLEST);
+        let size = SMALLEST + worker.random.below(LARGEST - SMALLEST);
         *slot = Some(worker.allocate(size, place)?);
     }
     let mut exchanges = 0;
     while worker.goes_on()? {
         for _ in 0..BATCH {
-            let place = worker.dice.below(SET);
+            let place = worker.random.below(SET);
             exchange(worker, &mut set[place], place, SMALLEST, LARGEST)?;
         }
         exchanges += BATCH;
@@ -50,7 +50,7 @@ pub(super) fn larson<H: Heap>(worker: &mut HeapWorker<'_, H>) -> Result<()> {
             for (place, slot) in set.iter_mut().enumerate().filter(|(_, slot)| slot.is_none()) {
                 *slot = worker.receive(before, place)?;
                 if slot.is_none() {
-                    let size = SMALLEST + worker.dice.below(LARGEST - SMALLEST);
+                    let size = SMALLEST + worker.random.below(LARGEST - SMALLEST);
                     *slot = Some(worker.allocate(size, place)?);
                 }
             }
@@ -59,7 +59,7 @@ pub(super) fn larson<H: Heap>(worker: &mut HeapWorker<'_, H>) -> Result<()> {
     free_all(worker, set)
 }
 
-fn exchange<'w, H: Heap>(
+fn exchange<'w, H: MeasuredHeap>(
     worker: &mut HeapWorker<'w, H>,
     slot: &mut Option<PlacedBlock<'w, H>>,
     place: usize,
@@ -69,13 +69,13 @@ fn exchange<'w, H: Heap>(
     if let Some(held) = slot.take() {
         worker.free(held)?;
     }
-    let size = smallest + worker.dice.below(largest - smallest);
+    let size = smallest + worker.random.below(largest - smallest);
     *slot = Some(worker.allocate(size, place)?);
     Ok(())
 }
 
 /// Passes the whole set on; blocks for which the ring has no space stay.
-fn pass_on<'w, H: Heap>(
+fn pass_on<'w, H: MeasuredHeap>(
     worker: &mut HeapWorker<'w, H>,
     set: &mut [Option<PlacedBlock<'w, H>>],
     to: usize,
@@ -93,7 +93,7 @@ fn pass_on<'w, H: Heap>(
 
 /// Half of the workers allocate, and pass their blocks, a batch to each, to the others, which free
 /// them. A single worker does both in turn.
-pub(super) fn xmalloc_test<H: Heap>(worker: &mut HeapWorker<'_, H>) -> Result<()> {
+pub(super) fn xmalloc_test<H: MeasuredHeap>(worker: &mut HeapWorker<'_, H>) -> Result<()> {
     let (all, alone) = (worker.workers, worker.workers == 1);
     let (makers, users): (Vec<usize>, Vec<usize>) = (0..all).partition(|seat| seat % 2 == 0);
     let users = if alone { vec![0] } else { users };
@@ -103,7 +103,7 @@ pub(super) fn xmalloc_test<H: Heap>(worker: &mut HeapWorker<'_, H>) -> Result<()
     while worker.goes_on()? {
         if makes && let Some(&to) = turn.next() {
             for _ in 0..BATCH {
-                let size = (worker.dice.below(SIZES) + 1) * STEP;
+                let size = (worker.random.below(SIZES) + 1) * STEP;
                 let held = worker.allocate(size, 0)?;
                 if let PassResult::Back(held) = worker.pass(held, to)? {
                     worker.publish(to);
@@ -131,14 +131,14 @@ pub(super) fn xmalloc_test<H: Heap>(worker: &mut HeapWorker<'_, H>) -> Result<()
 
 /// Blocks of many sizes, most of them small; half of all draws allocate, half free, and some of the
 /// freed blocks are passed to a worker drawn at random, which keeps them in turn.
-pub(super) fn mstress<H: Heap>(worker: &mut HeapWorker<'_, H>) -> Result<()> {
+pub(super) fn mstress<H: MeasuredHeap>(worker: &mut HeapWorker<'_, H>) -> Result<()> {
     let mut set: Vec<Option<PlacedBlock<'_, H>>> = (0..SET).map(|_| None).collect();
     while worker.goes_on()? {
         for _ in 0..BATCH {
-            let place = worker.dice.below(SET);
+            let place = worker.random.below(SET);
             if let Some(held) = set[place].take() {
-                if worker.dice.below(ONE_OF) == 0 {
-                    let to = worker.dice.below(worker.workers);
+                if worker.random.below(ONE_OF) == 0 {
+                    let to = worker.random.below(worker.workers);
                     if let PassResult::Back(held) = worker.pass(held, to)? {
                         worker.free(held)?;
                     }
@@ -146,14 +146,14 @@ pub(super) fn mstress<H: Heap>(worker: &mut HeapWorker<'_, H>) -> Result<()> {
                     worker.free(held)?;
                 }
             } else {
-                let size = worker.dice.mostly_small(DOUBLINGS);
+                let size = worker.random.mostly_small(DOUBLINGS);
                 set[place] = Some(worker.allocate(size, place)?);
             }
         }
         for other in 0..worker.workers {
             worker.publish(other);
             for _ in 0..BATCH {
-                let place = worker.dice.below(SET);
+                let place = worker.random.below(SET);
                 let Some(held) = worker.receive(other, place)? else { break };
                 if let Some(before) = set[place].replace(held) {
                     worker.free(before)?;
@@ -166,7 +166,7 @@ pub(super) fn mstress<H: Heap>(worker: &mut HeapWorker<'_, H>) -> Result<()> {
 
 /// The first worker produces tasks, each a list of numbers, for the others in turn; they read and
 /// free them.
-pub(super) fn producer_consumer<H: Heap>(worker: &mut HeapWorker<'_, H>) -> Result<()> {
+pub(super) fn producer_consumer<H: MeasuredHeap>(worker: &mut HeapWorker<'_, H>) -> Result<()> {
     let alone = worker.workers == 1;
     let (makes, uses) = (worker.seat == 0, worker.seat > 0 || alone);
     let mut to = 0;
@@ -175,7 +175,7 @@ pub(super) fn producer_consumer<H: Heap>(worker: &mut HeapWorker<'_, H>) -> Resu
         for _ in 0..BATCH {
             if makes {
                 to = if to + 1 < worker.workers { to + 1 } else { usize::from(!alone) };
-                let words = LEAST_WORDS + worker.dice.below(LEAST_WORDS + 1);
+                let words = LEAST_WORDS + worker.random.below(LEAST_WORDS + 1);
                 let mut task = worker.allocate(words * size_of::<u64>(), 0)?;
                 worker.word(&mut task, 1).store(words as u64, Ordering::Relaxed);
                 for at in 2..words {
@@ -197,7 +197,10 @@ pub(super) fn producer_consumer<H: Heap>(worker: &mut HeapWorker<'_, H>) -> Resu
     Ok(())
 }
 
-fn use_up<'w, H: Heap>(worker: &mut HeapWorker<'w, H>, mut task: PlacedBlock<'w, H>) -> Result<()> {
+fn use_up<'w, H: MeasuredHeap>(
+    worker: &mut HeapWorker<'w, H>,
+    mut task: PlacedBlock<'w, H>,
+) -> Result<()> {
     let said = worker.word(&mut task, 1).load(Ordering::Relaxed) as usize;
     let words = said.clamp(LEAST_WORDS, 2 * LEAST_WORDS);
     let whole = (2..words)
@@ -211,12 +214,12 @@ fn use_up<'w, H: Heap>(worker: &mut HeapWorker<'w, H>, mut task: PlacedBlock<'w,
 }
 
 /// Returns the worker to which a worker passes, and the worker that passes to it.
-fn neighbours<H: Heap>(worker: &HeapWorker<'_, H>) -> (usize, usize) {
+fn neighbours<H: MeasuredHeap>(worker: &HeapWorker<'_, H>) -> (usize, usize) {
     let all = worker.workers;
     ((worker.seat + 1) % all, (worker.seat + all - 1) % all)
 }
 
-fn free_all<'w, H: Heap>(
+fn free_all<'w, H: MeasuredHeap>(
     worker: &mut HeapWorker<'w, H>,
     set: Vec<Option<PlacedBlock<'w, H>>>,
 ) -> Result<()> {

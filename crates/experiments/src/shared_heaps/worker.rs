@@ -1,6 +1,6 @@
-//! A worker that allocates, frees and passes on blocks: [`HeapWorker`]. Each of its blocks carries a
-//! word that names its owner, which is read before the block is freed or passed on: this detects a
-//! heap that hands out one piece of memory twice.
+//! A worker that allocates, frees and passes on blocks: [`HeapWorker`]. Each of its blocks carries
+//! a word that names its owner, which is read before the block is freed or passed on: this detects
+//! a heap that hands out one piece of memory twice.
 
 #![allow(unsafe_code, reason = "reads and writes inside of blocks")]
 
@@ -11,7 +11,7 @@ use std::thread;
 use tontine_host::error::{MeasureError, Result};
 
 use super::board::WorkerTable;
-use super::heap::Heap;
+use super::heap::MeasuredHeap;
 use super::heap_rng::HeapRng;
 use super::ring::{Outbound, RingReader};
 
@@ -35,7 +35,7 @@ const SAT_MASK: u32 = 0x7f;
 const PLACE: u64 = (1 << SAT) - 1;
 
 /// A worker.
-pub(super) struct HeapWorker<'w, H: Heap> {
+pub(super) struct HeapWorker<'w, H: MeasuredHeap> {
     heap: &'w H,
     board: &'w WorkerTable,
     /// Number of its seat.
@@ -43,7 +43,7 @@ pub(super) struct HeapWorker<'w, H: Heap> {
     /// Number of workers.
     pub(super) workers: usize,
     /// The worker's random number generator.
-    pub(super) dice: HeapRng,
+    pub(super) random: HeapRng,
     /// `true` if the seat had no worker before.
     pub(super) is_first: bool,
     owner: u64,
@@ -54,20 +54,20 @@ pub(super) struct HeapWorker<'w, H: Heap> {
 }
 
 /// A block and the slot in which its worker keeps it.
-pub(super) struct PlacedBlock<'w, H: Heap + 'w> {
+pub(super) struct PlacedBlock<'w, H: MeasuredHeap + 'w> {
     block: H::Block<'w>,
     place: u64,
 }
 
 /// Result of passing a block on.
-pub(super) enum PassResult<'w, H: Heap + 'w> {
+pub(super) enum PassResult<'w, H: MeasuredHeap + 'w> {
     /// The block is in flight, or was freed because its receiver is dead.
     Gone,
     /// The ring was full; the block is returned.
     Back(PlacedBlock<'w, H>),
 }
 
-impl<'w, H: Heap> HeapWorker<'w, H> {
+impl<'w, H: MeasuredHeap> HeapWorker<'w, H> {
     /// Takes a seat.
     pub(super) fn new(heap: &'w H, board: &'w WorkerTable, seat: usize) -> Self {
         let before = board.sit(seat, heap.address());
@@ -78,7 +78,7 @@ impl<'w, H: Heap> HeapWorker<'w, H> {
             board,
             seat,
             workers,
-            dice: HeapRng::of(seat + usize::try_from(before).unwrap_or(0) * workers),
+            random: HeapRng::of(seat + usize::try_from(before).unwrap_or(0) * workers),
             is_first: before == 0,
             owner: ((seat as u64) << SEAT) | (u64::from(before & SAT_MASK) << SAT),
             freed: board.freed_at(seat),
@@ -207,7 +207,8 @@ impl<'w, H: Heap> HeapWorker<'w, H> {
     #[inline(always)]
     pub(super) fn word<'b>(&self, held: &'b mut PlacedBlock<'w, H>, at: usize) -> &'b AtomicU64 {
         debug_assert!(at > 0);
-        // SAFETY: by the contract of `Heap`, as long as the block is held; a word is aligned.
+        // SAFETY: by the contract of `MeasuredHeap`, as long as the block is held; a word is
+        // aligned.
         unsafe { AtomicU64::from_ptr(self.heap.at(&mut held.block).as_ptr().add(at)) }
     }
 
@@ -275,7 +276,7 @@ fn in_flight(from: usize, to: usize, number: u64) -> u64 {
 /// Writes a block's first word to memory.
 #[inline(always)]
 fn write(at: NonNull<u64>, word: u64) {
-    // SAFETY: by the contract of `Heap::at`; the word detects a heap that breaks it.
+    // SAFETY: by the contract of `MeasuredHeap::at`; the word detects a heap that breaks it.
     unsafe { at.write_volatile(word) };
 }
 

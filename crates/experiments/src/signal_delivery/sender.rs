@@ -1,4 +1,5 @@
-//! The system calls that send a signal: [`SendCall`], prepared for one process as a [`PreparedCall`].
+//! The system calls that send a signal: [`SendCall`], prepared for one process as a
+//! [`PreparedCall`].
 
 #![allow(unsafe_code, reason = "tgkill and a pidfd_send_signal of signal 0")]
 

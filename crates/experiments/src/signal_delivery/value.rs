@@ -1,9 +1,9 @@
 //! Signals that a thread takes as values: from before `kill` until the thread has the value.
 //!
-//! The receiver's main thread sleeps; a second one takes SIGUSR1 in one of three [`TakeMethod`]s, stamps,
-//! and waits for the next. A signal is sent when that thread is seen asleep. [`compared`] has one
-//! receiver of each way and sends to them in turn, starting with each equally often: a disturbance
-//! affects all of them, and cancels in their ratio.
+//! The receiver's main thread sleeps; a second one takes SIGUSR1 in one of three [`TakeMethod`]s,
+//! stamps, and waits for the next. A signal is sent when that thread is seen asleep. [`compared`]
+//! has one receiver of each way and sends to them in turn, starting with each equally often: a
+//! disturbance affects all of them, and cancels in their ratio.
 
 #![allow(unsafe_code, reason = "sigwait and pause")]
 

@@ -1,6 +1,6 @@
 //! One of the two processes: [`PairPlayer::play`] passes messages through its end of the mechanism,
-//! [`EndProgress`] records its progress for the referee, which reads it after the process's death. The
-//! process monitors no peer: only the mechanism can notify it.
+//! [`EndProgress`] records its progress for the referee, which reads it after the process's death.
+//! The process monitors no peer: only the mechanism can notify it.
 //!
 //! Message 1 goes from the first player to the second, message 2 back, and so on. A number is
 //! recorded right after the call that sent or received it has returned. If the process dies in

@@ -1,5 +1,5 @@
-//! The processes of one real build or session: [`RecordedTree`], read from the output of `cargo xtask
-//! trees`.
+//! The processes of one real build or session: [`RecordedTree`], read from the output of `cargo
+//! xtask trees`.
 //!
 //! `builds.txt` and `sessions.txt` have one process per line; [`step`] explains their words.
 

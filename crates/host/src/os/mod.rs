@@ -3,9 +3,9 @@
 //! [`shared`] is memory that two processes share, [`child`] a forked process that cannot outlive
 //! its handle, [`pin`] binds a thread to one processor, [`room`] checks whether the machine has
 //! enough free memory and processes, [`signal`] masks and handles signals, [`state`] checks whether
-//! a thread sleeps. [`program`] finds other programs, [`process_group`] runs them and their descendants;
-//! `deadline` has the deadline of this process; `fork_trim` makes this process fork like a small one;
-//! `namespaces` are those of a container, `netlink` connects them.
+//! a thread sleeps. [`program`] finds other programs, [`process_group`] runs them and their
+//! descendants; `deadline` has the deadline of this process; `fork_trim` makes this process fork
+//! like a small one; `namespaces` are those of a container, `netlink` connects them.
 
 pub mod child;
 pub mod deadline;

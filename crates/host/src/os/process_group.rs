@@ -1,4 +1,5 @@
-//! Commands and all their descendants in one process group, killed with its handle: [`ProcessGroup`].
+//! Commands and all their descendants in one process group, killed with its handle:
+//! [`ProcessGroup`].
 //!
 //! A command such as `make` starts others, which would keep running after a kill of the command
 //! alone. The group's leader is a *keeper*, a child that sleeps until this process has ended in any

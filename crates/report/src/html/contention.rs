@@ -117,12 +117,12 @@ fn drawn(load: &str, table: &ContentionTable) -> Markup {
 
 /// Answers whether locks of each process would be worth it, as far as this run knows.
 fn the_question(results: &Results) -> Markup {
-    let of = |experiment: &str, metric: &str, beside: bool| {
+    let of = |experiment: &str, metric: &str, loaded: bool| {
         let cells = results.cells.iter().filter(move |cell| {
             cell.experiment == experiment
                 && cell.metric == metric
                 && cell.status == Status::Ok
-                && cell.params.contains_key(LOAD_PARAM) == beside
+                && cell.params.contains_key(LOAD_PARAM) == loaded
         });
         gains(&cells.collect::<Vec<_>>())
     };
@@ -229,15 +229,15 @@ mod tests {
 
     #[test]
     fn lock_question_answers_from_model_and_from_measurement() {
-        let beside = ("beside", "8 builds");
+        let loaded = ("beside", "8 builds");
         let ten = ("modelled", "10 processors");
         let mut results = fixture::small();
         results.cells = vec![
-            cell("parallel", "iteration", 2.0, &[beside]),
-            cell("per-process", "iteration", 1.0, &[beside]),
-            cell("parallel", "iteration", 1.1, &[beside, ten]),
-            cell("per-process", "iteration", 1.0, &[beside, ten]),
-            cell("parallel", "waited", 0.02, &[beside, ten, ("lock", "pg_lock")]),
+            cell("parallel", "iteration", 2.0, &[loaded]),
+            cell("per-process", "iteration", 1.0, &[loaded]),
+            cell("parallel", "iteration", 1.1, &[loaded, ten]),
+            cell("per-process", "iteration", 1.0, &[loaded, ten]),
+            cell("parallel", "waited", 0.02, &[loaded, ten, ("lock", "pg_lock")]),
         ];
         let cells: Vec<&Cell> = results.cells.iter().collect();
         let text = contention(&results, &cells).into_string();

@@ -1,8 +1,8 @@
 //! Recommendations for this machine: [`decisions`], each computed from the run's own figures.
 //!
-//! A [`VerdictAnswer`] names every figure behind its answer and every figure that is missing; nothing is
-//! guessed from other machines. Which mechanisms spin and which sleep is recorded in the run; which
-//! of them to choose follows from its figures.
+//! A [`VerdictAnswer`] names every figure behind its answer and every figure that is missing;
+//! nothing is guessed from other machines. Which mechanisms spin and which sleep is recorded in the
+//! run; which of them to choose follows from its figures.
 
 use tontine_bench::about::Idling;
 use tontine_bench::format::{self, FormattedFigure};

@@ -69,7 +69,7 @@ fn floor(trips: &Cells) -> Option<Sentence> {
             .words("One word in shared memory, polled by a spinning receiver, is the floor: ")
             .figure(&FormattedFigure::of_cell(flag)?)
             .words(" one way")
-            .where_measured(&flag.params)
+            .with_params(&flag.params)
             .words("."),
     )
 }
@@ -231,7 +231,7 @@ fn outlived(cells: &Cells) -> Vec<Sentence> {
                 .words(" had returned (")
                 .name(variant)
                 .words(")")
-                .where_measured(&cell.params)
+                .with_params(&cell.params)
                 .words(": ")
                 .figure(&FormattedFigure::of_rest(cell)?);
             Some(within_the_band(sentence, cell).words("."))

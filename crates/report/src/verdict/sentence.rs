@@ -63,7 +63,7 @@ impl Sentence {
         self
     }
 
-    pub(super) fn where_measured(self, params: &Params) -> Self {
+    pub(super) fn with_params(self, params: &Params) -> Self {
         if params.is_empty() { self } else { self.words(&format!(" [{}]", format::params(params))) }
     }
 }

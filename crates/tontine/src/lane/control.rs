@@ -54,8 +54,8 @@ impl Control {
 
     /// Announces that the receiver accepts no more messages.
     pub(crate) fn close(&self) {
-        // SYNC closed: pairs with the fence in `AcceptedLane::noticed_end`: the last position is visible
-        // before the state.
+        // SYNC closed: pairs with the fence in `AcceptedLane::noticed_end`: the last position is
+        // visible before the state.
         half_of_own(&self.0, STATE_AT).fetch_or(CLOSED, Ordering::Release);
     }
 

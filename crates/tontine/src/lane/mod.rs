@@ -1,7 +1,7 @@
 //! One sender's lane to one receiver: records in a chain of chunks.
 //!
-//! [`LaneWriter`] appends records to chunks that it alone may write, [`LaneReader`] reads them in its
-//! read-only view of the same memory. [`record`] is the header word, [`page`] the offsets in
+//! [`LaneWriter`] appends records to chunks that it alone may write, [`LaneReader`] reads them in
+//! its read-only view of the same memory. [`record`] is the header word, [`page`] the offsets in
 //! control page and chunk, [`control`] the words that the receiver writes, [`position`] the most
 //! important one of them. `docs/layout.md` describes all of it.
 //!

@@ -1,4 +1,5 @@
-//! The words of a process page by which senders see whether a mailbox's receiver sleeps: [`MailboxSlot`].
+//! The words of a process page by which senders see whether a mailbox's receiver sleeps:
+//! [`MailboxSlot`].
 //!
 //! A page has 62, one for each mailbox of the process. Private memory records which are in use: no
 //! peer needs to know. Neighbours: [`super::Life::desk`] returns them, [`super::Watch::sleeping`]

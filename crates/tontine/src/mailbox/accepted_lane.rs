@@ -109,7 +109,8 @@ impl AcceptedLane {
 
     /// Executes the fence for both ends before this one sleeps. Returns `false` if the kernel no
     /// longer allows it, so that a wake-up could be lost.
-    // SYNC room-waiting: pairs with `membarrier::light` or the fence in `InboundLane::notify_space`.
+    // SYNC room-waiting: pairs with `membarrier::light` or the fence in
+    // `InboundLane::notify_space`.
     pub(super) fn heavy_fence(&self) -> bool {
         fence(Ordering::SeqCst);
         self.symmetric || membarrier::heavy()

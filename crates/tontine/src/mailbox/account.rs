@@ -93,9 +93,10 @@ impl ChunkAccount {
     pub(super) fn update(&mut self) {
         if !self.released.is_empty() {
             ReleaseWatch::update();
-            self.released.retain(
-                |chunk| !matches!(&chunk.holders, ChunkHolders::Watched(watch) if watch.is_released()),
-            );
+            self.released.retain(|chunk| match &chunk.holders {
+                ChunkHolders::Watched(watch) => !watch.is_released(),
+                _ => true,
+            });
         }
     }
 

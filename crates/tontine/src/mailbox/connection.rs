@@ -1,8 +1,8 @@
 //! The state of a sender's connection: [`Connection`].
 //!
 //! Each state is a type with the methods that make sense in it. A lane without an answer is a
-//! [`PendingLane`], an open one has its [`AcceptedLane`] receiver. A lane whose receiver has ended either
-//! waits for the next owner of its address ([`AwaitingSuccessor`]) or has ended itself
+//! [`PendingLane`], an open one has its [`AcceptedLane`] receiver. A lane whose receiver has ended
+//! either waits for the next owner of its address ([`AwaitingSuccessor`]) or has ended itself
 //! ([`EndedLane`]); both keep the control page of the [`DepartedReceiver`]. Callers pass the socket
 //! to the methods that need it: nothing is sent to a receiver that has ended.
 //!

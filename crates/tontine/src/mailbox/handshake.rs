@@ -8,7 +8,8 @@
 //! fault: the handshake is deferred and retried. Other connections, which would lack the same, are
 //! not accepted before it. The sender is refused only when the handshake timeout has expired.
 //!
-//! Neighbours: [`super::listener`] has the connections, [`super::inbound`] the lanes made from them.
+//! Neighbours: [`super::listener`] has the connections, [`super::inbound`] the lanes made from
+//! them.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd};

@@ -2,8 +2,8 @@
 //!
 //! It finds messages, acknowledges them, processes the sender's control messages, and grants memory
 //! or asks for it back. Everything that the sender wrote is an untrusted value; a violation is a
-//! [`ProtocolError`], for which the caller removes the lane. Neighbours: [`super::lanes`] holds all lanes
-//! of a mailbox, [`super::handshake`] makes them. Nothing here waits.
+//! [`ProtocolError`], for which the caller removes the lane. Neighbours: [`super::lanes`] holds all
+//! lanes of a mailbox, [`super::handshake`] makes them. Nothing here waits.
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;

@@ -1,5 +1,5 @@
-//! Connections of a mailbox: [`Listener`] owns the listening socket, the pending connections, and the
-//! epoll set behind the mailbox's single descriptor.
+//! Connections of a mailbox: [`Listener`] owns the listening socket, the pending connections, and
+//! the epoll set behind the mailbox's single descriptor.
 //!
 //! Work that fails for lack of descriptors or memory is *deferred*: its entry in the set becomes
 //! edge-triggered, and a timer in the set fires when a retry is due. A caller that waits on the
@@ -217,7 +217,7 @@ impl Listener {
         self.set.as_fd()
     }
 
-    /// Reports `as_fd` from now on as long as it is readable.
+    /// Reports `descriptor` from now on as long as it is readable.
     ///
     /// # Errors
     /// [`Error::System`] if there is no memory for another entry in the set.
@@ -225,7 +225,7 @@ impl Listener {
         self.tell(descriptor, about, STEADILY)
     }
 
-    /// Defers the work for `as_fd`: reports it once more, then only at new events, and has the
+    /// Defers the work for `descriptor`: reports it once more, then only at new events, and has the
     /// timer fire when a retry is due. A second call would report it once more.
     ///
     /// # Errors
@@ -272,7 +272,7 @@ impl Listener {
         timerfd_settime(&self.timer, TimerfdTimerFlags::empty(), &once).is_ok()
     }
 
-    /// Removes `as_fd` from the set.
+    /// Removes `descriptor` from the set.
     pub(super) fn unwatch(&self, descriptor: BorrowedFd<'_>) {
         let _ = epoll::delete(&self.set, descriptor);
     }
@@ -417,7 +417,8 @@ impl Listener {
         put_off.map(|connection| connection.number).collect()
     }
 
-    /// Stops accepting connections until [`Listener::resume_accept`]. Returns `true` if it did accept before.
+    /// Stops accepting connections until [`Listener::resume_accept`]. Returns `true` if it did
+    /// accept before.
     pub(super) fn pause_accept(&mut self) -> bool {
         let is_new = !self.is_paused;
         self.is_paused = true;

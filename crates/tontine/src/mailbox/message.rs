@@ -49,7 +49,7 @@ impl fmt::Display for SenderId {
 ///
 /// let message = mailbox.recv()?;
 /// assert_eq!(message.len(), 5);
-/// assert!(message.starts_with(b"he"));
+/// assert!(message.starts_with(b"hel"));
 /// println!("lane {}, {}", message.sender(), message.peer());
 /// # Ok(())
 /// # }

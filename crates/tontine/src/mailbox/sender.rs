@@ -1,8 +1,8 @@
 //! The sending end: [`Sender`].
 //!
 //! Each call inspects the lane, waits if it must, and inspects it again. Neighbours:
-//! [`super::outbound`] is the lane, [`super::wait_limit`] waits, [`super::reservation`] has the calls
-//! that reserve space.
+//! [`super::outbound`] is the lane, [`super::wait_limit`] waits, [`super::reservation`] has the
+//! calls that reserve space.
 
 use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

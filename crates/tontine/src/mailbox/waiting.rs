@@ -1,7 +1,7 @@
 //! Waiting of a [`Mailbox`]: it polls its lanes for a short time, then sleeps in the kernel.
 //!
-//! It mirrors a sender that waits for space ([`super::wait_limit`]). [`super::service`] processes the
-//! events that wake it.
+//! It mirrors a sender that waits for space ([`super::wait_limit`]). [`super::service`] processes
+//! the events that wake it.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};

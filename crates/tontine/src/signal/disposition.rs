@@ -1,4 +1,5 @@
-//! Dispositions of signals: [`KernelDisposition`]; and that of SIGCHLD while it is blocked: [`SigchldGuard`].
+//! Dispositions of signals: [`KernelDisposition`]; and that of SIGCHLD while it is blocked:
+//! [`SigchldGuard`].
 //!
 //! If SIGCHLD is ignored, or has `SA_NOCLDWAIT`, the kernel sends no SIGCHLD, and leaves no child
 //! to wait for. All other dispositions stay as they are: a blocked signal can be taken with any

@@ -125,7 +125,8 @@ struct Closing {
 
 /// Runs `work` on a new thread with copies of `lent` and no other descriptor, and returns its
 /// result. Blocks until `work` returns. `user` is the peer's, if `work` receives descriptors from a
-/// peer. The thread closes its table once the [`ThreadHandle`] is dropped; no caller waits for that.
+/// peer. The thread closes its table once the [`ThreadHandle`] is dropped; no caller waits for
+/// that.
 ///
 /// `work` drops no descriptor: it sends those that the caller needs over a borrowed socket, and
 /// forgets the others.

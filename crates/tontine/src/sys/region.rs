@@ -3,8 +3,8 @@
 //! Each region is a memfd. Its maker maps it writable and then seals it, so that no other process,
 //! not even one that reopens it through `/proc`, can write it, shrink it or punch holes into it;
 //! the maker's own mapping stays writable. A process that receives the descriptor trusts it only
-//! after [`PeerRegion::map`] has checked it; [`InvalidRegion`] names what was missing. From then on reading
-//! the region cannot fault, but its content is still untrusted.
+//! after [`PeerRegion::map`] has checked it; [`InvalidRegion`] names what was missing. From then on
+//! reading the region cannot fault, but its content is still untrusted.
 //!
 //! Neighbours: `life::word` has a process's page in a region, the lanes their chunks and control
 //! pages. They define the offsets.

@@ -47,8 +47,8 @@ fn message_behind_empty_chunks_is_seen_before_waiting() {
     assert_eq!(&*mailbox.try_recv().expect("a message"), b"behind them");
 }
 
-/// Like [`message_behind_empty_chunks_is_seen_before_waiting`], for an already sleeping receiver, and
-/// in `recv` with and without a deadline.
+/// Like [`message_behind_empty_chunks_is_seen_before_waiting`], for an already sleeping receiver,
+/// and in `recv` with and without a deadline.
 #[test]
 fn message_behind_empty_chunks_wakes_the_receiver() {
     alone!();

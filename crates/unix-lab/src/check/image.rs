@@ -1,8 +1,8 @@
 //! The program that a scenario's `exec` and `spawn` start on Linux: this program again, which
 //! becomes a process of the scenario before its `main` starts ([`BEFORE_MAIN`]).
 //!
-//! It finds the run in the [`CheckRegion`], whose descriptor its parent left open, and continues in the
-//! seat that its arguments name. No part of Rust's runtime changes the state that `exec` left:
+//! It finds the run in the [`CheckRegion`], whose descriptor its parent left open, and continues in
+//! the seat that its arguments name. No part of Rust's runtime changes the state that `exec` left:
 //! SIGPIPE is not ignored, no descriptor is opened in place of a closed one, and there is no
 //! alternate stack.
 

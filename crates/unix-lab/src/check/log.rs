@@ -1,5 +1,5 @@
-//! The log of a real run in the [`CheckRegion`](super::region::Region): any number of threads [`write`]
-//! at once; [`parts`] reads the log after the last write.
+//! The log of a real run in the [`CheckRegion`](super::region::Region): any number of threads
+//! [`write`] at once; [`parts`] reads the log after the last write.
 //!
 //! A thread reserves a *part* by adding to a counter, and then fills it. It may be killed at any
 //! moment, so the reader tells a part from its absence by these words:

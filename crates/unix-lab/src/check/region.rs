@@ -1,5 +1,5 @@
-//! The memory that the checker, its keeper and the processes of a scenario share: [`CheckRegion`], a
-//! mapping that every fork inherits, of a memfd that exec leaves open.
+//! The memory that the checker, its keeper and the processes of a scenario share: [`CheckRegion`],
+//! a mapping that every fork inherits, of a memfd that exec leaves open.
 //!
 //! | part | written by | read by |
 //! | --- | --- | --- |

@@ -1,5 +1,5 @@
-//! Schedules of the virtual Unix within the steps: [`Rolls`], and the [`RollSearch`] for the schedule
-//! that Linux followed.
+//! Schedules of the virtual Unix within the steps: [`Rolls`], and the [`RollSearch`] for the
+//! schedule that Linux followed.
 //!
 //! A thread that is woken in a step may continue before or after the thread that woke it. A run on
 //! Linux is one of many combinations over all steps; random choices for all steps at once would

@@ -36,7 +36,7 @@ pub(super) fn is_terminal(descriptor: i32) -> bool {
     unsafe { libc::isatty(descriptor) == 1 }
 }
 
-/// Delivers typed bytes; the thread that has just written to `as_fd` calls it. The bytes
+/// Delivers typed bytes; the thread that has just written to `descriptor` calls it. The bytes
 /// arrive in this thread, signals included: if a signal is for this thread, it is still in its
 /// call. If there was input to read before, the thread waits for the keeper's [`push`]. A program's
 /// output goes the other way, and only a reader can notice it.

@@ -25,10 +25,11 @@
 //! assert_eq!(exploration.replay(&schedule).violation, Some(violation.what));
 //! ```
 //!
-//! `guide.rs` decides at each point; `path.rs` is the search through all schedules, and prunes
-//! equivalent ones; `order.rs` defines the order in which fibers are tried; `dice.rs` samples;
-//! `subject.rs` runs and judges; `schedule.rs` and `interleaving.rs` are the printed texts. The
-//! executor carries out the choices, and `tontine_unix_sim` defines the system.
+//! `search_scheduler.rs` decides at each point; `search_tree.rs` is the search through all
+//! schedules, and prunes equivalent ones; `order.rs` defines the order in which fibers are tried;
+//! `preemption_sampler.rs` samples; `subject.rs` runs and judges; `schedule.rs` and
+//! `interleaving.rs` are the printed texts. The executor carries out the choices, and
+//! `tontine_unix_sim` defines the system.
 #![allow(unsafe_code, reason = "lends guides to runs")]
 
 mod interleaving;
@@ -331,8 +332,8 @@ impl Exploration {
             .processors(self.processors.unwrap_or(usual))
             .pids(PIDS)
             .stop_at(self.max_steps);
-        // SAFETY: a run is over when `ExplorationSubject::run` returns; until then the callers of this
-        // function do not access the guide, and they keep it as long as the system.
+        // SAFETY: a run is over when `ExplorationSubject::run` returns; until then the callers of
+        // this function do not access the guide, and they keep it as long as the system.
         let guided = unsafe { guide.lend(!self.idle_clock) };
         self.subject.system((self.configure)(builder).guided(guided, reused))
     }

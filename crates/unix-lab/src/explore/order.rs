@@ -1,4 +1,5 @@
-//! The fibers that may run at a decision, and the order in which the search tries them: [`ReadyOrder`].
+//! The fibers that may run at a decision, and the order in which the search tries them:
+//! [`ReadyOrder`].
 //!
 //! The running fiber comes first if it can continue, then the others, longest-waiting first. A
 //! fiber that yields, or polls, is not chosen again before each fiber that could run at that time

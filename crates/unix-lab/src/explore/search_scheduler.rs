@@ -206,7 +206,7 @@ impl SearchScheduler {
         let fiber = self.choose_now(runnable, running);
         self.next = match &self.policy {
             Policy::All(path) => path.next_decision(),
-            Policy::PreemptionSampler(dice, _) => dice.next(),
+            Policy::PreemptionSampler(sampler, _) => sampler.next(),
             Policy::Given(schedule, had, _) => {
                 schedule.turns.get(*had).map_or(u32::MAX, |turn| turn.0)
             }
@@ -220,7 +220,7 @@ impl SearchScheduler {
         {
             let stays = match &mut self.policy {
                 Policy::All(path) => path.leaves_alone(),
-                Policy::PreemptionSampler(dice, _) => !dice.interrupts(self.decisions),
+                Policy::PreemptionSampler(sampler, _) => !sampler.interrupts(self.decisions),
                 Policy::Given(schedule, had, _) => {
                     schedule.turns.get(*had).is_none_or(|turn| turn.0 != self.decisions)
                 }
@@ -234,14 +234,14 @@ impl SearchScheduler {
         let first = ready[0];
         let (fiber, preemptions) = match &mut self.policy {
             Policy::All(path) => (path.choose(&self.order, self.decisions), None),
-            Policy::PreemptionSampler(dice, preemptions) => {
+            Policy::PreemptionSampler(sampler, preemptions) => {
                 // Time passes only as a preemption.
                 let clocks = u32::from(!continues && ready.last() == Some(&CLOCK));
                 let others = ready.len() as u32 - u32::from(*continues) - clocks;
                 let fiber = match continues {
                     _ if others == 0 => first,
-                    true => ready[1 + dice.below(others) as usize],
-                    false => ready[dice.below(others) as usize],
+                    true => ready[1 + sampler.below(others) as usize],
+                    false => ready[sampler.below(others) as usize],
                 };
                 (fiber, Some(preemptions))
             }
@@ -291,7 +291,8 @@ impl Deref for LentScheduler {
     type Target = SearchScheduler;
 
     fn deref(&self) -> &SearchScheduler {
-        // SAFETY: made from a box, and no run is in progress, by the contract of `LentScheduler::lend`.
+        // SAFETY: made from a box, and no run is in progress, by the contract of
+        // `LentScheduler::lend`.
         unsafe { &*self.0 }
     }
 }

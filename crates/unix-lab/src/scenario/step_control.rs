@@ -67,8 +67,9 @@ impl<'d> NextCall<'d> {
 }
 
 /// Controls when threads make their calls: see the module. Handlers too call [`Log`],
-/// [`StepControl::gate`], [`StepControl::lasting`], [`StepControl::alarm`] and [`StepControl::passed`]; on Linux
-/// these do not allocate. Handlers create no processes or threads, and execute no program.
+/// [`StepControl::gate`], [`StepControl::lasting`], [`StepControl::alarm`] and
+/// [`StepControl::passed`]; on Linux these do not allocate. Handlers create no processes or
+/// threads, and execute no program.
 pub(crate) trait StepControl: Log {
     /// Blocks the caller until it may make its next call. Handlers run meanwhile.
     fn gate(&self, sys: &dyn Sys, due: &NextCall<'_>);

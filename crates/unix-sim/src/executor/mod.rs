@@ -143,8 +143,8 @@ impl FiberExecutor {
         Arc::new(Self::on_one_thread(options, ExecutorKind::Simulated(simulation)))
     }
 
-    /// Creates an executor that models [`ExecutorOptions::processors`] processors; each step takes the time
-    /// given by `costs`.
+    /// Creates an executor that models [`ExecutorOptions::processors`] processors; each step takes
+    /// the time given by `costs`.
     ///
     /// # Panics
     ///

@@ -1,4 +1,5 @@
-//! The interface between an executor and its owner: [`ExecutorOptions`], [`Start`], [`Hooks`], [`RunEnd`].
+//! The interface between an executor and its owner: [`ExecutorOptions`], [`Start`], [`Hooks`],
+//! [`RunEnd`].
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,8 +23,9 @@ pub(crate) struct Start {
 
 /// Callbacks from the executor to its owner. They are called on any thread, outside of fibers.
 pub(crate) trait Hooks: Send + Sync {
-    /// Called when the fiber with this name has computed for longer than [`ExecutorOptions::busy_limit`]
-    /// without a switch or [`preempt`](super::preempt). It may have ended since.
+    /// Called when the fiber with this name has computed for longer than
+    /// [`ExecutorOptions::busy_limit`] without a switch or [`preempt`](super::preempt). It may have
+    /// ended since.
     fn on_busy(&self, name: usize) {
         let _ = name;
     }
@@ -109,6 +111,7 @@ pub(crate) enum RunEnd {
     Finished,
     /// No fiber can run, no timer is set and nothing outside is attached: all threads are blocked.
     Deadlocked,
-    /// [`FiberExecutor::stop`](super::FiberExecutor::stop) was called, or the last step was reached.
+    /// [`FiberExecutor::stop`](super::FiberExecutor::stop) was called, or the last step was
+    /// reached.
     Stopped,
 }

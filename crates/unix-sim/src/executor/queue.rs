@@ -1,9 +1,9 @@
 //! Queues of fibers, linked through the fibers themselves: [`LocalQueue`], [`WorkerInbox`].
 //!
 //! A fiber is in at most one queue, and alive while it is queued: a queue counts no references,
-//! allocates no memory and never fails. [`LocalQueue`] belongs to one thread. [`WorkerInbox`] accepts fibers
-//! from all threads and from signal handlers. It also holds the mark that its owner sleeps, so that
-//! no post is missed.
+//! allocates no memory and never fails. [`LocalQueue`] belongs to one thread. [`WorkerInbox`]
+//! accepts fibers from all threads and from signal handlers. It also holds the mark that its owner
+//! sleeps, so that no post is missed.
 #![allow(unsafe_code, reason = "links fibers by address")]
 
 use std::cell::Cell;
@@ -81,10 +81,10 @@ impl WorkerInbox {
             // SAFETY: the caller passes a live task, which no other thread accesses before it is
             // posted.
             unsafe { &*task }.next.store(next, Ordering::Relaxed);
-            // SYNC inbox: pairs with the swap in `WorkerInbox::drain`: the thread that takes the task
-            // sees its link and the effects of the waker.
-            // SYNC asleep: pairs with `WorkerInbox::fall_asleep`: a thread that finds the mark sees that
-            // sleep was announced, and so ends it.
+            // SYNC inbox: pairs with the swap in `WorkerInbox::drain`: the thread that takes the
+            // task sees its link and the effects of the waker. SYNC asleep: pairs with
+            // `WorkerInbox::fall_asleep`: a thread that finds the mark sees that sleep was
+            // announced, and so ends it.
             let post =
                 self.0.compare_exchange_weak(head, task, Ordering::AcqRel, Ordering::Relaxed);
             match post {

@@ -4,10 +4,10 @@
 //! A fiber passes points. After as many as the chooser gave it, or when it stops by itself, the
 //! chooser picks one of the runnable fibers. A fiber that spins at a lock is not runnable until the
 //! lock is free. Each point takes [`STEP_NS`] nanoseconds of the virtual clock; when no fiber is
-//! runnable the clock jumps to the next timer. If [`ExecutorOptions::farthest`](super::ExecutorOptions) is set,
-//! points take no time, and the fibers that one timer makes runnable run before the next timer's
-//! action. Nothing here depends on an address, the wall clock, or another thread, unless something
-//! outside is attached.
+//! runnable the clock jumps to the next timer. If
+//! [`ExecutorOptions::farthest`](super::ExecutorOptions) is set, points take no time, and the
+//! fibers that one timer makes runnable run before the next timer's action. Nothing here depends on
+//! an address, the wall clock, or another thread, unless something outside is attached.
 //!
 //! The trace, whose hash is [`Simulation::digest`], has one entry per decision: the step, the fiber
 //! that runs, how the last one stopped, and whether a tick occurs.

@@ -146,8 +146,8 @@ impl Kernel {
         orphaned
     }
 
-    /// Notifies the parent of a process that has ended, unless it was `notified` already. Removes the
-    /// process if the parent wants no zombie.
+    /// Notifies the parent of a process that has ended, unless it was `notified` already. Removes
+    /// the process if the parent wants no zombie.
     pub(super) fn end_for(
         &self,
         writing: Writing<'_>,

@@ -50,8 +50,8 @@ impl FamilyLink {
         (slot != Self::NONE).then_some(slot)
     }
 
-    /// Like [`FamilyLink::set`], but a thread that finds by [`FamilyLink::is_unset`] that no process is left
-    /// sees all earlier changes.
+    /// Like [`FamilyLink::set`], but a thread that finds by [`FamilyLink::is_unset`] that no
+    /// process is left sees all earlier changes.
     fn set_last(&self, slot: Option<u32>) {
         // SYNC childless: pairs with `FamilyLink::is_unset`.
         self.0.store(slot.unwrap_or(Self::NONE), Ordering::Release);

@@ -1,5 +1,5 @@
-//! Descriptors ([`DescriptorTable`]) and the files that they name ([`OpenFile`]): ends of pipes and of terminals,
-//! and the null device.
+//! Descriptors ([`DescriptorTable`]) and the files that they name ([`OpenFile`]): ends of pipes and
+//! of terminals, and the null device.
 
 use std::mem;
 use std::sync::Arc;

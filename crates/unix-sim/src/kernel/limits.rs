@@ -1,6 +1,6 @@
-//! Resource limits and usage of a process: [`ResourceLimits`], guarded by `p_lock`, and [`UserTimes`], guarded
-//! by `u_time_lock` (§6.1). [`accounts`](super::accounts) sets them; [`clock`](super::clock)
-//! charges for processor time.
+//! Resource limits and usage of a process: [`ResourceLimits`], guarded by `p_lock`, and
+//! [`UserTimes`], guarded by `u_time_lock` (§6.1). [`accounts`](super::accounts) sets them;
+//! [`clock`](super::clock) charges for processor time.
 
 use tontine_unix::{Resource, Rlimit, Usage};
 

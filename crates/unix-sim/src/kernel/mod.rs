@@ -140,8 +140,9 @@ unsafe impl Sync for KernelHandle {}
 
 impl KernelHandle {
     pub(crate) fn get<'k>(self) -> &'k Kernel {
-        // SAFETY: handles are held by fibers and timers, which run only inside `FiberExecutor::run`,
-        // which the kernel outlives, and by objects that the kernel's own structures contain.
+        // SAFETY: handles are held by fibers and timers, which run only inside
+        // `FiberExecutor::run`, which the kernel outlives, and by objects that the kernel's own
+        // structures contain.
         unsafe { &*self.0 }
     }
 }

@@ -146,7 +146,7 @@ pub(super) struct ProcState {
     pub(super) tracees: Vec<u32>,
     /// The signal with which it stopped for its tracer, until that resumes it.
     pub(super) trapped: Option<Signal>,
-    /// That signal, until `wait` reports it to the tracer.
+    /// The signal in `trapped`, until `wait` reports it to the tracer.
     pub(super) unreported: Option<Signal>,
     /// The request with which the tracer resumed it.
     pub(super) resumed: Option<Resumed>,

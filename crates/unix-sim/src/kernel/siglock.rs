@@ -1,9 +1,9 @@
 //! The multi-threaded signal delivery state of a process (§3.2, §4.1): [`SigLock`].
 //!
-//! A process is *unlocked*, *locked* ([`SigLocked`]: a thread holds `p_siglock`, briefly), *waiting*
-//! ([`SigWaiting`]: `p_sigwait` is set, a thread delivers a signal or stopped the process for its
-//! tracer) or *exiting* (`p_end_thread` is set). Each state is a type, and each transition consumes
-//! the previous state: a transition that the paper does not have does not compile.
+//! A process is *unlocked*, *locked* ([`SigLocked`]: a thread holds `p_siglock`, briefly),
+//! *waiting* ([`SigWaiting`]: `p_sigwait` is set, a thread delivers a signal or stopped the process
+//! for its tracer) or *exiting* (`p_end_thread` is set). Each state is a type, and each transition
+//! consumes the previous state: a transition that the paper does not have does not compile.
 //!
 //! A thread that meets *waiting* or *exiting* is only [`Marked`] here; the mark takes effect on its
 //! way to user mode ([`deliver`](super::deliver)).

@@ -1,7 +1,7 @@
 //! Locks: [`SimpleLock`] spins, [`BlockingLock`] busy-waits briefly and then blocks.
 //!
-//! Every lock belongs to a [`LockClass`], and [`lock_order`] puts the classes into one total order. The
-//! [`LockingMode`](crate::LockingMode) determines the set of classes; [`Locks`] stores it, and
+//! Every lock belongs to a [`LockClass`], and [`lock_order`] puts the classes into one total order.
+//! The [`LockingMode`](crate::LockingMode) determines the set of classes; [`Locks`] stores it, and
 //! counts acquisitions. A lock that its mode does not need costs a load and a branch. Builds with
 //! debug assertions check the order of every acquisition by class and by instance, and the [`spl`]
 //! at which it happens.

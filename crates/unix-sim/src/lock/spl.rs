@@ -1,11 +1,11 @@
 //! The interrupt priority level of a worker (§6.1): [`splhigh`] defers ticks until its guard is
 //! dropped.
 //!
-//! A tick may occur wherever the level is [`InterruptLevel::Base`], even while a lock is held. A lock that a
-//! tick takes must therefore always be taken at [`InterruptLevel::High`]; otherwise the tick would spin for
-//! a lock that its own thread holds. A fiber never sleeps at high spl. A fiber that the simulated
-//! executor interrupts there keeps its level, as on a processor, while another one runs:
-//! [`TickState`].
+//! A tick may occur wherever the level is [`InterruptLevel::Base`], even while a lock is held. A
+//! lock that a tick takes must therefore always be taken at [`InterruptLevel::High`]; otherwise the
+//! tick would spin for a lock that its own thread holds. A fiber never sleeps at high spl. A fiber
+//! that the simulated executor interrupts there keeps its level, as on a processor, while another
+//! one runs: [`TickState`].
 //!
 //! The executor generates the ticks: it defers them from its own `splhigh` to its `splx`.
 

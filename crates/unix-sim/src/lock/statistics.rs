@@ -1,4 +1,5 @@
-//! Statistics of each class of lock (§9): [`LockCounts`] during a run, [`LockStatistics`] afterwards.
+//! Statistics of each class of lock (§9): [`LockCounts`] during a run, [`LockStatistics`]
+//! afterwards.
 //!
 //! Each worker has counters of its own, a cache line apart, so that counting one acquisition does
 //! not delay another one.

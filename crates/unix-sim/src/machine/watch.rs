@@ -1,6 +1,6 @@
-//! Events during a run: [`ExecutorWatch`] passes them on from the executor. They are a thread that computes
-//! without a call ([`BusyThread`]), a moment at which no thread can run, and a stack overflow,
-//! which the kernel handles.
+//! Events during a run: [`ExecutorWatch`] passes them on from the executor. They are a thread that
+//! computes without a call ([`BusyThread`]), a moment at which no thread can run, and a stack
+//! overflow, which the kernel handles.
 
 use std::sync::{Arc, OnceLock};
 

@@ -1,5 +1,5 @@
-//! The information with a signal: [`decode`] reads a `siginfo_t` as a [`SigInfo`]; [`QueuedSiginfo`] is one
-//! to send.
+//! The information with a signal: [`decode`] reads a `siginfo_t` as a [`SigInfo`];
+//! [`QueuedSiginfo`] is one to send.
 
 #![allow(unsafe_code, reason = "which fields of a siginfo_t hold depends on its code")]
 

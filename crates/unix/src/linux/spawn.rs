@@ -2,9 +2,9 @@
 //!
 //! The child runs in this process's memory, on the free part of this thread's stack, while this
 //! thread sleeps (`CLONE_VM`, `CLONE_VFORK`). Its cost therefore does not depend on the size of the
-//! process, and if it fails it can store the reason in [`SpawnArgs::error`]. All signals are blocked
-//! meanwhile, and handlers are reset in the child (`CLONE_CLEAR_SIGHAND`), so no handler ever runs
-//! in the shared memory.
+//! process, and if it fails it can store the reason in [`SpawnArgs::error`]. All signals are
+//! blocked meanwhile, and handlers are reset in the child (`CLONE_CLEAR_SIGHAND`), so no handler
+//! ever runs in the shared memory.
 //!
 //! A child that ends before it has executed sends no signal: its exit signal is 0, and an ordinary
 //! wait does not find it. exec sets the exit signal to SIGCHLD (execve(2)).

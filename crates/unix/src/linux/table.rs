@@ -9,8 +9,8 @@
 //! signal-safety(7) permits: it never finds the lock held by the thread that it interrupted.
 //!
 //! [`super::fork`] and [`super::spawn`] insert children, [`super::wait`] removes them, and
-//! [`super::threads`] keeps its [`MadeThreads`] here, so that one lock makes all of this consistent in
-//! a forked child.
+//! [`super::threads`] keeps its [`MadeThreads`] here, so that one lock makes all of this consistent
+//! in a forked child.
 
 #![allow(unsafe_code, reason = "the signal mask is the C library's")]
 

@@ -250,8 +250,8 @@ fn nap(ours: &[(i32, Arc<OwnedFd>)]) -> Result<()> {
 static AT_ONCE: AtomicBool = AtomicBool::new(false);
 
 /// From now on treats every child as the backend's, because a child from before this process
-/// executed its program cannot be to_waited_child from others; and takes with each look, because no number is
-/// reused before the table knows that its child has gone. Forked processes inherit both.
+/// executed its program cannot be to_waited_child from others; and takes with each look, because no
+/// number is reused before the table knows that its child has gone. Forked processes inherit both.
 pub(super) fn take_at_once() {
     AT_ONCE.store(true, Relaxed);
 }

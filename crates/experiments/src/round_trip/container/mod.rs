@@ -1,9 +1,9 @@
 //! The container rows: two processes connected by a network only.
 //!
-//! The code inside is the same for both: an [`EndRequest`] states which end of a TCP connection to be,
-//! [`serve`] executes it, and the client's samples leave as an [`answer`]. `engine` starts the two
-//! ends with a real engine (`container-tcp`); `bare` puts two forked processes into namespaces of
-//! their own (`container-netns`).
+//! The code inside is the same for both: an [`EndRequest`] states which end of a TCP connection to
+//! be, [`serve`] executes it, and the client's samples leave as an [`answer`]. `engine` starts the
+//! two ends with a real engine (`container-tcp`); `bare` puts two forked processes into namespaces
+//! of their own (`container-netns`).
 //!
 //! An end that waits inside gives up after [`EndRequest::within`], so that no process outlives an
 //! invocation that was killed.

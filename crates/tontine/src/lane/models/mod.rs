@@ -5,9 +5,10 @@
 //!
 //! [`ring`] checks that messages arrive, [`sleep`] that no end sleeps while the condition it waits
 //! for holds. LaneWriter, LaneReader and position are the library's own, on a
-//! [`ModelRegion`](super::region::model::ModelRegion); the chunk of a model is smaller than the smallest real one
-//! (2⁸ bytes, a ring of 128). Threads do not wait for each other: one without work ends, and the
-//! rest is checked when the other has ended. Each model also runs with a [`InjectedFault`], and must fail.
+//! [`ModelRegion`](super::region::model::ModelRegion); the chunk of a model is smaller than the
+//! smallest real one (2⁸ bytes, a ring of 128). Threads do not wait for each other: one without
+//! work ends, and the rest is checked when the other has ended. Each model also runs with a
+//! [`InjectedFault`], and must fail.
 
 mod ring;
 mod sleep;

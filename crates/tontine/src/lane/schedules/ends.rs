@@ -1,6 +1,6 @@
-//! Models of the mailbox's two ends, over the library's own Writer and Reader: [`ScheduledSender`] and
-//! [`ScheduledMailbox`], with the socket and the control page ([`LaneShared`]) and the address ([`HandoverSlot`]) between
-//! them.
+//! Models of the mailbox's two ends, over the library's own Writer and Reader: [`ScheduledSender`]
+//! and [`ScheduledMailbox`], with the socket and the control page ([`LaneShared`]) and the address
+//! ([`HandoverSlot`]) between them.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize};

@@ -1,7 +1,7 @@
 //! The points of a protocol at which a thread may be switched out or die: [`PacedThread`].
 //!
-//! [`PacedThread::step`] is called before each access to shared state, [`ChunkView`] is a region that calls
-//! it, [`lives`] runs code that may die.
+//! [`PacedThread::step`] is called before each access to shared state, [`ChunkView`] is a region
+//! that calls it, [`lives`] runs code that may die.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;

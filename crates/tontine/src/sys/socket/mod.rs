@@ -7,9 +7,9 @@
 //! share and change.
 //!
 //! Neighbours: `mailbox` defines the messages. Everything that is received here is untrusted,
-//! except [`SenderCredentials`] and the pidfd, which come from the kernel. Descriptors that a peer passed
-//! are received in a table of their own ([`receive_passed`]), and a socket whose queue has some is
-//! closed there (`close`).
+//! except [`SenderCredentials`] and the pidfd, which come from the kernel. Descriptors that a peer
+//! passed are received in a table of their own ([`receive_passed`]), and a socket whose queue has
+//! some is closed there (`close`).
 
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

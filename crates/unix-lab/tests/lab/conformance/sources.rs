@@ -3,7 +3,7 @@
 //! scenario in `examples/unix`, with `_` for `-`. Other tests run all scenarios in that folder.
 //!
 //! The sources must have the layout of `cargo fmt`, and macros are not expanded: a test that only
-//! an expansion contains is not found. Disabled tests are refused elsewhere (`cargo xtask trim`).
+//! an expansion contains is not found. Disabled tests are refused elsewhere (`cargo xtask tidy`).
 
 use std::fs;
 use std::path::{Path, PathBuf};

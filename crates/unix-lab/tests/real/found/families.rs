@@ -458,7 +458,7 @@ process leader
 
 process stopped
   raise STOP
-  note \"goes on\"
+  note \"continues\"
 ",
     );
 }

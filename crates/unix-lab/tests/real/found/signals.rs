@@ -392,9 +392,9 @@ thread sleeper
     );
 }
 
-/// Like [`stopped_reader_consumes_no_bytes_from_a_pipe`], but the reader's descriptor had been closed
-/// meanwhile. Its call held the file, so that the pipe still had a reader. On Linux a stop is
-/// outside the call, and the pipe is broken.
+/// Like [`stopped_reader_consumes_no_bytes_from_a_pipe`], but the reader's descriptor had been
+/// closed meanwhile. Its call held the file, so that the pipe still had a reader. On Linux a stop
+/// is outside the call, and the pipe is broken.
 #[test]
 fn stopped_reader_does_not_hold_a_closed_file() {
     is_the_same(

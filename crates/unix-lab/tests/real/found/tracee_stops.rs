@@ -149,7 +149,7 @@ process main
 process stopped
   raise STOP
   raise WINCH
-  note \"goes on\"
+  note \"continues\"
 ",
     );
 }
@@ -246,7 +246,7 @@ process tracee
   ptrace traceme
   raise WINCH
   raise CONT
-  note \"goes on\"
+  note \"continues\"
 "
     )
 }
@@ -280,7 +280,7 @@ process stopped
     note \"handled\"
   raise STOP
   {does}
-  note \"goes on\"
+  note \"continues\"
 "
     )
 }

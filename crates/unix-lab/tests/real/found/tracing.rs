@@ -84,7 +84,7 @@ process tracer
   pause
 
 process tracee
-  note \"goes on\"
+  note \"continues\"
   getpid
 
 process program

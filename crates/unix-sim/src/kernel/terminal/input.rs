@@ -2,7 +2,8 @@
 //!
 //! In canonical mode it is a queue of lines, the last of them unfinished; otherwise a queue of
 //! bytes. A line ends with its newline, or where end-of-file was typed, which the queue stores as a
-//! byte 0 that no reader gets. [`LineDiscipline`](super::line::LineDiscipline) defines the meaning of each byte.
+//! byte 0 that no reader gets. [`LineDiscipline`](super::line::LineDiscipline) defines the meaning
+//! of each byte.
 
 use std::collections::VecDeque;
 use std::io::Read as _;

@@ -1,5 +1,5 @@
-//! loom's atomics and threads instead of the processor's and fibers, and [`ModelFault`]: the ways to
-//! weaken them.
+//! loom's atomics and threads instead of the processor's and fibers, and [`ModelFault`]: the ways
+//! to weaken them.
 //!
 //! A model that holds proves little unless it can fail, so at least one model must detect each
 //! fault. The code of the protocol is unchanged: the fault is in the words that it stores to.

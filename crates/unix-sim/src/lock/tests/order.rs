@@ -7,8 +7,8 @@ use crate::lock::lock_order::{
 use crate::lock::{BlockingLock, Holding, SimpleLock, lock_both, write_both};
 use std::marker::PhantomData;
 
-/// Tells whether [`RanksBefore`] holds for two classes: the constant of the type hides that of the trait
-/// if its bound is met.
+/// Tells whether [`RanksBefore`] holds for two classes: the constant of the type hides that of the
+/// trait if its bound is met.
 struct Probe<Outer, Inner>(PhantomData<(Outer, Inner)>);
 
 trait Refused {
