@@ -12,7 +12,7 @@
 //!
 //! [`Children::Any`] and the groups match children that this backend created. Those that other code
 //! of the program creates, with `std::process::Command` or posix_spawn(3), are left to that code,
-//! unless this process adopts orphans ([`adopts`]): an orphan cannot be to_waited_child from them.
+//! unless this process adopts orphans ([`adopts`]): an orphan cannot be waited_child from them.
 
 #![allow(unsafe_code, reason = "waitid(2), whose fifth argument the C library does not pass on")]
 
@@ -250,7 +250,7 @@ fn nap(ours: &[(i32, Arc<OwnedFd>)]) -> Result<()> {
 static AT_ONCE: AtomicBool = AtomicBool::new(false);
 
 /// From now on treats every child as the backend's, because a child from before this process
-/// executed its program cannot be to_waited_child from others; and takes with each look, because no
+/// executed its program cannot be waited_child from others; and takes with each look, because no
 /// number is reused before the table knows that its child has gone. Forked processes inherit both.
 pub(super) fn take_at_once() {
     AT_ONCE.store(true, Relaxed);
@@ -295,7 +295,7 @@ impl PendingWait<'_> {
     fn finish(&self) {
         // SAFETY: only this thread accesses it, and the kernel no longer writes it: the call has
         // returned.
-        let found = unsafe { ptr::read_volatile(self.found.get()) }.to_waited_child();
+        let found = unsafe { ptr::read_volatile(self.found.get()) }.waited_child();
         if let Some(found) = found {
             let _blocked = table::MaskGuard::new();
             if self.taken.get().is_none() {
@@ -370,7 +370,7 @@ impl WaitidResult {
     }
 
     /// Returns the child that was found, or `None`.
-    fn to_waited_child(&self) -> Option<WaitedChild> {
+    fn waited_child(&self) -> Option<WaitedChild> {
         let Self { info, usage } = self;
         // SAFETY: the call filled in the fields that belong to a child, or left the zeros.
         let (number, uid, status) = unsafe { (info.si_pid(), info.si_uid(), info.si_status()) };
@@ -384,7 +384,7 @@ impl WaitidResult {
 fn ask(whom: Whom<'_>, options: WaitOptions) -> Result<Option<WaitedChild>> {
     let mut found = WaitidResult::nothing();
     ask_into(whom, options, &raw mut found)?;
-    Ok(found.to_waited_child())
+    Ok(found.waited_child())
 }
 
 /// Like [`ask`], but stores the result where a handler may read it.
