@@ -1,4 +1,5 @@
-//! `cargo xtask crash`: writes the effect of kills on each mechanism into docs/survival.md.
+//! `cargo xtask crash`: writes the effect of kills on each mechanism into
+//! docs/evidence/survival.md.
 //!
 //! The `tontine` command itself, built for release, explores: so a reader gets the points of the
 //! page by the same command. [`run`] first asks it for a plan, then for one operation after the
@@ -45,7 +46,7 @@ pub(crate) fn run(full: bool, most: Option<Duration>, afresh: bool) -> io::Resul
         eprintln!("    {kills} explored, {passed} passed, {wedged} wedged, in {took}");
         report.subjects[unit.place.0].operations[unit.place.1] = explored;
     }
-    let path = top().join("docs/survival.md");
+    let path = top().join("docs/evidence/survival.md");
     let page = fs::read_to_string(&path)?;
     let table = format!("{}\n\n{}", machine(), markdown::render(&report));
     fs::write(&path, between_marks(&page, &table)?)?;
@@ -187,7 +188,7 @@ fn machine() -> String {
 fn between_marks(page: &str, table: &str) -> io::Result<String> {
     let missing = |mark| {
         io::Error::other(format!(
-            "expected a line `{mark}` in docs/survival.md, found none; add it"
+            "expected a line `{mark}` in docs/evidence/survival.md, found none; add it"
         ))
     };
     let (before, rest) = page.split_once(BEGIN).ok_or_else(|| missing(BEGIN))?;

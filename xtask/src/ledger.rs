@@ -1,4 +1,5 @@
-//! `cargo xtask ledger`: writes the seconds that each experiment takes into docs/ledger.md.
+//! `cargo xtask ledger`: writes the seconds that each experiment takes into
+//! docs/evidence/ledger.md.
 //!
 //! A run of `tontine measure` records these seconds in its `results.json`. [`run`] writes one such
 //! run into the page, or checks the page against it: every experiment is listed, none is far slower
@@ -14,7 +15,7 @@ use tontine_bench::size::Size;
 use tontine_experiments::SUITE;
 
 /// Path of the page.
-const PAGE: &str = "docs/ledger.md";
+const PAGE: &str = "docs/evidence/ledger.md";
 
 /// The sizes that have a column, each with the maximum seconds of a whole run on two processors.
 const SIZES: [(Size, &str, f64); 2] =

@@ -45,10 +45,11 @@ enum XtaskCommand {
         #[arg(long)]
         check: bool,
     },
-    /// Simulate how often each interval contains the true value, and write docs/coverage.md
+    /// Simulate how often each interval contains the true value, and write
+    /// docs/evidence/coverage.md
     Coverage {
-        /// Write nothing; fail if a statement of docs/coverage.md does not hold, or the file is out
-        /// of date
+        /// Write nothing; fail if a statement of docs/evidence/coverage.md does not hold, or the
+        /// file is out of date
         #[arg(long)]
         check: bool,
     },
@@ -63,7 +64,7 @@ enum XtaskCommand {
         /// Measure only rows whose names contain one of these
         only: Vec<String>,
     },
-    /// Write the seconds of a run of all experiments into docs/ledger.md
+    /// Write the seconds of a run of all experiments into docs/evidence/ledger.md
     Ledger {
         /// Path of the run's results.json
         results: PathBuf,
@@ -80,7 +81,8 @@ enum XtaskCommand {
         #[arg(long, value_name = "NAME")]
         cell: Option<String>,
     },
-    /// Explore the effect of kills on all mechanisms, and write the table of docs/survival.md
+    /// Explore the effect of kills on all mechanisms, and write the table of
+    /// docs/evidence/survival.md
     Crash {
         /// Kill at every instruction instead of once per class
         #[arg(long)]

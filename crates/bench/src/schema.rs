@@ -1,4 +1,5 @@
-//! The structure of `results.json`, version 1; described for readers in `docs/results.md`.
+//! The structure of `results.json`, version 1; described for readers in
+//! `docs/reference/results.md`.
 
 use std::collections::BTreeMap;
 use std::io;

@@ -151,19 +151,16 @@ mod tests {
     /// Scripts read the parameters by these names.
     #[test]
     fn every_parameter_is_documented() {
-        let page = include_str!("../../../docs/results.md");
-        let row = page.lines().find(|line| line.starts_with("| `params` |")).expect(
-            "the row of \
-                                                                                     the \
-                                                                                     parameters",
-        );
+        let page = include_str!("../../../docs/reference/results.md");
+        let row = page.lines().find(|line| line.starts_with("| `params` |"));
+        let row = row.expect("the row of the parameters");
         let topology = Topology::of_this_machine();
         for experiment in SUITE.experiments {
             for variant in experiment.variants() {
                 let cells = experiment.params(variant.name, &topology, Size::Full);
                 for name in cells.iter().flat_map(Params::keys) {
                     let (of, tick) = (experiment.name(), format!("`{name}`"));
-                    assert!(row.contains(&tick), "{of}: {name} is missing in docs/results.md");
+                    assert!(row.contains(&tick), "{of}: docs/reference/results.md lacks {name}");
                 }
             }
         }

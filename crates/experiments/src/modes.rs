@@ -23,7 +23,8 @@ const CALLS_NOTE: &str =
     "a virtual Unix inside one process: a system call is a function call, not a trap";
 /// Note for modelled figures.
 pub(super) const MODEL_NOTE: &str = "simulation, validated at P = 1 (within 10 %) and, except for \
-                                     `master`, at P = 2 (medians within a quarter): docs/model.md";
+                                     `master`, at P = 2 (medians within a quarter): \
+                                     docs/reference/model.md";
 /// Maximum number of modelled processors.
 const MOST_MODELLED: usize = 256;
 /// Note: a fork of the virtual Unix copies no address space.

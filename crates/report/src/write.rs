@@ -145,7 +145,7 @@ mod tests {
     /// written.
     #[test]
     fn documented_json_example_round_trips() {
-        let document = include_str!("../../../docs/results.md");
+        let document = include_str!("../../../docs/reference/results.md");
         let example = document.split("```json").nth(1).unwrap().split("```").next().unwrap();
         let results: Results = serde_json::from_str(example).unwrap();
         assert_eq!(results.schema, tontine_bench::schema::SCHEMA);

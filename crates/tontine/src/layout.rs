@@ -1,4 +1,4 @@
-//! `docs/layout.md` compared with the constants of the code.
+//! `docs/internals/layout.md` compared with the constants of the code.
 //!
 //! Most of what the page documents is private. `tests/documents/layout.rs` compares the part of a
 //! process page that a peer sees.
@@ -11,7 +11,7 @@ use crate::mailbox::wire::{
     ControlMessage, FenceMode, Hello, LONGEST, MOST_CHUNKS, Welcome, read, write,
 };
 
-const TEXT: &str = include_str!("../../../docs/layout.md");
+const TEXT: &str = include_str!("../../../docs/internals/layout.md");
 
 /// Returns the cells of a section's tables, row by row, without headings.
 fn rows(heading: &str) -> Vec<Vec<&'static str>> {

@@ -1,5 +1,5 @@
 //! Explores the schedules of the known races and of the scenarios in `examples/unix`. Prints the
-//! figures that docs/explore.md contains.
+//! figures that docs/reference/explore.md contains.
 //!
 //! ```console
 //! $ cargo run --release -p tontine-unix-lab --example explored -- races 3

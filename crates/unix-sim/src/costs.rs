@@ -1,8 +1,8 @@
 //! Costs of the steps of the virtual Unix on a machine: [`CostModel`], with one figure per
 //! [`CostKind`].
 //!
-//! The modelled executor charges them to the clocks of its processors, as docs/model.md describes.
-//! A file of costs is text with one line per step: name, nanoseconds, description.
+//! The modelled executor charges them to the clocks of its processors, as docs/reference/model.md
+//! describes. A file of costs is text with one line per step: name, nanoseconds, description.
 //! [`CostModel::measure`] measures the machine that it runs on. The library includes one such file:
 //! [`CostModel::published`].
 

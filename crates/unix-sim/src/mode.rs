@@ -1,7 +1,7 @@
 //! The ways to exclude one processor from data that another one changes: [`LockingMode`].
 //!
 //! A mode decides which locks exist; the table is in `lock/lock_order.rs` and, printed, in
-//! `docs/lock-order.md`. The kernel implements what else a mode changes in system calls.
+//! `docs/internals/lock-order.md`. The kernel implements what else a mode changes in system calls.
 
 use std::fmt;
 

@@ -1,5 +1,5 @@
 //! `cargo xtask coverage`: counts how often the intervals contain the true value, in
-//! docs/coverage.md.
+//! docs/evidence/coverage.md.
 //!
 //! [`trial`] draws runs from the models of [`tontine_bench::stats::simulate`] and counts;
 //! [`claims`] has the expected counts; [`page`] writes the page. Seeds are fixed: every run writes
@@ -21,7 +21,7 @@ pub(crate) fn run(check: bool) -> io::Result<bool> {
     for claim in &broken {
         eprintln!("coverage: does not hold: {claim}");
     }
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../docs/coverage.md");
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../docs/evidence/coverage.md");
     if !check {
         fs::write(&path, text)?;
         return Ok(broken.is_empty());
@@ -29,7 +29,7 @@ pub(crate) fn run(check: bool) -> io::Result<bool> {
     let current = fs::read_to_string(&path)? == text;
     if !current {
         eprintln!(
-            "coverage: docs/coverage.md is outdated; run `cargo xtask coverage` and commit it"
+            "coverage: docs/evidence/coverage.md is outdated; run `cargo xtask coverage`, commit it"
         );
     }
     Ok(broken.is_empty() && current)

@@ -1,4 +1,4 @@
-//! Writes docs/coverage.md: [`render`].
+//! Writes docs/evidence/coverage.md: [`render`].
 
 use std::fmt::Write as _;
 

@@ -5,8 +5,8 @@
 //! and models each figure, one directly after the other, in fresh processes. A hypervisor moves
 //! processors nearer to each other and apart, which changes the cost of a step; so each round has
 //! its own costs. The table has the median of the ratios and its interval. A figure *holds* if the
-//! whole interval is within the promised distance. Copy the table to docs/model.md if the machine
-//! was otherwise idle.
+//! whole interval is within the promised distance. Copy the table to docs/reference/model.md if the
+//! machine was otherwise idle.
 //!
 //! `--tables` models processors that the machine does not have, for the same page.
 

@@ -1,5 +1,5 @@
-//! The tables of figures 1 and 2 in docs/model.md, for processors that the machine does not have:
-//! [`print()`].
+//! The tables of figures 1 and 2 in docs/reference/model.md, for processors that the machine does
+//! not have: [`print()`].
 //!
 //! Each figure is modelled several times, each time with another seed, the number of the process
 //! that models it; the table has the median. The model uses the costs that come with the library,

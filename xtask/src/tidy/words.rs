@@ -1,8 +1,8 @@
 //! The words that STYLE.md asks writers not to use, and the lengths of names and subjects.
 //!
-//! Each [`BannedPattern`] is searched in the Rust, Markdown, C header, scenario and TOML files of the
-//! tree. A pattern allows the matches that [`RATCHET`] counts for it and no more. A pattern that is
-//! not listed there allows none.
+//! Each [`BannedPattern`] is searched in the Rust, Markdown, C header, scenario and TOML files of
+//! the tree. A pattern allows the matches that [`RATCHET`] counts for it and no more. A pattern
+//! that is not listed there allows none.
 
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;

@@ -94,11 +94,11 @@ mod tests {
         }
     }
 
-    /// Every metric of an experiment is in a table of docs/results.md, with its unit; each must
-    /// have a direction here.
+    /// Every metric of an experiment is in a table of docs/reference/results.md, with its unit;
+    /// each must have a direction here.
     #[test]
     fn documented_metrics_have_a_direction() {
-        let document = include_str!("../../../../docs/results.md");
+        let document = include_str!("../../../../docs/reference/results.md");
         let table = document.split("**Metrics and units.**").nth(1).expect("the table");
         let rows = table.lines().skip_while(|line| !line.starts_with("| ---")).skip(1);
         let mut seen = 0;

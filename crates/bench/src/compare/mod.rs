@@ -6,8 +6,8 @@
 //! result decides. [`Comparison::judge`] draws the conclusions, [`report`] prints them.
 //!
 //! [`direction`] decides which direction is worse, [`machines`] whether the two runs were made on
-//! the same machine. The formulas are in [`crate::stats`], and docs/compare.md explains them to
-//! users.
+//! the same machine. The formulas are in [`crate::stats`], and docs/reference/compare.md explains
+//! them to users.
 
 pub mod again;
 pub mod direction;

@@ -26,7 +26,7 @@ pub(crate) enum UnixCommand {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 A scenario is a text: processes, what each does, and what must be observed. \
-Language: docs/scenarios.md. Examples: examples/unix.
+Language: docs/reference/scenarios.md. Examples: examples/unix.
 
 Examples:
   tontine unix run examples/unix/groups/setsid.unix
@@ -105,7 +105,7 @@ pub(crate) struct RunScenario {
 #[command(after_help = "\
 On real processes and in the virtual Unix alike, every thread stops at a gate \
 before each call. One is released; when all threads are quiescent, the next. \
-Both sides must observe the same. Details: docs/check.md.
+Both sides must observe the same. Details: docs/reference/check.md.
 
 The real processes have a PID namespace of their own: no signal leaves it, and \
 all of them end with the command.
@@ -168,7 +168,7 @@ pub(crate) struct CheckScenario {
 A preemption takes the processor from a thread that could continue. First all \
 schedules without a preemption run, then those with one, and so on up to \
 --bound; schedules equivalent to an earlier one are left out. Details: \
-docs/explore.md.
+docs/reference/explore.md.
 
 The first run in which an expectation fails, all threads are blocked or a check \
 of the kernel fails is printed with its schedule, a short text for --replay, \

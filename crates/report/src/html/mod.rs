@@ -210,7 +210,7 @@ fn raw_data(json: &[u8]) -> Markup {
                 a download="results.json.gz" href=(target) { "results.json.gz" }
                 " (" (packed.len().div_ceil(1_024)) " KiB, unpacked "
                 (json.len().div_ceil(1_024)) " KiB), inside this file. Its schema is described in "
-                code { "docs/results.md" } "."
+                code { "docs/reference/results.md" } "."
             }
         }
     }

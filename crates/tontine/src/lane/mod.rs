@@ -3,7 +3,7 @@
 //! [`LaneWriter`] appends records to chunks that it alone may write, [`LaneReader`] reads them in
 //! its read-only view of the same memory. [`record`] is the header word, [`page`] the offsets in
 //! control page and chunk, [`control`] the words that the receiver writes, [`position`] the most
-//! important one of them. `docs/layout.md` describes all of it.
+//! important one of them. `docs/internals/layout.md` describes all of it.
 //!
 //! Tests: `models` checks every interleaving and every value that the memory model allows,
 //! `schedules` many random schedules of whole protocols with deaths, `properties` many sequences of

@@ -1,4 +1,4 @@
-//! Offsets, sizes and bits of control pages and chunks, as in `docs/layout.md`.
+//! Offsets, sizes and bits of control pages and chunks, as in `docs/internals/layout.md`.
 
 /// Bytes of a control page.
 pub(crate) const CONTROL_SIZE: usize = 4096;

@@ -1,7 +1,7 @@
 //! Space for a sender's messages, in its chunk or in a new one: [`Growth`] decides, by the caps.
 //!
-//! `docs/recovery.md` lists the steps: the new chunk is passed first, then announced by `next`.
-//! Neighbours: [`super::account`] counts chunks; [`super::outbound`] passes them.
+//! `docs/internals/recovery.md` lists the steps: the new chunk is passed first, then announced by
+//! `next`. Neighbours: [`super::account`] counts chunks; [`super::outbound`] passes them.
 
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};

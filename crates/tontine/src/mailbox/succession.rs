@@ -2,8 +2,9 @@
 //! [`Introduction`], [`SuccessorSearch`].
 //!
 //! The sender owns its chunks, and the page of a dead receiver still has its last position; `HELLO`
-//! passes both to a successor. `docs/recovery.md` lists the steps, with each death between them.
-//! Neighbours: [`super::outbound`] decides when; [`super::connection`] has the states.
+//! passes both to a successor. `docs/internals/recovery.md` lists the steps, with each death
+//! between them. Neighbours: [`super::outbound`] decides when; [`super::connection`] has the
+//! states.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};

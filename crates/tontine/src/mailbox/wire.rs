@@ -1,7 +1,7 @@
 //! Control messages on a lane's socket: [`ControlMessage`], with [`Hello`] and [`Welcome`].
 //!
-//! `docs/layout.md` describes their bytes. Bytes from a peer are untrusted until [`read`] has
-//! checked length, kind and version.
+//! `docs/internals/layout.md` describes their bytes. Bytes from a peer are untrusted until [`read`]
+//! has checked length, kind and version.
 
 use crate::lane::page::{CONTROL_SIZE, MAX_LOG2, MIN_LOG2, VERSION};
 use crate::life::PAGE_SIZE;

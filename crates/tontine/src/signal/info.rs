@@ -275,7 +275,7 @@ mod tests {
 
     #[test]
     fn guide_has_the_same_table() {
-        let page = include_str!("../../../../docs/signal.md");
+        let page = include_str!("../../../../docs/guides/signal.md");
         let rows = include_str!("info.rs").lines().filter_map(|line| {
             let row = line.trim().strip_prefix("/// | ")?;
             row.starts_with(|first: char| first.is_ascii_digit()).then(|| format!("| {row}"))
@@ -283,7 +283,7 @@ mod tests {
         let rows: Vec<String> = rows.collect();
         assert_eq!(rows.len(), 9);
         for row in rows {
-            assert!(page.lines().any(|line| line == row), "docs/signal.md lacks {row}");
+            assert!(page.lines().any(|line| line == row), "docs/guides/signal.md lacks {row}");
         }
     }
 

@@ -15,8 +15,8 @@
 //!
 //! The kernel interrupts only processes that have registered: [`register`] is called before the
 //! other end learns that it may rely on this. Neighbours: the lanes and the mailbox choose between
-//! this and two full fences (`docs/layout.md`, "The two fence modes"). Nothing here sleeps or
-//! wakes.
+//! this and two full fences (`docs/internals/layout.md`, "The two fence modes"). Nothing here
+//! sleeps or wakes.
 
 use std::sync::atomic::{Ordering, compiler_fence, fence};
 

@@ -1,4 +1,4 @@
-//! `docs/mailbox.md` promises nothing that no test shows: each test that it names exists.
+//! `docs/guides/mailbox.md` promises nothing that no test shows: each test that it names exists.
 
 use std::path::Path;
 
@@ -32,7 +32,8 @@ fn named(guide: &str) -> Vec<&str> {
 #[test]
 fn every_test_named_in_the_mailbox_guide_exists() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let guide = std::fs::read_to_string(root.join("../../docs/mailbox.md")).expect("the guide");
+    let guide = root.join("../../docs/guides/mailbox.md");
+    let guide = std::fs::read_to_string(guide).expect("the guide");
     let mut text = String::new();
     sources(&root.join("src"), &mut text);
     sources(&root.join("tests"), &mut text);

@@ -1,4 +1,4 @@
-//! Compares `docs/layout.md` with the bytes that a peer sees.
+//! Compares `docs/internals/layout.md` with the bytes that a peer sees.
 
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -6,7 +6,7 @@ use tontine::life::Life;
 
 /// Returns the names and offsets of the fields in a section's table.
 fn documented(section: &str) -> Vec<(String, usize)> {
-    let text = include_str!("../../../../docs/layout.md");
+    let text = include_str!("../../../../docs/internals/layout.md");
     let (_, behind) = text.split_once(&format!("### {section}\n")).expect("the section");
     let section = behind.split("\n##").next().expect("the end of the section");
     let rows = section.lines().filter_map(|line| {

@@ -1,5 +1,5 @@
 //! Peers that speak the protocol by hand, correctly or not: sockets, control messages and sealed
-//! memory made from `docs/layout.md`, without the library.
+//! memory made from `docs/internals/layout.md`, without the library.
 
 #![allow(unsafe_code, reason = "mappings, and words that a peer reads")]
 #![allow(dead_code, reason = "no test uses all of it")]

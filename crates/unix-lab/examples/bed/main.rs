@@ -3,8 +3,8 @@
 //! `cargo run -p tontine-unix-lab --example bed` lists them. `-- NAME` finds a schedule at which
 //! the program with the mistake fails, replays it, and explores all schedules of the program
 //! without the mistake. `-- NAME replay SCHEDULE` shows one schedule. `-- NAME linux` runs the
-//! program without the mistake on real processes. `docs/bed.md` describes how to test a program of
-//! your own like this.
+//! program without the mistake on real processes. `docs/guides/bed.md` describes how to test a
+//! program of your own like this.
 
 mod races;
 

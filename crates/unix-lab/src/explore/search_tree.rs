@@ -5,8 +5,8 @@
 //!
 //! Two schedules are equivalent if they differ only in the order of steps whose footprints do not
 //! conflict. Of equivalent schedules it suffices to run one, the first in the order of the search.
-//! Three rules prune others; docs/explore.md explains why no rule prunes a schedule that needs as
-//! many preemptions or fewer.
+//! Three rules prune others; docs/reference/explore.md explains why no rule prunes a schedule that
+//! needs as many preemptions or fewer.
 //!
 //! - *Sleep set*: a fiber that was interrupted before a step continues only after another fiber has
 //!   made a step that conflicts with it. Otherwise the step could have been made before the

@@ -150,7 +150,8 @@ impl Composer {
         self.leave_out();
     }
 
-    /// Removes statements in which the two systems are known to differ: docs/check.md says why.
+    /// Removes statements in which the two systems are known to differ: docs/reference/check.md
+    /// says why.
     fn leave_out(&mut self) {
         let handles = |unit: &String| unit.contains("on CHLD") || unit.contains("sigvec CHLD");
         let handles = self.blocks.iter().flat_map(|block| &block.units).any(handles);

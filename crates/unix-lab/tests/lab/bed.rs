@@ -10,7 +10,7 @@ use tontine_unix_sim::LockingMode;
 
 use crate::keeper;
 
-/// Maximum number of schedules until a mistake shows, in any mode, as docs/bed.md states.
+/// Maximum number of schedules until a mistake shows, in any mode, as docs/guides/bed.md states.
 const MAX_SCHEDULES: u64 = 38;
 
 /// Preemption bound for the corrected versions.
@@ -57,7 +57,7 @@ fn corrected_program_holds_on_linux_too() {
 /// Each race has the same name, project and text in the example and on the page.
 #[test]
 fn every_race_has_a_row_on_the_page() {
-    let page = include_str!("../../../../docs/bed.md");
+    let page = include_str!("../../../../docs/guides/bed.md");
     for race in &RACES {
         let races::Race { name, project, report, what, .. } = race;
         let row = format!("| `{name}` | [{project}]({report}) | {what} |");

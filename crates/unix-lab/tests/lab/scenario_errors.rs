@@ -175,7 +175,7 @@ fn every_word_of_the_language_is_documented() {
         StatusPattern, SystemCall,
     };
 
-    let document = include_str!("../../../../docs/scenarios.md");
+    let document = include_str!("../../../../docs/reference/scenarios.md");
     let quoted: Vec<&str> = document.split('`').skip(1).step_by(2).collect();
     let families = [
         SignalCause::WORDS,
@@ -188,7 +188,7 @@ fn every_word_of_the_language_is_documented() {
     let words = families.into_iter().chain(more).flatten().copied().chain(SystemCall::words());
     for word in words {
         let is_there = quoted.iter().any(|text| text.split([' ', '[', ']']).any(|w| w == word));
-        assert!(is_there, "docs/scenarios.md lacks `{word}`");
+        assert!(is_there, "docs/reference/scenarios.md lacks `{word}`");
     }
     let example = document.split("```").nth(1).expect("an example");
     assert!(example.parse::<Scenario>().is_ok(), "{example}");

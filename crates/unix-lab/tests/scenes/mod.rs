@@ -1,6 +1,6 @@
 //! The known races as small programs, for tests and examples that explore all their schedules:
-//! [`KNOWN`], which docs/races.md describes. Lost wake-ups and similar mistakes of programs:
-//! [`lost`].
+//! [`KNOWN`], which docs/internals/races.md describes. Lost wake-ups and similar mistakes of
+//! programs: [`lost`].
 
 use std::fs;
 use std::path::Path;

@@ -1,5 +1,5 @@
-//! `exit` (§4.1, §6.2): which thread ends a process, and the order of the steps. docs/races.md
-//! describes the steps.
+//! `exit` (§4.1, §6.2): which thread ends a process, and the order of the steps.
+//! docs/internals/races.md describes the steps.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

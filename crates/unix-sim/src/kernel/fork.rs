@@ -1,5 +1,5 @@
-//! `fork` (§6.2), and the start of a process. docs/races.md describes the steps and the races
-//! between them.
+//! `fork` (§6.2), and the start of a process. docs/internals/races.md describes the steps and the
+//! races between them.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -2,8 +2,9 @@
 //! ends.
 //!
 //! The path of a call: [`sys`] (the trait), [`call`] (entry and exit), then the module that
-//! implements the call, and on the way back [`deliver`]. docs/races.md describes the protocols,
-//! docs/lock-order.md the locks. The executor runs threads; the locks exclude them from each other.
+//! implements the call, and on the way back [`deliver`]. docs/internals/races.md describes the
+//! protocols, docs/internals/lock-order.md the locks. The executor runs threads; the locks exclude
+//! them from each other.
 
 #![allow(unsafe_code, reason = "fibers refer to the kernel, which outlives them")]
 

@@ -3,7 +3,7 @@
 //! One zero-sized type per lock implements [`LockClass`]. The list at the end of this file *is* the
 //! order: a lock may be taken while those above it are held. It cannot contain a cycle.
 //! [`RanksBefore`] expresses the order to the compiler, [`LockClass::RANK`] to the check at run
-//! time; `docs/lock-order.md` is printed from [`ORDER`].
+//! time; `docs/internals/lock-order.md` is printed from [`ORDER`].
 //!
 //! Source: tables 1 (§5) and 3 (§5.5) of the paper, and its §9. In general blocking locks come
 //! before simple ones, and, subject to this, global ones before local ones.

@@ -1,4 +1,5 @@
-//! The lock order as a page of Markdown: [`lock_order_page`], which is `docs/lock-order.md`.
+//! The lock order as a page of Markdown: [`lock_order_page`], which is
+//! `docs/internals/lock-order.md`.
 
 use super::lock_order::{Existence, LockKind, ORDER, OrderRow};
 use crate::LockingMode;

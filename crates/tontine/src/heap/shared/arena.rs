@@ -5,7 +5,7 @@
 //! the block word, and sets a hint in the slab's entry. An arena without a free block reads these
 //! hints; before it reports that there is none, it reads all words of all its slabs.
 //!
-//! `docs/heap-shared.md` has each store and exchange, and what a death after it leaves.
+//! `docs/internals/heap-shared.md` has each store and exchange, and what a death after it leaves.
 
 use std::collections::VecDeque;
 use std::time::Duration;

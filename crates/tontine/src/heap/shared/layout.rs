@@ -1,7 +1,7 @@
 //! The layout of a shared heap: [`Geometry`], and the entries of its tables.
 //!
-//! `docs/heap-shared.md` has the layout as a table. The size of the file determines the number of
-//! slabs, so a process that opens a heap knows its geometry before it reads a byte of it.
+//! `docs/internals/heap-shared.md` has the layout as a table. The size of the file determines the
+//! number of slabs, so a process that opens a heap knows its geometry before it reads a byte of it.
 
 use std::mem::{offset_of, size_of};
 

@@ -81,7 +81,8 @@
 //! learns of a death, or from time to time; members that find no space, or no free slot in which to
 //! join, recover dead members too.
 
-// `docs/heap-shared.md` has the layout, the protocol, and what a death leaves after each step.
+// `docs/internals/heap-shared.md` has the layout, the protocol, and what a death leaves after each
+// step.
 
 #![allow(unsafe_code, reason = "opening a heap is unsafe")]
 

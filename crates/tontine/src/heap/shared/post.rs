@@ -1,7 +1,7 @@
 //! Blocks through a mailbox, without a copy: [`Outbox`], [`Inbox`].
 //!
 //! A [`Parcel`] crosses the lane; the block stays where it is. If either end is killed, at any
-//! instruction, the block belongs to one of the two, or is free (`docs/heap-shared.md`).
+//! instruction, the block belongs to one of the two, or is free (`docs/internals/heap-shared.md`).
 
 use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

@@ -1,8 +1,8 @@
 //! The recovery of dead members: [`Core::recover`], [`Core::recover_all`].
 //!
-//! The steps have the numbers of `docs/heap-shared.md`. Each can be done twice: if a member dies
-//! during a recovery, the next recoverer recovers that member, and repeats the recovery that it had
-//! begun.
+//! The steps have the numbers of `docs/internals/heap-shared.md`. Each can be done twice: if a
+//! member dies during a recovery, the next recoverer recovers that member, and repeats the recovery
+//! that it had begun.
 
 use super::arena::Arena;
 use super::class::SizeClass;

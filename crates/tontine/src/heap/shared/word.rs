@@ -1,7 +1,7 @@
 //! The words on which members agree: the holder of a block, of a slab, of an arena, of a slot.
 //!
 //! Each is one atomic. In each state it has one process that may write it, or several that compare
-//! and swap; `docs/heap-shared.md` has the table. All other data of the heap are hints.
+//! and swap; `docs/internals/heap-shared.md` has the table. All other data of the heap are hints.
 
 use crate::sync::{AtomicU64, Ordering};
 

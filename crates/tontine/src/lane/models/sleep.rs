@@ -6,8 +6,8 @@
 //! the `membarrier` call of the end that goes to sleep executes the *other* end's fence, at a point
 //! of its program that is either after its store or before its load. Loom cannot express that, and
 //! the fence of the model is between the two, where both cases meet. `sys::membarrier` and
-//! `docs/layout.md` argue that the kernel and `sys::membarrier::light` provide it; the models do
-//! not show it.
+//! `docs/internals/layout.md` argue that the kernel and `sys::membarrier::light` provide it; the
+//! models do not show it.
 
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! Lists of the assertions that test suites for POSIX and Linux make about the interfaces of
 //! [`Sys`](tontine_unix::Sys), and the tests here that show them: the lists in this folder, and
-//! `docs/conformance.md`. The assertions of the tests of other systems and of languages are in
-//! `docs/conformance-further.md`.
+//! `docs/evidence/conformance.md`. The assertions of the tests of other systems and of languages
+//! are in `docs/evidence/conformance-further.md`.
 //!
 //! A list has one line per assertion, in our words, with one of three verdicts:
 //!
@@ -27,7 +27,7 @@ use std::{env, fs};
 use self::sources::Sources;
 use self::suite::{Suite, Tally};
 
-const DOCS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs");
+const DOCS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/evidence");
 
 /// Minimum percentage of the applicable assertions that hold.
 const MIN_HOLDS_PERCENT: usize = 95;
@@ -45,12 +45,12 @@ fn conformance_pages_match_the_lists() {
         let (file, text) = (page.file, page::page(page.head, &suite::on(page)));
         let path = Path::new(DOCS).join(file);
         if env::var_os("WRITE_DOCS").is_some() {
-            fs::write(&path, &text).unwrap_or_else(|error| panic!("docs/{file}: {error}"));
+            fs::write(&path, &text).unwrap_or_else(|error| panic!("docs/evidence/{file}: {error}"));
         }
         let there = fs::read_to_string(&path).unwrap_or_default();
         assert!(
             text == there,
-            "docs/{file} differs from the lists: conformance.md tells how to update it"
+            "docs/evidence/{file} differs from the lists: conformance.md tells how to update it"
         );
     }
 }

@@ -1,4 +1,5 @@
-//! The lists as pages, `docs/conformance.md` and `docs/conformance-further.md`: [`page`].
+//! The lists as pages, `docs/evidence/conformance.md` and `docs/evidence/conformance-further.md`:
+//! [`page`].
 
 use std::fmt::Write as _;
 

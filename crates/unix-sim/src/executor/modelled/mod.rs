@@ -8,7 +8,8 @@
 //! same run.
 //!
 //! The rules for placing fibers, for taking them from other processors and for sleep are those of
-//! the parallel executor, in `processor.rs`; docs/model.md lists what is modelled and what is not.
+//! the parallel executor, in `processor.rs`; docs/reference/model.md lists what is modelled and
+//! what is not.
 #![allow(unsafe_code, reason = "runs fibers by address")]
 
 mod processor;

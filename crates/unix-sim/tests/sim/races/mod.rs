@@ -1,4 +1,5 @@
-//! Interleavings between the steps of a system call: the races of docs/races.md, as tests.
+//! Interleavings between the steps of a system call: the races of docs/internals/races.md, as
+//! tests.
 //!
 //! Each race runs over many seeds of the simulated executor, in every mode, and its invariant must
 //! hold. `cargo xtask mutants` removes the protection from a copy of the kernel and runs the same
