@@ -93,8 +93,11 @@ fn of_page(line: &str) -> Option<Kind> {
 }
 
 fn has_words(text: &str) -> bool {
-    text.split_whitespace().filter(|word| word.chars().all(char::is_alphabetic)).count()
-        >= MIN_WORDS
+    let is_word = |word: &&str| {
+        let word = word.trim_end_matches(['.', ',', ';', ':']);
+        !word.is_empty() && word.chars().all(char::is_alphabetic)
+    };
+    text.split_whitespace().filter(is_word).count() >= MIN_WORDS
 }
 
 #[cfg(test)]

@@ -256,6 +256,7 @@ mod tests {
             let line = match compiled.pattern.name {
                 "is no" => "it is no process",
                 "so many" => "so many of them",
+                "/// As" => "/// As [`x`]",
                 "fn who_" => "fn who_waits(",
                 name => name,
             };

@@ -27,8 +27,7 @@ use crate::injected_delay::InjectedDelay;
 use crate::observe::Statistic;
 use crate::size::Size;
 use crate::stats::interval::CONFIDENCE;
-use crate::stats::order::quantile_interval;
-use crate::stats::{many, resolution};
+use crate::stats::{many, order::quantile_interval, resolution};
 use crate::task::InvocationTask;
 
 /// Number of failures after which a row is not tried again.
@@ -72,8 +71,8 @@ impl Arm {
         task: &InvocationTask,
         stop: &StopRequest,
     ) -> Result<Vec<MetricSummary>, Missing> {
-        let order =
-            InvocationRequest { task: task.clone(), block: 0, samples: None, plant: self.plant };
+        let plant = self.plant;
+        let order = InvocationRequest { task: task.clone(), block: 0, samples: None, plant };
         let launcher = Launcher {
             program: self.program.clone(),
             arguments: self.arguments.clone(),
@@ -133,7 +132,7 @@ pub struct SecondStageLimits {
     pub order_seed: u64,
 }
 
-/// Measures the flagged rows of `comparison` again and judges it again. If `stop` ends it early, it
+/// Measures the flagged rows again and judges the comparison again. If `stop` ends it early, it
 /// keeps the settled rows and marks the comparison incomplete.
 pub fn measure(
     comparison: &mut Comparison,
@@ -150,12 +149,11 @@ pub fn measure(
     let largest = comparison.base.size.min(comparison.new.size);
     let mut courses = courses(&pace.tasks, &comparison.rows, &flagged, largest, fewest);
     let mut random = ChaCha8Rng::seed_from_u64(limits.order_seed);
-    let each = courses.iter().map(|course| pace.seconds(&course.task));
-    let seconds = each.sum::<Option<f64>>().map(|each| each * (2 * fewest) as f64);
+    let each: Option<f64> = courses.iter().map(|course| pace.seconds(&course.task)).sum();
+    let seconds = each.map(|each| each * (2 * fewest) as f64);
     listener.began(flagged.len(), courses.len() * fewest, seconds);
     'all: loop {
-        let mut block: Vec<usize> =
-            (0..courses.len()).filter(|&index| courses[index].goes_on()).collect();
+        let mut block: Vec<usize> = (0..courses.len()).filter(|&i| courses[i].lasts()).collect();
         if block.is_empty() {
             break;
         }
@@ -295,7 +293,7 @@ fn courses(
 }
 
 impl Course {
-    fn goes_on(&self) -> bool {
+    fn lasts(&self) -> bool {
         let wanted = self.made == 0 || self.rows.iter().any(|flagged| flagged.without.is_none());
         wanted && self.made < self.planned && self.strikes < STRIKES
     }
@@ -383,8 +381,8 @@ impl Course {
             let why = self.why.as_deref().unwrap_or_default();
             return Some(format!("in all {tries} attempts to measure it again, {why}"));
         }
-        let failed =
-            self.why.as_ref().map(|why| format!("{strikes} of {tries} pairs failed: {why}"));
+        let failed = |why| format!("{strikes} of {tries} pairs failed: {why}");
+        let failed = self.why.as_ref().map(failed);
         if row.again.is_some() {
             return failed;
         }
@@ -452,8 +450,8 @@ mod tests {
     }
 
     fn reply(outcome: InvocationResult) -> String {
-        let reply =
-            InvocationReply { outcome, empty_pair_ns: 10.0, clock_drift: 0.0, stolen_ms: 0.0 };
+        let (empty_pair_ns, clock_drift, stolen_ms) = (10.0, 0.0, 0.0);
+        let reply = InvocationReply { outcome, empty_pair_ns, clock_drift, stolen_ms };
         serde_json::to_string(&reply).expect("JSON")
     }
 

@@ -42,41 +42,41 @@ pub(crate) enum BellState {
 /// [`Error::System`].
 pub(crate) fn make() -> Result<(PeerSocket, OwnedFd)> {
     let flags = SocketFlags::CLOEXEC;
-    let (ear, button) =
+    let (listen_end, ring_end) =
         rustix::net::socketpair(AddressFamily::UNIX, SocketType::DGRAM, flags, None)
             .map_err(|errno| Error::system("socketpair", errno))?;
-    if !socket::refuse_descriptors(&ear) {
+    if !socket::refuse_descriptors(&listen_end) {
         UNGUARDED.store(true, Ordering::Relaxed);
         // Each ring is checked, with space for credentials and for no descriptor.
-        socket::pass_credentials(&ear)?;
+        socket::pass_credentials(&listen_end)?;
     }
     // No message can be queued at this end, whichever process holds it.
-    rustix::net::shutdown(&button, Shutdown::Read)
+    rustix::net::shutdown(&ring_end, Shutdown::Read)
         .map_err(|errno| Error::system("shutdown", errno))?;
-    Ok((PeerSocket::new(ear)?, button))
+    Ok((PeerSocket::new(listen_end)?, ring_end))
 }
 
 /// Rings. A full queue has a ring already, and a closed other end needs none.
-pub(crate) fn ring(button: impl AsFd) {
-    let _ = rustix::net::send(button, &[1], SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
+pub(crate) fn ring(ring_end: impl AsFd) {
+    let _ = rustix::net::send(ring_end, &[1], SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
 }
 
 /// Receives up to [`MOST_RINGS`] rings; the rest stays for the next call.
-pub(crate) fn hush(ear: impl AsFd) -> BellState {
+pub(crate) fn hush(listen_end: impl AsFd) -> BellState {
     if UNGUARDED.load(Ordering::Relaxed) {
-        return hush_carefully(ear);
+        return hush_carefully(listen_end);
     }
     for _ in 0..MOST_RINGS {
-        if rustix::net::recv(&ear, &mut [0_u8; 1], RecvFlags::DONTWAIT).is_err() {
+        if rustix::net::recv(&listen_end, &mut [0_u8; 1], RecvFlags::DONTWAIT).is_err() {
             break;
         }
     }
     BellState::Rings
 }
 
-fn hush_carefully(ear: impl AsFd) -> BellState {
+fn hush_carefully(listen_end: impl AsFd) -> BellState {
     for _ in 0..MOST_RINGS {
-        match socket::receive(&ear, &mut [0]) {
+        match socket::receive(&listen_end, &mut [0]) {
             Ok(Some(ring)) if ring.has_descriptors => return BellState::Noise,
             // An empty message looks like the end of a connection, and is not received.
             Ok(Some(ring)) if ring.hung_up => return BellState::Noise,
@@ -95,28 +95,28 @@ mod tests {
 
     #[test]
     fn ring_never_waits_for_full_queue() {
-        let (ear, button) = make().expect("a pair");
-        assert_eq!(hush(&ear), BellState::Rings);
-        rustix::io::ioctl_fionbio(&button, false).expect("set");
+        let (listen_end, ring_end) = make().expect("a pair");
+        assert_eq!(hush(&listen_end), BellState::Rings);
+        rustix::io::ioctl_fionbio(&ring_end, false).expect("set");
         for _ in 0..100_000 {
-            ring(&button);
+            ring(&ring_end);
         }
-        assert_eq!(hush(&ear), BellState::Rings);
-        drop(ear);
-        ring(&button);
+        assert_eq!(hush(&listen_end), BellState::Rings);
+        drop(listen_end);
+        ring(&ring_end);
     }
 
     /// A ring that brought a socket with SO_LINGER made `recv` wait for it.
     #[test]
     fn ring_with_descriptors_is_refused_or_noise() {
-        let (ear, button) = make().expect("a pair");
+        let (listen_end, ring_end) = make().expect("a pair");
         let mut room = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut control = SendAncillaryBuffer::new(&mut room);
-        let fds = [button.as_fd()];
+        let fds = [ring_end.as_fd()];
         assert!(control.push(SendAncillaryMessage::ScmRights(&fds)));
         let bytes = [rustix::io::IoSlice::new(b"1")];
-        let sent = rustix::net::sendmsg(&button, &bytes, &mut control, SendFlags::DONTWAIT);
-        let came = hush_carefully(&ear);
+        let sent = rustix::net::sendmsg(&ring_end, &bytes, &mut control, SendFlags::DONTWAIT);
+        let came = hush_carefully(&listen_end);
         match sent {
             Ok(_) => assert_eq!(came, BellState::Noise),
             Err(errno) => {
@@ -126,15 +126,15 @@ mod tests {
         }
         // The case of a kernel that cannot refuse them.
         let flags = SocketFlags::CLOEXEC;
-        let (ear, button) =
+        let (listen_end, ring_end) =
             rustix::net::socketpair(AddressFamily::UNIX, SocketType::DGRAM, flags, None)
                 .expect("a pair");
-        socket::pass_credentials(&ear).expect("set");
-        ring(&button);
-        assert_eq!(hush_carefully(&ear), BellState::Rings);
+        socket::pass_credentials(&listen_end).expect("set");
+        ring(&ring_end);
+        assert_eq!(hush_carefully(&listen_end), BellState::Rings);
         let mut control = SendAncillaryBuffer::new(&mut room);
         assert!(control.push(SendAncillaryMessage::ScmRights(&fds)));
-        rustix::net::sendmsg(&button, &bytes, &mut control, SendFlags::DONTWAIT).expect("sent");
-        assert_eq!(hush_carefully(&ear), BellState::Noise);
+        rustix::net::sendmsg(&ring_end, &bytes, &mut control, SendFlags::DONTWAIT).expect("sent");
+        assert_eq!(hush_carefully(&listen_end), BellState::Noise);
     }
 }

@@ -210,7 +210,7 @@ fn functions() -> Functions {
 fn fast_send_neither_locks_nor_fences_nor_enters_the_kernel() {
     let functions = functions();
     let entry = black_box(probe_send as *const ()) as u64;
-    let aside = ["send_slowly", "Joined4ring", "separate_fully"];
+    let aside = ["send_slowly", "AcceptedLane4ring", "separate_fully"];
     let walk = Walk::of(entry, &functions, &aside);
     assert_eq!(walk.forbidden(), [] as [&str; 0]);
     assert!(walk.returns && walk.followed.is_empty(), "no call: {:?}", walk.followed);
@@ -247,10 +247,10 @@ fn fast_recv_neither_locks_nor_fences_nor_enters_the_kernel() {
         // The lane is empty, or another lane's turn follows.
         "recv_slowly",
         // A quarter of the ring was read.
-        "tell_of_room",
+        "notify_space",
         // Padding, another chunk, or a protocol violation.
-        "look_closer",
-        "Inbound6follow",
+        "peek_slow",
+        "InboundLane6follow",
         // A message longer than any before.
         "do_reserve_and_handle",
         "finish_grow",
@@ -262,7 +262,7 @@ fn fast_recv_neither_locks_nor_fences_nor_enters_the_kernel() {
     let walk = Walk::of(entry, &functions, &aside);
     assert_eq!(walk.forbidden(), [] as [&str; 0]);
     assert!(walk.returns, "{:?}", walk.followed);
-    for name in ["recv_slowly", "tell_of_room"] {
+    for name in ["recv_slowly", "notify_space"] {
         assert!(walk.aside.iter().any(|seen| seen.contains(name)), "{name}: {:?}", walk.aside);
     }
 }

@@ -11,12 +11,12 @@
 //! use tontine_unix_lab::explore::Exploration;
 //! use tontine_unix::{Signal, Sys};
 //!
-//! Waits once for two children, and assumes that the first one has ended.
+//! // Waits once for two children, and assumes that the first one has ended.
 //! let exploration = Exploration::new(|| {
 //!     |sys: &dyn Sys| {
-//!         let first = sys.fork(|_| 0).expect("there is room");
-//!         sys.fork(|_| 0).expect("there is room");
-//!         let waited = sys.wait().expect("there is a child");
+//!         let first = sys.fork(|_| 0).expect("fork succeeds");
+//!         sys.fork(|_| 0).expect("fork succeeds");
+//!         let waited = sys.wait().expect("a child exists");
 //!         i32::from(waited.pid != first)
 //!     }
 //! });

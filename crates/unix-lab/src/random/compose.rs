@@ -291,7 +291,7 @@ impl Composer {
             "new-pid" => return format!("k{}", words.new),
             "thread" => return format!("h{}", words.thread),
             "thread-block" => return format!("t{}", words.thread),
-            "target" => return self.target(words.of),
+            "whom" => return self.target(words.of),
             "opts" => return some(chance, &["nohang", "exited", "stopped", "continued", "nowait"]),
             "flags" => return some(chance, &["restart", "nodefer", "resethand", "siginfo"]),
             "calm" => return some(chance, &["restart", "resethand", "siginfo"]),

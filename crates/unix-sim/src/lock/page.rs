@@ -39,7 +39,7 @@ const CHECKS: &str = "
 - *at run time, in every build*: that the mode has the class, and that a lock that the mode omits
   has one holder. A build without debug assertions checks nothing else.
 
-[Decision 10](decisions/0010-lock-order.md) gives the reasons.
+[Decision 10](../decisions/0010-lock-order.md) gives the reasons.
 ";
 
 const MODES: &str = "

@@ -426,7 +426,7 @@ impl Core {
         let (granule, len) = self.find(handle.offset)?;
         let word = self.space.word(granule);
         let ours = BlockWord::parked(self.slot(), handle.generation);
-        let then = BlockWord::loaned(self.slot(), BlockWord::next(handle.generation));
+        let then = BlockWord::allocated(self.slot(), BlockWord::next(handle.generation));
         // No block has a generation of more than 48 bits, and the last one is never allocated.
         if handle.generation >= LAST {
             let found = BlockWord(word.load(Ordering::Relaxed));
@@ -445,7 +445,7 @@ impl Core {
     /// Returns the block of a parcel, which this process holds from now on.
     #[inline]
     pub(super) fn accept(&self, parcel: Parcel) -> Result<Block<'_>> {
-        let then = BlockWord::loaned(self.slot(), BlockWord(parcel.flight).generation());
+        let then = BlockWord::allocated(self.slot(), BlockWord(parcel.flight).generation());
         self.land(parcel, then)
     }
 
@@ -457,7 +457,7 @@ impl Core {
             return Err(self.stale(parcel.offset, flight.generation(), now));
         }
         let generation = BlockWord::next(flight.generation());
-        self.land(parcel, BlockWord::loaned(self.slot(), generation))
+        self.land(parcel, BlockWord::allocated(self.slot(), generation))
     }
 
     #[inline]
@@ -497,7 +497,7 @@ impl fmt::Display for Now<'_> {
         let pid = self.core.pid_of(self.found.holder());
         match self.found.state() {
             BlockState::Free => write!(out, "free (generation {generation})"),
-            BlockState::Loaned | BlockState::Parked => {
+            BlockState::Allocated | BlockState::Parked => {
                 write!(out, "held by pid {pid} (generation {generation})")
             }
             BlockState::Published => {

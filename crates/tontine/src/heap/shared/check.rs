@@ -349,7 +349,7 @@ impl HeapWalk<'_> {
             let bytes = class.bytes();
             match found.state() {
                 BlockState::Free => map.free += bytes,
-                BlockState::Loaned | BlockState::Parked | BlockState::Published => {
+                BlockState::Allocated | BlockState::Parked | BlockState::Published => {
                     *map.allocated.entry(core.pid_of(found.holder())).or_default() += bytes;
                     match found.state() {
                         BlockState::Parked => map.parked += bytes,

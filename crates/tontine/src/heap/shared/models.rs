@@ -87,7 +87,7 @@ impl ModelBlock {
 /// thread is spawned last: otherwise, if the holder reads the word first, loom would not try the
 /// owner after its store.
 fn freed_and_given_out() {
-    let block = ModelBlock::new(BlockWord::loaned(2, 0));
+    let block = ModelBlock::new(BlockWord::allocated(2, 0));
     let holder = thread::spawn({
         let block = block.clone();
         move || {
@@ -131,7 +131,7 @@ fn a_loan_without_acquire_is_noticed() {
 /// A block is sent. Its receiver accepts it while the sender takes it back, and a recoverer, which
 /// found both dead, frees it: one of the three gets it, with the bytes that the sender wrote.
 fn sent_and_taken() {
-    let block = ModelBlock::new(BlockWord::loaned(1, 4));
+    let block = ModelBlock::new(BlockWord::allocated(1, 4));
     block.bytes.set(7);
     let generation = truth::send(&block.word, 1, 4);
     let flight = BlockWord::in_flight(1, generation);
@@ -146,8 +146,8 @@ fn sent_and_taken() {
             taken
         })
     };
-    let reader = taken(BlockWord::loaned(2, generation));
-    let sender = taken(BlockWord::loaned(1, BlockWord::next(generation)));
+    let reader = taken(BlockWord::allocated(2, generation));
+    let sender = taken(BlockWord::allocated(1, BlockWord::next(generation)));
     let freed = truth::reclaim(&block.word, flight);
     let had = [reader, sender].map(|one| one.join().expect("no panic"));
     for (one, who) in had.into_iter().chain([freed]).zip(["reader", "sender", "recoverer"]) {
@@ -174,7 +174,7 @@ fn a_torn_exchange_is_noticed() {
 /// A sender writes and sends a block; the receiver that reads the word gets the block and its
 /// bytes.
 fn written_and_accepted() {
-    let block = ModelBlock::new(BlockWord::loaned(1, 0));
+    let block = ModelBlock::new(BlockWord::allocated(1, 0));
     let sender = thread::spawn({
         let block = block.clone();
         move || {
@@ -182,7 +182,7 @@ fn written_and_accepted() {
             truth::send(&block.word, 1, 0);
         }
     });
-    let then = BlockWord::loaned(2, 1);
+    let then = BlockWord::allocated(2, 1);
     if truth::leave_flight(&block.word, BlockWord::in_flight(1, 1), then).is_ok() {
         saw("accepted");
         assert_eq!(block.bytes.get(), 7);
@@ -210,7 +210,7 @@ fn an_accepting_without_acquire_is_noticed() {
 /// Other threads free one block each in a slab, whose owner reads the words twice meanwhile. For
 /// each free block that the owner has not found, the hint is still set.
 fn looked_for<const BLOCKS: usize>(give: fn(&AtomicU64)) {
-    let held = || AtomicU64::new(BlockWord::loaned(2, 0).0);
+    let held = || AtomicU64::new(BlockWord::allocated(2, 0).0);
     let slab = Arc::new((AtomicU64::new(0), [0; BLOCKS].map(|_| held())));
     let freeing: [_; BLOCKS] = std::array::from_fn(|which| {
         let slab = slab.clone();

@@ -226,7 +226,9 @@ impl Core {
                 let found = BlockWord(word.load(Ordering::Acquire));
                 let taken = match found.state() {
                     // Only the holder may leave this state, and its recoverer has its record lock.
-                    BlockState::Loaned | BlockState::Parked if found.holder() == member.slot() => {
+                    BlockState::Allocated | BlockState::Parked
+                        if found.holder() == member.slot() =>
+                    {
                         truth::free(word, found.generation());
                         true
                     }

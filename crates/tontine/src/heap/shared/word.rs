@@ -111,7 +111,7 @@ pub(super) enum BlockState {
     /// The block is free.
     Free,
     /// A member holds the block.
-    Loaned,
+    Allocated,
     /// A member has sent the block, and no member has accepted it.
     InFlight,
     /// A member holds the block, and all members may read it.
@@ -137,7 +137,7 @@ impl BlockWord {
         Self(pack(Self::FREE, 0, generation))
     }
 
-    pub(super) const fn loaned(holder: usize, generation: u64) -> Self {
+    pub(super) const fn allocated(holder: usize, generation: u64) -> Self {
         Self(pack(Self::ALLOCATED, holder, generation))
     }
 
@@ -156,7 +156,7 @@ impl BlockWord {
     pub(super) const fn state(self) -> BlockState {
         match state(self.0) {
             Self::FREE if slot(self.0) == 0 => BlockState::Free,
-            Self::ALLOCATED => BlockState::Loaned,
+            Self::ALLOCATED => BlockState::Allocated,
             Self::IN_FLIGHT => BlockState::InFlight,
             Self::PUBLISHED => BlockState::Published,
             Self::PARKED => BlockState::Parked,
@@ -201,7 +201,7 @@ pub(super) mod truth {
             return false;
         }
         // SYNC truth: pairs with the loads of recoverers.
-        word.store(BlockWord::loaned(holder, found.0).0, Ordering::Release);
+        word.store(BlockWord::allocated(holder, found.0).0, Ordering::Release);
         true
     }
 
@@ -256,7 +256,7 @@ pub(super) mod truth {
         generation: u64,
     ) -> u64 {
         let next = BlockWord::next(generation);
-        word.store(BlockWord::loaned(holder, next).0, Ordering::Relaxed);
+        word.store(BlockWord::allocated(holder, next).0, Ordering::Relaxed);
         // SYNC withdrawn: pairs with the fence in `Heap::still_published`: a reader that sees a
         // later write to the block sees that word too.
         fence(Ordering::SeqCst);
@@ -497,10 +497,10 @@ mod tests {
 
     #[test]
     fn heap_words_unpack_to_packed_fields() {
-        let truth = BlockWord::loaned(8_191, LAST);
+        let truth = BlockWord::allocated(8_191, LAST);
         assert_eq!(
             (truth.state(), truth.holder(), truth.generation()),
-            (BlockState::Loaned, 8_191, LAST)
+            (BlockState::Allocated, 8_191, LAST)
         );
         assert_eq!(BlockWord(0), BlockWord::free(0));
         assert_eq!(BlockWord(5 << STATE_AT).state(), BlockState::Rubbish);
