@@ -273,8 +273,9 @@ pub unsafe extern "C" fn tontine_mailbox_next_error(mailbox: *mut tontine_mailbo
 
 /// Closes the mailbox, and acknowledges the message last received: to leave that one unread, call
 /// tontine_mailbox_requeue() first. The calls of its senders fail with EPIPE from now on; the
-/// senders keep the messages that were not acknowledged. In a forked child, the call only frees the
-/// child's copy of the handle.
+/// senders keep the messages that were not acknowledged. A sender that the mailbox had not accepted
+/// yet gets EOWNERDEAD instead. In a forked child, the call only frees the child's copy of the
+/// handle.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tontine_mailbox_close(mailbox: *mut tontine_mailbox) {
     // SAFETY: the contract at the header's top.

@@ -262,11 +262,20 @@ pub unsafe extern "C" fn tontine_sender_service(sender: *mut tontine_sender) -> 
 }
 
 /// Returns the descriptor to wait on, with poll or epoll: readable when tontine_sender_service()
-/// has something to do, such as at the receiver's end. It does not report free space in the lane.
-/// After a handover to a successor it is another descriptor.
+/// has something to do, such as at the receiver's end. It reports free space in the lane only after
+/// tontine_sender_arm(). After a handover to a successor it is another descriptor.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tontine_sender_fd(sender: *mut tontine_sender) -> c_int {
     with(sender, |state| Ok(state.free()?.as_fd().as_raw_fd()))
+}
+
+/// Prepares for waiting on the descriptor until the lane has free space for a message of `length`
+/// bytes. Returns 1 if it has none: wait, for at most half a second, because the descriptor does
+/// not report every end of a receiver. Returns 0 if it may have: call tontine_sender_try_send().
+/// Arm again before each wait. Fails like tontine_sender_send().
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tontine_sender_arm(sender: *mut tontine_sender, length: usize) -> c_int {
+    with(sender, |state| Ok(c_int::from(state.free()?.arm(length)?)))
 }
 
 /// Stores the receiver's process. ENODATA until the receiver has accepted the connection.

@@ -237,6 +237,34 @@ static void a_restart_is_waited_out(const char *path)
     tontine_sender_close(sender);
 }
 
+static void free_space_is_awaited(const char *path)
+{
+    int sent = 0;
+    char text[512] = {0};
+    struct pollfd wait;
+    tontine_options options = {.struct_size = sizeof options, .lane_cap = 4096};
+    tontine_mailbox *mailbox = tontine_mailbox_bind(path, NULL);
+    tontine_sender *sender = tontine_sender_connect(path, &options);
+
+    EXPECT(tontine_sender_arm(sender, sizeof text) == 0);
+    while (tontine_sender_try_send(sender, text, sizeof text) == 0)
+        sent++;
+    EXPECT(errno == EAGAIN && sent > 0);
+    EXPECT(tontine_sender_arm(sender, sizeof text) == 1);
+    wait.fd = tontine_sender_fd(sender);
+    wait.events = POLLIN;
+    EXPECT(poll(&wait, 1, 0) == 0);
+    while (sent-- > 0)
+        EXPECT(tontine_mailbox_recv_timeout(mailbox, text, sizeof text, 10000) == sizeof text);
+    EXPECT(tontine_mailbox_ack(mailbox) == 0);
+    EXPECT(poll(&wait, 1, 10000) == 1);
+    EXPECT(tontine_sender_arm(sender, sizeof text) == 0);
+    EXPECT(tontine_sender_try_send(sender, text, sizeof text) == 0);
+    EXPECT_ERROR(tontine_sender_arm(sender, 1 << 20), EMSGSIZE);
+    tontine_sender_close(sender);
+    tontine_mailbox_close(mailbox);
+}
+
 static void sockets(void)
 {
     int pair[2];
@@ -294,6 +322,7 @@ static void null_arguments_are_refused(void)
     EXPECT_ERROR(tontine_sender_wait_acked(NULL, 1), EINVAL);
     EXPECT_ERROR(tontine_sender_service(NULL), EINVAL);
     EXPECT_ERROR(tontine_sender_fd(NULL), EINVAL);
+    EXPECT_ERROR(tontine_sender_arm(NULL, 1), EINVAL);
     EXPECT_ERROR(tontine_sender_peer(NULL, &peer), EINVAL);
     EXPECT_ERROR(tontine_sender_max_message_length(NULL), EINVAL);
     tontine_mailbox_close(NULL);
@@ -332,6 +361,7 @@ int main(int count, char **arguments)
     death_is_seen();
     messages(arguments[1]);
     a_restart_is_waited_out(arguments[1]);
+    free_space_is_awaited(arguments[1]);
     sockets();
     null_arguments_are_refused();
     a_forked_child_owns_nothing(arguments[1]);

@@ -150,7 +150,8 @@ pub enum Error {
     },
 
     /// The receiver refused the lane: permanently, or because its process is short of descriptors
-    /// or memory. In the second case the text recommends to retry.
+    /// or memory. In the second case, `field `errno` is EMFILE, ENOMEM or another shortage, the
+    /// text recommends to retry, and a sender that waits for successors retries by itself.
     #[error(
         "the receiver refused the lane: {}{}",
         io::Error::from_raw_os_error(*.errno),
@@ -301,8 +302,8 @@ impl Error {
         matches!(self, Self::Refused { errno } if is_lack(*errno))
     }
 
-    /// Returns the error number. Each variant has one of its own; [`Error::System`] and
-    /// [`Error::SystemAt`] have that of the system call.
+    /// Returns the error number that stands for the variant, as listed in the C header;
+    /// [`Error::System`] and [`Error::SystemAt`] have that of the system call.
     pub fn errno(&self) -> i32 {
         match self {
             Self::OwnerDied { .. } => libc::EOWNERDEAD,

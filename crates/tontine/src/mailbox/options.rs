@@ -112,7 +112,8 @@ pub enum OnDeath {
     Fail,
     /// If the receiver has died, the sender keeps the messages that were not acknowledged and hands
     /// them to the next owner of the address. If it has closed its mailbox, it has ended on
-    /// purpose: calls return [`Error::Closed`], as with `Fail`.
+    /// purpose: calls return [`Error::Closed`], as with `Fail`. A sender that the receiver had not
+    /// yet accepted cannot tell the two apart, and waits after either.
     WaitForSuccessor,
     /// Like `WaitForSuccessor`, but the sender waits for the next owner also if the receiver has
     /// closed its mailbox: for a receiver that a service manager stops and starts again.

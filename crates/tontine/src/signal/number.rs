@@ -37,7 +37,7 @@ macro_rules! standard {
 standard! {
     HUP = SIGHUP, "Hangup of the terminal; by convention also: reload the configuration.";
     INT = SIGINT, "Interrupt from the terminal (Ctrl-C).";
-    QUIT = SIGQUIT, "Quit from the terminal (Ctrl-\\), with a core dump.";
+    QUIT = SIGQUIT, "Quit from the terminal (`Ctrl-\\`), with a core dump.";
     ILL = SIGILL, "Illegal instruction.";
     TRAP = SIGTRAP, "Trace trap or breakpoint.";
     ABRT = SIGABRT, "`abort(3)`.";

@@ -31,7 +31,8 @@ use crate::sync::Ordering;
 pub struct Recovery {
     /// Number of members that were found dead.
     pub members: usize,
-    /// Number of blocks freed: those that dead members held, and those in flight to or from them.
+    /// Number of blocks freed: those that dead members held, and those in flight that no process
+    /// will accept.
     pub blocks: usize,
     /// Number of slabs of dead members from which this process allocates now.
     pub adopted: usize,
