@@ -12,10 +12,11 @@
  * mm_init() to mm_deinit() are a textbook heap for one process. The shared heap of the Rust library
  * has no interface in C yet, and neither have its signals.
  *
- * - A function that fails returns -1, or NULL if it returns a pointer, and sets errno.
+ * - A function that returns int returns 0 on success, unless its text names another result. A
+ *   function that fails returns -1, or NULL if it returns a pointer, and sets errno.
  *   tontine_last_error() returns the error as text, with the process that caused it. The numbers:
  *
- *     EOWNERDEAD       the receiver died; tontine_sender_take_unread() returns what it did not read
+ *     EOWNERDEAD       the receiver died; tontine_sender_take_unread() returns what is unread
  *     EPIPE            the receiver closed its mailbox on purpose; likewise
  *     EAGAIN           nothing to receive, or no free space to send, in a call that does not block
  *     ETIMEDOUT        nothing to receive, or no free space to send, until the timeout ended
@@ -393,8 +394,9 @@ int tontine_mailbox_next_error(struct tontine_mailbox *mailbox);
 /*
  Closes the mailbox, and acknowledges the message last received: to leave that one unread, call
  tontine_mailbox_requeue() first. The calls of its senders fail with EPIPE from now on; the
- senders keep the messages that were not acknowledged. In a forked child, the call only frees the
- child's copy of the handle.
+ senders keep the messages that were not acknowledged. A sender that the mailbox had not accepted
+ yet gets EOWNERDEAD instead. In a forked child, the call only frees the child's copy of the
+ handle.
  */
 void tontine_mailbox_close(struct tontine_mailbox *mailbox);
 
@@ -507,10 +509,19 @@ int tontine_sender_service(struct tontine_sender *sender);
 
 /*
  Returns the descriptor to wait on, with poll or epoll: readable when tontine_sender_service()
- has something to do, such as at the receiver's end. It does not report free space in the lane.
- After a handover to a successor it is another descriptor.
+ has something to do, such as at the receiver's end. It reports free space in the lane only after
+ tontine_sender_arm(). After a handover to a successor it is another descriptor.
  */
 int tontine_sender_fd(struct tontine_sender *sender);
+
+/*
+ Prepares for waiting on the descriptor until the lane has free space for a message of `length`
+ bytes. Returns 1 if it has none: wait, for at most half a second, because the descriptor does
+ not report every end of a receiver. Returns 0 if it may have: call tontine_sender_try_send().
+ Arm again before each wait. Fails like tontine_sender_send().
+ */
+int tontine_sender_arm(struct tontine_sender *sender,
+                       size_t length);
 
 /*
  Stores the receiver's process. ENODATA until the receiver has accepted the connection.
