@@ -126,7 +126,7 @@ pub(super) fn forget_counted<C: LockClass>(instance: u32) {
 }
 
 #[cfg(not(debug_assertions))]
-const _: () = assert!(size_of::<Taken>() == 0, "guards carry no check");
+const _: () = assert!(size_of::<HeldRecord>() == 0, "guards carry no check");
 
 /// Returns the entry for a lock of class `C` that a fiber is about to wait for.
 #[inline(always)]
