@@ -1,18 +1,18 @@
-//! A test in a process of its own: [`alone!`].
+//! Runs a test in its own process: [`alone!`].
 //!
-//! Tests change their process (limits, folders, handlers, users), count its resources, and fork it;
-//! and a descriptor that a fork copies keeps the other end of another test's socket open.
+//! Tests change their process (limits, folders, handlers, users), count its resources, and fork it.
+//! In a shared process, a descriptor that a fork copies would keep another test's connection open.
 
 use std::any::type_name_of_val;
 use std::env;
 use std::io::{Read, Seek};
 use std::process::{Command, Stdio};
 
-/// Environment variable with the name of the test that this process was started for.
+/// Environment variable that names the test for which this process was started.
 const NAME: &str = "TONTINE_TEST_ALONE";
 
-/// The first statement of a test: runs the test in a process of its own, and then returns from it
-/// here.
+/// Runs the calling test in its own process, and returns from the test in this one. Must be the
+/// first statement of the test.
 macro_rules! alone {
     () => {
         if crate::alone::ran_elsewhere(&|| {}) {
@@ -21,11 +21,11 @@ macro_rules! alone {
     };
 }
 
-/// Runs the test that contains the closure `within` in a process of its own, unless this is that
-/// process.
+/// Runs the test that contains the closure `within` in its own process and returns `true`, or
+/// returns `false` if this is that process.
 ///
 /// # Panics
-/// If the test fails there.
+/// If the test fails in that process.
 pub(crate) fn ran_elsewhere<F: Fn()>(within: &F) -> bool {
     let path = type_name_of_val(within).trim_end_matches("::{{closure}}");
     let (_, name) = path.split_once("::").expect("a function of a crate");

@@ -1,7 +1,7 @@
 //! A forked child with a socket to it: [`Child`], [`Pipe`].
 //!
-//! In a forked child, the calling thread is the main thread. A test, which does not run on the main
-//! thread, can therefore do there what a program does on its main thread.
+//! The thread that forks becomes the main thread of the child. A test, which does not run on the
+//! main thread, can therefore do in a child what a program does on its main thread.
 
 #![allow(unsafe_code, reason = "fork")]
 #![allow(dead_code, reason = "each test file uses a part of it")]
@@ -18,7 +18,7 @@ use rustix::net::{
 };
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process, waitpid};
 
-/// Timeout after which a hanging child or test is ended.
+/// Timeout after which a hanging child or test is killed.
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// A forked process, killed and reaped when dropped.
@@ -31,8 +31,8 @@ pub(crate) struct Child {
 }
 
 impl Child {
-    /// Forks; the child runs `body` and exits with 0, or with 101 if it panics. It prints nothing,
-    /// because another thread may have locked the output at the moment of the fork.
+    /// Forks; the child runs `body` and exits with 0, or with 101 if `body` panics. The child
+    /// prints nothing, because another thread may have locked the output at the moment of the fork.
     pub(crate) fn fork(body: impl FnOnce(&Pipe)) -> Self {
         let flags = SocketFlags::CLOEXEC;
         let (ours, childs) =
@@ -46,7 +46,7 @@ impl Child {
                 drop(ours);
                 let pipe = Pipe(childs);
                 let done = catch_unwind(AssertUnwindSafe(|| body(&pipe)));
-                // SAFETY: ends the process.
+                // SAFETY: `_exit` only ends the process.
                 unsafe { libc::_exit(if done.is_ok() { 0 } else { 101 }) }
             }
             pid => {
@@ -65,7 +65,7 @@ impl Child {
         kill_process(self.pid, signal).expect("kill");
     }
 
-    /// Waits for the end of the child and returns its exit status, or 128 plus the signal.
+    /// Waits until the child ends; returns its exit status, or 128 plus the signal that ended it.
     pub(crate) fn wait(&mut self) -> i32 {
         let deadline = Instant::now() + LIMIT;
         while Instant::now() < deadline {

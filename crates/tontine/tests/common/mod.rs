@@ -13,22 +13,22 @@ use tontine::Error;
 use tontine::life::Life;
 use tontine::mailbox::{Options, Sender};
 
-/// Longer than any successful operation takes.
+/// A timeout longer than any successful operation takes.
 pub const AMPLE: Duration = Duration::from_secs(20);
 
-/// Long enough for another process to reach its wait, and not much longer.
+/// A time within which another process reaches its wait, and not much longer.
 pub const SHORT: Duration = Duration::from_millis(50);
 
-/// Timeout in seconds of a forked process, whatever happens to its test.
+/// Maximum lifetime in seconds of a forked process, which holds even if its test fails.
 const LIMIT_S: u32 = 120;
 
-/// A folder with the path of a mailbox.
+/// A folder, and the path of a mailbox in it.
 pub struct Place {
     _folder: tempfile::TempDir,
     pub path: PathBuf,
 }
 
-/// Returns a new place.
+/// Creates a [`Place`].
 pub fn place() -> Place {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("mailbox");
@@ -43,19 +43,19 @@ pub fn fork(child: impl FnOnce()) -> i32 {
     })
 }
 
-/// Like [`fork`], but does not register the child: the page of its life could lie where its
-/// parent's lay.
+/// Like [`fork`], but does not register the child, whose liveness page could be mapped at the
+/// address of its parent's.
 pub fn bare_fork(child: impl FnOnce()) -> i32 {
     // SAFETY: the child calls `_exit` and never returns into the harness. It uses no lock that
     // another thread may hold at the fork except the allocator's, which the C library resets in the
     // child.
     match unsafe { libc::fork() } {
         0 => {
-            // The children of a failed test remain, but not for long.
-            // SAFETY: a timer.
+            // A failed test leaves its children behind, but not for long.
+            // SAFETY: `alarm` only sets a timer.
             unsafe { libc::alarm(LIMIT_S) };
             let done = catch_unwind(AssertUnwindSafe(child));
-            // SAFETY: ends this process.
+            // SAFETY: `_exit` only ends this process.
             unsafe { libc::_exit(if done.is_ok() { 0 } else { 101 }) }
         }
         pid => {
@@ -91,7 +91,7 @@ impl Signal {
         i32::from_ne_bytes(word)
     }
 
-    /// Like [`Signal::take`], from a child, if the word arrives within `milliseconds`.
+    /// Like [`Signal::take`], for a word from a child. Returns `None` after `milliseconds`.
     ///
     /// # Panics
     /// If the child has ended.
@@ -101,7 +101,7 @@ impl Signal {
             events: libc::POLLIN,
             revents: 0,
         }];
-        // SAFETY: one entry, of an open descriptor.
+        // SAFETY: `ends` has one entry, with an open descriptor.
         if unsafe { libc::poll(ends.as_mut_ptr(), 1, milliseconds) } == 1 {
             return Some(self.take());
         }
@@ -126,7 +126,7 @@ pub fn kill(pid: i32) {
 /// Waits for a forked process and returns its status.
 pub fn reap(pid: i32) -> i32 {
     let mut status = 0;
-    // SAFETY: our own child, and an integer to write to.
+    // SAFETY: the child is our own, and `status` is writable.
     assert_eq!(unsafe { libc::waitpid(pid, &raw mut status, 0) }, pid);
     status
 }
@@ -134,13 +134,13 @@ pub fn reap(pid: i32) -> i32 {
 /// Reaps a forked process if it has ended, and returns its status.
 pub fn ended(pid: i32) -> Option<i32> {
     let mut status = 0;
-    // SAFETY: our own child, and an integer to write to.
+    // SAFETY: the child is our own, and `status` is writable.
     let found = unsafe { libc::waitpid(pid, &raw mut status, libc::WNOHANG) };
     assert!(found >= 0, "waitpid");
     (found == pid).then_some(status)
 }
 
-/// Connects as soon as a mailbox listens.
+/// Connects as soon as a mailbox listens at `path`.
 pub fn connect(options: &Options, path: &Path) -> Sender {
     let until = Instant::now() + AMPLE;
     loop {

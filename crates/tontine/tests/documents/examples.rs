@@ -1,4 +1,4 @@
-//! Every example runs: each is a module here, and its `main` must succeed.
+//! Runs every example: each is a module here, whose `main` must succeed.
 
 #[path = "../../examples/epoll.rs"]
 mod epoll;
@@ -33,14 +33,14 @@ fn reply_runs() {
     reply::main().expect("the example succeeds");
 }
 
-/// In a process of its own, because the example forks.
+/// Runs the example in its own process, because the example forks.
 #[test]
 fn index_runs() {
     let mut program = crate::child::Child::fork(|_| index::main().expect("the example succeeds"));
     assert_eq!(program.wait(), 0);
 }
 
-/// In a process of its own, on the main thread, like a program.
+/// Runs the example in its own process, on the main thread, like a program.
 #[test]
 fn signals_runs() {
     let mut program = crate::child::Child::fork(|_| signals::main().expect("the example succeeds"));

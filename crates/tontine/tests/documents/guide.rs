@@ -1,4 +1,4 @@
-//! `docs/guides/mailbox.md` promises nothing that no test shows: each test that it names exists.
+//! Every promise of `docs/guides/mailbox.md` is shown by a test: each test that it names exists.
 
 use std::path::Path;
 

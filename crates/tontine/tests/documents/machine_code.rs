@@ -2,8 +2,8 @@
 //! fences or enters the kernel.
 //!
 //! The code of a probe is decoded from its entry, along every branch and into every function that
-//! it calls, except the functions for obstructed cases. Those are listed here, and found by their
-//! names in the program's symbol table; a listed function that was inlined is decoded too.
+//! it calls, except the functions for obstructed cases. These functions are listed here, and found
+//! by their names in the program's symbol table. A listed function that was inlined is decoded too.
 
 #![cfg(target_arch = "x86_64")]
 #![allow(unsafe_code, reason = "reads its own instructions")]
@@ -55,13 +55,13 @@ fn probe_system_call(word: &AtomicU64) -> u64 {
     answer + word.load(Ordering::Relaxed)
 }
 
-/// Calls a function that fences, from a branch.
+/// A probe that calls a fencing function in one of its branches.
 #[inline(never)]
 fn probe_callee(word: &AtomicU64) -> u64 {
     if word.load(Ordering::Relaxed) == 7 { probe_fence(word) } else { 7 }
 }
 
-/// Functions called for errors of the program.
+/// Names of functions that are called for errors of the program.
 const PANICS: [&str; 4] = ["panic", "expect_failed", "unwrap_failed", "_fail"];
 
 /// The name reported for functions of the C library.
@@ -73,7 +73,7 @@ struct Functions {
 }
 
 impl Functions {
-    /// Reads the functions of the running program; `known` is one of them, with its address.
+    /// Reads the functions of the running program; `known` is the name and address of one of them.
     fn here(known: (&str, u64)) -> Self {
         let program = std::fs::read("/proc/self/exe").expect("the program");
         let program = object::File::parse(&*program).expect("an ELF file");
@@ -180,8 +180,8 @@ impl Walk {
 }
 
 fn decode(at: u64) -> Instruction {
-    // SAFETY: `at` lies in this program's code, which stays mapped; after an instruction at its
-    // very end follow other sections of the same file.
+    // SAFETY: `at` lies in this program's code, which stays mapped. The bytes after the last
+    // instruction belong to other sections of the same file.
     let bytes = unsafe { std::slice::from_raw_parts(at as *const u8, 15) };
     let instruction = Decoder::with_ip(64, bytes, at, DecoderOptions::NONE).decode();
     assert!(!instruction.is_invalid(), "no instruction at {at:#x}");
@@ -196,7 +196,7 @@ fn through_table(instruction: &Instruction, functions: &Functions, at: u64) -> u
         functions.names.range(..=at).next_back().map_or("?", |(_, name)| name),
     );
     let slot = instruction.ip_rel_memory_address() as *const u64;
-    // SAFETY: a slot of the program's own table, filled in when the program was loaded.
+    // SAFETY: `slot` lies in the program's own table, filled in when the program was loaded.
     unsafe { slot.read() }
 }
 
@@ -204,8 +204,8 @@ fn functions() -> Functions {
     Functions::here(("probe_send", probe_send as *const () as u64))
 }
 
-/// Regression: the addresses of mapped memory were obtained by calls, two or four per message: in a
-/// program compiled on its own, a function without `#[inline]` is not inlined into it.
+/// Regression: the addresses of mapped memory were obtained by calls, two or four per message,
+/// because a function without `#[inline]` is not inlined into a separately compiled program.
 #[test]
 fn fast_send_neither_locks_nor_fences_nor_enters_the_kernel() {
     let functions = functions();
@@ -229,7 +229,7 @@ fn fast_send_neither_locks_nor_fences_nor_enters_the_kernel() {
     assert_eq!(checks.len(), 1, "{checks:?}");
     let [check] = checks[..] else { unreachable!("counted above") };
     if check.op0_kind() != OpKind::Memory {
-        // Loaded by a separate instruction.
+        // A separate instruction loads the value.
         let (_, load) = walk.instructions.range(..check.ip()).next_back().expect("before it");
         assert_eq!(load.next_ip(), check.ip());
         assert_eq!((load.mnemonic(), load.op1_kind()), (Mnemonic::Mov, OpKind::Memory), "{load}");
@@ -244,7 +244,7 @@ fn fast_recv_neither_locks_nor_fences_nor_enters_the_kernel() {
     let functions = functions();
     let entry = black_box(probe_receive as *const ()) as u64;
     let aside = [
-        // The lane is empty, or another lane's turn follows.
+        // The lane is empty, or it is another lane's turn.
         "recv_slowly",
         // A quarter of the ring was read.
         "notify_space",
@@ -255,7 +255,7 @@ fn fast_recv_neither_locks_nor_fences_nor_enters_the_kernel() {
         "do_reserve_and_handle",
         "finish_grow",
         "handle_error",
-        // The contents of an error are freed, if there is one.
+        // An error's contents are freed, if there is an error.
         "drop_in_place",
         OUTSIDE,
     ];

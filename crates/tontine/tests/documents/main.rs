@@ -1,4 +1,4 @@
-//! The examples, the guide and the documented layout match the library; so does the machine code.
+//! The examples, the guide, the documented layout and the machine code match the library.
 
 #[path = "../child/mod.rs"]
 mod child;

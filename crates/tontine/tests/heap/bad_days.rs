@@ -1,6 +1,6 @@
 //! Failures of a shared heap: misuse by programs, invalid files, lack of memory, members that end
-//! in unusual ways. Each yields an error that names the cause and the owner, and leaves nothing
-//! half done.
+//! in unusual ways. Each yields an error that names the cause and the owner, and leaves no
+//! operation half done.
 
 #![allow(unsafe_code, reason = "fork, descriptors, and deliberate overruns")]
 
@@ -54,11 +54,11 @@ fn wrong_handle_error_names_the_block_and_its_owner() {
         }
     };
     let at = format!("{:#x}", handle.offset);
-    // A handle of another generation.
+    // The handle has the wrong generation.
     let wrong = Handle { generation: handle.generation + 1, ..handle };
     let owner = format!("held by pid {me} ");
     names(heap.free(wrong).expect_err("stale"), &[&at, "stale", &owner]);
-    // Used by another process.
+    // Another process uses the handle.
     let child = fork(|| {
         let heap = rejoin(&heap);
         names(heap.free(handle).expect_err("foreign"), &[&at, "stale", &owner]);
@@ -70,7 +70,7 @@ fn wrong_handle_error_names_the_block_and_its_owner() {
         heap.free(handle).expect_err("the block is free"),
         &[&at, "the block is free", "generation 2"],
     );
-    // A parcel accepted twice, and after it was taken back.
+    // A parcel is accepted twice, and again after it was taken back.
     let sent = Signal::new();
     let child = fork(|| {
         let heap = rejoin(&heap);
@@ -97,8 +97,8 @@ fn overrun_report_names_the_preceding_block_and_its_owner() {
         let heap = rejoin(&heap);
         let mut blocks: Vec<_> = (0..2).map(|_| heap.alloc(100).expect("space is free")).collect();
         blocks.sort_by_key(tontine::heap::shared::Block::offset);
-        // SAFETY: within the mapping: the write reaches the neighbour, whose words stay as they
-        // are.
+        // SAFETY: the write stays within the mapping. It reaches the neighbouring block, whose
+        // words stay as they are.
         unsafe { blocks[0].as_mut_ptr().write_bytes(0xee, 200) };
         done.give(0);
         sleep_indefinitely();
@@ -167,8 +167,8 @@ fn failed_commit_leaves_nothing_half_allocated() {
     assert_eq!(sound(&heap), 0);
 }
 
-/// Regression: a member without a slab of its own that got no memory for one failed before it
-/// checked the blocks left by ended threads and dead members.
+/// Regression: a member without its own slab that got no memory for one failed before it checked
+/// the blocks left by ended threads and dead members.
 #[test]
 fn failed_commit_still_uses_space_freed_by_others() {
     alone!();
@@ -193,8 +193,8 @@ fn failed_commit_still_uses_space_freed_by_others() {
     assert_eq!(sound(&heap), 0);
 }
 
-/// Regression: a member that could not release a dead member's memory kept its record lock, and no
-/// other member could recover it any more.
+/// Regression: a member that could not release a dead member's memory kept that member's record
+/// lock, and no other member could recover it any more.
 #[test]
 fn failed_recovery_is_completed_by_another_member() {
     alone!();
@@ -219,7 +219,7 @@ fn failed_recovery_is_completed_by_another_member() {
     assert_eq!(reap(child), 0);
 }
 
-/// Returns a file of `size` bytes that looks like a heap's, with `words` at its beginning.
+/// Returns a file of `size` bytes that looks like a heap file and begins with `words`.
 fn forged(size: u64, words: &[u64], seals: SealFlags) -> OwnedFd {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     let mut file = File::from(rustix::fs::memfd_create("forged", flags).expect("a memfd"));
@@ -238,7 +238,7 @@ fn size_of_a_heap() -> u64 {
 
 /// Returns the reason why a file is refused.
 fn refusal(file: impl Into<OwnedFd>) -> String {
-    // SAFETY: the only owner.
+    // SAFETY: the descriptor has no other owner.
     unsafe { Heap::open(file.into()) }.expect_err("not a heap").to_string()
 }
 
@@ -284,8 +284,8 @@ fn file_that_is_not_a_heap_is_refused() {
         File::open(format!("/proc/self/fd/{}", file.as_raw_fd())).expect("opened for reading");
     let text = refusal(reading);
     assert!(text.contains("for reading and writing"), "{text}");
-    // The correct form.
-    // SAFETY: the only owner.
+    // This file has the correct form.
+    // SAFETY: the descriptor has no other owner.
     let heap = unsafe { Heap::open(file) }.expect("a heap");
     drop(heap.alloc(100).expect("space is free"));
 }
@@ -295,19 +295,20 @@ fn heap_whose_creator_died_is_initialised_again() {
     alone!();
     let size = size_of_a_heap();
     let magic = u64::from_le_bytes(*b"tontheap");
-    // After none, one or several of its steps, in any order.
+    // The initialising member died after none, one or several of its steps, in any order.
     for words in [&[][..], &[magic], &[magic, 1], &[magic, 1, 4], &[0, 1], &[0, 0, 4]] {
-        // SAFETY: the only owner.
+        // SAFETY: the descriptor has no other owner.
         let heap = unsafe { Heap::open(forged(size, words, SEALS)) }.expect("initialised again");
         let blocks: Vec<_> = std::iter::from_fn(|| heap.alloc(SLAB).ok()).collect();
         assert_eq!(blocks.len(), 4);
         sound(&heap);
     }
-    // A member is initialising the heap and makes no progress.
+    // Another member is initialising the heap and makes no progress.
     let file = forged(size, &[magic, 1], SEALS);
     let locked = Signal::new();
     let child = fork(|| {
-        // SAFETY: only integers, for which zero is a value; the command reads one `flock`.
+        // SAFETY: the struct has only integers, for which zero is valid; the command reads one
+        // `flock`.
         unsafe {
             let mut lock: libc::flock = std::mem::zeroed();
             lock.l_type = libc::F_WRLCK as _;
@@ -321,20 +322,20 @@ fn heap_whose_creator_died_is_initialised_again() {
     let text = refusal(file.as_fd().try_clone_to_owned().expect("a copy"));
     assert!(text.contains("found one that is still being created"), "{text}");
     kill(child);
-    // SAFETY: the only owner.
+    // SAFETY: the descriptor has no other owner.
     let heap = unsafe { Heap::open(file) }.expect("no member initialises it any more");
     assert_eq!(sound(&heap), 0);
 }
 
 /// Regression: a descriptor that was refused for its mode was closed, which dropped the process's
-/// record locks: other members took a living member for dead, and gave its blocks to others.
+/// record locks. Other members took the living member for dead, and reused its blocks.
 #[test]
 fn refused_second_descriptor_keeps_the_record_locks() {
     alone!();
     let heap = heap(MIB);
     let mut block = heap.alloc(1_000).expect("space is free");
     block.fill(1);
-    // SAFETY: only the library, whose behaviour is tested, closes it.
+    // SAFETY: only the library, whose behaviour is tested, closes the descriptor.
     let number = unsafe { heap.descriptor() }.as_raw_fd();
     let reading = File::open(format!("/proc/self/fd/{number}")).expect("opened for reading");
     // SAFETY: as above.
@@ -483,7 +484,7 @@ fn thread_uses_two_heaps_at_once() {
         blocks.push(block);
     }
     let handle = heaps[0].alloc(10).expect("space is free").into_handle();
-    // The same offset in the other heap is another block, or none.
+    // In the other heap, the same offset is another block or no block.
     let other = heaps[1].free(Handle { generation: handle.generation + 7, ..handle });
     assert!(
         matches!(other, Err(HeapError::Stale { .. } | HeapError::InvalidHandle { .. })),
@@ -507,7 +508,7 @@ fn thread_uses_two_heaps_at_once() {
 
 /// Regression: a process passed a file of a file system that never answers, instead of a heap.
 /// `Heap::open` asked that file system for the file's size while it held the lock over all heaps of
-/// the process, and neither that call nor any other that opened or closed a heap returned.
+/// the process. Neither that call nor any other that opened or closed a heap returned.
 #[test]
 fn file_of_silent_file_system_is_refused_at_once() {
     alone!();
@@ -515,13 +516,13 @@ fn file_of_silent_file_system_is_refused_at_once() {
     let place = std::env::temp_dir().join(format!("tontine-silent-{}", std::process::id()));
     std::fs::write(&place, b"").expect("written");
     let child = fork(|| {
-        // SAFETY: a timer that ends a hanging child.
+        // SAFETY: `alarm` only sets a timer, which ends a hanging child.
         unsafe { libc::alarm(20) };
         let Some(file) = file_of_silent_file_system(&place) else {
-            // SAFETY: ends the process.
+            // SAFETY: `_exit` only ends the process.
             unsafe { libc::_exit(NOT_PERMITTED) }
         };
-        // SAFETY: the only descriptor.
+        // SAFETY: there is no other descriptor of the file.
         let error = unsafe { Heap::open(file) }.expect_err("not a heap");
         assert!(matches!(error, HeapError::NotAHeap { .. }), "{error}");
     });
@@ -539,7 +540,7 @@ fn file_of_silent_file_system(place: &std::path::Path) -> Option<OwnedFd> {
     let options = format!("fd={},rootmode=100000,user_id=0,group_id=0\0", server.as_raw_fd());
     let target = std::ffi::CString::new(place.as_os_str().as_bytes()).expect("a path");
     let (none, private) = (std::ptr::null(), libc::MS_REC | libc::MS_PRIVATE);
-    // SAFETY: terminated strings; a mount namespace of this process's own.
+    // SAFETY: the strings are terminated; the mount namespace is this process's own.
     let mounted = unsafe {
         libc::unshare(libc::CLONE_NEWNS) == 0
             && libc::mount(none, c"/".as_ptr(), none, private, none.cast()) == 0
@@ -551,9 +552,9 @@ fn file_of_silent_file_system(place: &std::path::Path) -> Option<OwnedFd> {
                 options.as_ptr().cast(),
             ) == 0
     };
-    // Open while the process lives, and never read.
+    // The server's end stays open while the process lives, and is never read.
     std::mem::forget(server);
-    // By an `O_PATH` descriptor, which opens no file: its close does not wait either.
+    // An `O_PATH` descriptor opens no file, so that its close does not wait either.
     let flags = rustix::fs::OFlags::PATH | rustix::fs::OFlags::CLOEXEC;
     mounted.then(|| rustix::fs::open(place, flags, rustix::fs::Mode::empty()).expect("open"))
 }

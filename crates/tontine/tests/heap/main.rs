@@ -1,6 +1,6 @@
-//! The shared heap under wrong use and with broken files.
+//! The shared heap when it is misused or its file is broken.
 //!
-//! Each test runs in a process of its own ([`alone`]).
+//! Each test runs in its own process ([`alone`]).
 
 #[macro_use]
 #[path = "../alone/mod.rs"]

@@ -15,15 +15,15 @@ const ROUNDS: u64 = 30;
 const SLABS: usize = 6;
 const SLAB: usize = 64 << 10;
 const ROUND: Duration = Duration::from_millis(40);
-/// Timeout in seconds; SIGALRM kills a process that exceeds it.
+/// Timeout in seconds. SIGALRM kills a process that exceeds it.
 const LIMIT_S: u32 = 20;
 
 /// The header word with the canary setting.
 const CANARIES: u64 = 3;
 
-/// Writes into all tables and words indefinitely: arbitrary values, and almost valid ones.
+/// Writes arbitrary and almost valid values into all tables and words, indefinitely.
 fn spoil(heap: &Heap, random: &mut Random) -> ! {
-    // SAFETY: a mapping of its own, of the inherited descriptor; atomics only.
+    // SAFETY: this is a separate mapping of the inherited descriptor, accessed only as atomics.
     let words = unsafe {
         let file = heap.descriptor();
         let size = rustix::fs::fstat(file).expect("a size").st_size as usize - SLABS * SLAB;
@@ -41,7 +41,7 @@ fn spoil(heap: &Heap, random: &mut Random) -> ! {
             1 => (4096 + 64 * 2560) / 8 + random.below(8 * SLABS as u64),
             _ => random.below(words.len() as u64),
         };
-        // The canary setting is spared, because dropping an overrun block panics as documented.
+        // The canary setting is left alone, because dropping an overrun block panics as documented.
         if at == CANARIES {
             continue;
         }
@@ -110,7 +110,7 @@ fn corrupted_heap_yields_errors_not_crashes() {
         });
         began.take();
         let worker = fork(|| {
-            // SAFETY: a timer.
+            // SAFETY: `alarm` only sets a timer.
             unsafe { libc::alarm(LIMIT_S) };
             work(&heap, &mut Random(seed ^ 0x5555));
         });

@@ -1,5 +1,5 @@
-//! Members of one heap that allocate, free, hand over, accept and recover at random, and that are
-//! killed and replaced at random moments: [`torment`].
+//! Members of one heap that allocate, free, hand over, accept and recover at random, and are killed
+//! and replaced at random moments: [`torment`].
 
 #![allow(unsafe_code, reason = "fork, and memory shared with forked processes")]
 #![allow(dead_code, unreachable_pub, reason = "a module of each test, and of a task")]
@@ -20,21 +20,21 @@ use super::common::Random;
 const SLOTS: usize = 6;
 /// Number of kills per round, after which all members are killed and the heap is checked.
 const ROUND: u64 = 500;
-/// Capacity of the heap, small enough to be full occasionally.
+/// Capacity of the heap, so small that it is full occasionally.
 const CAPACITY: usize = 4 << 20;
 /// Maximum number of blocks per member.
 const MAX_BLOCKS: usize = 60;
 /// Lifetime in seconds of a child that is not killed.
 const LIMIT_S: u32 = 300;
-/// Maximum time without progress; a member that exceeds it hangs.
+/// Maximum time without progress. A member that exceeds it hangs.
 const PROGRESS_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The state of one member that all processes see.
+/// The state of one member, visible to all processes.
 #[repr(C, align(64))]
 struct MemberSlot {
     /// The member's identifier.
     member: AtomicU64,
-    /// Steps taken by the members in this slot.
+    /// Number of steps taken by the members in this slot.
     steps: AtomicU64,
     /// 1 during a recovery.
     tends: AtomicU64,
@@ -47,7 +47,8 @@ struct MemberSlot {
 fn slots() -> &'static [MemberSlot] {
     let bytes = SLOTS * size_of::<MemberSlot>();
     let protection = ProtFlags::READ | ProtFlags::WRITE;
-    // SAFETY: a new mapping of zeros, never unmapped, page-aligned; atomics only.
+    // SAFETY: the mapping is new, filled with zeros, page-aligned and never unmapped; the slots are
+    // atomics.
     unsafe {
         let memory =
             rustix::mm::mmap_anonymous(std::ptr::null_mut(), bytes, protection, MapFlags::SHARED);
@@ -64,8 +65,7 @@ fn queue() -> Queue {
     queue
 }
 
-/// Length of a parcel's message: the parcel and a tag that distinguishes its block from every
-/// other.
+/// Length of a message: a parcel, and a tag that distinguishes its block from every other.
 const MESSAGE: usize = Parcel::SIZE + 8;
 
 /// Fills a block with words that differ from those of every other block.
@@ -155,7 +155,7 @@ impl<'a> Mine<'a> {
             self.sent.push((parcel, member, tag));
             return;
         }
-        // The queue is full: the parcel is known to no other member, unless the receiver has died.
+        // The queue is full, so no other member knows the parcel, unless the receiver has died.
         self.take_back(parcel, tag);
     }
 
@@ -205,7 +205,7 @@ impl<'a> Mine<'a> {
         });
     }
 
-    /// Another thread allocates, frees a block of this one, and leaves one block.
+    /// Starts a thread that allocates, frees a block of this thread, and leaves one block behind.
     fn with_a_thread(&mut self) {
         let heap = self.heap;
         let given = self.any();
@@ -260,7 +260,8 @@ fn receive(mut queue: &PipeReader) -> Option<(Parcel, u64)> {
     Some((Parcel::from_bytes(parcel), u64::from_le_bytes(tag)))
 }
 
-/// Runs a member in this slot until it is killed or, if chosen, until it has made its steps.
+/// Runs a member in this slot. Most run until they are killed; some leave after a random number of
+/// steps.
 fn live(parents: &Heap, slot: usize, slots: &'static [MemberSlot], queues: &[Queue], seed: u64) {
     // SAFETY: the inherited descriptor stays open.
     let heap = unsafe { parents.rejoin() }.expect("the heap can be joined");
@@ -289,15 +290,15 @@ fn start(
     // allocator in the child.
     match unsafe { libc::fork() } {
         0 => {
-            // SAFETY: a timer, the end together with the parent, and a lower priority than the
-            // parent, so that it gets to kill.
+            // SAFETY: these calls set a timer, tie the child's life to its parent's, and lower the
+            // child's priority, so that the parent gets to kill.
             unsafe {
                 libc::alarm(LIMIT_S);
                 libc::nice(5);
                 libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
             }
             let done = catch_unwind(AssertUnwindSafe(|| live(heap, slot, slots, queues, seed)));
-            // SAFETY: ends this process.
+            // SAFETY: `_exit` only ends this process.
             unsafe { libc::_exit(if done.is_ok() { 0 } else { 101 }) }
         }
         pid => {
@@ -310,7 +311,7 @@ fn start(
 /// Kills and reaps a member; returns `true` if the kill ended it.
 fn kill(pid: i32) -> bool {
     let mut status = 0;
-    // SAFETY: our own unreaped child, and an integer to write to.
+    // SAFETY: the child is our own and unreaped, and `status` is writable.
     unsafe {
         libc::kill(pid, libc::SIGKILL);
         assert_eq!(libc::waitpid(pid, &raw mut status, 0), pid);
@@ -336,19 +337,19 @@ fn look(heap: &Heap, queues: &[Queue], own: usize, seed: u64) {
 /// Counts of one [`torment`].
 #[derive(Debug)]
 pub struct Counts {
-    /// Members that were killed.
+    /// Number of members killed.
     pub kills: u64,
-    /// Kills during a recovery.
+    /// Number of kills during a recovery.
     pub in_recovery: u64,
-    /// Steps of all members.
+    /// Number of steps of all members.
     pub steps: u64,
-    /// Blocks that members accepted.
+    /// Number of blocks that members accepted.
     pub accepted: u64,
-    /// Parcels whose block had been freed.
+    /// Number of parcels whose block had been freed.
     pub stale: u64,
-    /// Allocations that found no space.
+    /// Number of allocations that found no space.
     pub full: u64,
-    /// Dead members that members recovered.
+    /// Number of dead members that members recovered.
     pub recovered: u64,
 }
 
@@ -361,7 +362,7 @@ pub fn torment(seed: u64, is_done: impl Fn(u64) -> bool) -> Counts {
     let mut random = Random(seed.max(1));
     let heap = Heap::create(CAPACITY).expect("there is memory");
     let (slots, queues) = (slots(), std::array::from_fn::<_, SLOTS, _>(|_| queue()));
-    // Blocks of the surviving parent.
+    // The parent, which survives, owns these blocks.
     let mut own: Vec<_> = [10, 100, 5_000, 70_000]
         .map(|len| heap.alloc(len).expect("space is free"))
         .into_iter()
