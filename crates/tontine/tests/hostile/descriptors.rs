@@ -1,5 +1,5 @@
 //! Descriptors that a hostile peer passes because closing them takes long or drops a lock: no call
-//! of the receiving process waits for that, and none of its locks is dropped.
+//! of the receiving process waits for the close, and none of its locks is dropped.
 
 #![allow(unsafe_code, reason = "record locks, users and numbers of descriptors")]
 
@@ -16,10 +16,10 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tontine::mailbox::{Mailbox, Options, Sender};
 use tontine::{Error, Peer};
 
-/// A user to which only processes of these tests belong.
+/// A user whose only processes are those of these tests.
 const STRANGER: u32 = 65534;
 
-/// Longer than a call takes that waits for no peer, shorter than any wait that a test creates.
+/// Longer than a call that waits for no peer takes, shorter than any wait that a test creates.
 const AT_ONCE: Duration = Duration::from_secs(10);
 
 fn open_descriptors() -> usize {
@@ -34,7 +34,7 @@ fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// Runs `call` and returns the time that it took.
+/// Runs `call` and returns its duration.
 fn timed(call: impl FnOnce()) -> Duration {
     let started = Instant::now();
     call();
@@ -82,15 +82,15 @@ fn is_readable(pipe: &std::io::PipeReader) -> bool {
         && asked[0].revents().contains(rustix::event::PollFlags::IN)
 }
 
-/// Forks a process that opens the file of `mount` and attacks with it. It ends after the server has
-/// ended, and not before.
+/// Forks a process that opens the file of `mount` and attacks with it. The process cannot end
+/// before the server has ended.
 fn attacker(mount: &Mount, attack: impl FnOnce(&File)) -> i32 {
     fork(|| attack(&std::mem::ManuallyDrop::new(mount.open().expect("opens"))))
 }
 
-/// Regression: a peer passed files of its own FUSE file system with a message. Those that did not
+/// Regression: a peer passed files of its own FUSE file system with a message. Files that did not
 /// fit into the receiver's table were closed there, and `close` waited for the peer's file system:
-/// the receiver hung as long as the peer liked. Five messages sufficed at a limit of 1,024
+/// the receiver hung for as long as the peer wanted. Five messages sufficed at a limit of 1,024
 /// descriptors.
 #[test]
 fn passed_fuse_files_do_not_block_the_receiver() {
@@ -114,7 +114,8 @@ fn passed_fuse_files_do_not_block_the_receiver() {
         while !is_readable(&over) {
             longest = longest.max(serve_honest(&mut mailbox, &mut sender));
             let faults = mailbox.take_errors();
-            // While files occupy eight threads, a connection waits for one, and is refused for now.
+            // While files occupy eight threads, a connection waits for a free thread, and is
+            // refused for now.
             let known = |fault: &Error| [libc::EPROTO, libc::EAGAIN].contains(&fault.errno());
             assert!(faults.iter().all(known), "{faults:?}");
             refused += faults.len();
@@ -122,7 +123,7 @@ fn passed_fuse_files_do_not_block_the_receiver() {
         println!("{refused} refused; longest call: {longest:?}");
         assert!(refused >= 8, "{refused}");
         assert!(longest < AT_ONCE, "a call took {longest:?}");
-        // The socket that serves the threads, and a pending connection.
+        // One socket serves the threads, another is a pending connection.
         let now = open_descriptors();
         assert!(now < descriptors + 80, "{now} descriptors, {descriptors} before");
         assert!(threads() <= tasks + 40, "{} threads, {tasks} before", threads());
@@ -136,7 +137,7 @@ fn passed_fuse_files_do_not_block_the_receiver() {
             let socket = raw::dial(&place.path);
             let fds = vec![file.as_fd(); if round % 2 == 0 { 253 } else { 2 }];
             match round % 4 {
-                // A lane that is admitted, and passes the descriptors later.
+                // The lane is admitted first, and the descriptors are passed later.
                 3 => {
                     let fds = [raw::life(), chunk.fd.as_fd()];
                     assert!(raw::send(&socket, &hello(1 << 20, &[12]), &fds));
@@ -152,12 +153,12 @@ fn passed_fuse_files_do_not_block_the_receiver() {
         attacked.write_all(&[1]).expect("notified");
     });
     said(&mut done);
-    // The server's end releases the descriptors of the receiver's threads and of the attacker.
+    // The server's end releases the receiver's threads, which wait for it, and the attacker.
     drop(mount);
     assert_eq!((reap(attacker), reap(receiver)), (0, 0));
 }
 
-/// Regression: a receiver passed such files with its WELCOME, and `send_timeout` hung.
+/// Regression: a receiver passed such files with its WELCOME, and the sender's `send_timeout` hung.
 #[test]
 fn passed_fuse_files_do_not_block_the_sender() {
     alone!();
@@ -202,7 +203,7 @@ fn passed_fuse_files_do_not_block_the_sender() {
 }
 
 /// Regression: a process of another user connected to an abstract name, which has no permissions,
-/// and the descriptors that it passed were received before its user was checked.
+/// and the receiver received the descriptors that it passed before it checked the user.
 #[test]
 fn stranger_is_refused_before_anything_is_received() {
     alone!();
@@ -232,14 +233,15 @@ fn stranger_is_refused_before_anything_is_received() {
         assert!(faults.iter().all(denied), "{faults:?}");
         serve_honest(&mut mailbox, &mut sender);
         until("both connections are closed", || open_descriptors() <= before + 1);
-        // No thread is occupied: the queued descriptors were in no table, and are not flushed.
+        // No thread is occupied: the queued descriptors were in no descriptor table, so their close
+        // flushes nothing.
         until("no extra thread is left", || threads() <= 2);
         drop((mailbox, sender));
         says.write_all(&[2]).expect("notified");
     });
     said(&mut done);
     let attacker = attacker(&mount, |file| {
-        // SAFETY: numbers.
+        // SAFETY: `setuid` only takes a number.
         assert_eq!(unsafe { libc::setuid(STRANGER) }, 0);
         let chunk = raw::chunk(12);
         for fds in [vec![file.as_fd(); 253], vec![raw::life(), chunk.fd.as_fd()]] {
@@ -253,8 +255,8 @@ fn stranger_is_refused_before_anything_is_received() {
     assert_eq!((reap(attacker), reap(receiver)), (0, 0));
 }
 
-/// The connected process is admitted, but messages may come from another process to which it passed
-/// the socket. The kernel names the sender of each message.
+/// The admitted process is the one that connected, but it can pass the socket to another process.
+/// The kernel names the sender of each message.
 #[test]
 fn hello_from_another_user_than_the_connected_is_refused() {
     alone!();
@@ -266,7 +268,7 @@ fn hello_from_another_user_than_the_connected_is_refused() {
     let socket = raw::dial(&place.path);
     let sender = fork(|| {
         let chunk = raw::chunk(12);
-        // SAFETY: numbers.
+        // SAFETY: `setuid` only takes a number.
         assert_eq!(unsafe { libc::setuid(STRANGER) }, 0);
         assert!(raw::send(&socket, &hello(1 << 20, &[12]), &[raw::life(), chunk.fd.as_fd()]));
     });
@@ -283,16 +285,16 @@ fn hello_from_another_user_than_the_connected_is_refused() {
 
 /// Takes a record lock on a whole file, as databases do.
 fn lock(file: &File) -> bool {
-    // SAFETY: only integers, for which zero is a value.
+    // SAFETY: the struct has only integers, for which zero is valid.
     let mut lock: libc::flock = unsafe { std::mem::zeroed() };
     lock.l_type = libc::F_WRLCK as _;
-    // SAFETY: a structure that the call reads.
+    // SAFETY: the call only reads `lock`.
     unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETLK, &raw const lock) == 0 }
 }
 
 /// Regression: a peer passed a read-only descriptor of the receiver's `PATH.lock`, or of a database
-/// on which the receiver's program held a record lock. Closing it dropped the lock, and a second
-/// process took the living owner's address.
+/// on which the receiver's program held a record lock. When the receiver closed it, the lock was
+/// dropped, and a second process took the living owner's address.
 #[test]
 fn passed_descriptors_drop_no_record_locks() {
     alone!();
@@ -336,14 +338,14 @@ fn passed_descriptors_drop_no_record_locks() {
     assert_eq!(reap(receiver), 0);
 }
 
-/// Returns the time that closing the descriptors of `make` takes their last holder.
+/// Returns how long the last holder of the descriptors of `make` takes to close them.
 fn price(make: &dyn Fn() -> Vec<OwnedFd>) -> Duration {
     let made = make();
     timed(|| drop(made))
 }
 
 /// Passes all descriptors of `make` to the mailbox, keeps none of them, and returns the duration of
-/// the longest call of the mailbox meanwhile.
+/// the mailbox's longest call during that time.
 fn longest_call(make: &dyn Fn() -> Vec<OwnedFd>) -> Duration {
     let place = place();
     let mut mailbox = Mailbox::bind(&place.path).expect("binds");
@@ -362,7 +364,7 @@ fn longest_call(make: &dyn Fn() -> Vec<OwnedFd>) -> Duration {
         (&socket, raw::chunk_note(12, 1), borrow(later)),
     ] {
         for fds in fds.chunks(200) {
-            // SAFETY: they stay open as long as `made`.
+            // SAFETY: the descriptors stay open as long as `made`.
             let fds: Vec<_> =
                 fds.iter().map(|&fd| unsafe { std::os::fd::BorrowedFd::borrow_raw(fd) }).collect();
             passed &= raw::send(socket, &bytes, &fds);
@@ -381,9 +383,9 @@ fn longest_call(make: &dyn Fn() -> Vec<OwnedFd>) -> Duration {
     longest.max(timed(|| drop((mailbox, sender))))
 }
 
-/// Regression: the kernel takes long to close these, and the receiver closed them synchronously:
-/// 128 inotify instances held it for 1.7 s per message, 60 epoll sets for 1.3 s, a memfd of 6 GiB
-/// for 1.9 s.
+/// Regression: the kernel takes long to close these descriptors, and the receiver closed them
+/// synchronously: 128 inotify instances held it for 1.7 s per message, 60 epoll sets for 1.3 s, a
+/// memfd of 6 GiB for 1.9 s.
 #[test]
 fn slow_to_close_descriptors_do_not_delay_calls() {
     alone!();
@@ -395,13 +397,13 @@ fn slow_to_close_descriptors_do_not_delay_calls() {
     ];
     for (name, make) in kinds {
         let price = price(&*make);
-        // Too little to be distinguished from the noise of a busy machine.
+        // The time is too short to be distinguished from the noise of a busy machine.
         if price < Duration::from_millis(40) {
             println!("{name}: closing all of it takes only {price:?}");
             continue;
         }
-        // A receiver that closed them would take that long in each call, unlike a merely busy
-        // machine.
+        // A receiver that closed the descriptors would take that long in each call. A receiver on a
+        // busy machine would not.
         let attempts = (0..10).map(|_| longest_call(&*make));
         let mut longest = Duration::MAX;
         let is_short = attempts.into_iter().any(|one| {
@@ -413,7 +415,8 @@ fn slow_to_close_descriptors_do_not_delay_calls() {
     }
 }
 
-/// Sockets with SO_LINGER, whose last close waits for a network that never answers.
+/// A lingering socket is one with SO_LINGER, whose last close waits for a network that never
+/// answers.
 #[test]
 fn passed_lingering_sockets_do_not_delay_calls() {
     alone!();
@@ -430,8 +433,8 @@ fn passed_lingering_sockets_do_not_delay_calls() {
     assert!(longest < AT_ONCE, "{longest:?}");
 }
 
-/// Closing an io_uring instance also takes long. Kernels since 6.8 pass none; on an older kernel
-/// only the receiver's thread waits.
+/// Closing an io_uring instance also takes long. Kernels since 6.8 refuse to pass one; on older
+/// kernels only the receiver's closing thread waits.
 #[test]
 fn passed_io_uring_instances_do_not_delay_calls() {
     alone!();
@@ -446,7 +449,7 @@ fn passed_io_uring_instances_do_not_delay_calls() {
     };
     let (ours, _theirs) = raw::pair();
     if !raw::send(&ours, b"ring", &[ring.as_fd()]) {
-        // Correct: the kernel refuses.
+        // This is correct: the kernel refuses to pass the instance.
         return;
     }
     drop((ring, ours));
@@ -464,8 +467,8 @@ fn passed_io_uring_instances_do_not_delay_calls() {
     assert!(longest < AT_ONCE, "{longest:?}");
 }
 
-/// Creates an inotify instance with some watches. A user has 128, some of which may still be
-/// closing.
+/// Creates an inotify instance with some watches. A user may have 128 instances, some of which may
+/// still be closing.
 fn inotify() -> OwnedFd {
     use rustix::fs::inotify::{CreateFlags, WatchFlags, add_watch, init};
     let mut made = None;
@@ -495,7 +498,7 @@ fn epoll(entries: usize) -> OwnedFd {
         let _ = add(&set, &copy, data, EventFlags::IN);
         copies.push(copy);
     }
-    // The entries stay, because another descriptor of the same open file keeps them.
+    // The entries stay, because the forgotten descriptor keeps their open file.
     std::mem::forget(event);
     set
 }

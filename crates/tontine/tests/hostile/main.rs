@@ -1,7 +1,7 @@
-//! Hostile peers: the messages and descriptors that they send, or withhold, harm neither the other
+//! Hostile peers: the messages and descriptors that they send or withhold harm neither the other
 //! end nor third parties.
 //!
-//! Each test runs in a process of its own ([`alone`]).
+//! Each test runs in its own process ([`alone`]).
 
 #[macro_use]
 #[path = "../alone/mod.rs"]

@@ -1,6 +1,5 @@
-//! Hostile peers that hide descriptors in a queue that another process will close: the last close
-//! of a lingering socket waits for it, and a Unix socket holds everything that was not received
-//! from it.
+//! Hostile peers that hide descriptors in a queue that another process will close. The last close
+//! of a lingering socket waits, and closing a Unix socket closes all descriptors in its queue.
 
 #![allow(unsafe_code, reason = "a socket option")]
 
@@ -15,7 +14,7 @@ use rustix::net::sockopt;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use tontine::mailbox::{Mailbox, Options, Sender};
 
-/// Longer than a call takes that does not wait for a lingering socket.
+/// Longer than a call that does not wait for a lingering socket takes.
 const AT_ONCE: Duration = Duration::from_secs(30);
 
 fn pair(kind: SocketType) -> (OwnedFd, OwnedFd) {
@@ -42,7 +41,8 @@ fn in_time(what: &str, call: impl FnOnce()) {
 }
 
 /// Regression: the receiver closed a connection at the first invalid message. That also closed the
-/// second message, which had not been read, and `try_recv` waited as long as the peer liked.
+/// descriptors in the second message, which had not been read, and `try_recv` waited for as long as
+/// the peer wanted.
 #[test]
 fn messages_behind_a_refused_hello_do_not_delay_calls() {
     alone!();
@@ -61,7 +61,7 @@ fn messages_behind_a_refused_hello_do_not_delay_calls() {
     }
 }
 
-/// Regression: like above, one level deeper: Unix sockets were taken for harmless.
+/// Regression: like above, one level deeper. Unix sockets were regarded as harmless.
 #[test]
 fn messages_in_a_passed_socket_do_not_delay_calls() {
     alone!();
@@ -79,8 +79,8 @@ fn messages_in_a_passed_socket_do_not_delay_calls() {
     }
 }
 
-/// Regression: like above, on a connection that is never read: dropped as one of too many, as a
-/// silent one, and with the mailbox, accepted or not.
+/// Regression: like above, on a connection that is never read. Such a connection is dropped if
+/// there are too many, if it stays silent, or with the mailbox, whether or not it was accepted.
 #[test]
 fn dropping_unread_connections_does_not_wait() {
     alone!();
@@ -94,8 +94,8 @@ fn dropping_unread_connections_does_not_wait() {
     Mailbox::bind(&place.path).expect("the name is free");
 }
 
-/// Regression: the doorbell receives bytes, and received descriptors with them: removing the rings
-/// waited, and so did dropping the lane.
+/// Regression: the doorbell receives bytes, and with them descriptors. Removing the rings waited
+/// for their close, and so did dropping the lane.
 #[test]
 fn descriptors_at_the_doorbell_do_not_delay_calls() {
     alone!();
@@ -107,7 +107,7 @@ fn descriptors_at_the_doorbell_do_not_delay_calls() {
         let (kind, _, passed) = raw::receive(&socket);
         assert_eq!(kind, raw::WELCOME);
         let (tcp, _silent) = raw::lingering();
-        // The kernel refuses them if it offers that option.
+        // If the kernel offers the option to refuse descriptors, this `send` fails.
         if !raw::send(&passed[2], b"1", &[tcp.as_fd()]) {
             sockopt::set_socket_linger(&tcp, None).expect("set");
         }
@@ -150,9 +150,9 @@ fn hostile_receiver_does_not_delay_the_drop_of_a_sender() {
     }
 }
 
-/// Regression: a peek at the queue of a peer's doorbell proved nothing: an empty datagram hid the
-/// messages behind it, and so did SO_PEEK_OFF. The sender that dropped the doorbell waited for a
-/// lingering socket.
+/// Regression: a peek at the queue of a peer's doorbell proved nothing, because an empty datagram
+/// hid the messages behind it, and so did SO_PEEK_OFF. The sender that dropped the doorbell waited
+/// for a lingering socket.
 #[test]
 fn doorbell_with_hidden_messages_does_not_delay_a_drop() {
     alone!();
@@ -190,7 +190,7 @@ fn doorbell_with_hidden_messages_does_not_delay_a_drop() {
     }
 }
 
-/// A child closes its copies without a shutdown: the connections are its parent's.
+/// A child closes its copies without a shutdown, because the connections belong to its parent.
 #[test]
 fn forked_child_ends_no_connection_of_its_parent() {
     alone!();
@@ -209,13 +209,13 @@ fn forked_child_ends_no_connection_of_its_parent() {
     Options::new().connect(&place.path).expect("the listener exists");
 }
 
-/// Threads receive and close descriptors, and end once done: honest programs have no thread of the
-/// library, however a lane ends.
+/// The library's threads that receive and close descriptors end once they are done: however a lane
+/// ends, an honest program has no thread of the library.
 #[test]
 fn no_library_thread_remains_after_honest_ends() {
     alone!();
     let threads = || std::fs::read_dir("/proc/self/task").expect("a folder").count();
-    // In a process of its own, because other tests do start threads.
+    // The test needs its own process, because other tests do start such threads.
     let place = place();
     let path = place.path.clone();
     let child = common::fork(move || {

@@ -1,5 +1,5 @@
-//! Hostile receivers: raw sockets and memory against an honest sender. Whatever they do, the sender
-//! does not crash, and a call with a deadline meets it.
+//! Hostile receivers: raw sockets and memory against an honest sender. Whatever a receiver does,
+//! the sender does not crash, and a call with a deadline meets it.
 
 #![allow(unsafe_code, reason = "setuid in a forked child")]
 
@@ -23,7 +23,7 @@ fn bell_pair() -> (OwnedFd, OwnedFd) {
     rustix::net::socketpair(AddressFamily::UNIX, SocketType::DGRAM, flags, None).expect("a pair")
 }
 
-/// A sender, and the hostile end of its lane: all that a receiver holds.
+/// A sender, and everything that the receiver of its lane holds.
 struct Lane {
     sender: Sender,
     socket: OwnedFd,
@@ -153,7 +153,7 @@ fn impossible_positions_are_protocol_errors() {
             "{position}"
         );
     }
-    // An impossible position in the notification of free space.
+    // The notification of free space has an impossible position.
     let mut lane = self::lane(&Options::new().lane_cap(8192));
     lane.control.put(192, 1 << 20);
     let error = loop {
@@ -163,7 +163,7 @@ fn impossible_positions_are_protocol_errors() {
     };
     assert_eq!(error.errno(), libc::EPROTO, "{error}");
     drop(lane);
-    // A position that moves backwards.
+    // The position moves backwards.
     let mut lane = self::lane(&Options::new());
     lane.sender.send(&[1; 24]).expect("sent");
     lane.control.put(128, 32);
@@ -173,7 +173,7 @@ fn impossible_positions_are_protocol_errors() {
 }
 
 /// Regression: a receiver that stopped in the middle of a message made its sender read headers from
-/// the message's bytes; a `next` among them led into a chunk that begins later, and to an overflow.
+/// the message's bytes. A `next` among them led into a chunk that begins later, and to an overflow.
 #[test]
 fn position_inside_a_message_loses_only_messages() {
     alone!();
@@ -200,7 +200,7 @@ fn excessive_grants_do_not_exceed_the_own_cap() {
     assert!(lane.sender.unread_bytes() <= 1 << 16);
     lane.control.put(72, 0);
     fill(&mut lane.sender);
-    // Undefined state bits, and a permanent request to return memory.
+    // The receiver sets undefined state bits, and permanently requests memory back.
     lane.control.half(64).store(!1, Ordering::Relaxed);
     fill(&mut lane.sender);
     lane.control.half(64).store(1, Ordering::Relaxed);
@@ -228,8 +228,8 @@ fn full_or_closed_doorbell_does_not_block_sends() {
     }
 }
 
-/// Regression: a sender reads its receiver's control messages until the queue is empty; with a
-/// receiver that sent them faster, the call never returned.
+/// Regression: a sender reads its receiver's control messages until the queue is empty. If the
+/// receiver sent them faster, the call never returned.
 #[test]
 fn flood_of_control_messages_does_not_block_a_sender() {
     alone!();
@@ -255,14 +255,13 @@ fn false_liveness_word_ends_with_process_or_connection() {
     for hold_connection in [false, true] {
         let _ = std::fs::remove_file(&place.path);
         let listener = raw::listen(&place.path);
-        // In the forked process, the connection stays open in a grandchild; the pidfd reports the
-        // end.
+        // The forked process's child keeps the connection open, so only the pidfd reports the end.
         let child = fork(|| {
             let socket = raw::accept(&listener);
             let (page, control, bell) = (raw::process_page(1), raw::control(0, 4096), bell_pair());
             raw::welcome(&socket, page.fd.as_fd(), &control, bell.1.as_fd());
             if hold_connection {
-                // SAFETY: the grandchild sleeps and leaves.
+                // SAFETY: the grandchild only sleeps and exits.
                 match unsafe { libc::fork() } {
                     0 => thread::sleep(Duration::from_secs(3)),
                     _ => thread::sleep(SHORT),
@@ -284,8 +283,8 @@ fn false_liveness_word_ends_with_process_or_connection() {
     }
 }
 
-/// Regression: a successor was searched for with the timeout of a first connection, 5 s, and an
-/// absent one was an error even for senders that wait.
+/// Regression: the search for a successor used the timeout of a first connection, 5 s, and reported
+/// an absent successor as an error even to senders that wait.
 #[test]
 fn silent_successor_costs_no_more_than_the_deadline() {
     alone!();
@@ -329,7 +328,7 @@ fn other_user_is_refused_unless_allowed() {
         let mut mailbox = options.bind(&place.path).expect("binds");
         let path = place.path.clone();
         let child = fork(move || {
-            // SAFETY: the child is single-threaded, and gives up its privilege.
+            // SAFETY: the child is single-threaded, and only gives up its privilege.
             assert_eq!(unsafe { libc::setuid(NOBODY) }, 0);
             let refused = Sender::connect(&path).and_then(|mut sender| {
                 sender.send(b"hello")?;

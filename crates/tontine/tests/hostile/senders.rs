@@ -1,5 +1,5 @@
-//! Hostile senders: raw sockets and memory against an honest mailbox. Whatever they do, the mailbox
-//! neither crashes nor hangs nor loses another sender's messages.
+//! Hostile senders: raw sockets and memory against an honest mailbox. Whatever a sender does, the
+//! mailbox neither crashes nor hangs nor loses another sender's messages.
 
 use crate::raw;
 use std::os::fd::{AsFd, OwnedFd};
@@ -27,7 +27,7 @@ fn still_serves(mailbox: &mut Mailbox, sender: &mut Sender) {
     assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), b"honest");
 }
 
-/// Serves until the mailbox reports an error of a peer.
+/// Serves until the mailbox reports a peer's error.
 fn faults(mailbox: &mut Mailbox) -> Vec<Error> {
     let mut found = Vec::new();
     until("an error is reported", || {
@@ -48,7 +48,8 @@ fn silent_connection_is_dropped_without_blocking_others() {
     let silent = raw::dial(&place.path);
     let mut sender = Sender::connect(&place.path).expect("connects");
     still_serves(&mut mailbox, &mut sender);
-    // The receiver sleeps, and wakes for the deadline by itself.
+    // The receiver sleeps, and wakes by itself when the handshake timeout of the silent peer
+    // expires.
     let nothing = mailbox.recv_timeout(Duration::from_millis(400)).expect_err("no sender sends");
     assert_eq!(nothing, Error::TimedOut);
     let (kind, ..) = raw::receive(&silent);
@@ -91,7 +92,8 @@ fn open_descriptors_are_bounded_under_10000_connections() {
                 }
                 Err(error) => assert_eq!(error, Error::TimedOut),
             }
-            // 64 pending connections, 101 of the hostile peer's own, and those of other tests.
+            // The descriptors are those of 64 pending connections, the hostile peer's own 101, and
+            // those of other tests.
             assert!(open() < before + 400, "{} descriptors, {before} before", open());
             mailbox.ack();
         }
@@ -160,7 +162,7 @@ fn hello_with_wrong_descriptor_count_is_refused() {
     assert_eq!(mailbox.sender_count(), 0);
 }
 
-/// Returns descriptors that are not a chunk of 4 KiB, each with its name.
+/// Returns descriptors that are invalid as a chunk of 4 KiB, each with its name.
 fn invalid_chunks() -> Vec<(&'static str, OwnedFd)> {
     let (pipe, _) = rustix::pipe::pipe().expect("a pipe");
     let flags = rustix::event::epoll::CreateFlags::CLOEXEC;
@@ -205,7 +207,7 @@ fn descriptor_of_another_kind_is_refused() {
             assert!(broken(&found).starts_with("expected a "), "{name}: {found:?}");
             assert_eq!(raw::refusal(&socket), libc::EPROTO, "{name}");
         }
-        // The same descriptor, passed later.
+        // Now the same descriptor is passed later, by an admitted lane.
         let (socket, first) = raw::lane(&place.path);
         assert!(raw::send(&socket, &raw::chunk_note(12, 1), &[invalid_chunks.as_fd()]));
         assert!(broken(&faults(&mut mailbox)).starts_with("expected a "), "{name}");
@@ -216,8 +218,8 @@ fn descriptor_of_another_kind_is_refused() {
 }
 
 /// Regression: descriptors that arrived with a refused message were closed synchronously, by a
-/// plain `close`: a lingering socket held the receiver as long as the peer liked. Only those of a
-/// `HELLO` with too many or too few were closed safely.
+/// plain `close`: a lingering socket held the receiver for as long as the peer wanted. Only those
+/// of a `HELLO` with too many or too few descriptors were closed safely.
 #[test]
 fn closing_refused_descriptors_does_not_wait() {
     alone!();
@@ -292,7 +294,7 @@ fn chain_of_empty_chunks_is_bounded() {
         chunk = next;
     }
     assert_eq!(mailbox.take_errors(), []);
-    // More queued chunks than any honest sender queues.
+    // The sender queues more chunks than any honest sender does.
     let next = raw::chunk(12);
     for sequence in 200..240 {
         raw::send(&socket, &raw::chunk_note(12, sequence), &[next.fd.as_fd()]);
@@ -306,7 +308,8 @@ fn chain_of_empty_chunks_is_bounded() {
     still_serves(&mut mailbox, &mut sender);
 }
 
-/// Regression: a lane handed over at the end of all positions made the receiver's sum overflow.
+/// Regression: a `HELLO` that handed over a lane at the largest positions made the receiver's sum
+/// overflow.
 #[test]
 fn hello_with_unreachable_positions_is_refused() {
     alone!();
@@ -380,8 +383,8 @@ fn flood_of_control_messages_does_not_delay_others() {
     assert_eq!(mailbox.take_errors(), []);
 }
 
-/// Regression: the mailbox forgot a lane that it closed for an error, without notifying its sender:
-/// the sender filled the rest of the ring, and then saw its living receiver as dead.
+/// Regression: the mailbox forgot a lane that it closed for an error, without notifying its sender.
+/// The sender filled the rest of the ring, and then regarded its living receiver as dead.
 #[test]
 fn protocol_violator_gets_an_error_at_its_next_message() {
     alone!();
@@ -401,9 +404,9 @@ fn protocol_violator_gets_an_error_at_its_next_message() {
     assert_eq!(error.errno(), libc::EPIPE);
 }
 
-/// Regression: a sender withdrew its `HELLO` while the receiver answered, and the receiver hung up.
-/// It left its control page as that of an open lane, so that the sender's `send` continued without
-/// checking the socket until the chunk was full.
+/// Regression: a sender withdrew its `HELLO` while the receiver answered, and the receiver hung up,
+/// but left the control page in the state of an open lane. The sender's `send` therefore continued
+/// without checking the socket until the chunk was full.
 #[test]
 fn answered_hello_that_was_withdrawn_leaves_no_open_lane() {
     alone!();
@@ -423,9 +426,9 @@ fn answered_hello_that_was_withdrawn_leaves_no_open_lane() {
     assert_ne!(u32::from_le_bytes(state), 0, "the state that lets a sender continue");
 }
 
-/// Regression: a sender requested more memory from a mailbox with a huge `max_lanes`. With overflow
-/// checks the receiver panicked: the slots of all senders that may still connect overflowed an
-/// integer.
+/// Regression: a sender requested more memory from a mailbox with a huge `max_lanes`. A receiver
+/// built with overflow checks panicked, because the number of slots for all senders that may still
+/// connect overflowed an integer.
 #[test]
 fn request_for_memory_with_huge_max_lanes_is_harmless() {
     alone!();

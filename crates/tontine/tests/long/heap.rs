@@ -1,9 +1,9 @@
 //! Members of one heap that allocate, free, hand over, accept and recover at random, and are killed
-//! at random moments and replaced. The survivors continue meanwhile, and check every byte of their
-//! blocks. After each round, only the last survivor's blocks may be left.
+//! and replaced at random moments. The survivors continue, and check every byte of their blocks.
+//! After each round, only the last survivor's blocks may be left.
 //!
-//! `TONTINE_KILLS` sets the number of members to kill, `TONTINE_SEED` repeats the random choices
-//! (not the kernel's).
+//! `TONTINE_KILLS` sets the number of members to kill. `TONTINE_SEED` repeats the test's random
+//! choices, but not the kernel's.
 
 use crate::heap_members;
 use std::time::Instant;

@@ -1,8 +1,8 @@
 //! Real processes, killed at random: senders that wait for successors, and receivers that succeed
-//! each other. Every message is accounted for.
+//! one another. Every message is accounted for.
 //!
-//! `TONTINE_SOAK_SECONDS` sets the duration, `TONTINE_SEED` repeats the random choices (not the
-//! kernel's).
+//! `TONTINE_SOAK_SECONDS` sets the duration. `TONTINE_SEED` repeats the test's random choices, but
+//! not the kernel's.
 
 #![allow(unsafe_code, reason = "fork, and memory shared with forked processes")]
 
@@ -31,11 +31,12 @@ fn number(variable: &str) -> Option<u64> {
     std::env::var(variable).ok()?.parse().ok()
 }
 
-/// The number of messages that each sender knows to be sent, shared with forked processes.
+/// Returns the number of messages that each sender knows to be sent, in memory shared with forked
+/// processes.
 fn counters() -> &'static [AtomicU64] {
     let bytes = MOST_SENDERS * size_of::<AtomicU64>();
     let protection = ProtFlags::READ | ProtFlags::WRITE;
-    // SAFETY: a new mapping of zeros, never unmapped, aligned to a page.
+    // SAFETY: the mapping is new, filled with zeros, page-aligned and never unmapped.
     unsafe {
         let memory =
             rustix::mm::mmap_anonymous(std::ptr::null_mut(), bytes, protection, MapFlags::SHARED);
@@ -137,7 +138,7 @@ fn soak_accounts_for_every_message() {
     let deadline = end + 3 * AMPLE;
     loop {
         assert!(Instant::now() < deadline, "{} senders do not end", living.len());
-        // Senders that ended by themselves.
+        // Senders that ended by themselves are removed.
         living.retain(|&(pid, sender)| match ended(pid) {
             None => true,
             Some(status) => {
@@ -185,7 +186,7 @@ fn soak_accounts_for_every_message() {
 }
 
 fn account(log: &[Entry], fates: &[Fate], sent: &[AtomicU64], readers: u32, seed: u64) {
-    // Per sender: the next expected number, and the messages taken under the last receiver.
+    // Each sender's next expected number, and the messages taken under the last receiver.
     let mut next: BTreeMap<u32, u32> = BTreeMap::new();
     let mut known_to_last = std::collections::BTreeSet::new();
     let mut acknowledged = std::collections::BTreeSet::new();
@@ -201,7 +202,8 @@ fn account(log: &[Entry], fates: &[Fate], sent: &[AtomicU64], readers: u32, seed
                 );
                 let expected = next.entry(sender).or_default();
                 if number + 1 == *expected {
-                    // Only the message that the previous receiver held when it died.
+                    // Only the message that the previous receiver held when it died may arrive
+                    // twice.
                     let dead = last_taken.range(..reader).next_back();
                     let in_hands = last_taken.values().any(|&taken| taken == (sender, number));
                     assert!(dead.is_some() && in_hands, "twice: {what}");
@@ -226,7 +228,7 @@ fn account(log: &[Entry], fates: &[Fate], sent: &[AtomicU64], readers: u32, seed
         let known = sent[sender].load(Ordering::Relaxed);
         let got = u64::from(next.get(&(sender as u32)).copied().unwrap_or(0));
         let what = format!("sender {sender}: {known} sent, {got} received, seed {seed}");
-        // A message may be sent and its sender killed before it counts it.
+        // A sender may be killed after a message is sent and before it is counted.
         assert!(got <= known + 1, "never sent: {what}");
         if fate.ended {
             assert_eq!(got, known, "lost although its sender saw it acknowledged: {what}");

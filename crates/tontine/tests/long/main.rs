@@ -1,6 +1,6 @@
 //! Processes that are killed at random for many seconds.
 //!
-//! Each test runs in a process of its own ([`alone`]).
+//! Each test runs in its own process ([`alone`]).
 
 #[macro_use]
 #[path = "../alone/mod.rs"]

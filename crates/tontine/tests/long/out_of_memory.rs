@@ -1,11 +1,11 @@
 //! A member of a shared heap to which the kernel really gives no more memory, because its memory
-//! cgroup is full. It gets an error, nothing is half allocated, and it continues once it may have
-//! more.
+//! cgroup is full. The member gets an error, nothing is half allocated, and it continues once its
+//! limit is raised.
 //!
-//! A file size limit would not work: a heap has its size from the beginning, so that `RLIMIT_FSIZE`
-//! lets all of its `fallocate` calls pass, and a memfd lies on no tmpfs with a size. A process that
-//! exceeds a cgroup's limit is killed, unless that is disabled: then the call fails. The machine
-//! itself lacks nothing meanwhile, and other processes notice nothing.
+//! A file size limit would not work: a heap has its full size from the beginning, so `RLIMIT_FSIZE`
+//! lets all of its `fallocate` calls pass, and a memfd is not on a tmpfs with a size limit. A
+//! process that exceeds a cgroup's limit is killed unless that is disabled; then the call fails.
+//! The machine itself has enough memory, and other processes are not affected.
 
 #![allow(unsafe_code, reason = "fork, and joining a heap in the child")]
 
@@ -23,19 +23,19 @@ const SLAB: usize = 64 << 10;
 const LIMIT: usize = 8 * MIB;
 /// Additional memory granted at the end.
 const AMPLE: usize = 256 * MIB;
-/// Without even a page for its tables, the kernel puts the member to sleep: it then gets this much.
+/// Memory added while the member sleeps because not even a page for its tables is left.
 const CRUMB: usize = 16 << 10;
 const TIMEOUT_MS: i32 = 500;
-/// Size of the heap: many times the limit.
+/// Size of the heap, many times the limit.
 const HEAP: usize = 64 * MIB;
-/// Bytes of a block: 64 of them fill a slab.
+/// Bytes of a block; 64 blocks fill a slab.
 const BLOCK: usize = 1_000;
 
 /// Mount point of cgroups.
 const CGROUPS: &str = "/sys/fs/cgroup";
 
-/// Returns this process's memory cgroup and the name of its limit file: version 1 has a separate
-/// tree for memory, version 2 has not.
+/// Returns this process's memory cgroup and the name of its limit file. Cgroups version 1 have a
+/// separate tree for memory; version 2 does not.
 fn own_cgroup() -> io::Result<(PathBuf, &'static str)> {
     let all = fs::read_to_string("/proc/self/cgroup")?;
     let of = |controller: &str| {
@@ -52,7 +52,7 @@ fn own_cgroup() -> io::Result<(PathBuf, &'static str)> {
     Ok((root.join(path), "memory.max"))
 }
 
-/// A memory cgroup of this test's own.
+/// This test's own memory cgroup.
 struct Cgroup {
     folder: PathBuf,
     limit: &'static str,
@@ -72,7 +72,7 @@ impl Cgroup {
                     let cgroup = Self { folder, limit, bytes };
                     match cgroup.set_limit(bytes) {
                         Ok(()) => {
-                            // Swapped-out blocks would make space for more.
+                            // Otherwise, swapped-out blocks would make space for more.
                             for swap in ["memory.swap.max", "memory.swappiness"] {
                                 let _ = fs::write(cgroup.folder.join(swap), "0");
                             }
@@ -97,8 +97,8 @@ impl Cgroup {
         fs::write(self.folder.join(self.limit), bytes.to_string())
     }
 
-    /// Moves a process in and protects it from the OOM killer: through the cgroup, or, if that
-    /// cannot be set, for this process alone.
+    /// Moves a process into the cgroup and protects it from the OOM killer, either through the
+    /// cgroup or, if that cannot be set, for this process alone.
     fn take_in(&self, pid: i32) -> io::Result<()> {
         fs::write(self.folder.join("memory.oom_control"), "1")
             .or_else(|_| fs::write(format!("/proc/{pid}/oom_score_adj"), "-1000"))?;
@@ -108,7 +108,7 @@ impl Cgroup {
 
 impl Drop for Cgroup {
     fn drop(&mut self) {
-        // Processes that have ended may not have left the cgroup yet.
+        // A process that has ended may not have left the cgroup yet.
         until("the cgroup is empty", || match fs::remove_dir(&self.folder) {
             Err(error) => error.kind() != io::ErrorKind::ResourceBusy,
             Ok(()) => true,
@@ -116,7 +116,7 @@ impl Drop for Cgroup {
     }
 }
 
-/// Kills and reaps a child if the test fails before it does so.
+/// A child that is killed and reaped on drop if the test fails before it reaps the child.
 struct Member(Option<i32>);
 
 impl Drop for Member {
@@ -172,7 +172,7 @@ fn heap_member_at_its_memory_limit_fails_then_continues() {
         return;
     }
 
-    // As many blocks as fit into memory, and none is half allocated.
+    // The member allocates as many blocks as fit into memory, and none is half allocated.
     go.give(0);
     let blocks = answer(&mut cgroup);
     assert!((LIMIT / BLOCK / 4..LIMIT / BLOCK).contains(&blocks), "{blocks} blocks");
@@ -180,7 +180,8 @@ fn heap_member_at_its_memory_limit_fails_then_continues() {
     assert_eq!(sound(&heap), blocks * 1_024);
     assert_eq!(full, blocks.div_ceil(SLAB / 1_024), "no slab without a block");
 
-    // A block of many slabs, some of which are available after a few are freed: all or none.
+    // The member frees a few blocks and requests a block of many slabs, only some of which are
+    // available: it gets none of them.
     go.give(0);
     let freed = answer(&mut cgroup);
     assert_eq!(sound(&heap), (blocks - freed) * 1_024);
@@ -194,14 +195,14 @@ fn heap_member_at_its_memory_limit_fails_then_continues() {
     assert!(slabs(&heap) <= full);
     sound(&heap);
 
-    // With a higher limit, the allocation succeeds.
+    // With a higher limit, the large allocation succeeds.
     cgroup.add(AMPLE);
     go.give(0);
     let large = answer(&mut cgroup);
     assert_eq!(large, 4 * LIMIT);
     assert!(sound(&heap) >= large);
 
-    // It leaves nothing behind.
+    // The member leaves nothing behind.
     go.give(0);
     member.0 = None;
     assert_eq!(reap(pid), 0, "the assertions of the child hold");
@@ -210,11 +211,11 @@ fn heap_member_at_its_memory_limit_fails_then_continues() {
     assert_eq!(slabs(&heap), 0);
 }
 
-/// Runs the limited member: one step per word. It reports numbers, and the parent checks the heap,
-/// because an assertion here would need memory.
+/// Runs the limited member: one step per received word. The member reports numbers, and the parent
+/// checks the heap, because an assertion here would need memory.
 fn member(heap: &Heap, go: &Signal, done: &Signal) {
     let mut blocks = Vec::with_capacity(HEAP / BLOCK);
-    // Its own memory is touched before the limit applies.
+    // The memory of the vector is touched before the limit applies.
     for block in blocks.spare_capacity_mut() {
         block.write(None);
     }
@@ -222,7 +223,8 @@ fn member(heap: &Heap, go: &Signal, done: &Signal) {
     done.give(0);
 
     go.take();
-    // Not only the first attempt fails; in between the kernel may find a page that it had reserved.
+    // Ten attempts must fail, because after the first the kernel may find a page that it had
+    // reserved.
     let mut refused = 0;
     while refused < 10 {
         match heap.alloc(BLOCK) {
