@@ -29,8 +29,7 @@ fn names(folder: &Path) -> Vec<String> {
 }
 
 /// Regression: a program bound a relative path, changed its folder and dropped the mailbox. The
-/// drop removed the file that had the same name in the new folder, and left the socket in the old
-/// one.
+/// drop removed the file of that name in the new folder, and left the socket in the old one.
 #[test]
 fn relative_mailbox_dropped_after_chdir_removes_only_its_socket() {
     alone!();
@@ -80,7 +79,7 @@ fn relative_sender_after_chdir_finds_successor() {
 }
 
 /// A socket's address holds 107 bytes. A longer folder path is the reason to use a relative path,
-/// which must still work when made absolute, on each side and after a `chdir`.
+/// which must work even if the absolute path would be too long, at each end and after a `chdir`.
 #[test]
 fn long_folder_path_works_relative_and_absolute() {
     alone!();
@@ -122,7 +121,7 @@ fn drop_after_another_bind_keeps_new_socket() {
     Sender::connect(&place.path).expect("the second socket exists");
 }
 
-/// Regression: a process binds 62 mailboxes at most. The 63rd was refused after its socket had been
+/// Regression: a process binds at most 62 mailboxes. The 63rd was refused after its socket had been
 /// created, and the socket stayed in the folder.
 #[test]
 fn refused_bind_leaves_no_file() {
@@ -139,7 +138,7 @@ fn refused_bind_leaves_no_file() {
     assert_eq!(names(folder), Vec::<String>::new());
 }
 
-/// Regression: a folder had the name under which the socket is first created, and `bind` reported
+/// Regression: if a folder had the name under which the socket is first created, `bind` reported
 /// that a process used that name.
 #[test]
 fn folder_at_temporary_name_is_reported_as_folder() {
@@ -153,8 +152,8 @@ fn folder_at_temporary_name_is_reported_as_folder() {
     assert!(reason.contains("a folder"), "{error}");
 }
 
-/// The limit that [`Address`] documents: a forked child of a killed owner has the listener too, so
-/// an abstract name stays in use until the child has ended. A path is free at once.
+/// The limit that [`Address`] documents: a forked child of a killed owner also holds the listener,
+/// so an abstract name stays in use until the child has ended. A path is free at once.
 #[test]
 fn abstract_name_of_killed_owner_is_free_after_its_child() {
     alone!();

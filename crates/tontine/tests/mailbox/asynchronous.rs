@@ -16,7 +16,7 @@ use tokio::time::timeout;
 use tontine::Error;
 use tontine::mailbox::{AsyncMailbox, AsyncSender, Message, OnDeath, Options, Sender};
 
-/// The smallest lane that can grow: its sender often waits for space.
+/// The cap of the smallest lane that can grow, whose sender often waits for space.
 const NARROW: u64 = 8192;
 
 fn one_thread() -> Runtime {
@@ -45,7 +45,7 @@ async fn one(mailbox: &mut AsyncMailbox) -> Message<'_> {
     timeout(AMPLE, mailbox.recv()).await.expect("in time").expect("a message")
 }
 
-/// Awaits `recv` for this long, in which no message may arrive.
+/// Awaits `recv` for `duration`, during which no message may arrive.
 async fn nothing(mailbox: &mut AsyncMailbox, duration: Duration) {
     let came = timeout(duration, mailbox.recv()).await;
     assert!(came.is_err(), "expected no message, found one");
@@ -179,7 +179,7 @@ fn dropped_send_future_has_sent_nothing() {
             }
             let (_sender, dropped) = sending.await.expect("the sender's task");
             assert!(dropped > 0, "no future was ever dropped");
-            // Otherwise a message has arrived twice.
+            // A message here would be one that arrived twice.
             nothing(&mut mailbox, Duration::from_millis(20)).await;
         });
     }
@@ -194,8 +194,8 @@ fn awaited_send_fails_when_the_receiver_dies() {
     let reader = fork(|| {
         let mut mailbox = Options::new().lane_cap(NARROW).bind(&path).expect("binds");
         let _ = mailbox.recv().expect("the first message");
-        // The receiver's child keeps the connection open when the receiver is killed: only the
-        // pidfd reports the death.
+        // After the receiver is killed, its child keeps the connection open, so only the pidfd
+        // reports the death.
         let child = fork(|| thread::sleep(Duration::from_secs(2)));
         reap(child);
     });
@@ -307,7 +307,7 @@ fn poll_pending<T>(future: Pin<&mut impl Future<Output = T>>) {
     assert!(polled.is_pending(), "expected a pending future, found a ready one");
 }
 
-/// Polls a future in a forked child, which must fail at once.
+/// Polls a future in a forked child. The poll must fail at once.
 fn poll_forked<T>(future: Pin<&mut impl Future<Output = tontine::Result<T>>>) {
     let polled = future.poll(&mut Context::from_waker(Waker::noop()));
     let std::task::Poll::Ready(Err(error)) = polled else { panic!("expected an error") };
@@ -315,9 +315,9 @@ fn poll_forked<T>(future: Pin<&mut impl Future<Output = tontine::Result<T>>>) {
 }
 
 /// Regression: a program forked while a `recv` was pending, and the child dropped or polled its
-/// copy of the future. The child was killed by SIGSEGV, because it cleared a word on a page that a
-/// child does not inherit. Its drop also removed the parent's descriptor from the runtime's epoll
-/// set, which both share: no message woke the parent any more.
+/// copy of the future. SIGSEGV killed the child, because it cleared a word on a page that a child
+/// does not inherit. The drop also removed the parent's descriptor from the runtime's epoll set,
+/// which both share, and no message woke the parent any more.
 #[test]
 fn pending_recv_in_forked_child_fails_and_parent_is_woken() {
     alone!();
@@ -351,8 +351,8 @@ fn pending_recv_in_forked_child_fails_and_parent_is_woken() {
 }
 
 /// Regression: a program forked while a `send` waited for space, and the child dropped or polled
-/// its copy of the future. The child was killed by SIGSEGV, because it wrote to the lane's chunks,
-/// which a child does not inherit.
+/// its copy of the future. SIGSEGV killed the child, because it wrote to the lane's chunks, which a
+/// child does not inherit.
 #[test]
 fn pending_send_in_forked_child_fails_and_parent_is_woken() {
     alone!();

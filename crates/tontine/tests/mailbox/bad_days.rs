@@ -13,8 +13,8 @@ use crate::common::{
 use tontine::Error;
 use tontine::mailbox::{Mailbox, OnDeath, Options, Sender, WaitStrategy};
 
-/// Regression: the lock was taken for the address `PATH.lock`, which created `PATH.lock.lock`, and
-/// errors named a file instead of the mailbox.
+/// Regression: the lock was named after the address `PATH.lock`, which created `PATH.lock.lock`,
+/// and errors named a file instead of the mailbox.
 #[test]
 fn addr_in_use_names_the_mailbox_and_the_lock_file_matches() {
     alone!();
@@ -73,12 +73,12 @@ fn system_errors_name_the_file_concerned() {
     let path = folder.join("none/mailbox");
     let error = Mailbox::bind(&path).expect_err("no such folder");
     names(&error, "open of the lock file", &path.with_file_name("mailbox.lock"));
-    // A dead owner's leftover under that name is removed; a folder is not.
+    // Under that name, `bind` removes a dead owner's socket, but not a folder.
     std::fs::create_dir(folder.join("mailbox.tmp")).expect("a folder");
     let error = Mailbox::bind(&place.path).expect_err("the first name is in use");
     assert!(error.to_string().contains("mailbox.tmp"), "{error}");
     std::fs::remove_dir(folder.join("mailbox.tmp")).expect("removed");
-    // A file in place of a folder.
+    // The path has a file in place of a folder.
     std::fs::write(folder.join("file"), "").expect("written");
     let path = folder.join("file/mailbox");
     let error = Sender::connect(&path).expect_err("no folder");
@@ -92,7 +92,7 @@ fn system_errors_name_the_file_concerned() {
         let any_user = std::os::unix::fs::PermissionsExt::from_mode(0o666);
         std::fs::set_permissions(folder.join("mailbox.lock"), any_user).expect("chmod");
         let child = fork(move || {
-            // SAFETY: the child is single-threaded, and gives up its privilege.
+            // SAFETY: the child is single-threaded, and only gives up its privilege.
             assert_eq!(unsafe { libc::setuid(65534) }, 0);
             let error = Mailbox::bind(&path).expect_err("no file can be created");
             names(&error, "bind", &path.with_file_name("mailbox.tmp"));
@@ -102,8 +102,8 @@ fn system_errors_name_the_file_concerned() {
     Mailbox::bind(&place.path).expect("binds");
 }
 
-/// Regression: a path of 107 bytes fits into a socket's address, and was refused because of the
-/// longer name under which the socket is first created.
+/// Regression: a path of 107 bytes fits into a socket's address, but was refused because the name
+/// under which the socket is first created is longer.
 #[test]
 fn mailbox_with_the_longest_possible_path_works() {
     alone!();
@@ -127,7 +127,7 @@ fn folder_without_permission_is_refused() {
     let closed = std::os::unix::fs::PermissionsExt::from_mode(0o700);
     std::fs::set_permissions(path.parent().expect("a folder"), closed).expect("chmod");
     let child = fork(move || {
-        // SAFETY: the child is single-threaded, and gives up its privilege.
+        // SAFETY: the child is single-threaded, and only gives up its privilege.
         assert_eq!(unsafe { libc::setuid(65534) }, 0);
         assert_eq!(Mailbox::bind(&path).expect_err("a foreign owner").errno(), libc::EACCES);
         let error = Sender::connect(&path).expect_err("a foreign owner");
@@ -258,7 +258,7 @@ fn empty_messages_are_delivered() {
 }
 
 /// Regression: a large chunk was returned, and the receiver died before it moved on to the small
-/// one: its last position lay before the small chunk, and no successor accepts that.
+/// chunk. Its last position lay before the small chunk, and no successor accepts that.
 #[test]
 fn receiver_may_die_between_shrinking_and_moving_on() {
     alone!();
@@ -300,8 +300,8 @@ fn receiver_may_die_between_shrinking_and_moving_on() {
     }
 }
 
-/// Regression: a mailbox for no sender was bound and refused all senders, and some of a mode's
-/// further bits were taken for permissions.
+/// Regression: a mailbox with a maximum of no sender was bound and refused all senders, and some of
+/// the excess bits of a mode were taken for permissions.
 #[test]
 fn meaningless_options_are_refused() {
     alone!();
@@ -327,8 +327,8 @@ fn limit_files(bytes: u64) {
 }
 
 /// Regression: a process under `ulimit -f` bound a mailbox, connected to one, sent a message for
-/// which its lane had to grow, or created a shared heap. Each time SIGXFSZ killed it, because a
-/// memory file counts.
+/// which its lane had to grow, or created a shared heap. Each time SIGXFSZ killed the process,
+/// because the limit also applies to memory files.
 #[test]
 fn file_size_limit_is_an_error_and_no_signal() {
     alone!();
@@ -349,10 +349,10 @@ fn file_size_limit_is_an_error_and_no_signal() {
         sender.send(b"one").expect("sent");
         sender.wait_acked(Some(AMPLE)).expect("read");
         limit_files(4096);
-        // Too long for the current chunk.
+        // The message is too long for the current chunk.
         let error = sender.send(&[1; 10_000]).expect_err("no larger chunk");
         assert!(matches!(error, Error::FileTooLarge { limit: 4096, .. }), "{error}");
-        // Short enough: the call waits as it does at the cap.
+        // The message is short enough: the call waits as it does at the cap.
         let error = loop {
             if let Err(error) = sender.try_send(&[2; 1000]) {
                 break error;
@@ -373,7 +373,7 @@ fn file_size_limit_is_an_error_and_no_signal() {
 }
 
 /// Regression: a process changed its user after it had built its options, and refused peers of its
-/// new user: the error then expected uid 65534 of a process of uid 65534.
+/// new user. The error stated that uid 65534 was expected, in a process of uid 65534.
 #[test]
 fn refusal_after_setuid_names_the_allowed_users() {
     alone!();
@@ -388,7 +388,7 @@ fn refusal_after_setuid_names_the_allowed_users() {
     let path = place.path.clone();
     let receiver = fork(|| {
         let mut mailbox = Options::new().mode(0o666).allow_uid(7).bind(&path).expect("binds");
-        // SAFETY: the child is single-threaded, and gives up its privilege.
+        // SAFETY: the child is single-threaded, and only gives up its privilege.
         assert_eq!(unsafe { libc::setuid(65534) }, 0);
         bound.give(0);
         until("the sender is refused", || {
@@ -416,8 +416,7 @@ fn refusal_after_setuid_names_the_allowed_users() {
         }
         let text = error.expect("refused").to_string();
         assert!(text.contains("(uid 65534) was refused by the other end"), "{text}");
-        // The sender allows uid 0 only, and the listener belongs to uid 0, so only a new connection
-        // fails.
+        // The sender allows only uid 0, which owns the listener, so only a new connection fails.
         let error = Options::new().connect(&path).err();
         assert!(error.is_none_or(|error| error.to_string().contains("expected uid 65534")));
     });

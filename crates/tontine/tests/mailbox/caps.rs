@@ -18,14 +18,15 @@ fn limit(error: &Error) -> (u64, Option<u32>) {
     }
 }
 
-/// Regression: a message under the sender's cap and over the receiver's waited indefinitely in
+/// Regression: a message within the sender's cap but over the receiver's waited indefinitely in
 /// `send` for space that could never exist.
 #[test]
 fn message_beyond_the_receiver_cap_is_refused_at_once() {
     alone!();
     let place = place();
     let narrow = Options::new().lane_cap(1 << 16);
-    // All of a mailbox's memory, and the rest of it after the other lanes' shares.
+    // The mailbox's cap leaves the lane all of its memory, or what remains after the other lanes'
+    // shares.
     let shared = Options::new().mailbox_cap(1 << 16).max_lanes(1);
     let places = Options::new().mailbox_cap(1 << 16).max_lanes(9);
     for (theirs, cap) in [(narrow, 1 << 16), (shared, 1 << 16), (places, 1 << 15)] {
@@ -54,8 +55,8 @@ fn message_beyond_the_receiver_cap_is_refused_at_once() {
     }
 }
 
-/// Until the receiver has announced its cap, a message beyond it must wait like any other large
-/// one. Regression: a blocked `send` was not notified when the cap became known.
+/// Until the receiver has announced its cap, a message beyond the cap must wait like any other
+/// large message. Regression: a blocked `send` was not notified when the cap became known.
 #[test]
 fn blocked_send_fails_once_the_receiver_cap_is_known() {
     alone!();
@@ -92,7 +93,7 @@ fn large_message_waits_for_the_welcome_small_ones_do_not() {
         Ok(true),
         "the lane has no space, and a notification will arrive"
     );
-    // As many messages as the first chunk holds, and no more.
+    // The sender sends as many messages as the first chunk holds.
     let mut sent = 1;
     while sender.try_send(b"small").is_ok() {
         sent += 1;
@@ -110,7 +111,7 @@ fn large_message_waits_for_the_welcome_small_ones_do_not() {
         sending.join().expect("no panic").expect("sent");
     });
     assert_eq!(mailbox.take_errors(), []);
-    // A sender with large messages to send at once brings a larger chunk.
+    // A sender that must send large messages at once can have a larger first chunk.
     let options = Options::new().first_chunk(1 << 18);
     let mut sender = options.connect(&place.path).expect("connects");
     sender.try_send(&large).expect("space before the lane is accepted");

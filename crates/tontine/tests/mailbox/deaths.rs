@@ -1,4 +1,4 @@
-//! The results of a sender for each way in which its receiver can end, or appear to.
+//! Results of a sender's calls for each way in which its receiver can end, or appear to.
 
 #![allow(unsafe_code, reason = "waitpid for a stopped process")]
 
@@ -58,7 +58,7 @@ fn stopped_receiver_is_alive_and_sends_to_it_time_out() {
     sender.wait_acked(Some(AMPLE)).expect("read");
     signal(reader, libc::SIGSTOP);
     let mut status = 0;
-    // SAFETY: our own child, and an integer to write to.
+    // SAFETY: the child is our own, and `status` is writable.
     let stopped = unsafe { libc::waitpid(reader, &raw mut status, libc::WUNTRACED) };
     assert_eq!(stopped, reader);
     fill(&mut sender);
@@ -119,7 +119,8 @@ fn killed_ends_leave_only_a_name_for_the_next_owner() {
     let left = std::fs::read_dir(place.path.parent().expect("a folder")).expect("still present");
     let mut left: Vec<_> = left.map(|entry| entry.expect("an entry").file_name()).collect();
     left.sort();
-    // The lock file was once called `mailbox.lock.lock`, because two modules added the ending.
+    // Regression: the lock file was once called `mailbox.lock.lock`, because two modules added the
+    // suffix.
     assert_eq!(left, ["mailbox", "mailbox.lock", "mailbox.sent"]);
     let mut mailbox = Mailbox::bind(&place.path).expect("binds");
     let nothing = mailbox.recv_timeout(Duration::from_millis(50)).expect_err("no message is left");
@@ -134,7 +135,7 @@ fn receiver_that_exits_is_dead() {
     let reader = fork(|| {
         let mut mailbox = Mailbox::bind(&path).expect("binds");
         let _ = mailbox.recv().expect("a message");
-        // `_exit` runs no destructor: the mailbox is not closed.
+        // Without a destructor, the mailbox is not closed.
         std::mem::forget(mailbox);
     });
     let mut sender = connect(&Options::new(), &place.path);
@@ -145,8 +146,8 @@ fn receiver_that_exits_is_dead() {
     assert_eq!(sender.take_unread().expect("the unread messages"), [b"go"]);
 }
 
-/// Ends this process with a core dump, into `folder` if the system writes cores to the working
-/// directory. A program's own handlers would return.
+/// Ends this process with a core dump. The core is in `folder` if the system writes cores to the
+/// working directory. The program's own handlers would return, and are removed.
 fn dump_core(folder: &std::path::Path, signal: i32) {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     std::env::set_current_dir(folder).expect("a folder");
@@ -196,8 +197,8 @@ fn sender_that_dumps_core_leaves_its_sent_messages() {
     }
 }
 
-/// Regression: a handler that panicked lost its job: unwinding dropped the mailbox, and the drop
-/// acknowledged the last received message.
+/// Regression: if a handler panicked, its job was lost, because unwinding dropped the mailbox,
+/// which acknowledged the last received message.
 #[test]
 fn panicking_receiver_leaves_its_current_message_unread() {
     alone!();
@@ -220,8 +221,8 @@ fn panicking_receiver_leaves_its_current_message_unread() {
     );
 }
 
-/// Regression: a batch with one panicking message lost it too, if the program continued with the
-/// next call.
+/// Regression: a panic during a message of a batch lost that message too, if the program continued
+/// with the next call.
 #[test]
 fn message_at_which_a_batch_panics_is_received_again() {
     alone!();

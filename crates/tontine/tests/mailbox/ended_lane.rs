@@ -1,5 +1,5 @@
-//! Results of a sender's calls after its receiver's end: the same error each time, whatever was
-//! called before.
+//! Results of a sender's calls after its receiver's end: the same error each time, whatever calls
+//! came before.
 
 #![allow(unsafe_code, reason = "robust mutexes in a forked process")]
 
@@ -58,9 +58,9 @@ fn assert_all_fail(sender: &mut Sender, errno: i32) {
     }
 }
 
-/// Regression: a program took back the unread messages of its dead receiver. From then on every
-/// call returned EPROTO: the sender counted the messages taken back as read, and took the control
-/// page of the dead receiver, which still showed the position before them, for invalid.
+/// Regression: a program took back the unread messages of its dead receiver, and from then on every
+/// call returned EPROTO. The sender counted the messages taken back as read, and took the dead
+/// receiver's control page, which still showed the position before them, for invalid.
 #[test]
 fn unread_from_dead_receiver_keeps_owner_dead_error() {
     alone!();
@@ -93,8 +93,8 @@ fn unread_from_closed_receiver_keeps_broken_pipe_error() {
 }
 
 /// Regression: a sender that waits for a successor took back the dead receiver's unread messages.
-/// It could never be handed over after that: before each handover it reads the dead receiver's
-/// position again, and refused it.
+/// After that, its lane could never be handed over, because before each handover the sender reads
+/// the dead receiver's position again, and refused it.
 #[test]
 fn unread_while_waiting_for_successor_is_handed_over() {
     alone!();
@@ -125,9 +125,10 @@ fn unread_while_waiting_for_successor_is_handed_over() {
     assert_eq!(mailbox.take_errors(), []);
 }
 
-/// Regression: a sender over a passed socket, with the option to wait for a successor. There is
-/// none without an address: a search for one returned the receiver's end, but the calls of the next
-/// 5 ms did not search, and put their messages into a lane that no process would ever read.
+/// Regression: a sender over a passed socket had the option to wait for a successor. Without an
+/// address there can be no successor. A search for one returned the receiver's end, but calls
+/// within the next 5 ms did not search, and put their messages into a lane that no process would
+/// ever read.
 #[test]
 fn lane_without_address_waits_for_no_successor() {
     alone!();
@@ -145,10 +146,10 @@ fn lane_without_address_waits_for_no_successor() {
     assert_all_fail(&mut sender, libc::EOWNERDEAD);
 }
 
-/// Locks that many robust mutexes in the calling thread, after its liveness word in the list: the
-/// kernel walks the newest first and stops before it reaches the word.
+/// Locks [`ROBUST_MUTEXES`] robust mutexes in the calling thread. They come after its liveness
+/// word: the kernel walks the list newest first and stops before it reaches the word.
 fn lock_robust_mutexes() {
-    // SAFETY: zero bytes are a value of both types, which the calls below initialise; the mutexes
+    // SAFETY: zero bytes are valid for both types, which the calls below initialise; the mutexes
     // stay in place until the process ends.
     unsafe {
         let mut attributes: libc::pthread_mutexattr_t = std::mem::zeroed();
@@ -182,9 +183,9 @@ fn lane_to_unmarked_receiver(place: &Place, options: &Options) -> (i32, Sender) 
     (receiver, sender)
 }
 
-/// Regression: the registered thread of a receiver held 2,100 robust mutexes of its program when it
-/// was killed, more than the kernel walks, so that its liveness word was never marked. The hang-up
-/// showed the end, and `service` returned EOWNERDEAD; `send`, which checked only the liveness word,
+/// Regression: when a receiver was killed, its registered thread held 2,100 robust mutexes of its
+/// program, more than the kernel walks, so its liveness word was never marked. `service` noticed
+/// the end by the hang-up and returned EOWNERDEAD. `send`, which checked only the liveness word,
 /// returned `Ok` until the chunk was full.
 #[test]
 fn send_after_service_reported_death_fails_despite_life_word() {
@@ -200,7 +201,7 @@ fn send_after_service_reported_death_fails_despite_life_word() {
 }
 
 /// Regression: a sender that waits for a successor of such a receiver continued to send into the
-/// lane by the fast path, which never searches for a successor: the next owner got nothing until
+/// lane by the fast path, which never searches for a successor. The next owner got nothing until
 /// the chunk was full.
 #[test]
 fn sends_after_unmarked_death_reach_successor_at_once() {
@@ -216,7 +217,7 @@ fn sends_after_unmarked_death_reach_successor_at_once() {
     reserved.commit().expect("stays in the lane");
     let _ = sender.reserve(4).expect("space, and no message is sent");
     let mut mailbox = Mailbox::bind(&place.path).expect("binds");
-    // Longer than the pause between two searches for a successor.
+    // The sleep is longer than the pause between two searches for a successor.
     std::thread::sleep(Duration::from_millis(20));
     sender.try_send(b"three").expect("the lane is handed over");
     for expected in [&b"one"[..], b"two", b"three"] {
@@ -240,7 +241,7 @@ fn hostile(options: &Options) -> Hostile {
     let listener = raw::listen(&place.path);
     let mut sender = options.connect(&place.path).expect("connects");
     let socket = raw::accept(&listener);
-    // A child that another test forks holds a copy of the listener, which would accept a handover.
+    // If another test forks, its child holds a copy of the listener, which would accept a handover.
     std::fs::remove_file(&place.path).expect("the name is removed");
     assert_eq!(raw::receive(&socket).0, raw::HELLO);
     let (kind, flags) = (SocketType::DGRAM, SocketFlags::CLOEXEC);
@@ -251,9 +252,9 @@ fn hostile(options: &Options) -> Hostile {
     Hostile { sender, socket, control, page, bell, _place: place }
 }
 
-/// Regression: a receiver wrote an invalid position, and its liveness word still showed it alive:
-/// `service` returned EPROTO, and `send` returned `Ok` 58 times after that. A reservation made
-/// before could be committed, too.
+/// Regression: a receiver wrote an invalid position, while its liveness word still showed it alive.
+/// `service` returned EPROTO, but `send` then returned `Ok` 58 times, and a reservation made before
+/// could still be committed.
 #[test]
 fn send_after_service_reported_false_position_fails() {
     alone!();
@@ -266,9 +267,9 @@ fn send_after_service_reported_false_position_fails() {
     assert_all_fail(&mut lane.sender, libc::EPROTO);
 }
 
-/// Regression: a receiver's liveness word was marked and then appeared alive again. Messages taken
-/// back in between ended the lane only while the word was marked: later messages went into it, and
-/// were lost.
+/// Regression: a receiver's liveness word was marked and then appeared alive again. Taking messages
+/// back in between ended the lane only while the word was marked: later messages went into the lane
+/// and were lost.
 #[test]
 fn unread_ends_lane_though_life_word_revives() {
     alone!();
@@ -286,7 +287,8 @@ fn unread_ends_lane_though_life_word_revives() {
 fn sends_while_waiting_do_not_ring_old_receiver() {
     alone!();
     let mut lane = hostile(&waiting());
-    // A child that another test forks holds a copy of the socket: closing it would not hang up.
+    // If another test forks, its child holds a copy of the socket, so that closing it would not
+    // hang up.
     rustix::net::shutdown(&lane.socket, rustix::net::Shutdown::Both).expect("the peer hung up");
     lane.sender.service().expect("waits for a successor");
     lane.page.half(128).store(1, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! The calls of a sender whose receiver ends, closes or restarts.
+//! Results of a sender's calls when its receiver ends, closes or restarts.
 
 #![allow(unsafe_code, reason = "processor time, users and the end of a process")]
 
@@ -21,7 +21,7 @@ fn sleep_indefinitely() -> ! {
 /// Returns the processor time of this process.
 fn used() -> Duration {
     let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
-    // SAFETY: a struct of plain numbers to write to.
+    // SAFETY: `usage` is writable and has only numbers, for which zero is valid.
     let usage = unsafe {
         assert_eq!(libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr()), 0);
         usage.assume_init()
@@ -33,7 +33,7 @@ fn used() -> Duration {
 }
 
 /// Regression: the size of a record was computed without an overflow check: a reservation of almost
-/// all of memory took 8 bytes, and its slice reached beyond every mapping.
+/// all of memory took 8 bytes, and its slice extended past the end of every mapping.
 #[test]
 fn reservation_beyond_any_possible_size_is_refused() {
     alone!();
@@ -81,9 +81,9 @@ fn commit_after_the_receiver_closed_fails() {
     assert_eq!(sender.take_unread().expect("the mailbox is closed"), [b"unread"]);
 }
 
-/// Regression: the receiver had requested the large chunk back and was killed while it contained an
-/// uncommitted message: `commit` returned the chunk first, and published the bytes at that offset
-/// of the small one, or beyond its end.
+/// Regression: the receiver had requested the large chunk back and was killed while the chunk
+/// contained an uncommitted message. `commit` returned the chunk first, and published the bytes at
+/// that offset of the small chunk, or past its end.
 #[test]
 fn reservation_in_a_requested_chunk_is_sent_whole() {
     alone!();
@@ -116,7 +116,7 @@ fn reservation_in_a_requested_chunk_is_sent_whole() {
     assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), b"on we go");
 }
 
-/// Regression: a receiver that had closed its mailbox and then ended was reported dead if its
+/// Regression: a receiver that had closed its mailbox and then ended was reported as dead if its
 /// forked child kept the connection, because the liveness word was checked first.
 #[test]
 fn receiver_that_closed_before_it_ended_is_closed() {
@@ -137,7 +137,7 @@ fn receiver_that_closed_before_it_ended_is_closed() {
     std::io::Read::read_exact(&mut told, &mut child).expect("notified");
     assert_eq!(reap(reader), 0);
     let error = sender.send(b"late").expect_err("closed");
-    // SAFETY: a process that the receiver started and that only its adopter reaps.
+    // SAFETY: the receiver started this process, and only the process that adopts it reaps it.
     unsafe { libc::kill(i32::from_ne_bytes(child), libc::SIGKILL) };
     assert_eq!(error.errno(), libc::EPIPE, "{error}");
 }
@@ -179,8 +179,8 @@ fn wait_acked_succeeds_if_all_was_read_before_the_end() {
     assert_eq!(sender.wait_acked(None).expect_err("one message is unread").errno(), libc::EPIPE);
 }
 
-/// Regression: a welcome that did not fit into the sender's descriptor table left its socket
-/// readable: a sender that waited for space occupied a whole processor.
+/// Regression: a WELCOME that did not fit into the sender's descriptor table left its socket
+/// readable, so that a sender waiting for space used a whole processor.
 #[test]
 fn sender_without_a_free_descriptor_waits_asleep() {
     alone!();
@@ -249,7 +249,7 @@ fn sender_without_space_waits_asleep() {
     assert_eq!(reap(child), 0);
 }
 
-/// Deadlines beyond the range of the clock never expire. Regression: a handshake's deadline
+/// Deadlines past the range of the clock never expire. Regression: a handshake's deadline
 /// overflowed.
 #[test]
 fn longest_timeouts_never_expire() {
@@ -286,8 +286,9 @@ fn longest_timeouts_never_expire() {
     assert_eq!(mailbox.recv_timeout(SHORT).expect_err("no message"), Error::TimedOut);
 }
 
-/// Regression: a receiver that a service manager restarts closes its mailbox: a sender with the
-/// option to wait for a successor got EPIPE, and had no option to wait for a restart as well.
+/// Regression: a receiver that a service manager restarts closes its mailbox. A sender with the
+/// option to wait for a successor got EPIPE, because no option made it wait through a restart as
+/// well.
 #[test]
 fn sender_with_wait_through_restarts_outlasts_a_restart() {
     alone!();
@@ -310,8 +311,8 @@ fn sender_with_wait_through_restarts_outlasts_a_restart() {
     sender.send(&[5]).expect("the lane waits for a successor");
     sender.service().expect("the lane waits as well");
     assert_eq!(sender.wait_acked(Some(SHORT)), Err(Error::TimedOut));
-    // Several times, and while the sender waits for space. Between two receivers the lane must not
-    // grow beyond their cap.
+    // Receivers restart several times while the sender waits for space. Between two receivers the
+    // lane must not grow over their cap.
     for round in 0..3 {
         let mut mailbox = narrow.bind(&place.path).expect("a free address");
         thread::scope(|scope| {

@@ -1,4 +1,4 @@
-//! Lanes take turns: a flooding sender starves no other.
+//! Lanes take turns: a sender that floods its lane starves no other sender.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -7,11 +7,11 @@ use crate::common::{AMPLE, place};
 use tontine::Error;
 use tontine::mailbox::{Mailbox, Sender};
 
-/// Messages of one lane between two checks of the others, as the mailbox promises, and as many
-/// again for idle lanes.
+/// Messages of one lane between two checks of the others, which the mailbox bounds to half of this,
+/// and as many again for idle lanes.
 const TURN: u32 = 64;
 
-/// Turns of a flooding lane between two checks for connections, if turns take no time.
+/// Number of turns of a flooding lane between two checks for connections, if turns take no time.
 const TURNS_BETWEEN_LOOKS: u32 = 1024 + 1;
 
 #[test]
@@ -23,7 +23,7 @@ fn full_lane_does_not_starve_another() {
         (0..3).map(|_| Sender::connect(&place.path).expect("connects")).collect();
     let mut modest = Sender::connect(&place.path).expect("connects");
     mailbox.try_recv().expect_err("no message yet");
-    // All lanes are filled before anything is read, so that the order is the mailbox's own.
+    // All lanes are filled before anything is read, so that the mailbox alone determines the order.
     for flood in &mut floods {
         for _ in 0..20_000 {
             flood.try_send(b"flood").expect("the lane grows");
@@ -45,8 +45,8 @@ fn full_lane_does_not_starve_another() {
     assert!(longest <= 2 * 3 * TURN, "{longest} messages of three others came before one");
 }
 
-/// Regression: lanes that were empty for a while were checked only when all others were empty too:
-/// two of these four lanes were never served again.
+/// Regression: lanes that had been empty for a while were checked only when all others were empty
+/// too. Two of these four lanes were never served again.
 #[test]
 fn always_full_lanes_get_equal_shares() {
     alone!();
@@ -67,8 +67,8 @@ fn always_full_lanes_get_equal_shares() {
     assert!(most - least <= 2 * TURN, "{shares:?}");
 }
 
-/// Regression: turns were counted, not timed: with a millisecond of work per message, a new sender
-/// waited a minute behind 65,527 messages of another.
+/// Regression: turns were counted, not timed. With a millisecond of work per message, a new sender
+/// waited a minute for 65,527 messages of another sender.
 #[test]
 fn new_sender_is_served_though_each_message_takes_long() {
     alone!();
@@ -84,7 +84,7 @@ fn new_sender_is_served_though_each_message_takes_long() {
         thread::sleep(std::time::Duration::from_millis(1));
         is_new
     };
-    // The first turn is a long one, because no durations are known yet.
+    // The first turn is long, because no durations are known yet.
     for _ in 0..2 * TURN {
         assert!(!work(), "no new sender");
     }

@@ -50,7 +50,8 @@ fn memory_is_returned_after_a_gibibyte_of_messages() {
         }
         std::io::Write::write_all(&mut tell, &[1]).expect("notified");
         sender.wait_acked(Some(AMPLE)).expect("read");
-        // Long enough for the request to return memory; then one more message.
+        // The sleep is long enough for the receiver to request memory back. One more message
+        // follows.
         thread::sleep(Duration::from_millis(300));
         sender.send(b"small").expect("sent");
         std::io::Write::write_all(&mut tell, &[2]).expect("notified");
@@ -79,8 +80,8 @@ fn memory_is_returned_after_a_gibibyte_of_messages() {
     kill(child);
 }
 
-/// Regression: the copy that `recv` returns was kept permanently at the length of the longest
-/// message so far.
+/// Regression: the copy that `recv` returns permanently kept the capacity of the longest message so
+/// far.
 #[test]
 fn copy_of_a_long_message_is_released() {
     alone!();
@@ -130,14 +131,15 @@ fn idle_lane_uses_three_pages_and_few_descriptors() {
             sender.wait_acked(Some(AMPLE)).expect("read");
             senders.push(sender);
         }
-        // A connection, a doorbell, a pidfd.
+        // Each lane needs a connection, a doorbell and a pidfd.
         let each = (descriptors(own_pid()) - before) / LANES;
         std::io::Write::write_all(&mut tell, &[each as u8]).expect("notified");
         loop {
             thread::park();
         }
     });
-    // A process other than the test's own, in which other tests have lanes too.
+    // The receiver runs in a separate process, because other tests have lanes in the test's own
+    // process.
     let path = place.path.clone();
     let reader = fork(|| {
         let mut mailbox = Mailbox::bind(&path).expect("binds");
@@ -148,7 +150,7 @@ fn idle_lane_uses_three_pages_and_few_descriptors() {
     let mut each = [0];
     std::io::Read::read_exact(&mut told, &mut each).expect("all are connected");
     assert!(each[0] <= 3, "{} descriptors per lane at the sender", each[0]);
-    // In addition to the lanes: process pages.
+    // The resident memory includes process pages in addition to the lanes.
     for pid in [reader, child] {
         let lanes = resident(pid, "tontine-chunk") + resident(pid, "tontine-lane");
         assert!(lanes <= LANES * 2 * 4096, "{lanes} bytes for {LANES} lanes");
@@ -159,8 +161,8 @@ fn idle_lane_uses_three_pages_and_few_descriptors() {
     kill(reader);
 }
 
-/// Regression: only memory beyond the size of the chunk that was handed over was ever requested
-/// back: a lane that was large when its receiver died stayed large at the successor.
+/// Regression: only memory that exceeded the size of the handed-over chunk was ever requested back.
+/// A lane that was large when its receiver died therefore stayed large at the successor.
 #[test]
 fn lane_handed_over_while_large_shrinks_again() {
     alone!();

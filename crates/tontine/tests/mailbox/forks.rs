@@ -1,5 +1,5 @@
-//! Forks and execs during operations: handles that a child inherits, and ends that die or change
-//! their program while a child keeps their open files.
+//! Forks and execs during operations: handles that a child inherits, and processes that die or
+//! change their program while a child keeps their open files.
 
 #![allow(unsafe_code, reason = "fork and exec")]
 
@@ -18,12 +18,12 @@ use tontine::mailbox::{Mailbox, Options, Sender};
 
 fn exec_sleep() {
     let arguments = [c"sleep".as_ptr(), c"20".as_ptr(), std::ptr::null()];
-    // SAFETY: terminated strings in a terminated list.
+    // SAFETY: the strings are terminated, and the list ends in a null pointer.
     unsafe { libc::execvp(arguments[0], arguments.as_ptr()) };
 }
 
-/// Regression: the child of a fork in the middle of a batch acknowledged on a page that it does not
-/// inherit, and crashed; or it got the error `Forked` instead of the number of messages it had
+/// Regression: after a fork in the middle of a batch, the child acknowledged on a page that it does
+/// not inherit, and crashed; or it got the error `Forked` instead of the number of messages
 /// received.
 #[test]
 fn batch_ends_at_the_fork_in_the_child() {
@@ -38,7 +38,7 @@ fn batch_ends_at_the_fork_in_the_child() {
         let (mut given, mut child) = (0, None);
         let count = mailbox.recv_batch(3, |_| {
             if given == forks_at {
-                // SAFETY: the child leaves by `_exit` below, or by a signal.
+                // SAFETY: the child leaves by `_exit` below, or a signal ends it.
                 child = Some(unsafe { libc::fork() });
             }
             given += 1;
@@ -47,7 +47,7 @@ fn batch_ends_at_the_fork_in_the_child() {
         if child == 0 {
             let fine = count == Ok(forks_at + 1)
                 && mailbox.try_recv().is_err_and(|error| error == Error::Forked);
-            // SAFETY: ends this process.
+            // SAFETY: `_exit` only ends this process.
             unsafe { libc::_exit(if fine { 0 } else { 101 }) }
         }
         assert_eq!(reap(child), 0, "a fork in message {forks_at}");
@@ -56,8 +56,8 @@ fn batch_ends_at_the_fork_in_the_child() {
     }
 }
 
-/// Regression: an armed mailbox, or one with a message handed out, accessed memory in a forked
-/// child that a child does not inherit, and the child crashed. A reservation did the same.
+/// Regression: in a forked child, an armed mailbox, or one with a received message, accessed memory
+/// that a child does not inherit, and the child crashed. So did a reservation.
 #[test]
 fn forked_handles_amid_operations_are_stale_and_harmless() {
     alone!();
@@ -101,9 +101,9 @@ fn forked_handles_amid_operations_are_stale_and_harmless() {
     assert_eq!(mailbox.take_errors(), []);
 }
 
-/// Calls every method of each mailbox handle, armed and with a message received, reserved or
-/// unread, in a forked child, and drops the handles there. A method without a check would write to
-/// a page that the child does not inherit, and the child would be killed by SIGSEGV.
+/// Calls every method of each mailbox handle in a forked child, with the handles armed and with a
+/// message received, reserved or unread, and drops the handles there. A method without a check
+/// would write to a page that the child does not inherit, and SIGSEGV would kill the child.
 #[test]
 fn mailbox_handles_in_forked_child_change_nothing() {
     alone!();
@@ -125,7 +125,7 @@ fn mailbox_handles_in_forked_child_change_nothing() {
         let _ = (sender.max_message_len(), sender.unread_bytes());
         mailbox.ack();
         assert_eq!(mailbox.recv().expect_err("forked"), Error::Forked);
-        // SAFETY: the sender is this process's parent, which changes nothing.
+        // SAFETY: the sender is in this process's parent, which changes nothing.
         unsafe {
             assert_eq!(mailbox.recv_in_place().err(), Some(Error::Forked));
             assert_eq!(mailbox.try_recv_in_place().err(), Some(Error::Forked));
@@ -237,7 +237,7 @@ fn reader_with_child(place: &common::Place, receives: usize, end: impl FnOnce())
         sender = Some(first);
     }
     let child = told.take();
-    // The sender is blocked, or about to be.
+    // The sender is blocked, or is about to block.
     let mut sender = sender.unwrap_or_else(|| Sender::connect(&place.path).expect("connects"));
     let started = Instant::now();
     let error = loop {
@@ -250,13 +250,13 @@ fn reader_with_child(place: &common::Place, receives: usize, end: impl FnOnce())
     (reader, child)
 }
 
-/// Ends this process without dropping anything: a dropped mailbox is closed, not dead.
+/// Ends this process without dropping any value: a dropped mailbox is closed, not dead.
 fn end_at_once() {
-    // SAFETY: ends this process.
+    // SAFETY: `_exit` only ends this process.
     unsafe { libc::_exit(0) }
 }
 
-/// Regression: before the welcome, only the connection was watched: a sender in the queue of a
+/// Regression: before the WELCOME, only the connection was watched. A sender in the queue of a
 /// listener that a dead owner's child kept open waited indefinitely.
 #[test]
 fn death_of_receiver_with_living_child_is_noticed() {
@@ -294,7 +294,8 @@ fn receiver_that_calls_exec_is_dead() {
             }
         };
         assert_eq!(error.errno(), libc::EOWNERDEAD, "{error}");
-        // The word is marked slightly before `exec` closes the file that holds the path lock.
+        // The kernel marks the word slightly before `exec` closes the file that holds the path
+        // lock.
         until("the path is free", || Mailbox::bind(&place.path).is_ok());
         kill(reader);
         if with_child {
@@ -304,7 +305,7 @@ fn receiver_that_calls_exec_is_dead() {
 }
 
 /// Regression: a sender that called `exec` while its forked child kept the connection was never
-/// forgotten: neither hang-up nor pidfd reports it, and the receiver did not check the liveness
+/// forgotten. Neither hang-up nor pidfd reports that, and the receiver did not check the liveness
 /// word.
 #[test]
 fn sender_that_calls_exec_is_forgotten_after_its_messages() {

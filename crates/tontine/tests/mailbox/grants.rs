@@ -28,7 +28,7 @@ fn senders(
     connected.collect()
 }
 
-/// Regression: each new sender was granted 64 MiB permanently while that much was left: with the
+/// Regression: each new sender was permanently granted 64 MiB while that much was left. With the
 /// default options the twentieth sender could not send 1 MiB although the memory was idle.
 #[test]
 fn forty_senders_in_turn_send_a_large_message_twice() {
@@ -58,8 +58,8 @@ fn forty_senders_in_turn_send_a_large_message_twice() {
     kill(reader);
 }
 
-/// Regression: memory that a lane had returned stayed granted to it: a mailbox with space for two
-/// large lanes at once could only ever have the same two.
+/// Regression: memory that a lane had returned stayed granted to that lane. In a mailbox with space
+/// for two large lanes at once, no other lane could ever become large.
 #[test]
 fn returned_memory_is_granted_to_other_lanes() {
     alone!();
@@ -83,12 +83,12 @@ fn returned_memory_is_granted_to_other_lanes() {
     }
 }
 
-/// Regression: a grant arrived after the sender's deadline, and was never used.
+/// Regression: a grant that arrived after the sender's deadline was never used.
 #[test]
 fn unused_grant_is_revoked_when_others_need_it() {
     alone!();
     let place = place();
-    // A message takes a chunk of 2 MiB, and three of those do not fit.
+    // Each of the messages takes a chunk of 2 MiB, and three such chunks do not fit.
     let options = Options::new().mailbox_cap(5 << 20).max_lanes(3);
     let mut mailbox = options.bind(&place.path).expect("binds");
     let mut senders = senders(3, &Options::new(), &mut mailbox, &place);
@@ -111,8 +111,8 @@ fn unused_grant_is_revoked_when_others_need_it() {
     idle_but(0);
 }
 
-/// Both ends run at their own pace, with growing, requesting, returning and lowering in every order
-/// that occurs: no sender is taken for one that exceeds its grant.
+/// Both ends run independently, with growing, requesting, returning and lowering in every order
+/// that occurs. No sender is taken for one that exceeds its grant.
 #[test]
 fn concurrent_shrinking_and_growing_breaks_no_lane() {
     alone!();
@@ -147,7 +147,7 @@ fn concurrent_shrinking_and_growing_breaks_no_lane() {
     kill(reader);
 }
 
-/// A lowered grant requires the sender's confirmation, once per request.
+/// A return lowers the grant only once for each request of the receiver.
 #[test]
 fn unrequested_return_closes_its_lane() {
     alone!();

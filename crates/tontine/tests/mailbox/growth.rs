@@ -33,10 +33,10 @@ fn most_at_once(mailbox: &mut Mailbox, sender: &mut Sender) -> u64 {
     rounds.max().unwrap_or(0)
 }
 
-/// Regression: a sender that requested more than its first share never got any: the mailbox
-/// compared the request with its first announcement, which is the same. And a sender that had
+/// Regression: a sender that requested more than its first share never got any, because the mailbox
+/// compared the request with the sender's first announcement, which is the same. A sender that had
 /// returned a large chunk and grew again did not count that chunk, which the receiver had not left
-/// yet: it was taken for a sender that exceeds its grant, and its lane was closed.
+/// yet: the sender was taken for one that exceeds its grant, and its lane was closed.
 #[test]
 fn lanes_share_a_mailbox_and_inherit_freed_memory() {
     alone!();
@@ -62,8 +62,8 @@ fn lanes_share_a_mailbox_and_inherit_freed_memory() {
     assert!(two > 200_000, "{two} bytes");
 }
 
-/// Regression: a chunk that was passed while the receiver's descriptor table was full was taken for
-/// one that was not passed, and an honest lane was closed, with all its messages.
+/// Regression: a chunk that was passed while the receiver's descriptor table was full was regarded
+/// as not passed, and an honest lane was closed, with all its messages.
 #[test]
 fn lane_grows_while_the_receiver_table_is_full() {
     alone!();
@@ -79,7 +79,7 @@ fn lane_grows_while_the_receiver_table_is_full() {
         let mut held: Vec<_> = (0..40)
             .map(|_| rustix::io::fcntl_dupfd_cloexec(&tell, 0).expect("a descriptor"))
             .collect();
-        // First no free descriptor, then one more at each step.
+        // At first no descriptor is free; each step frees one more.
         let open = std::fs::read_dir("/proc/self/fd").expect("a folder").count() as u64 - 1;
         let limit = Rlimit { current: Some(open), maximum: Some(open) };
         setrlimit(Resource::Nofile, limit).expect("lowered");
@@ -120,8 +120,8 @@ fn lane_grows_while_the_receiver_table_is_full() {
     kill(reader);
 }
 
-/// Regression: a sender whose descriptor table was full when the welcome arrived could not ring,
-/// and the receiver slept despite pending messages.
+/// Regression: a sender whose descriptor table was full when the WELCOME arrived could not ring the
+/// doorbell, and the receiver slept despite pending messages.
 #[test]
 fn sender_without_a_free_descriptor_is_served_then_grows() {
     alone!();
@@ -155,7 +155,7 @@ fn sender_without_a_free_descriptor_is_served_then_grows() {
         }
         assert_eq!(sender.peer(), None, "the welcome has no space");
         std::io::Read::read_exact(&mut heard, &mut [0]).expect("all messages arrived nevertheless");
-        // Growing fails like a lack of space until a descriptor is free.
+        // Until a descriptor is free, growing fails as if there were no space.
         let large = [7; 100_000];
         assert_eq!(sender.try_send(&large), Err(Error::WouldBlock));
         loop {
@@ -171,7 +171,7 @@ fn sender_without_a_free_descriptor_is_served_then_grows() {
         let started = Instant::now();
         let message = mailbox.recv_timeout(AMPLE / 2).expect("a message");
         assert_eq!(*message, number.to_le_bytes());
-        // Not by the receiver's own deadline, when it checks again.
+        // A receiver that is not woken would check again only at its own deadline.
         assert!(started.elapsed() < AMPLE / 4, "the sender was not woken");
     }
     std::io::Write::write_all(&mut hear, &[1]).expect("notified");

@@ -1,5 +1,5 @@
-//! Chunks that a receiver does not release: they count against the sender's cap. Released chunks do
-//! not, so an honest lane grows and shrinks without limit.
+//! Chunks that a receiver does not release count against the sender's cap. Released chunks do not,
+//! so an honest lane grows and shrinks without limit.
 
 #![allow(unsafe_code, reason = "mappings, and a filter of system calls")]
 
@@ -19,7 +19,8 @@ use tontine::mailbox::{Mailbox, Options, Sender};
 
 const CAP: u64 = 1 << 20;
 
-/// Bytes that a lane may have beyond its cap: its first chunk, and the one that it returns to.
+/// Bytes that a lane may have in addition to its cap: its first chunk, and the chunk to which it
+/// returns.
 const SMALL: u64 = 2 * 4096;
 
 const STATE_AT: usize = 64;
@@ -31,7 +32,7 @@ const GIVE_BACK: u32 = 2;
 #[derive(Debug, Clone, Copy)]
 enum Hold {
     Descriptor,
-    /// A descriptor opened with `O_PATH`: no open file of the chunk is left.
+    /// A descriptor opened with `O_PATH`, which keeps no open file of the chunk.
     PathDescriptor,
     Mapping,
     /// The descriptor is in the queue of a socket.
@@ -47,7 +48,7 @@ struct Hostile {
     _bell: (OwnedFd, OwnedFd),
     hold: Hold,
     held: Vec<OwnedFd>,
-    /// Bytes of the chunks that it holds.
+    /// Total bytes of the chunks that the receiver holds.
     bytes: u64,
     position: u64,
     _place: Place,
@@ -87,7 +88,7 @@ impl Hostile {
             }
             Hold::Mapping => {
                 let (any, flags) = (std::ptr::null_mut(), MapFlags::SHARED);
-                // SAFETY: a new mapping where the kernel finds space.
+                // SAFETY: the mapping is new; the kernel chooses its address.
                 let mapping = unsafe {
                     rustix::mm::mmap(any, size as usize, ProtFlags::READ, flags, &chunk, 0)
                 };
@@ -161,9 +162,9 @@ impl Hostile {
 }
 
 /// Regression: a receiver acknowledged everything, kept every chunk mapped and repeatedly requested
-/// the large chunk. The sender counted returned chunks as free, and created a new chunk each time:
-/// 5 GiB were charged to a sender whose cap was 64 MiB, and in a control group with a limit the
-/// kernel killed the sender.
+/// the large chunk. The sender counted returned chunks as free, and created a new chunk each time.
+/// A sender with a cap of 64 MiB was charged 5 GiB; in a control group with a limit, the kernel
+/// killed it.
 #[test]
 fn chunks_given_back_and_held_count_against_cap() {
     alone!();
@@ -184,9 +185,8 @@ fn give_back_again_and_again() {
     }
 }
 
-/// Regression: a chunk that its receiver had read to the end was no longer counted, though the
-/// receiver could keep it: a lane that was repeatedly filled and read continued in new chunks
-/// without end.
+/// Regression: a chunk that its receiver had read to the end was no longer counted, although the
+/// receiver could keep it. A lane that was repeatedly filled and read kept allocating new chunks.
 #[test]
 fn chunks_read_and_held_count_against_cap() {
     alone!();
@@ -222,7 +222,7 @@ fn mapped() -> u64 {
 ///
 /// After each message, checks up to `looks` times, 2 ms apart, whether the memory is released.
 fn grow_and_shrink(rounds: usize, looks: u32, options: &Options) -> u64 {
-    // A forked child inherits the mappings of other tests in this process.
+    // A forked child inherits the mappings of this process's other tests.
     let inherited = mapped();
     let place = place();
     let receiving = options.clone().shrink_after(Duration::from_millis(1));
@@ -258,13 +258,13 @@ fn grow_and_shrink(rounds: usize, looks: u32, options: &Options) -> u64 {
     shrunk
 }
 
-/// Memory that an honest receiver releases belongs to the lane again: it grows and shrinks as often
-/// as requested, through many times its cap.
+/// Memory that an honest receiver releases belongs to the lane again. The lane grows and shrinks as
+/// often as requested, to a total of many times its cap.
 #[test]
 fn honest_lane_grows_and_shrinks_many_times_its_cap() {
     alone!();
     let child = fork(|| {
-        // A user has 128, some of which other programs may hold.
+        // A user may have 128 instances, some of which other programs may hold.
         let init = || rustix::fs::inotify::init(rustix::fs::inotify::CreateFlags::CLOEXEC);
         until("an inotify instance is free", || init().is_ok());
         assert_eq!(grow_and_shrink(60, 1_000, &Options::new().lane_cap(CAP)), 60);
@@ -282,8 +282,8 @@ fn forbid_inotify() {
     apply_filter(&program).expect("filters are permitted");
 }
 
-/// If no instance is available (128 per user by default), each released chunk counts until the
-/// connection ends. A hostile receiver gets no more than the cap.
+/// If no instance is available (a user may have 128 by default), each released chunk counts until
+/// the connection ends. A hostile receiver cannot exceed the cap.
 #[test]
 fn held_chunks_count_against_cap_without_inotify() {
     alone!();
@@ -295,8 +295,8 @@ fn held_chunks_count_against_cap_without_inotify() {
     assert_eq!(reap(child), 0);
 }
 
-/// An honest lane does not stall either: it shrinks while its cap permits, then keeps its large
-/// chunk and continues to send.
+/// An honest lane does not stall without inotify either: it shrinks while its cap permits, then
+/// keeps its large chunk and continues to send.
 #[test]
 fn honest_lane_keeps_large_chunk_without_inotify() {
     alone!();
@@ -308,7 +308,7 @@ fn honest_lane_keeps_large_chunk_without_inotify() {
     assert_eq!(reap(child), 0);
 }
 
-/// Sends `message` and receives it, in as many calls as that takes.
+/// Sends and receives `message`, with as many calls as that takes.
 fn cross(mailbox: &mut Mailbox, sender: &mut Sender, message: &[u8]) {
     let mut sent = false;
     until("the message has crossed", || {
@@ -327,8 +327,8 @@ fn cross(mailbox: &mut Mailbox, sender: &mut Sender, message: &[u8]) {
     assert_eq!(mailbox.take_errors(), []);
 }
 
-/// A receiver forked a worker while a lane was large, and the worker's copy of the mapping holds
-/// the large chunk while it lives. A lane that shrank and grew a little must not be permanently
+/// A receiver forked a worker while a lane was large, and while the worker lives, its copy of the
+/// mapping holds the large chunk. A lane that shrank and grew a little must not be permanently
 /// prevented from sending its longest message.
 #[test]
 fn chunk_held_by_forked_worker_keeps_no_message_away() {

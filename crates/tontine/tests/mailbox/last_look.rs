@@ -23,7 +23,7 @@ fn begin(mailbox: &mut Mailbox, sender: &mut Sender) {
     assert_eq!(mailbox.try_recv().expect_err("no further message"), Error::WouldBlock);
 }
 
-/// Leaves chunks without messages behind.
+/// Leaves behind chunks without messages.
 fn leave_empty_chunks(sender: &mut Sender) {
     for length in (12..19).map(|log2| 3 << log2) {
         let reserved = sender.reserve(length).expect("the lane grows");
@@ -32,8 +32,8 @@ fn leave_empty_chunks(sender: &mut Sender) {
 }
 
 /// Regression: the check followed one change of chunks and took an empty chunk for the end of the
-/// lane: `arm` reported that nothing was pending, with a message two chunks on, and no sender rang
-/// for it again.
+/// lane. `arm` reported that nothing was pending although a message was two chunks further on, and
+/// no sender rang for that message again.
 #[test]
 fn message_behind_empty_chunks_is_seen_before_waiting() {
     alone!();
@@ -47,8 +47,8 @@ fn message_behind_empty_chunks_is_seen_before_waiting() {
     assert_eq!(&*mailbox.try_recv().expect("a message"), b"behind them");
 }
 
-/// Like [`message_behind_empty_chunks_is_seen_before_waiting`], for an already sleeping receiver,
-/// and in `recv` with and without a deadline.
+/// Like [`message_behind_empty_chunks_is_seen_before_waiting`], but the receiver already sleeps, or
+/// is in `recv` with and without a deadline.
 #[test]
 fn message_behind_empty_chunks_wakes_the_receiver() {
     alone!();
@@ -101,10 +101,10 @@ fn longest_chain_of_empty_chunks_is_followed_in_one_scan() {
     assert_eq!(mailbox.take_errors(), []);
 }
 
-/// Regression: a scan of all idle lanes walked a list from which it removed lanes as they woke,
-/// moving the last lane into their place: that lane was skipped. If the lane that woke had no
-/// message (it was broken, had ended, or continued in an empty chunk), the receiver went to sleep
-/// despite the other lane's message.
+/// Regression: a scan of all idle lanes walked a list while it removed lanes that woke, and moved
+/// the last lane into their place. The moved lane was skipped. If the lane that woke had no message
+/// (it was broken, had ended, or continued in an empty chunk), the receiver went to sleep despite
+/// the moved lane's message.
 #[test]
 fn broken_lane_does_not_hide_the_message_of_another() {
     alone!();
@@ -125,7 +125,7 @@ fn broken_lane_does_not_hide_the_message_of_another() {
                         senders.push(sender);
                     }
                 }
-                // Until all lanes are idle, and further, so that any lane may have the turn.
+                // These calls make all lanes idle, and move the turn to any of the lanes.
                 for _ in 0..10 + turns {
                     mailbox.try_recv().expect_err("no message");
                 }
@@ -143,13 +143,13 @@ fn broken_lane_does_not_hide_the_message_of_another() {
 /// Limits the address space of a process from now on.
 fn limit_address_space(pid: i32, bytes: u64) {
     let limit = libc::rlimit { rlim_cur: bytes, rlim_max: libc::RLIM_INFINITY };
-    // SAFETY: a child of ours, a limit to set and none to get.
+    // SAFETY: the process is our own child; the call reads `limit` and returns no old limit.
     let done = unsafe { libc::prlimit(pid, libc::RLIMIT_AS, &limit, std::ptr::null_mut()) };
     assert_eq!(done, 0, "prlimit");
 }
 
-/// Regression: a receiver that lacked the memory to map a chunk slept, and no sender rings when
-/// memory is available again.
+/// Regression: a receiver that lacked the memory to map a chunk slept, although no sender rings
+/// when memory becomes available.
 #[test]
 fn chunk_mapping_is_retried_after_a_lack_of_memory() {
     alone!();

@@ -1,4 +1,4 @@
-//! Lives of real processes: each row of the table in [`tontine::life`], each way to end, and each
+//! Lives of real processes: each row of the table in [`tontine::life`], each kind of end, and each
 //! event that must not count as an end.
 
 #![allow(unsafe_code, reason = "fork, kill and bare clones")]
@@ -13,7 +13,7 @@ use rustix::process::Signal;
 use tontine::life::{Life, Watch};
 use tontine::mailbox::{Mailbox, Sender};
 
-/// Starts a child that registers and runs `then`; returns it and a watch on it.
+/// Starts a child that registers and runs `then`; returns the child and a watch on it.
 fn registered(then: impl FnOnce(&Pipe)) -> (Child, Watch) {
     let child = Child::fork(|pipe| {
         pipe.send_descriptor(Life::register().expect("life").as_fd());
@@ -54,7 +54,7 @@ fn life_ends_when_the_process_crashes() {
     alone!();
     let (mut child, watch) = registered(|pipe| {
         pipe.receive_byte();
-        // SAFETY: ends the process.
+        // SAFETY: `abort` only ends the process.
         unsafe { libc::abort() }
     });
     child.pipe.send_byte(1);
@@ -68,7 +68,7 @@ fn life_ends_on_exec_though_the_process_lives() {
     let (mut child, watch) = registered(|pipe| {
         pipe.receive_byte();
         let arguments = [c"sleep".as_ptr(), c"1000".as_ptr(), std::ptr::null()];
-        // SAFETY: terminated strings in a terminated list.
+        // SAFETY: the strings are terminated, and the list ends in a null pointer.
         unsafe { libc::execvp(arguments[0], arguments.as_ptr()) };
     });
     child.pipe.send_byte(1);
@@ -171,15 +171,15 @@ fn process_created_without_the_c_library_is_refused() {
             }
             let mut arguments = [0_u64; 8];
             arguments[4] = libc::SIGCHLD as u64;
-            // SAFETY: clone3 without CLONE_VM is a fork unknown to the C library; the copy leaves
-            // by `_exit`.
+            // SAFETY: clone3 without CLONE_VM is a fork of which the C library does not know; the
+            // copy leaves by `_exit`.
             let stranger = unsafe {
                 libc::syscall(libc::SYS_clone3, arguments.as_ptr(), size_of_val(&arguments))
             };
             if stranger == 0 {
                 let refused =
                     Life::register().is_err_and(|error| error.errno() == libc::EOPNOTSUPP);
-                // SAFETY: ends the process.
+                // SAFETY: `_exit` only ends the process.
                 unsafe { libc::_exit(i32::from(!refused)) };
             }
             assert!(stranger > 0, "clone3: {}", std::io::Error::last_os_error());
@@ -203,11 +203,11 @@ fn anchor_threads() -> usize {
 
 /// Ends only the main thread, like `pthread_exit`, without unwinding.
 fn exit_main_thread() {
-    // SAFETY: ends the calling thread, whose stack no other thread uses.
+    // SAFETY: the call ends the calling thread, whose stack no other thread uses.
     unsafe { libc::syscall(libc::SYS_exit, 0) };
 }
 
-/// Regression: a sender and a mailbox in the first test of a user: `bind` off the main thread
+/// Regression: when a user's first test created a sender and a mailbox, `bind` off the main thread
 /// returned `NotMainThread`, which no program that runs its tests on threads could avoid.
 #[test]
 fn first_test_of_a_user_needs_no_setup() {
@@ -288,7 +288,7 @@ fn life_on_an_anchor_thread_outlives_the_main_thread() {
     }
 }
 
-/// The main thread, which held the life or never had one, exits; then another thread registers.
+/// The main thread, which may have held the life, exits; then another thread registers.
 #[test]
 fn register_after_the_main_thread_exited_creates_a_life() {
     alone!();
@@ -358,7 +358,7 @@ fn anchor_thread_blocks_all_signals() {
     let expected = !(1 << (libc::SIGKILL - 1) | 1 << (libc::SIGSTOP - 1) | 0b111 << 31);
     assert_eq!(blocked & expected, expected, "{blocked:#x}");
     let mut own = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
-    // SAFETY: queries this thread's mask; the set is writable.
+    // SAFETY: the call only queries this thread's mask; the set is writable.
     let term_is_blocked = unsafe {
         libc::pthread_sigmask(libc::SIG_SETMASK, std::ptr::null(), own.as_mut_ptr());
         libc::sigismember(own.as_ptr(), libc::SIGTERM)
@@ -372,7 +372,7 @@ fn process_page_is_writable_only_by_its_owner() {
     let life = Life::register().expect("life");
     let fd = life.as_fd();
     let writable = |fd: std::os::fd::BorrowedFd<'_>| {
-        // SAFETY: a new mapping, never unmapped, of an open descriptor.
+        // SAFETY: the mapping is new, of an open descriptor, and never unmapped.
         let at = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),
@@ -392,7 +392,7 @@ fn process_page_is_writable_only_by_its_owner() {
         assert!(!writable(again.as_fd()));
         assert_eq!(rustix::io::pwrite(&again, &[0], 0), Err(rustix::io::Errno::PERM));
     }
-    // SAFETY: a new mapping for reading, which the second call cannot widen.
+    // SAFETY: the mapping is new and for reading; the second call cannot widen its access.
     let widened = unsafe {
         let at = libc::mmap(
             std::ptr::null_mut(),

@@ -1,6 +1,6 @@
-//! Tests of the mailbox and of the lives of its processes through the public API.
+//! Tests the mailbox, and the lives of its processes, through the public API.
 //!
-//! Each test runs in a process of its own ([`alone`]).
+//! Each test runs in its own process ([`alone`]).
 
 #[macro_use]
 #[path = "../alone/mod.rs"]

@@ -1,4 +1,4 @@
-//! The mailbox as its users see it, between threads of one process and between processes.
+//! The mailbox from its users' point of view, between threads of one process and between processes.
 
 #![allow(unsafe_code, reason = "zero-copy receiving")]
 
@@ -60,8 +60,8 @@ fn small_messages_arrive_in_every_mode() {
 }
 
 /// Regression: a receiver that had passed padding and found nothing behind it published the free
-/// space, padding included, but not the position: a sender that saw the one and then the other took
-/// it for a protocol violation and closed the lane.
+/// space, padding included, but not the position. A sender that saw the free space before the
+/// position took this for a protocol violation and closed the lane.
 #[test]
 fn padding_without_a_following_message_breaks_no_lane() {
     alone!();
@@ -70,7 +70,7 @@ fn padding_without_a_following_message_breaks_no_lane() {
     let mut mailbox = options.bind(&place.path).expect("binds");
     let mut sender = options.connect(&place.path).expect("connects");
     let message = [7; 20_000];
-    // Three messages fill the ring except for a rest that is too short for a fourth.
+    // Three messages fill the ring, except for a rest that is too short for a fourth message.
     for _ in 0..3 {
         sender.send_timeout(&message, AMPLE).expect("sent");
     }
@@ -78,7 +78,8 @@ fn padding_without_a_following_message_breaks_no_lane() {
         let _ = mailbox.recv_timeout(AMPLE).expect("a message");
     }
     mailbox.ack();
-    // Welcomed by now, and at the end of the ring: a reservation means padding. Nothing is sent.
+    // The sender has been welcomed and is at the end of the ring, so a reservation writes padding.
+    // No message is sent.
     sender.wait_acked(Some(AMPLE)).expect("all messages are read");
     let _ = sender.try_reserve(message.len()).expect("space behind padding");
     assert_eq!(mailbox.try_recv().expect_err("padding only"), Error::WouldBlock);
@@ -287,7 +288,7 @@ fn socket_pair_needs_no_address() {
 }
 
 /// Regression: a program that adopted a hundred sockets, for children yet to be started, silently
-/// lost the first of them: they were taken for pending connections that send nothing.
+/// lost the first ones, which were taken for pending connections that send nothing.
 #[test]
 fn adopted_sockets_may_stay_silent_indefinitely() {
     alone!();
@@ -345,7 +346,7 @@ fn reservation_is_sent_on_commit() {
     reserved.commit().expect("sent");
     assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), b"later");
     sender.send(b"in place").expect("sent");
-    // SAFETY: the sender is this test, and changes nothing.
+    // SAFETY: the sender is this test, which changes nothing.
     let message = unsafe { mailbox.recv_in_place() }.expect("a message");
     assert_eq!(&*message, b"in place");
 }

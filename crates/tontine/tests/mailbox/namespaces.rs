@@ -1,5 +1,5 @@
-//! Between containers: processes with PID, mount and network namespaces of their own, which share
-//! one folder, or one passed descriptor.
+//! Mailboxes between containers: processes with their own PID, mount and network namespaces, which
+//! share one folder, or one passed descriptor.
 
 #![allow(unsafe_code, reason = "unshare, mount and kill")]
 
@@ -21,9 +21,9 @@ const NAMESPACES: i32 = libc::CLONE_NEWPID | libc::CLONE_NEWNS | libc::CLONE_NEW
 /// Timeout in seconds of a process in a container.
 const LIMIT_S: u32 = 60;
 
-/// Leaves all namespaces of the test.
+/// Moves this process into new namespaces.
 fn unshare() -> std::io::Result<()> {
-    // SAFETY: changes what this process sees, and nothing of its memory.
+    // SAFETY: the call changes only what this process sees, and nothing of its memory.
     if unsafe { libc::unshare(NAMESPACES) } == 0 {
         return Ok(());
     }
@@ -54,9 +54,9 @@ fn possible() -> bool {
     }
 }
 
-/// A process with namespaces of its own, the first in its PID namespace.
+/// A process with its own namespaces, the first in its PID namespace.
 struct Container {
-    /// The process that created it, and waits for it.
+    /// The process that created the container and waits for it.
     outer: i32,
     inner: i32,
 }
@@ -67,7 +67,7 @@ impl Container {
         let outer = fork(|| {
             unshare().expect("the call succeeded before");
             let inner = fork(|| {
-                // SAFETY: a timer.
+                // SAFETY: `alarm` only sets a timer.
                 unsafe { libc::alarm(LIMIT_S) };
                 assert_eq!(std::process::id(), 1, "a PID namespace of its own");
                 body();
@@ -81,7 +81,7 @@ impl Container {
     }
 
     fn kill(self) {
-        // SAFETY: the process that created it has not ended, and reaps it only after its end.
+        // SAFETY: the process that created `inner` has not ended, and reaps it only after its end.
         assert_eq!(unsafe { libc::kill(self.inner, libc::SIGKILL) }, 0);
         self.wait();
     }
@@ -96,7 +96,7 @@ fn show_elsewhere(folder: &Path, elsewhere: &Path) {
     let text = |path: &Path| CString::new(path.as_os_str().as_bytes()).expect("no zeros");
     let (from, to, root) = (text(folder), text(elsewhere), text(Path::new("/")));
     let none = std::ptr::null();
-    // SAFETY: terminated strings; the kernel keeps none of them.
+    // SAFETY: the strings are terminated, and the kernel keeps none of them.
     unsafe {
         let private = libc::MS_REC | libc::MS_PRIVATE;
         let made = libc::mount(none, root.as_ptr(), none, private, none.cast());
@@ -159,7 +159,7 @@ fn containers_sharing_a_folder_communicate_and_notice_deaths() {
         let mut lane = connect(&options, &place.path);
         send(&mut lane, 0..1100);
         say(&mut sender_tells);
-        // Blocked until the receiver dies, and its successor binds and reads.
+        // This call blocks until the receiver has died, and its successor has bound and read.
         lane.wait_acked(Some(AMPLE)).expect("read by the successor");
         send(&mut lane, 1100..1200);
         lane.wait_acked(Some(AMPLE)).expect("read");
@@ -170,8 +170,8 @@ fn containers_sharing_a_folder_communicate_and_notice_deaths() {
     });
     hear(&mut from_reader);
     hear(&mut from_sender);
-    // A rival in another container is refused, with no pid, which would name a different process
-    // here.
+    // A rival in another container is refused. The error has no pid, which would name a different
+    // process here.
     let rival = Container::run(|| {
         let error = options().bind(&place.path).expect_err("taken");
         assert!(matches!(error, Error::AddrInUse { holder: None, .. }), "{error}");
@@ -226,7 +226,8 @@ fn one_passed_descriptor_suffices_between_containers() {
         send(&mut lane, 0..1000);
         lane.wait_acked(Some(AMPLE)).expect("read");
         say(&mut tell);
-        // The pair is still open elsewhere: no hang-up reports the receiver's death.
+        // The other end of the pair is still open elsewhere, so no hang-up reports the receiver's
+        // death.
         let error = loop {
             if let Err(error) = lane.send_timeout(&[0; 1000], AMPLE) {
                 break error;

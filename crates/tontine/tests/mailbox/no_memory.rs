@@ -1,5 +1,5 @@
 //! Lack of memory or of other resources at each step of a bind, a connect, a handshake and a
-//! growth: a filter makes one system call of one thread fail. The error names the call, no
+//! growth. A filter makes one system call of one thread fail. The error names the call, no
 //! incomplete object is left, other senders are served, and the same operation succeeds in another
 //! thread.
 
@@ -20,8 +20,8 @@ use tontine::mailbox::{Mailbox, Options, Sender, WaitStrategy};
 
 const A_WHILE: Duration = Duration::from_millis(40);
 
-/// A failing call, optionally only if one of its arguments has these bits, and its name in the
-/// error.
+/// A failing call and its name in the error. The call may fail only if one of its arguments has
+/// given bits.
 #[derive(Clone, Copy)]
 struct Lack {
     call: i64,
@@ -40,7 +40,7 @@ impl Lack {
         Self { when: Some((argument, bits as u64)), ..self }
     }
 
-    /// Runs `body` in a thread of its own, in which the call fails.
+    /// Runs `body` in a separate thread, in which the call fails.
     fn during<T: Send>(self, body: impl FnOnce() -> T + Send) -> T {
         let conditions = self.when.map(|(argument, bits)| {
             let has = SeccompCmpOp::MaskedEq(bits);
@@ -100,7 +100,7 @@ fn failed_call_during_bind_is_named_and_leaves_nothing() {
         lack(libc::SYS_chmod, libc::ENOSPC, "chmod"),
         lack(libc::SYS_rename, libc::ENOSPC, "rename"),
     ]);
-    // Resources that a process creates once.
+    // A process creates some resources only once; this creates them.
     drop(Mailbox::bind(&place.path).expect("binds"));
     for lack in lacks {
         let before = open_descriptors();
@@ -152,7 +152,7 @@ fn failed_call_during_connect_is_named_and_leaves_nothing() {
     assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), b"second");
 }
 
-/// Regression: each of these failures cost the new sender its lane permanently, or made `recv`
+/// Regression: each of these failures permanently cost the new sender its lane, or made `recv`
 /// fail.
 #[test]
 fn failed_call_during_handshake_only_delays_the_sender() {
@@ -169,7 +169,8 @@ fn failed_call_during_handshake_only_delays_the_sender() {
         lack(libc::SYS_accept4, libc::ENOMEM, "accept4"),
         lack(libc::SYS_recvmsg, libc::ENOMEM, "recvmsg"),
         lack(libc::SYS_socketpair, libc::ENOMEM, "socketpair"),
-        // EPOLL_CTL_ADD is 1, EPOLL_CTL_MOD 3: modifying an entry needs no memory.
+        // EPOLL_CTL_ADD is 1 and EPOLL_CTL_MOD is 3, which does not match: modifying an entry needs
+        // no memory.
         lack(libc::SYS_epoll_ctl, libc::ENOSPC, "epoll_ctl").when(1, libc::EPOLL_CTL_ADD),
     ];
     let open = open_descriptors();
@@ -231,16 +232,16 @@ fn failed_call_during_growth_only_delays_the_message() {
     assert_eq!(mailbox.take_errors(), []);
 }
 
-/// Mounts an empty tmpfs with these limits, visible only to this process. Returns `false` if that
-/// is not permitted.
+/// Mounts an empty tmpfs with these limits, visible only to this process. Returns `false` if
+/// mounting is not permitted.
 fn mount_small(folder: &std::path::Path, holds: &str) -> bool {
     use std::os::unix::ffi::OsStrExt;
     let text = |bytes: &[u8]| std::ffi::CString::new(bytes).expect("no zeros");
     let (kind, root, folder) = (text(b"tmpfs"), text(b"/"), text(folder.as_os_str().as_bytes()));
     let holds = text(holds.as_bytes());
     let none = std::ptr::null();
-    // SAFETY: changes what this process sees, and nothing of its memory; terminated strings, none
-    // of which the kernel keeps.
+    // SAFETY: the calls change only what this process sees, and nothing of its memory; the strings
+    // are terminated, and the kernel keeps none of them.
     unsafe {
         let private = libc::MS_REC | libc::MS_PRIVATE;
         libc::unshare(libc::CLONE_NEWNS) == 0
@@ -261,7 +262,7 @@ fn mailbox_in_a_folder_on_a_full_file_system_fails_cleanly() {
         sender.send(b"room").expect("sent");
         assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), b"room");
     };
-    // No byte is left: names need none, and messages are elsewhere.
+    // No byte is left. Names need no bytes, and messages are elsewhere.
     let bytes = common::fork(|| {
         if !mount_small(folder, "size=64k") {
             return;
@@ -271,7 +272,7 @@ fn mailbox_in_a_folder_on_a_full_file_system_fails_cleanly() {
         works();
     });
     assert_eq!(common::reap(bytes), 0);
-    // No further file: first none at all, then only the lock's.
+    // The number of files is limited: at first none can be created, then only the lock file.
     let files = common::fork(|| {
         if !mount_small(folder, "nr_inodes=8") {
             return;

@@ -22,13 +22,13 @@ fn forbid_system_calls() {
     apply_filter(&program).expect("filters are permitted");
 }
 
-/// Returns messages of 0 to 39 bytes: several laps of the smallest ring.
+/// Returns messages of 0 to 39 bytes, which make several laps of the smallest ring.
 fn message(number: u64) -> Vec<u8> {
     vec![number as u8; number as usize % 40]
 }
 
-/// Regression: a sender that had used up its known free space, once per lap, read from its socket
-/// before it checked the receiver's position: one system call per few hundred messages.
+/// Regression: a sender that had used up its known free space, as it does once per lap, read from
+/// its socket before it checked the receiver's position: one system call per few hundred messages.
 #[test]
 fn send_to_an_awake_receiver_makes_no_system_call() {
     alone!();
@@ -45,7 +45,7 @@ fn send_to_an_awake_receiver_makes_no_system_call() {
             let messages: Vec<_> = (0..COUNT).map(message).collect();
             forbid_system_calls();
             for (sent, message) in (0..).zip(&messages) {
-                // Well within the ring.
+                // The sender stays well within the ring.
                 while sent > RECEIVED.load(Ordering::Relaxed) + 16 {
                     std::hint::spin_loop();
                 }
@@ -66,9 +66,9 @@ fn send_to_an_awake_receiver_makes_no_system_call() {
     assert_eq!(status, 0, "killed for a system call, or failed");
 }
 
-/// Connections are checked after 65,536 messages or some milliseconds; between two such checks
-/// there is no system call. On a busy machine those milliseconds may pass at any message: one of
-/// several attempts must be free of that.
+/// The receiver checks for connections after 65,536 messages or some milliseconds, and makes no
+/// system call between two such checks. On a busy machine those milliseconds may pass at any
+/// message, so only one of several attempts must be free of a check.
 #[test]
 fn recv_of_pending_messages_makes_no_system_call() {
     alone!();
@@ -91,7 +91,7 @@ fn receive_without_system_calls() -> i32 {
             assert_eq!(*mailbox.recv_timeout(AMPLE).expect("a message"), message(number));
         }
         let messages: Vec<_> = (0..1000).map(message).collect();
-        // The check for connections when nothing else is pending.
+        // The mailbox checks for connections when nothing else is pending.
         mailbox.try_recv().expect_err("all messages were received");
         forbid_system_calls();
         for few in messages.chunks(16) {
@@ -102,7 +102,7 @@ fn receive_without_system_calls() -> i32 {
                 assert!(mailbox.recv().is_ok_and(|received| *received == **message));
             }
         }
-        // SAFETY: ends this process, because drops would make system calls to unmap memory.
+        // SAFETY: `_exit` only ends this process. Drops would make system calls to unmap memory.
         unsafe { libc::_exit(0) }
     }))
 }

@@ -1,4 +1,4 @@
-//! Path locks among real processes: which process gets one, and what releases it.
+//! Path locks among real processes: which process gets a lock, and what releases it.
 
 #![allow(unsafe_code, reason = "exec and bare closes in forked children")]
 
@@ -9,7 +9,7 @@ use crate::child::{Child, Pipe, eventually};
 use tontine::Error;
 use tontine::life::PathLock;
 
-/// A path of a test's own; its lock file is removed on drop.
+/// A test's own path, whose lock file is removed on drop.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -81,7 +81,7 @@ fn path_lock_cannot_be_acquired_twice_by_a_process() {
     let scratch = Scratch::new("lock-twice");
     let lock = PathLock::acquire(scratch.path()).expect("lock");
     assert_eq!(holder(&scratch), Some(std::process::id()));
-    // The failed attempt must not have dropped the lock: another process still sees it.
+    // The failed attempt must not have dropped the lock, which another process still sees.
     let mut child = Child::fork(|_| assert_eq!(holder(&scratch), Some(parent())));
     assert_eq!(child.wait(), 0);
     drop(lock);
@@ -114,7 +114,7 @@ fn path_lock_is_free_after_exec() {
     let scratch = Scratch::new("lock-exec");
     let child = owner(&scratch, |_| {
         let arguments = [c"sleep".as_ptr(), c"1000".as_ptr(), std::ptr::null()];
-        // SAFETY: terminated strings in a terminated list.
+        // SAFETY: the strings are terminated, and the list ends in a null pointer.
         unsafe { libc::execvp(arguments[0], arguments.as_ptr()) };
     });
     assert!(eventually(|| PathLock::acquire(scratch.path()).is_ok()));
@@ -128,12 +128,12 @@ fn path_lock_copy_dropped_in_a_child_releases_nothing() {
     let lock = PathLock::acquire(scratch.path()).expect("lock");
     let (inherited, path) = (&lock, &scratch);
     let mut child = Child::fork(|pipe| {
-        // SAFETY: the child's own copy, dropped once in the child.
+        // SAFETY: the copy is the child's own, and is dropped once in the child.
         drop(unsafe { std::ptr::read(inherited) });
         assert_eq!(holder(path), Some(parent()));
         pipe.send_byte(1);
-        // The parent releases the lock; the child acquires it, and the inherited copy must not undo
-        // that.
+        // The parent releases the lock and the child acquires it. Dropping the inherited copy must
+        // not release the child's lock.
         pipe.receive_byte();
         let own = PathLock::acquire(path.path()).expect("a free lock");
         // SAFETY: as above: the second copy simulates a late drop.
@@ -164,8 +164,8 @@ fn path_lock_refuses_a_link_and_a_missing_folder() {
 }
 
 /// Regression: a user with write permission for the folder of an address linked the program's
-/// database there as the lock file. The path lock opened it, and when it closed the descriptor the
-/// kernel dropped the record lock with which the program protected its database.
+/// database there as the lock file. The path lock opened that file, and when it closed the
+/// descriptor, the kernel dropped the record lock with which the program protected its database.
 #[test]
 fn hard_link_to_locked_database_keeps_its_record_lock() {
     alone!();
@@ -190,8 +190,8 @@ fn hard_link_to_locked_database_keeps_its_record_lock() {
     }
 }
 
-/// Regression: a FIFO in place of the lock file was locked like one: no later owner of the path
-/// could notice.
+/// Regression: a FIFO in place of the lock file was locked as if it were one, which no later owner
+/// of the path could notice.
 #[test]
 fn fifo_or_folder_as_lock_file_is_refused() {
     alone!();
@@ -210,7 +210,7 @@ fn fifo_or_folder_as_lock_file_is_refused() {
 
 /// Locks the file's first byte; returns `true` unless another process holds it.
 fn record_lock(file: &std::fs::File) -> bool {
-    // SAFETY: only integers, for which zero is a value.
+    // SAFETY: the struct has only integers, for which zero is valid.
     let mut lock: libc::flock = unsafe { std::mem::zeroed() };
     lock.l_type = libc::F_WRLCK as _;
     lock.l_len = 1;
@@ -221,6 +221,6 @@ fn record_lock(file: &std::fs::File) -> bool {
 }
 
 fn parent() -> u32 {
-    // SAFETY: queries a number.
+    // SAFETY: the call only returns a number.
     unsafe { libc::getppid() }.cast_unsigned()
 }

@@ -1,5 +1,5 @@
 //! Messages written in place, whose receiver requests memory, dies or closes between `reserve` and
-//! `commit`, and reservations that a forked child inherits.
+//! `commit`, and reservations inherited by a forked child.
 
 #![allow(unsafe_code, reason = "fork")]
 
@@ -32,9 +32,9 @@ fn idle_reader(place: &Place, on_death: OnDeath) -> (i32, Sender) {
     (reader, sender)
 }
 
-/// Regression: an idle receiver requested the large chunk and died, and `commit`, which saw the
-/// death, returned the chunk before it published: a header far beyond the end of a chunk of 4,096
-/// bytes, or, for a small message, a message made of the new chunk's bytes.
+/// Regression: an idle receiver requested the large chunk and died. `commit`, which saw the death,
+/// returned the chunk before it published. It wrote a header far past the end of a chunk of 4,096
+/// bytes, or, for a small message, published the new chunk's bytes as the message.
 #[test]
 fn chunk_with_a_reservation_is_not_returned() {
     alone!();
@@ -92,7 +92,7 @@ fn commit_to_a_closed_mailbox_fails() {
 }
 
 /// Regression: a child does not inherit the memory of its parent's reservation. Safe code in the
-/// child crashed on reading it, or wrote into whatever was mapped there since.
+/// child crashed when it read that memory, or wrote into whatever had been mapped there since.
 #[test]
 fn forked_child_panics_on_access_to_a_parent_reservation() {
     alone!();

@@ -46,9 +46,9 @@ fn armed_sender_is_notified_of_space() {
     assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), [7; 100]);
 }
 
-/// Regression: space was announced for each quarter of the ring, and when the lane was found empty:
-/// a receiver that acknowledged one message and worked for an hour left an armed sender without
-/// notice, and a sender that waited for acknowledgement to its own timer.
+/// Regression: space was announced for each quarter of the ring, and when the lane was found empty.
+/// If a receiver acknowledged one message and then worked for an hour, an armed sender was not
+/// notified, and a sender that waited for the acknowledgement woke only by its own timer.
 #[test]
 fn explicit_acknowledgement_notifies_an_armed_sender() {
     alone!();
@@ -73,12 +73,12 @@ fn slow_receiver_announces_space_in_time() {
         thread::sleep(Duration::from_millis(6));
     };
     let fill = |sender: &mut Sender| while sender.try_send(&[7; 100]).is_ok() {};
-    // Until the mailbox has noticed its slowness.
+    // After this many messages the mailbox has noticed that its receiver is slow.
     for _ in 0..80 {
         work(&mut mailbox);
         fill(&mut sender);
     }
-    // Until the mailbox has just notified, for whatever reason.
+    // Afterwards the mailbox has just notified the sender, for whatever reason.
     assert_eq!(sender.arm(100), Ok(true), "the lane has no space");
     until("the sender is notified of space", || {
         work(&mut mailbox);

@@ -1,5 +1,5 @@
-//! Shortages of the machine: full descriptor tables, lack of memory. An end that lacks a resource
-//! names it, waits without using a processor, and continues once it is available.
+//! Shortages of the machine: full descriptor tables, lack of memory. A process that lacks a
+//! resource names it, waits without using a processor, and continues once it is available.
 
 #![allow(unsafe_code, reason = "changes limits of forked processes")]
 
@@ -42,7 +42,7 @@ impl Held {
     }
 }
 
-/// Returns the number of open descriptors, except the one used to count.
+/// Returns the number of open descriptors, except the one used for counting.
 fn open_descriptors() -> usize {
     std::fs::read_dir("/proc/self/fd").expect("a folder").count() - 1
 }
@@ -103,7 +103,7 @@ fn limit_memory(more: u64) {
 }
 
 fn processor_time() -> Duration {
-    // SAFETY: only integers, for which zero is a value; the structure is writable.
+    // SAFETY: the struct has only integers, for which zero is valid, and is writable.
     let usage = unsafe {
         let mut usage: libc::rusage = std::mem::zeroed();
         assert_eq!(libc::getrusage(libc::RUSAGE_SELF, &raw mut usage), 0);
@@ -116,9 +116,9 @@ fn processor_time() -> Duration {
     time(usage.ru_utime) + time(usage.ru_stime)
 }
 
-/// Regression: a full descriptor table kept the receiver awake: a listener with pending
+/// Regression: a full descriptor table kept the receiver awake. A listener with pending
 /// connections, and a socket with a chunk that cannot be received, stay readable, and `recv` polled
-/// nothing else a hundred thousand times per second.
+/// only these, a hundred thousand times per second.
 #[test]
 fn receiver_with_a_full_table_sleeps_and_accepts_later() {
     alone!();
@@ -149,7 +149,8 @@ fn receiver_with_a_full_table_sleeps_and_accepts_later() {
                 if let Some(message) = wait(&mut mailbox, how, left, &mut woken) {
                     assert_eq!(message[..4], first.to_le_bytes());
                     first += 1;
-                    // Descriptors released by the dead sender's lane are not for the new sender.
+                    // The new sender must not get the descriptors that the dead sender's lane
+                    // releases.
                     held.leave(0);
                 }
                 held.leave(0);
@@ -203,8 +204,8 @@ fn receiver_with_a_full_table_sleeps_and_accepts_later() {
     }
 }
 
-/// Each descriptor that a new sender needs is missing once. Regression: a welcome that failed for
-/// lack of one refused the sender permanently.
+/// The descriptors that a new sender needs are missing one by one. Regression: if the WELCOME
+/// failed for lack of one descriptor, the sender was permanently refused.
 #[test]
 fn receiver_lacking_any_one_descriptor_accepts_later() {
     alone!();
@@ -224,7 +225,7 @@ fn receiver_lacking_any_one_descriptor_accepts_later() {
                         let _ = mailbox.try_recv();
                         mailbox.sender_count() == 1
                     });
-                    // Its descriptors are closed at the next check.
+                    // The next check closes the lane's descriptors.
                     assert_eq!(
                         mailbox.try_recv().expect_err("all messages are read"),
                         Error::WouldBlock
@@ -252,7 +253,7 @@ fn receiver_lacking_any_one_descriptor_accepts_later() {
         let mut new_sender = Sender::connect(&place.path).expect("connects");
         new_sender.send(b"new").expect("space in the first chunk");
         say(b"served");
-        // Long enough for several attempts.
+        // The sleep is long enough for several attempts.
         thread::sleep(Duration::from_millis(30));
         new_sender.service().expect("no refusal");
         say(b"f");
@@ -263,7 +264,8 @@ fn receiver_lacking_any_one_descriptor_accepts_later() {
         let open = hear(&mut told);
         assert_eq!(*before.get_or_insert(open), open, "{free} were free");
     }
-    // The connection; page, chunk and pidfd; a page of ours, and a doorbell with two ends.
+    // A sender needs its connection; its page, chunk and pidfd; a page of ours, and a doorbell with
+    // two ends.
     assert!((4..12).contains(&short), "with {short} descriptors it can be taken");
     kill(reader);
 }
@@ -275,7 +277,7 @@ fn sender_lacking_any_one_descriptor_fails_cleanly() {
     let mut mailbox = Mailbox::bind(&place.path).expect("binds");
     let path = place.path.clone();
     let child = fork(|| {
-        // Resources that a process creates once.
+        // A process creates some resources only once; this creates them.
         drop(Sender::connect(&path).expect("connects"));
         let mut held = Held::new();
         let (mut failed, mut unheard) = (0, 0);
@@ -326,7 +328,7 @@ fn bind_lacking_any_one_descriptor_fails_cleanly() {
     let place = place();
     let path = place.path.clone();
     let child = fork(|| {
-        // Resources that a process creates once.
+        // A process creates some resources only once; this creates them.
         drop(Mailbox::bind(&path).expect("binds"));
         let mut held = Held::new();
         let mut failed = 0;
@@ -355,8 +357,8 @@ fn bind_lacking_any_one_descriptor_fails_cleanly() {
     assert_eq!(reap(child), 0);
 }
 
-/// A sender that waits longer than a handshake may take is refused temporarily, and the error says
-/// so. Regression: a sender with the option to wait for a successor gave up then.
+/// A sender that waits longer than the handshake timeout is refused temporarily, as the error
+/// states. Regression: a sender with the option to wait for a successor gave up then.
 #[test]
 fn long_descriptor_shortage_refuses_senders_temporarily() {
     alone!();
@@ -370,7 +372,7 @@ fn long_descriptor_shortage_refuses_senders_temporarily() {
         let mut held = Held::new();
         held.leave(2);
         say(&mut tell, 1);
-        // Until the parent has finished its observation.
+        // The mailbox is served until the parent has finished its observation.
         let mut asked = [PollFd::new(&go, PollFlags::IN)];
         let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
         while poll(&mut asked, Some(&at_once)) == Ok(0) {
@@ -412,9 +414,9 @@ fn long_descriptor_shortage_refuses_senders_temporarily() {
     assert_eq!(reap(reader), 0);
 }
 
-/// Regression: a new sender whose chunk could not be mapped was refused permanently. A lane's chunk
-/// that could not be mapped was retried only when something else woke the receiver, which slept
-/// despite pending messages.
+/// Regression: a new sender whose chunk could not be mapped was permanently refused. If a lane's
+/// later chunk could not be mapped, the receiver tried again only when something else woke it, and
+/// slept despite pending messages.
 #[test]
 fn chunk_that_cannot_be_mapped_is_mapped_later() {
     alone!();
@@ -448,7 +450,8 @@ fn chunk_that_cannot_be_mapped_is_mapped_later() {
         }
         let faults = mailbox.take_errors();
         assert!(faults.iter().all(|fault| fault.errno() == libc::ENOMEM), "{faults:?}");
-        // The error of the new sender; none if this process was not scheduled for that long.
+        // The only error is the new sender's. There is none if this process was not scheduled for
+        // that long.
         assert!(faults.len() < 2, "{faults:?}");
         hear(&mut go);
     });

@@ -1,5 +1,5 @@
-//! Obstructed handovers of a lane: a listener that is never read, an owner without space, a system
-//! that refuses.
+//! Handovers of a lane that meet an obstacle: a listener that is never read, an owner without
+//! space, a system that refuses.
 
 #![allow(unsafe_code, reason = "exec")]
 
@@ -55,8 +55,8 @@ fn inherit(mailbox: &mut Mailbox, sender: &mut Sender) -> Vec<Vec<u8>> {
     got
 }
 
-/// The first search for a successor happens when the end is noticed, however recently the sender
-/// checked whether its first receiver, which had not answered yet, still owned the path.
+/// The first search for a successor happens as soon as the end is noticed, however recently the
+/// sender checked whether its first receiver, which had not answered yet, still owned the path.
 #[test]
 fn first_search_for_a_successor_is_immediate() {
     alone!();
@@ -81,8 +81,8 @@ fn first_search_for_a_successor_is_immediate() {
 }
 
 /// Regression: the receiver forked a worker, then called `exec`. The worker's copy of the listener
-/// still accepts connections, and the pidfd does not fire: the lane was handed to no process, and
-/// the later owner, to whose socket the path led, never got it.
+/// still accepts connections, and the pidfd does not fire. The lane was handed to a listener that
+/// no process read, and the later owner of the path never got it.
 #[test]
 fn lane_at_a_leftover_listener_moves_to_the_next_owner() {
     alone!();
@@ -95,7 +95,7 @@ fn lane_at_a_leftover_listener_moves_to_the_next_owner() {
         let worker = fork(|| thread::sleep(Duration::from_secs(60)));
         std::fs::write(path.with_extension("worker"), worker.to_string()).expect("written");
         let seconds = c"60";
-        // SAFETY: ends in a null pointer; strings are terminated.
+        // SAFETY: the strings are terminated, and the list ends in a null pointer.
         unsafe {
             libc::execl(
                 c"/bin/sleep".as_ptr(),
@@ -113,7 +113,7 @@ fn lane_at_a_leftover_listener_moves_to_the_next_owner() {
         name = std::fs::read_to_string(format!("/proc/{reader}/comm")).unwrap_or_default();
         name == "sleep\n"
     });
-    // The lane is handed to the listener that is never read.
+    // The sender hands the lane over to the leftover listener, from which no process reads.
     until("the lane is handed over", || {
         sender.service().expect("waits");
         sender.peer().is_none()
@@ -128,12 +128,12 @@ fn lane_at_a_leftover_listener_moves_to_the_next_owner() {
     kill(reader);
     let worker = std::fs::read_to_string(place.path.with_extension("worker")).expect("read");
     let worker: i32 = worker.parse().expect("a pid");
-    // SAFETY: a process that this test started through its child.
+    // SAFETY: this test started the process, through its child.
     unsafe { libc::kill(worker, libc::SIGKILL) };
 }
 
-/// A `HELLO` that is withdrawn but still answered must not be read twice: by the owner that reads
-/// it late, and by the owner to which it went meanwhile.
+/// A sender may withdraw a `HELLO` that is still answered later. Two owners must not read it: the
+/// one that reads it late, and the one that got the lane in the meantime.
 #[test]
 fn withdrawn_hello_is_read_by_no_second_owner() {
     alone!();
@@ -152,7 +152,7 @@ fn withdrawn_hello_is_read_by_no_second_owner() {
     assert_eq!(&*owner.recv_timeout(AMPLE).expect("a message"), b"two");
 }
 
-/// Regression: all errors in a handover were permanently taken for "no successor yet".
+/// Regression: every error in a handover was permanently taken for "no successor yet".
 #[test]
 fn permanent_handover_error_is_returned_with_the_messages() {
     alone!();
@@ -179,7 +179,8 @@ fn permanent_handover_error_is_returned_with_the_messages() {
     assert_eq!(sender.take_unread().expect("the unread messages"), [b"unread"]);
 }
 
-/// A lack of descriptors does not end the lane: it is reported if it lasts, and the lane continues.
+/// A lack of descriptors does not end the lane: the error is reported if the lack lasts, and the
+/// lane continues.
 #[test]
 fn sender_short_of_descriptors_continues_when_some_are_free() {
     alone!();
@@ -218,7 +219,7 @@ fn full_mailbox(path: &Path) -> (Mailbox, Sender) {
     (mailbox, occupant)
 }
 
-/// Regression: a successor without space for one more lane ended the lane permanently.
+/// Regression: if the successor had no space for one more lane, the lane ended permanently.
 #[test]
 fn full_successor_is_waited_for() {
     alone!();
@@ -238,7 +239,7 @@ fn full_successor_is_waited_for() {
     let mut mailbox = Mailbox::bind(&place.path).expect("binds");
     assert_eq!(inherit(&mut mailbox, &mut sender), [&b"unread"[..], b"more"]);
 
-    // Alternatively, its messages are taken back meanwhile.
+    // Alternatively, the sender takes its messages back while it waits.
     let mut sender = orphan(&place.path.with_extension("b"), &waiting());
     let small = place.path.with_extension("b");
     let (mut full, _occupant) = full_mailbox(&small);
@@ -273,8 +274,8 @@ fn refusal_by_a_successor_ends_the_lane() {
     }
 }
 
-/// Regression: the error was "A process of uid 4294967295 died": before its `WELCOME`, only the
-/// kernel knew the process.
+/// Regression: the error was "A process of uid 4294967295 died", because before the `WELCOME`, only
+/// the kernel knew the process.
 #[test]
 fn hang_up_before_the_welcome_names_the_process() {
     alone!();
