@@ -1,4 +1,4 @@
-//! Memory use of an exploration: that of one run, however many runs there are.
+//! Memory use of an exploration, which is that of one run, however many runs there are.
 
 use std::fs;
 
@@ -12,8 +12,8 @@ fn resident() -> u64 {
 }
 
 /// Regression: the records of a process's variables were kept for the whole exploration, about 300
-/// bytes per process, and each run searched all of them. The test has a file of its own because
-/// other tests use memory too.
+/// bytes per process, and each run searched all of them. The test has its own file because other
+/// tests use memory too.
 #[test]
 fn exploration_memory_is_constant_over_ten_thousand_runs() {
     let text = "process main\n  child = fork other\n  wait -> child exited 0\n\n\

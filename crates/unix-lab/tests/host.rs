@@ -1,4 +1,4 @@
-//! A user's terminal connected to another: the bytes that pass, and the restored modes.
+//! A user's terminal connected to another terminal: the bytes that pass, and the restored modes.
 
 use std::os::fd::OwnedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -83,8 +83,8 @@ const ENDING: [Signal; 8] = [
 ];
 
 /// Lets one test run at a time: a process that is forked while another thread installs a signal
-/// handler inherits a lock of signal-hook's that nothing releases, and would hang in its first
-/// handler.
+/// handler inherits a lock of signal-hook that no thread of the process releases, and would hang in
+/// its first handler.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
@@ -175,7 +175,7 @@ fn terminal_is_restored_while_its_output_is_blocked() {
         let linux = Linux::new().unwrap();
         let sys: &dyn Sys = &linux;
         let child = attends(sys, Fountain, &program);
-        // Until the terminal is full and stays full: the writer is blocked.
+        // The loop ends when the terminal is full and stays full: the writer is blocked.
         let mut before = 0;
         loop {
             let now = rustix::io::ioctl_fionread(&user).unwrap();
@@ -200,8 +200,7 @@ fn stop_restores_the_terminal_and_continue_makes_it_raw() {
     let sys: &dyn Sys = &linux;
     let child = attends(sys, Mirror::default(), &program);
     let state = |options| sys.waitpid(child.into(), options).unwrap().unwrap().status;
-    // In a group of its own, the process has a parent outside the group, so the group can be
-    // stopped.
+    // In its own group, the process has a parent outside the group, so the group can be stopped.
     sys.setpgid(child, child).unwrap();
     for (signal, raw) in [(Signal::TSTP, false), (Signal::STOP, true)] {
         sys.kill(child.into(), Some(signal)).unwrap();

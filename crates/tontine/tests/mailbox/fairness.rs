@@ -7,8 +7,8 @@ use crate::common::{AMPLE, place};
 use tontine::Error;
 use tontine::mailbox::{Mailbox, Sender};
 
-/// Messages of one lane between two checks of the others, which the mailbox bounds to half of this,
-/// and as many again for idle lanes.
+/// Maximum number of messages of one lane between two checks of the others, as the mailbox
+/// promises. Idle lanes may have to wait for as many again.
 const TURN: u32 = 64;
 
 /// Number of turns of a flooding lane between two checks for connections, if turns take no time.

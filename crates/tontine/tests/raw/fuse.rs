@@ -1,4 +1,4 @@
-//! A FUSE file system that answers until a file is open, and nothing afterwards: [`Mount`].
+//! A FUSE file system that answers until a file is open, and nothing after that: [`Mount`].
 //!
 //! Closing a descriptor of its file waits in the kernel until the server ends, even in a process
 //! that is being killed.
@@ -19,11 +19,11 @@ const INIT: u32 = 26;
 /// Bytes of a request's header.
 const IN_HEADER: usize = 40;
 
-/// Lifetime in seconds of the server, whether or not the process that started it lives.
+/// Lifetime in seconds of the server, whether or not the process that started the server lives.
 const LIFETIME_S: u32 = 600;
 
-/// A forked process that serves the file system, in a mount namespace of its own. Dropping it kills
-/// the process, and every wait for an answer ends.
+/// A forked process that serves the file system, in its own mount namespace. Dropping the value
+/// kills the process, which ends every wait for an answer.
 #[derive(Debug)]
 pub struct Mount {
     server: i32,
@@ -34,21 +34,21 @@ impl Mount {
     /// Mounts at `folder`.
     ///
     /// # Errors
-    /// If the machine has no FUSE, or the user may not mount.
+    /// If the machine has no FUSE, or the user may not mount it.
     pub fn new(folder: &Path) -> Result<Self, String> {
         std::fs::create_dir_all(folder).map_err(|error| error.to_string())?;
         let (mut mounted, says) = std::io::pipe().map_err(|error| error.to_string())?;
-        // SAFETY: the child makes system calls, allocates, and ends by `_exit`.
+        // SAFETY: the child only makes system calls, allocates, and ends by `_exit`.
         let server = unsafe { libc::fork() };
         if server == 0 {
             drop(mounted);
-            // SAFETY: numbers only.
+            // SAFETY: the calls only take numbers.
             unsafe {
                 libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
                 libc::alarm(LIFETIME_S);
             }
             serve(folder, says);
-            // SAFETY: ends this process.
+            // SAFETY: `_exit` only ends this process.
             unsafe { libc::_exit(0) }
         }
         drop(says);
@@ -72,7 +72,7 @@ impl Drop for Mount {
         if self.server <= 0 {
             return;
         }
-        // SAFETY: a child that is not reaped yet.
+        // SAFETY: the process is a child that is not reaped yet.
         unsafe {
             libc::kill(self.server, libc::SIGKILL);
             libc::waitpid(self.server, std::ptr::null_mut(), 0);
@@ -93,7 +93,7 @@ fn serve(folder: &Path, mut says: std::io::PipeWriter) {
     }
 }
 
-/// Mounts the file system where only this process sees it. Returns the kernel's end.
+/// Mounts the file system so that only this process sees it. Returns the kernel's end.
 fn mount(folder: &Path) -> std::io::Result<File> {
     let device = File::options().read(true).write(true).open("/dev/fuse")?;
     let target = std::ffi::CString::new(folder.as_os_str().as_encoded_bytes())?;
@@ -102,7 +102,7 @@ fn mount(folder: &Path) -> std::io::Result<File> {
     let options = std::ffi::CString::new(options)?;
     let private = libc::MS_REC | libc::MS_PRIVATE;
     let flags = libc::MS_NODEV | libc::MS_NOSUID;
-    // SAFETY: terminated strings or null; the namespace is this process's own.
+    // SAFETY: the strings are terminated or null; the namespace is this process's own.
     let done = unsafe {
         let nothing = std::ptr::null();
         libc::unshare(libc::CLONE_NEWNS) == 0

@@ -1,5 +1,5 @@
-//! Peers that speak the protocol by hand, correctly or not: sockets, control messages and sealed
-//! memory made from `docs/internals/layout.md`, without the library.
+//! Peers that speak the protocol without the library, correctly or not: sockets, control messages
+//! and sealed memory, made according to `docs/internals/layout.md`.
 
 #![allow(unsafe_code, reason = "mappings, and words that a peer reads")]
 #![allow(dead_code, reason = "no test uses all of it")]
@@ -46,7 +46,7 @@ pub struct Memory {
     pub fd: OwnedFd,
 }
 
-// SAFETY: a mapping belongs to the process; words are atomics.
+// SAFETY: a mapping belongs to the process, not to a thread, and its words are atomics.
 unsafe impl Send for Memory {}
 // SAFETY: as above.
 unsafe impl Sync for Memory {}
@@ -56,7 +56,7 @@ impl Memory {
         let fd = memfd(size);
         rustix::fs::fallocate(&fd, FallocateFlags::empty(), 0, size as u64).expect("fallocate");
         let protection = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: a new mapping at an address that the kernel chooses.
+        // SAFETY: the mapping is new, and the kernel chooses its address.
         let base = unsafe {
             rustix::mm::mmap(std::ptr::null_mut(), size, protection, MapFlags::SHARED, &fd, 0)
         };
@@ -66,13 +66,13 @@ impl Memory {
 
     pub fn word(&self, at: usize) -> &AtomicU64 {
         assert!(at.is_multiple_of(8) && at + 8 <= self.size);
-        // SAFETY: inside the mapping, aligned, valid as long as `self`.
+        // SAFETY: the word is inside the mapping, aligned, and valid as long as `self`.
         unsafe { &*self.base.add(at).cast() }
     }
 
     pub fn half(&self, at: usize) -> &AtomicU32 {
         assert!(at.is_multiple_of(4) && at + 4 <= self.size);
-        // SAFETY: inside the mapping, aligned, valid as long as `self`.
+        // SAFETY: the word is inside the mapping, aligned, and valid as long as `self`.
         unsafe { &*self.base.add(at).cast() }
     }
 
@@ -88,7 +88,7 @@ impl Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        // SAFETY: our own mapping, no longer borrowed.
+        // SAFETY: the mapping is our own and no longer borrowed.
         unsafe { rustix::mm::munmap(self.base.cast(), self.size).expect("munmap") };
     }
 }
@@ -131,12 +131,12 @@ pub fn process_page(life: u32) -> Memory {
     page
 }
 
-/// Returns this process's page, an honest one.
+/// Returns this process's page, which is honest.
 pub fn life() -> BorrowedFd<'static> {
     Life::register().expect("registered").as_fd()
 }
 
-/// Returns a control message of this kind with these words after kind and version.
+/// Returns a control message of this kind, with `words` after its kind and version.
 pub fn note(kind: u32, words: &[u32]) -> Vec<u8> {
     [&[kind, 1], words].concat().iter().flat_map(|word| word.to_le_bytes()).collect()
 }
@@ -172,7 +172,7 @@ pub fn pair() -> (OwnedFd, OwnedFd) {
     rustix::net::socketpair(domain, kind, SocketFlags::CLOEXEC, None).expect("socketpair")
 }
 
-/// Connects to a mailbox. Later reads of the socket time out soon.
+/// Connects to a mailbox. Later reads of the socket time out quickly.
 pub fn dial(path: &Path) -> OwnedFd {
     let socket = socket();
     rustix::net::connect(&socket, &SocketAddrUnix::new(path).expect("a path")).expect("connect");
@@ -210,7 +210,7 @@ fn patient(socket: &OwnedFd) {
     sockopt::set_socket_timeout(socket, Timeout::Recv, limit).expect("SO_RCVTIMEO");
 }
 
-/// Sends one message; returns `false` without space or without a peer.
+/// Sends one message; returns `false` if there is no space or no peer.
 pub fn send(socket: &OwnedFd, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> bool {
     let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(253))];
     let mut control = SendAncillaryBuffer::new(&mut room);
@@ -228,7 +228,7 @@ pub fn receive(socket: &OwnedFd) -> (u32, Vec<u8>, Vec<OwnedFd>) {
         let parts = &mut [IoSliceMut::new(&mut bytes)];
         rustix::net::recvmsg(socket, parts, &mut control, RecvFlags::CMSG_CLOEXEC)
     };
-    // The kernel reports ECONNRESET once, before the messages that are still in the queue.
+    // The kernel reports ECONNRESET once, before the messages that are still queued.
     let received = match next() {
         Err(rustix::io::Errno::CONNRESET) => next(),
         received => received,
@@ -260,7 +260,7 @@ pub fn welcome(socket: &OwnedFd, page: BorrowedFd<'_>, control: &Memory, bell: B
     assert!(send(socket, &note(WELCOME, &[0, 0]), &[page, control.fd.as_fd(), bell]));
 }
 
-/// Begins a lane by hand; returns its socket and its first chunk of 4 KiB.
+/// Begins a lane without the library; returns its socket and its first chunk of 4 KiB.
 pub fn lane(path: &Path) -> (OwnedFd, Memory) {
     let socket = dial(path);
     let chunk = chunk(12);

@@ -1,6 +1,6 @@
-//! Destinations of signals: a function, a channel, another process, a stream; and their end.
+//! Destinations of signals (a function, a channel, another process, a stream) and their end.
 //!
-//! Each test runs in a single-threaded child, because the harness's own threads block nothing.
+//! Each test runs in a single-threaded child, because the harness's own threads block no signal.
 
 use crate::child;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -40,7 +40,7 @@ fn signal_thread_delivers_each_signal_and_ends_on_drop() {
         drop(thread);
         assert!(child::eventually(|| threads() == 1));
         assert!(said.recv().is_err(), "a signal was delivered that was not sent");
-        // A signal that arrives now goes to the next taker.
+        // The next taker gets a signal that arrives now.
         kill_self(Signal::USR1);
         assert!(blocked.wait(Some(LONG)).expect("waits").is_some());
     });
@@ -85,7 +85,7 @@ fn drop_waits_for_the_delivery_and_leaves_the_rest() {
             queue(own_pid(), realtime(0), value);
         }
         said.recv_timeout(LONG).expect("the first signal");
-        // A signal that is pending already, with which a wake-up of the same number could coalesce.
+        // The signal that is pending already could coalesce with a wake-up of the same number.
         kill_self(Signal::TERM);
         drop(thread);
         assert_eq!(done.load(Ordering::Relaxed), 1, "the wait was over");
@@ -151,9 +151,9 @@ fn channel_keeps_one_of_each_standard_signal_and_counts() {
     });
 }
 
-/// Regression: a program that shared one channel among several threads, as its documentation
-/// permits, did not compile: the handle of the signal thread held a receiver that only one thread
-/// may use.
+/// Regression: a program that shared one channel among several threads, as the documentation
+/// permits, did not compile, because the handle of the signal thread held a receiver that only one
+/// thread may use.
 #[test]
 fn channel_shared_by_threads_delivers_each_signal_once() {
     alone!();
@@ -279,7 +279,7 @@ fn mailbox_delivers_signals_to_another_process() {
         let thread = thread.expect("a thread");
         (0..100).rev().for_each(|value| queue(own_pid(), realtime(0), value));
         assert_eq!(reader.wait(), 0, "the thread received all signals, in order");
-        // The receiver has ended: a signal that cannot be sent is undelivered.
+        // The receiver has ended, so a signal that cannot be sent is undelivered.
         queue(own_pid(), realtime(0), 5);
         let (one, error) = said.recv_timeout(LONG).expect("handed back");
         assert_eq!(one.value(), Some(5));
@@ -386,7 +386,7 @@ fn first_interruption_is_noticed() {
             || poll(&mut [PollFd::new(&interrupted, PollFlags::IN)], Some(&at_once)) == Ok(1);
         assert!(!interrupted.is_set() && !readable());
         assert_eq!(interrupted.wait(Some(SHORT)), Ok(None));
-        // As `timeout` sends them: to the child, then to its group.
+        // `timeout` sends the signals like this: to the child, then to its group.
         kill_self(Signal::TERM);
         assert!(interrupted.wait(Some(LONG)).expect("waits").is_some());
         kill_self(Signal::TERM);
@@ -396,7 +396,8 @@ fn first_interruption_is_noticed() {
             .is_some_and(|one| one.coalesced() == 1)));
         let mut child = Child::fork(|_| {
             assert_eq!(interrupted.wait(None), Err(SignalError::Forked));
-            // Does not touch the parent's state, which a thread of the parent may have locked.
+            // The check does not touch the parent's state, which a thread of the parent may have
+            // locked.
             assert!(!interrupted.is_set() && interrupted.received().is_none());
         });
         assert_eq!(child.wait(), 0);

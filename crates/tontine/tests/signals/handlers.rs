@@ -1,6 +1,6 @@
 //! Async-signal-safe handlers: their effects, and the dispositions that they restore.
 //!
-//! Dispositions belong to the process: each test has a process of its own.
+//! Dispositions belong to the process, so each test has its own process.
 
 #![allow(unsafe_code, reason = "raise, errno")]
 
@@ -16,7 +16,7 @@ use crate::child::Child;
 use crate::shared::*;
 
 fn raise(signal: Signal) {
-    // SAFETY: takes a number. The handler has run when it returns.
+    // SAFETY: `raise` only takes a number. The handler has run when it returns.
     assert_eq!(unsafe { libc::raise(signal.as_raw()) }, 0);
 }
 
@@ -63,7 +63,7 @@ fn drop_of_the_last_handler_restores_the_disposition() {
         drop(wake);
         assert_eq!(disposition(Signal::USR1), before);
         raise(Signal::USR1);
-        // Again with the previous pipe, which must be empty.
+        // The second installation uses the previous pipe, which must be empty.
         raise(Signal::USR1);
         let wake = SelfPipe::install(Signal::USR1).expect("installed");
         assert!(!is_readable(&wake) && !wake.take());
@@ -77,9 +77,10 @@ fn full_self_pipe_is_harmless_and_errno_is_preserved() {
     alone!();
     in_a_process(|| {
         let wake = SelfPipe::install(Signal::USR1).expect("installed");
-        // More than a pipe holds: the last writes fail with EAGAIN, which the program must not see.
+        // More signals than a pipe holds bytes: the last writes fail with EAGAIN, which the program
+        // must not see.
         for _ in 0..70_000 {
-            // SAFETY: this thread's errno.
+            // SAFETY: the pointer is to this thread's errno.
             unsafe { *libc::__errno_location() = libc::EXDEV };
             raise(Signal::USR1);
             // SAFETY: as above.
@@ -170,7 +171,7 @@ fn blocked_signal_never_reaches_its_handler() {
     });
 }
 
-/// Handlers of another library, which calls the handler that it found when it was installed.
+/// The handlers of another library, each of which calls the handler that it replaced.
 mod other {
     use std::mem::zeroed;
     use std::ptr::null_mut;
@@ -191,7 +192,7 @@ mod other {
         }
         let found = FOUND.load(Ordering::Relaxed);
         if found != libc::SIG_DFL && found != libc::SIG_IGN {
-            // SAFETY: a handler; a handler with a single argument ignores the other two.
+            // SAFETY: `found` is a handler; a handler with a single argument ignores the other two.
             let found = unsafe { std::mem::transmute::<usize, Handler>(found) };
             found(number, info, context);
         }
@@ -200,7 +201,8 @@ mod other {
 
     /// Installs the handler that calls the previous one.
     pub(super) fn install(signal: Signal) {
-        // SAFETY: zero is a valid action; live locals; the handler touches only atomics.
+        // SAFETY: zero is a valid action; the pointers are to live locals; the handler touches only
+        // atomics.
         unsafe {
             let mut action: libc::sigaction = zeroed();
             let mut before: libc::sigaction = zeroed();
@@ -223,7 +225,7 @@ mod other {
 
 static FIRST_CALLS: AtomicUsize = AtomicUsize::new(0);
 
-/// The handler that a program installed before any library did.
+/// A handler that a program installed before any library installed one.
 extern "C" fn first(_: libc::c_int) {
     FIRST_CALLS.fetch_add(1, Ordering::Relaxed);
 }
@@ -232,9 +234,9 @@ fn first_calls() -> usize {
     FIRST_CALLS.load(Ordering::Relaxed)
 }
 
-/// Regression: a program installed a flag, then a library that installed a handler of its own. The
-/// program dropped the flag, which restored the default disposition, and the next signal killed the
-/// process, because the drop did not check whose handler it replaced.
+/// Regression: a program installed a flag, then a library that installed its own handler. The
+/// program dropped the flag, which restored the default disposition without checking whose handler
+/// it replaced, and the next signal killed the process.
 #[test]
 fn flag_dropped_under_newer_handler_leaves_that_handler() {
     alone!();
@@ -250,9 +252,9 @@ fn flag_dropped_under_newer_handler_leaves_that_handler() {
     });
 }
 
-/// Regression: the program's own handler was replaced by a flag's, and that one by a library's,
-/// which calls the handler it replaced. After the flag was dropped, the call reached a handler
-/// without work, and the program's handler was never called again.
+/// Regression: a flag's handler replaced the program's own handler, and a library's handler, which
+/// calls the handler that it replaced, replaced the flag's. After the flag was dropped, the call
+/// ended at the flag's idle handler, and the program's handler was never called again.
 #[test]
 fn handler_beneath_dropped_flag_is_called_through_chain() {
     alone!();
@@ -265,7 +267,7 @@ fn handler_beneath_dropped_flag_is_called_through_chain() {
         drop(flag);
         raise(Signal::USR1);
         assert_eq!((other::calls(), first_calls()), (2, 1));
-        // A second flag replaces the chain, and must not form a cycle when it is dropped.
+        // A second flag replaces the chain. Dropping it must not form a cycle.
         let flag = SignalFlag::install(Signal::USR1).expect("installed");
         raise(Signal::USR1);
         assert_eq!((flag.take(), other::calls(), first_calls()), (true, 2, 1));
@@ -276,9 +278,10 @@ fn handler_beneath_dropped_flag_is_called_through_chain() {
     });
 }
 
-/// Regression: a thread ran a program by the C library's `system`, which ignores SIGINT meanwhile
-/// and then restores the previous handler: a flag's, although the flag had been dropped in between.
-/// That handler swallowed the signal, so that the process could no longer be interrupted.
+/// Regression: a thread ran a program by the C library's `system`, which ignores SIGINT during the
+/// run and then restores the previous handler. That was a flag's handler, although the flag had
+/// been dropped in between. It swallowed the signal, so that the process could no longer be
+/// interrupted.
 #[test]
 fn handler_restored_after_drop_does_what_was_beneath() {
     alone!();
@@ -292,7 +295,7 @@ fn handler_restored_after_drop_does_what_was_beneath() {
             dispose(Signal::INT, ours, flags);
             raise(Signal::INT);
             assert_eq!(first_calls(), usize::from(beneath == first as *const () as usize));
-            // Again: the handler is found as the previous flag left it, and used again.
+            // The second flag finds the handler as the first flag left it, and reuses it.
             let flag = SignalFlag::install(Signal::INT).expect("installed");
             raise(Signal::INT);
             assert!(flag.take());
@@ -307,7 +310,7 @@ fn handler_restored_after_drop_does_what_was_beneath() {
 
 /// Regression: threads installed and dropped handlers while the main thread forked. If another
 /// thread held the lock over the lists or over the spare pipes at the fork, no thread of the child
-/// ever released it, and the child hung in `SignalFlag::install`.
+/// ever released the lock, and the child hung in `SignalFlag::install`.
 #[test]
 fn child_forked_during_installs_does_not_hang() {
     alone!();
@@ -325,7 +328,7 @@ fn child_forked_during_installs_does_not_hang() {
                 });
             }
             let begin = Instant::now();
-            // On a machine that is busy with other programs, a round takes long.
+            // On a machine busy with other programs, a round takes long.
             for round in (0..300).take_while(|_| begin.elapsed() < Duration::from_secs(5)) {
                 let status = status_of(|| in_child_of_busy_parent(&flag));
                 if status != 0 {
@@ -342,7 +345,7 @@ fn child_forked_during_installs_does_not_hang() {
 }
 
 fn in_child_of_busy_parent(inherited: &SignalFlag) {
-    // SAFETY: takes a number. The signal ends a hanging child.
+    // SAFETY: `alarm` only takes a number. Its signal ends a hanging child.
     unsafe { libc::alarm(20) };
     raise(Signal::USR1);
     assert!(inherited.take(), "the forking thread's own flag still works");

@@ -1,6 +1,6 @@
-//! Signals that are taken, delivered and handled, and the restored state.
+//! Signals that are taken, delivered and handled, and the state that is restored.
 //!
-//! Each test runs in a process of its own ([`alone`]).
+//! Each test runs in its own process ([`alone`]).
 
 #[macro_use]
 #[path = "../alone/mod.rs"]

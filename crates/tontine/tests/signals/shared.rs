@@ -11,9 +11,9 @@ use tontine::signal::Signal;
 
 use crate::child::Child;
 
-/// Longer than any event takes that happens at all.
+/// Longer than any expected event takes.
 pub(crate) const LONG: Duration = Duration::from_secs(30);
-/// Long enough to observe that something does not happen.
+/// Long enough to observe that no event happens.
 pub(crate) const SHORT: Duration = Duration::from_millis(50);
 
 /// Runs the check in a single-threaded child, with no signal blocked.
@@ -21,7 +21,7 @@ pub(crate) fn in_a_process(check: impl FnOnce()) {
     assert_eq!(status_of(check), 0, "the check in the child failed");
 }
 
-/// Runs `body` in a child. Returns its exit status, or 128 plus the signal that ended it.
+/// Runs `body` in a child. Returns the child's exit status, or 128 plus the signal that ended it.
 pub(crate) fn status_of(body: impl FnOnce()) -> i32 {
     Child::fork(|_| body()).wait()
 }
@@ -31,7 +31,7 @@ pub(crate) fn own_pid() -> i32 {
 }
 
 pub(crate) fn kill(pid: i32, signal: Signal) {
-    // SAFETY: takes numbers.
+    // SAFETY: `kill` only takes numbers.
     assert_eq!(unsafe { libc::kill(pid, signal.as_raw()) }, 0);
 }
 
@@ -42,7 +42,7 @@ pub(crate) fn kill_self(signal: Signal) {
 /// Sends a signal with a value; returns `false` if the queue is full.
 pub(crate) fn try_queue(pid: i32, signal: Signal, value: i32) -> bool {
     let value = libc::sigval { sival_ptr: value as usize as *mut libc::c_void };
-    // SAFETY: takes numbers.
+    // SAFETY: `sigqueue` only takes numbers.
     unsafe { libc::sigqueue(pid, signal.as_raw(), value) == 0 }
 }
 
@@ -67,7 +67,8 @@ pub(crate) fn is_in(mask: u64, signal: Signal) -> bool {
 
 /// Sets a disposition; returns the previous one.
 pub(crate) fn dispose(signal: Signal, to: usize, flags: i32) -> (usize, i32) {
-    // SAFETY: zero is a valid action; live locals. Only SIG_DFL and SIG_IGN are passed.
+    // SAFETY: zero is a valid action; the pointers are to live locals. Only SIG_DFL and SIG_IGN are
+    // passed.
     unsafe {
         let (mut action, mut before): (libc::sigaction, libc::sigaction) = (zeroed(), zeroed());
         action.sa_sigaction = to;
@@ -94,6 +95,6 @@ pub(crate) fn threads() -> usize {
 /// Forbids this process to queue further signals for its user.
 pub(crate) fn forbid_queueing() {
     let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: a live local.
+    // SAFETY: the pointer is to a live local.
     assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_SIGPENDING, &none) }, 0);
 }

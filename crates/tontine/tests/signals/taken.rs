@@ -1,6 +1,6 @@
-//! Signals that are blocked and taken: refusals, their information, and the restored state.
+//! Signals that are blocked and taken: refusals, the information, and the restored state.
 //!
-//! Each test runs in a single-threaded child, because the harness's own threads block nothing.
+//! Each test runs in a single-threaded child, because the harness's own threads block no signal.
 
 #![allow(unsafe_code, reason = "timers, tgkill, waitpid")]
 
@@ -18,13 +18,13 @@ use tontine::signal::{self, Blocked, Signal, SignalError, SignalInfo, SignalSet}
 use crate::child::Child;
 use crate::shared::*;
 
-/// Starts a thread that lives until the returned sender is dropped; returns its id too.
+/// Starts a thread that lives until the returned sender is dropped; also returns its id.
 fn thread(name: &str, first: impl FnOnce() + Send + 'static) -> (u32, mpsc::Sender<()>) {
     let (stay, gone) = mpsc::channel::<()>();
     let (say, said) = mpsc::channel();
     let body = move || {
         first();
-        // SAFETY: takes nothing.
+        // SAFETY: `gettid` takes no arguments.
         say.send(unsafe { libc::gettid() }.cast_unsigned()).expect("sent");
         let _ = gone.recv();
     };
@@ -62,7 +62,7 @@ fn blocking_fails_and_names_a_thread_that_does_not_block() {
 
 /// Blocks one signal in this thread through the C library.
 fn signals_blocked(signal: Signal) {
-    // SAFETY: live locals, for which zero is valid.
+    // SAFETY: the pointers are to live locals, for which zero is valid.
     unsafe {
         let mut set: libc::sigset_t = std::mem::zeroed();
         libc::sigaddset(&mut set, signal.as_raw());
@@ -134,7 +134,7 @@ fn taken_signal_reports_sender_and_value() {
         let queued = realtime(1);
         let blocked = Blocked::new([Signal::USR1, queued]).expect("blocked");
         nothing(&blocked);
-        // SAFETY: takes nothing.
+        // SAFETY: `getuid` takes no arguments.
         let uid = unsafe { libc::getuid() };
         let mut sender = Child::fork(|pipe| {
             let to = pipe.receive_pid().as_raw_nonzero().get();
@@ -150,7 +150,7 @@ fn taken_signal_reports_sender_and_value() {
         let two = take(&blocked);
         assert_eq!((two.signal(), two.code(), two.value()), (queued, libc::SI_QUEUE, Some(-7)));
         assert_eq!((two.pid(), two.coalesced()), (Some(pid.cast_unsigned()), 0));
-        // The kernel keeps one of each standard signal, with the information of the first.
+        // The kernel keeps one instance of each standard signal, with the information of the first.
         for _ in 0..5 {
             kill_self(Signal::USR1);
         }
@@ -203,7 +203,7 @@ fn wait_keeps_its_timeout_despite_handlers() {
         let alarms = SignalCounter::install(Signal::ALRM).expect("a handler");
         let every = libc::timeval { tv_sec: 0, tv_usec: 10_000 };
         let timer = libc::itimerval { it_interval: every, it_value: every };
-        // SAFETY: a live local.
+        // SAFETY: the pointer is to a live local.
         unsafe { libc::setitimer(libc::ITIMER_REAL, &timer, std::ptr::null_mut()) };
         let since = Instant::now();
         let time = Duration::from_millis(200);
@@ -227,7 +227,8 @@ fn timer_signal_reports_its_overruns() {
         let signal = realtime(4);
         let blocked = Blocked::new(signal).expect("blocked");
         let every = libc::timespec { tv_sec: 0, tv_nsec: 1_000_000 };
-        // SAFETY: live locals, for which zero is valid; the timer ends with the process.
+        // SAFETY: the pointers are to live locals, for which zero is valid; the timer ends with the
+        // process.
         unsafe {
             let mut event: libc::sigevent = std::mem::zeroed();
             event.sigev_notify = libc::SIGEV_SIGNAL;
@@ -258,9 +259,9 @@ fn timer_signal_reports_its_overruns() {
 }
 
 fn child_that_exits(status: i32) -> i32 {
-    // SAFETY: the child leaves at once.
+    // SAFETY: the child exits at once.
     match unsafe { libc::fork() } {
-        // SAFETY: ends the child.
+        // SAFETY: `_exit` only ends the child.
         0 => unsafe { libc::_exit(status) },
         pid => pid,
     }
@@ -270,7 +271,7 @@ fn child_that_exits(status: i32) -> i32 {
 fn child_exit_is_reported_whatever_the_disposition() {
     alone!();
     let reaped = |pid| {
-        // SAFETY: takes numbers.
+        // SAFETY: the call only takes numbers and a null pointer.
         unsafe { libc::waitpid(pid, std::ptr::null_mut(), libc::WNOHANG) == pid }
     };
     for (handler, flags) in [
@@ -317,8 +318,8 @@ fn child_exit_is_reported_whatever_the_disposition() {
     }
 }
 
-/// Regression: a program ignored SIGCHLD, blocked it, and installed a handler of its own. When it
-/// unblocked the signal, the ignoring disposition was restored instead of its handler, because the
+/// Regression: a program ignored SIGCHLD, blocked it, and installed its own handler. When it
+/// unblocked the signal, the ignoring disposition was restored instead of the handler, because the
 /// drop did not check which disposition it replaced.
 #[test]
 fn blocked_sigchld_dropped_leaves_newer_handler() {
@@ -453,8 +454,8 @@ fn terminate_process_ends_it_as_by_the_untaken_signal() {
         });
         assert_eq!(died, status, "{signal}");
     }
-    // Its own default would stop the process, or have no effect: the process still ends, with the
-    // status.
+    // The default of these signals would stop the process, or have no effect. The process still
+    // ends, with the status.
     for signal in [Signal::CHLD, Signal::TSTP] {
         let mut child = Child::fork(|_| {
             let blocked = Blocked::new(signal).expect("blocked");
@@ -483,13 +484,13 @@ fn forked_child_inherits_the_mask_but_no_taker() {
                 Ok(None),
                 "the parent's signal does not arrive in the child"
             );
-            // Drops here must neither hang nor end what belongs to the parent.
+            // These drops must neither hang nor end the threads of the parent.
             drop((channel, thread));
             kill_self(Signal::TERM);
             assert_eq!(take(&blocked).signal(), Signal::TERM, "the child may take its own signals");
         });
         assert_eq!(child.wait(), 0);
-        // The closure moved the threads' handles: in the child they have already ended.
+        // The closure moved the handles of the threads, which in the child have already ended.
         blocked.discard().expect("the signal would end the process");
     });
 }

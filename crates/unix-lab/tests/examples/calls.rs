@@ -16,7 +16,7 @@ fn in_body(body: &[Statement], is: fn(&SystemCall) -> bool) -> bool {
     })
 }
 
-/// Returns `true` for a call that runs a process of the scenario as a program.
+/// Returns `true` for calls that run a process of the scenario as a program.
 pub(crate) fn executes(call: &SystemCall) -> bool {
     match call {
         SystemCall::Exec(path) => matches!(path, ExecTarget::Process(_)),

@@ -1,5 +1,5 @@
-//! The example `bed`: each of its races, from public reports, shows in the wrong version, at a
-//! schedule that reproduces it, and at no schedule in the corrected version.
+//! The example `bed`. Each of its races, which come from public reports, shows in the faulty
+//! version, at a schedule that reproduces it, and at no schedule in the corrected version.
 
 #[path = "../../examples/bed/races/mod.rs"]
 mod races;

@@ -1,5 +1,6 @@
-//! All schedules of small programs: the known races hold, and the reduction loses no behaviour.
-//! `cargo xtask mutants` shows that a race is found in a kernel without its protection.
+//! All schedules of small programs: no schedule violates an invariant in a known race, and the
+//! reduction loses no behaviour. `cargo xtask mutants` shows that a race is found in a kernel
+//! without its protection.
 use tontine_unix::Sys;
 use tontine_unix_lab::explore::{Exploration, ExplorationReport};
 use tontine_unix_lab::scenario::Scenario;
@@ -28,12 +29,12 @@ fn known_races_hold_in_all_modes() {
     }
 }
 
-/// Maximum number of schedules to a lost wake-up: some hundredths of a second.
+/// Maximum number of schedules until a lost wake-up shows, which takes some hundredths of a second.
 const MAX_SCHEDULES_TO_LOST: u64 = 600;
 
-/// A signal that arrived just before a call made that call return EINTR; Linux runs the handler
-/// and then begins the call. So no schedule in any mode showed the textbook's lost wake-up. An
-/// alarm expired only when no thread was runnable.
+/// Regression: a signal that arrived just before a call made that call return EINTR, whereas Linux
+/// runs the handler and then begins the call. In addition, an alarm expired only when no thread was
+/// runnable. So no schedule in any mode showed the textbook's lost wake-up.
 #[test]
 fn signal_before_call_is_lost_with_one_preemption_in_all_modes() {
     let scenarios = lost();
@@ -62,15 +63,15 @@ fn signal_before_call_is_lost_with_one_preemption_in_all_modes() {
     }
 }
 
-/// The races with the fewest schedules, which are explored without the reduction too.
+/// Returns the races with the fewest schedules, which are also explored without the reduction.
 fn short() -> impl Iterator<Item = (&'static Known, LockingMode)> {
     let races = ["wait against exit", "signal against sigsuspend"];
     let short = KNOWN.iter().filter(move |known| races.contains(&known.name));
     short.flat_map(|known| LockingMode::ALL.map(|mode| (known, mode)))
 }
 
-/// Two adjacent steps without a common object are independent; exploration with the reduction meets
-/// every class of equivalent schedules that exploration without it meets.
+/// Two adjacent steps without a common object are independent. With the reduction, exploration
+/// meets every class of equivalent schedules that it meets without it.
 #[test]
 fn reduction_skips_only_equivalent_schedules() {
     for (known, mode) in short() {
@@ -78,8 +79,8 @@ fn reduction_skips_only_equivalent_schedules() {
     }
 }
 
-/// Like [`reduction_loses_no_class_of_schedules`], but time may pass at each point: a timer may be
-/// cancelled before it expires, and then no schedule shows its effect.
+/// Like [`reduction_loses_no_class_of_schedules`], but time may pass at each point. A timer may be
+/// cancelled before it expires, and then no schedule shows the timer's effect.
 #[test]
 #[ignore = "explores without reduction"]
 fn reduction_loses_no_class_when_time_passes() {
@@ -108,8 +109,8 @@ fn assert_nothing_left_out(name: &str, mode: LockingMode, exploration: impl Fn()
     assert_eq!(every.len(), met.len());
 }
 
-/// Without a choice to make, a fiber passes its points without a decision, unless each step is to
-/// be reported: the schedules are the same.
+/// A fiber passes a point without a decision if there is only one choice, unless each step is to be
+/// reported. The schedules stay the same.
 #[test]
 fn skipping_forced_decisions_keeps_the_schedules() {
     for (known, mode) in short() {
@@ -119,7 +120,7 @@ fn skipping_forced_decisions_keeps_the_schedules() {
     }
 }
 
-/// A program that assumes that the first of two children ends first.
+/// Runs a program that assumes that the first of two children ends first.
 fn believes(sys: &dyn Sys) -> i32 {
     let first = sys.fork(|_| 0).expect("within the limits");
     sys.fork(|_| 0).expect("within the limits");
@@ -162,8 +163,8 @@ fn exploration_reports_an_endless_run_as_a_violation() {
     assert!(found.what.starts_with("the run did not end"), "{}", found.what);
 }
 
-/// Regression: the report of a run that reached the step limit named only the stop, but neither the
-/// limit, nor how to raise it, nor the running threads.
+/// Regression: the report of a run that reached the step limit stated only that the run was
+/// stopped. It named neither the limit, nor how to raise it, nor the running threads.
 #[test]
 fn report_at_step_limit_names_limit_and_running_threads() {
     let text = "process main\n  while 0 == 0\n    getpid\n";

@@ -2,7 +2,7 @@
 
 use tontine_unix_lab::scenario::Scenario;
 
-/// Returns the text of the error: `LINE:COLUMN: MESSAGE`, the line, the caret.
+/// Returns the text of the error: `LINE:COLUMN: MESSAGE`, the source line, and the caret.
 fn error(text: &str) -> String {
     text.parse::<Scenario>().expect_err("refused").to_string()
 }
@@ -167,7 +167,7 @@ fn negative_repeat_count_is_refused() {
     assert!("process a\n  repeat 0: exit 1\n".parse::<Scenario>().is_ok());
 }
 
-/// Checks the documentation of the language against its words.
+/// Checks that the documentation of the language contains each of its words.
 #[test]
 fn every_word_of_the_language_is_documented() {
     use tontine_unix_lab::scenario::{

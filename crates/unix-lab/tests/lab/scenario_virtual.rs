@@ -1,4 +1,4 @@
-//! The examples on a virtual system: under many schedules of the simulated executor, in all modes.
+//! The examples on a virtual system, under many schedules of the simulated executor, in all modes.
 
 use tontine_unix_lab::scenario::run;
 use tontine_unix_sim::{Executor, LockingMode, Virtual};
@@ -8,7 +8,7 @@ use crate::examples::examples;
 /// Schedules per example and mode.
 const SEEDS: u64 = 10;
 
-/// An example that uses seconds of processor time, which is too many ticks for many schedules.
+/// An example that uses seconds of processor time, too many ticks for many schedules.
 const COMPUTES: &str = "limits/processor-limit";
 
 #[test]

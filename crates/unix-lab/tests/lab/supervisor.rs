@@ -1,5 +1,5 @@
-//! The example `supervisor` on both backends: its output and its end; and many schedules of it,
-//! with and without the mistake that is planted in it.
+//! The example `supervisor` on both backends: its output and its end. Many schedules of it are
+//! explored, with and without its planted mistake.
 
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-/// Returns the example's program. Cargo builds the examples when it tests the whole package, next
+/// Returns the example's program. When cargo tests the whole package, it builds the examples next
 /// to the folder of the tests.
 fn supervisor() -> Command {
     let test = std::env::current_exe().expect("the test has an executable");
@@ -41,7 +41,8 @@ fn supervisor_stops_its_services_on_the_virtual_unix() {
     assert!(contains_in_order(&lines, &STARTED), "{text}");
     assert!(contains_in_order(&lines, &["flaky failed 4 times: given up"]), "{text}");
     assert!(contains_in_order(&lines, &STOPPED), "{text}");
-    // Before the other service or after it: the reader of the console affects the schedule.
+    // The orphan may end before or after the other service, because the reader of the console
+    // affects the schedule.
     assert!(contains_in_order(&lines, &["an orphan killed by SIGKILL", "all stopped"]), "{text}");
     assert_eq!(output.status.code(), Some(0), "{text}");
 }
@@ -74,8 +75,8 @@ fn explored(arguments: &[&str]) -> (String, Option<i32>) {
     (String::from_utf8_lossy(&output.stdout).into_owned(), output.status.code())
 }
 
-/// A service that has not created its group yet is not stopped with the group, and the mistake
-/// omits the second check.
+/// A service that has not created its group yet is not stopped with the group. The planted mistake
+/// omits the second check for it.
 #[test]
 fn planted_mistake_is_found_and_replayed_by_its_schedule() {
     let (found, status) = explored(&["explore", "planted"]);

@@ -42,7 +42,7 @@ fn events(trace: &Trace) -> Vec<&str> {
 }
 
 /// Regression: a report named `main` and `main/1`, but stated neither that these are two threads of
-/// one process nor which of the scenario's threads the second one is.
+/// one process nor which of the scenario's threads `main/1` is.
 #[test]
 fn report_of_difference_explains_names_of_threads() {
     let builder = Virtual::builder().delivery(Delivery::Oldest);
@@ -116,8 +116,8 @@ fn equal_seeds_give_equal_runs_on_linux() {
     assert!(orders.iter().any(|trace| trace.steps != orders[0].steps));
 }
 
-/// POSIX and Linux let any thread take a signal that it does not block; with OSF/1's rule, delivery
-/// is up to the oldest thread, which here blocks the signal.
+/// POSIX and Linux let any thread take a signal that it does not block. With OSF/1's rule, only the
+/// oldest thread delivers signals; here it blocks this one.
 const TAKEN_BY_ANOTHER: &str = "\
 process main
   on USR1: note \"taken\"
@@ -186,8 +186,8 @@ fn endless_computation_fails_with_the_running_thread() {
     assert!(found.difference().is_none(), "{found:?}");
 }
 
-/// Regression: the time limit was checked only within long steps, not across many; and if it passed
-/// while a process slept, that process was reported as blocked indefinitely.
+/// Regression: the time limit was checked only within long steps, not across many short ones. If it
+/// expired while a process slept, that process was reported as blocked indefinitely.
 #[test]
 fn time_limit_holds_across_steps_and_during_sleeps() {
     let mut checker = checker();
@@ -301,9 +301,9 @@ fn always_same(text: &str, seeds: u64) -> Trace {
     last.expect("at least one seed")
 }
 
-/// Regression: a loop that waited without blocking observed the end of a child's sleep on the
-/// virtual Unix, whose clock advanced with each point. On Linux, where steps take longer, the run
-/// was abandoned.
+/// Regression: a loop that polled without blocking observed the end of a child's sleep on the
+/// virtual Unix, whose clock advanced at each point. On Linux, where steps take longer, the run was
+/// abandoned.
 #[test]
 fn sleep_ends_after_all_steps_that_others_can_take() {
     let trace = always_same(
@@ -316,7 +316,7 @@ fn sleep_ends_after_all_steps_that_others_can_take() {
 }
 
 /// Like [`sleep_ends_after_all_steps_that_others_can_take`], with a loop that polls until the sleep
-/// ends: on the virtual Unix it ended.
+/// ends. On the virtual Unix the sleep ended.
 #[test]
 fn loop_that_polls_for_a_sleeper_is_cut_on_both_sides() {
     let text = "process main\n  fork sleeper\n  found = 0\n  while found == 0\n    \
@@ -336,7 +336,7 @@ fn timers_of_equal_length_expire_one_by_one() {
 }
 
 /// Regression: a sleep of length zero sleeps briefly on Linux. The check took it for an endless
-/// sleep, or it ended within a later step.
+/// sleep, or the sleep ended within a later step.
 #[test]
 fn sleep_of_length_zero_ends_within_its_step() {
     let trace = always_same(
@@ -347,8 +347,8 @@ fn sleep_of_length_zero_ends_within_its_step() {
     assert_eq!(trace.ending, TraceEnd::Finished);
 }
 
-/// Regression: on Linux, sleeps followed the run's clock, but alarms did not: the time left of an
-/// alarm was too long, and a sleep of two seconds ended before an alarm of one second.
+/// Regression: on Linux, sleeps followed the run's clock, but alarms did not. The remaining time of
+/// an alarm was too long, and a sleep of two seconds ended before an alarm of one second.
 #[test]
 fn alarm_and_sleep_use_the_same_clock() {
     let trace = always_same(
@@ -362,8 +362,8 @@ fn alarm_and_sleep_use_the_same_clock() {
     assert!(at("notes \"rings\"") < at("notes \"slept\""), "{events:?}");
 }
 
-/// Regression: on Linux, the first process's parent had the group and session of the keeper. These
-/// are outside the namespace, so that their numbers were 0.
+/// Regression: on Linux, the first process's parent had the group and session of the init process.
+/// These are outside the namespace, so their numbers were 0.
 #[test]
 fn parent_of_the_first_process_leads_its_group_and_session() {
     let trace = always_same(
@@ -380,8 +380,8 @@ fn parent_of_the_first_process_leads_its_group_and_session() {
     assert!(found.difference().is_none(), "{found:?}");
 }
 
-/// Regression: the virtual Unix looked for process number 2, which no process has in a comparison:
-/// the process that killed `init` continued there.
+/// Regression: the virtual Unix looked for process number 2, which no process has in a comparison,
+/// so the process that killed `init` continued there.
 #[test]
 fn run_ends_with_init_on_both_sides() {
     for kill in ["kill parent KILL", "kill init KILL", "kill everyone KILL"] {
@@ -396,8 +396,8 @@ fn run_ends_with_init_on_both_sides() {
     }
 }
 
-/// A kernel worker carries bytes written to a terminal to its other end. On a busy machine they
-/// arrived later than the 2 ms for which the system was quiescent.
+/// A kernel worker carries bytes written to a terminal to its other end. On a busy machine the
+/// bytes arrived later than the 2 ms for which the system had to be quiescent.
 #[test]
 fn written_text_reaches_sleeping_reader_in_its_step() {
     let _load = Load::new();
@@ -410,7 +410,7 @@ fn written_text_reaches_sleeping_reader_in_its_step() {
 }
 
 /// Like [`written_text_reaches_sleeping_reader_in_its_step`], for bytes typed while there is unread
-/// input: no thread sleeps in a read, and no poll of the terminal makes the kernel deliver the
+/// input. No thread sleeps in a read, and polling the terminal does not make the kernel deliver the
 /// bytes.
 #[test]
 fn text_typed_after_unread_input_arrives_in_its_step() {
@@ -424,7 +424,7 @@ fn text_typed_after_unread_input_arrives_in_its_step() {
     );
 }
 
-/// Computing threads, two per processor.
+/// A load of computing threads, two per processor.
 struct Load(Arc<AtomicBool>);
 
 impl Load {

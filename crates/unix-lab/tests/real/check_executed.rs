@@ -1,5 +1,5 @@
-//! Scenarios that execute or spawn, on both backends in lock-step. On Linux this very program is
-//! executed: it becomes a process of the scenario before the harness begins.
+//! Scenarios that call exec or spawn, on both backends in lock-step. On Linux the program that they
+//! run is this test program, which becomes a process of the scenario before the harness begins.
 
 use tontine_unix_lab::check::{CheckOptions, Checker, Trace, TraceComparison, TraceEnd, against};
 use tontine_unix_lab::scenario::Scenario;
@@ -17,8 +17,8 @@ fn checker() -> Checker {
     Checker::new().expect("a PID namespace")
 }
 
-/// Asserts that both backends do the same in every mode, under several orders; returns the trace of
-/// the first order.
+/// Asserts that both backends do the same in every mode, under several orders of steps; returns the
+/// trace of the first order.
 fn same_with(checker: &mut Checker, name: &str, scenario: &Scenario) -> Trace {
     let mut first = None;
     for seed in 1..=SEEDS {
@@ -74,7 +74,7 @@ fn executing_scenario_matches_linux_without_a_namespace() {
 }
 
 /// Rust's runtime ignores SIGPIPE, opens those of the first three descriptors that are closed, and
-/// gives the thread an alternate stack. An executed process must not show any of this.
+/// gives the thread an alternate stack. A process that called exec must not show any of this.
 #[test]
 fn executed_process_shows_no_trace_of_the_rust_runtime() {
     let trace = same(
@@ -86,8 +86,8 @@ fn executed_process_shows_no_trace_of_the_rust_runtime() {
 }
 
 /// On both sides, a scenario's processes begin with descriptors 0 to 2 on a null device, and so do
-/// the programs that they execute or spawn. Regression: they began with all descriptors closed,
-/// unlike on any Unix.
+/// the programs that they exec or spawn. Regression: they began with all descriptors closed, unlike
+/// on any Unix.
 #[test]
 fn standard_descriptors_are_a_null_device_on_both() {
     let uses = "read 0 -> \"\"\n  write 1 \"dropped\" -> 7\n  write 2 \"x\" -> 1\n  \
@@ -100,7 +100,7 @@ fn standard_descriptors_are_a_null_device_on_both() {
     assert_eq!(told, 3, "{trace:?}");
 }
 
-/// The first thread waits at its gate, or sleeps until a time, while another thread executes: the
+/// The first thread waits at its gate, or sleeps for a time, while another thread calls exec: the
 /// process continues with the first thread's ordinal.
 #[test]
 fn exec_by_any_thread_continues_as_the_first_thread() {
@@ -143,8 +143,8 @@ fn signal_during_exec_reaches_the_new_program() {
     assert!(has_entry(&trace, "begins before"), "{trace:?}");
 }
 
-/// Regression: the Linux backend knew only children that it had created itself. The children of an
-/// executed process were created by the previous program, of the same scenario.
+/// Regression: the Linux backend knew only children that it had created itself. After an exec, the
+/// children of the process had been created by the previous program, of the same scenario.
 #[test]
 fn children_of_the_previous_program_are_reaped() {
     let trace = same(
@@ -155,8 +155,8 @@ fn children_of_the_previous_program_are_reaped() {
     assert_eq!(trace.ending, TraceEnd::Finished);
 }
 
-/// Regression: the Linux backend held a spawned child by the lowest free descriptor. A thread had
-/// closed the second of two descriptors; after the spawn it was open again.
+/// Regression: the Linux backend held a spawned child by the lowest free descriptor. If a thread
+/// had closed the second of two descriptors, it was open again after the spawn.
 #[test]
 fn closed_descriptor_stays_closed_after_a_spawn() {
     let trace = same(

@@ -34,7 +34,7 @@ pub(crate) enum ScenarioVerdict {
     Holds(Vec<String>),
     /// The assertion does not apply.
     NotApplicable(&'static Reason),
-    /// The assertion does not hold, or no test shows it, with the reason.
+    /// The assertion does not hold, or no test shows it; the text is the reason.
     Open(String),
 }
 
@@ -43,7 +43,7 @@ pub(crate) enum ScenarioVerdict {
 pub(crate) struct Claim {
     /// File and line, for error messages.
     pub(crate) place: String,
-    /// The group of the assertion: a directory, a file of tests.
+    /// The group of the assertion: a directory or a file of tests.
     pub(crate) group: String,
     /// The name of the assertion in its group.
     pub(crate) name: String,

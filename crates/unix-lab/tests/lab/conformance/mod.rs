@@ -1,6 +1,6 @@
 //! Lists of the assertions that test suites for POSIX and Linux make about the interfaces of
-//! [`Sys`](tontine_unix::Sys), and the tests here that show them: the lists in this folder, and
-//! `docs/evidence/conformance.md`. The assertions of the tests of other systems and of languages
+//! [`Sys`](tontine_unix::Sys), and the tests here that show them. The lists are in this folder, and
+//! in `docs/evidence/conformance.md`. Assertions from the tests of other systems and of languages
 //! are in `docs/evidence/conformance-further.md`.
 //!
 //! A list has one line per assertion, in our words, with one of three verdicts:

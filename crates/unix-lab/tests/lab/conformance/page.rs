@@ -119,7 +119,7 @@ fn verdict(verdict: &ScenarioVerdict) -> String {
 /// Columns of the page, except in tables.
 const COLUMNS: usize = 100;
 
-/// Wraps a paragraph into lines; the continuation lines of a list item are indented below its text.
+/// Wraps a paragraph into lines. In a list item, the later lines are indented like the item's text.
 fn wrapped(text: &str) -> String {
     let under = if text.starts_with("- ") { "\n  " } else { "\n" };
     let mut lines = String::new();

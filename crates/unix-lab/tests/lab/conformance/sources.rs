@@ -1,4 +1,4 @@
-//! Looks tests up: [`Sources`] follows the modules from a target's root, as the compiler does, to a
+//! Looks up tests: like the compiler, [`Sources`] follows the modules from a target's root to a
 //! function that is marked as a test. `examples` is not a target; it precedes the path of a
 //! scenario in `examples/unix`, with `_` for `-`. Other tests run all scenarios in that folder.
 //!
@@ -28,8 +28,8 @@ impl Sources {
         Self { crates: Path::new(env!("CARGO_MANIFEST_DIR")).join("..") }
     }
 
-    /// Finds the test with this path: a target (`lib`, or a folder in `tests`), modules, the
-    /// function. The crate is not named: the test is in one of [`CRATES`].
+    /// Finds the test with this path: a target (`lib`, or a folder in `tests`), modules, and the
+    /// function. The path does not name the crate: the test is in one of [`CRATES`].
     pub(crate) fn find(&self, path: &str) -> Result<(), String> {
         let names: Vec<_> = path.split("::").collect();
         let &[target, ref modules @ .., test] = names.as_slice() else {
@@ -38,7 +38,7 @@ impl Sources {
         if target == "examples" {
             return self.find_scenario(&names[1..]).ok_or_else(|| format!("no scenario `{path}`"));
         }
-        // The error is that of the crate in which the path leads furthest.
+        // The error returned is that of the crate in which the path leads furthest.
         let (mut furthest, mut error) = (0, format!("no target `{target}`"));
         for mut module in CRATES.iter().filter_map(|package| self.target(package, target)) {
             let mut found = 0;
@@ -132,7 +132,7 @@ impl Module {
     }
 }
 
-/// Returns the number of lines before the line that ends the block begun by the first line.
+/// Returns the number of lines before the line that ends the block that the first line begins.
 fn block_length(lines: &[String]) -> usize {
     let indentation = lines[0].len() - lines[0].trim_start().len();
     let end = format!("{}}}", " ".repeat(indentation));

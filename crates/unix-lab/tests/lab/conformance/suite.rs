@@ -1,4 +1,4 @@
-//! The lists, by page, and the number of assertions with each verdict: [`Page`], [`Suite`],
+//! The lists on each page, and the number of assertions with each verdict: [`Page`], [`Suite`],
 //! [`Tally`].
 
 use std::fs;
@@ -24,7 +24,7 @@ pub(crate) struct About {
 pub(crate) struct Page {
     /// File name in `docs`.
     pub(crate) file: &'static str,
-    /// The beginning of the page. A text common to both pages follows.
+    /// The beginning of the page, which a text common to both pages follows.
     pub(crate) head: &'static str,
     suites: &'static [About],
 }
