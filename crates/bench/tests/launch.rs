@@ -1,5 +1,5 @@
-//! Invocations that crash, hang or print other output: each is named, repeated once, counted, and
-//! never averaged in.
+//! Invocations that crash, hang or print unexpected output. Each is named, repeated once, counted,
+//! and never included in an average.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ use tontine_bench::schema::{Results, Status};
 use tontine_bench::size::Size;
 use tontine_bench::task::{InvocationTask, Params};
 
-/// Runs a plan of one task, whose every invocation is the given shell script.
+/// Runs a plan of one task, each of whose invocations is the given shell script.
 fn measured_by(script: &str, deadline: Duration) -> Results {
     let task = InvocationTask {
         experiment: "round-trip".into(),
@@ -69,7 +69,7 @@ fn hang_ends_at_the_deadline_without_leftovers() {
     }
 }
 
-/// Waits until a process has ended; init reaps a killed orphan a moment later.
+/// Waits until a process has ended. The init process reaps a killed orphan a moment later.
 fn wait_until_gone(pid: &str) {
     let until = Instant::now() + Duration::from_secs(10);
     let status = format!("/proc/{pid}/stat");

@@ -36,7 +36,7 @@ fn measure(folder: &Path, names: &[&str]) -> Output {
         .expect("tontine runs")
 }
 
-/// Variants of several experiments, one each.
+/// Variants of different experiments, one of each.
 const CELLS: [&str; 5] = [
     "round-trip/pipe",
     "throughput/memcpy",
@@ -152,7 +152,7 @@ fn signal_ends_measure_and_keeps_results() {
     }
 }
 
-/// Returns files of the mechanisms that are left in any of their directories.
+/// Returns the files of the mechanisms that are left in any of their directories.
 fn leftover_files() -> Vec<String> {
     let folders = [std::env::temp_dir(), "/dev/shm".into()];
     let files = folders.iter().flat_map(|folder| fs::read_dir(folder).into_iter().flatten());
@@ -223,7 +223,7 @@ fn help_manual_and_completions_name_every_command() {
     }
 }
 
-/// Regression: without a terminal, or in a wider one, the help was wrapped at 100 columns.
+/// Regression: without a terminal, or on a wider one, the help was wrapped at 100 columns.
 #[test]
 fn help_fits_80_columns_on_wide_and_narrow_terminals() {
     let commands = ["measure", "recv", "send", "compare", "crash", "explain", "doctor", "list"];
@@ -255,13 +255,14 @@ fn plan_prints_repetitions_and_measures_nothing() {
         let arguments = ["measure", "--plan", "round-trip/pipe"].iter().chain(more);
         tontine().args(arguments).current_dir(folder.path()).output().expect("tontine runs")
     };
-    // A hundred times as narrow: other load on the machine changes the pilot's result by less.
+    // The requested precision is a hundred times narrower. The machine's other load changes the
+    // pilot's result by less.
     let [wide, narrow] = ["50", "0.5"].map(|percent| {
         let output = planned(&["--format", "json", "--precision", percent]);
         assert!(output.status.success(), "{}", text(&output.stderr));
         let advice: Value = serde_json::from_slice(&output.stdout).expect("valid JSON");
         assert!(advice[0]["iterations"].as_u64() > Some(0), "{advice}");
-        // Null if the number is larger than any run allows.
+        // The number is null if it is larger than any run allows.
         advice[0]["invocations"].as_u64().unwrap_or(u64::MAX)
     });
     assert!(narrow > wide, "±0.5 % takes {narrow} invocations, ±50 % takes {wide}");

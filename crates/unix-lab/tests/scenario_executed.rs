@@ -1,10 +1,10 @@
-//! The examples whose processes execute, on real processes: this program is the program that they
-//! execute.
+//! The examples whose processes call exec, on real processes. The program that they run is this
+//! test program.
 //!
-//! Started by cargo, the program starts itself for each such example, in a folder with a link to
-//! itself under the name of each process and a named pipe for the log. Started there, it is the
-//! run; started under the name of a process, it is that process. It has its own harness because the
-//! default one would take the arguments of an executed process for test names.
+//! If cargo starts it, the program starts itself for each such example, in a folder with a link to
+//! itself under the name of each process and a named pipe for the log. The program started there is
+//! the run; a program started under the name of a process is that process. The program has its own
+//! harness because the default one would take the arguments of such a process for test names.
 
 #[path = "examples/calls.rs"]
 mod calls;
@@ -33,7 +33,7 @@ use tontine_unix_lab::scenario::{
 const SCENARIO: &str = "TONTINE_SCENARIO";
 /// File name of a run's log.
 const LOG: &str = "log";
-/// Minimum number of examples that must run; a wrong folder has none.
+/// Minimum number of examples that must run; a wrong folder yields none.
 const LEAST: usize = 10;
 
 fn main() -> ExitCode {
@@ -47,8 +47,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// Returns `true` for calls that read the alternate stack: on Linux, Rust's runtime gives an
-/// executed program one.
+/// Returns `true` for calls that read the alternate stack: on Linux, Rust's runtime gives a program
+/// started by exec an alternate stack.
 fn asks_for_its_stack(call: &SystemCall) -> bool {
     matches!(call, SystemCall::Sigstack(_))
 }

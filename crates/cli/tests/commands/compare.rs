@@ -14,7 +14,7 @@ use tempfile::TempDir;
 
 use crate::common::{left_behind, text, tontine};
 
-/// One real run of three cells, from which the modified ones are made: times, answers, shares.
+/// One real run of three cells (times, answers, shares), from which the modified runs are made.
 static RUN: LazyLock<Value> = LazyLock::new(|| {
     let folder = tempfile::tempdir().expect("a folder");
     let output = tontine()
@@ -34,7 +34,8 @@ struct Pair {
 }
 
 impl Pair {
-    /// Returns the real run twice, with figures that do not differ, and modifies the second.
+    /// Returns two copies of the real run with equal figures, the second of which `modify` has
+    /// changed.
     fn modified(modify: impl FnOnce(&mut Value)) -> Self {
         let mut base = RUN.clone();
         for cell in cells(&mut base) {
@@ -173,8 +174,8 @@ fn faster_row_is_better_and_shares_differ_in_points() {
     assert!(text(&pair.compare(&["--screen"]).stdout).contains("+40.0 points"));
 }
 
-/// Only the file says that the row is slower; both programs are the same. Measured again, the row
-/// has no difference.
+/// The row is slower only in the file; both programs are the same. When the row is measured again,
+/// it has no difference.
 #[test]
 fn unconfirmed_difference_is_not_a_regression() {
     let pair = Pair::modified(|new| scale(new, "kill-0", "check", 1.2));
@@ -185,7 +186,8 @@ fn unconfirmed_difference_is_not_a_regression() {
     let found = row(&comparison, "kill-0", "check");
     assert!(found["again"]["pairs"].as_u64() >= Some(20), "{found}");
     assert!(found["again"]["smallest"].as_f64() > Some(0.0), "{found}");
-    // One in twenty such comparisons resolves a difference, but never one as large as the file's.
+    // One in twenty such comparisons finds a difference, but never one as large as the difference
+    // in the file.
     assert_ne!(found["verdict"], "unsettled", "{found}");
     assert_eq!(found["regression"], false, "{found}");
 }

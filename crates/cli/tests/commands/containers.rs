@@ -1,5 +1,5 @@
-//! The container rows from a user's point of view: a real engine, machines without one, and
-//! leftovers after a kill.
+//! The container rows from a user's point of view: with a real engine, on machines without an
+//! engine, and what a kill leaves behind.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -18,7 +18,7 @@ use serde_json::Value;
 
 use crate::common::{left_behind, text, tontine};
 
-/// Serialises the tests that use an engine, because each counts its leftovers.
+/// Serialises the tests that use an engine, because each counts the objects that it leaves there.
 static ENGINE_TESTS: Mutex<()> = Mutex::new(());
 
 /// Uid of the user *nobody*.
@@ -43,7 +43,7 @@ fn row(command: &mut Command, folder: &Path, variant: &str) -> (Output, Vec<Valu
     (output, cells)
 }
 
-/// Returns the output of the user's `docker`, or `None` without an engine.
+/// Returns the output of the user's `docker`, or `None` if there is no engine.
 fn docker(arguments: &[&str]) -> Option<String> {
     let output = Command::new("docker").args(arguments).stdin(Stdio::null()).output().ok()?;
     output.status.success().then(|| text(&output.stdout))
@@ -57,7 +57,7 @@ fn has_engine() -> bool {
     found
 }
 
-/// Returns the containers, networks and images of the run with this pid, which is in their names.
+/// Returns the containers, networks and images whose names contain the pid of this run.
 fn left_in_the_engine(pid: u32) -> Vec<String> {
     let listed = [
         docker(&["ps", "--all", "--filter", "label=tontine", "--format", "{{.Names}}"]),
@@ -90,7 +90,7 @@ fn real_engine_measures_two_containers_without_leftovers() {
     let folder = tempfile::tempdir().expect("a folder");
     let samples = folder.path().join("samples");
     let run = tontine()
-        // Not --quick, whose deadline is too short if the machine compiles at the same time.
+        // The timeout of --quick would be too short if the machine is compiling at the same time.
         .args(["measure", "--invocations", "2", "--out"])
         .arg(folder.path())
         .arg("--samples")
@@ -157,7 +157,7 @@ fn missing_docker_skips_row() {
     }
 }
 
-/// Returns `true` if the command-line tool exists, which is enough for some tests.
+/// Returns `true` if the command-line tool exists, which is sufficient for some tests.
 fn has_tool() -> bool {
     let found = Command::new("docker").arg("--version").output().is_ok();
     if !found {
@@ -177,7 +177,7 @@ fn silent_engine_skips_row() {
     }
     let folder = tempfile::tempdir().expect("a folder");
     let socket = folder.path().join("engine");
-    // The socket listens, so connections succeed, but no process accepts them.
+    // The socket listens, so connections succeed, but no process accepts connections.
     let _deaf = UnixListener::bind(&socket).expect("a socket");
     let mut command = tontine();
     let (output, cells) =
@@ -300,7 +300,7 @@ fn killed_run_leaves_no_namespaces() {
 
 #[test]
 fn container_client_gives_up_after_timeout() {
-    // No machine has this address, and the client would try for ten seconds.
+    // No machine has this address, and a client without a limit would try for ten seconds.
     let order = r#"{"server":"192.0.2.1","rounds":1,"warm_up":0,"cpu":0,"within":1}"#;
     let ended = tontine().args(["__container", order]).output().expect("tontine runs");
     assert_eq!(ended.status.code(), Some(124), "{}", text(&ended.stderr));
@@ -308,8 +308,8 @@ fn container_client_gives_up_after_timeout() {
     assert!(ended.stdout.is_empty());
 }
 
-/// Returns the command for a user without privileges, which is the current user if it has none. It
-/// runs a copy, because not every user may enter the build directory.
+/// Returns the command to be run by an unprivileged user, which is the current user if it is
+/// unprivileged. The command is a copy, because not every user may enter the build directory.
 fn as_unprivileged(folder: &Path) -> Command {
     let set_mode = |path: &Path, mode| {
         fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("chmod");
@@ -352,7 +352,7 @@ fn wait_until(condition: impl Fn() -> bool, what: &str) {
     }
 }
 
-/// Returns the network devices of this network namespace, without those of an engine.
+/// Returns the network devices of this network namespace, except those of an engine.
 fn devices() -> Vec<String> {
     let entries = fs::read_dir("/sys/class/net").expect("/sys").flatten();
     let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());

@@ -1,4 +1,5 @@
-//! `tontine crash` from a user's point of view: exit statuses, reproducers, and leftovers.
+//! `tontine crash` from a user's point of view: exit statuses, reproducers, and what it leaves
+//! behind.
 
 use std::fs;
 use std::path::Path;
@@ -75,7 +76,7 @@ fn crash_unknown_name_suggests_nearest_with_status_2() {
 }
 
 /// Regression: for a point that does not exist, the command printed a remark below an empty table
-/// and exited with status 0, so a script took the kill for a success.
+/// and exited with status 0, so a script assumed that the kill had happened.
 #[test]
 fn unknown_point_exits_with_1() {
     let output = crash(&["pipe", "--operation", "send", "--point", "9999"]);
@@ -117,7 +118,7 @@ fn killed_explorer_leaves_nothing_after_next_run() {
     assert_eq!(left(run.id()), Vec::<String>::new());
 }
 
-/// Starts a run, and returns while it kills.
+/// Starts a run, and returns while the run is killing.
 fn long_run() -> Child {
     let run = tontine()
         .args(["crash", "semaphore-ring", "posix-mq", "--mode", "full"])

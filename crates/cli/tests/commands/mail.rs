@@ -12,7 +12,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::common::text;
 
-/// Timeout that no operation of a test reaches.
+/// A timeout that no operation of a test reaches.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A running `tontine`, which is killed when the value is dropped.
@@ -39,7 +39,7 @@ impl Run {
     fn write(&mut self, text: &[u8]) {
         let stdin = self.child().stdin.as_mut().expect("piped");
         match stdin.write_all(text).and_then(|()| stdin.flush()) {
-            // The command has ended already; its status shows why.
+            // The command has ended already. Its status shows the reason.
             Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => {}
             done => done.expect("written"),
         }
@@ -56,13 +56,14 @@ impl Run {
         text(&bytes)
     }
 
-    /// Waits for the end of the command.
+    /// Waits until the command ends.
     fn end(mut self) -> Output {
         drop(self.child().stdin.take());
         let child = self.0.take().expect("not finished");
         let pid = Pid::from_child(&child);
         let (sender_end, receiver_end) = std::sync::mpsc::channel();
-        // The output is read meanwhile, so that a full pipe does not block the command.
+        // A thread reads the output during the wait, so that a full pipe does not block the
+        // command.
         let waiting = thread::spawn(move || sender_end.send(child.wait_with_output()));
         let output = receiver_end.recv_timeout(TIMEOUT).unwrap_or_else(|_| {
             let _ = kill_process(pid, Signal::KILL);
@@ -78,7 +79,7 @@ impl Run {
         text(&output.stdout)
     }
 
-    /// Waits for the end with status 1, and returns the error message.
+    /// Waits until the command ends with status 1, and returns the error message.
     fn fail(self) -> String {
         let output = self.end();
         let words = text(&output.stderr);
@@ -208,7 +209,7 @@ fn send_unread_prints_unread_messages_with_status_1() {
     assert_eq!(output.status.code(), Some(1), "{words}");
     assert!(words.contains(&format!("pid {pid} ")) && words.contains("died"), "{words}");
     let left = text(&output.stdout);
-    // The first was printed; it may or may not have been acknowledged before the stop.
+    // The first line was printed, and may or may not have been acknowledged before the stop.
     assert!(left == "2\n3\n" || left == "1\n2\n3\n", "{left:?}");
 }
 
@@ -221,7 +222,7 @@ fn send_reports_dead_receiver_without_options() {
     assert_eq!(first.read(4), "1\n2\n");
     first.signal(Signal::KILL);
     first.end();
-    // The sender has ended already if the second was printed and not acknowledged.
+    // The sender has ended already if the second line was printed but not acknowledged.
     sender.write(b"3\n");
     let words = sender_failed(&mut sender);
     assert!(words.contains("died") && words.contains("--unread"), "{words}");
@@ -249,7 +250,7 @@ fn signals_close_the_mailbox_and_remove_the_socket() {
     for (signal, status) in [(Signal::INT, 130), (Signal::TERM, 143)] {
         let TestAddress(folder, path) = test_address();
         let mut first = receiver(&path, &[]);
-        // The receiver sleeps by then, or is about to.
+        // By then the receiver sleeps, or is about to sleep.
         thread::sleep(Duration::from_millis(150));
         first.signal(signal);
         let output = first.end();
@@ -267,7 +268,8 @@ fn closed_stdout_ends_recv_and_loses_no_message() {
     let mut sender = Run::new(&["send", "--wait", &path]);
     sender.write(b"1\n");
     assert_eq!(first.read(2), "1\n");
-    // The receiver notices it while it waits: earlier output might have been read.
+    // The receiver must notice the closed pipe while it waits, because earlier output might have
+    // been read.
     drop(first.child().stdout.take());
     let output = first.end();
     sender.write(b"2\n");
@@ -281,7 +283,7 @@ fn closed_stdout_ends_recv_and_loses_no_message() {
 fn signal_ends_recv_with_full_stdout() {
     let TestAddress(_folder, path) = test_address();
     let mut first = receiver(&path, &[]);
-    // More than a pipe holds, and no process reads it.
+    // The lines are more than a pipe holds, and no process reads it.
     let lines: String = (0..200).map(|number| format!("{number:01000}\n")).collect();
     let sender = send(&path, &lines, &["--wait"]);
     thread::sleep(Duration::from_millis(300));
@@ -351,8 +353,8 @@ fn forbidden_directory_is_named_in_error() {
 fn program(folder: &tempfile::TempDir) -> PathBuf {
     let copy = folder.path().join("tontine");
     if !copy.exists() {
-        // Another process copies it: a concurrent fork of this one would keep the file open for
-        // writing.
+        // Another process makes the copy: if this process forked at the same time, the child would
+        // keep the file open for writing.
         let done = Command::new("cp").arg(env!("CARGO_BIN_EXE_tontine")).arg(&copy).status();
         assert!(done.expect("cp runs").success());
         fs::set_permissions(&copy, fs::Permissions::from_mode(0o755)).expect("executable");
@@ -378,8 +380,8 @@ fn send_names_number_of_too_long_line() {
     assert_eq!(receiver.read(5), "fine\n");
 }
 
-/// Runs the session in the README literally: a receiver that hangs is killed, and its successor
-/// gets the messages.
+/// Runs the session in the README literally. A receiver hangs and is killed, and its successor gets
+/// the messages.
 #[test]
 fn readme_session_prints_documented_output() {
     let readme = include_str!("../../../../README.md");
@@ -393,7 +395,7 @@ fn readme_session_prints_documented_output() {
     let program = Path::new(env!("CARGO_BIN_EXE_tontine"));
     let path = std::env::var("PATH").unwrap_or_default();
     let mut bash = Command::new("bash");
-    // With job control, as at a prompt; at the end the sender must have succeeded.
+    // The shell uses job control, as at a prompt. At the end the sender must have succeeded.
     bash.args(["-m", "-c", &format!("{}\nwait $! && echo all read", commands.join("\n"))]);
     bash.env("PATH", format!("{}:{path}", program.parent().expect("a folder").display()));
     let output = Run::of(bash.current_dir(folder.path())).end();
@@ -415,8 +417,8 @@ fn recv_with_closed_stdout_fails_before_it_binds() {
     assert!(!Path::new(&path).exists(), "expected no socket");
 }
 
-/// A message that did not fit on a full disk is not acknowledged: its sender still has it.
-/// `/dev/null`, opened for writing or for both, accepts everything.
+/// A message that did not fit on a full disk is not acknowledged, so its sender still has it.
+/// `/dev/null`, opened for writing or for both directions, accepts everything.
 #[test]
 fn recv_acknowledges_only_written_messages() {
     let program = env!("CARGO_BIN_EXE_tontine");

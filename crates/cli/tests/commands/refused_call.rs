@@ -1,5 +1,5 @@
-//! A seccomp filter that refuses a call: rows that need the call are skipped and name it; the
-//! others run.
+//! A seccomp filter refuses a call. Rows that need the call are skipped and name it; the others
+//! run.
 
 #![allow(unsafe_code, reason = "installs a filter between fork and exec")]
 
@@ -9,7 +9,7 @@ use std::process::Command;
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, TargetArch};
 use serde_json::Value;
 
-/// Returns a filter that lets these calls fail with EPERM and allows all others.
+/// Returns a filter that makes these calls fail with EPERM and allows all others.
 fn refusing(calls: &[i64]) -> BpfProgram {
     let arch = TargetArch::try_from(std::env::consts::ARCH).expect("a known processor");
     let rules = calls.iter().map(|call| (*call, Vec::new())).collect();

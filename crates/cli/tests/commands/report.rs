@@ -54,7 +54,7 @@ fn report_page_draws_all_results() {
     assert!(expected.len() > 50, "{}", expected.len());
     assert_eq!(drawn, expected);
 
-    // `throughput` has several message sizes, which make a curve with the same dots again.
+    // `throughput` has several message sizes, which form a curve that shows the same dots again.
     let on_curves = browser.number("document.querySelectorAll('.curve .dot').length");
     let streamed = results["cells"].as_array().expect("cells").iter();
     let streamed =

@@ -1,4 +1,4 @@
-//! Helpers of the tests of the explorer.
+//! Helpers for the tests of the explorer.
 
 use tontine_crash::explore::{Observer, select};
 use tontine_crash::report::{CrashReport, OperationReport, text};

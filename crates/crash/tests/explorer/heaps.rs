@@ -17,8 +17,8 @@ fn the_shared_heap_survives_every_kill() {
     }
 }
 
-/// A member dies during a hand-over, and the member that recovers it dies at each step of the
-/// recovery: a third member then finds the heap consistent.
+/// A member dies during a handover, and the member that recovers it dies at each step of the
+/// recovery. A third member then finds the heap consistent.
 #[test]
 #[ignore = "kills twice at every instruction"]
 fn heap_survives_two_successive_deaths() {
@@ -51,8 +51,8 @@ fn broken_control_heaps_yield_their_verdicts() {
     }
 }
 
-/// Explores a control heap whose bug no single kill reveals, and the sound control heap, which two
-/// deaths do not damage.
+/// Explores a control heap with a bug that no single kill reveals, and the sound control heap,
+/// which survives two deaths.
 #[test]
 fn heap_broken_by_two_deaths_is_found_in_pairs_mode() {
     for (name, mode, lost) in [
@@ -68,8 +68,8 @@ fn heap_broken_by_two_deaths_is_found_in_pairs_mode() {
     }
 }
 
-/// A member that dies while it holds the mutex leaves it locked, and no member frees the blocks of
-/// the dead one.
+/// A member that dies while it holds the mutex leaves the mutex locked, and no member frees the
+/// blocks of the dead member.
 #[test]
 fn heap_under_a_non_robust_mutex_wedges() {
     let report = explore("boost-heap", |request| request.operation = Some(Operation::Allocate));

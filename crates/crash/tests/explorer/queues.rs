@@ -1,5 +1,6 @@
 //! Tests of the explorer on queues: mechanisms that survive every kill, mechanisms that are known
-//! not to, and control mechanisms with a deliberate bug, which show that the explorer finds bugs.
+//! not to survive some, and control mechanisms with a deliberate bug, which show that the explorer
+//! finds bugs.
 
 use std::collections::BTreeSet;
 
@@ -43,7 +44,7 @@ fn a_ring_under_semaphores_wedges_where_its_holder_dies() {
 fn a_ring_under_a_robust_mutex_keeps_its_messages() {
     let report = explore("robust-ring", |_| ());
     for one in operations(&report).into_iter().flatten() {
-        // A woken process runs concurrently, so that a run may take another path.
+        // A woken process runs concurrently, so a run may take another path.
         let may_diverge = one.operation.name().ends_with("-waking");
         assert!(one.not_explored == 0 || may_diverge, "{one:?}");
         assert_eq!((one.torn, one.lost), (0, 0), "{one:?}");
@@ -103,7 +104,7 @@ fn missing_kill_point_is_an_error() {
 }
 
 /// A receiver dies before it acknowledges a message, and its successor dies at every point of the
-/// takeover of the lane: the third receiver receives all messages, in order.
+/// takeover of the lane. The third receiver receives all messages, in order.
 #[test]
 #[ignore = "kills twice at every instruction"]
 fn lane_survives_two_receiver_deaths() {
@@ -118,8 +119,8 @@ fn lane_survives_two_receiver_deaths() {
     }
 }
 
-/// As above, except that the first receiver dies before it waits for messages, and the second while
-/// it binds the address.
+/// Like above, except that the first receiver dies before it waits for messages, and the second
+/// dies while it binds the address.
 #[test]
 fn lane_survives_death_of_a_successor_that_binds() {
     let report = explore("mailbox-succession", |request| {

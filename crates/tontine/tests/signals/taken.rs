@@ -484,7 +484,7 @@ fn forked_child_inherits_the_mask_but_no_taker() {
                 Ok(None),
                 "the parent's signal does not arrive in the child"
             );
-            // These drops must neither hang nor end the threads of the parent.
+            // These drops must neither hang nor stop the parent's threads.
             drop((channel, thread));
             kill_self(Signal::TERM);
             assert_eq!(take(&blocked).signal(), Signal::TERM, "the child may take its own signals");

@@ -1,4 +1,4 @@
-//! Scenarios on real processes, and compared with the virtual Unix; the shell on both.
+//! Scenarios on real processes, compared with the virtual Unix, and the shell on both.
 
 #[path = "../examples/calls.rs"]
 mod calls;

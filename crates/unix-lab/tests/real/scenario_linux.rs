@@ -1,7 +1,7 @@
 //! The examples on real processes: their expectations match Linux.
 //!
-//! An example that needs something unavailable to a process of this test (a machine of its own, the
-//! first user) is skipped with a message. Examples that execute processes belong to
+//! An example is skipped with a message if it needs something unavailable to a process of this test
+//! (its own machine, the first user). Examples whose processes call exec belong to
 //! `scenario_executed.rs`.
 
 use std::io;
@@ -15,7 +15,8 @@ use crate::calls::{executes, has};
 use crate::examples::examples;
 use crate::keeper::keep;
 
-/// Returns `true` for calls that signal all processes, which here means all on the machine.
+/// Returns `true` for calls that signal all processes, which on real processes means all on the
+/// machine.
 fn signals_everyone(call: &SystemCall) -> bool {
     matches!(call, SystemCall::Kill(KillTarget::Everyone, _))
 }

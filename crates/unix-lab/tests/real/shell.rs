@@ -1,6 +1,6 @@
-//! The shell at a terminal, with a user who types and reads.
+//! The shell at a terminal, with a user that types and reads.
 //!
-//! The user is a program too, written against [`Sys`]. It never waits for time to pass: it types
+//! The user is also a program, written against [`Sys`]. It never waits for time to pass: it types
 //! once the output shows that a program has reached the required state.
 
 use tontine_unix::{Fd, Linux, Pid, SigAction, Signal, Sys, WaitStatus};
@@ -8,7 +8,7 @@ use tontine_unix_lab::shell::{Launch, call, execute, log_in, programs, shell_wit
 use tontine_unix_sim::{Executor, Virtual};
 
 const PROMPT: &str = "tontine$ ";
-/// Timeout in seconds of a user's wait.
+/// Timeout in seconds of a wait by the user.
 const TIMEOUT_S: u32 = 60;
 /// Schedules per session.
 const SEEDS: u64 = 5;
@@ -119,7 +119,7 @@ fn on_virtual(executor: Executor, user: fn(&mut User)) {
     assert_eq!(report.status, Some(WaitStatus::Exited(0)), "{executor:?}: {report:?}");
 }
 
-/// Runs the session on Linux, in a process of its own.
+/// Runs the session on Linux, in its own process.
 fn on_linux_with(launch: Launch, user: fn(&mut User)) {
     let linux = Linux::new().unwrap();
     let sys: &dyn Sys = &linux;

@@ -1,6 +1,6 @@
 //! The known races as small programs, for tests and examples that explore all their schedules:
-//! [`KNOWN`], which docs/internals/races.md describes. Lost wake-ups and similar mistakes of
-//! programs: [`lost`].
+//! [`KNOWN`], described in docs/internals/races.md. Lost wake-ups and similar mistakes of programs:
+//! [`lost`].
 
 use std::fs;
 use std::path::Path;
@@ -14,11 +14,11 @@ use tontine_unix_lab::explore::Exploration;
 use tontine_unix_lab::scenario::Scenario;
 use tontine_unix_sim::{Builder, LockingMode};
 
-/// A race. The patches that `cargo xtask mutants` applies contain its protection and the modes that
-/// need it.
+/// A race. The patches that `cargo xtask mutants` applies contain the code that protects against
+/// it, and name the modes that need this code.
 pub(crate) struct Known {
     pub(crate) name: &'static str,
-    /// Returns 0 if the endangered invariant has held.
+    /// Returns 0 if the endangered invariant holds.
     program: fn(&dyn Sys) -> i32,
     with: fn(Builder) -> Builder,
 }
@@ -148,8 +148,8 @@ fn killpg_against_setpgid(sys: &dyn Sys) -> i32 {
     waited.expect("a child of the caller").expect("the wait blocks").status.exited().unwrap_or(1)
 }
 
-/// A group is signalled while its only member ends and is reaped: the signal does not reach the
-/// next process in its slot.
+/// A group is signalled while its only member ends and is reaped. The signal does not reach the
+/// next process in the member's slot.
 fn killpg_against_exit(sys: &dyn Sys) -> i32 {
     let victim = sys.fork(|sys| {
         sys.setpgid(OWN, OWN).expect("permitted");

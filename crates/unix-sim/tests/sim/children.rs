@@ -10,22 +10,22 @@ pub(crate) fn sleeper(sys: &dyn Sys) -> Pid {
     sys.fork(sleep_on).expect("within the limits")
 }
 
-/// Sleeps until a signal ends the process, as a program that never returns.
+/// Sleeps until a signal ends the process. A program that calls this never returns.
 pub(crate) fn sleep_on(sys: &dyn Sys) -> i32 {
     loop {
         sys.pause();
     }
 }
 
-/// Returns a sleeper that leads a group of its own.
+/// Returns a sleeper that leads its own group.
 pub(crate) fn leader(sys: &dyn Sys) -> Pid {
     let child = sleeper(sys);
     sys.setpgid(child, child).expect("a child");
     child
 }
 
-/// Returns the bare number of a process. On Linux a process other than its parent names it so,
-/// because a handle belongs to the process that holds it.
+/// Returns the bare number of a process. On Linux a handle belongs to the process that holds it, so
+/// only the parent has one; other processes use the number.
 pub(crate) const fn bare(pid: Pid) -> Pid {
     Pid::number_only(pid.number())
 }

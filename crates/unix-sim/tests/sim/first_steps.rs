@@ -1,4 +1,4 @@
-//! Basic programs on every mode and executor.
+//! Basic programs, in every mode and on every executor.
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tontine_unix::*;

@@ -1,6 +1,6 @@
-//! Compile tests of nested locks: pairs of programs that differ in one line. The program of each
-//! pair that keeps the lock order compiles; the other is refused with an error that names both
-//! locks.
+//! Compile tests of nested locks, as pairs of programs that differ in one line. In each pair, the
+//! program that keeps the lock order compiles, and the other is refused with an error that names
+//! both locks.
 //!
 //! The programs include the crate's own `lock` module (`lock_order/world.inc`), which no external
 //! program can name. `TRYBUILD=overwrite cargo test -p tontine-unix-sim --test sim lock_order`
@@ -9,7 +9,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Returns the programs that keep the order.
+/// Returns the programs that keep the lock order.
 fn passing() -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/lock_order");
     let files = fs::read_dir(folder).expect("the folder exists");

@@ -1,8 +1,8 @@
-//! The virtual Unix: the effects of its calls, the errors they return, the guarantees of its
+//! The virtual Unix: the effects of its calls, the errors they return, and the guarantees of its
 //! executors.
 //!
-//! All tests form one program, because linking dominates the time to build tests. A test that
-//! changes its process does so in a child ([`keeper`]).
+//! All tests are in one program, because linking dominates the time to build tests. A test that
+//! changes its process runs in a child ([`keeper`]).
 
 mod children;
 mod errnos;

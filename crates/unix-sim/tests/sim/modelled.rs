@@ -37,8 +37,8 @@ fn wait_for(sys: &dyn Sys, children: usize) {
     }
 }
 
-/// Pairs of processes that signal each other, each pair on two processors of its own while there
-/// are enough.
+/// Pairs of processes that signal each other. Each pair has its own two processors, as long as
+/// there are enough.
 fn pairs(pairs: usize, processors: usize) -> impl FnOnce(&dyn Sys) -> Duration + Send + 'static {
     move |sys| {
         let block = SigSet::of(&[Signal::USR1]);
@@ -133,7 +133,7 @@ fn modelled_call_time_grows_with_the_cost_of_its_steps() {
     };
     let cheap = per_call(CostModel::NONE.with(CostKind::Call, 10.0));
     let dear = per_call(CostModel::NONE.with(CostKind::Call, 110.0));
-    // The mean of a thousand costs that each vary by an eighth is accurate within 1%.
+    // The mean of a thousand costs, each of which varies by an eighth, is accurate within 1%.
     assert!((9.9..10.1).contains(&cheap), "{cheap}");
     assert!((108.9..111.1).contains(&dear), "{dear}");
 }
@@ -166,9 +166,9 @@ fn modelled_lock_waits_appear_in_the_lock_statistics() {
     assert!(many > 10.0 && blocked > 0, "{many} %, {blocked} blocked");
 }
 
-/// Regression: a service fiber of the master took calls while any arrived. With eight pairs on ten
-/// processors they arrived without end, so that processes that had slept in a call and were woken
-/// meanwhile never ran again: receivers saw one signal in thousands.
+/// Regression: a service fiber of the master took calls as long as any arrived. With eight pairs on
+/// ten processors, calls arrived without end, so processes that had slept in a call and had been
+/// woken never ran again. Receivers saw one signal in thousands.
 #[test]
 fn master_resumes_processes_that_slept_in_a_call() {
     let ((), report) = run((LockingMode::Master, 10, 1, CostModel::published()), |sys| {

@@ -51,7 +51,7 @@ fn simulated_holds_take_whole_steps_and_repeat() {
     let executor = Executor::Simulated { seed: 4 };
     let statistics = counted(LockingMode::Parallel, executor);
     assert_eq!(statistics, counted(LockingMode::Parallel, executor));
-    // Other locks are taken while the relation lock is held, and each acquisition takes a step.
+    // Other locks are acquired while the relation lock is held, and each acquisition takes a step.
     let relations = row(&statistics, "proc_relation_lock");
     assert!(relations.held_ns >= 100 * relations.timed, "{relations:?}");
     assert!(statistics.rows.iter().all(|row| row.held_ns % 100 == 0), "{statistics}");

@@ -8,7 +8,7 @@ use tontine_unix_sim::{Builder, EndReason, Executor, LockingMode, RunReport, Vir
 /// [`with_cat`] adds it to a virtual system.
 pub(crate) const CAT: &str = "/bin/cat";
 
-/// Maximum steps of a simulated run; a run that exceeds it is taken to be endless.
+/// Maximum steps of a simulated run. A run that exceeds it is taken to be endless.
 const MAX_STEPS: u64 = 3_000_000;
 
 /// Iterates over the systems of every mode and executor, with some seeds of the simulated executor.
@@ -67,7 +67,8 @@ pub(crate) fn assert_success(on: &str, report: &RunReport) {
     );
 }
 
-/// Asserts success, and that no program of the system panicked, so that each assertion in it held.
+/// Asserts success, and that no program of the system panicked, which means that all assertions in
+/// the programs held.
 #[track_caller]
 pub(crate) fn assert_held(on: &str, report: &RunReport) {
     assert_success(on, report);

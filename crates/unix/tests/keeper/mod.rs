@@ -1,4 +1,4 @@
-//! A place on the real kernel that no process escapes: [`keep`].
+//! Runs a program on the real kernel so that no process outlives the run: [`keep`].
 
 #![allow(clippy::disallowed_types, reason = "the real kernel uses real time")]
 
@@ -11,16 +11,16 @@ use tontine_unix::{
     WaitOptions, WaitStatus,
 };
 
-/// Maximum run time of a player; a longer one is taken to be endless.
+/// Maximum run time of a player; a player that exceeds it is taken to be endless.
 const TIMEOUT: Duration = Duration::from_secs(30);
-/// Status of a player that did not exit by itself; not an errno.
+/// Status of a player that did not exit by itself, which is not an errno.
 const NO_STATUS: i32 = 255;
 
 /// Runs `player` in a forked process and returns its exit status, or `None` if it panicked, was
 /// killed or took too long.
 ///
-/// Its parent, the keeper, is forked too. The keeper leads the session of both, inherits the
-/// processes that the player leaves behind, and finally kills and reaps them: however a player
+/// The player's parent, the keeper, is forked too. It leads the session of both, inherits the
+/// processes that the player leaves behind, and finally kills and reaps them. However a player
 /// ends, and whether or not it is reaped, no process is left.
 pub(crate) fn keep(player: impl FnOnce(&dyn Sys) -> i32 + Send + 'static) -> Option<i32> {
     let linux: &dyn Sys = &Linux::new().expect("pidfds and clone3");
@@ -50,8 +50,8 @@ fn as_after_login(linux: &dyn Sys) {
     linux.sigprocmask(Some((SigmaskHow::Set, SigSet::EMPTY))).expect("a mask");
 }
 
-/// Runs a player and prints the reason for a panic to standard error, past the capture of test
-/// output, which ends with this process.
+/// Runs a player. If the player panics, prints the reason directly to standard error, because
+/// captured test output is lost when this process ends.
 fn loudly(player: impl FnOnce() -> i32) -> i32 {
     catch_unwind(AssertUnwindSafe(player)).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().map(String::as_str);
@@ -61,7 +61,7 @@ fn loudly(player: impl FnOnce() -> i32) -> i32 {
     })
 }
 
-/// Returns how a player ended, if it did.
+/// Returns how a player ended, or `None` if it did not.
 fn await_end(linux: &dyn Sys, player: Pid) -> Option<WaitStatus> {
     let begun = Instant::now();
     while begun.elapsed() < TIMEOUT {
@@ -79,7 +79,7 @@ fn reap_all(linux: &dyn Sys) {
     let look = WaitOptions::EXITED | WaitOptions::NOHANG;
     while linux.waitid(Children::Any, look) != Err(Errno::ECHILD) {
         for child in children_of(linux.getpid().number()) {
-            // No other process reaps the child: the number is still its own.
+            // No other process reaps the child, so the number is still its own.
             let _ = linux.kill(Pid::number_only(child).into(), Some(Signal::KILL));
         }
         std::thread::sleep(Duration::from_micros(500));
@@ -96,6 +96,6 @@ fn children_of(parent: i32) -> Vec<i32> {
 /// Returns the parent of a process according to /proc.
 pub(crate) fn parent_of(number: i32) -> Option<i32> {
     let stat = std::fs::read_to_string(format!("/proc/{number}/stat")).ok()?;
-    // The name before it, in brackets, may contain any characters.
+    // The name, in brackets, precedes the parent and may contain any characters.
     stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
 }

@@ -49,15 +49,15 @@ fn handle_of_a_reaped_child_returns_esrch() {
     });
 }
 
-/// Process numbers are reused. In a PID namespace of its own, a process chooses the next number
-/// (/proc/sys/kernel/ns_last_pid), and no other process takes it.
+/// Process numbers are reused. In its own PID namespace, a process can choose the next number
+/// (/proc/sys/kernel/ns_last_pid), and no other process takes that number.
 #[test]
 fn handle_never_names_the_next_process_with_its_pid() {
     play(|sys| {
-        // SAFETY: the call changes the namespace of children created from now on, and no
+        // SAFETY: the call changes only the namespace of children created from now on, and no
         // descriptor.
         if unsafe { unshare_unsafe(UnshareFlags::NEWPID) }.is_err() {
-            // Without privilege, the number cannot be chosen.
+            // Without privilege, the test cannot choose the number.
             return;
         }
         let first_of_its_system = sys.fork(|sys| {

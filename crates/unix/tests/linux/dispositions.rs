@@ -1,5 +1,5 @@
-//! Initial dispositions of a process, whatever dispositions the host, the program that embeds the
-//! backend, has set.
+//! Initial dispositions of a process, whatever dispositions the host (the program that embeds the
+//! backend) has set.
 #![allow(unsafe_code, reason = "sets dispositions as a library of the host would")]
 
 use std::os::unix::process::ExitStatusExt;
@@ -11,15 +11,15 @@ use tontine_unix::{
 
 use crate::scene::end;
 
-/// Exit status of a host whose assertions held; differs from that of a test program that found no
-/// test.
+/// Exit status of a host whose assertions held. It differs from that of a test program that found
+/// no test.
 const HOST_HELD: i32 = 42;
 
 /// Environment variable of a test that runs as the host.
 const AS_HOST: &str = "TONTINE_UNIX_TEST_AS_HOST";
 
 /// Runs `host` in a new process of this program, in which only Rust's runtime has changed
-/// dispositions. Returns how that process ended. `test` is the calling test.
+/// dispositions, and returns how that process ended. `test` is the calling test.
 fn in_host(test: &str, host: impl FnOnce(&dyn Sys)) -> ExitStatus {
     if std::env::var_os(AS_HOST).is_some() {
         host(&Linux::new().expect("pidfds and clone3"));
@@ -46,9 +46,9 @@ fn set_disposition_directly(signal: Signal, does: libc::sighandler_t) {
     unsafe { libc::signal(signal.number(), does) };
 }
 
-/// Regression: Rust's runtime ignores SIGPIPE and handles SIGSEGV and SIGBUS. Programs that the
-/// backend ran inherited that: a writer without a reader did not end, and each test had to reset
-/// it.
+/// Regression: Rust's runtime ignores SIGPIPE and handles SIGSEGV and SIGBUS, and programs that the
+/// backend ran inherited that. A program that wrote to a pipe without a reader did not end, and
+/// each test had to reset the disposition.
 #[test]
 fn child_of_host_begins_with_default_dispositions() {
     let status = in_host("child_of_host_begins_with_default_dispositions", |sys| {
@@ -77,7 +77,7 @@ fn child_of_host_begins_with_default_dispositions() {
             );
             assert_eq!(disposition(sys, Signal::BUS), handler.disposition, "the program's handler");
             assert_eq!(sys.sigstack(None), Ok(SigStack::default()));
-            // Children inherit what a program sets without the backend, as from any fork.
+            // Children inherit what a program sets without the backend, as after any fork.
             set_disposition_directly(Signal::USR2, caught as *const () as libc::sighandler_t);
             let grandchild =
                 sys.fork(|sys| i32::from(disposition(sys, Signal::USR2) == Disposition::Default));
@@ -93,8 +93,8 @@ fn child_of_host_begins_with_default_dispositions() {
     assert_eq!(status.code(), Some(HOST_HELD), "{status}");
 }
 
-/// Regression: a child of the host survived a write to a pipe without a reader, and its first
-/// `fault(SEGV)` had no effect, because the runtime's handler took it.
+/// Regression: a child of the host survived a write to a pipe without a reader. Its first
+/// `fault(SEGV)` had no effect, because the runtime's handler took the signal.
 #[test]
 fn child_of_host_ends_by_sigpipe_and_by_its_first_fault() {
     let status = in_host("child_of_host_ends_by_sigpipe_and_by_its_first_fault", |sys| {
@@ -132,7 +132,7 @@ fn spawned_program_ignores_sigpipe_only_if_host_asked_for_it() {
     assert_eq!(status.code(), Some(HOST_HELD), "{status}");
 }
 
-/// Regression: a program that the host executed in its own process ignored SIGPIPE.
+/// Regression: if the host ran a program in its own process by exec, the program ignored SIGPIPE.
 #[test]
 fn program_that_host_executes_ends_by_sigpipe() {
     let status = in_host("program_that_host_executes_ends_by_sigpipe", |sys| {
@@ -154,8 +154,8 @@ fn first_fault_of_host_ends_it() {
     assert_eq!(status.signal(), Some(libc::SIGSEGV), "{status}");
 }
 
-/// Regression: a library's handler of SIGPIPE was removed too, although only the runtime's SIG_IGN
-/// was to be undone.
+/// Regression: a library's handler of SIGPIPE was removed too, although only the SIG_IGN of the
+/// runtime should have been undone.
 #[test]
 fn child_of_host_keeps_the_library_handler_of_sigpipe() {
     let status = in_host("child_of_host_keeps_the_library_handler_of_sigpipe", |sys| {

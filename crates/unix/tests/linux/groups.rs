@@ -70,16 +70,16 @@ fn descriptor_of_a_group_is_closed_with_the_group() {
     });
 }
 
-/// As for a process (`children.rs`), a process in a PID namespace of its own chooses the next
-/// number. The leader vanishes when it ends, because SIGCHLD is ignored, and its number goes to a
+/// As for a process (`children.rs`), a process in its own PID namespace can choose the next number.
+/// The leader vanishes when it ends, because SIGCHLD is ignored, and its number goes to a
 /// grandchild that this process does not know.
 #[test]
 fn group_handle_never_names_the_next_group_with_its_number() {
     play(|sys| {
-        // SAFETY: the call changes the namespace of children created from now on, and no
+        // SAFETY: the call changes only the namespace of children created from now on, and no
         // descriptor.
         if unsafe { unshare_unsafe(UnshareFlags::NEWPID) }.is_err() {
-            // Without privilege, the number cannot be chosen.
+            // Without privilege, the test cannot choose the number.
             return;
         }
         let first_of_its_system = sys.fork(|sys| {

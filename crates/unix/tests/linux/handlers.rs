@@ -1,4 +1,4 @@
-//! Handlers: the information they get, when they run, and their reported actions.
+//! Handlers: the information that they get, when they run, and the actions that are reported.
 #![allow(unsafe_code, reason = "installs a handler without the library")]
 
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use tontine_unix::{
 
 use crate::scene::{await_byte, end, play, send_byte, sleeper, until};
 
-/// The last information that a handler got, in words that a handler may write.
+/// The information that a handler got last, in words that a handler may write.
 #[derive(Debug, Default)]
 struct Seen {
     times: AtomicU32,
@@ -21,7 +21,7 @@ struct Seen {
     code: AtomicI32,
 }
 
-/// The codes, whose indices are stored.
+/// The codes, which are stored as indices into this array.
 const CODES: [SigCode; 8] = [
     SigCode::User,
     SigCode::Queue,
@@ -256,7 +256,7 @@ fn handler_may_signal_and_wait_during_the_same_calls() {
                 }
             })
         };
-        // The locks are held for most of the time that a fork takes.
+        // The locks are held during most of the time that a fork takes.
         for _ in 0..100 {
             let forked = sys.fork(|_| 0).unwrap();
             end(sys, forked);

@@ -1,4 +1,4 @@
-//! Users, limits, priorities.
+//! Users, limits and priorities.
 
 use tontine_unix::{
     Errno, Pid, PriorityScope, Resource, Rlimit, SigAction, Signal, Sys, WaitStatus,
@@ -108,7 +108,7 @@ fn process_beyond_its_cpu_limit_gets_sigxcpu() {
 fn nice_value_is_clamped_and_not_lowered_without_privilege() {
     play(|sys| {
         let me = PriorityScope::Process(Pid::number_only(0));
-        // The user who runs the tests may already have a higher nice value.
+        // The tests' user may already have a higher nice value.
         let nice = sys.getpriority(me).unwrap().max(5);
         sys.setpriority(me, nice).unwrap();
         assert_eq!(sys.getpriority(me), Ok(nice));

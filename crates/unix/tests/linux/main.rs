@@ -1,7 +1,7 @@
-//! `Linux`, on real processes that the tests start themselves.
+//! `Linux` with real processes that the tests start themselves.
 //!
 //! A test that waits for any child, changes a disposition of the whole process, or inspects the
-//! process's descriptors runs in a process of its own: [`scene::play`].
+//! process's descriptors runs in its own process: [`scene::play`].
 
 #![cfg(target_os = "linux")]
 

@@ -1,4 +1,4 @@
-//! A process of its own for a test, and helpers for it.
+//! Runs a test in its own process ([`play`]), and helpers for such tests.
 
 use std::time::Duration;
 
@@ -6,10 +6,10 @@ use tontine_unix::{Children, Errno, Fd, Pid, Sys, WaitOptions, WaitStatus, Waite
 
 use crate::keeper::keep;
 
-/// Maximum run time in seconds of a process; SIGALRM ends a longer one.
+/// Maximum run time in seconds of a process. SIGALRM ends a process that exceeds it.
 pub(crate) const TIMEOUT_S: u32 = 30;
 
-/// Runs `test` in a forked process, and fails if an assertion failed there.
+/// Runs `test` in a forked process, and fails if an assertion of `test` fails.
 pub(crate) fn play(test: impl FnOnce(&dyn Sys) + Send + 'static) {
     let status = keep(move |sys| {
         test(sys);

@@ -12,12 +12,12 @@ use tontine_unix::{
 use crate::keeper::parent_of;
 use crate::scene::{end, open_descriptors, play};
 
-/// A shell that runs `script`.
+/// Returns a request for a shell that runs `script`.
 fn shell(script: &str) -> SpawnRequest {
     SpawnRequest::new("/bin/sh", &["sh", "-c", script])
 }
 
-/// Reads from a pipe until its end.
+/// Reads all bytes of a pipe.
 fn read_all(sys: &dyn Sys, from: Fd) -> String {
     let (mut all, mut buffer) = (Vec::new(), [0; 256]);
     loop {
@@ -86,7 +86,8 @@ fn spawn_of_an_unusable_file_fails_and_leaves_nothing() {
     });
 }
 
-/// Large enough that some children are killed before and some after they execute.
+/// Number of spawned children. It is so large that some children are killed before exec and some
+/// after.
 const SPAWNED: u32 = 2_000;
 
 /// Kills children of `parent` until `until` is set; returns the number killed.
@@ -98,7 +99,7 @@ fn kill_children_of(parent: i32, until: &AtomicBool) -> u32 {
         for number in children.split_whitespace().filter_map(|number| number.parse().ok()) {
             let child = rustix::process::Pid::from_raw(number).expect("a positive number");
             let Ok(held) = pidfd_open(child, PidfdFlags::empty()) else { continue };
-            // A child that the descriptor holds is still a child: the number is not reused.
+            // A number that still names a child was not reused before the pidfd was opened.
             if parent_of(number) == Some(parent) {
                 killed += u32::from(pidfd_send_signal(held, HostSignal::KILL).is_ok());
             }
@@ -203,7 +204,8 @@ fn signal_sets(sys: &dyn Sys, spawn: &SpawnRequest) -> (SigSet, SigSet, SigSet) 
     let set = |name: &str| {
         let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
         let set = SigSet::from_bits(u64::from_str_radix(line.trim(), 16).unwrap());
-        // Without 32 and 33, which may have been ignored before the tests began.
+        // Signals 32 and 33 are left out, because they may have been ignored before the tests
+        // began.
         set.iter().collect()
     };
     (set("SigBlk:"), set("SigIgn:"), set("SigCgt:"))
@@ -246,7 +248,7 @@ fn spawned_program_gets_exactly_the_mapped_descriptors() {
         let ((a, into_a), (b, into_b)) = (sys.pipe().unwrap(), sys.pipe().unwrap());
         sys.write(into_a, b"from a\n").unwrap();
         sys.write(into_b, b"from b\n").unwrap();
-        // Exchanged: each descriptor takes the number of the other.
+        // The descriptors are exchanged: each takes the number of the other.
         let spawn = SpawnRequest { descriptors: vec![(a, b), (b, a)], ..SpawnRequest::default() };
         let script =
             format!("read x </proc/self/fd/{}; read y </proc/self/fd/{}; echo $x, $y", b.0, a.0);

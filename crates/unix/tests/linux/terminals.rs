@@ -24,7 +24,7 @@ fn with_terminal(test: impl FnOnce(&dyn Sys, Fd, Fd) + Send + 'static) {
     });
 }
 
-/// Returns a sleeper in a group of its own, in the foreground.
+/// Returns a sleeper in its own group, in the foreground.
 fn foreground_sleeper(sys: &dyn Sys, terminal: Fd) -> Pid {
     sys.sigaction(Signal::TTOU, Some(SigAction::IGNORE)).unwrap();
     let child = sleeper(sys);

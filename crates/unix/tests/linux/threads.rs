@@ -24,8 +24,9 @@ fn a_thread_is_joined_once() {
     });
 }
 
-/// Regression: `join` returned as soon as the thread had left the address space, and the kernel
-/// releases the number slightly later: `tgkill` of a joined thread sometimes returned `Ok`.
+/// Regression: `join` returned as soon as the thread had left the address space, but the kernel
+/// releases the number slightly later. `tgkill` of a joined thread therefore sometimes returned
+/// `Ok`.
 #[test]
 fn number_of_a_joined_thread_is_released() {
     play(|sys| {
@@ -38,8 +39,8 @@ fn number_of_a_joined_thread_is_released() {
     });
 }
 
-/// A tracer keeps an ended thread until it waits for it. A thread that joins it must not wait for
-/// the tracer, which may wait for something else.
+/// A tracer keeps an ended thread until it waits for that thread. A thread that joins the ended
+/// thread must not wait for the tracer, which may wait for something else.
 #[test]
 fn join_does_not_wait_for_a_tracer_of_the_thread() {
     play(|sys| {
@@ -186,7 +187,7 @@ fn children_of_a_placed_process_run_on_its_processor() {
     });
 }
 
-/// The affinity is restricted as by `taskset`.
+/// The test restricts the affinity, as `taskset` does.
 #[test]
 fn unplaced_process_keeps_its_original_affinity() {
     play(|sys| {

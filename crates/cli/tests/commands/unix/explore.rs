@@ -41,8 +41,8 @@ fn printed_replay_command_repeats_violation() {
     }
 }
 
-/// Regression: the report of a scenario that does not end said only that it was stopped, and
-/// printed hundreds of turns; no option raised the limit.
+/// Regression: the report of a scenario without an end stated only that the run was stopped, and
+/// printed hundreds of turns. No option raised the limit.
 #[test]
 fn run_without_an_end_names_limit_and_option() {
     let file = scenario("process main\n  while 0 == 0\n    child = fork main\n    yield\n");

@@ -104,7 +104,7 @@ fn invalid_input_is_marked_with_status_2() {
 
 #[test]
 fn runs_stop_at_first_failure() {
-    // Two processes race: under some schedule the second comes first.
+    // Two processes race. Under some schedules the second process comes first.
     let file = scenario(
         "process main\n  fork other\n  note \"first\"\n  wait\n\n\
          process other\n  note \"second\"\n\nexpect notes \"first\", \"second\"\n",
@@ -114,7 +114,7 @@ fn runs_stop_at_first_failure() {
     assert!(text(&output.stdout).contains("simulated, seed "), "{}", text(&output.stdout));
 }
 
-/// A scenario that loops without an end.
+/// A scenario that loops without end.
 const ENDLESS: &str = "process main\n  note \"here\"\n  repeat 2000000000: x = x + 1\n";
 
 /// Regression: a signal just before `pause` made it return, so no seed showed the lost wake-up.
@@ -182,7 +182,8 @@ fn run_under_nohup_survives_sighup() {
 #[cfg(debug_assertions)]
 const SPINNING: &str = "process main\n  note \"here\"\n  exec \"spin\"\n";
 
-/// Starts a run with default signal dispositions: a shell ignores SIGINT for its background jobs.
+/// Starts a run with default signal dispositions. Otherwise SIGINT could be ignored, because a
+/// shell ignores it for its background jobs.
 #[cfg(debug_assertions)]
 fn start_spinning(file: &Path, limit: &str) -> Child {
     let mut tontine = Command::new("env");
@@ -224,7 +225,7 @@ fn second_signal_ends_command_at_once() {
         await_work(&child);
         let status = loop {
             send(&child, signal);
-            // Two signals that arrive together are merged.
+            // Two signals that arrive together coalesce.
             std::thread::sleep(Duration::from_millis(50));
             if let Some(status) = child.try_wait().expect("a child of the test") {
                 break status;
@@ -240,7 +241,7 @@ fn send(child: &Child, signal: rustix::process::Signal) {
         .expect("the process still runs");
 }
 
-/// Waits until a command has used processor time; before that it has no handlers, and a signal ends
+/// Waits until a command has used processor time. Before that it has no handlers, and a signal ends
 /// it.
 fn await_work(child: &Child) {
     let start = Instant::now();
@@ -302,7 +303,7 @@ fn statistics_option_counts_locks() {
 
 #[test]
 fn delivery_and_masks_options_choose_thread() {
-    // The oldest thread blocks the signal, and another one does not.
+    // The oldest thread blocks the signal, but another thread does not.
     let file = scenario(
         "process main\n  on USR1: note \"taken\"; done = 1\n  thread other\n  sleep 10ms\n  \
          block USR1\n  kill self USR1\n  sleep 10ms\n  check done == 1\n\n\

@@ -1,7 +1,7 @@
 //! `tontine unix shell` from a user's point of view: at a terminal, and without one.
 //!
-//! The test is the user at the other end of a real terminal. It types after the expected output has
-//! appeared, and fails after a timeout.
+//! The test is the user at the other end of a real terminal. It types when the expected output has
+//! appeared, and fails if the output does not appear in time.
 
 use std::os::fd::OwnedFd;
 use std::process::{Child, Command, Output, Stdio};
@@ -16,7 +16,7 @@ const PROMPT: &str = "tontine$ ";
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// Timeout of one poll of the terminal.
 const POLL_TIMEOUT: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
-/// Maximum number of runs of `ps` until the shell waits.
+/// Maximum number of runs of `ps` until one shows the shell waiting.
 const MAX_PS_RUNS: usize = 20;
 
 fn tontine(arguments: &[&str]) -> Command {
@@ -98,7 +98,7 @@ impl User {
 
 impl Drop for User {
     fn drop(&mut self) {
-        // The shell has ended, except in a test that failed.
+        // The shell has ended already, except in a test that failed.
         let _ = self.shell.kill();
         let _ = self.shell.wait();
     }
@@ -116,7 +116,7 @@ fn session(arguments: &[&str]) {
     user.sees("^Z\r\n[1]+ Stopped");
     user.enters("jobs");
     user.sees("[1]+ Stopped");
-    // On another processor `ps` may run before the shell that started it waits.
+    // If `ps` runs on another processor, it may run before the shell that started it waits.
     let waits = (0..MAX_PS_RUNS).any(|_| {
         user.enters("ps");
         let table = user.sees(" ps\r\n");

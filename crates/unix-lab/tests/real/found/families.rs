@@ -6,8 +6,8 @@ use tontine_unix_sim::LockingMode;
 
 use super::is_the_same;
 
-/// Regression: the Linux backend looked for the group first, and returned EPERM for an ended
-/// process: the group was the one that this process would lead.
+/// Regression: for an ended process, the Linux backend looked for the group first and returned
+/// EPERM, because the group was the one that this process would lead.
 #[test]
 fn setpgid_of_an_ended_process_returns_esrch_for_any_group() {
     is_the_same(
@@ -23,9 +23,9 @@ process quick
     );
 }
 
-/// Linux lets a terminal have the number of any process of its session as its foreground group,
-/// even without such a group, and the group is in the foreground once created. POSIX specifies
-/// EPERM.
+/// On Linux, a terminal can have the number of any process of its session as its foreground group,
+/// even if there is no such group yet. The group is in the foreground once it is created. POSIX
+/// specifies EPERM.
 #[test]
 fn group_may_be_in_the_foreground_before_it_is_created() {
     is_the_same(
@@ -47,8 +47,8 @@ process job
     );
 }
 
-/// Regression: a group was left by its only member and created again: the virtual terminal still
-/// had the first one in the foreground, and stopped the second for reading.
+/// Regression: a group was left by its only member and created again. The virtual terminal still
+/// had the first group in the foreground, and stopped the second for reading.
 #[test]
 fn recreated_group_is_still_in_the_foreground() {
     is_the_same(
@@ -72,7 +72,8 @@ process job
 }
 
 /// Regression: a descriptor was closed and a child forked. The Linux backend holds the child by a
-/// descriptor, which got the number of the closed one. Reading from it returned EINVAL.
+/// descriptor, which got the number of the closed one, so that reading from that number returned
+/// EINVAL.
 #[test]
 fn closed_descriptor_stays_closed_after_a_fork() {
     is_the_same(
@@ -90,8 +91,8 @@ process quick
     );
 }
 
-/// Regression: the Linux backend looked for the process first, which had ended, and returned ESRCH.
-/// The kernel checks the numbers first.
+/// Regression: the Linux backend looked first for the process, which had ended, and returned ESRCH.
+/// The kernel first checks the numbers.
 #[test]
 fn invalid_number_is_refused_before_the_process_lookup() {
     is_the_same(
@@ -107,8 +108,8 @@ process quick
     );
 }
 
-/// With unread input before it, a key is carried to the terminal by the kernel's worker alone: the
-/// typing call was reported before the key ended the caller.
+/// Only the kernel's worker carries a key to the terminal if unread input is before it. Regression:
+/// the typing call was reported before the key ended the caller.
 #[test]
 fn typed_key_behind_unread_input_arrives_within_its_call() {
     is_the_same(
@@ -126,8 +127,8 @@ process other
     );
 }
 
-/// Linux returns EIO to a reader that sleeps while the terminal's user end closes, and end of file
-/// to later readers. The virtual Unix returned end of file to both.
+/// If the terminal's user end closes while a reader sleeps, Linux returns EIO to this reader, and
+/// end of file to later readers. Regression: the virtual Unix returned end of file to both.
 #[test]
 fn reader_asleep_at_hang_up_gets_eio_and_later_readers_eof() {
     is_the_same(
@@ -147,9 +148,9 @@ process reader
     );
 }
 
-/// A process that a signal ends during a wait checks once more on its way out, and reaps a child
-/// that has ended by then. Regression: the Linux backend only looked, and the virtual Unix was
-/// changed to match it.
+/// If a signal ends a process during a wait, the process checks once more on its way out, and reaps
+/// a child that has ended by then. Regression: the Linux backend only checked and did not reap, and
+/// the virtual Unix was changed to match it.
 #[test]
 fn killed_waiter_reaps_a_child_in_its_last_check() {
     is_the_same(
@@ -178,9 +179,9 @@ thread writer
     );
 }
 
-/// Regression: a process ended whose child, in another group, had ended before and was unreaped.
-/// That group was already orphaned, and had a stopped member. Linux checks the groups of all
-/// children that it reparents, including ended ones.
+/// Regression: a process ended after its child, an unreaped zombie in another group. That group was
+/// already orphaned, and had a stopped member. Linux checks the groups of all children that it
+/// reparents, including those of zombies.
 #[test]
 fn reparented_zombie_has_its_orphaned_group_hung_up() {
     is_the_same(
@@ -206,7 +207,7 @@ process third
     );
 }
 
-/// Regression: a process became a subreaper for a while. The Linux backend waited only for children
+/// Regression: a process was a subreaper for a while. The Linux backend waited only for children
 /// that it knew, and returned ECHILD.
 #[test]
 fn former_subreaper_still_waits_for_its_orphans() {
@@ -227,10 +228,10 @@ process stays
     );
 }
 
-/// Regression: a session leader ended that was the last to have the terminal's other end open. It
-/// closed that end first, and the hang-up sent SIGHUP and SIGCONT to its group. On Linux the end of
-/// the leader comes first and sends only SIGHUP, and the terminal that hangs up afterwards has no
-/// session.
+/// Regression: a session leader, the last process that had the terminal's other end open, ended.
+/// The virtual Unix closed that end first, and the hang-up sent SIGHUP and SIGCONT to the leader's
+/// group. On Linux the leader's end comes first and sends only SIGHUP; the terminal that hangs up
+/// afterwards has no session.
 #[test]
 fn session_leader_ends_before_its_terminal() {
     is_the_same(
@@ -252,8 +253,8 @@ process stays
     );
 }
 
-/// Regression: a second thread read in the background, and SIGTTIN was delivered by the first
-/// thread. Until that thread ran, the read restarted and sent the next SIGTTIN. On Linux the reader
+/// Regression: a second thread read in the background, and the first thread delivered SIGTTIN.
+/// Until the first thread ran, the read restarted and sent the next SIGTTIN. On Linux the reader
 /// checks for signals itself.
 #[test]
 fn background_reader_thread_may_take_sigttin_itself() {
@@ -277,8 +278,8 @@ thread reader
     );
 }
 
-/// Regression: the Linux backend waited in two calls, a look and a reap, and the handler of SIGCHLD
-/// ran in between: it killed its process and left a zombie behind. A single reaping call has reaped
+/// Regression: the Linux backend waited in two calls, a check and a reap. In between, the handler
+/// of SIGCHLD ran: it killed its process and left a zombie behind. A single reaping call reaps
 /// before it handles signals.
 #[test]
 fn sigchld_handler_runs_after_wait_has_reaped() {
@@ -295,8 +296,8 @@ process quick
     );
 }
 
-/// Like [`sigchld_handler_runs_after_wait_has_reaped`], but the handler waited: it reaped the
-/// child that its thread waited for, and the thread continued to sleep or had no child.
+/// Like [`sigchld_handler_runs_after_wait_has_reaped`], but the handler waited. It reaped the child
+/// that its thread waited for, and the thread continued to sleep or had no child.
 #[test]
 fn sigchld_handler_finds_the_child_already_reaped() {
     is_the_same(
@@ -314,7 +315,8 @@ process quick
 
 /// Regression: the session leader acquired a terminal after it had forked a child. On Linux a
 /// controlling terminal is per process and inherited by fork, so the child has none: it cannot open
-/// it, and job control does not restrict it. Here the terminal belonged to the whole session.
+/// it, and job control does not restrict it. On the virtual Unix the terminal belonged to the whole
+/// session.
 #[test]
 fn child_older_than_the_terminal_has_no_terminal() {
     is_the_same(
@@ -342,9 +344,9 @@ process behind
 }
 
 /// Three processes wait, each for the next, and a typed key ends them all. Each may reap its child
-/// in its last check, if that child ends first; of about twenty steps with several orders, this is
-/// the last. Regression: the search for the order in which the virtual Unix matches Linux was
-/// abandoned earlier.
+/// in its last check, if that child ends first. This is the last of about twenty steps with several
+/// possible orders. Regression: the search for the order in which the virtual Unix matches Linux
+/// was abandoned earlier.
 #[test]
 fn search_continues_through_many_two_way_steps() {
     is_the_same(
@@ -387,10 +389,10 @@ thread t1
 }
 
 /// On Linux, a process that closes the last descriptor of a terminal's controlling end, or leads
-/// its session, may sleep after it has hung up the others, even during its exit: they may run
-/// before. With an exit in one piece, the virtual Unix did not know that order: a process that
-/// waited for the exiting one always reaped it before SIGHUP, and a member never died before its
-/// leader had ended.
+/// its session, may sleep after it has hung up the others, even during its exit. The others may run
+/// before the exit completes. The virtual Unix had an indivisible exit and did not know that order:
+/// a process that waited for the exiting one always reaped it before SIGHUP, and a member never
+/// died before its leader had ended.
 #[test]
 fn hung_up_process_may_run_before_the_exit_completes() {
     let member_exits = "\
@@ -434,8 +436,8 @@ process member
 }
 
 /// Regression: a session leader lost its terminal, acquired another one and ended. Its group got
-/// SIGHUP and SIGCONT for the lost one. On Linux it gets SIGHUP for the new one only, and a stopped
-/// process stays stopped.
+/// SIGHUP and SIGCONT for the lost terminal. On Linux the group gets SIGHUP for the new terminal
+/// only, and a stopped process stays stopped.
 #[test]
 fn leader_with_new_terminal_hangs_up_only_that_one() {
     is_the_same(
@@ -464,8 +466,8 @@ process stopped
 }
 
 /// Regression: the foreground group of a terminal did not exist yet, and a process of another
-/// session created it. Linux, which holds the group's number, hangs it up when the session leader
-/// exits after the terminal was closed; here the group was spared.
+/// session created it. Linux holds the group's number, and hangs the group up when the session
+/// leader exits after the terminal was closed. The virtual Unix spared the group.
 #[test]
 fn foreground_group_made_in_another_session_is_hung_up() {
     is_the_same(

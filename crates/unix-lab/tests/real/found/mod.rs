@@ -1,6 +1,6 @@
-//! Differences found by random scenarios: each test is a scenario on which the virtual Unix and
-//! Linux once diverged, with its story. The two are compared in every mode, under several orders of
-//! steps.
+//! Differences found by random scenarios. Each test is a scenario on which the virtual Unix and
+//! Linux once diverged, with the reason. The two are compared in every mode, under several orders
+//! of steps.
 
 mod families;
 mod signals;
@@ -17,16 +17,16 @@ const SEEDS: u64 = 6;
 /// Maximum steps of both runs.
 const STEPS: u32 = 400;
 
-/// Initial runs of each order of steps: a difference that shows in half of all runs is missed by
+/// Initial runs of each order of steps. A difference that shows in half of all runs is missed by
 /// twelve runs in one of four thousand cases.
 const FIRST: usize = 2;
-/// Total runs of an order of steps in which both diverged, including the initial ones.
+/// Total runs of an order of steps in which the two diverged, including the initial runs.
 const TIMES: usize = 8;
-/// Minimum number of those runs that must diverge: a busy machine occasionally shows an order of
-/// events within a step that is not caused by the kernel.
+/// Minimum number of those runs that must diverge. On a busy machine, an order of events within a
+/// step occasionally occurs that the kernel did not cause.
 const MIN_DIVERGED: usize = 4;
 
-/// Asserts that both do the same, in every mode.
+/// Asserts that the virtual Unix and Linux do the same, in every mode.
 fn is_the_same(text: &str) {
     let scenario: Scenario = text.parse().unwrap_or_else(|error| panic!("{error}"));
     let mut checker = Checker::new().expect("a PID namespace");

@@ -2,9 +2,9 @@
 
 use super::is_the_same;
 
-/// Regression: a thread killed its own process. The signal was delivered by another thread, and
-/// until then the first thread continued: its call returned, and it made the next one. On Linux a
-/// fatal signal ends the process when it is sent.
+/// Regression: a thread killed its own process, but another thread delivered the signal. Until then
+/// the first thread continued: its call returned, and it made the next one. On Linux a fatal signal
+/// ends the process when it is sent.
 #[test]
 fn thread_that_kills_its_process_makes_no_further_call() {
     is_the_same(
@@ -24,8 +24,8 @@ thread killer
     );
 }
 
-/// Regression: the killer blocked the signal that it sent; the other thread did not, and the
-/// process ended. Only the other thread ended at once.
+/// Regression: the killing thread blocked the signal that it sent; the other thread did not, and
+/// ended at once. The killing thread continued although the process had ended.
 #[test]
 fn thread_blocking_the_fatal_signal_ends_with_its_process() {
     is_the_same(
@@ -43,9 +43,9 @@ thread killer
 }
 
 /// Regression: a session leader signalled its group, including itself. `wait` reported that a
-/// member had died of SIGHUP, which the leader's exit sends to the foreground group: it arrived
+/// member had died of SIGHUP, which the leader's exit sends to the foreground group. SIGHUP arrived
 /// later, but has the lower number. On Linux the first signal had ended the member before it could
-/// check.
+/// check for the next.
 #[test]
 fn first_fatal_signal_determines_the_wait_status() {
     is_the_same(
@@ -62,8 +62,8 @@ process member
     );
 }
 
-/// Regression: on Linux, a thread began with the alternate stack of a few KiB from Rust's runtime:
-/// a handler with `onstack` ran there, and died of SIGSEGV.
+/// Regression: on Linux, a thread began with the alternate stack of a few KiB that Rust's runtime
+/// sets. A handler with `onstack` ran on it, and died of SIGSEGV.
 #[test]
 fn thread_starts_without_an_alternate_stack_on_linux() {
     is_the_same(
@@ -82,9 +82,9 @@ thread other
 }
 
 /// Regression: a thread stopped its own process by a signal that another thread, waiting at its
-/// gate, took. On the virtual Unix that thread took it when all threads were quiescent, so that the
-/// first one had reported its call and reached its next gate. On Linux a woken thread may run at
-/// once, and stop the first one within its call.
+/// gate, took. On the virtual Unix the other thread took the signal when all threads were
+/// quiescent, and by then the first one had reported its call and reached its next gate. On Linux a
+/// woken thread may run at once, and stop the first one within its call.
 #[test]
 fn thread_stopping_its_process_may_stop_within_the_call() {
     is_the_same(
@@ -103,9 +103,9 @@ thread stopper
 }
 
 /// Regression: a child killed its whole group, including its waiting parent. On the virtual Unix
-/// the child completed its own exit before any other process could run, so that the parent reaped
-/// it in its last check and `init` was never notified. On Linux a process that a call has woken may
-/// run before the caller handles its own signals.
+/// the child completed its own exit before any other process could run. The parent therefore reaped
+/// the child in its last check, and `init` was never notified. On Linux a process that a call has
+/// woken may run before the caller handles its own signals.
 #[test]
 fn woken_process_may_run_before_the_caller_ends() {
     is_the_same(
@@ -120,9 +120,9 @@ process member
     );
 }
 
-/// Regression: several successive steps can each have two outcomes. All schedules of the virtual
-/// Unix were drawn again from scratch until each step matched Linux: after 64 attempts the two
-/// counted as diverged.
+/// Regression: several successive steps can each have two outcomes. For each attempt, the schedule
+/// of the whole run on the virtual Unix was drawn again from scratch until all steps matched Linux;
+/// after 64 attempts the two counted as diverged.
 #[test]
 fn each_step_is_matched_on_its_own() {
     is_the_same(
@@ -146,8 +146,8 @@ process quiet
 }
 
 /// Regression: the stepper of real processes mistook a thread at a gate for one that sleeps in a
-/// call of its handler: with SA_RESTART the kernel resumed the gate's sleep by itself, and the
-/// gate's state was the last state of the handler's own gate.
+/// call of its handler. With SA_RESTART the kernel resumed the gate's sleep by itself, and the gate
+/// still had the last state of the handler's own gate.
 #[test]
 fn handler_with_restart_leaves_its_thread_at_the_gate() {
     is_the_same(
@@ -166,8 +166,8 @@ process other
     );
 }
 
-/// Regression: all threads slept, and the next timer was an alarm of a hundred seconds: it expired
-/// at once on the virtual clock, and on Linux the run was abandoned earlier.
+/// Regression: all threads slept, and the next timer was an alarm in a hundred seconds. On the
+/// virtual clock it expired at once; on Linux the run was abandoned before it expired.
 #[test]
 fn distant_alarm_is_not_waited_for() {
     is_the_same(
@@ -180,8 +180,8 @@ process main
 }
 
 /// Regression: a thread ended, and the virtual Unix made all others check for signals that it left
-/// behind. That restarted another thread's read, which looked up its descriptor again: by then it
-/// belonged to another file.
+/// behind. The check restarted another thread's read, which looked up its descriptor again. By then
+/// the descriptor belonged to another file.
 #[test]
 fn read_keeps_its_file_though_the_descriptor_is_reused() {
     is_the_same(
@@ -201,8 +201,8 @@ thread closes
     );
 }
 
-/// A stop signal does not stop a process in an orphaned group. It still wakes the thread, and on
-/// Linux `sigtimedwait` ends with EINTR whenever it is woken for another reason than its set.
+/// A stop signal does not stop a process in an orphaned group, but it still wakes the thread. On
+/// Linux `sigtimedwait` ends with EINTR whenever anything but a signal of its set wakes it.
 #[test]
 fn ineffective_stop_signal_ends_sigwaitinfo() {
     is_the_same(
@@ -220,8 +220,8 @@ process waiter
 }
 
 /// A thread slept in `sigsuspend`, whose mask blocked a signal pending for its process, and another
-/// signal without a handler woke it. Linux then restarts the call, with the previous mask for a
-/// moment: that admitted the pending signal, and the process ended.
+/// signal without a handler woke the thread. Linux then restarts the call, with the previous mask
+/// for a moment. That mask admitted the pending signal, and the process ended.
 #[test]
 fn spurious_wakeup_of_sigsuspend_exposes_the_old_mask() {
     is_the_same(
@@ -242,9 +242,9 @@ thread sleeper
     );
 }
 
-/// Regression: the Linux backend signalled group 0 with its table locked, which blocks all signals.
-/// A signal that the caller ignores is then pending for a moment, and wakes a thread in
-/// `sigwaitinfo`.
+/// Regression: the Linux backend signalled group 0 while it held the lock of its table, which
+/// blocks all signals. A signal that the caller ignores is then pending for a moment, and wakes a
+/// thread in `sigwaitinfo`.
 #[test]
 fn kill_of_group_0_keeps_the_caller_unblocked() {
     is_the_same(
@@ -261,8 +261,8 @@ thread waiter
 }
 
 /// A blocked signal that is ignored by default stays pending for the process. The other thread, in
-/// `sigwaitinfo`, did not block it: on Linux it is woken, discards the signal, and its call ends
-/// with EINTR.
+/// `sigwaitinfo`, did not block the signal. On Linux that thread is woken and discards the signal,
+/// and its call ends with EINTR.
 #[test]
 fn discarded_signal_ends_sigwaitinfo() {
     is_the_same(
@@ -282,8 +282,8 @@ thread waiter
     );
 }
 
-/// Two threads admit a signal, the first thread does not, and two signals are sent one after the
-/// other. On Linux the second goes to the next thread in turn, not again to the thread that already
+/// Two threads admit a signal, the first thread does not, and two signals are sent in succession.
+/// On Linux the second signal goes to the next thread in turn, not again to the thread that already
 /// has one to handle.
 #[test]
 fn threads_take_process_signals_in_turn() {
@@ -310,8 +310,8 @@ thread waits
     );
 }
 
-/// A thread forked a child that ended. Both threads admit SIGCHLD: on Linux the forking thread is
-/// asked first, even if it is not the first thread.
+/// A thread forked a child that ended, and both threads admit SIGCHLD. Linux considers the forking
+/// thread first, even if it is not the first thread of the process.
 #[test]
 fn sigchld_goes_to_the_thread_that_forked() {
     is_the_same(
@@ -332,8 +332,8 @@ process quick
 }
 
 /// Regression: a thread ended while a signal that it blocked was pending. All other threads were
-/// woken to handle it, including one that blocked it in `sigpause`: the previous mask was in effect
-/// for a moment, admitted the signal, and the process ended.
+/// woken to handle the signal, including one that blocked it in `sigpause`. That thread's previous
+/// mask was in effect for a moment and admitted the signal, and the process ended.
 #[test]
 fn ending_thread_wakes_no_thread_for_a_blocked_signal() {
     is_the_same(
@@ -349,9 +349,9 @@ thread t1
     );
 }
 
-/// Regression: the Linux backend signalled a group with its table locked, which blocks all signals
-/// in this thread: another thread was woken for a signal that this one handles, and its
-/// `sigwaitinfo` ended.
+/// Regression: the Linux backend signalled a group while it held the lock of its table, which
+/// blocks all signals in the calling thread. Another thread was therefore woken for a signal that
+/// the calling thread handles, and its `sigwaitinfo` ended.
 #[test]
 fn group_signal_is_sent_with_the_mask_unchanged() {
     is_the_same(
@@ -369,8 +369,8 @@ thread waiter
 }
 
 /// Regression: a process was stopped while another of its threads slept in `read`. That thread
-/// stayed in its call and consumed written bytes although it was stopped, so that other readers did
-/// not get them.
+/// stayed in its call and consumed written bytes although it was stopped, so other readers did not
+/// get them.
 #[test]
 fn stopped_reader_consumes_no_bytes_from_a_pipe() {
     is_the_same(
@@ -393,8 +393,8 @@ thread sleeper
 }
 
 /// Like [`stopped_reader_consumes_no_bytes_from_a_pipe`], but the reader's descriptor had been
-/// closed meanwhile. Its call held the file, so that the pipe still had a reader. On Linux a stop
-/// is outside the call, and the pipe is broken.
+/// closed in the meantime. The stopped call held the file, so that the pipe still had a reader. On
+/// Linux a thread stops outside the call, and the pipe is broken.
 #[test]
 fn stopped_reader_does_not_hold_a_closed_file() {
     is_the_same(
@@ -416,8 +416,9 @@ thread sleeper
     );
 }
 
-/// Regression: SIGCONT with a handler continued a process of two threads, and the first thread took
-/// it. On Linux each thread checks for signals when it continues: the first to do so takes it.
+/// Regression: SIGCONT with a handler continued a process with two threads, and the first thread
+/// took it. On Linux each thread checks for signals when it continues, and the first to check takes
+/// the signal.
 #[test]
 fn first_continued_thread_takes_sigcont() {
     is_the_same(
@@ -441,8 +442,8 @@ thread other
     );
 }
 
-/// A handler signals itself endlessly, and another thread that admits the signal ends that if it
-/// runs first. Regression: after one endless run the virtual Unix was not run again.
+/// A handler signals itself endlessly. Another thread that admits the signal ends that if it runs
+/// first. Regression: after one endless run the virtual Unix was not run again.
 #[test]
 fn schedule_search_continues_after_an_endless_run() {
     is_the_same(

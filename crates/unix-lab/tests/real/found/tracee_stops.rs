@@ -1,8 +1,9 @@
-//! Stops of tracees: the event that ends them, their reports, and their visibility to the parent.
+//! Stops of tracees: the event that ends them, their reports, and whether the parent sees them.
 
 use super::is_the_same;
 
-/// Regression: PTRACE_KILL of a running tracee had no effect. Linux kills it, whatever it does.
+/// Regression: PTRACE_KILL of a running tracee had no effect. Linux kills the tracee, whatever it
+/// does.
 #[test]
 fn ptrace_kill_ends_a_running_tracee() {
     is_the_same(
@@ -33,15 +34,16 @@ thread other
     );
 }
 
-/// Regression: PTRACE_KILL continued a tracee that had stopped by its tracer's signal. Linux kills
-/// it.
+/// Regression: PTRACE_KILL continued a tracee that its tracer's signal had stopped. Linux kills the
+/// tracee.
 #[test]
 fn ptrace_kill_ends_a_tracee_in_a_group_stop() {
     is_the_same(&stopped_by_tracer("ptrace kill child", ""));
 }
 
-/// Regression: a parent continued its tracee with a stop signal, and detached it before it waited.
-/// On Linux the parent finds that stop then; here only a tracer could, and the wait never returned.
+/// Regression: a parent continued its tracee with a stop signal, and detached the tracee before
+/// waiting for it. On Linux the parent then finds that stop. On the virtual Unix only a tracer
+/// could find it, and the wait never returned.
 #[test]
 fn parent_finds_stop_of_a_detached_tracee() {
     is_the_same(&stopped_by_tracer("ptrace detach child", "wait child stopped"));
@@ -49,7 +51,7 @@ fn parent_finds_stop_of_a_detached_tracee() {
 }
 
 /// A parent that has detached its tracee finds the tracee's stop, but a thread of the parent that
-/// already waits is not woken for it.
+/// is already waiting is not woken for it.
 #[test]
 fn detaching_wakes_no_other_thread_of_the_parent() {
     is_the_same(
@@ -74,8 +76,9 @@ thread waits
     );
 }
 
-/// Regression: a stopped tracee that its tracer had continued raised SIGCONT. Linux still counts it
-/// as stopped, so that a wait finds it continued; here the tracer had ended the stop.
+/// Regression: a stopped tracee that its tracer had continued raised SIGCONT. Linux still counts
+/// the tracee as stopped, so a wait reports that it continued. On the virtual Unix the tracer had
+/// ended the stop.
 #[test]
 fn sigcont_of_a_tracee_in_a_stop_is_a_continuation() {
     is_the_same(&stopped_by_tracer(
@@ -126,7 +129,7 @@ process tracee
 }
 
 /// Regression: a stopped process was attached, continued, and detached. On Linux it stops again at
-/// once, since no SIGCONT has cancelled its stop; here it kept running.
+/// once, because no SIGCONT has cancelled its stop. On the virtual Unix it kept running.
 #[test]
 fn process_stopped_before_attach_stops_when_detached() {
     is_the_same(
@@ -154,17 +157,17 @@ process stopped
     );
 }
 
-/// Like [`process_stopped_before_attach_stops_when_detached`], if the tracer ends, with a
-/// tracee that is stopped for it and with one that sleeps.
+/// Like [`process_stopped_before_attach_stops_when_detached`], but the tracer ends, with a tracee
+/// in a trap and with one that sleeps.
 #[test]
 fn process_stopped_before_attach_stops_when_tracer_ends() {
     is_the_same(&stopped_before_attach("raise WINCH", "wait child"));
     is_the_same(&stopped_before_attach("pause", ""));
 }
 
-/// Regression: an already stopped tracee stopped once more by its tracer's signal, and SIGCHLD
-/// named that signal. On Linux SIGCHLD names the signal that `wait` would return for the stop:
-/// none, since the parent has already waited for it.
+/// Regression: a tracee that was already stopped was stopped once more by its tracer's signal, and
+/// SIGCHLD named that signal. On Linux SIGCHLD names the signal that `wait` would return for the
+/// stop. There is no such signal, because the parent has already waited for the stop.
 #[test]
 fn sigchld_of_an_already_reported_stop_names_no_signal() {
     is_the_same(
@@ -200,8 +203,8 @@ process stopped
     );
 }
 
-/// An attached process takes the stop of the attach before another signal with a lower number: on
-/// Linux the stop is sent to a thread, the other signal to the process.
+/// An attached process takes the stop of the attach before another signal with a lower number,
+/// because Linux sends the stop to a thread and the other signal to the process.
 #[test]
 fn stop_of_an_attached_process_comes_before_other_signals() {
     is_the_same(
@@ -228,7 +231,7 @@ process stopped
     );
 }
 
-/// Returns a scenario in which a parent stops its tracee, does `does`, and then `then`.
+/// Returns a scenario in which a parent stops its tracee, then does `does`, and then `then`.
 fn stopped_by_tracer(does: &str, then: &str) -> String {
     let does = does.replace("; ", "\n  ");
     format!(
@@ -286,7 +289,7 @@ process stopped
 }
 
 /// Regression: a tracee ended while its parent ignored and blocked SIGCHLD. Linux keeps the signal
-/// pending, and a handler that is set later runs; here the parent got no signal.
+/// pending, and a handler that is set later runs. On the virtual Unix the parent got no signal.
 #[test]
 fn sigchld_of_tracee_stays_pending_if_ignored_and_blocked() {
     is_the_same(
@@ -310,8 +313,8 @@ process tracee
 }
 
 /// Regression: a stopped tracee that its tracer had continued raised SIGCONT, which it blocked. On
-/// Linux its parent gets SIGCHLD for that only when the tracee next takes a signal; here it got
-/// SIGCHLD at once.
+/// Linux its parent gets SIGCHLD for the continuation only when the tracee next takes a signal. On
+/// the virtual Unix the parent got SIGCHLD at once.
 #[test]
 fn running_tracee_reports_its_continue_with_its_next_signal() {
     for next in ["", "  raise USR1\n"] {

@@ -1,11 +1,11 @@
-//! Tracers and tracees: stops that one is notified of, and the effect of the end of one on the
-//! other.
+//! Tracers and tracees: the stops of which each is notified, and the effect of the end of one on
+//! the other.
 
 use super::is_the_same;
 
 /// Regression: a tracer with SA_NOCLDWAIT had waited for none of its children. Its ended tracee
-/// remains for it to wait for, but not after the tracer ends: `init` adopted a child that Linux
-/// discards.
+/// stays a zombie for it, but only until the tracer ends. Then Linux discards the tracee; on the
+/// virtual Unix `init` adopted it.
 #[test]
 fn tracee_of_a_nocldwait_tracer_vanishes_with_it() {
     is_the_same(
@@ -26,8 +26,8 @@ process tracee
     );
 }
 
-/// Regression: a tracer continued its tracee with SIGSTOP in place of another signal. On the
-/// virtual Unix a stop counted only if the process itself had taken it from its pending signals.
+/// Regression: a tracer continued its tracee with SIGSTOP instead of another signal. On the virtual
+/// Unix a stop counted only if the process itself had taken the signal from its pending signals.
 #[test]
 fn tracer_may_continue_its_tracee_with_a_stop_signal() {
     is_the_same(
@@ -46,7 +46,7 @@ process tracee
 }
 
 /// Regression: a tracer continued its tracee with SIGSTOP, and the tracee stopped. SIGCHLD reported
-/// a trap, as before each signal; this was a stop.
+/// a trap, as it does before each signal, although this was a stop.
 #[test]
 fn tracee_stopped_by_its_tracer_reports_a_stop() {
     is_the_same(
@@ -66,8 +66,9 @@ process tracee
     );
 }
 
-/// Regression: a whole process was the tracer, whichever of its threads had attached. On Linux a
-/// thread is: another thread executed, and the tracees of the first thread were released with it.
+/// Regression: a whole process was the tracer, whichever of its threads had attached. On Linux the
+/// thread is the tracer: when another thread called exec, the tracees of the first thread were
+/// released with that thread.
 #[test]
 fn tracees_of_a_thread_are_released_by_exec_in_another() {
     is_the_same(
@@ -99,8 +100,8 @@ thread executes
     );
 }
 
-/// Like [`tracees_of_a_thread_are_released_by_exec_in_another`], for a thread that ended alone: its
-/// process was still the tracer.
+/// Like [`tracees_of_a_thread_are_released_by_exec_in_another`], for a thread that ended alone. On
+/// the virtual Unix its process remained the tracer.
 #[test]
 fn ending_thread_releases_its_tracees() {
     is_the_same(
@@ -122,8 +123,8 @@ thread tracer
     );
 }
 
-/// Regression: a thread other than the tracing one continued the tracee. On Linux it has no such
-/// tracee, though it may wait for it.
+/// Regression: a thread other than the tracing one continued the tracee. On Linux that thread has
+/// no such tracee, though it may wait for it.
 #[test]
 fn tracee_is_continued_only_by_its_tracing_thread() {
     is_the_same(
@@ -147,8 +148,8 @@ thread other
     );
 }
 
-/// Regression: a stopped child was attached, and its parent was notified of the stop twice: as its
-/// tracer, and as its parent. Linux notifies a tracing parent only of its traps.
+/// Regression: a stopped child was attached, and its parent was notified of the stop twice, as
+/// tracer and as parent. Linux notifies a parent that traces only of the traps.
 #[test]
 fn tracing_parent_is_notified_of_a_stop_once() {
     is_the_same(
@@ -169,8 +170,8 @@ process stopped
 }
 
 /// Regression: a tracee stopped for its tracer with a stop signal, which SIGCONT cancelled before
-/// the tracer ended. On Linux that stop has no effect any more; here it counted as one that the
-/// tracer had chosen.
+/// the tracer ended. On Linux that stop has no effect any more. On the virtual Unix it counted as
+/// chosen by the tracer.
 #[test]
 fn stop_cancelled_during_a_trap_has_no_effect() {
     is_the_same(
@@ -192,8 +193,8 @@ process tracee
     );
 }
 
-/// Like [`stop_cancelled_during_a_trap_has_no_effect`], and the tracer continued
-/// the tracee with that stop.
+/// Like [`stop_cancelled_during_a_trap_has_no_effect`], but the tracer continued the tracee with
+/// that stop signal.
 #[test]
 fn cancelled_stop_cannot_be_chosen_by_the_tracer() {
     is_the_same(&continued_in_hand("STOP", ""));
@@ -207,7 +208,7 @@ fn continuation_cancels_a_stop_chosen_by_the_tracer_later() {
 }
 
 /// Returns a scenario in which a tracee traps for `signal`, gets SIGCONT, and is continued with a
-/// stop signal; `found` is the expected result of the next wait.
+/// stop signal. `found` is the expected result of the next wait.
 fn continued_in_hand(signal: &str, found: &str) -> String {
     format!(
         "\
@@ -228,9 +229,9 @@ process tracee
     )
 }
 
-/// Regression: a waiting tracee traps for the SIGCHLD of the child that it waits for, and is
-/// killed. On Linux it has reaped the child before; the Linux backend had only looked at it, so
-/// that the first process reaped it again.
+/// Regression: a waiting tracee trapped for the SIGCHLD of the child that it waited for, and was
+/// killed. On Linux it has reaped the child before the trap. The Linux backend had only checked the
+/// child, so the first process reaped it again.
 #[test]
 fn waiting_tracee_reaps_its_child_before_the_trap() {
     is_the_same(
@@ -251,10 +252,10 @@ process worker
     );
 }
 
-/// Regression: a tracer that is the parent ends while its tracee is stopped. On Linux the process
-/// that adopts the tracee finds that stop if it asks for stops; here it had been reported only to
-/// the tracer. Later it was found, but not behind an older running child: that child was checked
-/// first, and the stop after it counted as unchanged.
+/// Regression: a tracer that is the parent ended while its tracee was stopped. On Linux the process
+/// that adopts the tracee finds that stop if it asks for stops. On the virtual Unix the stop had
+/// been reported only to the tracer. In a later version it was found, but not if an older child was
+/// running: that child was checked first, and the stop after it counted as unchanged.
 #[test]
 fn stop_reported_to_a_tracer_is_visible_to_the_next_parent() {
     is_the_same(
@@ -284,8 +285,8 @@ process tracee
     );
 }
 
-/// Regression: `wait` found a tracee before a child that had ended. Linux checks the children
-/// first, then the tracees that are not children, of which the most recently attached comes first.
+/// Regression: `wait` found a tracee before a child that had ended. Linux first checks the
+/// children, then the tracees that are not children, most recently attached first.
 #[test]
 fn wait_finds_children_before_tracees() {
     is_the_same(
@@ -327,9 +328,9 @@ process sleeper
     );
 }
 
-/// Regression: the SIGCHLD of a tracee that `ptrace kill` ended was not ignored, because the Linux
-/// backend had all signals blocked meanwhile. It woke the other thread, whose `read` restarted on a
-/// closed file.
+/// Regression: `ptrace kill` ended a tracee, and its SIGCHLD was not ignored, because the Linux
+/// backend blocked all signals at the time. The signal woke the other thread, whose `read`
+/// restarted on a closed file.
 #[test]
 fn sigchld_of_killed_tracee_wakes_no_other_thread() {
     is_the_same(

@@ -1,4 +1,5 @@
-//! Completeness: reads the trait's source and checks that no call and no argument is missing.
+//! Completeness: reads the trait's source and checks that every call and argument has a row or a
+//! reason.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -81,7 +82,8 @@ fn methods() -> BTreeMap<&'static str, Vec<&'static str>> {
         .collect()
 }
 
-/// Returns all valid `of` values: `kill(target)`, and `kill()` for mistakes outside the arguments.
+/// Returns all valid `of` values: `kill(target)` for each argument, and `kill()` for mistakes
+/// elsewhere.
 fn places() -> BTreeSet<String> {
     let methods = methods();
     let arguments = methods.iter().flat_map(|(name, arguments)| {

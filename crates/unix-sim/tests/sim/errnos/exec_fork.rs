@@ -1,4 +1,4 @@
-//! Errors of calls that create processes and execute programs.
+//! Errors of calls that create processes and of calls that run programs.
 
 use std::os::unix::fs::{PermissionsExt, symlink};
 
@@ -8,7 +8,7 @@ use crate::errnos::place::hold;
 use crate::errnos::row::{Row, refused};
 use crate::errnos::scene::{CAT, MINUS_ONE, MISSING, demote, foreigner, limit, reaped, sleeper};
 
-/// Longer than one argument may be, including its terminating zero.
+/// A length that exceeds the maximum of one argument, including its terminating zero.
 const LONG: usize = 128 << 10;
 /// Reason why a row about files is for Linux only.
 const NO_FILES: &str = "Virtual executes registered programs and has no files";
@@ -157,7 +157,7 @@ fn exec(sys: &dyn Sys, path: &str) -> Result<()> {
     sys.exec(path, &["x"]).map(drop)
 }
 
-/// Executes a file with the content `text`.
+/// Calls exec with a file whose content is `text`.
 fn exec_file(sys: &dyn Sys, text: &[u8], mode: u32) -> Result<()> {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("program");

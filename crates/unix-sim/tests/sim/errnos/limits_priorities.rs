@@ -1,4 +1,4 @@
-//! Errors of calls on users, limits, priorities, processors.
+//! Errors of calls on users, limits, priorities and processors.
 
 use tontine_unix::{Errno, PriorityScope, Resource, Result, Rlimit, Sys};
 
@@ -142,7 +142,7 @@ pub(crate) const ROWS: &[Row] = &[
         sys.setpriority(PriorityScope::Group(group), 1)
     })
     .as_root(),
-    // The user who runs the tests has some priority, so the refusals begin at the lowest priority.
+    // The tests' user may have any priority, so the refusals begin at the lowest priority.
     refused("setpriority(nice)", "lowered without privilege", Errno::EACCES, |sys| {
         demote(sys);
         sys.setpriority(PriorityScope::Process(SELF), LOWEST_PRIORITY)?;

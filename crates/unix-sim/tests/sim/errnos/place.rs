@@ -1,8 +1,8 @@
 //! The kernels on which rows are run: [`hold`].
 //!
-//! The program of a row runs in a process of its own, the *player*. Its parent leads the session of
-//! both and inherits the processes that the player leaves behind; on Linux that parent is the
-//! keeper ([`keep`]).
+//! The program of a row runs in its own process, the *player*. The player's parent leads the
+//! session of both and inherits the processes that the player leaves behind. On Linux that parent
+//! is forked by [`keep`].
 
 use tontine_unix::{Errno, Linux, Result, Sys, WaitOptions, WaitStatus};
 use tontine_unix_sim::{EndReason, Executor, LockingMode};
@@ -11,10 +11,10 @@ use crate::errnos::row::{On, Program, Row};
 use crate::keeper::keep;
 use crate::systems::{of, run, with_cat};
 
-/// The result of the call, or why there is none.
+/// The result of the call, or the reason for the lack of a result.
 type Answer = std::result::Result<Result<()>, String>;
 
-/// Runs each row on every kernel that it fits, and fails with all results that differ.
+/// Runs each row on every kernel on which it can run, and fails with all results that differ.
 pub(crate) fn hold(rows: &[Row]) {
     let wrong: Vec<String> = rows.iter().flat_map(play).collect();
     assert!(wrong.is_empty(), "{} answers:\n{}", wrong.len(), wrong.join("\n"));

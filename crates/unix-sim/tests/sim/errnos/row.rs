@@ -5,7 +5,8 @@ use tontine_unix::{Errno, Result, Sys};
 /// A wrong call and its expected result.
 #[derive(Clone, Copy)]
 pub(crate) struct Row {
-    /// The call and the argument, as in `kill(target)`; `setsid()` if the mistake is elsewhere.
+    /// The call and the argument, as in `kill(target)`, or `setsid()` if the mistake is not in an
+    /// argument.
     pub(crate) of: &'static str,
     /// The mistake.
     pub(crate) rule: &'static str,
@@ -28,7 +29,7 @@ pub(crate) enum On {
     BothAsRoot,
     /// Linux only, for this reason.
     Linux(&'static str),
-    /// The virtual kernel only, for this reason; the errno is the manual page's.
+    /// The virtual kernel only, for this reason; the errno is that of the manual page.
     Virtual(&'static str),
 }
 

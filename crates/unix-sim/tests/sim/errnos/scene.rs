@@ -7,14 +7,14 @@ use tontine_unix::{
 pub(crate) use crate::children::{SELF, bare, ignore, leader, sleep_on, sleeper};
 pub(crate) use crate::systems::CAT;
 
-/// A number that no process has: the highest.
+/// The highest number, which no process has.
 pub(crate) const MISSING: Pid = Pid::number_only(i32::MAX);
 pub(crate) const MINUS_ONE: Pid = Pid::number_only(-1);
 pub(crate) const LOWEST: Pid = Pid::number_only(i32::MIN);
-/// The signal of calls that ought to be refused.
+/// The signal passed by calls that should be refused.
 pub(crate) const TERM: Option<Signal> = Some(Signal::TERM);
 
-/// Returns a sleeper that leads a session of its own.
+/// Returns a sleeper that leads its own session.
 pub(crate) fn foreigner(sys: &dyn Sys) -> Pid {
     let (told, tell) = sys.pipe().expect("two descriptors");
     let child = sys.fork(move |sys| {
@@ -26,7 +26,7 @@ pub(crate) fn foreigner(sys: &dyn Sys) -> Pid {
     child.expect("within the limits")
 }
 
-/// Returns a child that has executed a program.
+/// Returns a child that has called exec.
 pub(crate) fn executed(sys: &dyn Sys) -> Pid {
     let (from, _to) = sys.pipe().expect("two descriptors");
     let mut spawn = SpawnRequest::new(CAT, &["cat"]);
@@ -34,7 +34,7 @@ pub(crate) fn executed(sys: &dyn Sys) -> Pid {
     sys.spawn(&spawn).expect("the program exists")
 }
 
-/// Returns a child that has ended and was not reaped.
+/// Returns a child that has ended and has not been reaped.
 pub(crate) fn zombie(sys: &dyn Sys) -> Pid {
     let child = sys.fork(|_| 0).expect("within the limits");
     let look = WaitOptions::EXITED | WaitOptions::NOWAIT;
@@ -42,7 +42,7 @@ pub(crate) fn zombie(sys: &dyn Sys) -> Pid {
     child
 }
 
-/// Returns a child that was reaped.
+/// Returns a child that has been reaped.
 pub(crate) fn reaped(sys: &dyn Sys) -> Pid {
     let child = zombie(sys);
     sys.waitpid(child.into(), WaitOptions::empty()).expect("a child of the caller");
@@ -86,7 +86,7 @@ pub(crate) fn sleeping_thread(sys: &dyn Sys) -> Tid {
     sys.thread(body).expect("within the limits")
 }
 
-/// Makes the caller an unprivileged user that no other process has.
+/// Makes the caller's user an unprivileged one that no other process has.
 pub(crate) fn demote(sys: &dyn Sys) {
     let uid = 100_000 + sys.getpid().number().unsigned_abs();
     sys.setuid(uid).expect("a privileged caller");
@@ -103,20 +103,20 @@ pub(crate) fn limit(sys: &dyn Sys, resource: Resource, to: u64) {
     sys.setrlimit(resource, Rlimit::of(to)).expect("the limit is lowered");
 }
 
-/// Prevents any further descriptor.
+/// Prevents the caller from getting any further descriptor.
 pub(crate) fn no_descriptor_more(sys: &dyn Sys) {
     limit(sys, Resource::Descriptors, 0);
 }
 
-/// Permits exactly one further descriptor.
+/// Permits the caller exactly one further descriptor.
 pub(crate) fn one_descriptor_more(sys: &dyn Sys) {
-    // The lowest free number is assigned first, so all numbers below the second one are in use.
+    // The lowest free number is assigned first, so all numbers below `second` are in use.
     let (_, second) = sys.pipe().expect("two descriptors");
     sys.close(second).expect("an open descriptor");
     limit(sys, Resource::Descriptors, second.0 as u64 + 1);
 }
 
-/// Prevents any further queued signal to the caller; blocks [`Signal::RTMIN`].
+/// Prevents further signals from being queued for the caller; blocks [`Signal::RTMIN`].
 pub(crate) fn no_signal_more(sys: &dyn Sys) {
     block(sys, Signal::RTMIN);
     limit(sys, Resource::PendingSignals, 0);

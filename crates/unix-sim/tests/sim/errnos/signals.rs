@@ -15,7 +15,7 @@ use crate::errnos::scene::{
     sleeping_thread, zombie,
 };
 
-/// Reason why a thread id instead of a process id has two results.
+/// Reason why the result for a thread id instead of a process id differs between the kernels.
 pub(crate) const THREADS_NUMBER: &str =
     "Linux finds its process, which no manual page promises; Virtual finds none";
 
@@ -276,7 +276,7 @@ fn stack_of(sys: &dyn Sys, size: usize) -> Result<()> {
     sys.sigstack(Some(SigStack { size, on_stack: false })).map(drop)
 }
 
-/// Returns the id of a second thread of the caller as if it named a process.
+/// Returns the id of a second thread of the caller, as if the id named a process.
 pub(crate) fn thread_as_process(sys: &dyn Sys) -> Pid {
     Pid::number_only(sleeping_thread(sys).0)
 }

@@ -7,7 +7,7 @@ use tontine_unix_sim::{Console, Virtual};
 
 use crate::jobs::scene::{CAT, Gate, SELF, change, end, fork, ignore, rest, sleep_on, with};
 
-/// Reads output until `text` appears, and discards everything up to its end.
+/// Reads output until `text` appears, and discards the output up to the end of `text`.
 fn await_text(console: &Console, seen: &mut Vec<u8>, place: &str, text: &[u8]) {
     for _ in 0..200 {
         seen.extend(console.output(Duration::from_millis(100)));
@@ -118,7 +118,8 @@ fn console_writer_waits_while_output_is_unread() {
 
 #[test]
 fn console_output_can_be_read_after_the_end_of_the_run() {
-    // Slightly more than the console's buffer: the terminal holds the rest when the program ends.
+    // Slightly more than the console's buffer holds. The terminal holds the rest when the program
+    // ends.
     const WRITTEN: usize = (1 << 16) + 1100;
     let console = Console::new();
     let unix = Virtual::builder().console(&console).build().unwrap();

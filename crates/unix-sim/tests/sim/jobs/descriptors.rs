@@ -33,9 +33,9 @@ fn new_descriptor_gets_the_lowest_free_number() {
     });
 }
 
-/// Regression: without a console, descriptors 0 to 2 were closed. The first pipe received them, so
-/// that `dup2(w, 1); close(w)` closed the descriptor that it had just created, and written bytes
-/// were lost without an error.
+/// Regression: without a console, descriptors 0 to 2 were closed, and the first pipe received their
+/// numbers. In that case `dup2(w, 1); close(w)` closed the descriptor that it had just created, and
+/// written bytes were lost without an error.
 #[test]
 fn standard_descriptors_are_a_null_device_without_a_console() {
     everywhere(|sys| {
@@ -63,8 +63,8 @@ fn standard_descriptors_are_a_null_device_without_a_console() {
     });
 }
 
-/// A standard descriptor that a process closes is closed in its children too, and is the next to be
-/// allocated, as on Linux.
+/// If a process closes a standard descriptor, the descriptor is closed in its children too, and its
+/// number is the next to be allocated, as on Linux.
 #[test]
 fn closed_standard_descriptor_is_allocated_next() {
     everywhere_and_on_linux(|sys| {
@@ -128,7 +128,7 @@ fn child_inherits_descriptors_and_closes_only_its_own() {
 #[test]
 fn exec_closes_new_descriptors_and_keeps_copies() {
     everywhere_and_on_linux(|sys| {
-        // All later descriptors get numbers above the standard ones.
+        // After these pipes, all descriptors get numbers above the standard ones.
         let _low = (sys.pipe(), sys.pipe());
         let (input, type_in) = sys.pipe().unwrap();
         let (see, output) = sys.pipe().unwrap();
@@ -155,7 +155,7 @@ fn spawn_moves_all_descriptors_at_once() {
         let _low = (sys.pipe(), sys.pipe());
         let (input, type_in) = sys.pipe().unwrap();
         let (see, output) = sys.pipe().unwrap();
-        // Crossed on purpose: each descriptor moves to the other's number.
+        // The descriptors are crossed on purpose: each moves to the other's number.
         sys.dup2(input, Fd(40)).unwrap();
         sys.dup2(output, Fd(41)).unwrap();
         let mut spawn = SpawnRequest::new(CAT, &["cat"]);

@@ -204,7 +204,7 @@ fn group_outlives_its_leader_and_reserves_the_number() {
         |builder| builder.pids(330),
         |_| {},
         |sys| {
-            // Above the numbers that are assigned only once.
+            // These forks use up the numbers that are assigned only once.
             while fork_and_reap(sys).number() < 305 {}
             let (first, member) = (leader(sys), sleeper(sys));
             sys.setpgid(member, first).unwrap();
@@ -230,8 +230,8 @@ fn fork_and_reap(sys: &dyn Sys) -> Pid {
     child
 }
 
-/// The child is a member before the walk over the group, or is forked after the delivery of the
-/// signal; no third case exists.
+/// The child is a member before the walk over the group, or its fork completes only after the
+/// signal is delivered. No third case exists.
 #[test]
 fn group_signal_reaches_children_of_a_concurrent_fork() {
     everywhere(|sys| {

@@ -271,8 +271,8 @@ fn typed_signal_discards_input_unless_noflsh() {
 }
 
 /// §7.2.3: a thread changes the group of its process while another thread reads from the
-/// background. The reader gets SIGTTIN whatever its group is by then, and never continues to sleep
-/// as if it were in the foreground.
+/// background. The reader gets SIGTTIN whatever its group is by then, and never sleeps on as if it
+/// were in the foreground.
 #[test]
 fn background_reader_gets_sigttin_during_group_changes() {
     everywhere(|sys| {
@@ -281,7 +281,7 @@ fn background_reader_gets_sigttin_during_group_changes() {
                 let reader = fork(sys, move |sys| {
                     let home = sys.getpgrp();
                     sys.setpgid(SELF, SELF).unwrap();
-                    // Not the foreground group, which is that of the parent.
+                    // The friend's group is not the foreground group, which is that of the parent.
                     let friend = leader(sys);
                     let mover = sys.thread(move |sys| {
                         for _ in 0..20 {

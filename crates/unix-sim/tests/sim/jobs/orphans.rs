@@ -1,4 +1,4 @@
-//! Orphaned groups: no process outside, in their session, could continue them.
+//! Orphaned groups, which no process outside the group but in its session could continue.
 
 use tontine_unix::{Errno, Pid, SigSet, Signal, WaitStatus};
 
@@ -136,7 +136,7 @@ fn group_with_another_outside_parent_is_not_orphaned() {
             assert_eq!(end(sys, between), WaitStatus::Exited(0));
             rest(sys);
             assert_eq!(news(sys, mine), None);
-            // Now the group has no parent outside.
+            // Now no member of the group has a parent outside the group.
             stop(sys, mine);
         });
         let child = tell.ask_pid(sys);

@@ -66,7 +66,7 @@ fn pipe_ends_when_its_last_writer_closes() {
         sys.close(to).unwrap();
         rest(sys);
         assert_eq!(news(sys, reader), None, "a copy and a child hold the write end");
-        // dup2 closes the previous descriptor of the number.
+        // `dup2` closes the descriptor that had the number before.
         sys.dup2(from, Fd(40)).unwrap();
         rest(sys);
         assert_eq!(news(sys, reader), None, "a child holds the write end");
@@ -140,7 +140,7 @@ fn write_that_loses_its_reader_returns_the_count_and_sigpipe() {
             assert_eq!(sys.write(to, &[7; 3 * SIZE]), Ok(SIZE));
             assert_eq!(caught.load(Ordering::Relaxed), 1);
         });
-        // Long enough for the writer to fill the pipe, even on a busy machine.
+        // The loop is long enough for the writer to fill the pipe, even on a busy machine.
         (0..50).for_each(|_| rest(sys));
         sys.close(from).unwrap();
         assert_eq!(end(sys, writer), WaitStatus::Exited(0));
@@ -155,7 +155,8 @@ fn exit_of_the_last_reader_wakes_a_writer() {
             sys.close(from).unwrap();
             ignore(sys, Signal::PIPE);
             let wrote = sys.write(to, &[7; 3 * SIZE]);
-            // The count written before the close; on a slow machine it may be zero, which is EPIPE.
+            // The result is the count written before the close. On a slow machine the count may be
+            // zero, and the result is EPIPE.
             assert!(matches!(wrote, Ok(SIZE) | Err(Errno::EPIPE)), "{wrote:?}");
             assert_eq!(sys.write(to, b"x"), Err(Errno::EPIPE));
         });

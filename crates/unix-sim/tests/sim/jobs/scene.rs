@@ -17,13 +17,14 @@ use crate::systems::{assert_held, of, with_cat};
 pub(crate) const MISSING: Pid = Pid::number_only(4_000_000);
 const SEEDS: [u64; 4] = [1, 7, 42, 1991];
 
-/// Runs `program` in every mode, simulated with several seeds and on real processors; a failure
+/// Runs `program` in every mode, simulated with several seeds and on real processors. A failure
 /// names the combination.
 pub(crate) fn everywhere(program: impl Fn(&dyn Sys) + Clone + Send + Sync + 'static) {
     with(|builder| builder, |_| {}, program);
 }
 
-/// Like [`everywhere`], on systems that `shape` changes; `concurrent` runs outside meanwhile.
+/// Like [`everywhere`], on systems that `shape` changes, while `concurrent` runs outside the
+/// system.
 pub(crate) fn with(
     shape: impl Fn(Builder) -> Builder,
     concurrent: impl Fn(&str) + Sync,
@@ -51,7 +52,7 @@ pub(crate) fn with(
     }
 }
 
-/// Like [`everywhere`], and in a forked process on Linux.
+/// Like [`everywhere`], and also runs `program` in a forked process on Linux.
 pub(crate) fn everywhere_and_on_linux(program: impl Fn(&dyn Sys) + Clone + Send + Sync + 'static) {
     on_linux(program.clone());
     everywhere(program);
@@ -66,7 +67,7 @@ pub(crate) fn on_linux(program: impl Fn(&dyn Sys) + Send + 'static) {
     assert_eq!(status, Some(0), "on Linux");
 }
 
-/// Spawns [`CAT`]; returns it and the write end of its input, whose close ends it.
+/// Spawns [`CAT`]; returns it and the write end of its input. Closing this end ends the process.
 pub(crate) fn spawn_cat(sys: &dyn Sys, change: impl FnOnce(&mut SpawnRequest)) -> (Pid, Fd) {
     let (from, to) = sys.pipe().unwrap();
     let mut spawn = SpawnRequest::new(CAT, &["cat"]);
@@ -77,7 +78,7 @@ pub(crate) fn spawn_cat(sys: &dyn Sys, change: impl FnOnce(&mut SpawnRequest)) -
     (child, to)
 }
 
-/// Waits until a process that the caller is to inherit has ended, and returns its status.
+/// Waits until a process that the caller will inherit has ended, and returns its status.
 pub(crate) fn inherited_end(sys: &dyn Sys, child: Pid) -> WaitStatus {
     while sys.waitid(child.into(), WaitOptions::EXITED | WaitOptions::NOWAIT) == Err(Errno::ECHILD)
     {
@@ -86,15 +87,15 @@ pub(crate) fn inherited_end(sys: &dyn Sys, child: Pid) -> WaitStatus {
     end(sys, child)
 }
 
-/// Returns a change of the child that has already happened.
+/// Returns a change of the child's status if one has already happened.
 pub(crate) fn news(sys: &dyn Sys, child: Pid) -> Option<WaitStatus> {
     let options = WaitOptions::EXITED | WaitOptions::STOPPED | WaitOptions::CONTINUED;
     let found = sys.waitid(Children::One(child), options | WaitOptions::NOHANG);
     found.expect("a child").map(|waited| waited.status)
 }
 
-/// Sends a child a signal repeatedly until it ends, because a signal that arrives before the call
-/// that it is to interrupt has no effect.
+/// Sends a child a signal repeatedly until the child ends, because a signal that arrives before the
+/// call that it should interrupt has no effect.
 pub(crate) fn pester(sys: &dyn Sys, child: Pid, signal: Signal) -> WaitStatus {
     loop {
         sys.kill(child.into(), Some(signal)).unwrap();
@@ -126,7 +127,8 @@ pub(crate) fn stop(sys: &dyn Sys, child: Pid) {
     assert_eq!(change(sys, child), WaitStatus::Stopped(Signal::STOP));
 }
 
-/// Sleeps briefly: simulated, until all others sleep; elsewhere, long enough for others to run.
+/// Sleeps briefly: in a simulation, until all others sleep; elsewhere, long enough for others to
+/// run.
 pub(crate) fn rest(sys: &dyn Sys) {
     let _ = sys.nanosleep(Duration::from_millis(3));
 }
@@ -198,7 +200,7 @@ pub(crate) fn reported(sys: &dyn Sys, from: Gate) -> Signal {
     Signal::new(byte[0].into()).expect("a signal")
 }
 
-/// Runs `body` in a child that leads a session with a terminal of its own; passes both ends, the
+/// Runs `body` in a child that leads a session with its own terminal; passes both ends, the
 /// controlling end first.
 pub(crate) fn with_terminal(sys: &dyn Sys, body: impl FnOnce(&dyn Sys, Fd, Fd) + Send + 'static) {
     let leader = fork(sys, move |sys| {
@@ -206,14 +208,14 @@ pub(crate) fn with_terminal(sys: &dyn Sys, body: impl FnOnce(&dyn Sys, Fd, Fd) +
         let (controlling, terminal) = sys.openpty().unwrap();
         sys.set_controlling(terminal).unwrap();
         body(sys, controlling, terminal);
-        // The end of the session sends SIGHUP to its foreground group, which may be that of this
-        // process.
+        // The end of the session sends SIGHUP to its foreground group, which may be the group of
+        // this process.
         ignore(sys, Signal::HUP);
     });
     assert_eq!(end(sys, leader), WaitStatus::Exited(0), "the session leader");
 }
 
-/// Returns a sleeper that leads a group of its own, in the foreground.
+/// Returns a sleeper that leads its own group, in the foreground.
 pub(crate) fn foreground_sleeper(sys: &dyn Sys, terminal: Fd) -> Pid {
     ignore(sys, Signal::TTOU);
     let child = leader(sys);

@@ -269,7 +269,7 @@ fn hung_up_terminal_reads_zero_and_refuses_other_calls() {
             ignore(sys, Signal::HUP);
             let reader = fork(sys, move |sys| {
                 sys.close(controlling).unwrap();
-                // On Linux, a read that sleeps at that moment returns EIO instead.
+                // On Linux, a read that is asleep at that moment returns EIO instead.
                 let read = sys.read(terminal, &mut [0; 8]);
                 assert!(matches!(read, Ok(0) | Err(Errno::EIO)), "{read:?}");
             });

@@ -1,5 +1,5 @@
-//! Tracees among families and groups: who waits for an ended tracee when its parent or its tracer
-//! dies, a tracee whose group stops, and tracees of process 1.
+//! Tracees among families and groups: which process waits for an ended tracee if the tracee's
+//! parent or tracer dies, a tracee whose group stops, and tracees of process 1.
 
 #![allow(unsafe_code, reason = "a PID namespace is unshared")]
 
@@ -23,7 +23,7 @@ fn hold_sigchld(sys: &dyn Sys) {
     sys.sigaction(Signal::CHLD, Some(SigAction::handler(|_, _| {}))).unwrap();
 }
 
-/// Returns the process that a pending SIGCHLD reports, if one is pending.
+/// Returns the process that a pending SIGCHLD reports, or `None` if no SIGCHLD is pending.
 fn told_of(sys: &dyn Sys) -> Option<i32> {
     let taken = sys.sigtimedwait(SIGCHLD, Some(Duration::ZERO));
     taken.map(|info| info.pid).ok()
@@ -47,7 +47,7 @@ fn grandchild(sys: &dyn Sys) -> (Pid, Pid, Gate) {
 fn kill_unwaited(sys: &dyn Sys, tracee: Pid) {
     sys.kill(tracee.into(), Some(Signal::KILL)).unwrap();
     let look = || sys.waitid(tracee.into(), WaitOptions::EXITED | WaitOptions::NOWAIT);
-    // Its stop may be reported first.
+    // The stop of the tracee may be reported first.
     while look().unwrap().unwrap().status != KILLED {
         rest(sys);
     }
@@ -162,7 +162,7 @@ fn tracee_of_parent_is_reaped_though_sigchld_is_ignored() {
     });
 }
 
-/// A stop of a group reaches a traced member like any signal: the tracee stops with the others once
+/// A group's stop reaches a traced member like any signal. The tracee stops with the others once
 /// its tracer has passed the signal on, and continues once its tracer lets it, whichever process
 /// continues the group.
 #[test]
@@ -225,7 +225,8 @@ fn wait_for_a_group_reports_the_tracee_in_it() {
             assert_eq!(waited.status, WaitStatus::Signaled(Signal::USR1, false));
             done.open(sys);
         });
-        // The parent also waits for the group; the end is reported to it after the tracer.
+        // The parent also waits for the group. The end is reported to the parent after the tracer
+        // has been notified.
         let waited = sys.waitpid(Children::Group(child), WaitOptions::empty()).unwrap().unwrap();
         assert_eq!(waited.status, WaitStatus::Signaled(Signal::USR1, false));
         assert_eq!(waited.pid, child);
@@ -235,12 +236,12 @@ fn wait_for_a_group_reports_the_tracee_in_it() {
     });
 }
 
-/// Runs `program` in a child of process 1: in every mode, and on Linux in a PID namespace of its
-/// own, whose process 1 reaps its children.
+/// Runs `program` in a child of process 1: in every mode, and on Linux in a new PID namespace,
+/// whose process 1 reaps its children.
 fn in_child_of_process_1(program: impl Fn(&dyn Sys) + Clone + Send + Sync + 'static) {
     let on_linux_too = program.clone();
     on_linux(move |sys| {
-        // SAFETY: the call changes the namespace of later children, and no descriptor.
+        // SAFETY: the call changes only the namespace of later children, and no descriptor.
         if unsafe { unshare_unsafe(UnshareFlags::NEWPID) }.is_err() {
             // Without privilege, the only process 1 is the machine's.
             return;
@@ -260,8 +261,8 @@ fn in_child_of_process_1(program: impl Fn(&dyn Sys) + Clone + Send + Sync + 'sta
     everywhere(program);
 }
 
-/// Regression: a child of process 1 that asked to be traced was refused. Linux permits it, and the
-/// child ends like any other.
+/// Regression: the request of a child of process 1 to be traced was refused. Linux permits the
+/// request, and the child ends like any other.
 #[test]
 fn child_of_process_1_asks_to_be_traced_and_ends() {
     in_child_of_process_1(|sys| {

@@ -120,7 +120,7 @@ fn traced_exec_stops_with_sigtrap() {
     });
 }
 
-/// Attaches another process to a child; that process then runs `then`. Returns it once it has
+/// Makes another process attach to a child and then run `then`. Returns the process once it has
 /// attached.
 pub(crate) fn traced_by_another(
     sys: &dyn Sys,

@@ -4,7 +4,7 @@ use tontine_unix::{Fd, Modes, Sys, WaitStatus};
 
 use crate::jobs::scene::{end, everywhere_and_on_linux, fork, with_terminal};
 
-/// Maximum bytes of a line that a reader gets, including its newline.
+/// Maximum bytes of a line that a reader gets, the newline included.
 const LONGEST: usize = 4096;
 
 /// Clears `modes`.

@@ -1,5 +1,5 @@
-//! The deaths of programs: by a panic, in a handler, during refused unwinding, asleep in each kind
-//! of call, and with many threads.
+//! Deaths of programs: by a panic, in a handler, during refused unwinding, while asleep in each
+//! kind of call, and with many threads.
 
 use std::os::unix::process::ExitStatusExt as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -186,7 +186,7 @@ fn calls_in_destructors_of_a_killed_program_are_refused() {
     }
 }
 
-/// Environment variable of a test that ends by aborting.
+/// Environment variable of a test whose process aborts.
 const ABORTS: &str = "TONTINE_DEATH_ABORTS";
 
 /// Exits when dropped.
@@ -198,8 +198,8 @@ impl Drop for Exits<'_> {
     }
 }
 
-/// An abort is the only possible outcome: the destructor may not return, and nothing unwinds out of
-/// it.
+/// Aborting is the only possible outcome: the destructor may not return, and nothing may unwind out
+/// of it.
 #[test]
 fn exit_in_a_destructor_during_unwinding_aborts_the_host() {
     if std::env::var_os(ABORTS).is_some() {
@@ -224,7 +224,7 @@ fn exit_in_a_destructor_during_unwinding_aborts_the_host() {
 
 type Sleep = fn(&dyn Sys);
 
-/// Kinds of sleep, each without end.
+/// Kinds of endless sleep.
 const SLEEPS: [(&str, Sleep); 9] = [
     ("sigsuspend", |sys| {
         let _ = sys.sigsuspend(SigSet::ALL);
@@ -285,7 +285,7 @@ fn thread_asleep_in_any_call_can_be_killed() {
                 sys.kill(child.into(), Some(Signal::KILL)).expect("the target exists");
                 assert_eq!(end(sys, child), KILLED);
                 assert!(sys.now() - before < Duration::from_secs(60));
-                // The child that it forked is still asleep.
+                // The child forked here is still asleep.
                 0
             });
             assert_success(&format!("{name}: {on}"), &report);
@@ -376,7 +376,7 @@ fn exit_ends_many_threads_in_any_state() {
         let report = run(system, |sys| {
             let child = sys.fork(|sys| {
                 for (nth, (_, sleep)) in SLEEPS.iter().enumerate() {
-                    // A thread that stopped would stop them all.
+                    // If one thread stopped, all of them would stop.
                     if nth != SLEEPS.len() - 1 {
                         sys.thread(sleep).expect("within the limits");
                     }

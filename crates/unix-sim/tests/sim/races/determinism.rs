@@ -1,4 +1,4 @@
-//! Determinism: equal seeds give equal runs, in two runs, in two processes, on every machine.
+//! Determinism: equal seeds give equal runs, in two runs, in two processes, and on every machine.
 //!
 //! `golden/*.txt` hold the runs of a small corpus. They change when the kernel's behaviour or its
 //! interruption points change. `WRITE_GOLDEN=1 cargo test -p tontine-unix-sim --test sim golden`
@@ -30,7 +30,7 @@ const CORPUS: Corpus = [
     ("deadlock", deadlock),
 ];
 
-/// Generations of children, some of which are never reaped.
+/// Creates generations of children, some of which are never reaped.
 fn children(sys: &dyn Sys) -> i32 {
     for nth in 0..4 {
         let child = sys.fork(move |sys| {
@@ -53,7 +53,7 @@ fn children(sys: &dyn Sys) -> i32 {
     sum
 }
 
-/// Handlers, masks, alarms and a clock.
+/// Uses handlers, masks, alarms and a clock.
 fn signals(sys: &dyn Sys) -> i32 {
     let count = Arc::new(AtomicI32::new(0));
     let counts = count.clone();
@@ -82,7 +82,7 @@ fn signals(sys: &dyn Sys) -> i32 {
     count.load(Ordering::Relaxed)
 }
 
-/// Threads that join each other, fork, and are ended by an exit.
+/// Creates threads that join each other, fork, and are ended by an exit.
 fn threads(sys: &dyn Sys) -> i32 {
     let child = sys.fork(|sys| {
         let mut before = None;
@@ -107,7 +107,7 @@ fn threads(sys: &dyn Sys) -> i32 {
     waited.expect("a child of the caller").expect("the wait blocks").status.exited().unwrap_or(100)
 }
 
-/// A pipeline that is stopped, continued and killed as a group.
+/// Stops, continues and kills a pipeline as a group.
 fn jobs(sys: &dyn Sys) -> i32 {
     let (reader, writer) = sys.pipe().expect("within the limits");
     let first = sys
@@ -137,7 +137,7 @@ fn jobs(sys: &dyn Sys) -> i32 {
     changes
 }
 
-/// Two readers of each other's pipes.
+/// Runs two processes, each of which reads a pipe of the other.
 fn deadlock(sys: &dyn Sys) -> i32 {
     sys.setrlimit(Resource::Descriptors, Rlimit { soft: 8, hard: 8 })
         .expect("the limit is lowered");
@@ -162,7 +162,7 @@ fn simulate(program: fn(&dyn Sys) -> i32, mode: LockingMode, seed: u64) -> RunRe
 fn essence(report: &RunReport) -> String {
     let RunReport { status, ending, panicked, abandoned, state, steps, digest, elapsed, .. } =
         report;
-    // The places where locks are held depend on the build; the owners do not.
+    // The source lines that hold locks depend on the build; the owners of the locks do not.
     let state = state.as_ref().map(ToString::to_string).unwrap_or_default();
     let lines = state.lines().map(|line| line.split(", has ").next().unwrap_or(line));
     format!(

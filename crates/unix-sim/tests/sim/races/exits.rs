@@ -9,7 +9,8 @@ use tontine_unix::{
 
 use crate::races::explore::{PARALLEL, Race};
 
-/// An executed program has the children that its process had, and gains no others unless it forks.
+/// A program started by exec has the children that its process had, and gets others only by
+/// forking.
 const EXEC_AGAINST_FORK: Race = Race {
     scene: || {
         Arc::new(|sys| {
@@ -78,7 +79,7 @@ const EXIT_AGAINST_FORK: Race = Race {
     parallel: PARALLEL,
 };
 
-/// A child is killed before it has executed: its spawner sleeps until it is notified, and no
+/// A child is killed before it has called exec. Its spawner sleeps until it is notified, and no
 /// longer.
 const SPAWN_AGAINST_KILL: Race = Race {
     scene: || {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tontine_unix::{Sys, WaitStatus};
 use tontine_unix_sim::{Builder, EndReason, Executor, LockingMode, RunReport, Virtual};
 
-/// A program whose exit status is 0 if the endangered invariant has held.
+/// A program whose exit status is 0 if the endangered invariant holds.
 pub(crate) type Scene = Arc<dyn Fn(&dyn Sys) -> i32 + Send + Sync>;
 
 /// A race and the configuration of its runs.
@@ -32,13 +32,13 @@ fn modes() -> Vec<LockingMode> {
     vec![named.unwrap_or_else(|| panic!("RACE_MODE={name} is not a mode"))]
 }
 
-/// Maximum seeds to search for one that shows a race.
+/// Maximum number of seeds tried in the search for one that shows a race.
 const MOST_SEEDS: u64 = 10_000;
 
-/// Default runs on the parallel executor, per mode, for a race that takes no real time.
+/// Default number of runs on the parallel executor, per mode, for a race that takes no real time.
 pub(crate) const PARALLEL: usize = 4;
 
-/// Maximum steps of a scene; more mean an endless loop.
+/// Maximum steps of a scene. A scene that exceeds it is in an endless loop.
 const MOST_STEPS: u64 = 200_000;
 
 impl Race {
@@ -75,7 +75,7 @@ impl Race {
         }
     }
 
-    /// Asserts that the program itself has a race: in every mode a seed shows it reproducibly.
+    /// Asserts that the race is in the program itself: in every mode a seed shows it reproducibly.
     pub(crate) fn fails(&self) {
         for mode in LockingMode::ALL {
             let violated = |seed| self.violation(self.simulation(mode, seed));

@@ -10,9 +10,9 @@ use crate::races::explore::{PARALLEL, Race, Scene};
 
 const OWN: Pid = Pid::number_only(0);
 
-/// A process forks while its group is signalled: the child is either a member before the walk, or
-/// would be created after the delivery of the signal, and then is never created. A scheduling point
-/// also lies before the kernel, so that the race exists in every mode.
+/// A process forks while its group is signalled. The child is a member before the walk, or is never
+/// created because its fork would complete only after the signal is delivered. The scene also has a
+/// scheduling point before the call, so that the race exists in every mode.
 const KILLPG_AGAINST_FORK: Race = Race {
     scene: || {
         Arc::new(|sys| {
@@ -42,7 +42,7 @@ const KILLPG_AGAINST_FORK: Race = Race {
 };
 
 /// Like [`KILLPG_AGAINST_FORK`], but the first thread of the program sleeps while a second thread
-/// forks: the signal goes to the sleeping thread, and the forking thread must notice it.
+/// forks. The sleeping thread gets the signal, and the forking thread must notice it.
 fn killpg_against_a_second_thread(signal: Signal) -> Scene {
     Arc::new(move |sys| {
         sys.set_subreaper(true).expect("permitted");
@@ -66,15 +66,15 @@ const KILLPG_AGAINST_FORK_OF_A_THREAD: Race = Race {
     parallel: PARALLEL,
 };
 
-/// A signal that no thread can handle ends the program even when the oldest thread delivers all
-/// others.
+/// A signal that no thread can handle ends the program, even if the oldest thread delivers all
+/// other signals.
 const KILLPG_AGAINST_FORK_BESIDE_THE_OLDEST: Race = Race {
     scene: || killpg_against_a_second_thread(Signal::KILL),
     with: |builder| builder.delivery(Delivery::Oldest),
     parallel: PARALLEL,
 };
 
-/// A program forks into slots below its own while all processes are killed: the walk reaches its
+/// A program forks into slots below its own while all processes are killed. The walk reaches the
 /// children, or they are never created.
 const KILL_EVERYONE_AGAINST_FORK: Race = Race {
     scene: || {
@@ -114,7 +114,7 @@ fn all_end_of(sys: &dyn Sys, signal: Signal) -> i32 {
     }
 }
 
-/// A signal to the old group no longer arrives once `setpgid` has returned.
+/// Once `setpgid` has returned, signals to the old group no longer arrive.
 const KILLPG_AGAINST_SETPGID: Race = Race {
     scene: || {
         Arc::new(|sys| {
@@ -148,8 +148,9 @@ const KILLPG_AGAINST_SETPGID: Race = Race {
     parallel: PARALLEL,
 };
 
-/// A shell's pipelines of two processes: the first process leads a group, which both it and the
-/// shell create, and the second is moved into it. There is one such group, and it has both.
+/// A shell runs pipelines of two processes. The first process leads a group, which both it and the
+/// shell create, and the second process is moved into that group. Afterwards there is one such
+/// group, which contains both.
 const TWO_SETPGID: Race = Race {
     scene: || Arc::new(|sys| (0..3).map(|_| run_pipeline(sys)).max().unwrap_or(0)),
     with: |builder| builder,
@@ -179,8 +180,8 @@ fn run_pipeline(sys: &dyn Sys) -> i32 {
 }
 
 /// Regression: one thread waits for a child while another thread moves the child between two groups
-/// until the child is reaped. The child must leave the group it is in at that time; it once left
-/// its previous group, which no longer held it.
+/// until the child is reaped. The child must leave its group of that time. It once left its
+/// previous group instead, which no longer contained it.
 const SETPGID_AGAINST_WAIT: Race = Race {
     scene: || {
         Arc::new(|sys| {

@@ -1,5 +1,5 @@
-//! Mode `Master`: every call except `exec` runs on processor 0, and sleeping calls do not occupy
-//! it.
+//! Mode `Master`: every call except `exec` runs on processor 0, and a sleeping call does not occupy
+//! that processor.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
@@ -75,7 +75,7 @@ fn sleeping_calls_do_not_occupy_the_master() {
     }
 }
 
-/// A handler is the program's own code: it runs on the program's processor, not on the master.
+/// A handler is the program's own code, and so runs on the program's processor, not on the master.
 #[test]
 fn handlers_run_on_the_processor_of_their_program() {
     for executor in executors() {

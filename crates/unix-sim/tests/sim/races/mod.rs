@@ -1,9 +1,10 @@
 //! Interleavings between the steps of a system call: the races of docs/internals/races.md, as
 //! tests.
 //!
-//! Each race runs over many seeds of the simulated executor, in every mode, and its invariant must
+//! Each race runs with many seeds of the simulated executor, in every mode, and its invariant must
 //! hold. `cargo xtask mutants` removes the protection from a copy of the kernel and runs the same
-//! test in each mode in which the race can happen: a seed must violate the invariant, reproducibly.
+//! test in each mode in which the race can happen. A seed must then violate the invariant,
+//! reproducibly.
 
 mod deaths;
 mod determinism;

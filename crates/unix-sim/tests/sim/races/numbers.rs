@@ -1,5 +1,5 @@
-//! Exhaustion of process numbers and other resources returns `EAGAIN`, and everything is released
-//! again; numbers wrap around, and a stale handle never reaches a process.
+//! Exhaustion of process numbers and other resources returns `EAGAIN`, and all of them are released
+//! again. Numbers wrap around, and a stale handle never reaches a process.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -61,8 +61,8 @@ fn unreaped_forks_reach_the_user_limit_repeatedly() {
 fn unreaped_forks_fill_the_process_table_repeatedly() {
     for (on, system) in everywhere() {
         let report = run(system, |sys| {
-            // 400 numbers; those of the first processes and the reserved ones below 300 are
-            // assigned only once.
+            // There are 400 numbers. Those of the first processes and the reserved ones below 300
+            // are assigned only once.
             let (first, errno) = fork_all(sys);
             assert_eq!((first, errno), (398, Errno::EAGAIN));
             assert_eq!(reap_all(sys), first);
@@ -128,7 +128,7 @@ fn number_of_a_live_group_session_or_thread_is_not_reused() {
                 sys.pause();
                 0
             };
-            // A session whose leader has been reaped and whose group lives on in a child.
+            // The leader of this session has been reaped, but its group lives on in a child.
             let leader = sys.fork(move |sys| {
                 sys.setsid().expect("the caller leads no group");
                 sys.fork(sleeps).expect("within the limits");
@@ -155,7 +155,7 @@ fn number_of_a_live_group_session_or_thread_is_not_reused() {
 }
 
 /// Creates a session whose leader has been reaped, and whose only remaining group has one member, a
-/// child of the caller; returns the leader's number and that child.
+/// child of the caller. Returns the leader's number and that child.
 fn session_of_one(sys: &dyn Sys) -> (i32, Pid) {
     sys.set_subreaper(true).expect("permitted");
     let orphan = Arc::new(AtomicI32::new(0));
@@ -303,7 +303,7 @@ fn number_of_a_foreground_group_is_reused_only_after_release() {
                         child.number() == job.number()
                     })
                 };
-                // More forks than there are numbers.
+                // The loop forks more often than there are numbers.
                 assert!(!reborn(500), "{job} still owns the terminal");
                 assert_eq!(sys.tcgetpgrp(terminal).map(Pid::number), Ok(job.number()));
                 sys.sigaction(Signal::TTOU, Some(SigAction::IGNORE)).expect("permitted");
@@ -330,7 +330,7 @@ fn fork_without_free_stack_fails_and_releases_everything() {
         let system = system.max_stacks(256).pids(3000).limit(Resource::Processes, limit);
         let report = run(system, |sys| {
             sys.setuid(7).expect("permitted");
-            // More refusals than there are numbers, and more than the user's process limit.
+            // There are more refusals than numbers, and more than the user's process limit.
             let mut refused = 0;
             while refused < 3500 {
                 let mut children = Vec::new();
@@ -355,7 +355,7 @@ fn fork_without_free_stack_fails_and_releases_everything() {
 }
 
 /// Regression: a child that could not start kept its copies of the descriptors until another
-/// process received its slot, so that the reader of a pipe without writers waited indefinitely.
+/// process received its slot. The reader of a pipe without writers therefore waited indefinitely.
 #[test]
 fn child_that_cannot_start_keeps_no_descriptor() {
     for (on, system) in everywhere() {
@@ -407,7 +407,7 @@ fn threads_release_their_numbers_on_every_kind_of_end() {
     }
 }
 
-/// Attempted forks, and permitted processes per user, in one run.
+/// Attempted forks in one run; the next constant is the number of processes permitted to the user.
 const TRIED: i32 = if cfg!(debug_assertions) { 20_000 } else { 1_000_000 };
 const ALLOWED: i32 = TRIED / 5;
 
@@ -453,7 +453,7 @@ fn overflow_of_the_last_stack_ends_only_its_program() {
                     });
                     match child {
                         Ok(child) => break child,
-                        // Ended processes have yet to release their stacks.
+                        // Processes that have ended have yet to release their stacks.
                         Err(_) => sys.sched_yield(),
                     }
                 };

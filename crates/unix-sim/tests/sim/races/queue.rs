@@ -1,4 +1,4 @@
-//! More deferred events at once than the event queue holds.
+//! More simultaneous deferred events than the event queue can hold.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,13 +9,13 @@ use tontine_unix_sim::{Executor, LockingMode};
 
 use crate::systems::{assert_success, of, run};
 
-/// More alarms than the queue has space for.
+/// Number of alarms, which exceeds the space in the queue.
 const ALARMS: usize = 1200;
-/// Processes that delay the signal thread.
+/// Number of processes that delay the signal thread.
 const BUSY: usize = 32;
 
-/// Regression: an alarm that found the queue full was lost, and the reference to its process, which
-/// was never released, kept the process from ending.
+/// Regression: an alarm was lost if the queue was full. Its reference to the process was never
+/// released, so the process could not end.
 #[test]
 fn every_alarm_expires_though_the_event_queue_is_full() {
     let system =

@@ -1,4 +1,4 @@
-//! A signal against a process that is about to sleep, and against one that is about to end.
+//! A signal to a process that is about to sleep, and to one that is about to end.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
@@ -28,8 +28,8 @@ const SIGNAL_AGAINST_SIGSUSPEND: Race = Race {
     parallel: PARALLEL,
 };
 
-/// Signals `target`, which names the child `victim`, repeatedly while the child is reaped and
-/// another process gets its slot; returns 1 if the signal ended that other process.
+/// Repeatedly signals `target`, which names the child `victim`, while the child is reaped and
+/// another process gets its slot. Returns 1 if the signal ended that other process.
 fn signal_as_it_is_replaced(sys: &dyn Sys, victim: Pid, target: SignalTarget) -> i32 {
     let over = Arc::new(AtomicBool::new(false));
     let seen = over.clone();
@@ -55,8 +55,8 @@ fn signal_as_it_is_replaced(sys: &dyn Sys, victim: Pid, target: SignalTarget) ->
     i32::from(status.exited() != Some(0))
 }
 
-/// A process ends, is reaped, and another process gets its slot, while the first is being
-/// signalled.
+/// A process ends and is reaped, and another process gets its slot, while the first process is
+/// being signalled.
 const REFERENCE_AGAINST_EXIT: Race = Race {
     scene: || {
         Arc::new(|sys| {
@@ -125,7 +125,8 @@ const ALARM_AGAINST_EXIT: Race = Race {
     parallel: 0,
 };
 
-/// A process is stopped and continued, and then asked to end: it does not stay stopped.
+/// A process is stopped and continued, and then sent a signal that ends it. It does not stay
+/// stopped.
 const CONTINUE_AGAINST_STOP: Race = Race {
     scene: || {
         Arc::new(|sys| {
@@ -181,8 +182,8 @@ fn group_signal_never_reaches_the_next_process_in_the_slot() {
     GROUP_AGAINST_EXIT.holds();
 }
 
-/// One thread waits for two signals, another thread for the second of them, which arrives first.
-/// The first thread is chosen for both, and takes the lower one.
+/// One thread waits for two signals, another thread only for the second, which arrives first. The
+/// kernel chooses the first thread for both signals, and that thread takes the lower one.
 const TWO_SIGNALS_AGAINST_TWO_WAITERS: Race = Race {
     scene: || {
         Arc::new(|sys| {
@@ -195,11 +196,11 @@ const TWO_SIGNALS_AGAINST_TWO_WAITERS: Race = Race {
                 let waits = move |sys: &dyn Sys| {
                     let had = sys.sigtimedwait(awaited, None).expect("a signal arrives").signal;
                     if had == higher && awaited == both {
-                        // The signal came alone; the other thread still waits for one.
+                        // Only the second signal arrived; the other thread still waits for one.
                         sys.kill(sys.getpid().into(), Some(had)).expect("the caller exists");
                     }
                     taken.fetch_add(1, Ordering::Relaxed);
-                    // A thread that ends notifies the others of the signals that it leaves.
+                    // A thread that ends notifies the other threads of the signals that it leaves.
                     while taken.load(Ordering::Relaxed) < 2 {
                         sys.sched_yield();
                     }

@@ -1,4 +1,4 @@
-//! Deadlocks and stopped runs: their detection and the printed state.
+//! Deadlocks and stopped runs: how they are detected, and the state that is printed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
@@ -8,7 +8,7 @@ use tontine_unix_sim::{Builder, EndReason, Executor, LockingMode, SystemState};
 
 use crate::systems::{everywhere, of, run};
 
-/// Threads that sleep without end, each in a different call.
+/// Starts threads that sleep without end, each in a different call.
 fn all_asleep(sys: &dyn Sys) -> i32 {
     let (reader, _writer) = sys.pipe().expect("within the limits");
     sys.thread(move |sys| {
@@ -57,8 +57,8 @@ fn deadlock_report_names_each_sleeping_call() {
     }
 }
 
-/// A reader that did not close its own write end, and a writer whose pipe is full and whose reader
-/// sleeps.
+/// Runs a reader that did not close its own write end, and a writer whose pipe is full and whose
+/// reader sleeps.
 fn forgotten_ends(sys: &dyn Sys) -> i32 {
     let (reader, writer) = sys.pipe().expect("within the limits");
     let forgets = sys.fork(move |sys| {

@@ -5,7 +5,7 @@ use tontine_unix_sim::{Executor, LockRow, LockStatistics, LockingMode, RunReport
 
 use crate::systems::{assert_success, everywhere, of, run};
 
-/// Returns the relation lock of a mode, for which forking and waiting processes compete.
+/// Returns the name of a mode's relation lock, for which forking and waiting processes compete.
 fn relations(mode: LockingMode) -> &'static str {
     if mode == LockingMode::PerProcess { "p_family_lock" } else { "proc_relation_lock" }
 }
@@ -100,7 +100,7 @@ fn simulated_lock_statistics_repeat_for_equal_seeds() {
 
 #[test]
 fn two_processors_contend_for_the_relation_lock() {
-    // Contention in one run is a matter of chance; its absence in 1000 runs is not.
+    // Contention in one run is a matter of chance, but some of 1000 runs must have contention.
     const RUNS: usize = 1000;
     let contended = (0..RUNS).any(|_| {
         let system = of(LockingMode::Parallel, Executor::Parallel).statistics(true);

@@ -1,5 +1,5 @@
-//! A process that gets the slot of an ended process must not be taken for it: not by the ended
-//! process's children, nor its terminal, nor the processes whose parent it was.
+//! A process that gets the slot of an ended process must not be mistaken for the ended process: not
+//! by its children, its terminal, or the process that inherits its children.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -26,8 +26,8 @@ fn exited(sys: &dyn Sys, child: Pid) -> Option<i32> {
     waited.expect("a child of the caller").expect("the wait blocks").status.exited()
 }
 
-/// A process ends while the process that is to inherit its child ends too and is reaped; the next
-/// process in that slot then has no child.
+/// A process ends while the process that is to inherit its child also ends and is reaped. The next
+/// process in the heir's slot must not have a child.
 const ORPHANS_AGAINST_REAPER: Race = Race {
     scene: || {
         Arc::new(|sys| {
@@ -67,8 +67,8 @@ const ORPHANS_AGAINST_REAPER: Race = Race {
 /// Number of new processes, one of which gets the slot.
 const STRANGERS: u32 = 4;
 
-/// A terminal is hung up as the leader of its session ends and is auto-reaped; the next process in
-/// the leader's slot survives.
+/// A terminal is hung up while the leader of its session ends and is auto-reaped. The next process
+/// in the leader's slot survives.
 const HANG_UP_AGAINST_EXIT: Race = Race {
     scene: || {
         Arc::new(|sys| {
@@ -105,8 +105,8 @@ const HANG_UP_AGAINST_EXIT: Race = Race {
     parallel: PARALLEL,
 };
 
-/// A process queries its parent while the parent ends, is reaped, and another process gets its
-/// slot: the answer is the parent or the first process.
+/// A process queries its parent while the parent ends and is reaped, and another process gets the
+/// parent's slot. The answer is the parent or the first process.
 const GETPPID_AGAINST_EXIT: Race = Race {
     scene: || {
         Arc::new(|sys| {
@@ -156,7 +156,8 @@ fn getppid_never_returns_the_next_process_in_a_slot() {
     GETPPID_AGAINST_EXIT.holds();
 }
 
-/// Parent and child end together: the process that inherits the child reaps both, each once.
+/// A parent and its child end at the same time. The process that inherits the child reaps each of
+/// them once.
 const CHAIN: Race = Race {
     scene: || {
         Arc::new(|sys| {
@@ -180,8 +181,8 @@ fn process_ending_with_its_parent_is_inherited_once() {
 }
 
 /// Like [`CHAIN`], but on real processors, where interleavings are not limited to the switch points
-/// of the simulation: a long chain of processes, each of which ends as soon as it has forked the
-/// next.
+/// of the simulation. A long chain of processes runs, each of which ends as soon as it has forked
+/// the next.
 #[test]
 fn every_process_of_a_long_chain_is_inherited() {
     const LINKS: u32 = 1000;

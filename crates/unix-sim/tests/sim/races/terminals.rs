@@ -1,6 +1,6 @@
 //! Races for a terminal: a shell and its job both give the job the terminal, as with `setpgid`, and
-//! the later call has no effect; two session leaders compete for one terminal; a reader's group is
-//! changed by another thread (§7.2.3).
+//! the later call has no effect; two session leaders compete for one terminal; another thread
+//! changes a reader's group (§7.2.3).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
@@ -70,7 +70,8 @@ fn status_of(sys: &dyn Sys, child: Pid) -> i32 {
     waited.expect("a child of the caller").expect("the wait blocks").status.exited().unwrap_or(9)
 }
 
-/// Two session leaders compete for the same terminal: one gets it, and the other gets an error.
+/// Two session leaders compete for the same terminal. One gets the terminal, and the other an
+/// error.
 const TWO_LEADERS: Race = Race {
     scene: || {
         let tried = Arc::new(AtomicI32::new(0));
@@ -81,7 +82,7 @@ const TWO_LEADERS: Race = Race {
                     let session = sys.setsid().expect("the caller leads no group");
                     let taken = sys.set_controlling(terminal);
                     tried.fetch_add(1, Ordering::Relaxed);
-                    // The exit of the owner would free the terminal.
+                    // The owner must not exit earlier, because its exit would free the terminal.
                     while tried.load(Ordering::Relaxed) < 2 {
                         sys.sched_yield();
                     }
@@ -102,8 +103,9 @@ const TWO_LEADERS: Race = Race {
     parallel: PARALLEL,
 };
 
-/// A process reads from a background group while another thread moves it to the foreground. If its
-/// old group is signalled for the read, so is the process, whichever group it is in by then.
+/// A process reads from a background group while another thread moves it to the foreground. If the
+/// read signals the old group, the signal reaches the process too, whichever group it is in by
+/// then.
 const READ_AGAINST_SETPGID: Race = Race {
     scene: || {
         Arc::new(|sys| {

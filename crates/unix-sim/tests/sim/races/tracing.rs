@@ -33,9 +33,9 @@ fn await_set(sys: &dyn Sys, flag: &AtomicBool) {
     }
 }
 
-/// A tracee ends. Its tracer, two of whose threads wait for it, and its parent are each notified
-/// once, the parent after the tracer has waited or died; and the parent's wait never fails with
-/// `ECHILD` meanwhile.
+/// A tracee ends. Two threads of its tracer wait for it. Tracer and parent are each notified once,
+/// the parent after the tracer has waited or died. Until then the parent's wait never fails with
+/// `ECHILD`.
 fn both_wait(tracer_waits: bool) -> Scene {
     Arc::new(move |sys| {
         let child = sys.fork(pauses).expect("within the limits");
@@ -74,7 +74,7 @@ fn both_wait(tracer_waits: bool) -> Scene {
     })
 }
 
-/// A tracee has ended. Its parent dies while its tracer waits for it or dies too; the subreaper
+/// A tracee has ended. Its parent dies while its tracer waits for it or dies too. The subreaper
 /// that inherits the tracee reaps it after the tracer.
 fn parent_dies(tracer_waits: bool) -> Scene {
     Arc::new(move |sys| {
@@ -148,8 +148,8 @@ fn polls(sys: &dyn Sys, child: Pid) -> bool {
     }
 }
 
-/// A tracer kills its tracee and exits; the parent of both polls for the tracee. The tracee ends
-/// once: its user's process count is correct afterwards.
+/// A tracer kills its tracee and exits, while the parent of both polls for the tracee. The tracee
+/// ends only once, so that its user's process count is correct afterwards.
 const TRACER_AGAINST_PARENT: Race = Race {
     scene: || {
         Arc::new(|sys| {

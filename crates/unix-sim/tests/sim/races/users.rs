@@ -7,8 +7,8 @@ use tontine_unix::{Errno, Resource, Rlimit, Sys, WaitOptions};
 
 use crate::races::explore::{PARALLEL, Race, Scene};
 
-/// A program changes its user while it creates a process or thread that ends. The new user then has
-/// one process, and with a limit of one may have no other.
+/// A program changes its user while it creates a process or thread that ends. Afterwards the new
+/// user has one process, and with a limit of one process may have no other.
 fn counted(makes: fn(&dyn Sys)) -> Scene {
     Arc::new(move |sys| {
         let program = sys.fork(move |sys| {

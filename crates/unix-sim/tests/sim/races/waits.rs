@@ -27,7 +27,7 @@ const WAIT_AGAINST_EXIT: Race = Race {
     parallel: PARALLEL,
 };
 
-/// A child that is auto-reaped: once `wait` returns `ECHILD`, no process has its number.
+/// A child is auto-reaped. Once `wait` returns `ECHILD`, no process has the child's number.
 const UNWANTED_AGAINST_KILL: Race = Race {
     scene: || {
         Arc::new(|sys| {
@@ -54,8 +54,8 @@ fn auto_reaped_child_vanishes_for_wait_and_kill_alike() {
     UNWANTED_AGAINST_KILL.holds();
 }
 
-/// A thread waits for any child while another thread spawns a program that does not exist: the wait
-/// returns `ECHILD`, and never reports an end.
+/// A thread waits for any child while another thread spawns a program that does not exist. The wait
+/// returns `ECHILD`, and never reports the end of a child.
 const FAILED_SPAWN_AGAINST_WAIT: Race = Race {
     scene: || {
         Arc::new(|sys| {
@@ -85,7 +85,7 @@ fn wait_never_reports_a_failed_spawn() {
     FAILED_SPAWN_AGAINST_WAIT.holds();
 }
 
-/// Two threads wait for the only child: one reaps it, the other gets `ECHILD`.
+/// Two threads wait for the only child. One reaps the child, the other gets `ECHILD`.
 const TWO_WAITERS: Race = Race {
     scene: || {
         let won = Arc::new(AtomicI32::new(0));
@@ -111,7 +111,8 @@ const TWO_WAITERS: Race = Race {
     parallel: PARALLEL,
 };
 
-/// A parent that sleeps until SIGCHLD arrives and then calls `wait` up to `most` times per signal.
+/// Runs a parent that sleeps until SIGCHLD arrives and then calls `wait` up to `most` times per
+/// signal.
 fn reaps_by_signal(most: usize) -> Scene {
     Arc::new(move |sys| {
         let blocked = SigSet::of(&[Signal::CHLD]);
@@ -134,7 +135,7 @@ fn reaps_by_signal(most: usize) -> Scene {
     })
 }
 
-/// SIGCHLD coalesces: after one signal, as many children can be reaped as have ended.
+/// SIGCHLD coalesces: after one signal, the parent can reap all children that have ended.
 const CHILDREN_COALESCE: Race =
     Race { scene: || reaps_by_signal(usize::MAX), with: |builder| builder, parallel: PARALLEL };
 
@@ -153,8 +154,8 @@ fn waiting_until_echild_loses_no_child_to_coalescing() {
     CHILDREN_COALESCE.holds();
 }
 
-/// The race is the program's own: it reaps one of the children that end before it is scheduled
-/// again.
+/// The race is in the program itself: it reaps only one of the children that end before it is
+/// scheduled again.
 #[test]
 fn waiting_once_per_signal_loses_children_in_every_mode() {
     let naive = Race { scene: || reaps_by_signal(1), with: |builder| builder, parallel: 0 };

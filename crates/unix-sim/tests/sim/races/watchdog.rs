@@ -1,4 +1,4 @@
-//! The watchdog names a program that never makes a system call, and no other.
+//! The watchdog names a program that never makes a system call, and names no other program.
 
 #![allow(clippy::disallowed_types, reason = "the watchdog's clock is the wall clock")]
 
@@ -11,12 +11,12 @@ use tontine_unix_sim::{BusyThread, Executor, LockingMode};
 
 use crate::systems::{assert_success, of, run};
 
-/// Longer than any processor takes to return to a thread that makes calls.
+/// Longer than a processor takes to return to a thread that makes calls.
 const LIMIT: Duration = Duration::from_secs(2);
 /// Maximum wait for the watchdog's report.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The threads that were reported, and the times of the reports.
+/// The threads that the watchdog reported, and the times of the reports.
 #[derive(Default)]
 struct Told {
     named: Mutex<Vec<(BusyThread, Instant)>>,

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use super::harness::*;
 
-/// Long in comparison with a few system calls.
+/// A long time in comparison with a few system calls.
 const LONG: Duration = Duration::from_millis(300);
 
 /// Returns the processor time that the calling process has used.
@@ -103,13 +103,14 @@ fn time_of_an_auto_reaped_child_is_not_added() {
     .and_on_linux();
 }
 
-/// A program with a handler for SIGXCPU exceeds its limit and receives the signal every second,
-/// each time with a soft limit one second higher, until the hard limit kills it.
+/// Runs a program with a handler for SIGXCPU that exceeds its limit and receives the signal every
+/// second. Each signal finds a soft limit one second higher, until the hard limit kills the
+/// program.
 fn exceeds_its_limit(sys: &dyn Sys) {
     let exceeded = Bell::new(sys);
     let child = sys.fork(move |sys| {
-        // The signal arrives a moment after the limit was raised, perhaps during the wait for the
-        // heir.
+        // The signal arrives a moment after the limit was raised, perhaps while the heir is
+        // awaited.
         let ring = SigAction::handler(move |sys, _| exceeded.ring(sys));
         act(sys, Signal::XCPU, ring.with_flags(ActionFlags::RESTART));
         sys.setrlimit(Resource::Cpu, Rlimit { soft: 1, hard: 3 }).unwrap();
@@ -136,8 +137,8 @@ fn exceeds_its_limit(sys: &dyn Sys) {
     exceeded.heard(sys);
 }
 
-/// Minimum time that is measured per second of the limit: Linux enforces the limit by ticks, which
-/// are samples, and reports the time that it measured.
+/// Minimum time that is measured per second of the limit. Linux enforces the limit by ticks, which
+/// are samples, but reports the measured time.
 const LIMIT_AT_LEAST: Duration = Duration::from_millis(500);
 
 #[test]
@@ -249,7 +250,7 @@ fn profile_is_per_thread_and_not_inherited() {
         end_of(sys, child.unwrap());
         sys.profil(None).unwrap();
         let [zero, one, two] = all(&mine);
-        // The calls of this thread take ticks too.
+        // Calls of this thread also take ticks.
         assert!(zero == 0 && two == 0 && one < 15, "{:?}", [zero, one, two]);
         assert_eq!(all(&others)[..2], [0, 0]);
         let unprofiled = counts();

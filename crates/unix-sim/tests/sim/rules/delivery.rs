@@ -116,7 +116,7 @@ fn oldest_thread_delivery_waits_for_the_oldest_thread() {
                 .thread(move |sys| {
                     unblock(sys, &[Signal::USR1]);
                     kill(sys, sys.getpid(), Signal::USR1);
-                    // Checks again for signals that the mask admits.
+                    // The call makes the thread check again for signals that the mask admits.
                     block(sys, &[Signal::HUP]);
                     rest(sys);
                     assert_eq!(seen.len(), 0);
@@ -159,8 +159,8 @@ fn signal_being_blocked_is_left_to_another_thread() {
         for _ in 0..4 {
             let log = Log::default();
             handlers_by_thread(sys, &log);
-            // The handler of SIGHUP blocks SIGUSR1 when that may be about to be delivered to the
-            // same thread.
+            // The handler of SIGHUP blocks SIGUSR1 while SIGUSR1 may be about to be delivered to
+            // the same thread.
             let waited_for = log.clone();
             let holds = SigAction::handler(move |sys, _| until(sys, || waited_for.len() == 1));
             act(sys, Signal::HUP, holds.with_mask(SigSet::of(&[Signal::USR1])));

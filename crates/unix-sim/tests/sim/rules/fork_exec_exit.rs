@@ -83,7 +83,7 @@ fn child_knows_its_parent_group_and_session() {
     .and_on_linux();
 }
 
-/// A system with programs that check the state they start with.
+/// Adds programs that check the state with which they start.
 fn with_programs(builder: Builder) -> Builder {
     builder
         .program("looks", |sys, arguments| {
@@ -148,7 +148,7 @@ fn exec_in_another_thread_replaces_the_process() {
                 .unwrap();
             }
             sys.thread(|sys| {
-                // Signals pending for the thread stay its own.
+                // Signals that are pending for the thread remain pending for it.
                 block(sys, &[Signal::TERM]);
                 sys.raise(Signal::TERM).unwrap();
                 let own = sys.getpid().to_string();
@@ -288,8 +288,8 @@ fn spawned_child_killed_before_exec_is_still_reaped() {
     });
 }
 
-/// A request for a child in the group of `leader` whose setup takes long enough before its program
-/// begins that a signal to the group arrives in between.
+/// A request for a child in the group of `leader`. Its setup takes so long that a signal to the
+/// group arrives before its program begins.
 fn slow_to_begin(leader: Pid) -> SpawnRequest {
     let mut spawn = SpawnRequest::new("sleeps", &["sleeps"]);
     spawn.group = SpawnGroup::Of(leader);

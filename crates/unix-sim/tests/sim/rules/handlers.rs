@@ -4,7 +4,7 @@ use super::harness::*;
 
 const STACK: SigStack = SigStack { size: 65_536, on_stack: false };
 
-/// A handler that notes whether it runs on the alternate stack.
+/// Returns a handler that notes whether it runs on the alternate stack.
 fn looks_at_its_stack(log: &Log) -> SigAction {
     let log = log.clone();
     SigAction::handler(move |sys, _| log.note(sys.sigstack(None).unwrap().on_stack.into()))
@@ -192,8 +192,8 @@ fn lowest_of_several_queued_signals_is_delivered_first() {
     .and_on_linux();
 }
 
-/// The stack overflowed in the call in which the handler signalled itself. That was mistaken for a
-/// bug in the system itself, and aborted the host.
+/// Regression: the stack overflowed in the call in which the handler signalled itself. The overflow
+/// was mistaken for a bug in the system itself, and aborted the host.
 #[test]
 fn endlessly_recursive_handler_is_a_segmentation_fault() {
     everywhere(|sys| {

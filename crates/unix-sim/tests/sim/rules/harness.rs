@@ -13,7 +13,7 @@ pub(crate) use crate::children::{bare, leader, sleep_on};
 use crate::keeper::keep;
 use crate::systems::{assert_held, of, run};
 
-/// Environment variable of a test that runs on Linux alone, in a process of its own.
+/// Environment variable of a test that runs only on Linux, in its own process.
 const ON_LINUX: &str = "TONTINE_RULE_ON_LINUX";
 const EXECUTORS: [Executor; 4] = [
     Executor::Simulated { seed: 1 },
@@ -83,8 +83,8 @@ fn on<F: Fn(&dyn Sys) + Send + Sync + 'static>(
 }
 
 impl<F: Fn(&dyn Sys) + Send + Sync + 'static> Held<F> {
-    /// Runs the rule on Linux too: starts this test again, alone in a process, whose child runs the
-    /// rule in a session of its own.
+    /// Runs the rule on Linux too. For that, starts this test again, alone in a process, whose
+    /// child runs the rule in its own session.
     pub(crate) fn and_on_linux(self) {
         if std::env::var_os(ON_LINUX).is_some() {
             self.on_linux();
@@ -116,7 +116,7 @@ impl<F: Fn(&dyn Sys) + Send + Sync + 'static> Held<F> {
     }
 }
 
-/// Notes of handlers and programs, in order.
+/// A log of the numbers that handlers and programs note, in order.
 #[derive(Clone, Default)]
 pub(crate) struct Log(Arc<Notes>);
 
@@ -178,7 +178,7 @@ pub(crate) fn code(code: SigCode) -> i32 {
     }
 }
 
-/// A short time: some milliseconds.
+/// A short time of some milliseconds.
 pub(crate) const MOMENT: Duration = Duration::from_millis(5);
 
 /// Blocks signals.
@@ -225,7 +225,8 @@ pub(crate) fn end_as(
     end_of(sys, child)
 }
 
-/// Asserts that a child stops on SIGSTOP and ends on SIGKILL, whatever its handling of either.
+/// Asserts that SIGSTOP stops a child and SIGKILL ends it, whatever the child's dispositions for
+/// them.
 pub(crate) fn stop_and_kill(sys: &dyn Sys, child: Pid) {
     kill(sys, child, Signal::STOP);
     assert_eq!(change_of(sys, child, WaitOptions::STOPPED), WaitStatus::Stopped(Signal::STOP));
@@ -233,7 +234,7 @@ pub(crate) fn stop_and_kill(sys: &dyn Sys, child: Pid) {
     assert_eq!(end_of(sys, child), WaitStatus::Signaled(Signal::KILL, false));
 }
 
-/// Waits for a child that sends the caller a signal during the wait, which then restarts.
+/// Waits for a child. During the wait, which then restarts, the child sends the caller a signal.
 pub(crate) fn wait_through(sys: &dyn Sys, signal: Signal) {
     let me = sys.getpid();
     let child = sys

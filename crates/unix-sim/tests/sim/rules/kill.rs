@@ -2,7 +2,7 @@
 
 use super::harness::*;
 
-/// Asserts that a child ended by SIGTERM.
+/// Asserts that SIGTERM ended a child.
 fn killed(sys: &dyn Sys, child: Pid) {
     assert_eq!(end_of(sys, child), WaitStatus::Signaled(Signal::TERM, false));
 }
@@ -56,7 +56,7 @@ fn kill_of_a_zombie_succeeds_and_of_a_reaped_child_fails() {
     .and_on_linux();
 }
 
-/// A child that leads a group and has a number that is reused.
+/// Returns a child that leads a group and whose number is reused.
 fn leader_of_many(sys: &dyn Sys) -> Pid {
     loop {
         let child = leader(sys);

@@ -112,7 +112,7 @@ fn pending_signals_count_for_the_user_after_setuid() {
     .and_on_linux();
 }
 
-/// Runs with limits of 1 and 2 seconds: the handler for SIGXCPU finds the soft limit raised, its
+/// Runs with limits of 1 and 2 seconds. The handler for SIGXCPU finds the soft limit raised, its
 /// child inherits the raised limit, and the hard limit kills the process.
 fn meets_its_limits_of_time(sys: &dyn Sys) {
     let (from, to) = sys.pipe().unwrap();

@@ -1,5 +1,5 @@
-//! The guarantees of calls that send a signal: the receiver, the time of arrival, and that a
-//! refused call sends nothing.
+//! Guarantees of calls that send a signal: which process or thread receives it and when it arrives,
+//! and that a refused call sends nothing.
 
 use super::harness::*;
 

@@ -2,7 +2,7 @@
 
 use super::harness::*;
 
-/// Numbers outside the valid signals.
+/// Numbers that are not valid signals.
 const NONE: [i32; 10] = [i32::MIN, -1_073_743_192, -1, 0, 32, 33, 65, 66, 1_073_743_192, i32::MAX];
 
 #[test]

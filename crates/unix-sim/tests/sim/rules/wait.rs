@@ -211,7 +211,7 @@ fn stop_and_continue_affect_all_threads() {
         until(sys, || count.len() >= 2);
         kill(sys, child, Signal::STOP);
         assert_eq!(change_of(sys, child, STOPPED), WaitStatus::Stopped(Signal::STOP));
-        // A thread that had not yet stopped may note once more.
+        // A thread that has not yet stopped may note a number once more.
         rest(sys);
         let before = count.len();
         for _ in 0..4 {

@@ -1,4 +1,4 @@
-//! Alarms: the calls that they interrupt, the process and thread that they signal, and their
+//! Alarms: the calls that they interrupt, the process and thread that they signal, and the
 //! remaining time.
 
 use super::seconds::{in_computed_seconds, in_seconds};
@@ -35,7 +35,7 @@ fn alarm_interrupts_or_restarts_a_read() {
             let bell = Bell::new(sys);
             sys.alarm(1);
             let rung = log.clone();
-            // Another thread ends a read that restarts.
+            // The read restarts, so another thread ends it.
             let other = sys
                 .thread(move |sys| {
                     block(sys, &[Signal::ALRM]);

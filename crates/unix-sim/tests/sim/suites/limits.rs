@@ -1,4 +1,4 @@
-//! Priorities, in the cases of other test suites.
+//! Priorities, in the cases from other test suites.
 
 use crate::rules::harness::*;
 
@@ -7,7 +7,7 @@ const MINE: PriorityScope = PriorityScope::Group(Pid::number_only(0));
 
 #[test]
 fn processes_start_with_priority_zero() {
-    // On Linux, the priority is that of the user who runs the tests.
+    // On Linux, the priority is that of the tests' user.
     everywhere(|sys| {
         for whose in [ME, MINE, PriorityScope::User(0)] {
             assert_eq!(sys.getpriority(whose), Ok(0));

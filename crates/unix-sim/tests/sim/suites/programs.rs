@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 
 use crate::rules::harness::*;
 
-/// A program of both backends that exits at once.
+/// A program that both backends have and that exits at once.
 const TRUE: &str = "/bin/true";
 const ITSELF: Pid = Pid::number_only(0);
 
@@ -48,7 +48,7 @@ fn exec_keeps_priority_and_group() {
     );
 }
 
-/// Returns the error with which a child of `user` cannot execute `path`, if it cannot.
+/// Returns the error if a child of `user` cannot exec `path`, or `None` if it can.
 fn refusal(path: &str, user: u32) -> Option<Errno> {
     let linux = Linux::new().expect("a kernel with pidfds");
     let sys: &dyn Sys = &linux;

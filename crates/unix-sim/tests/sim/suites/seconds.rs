@@ -1,10 +1,10 @@
-//! Rules that take seconds: [`in_seconds`], and [`in_computed_seconds`] for rules that compute
-//! meanwhile. Each runs once in real time on processors and once on Linux, not in every mode.
+//! Rules that take seconds: [`in_seconds`], and [`in_computed_seconds`] for rules that compute for
+//! seconds. Each runs once in real time on processors and once on Linux, not in every mode.
 
 use crate::rules::harness::*;
 use crate::systems::{assert_held, of, run};
 
-/// Runs a rule in every mode by the simulated clock, with which sleeping takes no real time, and
+/// Runs a rule in every mode with the simulated clock, so that sleeping takes no real time, and
 /// once in real time.
 pub(crate) fn in_seconds(rule: fn(&dyn Sys)) {
     for mode in LockingMode::ALL {

@@ -55,7 +55,7 @@ fn group_exists_until_its_last_member_is_reaped() {
 #[test]
 fn sigkill_to_the_own_group_ends_the_caller_too() {
     everywhere(|sys| {
-        // A process that has ended stays a member until it is reaped.
+        // A process that has ended remains a member until it is reaped.
         sys.set_subreaper(true).unwrap();
         let bell = Bell::new(sys);
         let leader = sys

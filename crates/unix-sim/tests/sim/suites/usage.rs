@@ -1,16 +1,16 @@
-//! Used processor time: the process it counts for, and its limit.
+//! Used processor time: the process to which it is charged, and its limit.
 
 use super::seconds::in_computed_seconds;
 use crate::rules::harness::*;
 
-/// Amount of computation: some ticks.
+/// An amount of computation, which takes some ticks.
 const WORK: Duration = Duration::from_millis(50);
 
 fn used(usage: Usage) -> Duration {
     usage.user + usage.system
 }
 
-/// Computes until the calling process has used `work` itself.
+/// Computes until the calling process itself has used `work`.
 fn compute(sys: &dyn Sys, work: Duration) {
     while used(sys.getrusage()) < work {
         sys.poll();

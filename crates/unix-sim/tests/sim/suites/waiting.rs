@@ -134,7 +134,7 @@ fn wait_for_a_neighbouring_number_returns_echild() {
 }
 
 /// Creates eight children that wait for the bell, four in the caller's group and four in another
-/// group, which is returned with them. Each stops itself first if `stop` is set.
+/// group, which is returned with them. If `stop` is set, each child first stops itself.
 fn eight(sys: &dyn Sys, bell: Bell, stop: bool) -> ([Pid; 4], Pid, Vec<Pid>) {
     let mut other = None;
     let mut make = |elsewhere: bool| {
@@ -157,7 +157,7 @@ fn eight(sys: &dyn Sys, bell: Bell, stop: bool) -> ([Pid; 4], Pid, Vec<Pid>) {
     (mine, other.expect("four children"), others)
 }
 
-/// Returns all children that `children` reports, each continued if it stops first.
+/// Returns all children that `children` reports. If children stop first, continues each of them.
 fn all(sys: &dyn Sys, children: Children, options: WaitOptions, stop: bool) -> Vec<Pid> {
     let (mut ended, mut stopped) = (Vec::new(), Vec::new());
     while let Some(waited) = next(sys, children, options) {
@@ -178,7 +178,7 @@ fn all(sys: &dyn Sys, children: Children, options: WaitOptions, stop: bool) -> V
     ended
 }
 
-/// Runs eight children: none is reported before the bell, and all after it.
+/// Runs eight children. None is reported before the bell, and all are reported after it.
 fn play_eight(sys: &dyn Sys, options: WaitOptions, stop: bool) {
     for by_group in [false, true] {
         let bell = Bell::new(sys);
