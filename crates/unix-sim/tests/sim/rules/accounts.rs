@@ -268,7 +268,7 @@ fn profile_is_per_thread_and_not_inherited() {
 }
 
 /// While a program makes no system call, the clock writes only to the thread's own word. The next
-/// call, or the next mark, counts the ticks that arrived, at the mark that was current until then.
+/// call, or the next mark, counts the ticks that have arrived for the previous mark.
 #[test]
 fn ticks_between_two_marks_count_for_the_first() {
     let unix = Virtual::builder().build().unwrap();
