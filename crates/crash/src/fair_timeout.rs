@@ -2,9 +2,9 @@
 //! while every process that is ready to run has a processor.
 //!
 //! On a loaded machine a survivor may be late because it waits for a processor, or asleep because
-//! the process that is to wake it waits for one. Both are slow, not stuck. So a slice of time
-//! counts only as far as no process of the trial spent it in a run queue, and at most as much as a
-//! watcher that runs on time would have measured.
+//! the process that must wake it waits for a processor. In both cases it is slow, not stuck. So a
+//! time slice counts only to the extent that no process of the trial spent it in a run queue, and
+//! at most as much as a watcher that runs on time would have measured.
 
 use std::fs;
 use std::path::Path;
@@ -15,14 +15,14 @@ use rustix::process::Pid;
 /// Time between two checks of a silent worker.
 pub(crate) const LOOK: Duration = Duration::from_millis(10);
 
-/// A survivor that runs, or sleeps in short naps, has this many times its timeout.
+/// A survivor that runs, or sleeps only briefly, gets this many times its timeout.
 const BUSY_FACTOR: u32 = 3;
 
-/// Maximum time in which the machine starves processes of a trial before the wait is given up as
-/// not judgeable.
+/// Maximum time for which the machine may starve processes of a trial before the wait counts as
+/// impossible to judge.
 const LONGEST: Duration = Duration::from_secs(90);
 
-/// Timeout of a reply, and the other processes that have to run for it.
+/// The timeout for a reply, and the other processes that must run before it can arrive.
 #[derive(Debug, Clone)]
 pub(crate) struct FairTimeout {
     length: Duration,
@@ -46,15 +46,16 @@ impl FairTimeout {
 pub(crate) enum WaitState {
     /// The worker may still reply.
     Open,
-    /// The worker slept without a break for its whole timeout, although every process could run.
+    /// The worker slept without interruption for its whole timeout, although every process could
+    /// run.
     Asleep,
     /// The worker ran for several times its timeout.
     Busy,
-    /// The machine starved a process for so long that no judgement is possible.
+    /// The machine starved a process too long for a judgement.
     Starved,
 }
 
-/// Clock of one wait.
+/// The timer of one wait.
 #[derive(Debug)]
 pub(crate) struct WaitTimer {
     length: Duration,
@@ -101,7 +102,7 @@ impl WaitTimer {
 /// Time that counts towards the timeout.
 #[derive(Debug, Clone, Copy, Default)]
 struct Fair {
-    /// All of it.
+    /// The total.
     all: Duration,
     /// The part since the silent worker last ran.
     resting: Duration,
@@ -109,9 +110,9 @@ struct Fair {
 
 impl Fair {
     /// Counts a slice of which a process spent `starved` in a run queue; `ran` is true if the
-    /// silent worker ran in it.
+    /// silent worker ran during the slice.
     fn count(&mut self, passed: Duration, starved: Duration, ran: bool) {
-        // A watcher that comes late was starved itself, and so were all other processes.
+        // A watcher that is late was starved itself, like all other processes.
         let fair = passed.min(2 * LOOK).saturating_sub(starved);
         self.all += fair;
         self.resting = if ran { Duration::ZERO } else { self.resting + fair };
@@ -135,14 +136,14 @@ impl Fair {
 struct Share {
     /// Time on a processor.
     ran: Duration,
-    /// Time in a run queue, which the kernel adds when the wait ends.
+    /// Time in a run queue, which the kernel adds only when the wait ends.
     waited: Duration,
-    /// `true` if a thread is ready now: it runs, waits for a processor or for a disk.
+    /// `true` if a thread is ready now: it runs, or waits for a processor or a disk.
     runnable: bool,
 }
 
 impl Share {
-    /// Returns the share of a process; all zero if it no longer exists.
+    /// Returns the share of a process; all zero if the process no longer exists.
     fn of(pid: Pid) -> Self {
         let mut share = Self::default();
         let folder = format!("/proc/{}/task", pid.as_raw_nonzero());
@@ -160,16 +161,16 @@ impl Share {
         self.runnable |= matches!(state(thread), Some('R' | 'D'));
     }
 
-    /// Returns the part of a slice in which the process waited for a processor.
+    /// Returns the part of a slice during which the process waited for a processor.
     fn starved_since(self, before: Self, slice: Duration) -> Duration {
         let waited = self.waited.saturating_sub(before.waited);
-        // The kernel does not yet count a wait that still lasts.
+        // The kernel does not yet count a wait that continues.
         let waits = self.runnable && self.ran == before.ran;
         if waits { slice } else { waited.min(slice) }
     }
 }
 
-/// Returns the state of a thread as its directory in `/proc` reports it: 'S' for asleep.
+/// Returns the state of a thread according to its directory in `/proc`: 'S' for asleep.
 pub(crate) fn state(thread: &Path) -> Option<char> {
     // The name in parentheses may contain anything, including parentheses.
     fs::read_to_string(thread.join("stat")).ok()?.rsplit_once(") ")?.1.chars().next()
@@ -196,19 +197,21 @@ mod tests {
         unreachable!("every wait is bounded")
     }
 
-    /// Three kills of a growing mailbox were called wedged on a machine with 25 runnable processes:
-    /// the survivor slept until another process replied that had not been given a processor.
+    /// On a machine with 25 runnable processes, three kills of a growing mailbox were reported as
+    /// wedged: the survivor slept until another process replied, which had not been given a
+    /// processor.
     #[test]
     fn timeout_counts_only_time_without_starvation() {
         let none = Duration::ZERO;
         assert_eq!(decided(|_| (LOOK, none, false)), (WaitState::Asleep, PATIENCE));
         assert_eq!(decided(|_| (LOOK, none, true)), (WaitState::Busy, 3 * PATIENCE), "it spins");
-        // A twelfth of a processor: twelve times the wait, and never called asleep.
+        // With a twelfth of a processor the wait takes twelve times as long, and never counts as
+        // asleep.
         let eleven = LOOK * 11;
         let loaded = decided(|at| (LOOK, if at % 12 == 0 { none } else { LOOK }, true));
         assert_eq!(loaded.0, WaitState::Busy);
         assert!(loaded.1 > 30 * PATIENCE, "{loaded:?}");
-        // The watcher itself comes late.
+        // The watcher itself is late.
         assert_eq!(decided(|_| (eleven, none, false)).1, eleven * 30);
         let never = decided(|_| (LOOK, LOOK, false));
         assert_eq!(never.0, WaitState::Starved, "bounded, and not called wedged");

@@ -1,7 +1,8 @@
 //! Numbered messages, every byte of which can be checked: [`TrialMessage`], [`MessageCheck`].
 //!
-//! A message is eight words, each derived from the number. If some of the words are old, zero or
-//! from another message, the message is detected as *torn*. Boost's worker makes the same messages.
+//! A message consists of eight words, each derived from the number. A message in which some words
+//! are old, zero or from another message is detected as *torn*. Boost's worker creates the same
+//! messages.
 
 use std::fmt;
 use std::str::FromStr;
@@ -14,7 +15,7 @@ pub type TrialMessage = [u8; LENGTH];
 
 const WORD: usize = size_of::<u64>();
 
-/// Factor between consecutive words: odd, so all words differ and none is zero.
+/// Factor between consecutive words: odd, so that all words differ and none is zero.
 const FACTOR: u64 = 0x9E37_79B9_7F4A_7C15;
 
 /// Returns the message with this number.

@@ -9,7 +9,7 @@ pub enum KillMode {
     /// One point per class.
     #[default]
     Fast,
-    /// One point per class, then the successor at one point of each of its classes.
+    /// One point per class, then for each the successor at one point of each of its classes.
     Pairs,
     /// Every point.
     Full,

@@ -1,8 +1,8 @@
 //! Directory and name prefix of one run: [`RunDir`], which removes them when dropped.
 //!
 //! Every name starts with `tontine-crash-`, the number of the PID namespace and the explorer's pid.
-//! All names of a run have the same length: a longer name would move the stack of the process that
-//! receives it. [`sweep`] removes what killed explorers left behind.
+//! All names of a run have the same length, because a longer name would move the stack of the
+//! process that receives it. [`sweep`] removes what killed explorers left behind.
 
 #![allow(unsafe_code, reason = "POSIX message queues")]
 
@@ -16,11 +16,12 @@ use tontine_mechanisms::location::Location;
 
 const START: &str = "tontine-crash-";
 
-/// Directory in which one run of a target keeps everything that has a name.
+/// The directory that holds everything with a name in one run of a target.
 #[derive(Debug)]
 pub struct RunDir {
     location: Location,
-    /// `true` if dropping this handle removes the directory: the explorer's handle, not a worker's.
+    /// `true` if dropping this handle removes the directory: for the explorer's handle, not a
+    /// worker's.
     owned: bool,
 }
 
@@ -53,7 +54,7 @@ impl RunDir {
         self.location.folder()
     }
 
-    /// Returns a word that no other place has, as a prefix for names of other kinds.
+    /// Returns a word that no other directory has, as a prefix for names of other kinds.
     pub fn name(&self) -> &str {
         self.location.name()
     }
@@ -74,7 +75,7 @@ pub fn sweep() {
     }
 }
 
-/// Removes a directory, and the shared memory and message queues that have its name.
+/// Removes a directory, and the shared memory and message queues with its name.
 fn clear(location: &Location) {
     let _ = fs::remove_dir_all(location.folder());
     leftovers::remove_all(Path::new(SHARED_MEMORY), location.name());
@@ -83,8 +84,8 @@ fn clear(location: &Location) {
     unsafe { libc::mq_unlink(name.as_ptr()) };
 }
 
-/// Returns the prefix of all names of explorers in this PID namespace; 0 stands for a namespace
-/// that `/proc` does not report.
+/// Returns the prefix of all names of explorers in this PID namespace, with 0 for a namespace that
+/// `/proc` does not report.
 fn start() -> String {
     format!("{START}{}p", leftovers::namespace().unwrap_or(0))
 }

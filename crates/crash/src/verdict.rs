@@ -1,9 +1,9 @@
-//! Expected messages against the messages that survivors received: [`ExpectedMessages`] and
+//! Comparison of expected messages with those that survivors received: [`ExpectedMessages`] and
 //! [`KillVerdict`].
 //!
 //! A message is *acknowledged* when the `send` that carried it has returned. The message that the
-//! victim was sending or receiving when it was killed may have arrived or not; it may not have
-//! arrived in part.
+//! victim was sending or receiving when it was killed may or may not have arrived, but must not
+//! have arrived in part.
 
 use std::collections::BTreeSet;
 
@@ -19,15 +19,15 @@ pub enum KillVerdict {
     Passed,
     /// A survivor made no progress within the deadline, or a later process could not begin.
     Wedged,
-    /// A message arrived that no process sent: half of one, or of two. For a heap: a block of a
-    /// live member was changed, freed or given out again, or the heap is damaged.
+    /// A message arrived that no process sent: half of one, or a mixture of two. For a heap: a live
+    /// member's block was changed, freed or allocated again, or the heap is damaged.
     Torn,
-    /// An acknowledged message was lost, or one arrived twice, or before one sent earlier. For a
-    /// heap: memory that no member has, and none can get.
+    /// An acknowledged message was lost, arrived twice, or arrived before one sent earlier. For a
+    /// heap: memory belongs to no member, and no member can allocate it.
     Lost,
 }
 
-/// A verdict, and the observation that led to it.
+/// A verdict and the observation that led to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Judged {
     pub(crate) verdict: KillVerdict,
@@ -55,12 +55,12 @@ impl Judged {
     }
 }
 
-/// Messages that have to arrive, and messages that may.
+/// Messages that must arrive, and messages that may.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ExpectedMessages {
     /// Acknowledged, and not received by any live process.
     pub(crate) must: BTreeSet<u32>,
-    /// Neither: part of the operation under test.
+    /// Sent or received by the operation under test, and not acknowledged.
     pub(crate) may: BTreeSet<u32>,
     /// Sent by survivors after the kill.
     pub(crate) fresh: BTreeSet<u32>,
@@ -74,7 +74,7 @@ impl ExpectedMessages {
         self.must.insert(number);
     }
 
-    /// Compares the messages that arrived in the end with the expected ones.
+    /// Compares the messages that arrived with the expected ones.
     pub(crate) fn judge(&self, seen: &[MessageCheck]) -> Judged {
         let judged = |verdict, detail| Judged { verdict, detail };
         let mut arrived = BTreeSet::new();
@@ -106,7 +106,7 @@ impl ExpectedMessages {
         }
     }
 
-    /// Like [`Self::judge`], but messages also have to arrive in the order of their numbers.
+    /// Like [`Self::judge`], but also requires that messages arrive in the order of their numbers.
     pub(crate) fn judge_in_order(&self, seen: &[MessageCheck]) -> Judged {
         let judged = self.judge(seen);
         if judged.verdict == KillVerdict::Passed && !seen.is_sorted() {

@@ -2,9 +2,9 @@
 //! commands and waits for replies, at most for a [`FairTimeout`].
 //!
 //! A worker is a fresh process: nothing that one run did to a heap, a lazily bound symbol or a lock
-//! can affect the next. It runs without address randomisation, so that an instruction has the same
-//! address in each run. It cannot outlive its handle: when the handle is dropped, the worker is
-//! killed and reaped, and if the explorer itself is killed, the kernel kills the worker too.
+//! can affect the next. It runs without address randomisation, so that every instruction has the
+//! same address in each run. It cannot outlive its handle: when the handle is dropped, the worker
+//! is killed and reaped, and if the explorer itself is killed, the kernel kills the worker too.
 
 #![allow(unsafe_code, reason = "personality, and a death signal between fork and exec")]
 
@@ -27,8 +27,8 @@ use crate::fair_timeout::{self, FairTimeout, LOOK, WaitState, WaitTimer};
 use crate::run_dir::RunDir;
 use tontine_host::error::{ErrorContext, MeasureError, Result};
 
-/// The command that starts a worker: this program, with these arguments; the target's name and a
-/// directory follow, and the program passes both to [`crate::actor::serve`].
+/// The command that starts a worker: this program with these arguments, followed by the target's
+/// name and a directory. The program passes both to [`crate::actor::serve`].
 #[derive(Debug, Clone)]
 pub struct WorkerLauncher {
     /// Program to start.
@@ -37,14 +37,14 @@ pub struct WorkerLauncher {
     pub arguments: Vec<OsString>,
 }
 
-/// Maximum length of a reply's line; a drain of thousands of messages stays below it.
+/// Maximum length of a line of a reply; the drain of thousands of messages stays below it.
 const LONGEST_REPLY: usize = 1 << 20;
 
-/// Maximum wait for a worker to fall asleep, and how long it has to sleep to count as asleep.
+/// Maximum wait for a worker to fall asleep, and the duration of a sleep that counts as asleep.
 const SLEEPY: Duration = Duration::from_secs(5);
 const ASLEEP: Duration = Duration::from_millis(2);
 
-/// Maximum wait for a worker that need not fall asleep.
+/// Maximum wait for a worker that is not required to fall asleep.
 const MOMENT: Duration = Duration::from_millis(20);
 
 /// A worker process that has one end of a mechanism.
@@ -57,14 +57,14 @@ pub(crate) struct WorkerProcess {
     reaped: bool,
 }
 
-/// Reason for which no reply came.
+/// The reason why no reply arrived.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum NoReply {
     /// The worker is alive and makes no progress: it sleeps or spins.
     Stuck(String),
-    /// The worker has ended, in whatever way.
+    /// The worker has ended, for any reason.
     Ended(String),
-    /// The machine did not run the worker, or those that it waits for, long enough to judge.
+    /// The machine did not run the worker, or the processes it waits for, long enough to judge.
     Starved(String),
 }
 
@@ -80,15 +80,15 @@ impl NoReply {
 }
 
 impl WorkerProcess {
-    /// Starts a worker for a target. `place` names what the target shares.
+    /// Starts a worker for a target. `place` names the resources that the target shares.
     pub(crate) fn start(stage: &WorkerLauncher, subject: &str, place: &RunDir) -> Result<Self> {
         let parent = rustix::process::getpid();
         let mut command = Command::new(&stage.program);
         command.args(&stage.arguments).arg(subject).arg(place.folder());
-        // The fewer variables, the more alike the stacks; symbols are bound before the operation.
+        // With fewer variables, stacks are more alike. Symbols are bound before the operation.
         command.env_clear().env("LD_BIND_NOW", "1");
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
-        // Ctrl-C of a terminal is for the explorer, which ends its workers itself.
+        // Ctrl-C in a terminal reaches only the explorer, which ends its workers itself.
         command.process_group(0);
         // SAFETY: between fork and exec only `prctl` and `getppid` are called.
         unsafe {
@@ -110,7 +110,7 @@ impl WorkerProcess {
         Ok(Self { pid, orders, replies, heard: Vec::new(), reaped: false })
     }
 
-    /// Returns the process id, which stays this worker's until it is reaped.
+    /// Returns the process id, which no other process can get until the worker is reaped.
     pub(crate) fn pid(&self) -> Pid {
         self.pid
     }
@@ -120,7 +120,7 @@ impl WorkerProcess {
         writeln!(self.orders, "{order}").map_err(|_| self.end())
     }
 
-    /// Sends a command in which the worker must fall asleep, and waits until it has.
+    /// Sends a command that makes the worker fall asleep, and waits until it has.
     pub(crate) fn tell_into_sleep(&mut self, order: WorkerCommand) -> Result<()> {
         let began = Instant::now();
         let before = self.processor_time();
@@ -128,7 +128,7 @@ impl WorkerProcess {
         let mut asleep_since: Option<Instant> = None;
         while began.elapsed() < SLEEPY {
             std::thread::sleep(Duration::from_micros(200));
-            // It slept before, too: it must have run in between.
+            // The worker also slept before the command, so it must have run since.
             if self.state() == Some('S') && self.processor_time() > before {
                 if asleep_since.get_or_insert_with(Instant::now).elapsed() >= ASLEEP {
                     return Ok(());
@@ -141,8 +141,8 @@ impl WorkerProcess {
         Err(MeasureError::fail(format!("{order}, found it awake after {} s", SLEEPY.as_secs())))
     }
 
-    /// Sends a command in which the worker may fall asleep, and allows it a moment to do so: what
-    /// follows then finds it waiting, in every run alike.
+    /// Sends a command that may make the worker fall asleep, and allows it a moment to do so: later
+    /// actions then find it waiting in every run.
     pub(crate) fn tell_and_settle(
         &mut self,
         order: WorkerCommand,
@@ -171,12 +171,12 @@ impl WorkerProcess {
         self.reply(patience)
     }
 
-    /// Waits for the reply to a command sent before.
+    /// Waits for the reply to a command that was sent earlier.
     pub(crate) fn reply(
         &mut self,
         patience: &FairTimeout,
     ) -> std::result::Result<WorkerReply, NoReply> {
-        // Most workers reply at once: no process is watched before one has not.
+        // Most workers reply at once, so the watch starts only after the first poll times out.
         let mut clock: Option<WaitTimer> = None;
         loop {
             if let Some(line) = self.line()? {
@@ -188,8 +188,8 @@ impl WorkerProcess {
                 Ok(0) => {
                     let clock = clock.get_or_insert_with(|| WaitTimer::start(self.pid, patience));
                     let standing = clock.look();
-                    // A worker that replied between the poll and this sample sleeps, too: in its
-                    // next read. Its reply came before, and is in the pipe.
+                    // A worker that replied between the poll and this sample is asleep too, in its
+                    // next read. Its reply is already in the pipe.
                     if standing != WaitState::Open && !self.has_answered()? {
                         return Err(NoReply::of(standing, clock.passed()));
                     }
@@ -201,7 +201,7 @@ impl WorkerProcess {
         }
     }
 
-    /// Reads what has arrived meanwhile; returns `true` if there was anything.
+    /// Reads the bytes that have arrived; returns `true` if there were any.
     fn has_answered(&mut self) -> std::result::Result<bool, NoReply> {
         let mut watched = [PollFd::new(&self.replies, PollFlags::IN)];
         let there = poll(&mut watched, Some(&Timespec::default())).is_ok_and(|ready| ready > 0);
@@ -238,7 +238,7 @@ impl WorkerProcess {
         }
     }
 
-    /// Returns how the worker ended, after its pipes have closed.
+    /// Returns how the worker ended, once its pipes have closed.
     fn end(&mut self) -> NoReply {
         let status = self.kill();
         NoReply::Ended(match status {
@@ -251,20 +251,20 @@ impl WorkerProcess {
         })
     }
 
-    /// Returns the state that the kernel reports of the main thread: 'S' for asleep, 'R' for
+    /// Returns the state that the kernel reports for the main thread: 'S' for asleep, 'R' for
     /// running.
     pub(crate) fn state(&self) -> Option<char> {
         let pid = self.pid.as_raw_nonzero();
         fair_timeout::state(Path::new(&format!("/proc/{pid}/task/{pid}")))
     }
 
-    /// Returns `true` if each of its other threads sleeps or has ended.
+    /// Returns `true` if each of the worker's other threads sleeps or has ended.
     pub(crate) fn others_are_asleep(&self) -> bool {
         let pid = self.pid.as_raw_nonzero();
         let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else { return true };
         let main = pid.to_string();
         let mut others = threads.flatten().filter(|thread| *thread.file_name() != *main);
-        // A thread that ended meanwhile has no state.
+        // A thread that has just ended has no state.
         others.all(|thread| matches!(fair_timeout::state(&thread.path()), Some('S') | None))
     }
 
@@ -276,7 +276,7 @@ impl WorkerProcess {
         Duration::from_nanos(ran.unwrap_or(0))
     }
 
-    /// Waits for a change of the worker's state; stops count if it is traced.
+    /// Waits for a change of the worker's state. A stop counts as a change if the worker is traced.
     pub(crate) fn wait(&mut self, options: WaitOptions) -> Result<Option<WaitStatus>> {
         loop {
             match waitpid(Some(self.pid), options) {
@@ -294,7 +294,7 @@ impl WorkerProcess {
         }
     }
 
-    /// Kills the worker with SIGKILL, wherever it is, and reaps it.
+    /// Kills the worker with SIGKILL, at any point of its execution, and reaps it.
     pub(crate) fn kill(&mut self) -> Option<WaitStatus> {
         while !self.reaped {
             let _ = kill_process(self.pid, Signal::KILL);
@@ -314,12 +314,12 @@ impl Drop for WorkerProcess {
     }
 }
 
-/// Guard: processes that this thread starts while it lives have no address randomisation.
+/// A guard: processes that this thread starts while the guard lives have no address randomisation.
 struct FixedAddresses {
     before: libc::c_ulong,
 }
 
-/// Argument that returns the present personality and changes nothing.
+/// Argument for which `personality` returns the current personality and changes nothing.
 const ASK: libc::c_ulong = 0xffff_ffff;
 
 impl FixedAddresses {
@@ -344,7 +344,7 @@ impl Drop for FixedAddresses {
     }
 }
 
-/// Converts the silence of a worker that should have replied.
+/// Converts the missing reply of a worker into an error.
 impl From<NoReply> for MeasureError {
     fn from(silence: NoReply) -> Self {
         let how = match silence {

@@ -1,7 +1,7 @@
 //! Properties of a mechanism: [`Mechanism`].
 //!
-//! Experiments take their rows from it, the crash explorer takes its targets, and the report reads
-//! from it whether a receiver spins and what a kill does. It is data: [`crate::driver`] opens the
+//! Experiments take their rows from it and the crash explorer its targets. Reports use it to say
+//! whether a receiver spins and what a kill does. It is only data: [`crate::driver`] opens the
 //! ends.
 
 use std::time::Duration;
@@ -17,15 +17,15 @@ pub struct Mechanism {
     pub idle: Idle,
     /// Kind of the two ends.
     pub between: Between,
-    /// Requirements that not every machine or build fulfils.
+    /// Requirements that some machines or builds do not fulfil.
     pub needs: &'static [Need],
     /// The part of a message that reaches the receiver.
     pub carries: Carries,
-    /// Length of the longest message that stays whole with several senders; 0 with one sender.
+    /// Length of the longest message that stays whole with several senders; 0 for a single sender.
     pub shared_up_to: usize,
     /// Effect of a kill of one end.
     pub death: Death,
-    /// The counterpart with other ends or another receiver, if it has one.
+    /// The counterpart with another kind of ends or another receiver, if it exists.
     pub twin: Option<Twin>,
     /// The experiments that measure it.
     pub rows: &'static [Listing],
@@ -34,8 +34,8 @@ pub struct Mechanism {
 }
 
 impl Mechanism {
-    /// Returns a mechanism between processes whose receiver sleeps; it carries whole messages of
-    /// one sender.
+    /// Returns a mechanism between processes with a sleeping receiver, which carries whole messages
+    /// from one sender.
     pub const fn new(name: &'static str, death: Death, rows: &'static [Listing]) -> Self {
         Self {
             name,
@@ -51,12 +51,12 @@ impl Mechanism {
         }
     }
 
-    /// Returns the mechanism's row in an experiment, if that measures it.
+    /// Returns the mechanism's row in an experiment, if the experiment measures it.
     pub fn row(&self, asked: Asked) -> Option<&Listing> {
         self.rows.iter().find(|row| row.asked == asked)
     }
 
-    /// Returns the feature that this build lacks and the mechanism needs.
+    /// Returns the feature that the mechanism needs and this build lacks.
     pub fn missing_feature(&self) -> Option<&'static str> {
         self.needs.iter().find_map(|need| match *need {
             Need::Feature { name, built } if !built => Some(name),
@@ -88,11 +88,11 @@ pub enum Between {
 /// A requirement of a mechanism.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Need {
-    /// A feature of this crate, and whether it is built in.
+    /// A feature of this crate.
     Feature {
         /// Name of the feature.
         name: &'static str,
-        /// `true` if this build has it.
+        /// `true` if the feature is built in.
         built: bool,
     },
     /// POSIX shared memory, `/dev/shm`.
@@ -124,42 +124,42 @@ pub enum Carries {
 /// Effect of a kill of one end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Death {
-    /// Both ends are threads of the killed process, and end with it.
+    /// Both ends are threads of the killed process and end with it.
     TakesBoth,
-    /// The survivor keeps the other end. `survival` kills under the name `row`: this mechanism's
-    /// own, or that of a mechanism that is the same to a survivor.
+    /// The survivor keeps the other end. `survival` kills this mechanism under the name `row`: its
+    /// own name, or that of a mechanism that behaves the same for a survivor.
     LeavesOne {
         /// A row of `survival`.
         row: &'static str,
         /// Notification of the survivor.
         survivor: AfterKill,
     },
-    /// No experiment kills it; another mechanism stands for it.
+    /// No experiment kills this mechanism; another one represents it.
     As {
         /// The mechanism.
         other: &'static str,
-        /// Reason, up to the name of the other mechanism.
+        /// The reason, worded so that the other mechanism's name follows it.
         why: &'static str,
     },
 }
 
-/// Notification of a survivor after a kill.
+/// Notification of a survivor about a kill.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AfterKill {
     /// The survivor is always notified.
     Told,
     /// The survivor waits indefinitely.
     Wedged,
-    /// Depends on the killed end, and on the moment of the kill.
+    /// Depends on which end is killed, and when.
     Either,
 }
 
 /// The counterpart of a mechanism.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Twin {
-    /// The counterpart between processes of a mechanism between threads.
+    /// For a mechanism between threads: the counterpart between processes.
     BetweenProcesses(&'static str),
-    /// The counterpart with a receiver that sleeps, of one with a receiver that spins.
+    /// For a receiver that spins: the counterpart with a receiver that sleeps.
     Sleeping(&'static str),
 }
 
@@ -185,12 +185,12 @@ pub struct Listing {
     pub says: &'static str,
     /// The system calls inside the timed part; empty if the experiment's own text names them.
     pub calls: &'static str,
-    /// `true` if only a full run measures more than the first of its cells.
+    /// `true` if only a full run measures more than the first cell.
     pub brief: bool,
 }
 
 impl Listing {
-    /// Returns a row whose system calls the experiment's own text names.
+    /// Returns a row whose system calls are named by the experiment's own text.
     pub const fn new(asked: Asked, says: &'static str) -> Self {
         Self { asked, says, calls: "", brief: false }
     }
@@ -200,47 +200,49 @@ impl Listing {
         Self { calls, ..self }
     }
 
-    /// Restricts all runs but a full one to the row's first cell.
+    /// Limits every run except a full one to the row's first cell.
     pub const fn in_brief(self) -> Self {
         Self { brief: true, ..self }
     }
 }
 
-/// Properties that the crash explorer uses of a mechanism that carries messages.
+/// Properties of a message-carrying mechanism that the crash explorer uses.
 #[derive(Debug, Clone, Copy)]
 pub struct Explored {
     /// Name among the explorer's targets.
     pub name: &'static str,
     /// Description, in one line.
     pub summary: &'static str,
-    /// A promise that it does not make; empty if there is no such remark.
+    /// A promise that the mechanism does not make; empty if there is none to mention.
     pub caveat: &'static str,
-    /// `true` if it is Tontine's own, whose failure is a bug here.
+    /// `true` if the mechanism is Tontine's own, so that its failure is a bug here.
     pub own: bool,
-    /// Operations in which a process is killed, in the order of the report.
+    /// Operations during which a process is killed, in the order of the report.
     pub operations: &'static [Operation],
-    /// Pairs of a victim's operation and the first operation of its successor, which is killed too.
+    /// Pairs of a victim's operation and its successor's first operation; the successor is killed
+    /// too.
     pub successions: &'static [(Operation, Operation)],
     /// Operations whose succession takes longer than all others together.
     pub long_successions: &'static [Operation],
-    /// Number of messages that an empty queue takes before the next `send` blocks, or grows the
+    /// Number of messages that an empty queue takes before the next `send` blocks or grows the
     /// queue.
     pub capacity: fn() -> u32,
-    /// Number of messages that have to be taken out of a full queue before a blocked `send`
-    /// continues.
+    /// Number of messages that must be taken out of a full queue before a blocked `send` continues.
     pub makes_room: fn() -> u32,
-    /// `true` if a message that a dead receiver had received may be delivered again: at least once.
+    /// `true` if messages that a dead receiver received may be delivered again (at-least-once
+    /// delivery).
     pub delivers_again: bool,
     /// `true` if a sender outlives its receiver and hands over to the next one.
     pub hands_over: bool,
-    /// Timeout of one reply of a survivor, if it needs more than others.
+    /// Timeout for one reply of a survivor, if the default is too short.
     pub patience: Option<Duration>,
     /// Time until the mechanism's own threads are idle.
     pub settles: Duration,
 }
 
 impl Explored {
-    /// Returns a peer that is idle at once, and whose full queue has space after one message.
+    /// Returns a peer that is idle at once and whose full queue has space after one message is
+    /// taken.
     pub const fn new(
         name: &'static str,
         summary: &'static str,

@@ -14,10 +14,10 @@ pub struct CppPart {
     arguments: &'static [&'static str],
 }
 
-/// A worker of the crash explorer with one end of a `message_queue`: a program.
+/// A crash explorer worker with one end of a `message_queue`: a program.
 pub const MESSAGE_QUEUE_ACTOR: CppPart = program(include_str!("../boost/message_queue.cpp"));
 
-/// A worker of the crash explorer that is a member of a `managed_shared_memory`: a program.
+/// A crash explorer worker that is a member of a `managed_shared_memory`: a program.
 pub const MANAGED_MEMORY_ACTOR: CppPart = program(include_str!("../boost/managed_memory.cpp"));
 
 /// A `managed_shared_memory` behind C functions: a library to load.

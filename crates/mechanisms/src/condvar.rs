@@ -1,8 +1,9 @@
 //! A slot under a process-shared pthread mutex, and a condition variable for the change of turns:
 //! `condvar`. The mutex is not robust.
 //!
-//! Neither call returns when a signal arrives, so an end with peers to monitor sets a deadline, the
-//! same for many messages; when it passes, the end checks its peers and sets the next one.
+//! Neither call returns when a signal arrives. An end with peers to monitor therefore sets a
+//! deadline, which it uses for many messages; when it passes, the end checks its peers and sets the
+//! next one.
 
 #![allow(unsafe_code, reason = "declares its layout shareable")]
 
@@ -23,7 +24,7 @@ use crate::slot::{CAPACITY, MessageWords};
 /// Interval between two checks of the peers.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// `condvar`, and one end of it.
+/// `condvar`, and also one of its ends.
 pub struct Guest {
     monitor: Common<Monitor<CondvarShared>>,
     mine: u32,
@@ -53,7 +54,7 @@ impl Driver for Guest {
 #[derive(Debug)]
 #[repr(C)]
 struct CondvarShared {
-    /// Number of the end whose turn to send it is.
+    /// Number of the end that sends next.
     turn: AtomicU32,
     slot: MessageWords,
 }
@@ -142,7 +143,7 @@ impl Inlet for Guest {
 }
 
 impl TwoWay for Guest {
-    /// No other process holds the lock for long: the other end waits for a receipt.
+    /// No other process holds the lock for long, because the other end waits for a receipt.
     #[inline(always)]
     fn forget(&mut self) -> Result<()> {
         self.monitor.lock()?;

@@ -1,8 +1,8 @@
-//! Crossbeam's channels between threads: `crossbeam`. A receiver without a message sleeps.
+//! Crossbeam's channels between threads: `crossbeam`. A receiver that finds no message sleeps.
 //!
-//! The channels of a round trip are bounded. That of a stream is unbounded, and would take all
-//! memory if the sender is the faster end, so senders keep within a window; it is far larger than
-//! the capacity of a bounded queue.
+//! A round trip uses bounded channels. A stream uses an unbounded channel, which would fill all
+//! memory if the sender were faster than the receiver, so senders keep within a window. The window
+//! is far larger than the capacity of a bounded queue.
 
 use crate::about::{Asked, Between, Death, Idle, Listing, Mechanism, PEERS};
 use crate::driver::Driver;
@@ -56,13 +56,13 @@ mod channels {
     use crate::driver::{Couple, PairDriver, StreamDriver, Traffic};
     use crate::end::{Duplex, Inlet, Outlet, TransferError, check, spin_until};
 
-    /// Number of bytes that all senders may be ahead, as far as the two limits below allow.
+    /// Number of bytes that all senders together may be ahead, within the two limits below.
     const WINDOW_BYTES: usize = 16 << 20;
-    /// Number of messages that they may always be ahead.
+    /// Number of messages that the senders may always be ahead.
     const FEWEST_AHEAD: usize = 16;
-    /// Maximum number of messages that they may be ahead.
+    /// Maximum number of messages that the senders may be ahead.
     const MOST_AHEAD: usize = 1 << 14;
-    /// Wait of the receiver before it checks the senders.
+    /// Maximum wait of the receiver before it checks the senders.
     const LOOK: Duration = Duration::from_millis(250);
 
     impl Outlet for Sender<u8> {
@@ -98,7 +98,7 @@ mod channels {
         }
     }
 
-    /// A channel before its ends are opened, and how far a sender may be ahead.
+    /// A channel before its ends are opened, and the number of messages a sender may be ahead.
     pub struct ChannelBed {
         sender: Sender<Box<[u8]>>,
         receiver: Receiver<Box<[u8]>>,
@@ -106,7 +106,7 @@ mod channels {
         ahead: u64,
     }
 
-    /// Number of messages that the receiver has taken, published at intervals; alone on its cache
+    /// Number of messages that the receiver has taken, published at intervals; on its own cache
     /// line.
     #[derive(Debug, Default)]
     #[repr(align(128))]
@@ -139,7 +139,7 @@ mod channels {
         sender: Sender<Box<[u8]>>,
         taken: Arc<TakenCount>,
         sent: u64,
-        /// Number of messages after which it reads `taken` again.
+        /// Number of messages after which the sender reads `taken` again.
         may_send: u64,
         ahead: u64,
     }
@@ -164,7 +164,7 @@ mod channels {
         receiver: Receiver<Box<[u8]>>,
         taken: Arc<TakenCount>,
         count: u64,
-        /// Number of messages after which it publishes its count.
+        /// Number of messages after which the receiver publishes its count.
         report: u64,
     }
 

@@ -1,8 +1,9 @@
 //! Connections behind file descriptors: their creation, and their ends [`DescriptorWriter`] and
 //! [`DescriptorReader`]. All are CLOEXEC.
 //!
-//! They are created before a fork; each process then closes the other's end, so that an end of file
-//! reports a death. A mechanism that is one such [`Connected`] has its pairs and streams from here.
+//! They are created before a fork; each process then closes the end of the other, so that an end of
+//! file reports a death. A mechanism that implements [`Connected`] gets its pairs and streams from
+//! this module.
 
 use std::cell::Cell;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -19,7 +20,7 @@ use tontine_host::peer::PeerHandle;
 use crate::driver::{Couple, PairDriver, StreamDriver, Traffic};
 use crate::end::{Duplex, Inlet, Outlet, Patient, TransferError, check};
 
-/// Creates a pipe: (its reading end, its writing end).
+/// Creates a pipe and returns its reading end and its writing end.
 ///
 /// # Errors
 /// Skipped, if the system refuses it.
@@ -35,7 +36,7 @@ pub fn unix_pair(kind: SocketType) -> Result<(OwnedFd, OwnedFd)> {
     socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None).setting_up("socketpair")
 }
 
-/// Creates both ends of a TCP connection over loopback without Nagle's delay.
+/// Creates both ends of a TCP connection over loopback, without Nagle's delay.
 ///
 /// # Errors
 /// Skipped, if there is no loopback.
@@ -79,7 +80,7 @@ impl Outlet for DescriptorWriter {
     }
 }
 
-/// The end that is read from; a message is as long as the buffer.
+/// The end that is read from; the buffer is as long as a message.
 #[derive(Debug)]
 pub struct DescriptorReader<B> {
     read: OwnedFd,
@@ -94,7 +95,7 @@ impl<B: AsMut<[u8]>> DescriptorReader<B> {
 }
 
 impl<B: AsMut<[u8]>> Inlet for DescriptorReader<B> {
-    /// A stream that ends inside a message returns the part that arrived.
+    /// If a stream ends inside a message, returns the part that arrived.
     #[inline(always)]
     fn receive<R>(
         &mut self,
@@ -131,18 +132,18 @@ impl<B: AsMut<[u8]>> Patient for DescriptorReader<B> {
         if watched[0].revents().contains(PollFlags::IN) {
             return self.receive(&[], look).map(Some);
         }
-        // Without a sender the pipe is at its end, which is not a reason to spin.
+        // Without a sender the pipe reports end of file, which must not cause spinning.
         std::thread::sleep(time.min(Duration::from_millis(1)));
         Ok(None)
     }
 }
 
-/// A mechanism that is a connection between two descriptors.
+/// A mechanism that consists of a connection between two descriptors.
 pub trait Connected {
     /// `true` if each descriptor can be read from and written to.
     const BOTH_WAYS: bool;
 
-    /// Creates a connection: the descriptor to read from, and the one to write to.
+    /// Creates a connection and returns the descriptor to read from and the one to write to.
     ///
     /// # Errors
     /// Skipped, if the system refuses it.
@@ -192,7 +193,7 @@ impl<C: Connected> PairDriver for C {
 }
 
 /// A connection before its ends are opened. The senders share its writing end, and each process
-/// closes the end that it does not use, so that the exit of the last sender ends the stream.
+/// closes the end that it does not use, so that the last sender's exit ends the stream.
 pub struct Shut {
     ends: Cell<Option<(OwnedFd, OwnedFd)>>,
     bytes: usize,

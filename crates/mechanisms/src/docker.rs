@@ -1,8 +1,8 @@
-//! An engine that runs containers, by its command line tool `docker`: [`Docker`].
+//! A container engine, used through its command-line tool `docker`: [`Docker`].
 //!
-//! Every call has a deadline and is killed when it overruns it. [`Docker::find`] distinguishes a
-//! machine without an engine (skipped, with how to get one) from an engine with an invalid reply
-//! (failed). Everything created carries the label [`LABEL`] with its owner's name; [`sweep`]
+//! Every call has a deadline and is killed when it overruns. [`Docker::find`] distinguishes a
+//! machine without an engine (skipped, with advice how to get one) from an engine with an invalid
+//! reply (failed). Everything created carries the label [`LABEL`] with its owner's name; [`sweep`]
 //! removes what ended owners left behind.
 //!
 //! Neighbours: [`super::owner`] identifies owners, [`super::image`] builds the content of an image.
@@ -24,21 +24,21 @@ use tontine_host::os::deadline;
 
 use super::owner::{ProcessIdentity, StaleMark};
 
-/// Label of everything that is created; its value is the owner's name.
+/// Label on everything that is created; its value is the owner's name.
 pub const LABEL: &str = "tontine";
 /// The command line tool.
 const TOOL: &str = "docker";
-/// Timeout of an engine's reply with its version.
+/// Timeout for an engine's reply with its version.
 const GREETING: Duration = Duration::from_secs(5);
-/// Timeout of any other small request.
+/// Timeout for any other small request.
 pub const PATIENCE: Duration = Duration::from_secs(30);
-/// Number of checks for what a killed invocation left, and the time between two: the engine may
-/// still be busy with its last request.
+/// Number of checks for resources that a killed invocation left, and the interval between two
+/// checks: the engine may still be busy with its last request.
 const LOOKS: usize = 10;
 const BETWEEN_LOOKS: Duration = Duration::from_millis(300);
 /// Number of characters shown of an engine's error.
 const SHOWN: usize = 300;
-/// Errors of a tool that reached no engine.
+/// Error messages of a tool that could not reach an engine.
 const UNREACHABLE: [&str; 6] = [
     "Cannot connect to",
     "failed to connect",
@@ -68,7 +68,7 @@ impl Docker {
     /// Returns the engine that the user's `docker` connects to.
     ///
     /// # Errors
-    /// Skipped, with what to do, if no engine replies and grants access; failed, if its reply is
+    /// Skipped, with advice, if no engine replies and grants access; failed if its reply is
     /// invalid.
     pub fn find() -> Result<Self> {
         Self::at(None)
@@ -107,7 +107,7 @@ impl Docker {
             });
         }
         let told: Value = serde_json::from_slice(&answer.out).unwrap_or_default();
-        // Podman's `docker` is an engine itself, and has no server.
+        // Podman's `docker` is itself the engine, without a server.
         let version = ["Server", "Client"].iter().find_map(|side| told[*side]["Version"].as_str());
         docker.version = version
             .ok_or_else(|| MeasureError::fail(format!("docker version: {}", shown(&answer.out))))?
@@ -115,7 +115,7 @@ impl Docker {
         Ok(docker)
     }
 
-    /// Returns the version, and the security options of containers, in words.
+    /// Returns the version and the containers' security options, in words.
     ///
     /// # Errors
     /// Like [`Docker::say`].
@@ -129,10 +129,10 @@ impl Docker {
         Ok(format!("Docker engine {}; security options: {guarded}", self.version))
     }
 
-    /// Carries out one command and returns what it printed.
+    /// Runs one command and returns its output.
     ///
     /// # Errors
-    /// Failed, with the engine's error; skipped, if it overran the deadline.
+    /// Failed, with the engine's error; skipped if the command overran the deadline.
     pub fn say(
         &self,
         arguments: &[&str],
@@ -169,15 +169,16 @@ impl Docker {
         }
     }
 
-    /// Returns the last line that a container has written to standard error, if there is one.
+    /// Returns the last line that a container wrote to standard error, if there is one.
     pub fn complaint_of(&self, container: &str) -> Option<String> {
         let asked = ["logs", "--tail", "5", container];
         let answer = self.call(&asked, None, PATIENCE).ok()??;
         Some(last_line(&answer.complaint)).filter(|line| !line.is_empty())
     }
 
-    /// Runs the tool to its end; `None`, if it was killed at its deadline. Files instead of pipes:
-    /// no process has to read while the tool runs, however much it prints.
+    /// Runs the tool until it ends; returns `None` if it was killed at its deadline. It writes to
+    /// files instead of pipes, so that no process has to read while the tool runs, however much it
+    /// prints.
     fn call(
         &self,
         arguments: &[&str],
@@ -189,7 +190,7 @@ impl Docker {
         if let Some(host) = &self.host {
             command.env("DOCKER_HOST", host);
         }
-        // SAFETY: one system call, which allocates nothing.
+        // SAFETY: the closure makes one system call and allocates nothing.
         unsafe {
             command.pre_exec(|| Ok(set_parent_process_death_signal(Some(Signal::KILL))?));
         }
@@ -217,7 +218,7 @@ impl Docker {
         Ok(Some(answer))
     }
 
-    /// Removes everything with the owner's name; returns `true` if there was anything.
+    /// Removes everything with the owner's name; returns `true` if anything existed.
     fn remove_all_of(&self, owner: &ProcessIdentity) -> Result<bool> {
         let whose = format!("label={LABEL}={}", owner.name());
         let mut found = false;
@@ -252,8 +253,8 @@ pub fn engine_name() -> String {
     std::env::var("DOCKER_HOST").unwrap_or_default()
 }
 
-/// Removes everything that ended owners, or this process, left in an engine. Does not contact an
-/// engine unless a mark records that there is something.
+/// Removes everything that ended owners, or this process, left in an engine. Contacts an engine
+/// only if a mark records that something was left there.
 pub fn sweep() {
     for left in StaleMark::all() {
         let host = Some(left.engine.clone()).filter(|host| !host.is_empty());
@@ -274,7 +275,7 @@ pub fn sweep() {
     }
 }
 
-/// Returns the last line that is not advice on the tool's usage.
+/// Returns the last line that is not usage advice of the tool.
 fn last_line(text: &str) -> String {
     let mut lines = text.lines().rev().map(str::trim);
     let line = lines

@@ -1,4 +1,4 @@
-//! Opening the ends of a mechanism. A [`Driver`] is a mechanism as a type; it offers its
+//! Opening the ends of a mechanism. A [`Driver`] represents a mechanism as a type; it offers its
 //! ends in up to three shapes:
 //!
 //! - [`PairDriver`]: two ends that reply to each other, created before a fork or between threads;
@@ -6,8 +6,8 @@
 //! - [`NamedDriver`]: a sender and a receiver in processes that share nothing but a name.
 //!
 //! The user of a shape is a *visitor* ([`PairUser`], [`StreamUser`], [`NamedUser`]), generic over
-//! the driver: there is one dispatch by name ([`crate::registry`]), and everything after it, down
-//! to the timed loop, is compiled for that driver alone.
+//! the driver. A name is dispatched once ([`crate::registry`]); everything after that, down to the
+//! timed loop, is compiled for that driver alone.
 
 use std::any::Any;
 
@@ -18,29 +18,29 @@ use crate::about::Mechanism;
 use crate::end::{Inlet, Outlet, Patient, TwoWay};
 use crate::location::Location;
 
-/// Number of bytes of each message between named ends: few, because the tracer that steps through a
-/// copy stops at each of its stores.
+/// Number of bytes of each message between named ends. It is small because the tracer, which steps
+/// through a copy, stops at each of its stores.
 pub const NAMED_BYTES: usize = 64;
 
-/// A mechanism as a type. It leaves out the shapes that it does not offer.
+/// A mechanism as a type. An implementation omits the shapes that it does not offer.
 pub trait Driver {
     /// Properties of the mechanism.
     const MECHANISM: Mechanism;
 
-    /// Has the user open two ends that reply to each other, with the size of a message for a round
-    /// trip.
+    /// Lets the user open two ends that reply to each other, with the size of a round trip's
+    /// message.
     fn pairs<U: PairUser>(user: U) -> Option<U::Out> {
         let _ = user;
         None
     }
 
-    /// Has the user open ends for this traffic.
+    /// Lets the user open the ends for this traffic.
     fn streams<U: StreamUser>(traffic: Traffic, user: U) -> Option<U::Out> {
         let _ = (traffic, user);
         None
     }
 
-    /// Has the user open ends by name.
+    /// Lets the user open the ends by name.
     fn named<U: NamedUser>(user: U) -> Option<U::Out> {
         let _ = user;
         None
@@ -63,26 +63,26 @@ pub trait PairDriver {
     /// Opens one end, in the process or thread that uses it, and waits for the other end.
     ///
     /// # Errors
-    /// Skipped, if the machine lacks what it needs; failed, if the other end does not come.
+    /// Skipped if the machine lacks what it needs; failed if the other end does not appear.
     fn open<const BYTES: usize>(
         half: Self::Half,
         peers: &[PeerHandle<'_>],
     ) -> Result<Self::End<BYTES>>;
 }
 
-/// Both halves of a pair. In the process that does not use it, a half must be dropped.
+/// Both halves of a pair. A process must drop the half that it does not use.
 pub struct Couple<H> {
     /// The end that sends first.
     pub one: H,
     /// The end that replies.
     pub two: H,
-    /// Resources that must outlive both ends, in the process that created them, such as a
-    /// directory.
+    /// Resources, such as a directory, that must outlive both ends in the process that created
+    /// them.
     pub stays: Option<Box<dyn Any>>,
 }
 
 impl<H> Couple<H> {
-    /// Returns two halves that need nothing else.
+    /// Returns two halves that need no further resources.
     pub fn of((one, two): (H, H)) -> Self {
         Self { one, two, stays: None }
     }
@@ -99,7 +99,7 @@ pub struct Traffic {
 
 /// One receiver with one or several senders.
 pub trait StreamDriver {
-    /// Resources that are created before all ends.
+    /// Resources that are created before any end.
     type Bed;
     /// A sender's end.
     type Out: Outlet;
@@ -112,13 +112,13 @@ pub trait StreamDriver {
     /// Skipped, if the machine lacks what they need.
     fn lay(traffic: Traffic) -> Result<Self::Bed>;
 
-    /// Opens a sender's end, in its process; before the threads start, if the ends are threads.
+    /// Opens a sender's end: in the sender's process, or before the threads start.
     ///
     /// # Errors
     /// Like [`PairDriver::open`].
     fn outlet(bed: &Self::Bed, sender: usize) -> Result<Self::Out>;
 
-    /// Opens the receiver's end, after the forks, or after the senders' ends if they are threads.
+    /// Opens the receiver's end: after the forks, or after the senders' ends if they are threads.
     ///
     /// # Errors
     /// Like [`PairDriver::open`].

@@ -1,5 +1,5 @@
-//! Mechanisms whose ends the round trip opens itself: the floor of the hardware, a block that is
-//! handed over, and two ends that reach each other only through a network.
+//! Mechanisms whose ends the round trip opens itself: the lower bound of the hardware, a block that
+//! is handed over, and two ends that reach each other only through a network.
 
 use crate::about::{Asked, Death, Idle, Listing, Mechanism, Need};
 use crate::driver::Driver;

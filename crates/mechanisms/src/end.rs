@@ -1,8 +1,8 @@
 //! The ends of a mechanism: an [`Outlet`] sends, an [`Inlet`] receives, a [`TwoWay`] end does both.
 //!
-//! A waiting end checks from time to time whether its peers still live: each call gets them.
-//! Without peers it waits only for what the mechanism itself reports, like an end whose survival is
-//! tested. All calls are generic, so that a timed loop has them inline.
+//! A waiting end checks from time to time whether its peers, which each call receives, are alive.
+//! Without peers it waits only for events that the mechanism itself reports, as in a test of
+//! survival. All calls are generic, so that a timed loop inlines them.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use tontine_host::peer::{PeerHandle, SPINS};
 pub enum TransferError {
     /// The mechanism reports that the other end has ended.
     Gone,
-    /// An error that a death does not explain.
+    /// An error that the death of the other end does not explain.
     Broken(MeasureError),
 }
 
@@ -37,13 +37,13 @@ impl From<TransferError> for MeasureError {
 /// Checks that all peers can still reply.
 ///
 /// # Errors
-/// The error of [`PeerHandle::check`] for the first that cannot.
+/// The error of [`PeerHandle::check`] for the first peer that cannot.
 #[cold]
 pub fn check(peers: &[PeerHandle<'_>]) -> Result<()> {
     peers.iter().try_for_each(PeerHandle::check)
 }
 
-/// Spins until `done`, and checks the peers from time to time.
+/// Spins until `done` returns `true`, and checks the peers from time to time.
 ///
 /// # Errors
 /// Like [`check`].
@@ -66,7 +66,7 @@ pub fn spin_until(
     }
 }
 
-/// Returns the end of a timeout as POSIX expects it: on the real-time clock.
+/// Returns the end of a timeout in the form that POSIX expects: on the real-time clock.
 pub fn deadline_in(time: Duration) -> libc::timespec {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
     let now = Duration::new(now.tv_sec.unsigned_abs(), now.tv_nsec.try_into().unwrap_or(0));
@@ -83,7 +83,7 @@ pub trait Outlet {
     /// [`TransferError`].
     fn send(&mut self, message: &[u8], peers: &[PeerHandle<'_>]) -> Result<(), TransferError>;
 
-    /// Takes back sent messages that will not be read, once the other end has ended.
+    /// Takes back the sent messages that will not be read because the other end has ended.
     fn take_back(&mut self) -> Vec<Vec<u8>> {
         Vec::new()
     }
@@ -91,7 +91,7 @@ pub trait Outlet {
     /// Checks whether a successor of a dead receiver exists, and hands over to it.
     ///
     /// # Errors
-    /// Those of the mechanism; that there is no successor yet is not an error.
+    /// Those of the mechanism; a missing successor is not an error.
     fn look_for_successor(&mut self) -> Result<()> {
         Ok(())
     }
@@ -99,7 +99,7 @@ pub trait Outlet {
 
 /// An end that receives.
 pub trait Inlet {
-    /// Waits for a message and passes it to `look`: in place, if the mechanism allows that.
+    /// Waits for a message and passes it to `look`, in place if the mechanism allows it.
     ///
     /// # Errors
     /// [`TransferError`].
@@ -125,8 +125,8 @@ pub trait Patient: Inlet {
 
 /// An end that sends and receives.
 pub trait TwoWay: Outlet + Inlet {
-    /// Prepares for the next message if this one gets no reply: does what `send` would have done,
-    /// except waking the other end.
+    /// Prepares for the next message if this one gets no reply: does everything that `send` would
+    /// do, except wake the other end.
     ///
     /// # Errors
     /// Those of the mechanism.
@@ -134,7 +134,7 @@ pub trait TwoWay: Outlet + Inlet {
         Ok(())
     }
 
-    /// Number of premature deliveries, if the end counts them.
+    /// Returns the number of premature deliveries, if the end counts them.
     fn early(&self) -> Option<Early> {
         None
     }
@@ -143,9 +143,9 @@ pub trait TwoWay: Outlet + Inlet {
 /// Number of premature deliveries at an end.
 #[derive(Debug, Clone, Copy)]
 pub struct Early {
-    /// Number of times that it had the lock before the other end had changed the guarded word.
+    /// Number of times that the end got the lock before the other end had changed the guarded word.
     pub skipped: u64,
-    /// Number of messages received meanwhile.
+    /// Number of messages received in the same time.
     pub rounds: u64,
 }
 

@@ -16,7 +16,7 @@ use crate::end::{Inlet, Outlet, TransferError, TwoWay, check};
 use crate::region::Common;
 use crate::slot::{CAPACITY, MessageWords};
 
-/// `futex`, and one end of it.
+/// `futex`, and also one of its ends.
 pub struct FutexEnd {
     board: Common<FutexShared>,
     /// Value of the word while it is this end's turn.

@@ -1,4 +1,4 @@
-//! The library's shared heap in several processes of one experiment. Its errors become
+//! The library's shared heap in several processes of one experiment. Errors are converted to
 //! [`MeasureError`].
 
 #![allow(unsafe_code, reason = "joins the heap in a forked child")]
@@ -12,21 +12,21 @@ use tontine_host::error::{MeasureError, Result};
 /// # Errors
 /// Failed, if the child cannot join.
 pub fn rejoined(heap: &Heap) -> Result<Heap> {
-    // SAFETY: all members are processes of one experiment, by this library; none of them has
-    // another descriptor of the file, nor closes the one that it inherited.
+    // SAFETY: all members are processes of one experiment and use this library; none of them has
+    // another descriptor of the file or closes the one that it inherited.
     unsafe { heap.rejoin() }.map_err(refused)
 }
 
-/// Returns the trouble of a heap's error.
+/// Converts an error of a heap.
 #[cold]
 pub fn refused(error: HeapError) -> MeasureError {
     MeasureError::fail(format!("the shared heap: {error}"))
 }
 
-/// Recovers dead members, then checks the heap, in which no process should hold a block any more.
+/// Recovers dead members, then checks that no process holds a block of the heap.
 ///
 /// # Errors
-/// Failed, if the check finds a fault, or a block is not free.
+/// Failed if the check finds a fault or a block that is not free.
 pub fn must_be_free(heap: &Heap) -> Result<()> {
     heap.recover_and_trim().map_err(refused)?;
     let report = heap.check().map_err(refused)?;

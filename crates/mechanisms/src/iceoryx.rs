@@ -1,7 +1,7 @@
-//! iceoryx2, publish-subscribe between two processes, both ends polling: `iceoryx2`.
+//! iceoryx2 publish-subscribe between two processes; both ends poll: `iceoryx2`.
 //!
-//! If the two ends are forked, their services are in a `ServiceDir`: a root directory of its own
-//! and a prefix in `/dev/shm`, named after its maker and removed with it; those of killed processes
+//! If the two ends are forked, their services are in a `ServiceDir`: a private root directory and a
+//! prefix in `/dev/shm`, named after their creator and removed with it. Those of killed processes
 //! are removed at the next start. A node is created in the process that uses it.
 
 use crate::about::{AfterKill, Asked, Death, Explored, Idle, Listing, Mechanism, PEERS};
@@ -24,7 +24,7 @@ impl Driver for Iceoryx {
         explored: Some(Explored {
             caveat: "A later subscriber does not get the messages that an earlier one did not \
                      read",
-            // It waits a second for an object that another process has begun to create.
+            // iceoryx2 waits a second for an object that another process has begun to create.
             patience: Some(std::time::Duration::from_secs(5)),
             ..Explored::new(
                 "iceoryx2",
@@ -85,12 +85,11 @@ mod services {
     use crate::end::{Duplex, Inlet, Outlet, Patient, TransferError, check};
     use crate::location::Location;
 
-    /// Maximum time in which two ends must find each other.
+    /// Timeout for two ends to find each other.
     const PATIENCE: Duration = Duration::from_secs(10);
-    /// Interval between two checks whether they have.
+    /// Interval between two checks whether they have found each other.
     const LOOK: Duration = Duration::from_micros(200);
-    /// Number of bytes in a stream's buffer, as far as the two limits below allow: `/dev/shm` may
-    /// be small.
+    /// Size in bytes of a stream's buffer, within the two limits below: `/dev/shm` may be small.
     const BUFFER_BYTES: usize = 8 << 20;
     /// Minimum and maximum number of messages in the buffer.
     const DEPTH: (usize, usize) = (4, 64);
@@ -152,8 +151,8 @@ mod services {
         move |error| MeasureError::fail(format!("iceoryx2, {what}: {error:?}"))
     }
 
-    /// Converts an error of a creation: iceoryx2 does not return the errno, and the usual causes
-    /// are limits of the machine (no descriptors, no space or no permission in `/dev/shm` or the
+    /// Converts an error of a creation. iceoryx2 does not return the errno, and the usual causes
+    /// are limits of the machine (no descriptors; no space or permission in `/dev/shm` or the
     /// directory).
     fn refused<E: Debug>(what: &'static str) -> impl Fn(E) -> MeasureError {
         move |error| MeasureError::skip(format!("iceoryx2, {what}: {error:?}"))
@@ -174,10 +173,10 @@ mod services {
 
     type Factory<P> = factory::PortFactory<ipc::Service, P, ()>;
 
-    /// Publishes arrays. It must keep the node.
+    /// A publisher of arrays. It must keep the node.
     pub struct Publishing<const BYTES: usize> {
         publisher: Publisher<ipc::Service, [u8; BYTES], ()>,
-        /// `true` if a message that no subscriber gets is an error.
+        /// `true` if it is an error when no subscriber gets a message.
         must_arrive: bool,
         _node: Rc<Node<ipc::Service>>,
     }
@@ -194,7 +193,7 @@ mod services {
         }
     }
 
-    /// Subscribes to arrays.
+    /// A subscriber to arrays.
     pub struct Subscribing<const BYTES: usize> {
         subscriber: Subscriber<ipc::Service, [u8; BYTES], ()>,
         _node: Rc<Node<ipc::Service>>,
@@ -238,7 +237,8 @@ mod services {
     }
 
     impl PairDriver for Iceoryx {
-        /// The room, the service that the end publishes and the one that it subscribes to.
+        /// The directory, the service that the end publishes, and the service that it subscribes
+        /// to.
         type Half = (Arc<ServiceDir>, [&'static str; 2]);
         type End<const BYTES: usize> = Duplex<Publishing<BYTES>, Subscribing<BYTES>>;
 
@@ -249,7 +249,7 @@ mod services {
             Ok(Couple { one, two, stays: Some(Box::new(room)) })
         }
 
-        /// Opens both services and waits until the other end has opened both too.
+        /// Opens both services and waits until the other end has opened them too.
         fn open<const BYTES: usize>(
             (room, names): Self::Half,
             peers: &[PeerHandle<'_>],
@@ -323,8 +323,8 @@ mod services {
         Ok((node, service))
     }
 
-    /// Opens the service of a stream of byte slices. A full buffer makes the publisher wait: by
-    /// default the oldest message would be discarded, which is right for sensors and loses messages
+    /// Opens the service of a stream of byte slices. If the buffer is full, the publisher waits.
+    /// The default would discard the oldest message, which suits sensors but would lose messages
     /// here.
     fn stream((room, traffic): &(ServiceDir, Traffic)) -> Result<Service<[u8]>> {
         let node = Rc::new(node(&room.config)?);
@@ -373,7 +373,7 @@ mod services {
         }
     }
 
-    /// Publishes byte slices.
+    /// A publisher of byte slices.
     pub struct PublishingSlices {
         publisher: Publisher<ipc::Service, [u8], ()>,
         _node: Rc<Node<ipc::Service>>,
@@ -385,8 +385,8 @@ mod services {
             loop {
                 let room =
                     self.publisher.loan_slice_uninit(message.len()).map_err(failed("loan"))?;
-                // Not delivered: the subscriber exists and has not opened this connection yet; its
-                // buffer is full, and the message is dropped without an error.
+                // Not delivered. Either the subscriber exists and has not opened this connection
+                // yet, or its buffer is full and the message is dropped without an error.
                 if room.write_from_slice(message).send().map_err(failed("send"))? > 0 {
                     return Ok(());
                 }
@@ -396,7 +396,7 @@ mod services {
         }
     }
 
-    /// Subscribes to byte slices.
+    /// A subscriber to byte slices.
     pub struct SubscribingSlices {
         subscriber: Subscriber<ipc::Service, [u8], ()>,
         _node: Rc<Node<ipc::Service>>,

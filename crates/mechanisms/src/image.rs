@@ -1,8 +1,8 @@
-//! This program as the file tree of a container: [`tree`].
+//! This program packed as the file tree of a container: [`tree`].
 //!
-//! The executable, its interpreter and the libraries that it has mapped are sufficient: nothing is
-//! downloaded. The loader reports them under the names by which it found them, by which it will
-//! look for them in the container too.
+//! The executable, its interpreter and the libraries that it has mapped are sufficient; nothing is
+//! downloaded. The loader reports the names under which it found them, and looks for the same names
+//! in the container.
 
 #![allow(unsafe_code, reason = "asks the loader what it mapped")]
 
@@ -18,12 +18,12 @@ pub const PROGRAM: &str = "/tontine";
 /// Files that the loader has mapped into this process.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct LoadedImage {
-    /// Number of bytes of the executable's file that are ever mapped: debug information follows
+    /// Number of bytes of the executable's file that are ever mapped; debug information follows
     /// them.
     executable: u64,
-    /// PT_INTERP's own path; a static executable has none.
+    /// The path in PT_INTERP; `None` for a static executable.
     interpreter: Option<PathBuf>,
-    /// Libraries, by the paths under which they were found; the interpreter is one of them.
+    /// Libraries, by the paths under which they were found, including the interpreter.
     libraries: Vec<PathBuf>,
 }
 
@@ -53,7 +53,7 @@ pub fn tree() -> io::Result<(File, Vec<PathBuf>)> {
     Ok((archive, folders))
 }
 
-/// Returns a value that differs between this executable and another build of it.
+/// Returns a value that differs between this executable and any other build of it.
 ///
 /// # Errors
 /// If `/proc` does not show the executable.
@@ -67,7 +67,7 @@ fn append(archive: &mut tar::Builder<File>, path: &Path, bytes: &[u8]) -> io::Re
     let mut header = tar::Header::new_gnu();
     header.set_mode(0o755);
     header.set_size(bytes.len() as u64);
-    // Paths in an archive are relative to the directory of its extraction.
+    // Paths in an archive are relative to the directory into which it is extracted.
     archive.append_data(&mut header, path.strip_prefix("/").unwrap_or(path), bytes)
 }
 
@@ -78,7 +78,7 @@ fn executable(mapped: u64) -> io::Result<Vec<u8>> {
     const SECTIONS: [std::ops::Range<usize>; 2] = [0x28..0x30, 0x3c..0x40];
     let mut bytes = Vec::new();
     File::open("/proc/self/exe")?.take(mapped).read_to_end(&mut bytes)?;
-    // The section headers were in the omitted part; only a debugger reads them.
+    // The section headers were in the omitted part; only debuggers read them.
     for field in SECTIONS {
         if let Some(field) = bytes.get_mut(field) {
             field.fill(0);
@@ -90,14 +90,14 @@ fn executable(mapped: u64) -> io::Result<Vec<u8>> {
 impl LoadedImage {
     fn by_this_process() -> Self {
         let mut mapped = Self::default();
-        // SAFETY: the callback gets this pointer back for the duration of the call, and nothing
-        // else uses `mapped` meanwhile.
+        // SAFETY: the callback receives this pointer for the duration of the call, and nothing else
+        // uses `mapped` during it.
         unsafe { libc::dl_iterate_phdr(Some(note), (&raw mut mapped).cast()) };
         mapped
     }
 }
 
-/// Called for the executable, which comes first and has no name, and for each library.
+/// Callback for the executable, which comes first and has no name, and for each library.
 unsafe extern "C" fn note(
     info: *mut libc::dl_phdr_info,
     _: libc::size_t,
@@ -142,7 +142,7 @@ unsafe fn path(text: *const c_char) -> Option<PathBuf> {
     if text.is_null() {
         return None;
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let text = unsafe { CStr::from_ptr(text) };
     (!text.is_empty()).then(|| PathBuf::from(OsStr::from_bytes(text.to_bytes())))
 }
@@ -152,7 +152,7 @@ mod tests {
     use super::*;
     use std::process::Command;
 
-    /// The tree must be sufficient: the loader, restricted to it, resolves every library.
+    /// The tree must be complete: the loader, restricted to it, finds every library.
     #[test]
     fn tree_holds_all_that_the_program_needs() {
         let (archive, folders) = tree().expect("a tree");
@@ -175,7 +175,7 @@ mod tests {
         let listed = String::from_utf8_lossy(&output.stdout);
         assert!(output.status.success(), "{output:?}");
         assert!(listed.contains("tree_holds"), "this test lists itself");
-        // Every library was found in the tree, and none elsewhere.
+        // The loader found every library in the tree, and none elsewhere.
         let output = Command::new(inside(&interpreter))
             .args(["--inhibit-cache", "--library-path"])
             .arg(std::env::join_paths(&folders).expect("no colons"))

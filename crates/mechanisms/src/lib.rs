@@ -1,6 +1,6 @@
-//! The mechanisms by which threads and processes pass messages, each once: its properties, and how
-//! to open its ends. Also: code that several experiments share for heaps, containers and the
-//! creation of processes.
+//! The mechanisms by which threads and processes pass messages. Each is defined once, by its
+//! properties and a way to open its ends. The crate also contains code that several experiments
+//! share for heaps, containers and the creation of processes.
 //!
 //! Floors, from the bottom up: `boost`, `creation`, `heap`, `image`, `location`, `monitor`,
 //! `start_barrier`, `operation`, `owner`; `about`, `docker`, `end`, `region`, `slot`; `driver`;
@@ -9,16 +9,17 @@
 //! `socket`, `spinlock`, `zeromq`; `registry`.
 //!
 //! A mechanism is a value, [`about::Mechanism`], and a type, a [`driver::Driver`]: one file, and
-//! one line in [`registry`]. Its ends are an [`end::Outlet`] and an [`end::Inlet`], or both in one;
-//! a driver opens them as pairs, as streams, or by name. Round trip, throughput, survival and the
-//! crash explorer use these three shapes and do not name the library of any mechanism. They decide
-//! what is sent, how that is timed and what is done when an end dies.
+//! one line in [`registry`]. Its ends are an [`end::Outlet`] and an [`end::Inlet`], or one type
+//! that implements both; a driver opens them as pairs, as streams, or by name. Round trip,
+//! throughput, survival and the crash explorer use these three shapes and do not name any
+//! mechanism's library. They decide what is sent, how it is timed and what happens when an end
+//! dies.
 //!
-//! [`docker`] is an engine that runs containers, [`image`] packs this program as a container image,
-//! [`owner`] records which process started a container. [`creation`] has the ways to create a
-//! thread or a process that does nothing.
+//! [`docker`] runs containers by an engine, [`image`] packs this program as a container image, and
+//! [`owner`] records which process started a container. [`creation`] contains the ways to create a
+//! thread or process that does nothing.
 //!
-//! The crate times nothing, and refers to experiments only by the names of their rows.
+//! The crate does not time anything, and refers to experiments only by the names of their rows.
 
 pub mod about;
 pub mod boost;

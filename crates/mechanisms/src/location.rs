@@ -1,10 +1,9 @@
-//! Location at which the ends of a mechanism find each other by name: [`Location`].
+//! The location at which the ends of a mechanism find each other by name: [`Location`].
 
 use std::ffi::CString;
 use std::path::{Path, PathBuf};
 
-/// A directory, whose name is also the prefix of names of other kinds, such as those of shared
-/// memory.
+/// A directory whose name is also the prefix of other names, such as those of shared memory.
 #[derive(Debug, Clone)]
 pub struct Location(PathBuf);
 
@@ -19,11 +18,11 @@ impl Location {
         &self.0
     }
 
-    /// Returns the directory's name, which no other location has.
+    /// Returns the directory's name, which is unique to this location.
     ///
     /// # Panics
-    /// If the directory's name is not UTF-8. There is no substitute: an explorer removes everything
-    /// with this name from shared memory.
+    /// If the directory's name is not UTF-8. No substitute is possible, because an explorer removes
+    /// everything with this name from shared memory.
     pub fn name(&self) -> &str {
         let name = self.0.file_name().and_then(|name| name.to_str());
         name.expect("a location's folder has a name in UTF-8")
@@ -32,7 +31,7 @@ impl Location {
     /// Returns the name in the form that POSIX requires for shared memory and message queues.
     ///
     /// # Panics
-    /// Never: the name of a file has no zero byte.
+    /// Never: a file name contains no zero byte.
     pub fn posix_name(&self) -> CString {
         CString::new(format!("/{}", self.name())).expect("a file name holds no zero byte")
     }

@@ -11,7 +11,7 @@ use tontine_host::error::{ErrorContext, Result};
 use tontine_host::os::shared::Shareable;
 
 unsafe extern "C" {
-    // POSIX; the libc crate leaves it out on Linux.
+    // A POSIX function that the libc crate omits on Linux.
     fn pthread_mutex_timedlock(
         mutex: *mut libc::pthread_mutex_t,
         deadline: *const libc::timespec,
@@ -35,7 +35,7 @@ unsafe impl<T: Shareable> Shareable for Monitor<T> {}
 /// Result of a wait with a deadline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Waited {
-    /// The awaited event came.
+    /// The awaited event occurred.
     Done,
     /// The deadline passed.
     TimedOut,
@@ -45,7 +45,7 @@ impl<T> Monitor<T> {
     /// Initialises the mutex and the condition variable. Call it once, before any other use.
     ///
     /// # Errors
-    /// Skipped, if the system has no process-shared ones.
+    /// Skipped if the system has no process-shared mutexes or condition variables.
     pub fn initialise(&self) -> Result<()> {
         // SAFETY: the memory is mapped, and no thread uses it yet.
         unsafe {
@@ -60,7 +60,8 @@ impl<T> Monitor<T> {
     /// Failed, with the error of `pthread_mutex_lock(3)`.
     #[inline(always)]
     pub fn lock(&self) -> Result<()> {
-        // SAFETY: initialised before its use, mapped as long as it is borrowed.
+        // SAFETY: the mutex was initialised before its first use and stays mapped while it is
+        // borrowed.
         error(unsafe { libc::pthread_mutex_lock(self.mutex.get()) }).during("pthread_mutex_lock")
     }
 
@@ -81,7 +82,7 @@ impl<T> Monitor<T> {
     /// Failed, with the error of `pthread_mutex_unlock(3)`.
     #[inline(always)]
     pub fn unlock(&self) -> Result<()> {
-        // SAFETY: as in `lock`, whose success is the only way here.
+        // SAFETY: as in `lock`, after which alone this call is valid.
         error(unsafe { libc::pthread_mutex_unlock(self.mutex.get()) })
             .during("pthread_mutex_unlock")
     }
@@ -92,11 +93,11 @@ impl<T> Monitor<T> {
     /// Failed, with the error of `pthread_cond_signal(3)`.
     #[inline(always)]
     pub fn signal(&self) -> Result<()> {
-        // SAFETY: initialised before its use, mapped as long as it is borrowed.
+        // SAFETY: initialised before its first use, and mapped while it is borrowed.
         error(unsafe { libc::pthread_cond_signal(self.turned.get()) }).during("pthread_cond_signal")
     }
 
-    /// Waits for a signal. The caller holds the mutex, before and after the call.
+    /// Waits for a signal. The caller must hold the mutex, and holds it again after the call.
     ///
     /// # Errors
     /// Failed, with the error of `pthread_cond_wait(3)`.
@@ -131,7 +132,8 @@ pub unsafe fn initialise_mutex(mutex: *mut libc::pthread_mutex_t, robust: bool) 
     let made = |returned, call| error(returned).setting_up(call);
     let mut attributes = MaybeUninit::uninit();
     let attributes = attributes.as_mut_ptr();
-    // SAFETY: the attributes are initialised first and destroyed last; the mutex is the caller's.
+    // SAFETY: the attributes are initialised first and destroyed last; the caller vouches for the
+    // mutex.
     unsafe {
         made(libc::pthread_mutexattr_init(attributes), "pthread_mutexattr_init")?;
         let shared = libc::pthread_mutexattr_setpshared(attributes, libc::PTHREAD_PROCESS_SHARED);
@@ -156,8 +158,8 @@ pub unsafe fn initialise_condition(condition: *mut libc::pthread_cond_t) -> Resu
     let made = |returned, call| error(returned).setting_up(call);
     let mut attributes = MaybeUninit::uninit();
     let attributes = attributes.as_mut_ptr();
-    // SAFETY: the attributes are initialised first and destroyed last; the condition variable is
-    // the caller's.
+    // SAFETY: the attributes are initialised first and destroyed last; the caller vouches for the
+    // condition variable.
     unsafe {
         made(libc::pthread_condattr_init(attributes), "pthread_condattr_init")?;
         let shared = libc::pthread_condattr_setpshared(attributes, libc::PTHREAD_PROCESS_SHARED);

@@ -1,4 +1,5 @@
-//! Operations at one end of a mechanism, in which the explorer kills: [`Operation`], [`QueueEnd`].
+//! The operations at one end of a mechanism during which the explorer kills: [`Operation`],
+//! [`QueueEnd`].
 
 use std::fmt;
 
@@ -22,7 +23,7 @@ impl fmt::Display for QueueEnd {
     }
 }
 
-/// An operation in which a process is killed.
+/// An operation during which a process is killed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Operation {
@@ -56,15 +57,15 @@ pub enum Operation {
     AllocateLarge,
     /// A member frees a block that it has allocated.
     Free,
-    /// A member frees a block that another one has allocated.
+    /// A member frees a block that another member has allocated.
     FreeRemote,
-    /// A member gives back memory without a block.
+    /// A member returns empty memory to the system.
     GiveBack,
-    /// A member hands a block over to another one.
+    /// A member hands a block over to another member.
     HandOver,
-    /// A member accepts a block that another one has handed over.
+    /// A member accepts a block that another member has handed over.
     Accept,
-    /// A member recovers a dead one.
+    /// A member recovers a dead member.
     Recover,
     /// A member leaves.
     Leave,
@@ -161,7 +162,7 @@ impl Operation {
         }
     }
 
-    /// Returns the end of a queue at which the victim is; `None` for a heap.
+    /// Returns the end of a queue that the victim has; `None` for a heap.
     pub fn end(self) -> Option<QueueEnd> {
         match self {
             Self::Bind | Self::Receive | Self::ReceiveWaking | Self::ReceiveEmpty => {

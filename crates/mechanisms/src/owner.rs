@@ -1,10 +1,10 @@
-//! The owner of resources outside of the file system: [`ProcessIdentity`], and a
+//! The owner of resources outside the file system: [`ProcessIdentity`], and a
 //! [`mark`](ProcessIdentity::mark) in the file system while such resources may exist.
 //!
-//! An engine's containers outlive the process that created them. All containers of a run carry its
-//! owner's name, and a file records that the owner has any: only then is an engine contacted, so
-//! that no other run starts one or waits for one. The owner is the process of the whole run, so
-//! that its invocations share what is expensive to create.
+//! An engine's containers outlive the process that created them. All containers of a run carry
+//! their owner's name, and a file records that the owner has containers. An engine is contacted
+//! only if such a file exists, so that other runs neither start an engine nor wait for one. The
+//! owner is the process of the whole run, so that its invocations share expensive resources.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -15,14 +15,14 @@ use rustix::process::{geteuid, getppid};
 use tontine_host::error::{ErrorContext, Result};
 use tontine_host::leftovers::namespace;
 
-/// Directory of the marks: one that survives a reboot, as the resources do; otherwise the temporary
-/// one is used.
+/// Directory of the marks. It survives a reboot, as the resources do; if it cannot be used, the
+/// marks are in the temporary directory.
 const LASTING: &str = "/var/tmp";
 /// Start of a mark's name; the owner's name follows.
 const MARK: &str = "tontine-docker-";
 
-/// The identity of a process, unlike that of any later process with the same pid: PID namespace,
-/// pid, start time.
+/// The identity of a process, distinct from that of any later process with the same pid: PID
+/// namespace, pid, start time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProcessIdentity {
     namespace: u64,
@@ -31,11 +31,11 @@ pub struct ProcessIdentity {
 }
 
 impl ProcessIdentity {
-    /// Returns the process of this run: the parent, if that runs the same program, as an
-    /// invocation's does; otherwise this process.
+    /// Returns the process of this run: the parent if it runs the same program, as an invocation's
+    /// parent does; otherwise this process.
     ///
     /// # Errors
-    /// Skipped, if `/proc` does not show it.
+    /// Skipped if `/proc` does not show it.
     pub fn of_this_run() -> Result<Self> {
         let parent = getppid().map(|pid| pid.as_raw_nonzero().get().cast_unsigned());
         let pid = parent.filter(|&pid| runs_our_program(pid)).unwrap_or_else(std::process::id);
@@ -61,7 +61,7 @@ impl ProcessIdentity {
         numbers.next().is_none().then_some(Self { namespace, pid, started })
     }
 
-    /// Returns `true` if it is this process.
+    /// Returns `true` if this is the identity of the calling process.
     pub fn is_this_process(&self) -> bool {
         self.pid == std::process::id() && Some(self.namespace) == namespace()
     }
@@ -72,11 +72,11 @@ impl ProcessIdentity {
         Some(self.namespace) == namespace() && started(self.pid) != Some(self.started)
     }
 
-    /// Creates the file which records that this owner may have resources in the engine that
-    /// `engine` names.
+    /// Creates the file that records that this owner may have resources in the engine named
+    /// `engine`.
     ///
     /// # Errors
-    /// Skipped, if no file can be created.
+    /// Skipped if no file can be created.
     pub fn mark(&self, engine: &str) -> Result<()> {
         let leave = |folder: &Path| {
             let mut options = fs::OpenOptions::new();
@@ -92,7 +92,7 @@ impl ProcessIdentity {
     }
 }
 
-/// A mark whose owner has ended, or is this process.
+/// A mark whose owner has ended or is this process.
 #[derive(Debug)]
 pub struct StaleMark {
     path: PathBuf,
@@ -113,7 +113,7 @@ impl StaleMark {
     fn read(entry: &fs::DirEntry) -> Option<Self> {
         let name = entry.file_name();
         let owner = ProcessIdentity::named(name.to_str()?.strip_prefix(MARK)?)?;
-        // Any user may write into these directories, but only files that it owns.
+        // Any user may write into these directories, but can only create files that it owns.
         let facts = entry.metadata().ok()?;
         let ours = facts.is_file() && facts.uid() == geteuid().as_raw();
         let over = owner.is_this_process() || owner.has_ended();
@@ -121,7 +121,7 @@ impl StaleMark {
         Some(Self { path: entry.path(), owner, engine })
     }
 
-    /// Records that nothing is left: removes the mark.
+    /// Removes the mark, because nothing is left.
     pub fn forget(self) {
         let _ = fs::remove_file(self.path);
     }
@@ -136,8 +136,8 @@ fn runs_our_program(pid: u32) -> bool {
 /// Returns when a process started, in ticks since boot; `None` if it has ended.
 fn started(pid: u32) -> Option<u64> {
     let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The second field, a name in brackets, may contain anything; the third is the state, the 22nd
-    // the start.
+    // The second field, a name in parentheses, may contain anything. The third is the state, the
+    // 22nd the start time.
     let mut fields = text[text.rfind(')')? + 1..].split_whitespace();
     let state = fields.next()?;
     let started = fields.nth(18)?.parse().ok()?;

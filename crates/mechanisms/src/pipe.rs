@@ -14,9 +14,9 @@ use crate::driver::{Driver, NAMED_BYTES, NamedDriver, NamedUser, PairUser, Strea
 use crate::location::Location;
 use crate::operation::Operation;
 
-/// Size up to which messages of several senders stay separate (`PIPE_BUF` on Linux, `pipe(7)`).
+/// Length up to which messages of several senders stay whole (`PIPE_BUF` on Linux, `pipe(7)`).
 const ATOMIC: usize = 4096;
-/// The smallest size of a pipe: one page, whatever the size of a page.
+/// The smallest pipe: one page. The value does not depend on the page size.
 const SMALLEST: usize = 4_096;
 
 /// `pipe`.
@@ -26,7 +26,8 @@ impl Driver for Pipe {
     const MECHANISM: Mechanism = Mechanism {
         shared_up_to: ATOMIC,
         explored: Some(Explored {
-            // The kernel frees a page when all of it is read, and this pipe has one.
+            // The kernel frees a page only when all of it has been read, and this pipe has one
+            // page.
             makes_room: capacity,
             ..Explored::new(
                 "pipe",
@@ -86,7 +87,7 @@ impl NamedDriver for Pipe {
     }
 
     fn receiver(at: &Location) -> Result<Self::In> {
-        // Without O_NONBLOCK, open would wait for a sender.
+        // Without O_NONBLOCK, `open` would wait for a sender.
         let flags = OFlags::NONBLOCK.bits().cast_signed();
         let file = File::options().read(true).custom_flags(flags).open(path(at)).during("open")?;
         rustix::pipe::fcntl_setpipe_size(&file, SMALLEST).during("fcntl(F_SETPIPE_SZ)")?;

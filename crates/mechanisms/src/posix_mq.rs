@@ -67,7 +67,7 @@ impl Driver for PosixMq {
 }
 
 impl PairDriver for PosixMq {
-    /// The queue to read from and the one to write to; each end has both.
+    /// The queue to read from and the queue to write to; each end has both.
     type Half = (OwnedFd, OwnedFd);
     type End<const BYTES: usize> = Duplex<PosixMqSender, Exit<[u8; BYTES]>>;
 
@@ -183,14 +183,14 @@ fn interrupted(call: &str, error: io::Error, peers: &[PeerHandle<'_>]) -> Result
     if error.kind() == io::ErrorKind::Interrupted { check(peers) } else { Err(error).during(call) }
 }
 
-/// File with the system's limit of a message's size.
+/// The file that contains the system's limit on the size of a message.
 const LIMIT: &str = "/proc/sys/fs/mqueue/msgsize_max";
 
-/// Creates a queue of up to `depth` messages of up to `bytes` bytes. On Linux its descriptor is a
+/// Creates a queue for up to `depth` messages of up to `bytes` bytes. On Linux its descriptor is a
 /// file descriptor.
 ///
 /// # Errors
-/// Skipped, if the system has no queues, none of this size, or no space for it.
+/// Skipped if the system has no queues, none of this size, or no space for one.
 pub fn nameless(depth: usize, bytes: usize) -> Result<OwnedFd> {
     let flags = libc::O_CREAT | libc::O_EXCL | libc::O_RDWR;
     let open = |name: &CStr| open(name, flags, depth, bytes);
@@ -203,7 +203,7 @@ pub fn nameless(depth: usize, bytes: usize) -> Result<OwnedFd> {
 fn open(name: &CStr, flags: libc::c_int, depth: usize, bytes: usize) -> io::Result<OwnedFd> {
     let mode: libc::mode_t = 0o600;
     // SAFETY: the name is a C string; the attributes are a valid plain structure that outlives the
-    // call; a returned descriptor is new and owned here.
+    // call; a returned descriptor is new, and owned here.
     unsafe {
         let mut attributes: libc::mq_attr = std::mem::zeroed();
         attributes.mq_maxmsg = depth as libc::c_long;
@@ -214,7 +214,7 @@ fn open(name: &CStr, flags: libc::c_int, depth: usize, bytes: usize) -> io::Resu
     }
 }
 
-/// Converts an error of `mq_open`: EINVAL for a message size above the system's limit, EMFILE for a
+/// Converts an error of `mq_open`: EINVAL means a message size above the system's limit, EMFILE a
 /// queue above RLIMIT_MSGQUEUE.
 fn refused(depth: usize, bytes: usize, error: io::Error) -> MeasureError {
     let asked = format!("{depth} messages of {bytes} bytes");
@@ -239,7 +239,7 @@ fn send(queue: &OwnedFd, message: &[u8]) -> io::Result<()> {
 }
 
 /// Receives a message from a queue. `into` must be as long as the longest message that the queue
-/// takes.
+/// accepts.
 #[inline(always)]
 fn receive(queue: &OwnedFd, into: &mut [u8], until: Option<&libc::timespec>) -> io::Result<usize> {
     let (queue, at, room) = (queue.as_raw_fd(), into.as_mut_ptr().cast(), into.len());

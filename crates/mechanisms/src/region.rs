@@ -1,8 +1,8 @@
 //! A structure in shared memory, followed by bytes: [`SharedRegion`]; and memory that both ends of
-//! a pair have: [`Common`].
+//! a pair share: [`Common`].
 //!
-//! A region is a raw pointer on purpose: the rings use it as the authors of their peers do, through
-//! pointers.
+//! A region is deliberately a raw pointer: the rings access it through pointers, as the authors of
+//! comparable rings do.
 
 #![allow(unsafe_code, reason = "maps shared memory")]
 
@@ -21,8 +21,8 @@ use crate::location::Location;
 
 const ACCESS: ProtFlags = ProtFlags::READ.union(ProtFlags::WRITE);
 
-/// A mapped `T` with `extra` bytes after it, which other processes may map as well. All bytes start
-/// as zero.
+/// A mapped `T` with `extra` bytes after it, which other processes may map too. All bytes start as
+/// zero.
 #[derive(Debug)]
 pub struct SharedRegion<T> {
     at: NonNull<T>,
@@ -38,7 +38,7 @@ impl<T> SharedRegion<T> {
     /// Creates and maps the structure under a name.
     ///
     /// # Errors
-    /// Skipped, if there is no `/dev/shm`; failed, if the name is in use.
+    /// Skipped if there is no `/dev/shm`; failed if the name is in use.
     pub fn create(at: &Location, extra: usize) -> Result<Self> {
         let flags = shm::OFlags::CREATE | shm::OFlags::EXCL | shm::OFlags::RDWR;
         let file = shm::open(&*at.posix_name(), flags, Mode::RUSR | Mode::WUSR);
@@ -50,13 +50,13 @@ impl<T> SharedRegion<T> {
     /// Maps a structure that another process created.
     ///
     /// # Errors
-    /// Skipped, if there is none.
+    /// Skipped if it does not exist.
     pub fn open(at: &Location, extra: usize) -> Result<Self> {
         let file = shm::open(&*at.posix_name(), shm::OFlags::RDWR, Mode::empty());
         Self::map(&file.setting_up("shm_open")?, extra)
     }
 
-    /// Creates a structure without a name, for processes forked from here on.
+    /// Creates a structure without a name, for processes that are forked later.
     ///
     /// # Errors
     /// Skipped, if the system refuses the mapping.
@@ -67,7 +67,7 @@ impl<T> SharedRegion<T> {
         Ok(Self::at_address(at.setting_up("mmap")?, length))
     }
 
-    /// Returns the address, valid as long as the handle; other processes write there too.
+    /// Returns the address, which is valid as long as the handle; other processes write there too.
     #[inline(always)]
     pub fn at(&self) -> *mut T {
         self.at.as_ptr()
@@ -91,21 +91,21 @@ impl<T> SharedRegion<T> {
 
 impl<T> Drop for SharedRegion<T> {
     fn drop(&mut self) {
-        // SAFETY: this handle owns the mapping, of this length; pointers from `at` are not used
-        // after the handle.
+        // SAFETY: this handle owns the mapping, which has this length; pointers from `at` are not
+        // used after the handle is dropped.
         let _ = unsafe { munmap(self.at.as_ptr().cast(), self.length) };
     }
 }
 
-/// Memory that both ends of a pair have. The handle itself contains the address, so that a loop on
-/// the memory loads nothing else.
+/// Memory that both ends of a pair share. The handle itself contains the address, so that a loop
+/// over the memory loads nothing else.
 #[derive(Debug)]
 pub struct Common<T> {
     at: NonNull<T>,
     _keeps: Arc<SharedMapping<T>>,
 }
 
-// SAFETY: it gives `&T` only, and `Shareable` requires `Sync`.
+// SAFETY: the handle gives out only `&T`, and `Shareable` requires `Sync`.
 unsafe impl<T: Shareable> Send for Common<T> {}
 
 impl<T: Shareable> Common<T> {

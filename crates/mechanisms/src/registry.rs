@@ -1,6 +1,6 @@
-//! The registry of mechanisms: [`ALL`], and access to the ends of one by its name.
+//! The registry of mechanisms: [`ALL`], and access to a mechanism's ends by its name.
 //!
-//! One line per mechanism, in the order of the rows.
+//! The registry has one line per mechanism, in the order of the rows.
 
 use tontine_host::error::{MeasureError, Result};
 
@@ -17,10 +17,10 @@ macro_rules! registry {
         /// All mechanisms, in the order of the rows.
         pub static ALL: &[Mechanism] = &[$(<$driver as Driver>::MECHANISM),*];
 
-        /// Has `user` open two ends of the mechanism `name`.
+        /// Lets `user` open two ends of the mechanism `name`.
         ///
         /// # Errors
-        /// Skipped, if this build lacks the mechanism; failed, if it has no pairs or is unknown.
+        /// Skipped if this build lacks the mechanism; failed if it has no pairs or is unknown.
         pub fn pairs<U: PairUser>(name: &str, user: U) -> Result<U::Out> {
             $(if <$driver as Driver>::MECHANISM.name == name {
                 return <$driver as Driver>::pairs(user).ok_or_else(|| lacking(name));
@@ -28,7 +28,7 @@ macro_rules! registry {
             Err(lacking(name))
         }
 
-        /// Has `user` stream by the mechanism `name`.
+        /// Lets `user` open a stream of the mechanism `name`.
         ///
         /// # Errors
         /// Like [`pairs`].
@@ -39,8 +39,8 @@ macro_rules! registry {
             Err(lacking(name))
         }
 
-        /// Has one user open the named ends of every mechanism that has them, in the order of the
-        /// rows.
+        /// Lets one user each open the named ends of every mechanism that offers them, in the order
+        /// of the rows.
         pub fn named<U: NamedUser>(mut user: impl FnMut() -> U) -> Vec<U::Out> {
             let mut all = Vec::new();
             $(all.extend(<$driver as Driver>::named(user()));)*
@@ -110,7 +110,7 @@ mod tests {
     use crate::about::{Between, Death, Idle, Twin};
     use crate::driver::{PairDriver, StreamDriver};
 
-    /// Kind of the ends with which a shape is opened.
+    /// The kind of ends with which a shape is opened.
     struct Ends;
 
     impl PairUser for Ends {

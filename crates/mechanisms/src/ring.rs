@@ -1,8 +1,8 @@
-//! The ring that several mechanisms share: a few slots, and two counts that determine which of them
+//! The ring that several mechanisms share: a few slots, and two counts that determine which slots
 //! are full ([`Ring`]); and the ends of any ring under a [`RingGuard`].
 //!
-//! It is plain memory, as in textbooks: the caller of [`Ring::push`] or [`Ring::pop`] holds the
-//! guard. The mechanisms differ in the state in which a dead holder leaves the guard.
+//! The ring is plain memory, as in textbooks: the caller of [`Ring::push`] or [`Ring::pop`] holds
+//! the guard. The mechanisms differ in the state in which a dead holder leaves the guard.
 
 #![allow(
     unsafe_code,
@@ -28,7 +28,7 @@ use crate::region::SharedRegion;
 /// Capacity of the ring in messages.
 pub const SLOTS: usize = 4;
 
-/// The shared memory before the slots. Zero bytes are an empty ring.
+/// The shared memory before the slots. All-zero bytes are an empty ring.
 #[derive(Debug)]
 #[repr(C)]
 pub struct RingMemory<G> {
@@ -40,7 +40,7 @@ pub struct RingMemory<G> {
     pub read: u64,
 }
 
-/// Returns the number of bytes of the slots, for messages of this length.
+/// Returns the size of the slots in bytes, for messages of this length.
 pub const fn slots(bytes: usize) -> usize {
     SLOTS * bytes
 }
@@ -89,7 +89,7 @@ impl<G> Ring<G> {
     }
 
     /// Copies a message in, then counts it: if the sender is killed in between, the message was
-    /// never there.
+    /// never sent.
     ///
     /// # Safety
     /// As for [`Ring::is_empty`]; the ring is not full, and the message as long as its slots.
@@ -104,10 +104,10 @@ impl<G> Ring<G> {
     }
 
     /// Copies a message out, then counts it: if the receiver is killed in between, the message is
-    /// still there.
+    /// still in the ring.
     ///
     /// # Safety
-    /// As for [`Ring::is_empty`]; the ring is not empty, and there is room for its messages.
+    /// As for [`Ring::is_empty`]; the ring is not empty, and `into` is as long as its messages.
     #[inline(always)]
     pub unsafe fn pop(&self, into: &mut [u8]) {
         // SAFETY: by the caller.
@@ -134,8 +134,8 @@ impl<G> Ring<G> {
     /// The ring is mapped, as the caller of [`Ring::of`] promised.
     #[inline(always)]
     unsafe fn slot(&self, number: u64) -> *mut u8 {
-        // SAFETY: the slots are after the memory (`Ring::of`), and the remainder is the number of
-        // one.
+        // SAFETY: the slots follow the memory (`Ring::of`), and the remainder is a valid slot
+        // number.
         unsafe { self.memory.add(1).cast::<u8>().add(number as usize % SLOTS * self.bytes) }
     }
 }
@@ -195,8 +195,8 @@ impl<G: RingGuard> RingEnd<G> {
 
     #[inline(always)]
     fn ring(&self) -> Ring<G> {
-        // SAFETY: each region is created or opened with `slots` of the length that `new` is given,
-        // and this end keeps it.
+        // SAFETY: each region is created or opened with `slots` of the length given to `new`, and
+        // this end keeps the region mapped.
         unsafe { Ring::of(&self.region, self.buffer.len()) }
     }
 
@@ -212,8 +212,9 @@ impl<G: RingGuard> Outlet for RingEnd<G> {
     fn send(&mut self, message: &[u8], peers: &[PeerHandle<'_>]) -> Result<(), TransferError> {
         let ring = self.ring();
         assert_eq!(message.len(), self.buffer.len(), "a ring is made for messages of one length");
-        // SAFETY: `make` initialised the guard before the fork that created this end, or before it
-        // was opened by its name; this end keeps the mapping, and the message is as long as a slot.
+        // SAFETY: `make` initialised the guard before the fork that created this end, or before
+        // this end was opened by name; this end keeps the mapping, and the message is as long as a
+        // slot.
         unsafe { G::put(&ring, message, peers) }
     }
 }
@@ -246,7 +247,7 @@ impl<G: RingGuard> Patient for RingEnd<G> {
     }
 }
 
-/// The mechanism that is a ring under this guard.
+/// The mechanism that consists of a ring under this guard.
 pub struct Under<G>(PhantomData<G>);
 
 impl<G: RingGuard> Driver for Under<G> {

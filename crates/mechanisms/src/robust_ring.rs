@@ -1,8 +1,8 @@
 //! A ring under a robust mutex and two condition variables, all process-shared: `robust-ring`.
 //!
-//! It is written in the usual careful way: a thread that gets EOWNERDEAD finds the ring consistent
-//! at every point (a message is counted after it was copied), calls `pthread_mutex_consistent` and
-//! continues.
+//! It follows the usual careful practice: the ring is consistent at every point, because a message
+//! is counted after it was copied, so a thread that gets EOWNERDEAD calls
+//! `pthread_mutex_consistent` and continues.
 
 #![allow(unsafe_code, reason = "POSIX mutexes and condition variables in shared memory")]
 
@@ -17,8 +17,7 @@ use crate::monitor::{error, initialise_condition, initialise_mutex};
 use crate::operation::Operation;
 use crate::ring::{Ring, RingGuard, SLOTS};
 
-/// Interval between two checks of the peers: a wait for a condition variable does not return at a
-/// signal.
+/// Interval between two checks of the peers: a signal does not end a wait for a condition variable.
 const LOOK: Duration = Duration::from_secs(1);
 
 const CALLS: &str = "pthread_cond_signal, pthread_cond_wait and the mutex: futex(FUTEX_WAKE) and \
@@ -90,7 +89,7 @@ impl RingGuard for Robust {
         message: &[u8],
         peers: &[PeerHandle<'_>],
     ) -> Result<(), TransferError> {
-        // SAFETY: by the caller; the ring is used with the mutex held.
+        // SAFETY: guaranteed by the caller; the ring is used only while the mutex is held.
         unsafe {
             let guard = &raw mut (*ring.memory()).guard;
             let mutex = &raw mut (*guard).mutex;
@@ -139,7 +138,7 @@ unsafe fn lock(mutex: *mut libc::pthread_mutex_t) -> Result<()> {
 }
 
 /// # Safety
-/// As for [`lock`]; the caller holds it.
+/// As for [`lock`]; the caller holds the mutex.
 #[inline(always)]
 unsafe fn unlock(mutex: *mut libc::pthread_mutex_t) -> Result<()> {
     // SAFETY: by the caller.
@@ -200,7 +199,7 @@ unsafe fn wait(
     Ok(until.is_none())
 }
 
-/// Handles the result of a call that may have taken the mutex over from a dead owner: the ring is
+/// Handles the result of a call that may have acquired the mutex of a dead owner: the ring is
 /// consistent at every point.
 ///
 /// # Safety
@@ -212,7 +211,7 @@ unsafe fn recovered(
     call: &str,
 ) -> Result<()> {
     if returned == libc::EOWNERDEAD {
-        // SAFETY: by the caller; this thread holds it.
+        // SAFETY: guaranteed by the caller; this thread holds the mutex.
         let returned = unsafe { libc::pthread_mutex_consistent(mutex) };
         return error(returned).during("pthread_mutex_consistent");
     }

@@ -52,9 +52,9 @@ mod rings {
     use crate::driver::{Couple, PairDriver, StreamDriver, Traffic};
     use crate::end::{Duplex, Inlet, Outlet, TransferError, check, spin_until};
 
-    /// Bytes of a word.
+    /// Size of a word in bytes.
     pub(super) const WORD: usize = size_of::<u64>();
-    /// Number of bytes in the ring of a stream.
+    /// Size of a stream's ring in bytes.
     const RING_BYTES: usize = 256 << 10;
 
     /// A ring of words, each a message.

@@ -1,5 +1,5 @@
-//! Unnamed POSIX semaphores in shared memory: a [`Semaphore`], and two of them, each with a slot
-//! that is full once it is posted: `semaphore` and `semaphore-process`.
+//! Unnamed POSIX semaphores in shared memory: a [`Semaphore`], and a pair of them, each with a slot
+//! that is full once the semaphore is posted: `semaphore` and `semaphore-process`.
 
 #![allow(unsafe_code, reason = "POSIX semaphores")]
 
@@ -67,7 +67,7 @@ const WORD: usize = size_of::<u64>();
 
 #[repr(C)]
 struct SemaphoreShared {
-    /// Posted by the end with the same number.
+    /// Each is posted by the end with the same number.
     semaphores: [Semaphore; 2],
     slots: [MessageWords; 2],
 }
@@ -126,7 +126,7 @@ impl Inlet for Poster {
 
 impl TwoWay for Poster {}
 
-/// A semaphore, alone on its cache lines.
+/// A semaphore on its own cache lines.
 #[repr(C, align(128))]
 pub struct Semaphore(UnsafeCell<libc::sem_t>);
 
@@ -153,13 +153,13 @@ impl Semaphore {
     /// Failed, if the semaphore is at its maximum.
     #[inline(always)]
     pub fn post(&self) -> Result<()> {
-        // SAFETY: initialised by `start_at_zero`, mapped as long as it is borrowed.
+        // SAFETY: initialised by `start_at_zero`, and mapped while it is borrowed.
         checked(unsafe { libc::sem_post(self.0.get()) }).during("sem_post")?;
         Ok(())
     }
 
-    /// Waits until the semaphore is above zero and decrements it; returns `true` if a signal came
-    /// instead.
+    /// Waits until the semaphore is above zero and decrements it; returns `true` if a signal
+    /// interrupted the wait.
     ///
     /// # Errors
     /// Failed, if the semaphore is invalid.

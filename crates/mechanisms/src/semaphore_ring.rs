@@ -1,4 +1,4 @@
-//! The ring of textbooks, guarded by three POSIX semaphores: `semaphore-ring`.
+//! The textbook ring, guarded by three POSIX semaphores: `semaphore-ring`.
 
 #![allow(unsafe_code, reason = "POSIX semaphores in shared memory")]
 
@@ -80,8 +80,8 @@ impl RingGuard for Semaphores {
         message: &[u8],
         peers: &[PeerHandle<'_>],
     ) -> Result<(), TransferError> {
-        // SAFETY: by the caller; the ring is changed while `mutex` is held, and a decremented
-        // `room` means that it is not full.
+        // SAFETY: guaranteed by the caller; the ring is changed only while `mutex` is held, and
+        // after `room` was decremented the ring is not full.
         unsafe {
             let guard = &raw mut (*ring.memory()).guard;
             wait_for(&raw mut (*guard).room, peers, None)?;
@@ -99,7 +99,7 @@ impl RingGuard for Semaphores {
         peers: &[PeerHandle<'_>],
         until: Option<&libc::timespec>,
     ) -> Result<bool, TransferError> {
-        // SAFETY: as in `put`; a decremented `items` means that the ring is not empty.
+        // SAFETY: as in `put`; after `items` was decremented the ring is not empty.
         unsafe {
             let guard = &raw mut (*ring.memory()).guard;
             if !wait_for(&raw mut (*guard).items, peers, until)? {
@@ -114,7 +114,7 @@ impl RingGuard for Semaphores {
     }
 }
 
-/// Decrements a semaphore; returns `false` if it stayed zero until the deadline.
+/// Decrements a semaphore; returns `false` if it is still zero at the deadline.
 ///
 /// # Safety
 /// `semaphore` is mapped and initialised.

@@ -1,10 +1,10 @@
-//! SIGUSR1, blocked, sent to the other process's thread and taken by `sigwaitinfo`: `signal`. It
-//! carries no data.
+//! SIGUSR1, which is blocked, sent to the other process's thread and received by `sigwaitinfo`:
+//! `signal`. It carries no data.
 //!
-//! It is sent by `tgkill`, not `kill`: both cost the same, and in a process with more threads
-//! `kill` could hit one that does not block the signal, and end the process. A signal to a process
-//! that is dead and reaped fails with ESRCH: that notifies the sender, unless the number is reused
-//! by then; a survivor that waits for a signal is not notified.
+//! It is sent by `tgkill`, not `kill`. Both cost the same, and in a multithreaded process `kill`
+//! could hit a thread that does not block the signal, and end the process. A signal to a process
+//! that is dead and reaped fails with ESRCH, which notifies the sender unless the number has been
+//! reused; a survivor that waits for a signal is not notified.
 
 #![allow(unsafe_code, reason = "signal masks, sigwaitinfo and tgkill")]
 
@@ -50,7 +50,7 @@ impl Driver for Usr1 {
     }
 }
 
-/// Process and thread that receive at an end, once the thread has blocked the signal; zero before.
+/// Process and thread that receive at an end; zero until the thread has blocked the signal.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub struct SignalReceiver {
@@ -61,7 +61,7 @@ pub struct SignalReceiver {
 // SAFETY: only atomics; zero is valid.
 unsafe impl Shareable for SignalReceiver {}
 
-/// One end before it is opened: both receivers, and its own number.
+/// One end before it is opened: both receivers, and the end's own number.
 type SignalHalf = (Common<[SignalReceiver; 2]>, usize);
 
 impl PairDriver for Usr1 {
@@ -81,9 +81,9 @@ impl PairDriver for Usr1 {
         let blocked = BlockedSignal::new(libc::SIGUSR1)?;
         let [own, other] = [side, 1 - side].map(|side| &receivers[side]);
         own.process.store(std::process::id(), Ordering::Relaxed);
-        // SAFETY: only returns a number.
+        // SAFETY: the call only returns a number.
         let thread = unsafe { libc::gettid() };
-        // SYNC signal-receiver: pairs with the other end's load: the signal is blocked by now.
+        // SYNC signal-receiver: pairs with the other end's load; the signal is blocked by now.
         own.thread.store(thread.cast_unsigned(), Ordering::Release);
         // SYNC signal-receiver: pairs with the other end's store.
         while other.thread.load(Ordering::Acquire) == 0 {
@@ -110,9 +110,9 @@ pub struct SignalEnd {
 impl SignalEnd {
     #[inline(always)]
     fn tgkill(&self, signal: libc::c_int) -> std::io::Result<()> {
-        // SAFETY: takes three numbers. The opener of this end ensures that they are not another
-        // process's by now: a child that is not reaped keeps its own, and a parent outlives its
-        // child.
+        // SAFETY: the call takes three numbers. The opener of this end ensures that the numbers
+        // have not been reused: a child that is not reaped keeps its number, and a parent outlives
+        // its child.
         let sent = unsafe { libc::syscall(libc::SYS_tgkill, self.process, self.thread, signal) };
         checked(sent as libc::c_int).map(|_| ())
     }
@@ -136,7 +136,7 @@ impl Inlet for SignalEnd {
         peers: &[PeerHandle<'_>],
         look: impl FnOnce(&[u8]) -> R,
     ) -> Result<R, TransferError> {
-        // SAFETY: the set is initialised; no information is requested.
+        // SAFETY: the set is initialised; the pointer for the signal's information may be null.
         while unsafe { libc::sigwaitinfo(self.blocked.set(), std::ptr::null_mut()) } < 0 {
             let error = std::io::Error::last_os_error();
             if error.kind() != std::io::ErrorKind::Interrupted {

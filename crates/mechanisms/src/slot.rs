@@ -12,7 +12,7 @@ const WORDS: usize = 8;
 /// Maximum length of a message in bytes.
 pub const CAPACITY: usize = WORDS * size_of::<u64>();
 
-/// The bytes of a message, word by word, so that a torn message is torn and not undefined
+/// The bytes of a message, as atomic words, so that a race tears the message but is not undefined
 /// behaviour. A message shorter than a word is not written: the mechanism of a round trip signals
 /// its arrival by other means.
 #[derive(Debug)]
@@ -31,7 +31,7 @@ impl MessageWords {
         }
     }
 
-    /// Reads `bytes` bytes into the beginning of `into`, which it returns.
+    /// Reads `bytes` bytes into the beginning of `into`, and returns that part.
     #[inline(always)]
     pub fn read<'b>(&self, bytes: usize, into: &'b mut [u8; CAPACITY]) -> &'b [u8] {
         for (word, place) in into.as_chunks_mut().0.iter_mut().zip(&self.0).take(bytes / 8) {

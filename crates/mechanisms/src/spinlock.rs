@@ -1,11 +1,11 @@
 //! The two spinlocks of source 004, between threads and between processes: `spinlock-tas`, which
-//! swaps until it succeeds, `spinlock-ttas`, which reads before it swaps and pauses, and `-process`
-//! each.
+//! swaps until it succeeds; `spinlock-ttas`, which reads before it swaps, and pauses; and the
+//! `-process` variant of each.
 //!
-//! One end takes the lock and sets a bit, the other takes the lock and resets it. An end that
-//! obtains the lock and finds that the bit does not have the awaited value releases the lock at
-//! once and tries again; each end counts these rounds. Lock and bit are in one cache line, as in a
-//! plain structure. A process that is killed while it holds the lock never releases it.
+//! One end takes the lock and sets a bit; the other takes the lock and resets it. An end that gets
+//! the lock before the bit has the awaited value releases the lock at once and tries again; each
+//! end counts these rounds. Lock and bit share one cache line, as in a plain structure. A process
+//! that is killed while it holds the lock never releases it.
 
 #![allow(unsafe_code, reason = "declares its layout shareable")]
 
@@ -108,7 +108,7 @@ unsafe impl Shareable for SpinlockShared {}
 /// One end.
 pub struct SpinlockEnd<const TTAS: bool> {
     state: Common<SpinlockShared>,
-    /// The bit's value for which this end waits; it writes the other.
+    /// The value of the bit for which this end waits; it writes the other value.
     awaited: u32,
     bytes: usize,
     tries: u64,
@@ -125,8 +125,8 @@ impl<const TTAS: bool> PairDriver for SpinlockEnd<TTAS> {
         Ok(Couple::of((end(one, 0), end(two, 1))))
     }
 
-    /// An end sends while it holds the lock, which it took to receive; so the first one starts with
-    /// it.
+    /// An end sends while it holds the lock, which it took to receive; so the first end starts with
+    /// the lock held.
     fn open<const BYTES: usize>(half: Self, peers: &[PeerHandle<'_>]) -> Result<Self> {
         if half.awaited == 0 {
             half.lock(peers)?;

@@ -4,8 +4,8 @@
 //! that started them waits in [`StartBarrier::until`] and releases them by [`StartBarrier::open`].
 //! Both words are futexes in shared memory, so that no process spins while others have work to do.
 //!
-//! It does not reap processes: one that ends before it arrives is detected by the check that
-//! [`StartBarrier::until`] is given.
+//! It does not reap processes: the check passed to [`StartBarrier::until`] detects a process that
+//! ends before it arrives.
 
 #![allow(unsafe_code, reason = "shares a muster between processes")]
 
@@ -18,9 +18,9 @@ use rustix::thread::futex;
 use tontine_host::error::{ErrorContext, MeasureError, Result};
 use tontine_host::os::shared::{Shareable, SharedMapping};
 
-/// Interval between two checks that all processes still live.
+/// Interval between two checks that all processes are alive.
 const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
-/// Maximum time in which all processes must arrive.
+/// Timeout for all processes to arrive.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A start barrier.
@@ -36,7 +36,7 @@ pub struct StartBarrier {
 unsafe impl Shareable for StartBarrier {}
 
 impl StartBarrier {
-    /// Creates a closed barrier, for processes forked from here on.
+    /// Creates a closed barrier, for processes that are forked later.
     pub fn new() -> Result<SharedMapping<Self>> {
         SharedMapping::anonymous()
     }
@@ -56,11 +56,11 @@ impl StartBarrier {
         }
     }
 
-    /// Sleeps until `count` processes have arrived. Calls `check` now and then, which fails if they
-    /// cannot arrive any more.
+    /// Sleeps until `count` processes have arrived. Calls `check` from time to time; it fails if
+    /// the processes can no longer arrive.
     ///
     /// # Errors
-    /// Those of `check`; failed, if the processes have not arrived within twenty seconds.
+    /// Those of `check`; failed if the processes have not arrived within twenty seconds.
     pub fn until(&self, count: usize, check: impl Fn() -> Result<()>) -> Result<()> {
         let began = Instant::now();
         loop {
@@ -82,12 +82,12 @@ impl StartBarrier {
         }
     }
 
-    /// Opens the barrier for all processes, now and later.
+    /// Opens the barrier permanently for all processes.
     pub fn open(&self) {
         // SYNC muster-gate: pairs with `pass`.
         self.gate.store(1, Ordering::Release);
-        // If this wake failed, sleepers could stay behind the open gate. It cannot fail: the word
-        // is mapped and aligned.
+        // If this wake failed, sleepers could remain at the open gate. It cannot fail: the word is
+        // mapped and aligned.
         let _ = futex::wake(&self.gate, futex::Flags::empty(), i32::MAX.cast_unsigned());
     }
 }

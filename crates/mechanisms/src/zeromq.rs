@@ -1,8 +1,8 @@
-//! ZeroMQ: PAIR sockets and PUSH to PULL, over `inproc` between threads (`zmq-inproc`) and over
-//! `ipc` between processes (`zmq-ipc`).
+//! ZeroMQ: PAIR sockets, and PUSH to PULL sockets, over `inproc` between threads (`zmq-inproc`) and
+//! over `ipc` between processes (`zmq-ipc`).
 //!
-//! `zmq_send` returns when the message is in the library's own queue, inside the process. A context
-//! cannot cross a fork, so that each process creates its own after it.
+//! `zmq_send` returns when the message is in the library's own queue inside the process. A context
+//! cannot be used across a fork, so each process creates its own after it.
 
 use crate::about::{AfterKill, Asked, Between, Death, Explored, Idle, Listing, Mechanism, PEERS};
 use crate::driver::Driver;
@@ -51,7 +51,7 @@ impl Driver for Ipc {
         explored: Some(Explored {
             caveat: "Unread messages are in the receiver's memory, messages in flight in the \
                      sender's: either vanish with the process, and ZeroMQ promises nothing else",
-            // Its IO threads continue to transmit a message after `send` has returned.
+            // ZeroMQ's I/O threads continue to transmit a message after `send` has returned.
             settles: std::time::Duration::from_millis(20),
             ..Explored::new(
                 "zeromq",
@@ -106,14 +106,14 @@ mod sockets {
     use crate::end::{Inlet, Outlet, Patient, TransferError, TwoWay, check};
     use crate::location::Location;
 
-    /// Maximum number of bytes in flight on either side of a stream, as far as two messages allow:
-    /// ZeroMQ's own thousand messages would be a gibibyte of large ones.
+    /// Maximum number of bytes in flight on either side of a stream, with a minimum of two
+    /// messages: ZeroMQ's default of a thousand messages would be a gibibyte of large ones.
     const UNDER_WAY: usize = 16 << 20;
     /// Interval between a sender's attempts to reach a receiver that may not exist yet.
     const RECONNECT_MS: i32 = 1;
     /// Like [`RECONNECT_MS`], for a process that is single-stepped.
     const NAMED_RECONNECT_MS: i32 = 5;
-    /// The address of sockets between threads: each context has its own.
+    /// The address of sockets between threads; each context has its own address space.
     const INPROC: &str = "inproc://tontine";
 
     /// A socket, which keeps its context alive.
@@ -128,7 +128,7 @@ mod sockets {
             Ok(Self { socket, message: zmq::Message::new() })
         }
 
-        /// Discards unsent messages on close: by then all have arrived, or there was a failure.
+        /// Discards unsent messages on close: by then all have arrived, or a failure occurred.
         fn without_linger(self) -> Result<Self> {
             self.socket.set_linger(0).map_err(set_up("zmq_setsockopt(ZMQ_LINGER)"))?;
             Ok(self)
@@ -261,7 +261,7 @@ mod sockets {
         }
     }
 
-    /// Threads before their ends are opened.
+    /// A stream between threads before its ends are opened.
     pub struct BoundPull {
         context: zmq::Context,
         pull: std::cell::Cell<Option<ZeroMqSocket>>,

@@ -70,8 +70,8 @@ impl CommandHandler for QueueActor {
     }
 }
 
-/// Receives until the message `until` has come, and then until no message comes for a while.
-/// Returns only after that message: the sender of the command has a deadline.
+/// Receives until the message `until` has arrived, and then until no message arrives for a while.
+/// Has no timeout for that message, because the sender of the command has a deadline.
 fn drain(endpoint: &mut dyn Endpoint, until: u32, quiet_ms: u64) -> io::Result<Vec<MessageCheck>> {
     let pause = Duration::from_millis(quiet_ms);
     let mut seen = Vec::new();
@@ -84,8 +84,7 @@ fn drain(endpoint: &mut dyn Endpoint, until: u32, quiet_ms: u64) -> io::Result<V
             if one == MessageCheck::Whole(until) || quiet_since.is_some() {
                 quiet_since = Some(Instant::now());
             }
-            // A torn length or header may repeat itself without end; a few messages are proof
-            // enough.
+            // A torn length or header may repeat endlessly; a few messages are sufficient proof.
             if seen.len() > MOST_SEEN {
                 return Ok(seen);
             }
@@ -95,5 +94,5 @@ fn drain(endpoint: &mut dyn Endpoint, until: u32, quiet_ms: u64) -> io::Result<V
     }
 }
 
-/// Number of messages received by one command above which something must be wrong.
+/// Maximum number of messages that a working queue returns for one command.
 const MOST_SEEN: usize = 4_096;

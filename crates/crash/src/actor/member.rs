@@ -1,7 +1,7 @@
 //! A worker that is a member of a heap: [`MemberActor`].
 //!
-//! It fills each block completely with a number of its own, and reads the whole block when told to
-//! check it: if two members have the same block, it contains the other's number, or both.
+//! It fills each block completely with the member's own number, and on command reads the whole
+//! block to check it: if two members have the same block, it contains the other's number, or both.
 
 use std::io;
 
@@ -68,8 +68,8 @@ impl MemberActor {
         Ok(at)
     }
 
-    /// Accepts a block that was handed over and returns its content; `None` if there is none. A
-    /// block that came too late returns an empty list.
+    /// Accepts a block that was handed over and returns its content, or `None` if no block was
+    /// handed over. For a block that arrives too late, returns an empty list.
     fn accept(&mut self, marked: bool) -> io::Result<Option<Vec<MessageCheck>>> {
         let at = self.kept.len();
         let member = self.member()?;

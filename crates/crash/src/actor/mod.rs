@@ -1,9 +1,9 @@
 //! The program that a worker runs: [`serve`] carries out one [`order::WorkerCommand`] per line
 //! until its input ends.
 //!
-//! A *marked* command is framed by two breakpoint instructions: the explorer steps through what
-//! lies between them. Everything else (reading the command, the reply) stays outside. Boost's
-//! worker does the same in C++. [`crate::worker_launcher`] is the explorer's side.
+//! A *marked* command is framed by two breakpoint instructions, and the explorer steps through the
+//! code between them. Everything else, such as reading the command and the reply, stays outside.
+//! Boost's worker does the same in C++. [`crate::worker_launcher`] is the explorer's side.
 
 #![allow(unsafe_code, reason = "breakpoint instructions")]
 
@@ -20,8 +20,8 @@ use self::order::{WorkerCommand, WorkerReply};
 use crate::run_dir::RunDir;
 use crate::subject::{self, TargetKind};
 
-/// Serves as a worker: standard input brings commands, standard output takes replies. The arguments
-/// are the target's name and the directory of the [`RunDir`].
+/// Serves as a worker: commands arrive on standard input, replies go to standard output. The
+/// arguments are the target's name and the directory of the [`RunDir`].
 ///
 /// # Errors
 /// If the arguments name no target, a command is invalid, or the pipes fail.
@@ -53,8 +53,8 @@ pub fn serve(subject: &OsStr, folder: &OsStr) -> io::Result<()> {
 
 /// Returns `true` if an error of a mechanism reports that the machine lacks something, and `false`
 /// if it reports a result of the mechanism. The list is shorter than that of
-/// [`trouble::refused`](tontine_host::trouble::refused), because a survivor may find a socket
-/// without its peer.
+/// [`error::refused`](tontine_host::error::refused), because a survivor may find a socket without
+/// its peer.
 fn is_lacking(error: &io::Error) -> bool {
     let is_skip = error.kind() == io::ErrorKind::Unsupported && error.raw_os_error().is_none();
     is_skip
@@ -104,8 +104,8 @@ fn framed<T>(marked: bool, act: impl FnOnce() -> T) -> T {
 #[inline(always)]
 fn mark() {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: `int3` changes no register and no memory. The tracer, without which no command is
-    // marked, continues after it.
+    // SAFETY: `int3` changes no register and no memory. Commands are marked only under a tracer,
+    // which continues after the instruction.
     unsafe {
         std::arch::asm!("int3");
     }

@@ -1,5 +1,4 @@
-//! The protocol between the explorer and its workers, one line for each [`WorkerCommand`] and
-//! [`WorkerReply`].
+//! The protocol between the explorer and its workers, one line per [`WorkerCommand`] or
 //! [`WorkerReply`].
 
 use std::fmt;
@@ -8,7 +7,7 @@ use std::str::FromStr;
 use crate::message::MessageCheck;
 use crate::subject::QueueEnd;
 
-/// A command of the explorer to a worker.
+/// A command from the explorer to a worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WorkerCommand {
     /// `true` if marks frame the command.
@@ -20,7 +19,7 @@ pub struct WorkerCommand {
 /// An action of a worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CommandKind {
-    /// Create what both ends need.
+    /// Create the resources that both ends need.
     Create,
     /// Open this end.
     Open(QueueEnd),
@@ -28,14 +27,14 @@ pub enum CommandKind {
     Send(u32),
     /// Receive one message, without a timeout.
     Receive,
-    /// Receive messages: until a certain message has come, and then until no other comes.
+    /// Receive until a given message has arrived, and then until no other message arrives.
     Drain {
         /// Number of that message.
         until: u32,
-        /// Length of the pause without a message after which this ends.
+        /// Length of a pause without a message that ends the command.
         quiet_ms: u64,
     },
-    /// Take back what a dead receiver did not read.
+    /// Take back the messages that a dead receiver did not read.
     Unread,
     /// Look for the successor of a dead receiver, and hand over to it.
     LookForSuccessor,
@@ -77,9 +76,9 @@ pub enum HeapAct {
         /// Process id of the receiving member.
         to: u32,
     },
-    /// Take a block that was handed over.
+    /// Accept a block that was handed over.
     Accept,
-    /// Take all blocks that were handed over.
+    /// Accept all blocks that were handed over.
     AcceptAll,
     /// Free blocks that were in flight to or from dead members.
     Settle,
@@ -87,7 +86,7 @@ pub enum HeapAct {
     Tend,
     /// Check every block that this member has.
     Look,
-    /// Check the whole heap: report bytes in use, and bytes that could be given back.
+    /// Check the whole heap; report the bytes in use and the bytes that could be returned.
     Check,
 }
 
@@ -212,7 +211,7 @@ impl FromStr for WorkerCommand {
 /// The reply of a worker to a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum WorkerReply {
-    /// Done; the messages received, if the command was to receive.
+    /// Done; contains the messages if the command was to receive.
     Done(Vec<MessageCheck>),
     /// The mechanism returned an error.
     Refused(String),

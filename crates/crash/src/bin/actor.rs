@@ -1,4 +1,4 @@
-//! A worker as a program of its own, for this package's tests; `tontine` serves as one itself.
+//! A worker as its own program, for this package's tests; `tontine` itself also serves as a worker.
 
 use std::io;
 use std::process::ExitCode;

@@ -1,4 +1,4 @@
-//! Runs of one operation, recorded or ended by a kill at one point: [`Attempt`].
+//! Runs of one operation, either recorded or ended by a kill at one point: [`Attempt`].
 
 use super::cast::{TrialConfig, UNHARMED, done_unharmed};
 use super::scene::KillTrial;
@@ -9,7 +9,7 @@ use crate::tracer::{Approach, Granularity, ReachResult, TracedVictim};
 use crate::verdict::TrialResult;
 use tontine_host::error::{MeasureError, Result};
 
-/// An operation of a target, which can be run as often as needed.
+/// An operation of a target, which can be run any number of times.
 #[derive(Clone, Copy)]
 pub(super) struct Attempt<'a> {
     pub(super) cast: TrialConfig<'a>,
@@ -20,7 +20,7 @@ pub(super) struct Attempt<'a> {
     pub(super) then: Approach,
 }
 
-/// Number of processes that die: the victim, or its successor too.
+/// Number of processes that die: only the victim, or its successor too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum DeathCount {
     Single,
@@ -28,13 +28,13 @@ pub(super) enum DeathCount {
 }
 
 impl<'a> Attempt<'a> {
-    /// Creates an attempt that goes straight to its points.
+    /// Creates an attempt whose processes run straight to their points.
     pub(super) fn new(cast: TrialConfig<'a>, operation: Operation) -> Self {
         Self { cast, operation, pace: Approach::Straight, then: Approach::Straight }
     }
 
-    /// Records the operation and checks that it succeeds without a kill. An operation that is too
-    /// long to be stepped through is recorded by its system calls.
+    /// Records the operation and checks that it succeeds without a kill. If the operation is too
+    /// long to be stepped through, records only its system calls.
     pub(super) fn record(self, kind: DeathCount) -> Result<Recording> {
         for detail in [Granularity::Steps, Granularity::Calls] {
             let mut scene = self.scene(kind)?;
@@ -127,7 +127,7 @@ impl<'a> Attempt<'a> {
     /// Brings the trial's victim to a point and kills it there.
     fn end(self, scene: &mut KillTrial, point: &RecordedPoint) -> Result<ReachResult> {
         let act = scene.act();
-        // A process that runs meanwhile must have as much time for it as in the recording.
+        // A concurrent process must get as much time as in the recording.
         let pace = if scene.is_concurrent() { Approach::Stepped } else { self.pace };
         let reached = scene.with_victim(|victim, release| {
             TracedVictim::seize(victim, act.marked())?.reach(point, pace, release)

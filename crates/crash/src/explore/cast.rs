@@ -1,4 +1,4 @@
-//! Configuration of a trial, and the meaning of the workers' replies, common to all scripts.
+//! Configuration of a trial, and the interpretation of the workers' replies, for all scripts.
 
 use std::time::Duration;
 
@@ -27,12 +27,12 @@ impl TrialConfig<'_> {
     }
 }
 
-/// Has a worker carry out `act` while no process has been killed yet.
+/// Lets a worker carry out `act` while no process has been killed yet.
 pub(super) fn unharmed(actor: &mut WorkerProcess, act: CommandKind) -> Result<Vec<MessageCheck>> {
     done_unharmed(act, actor.ask(act.plain(), &FairTimeout::alone(UNHARMED))?)
 }
 
-/// Converts the reply to a command that had to succeed.
+/// Converts the reply to a command that must succeed.
 pub(super) fn done_unharmed(act: CommandKind, reply: WorkerReply) -> Result<Vec<MessageCheck>> {
     let order = act.plain();
     match reply {
@@ -47,7 +47,7 @@ pub(super) fn done_unharmed(act: CommandKind, reply: WorkerReply) -> Result<Vec<
 /// The received messages, or the result of the kill if a worker made no progress.
 pub(super) type ReceiveResult = std::result::Result<Vec<MessageCheck>, TrialResult>;
 
-/// Converts the reply of a worker that had to make progress: anything else is the result of the
+/// Converts the reply of a worker that must make progress: any other reply is the result of the
 /// kill.
 pub(super) fn answer(
     who: &str,
@@ -62,7 +62,7 @@ pub(super) fn answer(
     }
 }
 
-/// Returns the result of a kill after which a worker that had to make progress did not reply.
+/// Returns the result of a kill after which a worker did not reply although it must make progress.
 pub(super) fn silent(who: &str, silence: &NoReply) -> TrialResult {
     match silence {
         NoReply::Stuck(how) => TrialResult::wedged(format!("{who} made no progress: {how}")),

@@ -2,11 +2,11 @@
 //! selects, and collects the verdicts on the survivors in a [`CrashReport`].
 //!
 //! [`select`] resolves names, [`attempt`] records one operation and kills at one point, [`scene`]
-//! is one trial, whose script is that of a [`queue`] or a [`heap`] with a [`cast`], and
-//! [`verdict`](crate::verdict) judges. Several kills per processor run in parallel: a wedged trial
-//! spends most of its time waiting for its deadline.
+//! is one trial, with a [`cast`] and the script of a [`queue`] or a [`heap`], and
+//! [`verdict`](crate::verdict) judges. Several kills per processor run in parallel, because a
+//! wedged trial mostly waits for its deadline.
 //!
-//! This module does not print ([`crate::report`] does) or parse a command line.
+//! This module neither prints ([`crate::report`] does) nor parses a command line.
 
 mod attempt;
 mod cast;
@@ -35,12 +35,11 @@ use tontine_host::error::{MeasureError, Result};
 /// Number of concurrent kills per processor.
 const KILLS_A_PROCESSOR: usize = 4;
 
-/// Number of runs that may take another path than their recording, or be starved, before a point
-/// counts as not explored. The first goes straight to the point, the others step as the recording
-/// did.
+/// Number of runs that may diverge from their recording, or be starved, before a point counts as
+/// not explored. The first run goes straight to the point; the others step like the recording.
 const ATTEMPTS: u32 = 4;
 
-/// Request for an exploration.
+/// A request for an exploration.
 #[derive(Clone)]
 pub struct ExploreRequest {
     /// Targets, from [`select::subjects`].
@@ -49,18 +48,18 @@ pub struct ExploreRequest {
     pub mode: KillMode,
     /// The only operation to explore, if any.
     pub operation: Option<Operation>,
-    /// The only point to explore, if any; in pairs, the successor's as well.
+    /// The only point to explore, if any; in pairs, also the successor's point.
     pub point: Option<(usize, Option<usize>)>,
-    /// Maximum number of points per operation, spread evenly: enough to estimate the time of all.
+    /// Maximum number of points per operation, spread evenly: enough to estimate the time for all.
     pub sample: Option<usize>,
 }
 
-/// Callbacks of a caller during an exploration.
+/// A caller's callbacks during an exploration.
 pub trait Observer: Sync {
     /// Reports that `done` of `of` kills of an operation are done.
     fn progress(&self, subject: &str, operation: &str, done: usize, of: usize);
 
-    /// Returns `true` if the exploration is to end early, with the results so far.
+    /// Returns `true` if the exploration must end early, with the results so far.
     fn stopped(&self) -> bool;
 }
 
@@ -93,7 +92,7 @@ struct SubjectRun<'a> {
     subject: &'static dyn CrashTarget,
 }
 
-/// Reason for which an exploration ended before its last point.
+/// The reason why an exploration ended before its last point.
 #[derive(Debug, thiserror::Error)]
 enum EarlyEnd {
     /// The caller asked for an early end.
@@ -103,12 +102,12 @@ enum EarlyEnd {
     Trouble(#[from] MeasureError),
 }
 
-/// A kill, or all pairs that begin with it.
+/// A kill, or all pairs that begin with this kill.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct KillPoint {
     point: usize,
     then: Option<usize>,
-    /// Number of points that this kill stands for.
+    /// Number of points that this kill represents.
     stands_for: usize,
 }
 
@@ -230,7 +229,7 @@ impl SubjectRun<'_> {
         })
     }
 
-    /// Works through the kill points, several at once. The first trouble ends the operation.
+    /// Works through the kill points, several at once. The first error ends the operation.
     fn all(
         &self,
         attempt: Attempt<'_>,
@@ -273,7 +272,7 @@ impl SubjectRun<'_> {
         done.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    /// Carries out one kill, or all pairs that begin with it.
+    /// Performs one kill, or all pairs that begin with this kill.
     fn one(
         &self,
         attempt: Attempt<'_>,
@@ -293,7 +292,7 @@ impl SubjectRun<'_> {
         };
         let second = match repeated(attempt, pace, record, is_open)? {
             Ok(second) => second,
-            // The first kill alone has decided.
+            // The first kill alone determined the verdict.
             Err(killed) => {
                 return Ok(vec![
                     KillReport::Recorded(1, 1),
@@ -382,7 +381,7 @@ fn spread(targets: &VecDeque<KillPoint>, sample: usize) -> VecDeque<KillPoint> {
 }
 
 /// Repeats `act` if it failed or its result is still `open`, at the pace of `recorded`: over hours,
-/// a loaded machine delays some worker, and some runs take another path.
+/// a loaded machine delays some worker, or a run diverges.
 fn repeated<T>(
     attempt: Attempt<'_>,
     recorded: Approach,
@@ -391,7 +390,7 @@ fn repeated<T>(
 ) -> Result<T> {
     let mut done = act(attempt);
     for tries in 1..ATTEMPTS {
-        // The successor's path is the longer one, and the victim's changes more often.
+        // The successor's path is longer, and the victim's path changes more often.
         let then = if tries > 1 { recorded } else { attempt.then };
         let again = Attempt { pace: recorded, then, ..attempt };
         match &done {

@@ -1,7 +1,7 @@
 //! One run of a script: [`KillTrial`], which [`Attempt`](super::attempt::Attempt) drives without
-//! knowing the workers' actions.
+//! knowledge of the workers' actions.
 //!
-//! The *victim* carries the operation out; the others survive. Each reply has a deadline.
+//! The *victim* carries out the operation; the others survive. Each reply has a deadline.
 
 use super::cast::TrialConfig;
 use super::{heap, queue};
@@ -12,7 +12,7 @@ use crate::verdict::TrialResult;
 use crate::worker_launcher::WorkerProcess;
 use tontine_host::error::Result;
 
-/// A trial, at any time between its beginning and its verdict.
+/// A trial at any time between its beginning and its verdict.
 #[derive(Debug)]
 pub(super) enum KillTrial {
     Queue(queue::QueueTrial),
@@ -21,7 +21,7 @@ pub(super) enum KillTrial {
 
 impl KillTrial {
     /// Brings the workers to the state before the operation; with `pair`, the victim's successor
-    /// will die, too.
+    /// will be killed too.
     pub(super) fn set(cast: TrialConfig<'_>, operation: Operation, pair: bool) -> Result<Self> {
         match cast.subject.kind() {
             TargetKind::Queue(queue) => {
@@ -53,7 +53,7 @@ impl KillTrial {
         matches!(self, Self::Heap(_))
     }
 
-    /// Runs `body` with the victim, and with a callback that releases it if it blocks.
+    /// Runs `body` with the victim and a callback that releases it if it blocks.
     pub(super) fn with_victim<T>(
         &mut self,
         body: impl FnOnce(&mut WorkerProcess, Release<'_>) -> Result<T>,
@@ -72,8 +72,8 @@ impl KillTrial {
         }
     }
 
-    /// Starts a fresh process in the dead victim's place, which will carry out `operation` next and
-    /// be killed in turn. If it does not get as far as that, returns the result of the first kill.
+    /// Starts a fresh process that replaces the dead victim, carries out `operation` next and is
+    /// killed in turn. If it does not reach the operation, returns the result of the first kill.
     pub(super) fn succeed(
         &mut self,
         cast: TrialConfig<'_>,
@@ -85,7 +85,7 @@ impl KillTrial {
         }
     }
 
-    /// Asks the survivors to continue, and judges.
+    /// Lets the survivors continue, and judges the result.
     pub(super) fn judge(self, cast: TrialConfig<'_>) -> Result<TrialResult> {
         match self {
             Self::Queue(scene) => scene.judge(cast),

@@ -2,7 +2,7 @@
 
 use crate::subject::{self, CrashTarget, Operation, Role};
 
-/// A name of a target or an operation that does not exist.
+/// The name of a target or an operation that does not exist.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "no {kind} is named '{name}'; did you mean '{nearest}'? Expected one of {}",
@@ -23,7 +23,7 @@ pub struct SelectionError {
 /// selects all targets except the controls.
 ///
 /// # Errors
-/// The first name that no target has.
+/// Returns the first name that no target has.
 pub fn subjects(names: &[String]) -> Result<Vec<&'static dyn CrashTarget>, SelectionError> {
     let all = subject::all();
     for name in names {
@@ -44,7 +44,7 @@ pub fn subjects(names: &[String]) -> Result<Vec<&'static dyn CrashTarget>, Selec
 /// Returns the operation with this name, which at least one of the targets has.
 ///
 /// # Errors
-/// A name that none of the targets has.
+/// Returns the name if none of the targets has it.
 pub fn operation(
     name: &str,
     subjects: &[&'static dyn CrashTarget],

@@ -1,4 +1,4 @@
-//! A report as part of a Markdown page: a table with one reproducer per verdict.
+//! A report as part of a Markdown page: a table, with one reproducer per verdict.
 
 use std::fmt::Write;
 use std::time::Duration;

@@ -1,6 +1,5 @@
-//! Result of a run: [`CrashReport`], as JSON by serde, as a table by [`text`], as a page by
-//! [`markdown`].
-//! [`plan`] renders a run over a sample as an estimate of the whole run.
+//! The result of a run: [`CrashReport`]. It is written as JSON by serde, as a table by [`text`], as
+//! a page by [`markdown`]; [`plan`] renders the run of a sample as an estimate of the whole run.
 
 pub mod markdown;
 pub mod plan;
@@ -15,7 +14,7 @@ use crate::subject::{CrashTarget, Operation, Role};
 pub use crate::tracer::recording::StopKind;
 use crate::verdict::KillVerdict;
 
-/// Version of the JSON.
+/// Version of the JSON format.
 pub const SCHEMA: u32 = 2;
 
 /// Report of one run.
@@ -25,7 +24,7 @@ pub struct CrashReport {
     pub schema: u32,
     /// Selection of points.
     pub mode: KillMode,
-    /// `false` if the run was ended early.
+    /// `false` if the run ended early.
     pub complete: bool,
     /// One report per target.
     pub subjects: Vec<SubjectReport>,
@@ -38,11 +37,11 @@ pub struct SubjectReport {
     pub name: String,
     /// One-line description.
     pub summary: String,
-    /// Caveat: what the target never promised.
+    /// Caveat: a promise that the target never made.
     pub caveat: String,
     /// Meaning of a failure of this target.
     pub role: Role,
-    /// Reason for which nothing was explored: `skipped: …` or `failed: …`.
+    /// The reason why nothing was explored: `skipped: …` or `failed: …`.
     pub trouble: Option<String>,
     /// One report per operation.
     pub operations: Vec<OperationReport>,
@@ -55,20 +54,21 @@ pub struct OperationReport {
     pub operation: Operation,
     /// Selection of points.
     pub mode: KillMode,
-    /// Kills, or in pairs first kills, that the mode asks for.
+    /// Number of kills that the mode requires; in pairs, of first kills.
     pub kills: usize,
-    /// Number of these kills that were to be tried: fewer if only a sample was requested.
+    /// Number of these kills that were to be tried; it is smaller if only a sample was requested.
     pub tried: usize,
     /// Duration of these kills, without the recording.
     pub took_ms: u64,
-    /// Points at which the process can be killed; in pairs, the successor's, over all first kills.
+    /// Points at which the process can be killed; in pairs, those of the successor over all first
+    /// kills.
     pub points: usize,
-    /// `true` if every instruction is a point; `false` if the operation is too long for that, and
-    /// only its system calls are.
+    /// `true` if every instruction is a point; `false` if the operation is too long for that and
+    /// only its system calls are points.
     pub stepped: bool,
     /// Number of classes of points that look the same from outside.
     pub classes: usize,
-    /// Kills that took place at their point.
+    /// Kills that occurred at their point.
     pub explored: usize,
     /// Kills after which all other processes made progress.
     pub passed: usize,
@@ -76,16 +76,16 @@ pub struct OperationReport {
     pub wedged: usize,
     /// Kills that left half a message.
     pub torn: usize,
-    /// Kills that lost an acknowledged message, or duplicated one.
+    /// Kills that lost or duplicated an acknowledged message.
     pub lost: usize,
-    /// Points at which no run reached a verdict: each took another path than the recording, or the
-    /// machine was too loaded to judge it.
+    /// Points at which no run reached a verdict: each run diverged from the recording, or the
+    /// machine was too loaded for a judgement.
     pub not_explored: usize,
-    /// Location and reason of the first of these.
+    /// Location and reason of the first of these points.
     pub diverged: Option<String>,
     /// Every kill that did not pass.
     pub findings: Vec<Finding>,
-    /// Reason for which the operation was not explored, or not completely.
+    /// The reason why the operation was not explored, or not completely.
     pub trouble: Option<String>,
 }
 
@@ -98,15 +98,15 @@ pub struct Finding {
     pub point: usize,
     /// Class of the point; in pairs, of the successor's point.
     pub class: u32,
-    /// Number of points that this kill stands for: those of its class, or itself alone.
+    /// Number of points that this kill represents: those of its class, or only itself.
     pub stands_for: usize,
-    /// In pairs, number of the successor's point.
+    /// In pairs, the number of the successor's point.
     pub then: Option<usize>,
     /// Activity of the process at that point.
     pub moment: StopKind,
     /// Next instruction: object and offset.
     pub code: String,
-    /// Number of system calls made before.
+    /// Number of system calls made before the point.
     pub calls: u32,
     /// Observation that led to the verdict.
     pub detail: String,
@@ -176,14 +176,14 @@ impl OperationReport {
         self.trouble.as_ref().is_some_and(|why| why.starts_with("failed"))
     }
 
-    /// Estimates the time of all kills that the mode asks for from those that were tried.
+    /// Estimates the time of all kills that the mode requires from those that were tried.
     pub fn estimate(&self) -> Duration {
         let took = Duration::from_millis(self.took_ms);
         took.mul_f64(self.kills as f64 / self.tried.max(1) as f64)
     }
 
-    /// Returns the number of points at which a kill led to this verdict, or would have: those of
-    /// the same classes.
+    /// Returns the number of points at which a kill led to this verdict, or would have led to it
+    /// because they belong to the same class.
     pub fn points_of(&self, verdict: KillVerdict) -> usize {
         let of_it = self.findings.iter().filter(|finding| finding.verdict == verdict);
         of_it.map(|finding| finding.stands_for).sum()

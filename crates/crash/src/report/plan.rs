@@ -1,4 +1,4 @@
-//! Estimate of a whole run from a run over a sample of its points, as a table.
+//! An estimate of a whole run from the run of a sample of its points, as a table.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use super::{CrashReport, text};
 
 const COLUMNS: [&str; 5] = ["target", "operation", "points", "kills", "estimate"];
 
-/// Number of columns of words; the others hold figures, aligned to the right.
+/// Number of columns of words; the other columns hold right-aligned figures.
 const WORDS: usize = 2;
 
 /// Renders the estimate.
@@ -51,7 +51,7 @@ pub fn render(report: &CrashReport) -> String {
     format!("{legend}; the times are estimates from a sample of kills\n\n{table}\n{notes}\n")
 }
 
-/// Returns a duration in two units, as printed.
+/// Returns a duration in two units, in printed form.
 pub fn length(time: Duration) -> String {
     let seconds = time.as_secs_f64().round() as u64;
     match (seconds / 3_600, seconds / 60 % 60, seconds % 60) {

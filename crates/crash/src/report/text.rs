@@ -8,14 +8,14 @@ use super::{CrashReport, Finding, OperationReport};
 use crate::mode::KillMode;
 use crate::verdict::KillVerdict;
 
-/// A line under the header and no other: rows are read, not columns.
+/// A line under the header and no others: rows are read, not columns.
 pub(super) const STYLE: TableStyle =
     TableStyle::new().header_separator(LineStyle::none().fill('─').junction('─'));
 
 const COLUMNS: [&str; 9] =
     ["target", "operation", "points", "classes", "explored", "passed", "wedged", "torn", "lost"];
 
-/// Number of columns of words; the others hold figures, aligned to the right.
+/// Number of columns of words; the other columns hold right-aligned figures.
 const WORDS: usize = 2;
 
 /// Renders a report.
@@ -101,7 +101,7 @@ fn note(notes: &mut String, subject: &str, one: &OperationReport) {
     }
 }
 
-/// Returns a note on the size of the sample, if not all kills were to be tried.
+/// Returns a note on the sample's size, if only a sample of the kills was to be tried.
 pub(super) fn sampled(one: &OperationReport) -> Option<String> {
     (one.tried < one.kills).then(|| format!("a sample: {} of {} kills", one.tried, one.kills))
 }

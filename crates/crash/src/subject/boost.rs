@@ -1,7 +1,8 @@
 //! `boost-message-queue` and `boost-heap`: Boost.Interprocess's `message_queue` and
-//! `managed_shared_memory`, each driven by a C++ worker of its own.
+//! `managed_shared_memory`, each driven by its own C++ worker.
 //!
-//! `tontine-mechanisms` has the source of the workers; it is compiled when the target is selected.
+//! `tontine-mechanisms` contains the workers' source, which is compiled when the target is
+//! selected.
 
 use std::io;
 

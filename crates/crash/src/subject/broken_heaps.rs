@@ -1,7 +1,8 @@
-//! Heaps that are broken on purpose, which the explorer must call wedged, torn and lost.
+//! Deliberately broken heaps, which the explorer must report as wedged, torn and lost.
 //!
-//! Each is a table of blocks, with the pid of the holder of each, and one fault. Without the fault
-//! the table is sound: a block is taken by one exchange, and dead holders are found by their pids.
+//! Each is a table of blocks that records the pid of each block's holder and has one fault. Without
+//! the fault the table is sound: a block is taken by one exchange, and dead holders are found by
+//! their pids.
 
 #![allow(unsafe_code, reason = "a table in shared memory")]
 
@@ -17,7 +18,7 @@ use super::heap::{Checked, HeapTarget, TargetMember};
 use super::{CrashTarget, Operation, Role, TargetKind, refused};
 use crate::run_dir::RunDir;
 
-/// Time between two checks of a lock that is held.
+/// Time between two checks of a held lock.
 const PAUSE: Duration = Duration::from_micros(100);
 
 const BLOCKS: usize = 16;
@@ -30,14 +31,14 @@ pub(super) struct FaultyTable {
     fault: TableFault,
 }
 
-/// `control-heap-lock`: a member that dies with the lock never releases it.
+/// `control-heap-lock`: a member that dies while it holds the lock never releases it.
 pub(super) const LOCK: FaultyTable = FaultyTable {
     name: "control-heap-lock",
     summary: "broken on purpose: a heap under a lock word that a dead holder keeps",
     fault: TableFault::KeepsTheLock,
 };
 
-/// `control-heap-lost`: no member recovers dead ones.
+/// `control-heap-lost`: no member recovers dead members.
 pub(super) const LOST: FaultyTable = FaultyTable {
     name: "control-heap-lost",
     summary: "broken on purpose: a heap in which no member frees the blocks of a dead one",
@@ -52,7 +53,7 @@ pub(super) const TORN: FaultyTable = FaultyTable {
 };
 
 /// `control-heap-pairs`: recovery first takes the dead member's blocks and then frees them. One
-/// death loses nothing, and a second one during recovery loses the blocks that were taken.
+/// death loses nothing, but a second death during recovery loses the blocks that were taken.
 pub(super) const PAIRS: FaultyTable = FaultyTable {
     name: "control-heap-pairs",
     summary: "broken on purpose: a heap in which a death during recovery is not recovered",
@@ -152,7 +153,7 @@ impl TableTenant {
     }
 
     fn lock(&self) -> &AtomicI32 {
-        // SAFETY: mapped, and valid from zero on; only used through its atomic.
+        // SAFETY: mapped, and valid from zero on; only accessed through its atomic.
         unsafe { &(*self.region.at()).lock }
     }
 
@@ -194,8 +195,8 @@ impl TargetMember for TableTenant {
     }
 
     fn bytes(&mut self, at: usize) -> &mut [u8] {
-        // SAFETY: a block of this process, as far as the table is sound; the controls test that two
-        // may have one, and then both run in turns.
+        // SAFETY: if the table is sound, the block belongs to this process alone. The controls test
+        // that two processes may have one block; then both access it in turns.
         unsafe { &mut (*self.region.at()).blocks[self.blocks[at]] }
     }
 

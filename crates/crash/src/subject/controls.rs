@@ -1,7 +1,8 @@
-//! Queues that are broken on purpose, which the explorer must call wedged, torn and lost.
+//! Deliberately broken queues, which the explorer must report as wedged, torn and lost.
 //!
 //! Each of the three is the ring that the sound targets use, with one fault. They run only if they
-//! are named, and in the tests: an explorer that finds no fault must be shown to find one.
+//! are named, and in the tests: an explorer that finds no fault must first prove that it can find
+//! one.
 
 #![allow(unsafe_code, reason = "a ring in shared memory")]
 
@@ -18,16 +19,16 @@ use super::{
 use crate::message::{LENGTH, TrialMessage};
 use crate::run_dir::RunDir;
 
-/// Time between two checks of a lock that is held, or of an empty ring.
+/// Time between two checks of a held lock or an empty ring.
 const PAUSE: Duration = Duration::from_micros(100);
 
-/// `control-lock`: a process that dies with the lock never releases it.
+/// `control-lock`: a process that dies while it holds the lock never releases it.
 pub(super) struct LockWord;
 
-/// `control-torn`: the sender counts a message before it copies it, and needs no lock for that.
+/// `control-torn`: the sender counts a message before it copies it; this fault needs no lock.
 pub(super) struct PublishedFirst;
 
-/// `control-lost`: a receiver begins by emptying the ring, and discards another receiver's unread
+/// `control-lost`: a receiver first empties the ring, and so discards another receiver's unread
 /// messages.
 pub(super) struct Cleared;
 
@@ -114,9 +115,9 @@ struct Faulty {
 }
 
 impl Faulty {
-    /// Runs `act` on the ring, under the lock if the fault is one of locking.
+    /// Runs `act` on the ring, under the lock if the fault concerns locking.
     fn guarded<T>(&self, act: impl FnOnce(Ring<AtomicU32>) -> T) -> T {
-        // SAFETY: mapped and valid from zero on; the word is only used through its atomic.
+        // SAFETY: mapped and valid from zero on; the word is only accessed through its atomic.
         let word = unsafe { &(*self.region.at()).guard };
         let locks = self.fault == ControlFault::KeepsTheLock;
         // SYNC control-lock: pairs with the store below.
@@ -132,7 +133,7 @@ impl Faulty {
         done
     }
 
-    /// First action of a receiver.
+    /// Performs the first action of a receiver.
     fn begin(&self) {
         if self.fault == ControlFault::ClearsFirst {
             // SAFETY: as in `push`.
@@ -143,8 +144,8 @@ impl Faulty {
     fn push(&self, message: &TrialMessage) {
         let fault = self.fault;
         // SAFETY: the region is mapped. If no lock is taken, the script has one sender and one
-        // receiver at a time that only access the ring in turns; that a message is torn is the
-        // purpose.
+        // receiver at a time, which access the ring only in turns. Torn messages are the purpose of
+        // this target.
         self.guarded(|ring| unsafe {
             if fault == ControlFault::CountsFirst {
                 let count = &raw mut (*ring.memory()).written;

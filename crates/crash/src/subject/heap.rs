@@ -5,10 +5,10 @@ use std::io;
 use super::CrashTarget;
 use crate::run_dir::RunDir;
 
-/// A heap that several processes allocate from.
+/// A heap from which several processes allocate.
 pub trait HeapTarget: CrashTarget {
-    /// Returns the size of the blocks that each trial begins with: 64 times a whole number, as all
-    /// sizes here.
+    /// Returns the size of the blocks with which each trial begins. Like all sizes here, it is a
+    /// multiple of 64.
     fn small(&self) -> usize {
         4 << 10
     }
@@ -23,7 +23,7 @@ pub trait HeapTarget: CrashTarget {
         160 << 10
     }
 
-    /// Returns the size of the blocks with which the heap is filled.
+    /// Returns the size of the blocks that fill the heap.
     fn filling(&self) -> usize {
         32 << 10
     }
@@ -33,7 +33,7 @@ pub trait HeapTarget: CrashTarget {
         false
     }
 
-    /// Returns `true` if a member can hand a block over to another one.
+    /// Returns `true` if a member can hand a block over to another member.
     fn hands_over(&self) -> bool {
         false
     }
@@ -51,11 +51,11 @@ pub trait HeapTarget: CrashTarget {
     fn join(&self, place: &RunDir) -> io::Result<Box<dyn TargetMember>>;
 }
 
-/// One process's membership of a heap. Its blocks form a list and are named by their index; when
-/// one is removed, the last one takes its index. Dropping it leaves the heap without freeing the
-/// blocks.
+/// One process's membership of a heap. Its blocks form a list and are identified by their index;
+/// when a block is removed, the last block takes its index. Dropping it leaves the heap without
+/// freeing the blocks.
 pub trait TargetMember {
-    /// Allocates a block, which becomes the last of the list; returns `false` if there is no space.
+    /// Allocates a block and appends it to the list; returns `false` if there is no space.
     ///
     /// # Errors
     /// Those of the heap, except that it is full.
@@ -70,7 +70,7 @@ pub trait TargetMember {
     /// Those of the heap.
     fn free(&mut self, at: usize) -> io::Result<()>;
 
-    /// Announces itself, so that others can hand blocks over to it.
+    /// Announces this member, so that others can hand blocks over to it.
     ///
     /// # Errors
     /// Those of the mechanism by which blocks are handed over.
@@ -104,7 +104,7 @@ pub trait TargetMember {
         Ok(None)
     }
 
-    /// Frees blocks in flight to or from dead members, which will not arrive.
+    /// Frees the blocks in flight to or from dead members, which will not arrive.
     ///
     /// # Errors
     /// Those of the heap.
@@ -112,7 +112,7 @@ pub trait TargetMember {
         Ok(())
     }
 
-    /// Recovers dead members, and returns memory that the heap does not need.
+    /// Recovers dead members, and returns memory that the heap does not need to the system.
     ///
     /// # Errors
     /// Those of the heap.
@@ -130,22 +130,23 @@ pub trait TargetMember {
 /// Result of accepting a block that was handed over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HandedOver {
-    /// The block is the last of the list.
+    /// The block was accepted and is the last of the list.
     Taken,
-    /// The block was taken back before.
+    /// The block had already been taken back.
     Stale,
 }
 
 /// Result of a check of the whole heap.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Checked {
-    /// The heap is damaged, in this way.
+    /// The heap is damaged; contains the reason.
     Faulty(String),
     /// The heap is sound.
     Sound {
-        /// Bytes in blocks that a member has.
+        /// Number of bytes in blocks that members have.
         in_use: usize,
-        /// Bytes that could be returned to the system, if the heap does that, and are not.
+        /// Number of bytes that the heap could return to the system but has not; 0 if it never
+        /// returns memory.
         committed: usize,
     },
 }

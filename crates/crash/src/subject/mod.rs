@@ -1,11 +1,11 @@
 //! Mechanisms under test: [`CrashTarget`], and the registry ([`all`], [`find`]).
 //!
-//! A target has a [`TargetKind`]: a [`QueueSubject`] can create one mechanism and open its two
-//! ends, a [`HeapTarget`] can create it and join it. Most queues are those of `tontine-mechanisms`
-//! (`opened`). A target has no knowledge of tracing, scripts and verdicts ([`crate::explore`]).
-//! There are three roles: Tontine's own, whose failure is Tontine's; *peers*, whose failure is a
-//! finding; *controls*, broken on purpose, which show that the explorer finds faults. Controls run
-//! only if they are named.
+//! Each target has a [`TargetKind`]: a [`QueueSubject`] can create one mechanism and open its two
+//! ends, a [`HeapTarget`] can create a heap and join it. Most queues are those of
+//! `tontine-mechanisms` (`opened`). A target has no knowledge of tracing, scripts and verdicts
+//! ([`crate::explore`]). There are three roles: Tontine's own targets, whose failure is a bug in
+//! Tontine; *peers*, whose failure is a finding; and *controls*, deliberately broken, which show
+//! that the explorer finds faults. Controls run only if they are named.
 
 mod boost;
 mod broken_heaps;
@@ -41,8 +41,8 @@ pub trait CrashTarget: Sync {
         Role::Peer
     }
 
-    /// Returns what the mechanism never promised, which a fair reader of its row must know. Empty
-    /// if there is nothing.
+    /// Returns a promise that the mechanism never made and that a fair reader of its row must know;
+    /// empty if there is none.
     fn caveat(&self) -> &'static str {
         ""
     }
@@ -50,22 +50,22 @@ pub trait CrashTarget: Sync {
     /// Returns the operations under test, in the order of the report.
     fn operations(&self) -> &'static [Operation];
 
-    /// Returns the first operation of the process that replaces the victim of `operation`, in which
-    /// it may be killed.
+    /// Returns the first operation of the process that replaces the victim of `operation`; the
+    /// replacement may be killed during it.
     fn succession(&self, operation: Operation) -> Option<Operation> {
         let _ = operation;
         None
     }
 
-    /// Returns `true` if killing the successor, too, in all its classes takes longer than all other
-    /// pairs, so that it is left out unless `operation` is requested by name.
+    /// Returns `true` if killing the successor too, in all its classes, takes longer than all other
+    /// pairs. Such pairs are left out unless `operation` is requested by name.
     fn is_long_succession(&self, operation: Operation) -> bool {
         let _ = operation;
         false
     }
 
-    /// Returns the timeout of one reply of a survivor: longer if the mechanism has timeouts of its
-    /// own, after which it does make progress.
+    /// Returns the timeout for one reply of a survivor. It is longer if the mechanism has its own
+    /// timeouts, after which it makes progress.
     fn patience(&self) -> Duration {
         PATIENCE
     }
@@ -80,7 +80,7 @@ pub trait CrashTarget: Sync {
         50_000
     }
 
-    /// Prepares what all runs share, once, in the explorer.
+    /// Prepares the resources that all runs share, once, in the explorer.
     ///
     /// # Errors
     /// Skipped, if the machine lacks something.
@@ -95,9 +95,9 @@ pub trait CrashTarget: Sync {
 /// Kind of a mechanism, which selects the script of its trials.
 #[derive(Clone, Copy)]
 pub enum TargetKind<'a> {
-    /// Messages go through it.
+    /// The mechanism carries messages.
     Queue(&'a dyn QueueSubject),
-    /// Blocks are allocated from it.
+    /// The mechanism allocates blocks.
     Heap(&'a dyn HeapTarget),
 }
 
@@ -108,7 +108,7 @@ const PATIENCE: Duration = Duration::from_millis(600);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Role {
-    /// Tontine's own: a failure is a bug.
+    /// Tontine's own target: a failure is a bug.
     Own,
     /// A failure is a finding.
     Peer,
@@ -116,16 +116,16 @@ pub enum Role {
     Control,
 }
 
-/// Result of [`CrashTarget::prepare`], removed when dropped.
+/// The result of [`CrashTarget::prepare`], removed when dropped.
 #[derive(Debug, Default)]
 pub struct Prepared {
-    /// Program of this target's worker, instead of the explorer's own.
+    /// The program of this target's worker, which replaces the explorer's own.
     pub program: Option<PathBuf>,
-    /// Directory that contains that program.
+    /// The directory that contains the program.
     pub folder: Option<tempfile::TempDir>,
 }
 
-/// All targets, in the order of the report: our own queues and those of the kernel and the C
+/// All targets, in the order of the report: Tontine's own queues and those of the kernel and the C
 /// library; Boost's queue and heaps; libraries; controls.
 static ALL: LazyLock<Vec<&'static dyn CrashTarget>> = LazyLock::new(|| {
     let (mut own, mut kernel, mut libraries) = (Vec::new(), Vec::new(), Vec::new());

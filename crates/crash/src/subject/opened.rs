@@ -1,4 +1,4 @@
-//! The mechanisms of the registry whose ends find each other by name, as targets: [`registered`].
+//! The registry's mechanisms whose ends find each other by name, as targets: [`registered`].
 
 use std::io;
 use std::marker::PhantomData;
@@ -16,7 +16,7 @@ use super::{
 use crate::message::TrialMessage;
 use crate::run_dir::RunDir;
 
-/// Returns all of them, each with its mechanism.
+/// Returns all these targets, each with its mechanism.
 pub(super) fn registered() -> Vec<(Mechanism, &'static dyn CrashTarget)> {
     registry::named(|| Registering).into_iter().flatten().collect()
 }

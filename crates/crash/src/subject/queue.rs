@@ -12,29 +12,29 @@ use crate::run_dir::RunDir;
 
 /// A mechanism that carries messages from a sender to a receiver.
 pub trait QueueSubject: CrashTarget {
-    /// Returns the number of messages that an empty queue takes before the next `send` blocks, or
+    /// Returns the number of messages that an empty queue takes before the next `send` blocks or
     /// grows the queue.
     fn capacity(&self) -> u32;
 
-    /// Returns the number of messages that have to be taken out of a full queue before a blocked
+    /// Returns the number of messages that must be taken out of a full queue before a blocked
     /// `send` returns.
     fn makes_room(&self) -> u32 {
         1
     }
 
-    /// Returns `true` if a message that a dead receiver had received may be delivered again: at
-    /// least once.
+    /// Returns `true` if messages that a dead receiver received may be delivered again
+    /// (at-least-once delivery).
     fn delivers_again(&self) -> bool {
         false
     }
 
     /// Returns `true` if a sender outlives its receiver and hands the unread messages over to the
-    /// next one, for which it looks when told to.
+    /// next receiver, for which it looks on command.
     fn hands_over(&self) -> bool {
         false
     }
 
-    /// Creates what both ends need, once per run, in a worker.
+    /// Creates the resources that both ends need, once per run, in a worker.
     ///
     /// # Errors
     /// Those of the mechanism.
@@ -58,7 +58,7 @@ pub trait Endpoint {
     /// Those of the mechanism, such as a receiver that has ended.
     fn send(&mut self, message: &TrialMessage) -> io::Result<()>;
 
-    /// Receives one message and returns its length; `None` if none came in time.
+    /// Receives one message and returns its length; `None` if none arrived in time.
     ///
     /// # Errors
     /// Those of the mechanism.
@@ -72,7 +72,7 @@ pub trait Endpoint {
     /// Looks for the successor of a dead receiver, and hands over to it.
     ///
     /// # Errors
-    /// Those of the mechanism; that there is no successor yet is not an error.
+    /// Those of the mechanism; a missing successor is not an error.
     fn look_for_successor(&mut self) -> io::Result<()> {
         Ok(())
     }
@@ -81,8 +81,8 @@ pub trait Endpoint {
 /// Limit on the wait for a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wait {
-    /// Until one comes.
+    /// Wait until a message arrives.
     Ever,
-    /// No longer than this.
+    /// Wait for at most this duration.
     AtMost(Duration),
 }

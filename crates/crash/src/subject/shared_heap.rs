@@ -1,8 +1,8 @@
 //! `heap`: Tontine's shared heap, which must survive every kill.
 //!
-//! Handles of blocks pass from member to member through named pipes, one per receiver, in one write
-//! each: a killed member has published a handle or has not. Each member writes its identity to a
-//! file.
+//! Handles of blocks pass between members through named pipes, one per receiver, each in a single
+//! write: a killed member has either published a handle or not. Each member writes its identity to
+//! a file.
 
 #![allow(unsafe_code, reason = "opening a heap is unsafe, and a member outlives its blocks")]
 
@@ -22,7 +22,7 @@ use super::heap::{Checked, HandedOver, HeapTarget, TargetMember};
 use super::{CrashTarget, Operation, Role, TargetKind};
 use crate::run_dir::RunDir;
 
-/// Size of the heap: ten slabs, all of which the longest script needs.
+/// Size of the heap: ten slabs, all of which are needed by the longest script.
 const BYTES: usize = 640 << 10;
 
 pub(super) struct SharedHeapSubject;
@@ -44,7 +44,8 @@ impl CrashTarget for SharedHeapSubject {
         &Operation::OF_A_HEAP
     }
 
-    /// A member that recovers a dead one may die during that, wherever the first one died.
+    /// A member that recovers a dead member may die during the recovery, wherever the first one
+    /// died.
     fn succession(&self, _: Operation) -> Option<Operation> {
         Some(Operation::Recover)
     }
@@ -70,7 +71,7 @@ impl HeapTarget for SharedHeapSubject {
 
     fn create(&self, place: &RunDir) -> io::Result<Box<dyn TargetMember>> {
         let heap = Shared::create(BYTES).map_err(error)?;
-        // SAFETY: only its number is used.
+        // SAFETY: only the descriptor's number is used.
         let number = unsafe { heap.descriptor() }.as_raw_fd();
         let file = format!("/proc/{}/fd/{number}", std::process::id());
         symlink(file, path(place))?;
@@ -79,14 +80,14 @@ impl HeapTarget for SharedHeapSubject {
 
     fn join(&self, place: &RunDir) -> io::Result<Box<dyn TargetMember>> {
         let file = OwnedFd::from(File::options().read(true).write(true).open(path(place))?);
-        // SAFETY: the workers of one trial write to it, all through this library; this one has no
-        // other descriptor of the file.
+        // SAFETY: only the workers of one trial write to the file, all through this library; this
+        // worker has no other descriptor of the file.
         let heap = unsafe { Shared::open(file) }.map_err(error)?;
         Ok(Box::new(HeapTenant::new(heap, place)))
     }
 }
 
-/// Returns the path of a link to the file of the heap's creator, which lives to the end.
+/// Returns the path of a link to the file of the heap's creator, which lives until the end.
 fn path(place: &RunDir) -> PathBuf {
     place.folder().join("heap")
 }
@@ -97,12 +98,12 @@ fn error(error: HeapError) -> io::Error {
 
 /// This process's membership.
 struct HeapTenant {
-    /// From a box; the heap of all blocks here.
+    /// Created from a box; the heap of all blocks here.
     heap: NonNull<Shared>,
     blocks: Vec<Block<'static>>,
     folder: PathBuf,
     inbox: Option<File>,
-    /// Other members, and the pipes that they read.
+    /// The other members, and the pipes from which they read.
     known: BTreeMap<u32, (Name, File)>,
 }
 
@@ -116,8 +117,8 @@ impl HeapTenant {
     }
 
     fn heap(&self) -> &'static Shared {
-        // SAFETY: it lives until `self` is dropped, and the blocks, which borrow it for longer, are
-        // forgotten before.
+        // SAFETY: the heap lives until `self` is dropped. The blocks, which borrow it for longer,
+        // are forgotten before that.
         unsafe { self.heap.as_ref() }
     }
 
@@ -222,10 +223,10 @@ impl TargetMember for HeapTenant {
 }
 
 impl Drop for HeapTenant {
-    /// Leaves with all its blocks, like a member that forgets them.
+    /// Leaves while it still has all its blocks, like a member that forgets them.
     fn drop(&mut self) {
         std::mem::forget(std::mem::take(&mut self.blocks));
-        // SAFETY: from the box in `new`; no block of it remains.
+        // SAFETY: the pointer is from the box in `new`, and none of the heap's blocks remains.
         drop(unsafe { Box::from_raw(self.heap.as_ptr()) });
     }
 }

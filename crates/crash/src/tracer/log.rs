@@ -1,4 +1,4 @@
-//! Creation of a [`Recording`]: [`StopLog`] adds one [`WalkStop`] after the other.
+//! The creation of a [`Recording`]: [`StopLog`] adds one [`WalkStop`] after the other.
 
 use rustix::process::Pid;
 
@@ -71,7 +71,7 @@ impl StopLog {
     }
 }
 
-/// The objects that a process has mapped, by which addresses are named.
+/// The objects that a process has mapped, which give addresses their names.
 struct Objects(Vec<(u64, u64, u64, String)>);
 
 impl Objects {

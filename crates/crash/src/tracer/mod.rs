@@ -1,12 +1,12 @@
 //! The tracer: a [`TracedVictim`] under `ptrace` executes a marked operation, step by step or
 //! straight to one point.
 //!
-//! [`trace`] holds the system calls, [`registers`] the parts that depend on the processor,
-//! [`visible`] the state of the victim that others can see, [`stores`] decides when that may have
-//! changed, [`recording`] is the result of a stepped run, and [`log`] creates it. Only the thread
+//! [`trace`] holds the system calls, [`registers`] the processor-dependent parts, and [`visible`]
+//! the state of the victim that others can see. [`stores`] decides when that state may have
+//! changed. [`recording`] is the result of a stepped run, and [`log`] creates it. Only the thread
 //! that called [`TracedVictim::seize`] may use it; the victim's other threads run untraced.
 //!
-//! The tracer does not judge and has no knowledge of targets: [`crate::explore`] does.
+//! The tracer does not judge and has no knowledge of targets; [`crate::explore`] has both tasks.
 
 mod log;
 pub(crate) mod recording;

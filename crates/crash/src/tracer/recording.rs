@@ -1,4 +1,4 @@
-//! Result of a stepped run: its [`RecordedPoint`]s, and the class of each.
+//! The result of a stepped run: its [`RecordedPoint`]s, and the class of each.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,14 +7,14 @@ use serde::{Deserialize, Serialize};
 pub(crate) struct RecordedPoint {
     /// Address of the next instruction.
     pub(crate) address: u64,
-    /// Object that the instruction belongs to, and the offset in its file: `libc.so.6+0x8f3a1`.
+    /// Object that contains the instruction, and the offset in its file: `libc.so.6+0x8f3a1`.
     pub(crate) code: String,
-    /// Number of times that the run has reached this address, from 1.
+    /// Number of times that the run has reached this address, counted from 1.
     pub(crate) arrival: u32,
-    /// Number of times that the instruction has repeated itself since: a `rep movsb` stops once per
+    /// Number of times that the instruction has been repeated since: a `rep movsb` stops once per
     /// byte.
     pub(crate) repeated: u32,
-    /// Number of system calls made before.
+    /// Number of system calls made before the point.
     pub(crate) calls: u32,
     /// Activity of the victim at this point.
     pub(crate) moment: StopKind,
@@ -23,8 +23,8 @@ pub(crate) struct RecordedPoint {
 }
 
 impl RecordedPoint {
-    /// Returns the number of stops at this instruction on the way to the point, without the system
-    /// calls: all points of a class have made the same number of those.
+    /// Returns the number of stops at this instruction on the way to the point. System calls are
+    /// not counted: all points of a class follow the same number of calls.
     fn stops(&self) -> u32 {
         if self.moment == StopKind::Instruction { self.arrival + self.repeated } else { 0 }
     }
@@ -43,7 +43,7 @@ pub enum StopKind {
     Blocked,
     /// Back from a system call.
     Exit,
-    /// Back from the operation: its promise holds from here on.
+    /// Back from the operation; its promise holds from here on.
     Returned,
 }
 
@@ -68,7 +68,7 @@ impl Recording {
         sizes
     }
 
-    /// Returns, for each class in order, the point that takes the fewest stops to reach.
+    /// Returns, for each class in order, the point that is reached with the fewest stops.
     pub(crate) fn representatives(&self) -> Vec<usize> {
         let mut best: Vec<Option<usize>> = vec![None; self.classes as usize];
         for (at, point) in self.points.iter().enumerate() {

@@ -1,26 +1,26 @@
-//! The parts that depend on the processor: registers, breakpoint registers, two instructions.
+//! The processor-dependent parts: registers, breakpoint registers, two instructions.
 //!
-//! x86-64 only; elsewhere every function returns ENOSYS, with which targets are skipped.
+//! Only x86-64 is supported; elsewhere every function returns ENOSYS, and targets are skipped.
 
 #![allow(unsafe_code, reason = "ptrace requests that read and write registers")]
 
 use std::io;
 
-/// State of a stopped thread that the walk needs.
+/// The state of a stopped thread that the walk needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Registers {
     /// Address of the next instruction.
     pub(super) at: u64,
     /// Number of the system call that the thread is in, if it is in one.
     pub(super) call: i64,
-    /// General registers, by the numbers that instructions use for them.
+    /// General registers, indexed by their numbers in instructions.
     pub(super) general: [u64; 16],
 }
 
 /// Breakpoint instruction: the mark of [`crate::actor`].
 pub(super) const MARK: u8 = 0xCC;
 
-/// First byte of two-byte instructions, which [`is_system_call`] reads completely.
+/// First byte of the two-byte instructions that [`is_system_call`] must read completely.
 pub(super) const TWO_BYTES: u8 = 0x0F;
 
 /// Returns `true` if the instruction that begins with these bytes makes a system call.
@@ -32,7 +32,7 @@ pub(super) fn is_system_call(code: [u8; 2]) -> bool {
 #[cfg(target_arch = "x86_64")]
 pub(super) fn read(pid: libc::pid_t) -> io::Result<Registers> {
     let mut all = std::mem::MaybeUninit::<libc::user_regs_struct>::uninit();
-    // SAFETY: the kernel fills the whole structure, which is what this request wants.
+    // SAFETY: this request makes the kernel fill the whole structure.
     let returned = unsafe { libc::ptrace(libc::PTRACE_GETREGS, pid, 0_usize, all.as_mut_ptr()) };
     if returned == -1 {
         return Err(io::Error::last_os_error());
@@ -50,14 +50,14 @@ pub(super) fn read(pid: libc::pid_t) -> io::Result<Registers> {
 /// that thread, so other threads run through the same code undisturbed.
 #[cfg(target_arch = "x86_64")]
 pub(super) fn stop_at(pid: libc::pid_t, at: Option<u64>) -> io::Result<()> {
-    /// Enables the first breakpoint for this thread; its other bits, all zero, select execution.
+    /// Enables the first breakpoint for this thread; the other bits, all zero, select execution.
     const FIRST_LOCAL: u64 = 1;
     let place = |register: usize| {
         std::mem::offset_of!(libc::user, u_debugreg) + register * size_of::<libc::c_ulonglong>()
     };
     let set = |register: usize, value: u64| {
-        // SAFETY: this request writes a register of the stopped thread and no memory of this
-        // process.
+        // SAFETY: this request writes a register of the stopped thread and none of this process's
+        // memory.
         match unsafe { libc::ptrace(libc::PTRACE_POKEUSER, pid, place(register), value) } {
             -1 => Err(io::Error::last_os_error()),
             _ => Ok(()),

@@ -1,17 +1,17 @@
 //! Instructions that may store into shared memory: [`store_of`].
 //!
-//! Most instructions store nothing there, and after them a walk need not read the shared memory. An
-//! unknown instruction counts as a store to any address. Stacks are assumed to be private.
+//! Most instructions store nothing there, so that the walk need not read the shared memory after
+//! them. An unknown instruction counts as a store to any address. Stacks are assumed to be private.
 
 use super::registers::Registers;
 
 /// Maximum length of an instruction in bytes.
 pub(super) const LONGEST: usize = 15;
 
-/// Target of an instruction's store, as far as its bytes determine it.
+/// Target of an instruction's store, to the extent that its bytes determine it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum StoreOperand {
-    /// None, or the stack only.
+    /// None, or only the stack.
     Nowhere,
     /// This address.
     At(Operand),
@@ -19,7 +19,7 @@ pub(super) enum StoreOperand {
     Anywhere,
 }
 
-/// An address, as computed from registers.
+/// An address that is computed from registers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Operand {
     base: Option<u8>,
@@ -37,7 +37,7 @@ impl Operand {
     }
 }
 
-/// Returns where the instruction that begins with these bytes stores.
+/// Returns the target of the store of the instruction that begins with these bytes.
 pub(super) fn store_of(code: &[u8]) -> StoreOperand {
     read(code).unwrap_or(StoreOperand::Anywhere)
 }
@@ -46,7 +46,7 @@ pub(super) fn store_of(code: &[u8]) -> StoreOperand {
 fn read(code: &[u8]) -> Option<StoreOperand> {
     let mut bytes = code.iter().copied();
     let mut byte = bytes.next()?;
-    // Operand size, repetition, lock; other segments are not decoded.
+    // Operand size, repetition and lock prefixes; segment prefixes are not decoded.
     while matches!(byte, 0x66 | 0xF2 | 0xF3 | 0xF0) {
         byte = bytes.next()?;
     }
@@ -79,7 +79,7 @@ fn read(code: &[u8]) -> Option<StoreOperand> {
     }
 }
 
-/// rdi, at which string moves and fills store, one element per step.
+/// rdi, the address at which string moves and fills store, one element per step.
 const DESTINATION: u8 = 7;
 
 /// Effect of an opcode on its operand in memory.
@@ -88,22 +88,22 @@ enum OperandKind {
     Stores,
     /// Stores, except with these opcode extensions, one bit each.
     StoresBut(u8),
-    /// Stores at an address that the operand does not name.
+    /// Stores at an address that is not in the operand.
     String,
     Unknown,
 }
 
 fn of_one(opcode: u8) -> OperandKind {
     match opcode {
-        // Arithmetic: to memory, to a register, with a constant; comparisons store nothing.
+        // Arithmetic to memory, to a register, or with a constant; comparisons store nothing.
         0x38..=0x3D => OperandKind::Reads,
         0x00..=0x3D if opcode & 7 < 2 => OperandKind::Stores,
         0x00..=0x3D if opcode & 7 < 6 => OperandKind::Reads,
         0x80 | 0x81 | 0x83 => OperandKind::StoresBut(1 << 7),
         0x86..=0x89 | 0xC0 | 0xC1 | 0xD0..=0xD3 | 0xC6 | 0xC7 => OperandKind::Stores,
-        // test, multiplications and divisions into registers read; not and neg store.
+        // test, multiplications and divisions into registers only read; not and neg store.
         0xF6 | 0xF7 => OperandKind::StoresBut(!0b1100),
-        // Calls, jumps and pushes read; inc and dec store.
+        // Calls, jumps and pushes only read; inc and dec store.
         0xFE | 0xFF => OperandKind::StoresBut(!0b11),
         0xA4 | 0xA5 | 0xAA | 0xAB => OperandKind::String,
         // Stack, sign extension, multiplication, conditional jumps.

@@ -1,4 +1,4 @@
-//! The `ptrace` requests of the tracer, each with its meaning: [`TracedTask`].
+//! The tracer's `ptrace` requests, each with its meaning: [`TracedTask`].
 
 #![allow(unsafe_code, reason = "ptrace and process_vm_readv")]
 
@@ -11,25 +11,26 @@ use super::registers::{self, Registers};
 use super::stores;
 use tontine_host::error::{ErrorContext, Result};
 
-/// A thread that this thread traces.
+/// A thread that is traced by the calling thread.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct TracedTask {
     pid: libc::pid_t,
 }
 
-/// Extent to which a stopped thread runs.
+/// How far a stopped thread runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Resume {
     /// One instruction.
     Step,
-    /// To the next entry or exit of a system call, or an earlier stop.
+    /// To the next entry or exit of a system call, or to an earlier stop.
     ToCall,
     /// To the next stop.
     Freely,
 }
 
 impl TracedTask {
-    /// Begins to trace; the thread keeps running. If the tracer ends, the kernel kills the thread.
+    /// Begins to trace the thread, which keeps running. If the tracer ends, the kernel kills the
+    /// thread.
     pub(super) fn seize(pid: Pid) -> Result<Self> {
         let trace = Self { pid: pid.as_raw_nonzero().get() };
         let options = libc::PTRACE_O_TRACESYSGOOD | libc::PTRACE_O_EXITKILL;
@@ -59,7 +60,7 @@ impl TracedTask {
         registers::stop_at(self.pid, at)
     }
 
-    /// Returns the bytes at an address, as many as an instruction may have; fewer at the end of a
+    /// Returns as many bytes at an address as an instruction may have; fewer at the end of a
     /// mapping.
     pub(super) fn instruction(self, at: u64) -> Vec<u8> {
         let mut code = vec![0; stores::LONGEST];
@@ -81,7 +82,7 @@ impl TracedTask {
                 break;
             }
             *place = byte[0];
-            // The second byte matters after one prefix byte only.
+            // The second byte matters only after this prefix byte.
             if byte[0] != registers::TWO_BYTES {
                 break;
             }
@@ -103,8 +104,8 @@ impl TracedTask {
             let wanted: usize = some.iter().map(|(_, length)| length).sum();
             let room = &mut into[done..done + wanted];
             let local = libc::iovec { iov_base: room.as_mut_ptr().cast(), iov_len: wanted };
-            // SAFETY: `local` is the exclusively borrowed `room`; the kernel checks addresses of
-            // the other process.
+            // SAFETY: `local` is the exclusively borrowed `room`; the kernel checks the addresses
+            // of the other process.
             let read = unsafe {
                 libc::process_vm_readv(
                     self.pid,
@@ -124,11 +125,12 @@ impl TracedTask {
         Ok(())
     }
 
-    /// Returns the address at which the kernel looks for the thread's robust mutexes when it dies.
+    /// Returns the address at which the kernel will look for the thread's robust mutexes when it
+    /// dies.
     pub(super) fn robust_list(self) -> Option<u64> {
         let mut head: *mut libc::c_void = ptr::null_mut();
         let mut length: usize = 0;
-        // SAFETY: both pointers are to live locals of the types that the call fills.
+        // SAFETY: both pointers refer to live local variables of the types that the call fills.
         let returned = unsafe {
             libc::syscall(libc::SYS_get_robust_list, self.pid, &raw mut head, &raw mut length)
         };
@@ -136,7 +138,7 @@ impl TracedTask {
     }
 
     fn request(self, request: libc::c_uint, address: usize, data: usize) -> io::Result<()> {
-        // SAFETY: no request made here lets the kernel write into the memory of this process.
+        // SAFETY: no request made here lets the kernel write to this process's memory.
         match unsafe { libc::ptrace(request, self.pid, address, data) } {
             -1 => Err(io::Error::last_os_error()),
             _ => Ok(()),

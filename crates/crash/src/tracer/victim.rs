@@ -23,19 +23,19 @@ use tontine_host::error::{MeasureError, Result};
 /// Maximum time without a stop before a victim counts as hanging.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Minimum sleep in a call after which a victim counts as blocked.
+/// Minimum sleep in a system call after which a victim counts as blocked.
 const ASLEEP: Duration = Duration::from_millis(8);
 
-/// Maximum wait for the victim's other threads to fall asleep or to end.
+/// Maximum wait for the victim's other threads to fall asleep or end.
 const SETTLED: Duration = Duration::from_secs(1);
 
-/// Number of checks of the victim's state before the watcher itself sleeps between two.
+/// Number of checks of the victim's state before the watcher sleeps between two checks.
 const SPINS: u32 = 64;
 
 /// Time between two checks.
 const PAUSE: Duration = Duration::from_micros(50);
 
-/// Signal of a stop at a system call, which differs from SIGTRAP (PTRACE_O_TRACESYSGOOD).
+/// Signal of a stop at a system call, distinct from SIGTRAP (PTRACE_O_TRACESYSGOOD).
 const CALL_STOP: i32 = libc::SIGTRAP | 0x80;
 
 /// The traced thread.
@@ -45,11 +45,11 @@ pub(crate) struct TracedVictim<'a> {
     trace: TracedTask,
     /// `true` if the tracer waits for the victim's other threads.
     settles: bool,
-    /// Instructions reached so far, valid as long as the mappings stay.
+    /// Instructions reached so far, valid as long as the mappings do not change.
     known: HashMap<u64, Instruction>,
 }
 
-/// Properties of an instruction that the walk needs.
+/// The properties of an instruction that the walk needs.
 #[derive(Debug, Clone, Copy)]
 struct Instruction {
     is_mark: bool,
@@ -63,7 +63,7 @@ impl Instruction {
         Self { is_mark: code.first() == Some(&MARK), is_call, store: store_of(code) }
     }
 
-    /// Returns the memory that the instruction may change and others can see.
+    /// Returns the memory visible to others that the instruction may change.
     fn touches(self, registers: &Registers) -> StoreEffect {
         match self.store {
             StoreOperand::Nowhere => StoreEffect::Nothing,
@@ -85,9 +85,9 @@ pub(crate) enum Granularity {
 /// Approach to a point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Approach {
-    /// As fast as it can.
+    /// As fast as possible.
     Straight,
-    /// Step by step, as the recording went.
+    /// Step by step, like the recording.
     Stepped,
 }
 
@@ -96,7 +96,7 @@ pub(crate) enum Approach {
 pub(crate) enum ReachResult {
     /// The victim is at the point.
     There,
-    /// The victim took another path, for this reason.
+    /// The victim took another path; contains the reason.
     Diverged(String),
 }
 
@@ -106,7 +106,7 @@ pub(crate) type Release<'a> = &'a mut dyn FnMut() -> Result<()>;
 /// Event after which a resumed victim is examined.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum VictimEvent {
-    /// The victim stopped, with this signal.
+    /// The victim stopped; contains the signal.
     Stopped(i32),
     /// The victim sleeps in a system call.
     Asleep,
@@ -133,8 +133,9 @@ impl<'a> TracedVictim<'a> {
         }
     }
 
-    /// Records the operation to its end at this granularity; `None` if that makes more points than
-    /// `longest`. `alone` is true if no other process and no other thread runs meanwhile.
+    /// Records the operation to its end at this granularity; `None` if there would be more points
+    /// than `longest`. `alone` is true if no other process and no other thread runs during the
+    /// recording.
     pub(crate) fn record(
         &mut self,
         detail: Granularity,
@@ -184,9 +185,9 @@ impl<'a> TracedVictim<'a> {
         Ok(None)
     }
 
-    /// Resumes the victim after the second mark, where it replies.
+    /// Resumes the victim after the second mark, so that it replies.
     pub(crate) fn finish(self) -> Result<()> {
-        // A stepped victim is before the mark, one that ran is after it.
+        // A stepped victim is before the mark; a victim that ran freely is after it.
         let at = self.trace.registers()?.at;
         let before = self.trace.code(at)[0] == MARK;
         self.trace.resume(Resume::Freely, 0)?;
@@ -217,7 +218,7 @@ impl<'a> TracedVictim<'a> {
         }
     }
 
-    /// Brings the victim to an instruction: the processor itself stops it at each arrival.
+    /// Brings the victim to an instruction; the processor itself stops it at each arrival.
     fn reach_instruction(
         &mut self,
         point: &RecordedPoint,
@@ -247,7 +248,7 @@ impl<'a> TracedVictim<'a> {
         if stops / 2 != point.calls {
             return Ok(early(point, stops));
         }
-        // A breakpoint register that cannot be cleared could not have been set.
+        // If the breakpoint register could not be cleared, it could not have been set either.
         let _ = self.trace.stop_at(None);
         for _ in 0..point.repeated {
             self.trace.resume(Resume::Step, 0)?;
@@ -264,7 +265,7 @@ impl<'a> TracedVictim<'a> {
         })
     }
 
-    /// Brings the victim to any point of a stepped recording, as the recording did.
+    /// Brings the victim to any point of a stepped recording by stepping like the recording.
     fn step_to(&mut self, point: &RecordedPoint, release: Release<'_>) -> Result<ReachResult> {
         let mut reached = ReachResult::Diverged("the operation took another path".to_owned());
         self.walk(release, &mut |position| {
@@ -310,7 +311,7 @@ impl<'a> TracedVictim<'a> {
                 continue;
             }
             let at = self.trace.registers()?.at;
-            // At the entry the instruction pointer is already after the instruction.
+            // At the entry the instruction pointer is already past the instruction.
             let behind = point.address + if entered { CALL_LENGTH } else { 0 };
             if at != behind {
                 return Ok(ReachResult::Diverged(format!("found another system call, at {at:#x}")));
@@ -421,12 +422,12 @@ impl<'a> TracedVictim<'a> {
         visit(*here)
     }
 
-    /// Waits until the victim's other threads sleep or have ended. Only a call of the victim wakes
-    /// or starts them, so its path to the next call does not depend on theirs. Without this wait, a
-    /// thread that a busy machine delayed made the victim sleep where it had not slept in the
-    /// recording, and later points were not reached.
+    /// Waits until the victim's other threads sleep or have ended. Only system calls of the victim
+    /// wake or start them, so its path to the next call then does not depend on theirs. Without
+    /// this wait, a thread that was delayed on a busy machine made the victim sleep at a call where
+    /// it had not slept in the recording, and later points were not reached.
     ///
-    /// Once a thread has run for [`SETTLED`], no further call waits.
+    /// Once a thread has run for [`SETTLED`], later calls no longer wait.
     fn settle(&mut self) {
         let began = Instant::now();
         while self.settles && !self.actor.others_are_asleep() {
@@ -435,8 +436,8 @@ impl<'a> TracedVictim<'a> {
         }
     }
 
-    /// Waits for a stop and returns its signal. If the victim falls asleep before, releases it
-    /// once.
+    /// Waits for a stop and returns its signal. If the victim falls asleep before it stops,
+    /// releases it once.
     fn stopped(&mut self, release: Release<'_>) -> Result<i32> {
         let mut event = self.next_event()?;
         if event == VictimEvent::Asleep {
@@ -502,18 +503,18 @@ impl<'a> TracedVictim<'a> {
     }
 
     /// Returns `true` if the victim has just executed a mark. Valid only after a stop by SIGTRAP:
-    /// elsewhere in the code, a byte of that value means nothing.
+    /// elsewhere in the code, a byte with that value means nothing.
     fn is_behind_mark(&self) -> Result<bool> {
         let at = self.trace.registers()?.at;
         Ok(self.trace.code(at.wrapping_sub(1))[0] == MARK)
     }
 }
 
-/// System calls after which other instructions may be at an address.
+/// System calls after which an address may contain other instructions.
 const REMAPPING: [i64; 4] =
     [libc::SYS_mmap, libc::SYS_munmap, libc::SYS_mremap, libc::SYS_mprotect];
 
-/// Number of bytes of the instruction that makes a system call.
+/// Length in bytes of the instruction that makes a system call.
 const CALL_LENGTH: u64 = 2;
 
 fn early(point: &RecordedPoint, stops: u32) -> ReachResult {

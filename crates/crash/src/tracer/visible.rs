@@ -1,10 +1,10 @@
-//! State of a victim that others can see: [`SharedState`].
+//! The state of a victim that others can see: [`SharedState`].
 //!
 //! It consists of every byte of memory that the victim shares and may write, and of the head of the
 //! list by which the kernel finds its robust mutexes when it dies. State in the kernel (pipes,
-//! queues, sockets) changes by system calls, and these are counted.
+//! queues, sockets) changes only by system calls, which are counted.
 //!
-//! Memory that the victim shares and may only read is written by others, which sleep while the
+//! Memory that the victim shares but may only read is written by others, which sleep while the
 //! victim is stepped.
 
 use std::collections::HashMap;
@@ -17,7 +17,7 @@ use super::recording::StopKind;
 use super::trace::TracedTask;
 use tontine_host::error::{ErrorContext, MeasureError, Result};
 
-/// Bytes of the head of a robust list: the list, an offset, the mutex in the making.
+/// Size of the head of a robust list in bytes: the list, an offset, and the pending mutex.
 const ROBUST_HEAD: usize = 24;
 
 /// Maximum number of bytes that one instruction stores.
@@ -26,7 +26,7 @@ const WIDEST: u64 = 64;
 /// Memory that a step may have changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum StoreEffect {
-    /// None but the stack.
+    /// No memory except the stack.
     Nothing,
     /// Memory at this address.
     At(u64),
@@ -35,12 +35,12 @@ pub(super) enum StoreEffect {
     Anything,
 }
 
-/// The visible state at one point after the other, and the classes that it makes.
+/// The visible state at successive points, and the resulting classes.
 #[derive(Debug)]
 pub(super) struct SharedState {
     trace: TracedTask,
     pid: Pid,
-    /// `true` if no other process changes the shared memory meanwhile.
+    /// `true` if no other process changes the shared memory during the walk.
     alone: bool,
     regions: Vec<(u64, usize)>,
     now: Vec<u8>,
@@ -66,7 +66,7 @@ impl SharedState {
         Ok(visible)
     }
 
-    /// Reads the mappings again, after a system call that may have changed them.
+    /// Reads the mappings again after a system call that may have changed them.
     pub(super) fn look_up(&mut self) -> Result<()> {
         let maps = maps(self.pid)?;
         self.regions = maps.lines().filter_map(shared_and_writable).collect();
@@ -77,8 +77,8 @@ impl SharedState {
         Ok(())
     }
 
-    /// Returns the class of the present state. A victim that is about to enter a call, is asleep in
-    /// one or is back from the operation is in a class of its own each time.
+    /// Returns the class of the current state. A victim that is about to enter a call, is asleep in
+    /// one or is back from the operation gets its own class each time.
     pub(super) fn class(
         &mut self,
         calls: u32,
@@ -86,7 +86,7 @@ impl SharedState {
         touched: StoreEffect,
     ) -> Result<u32> {
         let same = self.is_untouched(touched);
-        // Debug builds check the decoding of instructions against the memory.
+        // Debug builds compare the decoding of instructions with the memory.
         if !same || cfg!(debug_assertions) {
             let before = self.digest;
             self.look()?;
@@ -100,7 +100,7 @@ impl SharedState {
         Ok(*self.classes.entry(key).or_insert(next))
     }
 
-    /// Returns `true` if the last step cannot have changed any of it.
+    /// Returns `true` if the last step cannot have changed any of the state.
     fn is_untouched(&self, touched: StoreEffect) -> bool {
         let near = |place: u64| {
             let ends = place.saturating_add(WIDEST);
@@ -115,7 +115,7 @@ impl SharedState {
         self.alone && !touched && !self.last.is_empty()
     }
 
-    /// Reads all of it and updates the digest.
+    /// Reads all visible memory and updates the digest.
     fn look(&mut self) -> Result<()> {
         self.trace.read(&self.regions, &mut self.now).during("process_vm_readv")?;
         if self.now != self.last {
@@ -141,7 +141,7 @@ pub(super) fn maps(pid: Pid) -> Result<String> {
     fs::read_to_string(&path).during(&path)
 }
 
-/// Parses `7f00-7f10 rw-s 00000000 00:01 5 /dev/shm/x` into the begin and the length of the
+/// Parses `7f00-7f10 rw-s 00000000 00:01 5 /dev/shm/x` and returns the start and the length of the
 /// mapping.
 fn shared_and_writable(line: &str) -> Option<(u64, usize)> {
     let mut words = line.split_whitespace();

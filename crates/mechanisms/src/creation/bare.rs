@@ -1,8 +1,8 @@
 //! The creating system calls, without the C library: [`process`], [`vfork`], [`thread`].
 //!
-//! Each is a few instructions around one system call, after which the new thread or process only
-//! ends: it needs no stack and no thread-local storage, accesses none of its memory, and could not
-//! return into the creator's frames.
+//! Each is a few instructions around one system call. The new thread or process only ends: it needs
+//! no stack and no thread-local storage, accesses no memory, and cannot return into the creator's
+//! frames.
 
 #![allow(unsafe_code, reason = "makes threads and processes behind the language's back")]
 
@@ -16,8 +16,8 @@ use tontine_host::trace::clone::Creation;
 
 pub(super) const VM: u64 = libc::CLONE_VM as u64;
 pub(super) const VFORK: u64 = libc::CLONE_VFORK as u64;
-/// Flags of a thread of the C library, without those for its own storage and for the parent's copy
-/// of its id.
+/// Flags of a C library thread, without those for its thread-local storage and for the parent's
+/// copy of its id.
 const THREAD: u64 = VM
     | (libc::CLONE_FS
         | libc::CLONE_FILES
@@ -27,20 +27,20 @@ const THREAD: u64 = VM
         | libc::CLONE_CHILD_CLEARTID) as u64;
 const SIGCHLD: u64 = libc::SIGCHLD as u64;
 
-/// Creates a process with these flags, by `clone3`; it exits as by `_exit`.
+/// Creates a process with these flags by `clone3`; the process exits like `_exit`.
 #[inline]
 pub(super) fn process(flags: u64) -> io::Result<libc::pid_t> {
     let creation = Creation { flags, exit_signal: SIGCHLD, ..Creation::default() };
     checked(clone3_and_end(&creation, libc::SYS_exit_group))
 }
 
-/// Creates a process by the system call `vfork`, or its equivalent.
+/// Creates a process by the system call `vfork` or its equivalent.
 #[inline]
 pub(super) fn vfork() -> io::Result<libc::pid_t> {
     checked(vfork_and_exit())
 }
 
-/// Creates a thread, by `clone3`, and waits until the kernel has cleared the word.
+/// Creates a thread by `clone3`, and waits until the kernel has cleared the word.
 ///
 /// # Errors
 /// Skipped, if the system refuses another thread.
@@ -54,7 +54,7 @@ pub(super) fn thread(word: &AtomicU32) -> Result<()> {
     // Acquire pairs with the kernel, which stores 0 and wakes this thread when the new one has
     // ended.
     while word.load(Ordering::Acquire) != 0 {
-        // SAFETY: waits while the word is 1; the kernel checks that itself.
+        // SAFETY: the call waits while the word is 1; the kernel itself checks the address.
         unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAIT, 1, null::<()>()) };
     }
     Ok(())
@@ -69,12 +69,12 @@ fn checked(returned: i64) -> io::Result<libc::pid_t> {
     }
 }
 
-/// Calls `vfork`, whose child exits with 0; returns the parent's result.
+/// Calls `vfork`; the child exits with 0. Returns the parent's result.
 #[cfg(target_arch = "x86_64")]
 fn vfork_and_exit() -> i64 {
     let mut returned = libc::SYS_vfork;
-    // SAFETY: the child has this process's memory and stack, but accesses neither: its next call is
-    // its exit. RCX and R11 are clobbered by the system call.
+    // SAFETY: the child shares this process's memory and stack, but accesses neither: its next call
+    // is its exit. The system call clobbers RCX and R11.
     unsafe {
         asm!(
             "syscall",
@@ -99,9 +99,8 @@ fn vfork_and_exit() -> i64 {
 #[cfg(target_arch = "x86_64")]
 fn clone3_and_end(creation: &Creation, end: libc::c_long) -> i64 {
     let mut returned = libc::SYS_clone3;
-    // SAFETY: only the kernel reads the structure. The new task may have this process's memory and
-    // stack, but accesses neither: its next call is its exit. RCX and R11 are clobbered by the
-    // call.
+    // SAFETY: only the kernel reads the structure. The new task may share this process's memory and
+    // stack, but accesses neither: its next call is its exit. The system call clobbers RCX and R11.
     unsafe {
         asm!(
             "syscall",
@@ -123,11 +122,11 @@ fn clone3_and_end(creation: &Creation, end: libc::c_long) -> i64 {
     returned
 }
 
-/// Calls `clone` with the flags of `vfork`, which this processor lacks.
+/// Calls `clone` with the flags of `vfork`, a call that this processor lacks.
 #[cfg(target_arch = "aarch64")]
 fn vfork_and_exit() -> i64 {
     let mut returned = VM | VFORK | SIGCHLD;
-    // SAFETY: as on x86-64; a stack of 0 is the caller's.
+    // SAFETY: as on x86-64; a stack of 0 means the caller's stack.
     unsafe {
         asm!(
             "svc #0",

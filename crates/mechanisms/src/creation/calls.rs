@@ -1,9 +1,9 @@
-//! The system calls of the ways to create, in words, for the explanations of the experiments that
-//! time them: [`FORK`], [`POSIX_SPAWN`].
+//! The system calls of each way to create a task, in words, for the explanations of the experiments
+//! that time them: [`FORK`], [`POSIX_SPAWN`].
 //!
-//! The calls are in order, first the caller's and then those of the new task, with one name per
-//! clause; a clause with "if" or "unless" names calls that are not always made. `told`, in the
-//! tests, compares this with a trace.
+//! The calls are in order, first the caller's and then the new task's, with one name per clause. A
+//! clause with "if" or "unless" names calls that are not always made. `told`, in the tests,
+//! compares this text with a trace.
 
 /// Calls of a fork whose child exits at once.
 pub const FORK: &str =

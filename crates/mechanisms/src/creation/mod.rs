@@ -1,11 +1,11 @@
 //! Ways to create a thread or a process that does nothing, and to wait for its end: [`Creator`].
 //!
-//! [`process`] has the ways of the C library to create a process, and the wait for it; [`thread`]
-//! its thread; [`bare`] the system calls without it. [`nothing`] is the smallest program, for a way
-//! that must run one. [`calls`] lists the system calls that they make, for the experiments that
-//! time them.
+//! [`process`] contains the C library's ways to create a process and the wait for its end,
+//! [`thread`] its way to create a thread, [`bare`] the system calls without the library.
+//! [`nothing`] is the smallest program, for creation by exec. [`calls`] lists the system calls of
+//! each, for the experiments that time them.
 //!
-//! The module does not time anything, or change the size of the parent.
+//! The module neither times anything nor changes the size of the parent.
 
 mod bare;
 pub mod calls;
@@ -27,17 +27,16 @@ pub enum Creator {
     Thread,
     /// `fork` of the C library.
     Fork,
-    /// The C library's `clone` with the flags of which `vfork` consists, on a stack of the child's
-    /// own.
+    /// The C library's `clone` with the flags that make up `vfork`, on the child's own stack.
     CloneAsVfork(ChildStack),
-    /// The system call `vfork`, whose child has the caller's stack.
+    /// The system call `vfork`; the child runs on the caller's stack.
     Vfork,
     /// `posix_spawn` of the smallest program.
     PosixSpawn(EmptyProgram),
-    /// A copy of this process, by `clone3` without a flag; it exits as a fork's child does, by
-    /// `_exit`, and so writes to its stack, which copies pages.
+    /// A copy of this process, by `clone3` without flags. It exits by `_exit`, as a fork's child
+    /// does, and so writes to its stack, which copies pages.
     Clone3,
-    /// A process, by bare `clone3` with these flags; it accesses no memory at all.
+    /// A process, by bare `clone3` with these flags; it accesses no memory.
     Process(u64),
     /// A thread, by bare `clone3`; the kernel clears the word when it ends.
     BareThread(Box<AtomicU32>),
@@ -52,8 +51,8 @@ impl Creator {
     /// Returns [`Self::PosixSpawn`].
     ///
     /// # Errors
-    /// Skipped, if the program's instructions do not exist for this processor, or if memory must
-    /// not be executed.
+    /// Skipped if the program's instructions do not exist for this processor, or if the system
+    /// forbids executable memory.
     pub fn posix_spawn() -> Result<Self> {
         EmptyProgram::new().map(Self::PosixSpawn)
     }
@@ -63,26 +62,26 @@ impl Creator {
         Self::Process(0)
     }
 
-    /// Returns a process with the caller's memory, for whose end the caller sleeps, by bare
-    /// `clone3`.
+    /// Returns a process that shares the caller's memory, by bare `clone3`; the caller sleeps until
+    /// the process ends.
     pub const fn bare_clone3_as_vfork() -> Self {
         Self::Process(bare::VM | bare::VFORK)
     }
 
-    /// Returns [`Self::BareThread`]. All signals of this thread are blocked from here on: the new
-    /// threads have its thread-local storage, and a handler must not run in them.
+    /// Returns [`Self::BareThread`]. Blocks all signals of this thread permanently: the new threads
+    /// share its thread-local storage, so no handler may run in them.
     ///
     /// # Errors
-    /// Failed, if they cannot be blocked.
+    /// Failed if the signals cannot be blocked.
     pub fn bare_thread() -> Result<Self> {
         thread::block_all_signals()?;
         Ok(Self::BareThread(Box::new(AtomicU32::new(0))))
     }
 
-    /// Creates a task, which ends at once, and waits for it: the timed operation.
+    /// Creates a task that ends at once, and waits for its end: the timed operation.
     ///
     /// # Errors
-    /// Skipped, if the system refuses another thread or process; failed, if it does not end as
+    /// Skipped if the system refuses another thread or process; failed if the task does not end as
     /// expected.
     #[inline]
     pub fn create_and_wait(&self) -> Result<()> {

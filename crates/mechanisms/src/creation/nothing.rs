@@ -1,8 +1,8 @@
 //! The smallest executable, which only exits with 0: [`EmptyProgram`].
 //!
-//! Any real program would add the time of its own start: a dynamic `true` spends most of it in the
-//! dynamic linker. This one is an ELF file of two headers and three instructions, written into a
-//! memfd, so that only the kernel's part is timed: a new address space, one page mapped.
+//! Any real program would add its own startup time: a dynamic `true` spends most of it in the
+//! dynamic linker. This ELF file has two headers and three instructions and is written into a
+//! memfd, so that only the kernel's part is timed: a new address space with one mapped page.
 
 use std::ffi::CString;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -27,7 +27,7 @@ const MACHINE: (u16, &[u8]) = (
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 const MACHINE: (u16, &[u8]) = (0, &[]);
 
-/// Address of its mapping; a multiple of every page size.
+/// Address of the file's mapping; a multiple of every page size.
 const BASE: u64 = 0x40_0000;
 const FILE_HEADER: u16 = 64;
 const PROGRAM_HEADER: u16 = 56;
@@ -45,7 +45,7 @@ const READ: u32 = 4;
 /// The executable, in an anonymous memory file.
 #[derive(Debug)]
 pub struct EmptyProgram {
-    /// Kept open: the path leads through it.
+    /// Kept open because the path leads through it.
     _file: OwnedFd,
     path: CString,
 }
@@ -54,8 +54,8 @@ impl EmptyProgram {
     /// Writes the executable.
     ///
     /// # Errors
-    /// Skipped, if its instructions do not exist for this processor, or if memory must not be
-    /// executed (`vm.memfd_noexec`).
+    /// Skipped if the executable's instructions do not exist for this processor, or if the system
+    /// forbids executable memory (`vm.memfd_noexec`).
     pub fn new() -> Result<Self> {
         if MACHINE.1.is_empty() {
             return Err(MeasureError::skip(
@@ -63,7 +63,7 @@ impl EmptyProgram {
             ));
         }
         let name = c"tontine-nothing";
-        // Kernels before 6.3 do not have the flag, and execute memory without it.
+        // Kernels before 6.3 lack the flag, and make the memory executable without it.
         let file = match memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::EXEC) {
             Err(Errno::INVAL) => memfd_create(name, MemfdFlags::CLOEXEC),
             made => made,
@@ -77,22 +77,22 @@ impl EmptyProgram {
                 "wrote {written} of {length} bytes to a memfd"
             )));
         }
-        // By this process's own number: `self` would be each child, for which the kernel would then
-        // have to create a directory in `/proc`, a tenth of the measured time.
+        // Use this process's own number. `self` would be resolved in each child, for which the
+        // kernel would have to create a directory in `/proc`, a tenth of the measured time.
         let ours = std::fs::read_link("/proc/self").setting_up("reading the link /proc/self")?;
         let path = CString::new(format!("/proc/{}/fd/{}", ours.display(), file.as_raw_fd()))
             .map_err(|_| MeasureError::fail("expected a path without zero bytes"))?;
         Ok(Self { _file: file, path })
     }
 
-    /// Returns a path to it, for this process and those that inherit its descriptors.
+    /// Returns a path to the file, valid in this process and in those that inherit its descriptors.
     pub fn path(&self) -> &CString {
         &self.path
     }
 }
 
-/// Returns the file: header, one loaded segment that is the whole file, a stack that is not
-/// executable, the code.
+/// Returns the file: the header, one loaded segment that covers the whole file, a non-executable
+/// stack, and the code.
 fn image() -> Vec<u8> {
     let (machine, code) = MACHINE;
     let length = CODE + code.len() as u64;

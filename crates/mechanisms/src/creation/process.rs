@@ -1,5 +1,5 @@
-//! Processes that exit by the C library's `_exit`, or execute a program: [`fork`],
-//! [`clone_as_vfork`], [`posix_spawn`], [`clone3`]; and the wait for their end: [`reap`].
+//! Processes that exit by the C library's `_exit` or call exec: [`fork`], [`clone_as_vfork`],
+//! [`posix_spawn`], [`clone3`]; and the wait for their end: [`reap`].
 
 #![allow(unsafe_code, reason = "fork, clone, clone3, posix_spawn and waitpid")]
 
@@ -13,7 +13,7 @@ use tontine_host::os::child::exit_at_once;
 use super::nothing::EmptyProgram;
 use super::thread::succeeded;
 
-/// Number of bytes of the stack of a child that shares the parent's memory and only exits.
+/// Size in bytes of the stack of a child that shares the parent's memory and only exits.
 const STACK: usize = 64 << 10;
 
 /// Memory for a child's stack.
@@ -33,15 +33,16 @@ impl ChildStack {
 /// Creates a child that exits at once.
 #[inline]
 pub(super) fn fork() -> io::Result<libc::pid_t> {
-    // SAFETY: the child only exits by `_exit`, whichever locks other threads held.
+    // SAFETY: the child only calls `_exit`, so locks held by other threads do not matter.
     match checked(unsafe { libc::fork() })? {
         0 => exit_at_once(0),
         pid => Ok(pid),
     }
 }
 
-/// Creates a child on a stack of its own in this process's memory, while this thread waits. `vfork`
-/// itself lets the child run on the parent's frames, which no Rust function may do.
+/// Creates a child with its own stack in this process's memory, and suspends this thread until the
+/// child ends. `vfork` itself lets the child run on the parent's frames, which no Rust function may
+/// do.
 #[inline]
 pub(super) fn clone_as_vfork(stack: &ChildStack) -> io::Result<libc::pid_t> {
     extern "C" fn ends(_: *mut c_void) -> libc::c_int {
@@ -49,8 +50,8 @@ pub(super) fn clone_as_vfork(stack: &ChildStack) -> io::Result<libc::pid_t> {
     }
     let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
     // SAFETY: the stack is as long as the range, aligned to 16 bytes, and not used elsewhere:
-    // CLONE_VFORK suspends this thread, the only one with the handle, until the child has ended.
-    // The child runs only `ends`, which accesses no memory but that stack.
+    // CLONE_VFORK suspends this thread, which alone has the handle, until the child has ended. The
+    // child runs only `ends`, which accesses no memory but that stack.
     let pid = unsafe {
         let top = stack.0.as_ptr_range().end.cast_mut().cast::<c_void>();
         libc::clone(ends, top, flags, std::ptr::null_mut())
@@ -58,14 +59,14 @@ pub(super) fn clone_as_vfork(stack: &ChildStack) -> io::Result<libc::pid_t> {
     checked(pid)
 }
 
-/// Creates a child that executes the smallest program.
+/// Creates a child that calls exec with the smallest program.
 #[inline]
 pub(super) fn posix_spawn(nothing: &EmptyProgram) -> io::Result<libc::pid_t> {
     let mut pid = 0;
     let arguments = [nothing.path().as_ptr().cast_mut(), std::ptr::null_mut()];
     let environment = [std::ptr::null_mut()];
-    // SAFETY: the strings and both arrays, which end with a null pointer, live across the call; no
-    // actions and no attributes are given.
+    // SAFETY: the strings and both arrays, which end with a null pointer, live until the call
+    // returns; actions and attributes are null.
     let error = unsafe {
         libc::posix_spawn(
             &mut pid,
@@ -79,11 +80,11 @@ pub(super) fn posix_spawn(nothing: &EmptyProgram) -> io::Result<libc::pid_t> {
     succeeded(error).map(|()| pid)
 }
 
-/// Creates a child without a flag: it gets copies of everything, as by `fork`.
+/// Creates a child without flags: it gets copies of everything, as after `fork`.
 #[inline]
 pub(super) fn clone3() -> io::Result<libc::pid_t> {
     // SAFETY: all-zero is valid for this plain structure, and requests a copy of everything on the
-    // present stack; the child exits by `_exit` and accesses no lock of the C library.
+    // current stack; the child exits by `_exit` and accesses no lock of the C library.
     let pid = unsafe {
         let mut how: libc::clone_args = std::mem::zeroed();
         how.exit_signal = libc::SIGCHLD as u64;
@@ -95,10 +96,10 @@ pub(super) fn clone3() -> io::Result<libc::pid_t> {
     }
 }
 
-/// Waits for a child that exits with status 0.
+/// Waits for a child, which must exit with status 0.
 ///
 /// # Errors
-/// Failed, if it ends otherwise.
+/// Failed if it ends in any other way.
 #[inline]
 pub(super) fn reap(pid: libc::pid_t) -> Result<()> {
     let mut status = 0;

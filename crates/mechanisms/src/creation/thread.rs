@@ -34,7 +34,7 @@ pub(super) fn block_all_signals() -> Result<()> {
     succeeded(set).during("pthread_sigmask")
 }
 
-/// Converts the `errno` that functions of the pthread family return.
+/// Converts the `errno` that pthread functions return.
 pub(super) fn succeeded(returned: libc::c_int) -> io::Result<()> {
     if returned == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(returned)) }
 }

@@ -1,5 +1,6 @@
-//! The mailbox as a mechanism: one that spins, one that sleeps, one in which a survivor notices a
-//! death, one without copies, and one whose lanes are handed over to a successor.
+//! Mailboxes as mechanisms: one whose receiver spins, one whose receiver sleeps, one in which a
+//! survivor notices a death, one without copies, and one whose lanes are handed over to a
+//! successor.
 
 #![allow(unsafe_code, reason = "reads in place what our own senders wrote")]
 
@@ -28,24 +29,24 @@ use crate::operation::Operation;
 
 /// Number of bytes of a message in a round trip.
 const WORD: usize = size_of::<u64>();
-/// Number of bytes of a stream's lane for small messages.
+/// Size in bytes of a stream's lane for small messages.
 const SMALL: usize = 64 << 10;
-/// Minimum capacity of a stream's lane for large ones, in messages.
+/// Minimum capacity of a stream's lane for large messages, in messages.
 const DEPTH: usize = 4;
-/// Wait of the receiver for senders that have not connected, before it checks them.
+/// Maximum wait of the receiver for senders to connect, before it checks them.
 const LOOK: Duration = Duration::from_millis(20);
-/// Number of messages that the first chunk of 4,096 bytes takes in addition to the one that the two
-/// ends exchange first: its ring has 3,968, a message and its header take 72, and one header stays
-/// free.
+/// Number of messages that fit into the first chunk of 4,096 bytes, besides the message that the
+/// two ends exchange first. Its ring has 3,968 bytes, a message with its header takes 72, and one
+/// header stays free.
 const FIRST_CHUNK: u32 = 54;
 
-/// A kill has the same effect, whatever the owner's wait strategy.
+/// A kill has the same effect with every wait strategy of the owner.
 const KILLED: Death = Death::LeavesOne { row: "mailbox", survivor: AfterKill::Told };
 
 /// `mailbox-spin`.
 pub struct Spin;
 
-/// `mailbox-sleep`, whose ends the round trip opens: it tries both ways of sharing the fences.
+/// `mailbox-sleep`. The round trip opens its ends, to try both ways of sharing the fences.
 pub struct Sleep;
 
 /// `mailbox`.
@@ -100,7 +101,7 @@ impl Driver for MailboxMechanism {
             own: true,
             // The successor of a victim may be killed in the same operation.
             successions: &[(Operation::Bind, Operation::Bind), (Operation::Send, Operation::Send)],
-            // It has 80 classes, so a second opening after each makes thousands of pairs.
+            // `bind` has 80 classes, so a second `bind` after each makes thousands of pairs.
             long_successions: &[Operation::Bind],
             // A message is acknowledged by the next `recv`.
             delivers_again: true,
@@ -171,8 +172,8 @@ impl Driver for Succession {
     const MECHANISM: Mechanism = Mechanism {
         explored: Some(Explored {
             own: true,
-            // The successor of a dead receiver may be killed in its first receive, in which it
-            // takes the lane over, or already while it takes the address.
+            // The successor of a dead receiver may be killed in its first receive, which takes the
+            // lane over, or earlier, while it binds the address.
             successions: &[
                 (Operation::Receive, Operation::Receive),
                 (Operation::ReceiveEmpty, Operation::Bind),
@@ -279,9 +280,9 @@ impl PairDriver for Spin {
     }
 }
 
-/// A mailbox whose owner notices the death of the only sender. A `recv` waits for the next message
-/// and does not report that a sender died, so a process that waits for a reply waits on the
-/// mailbox's descriptor and checks that the lane still exists.
+/// A mailbox whose owner notices the death of the only sender. `recv` waits for the next message
+/// and does not report a sender's death, so a process that expects a reply waits on the mailbox's
+/// descriptor and checks that the lane still exists.
 pub struct Noticing(Mailbox);
 
 impl Inlet for Noticing {
@@ -325,17 +326,17 @@ impl PairDriver for MailboxMechanism {
     }
 }
 
-/// A stream of many senders, each in a process of its own, to one receiver.
+/// A stream from many senders, each in its own process, to one receiver.
 ///
-/// By default lanes grow from a page while messages wait, and here messages always wait; the timed
-/// lane is the one that they grow to, so it has that size from the start. It takes many small
-/// messages and fits into a cache; of large ones it takes [`DEPTH`].
+/// By default lanes grow from one page while messages wait, and here messages always wait. Each
+/// timed lane therefore starts with the size to which it would grow. It takes many small messages
+/// and fits into a cache; for large messages its capacity is [`DEPTH`].
 ///
-/// Without copies a sender still fills the space that it reserves, like a program that creates a
+/// Even without copies a sender fills the space that it reserves, like a program that creates a
 /// message there; the receiver reads in place.
 pub(super) struct LaneStream<const COPY: bool>;
 
-/// Returns the number of bytes of each lane for messages of this size.
+/// Returns the size in bytes of each lane for messages of this length.
 fn lane_bytes(bytes: usize) -> u64 {
     (bytes * 2 * DEPTH).next_power_of_two().max(SMALL) as u64
 }
@@ -410,12 +411,12 @@ impl<const COPY: bool> Outlet for LaneOut<COPY> {
 /// The receiver of a stream.
 pub(super) struct LaneIn<const COPY: bool> {
     mailbox: Mailbox,
-    /// Number of senders that have not announced themselves.
+    /// Number of senders that have not announced themselves yet.
     missing: usize,
 }
 
 impl<const COPY: bool> LaneIn<COPY> {
-    /// Waits for a message while senders are missing.
+    /// Waits for a message while some senders have not announced themselves.
     #[cold]
     fn meet<R>(
         &mut self,
@@ -458,14 +459,14 @@ impl<const COPY: bool> Inlet for LaneIn<COPY> {
         if COPY {
             return self.mailbox.receive(senders, look);
         }
-        // SAFETY: the senders are children of this process, which never change what they have
+        // SAFETY: the senders are children of this process and never change messages that they have
         // committed.
         let message = unsafe { self.mailbox.recv_in_place() };
         Ok(message.map(|message| look(&message)).map_err(failed("recv"))?)
     }
 }
 
-/// A mailbox at a path. If `WAITS`, its senders wait for a dead receiver's successor.
+/// A mailbox at a path. If `WAITS`, its senders wait for the successor of a dead receiver.
 pub(super) struct ByPath<const WAITS: bool>;
 
 impl<const WAITS: bool> ByPath<WAITS> {

@@ -1,12 +1,12 @@
-//! The library's own mailboxes: how two ends meet ([`posts`], [`Post::open`]), its errors as
-//! [`MeasureError`], and its mechanisms (`ends`).
+//! The library's own mailboxes: the connection of two ends ([`posts`], [`Post::open`]), the
+//! conversion of errors to [`MeasureError`], and the mechanisms (`ends`).
 //!
-//! The connections are created before a fork, the handles after it: a handle belongs to the process
-//! that created it. Every sender first sends one empty message; once it has arrived, both ends are
-//! connected.
+//! The connections are created before a fork and the handles after it, because a handle belongs to
+//! the process that created it. Every sender first sends an empty message; when it arrives, both
+//! ends are connected.
 //!
-//! A `recv` does not report a dead sender, so the ends check each other only while they meet. If
-//! one is killed later, the other waits until the deadline of the invocation.
+//! `recv` does not report a dead sender, so the ends check each other only while they connect. If
+//! one is killed later, the other waits until the invocation's deadline.
 
 use std::os::fd::OwnedFd;
 use std::thread;
@@ -25,9 +25,9 @@ mod ends;
 
 pub use ends::{MailboxMechanism, Sleep, Spin, Succession, ZeroCopy};
 
-/// Maximum time in which two ends must meet.
+/// Timeout for two ends to connect.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Wait of an end before it checks the other.
+/// Maximum wait of an end before it checks the other.
 const LOOK: Duration = Duration::from_millis(20);
 /// Interval between two checks whether the receiver has accepted a sender.
 const PAUSE: Duration = Duration::from_micros(100);
@@ -44,7 +44,7 @@ pub struct Correspondent {
     pub sender: Sender,
     /// Receives from the other process.
     pub mailbox: Mailbox,
-    /// Connected, and never used.
+    /// Connected but never used.
     _idle: Vec<Sender>,
 }
 
@@ -67,10 +67,10 @@ pub fn posts(lanes: usize) -> Result<(Post, Post)> {
 }
 
 impl Post {
-    /// Creates a mailbox and as many senders as there are connections, and meets the other end.
+    /// Creates a mailbox and one sender per connection, and connects to the other end.
     ///
     /// # Errors
-    /// Skipped, if the system refuses what a mailbox needs; failed, if the other end does not come.
+    /// Skipped if the system refuses what a mailbox needs; failed if the other end does not appear.
     pub fn open(self, options: &Options, peers: &[PeerHandle<'_>]) -> Result<Correspondent> {
         life()?;
         let mut mailbox = options.unbound().map_err(refused)?;
@@ -79,7 +79,7 @@ impl Post {
             .into_iter()
             .map(|socket| announced(options, socket))
             .collect::<Result<Vec<_>>>()?;
-        // One after the other: the number of pending connections is limited.
+        // The number of pending connections is limited, so they are accepted one after the other.
         for socket in self.back {
             mailbox.adopt(socket).map_err(refused)?;
             until_announced(&mut mailbox, peers)?;
@@ -107,7 +107,7 @@ pub fn announced(options: &Options, socket: OwnedFd) -> Result<Sender> {
 /// Receives the empty message of a sender that has just connected.
 ///
 /// # Errors
-/// Failed, if it does not come, or another message does.
+/// Failed if it does not arrive, or another message does.
 pub fn until_announced(mailbox: &mut Mailbox, senders: &[PeerHandle<'_>]) -> Result<()> {
     let began = Instant::now();
     loop {
@@ -129,11 +129,11 @@ pub fn until_announced(mailbox: &mut Mailbox, senders: &[PeerHandle<'_>]) -> Res
     }
 }
 
-/// Waits until the receiver has accepted the lane and read its empty message: later messages do not
-/// arrive while another sender is still announcing itself.
+/// Waits until the receiver has accepted the lane and read its empty message, so that no later
+/// message arrives while another sender is still announcing itself.
 ///
 /// # Errors
-/// Failed, if it does not.
+/// Failed if the receiver does not.
 pub fn until_welcome(sender: &mut Sender, receiver: PeerHandle<'_>) -> Result<()> {
     let began = Instant::now();
     while sender.peer().is_none() {
@@ -147,8 +147,8 @@ pub fn until_welcome(sender: &mut Sender, receiver: PeerHandle<'_>) -> Result<()
     sender.wait_acked(Some(PATIENCE)).map_err(failed("mailbox handshake"))
 }
 
-/// Returns this process's life: the main thread's, as in an invocation and in every forked child.
-/// If another thread calls it, as in tests, an anchor thread holds it.
+/// Returns this process's life. It belongs to the main thread, as in an invocation and in every
+/// forked child; if another thread calls it, as in tests, an anchor thread holds it.
 ///
 /// # Errors
 /// Skipped, if the system refuses it.
@@ -156,7 +156,7 @@ pub fn life() -> Result<&'static Life> {
     Life::register().map_err(refused)
 }
 
-/// Converts an error of the setup: a skip, if the system lacks what is needed.
+/// Converts a setup error: a skip if the system lacks what is needed.
 pub fn refused(error: Error) -> MeasureError {
     if error::refused(&std::io::Error::from_raw_os_error(error.errno())) {
         MeasureError::skip(error.to_string())

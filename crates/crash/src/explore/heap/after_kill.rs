@@ -1,8 +1,8 @@
 //! Commands to a heap's survivors after the kill: the second half of [`HeapTrial`].
 //!
-//! The peer and a fresh process recover dead members, continue to allocate, to free and to hand
-//! over, and check every byte of their blocks. In the end all memory is free, and as many blocks
-//! fit as in the beginning.
+//! The peer and a fresh process recover dead members, continue to allocate, free and hand over
+//! blocks, and check every byte of their blocks. At the end all memory is free, and as many blocks
+//! fit as at the beginning.
 
 use super::{HeapTrial, OWN, number_of};
 use crate::actor::order::{HeapAct, WorkerReply};
@@ -16,21 +16,21 @@ use tontine_host::error::Result;
 const LEFT: &str = "the surviving member";
 const FRESH: &str = "a fresh member";
 
-/// Blocks that survivors allocate: the peer at first, the fresh member, and both until the heap is
-/// full.
+/// Blocks that survivors allocate: first the peer, then the fresh member, then both until the heap
+/// is full.
 const AT_ONCE: u32 = 100;
 const OF_FRESH: u32 = 110;
-/// Complete slabs: no other member can allocate from the rest of a slab.
+/// Complete slabs, so that no other member can allocate from the rest of a slab.
 const FRESH_PART: [u32; 4] = [200, 201, 202, 203];
 const THE_REST: u32 = 300;
-/// Blocks that the peer allocates while both still have earlier ones.
+/// Blocks that the peer allocates while both members still have earlier blocks.
 const BESIDE: u32 = 500;
 
 /// Success, or the result of the kill.
 type Gone = std::result::Result<(), TrialResult>;
 
 impl HeapTrial {
-    /// Asks the survivors to continue, and judges.
+    /// Lets the survivors continue, and judges the result.
     pub(in crate::explore) fn judge(mut self, cast: TrialConfig<'_>) -> Result<TrialResult> {
         let mut fresh = cast.actor(&self.place)?;
         let patience = self.patience(fresh.pid());
@@ -43,7 +43,7 @@ impl HeapTrial {
         };
         let (sizes, room) = (self.sizes, self.room);
         let mut judge = || -> Gone {
-            // No survivor knows of the death yet.
+            // No survivor has noticed the death yet.
             both.allocates(true, AT_ONCE, sizes.small)?;
             both.look()?;
             both.of_companion(HeapAct::Free(AT_ONCE))?;
@@ -67,14 +67,14 @@ impl HeapTrial {
                 both.look()?;
                 both.exchange()?;
             }
-            // If a live member's block was freed, it is given out again here.
+            // If a live member's block was freed, it is allocated again here.
             both.allocates(false, OF_FRESH + 1, sizes.small)?;
             both.fills(BESIDE, sizes.small)?;
             both.look()?;
             both.of_companion(HeapAct::Check)?;
             both.empty(self.recovers)?;
             both.is_empty()?;
-            // All memory can be used, and a block that two members have is detected.
+            // Checks that all memory can be used. A block that two members have is detected.
             for number in FRESH_PART {
                 both.allocates(false, number, sizes.filling)?;
             }
@@ -111,7 +111,7 @@ struct Survivors<'a> {
     companion: &'a mut WorkerProcess,
     fresh: &'a mut WorkerProcess,
     patience: &'a FairTimeout,
-    /// Numbers of the blocks that each has.
+    /// Numbers of the blocks that each member has.
     companions: &'a mut Vec<u32>,
     freshs: Vec<u32>,
 }
@@ -149,7 +149,7 @@ impl Survivors<'_> {
         self.of_fresh(HeapAct::Tend).map(drop)
     }
 
-    /// Checks that each member has its blocks, unchanged.
+    /// Checks that each member has its blocks, and that they are unchanged.
     fn look(&mut self) -> Gone {
         let companion = self.of_companion(HeapAct::Look)?;
         has(companion, self.companions)?;
@@ -157,7 +157,7 @@ impl Survivors<'_> {
         has(fresh, &self.freshs)
     }
 
-    /// Each hands a block over to the other; the fresh member frees the one that it received.
+    /// Lets each member hand a block to the other; the fresh member frees the one that it received.
     fn exchange(&mut self) -> Gone {
         let [companion, fresh] = [self.companion.pid(), self.fresh.pid()].map(number_of);
         self.of_companion(HeapAct::Meet(fresh))?;
@@ -174,7 +174,7 @@ impl Survivors<'_> {
         Ok(())
     }
 
-    /// Both members free all their blocks.
+    /// Lets both members free all their blocks.
     fn empty(&mut self, tends: bool) -> Gone {
         self.of_companion(HeapAct::Empty)?;
         self.of_fresh(HeapAct::Empty)?;
@@ -202,7 +202,7 @@ impl Survivors<'_> {
     }
 }
 
-/// Returns the reply of a live member; a damaged heap or block has a verdict of its own.
+/// Returns the reply of a live member. A damaged heap or block has its own verdict.
 fn ask(
     who: &str,
     actor: &mut WorkerProcess,

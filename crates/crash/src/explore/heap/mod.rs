@@ -1,9 +1,10 @@
 //! One run of a script for a heap: [`HeapTrial`], its members and their actions up to the kill.
 //!
-//! The *victim* carries the operation out; its *peer*, which created the heap, survives. If the
+//! The *victim* carries out the operation; its *peer*, which created the heap, survives. If the
 //! heap recovers dead members, the victim has blocks of every kind: its own, large ones, blocks
-//! from its peer's slab, blocks in flight to and from it; and its peer has a small and a large one
-//! of the victim's slabs. The commands to the survivors after the kill are in [`after_kill`].
+//! from its peer's slab, and blocks in flight to and from it; its peer has a small and a large
+//! block from the victim's slabs. The commands to the survivors after the kill are in
+//! [`after_kill`].
 
 mod after_kill;
 
@@ -40,11 +41,11 @@ const LARGE: u32 = 13;
 const KEPT_LARGE: u32 = 14;
 /// The block of the operation under test.
 const ASKED: u32 = 20;
-/// Complete slabs, freed again.
+/// Complete slabs, which are freed again.
 const GIVEN_BACK: [u32; 2] = [21, 22];
 /// Block of the process that recovers a dead member.
 const RECOVERERS: u32 = 30;
-/// First of the blocks that fill the heap at the start, to measure it.
+/// First of the blocks that fill the heap at the start, to measure its size.
 const MEASURED: u32 = 1_000;
 
 /// Sizes of blocks in bytes.
@@ -56,8 +57,8 @@ struct Sizes {
     filling: usize,
 }
 
-/// A trial, at any time between its beginning and its verdict. Workers are dropped before the
-/// place.
+/// A trial at any time between its beginning and its verdict. Workers are dropped before the run
+/// directory.
 #[derive(Debug)]
 pub(super) struct HeapTrial {
     victim: WorkerProcess,
@@ -154,7 +155,7 @@ impl HeapTrial {
         Ok(scene)
     }
 
-    /// The peer creates the heap, measures it, and allocates blocks in it.
+    /// Lets the peer create the heap, measure it, and allocate blocks in it.
     fn begin(&mut self) -> Result<()> {
         unharmed(&mut self.companion, CommandKind::Create)?;
         let fill = HeapAct::Fill { first: MEASURED, bytes: self.sizes.filling };
@@ -167,11 +168,11 @@ impl HeapTrial {
         Ok(())
     }
 
-    /// The victim joins and gets its blocks.
+    /// Lets the victim join and get its blocks.
     fn settle_in(&mut self, operation: Operation) -> Result<()> {
         let Sizes { small, large, .. } = self.sizes;
         self.victims(HeapAct::Join)?;
-        // If no member frees the blocks of a dead one, one block is lost in any case.
+        // If no member frees a dead member's blocks, one block is always lost.
         if self.recovers || operation == Operation::Free {
             self.victims(HeapAct::Allocate { number: FIRST, bytes: small })?;
         }
@@ -203,12 +204,12 @@ impl HeapTrial {
         Ok(())
     }
 
-    /// Has the victim carry out `act`.
+    /// Lets the victim carry out `act`.
     fn victims(&mut self, act: HeapAct) -> Result<Vec<MessageCheck>> {
         unharmed(&mut self.victim, CommandKind::Heap(act))
     }
 
-    /// Has the peer carry out `act`.
+    /// Lets the peer carry out `act`.
     fn companions(&mut self, act: HeapAct) -> Result<Vec<MessageCheck>> {
         unharmed(&mut self.companion, CommandKind::Heap(act))
     }
@@ -221,8 +222,8 @@ impl HeapTrial {
         body(&mut self.victim, &mut || Ok(()))
     }
 
-    /// Kills the victim. `returned` is true if the operation had returned: then a block that it
-    /// handed over must arrive.
+    /// Kills the victim. `returned` is true if the operation had returned; then a block that the
+    /// victim handed over must arrive.
     pub(super) fn kill(&mut self, returned: bool) {
         self.victim.kill();
         if let (true, CommandKind::Heap(HeapAct::HandOver { number, .. })) = (returned, self.act) {
@@ -230,7 +231,7 @@ impl HeapTrial {
         }
     }
 
-    /// A fresh process joins, will recover the dead victim, and will be killed during that.
+    /// Starts a fresh process that joins and will be killed while it recovers the dead victim.
     pub(super) fn succeed(
         &mut self,
         cast: TrialConfig<'_>,
@@ -250,13 +251,13 @@ impl HeapTrial {
         Ok(None)
     }
 
-    /// Returns the timeout of one reply of a survivor, which may need `another` to run.
+    /// Returns the timeout for one reply of a survivor, which may need `another` to run.
     fn patience(&self, another: Pid) -> FairTimeout {
         FairTimeout::with(self.patience, &[self.companion.pid(), another])
     }
 }
 
-/// Returns a process id in the form that commands have.
+/// Returns a process id in the form that commands use.
 fn number_of(pid: Pid) -> u32 {
     pid.as_raw_nonzero().get().unsigned_abs()
 }

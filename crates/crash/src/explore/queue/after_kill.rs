@@ -1,7 +1,7 @@
 //! Commands to the survivors after the kill: the second half of [`QueueTrial`].
 //!
-//! A fresh process takes the dead victim's place, messages pass from one process to the other, and
-//! those that arrive are compared with the ledger.
+//! A fresh process replaces the dead victim, messages pass from one process to the other, and those
+//! that arrive are compared with the ledger.
 
 use super::QueueTrial;
 use crate::actor::order::{CommandKind, WorkerCommand, WorkerReply};
@@ -13,18 +13,19 @@ use crate::verdict::TrialResult;
 use crate::worker_launcher::WorkerProcess;
 use tontine_host::error::Result;
 
-/// A receiver has everything if no message has come for this long.
+/// Pause without a message after which a receiver has received everything.
 const QUIET_MS: u64 = 10;
 
 impl QueueTrial {
-    /// Asks the survivors to continue, and judges.
+    /// Lets the survivors continue, and judges the result.
     pub(in crate::explore) fn judge(mut self, cast: TrialConfig<'_>) -> Result<TrialResult> {
         let mut fresh = cast.actor(&self.place)?;
         let done = match self.end {
             QueueEnd::Sender => self.with_fresh_sender(&mut fresh),
             QueueEnd::Receiver => self.with_fresh_receiver(&mut fresh),
         };
-        // One sender, one receiver after the other, and no message lost with a dead one: in order.
+        // With one sender, successive receivers, and no message lost with a dead receiver, order is
+        // kept.
         let in_order = self.delivers_again && self.end == QueueEnd::Receiver;
         Ok(done.map_or_else(
             |stuck| stuck,
@@ -37,7 +38,7 @@ impl QueueTrial {
         ))
     }
 
-    /// The peer receives the messages that are there, and those that a fresh sender sends.
+    /// Lets the peer receive the waiting messages and those that a fresh sender sends.
     fn with_fresh_sender(&mut self, fresh: &mut WorkerProcess) -> ReceiveResult {
         const LEFT: &str = "the surviving receiver";
         const OPENING: &str = "a fresh sender, opening its end,";
@@ -62,7 +63,7 @@ impl QueueTrial {
         Ok(seen)
     }
 
-    /// A fresh receiver receives the messages that are there, and those that the peer sends.
+    /// Lets a fresh receiver receive the waiting messages and those that the peer sends.
     fn with_fresh_receiver(&mut self, fresh: &mut WorkerProcess) -> ReceiveResult {
         const FRESH: &str = "a fresh receiver";
         const OPENING: &str = "a fresh receiver, opening its end,";
@@ -87,8 +88,8 @@ impl QueueTrial {
         Ok(seen)
     }
 
-    /// The peer sends a fresh message. The first `send` may report the death instead: then the peer
-    /// takes back what it can, and opens its end again.
+    /// Lets the peer send a fresh message. The first `send` may report the death instead; then the
+    /// peer takes back the messages that it can, and opens its end again.
     fn companion_sends_fresh(
         &mut self,
         number: u32,
@@ -125,8 +126,8 @@ impl QueueTrial {
 
 const LEFT_TO_SEND: &str = "the surviving sender";
 
-/// Number of messages that must pass after the kill, one after the other: some faults show at the
-/// second.
+/// Number of messages that must pass after the kill, one after the other: some faults become
+/// visible only at the second.
 const ROUNDS: u32 = 2;
 
 fn drain(until: u32) -> WorkerCommand {

@@ -1,6 +1,6 @@
 //! One run of a script for a queue: [`QueueTrial`], the two ends and their actions up to the kill.
 //!
-//! The *victim* carries the operation out; its *peer* has the other end. The commands to the
+//! The *victim* carries out the operation; its *peer* has the other end. The commands to the
 //! survivors after the kill are in [`after_kill`].
 
 mod after_kill;
@@ -20,8 +20,8 @@ use crate::verdict::{ExpectedMessages, TrialResult};
 use crate::worker_launcher::WorkerProcess;
 use tontine_host::error::{MeasureError, Result};
 
-/// A trial, at any time between its beginning and its verdict. Workers are dropped before the
-/// place.
+/// A trial at any time between its beginning and its verdict. Workers are dropped before the run
+/// directory.
 #[derive(Debug)]
 pub(super) struct QueueTrial {
     victim: WorkerProcess,
@@ -39,13 +39,14 @@ pub(super) struct QueueTrial {
     acknowledges: Option<u32>,
     /// The victim's action in the operation under test.
     pub(super) act: CommandKind,
-    /// Action by which the peer releases a blocked victim, once, and the number of repetitions.
+    /// The action by which the peer releases a blocked victim once, and the number of its
+    /// repetitions.
     release: Option<(CommandKind, u32)>,
-    /// Command in which the peer sleeps until the victim wakes it.
+    /// The command in which the peer sleeps until the victim wakes it.
     pending: Option<CommandKind>,
-    /// The next number that no process has sent yet.
+    /// The next number, which no process has sent yet.
     next: u32,
-    /// Timeout of one reply of a survivor.
+    /// Timeout for one reply of a survivor.
     patience: Duration,
     place: RunDir,
 }
@@ -133,14 +134,14 @@ impl QueueTrial {
                 scene.companion_sleeps_in(waits)?;
                 scene.act = CommandKind::Receive;
             }
-            // Excluded by `end_of` above: these have no end.
+            // Excluded by `end_of` above: these operations do not belong to an end.
             _ => {}
         }
         std::thread::sleep(cast.subject.settles());
         Ok(scene)
     }
 
-    /// Opens both ends; the receiver's first.
+    /// Opens both ends, the receiver's first.
     fn open(&mut self) -> Result<()> {
         let (receiver, sender) = match self.end {
             QueueEnd::Sender => (&mut self.companion, &mut self.victim),
@@ -150,7 +151,7 @@ impl QueueTrial {
         unharmed(sender, CommandKind::Open(QueueEnd::Sender)).map(drop)
     }
 
-    /// One message passes, so that both ends know each other.
+    /// Sends one message through the queue, so that both ends know each other.
     fn exchange(&mut self) -> Result<()> {
         let number = self.number();
         let (receiver, sender) = match self.end {
@@ -168,7 +169,7 @@ impl QueueTrial {
     }
 
     /// Sends messages to the receiver under test. It will take the first, which may be lost with
-    /// it.
+    /// the receiver.
     fn companion_sends(&mut self, count: u32) -> Result<()> {
         for at in 0..count {
             let number = self.number();
@@ -180,7 +181,7 @@ impl QueueTrial {
         Ok(())
     }
 
-    /// Has the peer sleep in the action from which the victim will wake it.
+    /// Lets the peer sleep in the action from which the victim will wake it.
     fn companion_sleeps_in(&mut self, act: CommandKind) -> Result<()> {
         self.companion.tell_into_sleep(act.plain())?;
         self.pending = Some(act);
@@ -203,13 +204,13 @@ impl QueueTrial {
         self.next - 1
     }
 
-    /// Returns the timeout of one reply of a survivor, which may need the peer and `another` to
+    /// Returns the timeout for one reply of a survivor, which may need the peer and `another` to
     /// run.
     fn patience(&self, another: Pid) -> FairTimeout {
         FairTimeout::with(self.patience, &[self.companion.pid(), another])
     }
 
-    /// Runs `body` with the victim, and with a callback that releases it if it blocks.
+    /// Runs `body` with the victim and a callback that releases it if it blocks.
     pub(super) fn with_victim<T>(
         &mut self,
         body: impl FnOnce(&mut WorkerProcess, Release<'_>) -> Result<T>,
@@ -235,7 +236,7 @@ impl QueueTrial {
         body(victim, &mut release)
     }
 
-    /// Kills the victim. `returned` is true if the operation had returned: its message is
+    /// Kills the victim. `returned` is true if the operation had returned; then its message is
     /// acknowledged.
     pub(super) fn kill(&mut self, returned: bool) {
         self.victim.kill();
@@ -244,7 +245,7 @@ impl QueueTrial {
         }
         match self.act {
             CommandKind::Send(number) => self.ledger.acknowledge(number),
-            // The message that it received, the first of those that may arrive, must not arrive
+            // The victim received the first of the messages that may arrive; it must not arrive
             // again.
             CommandKind::Receive if !self.delivers_again => {
                 self.ledger.may.pop_first();
@@ -258,8 +259,8 @@ impl QueueTrial {
         }
     }
 
-    /// Starts a fresh process in the dead victim's place, which will carry out `operation` next and
-    /// be killed in turn. If it does not get as far as that, returns the result of the first kill.
+    /// Starts a fresh process that replaces the dead victim, carries out `operation` next and is
+    /// killed in turn. If it does not reach the operation, returns the result of the first kill.
     pub(super) fn succeed(
         &mut self,
         cast: TrialConfig<'_>,
@@ -288,8 +289,8 @@ impl QueueTrial {
             QueueEnd::Sender => self.send_that_may_arrive(),
             QueueEnd::Receiver if self.delivers_again => CommandKind::Receive,
             QueueEnd::Receiver => {
-                // It takes the next message: the first of those of the operation under test, or, if
-                // the dead victim took that with it, the first of the others.
+                // The successor takes the next message: the first message of the operation under
+                // test or, if that message died with the victim, the first of the others.
                 let first = self.ledger.must.pop_first();
                 self.ledger.may.extend(first);
                 CommandKind::Receive
