@@ -60,7 +60,7 @@ impl Judged {
 pub(crate) struct ExpectedMessages {
     /// Acknowledged, and not received by any live process.
     pub(crate) must: BTreeSet<u32>,
-    /// Sent or received by the operation under test, and not acknowledged.
+    /// Part of the operation under test, so that each may arrive or not.
     pub(crate) may: BTreeSet<u32>,
     /// Sent by survivors after the kill.
     pub(crate) fresh: BTreeSet<u32>,

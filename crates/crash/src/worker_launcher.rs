@@ -1,8 +1,8 @@
 //! The explorer's control of its workers: [`WorkerLauncher`] starts them, [`WorkerProcess`] sends
 //! commands and waits for replies, at most for a [`FairTimeout`].
 //!
-//! A worker is a fresh process: nothing that one run did to a heap, a lazily bound symbol or a lock
-//! can affect the next. It runs without address randomisation, so that every instruction has the
+//! A worker is a fresh process: what one run did to a heap, a lazily bound symbol or a lock cannot
+//! affect the next run. It runs without address randomisation, so that every instruction has the
 //! same address in each run. It cannot outlive its handle: when the handle is dropped, the worker
 //! is killed and reaped, and if the explorer itself is killed, the kernel kills the worker too.
 

@@ -1,15 +1,16 @@
-//! The reason for which an experiment or an exploration has no result: [`MeasureError`].
+//! The reason why an experiment or an exploration has no result: [`MeasureError`].
 //!
 //! An experiment is *skipped* if the machine lacks something that it needs, and it has *failed* if
 //! something went wrong that should have worked. The two are never mixed: a skip is a property of
-//! the machine, a failure is a bug. A wedged mechanism is neither, but a result.
+//! the machine, a failure is a bug. A wedged mechanism is neither; it is a result.
 
 use std::io;
 
-/// Reason for which an invocation, or an operation under exploration, has no result.
+/// The reason why an invocation, or an operation under exploration, has no result.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum MeasureError {
-    /// The machine lacks what the row needs; the text says what, and if possible how to get it.
+    /// The machine lacks a requirement of the row; the text names it and, if possible, how to get
+    /// it.
     #[error("skipped: {0}")]
     Skipped(String),
     /// The row should have worked and did not.
@@ -17,7 +18,7 @@ pub enum MeasureError {
     Failed(String),
 }
 
-/// Result of an experiment.
+/// The result of an experiment.
 pub type Result<T, E = MeasureError> = std::result::Result<T, E>;
 
 impl MeasureError {
@@ -31,7 +32,7 @@ impl MeasureError {
         Self::Failed(why.into())
     }
 
-    /// Converts an error as [`ErrorContext::setting_up`] does.
+    /// Converts an error in the same way as [`ErrorContext::setting_up`].
     pub fn setting_up(call: &str, error: io::Error) -> Self {
         let text = format!("{call}: {error}");
         if refused(&error) { Self::Skipped(text) } else { Self::Failed(text) }
@@ -47,7 +48,7 @@ impl MeasureError {
 
 /// Conversion of an error that names the system call that returned it.
 pub trait ErrorContext<T> {
-    /// Converts the error of a call that *sets an experiment up*: to a skip if the system refused
+    /// Converts the error of a call that *sets up an experiment*: to a skip if the system refused
     /// the call (no permission, no such call, a limit), otherwise to a failure.
     fn setting_up(self, call: &str) -> Result<T>;
     /// Converts the error of a call inside a running experiment to a failure.
@@ -64,8 +65,8 @@ impl<T, E: Into<io::Error>> ErrorContext<T> for std::result::Result<T, E> {
     }
 }
 
-/// Returns `true` if an error reports that the machine lacks something, rather than misuse of a
-/// call.
+/// Returns `true` if an error reports that the machine lacks something, and `false` if it reports
+/// misuse of a call.
 pub fn refused(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),

@@ -1,10 +1,10 @@
-//! Files of measured processes: a [`Folder`] each, and removal of what killed processes left
+//! Files of measured processes, each in a [`Folder`], and removal of what killed processes left
 //! behind.
 //!
-//! Every name starts with `tontine-` or `tontine_`, a kind and its [`maker`]: the number of a PID
+//! Every name starts with `tontine-` or `tontine_`, a kind, and its [`maker`]: the number of a PID
 //! namespace and a pid in it. [`sweep`] removes everything that belongs to an ended process of this
-//! PID namespace; it cannot decide about processes of other namespaces, which may share the
-//! directories.
+//! PID namespace. It leaves the files of other namespaces, which may share the directories, because
+//! it cannot tell whether their processes have ended.
 
 use std::fs::{self, DirBuilder};
 use std::io;
@@ -17,16 +17,16 @@ use crate::error::{ErrorContext, MeasureError, Result};
 
 /// Directory of the names of POSIX shared memory.
 pub const SHARED_MEMORY: &str = "/dev/shm";
-/// Start of iceoryx2's names there; the maker follows.
+/// Start of iceoryx2's names in that directory; the maker follows.
 pub const MEMORY: &str = "tontine_ice_";
 /// Start of the names of directories; the kind and the maker follow.
 const FOLDER: &str = "tontine-";
 /// The kinds of directories.
 const KINDS: [&str; 5] = ["ice", "zmq", "builds", "sessions", "boost"];
-/// End of the name of a directory that is removed with a whole run.
+/// End of the name of a directory that is removed when the whole run ends.
 const OF_A_RUN: &str = "-run";
 
-/// A temporary directory, removed when dropped in the process that created it.
+/// A temporary directory. Dropping it in the process that created it removes the directory.
 #[derive(Debug)]
 pub struct Folder {
     path: PathBuf,
@@ -37,7 +37,7 @@ impl Folder {
     /// Creates a directory of this kind.
     ///
     /// # Errors
-    /// Skipped, if no temporary directory can be written.
+    /// Skipped if no temporary directory is writable.
     pub fn new(kind: &str) -> Result<Self> {
         let maker = std::process::id();
         let made = tempfile::Builder::new()
@@ -70,7 +70,7 @@ impl Drop for Folder {
 /// of this process. [`forget_the_run`] or a sweep removes it.
 ///
 /// # Errors
-/// Skipped, if no temporary directory can be written, or another user has created this one.
+/// Skipped if no temporary directory is writable, or if another user has created this directory.
 pub fn folder_of_the_run(kind: &str) -> Result<PathBuf> {
     let starter = getppid().map_or(std::process::id(), |pid| pid.as_raw_nonzero().get() as u32);
     let path = run_folder(kind, starter);
@@ -91,7 +91,7 @@ pub fn folder_of_the_run(kind: &str) -> Result<PathBuf> {
     }
 }
 
-/// Removes the directories that the invocations started by this process have shared.
+/// Removes the directories that the invocations of this process shared.
 pub fn forget_the_run() {
     for kind in KINDS {
         let _ = fs::remove_dir_all(run_folder(kind, std::process::id()));
@@ -103,8 +103,8 @@ fn run_folder(kind: &str, starter: u32) -> PathBuf {
     std::env::temp_dir().join(format!("{FOLDER}{kind}-{maker}{OF_A_RUN}"))
 }
 
-/// Returns this process's part of its names: PID namespace and pid; 0 stands for a namespace that
-/// `/proc` does not report.
+/// Returns this process's part of its names: PID namespace and pid. The number 0 represents a
+/// namespace that `/proc` does not report.
 pub fn maker() -> String {
     format!("{}p{}", namespace().unwrap_or(0), std::process::id())
 }
@@ -134,7 +134,7 @@ fn sweep_folder(folder: &Path, start: &str) {
     }
 }
 
-/// Returns the entries of `folder` whose names are `start` and the pid of an ended process.
+/// Returns the entries of `folder` whose names consist of `start` and the pid of an ended process.
 pub fn left_in(folder: &Path, start: &str) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let has_ended = |name: &str| {

@@ -3,9 +3,9 @@
 //! Floors, from the bottom up: `error`; `os`; `clock`, `leftovers`; `peer`; `trace`.
 //!
 //! [`os`] wraps the few system calls that experiments share, each behind a safe interface.
-//! [`clock`] stamps time. [`peer`] checks whether the other end of a mechanism still runs.
-//! [`trace`] records the system calls of a function, by `ptrace`. [`leftovers`] removes what killed
-//! processes left in the file system. [`error`] is the reason for which a figure is missing.
+//! [`clock`] returns time stamps. [`peer`] checks whether the other end of a mechanism is alive.
+//! [`trace`] records the system calls of a function by `ptrace`. [`leftovers`] removes what killed
+//! processes left in the file system. [`error`] defines the reasons why a figure is missing.
 //!
 //! The crate has no knowledge of mechanisms and experiments, and computes no statistics.
 

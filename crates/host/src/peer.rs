@@ -1,11 +1,11 @@
 //! The liveness of the other end: [`PeerHandle`], and the signal that interrupts a blocked call so
-//! that the caller can check it: [`PeriodicSignal`].
+//! that the caller can check the other end: [`PeriodicSignal`].
 //!
 //! A spinning end checks its peer after every [`SPINS`] polls. A blocking end gets a signal every
-//! quarter of a second, so that its call returns EINTR, and then checks. Neither adds anything to
-//! the path of a message. [`ChildError`] carries a child's error to its parent.
+//! quarter of a second, so that its call returns EINTR, and then checks. Neither method adds
+//! anything to the path of a message. [`ChildError`] carries a child's error to its parent.
 //!
-//! This module does not kill or reap processes: [`crate::os::child`] does.
+//! This module does not kill or reap processes; [`crate::os::child`] does.
 
 #![allow(unsafe_code, reason = "sets a POSIX timer up and shares last words")]
 
@@ -23,14 +23,14 @@ pub const SPINS: u32 = 1 << 20;
 /// Interval at which a blocked call is interrupted.
 const NUDGE_NS: libc::c_long = 250_000_000;
 
-/// A handle of the other end, to check whether it still lives.
+/// A handle of the other end, to check whether it is alive.
 #[derive(Debug, Clone, Copy)]
 pub enum PeerHandle<'a> {
-    /// A child process, not yet reaped.
+    /// A child process that has not been reaped yet.
     Child(Pid),
     /// A thread of this process, which sets the flag when it ends.
     Thread(&'a AtomicBool),
-    /// The parent: the kernel ends this process with it, so no check is needed.
+    /// The parent. The kernel ends this process when the parent ends, so no check is needed.
     Parent,
 }
 
@@ -38,7 +38,7 @@ impl PeerHandle<'_> {
     /// Checks that the peer can still reply.
     ///
     /// # Errors
-    /// Failed, with the peer's status, if it has ended.
+    /// Failed, with the peer's status, if the peer has ended.
     #[cold]
     pub fn check(&self) -> Result<()> {
         match *self {
@@ -68,7 +68,7 @@ impl PeerHandle<'_> {
     }
 }
 
-/// Sets its flag when dropped, also by a panic.
+/// Sets its flag when dropped, even during a panic.
 #[derive(Debug)]
 pub struct TellEnd<'a>(pub &'a AtomicBool);
 
@@ -79,7 +79,7 @@ impl Drop for TellEnd<'_> {
     }
 }
 
-/// Spins until `done` returns `true`; checks the peer now and then.
+/// Spins until `done` returns `true`; checks the peer from time to time.
 #[inline(always)]
 pub fn spin_until(peer: PeerHandle<'_>, pause: bool, mut done: impl FnMut() -> bool) -> Result<()> {
     loop {
@@ -95,7 +95,7 @@ pub fn spin_until(peer: PeerHandle<'_>, pause: bool, mut done: impl FnMut() -> b
     }
 }
 
-/// Guard: while it lives, the thread that created it is interrupted every quarter of a second.
+/// A guard: while it lives, the thread that created it is interrupted every quarter of a second.
 #[derive(Debug)]
 pub struct PeriodicSignal(libc::timer_t);
 
@@ -108,7 +108,7 @@ impl PeriodicSignal {
         extern "C" fn nothing(_: libc::c_int) {}
         let signal = libc::SIGRTMIN() + 5;
         // SAFETY: the all-zero patterns of these plain C structures are valid; the handler accesses
-        // nothing; each pointer is to a live local.
+        // nothing; each pointer refers to a live local variable.
         unsafe {
             let mut action: libc::sigaction = std::mem::zeroed();
             action.sa_sigaction = nothing as extern "C" fn(libc::c_int) as usize;
@@ -164,7 +164,7 @@ impl ChildError {
             place.store(byte.into(), Ordering::Relaxed);
         }
         let kind = if matches!(trouble, MeasureError::Skipped(_)) { 1 } else { 2 };
-        // SYNC last-words: pairs with `heard`; the text comes before.
+        // SYNC last-words: pairs with `heard`; the text is stored before.
         self.kind.store(kind, Ordering::Release);
     }
 
@@ -187,15 +187,16 @@ impl ChildError {
     }
 }
 
-/// Runs `body` in a forked process of one thread, for tests whose outcome another test in the same
-/// process could spoil: by a fork that keeps a descriptor open, or by a thread that takes a signal.
+/// Runs `body` in a forked, single-threaded process, for tests whose result another test in the
+/// same process could spoil: by a fork that keeps a descriptor open, or by a thread that receives a
+/// signal.
 ///
 /// # Panics
-/// If `body` panics, with its message.
+/// If `body` fails or panics, with its message.
 #[doc(hidden)]
 pub fn in_a_process_of_its_own(body: impl FnOnce() -> std::result::Result<(), String>) {
     let words = ChildError::new().expect("shared memory");
-    // Another test's thread may be calibrating now: the child would wait for it forever.
+    // Another test's thread may be calibrating now, and the child would wait for it indefinitely.
     crate::clock::Clock::calibrated();
     let mut child = crate::os::child::Child::fork(|| match body() {
         Ok(()) => 0,

@@ -145,7 +145,8 @@ pub enum Checked {
     Sound {
         /// Number of bytes in blocks that members have.
         in_use: usize,
-        /// Number of bytes that the heap could return to the system but has not; 0 if it never
+        /// Number of bytes that the heap could return to the system but has not, if it returns
+        /// memory at all.
         /// returns memory.
         committed: usize,
     },

@@ -1,12 +1,13 @@
 //! Time stamps: [`Clock`].
 //!
-//! An invariant time-stamp counter is read fenced (`lfence; rdtsc; lfence` to start, `rdtscp;
-//! lfence` to stop); without one, the stamps are those of `CLOCK_MONOTONIC`. [`bare_counter`] is
-//! the exception, for the stamps of source 000 and for those between the rounds of `round-trip`.
+//! An invariant time-stamp counter is read with fences (`lfence; rdtsc; lfence` to start, `rdtscp;
+//! lfence` to stop). Without such a counter the stamps come from `CLOCK_MONOTONIC`. The exception
+//! is [`bare_counter`], for the stamps of source 000 and for those between the rounds of
+//! `round-trip`.
 //!
-//! Ticks are converted by a calibration, whose drift over the invocation is reported. [`offset`]
-//! bounds the difference between the counters of two processors. On aarch64 the counter is
-//! `cntvct_el0`; the code for it is untested.
+//! A calibration converts ticks to nanoseconds; its drift during the invocation is reported.
+//! [`offset`] bounds the difference between the counters of two processors. On aarch64 the counter
+//! is `cntvct_el0`; that code is untested.
 //!
 //! Sources: Intel SDM vol. 3, 19.17; AMD APM vol. 2, 13.2.4; Paoloni, *How to benchmark code
 //! execution times on Intel IA-32 and IA-64* (2010).
@@ -20,7 +21,7 @@ use std::time::{Duration, Instant};
 
 /// Minimum duration of a calibration.
 const CALIBRATION: Duration = Duration::from_millis(10);
-/// Number of brackets of both clocks at each end of a calibration; the tightest counts.
+/// Number of brackets around both clocks at each end of a calibration; the tightest counts.
 const BRACKETS: usize = 16;
 
 /// A source of time stamps and the length of its tick.
@@ -46,12 +47,11 @@ struct ClockPair {
     ticks: u64,
 }
 
-/// This process's calibration, and when it began.
+/// This process's calibration, and the instant at which it began.
 static CALIBRATED: OnceLock<(Clock, ClockPair)> = OnceLock::new();
 
 impl Clock {
-    /// Returns a clock with the best source that this machine has, calibrated once per process (10
-    /// ms).
+    /// Returns a clock with the best source of this machine, calibrated once per process (10 ms).
     pub fn calibrated() -> Self {
         let calibrate = || {
             let mut clock = Self { source: ClockSource::Counter, ns_per_tick: 1.0 };
@@ -77,9 +77,9 @@ impl Clock {
         now.time.duration_since(began.time).as_nanos() as f64 / ticks
     }
 
-    /// Returns the present moment: the middle of the tightest of [`BRACKETS`] pairs of stamps
-    /// around a reading of the time. A preemption between the two would spoil every conversion; it
-    /// does not hit all brackets.
+    /// Returns the current instant: the middle of the tightest of [`BRACKETS`] pairs of stamps
+    /// around a reading of the time. A preemption between the two stamps would spoil every
+    /// conversion, but does not hit all brackets.
     fn moment(&self) -> ClockPair {
         let bracket = || {
             let before = self.start();
@@ -107,7 +107,7 @@ impl Clock {
         self.ns_per_tick
     }
 
-    /// Converts a difference of stamps to nanoseconds; a negative one stays negative.
+    /// Converts a difference of stamps to nanoseconds; a negative difference stays negative.
     pub fn ns(&self, ticks: i64) -> f64 {
         ticks as f64 * self.ns_per_tick
     }
@@ -147,9 +147,8 @@ impl Clock {
         self.ns(pairs[500].cast_signed())
     }
 
-    /// Returns the relative deviation of the mean tick, from the calibration until now, from the
-    /// calibrated tick. If the system's own clock *is* the counter, this only checks the
-    /// conversion.
+    /// Returns the relative deviation of the mean tick since the calibration from the calibrated
+    /// tick. If the system's own clock *is* the counter, this only checks the conversion.
     pub fn drift(&self) -> f64 {
         match (self.source, CALIBRATED.get()) {
             (ClockSource::Counter, Some(&(clock, began))) => {
@@ -160,8 +159,8 @@ impl Clock {
     }
 }
 
-/// Returns `true` if the processor reports that its counter ticks at one rate in every state, and
-/// that it has the instruction by which a stop stamp reads it.
+/// Returns `true` if the processor reports that its counter ticks at the same rate in every state,
+/// and that it has the instruction that reads the counter for a stop stamp.
 pub fn counter_is_invariant() -> bool {
     #[cfg(target_arch = "x86_64")]
     {
@@ -181,15 +180,15 @@ pub fn counter_is_invariant() -> bool {
     }
 }
 
-/// Returns the bare counter, unfenced, as source 000 reads it and as `round-trip` stamps between
-/// rounds: loads and stores may be reordered with it in either direction. On processors other than
-/// x86-64, returns the fenced counter. Its ticks are those of [`Clock::start`] if [`Clock::source`]
-/// is the counter.
+/// Returns the bare counter without fences, as source 000 reads it and as `round-trip` stamps
+/// between rounds: loads and stores may be reordered with it in either direction. On processors
+/// other than x86-64, returns the fenced counter. Its ticks are those of [`Clock::start`] if
+/// [`Clock::source`] is the counter.
 #[inline(always)]
 pub fn bare_counter() -> u64 {
     #[cfg(target_arch = "x86_64")]
     {
-        // SAFETY: RDTSC reads a counter; Linux allows it in user space unless the process has
+        // SAFETY: RDTSC reads a counter. Linux allows it in user space unless the process has
         // forbidden it (PR_SET_TSC), which this library never does.
         unsafe { std::arch::x86_64::_rdtsc() }
     }
@@ -217,8 +216,8 @@ fn counter_start() -> u64 {
 fn counter_stop() -> u64 {
     use std::arch::x86_64::{__rdtscp, _mm_lfence};
     let mut processor = 0;
-    // SAFETY: as in `counter_start`; `counter_is_invariant` has checked for RDTSCP before the
-    // counter is first read.
+    // SAFETY: as in `counter_start`; `counter_is_invariant` checked for RDTSCP before the counter
+    // was first read.
     unsafe {
         let ticks = __rdtscp(&mut processor);
         _mm_lfence();
@@ -230,7 +229,8 @@ fn counter_stop() -> u64 {
 #[inline(always)]
 fn counter_start() -> u64 {
     let ticks: u64;
-    // SAFETY: reads the virtual counter, which Linux opens to user space; ISB orders it.
+    // SAFETY: reads the virtual counter, which Linux makes available to user space; ISB orders the
+    // read.
     unsafe {
         std::arch::asm!("isb", "mrs {0}, cntvct_el0", "isb", out(reg) ticks, options(nostack))
     };

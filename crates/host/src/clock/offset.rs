@@ -1,8 +1,9 @@
 //! Upper bound of the difference between the counters of two processors: [`Band`].
 //!
-//! A round trip between a thread on each brackets the offset: the stamp of the other thread lies
-//! between the two stamps of this one. The tightest of many round trips is the band; it cannot be
-//! narrower than a round trip, so a shift of a few tens of cycles stays inside it.
+//! A round trip between two threads, one on each processor, brackets the offset: the stamp of the
+//! other thread lies between the two stamps of this thread. The tightest of many round trips is the
+//! band. It cannot be narrower than a round trip, so a shift of a few tens of cycles stays inside
+//! it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -12,16 +13,16 @@ use super::Clock;
 use crate::error::{MeasureError, Result};
 use crate::os::pin;
 
-/// Number of round trips, of which the tightest counts.
+/// Number of round trips; the tightest counts.
 const ROUNDS: u64 = 20_000;
 /// Value that the answering thread publishes before the first round.
 const READY: u64 = u64::MAX;
-/// Timeout after which either thread gives up on the other.
+/// Timeout after which each thread gives up waiting for the other.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Number of polls between two readings of the time.
 const LOOKS: u32 = 1 << 14;
 
-/// Bounds of (the other processor's counter − this one's), in ticks.
+/// Bounds of (the other processor's counter − this processor's counter), in ticks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Band {
     /// Lower bound.
@@ -35,8 +36,8 @@ impl Band {
     /// thread's affinity.
     ///
     /// # Errors
-    /// Skipped, if one of the two cannot be used, or if the two threads do not meet within two
-    /// seconds.
+    /// Skipped if one of the two processors cannot be used, or if the two threads do not meet
+    /// within two seconds.
     pub fn between(clock: Clock, here: usize, there: usize) -> Result<Self> {
         let board = PingPong::default();
         thread::scope(|scope| {
@@ -46,7 +47,7 @@ impl Band {
                 asking.join().map_err(|_| MeasureError::fail("the asking thread panicked"))?;
             let answered =
                 other.join().map_err(|_| MeasureError::fail("the answering thread panicked"))?;
-            // A thread that could not be pinned has the reason; the other one only waited.
+            // If one thread could not be pinned, it has the reason; the other thread only waited.
             match (band, answered) {
                 (Ok(Some(band)), Ok(())) => Ok(band),
                 (Err(trouble), _) | (_, Err(trouble)) => Err(trouble),
@@ -58,13 +59,13 @@ impl Band {
     }
 }
 
-/// A cache line of its own, so that question and answer never share one.
+/// A separate cache line, so that question and answer never share one.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct StampLine(AtomicU64);
 
-/// Words that the two threads write. The number of a round marks its stamp as present: a stamp
-/// alone does not, because a coarse clock gives equal ones.
+/// Words that the two threads write. The number of a round marks its stamp as present. The stamp
+/// alone does not, because a coarse clock returns equal stamps.
 #[derive(Debug, Default)]
 struct PingPong {
     /// The requested round.
@@ -76,11 +77,11 @@ struct PingPong {
 }
 
 impl PingPong {
-    /// Stamps each requested round. Returns early if no further round is requested: the asking
-    /// thread notices by its own timeout and reports it.
+    /// Stamps each requested round. Returns early if no further round is requested; the asking
+    /// thread detects that by its own timeout and reports it.
     fn answer(&self, clock: Clock, processor: usize) -> Result<()> {
         pin::pin_to(processor)?;
-        // SYNC offset-answer: pairs with the load in `ask`, which waits for the readiness too.
+        // SYNC offset-answer: pairs with the load in `ask`, which also waits for this value.
         self.answered.store(READY, Ordering::Release);
         for round in 1..=ROUNDS {
             // SYNC offset-ask: pairs with the store in `ask`.
@@ -88,13 +89,13 @@ impl PingPong {
                 break;
             }
             self.stamp.store(clock.stop(), Ordering::Relaxed);
-            // SYNC offset-answer: pairs with the load in `ask`; the stamp comes before.
+            // SYNC offset-answer: pairs with the load in `ask`; the stamp is stored before.
             self.answered.store(round, Ordering::Release);
         }
         Ok(())
     }
 
-    /// Returns the tightest band of all rounds; `None` if a reply did not come in time.
+    /// Returns the tightest band of all rounds; `None` if a reply did not arrive in time.
     fn ask(&self, clock: Clock, processor: usize) -> Result<Option<Band>> {
         pin::pin_to(processor)?;
         // SYNC offset-answer: pairs with the stores in `answer`.
@@ -119,7 +120,7 @@ impl PingPong {
     }
 }
 
-/// Spins until `done` returns `true`, at most for [`PATIENCE`]; returns `false` on a timeout.
+/// Spins until `done` returns `true`, for at most [`PATIENCE`]; returns `false` on a timeout.
 #[inline(always)]
 fn soon(done: impl Fn() -> bool) -> bool {
     let mut began = None;
@@ -130,11 +131,11 @@ fn soon(done: impl Fn() -> bool) -> bool {
             }
             std::hint::spin_loop();
         }
-        // The first reading of the clock comes late, outside of all rounds that count.
+        // The clock is first read late, outside all rounds that count.
         if began.get_or_insert_with(Instant::now).elapsed() > PATIENCE {
             return false;
         }
-        // Both threads may have been given one processor.
+        // Both threads may have been placed on the same processor.
         thread::yield_now();
     }
 }

@@ -22,23 +22,24 @@ pub struct Child {
 }
 
 impl Child {
-    /// Forks; the child runs `body` and exits with the status that it returns (101 if it panics).
+    /// Forks. The child runs `body` and exits with the status that it returns (101 if it panics).
     ///
-    /// Call it while the process has one thread, or let `body` allocate nothing: another thread may
-    /// hold the allocator's lock at the moment of the fork.
+    /// Call this only while the process is single-threaded, or if `body` allocates nothing: another
+    /// thread may hold the allocator's lock at the moment of the fork.
     ///
     /// # Errors
     /// Skipped, if the system refuses another process.
     pub fn fork(body: impl FnOnce() -> i32) -> Result<Self> {
         let parent = rustix::process::getpid();
-        // SAFETY: the child runs `body` on a copy of this thread and leaves by `_exit`; it never
-        // returns into the caller's frames. The caller must respect what `body` may do in a process
-        // that had several threads, as documented.
+        // SAFETY: the child runs `body` on a copy of this thread and ends by `_exit`; it never
+        // returns into the caller's frames. The caller must respect the documented limits on `body`
+        // in a process that had several threads.
         match unsafe { libc::fork() } {
             -1 => Err(std::io::Error::last_os_error()).setting_up("fork"),
             0 => {
                 let _ = set_parent_process_death_signal(Some(Signal::KILL));
-                // The first process of a PID namespace sees no parent if that is outside: `None`.
+                // The first process of a PID namespace sees no parent (`None`) if the parent is
+                // outside it.
                 if rustix::process::getppid().is_some_and(|now| now != parent) {
                     exit_at_once(1);
                 }
@@ -52,13 +53,13 @@ impl Child {
         }
     }
 
-    /// Returns the process id, which stays this child's until it is reaped.
+    /// Returns the process id, which no other process can get until the child is reaped.
     pub fn pid(&self) -> Pid {
         self.pid
     }
 
-    /// Sends a signal to the child. After the child was reaped, this fails with ESRCH instead of
-    /// reaching an unrelated process.
+    /// Sends a signal to the child. Once the child has been reaped, this fails with ESRCH instead
+    /// of reaching an unrelated process.
     ///
     /// # Errors
     /// The errors of `kill(2)`.
@@ -69,7 +70,7 @@ impl Child {
     /// Waits for the child's end and reaps it.
     ///
     /// # Errors
-    /// Failed, if it was reaped elsewhere.
+    /// Failed if the child was reaped elsewhere.
     pub fn wait(&mut self) -> Result<WaitStatus> {
         loop {
             match waitpid(Some(self.pid), WaitOptions::empty()) {
@@ -87,7 +88,7 @@ impl Child {
         }
     }
 
-    /// Records that the child was reaped already, by a wait for any child.
+    /// Records that a wait for any child has already reaped this child.
     pub fn was_reaped(&mut self) {
         self.reaped = true;
     }
@@ -95,8 +96,9 @@ impl Child {
     /// Kills the child with SIGKILL and reaps it.
     ///
     /// # Errors
-    /// Like [`Child::wait`]; skipped, if the system refuses the signal. A wait for a process that
-    /// continues to live might never return: it ends when the thread that forked it does.
+    /// Like [`Child::wait`]; skipped if the system refuses the signal. In that case this does not
+    /// wait, because the child might live indefinitely; it ends when the thread that forked it
+    /// ends.
     pub fn kill(&mut self) -> Result<WaitStatus> {
         match self.signal(Signal::KILL) {
             Ok(()) | Err(Errno::SRCH) => self.wait(),
@@ -113,11 +115,12 @@ impl Drop for Child {
     }
 }
 
-/// Returns `true` if a child, forked anywhere in this process, ends within `patience`. It is not
+/// Returns `true` if a child that was forked anywhere in this process ends within `patience`. Does
+/// not reap it.
 /// reaped.
 ///
 /// # Errors
-/// Skipped, if the system has no pidfds; failed, if there is no such child.
+/// Skipped if the system has no pidfds; failed if the child does not exist.
 pub fn ends_within(pid: Pid, patience: Duration) -> Result<bool> {
     let pidfd = pidfd_open(pid, PidfdFlags::empty()).setting_up("pidfd_open")?;
     let until = Instant::now() + patience;
@@ -134,7 +137,7 @@ pub fn ends_within(pid: Pid, patience: Duration) -> Result<bool> {
 
 /// Exits a forked child without running the parent's exit handlers.
 pub fn exit_at_once(status: i32) -> ! {
-    // SAFETY: `_exit` ends the process; nothing of it is used afterwards.
+    // SAFETY: `_exit` ends the process; none of its memory is used afterwards.
     unsafe { libc::_exit(status) }
 }
 

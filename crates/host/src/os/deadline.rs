@@ -1,20 +1,20 @@
-//! Deadline of this process, set by its parent, so that the processes that it starts in turn time
-//! out before and the reason is still reported: [`within`].
+//! The deadline of this process, set by its parent: [`within`]. The processes that it starts time
+//! out earlier, so that the reason is still reported.
 
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-/// Name of the environment variable with the milliseconds that an invocation has.
+/// Name of the environment variable that contains an invocation's time in milliseconds.
 pub const NAME: &str = "TONTINE_DEADLINE_MS";
 
-/// Time reserved for cleaning up and for the reply.
+/// Time reserved for cleanup and for the reply.
 const RESERVE: Duration = Duration::from_secs(4);
 /// Minimum timeout.
 const LEAST: Duration = Duration::from_secs(1);
 
 static UNTIL: OnceLock<Option<Instant>> = OnceLock::new();
 
-/// Starts to count the deadline.
+/// Starts the countdown to the deadline.
 pub fn begin() {
     until();
 }
@@ -26,7 +26,7 @@ fn until() -> Option<Instant> {
     })
 }
 
-/// Returns `wanted`, or the remaining time if that is shorter.
+/// Returns `wanted`, or the remaining time if it is shorter.
 pub fn within(wanted: Duration) -> Duration {
     shorter(wanted, until().map(|until| until.saturating_duration_since(Instant::now())))
 }

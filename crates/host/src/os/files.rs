@@ -1,7 +1,7 @@
-//! Access to what the kernel shows as files: [`Files`].
+//! Access to what the kernel presents as files: [`Files`].
 //!
 //! Every path is relative to a root, so that a test can read a constructed tree instead of the
-//! machine. An unreadable file is `None`; no function here fails.
+//! machine's. An unreadable file is `None`; no function here fails.
 
 use std::fs;
 use std::io::Read;
@@ -11,7 +11,7 @@ use std::str::FromStr;
 /// Maximum number of bytes read from a file; the rest is ignored.
 const LONGEST: u64 = 1 << 20;
 
-/// Highest processor number that a list may name: a higher one means that the file is misread.
+/// Highest processor number that a list may name; a higher number means that the file is misread.
 const MOST_PROCESSORS: usize = 1 << 16;
 
 /// The root below which files are read.
@@ -26,13 +26,13 @@ impl Files {
         Self::below(Path::new("/"))
     }
 
-    /// Returns a tree that looks like a machine's.
+    /// Returns the files of a tree that looks like a machine's.
     pub fn below(root: &Path) -> Self {
         let root = root.to_path_buf();
         Self { root }
     }
 
-    /// Returns the text of a file without the white space at its ends; `None` if it is empty.
+    /// Returns the text of a file without surrounding white space; `None` if it is empty.
     pub fn text(&self, path: &str) -> Option<String> {
         let mut bytes = Vec::new();
         let file = fs::File::open(self.path(path)).ok()?;
@@ -47,7 +47,7 @@ impl Files {
         self.text(path)?.parse().ok()
     }
 
-    /// Returns the names in a directory, in order; none if there is no such directory.
+    /// Returns the names in a directory, in order; empty if the directory does not exist.
     pub fn names(&self, path: &str) -> Vec<String> {
         let mut names: Vec<String> = fs::read_dir(self.path(path))
             .into_iter()
@@ -58,7 +58,7 @@ impl Files {
         names
     }
 
-    /// Returns `true` if there is such a file.
+    /// Returns `true` if the file exists.
     pub fn has(&self, path: &str) -> bool {
         self.path(path).exists()
     }
@@ -83,14 +83,14 @@ pub fn processor_list(text: &str) -> Option<Vec<usize>> {
     Some(cpus)
 }
 
-/// Returns the choice in brackets of a line such as `always [madvise] never`.
+/// Returns the choice in brackets in a line such as `always [madvise] never`.
 pub fn chosen(text: &str) -> Option<String> {
     let (_, after) = text.split_once('[')?;
     let (choice, _) = after.split_once(']')?;
     Some(choice.to_owned())
 }
 
-/// Returns the number after `key` in lines of `key number`, with or without a colon.
+/// Returns the number after `key` in lines of the form `key number`, with or without a colon.
 pub fn keyed<T: FromStr>(text: &str, key: &str) -> Option<T> {
     text.lines().find_map(|line| {
         let mut words = line.split_whitespace();
@@ -112,10 +112,10 @@ impl TempTree {
         Self(tempfile::tempdir().expect("a temporary folder"))
     }
 
-    /// Writes a file and the directories above it.
+    /// Writes a file and creates the directories above it.
     ///
     /// # Panics
-    /// If it cannot be written.
+    /// If the file cannot be written.
     pub fn write(&self, path: &str, text: &str) {
         let path = self.0.path().join(path);
         fs::create_dir_all(path.parent().expect("a folder")).expect("mkdir");

@@ -1,13 +1,14 @@
-//! A process that forks like a small one: [`ForkTrim`].
+//! A process whose forks cost as little as a small process's: [`ForkTrim`].
 //!
-//! The cost of a fork grows with the number of mappings and of pages that the parent has written.
-//! This executable is large and loads libraries (above all libzmq's C++ library) that no child of a
-//! measurement of forks uses. Users compare with a small program; so the libraries are excluded
-//! from children, and the pages of the executable that the dynamic linker has written and then made
-//! read-only become a shared mapping of the same bytes, which a fork does not copy.
+//! The cost of a fork grows with the number of mappings and with the number of pages that the
+//! parent has written. This executable is large and loads libraries (above all libzmq's C++
+//! library) that no child uses in a measurement of forks. Users compare the result with a small
+//! program. Therefore the libraries are excluded from children, and the pages of the executable
+//! that the dynamic linker has written and then made read-only become a shared mapping of the same
+//! bytes, which a fork does not copy.
 //!
-//! Best effort: a part that the system refuses stays unchanged. The C library, the dynamic linker,
-//! stacks and the heap are not touched.
+//! Each step is best effort: a part for which the system refuses the change stays as it is. The C
+//! library, the dynamic linker, stacks and the heap are not touched.
 
 #![allow(unsafe_code, reason = "advises on mappings and replaces some by equal ones")]
 
@@ -25,8 +26,8 @@ pub const IN_WORDS: &str = "The creating process is made small first: libraries 
                             has about as many mappings as a small C program; each mapping and each \
                             written page makes a fork slower.";
 
-/// Guard: while it lives, children are forked without the libraries that they do not need. They
-/// must not unwind: the unwinder is a library too.
+/// A guard: while it lives, children are forked without the libraries that they do not need.
+/// Children must not unwind, because the unwinder is one of these libraries.
 #[derive(Debug)]
 pub struct ForkTrim {
     kept_out: Vec<Range>,
@@ -51,7 +52,7 @@ struct Mapping {
 }
 
 impl ForkTrim {
-    /// Makes this process lean.
+    /// Trims this process.
     pub fn now() -> Self {
         let text = std::fs::read_to_string("/proc/self/smaps").unwrap_or_default();
         let own = std::env::current_exe().unwrap_or_default();
@@ -81,7 +82,7 @@ impl Drop for ForkTrim {
 /// Returns the private mappings of files in `/proc/self/smaps`.
 fn mappings(smaps: &str) -> Vec<Mapping> {
     let mut found: Vec<Mapping> = Vec::new();
-    // Fields belong to the mapping before them; those of other mappings are skipped.
+    // Fields belong to the preceding mapping; those of other mappings are skipped.
     let mut current = None;
     for line in smaps.lines() {
         if let Some((range, may, path)) = head(line) {
@@ -116,21 +117,22 @@ fn is_unneeded_library(path: &str) -> bool {
 }
 
 fn advise(range: Range, advice: Advice) -> bool {
-    // SAFETY: the advice selects what a fork copies; it changes nothing for this process.
+    // SAFETY: the advice selects what a fork copies; nothing changes for this process.
     unsafe { madvise(range.from as *mut c_void, range.to - range.from, advice) }.is_ok()
 }
 
 /// Replaces pages that are never written again with a shared mapping of the same bytes.
 fn share(range: Range) {
     let length = range.to - range.from;
-    // SAFETY: the mapping is readable, and stays: it is the executable's, which is never unmapped.
+    // SAFETY: the mapping is readable and permanent: it belongs to the executable, which is never
+    // unmapped.
     let bytes = unsafe { std::slice::from_raw_parts(range.from as *const u8, length) };
     let Ok(file) = memfd_create(c"tontine-relocated", MemfdFlags::CLOEXEC) else { return };
     if rustix::io::write(&file, bytes) != Ok(length) {
         return;
     }
     // SAFETY: the range is a whole mapping that is never written again (the dynamic linker has made
-    // it read-only); its replacement, in one step, has the same bytes and the same access.
+    // it read-only). One step replaces it by a mapping with the same bytes and the same access.
     let _ = unsafe {
         mmap(
             range.from as *mut c_void,
@@ -179,7 +181,7 @@ Anonymous:           8 kB
         assert!(!is_unneeded_library("/usr/bin/tontine"));
     }
 
-    /// Returns the line of a mapping with exactly this range.
+    /// Returns the line of the mapping with exactly this range.
     fn line_of(range: Range) -> Option<String> {
         let text = std::fs::read_to_string("/proc/self/maps").ok()?;
         let found = text.lines().find(|line| head(line).is_some_and(|(there, ..)| there == range));
@@ -198,7 +200,7 @@ Anonymous:           8 kB
             if relocated.is_empty() {
                 return Err(format!("no relocated part of {}: {smaps}", own.display()));
             }
-            // SAFETY: both mappings are readable, and stay.
+            // SAFETY: both mappings are readable and permanent.
             let bytes = |range: Range| unsafe {
                 std::slice::from_raw_parts(range.from as *const u8, range.to - range.from)
             };

@@ -1,11 +1,12 @@
 //! The system facilities that experiments share, each behind a safe interface.
 //!
 //! [`shared`] is memory that two processes share, [`child`] a forked process that cannot outlive
-//! its handle, [`pin`] binds a thread to one processor, [`room`] checks whether the machine has
-//! enough free memory and processes, [`signal`] masks and handles signals, [`state`] checks whether
-//! a thread sleeps. [`program`] finds other programs, [`process_group`] runs them and their
-//! descendants; `deadline` has the deadline of this process; `fork_trim` makes this process fork
-//! like a small one; `namespaces` are those of a container, `netlink` connects them.
+//! its handle. [`pin`] binds a thread to one processor, [`room`] checks that enough memory and
+//! processes are free, [`signal`] masks and handles signals, and [`state`] checks whether a thread
+//! sleeps. [`program`] finds other programs, and [`process_group`] runs them with their
+//! descendants. `deadline` holds this process's deadline, and `fork_trim` makes this process as
+//! cheap to fork as a small one. `namespaces` creates the namespaces of a container, and `netlink`
+//! connects them.
 
 pub mod child;
 pub mod deadline;

@@ -1,9 +1,9 @@
-//! Namespaces of this process's own, like a container's: [`leave_network`] and [`leave_all`].
+//! This process's own namespaces, like those of a container: [`leave_network`] and [`leave_all`].
 //!
-//! For a forked process of one thread: it cannot return to the namespaces that it leaves, and only
-//! processes of one thread can create a user namespace. If the process lacks the permission, it
-//! gets it from a user namespace of its own. Namespaces and their contents end with the last
-//! process inside.
+//! The caller should be a forked, single-threaded process: it cannot return to the namespaces that
+//! it leaves, and only a single-threaded process can create a user namespace. If the process lacks
+//! the permission, it gets it from its own user namespace. Namespaces and their contents end with
+//! the last process inside.
 
 #![allow(unsafe_code, reason = "unshare")]
 
@@ -16,17 +16,17 @@ use rustix::thread::{UnshareFlags, unshare_unsafe};
 
 use crate::error::{ErrorContext, MeasureError, Result};
 
-/// The namespaces that an engine gives a container; the PID namespace is for the next child.
+/// The namespaces that an engine gives a container; the PID namespace applies to the next child.
 const CONTAINER: UnshareFlags = UnshareFlags::NEWNET
     .union(UnshareFlags::NEWNS)
     .union(UnshareFlags::NEWPID)
     .union(UnshareFlags::NEWIPC)
     .union(UnshareFlags::NEWUTS);
 
-/// Gives the calling process a network namespace of its own, with permission to configure it.
+/// Moves the calling process to its own network namespace, with permission to configure it.
 ///
 /// # Errors
-/// Skipped, with what would allow it, if the system refuses.
+/// Skipped, with what would allow the call, if the system refuses it.
 pub fn leave_network() -> Result<()> {
     match unshare(UnshareFlags::NEWNET) {
         Err(Errno::PERM) => {}
@@ -53,8 +53,8 @@ pub fn leave_network() -> Result<()> {
     })
 }
 
-/// Gives the calling process network, mount, IPC and UTS namespaces of its own, and its children a
-/// PID namespace, of which the next child is the first process.
+/// Moves the calling process to its own network, mount, IPC and UTS namespaces, and creates a PID
+/// namespace for its children, in which the next child is the first process.
 ///
 /// # Errors
 /// Skipped, if the system refuses.
@@ -65,7 +65,7 @@ pub fn leave_all() -> Result<()> {
 }
 
 fn unshare(what: UnshareFlags) -> rustix::io::Result<()> {
-    // SAFETY: none of the flags used here unshares file descriptors; no memory of this process is
-    // accessed.
+    // SAFETY: none of the flags used here unshares file descriptors; the call accesses no memory of
+    // this process.
     unsafe { unshare_unsafe(what) }
 }

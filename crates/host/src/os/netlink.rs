@@ -1,10 +1,10 @@
-//! Network devices, created by messages to the kernel: [`Netlink`].
+//! Creation of network devices by messages to the kernel: [`Netlink`].
 //!
 //! It does not need the `ip` command, which some machines lack. It acts on the network namespace in
 //! which its socket was opened, and has only the requests that connect two namespaces: create a
-//! bridge, create a veth pair with one end elsewhere, add an address, enable a device. Neighbour:
-//! [`super::namespaces`] creates the namespaces. It never removes a device: devices are removed
-//! with their namespace.
+//! bridge, create a veth pair with one end elsewhere, add an address, enable a device.
+//! [`super::namespaces`] creates the namespaces. It never removes a device, because devices are
+//! removed with their namespace.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
@@ -25,10 +25,10 @@ use rustix::process::Pid;
 
 use crate::error::{ErrorContext, Result};
 
-/// Upper bound of a reply's length: an error and the request that it answers.
+/// Maximum length of a reply: an error and the request that caused it.
 const LONGEST_ANSWER: usize = 8 << 10;
 
-/// A socket to the kernel's network configuration.
+/// A socket for the kernel's network configuration.
 #[derive(Debug)]
 pub struct Netlink {
     socket: OwnedFd,
@@ -55,7 +55,7 @@ impl Netlink {
     /// Creates a bridge.
     ///
     /// # Errors
-    /// Skipped, if the kernel has no bridges or forbids it.
+    /// Skipped if the kernel has no bridges or forbids creating one.
     pub fn add_bridge(&mut self, name: &str) -> Result<()> {
         let mut bridge = LinkMessage::default();
         let kind = vec![LinkInfo::Kind(InfoKind::Bridge)];
@@ -63,11 +63,11 @@ impl Netlink {
         self.create(RouteNetlinkMessage::NewLink(bridge)).setting_up("netlink: creating a bridge")
     }
 
-    /// Creates a veth pair: `name` here, a port of `bridge`, and `far` in the network namespace of
-    /// a process.
+    /// Creates a veth pair: one end, `name`, is a port of `bridge` here; the other end, `far`, is
+    /// in the network namespace of a process.
     ///
     /// # Errors
-    /// Skipped, if the kernel has no such pairs or forbids it.
+    /// Skipped if the kernel has no such pairs or forbids creating one.
     pub fn add_pair(&mut self, name: &str, bridge: &str, far: &str, process: Pid) -> Result<()> {
         let bridge = self.index(bridge)?;
         let mut peer = LinkMessage::default();
@@ -86,7 +86,7 @@ impl Netlink {
         self.create(RouteNetlinkMessage::NewLink(pair)).setting_up("netlink: creating a veth pair")
     }
 
-    /// Adds an address in a network of 256 to a device.
+    /// Adds to a device an address in a network of 256 addresses.
     ///
     /// # Errors
     /// Skipped, if the kernel refuses it.

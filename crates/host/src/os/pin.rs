@@ -37,7 +37,8 @@ pub fn allowed() -> Result<Vec<usize>> {
     Ok((0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect())
 }
 
-/// Guard: the calling thread is pinned to one processor; its affinity is restored on drop.
+/// A guard: the calling thread is pinned to one processor until the guard is dropped, which
+/// restores the affinity.
 #[derive(Debug)]
 pub struct Pinned(Option<CpuSet>);
 

@@ -1,12 +1,13 @@
-//! Commands and all their descendants in one process group, killed with its handle:
-//! [`ProcessGroup`].
+//! Commands and all their descendants in one process group, which is killed when its handle is
+//! dropped: [`ProcessGroup`].
 //!
 //! A command such as `make` starts others, which would keep running after a kill of the command
-//! alone. The group's leader is a *keeper*, a child that sleeps until this process has ended in any
-//! way, and then kills the group, itself included. While it is a member, or its zombie is not
-//! reaped, no other group can get the group's number.
+//! alone. The group's leader is a *keeper*: a child that sleeps until this process has ended for
+//! any reason, and then kills the group, including itself. While the keeper is a member, or its
+//! zombie is not reaped, no other group can get the group's number.
 //!
-//! A process that moves to another group (a daemon, a session of its own) is not killed.
+//! A process that moves to another group (a daemon, or a process with its own session) is not
+//! killed.
 
 use std::cell::Cell;
 use std::os::fd::OwnedFd;
@@ -25,7 +26,7 @@ use rustix::process::{
 use super::child::Child;
 use crate::error::{ErrorContext, MeasureError, Result};
 
-/// A process group. All its members are killed when it is dropped, or when this process ends.
+/// A process group. Its members are killed when it is dropped or when this process ends.
 #[derive(Debug)]
 pub struct ProcessGroup {
     keeper: Child,
@@ -45,7 +46,7 @@ impl ProcessGroup {
             drop(alive.take());
             keep(&ended)
         })?;
-        // Both sides do it, so that neither has to wait for the other.
+        // Both processes call it, so that neither has to wait for the other.
         setpgid(Some(keeper.pid()), Some(keeper.pid())).during("setpgid")?;
         let alive = alive.take().ok_or_else(|| MeasureError::fail("the pipe was taken twice"))?;
         Ok(Self { keeper, _alive: alive })
@@ -54,19 +55,19 @@ impl ProcessGroup {
     /// Starts `command` in the group.
     ///
     /// # Errors
-    /// Skipped, if it cannot be started.
+    /// Skipped if the command cannot be started.
     pub fn spawn(&self, command: &mut Command) -> Result<process::Child> {
         let name = command.get_program().to_string_lossy().into_owned();
         let group = self.keeper.pid().as_raw_nonzero().get();
         command.process_group(group).spawn().setting_up(&name)
     }
 
-    /// Runs `command` in the group to its end; returns its elapsed time, from before it is started
-    /// until it is reaped, and its status.
+    /// Runs `command` in the group until it ends. Returns its status and its elapsed time, measured
+    /// from just before it is started until it is reaped.
     ///
     /// # Errors
-    /// Skipped, if it cannot be started. Failed, if it has not ended by `until`: it is killed, and
-    /// the caller should drop the handle to kill its descendants.
+    /// Skipped if the command cannot be started. Failed if it has not ended by `until`: then it is
+    /// killed, and the caller should drop the handle to kill its descendants.
     pub fn run(&self, command: &mut Command, until: Instant) -> Result<(Duration, ExitStatus)> {
         let began = Instant::now();
         let mut child = self.spawn(command)?;
@@ -82,14 +83,15 @@ impl ProcessGroup {
 
 impl Drop for ProcessGroup {
     fn drop(&mut self) {
-        // The group's leader is reaped after this, with the handle of the child.
+        // The group's leader is reaped after this, when the handle of the child is dropped.
         let _ = kill_process_group(self.keeper.pid(), Signal::KILL);
     }
 }
 
-/// The keeper's body. It makes system calls only: other threads may have held locks at the fork.
+/// The keeper's body. It only makes system calls, because other threads may have held locks at the
+/// fork.
 fn keep(ended: &OwnedFd) -> i32 {
-    // The parent's end must not kill the keeper before it has killed the others.
+    // The parent's end must not kill the keeper before the keeper has killed the others.
     if setpgid(None, None).is_err() || set_parent_process_death_signal(None).is_err() {
         return 1;
     }
@@ -98,10 +100,10 @@ fn keep(ended: &OwnedFd) -> i32 {
     1
 }
 
-/// Sleeps until the child `pid`, which stays unreaped, has ended.
+/// Sleeps until the child `pid` has ended; does not reap it.
 ///
 /// # Errors
-/// Failed, if it has not ended by `until`.
+/// Failed if the child has not ended by `until`.
 pub fn wait_for(pid: Pid, until: Instant) -> Result<()> {
     let end = pidfd_open(pid, PidfdFlags::empty()).setting_up("pidfd_open")?;
     loop {
@@ -113,10 +115,10 @@ pub fn wait_for(pid: Pid, until: Instant) -> Result<()> {
     }
 }
 
-/// Returns the time until `until`; zero, if it has passed.
+/// Returns the time until `until`; zero if it has passed.
 pub fn left_until(until: Instant) -> Timespec {
     let left = until.saturating_duration_since(Instant::now());
-    // The maximum is equivalent to no timeout if the seconds do not fit.
+    // If the seconds do not fit, the maximum is equivalent to no timeout.
     let tv_sec = left.as_secs().try_into().unwrap_or(i32::MAX.into());
     Timespec { tv_sec, tv_nsec: left.subsec_nanos().into() }
 }
@@ -129,8 +131,7 @@ mod tests {
 
     const LONG: Duration = Duration::from_secs(60);
 
-    /// Returns `true` if `pid` has ended within [`LONG`]; an orphan is reaped by init a moment
-    /// later.
+    /// Returns `true` if `pid` ends within [`LONG`]; init reaps an orphan a moment later.
     fn ends(pid: Pid) -> bool {
         let until = Instant::now() + LONG;
         let stat = format!("/proc/{}/stat", pid.as_raw_nonzero());
@@ -141,7 +142,7 @@ mod tests {
         !lives()
     }
 
-    /// Returns a shell that starts a child of its own, writes its number and waits.
+    /// Returns a shell that starts its own child, writes the child's number and waits.
     fn shell(pids: &std::path::Path) -> Command {
         let mut command = Command::new("/bin/sh");
         let script =

@@ -1,13 +1,13 @@
-//! Programs of the machine: [`find`], and the last lines printed by one that failed.
+//! Programs of the machine: [`find`], and the last lines printed by a program that failed.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-/// Directories of servers, which an ordinary user's `PATH` omits.
+/// Directories of server programs, which an ordinary user's `PATH` omits.
 const SERVERS: [&str; 3] = ["/usr/local/sbin", "/usr/sbin", "/sbin"];
 
-/// Returns the program of that name, from `PATH` or from the directories of servers.
+/// Returns the program with this name, from `PATH` or from the directories of server programs.
 pub fn find(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let folders = std::env::split_paths(&path).chain(SERVERS.iter().map(PathBuf::from));
@@ -20,7 +20,7 @@ fn is_executable(file: &Path) -> bool {
     found().is_some_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
 }
 
-/// Returns the last lines that a program printed, on one line.
+/// Returns the last lines that a program printed, joined into one line.
 pub fn last_words(printed: &[u8]) -> String {
     const LINES: usize = 3;
     let text = String::from_utf8_lossy(printed);
@@ -32,11 +32,12 @@ pub fn last_words(printed: &[u8]) -> String {
     }
 }
 
-/// Returns the type of the file system that contains `path`, as the kernel names it.
+/// Returns the type of the file system that contains `path`, by the kernel's name for it.
 pub fn file_system(path: &Path) -> Option<String> {
     let path = path.canonicalize().ok()?;
     let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
-    // The longest mount point above it; of several at the same point, the last is on top.
+    // The file system is at the longest mount point above the path; of several at one point, the
+    // last is on top.
     let holds = mounts.lines().filter_map(|line| {
         let (mount, source) = line.split_once(" - ")?;
         let point = mount.split(' ').nth(4)?.replace("\\040", " ");

@@ -1,20 +1,20 @@
-//! Check of the machine's free processes and free memory before an experiment creates many, so that
-//! none ends because another one took the rest.
+//! Checks that the machine has enough free processes and memory before an experiment creates many
+//! processes, so that none ends because another took the rest.
 
 use rustix::process::{Resource, getrlimit, getuid};
 
 use crate::error::{MeasureError, Result};
 use crate::os::files::Files;
 
-/// Number of processes that stay free for other programs.
+/// Number of processes that remain free for other programs.
 const SPARE: u64 = 64;
-/// Divisor of the free memory that an experiment may take: a half.
+/// Divisor of the free memory: an experiment may take half of it.
 const SHARE: u64 = 2;
 
-/// Checks that `count` more processes, or threads, of `bytes` each may be created.
+/// Checks that `count` more processes or threads of `bytes` each can be created.
 ///
 /// # Errors
-/// Skipped, with the limit and the present usage.
+/// Skipped, with the limit and the current usage.
 pub fn for_processes(count: u64, bytes: u64) -> Result<()> {
     let files = Files::of_this_machine();
     let limit = getrlimit(Resource::Nproc).current;
@@ -39,7 +39,7 @@ pub fn for_processes(count: u64, bytes: u64) -> Result<()> {
     for_memory(count.saturating_mul(bytes))
 }
 
-/// Checks that `bytes` of memory may be taken: at most half of the free memory.
+/// Checks that an experiment may take `bytes` of memory: at most half of the free memory.
 ///
 /// # Errors
 /// Skipped, with the amount of free memory.
@@ -58,8 +58,8 @@ pub fn for_memory(bytes: u64) -> Result<()> {
     Ok(())
 }
 
-/// Returns the bytes available without swapping, within the limits of this cgroup and of those
-/// above it. File pages of a cgroup that were not read lately count as available.
+/// Returns the bytes available without swapping, within the limits of this cgroup and its
+/// ancestors. A cgroup's file pages that were not read recently count as available.
 fn available(files: &Files) -> Option<u64> {
     let text = files.text("proc/meminfo")?;
     let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
@@ -75,13 +75,14 @@ fn available(files: &Files) -> Option<u64> {
     Some(cgroups(files).iter().filter_map(left_of).fold(machine, u64::min))
 }
 
-/// Returns `true` if RLIMIT_NPROC does not apply: for root, except root of a user namespace only.
+/// Returns `true` if RLIMIT_NPROC does not apply: for root, unless it is root only of a user
+/// namespace.
 fn is_exempt(files: &Files) -> bool {
     let whole = |map: String| map.split_whitespace().eq(["0", "0", "4294967295"]);
     getuid().is_root() && files.text("proc/self/uid_map").is_none_or(whole)
 }
 
-/// Returns the directories of this process's cgroup and of those above it, version 2.
+/// Returns the directories of this process's cgroup and its ancestors, version 2.
 fn cgroups(files: &Files) -> Vec<String> {
     let text = files.text("proc/self/cgroup").unwrap_or_default();
     let Some(path) = text.lines().find_map(|line| line.strip_prefix("0::/")) else {
@@ -91,7 +92,7 @@ fn cgroups(files: &Files) -> Vec<String> {
     above.map(|path| format!("sys/fs/cgroup/{}", path.display())).collect()
 }
 
-/// Returns the number of threads of this user, as far as `/proc` shows them.
+/// Returns the number of this user's threads that `/proc` shows.
 fn threads_of_ours(files: &Files) -> u64 {
     let Ok(folder) = std::fs::read_dir("/proc") else {
         return 0;

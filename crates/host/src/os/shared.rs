@@ -1,7 +1,7 @@
 //! Memory that two processes share: [`SharedMapping`].
 //!
-//! Anonymous by default (inherited across `fork`), or behind a POSIX name that is unlinked before
-//! the first use, so that a killed process leaves nothing in `/dev/shm`.
+//! The memory is anonymous by default (inherited across `fork`), or has a POSIX name that is
+//! unlinked before the first use, so that a killed process leaves nothing in `/dev/shm`.
 
 #![allow(unsafe_code, reason = "maps memory and hands out references into it")]
 
@@ -19,25 +19,25 @@ use rustix::shm;
 
 use crate::error::{ErrorContext, Result};
 
-/// Number of names tried before all count as used.
+/// Number of names to try before all are considered used.
 const NAMES: u32 = 64;
 
-/// A type that may live in shared memory: valid if all its bytes are zero, changed only through
+/// A type that may be in shared memory: valid if all its bytes are zero, changed only through
 /// atomics or through cells with documented owners, and never dropped.
 ///
 /// # Safety
-/// The implementor promises that the all-zero pattern is a valid value and that shared references
-/// may be used by several processes at once.
+/// The implementor guarantees that the all-zero pattern is a valid value and that several processes
+/// may use shared references at once.
 pub unsafe trait Shareable: Sync {}
 
-// SAFETY: zero is a valid value of each; atomics are made for concurrent use.
+// SAFETY: zero is a valid value, and atomics are made for concurrent use.
 unsafe impl Shareable for std::sync::atomic::AtomicU32 {}
 // SAFETY: as above.
 unsafe impl Shareable for std::sync::atomic::AtomicU64 {}
 // SAFETY: an array of shareable values is shareable.
 unsafe impl<T: Shareable, const N: usize> Shareable for [T; N] {}
 
-/// A zeroed `T` in a mapping of its own, shared with every process forked from here on.
+/// A zeroed `T` in its own mapping, shared with every process that is forked later.
 #[derive(Debug)]
 pub struct SharedMapping<T> {
     at: NonNull<T>,
@@ -47,7 +47,7 @@ pub struct SharedMapping<T> {
 
 // SAFETY: `Shareable` requires `Sync`; the mapping is bound to no thread.
 unsafe impl<T: Shareable> Send for SharedMapping<T> {}
-// SAFETY: a shared handle only gives `&T`, and `T` is `Sync`.
+// SAFETY: a shared handle gives out only `&T`, and `T` is `Sync`.
 unsafe impl<T: Shareable> Sync for SharedMapping<T> {}
 
 impl<T: Shareable> SharedMapping<T> {
@@ -70,10 +70,10 @@ impl<T: Shareable> SharedMapping<T> {
         Ok(Self::at(at, length))
     }
 
-    /// Maps memory by `shm_open` and `mmap`; the name is already unlinked when this returns.
+    /// Maps memory by `shm_open` and `mmap`; the name is unlinked before this returns.
     ///
     /// # Errors
-    /// Skipped, if there is no `/dev/shm` or it is full.
+    /// Skipped if there is no `/dev/shm` or it is full.
     pub fn posix() -> Result<Self> {
         let length = Self::length();
         let flags = shm::OFlags::CREATE | shm::OFlags::EXCL | shm::OFlags::RDWR;
@@ -108,7 +108,7 @@ impl<T: Shareable> SharedMapping<T> {
 }
 
 impl<T> SharedMapping<T> {
-    /// Returns the address, for system calls that take one. Valid as long as the handle.
+    /// Returns the address, for system calls that take one. It is valid as long as the handle.
     pub fn as_ptr(&self) -> *mut T {
         self.at.as_ptr()
     }
@@ -126,16 +126,16 @@ impl<T: Shareable> Deref for SharedMapping<T> {
 
 impl<T> Drop for SharedMapping<T> {
     fn drop(&mut self) {
-        // SAFETY: `at` and `length` are those of the mapping that this handle alone owns;
-        // references borrowed from the handle have ended.
+        // SAFETY: `at` and `length` describe the mapping that this handle alone owns; references
+        // borrowed from the handle have ended.
         let _ = unsafe { munmap(self.at.as_ptr().cast(), self.length) };
     }
 }
 
-/// Creates an object under an unused POSIX name, and returns both.
+/// Creates an object under an unused POSIX name, and returns the name and the object.
 ///
-/// A process with this pid that was killed between creating and unlinking has left its name behind;
-/// then the next name is tried, up to [`NAMES`] times.
+/// If an earlier process with this pid was killed between creating and unlinking, its name remains;
+/// then the next name is tried, up to [`NAMES`] names.
 ///
 /// # Errors
 /// The error of `make`; EEXIST only if all names are taken.

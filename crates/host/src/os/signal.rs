@@ -1,7 +1,7 @@
 //! Signal masks and handlers of the calling thread: [`Only`], [`BlockedSignal`], [`handle`].
 //!
-//! Only [`BlockedSignal`] restores the mask. The callers of the others change a mask or install a
-//! handler in a child created for it.
+//! Only [`BlockedSignal`] restores the mask. The other items change a mask or install a handler in
+//! a child that was created for this purpose.
 
 #![allow(unsafe_code, reason = "signal masks and handlers")]
 
@@ -10,17 +10,18 @@ use rustix::process::Pid;
 use crate::error::{ErrorContext, Result};
 use crate::os::checked;
 
-/// The signal that experiments send: no terminal sends it.
+/// The signal that experiments send; no terminal sends it.
 pub const SIGNAL: libc::c_int = libc::SIGUSR1;
 
-/// A set that contains [`SIGNAL`] only.
+/// A set that contains only [`SIGNAL`].
 #[derive(Clone, Copy)]
 pub struct Only(libc::sigset_t);
 
 impl Only {
     /// Returns the set that contains [`SIGNAL`].
     pub fn signal() -> Self {
-        // SAFETY: a plain C structure, initialised by `sigemptyset`; both calls only write to it.
+        // SAFETY: this is a plain C structure that `sigemptyset` initialises; both calls only write
+        // to it.
         unsafe {
             let mut set: libc::sigset_t = std::mem::zeroed();
             libc::sigemptyset(&mut set);
@@ -29,7 +30,7 @@ impl Only {
         }
     }
 
-    /// Returns the set itself, for the calls that wait for it.
+    /// Returns the set itself, for system calls that take one.
     pub fn set(&self) -> &libc::sigset_t {
         &self.0
     }
@@ -50,13 +51,13 @@ impl Only {
     /// Unblocks the signal in the calling thread.
     #[inline(always)]
     pub fn unblock(&self) {
-        // SAFETY: the set is initialised; no old mask is requested.
+        // SAFETY: the set is initialised; the pointer for the old mask may be null.
         unsafe { libc::pthread_sigmask(libc::SIG_UNBLOCK, &self.0, std::ptr::null_mut()) };
     }
 }
 
-/// A signal that is blocked in the calling thread. On drop, a pending one is consumed and the mask
-/// is restored.
+/// A signal that is blocked in the calling thread. Dropping it consumes a pending signal and
+/// restores the mask.
 pub struct BlockedSignal {
     only: libc::sigset_t,
     before: libc::sigset_t,
@@ -76,7 +77,7 @@ impl BlockedSignal {
             (libc::pthread_sigmask(libc::SIG_BLOCK, &sets.only, &mut sets.before), sets)
         };
         if returned != 0 {
-            // It changed nothing, so there is nothing to restore.
+            // The call changed nothing, so there is nothing to restore.
             std::mem::forget(sets);
             let error = std::io::Error::from_raw_os_error(returned);
             return Err(error).setting_up("pthread_sigmask");
@@ -84,7 +85,7 @@ impl BlockedSignal {
         Ok(sets)
     }
 
-    /// Returns the set that contains this signal only.
+    /// Returns the set that contains only this signal.
     #[inline(always)]
     pub fn set(&self) -> &libc::sigset_t {
         &self.only
@@ -103,17 +104,17 @@ impl Drop for BlockedSignal {
     }
 }
 
-/// Sends a signal to a process by its id; also real-time signals, which rustix does not name.
+/// Sends a signal to a process by its id, including real-time signals, which rustix does not name.
 ///
 /// # Errors
 /// The errors of `kill(2)`.
 pub fn send(to: Pid, signal: libc::c_int) -> std::io::Result<()> {
-    // SAFETY: takes two numbers.
+    // SAFETY: the call takes two numbers.
     checked(unsafe { libc::kill(to.as_raw_nonzero().get(), signal) }).map(drop)
 }
 
-/// Installs `handler` for [`SIGNAL`], which is blocked while it runs. `handler` may call only
-/// async-signal-safe functions, unless its process may break.
+/// Installs `handler` for [`SIGNAL`], which is blocked while the handler runs. `handler` may call
+/// only async-signal-safe functions, unless its process may break.
 ///
 /// # Errors
 /// The errors of `sigaction(2)`.

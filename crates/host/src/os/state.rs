@@ -1,7 +1,7 @@
-//! State of a thread from `/proc`: [`ProcStatFile`]; and the threads of a process.
+//! The state of a thread from `/proc`: [`ProcStatFile`]; and the threads of a process.
 //!
-//! A signal that wakes a thread changes its state before the call that sends it returns. So if a
-//! thread is asleep after that call, the signal did not wake it.
+//! A signal that wakes a thread changes the thread's state before the call that sends the signal
+//! returns. So if the thread is still asleep after the call, the signal did not wake it.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -13,7 +13,8 @@ use crate::error::{ErrorContext, MeasureError, Result};
 pub struct ProcStatFile(File);
 
 impl ProcStatFile {
-    /// Opens the file of thread `tid` in process `pid`; of its first thread if both are equal.
+    /// Opens the file of thread `tid` in process `pid`; if both are equal, of the process's first
+    /// thread.
     ///
     /// # Errors
     /// Skipped, if there is no `/proc`.
@@ -26,17 +27,17 @@ impl ProcStatFile {
     pub fn asleep(&self) -> bool {
         let mut text = [0; 256];
         let length = self.0.read_at(&mut text, 0).unwrap_or(0);
-        // The name in parentheses may contain anything, also a parenthesis: the state follows the
-        // last one.
+        // The name in parentheses may contain anything, including a parenthesis: the state follows
+        // the last one.
         let end_of_name = text[..length].iter().rposition(|&byte| byte == b')');
         end_of_name.is_some_and(|at| text[..length].get(at + 2) == Some(&b'S'))
     }
 }
 
-/// Returns the thread of the process that is not its first, if it has two.
+/// Returns the second thread of a process that has two threads.
 ///
 /// # Errors
-/// Skipped, if there is no `/proc`; failed, if there is no second thread.
+/// Skipped if there is no `/proc`; failed if there is no second thread.
 pub fn second_thread(pid: u32) -> Result<u32> {
     let path = format!("/proc/{pid}/task");
     let threads = std::fs::read_dir(&path).setting_up(&format!("read {path}"))?;

@@ -1,7 +1,7 @@
-//! Arguments of `clone`, `clone3`, `fork` and `vfork`, each flag and field explained: [`Creation`],
-//! [`FLAGS`], [`FIELDS`].
+//! The arguments of `clone`, `clone3`, `fork` and `vfork`, with an explanation of each flag and
+//! field: [`Creation`], [`FLAGS`], [`FIELDS`].
 //!
-//! After clone(2); names and values are the kernel's.
+//! The text follows clone(2); names and values are the kernel's.
 
 use std::fmt;
 
@@ -14,7 +14,7 @@ pub struct CloneFlag {
     pub name: &'static str,
     /// Bit of the flag.
     pub bit: u64,
-    /// Effect of the flag; and the behaviour without it, if that is not obvious.
+    /// Effect of the flag, and the behaviour without it if that is not obvious.
     pub meaning: &'static str,
 }
 
@@ -22,7 +22,7 @@ const fn flag(name: &'static str, bit: u64, meaning: &'static str) -> CloneFlag 
     CloneFlag { name, bit, meaning }
 }
 
-/// The low byte of `clone`'s flags: the signal that reports the end to the parent.
+/// The low byte of `clone`'s flags: the signal that reports the end of the child to the parent.
 const EXIT_SIGNAL: u64 = 0xff;
 const VM: u64 = 1 << 8;
 const PIDFD: u64 = 1 << 12;
@@ -172,7 +172,7 @@ pub const FIELDS: [(&str, &str); 11] = [
 pub struct Creation {
     /// [`FLAGS`].
     pub flags: u64,
-    /// Meaning as in [`FIELDS`], like those below.
+    /// Described in [`FIELDS`], like the fields below.
     pub pidfd: u64,
     /// Address.
     pub child_tid: u64,
@@ -207,13 +207,14 @@ impl Creation {
             parent_tid,
             stack,
             tls,
-            // One register serves both.
+            // One register serves both purposes.
             pidfd: if flags & PIDFD != 0 { parent_tid } else { 0 },
             ..Self::default()
         }
     }
 
-    /// Converts the structure's bytes; fields that the shorter one of an older caller lacks are 0.
+    /// Converts the structure's bytes. If an older caller's shorter structure lacks fields, they
+    /// are 0.
     pub(super) fn of_clone3(bytes: [u8; size_of::<Self>()]) -> Self {
         let mut words = bytes
             .chunks_exact(8)
@@ -303,7 +304,7 @@ impl Creation {
     }
 }
 
-/// Prints the structure, without the fields that are not valid.
+/// Prints the structure without the fields that are not valid.
 impl fmt::Display for Creation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut fields = vec![format!("flags={}", self.flag_names())];
@@ -327,8 +328,8 @@ impl fmt::Display for Creation {
 mod tests {
     use super::*;
 
-    /// Pairs of name and value: the library's constants are signed, and two do not fit its type at
-    /// all.
+    /// Pairs of name and value. The library's constants are signed, and two do not fit into its
+    /// type.
     macro_rules! of_the_library {
         ($($constant:ident)*) => {
             [$((stringify!($constant), u64::from(libc::$constant.cast_unsigned()))),*]
@@ -348,7 +349,7 @@ mod tests {
             let flag = FLAGS.iter().find(|flag| flag.name == name);
             assert_eq!(flag.map(|flag| flag.bit), Some(bit), "{name}");
         }
-        // Above 32 bits; the library's type has 32.
+        // These are above 32 bits; the library's type has 32.
         let wide: Vec<_> = FLAGS[all.len()..].iter().map(|flag| (flag.name, flag.bit)).collect();
         assert_eq!(wide, [("CLONE_CLEAR_SIGHAND", 1 << 32), ("CLONE_INTO_CGROUP", 1 << 33)]);
     }

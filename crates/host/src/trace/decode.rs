@@ -1,22 +1,22 @@
-//! Formatting of a system call's arguments, as strace prints them: [`on_entry`], and the values
+//! Formatting of a system call's arguments in the style of strace: [`on_entry`], and the values
 //! known only after the call: [`on_exit`].
 //!
-//! [`shape`] has one row per call. A call without a row is shown with its six registers.
+//! [`shape`] has one row per call. A call without a row is shown as its six registers.
 
 use super::clone::{self, Creation};
 use super::requests::Traced;
 use super::{Call, words};
 
-/// Interpretation of an argument.
+/// The interpretation of an argument.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ArgKind {
-    /// A signed number of 32 bits: a descriptor, a pid.
+    /// A signed 32-bit number, such as a descriptor or a pid.
     Number,
     /// An unsigned number.
     Count,
     /// An address.
     Address,
-    /// Bits with names, and the name of an empty set.
+    /// Named bits, and the name of the empty set.
     Bits(words::Flags, &'static str),
     /// One of several numbers.
     OneOf(words::Flags),
@@ -24,7 +24,7 @@ enum ArgKind {
     Signals,
     /// A set of signals, as output.
     OldSignals,
-    /// Bytes, as output; the result is their count.
+    /// Bytes, as output; the result is their number.
     Filled,
     /// A futex operation.
     Futex,
@@ -99,7 +99,7 @@ pub(super) fn creation(
     }
 }
 
-/// Returns the arguments of a call at its entry; output is still shown as an address.
+/// Returns the arguments of a call at its entry; output arguments are still shown as addresses.
 pub(super) fn on_entry(traced: Traced, name: Option<&str>, arguments: [u64; 6]) -> Vec<String> {
     if name == Some("clone") {
         return Creation::of_clone(arguments).as_arguments();
@@ -139,7 +139,7 @@ pub(super) fn on_exit(traced: Traced, call: &mut Call, arguments: [u64; 6]) {
     }
 }
 
-/// Formats an argument; `next` is the one after it, which may be its length.
+/// Formats an argument; `next` is the following argument, which may be its length.
 fn text(traced: Traced, kind: ArgKind, value: u64, next: u64) -> String {
     match kind {
         ArgKind::Number => (value as i32).to_string(),
@@ -196,7 +196,7 @@ fn futex(operation: u64) -> String {
     let operation_name = words::one_of(operation & !extra, words::FUTEX);
     match words::bits(operation & extra, words::FUTEX_BITS, "").replace("_FLAG", "") {
         none if none.is_empty() => operation_name,
-        // Joined into one word, as strace does.
+        // The two are joined into one word, as in strace.
         bits => match bits.strip_prefix("FUTEX_PRIVATE") {
             Some(rest) => format!("{operation_name}_PRIVATE{rest}"),
             None => format!("{operation_name}|{bits}"),

@@ -1,14 +1,14 @@
 //! Tracing of a function's system calls: [`events`], [`system_calls`]; and of a C `pthread_create`
 //! and a `fork`: [`pthread_create`], [`fork`].
 //!
-//! The traced function runs in a forked child under `ptrace`, with every thread and process that it
-//! creates. [`TraceEvent`] is one observation, in order; its text is what strace would print.
-//! [`clone`] explains each flag and field of a creation, [`signal`] each field of a signal's
-//! `siginfo`.
+//! The traced function runs in a forked child under `ptrace`, as does every thread and process that
+//! it creates. Each [`TraceEvent`] is one observation; the events are in order, and their text is
+//! what strace would print. [`clone`] explains each flag and field of a creation, [`signal`] each
+//! field of a signal's `siginfo`.
 //!
-//! [`tracer`] resumes the child from stop to stop, [`requests`] are the `ptrace` requests,
-//! [`decode`] formats arguments, [`names`] maps numbers to names. The module does not time anything
-//! (a traced call takes a hundred times as long), or follow 32-bit programs.
+//! [`tracer`] resumes the child from stop to stop, [`requests`] contains the `ptrace` requests,
+//! [`decode`] formats arguments, and [`names`] maps numbers to names. The module does not time
+//! anything (a traced call takes a hundred times as long) and does not follow 32-bit programs.
 
 pub mod clone;
 mod decode;
@@ -31,18 +31,18 @@ pub use specimen::{fork, pthread_create};
 pub enum TraceEvent {
     /// A system call.
     Call(Call),
-    /// A signal, just before it is delivered.
+    /// A signal, recorded just before its delivery.
     Signal(Who, Arrived),
     /// The end of a thread or process.
     Ended(Who, ExitKind),
 }
 
-/// Thread or process of an event.
+/// The thread or process of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Who {
     /// The traced function's thread.
     Caller,
-    /// Another thread of its process.
+    /// Another thread of the same process.
     Thread(i32),
     /// Another process.
     Process(i32),
@@ -64,13 +64,13 @@ pub struct Call {
     pub who: Who,
     /// Number of the call on this processor.
     pub number: u64,
-    /// Name of the call, if the number has one here.
+    /// Name of the call, if the number is known here.
     pub name: Option<&'static str>,
     /// Arguments as text.
     pub arguments: Vec<String>,
-    /// Returned value; `None` if it did not return.
+    /// Returned value; `None` if the call did not return.
     pub returned: Option<i64>,
-    /// Arguments of a creation.
+    /// Arguments of a creation, if the call is one.
     pub creates: Option<Creation>,
 }
 
@@ -99,17 +99,17 @@ impl TraceEvent {
     }
 }
 
-/// Runs `of` in a forked, traced child, and returns the events of the child and of all that it
-/// created until `of` returned; a thread that was already exiting by then is waited for.
+/// Runs `of` in a forked, traced child, and returns the events, until `of` returns, of the child
+/// and of all tasks that it created. Waits for a thread that is already exiting by then.
 ///
 /// # Errors
-/// Skipped, if the system refuses `ptrace` (Yama, a filter, another tracer); failed, if `of` panics
+/// Skipped if the system refuses `ptrace` (Yama, a filter, another tracer); failed if `of` panics
 /// or takes more than ten seconds.
 pub fn events(of: impl FnOnce() + Send) -> Result<Vec<TraceEvent>> {
     tracer::trace(of)
 }
 
-/// Returns the system calls only.
+/// Returns only the system calls.
 ///
 /// # Errors
 /// Like [`events`].
@@ -121,7 +121,7 @@ pub fn system_calls(of: impl FnOnce() + Send) -> Result<Vec<Call>> {
     Ok(calls.collect())
 }
 
-/// Returns the names only, those of the caller first: `mmap, clone3, futex; the new task: rseq,
+/// Returns only the names, those of the caller first: `mmap, clone3, futex; the new task: rseq,
 /// exit`.
 pub fn in_short(events: &[TraceEvent]) -> String {
     let names = |callers: bool| -> Vec<String> {
@@ -136,13 +136,13 @@ pub fn in_short(events: &[TraceEvent]) -> String {
     text
 }
 
-/// Returns `true` if `word` is the name of a system call here.
+/// Returns `true` if `word` is the name of a system call on this processor.
 pub fn is_a_call(word: &str) -> bool {
     names::is_name(word)
 }
 
-/// Explains a trace: every event in a line, then each flag and field of each creation, and each
-/// field of each signal, with its meaning.
+/// Explains a trace: every event on its own line, then each flag and field of each creation and
+/// each field of each signal, with its meaning.
 pub fn explained(events: &[TraceEvent]) -> String {
     let mut text = String::new();
     for event in events {

@@ -1,9 +1,9 @@
 //! The names of system calls by their numbers: [`name`].
 //!
-//! The numbers depend on the processor. A number without a name here is newer than this list, or
-//! invalid.
+//! The numbers depend on the processor. A number without a name here is invalid or newer than this
+//! list.
 
-/// Expands to pairs of number and name of the library's constants.
+/// Expands to pairs of the number and the name of the library's constants.
 macro_rules! pairs {
     ($($constant:ident)*) => { &[$((libc::$constant, stringify!($constant))),*] };
 }
@@ -17,7 +17,7 @@ pub(super) fn name(number: u64) -> Option<&'static str> {
     of(EVERYWHERE).or_else(|| of(OLD))
 }
 
-/// Returns `true` if there is a system call of that name.
+/// Returns `true` if a system call with this name exists.
 pub(super) fn is_name(word: &str) -> bool {
     let named = |(_, constant): &(_, &str)| constant.strip_prefix("SYS_") == Some(word);
     EVERYWHERE.iter().chain(OLD).any(named)
@@ -95,7 +95,7 @@ const OLD: &[(libc::c_long, &str)] = pairs! {
     SYS_signalfd SYS_eventfd
 };
 
-/// None.
+/// There are none on this processor.
 #[cfg(not(target_arch = "x86_64"))]
 const OLD: &[(libc::c_long, &str)] = &[];
 

@@ -1,4 +1,4 @@
-//! The `ptrace` requests of the tracer, each a function: [`Traced`], [`wait_for_any`].
+//! The tracer's `ptrace` requests, each as a function: [`Traced`], [`wait_for_any`].
 
 #![allow(unsafe_code, reason = "ptrace and waitpid")]
 
@@ -6,23 +6,23 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::ptr;
 
-/// A stopped thread that this thread traces.
+/// A stopped thread that the calling thread traces.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Traced(pub(super) libc::pid_t);
 
-/// Position at which a system call is observed.
+/// The position at which a system call is observed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SyscallStop {
-    /// At the entry, with number and arguments.
+    /// At the entry, with the number and the arguments.
     Entry(u64, [u64; 6]),
     /// At the exit, with the result: a negative `errno` if it failed.
     Exit(i64),
-    /// Neither: a filter's stop.
+    /// Neither; for example, a filter's stop.
     Other,
 }
 
-/// Options of every traced thread: distinguish calls from signals, trace each created task too, and
-/// kill all with the tracer.
+/// Options of every traced thread: distinguish calls from signals, also trace each created task,
+/// and kill all tasks when the tracer ends.
 const OPTIONS: libc::c_int = libc::PTRACE_O_TRACESYSGOOD
     | libc::PTRACE_O_TRACECLONE
     | libc::PTRACE_O_TRACEFORK
@@ -32,17 +32,17 @@ const OPTIONS: libc::c_int = libc::PTRACE_O_TRACESYSGOOD
 
 /// Lets the thread that forked this process trace it.
 pub(super) fn trace_me() -> io::Result<()> {
-    // SAFETY: only changes which thread is notified of this process's stops.
+    // SAFETY: the call only changes which thread is notified of this process's stops.
     check(unsafe { libc::ptrace(libc::PTRACE_TRACEME, 0, 0_usize, 0_usize) }).map(|_| ())
 }
 
-/// Stops the calling process of one thread until its tracer resumes it.
+/// Stops the calling single-threaded process until its tracer resumes it.
 pub(super) fn stop_here() -> io::Result<()> {
-    // SAFETY: sends a signal to this process.
+    // SAFETY: the call sends a signal to this process.
     check(unsafe { libc::kill(libc::getpid(), libc::SIGSTOP) }.into()).map(|_| ())
 }
 
-/// Unblocks all signals and resets SIGCHLD, as in a program that has just been started.
+/// Unblocks all signals and resets SIGCHLD, as in a newly started program.
 pub(super) fn as_in_a_fresh_program() -> io::Result<()> {
     // SAFETY: the set is filled before it is used; both calls only read their arguments.
     unsafe {
@@ -56,11 +56,11 @@ pub(super) fn as_in_a_fresh_program() -> io::Result<()> {
     Ok(())
 }
 
-/// Waits for a change of any child or traced thread of the calling thread; returns its id and
-/// status. Children of other threads are left to these.
+/// Waits for a state change of any child or traced thread of the calling thread; returns its id and
+/// status. Children of other threads are left to those threads.
 pub(super) fn wait_for_any() -> io::Result<(libc::pid_t, libc::c_int)> {
     let mut status = 0;
-    // SAFETY: the pointer is to a live local.
+    // SAFETY: the pointer refers to a live local variable.
     let pid = unsafe { libc::waitpid(-1, &raw mut status, libc::__WALL | libc::__WNOTHREAD) };
     check(pid.into()).map(|_| (pid, status))
 }
@@ -68,17 +68,17 @@ pub(super) fn wait_for_any() -> io::Result<(libc::pid_t, libc::c_int)> {
 impl Traced {
     /// Sets [`OPTIONS`].
     pub(super) fn set_options(self) -> io::Result<()> {
-        // SAFETY: accesses no memory of this process.
+        // SAFETY: the call accesses no memory of this process.
         let set =
             unsafe { libc::ptrace(libc::PTRACE_SETOPTIONS, self.0, 0_usize, OPTIONS as usize) };
         check(set).map(|_| ())
     }
 
     /// Resumes the thread until its next call; delivers `signal` to it unless that is 0. If the
-    /// thread was killed meanwhile, this is not an error: its end is the next event.
+    /// thread has been killed, this is not an error: its end is the next event.
     pub(super) fn resume(self, signal: libc::c_int) -> io::Result<()> {
         let signal = signal.unsigned_abs() as usize;
-        // SAFETY: accesses no memory of this process.
+        // SAFETY: the call accesses no memory of this process.
         match check(unsafe { libc::ptrace(libc::PTRACE_SYSCALL, self.0, 0_usize, signal) }) {
             Err(error) if error.raw_os_error() != Some(libc::ESRCH) => Err(error),
             _ => Ok(()),
@@ -93,7 +93,7 @@ impl Traced {
 
     /// Kills the thread's process.
     pub(super) fn kill(self) {
-        // SAFETY: the number is not reused before its tracer, this thread, has reaped it.
+        // SAFETY: the number is not reused before its tracer, the calling thread, has reaped it.
         unsafe { libc::kill(self.0, libc::SIGKILL) };
     }
 
@@ -102,11 +102,11 @@ impl Traced {
         let mut info = MaybeUninit::<libc::ptrace_syscall_info>::zeroed();
         let size = size_of::<libc::ptrace_syscall_info>();
         let place = info.as_mut_ptr();
-        // SAFETY: the kernel writes at most `size` bytes to the live local.
+        // SAFETY: the kernel writes at most `size` bytes to the live local variable.
         let got = unsafe { libc::ptrace(libc::PTRACE_GET_SYSCALL_INFO, self.0, size, place) };
         check(got)?;
-        // SAFETY: zeroed at first, then filled by the kernel; its fields are plain integers, and
-        // `op` says which part of the union was filled.
+        // SAFETY: the structure was zeroed and then filled by the kernel; its fields are plain
+        // integers, and `op` determines which part of the union was filled.
         unsafe {
             let info = info.assume_init();
             Ok(match info.op {
@@ -119,18 +119,19 @@ impl Traced {
         }
     }
 
-    /// Returns the information of the signal that the thread is about to get; `None` if it stopped
-    /// otherwise.
+    /// Returns the information of the signal that the thread is about to receive; `None` if it
+    /// stopped for another reason.
     pub(super) fn signal(self) -> Option<libc::siginfo_t> {
         let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
         // SAFETY: the kernel fills the structure, as this request requires.
         let got =
             unsafe { libc::ptrace(libc::PTRACE_GETSIGINFO, self.0, 0_usize, info.as_mut_ptr()) };
-        // SAFETY: zeroed, then filled; any bytes are a valid value.
+        // SAFETY: the structure was zeroed and then filled; all bytes are valid.
         check(got).ok().map(|_| unsafe { info.assume_init() })
     }
 
-    /// Copies memory of the stopped thread, one word at a time: permitted wherever tracing is.
+    /// Copies memory of the stopped thread, one word at a time, which is permitted wherever tracing
+    /// is.
     pub(super) fn read(self, at: u64, into: &mut [u8]) -> io::Result<()> {
         const WORD: u64 = size_of::<u64>() as u64;
         for (place, at) in into.iter_mut().zip(at..) {
@@ -143,8 +144,9 @@ impl Traced {
     fn word(self, at: u64) -> io::Result<u64> {
         let mut word = 0_u64;
         let request = libc::c_long::from(libc::PTRACE_PEEKDATA);
-        // SAFETY: the system call, unlike its wrapper, stores the word where the last argument
-        // points: to a live local. The address is the other process's, and checked by the kernel.
+        // SAFETY: unlike its wrapper, the system call stores the word at the last argument, which
+        // points to a live local variable. The address belongs to the other process and is checked
+        // by the kernel.
         let got = unsafe { libc::syscall(libc::SYS_ptrace, request, self.0, at, &raw mut word) };
         check(got).map(|_| word)
     }

@@ -1,4 +1,5 @@
-//! Information about a signal: [`Arrived`], from its `siginfo`, and [`FIELDS`] explained.
+//! Information about a signal: [`Arrived`], read from its `siginfo`, and an explanation of the
+//! [`FIELDS`].
 
 #![allow(unsafe_code, reason = "reads the union inside siginfo_t")]
 
@@ -6,7 +7,7 @@ use std::fmt;
 
 use super::words;
 
-/// A signal with its information.
+/// A signal and its information.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Arrived {
     /// Number of the signal.
@@ -15,7 +16,7 @@ pub struct Arrived {
     pub code: i32,
     /// Sender of a signal from a process; for SIGCHLD, the child.
     pub sender: Option<SignalSource>,
-    /// For SIGCHLD, the child's end.
+    /// The child's end, for SIGCHLD.
     pub end: Option<ChildEnd>,
 }
 
@@ -28,10 +29,10 @@ pub struct SignalSource {
     pub uid: u32,
 }
 
-/// End of a child, as SIGCHLD reports it.
+/// The end of a child, as reported by SIGCHLD.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ChildEnd {
-    /// Exit status, or the signal.
+    /// The exit status, or the signal that killed the child.
     pub status: i32,
     /// Time in user mode, in clock ticks.
     pub utime: i64,
@@ -101,7 +102,7 @@ impl Arrived {
         name.map_or_else(|| self.code.to_string(), str::to_owned)
     }
 
-    /// Returns each field that the signal has with its meaning, one per line.
+    /// Returns each field that the signal has, with its meaning, one per line.
     pub fn explained(&self) -> String {
         let shown = self.to_string();
         let mut text = format!("\n{shown}\n");

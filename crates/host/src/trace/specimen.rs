@@ -19,8 +19,8 @@ pub fn pthread_create() -> Result<Vec<TraceEvent>> {
     }
     events(|| {
         let mut thread = 0;
-        // SAFETY: the attributes are the defaults; the function accesses nothing; the thread, if
-        // any, is joined once.
+        // SAFETY: the attributes are the defaults; the function accesses nothing; the thread, if it
+        // was created, is joined once.
         unsafe {
             if libc::pthread_create(&raw mut thread, ptr::null(), nothing, ptr::null_mut()) == 0 {
                 libc::pthread_join(thread, ptr::null_mut());
@@ -38,7 +38,7 @@ pub fn fork() -> Result<Vec<TraceEvent>> {
     events(|| match unsafe { libc::fork() } {
         0 => exit_at_once(0),
         child if child > 0 => {
-            // SAFETY: no status is requested.
+            // SAFETY: the pointer for the status may be null.
             unsafe { libc::waitpid(child, ptr::null_mut(), 0) };
         }
         _ => {}

@@ -1,4 +1,4 @@
-//! The tracer on calls whose names, arguments and children are known beforehand.
+//! Tests of the tracer with calls whose names, arguments and children are known in advance.
 
 #![allow(unsafe_code, reason = "system calls to be seen")]
 
@@ -59,12 +59,12 @@ fn traced_thread_has_published_flags_and_ends() {
     assert!(explained(&events).contains("one address space for both"));
 }
 
-/// The joiner is woken while the joined thread still has its files to close; here, one that takes
+/// The joiner is woken while the joined thread still has to close its files; here, closing takes
 /// long.
 #[test]
 fn trace_contains_a_thread_end_after_the_join() {
     extern "C" fn leaves_a_large_file(_: *mut libc::c_void) -> *mut libc::c_void {
-        // SAFETY: the name is static; the table of descriptors becomes this thread's own.
+        // SAFETY: the name is static; the descriptor table becomes this thread's own.
         unsafe {
             libc::unshare(libc::CLONE_FILES);
             libc::fallocate(libc::memfd_create(c"large".as_ptr(), 0), 0, 0, 64 << 20);
@@ -73,8 +73,8 @@ fn trace_contains_a_thread_end_after_the_join() {
     }
     let joins = || {
         let mut thread = 0;
-        // SAFETY: the attributes are the defaults; the function is static; the thread, if any, is
-        // joined once.
+        // SAFETY: the attributes are the defaults; the function is static; the thread, if it was
+        // created, is joined once.
         unsafe {
             let made = libc::pthread_create(
                 &raw mut thread,
@@ -120,7 +120,7 @@ fn traced_fork_reports_child_by_sigchld() {
 #[test]
 fn trace_lists_exactly_the_calls_with_arguments() {
     let asked = || {
-        // SAFETY: neither accesses memory; the second number is not a system call.
+        // SAFETY: neither call accesses memory; the second number is not a system call.
         unsafe {
             libc::syscall(libc::SYS_kill, libc::getpid(), 0);
             libc::syscall(4000, 1_u64, 2_u64, 3_u64, 4_u64, 5_u64, 6_u64);
@@ -140,16 +140,17 @@ fn trace_lists_exactly_the_calls_with_arguments() {
     assert!(system_calls(|| {}).is_ok_and(|none| none.is_empty()));
 }
 
-/// The structure of Linux 5.3 had eight fields. Bytes after a short one are not part of it.
+/// The structure of Linux 5.3 had eight fields. Bytes after a shorter structure are not part of it.
 #[test]
 fn short_clone3_structure_is_read_to_its_size() {
     const SHORT: usize = 64;
     let mut words = [0_u64; size_of::<Creation>() / 8];
     words[4] = libc::SIGCHLD as u64;
-    // If they were read, these would be two pids at address 1 and a cgroup.
+    // If they were read, they would be two pids at address 1 and a cgroup.
     words[SHORT / 8..].copy_from_slice(&[1, 2, 3]);
     let forks = move || {
-        // SAFETY: no flag: the child gets copies, and exits at once; no status is requested.
+        // SAFETY: without flags the child gets copies, and it exits at once; the pointer for the
+        // status may be null.
         unsafe {
             match libc::syscall(libc::SYS_clone3, words.as_ptr(), SHORT) {
                 0 => crate::os::child::exit_at_once(0),

@@ -1,6 +1,6 @@
 //! The loop that resumes a child from stop to stop and records the events: [`trace`].
 //!
-//! The tracer is a thread of its own, so that it can wait for *any* of the tasks that it traces
+//! The tracer runs in its own thread, so that it can wait for *any* of the tasks that it traces
 //! without taking the ends of other children from their waiters.
 
 use std::collections::BTreeMap;
@@ -40,7 +40,7 @@ fn fork_and_follow(of: impl FnOnce()) -> Result<Vec<TraceEvent>> {
             return 1;
         }
         of();
-        // Before any later call of this child; the tracer reads it at that call.
+        // Stored before any later call of this child; the tracer reads it at that call.
         returned.store(1, Ordering::Relaxed);
         0
     })?;
@@ -67,11 +67,11 @@ fn fork_and_follow(of: impl FnOnce()) -> Result<Vec<TraceEvent>> {
     }
 }
 
-/// State of a traced thread.
+/// The state of a traced thread.
 #[derive(Debug)]
 struct TracedThread {
     who: Who,
-    /// Index of its unfinished call among the events, and the call's number and arguments.
+    /// Index of its unfinished call among the events, and the number and arguments of the call.
     pending: Option<(usize, u64, [u64; 6])>,
 }
 
@@ -82,13 +82,13 @@ struct Tracer<'a> {
     events: Vec<TraceEvent>,
     /// `true` if the traced function has returned.
     over: bool,
-    /// End of the child, which is reaped then.
+    /// The end of the child, set when it is reaped.
     end: Option<ExitKind>,
 }
 
 impl Tracer<'_> {
-    /// Follows until no task is left. After a failure all are killed, and still waited for: the
-    /// process is only reaped when each of its threads has been.
+    /// Follows the tasks until none is left. After a failure all are killed, but still waited for:
+    /// the process is reaped only after each of its threads.
     fn follow(&mut self) -> Result<()> {
         let deadline = Instant::now() + PATIENCE;
         let _nudge = PeriodicSignal::this_thread()?;
@@ -130,7 +130,7 @@ impl Tracer<'_> {
             if pid == self.root {
                 Traced(pid).set_options().setting_up("ptrace(PTRACE_SETOPTIONS)")?;
             }
-            // Every task begins with this stop, which belongs to the tracing.
+            // Every task begins with this stop, which is caused by the tracing.
             if signal == libc::SIGSTOP {
                 return Ok(0);
             }
@@ -143,7 +143,7 @@ impl Tracer<'_> {
             }
             return Ok(0);
         }
-        // The kernel's own events carry no signal, and neither does the stop of a whole group.
+        // Neither the kernel's own events nor the stop of a whole group carries a signal.
         let told_of_creation = status >> 16 != 0;
         let Some(info) = (!told_of_creation).then(|| Traced(pid).signal()).flatten() else {
             return Ok(0);
@@ -199,14 +199,15 @@ impl Tracer<'_> {
         let task = self.tasks.remove(&pid);
         if pid == self.root {
             self.end = Some(end);
-            // The tasks that it left behind.
+            // These are the tasks that the child left behind.
             self.kill_all();
         } else if let Some(task) = task.filter(|task| !self.over || self.was_leaving(task)) {
             self.events.push(TraceEvent::Ended(task.who, end));
         }
     }
 
-    /// Returns `true` if it had called its own exit: a joiner is woken before that has completed.
+    /// Returns `true` if the task had called its own exit: a joiner is woken before that call
+    /// completes.
     fn was_leaving(&self, task: &TracedThread) -> bool {
         let call = task.pending.and_then(|(at, ..)| self.events[at].call());
         call.is_some_and(|call| matches!(call.name, Some("exit" | "exit_group")))

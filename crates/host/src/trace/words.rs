@@ -1,4 +1,4 @@
-//! Conversion of numbers to the words of manual pages: flags, signals, errors.
+//! Conversion of numbers to the words that manual pages use: flags, signals, errors.
 
 /// Flags by value.
 pub(super) type Flags = &'static [(u64, &'static str)];
@@ -14,21 +14,21 @@ pub(super) const MAP: Flags = flags! {
 };
 pub(super) const RANDOM: Flags = flags! { GRND_NONBLOCK GRND_RANDOM };
 pub(super) const WAIT: Flags = flags! { WNOHANG WUNTRACED WCONTINUED __WALL __WCLONE };
-/// Arguments of `madvise`: one number each, not bits.
+/// Advice for `madvise`: each value is a number, not a set of bits.
 pub(super) const ADVICE: Flags = flags! {
     MADV_NORMAL MADV_RANDOM MADV_SEQUENTIAL MADV_WILLNEED MADV_DONTNEED MADV_FREE MADV_HUGEPAGE
     MADV_NOHUGEPAGE MADV_DONTDUMP MADV_DODUMP
 };
-/// Actions of `rt_sigprocmask`: one number each.
+/// Actions of `rt_sigprocmask`: each value is a number.
 pub(super) const HOW: Flags = flags! { SIG_BLOCK SIG_UNBLOCK SIG_SETMASK };
-/// Operations of `futex`: one number each, combined with [`FUTEX_BITS`].
+/// Operations of `futex`: each value is a number, combined with [`FUTEX_BITS`].
 pub(super) const FUTEX: Flags = flags! {
     FUTEX_WAIT FUTEX_WAKE FUTEX_REQUEUE FUTEX_CMP_REQUEUE FUTEX_WAKE_OP FUTEX_LOCK_PI
     FUTEX_UNLOCK_PI FUTEX_TRYLOCK_PI FUTEX_WAIT_BITSET FUTEX_WAKE_BITSET
 };
 pub(super) const FUTEX_BITS: Flags = flags! { FUTEX_PRIVATE_FLAG FUTEX_CLOCK_REALTIME };
 
-/// Waiters that a futex operation with a set of bits selects.
+/// The waiters that a futex operation with a set of bits selects.
 pub(super) const MATCH: Flags = &[(0xffff_ffff, "FUTEX_BITSET_MATCH_ANY")];
 
 const SIGNALS: Flags = flags! {
@@ -41,20 +41,20 @@ const ERRORS: Flags = flags! {
     EEXIST ENODEV ENOTDIR EISDIR EINVAL ENFILE EMFILE ENOTTY EFBIG ENOSPC ESPIPE EROFS EMLINK EPIPE
     ERANGE EDEADLK ENAMETOOLONG ENOSYS ENOTEMPTY ELOOP EOVERFLOW EOPNOTSUPP ETIMEDOUT
 };
-/// Results that the kernel shows to a tracer only.
+/// Results that the kernel shows only to a tracer.
 const RESTARTS: Flags = &[
     (512, "ERESTARTSYS"),
     (513, "ERESTARTNOINTR"),
     (514, "ERESTARTNOHAND"),
     (516, "ERESTART_RESTARTBLOCK"),
 ];
-/// The first real-time signal: the kernel's number, not the C library's, which reserves some.
+/// The first real-time signal, by the kernel's number; the C library reserves some.
 const REAL_TIME: i32 = 32;
 
 /// Calls that return an address.
 const ADDRESSES: [&str; 4] = ["mmap", "mremap", "brk", "shmat"];
 
-/// Returns bits as names joined by `|`; bits without a name as a number; `none` if no bit is set.
+/// Returns bits as names joined by `|`; nameless bits as a number; `none` if no bit is set.
 pub(super) fn bits(mut value: u64, known: Flags, none: &str) -> String {
     let mut names: Vec<String> = Vec::new();
     for (bits, name) in known.iter().filter(|(bits, _)| *bits != 0) {
@@ -69,7 +69,7 @@ pub(super) fn bits(mut value: u64, known: Flags, none: &str) -> String {
     if names.is_empty() { none.to_owned() } else { names.join("|") }
 }
 
-/// Returns one of several numbers as its name.
+/// Returns the name of one of several numbers.
 pub(super) fn one_of(value: u64, known: Flags) -> String {
     find(value, known).map_or_else(|| format!("{value:#x}"), str::to_owned)
 }
@@ -88,7 +88,8 @@ pub(super) fn signal(number: i32) -> String {
     }
 }
 
-/// Returns a set of signals, without `SIG`: `[CHLD]`; `~[]` is all of them, `~[RTMIN]` all but one.
+/// Returns a set of signals, without `SIG`: `[CHLD]`; `~[]` is the set of all signals, `~[RTMIN]`
+/// all but one.
 pub(super) fn signals(set: u64) -> String {
     const MANY: u32 = 43;
     let (not, listed) = if set.count_ones() > MANY { ("~", !set) } else { ("", set) };
@@ -99,7 +100,7 @@ pub(super) fn signals(set: u64) -> String {
     format!("{not}[{}]", names.join(" "))
 }
 
-/// Returns the result of a call as text; `?` if it did not return.
+/// Returns the result of a call as text; `?` if the call did not return.
 pub(super) fn returned(name: Option<&str>, value: Option<i64>) -> String {
     let Some(value) = value else { return "?".to_owned() };
     let address = name.is_some_and(|name| ADDRESSES.contains(&name));
