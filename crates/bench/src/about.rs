@@ -1,10 +1,10 @@
-//! Descriptions in results.json: an experiment in words ([`About`], made of the experiment's
+//! Descriptions in results.json: an experiment in words ([`About`], built from the experiment's
 //! [`Explanation`]; `tontine explain` prints it and the report shows it), and the properties of a
 //! mechanism ([`MechanismFacts`]), on which the report bases its recommendations.
 
 use serde::{Deserialize, Serialize};
 
-/// Topic of an experiment: each has a page of the report.
+/// The topic of an experiment. Each topic has a page of the report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Topic {
@@ -16,7 +16,7 @@ pub enum Topic {
     Signals,
     /// The cost of creating and ending threads and processes.
     Processes,
-    /// The cost to threads of the memory that they share.
+    /// The cost, for threads, of sharing memory.
     Memory,
 }
 
@@ -36,7 +36,7 @@ impl Topic {
         }
     }
 
-    /// Returns the question of the topic's experiments, in one line.
+    /// Returns the question that the topic's experiments answer, in one line.
     pub fn question(self) -> &'static str {
         match self {
             Self::Messages => "What does a message cost between threads and processes?",
@@ -50,19 +50,20 @@ impl Topic {
     }
 }
 
-/// Description of an experiment. Plain text; every item is one or a few whole sentences.
+/// Description of an experiment, in plain text; every item consists of one or a few whole
+/// sentences.
 #[derive(Debug, Clone, Copy)]
 pub struct Explanation {
-    /// Introduction to the topic for new readers: what it is, and why it matters. Paragraphs.
+    /// Introduction to the topic for new readers, in paragraphs: what it is, and why it matters.
     pub about: &'static [&'static str],
     /// Steps of one invocation.
     pub steps: &'static [&'static str],
-    /// Timing: which clock, from when to when, what is left out.
+    /// Timing: the clock, the timed interval, and what is left out.
     pub timing: &'static str,
-    /// Result of the source, with its machine; figures that the source names without numbers are
-    /// described. Empty if no source measured it.
+    /// Result of the source, with its machine. If the source names figures without numbers, they
+    /// are described. Empty if no source measured the experiment.
     pub found: &'static str,
-    /// Advice for reading the figures: what is good, what spoils them, what they do not show.
+    /// Advice for reading the figures: which are good, what spoils them, what they do not show.
     pub reading: &'static str,
     /// The system calls inside the timed part, by variant or group of variants.
     pub calls: &'static [(&'static str, &'static str)],
@@ -73,9 +74,9 @@ pub struct Explanation {
 pub struct About {
     /// Name of the experiment.
     pub name: String,
-    /// Topic, whose page of the report it is on.
+    /// Topic, which determines the page of the report.
     pub topic: Topic,
-    /// The question that it answers, in one line.
+    /// The question that the experiment answers, in one line.
     pub question: String,
     /// Introduction, in paragraphs.
     pub about: Vec<String>,
@@ -91,7 +92,7 @@ pub struct About {
     pub calls: Vec<(String, String)>,
     /// The variants, each with its description.
     pub variants: Vec<(String, String)>,
-    /// Variants that make no system call inside the timed part, if that matters to a reader; empty
+    /// Variants that make no system call inside the timed part, if this matters to a reader; empty
     /// in files of older builds.
     #[serde(default)]
     pub without_calls: Vec<String>,
@@ -100,17 +101,17 @@ pub struct About {
 /// Properties of a mechanism, independent of the figures of a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MechanismFacts {
-    /// Name of the mechanism, which is that of its variants.
+    /// Name of the mechanism, which is also that of its variants.
     pub name: String,
     /// Behaviour of the receiver while it waits for a message.
     pub receiver: Idling,
-    /// `true` if its ends are threads of one process.
+    /// `true` if the ends are threads of one process.
     pub between_threads: bool,
     /// The row of `survival` that shows the effect of a kill.
     pub kill: KillFacts,
-    /// The counterpart whose receiver sleeps, if this one's spins.
+    /// The counterpart with a sleeping receiver, if this mechanism's receiver spins.
     pub sleeping: Option<String>,
-    /// The counterpart between processes, if this one is between threads.
+    /// The counterpart between processes, if this mechanism is between threads.
     pub between_processes: Option<String>,
 }
 
@@ -118,11 +119,11 @@ pub struct MechanismFacts {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Idling {
-    /// Keeps a processor busy.
+    /// The receiver keeps a processor busy.
     Spins,
-    /// Sleeps until the kernel or the C library wakes it.
+    /// The receiver sleeps until the kernel or the C library wakes it.
     Sleeps,
-    /// Sleeps; a library or a network is between it and the sender.
+    /// The receiver sleeps; a library or a network is between it and the sender.
     Mediated,
 }
 
@@ -134,14 +135,14 @@ pub enum KillFacts {
     TakesBoth,
     /// A row of `survival`.
     Row {
-        /// The variant there.
+        /// The variant in that row.
         row: String,
     },
-    /// A row of `survival`, of another mechanism that stands for it.
+    /// A row of `survival` for another mechanism, which represents this one.
     StandsFor {
-        /// The variant there.
+        /// The variant in that row.
         row: String,
-        /// Reason why this one is not killed, up to the name of the other.
+        /// The reason why this mechanism is not killed, worded so that the other's name follows it.
         why: String,
     },
 }

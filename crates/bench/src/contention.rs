@@ -1,14 +1,14 @@
 //! Section 9 of source 001: lock acquisitions by lock and mode, [`ContentionTable`]; and its open
-//! question, whether per-process locks would be worth it: [`Gain`], [`answer`].
+//! question whether per-process locks would be worthwhile: [`Gain`], [`answer`].
 //!
-//! The reproduction of the source fills both from runs of its own, the report from the cells of a
-//! run. This module does not measure.
+//! The reproduction of the source fills both from its own runs, the report from the cells of a run.
+//! This module does not measure.
 
-/// Minimum gain, as a share, above which per-process locks are worth it. The paper's authors want
-/// compelling evidence; a smaller gain is below the difference between two machines.
+/// Minimum gain, as a share, for which per-process locks are worthwhile. The paper's authors
+/// require compelling evidence; a smaller gain is below the difference between two machines.
 const WORTH: f64 = 0.05;
 
-/// Shown if a mode does not have a lock, or no thread took it.
+/// Shown if a mode lacks a lock, or if no thread took the lock.
 const NONE: &str = "–";
 
 /// Acquisitions of one lock in one mode.
@@ -16,12 +16,12 @@ const NONE: &str = "–";
 struct Shares {
     /// Share of the acquisitions that had to wait.
     waited: Option<f64>,
-    /// Share of these in which the thread was blocked; `None` if no thread waited.
+    /// Share of the waits in which the thread was blocked; `None` if no thread waited.
     blocked: Option<f64>,
 }
 
-/// Acquisitions of locks: one row per lock, one column per mode, both in the order of their first
-/// notes.
+/// Acquisitions of locks: one row per lock and one column per mode, both in the order in which they
+/// were first noted.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ContentionTable {
     modes: Vec<String>,
@@ -55,7 +55,7 @@ impl ContentionTable {
         &self.modes
     }
 
-    /// Returns each lock with its text for each mode.
+    /// Returns each lock, with its text for each mode.
     pub fn rows(&self) -> impl Iterator<Item = (&str, Vec<String>)> {
         self.locks.iter().map(|(lock, shares)| {
             let of = |column: usize| shares.get(column).copied().unwrap_or_default().in_words();
@@ -65,8 +65,8 @@ impl ContentionTable {
 }
 
 impl Shares {
-    /// Formats `0.63 (12)`: per cent of the acquisitions that waited, per cent of these that were
-    /// blocked.
+    /// Formats `0.63 (12)`: the per cent of the acquisitions that waited, and the per cent of these
+    /// waits in which the thread was blocked.
     fn in_words(self) -> String {
         let Some(waited) = self.waited else { return NONE.to_owned() };
         let waited = 100.0 * waited;
@@ -79,11 +79,11 @@ impl Shares {
     }
 }
 
-/// Speed-up by per-process locks over the one lock of all relations.
+/// The speed-up by per-process locks, compared with one lock for all relations.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Gain {
     pub(crate) processors: usize,
-    /// Share of the speed-up: 0.1 is a tenth faster.
+    /// Speed-up as a share: 0.1 is a tenth faster.
     pub share: f64,
 }
 
@@ -103,14 +103,14 @@ impl Gain {
     }
 
     fn percent(self) -> String {
-        // A rounded zero has no sign.
+        // A value rounded to zero has no sign.
         let tenths = (1_000.0 * self.share).round() + 0.0;
         format!("{:.1} %", tenths / 10.0)
     }
 }
 
-/// Returns whether per-process locks are worth it, and from how many processors on; `gains` is
-/// ordered by ascending processors. `None` if there are no gains.
+/// Returns whether per-process locks are worthwhile, and from which number of processors on;
+/// `gains` is ordered by ascending processors. `None` if there are no gains.
 pub fn answer(gains: &[Gain]) -> Option<String> {
     let last = gains.last()?;
     let from = gains.iter().rposition(|gain| !gain.is_worth_it()).map_or(0, |at| at + 1);

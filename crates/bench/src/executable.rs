@@ -1,8 +1,8 @@
 //! The program that made a run: [`Executable`].
 //!
-//! A comparison measures flagged rows again with the same programs that made the two runs, so a run
-//! records the path of its program and how to recognise it: by the build id that the linker put
-//! into it, a digest of its contents, or without one by the length and the time of the last change.
+//! A comparison measures flagged rows again with the programs that made the two runs, so a run
+//! records the path of its program and the means to recognise it: the build id that the linker
+//! stored, which is a digest of the contents, or else the length and the time of the last change.
 
 use std::fmt::Write as _;
 use std::fs::File;
@@ -30,7 +30,7 @@ impl Executable {
     /// Returns the running program.
     ///
     /// # Errors
-    /// If it cannot be found or read, for example after it was deleted.
+    /// If the program cannot be found or read, for example after it was deleted.
     pub fn running() -> io::Result<Self> {
         Self::at(&std::env::current_exe()?)
     }
@@ -38,7 +38,7 @@ impl Executable {
     /// Returns the program at `path`.
     ///
     /// # Errors
-    /// If there is no readable file.
+    /// If the file does not exist or is not readable.
     pub fn at(path: &Path) -> io::Result<Self> {
         let path = path.canonicalize()?;
         let file = File::open(&path)?;
@@ -50,7 +50,7 @@ impl Executable {
         Ok(Self { path, bytes: about.len(), modified: modified.and_then(stamp), build_id })
     }
 
-    /// Returns `true` if `other` is the same program: by its build id if both have one.
+    /// Returns `true` if `other` is the same program; compares the build ids if both have one.
     pub fn is_same_as(&self, other: &Self) -> bool {
         let alike = match (&self.build_id, &other.build_id) {
             (Some(ours), Some(theirs)) => ours == theirs,
@@ -65,7 +65,7 @@ impl Executable {
     }
 }
 
-/// Returns a time in RFC 3339 format, or `None` if its year is not one from 1970 to 9999.
+/// Returns a time in RFC 3339 format, or `None` if its year is not from 1970 to 9999.
 fn stamp(time: SystemTime) -> Option<String> {
     let mut text = String::new();
     let written =
@@ -90,7 +90,7 @@ mod tests {
         std::fs::copy(std::env::current_exe().unwrap(), &path).unwrap();
         let program = Executable::at(&path).unwrap();
         assert!(program.is_still_there());
-        // If the linker signed the program, its contents count, not its path.
+        // If the linker stored a build id, the contents count, not the path.
         let running = Executable::running().unwrap();
         assert_eq!(program.is_same_as(&running), running.build_id.is_some());
         std::fs::copy("/bin/sh", &path).unwrap();

@@ -1,10 +1,10 @@
-//! Formatting of numbers: [`Scale`] chooses the unit, [`decimals`] the digits.
+//! Formatting of numbers: [`Scale`] chooses the unit, [`decimals`] the number of digits.
 //!
-//! A figure shows as many digits as its interval supports: the last digit printed is about a tenth
-//! of the interval's width. A share of 0 or 1 shows its count and the bound that follows from it.
-//! The interval of a figure that is not negative is not shown below zero: all measured figures are
-//! a time, a rate, a share or a number. Every output format takes its numbers from here, so that
-//! the page, the table and the terminal agree to the last digit.
+//! A figure has as many digits as its interval supports: the last digit printed is about a tenth of
+//! the interval's width. A share of 0 or 1 is shown as a count with the resulting bound. The
+//! interval of a non-negative figure is not shown below zero, because all measured figures are
+//! times, rates, shares or numbers. Every output format takes its numbers from here, so that the
+//! page, the table and the terminal agree to the last digit.
 
 use statrs::distribution::{Beta, ContinuousCDF};
 
@@ -17,10 +17,10 @@ pub const NOTHING: &str = "–";
 /// Maximum number of decimals.
 const MOST_DECIMALS: usize = 3;
 
-/// Probability with which a share above the printed bound would give such a count.
+/// Probability that a share above the printed bound would give such a count.
 const UNSEEN: f64 = 0.05;
 
-/// A unit that suits a magnitude: the factor, and the suffix.
+/// A unit that suits a magnitude: the factor and the suffix.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Scale {
     factor: f64,
@@ -30,8 +30,8 @@ pub struct Scale {
 impl Scale {
     /// Returns the scale for a figure of about `magnitude`, given in `unit`.
     ///
-    /// Nanoseconds become µs, ms, s; a share becomes per cent; bytes per second become kB/s, MB/s,
-    /// GB/s (powers of ten); other rates take k and M. An unknown unit stays as it is.
+    /// Nanoseconds become µs, ms or s; a share becomes per cent; bytes per second become kB/s, MB/s
+    /// or GB/s (powers of ten); other rates take k and M. An unknown unit is not changed.
     pub fn of(unit: &str, magnitude: f64) -> Self {
         let size = magnitude.abs();
         let (factor, suffix) = match unit {
@@ -51,7 +51,7 @@ impl Scale {
     }
 
     /// Formats `value`, given in the original unit, with `decimals` and without the unit. A value
-    /// other than zero gets more digits before it is shown as 0.
+    /// other than zero gets more digits rather than being shown as 0.
     pub fn number(&self, value: f64, decimals: usize) -> String {
         if !value.is_finite() {
             return NOTHING.into();
@@ -67,7 +67,7 @@ impl Scale {
     }
 
     /// Returns the number of decimals for an interval of `width`, given in the original unit;
-    /// without a width, for three significant digits of `value`.
+    /// without a width, the number for three significant digits of `value`.
     pub fn decimals(&self, value: f64, width: Option<f64>) -> usize {
         decimals(value * self.factor, width.map(|width| width * self.factor))
     }
@@ -81,7 +81,7 @@ impl Scale {
     }
 }
 
-/// A figure with its interval, formatted.
+/// A formatted figure with its interval.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FormattedFigure {
     /// The figure and its unit: `113.5 ns`.
@@ -102,13 +102,13 @@ impl FormattedFigure {
         Self { value: scale.with_unit(value, digits), interval }
     }
 
-    /// Formats the estimate of a cell; `None` if it has none.
+    /// Formats the estimate of a cell; `None` if the cell has none.
     pub fn of_cell(cell: &Cell) -> Option<Self> {
         Self::shared(cell, false)
     }
 
-    /// Formats a share, or with `not` its complement: as a count if (nearly) none or all tries are
-    /// in it. Any other cell is formatted as usual.
+    /// Formats a share, or with `not` its complement: as a count if all, none or nearly none of the
+    /// tries are in it. Any other cell is formatted as usual.
     fn shared(cell: &Cell, not: bool) -> Option<Self> {
         let estimate = cell.estimate?;
         match counted(cell) {
@@ -127,7 +127,7 @@ impl FormattedFigure {
         Self::shared(cell, true)
     }
 
-    /// Formats a count of `did` in `tries`, with the bound that follows from it.
+    /// Formats a count of `did` in `tries`, with the resulting bound.
     fn of_tries(did: usize, tries: usize) -> Self {
         let bound = if did > tries / 2 {
             format!("at least {}", tick("share", 1.0 - most(tries - did, tries)))
@@ -158,20 +158,20 @@ impl FormattedFigure {
     }
 }
 
-/// Returns the lower end of an interval as it is shown: Student's may be below zero although no
-/// figure can.
+/// Returns the displayed lower end of an interval: Student's may be below zero although no figure
+/// can be.
 fn above_zero(value: f64, low: f64) -> f64 {
     if value >= 0.0 { low.max(0.0) } else { low }
 }
 
-/// Returns the ends of a cell's interval, as they are shown.
+/// Returns the displayed ends of a cell's interval.
 pub fn ends(cell: &Cell) -> Option<(f64, f64)> {
     let (low, high) = cell.low.zip(cell.high)?;
     Some((above_zero(cell.estimate?, low), high))
 }
 
-/// Returns how many tries of a share are in it, and how many there were; `None` if a sample is more
-/// than one try, or if the interval has a width and contains more information.
+/// Returns how many tries of a share are in it, and the number of tries; `None` if a sample is more
+/// than one try, or if the interval has a width and so contains more information.
 fn counted(cell: &Cell) -> Option<(usize, usize)> {
     let all = || cell.invocations.iter().map(|one| &one.summary);
     let tries: usize = all().map(|summary| summary.count).sum();
@@ -184,26 +184,27 @@ fn counted(cell: &Cell) -> Option<(usize, usize)> {
     Some(((did as usize).min(tries), tries))
 }
 
-/// Returns the upper bound of a share that occurred `did` times in `tries` independent tries: a
-/// larger share gives so few occurrences with a probability below [`UNSEEN`], by the binomial
-/// distribution; about 3 / `tries` if there were none. Two digits, the last rounded up.
+/// Returns the upper bound of a share that occurred `did` times in `tries` independent tries: with
+/// a larger share, so few occurrences have a probability below [`UNSEEN`] by the binomial
+/// distribution. The bound is about 3 / `tries` if there were none. It has two digits, the last
+/// rounded up.
 fn most(did: usize, tries: usize) -> f64 {
     let exact = match Beta::new(did as f64 + 1.0, tries.saturating_sub(did) as f64) {
         _ if did == 0 => 1.0 - UNSEEN.powf(1.0 / tries as f64),
         Ok(beta) => beta.inverse_cdf(1.0 - UNSEEN),
         Err(_) => 1.0,
     };
-    // No finer than the digits of a percentage.
+    // The step is no finer than the digits of a percentage.
     let step = 10_f64.powf(exact.log10().floor() - 1.0).max(1e-5);
     ((exact / step).ceil() * step).min(1.0)
 }
 
-/// Formats a single figure in a unit that suits it, to three significant digits.
+/// Formats a single figure in a suitable unit, to three significant digits.
 pub fn single(unit: &str, value: f64) -> String {
     FormattedFigure::new(unit, value, None).value
 }
 
-/// Formats a round figure for an axis: `200 ns`, `0.5 µs`, without trailing zeros. A rate or
+/// Formats a round figure for an axis, `200 ns` or `0.5 µs`, without trailing zeros. A rate or
 /// another quotient keeps only its prefix, `5 M`, because its unit is too long for each tick.
 pub fn tick(unit: &str, value: f64) -> String {
     let mut scale = Scale::of(unit, value);
@@ -218,8 +219,8 @@ pub fn tick(unit: &str, value: f64) -> String {
     scale.join(short)
 }
 
-/// Formats a quotient: `3.21×`, with its interval. The nearer end decides the digits: by the width,
-/// `1.7× (1.6× – 104×)` would be `2× (2× – 104×)`.
+/// Formats a quotient, `3.21×`, with its interval. The distance to the nearer end decides the
+/// digits: based on the width, `1.7× (1.6× – 104×)` would become `2× (2× – 104×)`.
 pub fn times(value: f64, low: f64, high: f64) -> FormattedFigure {
     let plain = decimals(value, Some(high - low));
     let near = (value - low).min(high - value);
@@ -245,7 +246,7 @@ pub fn ratio_of<'a>(cell: &Cell, results: &'a Results) -> Option<&'a Ratio> {
     ratios_of(cell, results).next()
 }
 
-/// Returns the ratio of two cells; `None` if the run has not paired them.
+/// Returns the ratio of two cells; `None` if the run did not pair them.
 pub fn ratio_between<'a>(above: &Cell, below: &Cell, results: &'a Results) -> Option<&'a Ratio> {
     let alike = (&above.experiment, &above.params, &above.metric)
         == (&below.experiment, &below.params, &below.metric);
@@ -253,7 +254,7 @@ pub fn ratio_between<'a>(above: &Cell, below: &Cell, results: &'a Results) -> Op
     ratios.find(|ratio| denominator(&ratio.name) == below.variant)
 }
 
-/// A ratio names no metric: it belongs to the first that the variant yields.
+/// A ratio names no metric: it belongs to the first metric of the variant.
 fn ratios_of<'a>(cell: &Cell, results: &'a Results) -> impl Iterator<Item = &'a Ratio> {
     let first = results.cells.iter().find(|other| {
         (&other.experiment, &other.variant, &other.params)
@@ -287,8 +288,9 @@ pub fn params(params: &Params) -> String {
     params.iter().map(word).collect::<Vec<_>>().join(", ")
 }
 
-/// Returns the number of decimals with which the last digit is about a tenth of `width`; without a
-/// width, for three significant digits of `value`. Between 0 and [`MOST_DECIMALS`].
+/// Returns the number of decimals for which the last digit is about a tenth of `width`; without a
+/// width, the number for three significant digits of `value`. The result is between 0 and
+/// [`MOST_DECIMALS`].
 fn decimals(value: f64, width: Option<f64>) -> usize {
     let digits = match width {
         Some(width) if width > 0.0 && width.is_finite() => (-width.log10()).ceil() + 1.0,
@@ -298,7 +300,7 @@ fn decimals(value: f64, width: Option<f64>) -> usize {
     digits.clamp(0.0, MOST_DECIMALS as f64) as usize
 }
 
-/// Returns `true` if `decimals` would show `value` as 0 although it is not.
+/// Returns `true` if `decimals` would show a non-zero `value` as 0.
 fn is_lost(value: f64, decimals: usize) -> bool {
     value != 0.0 && value.abs() * 10_f64.powi(decimals as i32) < 0.5
 }
@@ -308,7 +310,7 @@ fn grouped(value: f64, decimals: usize) -> String {
     let plain = format!("{:.decimals$}", value.abs());
     let (whole, fraction) = plain.split_once('.').unwrap_or((&plain, ""));
     let mut out = String::new();
-    // A rounded zero has no sign.
+    // A value rounded to zero has no sign.
     if value < 0.0 && plain.bytes().any(|b| (b'1'..=b'9').contains(&b)) {
         out.push('−');
     }
@@ -357,8 +359,8 @@ mod tests {
         assert_eq!(shown(-2.0, -1.0, 0.0), "−1.0 ns (−2.0 – 0.0 ns)");
     }
 
-    /// The low end of `13 µs (0.025 – 25 µs)` was shown as 0, as if a message took no time, and a
-    /// tail of 0.4 ns next to a wide interval as `0 ns`.
+    /// The low end of `13 µs (0.025 – 25 µs)` was once shown as 0, as if a message took no time,
+    /// and a tail of 0.4 ns next to a wide interval as `0 ns`.
     #[test]
     fn only_zero_ends_are_shown_as_zero() {
         let shown =
@@ -368,7 +370,8 @@ mod tests {
         assert_eq!(shown(0.4, 0.4, 60.0), "0.4 ns (0.4 – 60 ns)");
     }
 
-    /// Student's interval of two builds, `1.2 s (−1.4 – 3.7 s)`, was shown with a negative time.
+    /// Student's interval of two builds, `1.2 s (−1.4 – 3.7 s)`, was once shown with a negative
+    /// time.
     #[test]
     fn negative_end_of_a_time_is_shown_as_zero() {
         let shown =
@@ -378,7 +381,7 @@ mod tests {
         assert_eq!(shown(-0.2, -0.1, 0.2), "−0.10 s (−0.20 – 0.20 s)");
     }
 
-    /// `0 % (0 – 0 %)` claimed a certainty that thirty kills cannot give.
+    /// `0 % (0 – 0 %)` once claimed a certainty that thirty kills cannot give.
     #[test]
     fn share_of_none_or_all_shows_tries_and_bound() {
         let mut cell = fixture::small().cells.remove(0);
@@ -404,13 +407,13 @@ mod tests {
             share(&mut cell, each, tries);
             assert_eq!(lines(&cell), expected);
         }
-        // One invocation that differs does not change the median; it is counted nevertheless.
+        // One invocation that differs does not change the median, but is counted.
         share(&mut cell, 1.0, 30);
         cell.invocations[0].summary.mean = 29.0 / 30.0;
         let one_less = ["299 of 300 (at least 98.4 %)", "1 of 300 (at most 1.6 %)"];
         assert_eq!(lines(&cell), one_less);
-        // A sample that sums up many tries is not a try; an interval with a width contains more
-        // information.
+        // A sample that sums up many tries is not a single try; an interval with a width contains
+        // more information.
         cell.invocations[0].summary.batch = 20;
         assert_eq!(lines(&cell)[0], "100 % (100 – 100 %)");
         share(&mut cell, 0.0, 30);
@@ -422,7 +425,7 @@ mod tests {
         }
     }
 
-    /// A pair of which one had two modes was shown as `2× (2× – 104×)`.
+    /// A ratio with two modes on one side was once shown as `2× (2× – 104×)`.
     #[test]
     fn digits_of_a_quotient_depend_on_the_nearer_end() {
         let shown = |value, low, high| times(value, low, high).in_line();

@@ -1,10 +1,10 @@
-//! State of a shared heap at one moment: [`HeapMap`], which a run records and the report draws.
+//! The state of a shared heap at one moment: [`HeapMap`], which a run records and the report draws.
 //!
-//! It has names instead of pids, which have no meaning when the report is read.
+//! It contains names instead of pids, which would mean nothing when the report is read.
 
 use serde::{Deserialize, Serialize};
 
-/// Size of a slab, as the heap divides its memory.
+/// Size of a slab in bytes, the unit in which the heap divides its memory.
 pub const SLAB: usize = 64 << 10;
 
 /// A heap at one moment.
@@ -12,13 +12,13 @@ pub const SLAB: usize = 64 << 10;
 pub struct HeapMap {
     /// Description of the moment.
     pub moment: String,
-    /// Remarks: what was done, what is wrong.
+    /// Remarks: what was done, and what is wrong.
     pub notes: Vec<String>,
-    /// Processes that have, or had, a part of it: slabs refer to them by index.
+    /// Processes that have or had a part of the heap; slabs refer to them by index.
     pub members: Vec<HeapMember>,
-    /// Slabs in order, up to the last one that has memory.
+    /// Slabs in order, up to the last slab that has memory.
     pub slabs: Vec<MappedSlab>,
-    /// Number of slabs after these, all without memory.
+    /// Number of slabs after these; none of them has memory.
     pub beyond: usize,
 }
 
@@ -37,16 +37,16 @@ pub struct HeapMember {
 pub struct MappedSlab {
     /// Use of the slab.
     pub made: SlabUse,
-    /// Size of one of its blocks.
+    /// Size of each of its blocks in bytes.
     #[serde(skip_serializing_if = "is_zero")]
     pub block: usize,
-    /// Member that allocates from it.
+    /// Member that allocates from the slab.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub owner: Option<usize>,
-    /// Members that have blocks, and the number of bytes of these.
+    /// Members that have blocks in the slab, and the number of bytes in these blocks.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub held: Vec<(usize, usize)>,
-    /// Bytes of these that are kept by a handle alone.
+    /// Bytes of these that are kept only by a handle.
     #[serde(skip_serializing_if = "is_zero")]
     pub parked: usize,
     /// Bytes of these that all members may read.
@@ -64,18 +64,18 @@ pub struct MappedSlab {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SlabUse {
-    /// No memory.
+    /// The slab has no memory.
     #[default]
     Empty,
-    /// Memory that is being allocated.
+    /// Memory for the slab is being allocated.
     Fetched,
-    /// Blocks.
+    /// The slab contains blocks.
     Blocks,
-    /// The part of a block that begins in a slab before it.
+    /// The slab is a part of a block that begins in an earlier slab.
     Part,
-    /// Memory that is being given back.
+    /// The slab's memory is being returned to the system.
     Punched,
-    /// The entry is damaged.
+    /// The slab's entry is damaged.
     Damaged,
 }
 

@@ -1,15 +1,16 @@
-//! A known delay inside an invocation, to check whether a comparison finds it: [`InjectedDelay`].
+//! A known delay inside an invocation, which tests whether a comparison finds it:
+//! [`InjectedDelay`].
 //!
 //! `cargo xtask planted` requests it; no command line of `tontine` does. The delay is a chain of
-//! dependent additions, whose length is calibrated in the invocation itself: a loop that reads a
-//! clock could not be shorter than one reading, which is a third of the shortest round.
+//! dependent additions, whose length is calibrated in the invocation itself. A loop that reads a
+//! clock could not be shorter than one reading, which takes a third of the shortest round.
 //!
-//! An invocation of such a trial is brief: it measures less and tries no events, since some ten
-//! thousand of them are needed. Both sides of a trial are brief, so that they differ in the delay
-//! alone.
+//! An invocation in such a trial is brief: it measures less and tries no events, because about ten
+//! thousand invocations are needed. Both sides of a trial are brief, so that they differ only in
+//! the delay.
 //!
-//! Supported by `round-trip` (each `send` of either end takes longer, so that one way does) and by
-//! `liveness-check`; other experiments reject it.
+//! It is supported by `round-trip` (each `send` of either end takes longer, and so does one way)
+//! and by `liveness-check`; other experiments reject it.
 
 #![allow(unsafe_code, reason = "empty assembly that keeps a chain of additions")]
 
@@ -29,10 +30,10 @@ pub struct InjectedDelay {
 
 /// Number of additions that a calibration times.
 const CALIBRATION: u64 = 2_000_000;
-/// Number of calibrations; the fastest counts, because a disturbance only makes additions slower.
+/// Number of calibrations; the fastest counts, because a disturbance can only slow additions down.
 const CALIBRATIONS: usize = 3;
 
-/// The experiments that support it.
+/// The experiments that support the delay.
 const HONOURED_BY: [&str; 2] = ["round-trip", "liveness-check"];
 
 /// A delay, as a number of additions.
@@ -45,7 +46,7 @@ impl InjectedDelay {
     /// Plants the delay into this process, for all later measurements.
     ///
     /// # Errors
-    /// Failed, if the experiment would ignore it.
+    /// Failed if the experiment would ignore the delay.
     pub(crate) fn plant(self, experiment: &str) -> Result<()> {
         if !HONOURED_BY.contains(&experiment) {
             return Err(MeasureError::fail(format!(
@@ -65,14 +66,14 @@ pub fn delay() -> Option<Delay> {
     PLANTED.get().copied()
 }
 
-/// Returns `operations`, or a fifth of them if a delay is planted: such an invocation is one of
-/// some ten thousand.
+/// Returns `operations`, or a fifth of them if a delay is planted, because about ten thousand such
+/// invocations are made.
 pub fn brief(operations: usize) -> usize {
     delay().map_or(operations, |_| (operations / 5).max(1))
 }
 
 impl Delay {
-    /// Takes as long as requested.
+    /// Runs for as long as requested.
     #[inline(always)]
     pub fn pass(self) {
         let (mut chain, mut left) = (0_u64, self.0);
@@ -92,10 +93,10 @@ fn ns_per_addition() -> f64 {
     (0..CALIBRATIONS).map(|_| once()).fold(f64::INFINITY, f64::min)
 }
 
-/// Returns the value, which the compiler can no longer compute in advance.
+/// Returns the value in a way that prevents the compiler from computing it in advance.
 #[inline(always)]
 fn linked(mut value: u64) -> u64 {
-    // SAFETY: contains no instruction; the register keeps its value.
+    // SAFETY: the assembly contains no instruction; the register keeps its value.
     unsafe { asm!("/* {0} */", inout(reg) value, options(nomem, nostack, preserves_flags)) };
     value
 }
@@ -107,7 +108,7 @@ mod tests {
     #[test]
     fn delay_lasts_as_long_as_asked() {
         // Another process on the same core can halve the speed during the calibration and stop
-        // before the delay, so one attempt of ten is enough.
+        // before the delay, so one successful attempt in ten is enough.
         let lasts = || {
             let each = ns_per_addition();
             assert!(each > 0.0 && each.is_finite());

@@ -6,14 +6,14 @@
 //!
 //! A caller passes a [`suite::Suite`] of experiments. [`engine`] starts each
 //! [`task::InvocationTask`] several times, each time in a fresh process (an *invocation*), in
-//! randomised blocks, with a deadline. In that process the experiment returns raw samples
-//! ([`observe::Observed`]), and [`stats`] turns them into a summary. The summaries of all
-//! invocations become the rows of [`schema::Results`], the content of `results.json`. [`compare`]
-//! compares two such files, and measures the rows that may differ again. [`machine`] detects what
-//! spoils a measurement on this machine.
+//! randomised blocks and with a deadline. In that process the experiment returns raw samples
+//! ([`observe::Observed`]), which [`stats`] summarises. The summaries of all invocations become the
+//! rows of [`schema::Results`], the content of `results.json`. [`compare`] compares two such files
+//! and measures again the rows that may differ. [`machine`] detects what spoils a measurement on
+//! this machine.
 //!
-//! The crate knows no experiment by name, renders a comparison but no run (`tontine-report` does),
-//! parses no command line (`tontine-cli` does), and runs on Linux only.
+//! The crate knows no experiment by name, renders comparisons but not runs (`tontine-report` does),
+//! does not parse the command line (`tontine-cli` does), and runs only on Linux.
 
 pub mod about;
 pub mod compare;

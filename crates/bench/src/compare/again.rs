@@ -1,14 +1,15 @@
-//! The second stage, which measures flagged rows again, in pairs: [`measure`].
+//! The second stage, which measures flagged rows again in pairs: [`measure`].
 //!
-//! A pair is one invocation of each program, right after one another, in random order; a block is
-//! one pair of each row, in random order. A disturbance that lasts longer than a pair affects both.
-//! Invocations are those of the smallest size that has the row, so that a pair is short;
+//! A pair is one invocation of each program, one right after the other, in random order; a block is
+//! one pair of each row, in random order. A disturbance that lasts longer than a pair affects both
+//! invocations. An invocation has the smallest size that contains the row, so that a pair is short;
 //! [`super::tasks`] determines the task and its duration.
 //!
-//! The first pairs are as few as an interval corrected for the number of rows needs
-//! ([`resolution::fewest_pairs`]); their spread determines how many more are needed to resolve half
-//! of the difference that the screen found, up to a limit. The number depends on the spread alone
-//! and never on the middle, so that evaluating the first pairs does not favour a finding.
+//! The number of first pairs is the minimum for an interval that is corrected for the number of
+//! rows ([`resolution::fewest_pairs`]). Their spread determines how many more pairs are needed to
+//! resolve half of the difference that the screen found, up to a limit. The number depends only on
+//! the spread and never on the middle, so that evaluating the first pairs does not favour a
+//! finding.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -32,7 +33,7 @@ use crate::task::InvocationTask;
 
 /// Number of failures after which a row is not tried again.
 const STRIKES: usize = 3;
-/// The smallest difference that is ever aimed at: 0.5 %.
+/// The smallest difference that the second stage tries to resolve: 0.5 %.
 const FINEST: f64 = 0.005;
 
 /// One of the two programs.
@@ -40,12 +41,12 @@ const FINEST: f64 = 0.005;
 pub struct Arm {
     program: PathBuf,
     arguments: Vec<OsString>,
-    /// Delay planted into its invocations: only a trial of the comparison itself plants one.
+    /// Delay planted into its invocations, which only a trial of the comparison itself does.
     plant: Option<InjectedDelay>,
 }
 
 impl Arm {
-    /// Returns the arm of the program at `path`, which serves an invocation when called with
+    /// Returns the arm for the program at `path`, which serves an invocation when called with
     /// `arguments`.
     pub fn new(path: &Path, arguments: Vec<OsString>) -> Self {
         Self { program: path.to_owned(), arguments, plant: None }
@@ -65,7 +66,7 @@ impl Arm {
     /// Runs one invocation of `task` and returns its figures, which are never empty.
     ///
     /// # Errors
-    /// [`Missing`]: stopped, or the invocation returned no figures.
+    /// [`Missing`]: the invocation was stopped or returned no figures.
     pub fn figures(
         &self,
         task: &InvocationTask,
@@ -90,7 +91,7 @@ impl Arm {
     }
 }
 
-/// Reason for which an invocation has no figures.
+/// The reason why an invocation has no figures.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Missing {
     /// The invocation was stopped.
@@ -109,8 +110,8 @@ pub fn standing(figure: &MetricSummary) -> f64 {
     }
 }
 
-/// Returns the figure that belongs to `row`: its metric, at the row's own point if the samples of
-/// one invocation belong to several points.
+/// Returns the figure that belongs to `row`: that of its metric, at the row's own point if the
+/// samples of one invocation belong to several points.
 fn figure_of<'a>(
     row: &ComparedRow,
     task: &InvocationTask,
@@ -132,7 +133,7 @@ pub struct SecondStageLimits {
     pub order_seed: u64,
 }
 
-/// Measures the flagged rows again and judges the comparison again. If `stop` ends it early, it
+/// Measures the flagged rows again and judges the comparison again. If `stop` ends this early,
 /// keeps the settled rows and marks the comparison incomplete.
 pub fn measure(
     comparison: &mut Comparison,
@@ -145,7 +146,7 @@ pub fn measure(
     let flagged = comparison.flagged();
     let confidence = many::each(CONFIDENCE, flagged.len());
     let fewest = resolution::fewest_pairs(confidence);
-    // A row is in both files, so the smaller of two sizes has it.
+    // Every row is in both files, so the smaller of the two sizes contains it.
     let largest = comparison.base.size.min(comparison.new.size);
     let mut courses = courses(&pace.tasks, &comparison.rows, &flagged, largest, fewest);
     let mut random = ChaCha8Rng::seed_from_u64(limits.order_seed);
@@ -189,26 +190,26 @@ pub fn measure(
     comparison.judge();
 }
 
-/// A task in progress, with the flagged rows that its invocations yield.
+/// A task in progress, with the flagged rows that its invocations produce.
 struct Course {
     task: InvocationTask,
-    /// Size of the two runs, at which every row is available.
+    /// The larger of the sizes at which every row is available.
     largest: Size,
     rows: Vec<Flagged>,
     made: usize,
     planned: usize,
     strikes: usize,
-    /// Number of tries in which A's program returned figures and B's failed.
+    /// Number of attempts in which A's program returned figures and B's failed.
     failed_alone: usize,
     why: Option<String>,
 }
 
-/// Result of a try to make a pair.
+/// The result of an attempt to make a pair.
 #[derive(Debug, PartialEq, Eq)]
 enum PairAttempt {
     Made,
     Failed(String),
-    /// This size lacks a row; nothing of the pair counts.
+    /// A row is missing at this size; the pair is discarded.
     Larger,
     Stopped,
 }
@@ -220,7 +221,7 @@ struct Flagged {
     differences: Vec<f64>,
     /// Minimum number of samples of an invocation.
     tries: usize,
-    /// The side that returned no figure of this row in the last pair.
+    /// The side that returned no figure for this row in the last pair.
     without: Option<&'static str>,
 }
 
@@ -229,7 +230,7 @@ impl Flagged {
         Self { index, differences: Vec::new(), tries: usize::MAX, without: None }
     }
 
-    /// Adds a pair, if both have a figure for this row.
+    /// Adds a pair if both sides have a figure for this row.
     fn add(&mut self, row: &ComparedRow, pair: [Option<&MetricSummary>; 2]) {
         self.without = match pair {
             [None, None] => Some("neither program gives a figure"),
@@ -263,7 +264,7 @@ impl Flagged {
     }
 }
 
-/// Creates one course per task, whatever the number of its rows.
+/// Creates one course per task, regardless of the number of its rows.
 fn courses(
     tasks: &Tasks,
     rows: &[ComparedRow],
@@ -354,7 +355,7 @@ impl Course {
         PairAttempt::Made
     }
 
-    /// Plans as many pairs as the spread of the first ones requires.
+    /// Plans as many pairs as the spread of the first pairs requires.
     fn extend(&mut self, rows: &[ComparedRow], confidence: f64, most: usize) {
         let needed = self.rows.iter().filter(|flagged| flagged.without.is_none()).map(|flagged| {
             let target = target(&rows[flagged.index]);
@@ -399,7 +400,7 @@ impl Course {
     }
 }
 
-/// Returns the difference to resolve: half of the one that the screen found.
+/// Returns the difference to resolve: half of the difference that the screen found.
 fn target(row: &ComparedRow) -> f64 {
     let seen = row.scale.place(row.new) - row.scale.place(row.base);
     let finest = match row.scale {
@@ -464,7 +465,7 @@ mod tests {
         reply(InvocationResult::Measured(InvocationFigures { figures, ratios, tried, notes, maps }))
     }
 
-    /// Returns a program that answers a request of the quick size with `quick`, all others with
+    /// Returns a program that answers a request of the quick size with `quick` and all others with
     /// `other`.
     fn arm(folder: &Path, name: &str, quick: &str, other: &str) -> Arm {
         for (size, text) in [("quick", quick), ("other", other)] {
@@ -507,8 +508,8 @@ mod tests {
         comparison.rows.iter().map(|row| row.verdict).collect()
     }
 
-    /// One invocation measures all pauses, and the quick size lacks some: each row is judged by its
-    /// own pause, all by the same pairs, at the size that has them.
+    /// One invocation measures all pauses, and some are missing at the quick size. Each row is
+    /// judged by its own pause, and all rows by the same pairs, at the size that has all pauses.
     #[test]
     fn one_slower_parameter_marks_only_its_row_worse() {
         let folder = tempfile::tempdir().expect("a folder");
@@ -582,7 +583,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let good = measured(&[(1, 1_000.0)]);
         let base = arm(folder.path(), "base", &good, &good);
-        // It fails in its first try only.
+        // The program fails only in its first attempt.
         let script = format!(
             "cd {} && cat > order && test -e tried && exec cat base-quick; touch tried; exit 3",
             folder.path().display()

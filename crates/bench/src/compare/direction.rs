@@ -1,8 +1,8 @@
 //! The direction in which a figure gets worse: [`direction`].
 //!
-//! This is the only place that decides it. Times are worse when longer and rates when smaller; a
-//! share needs its name, because lost messages are harm and merged signals are not. An unknown one
-//! is neutral, and a comparison says so.
+//! Only this module decides the direction. Longer times and smaller rates are worse. For a share
+//! the name decides, because lost messages are harmful and merged signals are not. An unknown
+//! metric is neutral, and the comparison reports this.
 
 use serde::{Deserialize, Serialize};
 
@@ -14,7 +14,7 @@ pub enum Direction {
     More,
     /// Less is worse: rates.
     Less,
-    /// Neither: the figure only describes.
+    /// Neither: the figure is only descriptive.
     Neutral,
     /// Unknown; treated as neutral.
     Unknown,
@@ -23,9 +23,9 @@ pub enum Direction {
 /// Units of time, of any operation.
 const TIMES: [&str; 5] = ["ns", "µs", "ms", "s", "cycles"];
 
-/// Metrics that describe and judge nothing, whatever their unit: which of two came first and by how
-/// much, how often a lock was taken too early, how many signals were merged, and which thread got
-/// them.
+/// Metrics that describe and do not judge, whatever their unit: which of two events came first and
+/// by how much, how often a lock was taken too early, how many signals were merged, and which
+/// thread got them.
 const NEUTRAL: [&str; 11] = [
     "parent_after",
     "parent_after_by",
@@ -40,7 +40,7 @@ const NEUTRAL: [&str; 11] = [
     "own_thread",
 ];
 
-/// Shares of events that should not happen, or seldom.
+/// Shares of events that should be rare or never happen.
 const HARM: [&str; 9] = [
     "wedged",
     "torn",
@@ -94,8 +94,8 @@ mod tests {
         }
     }
 
-    /// Every metric of an experiment is in a table of docs/reference/results.md, with its unit;
-    /// each must have a direction here.
+    /// Every metric of an experiment is listed with its unit in a table of
+    /// docs/reference/results.md; each must have a direction here.
     #[test]
     fn documented_metrics_have_a_direction() {
         let document = include_str!("../../../../docs/reference/results.md");
@@ -109,7 +109,7 @@ mod tests {
             let names = names.iter().filter(|name| !["kill", "_exit"].contains(name));
             let units: Vec<&str> = unit.trim().trim_end_matches(", 0 to 1").split(", ").collect();
             for name in names {
-                // If a row has several units, some of its metrics have one, some another.
+                // If a row lists several units, each applies to some of its metrics.
                 let known = units.iter().any(|unit| direction(name, unit) != Direction::Unknown);
                 let known = known || ["send", "one_way"].contains(name);
                 assert!(known, "{name} ({unit}): give it a way in compare/direction.rs");

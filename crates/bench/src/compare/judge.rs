@@ -1,13 +1,14 @@
 //! Conclusions from intervals: [`Comparison::judge`].
 //!
-//! A row that was measured again is judged by that alone. Any other is judged by the screen,
-//! corrected for all rows, because no later stage would remove false ones. A row that A measured
-//! and B's program failed to is a regression, whatever the figures were.
+//! A row that was measured again is judged only by the second measurement. Any other row is judged
+//! by the screen, corrected for all rows, because no later stage would remove false findings. If A
+//! measured a row and B's program failed to measure it, the row is a regression, whatever its
+//! figures.
 
 use super::direction::Direction;
 use super::{Change, ChangeScale, ComparedRow, Comparison, RowVerdict, SecondStage};
 
-/// Maximum corrected value at which the screen alone resolves a row.
+/// Maximum corrected p at which the screen alone resolves a row.
 pub(super) const FALSE_DISCOVERIES: f64 = 0.05;
 
 impl Comparison {
@@ -26,7 +27,7 @@ impl Comparison {
             };
             row.smallest = match &row.again {
                 Some(again) => again.smallest,
-                // There are no pairs to decide, or the requested ones could not be made.
+                // There are no pairs to decide, or the requested pairs could not be made.
                 None if alone || row.screen.flagged => row.screen.smallest_alone,
                 None => row.screen.smallest,
             };
@@ -71,13 +72,14 @@ fn verdict(row: &ComparedRow) -> RowVerdict {
     }
 }
 
-/// Returns the minimum by which a row is worse, by the end of its interval that is nearer to no
-/// change: a share of the base; for shares, their difference.
+/// Returns the minimum by which a row is worse, taken at the end of its interval that is nearer to
+/// no change: as a share of the base or, for shares, as a difference.
 fn worse_by(row: &ComparedRow, change: Change) -> f64 {
     let amount = |change: f64| match row.scale {
         ChangeScale::Quotient => change - 1.0,
         ChangeScale::Difference if row.unit == "share" => change,
-        // Relative to the base's magnitude; if the base is zero, any increase is infinite.
+        // The change is relative to the base's magnitude; if the base is zero, any increase is
+        // infinite.
         ChangeScale::Difference => change / row.base.abs(),
     };
     match row.worse {

@@ -1,13 +1,14 @@
-//! Check that two runs were made on the same machine in the same state: [`differences`].
+//! A check that two runs were made on the same machine in the same state: [`differences`].
 //!
-//! Only facts on which figures depend count: the processor, the kernel and its settings, the
+//! Only facts that affect figures count: the processor, the kernel and its settings, the
 //! permissions of the process. Load and clock readings differ from run to run and are left out. The
-//! build of the program is separate ([`builds`]): most comparisons are of two builds.
+//! build of the program is compared separately ([`builds`]), because most comparisons are of two
+//! builds.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// A fact in which two runs differ.
+/// A fact that differs between two runs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Difference {
     /// Name of the fact: `kernel release`.
@@ -53,8 +54,7 @@ const BUILD: [(&str, &str); 7] = [
     ("/build/peers", "libraries measured"),
 ];
 
-/// Returns the facts of two machines that differ; a fact that either side does not know is left
-/// out.
+/// Returns the facts that differ between two machines, except those unknown on either side.
 pub fn differences(base: &Value, new: &Value) -> Vec<Difference> {
     among(&MACHINE, base, new)
 }
@@ -74,7 +74,7 @@ fn among(facts: &[(&str, &str)], base: &Value, new: &Value) -> Vec<Difference> {
             continue;
         }
         match (&base, &new) {
-            // Only the entries of a map that differ, so that they are easy to find.
+            // Only the entries of a map that differ are listed, so that they are easy to find.
             (Value::Object(ours), Value::Object(theirs)) => {
                 let keys = ours.keys().chain(theirs.keys().filter(|key| !ours.contains_key(*key)));
                 for key in keys.filter(|key| ours.get(*key) != theirs.get(*key)) {

@@ -1,13 +1,13 @@
 //! Comparison of two runs, row by row: [`Comparison`].
 //!
-//! [`read()`](read::read) gets two files. [`screen()`](screen::screen) matches their rows and flags
-//! those that may differ: permissively, because the two runs were made at different times.
-//! [`again::measure`] measures the flagged rows once more with both programs, in pairs, and its
-//! result decides. [`Comparison::judge`] draws the conclusions, [`report`] prints them.
+//! [`read()`](read::read) reads two files. [`screen()`](screen::screen) matches their rows and
+//! flags those that may differ. It is permissive, because the two runs were made at different
+//! times. [`again::measure`] measures the flagged rows again with both programs, in pairs, and its
+//! result decides. [`Comparison::judge`] draws the conclusions, and [`report`] prints them.
 //!
-//! [`direction`] decides which direction is worse, [`machines`] whether the two runs were made on
-//! the same machine. The formulas are in [`crate::stats`], and docs/reference/compare.md explains
-//! them to users.
+//! [`direction`] decides which direction is worse, and [`machines`] whether the two runs were made
+//! on the same machine. The formulas are in [`crate::stats`], and docs/reference/compare.md
+//! explains them to users.
 
 pub mod again;
 pub mod direction;
@@ -40,28 +40,27 @@ pub struct Comparison {
     pub base: ComparedRun,
     /// The run after.
     pub new: ComparedRun,
-    /// Facts of the machine that differ; if there are any, the two runs count as those of two
-    /// machines.
+    /// Facts of the machine that differ; if there are any, the runs count as made on two machines.
     pub machines: Vec<Difference>,
     /// Facts of the builds that differ.
     pub builds: Vec<Difference>,
     /// Remarks on the comparison as a whole.
     pub warnings: Vec<String>,
-    /// Threshold by which a figure must be worse to count as a regression, in per cent; for shares,
-    /// in percentage points.
+    /// Threshold above which a worse figure counts as a regression, in per cent; for shares, in
+    /// percentage points.
     pub threshold_percent: f64,
     /// State of the second stage.
     pub again: SecondStage,
     /// `false` if the second stage was interrupted.
     pub complete: bool,
-    /// Number of rows that are worse by more than the threshold or that B fails to measure: the
+    /// Number of rows that are worse by more than the threshold or that B failed to measure: the
     /// reason for exit status 1.
     pub regressions: usize,
     /// The rows that both runs have.
     pub rows: Vec<ComparedRow>,
-    /// Rows that only one run has, and rows that cannot be compared.
+    /// Rows that only one run contains, and rows that cannot be compared.
     pub not_compared: Vec<NotCompared>,
-    /// Events to which a mechanism gave another answer.
+    /// Events for which a mechanism gave different answers.
     pub answers: Vec<EventAnswer>,
 }
 
@@ -78,7 +77,7 @@ pub struct ComparedRun {
     pub complete: bool,
     /// The machine in one line.
     pub machine: String,
-    /// The program that made it.
+    /// The program that made the run.
     pub executable: Option<Executable>,
 }
 
@@ -90,7 +89,7 @@ pub enum SecondStage {
     NotNeeded,
     /// The second stage was not made.
     NotMade {
-        /// Reason, and what to do.
+        /// The reason, and advice.
         why: String,
     },
     /// The second stage was made.
@@ -108,10 +107,10 @@ pub enum SecondStage {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ChangeScale {
-    /// By the quotient new / base, in logarithms: no change is 1.
+    /// The quotient new / base, in logarithms; no change is 1.
     Quotient,
-    /// By new − base, in the row's unit: no change is 0. For shares, and for figures that are not
-    /// all positive.
+    /// The difference new − base, in the row's unit; no change is 0. Used for shares, and for
+    /// figures that are not all positive.
     Difference,
 }
 
@@ -132,7 +131,8 @@ impl ChangeScale {
         }
     }
 
-    /// Converts a distance on that scale to an amount: a share of the base, or in the unit.
+    /// Converts a distance on that scale to an amount: a share of the base, or a value in the row's
+    /// unit.
     pub(crate) fn amount(self, distance: f64) -> f64 {
         match self {
             Self::Quotient => distance.exp() - 1.0,
@@ -149,7 +149,7 @@ impl ChangeScale {
     }
 }
 
-/// A change with its interval.
+/// A change and its interval.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Change {
     /// New / base, or new − base.
@@ -158,7 +158,7 @@ pub struct Change {
     pub low: f64,
     /// Upper end.
     pub high: f64,
-    /// Requested confidence of the interval: 0.95, or corrected for several rows.
+    /// Requested confidence of the interval: 0.95, or a value corrected for several rows.
     pub confidence: f64,
 }
 
@@ -172,22 +172,23 @@ impl Change {
 /// Result of the first stage for a row, from the two files.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Screen {
-    /// `mann-whitney`, or for two machines `bootstrap`.
+    /// `mann-whitney`, or `bootstrap` for two machines.
     pub method: String,
     /// The change; `null` if there are too few invocations for an interval.
     pub change: Option<Change>,
-    /// Probability that two equal rows are at least this far apart.
+    /// Probability that two equal rows differ at least this much.
     pub p: f64,
     /// Like `p`, but corrected for the number of rows (Benjamini and Hochberg).
     pub p_corrected: f64,
-    /// The smallest difference that it could have flagged: a share of the base (0.03: 3 %), or in
-    /// the unit.
+    /// The smallest difference that the screen could have flagged: a share of the base (0.03 is 3
+    /// %), or a value in the row's unit.
     pub smallest: Option<f64>,
-    /// The smallest difference that it could have resolved alone, corrected for the number of rows;
-    /// `null` if the invocations are too few to resolve any difference among that many rows.
+    /// The smallest difference that the screen could have resolved alone, corrected for the number
+    /// of rows; `null` if the invocations are too few to resolve any difference among that many
+    /// rows.
     #[serde(default)]
     pub smallest_alone: Option<f64>,
-    /// `true` if the row is one to measure again.
+    /// `true` if the row should be measured again.
     pub flagged: bool,
 }
 
@@ -198,8 +199,8 @@ pub struct Settled {
     pub change: Change,
     /// Number of pairs.
     pub pairs: usize,
-    /// The smallest difference that it could have resolved: a share of the base, or in the unit;
-    /// `null` if it was interrupted too early for that.
+    /// The smallest difference that the second stage could have resolved: a share of the base, or a
+    /// value in the row's unit; `null` if the stage was interrupted too early to compute it.
     pub smallest: Option<f64>,
 }
 
@@ -207,26 +208,26 @@ pub struct Settled {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RowVerdict {
-    /// Resolved, and worse.
+    /// A difference was resolved, and the row is worse.
     Worse,
-    /// Resolved, and better.
+    /// A difference was resolved, and the row is better.
     Better,
-    /// Resolved; neither is better.
+    /// A difference was resolved; neither side is better.
     Changed,
-    /// No difference resolved: this does not mean "the same".
+    /// No difference was resolved, which does not mean "the same".
     NoneResolved,
-    /// The screen flagged it; measured again, no difference was resolved.
+    /// The screen flagged the row, but the second measurement resolved no difference.
     NotConfirmed,
-    /// The screen flagged it, it was not measured again, and the screen alone does not suffice for
-    /// the number of rows.
+    /// The screen flagged the row, it was not measured again, and the screen alone is insufficient
+    /// for the number of rows.
     Unsettled,
     /// Too few invocations for a conclusion.
     TooFew,
-    /// Measured again, B's program failed in every try and A's in none.
+    /// In the second measurement, B's program failed in every attempt and A's in none.
     Failed,
 }
 
-/// A row that both runs have.
+/// A row that both runs contain.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ComparedRow {
     /// Name of the experiment.
@@ -253,7 +254,7 @@ pub struct ComparedRow {
     pub screen: Screen,
     /// The second stage, if the row was flagged and measured again.
     pub again: Option<Settled>,
-    /// Measured again, B's program failed in every try and A's in none.
+    /// `true` if, in the second measurement, B's program failed in every attempt and A's in none.
     #[serde(default)]
     pub fails: bool,
     /// The smallest difference that the deciding stage could have resolved; `null` if there is
@@ -274,20 +275,20 @@ impl ComparedRow {
         named(&self.experiment, &self.variant, &self.params, &self.metric)
     }
 
-    /// Returns the change that counts: the second stage's if there is one.
+    /// Returns the change that decides: the second stage's if there is one.
     pub fn change(&self) -> Option<Change> {
         self.again.as_ref().map(|again| again.change).or(self.screen.change)
     }
 }
 
-/// A row that is in one run only, or not comparable.
+/// A row that only one run contains, or that cannot be compared.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NotCompared {
     /// Name of the row.
     pub name: String,
     /// Reason.
     pub why: String,
-    /// `true` if A measured it and B failed to.
+    /// `true` if A measured the row and B failed to.
     #[serde(default)]
     pub regression: bool,
 }

@@ -6,14 +6,14 @@ use serde_json::Value;
 
 use super::{ComparedRun, Comparison, machines};
 
-/// Advice if the recorded programs cannot be used.
+/// Advice for the case that the recorded programs cannot be used.
 const GIVE: &str = "to settle, name both programs with --again OLD NEW";
 
 /// Returns the programs that made the two runs, if both are still at their paths and `here`, the
-/// facts of this machine, match the machine of the runs.
+/// facts of this machine, matches the machine of the runs.
 ///
 /// # Errors
-/// The reason for which they cannot be run, with advice.
+/// Returns the reason why the programs cannot be run, with advice.
 pub fn recorded(
     comparison: &Comparison,
     here: &Value,

@@ -1,7 +1,7 @@
-//! Reading of the two files: [`read()`] finds, checks and decodes one.
+//! Reading of the two files: [`read()`] finds, checks and decodes them.
 //!
 //! The version of the schema is checked before anything else, so that a file of another version is
-//! rejected by its version and not by the first field that it lacks.
+//! rejected because of its version and not because of the first missing field.
 
 use std::fs;
 use std::io;
@@ -12,7 +12,7 @@ use thiserror::Error;
 
 use crate::schema::{Results, SCHEMA};
 
-/// A run with its file.
+/// A run and its file.
 #[derive(Debug, Clone)]
 pub struct RunFiles {
     /// The file.
@@ -21,30 +21,30 @@ pub struct RunFiles {
     pub results: Results,
 }
 
-/// Reason for which two files cannot be compared.
+/// The reason why two files cannot be compared.
 #[derive(Debug, Error)]
 pub enum ReadError {
-    /// There is no such file, or it may not be read.
+    /// The file does not exist or cannot be read.
     #[error("{}: {error}{}", .path.display(), if *.folder {
         "; expected a directory with the results.json of `tontine measure --out`"
     } else {
         ""
     })]
     Missing {
-        /// Path that was tried.
+        /// The path that was tried.
         path: PathBuf,
-        /// Error of the system.
+        /// The error of the system.
         error: io::Error,
         /// `true` if the given path is a directory.
         folder: bool,
     },
-    /// The file is not JSON, or is cut off.
+    /// The file is not JSON, or is truncated.
     #[error("{}: {error}; expected a results.json of `tontine measure`{}", .path.display(),
         if .error.is_eof() { ", and this one is cut off" } else { "" })]
     Garbled {
         /// The file.
         path: PathBuf,
-        /// Error of the decoder, with its position.
+        /// The decoder's error, with its position.
         error: serde_json::Error,
     },
     /// The file is JSON, but not a run.
@@ -81,7 +81,7 @@ pub enum ReadError {
 /// Reads both files.
 ///
 /// # Errors
-/// [`ReadError`]: which file, what was expected, what to do.
+/// [`ReadError`], which names the file, what was expected, and what to do.
 pub fn read(base: &Path, new: &Path) -> Result<(RunFiles, RunFiles), ReadError> {
     let (base, new) = (VersionedFile::read(base)?, VersionedFile::read(new)?);
     if base.schema != new.schema {
@@ -95,7 +95,7 @@ pub fn read(base: &Path, new: &Path) -> Result<(RunFiles, RunFiles), ReadError> 
     Ok((base.decode()?, new.decode()?))
 }
 
-/// A file with its version, not decoded yet.
+/// A file with its version, not yet decoded.
 struct VersionedFile {
     path: PathBuf,
     text: String,

@@ -1,6 +1,6 @@
-//! A comparison as text: [`head`], [`rows`], [`tail`], and all of it as [`markdown`].
+//! A comparison as text: [`head`], [`rows`], [`tail`], and the whole as [`markdown`].
 //!
-//! The command line formats the rows as tables; JSON is the [`Comparison`] itself.
+//! The command line formats the rows as tables; the JSON form is the [`Comparison`] itself.
 
 use std::fmt::Write as _;
 
@@ -11,7 +11,7 @@ use crate::stats::interval::CONFIDENCE;
 use crate::stats::{many, shift};
 use crate::task;
 
-/// One row of a table, all cells formatted.
+/// One row of a table, with all cells formatted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ComparisonRow {
     /// Experiment and metric, by which rows are grouped.
@@ -24,9 +24,9 @@ pub struct ComparisonRow {
     pub base: String,
     /// The new run's figure.
     pub new: String,
-    /// `+9.1 %`.
+    /// The change: `+9.1 %`.
     pub change: String,
-    /// `+5.0 to +12.3 %`.
+    /// The interval of the change: `+5.0 to +12.3 %`.
     pub interval: String,
     /// The smallest difference that could have been resolved.
     pub smallest: String,
@@ -50,7 +50,7 @@ pub fn groups(rows: &[ComparisonRow]) -> Vec<(&str, Vec<&ComparisonRow>)> {
     groups
 }
 
-/// Formats all rows that both runs have.
+/// Formats all rows that both runs contain.
 pub fn rows(comparison: &Comparison) -> Vec<ComparisonRow> {
     comparison.rows.iter().map(text_row).collect()
 }
@@ -99,11 +99,11 @@ fn verdict(row: &ComparedRow) -> &'static str {
     }
 }
 
-/// Format of a row's changes: a factor, digits and a unit.
+/// The format of a row's changes: a factor, digits and a unit.
 struct Style {
     factor: f64,
     unit: String,
-    /// Value that is subtracted for "no change".
+    /// The value for "no change", which is subtracted.
     none: f64,
 }
 
@@ -122,15 +122,15 @@ impl Style {
     fn signed(&self, change: f64, digits: usize) -> String {
         let value = (change - self.none) * self.factor;
         let text = format!("{value:+.digits$}");
-        // A rounded zero has no sign.
+        // A value rounded to zero has no sign.
         match text.trim_start_matches(['+', '-']).bytes().any(|b| (b'1'..=b'9').contains(&b)) {
             true => text.replace('-', "−"),
             false => text.trim_start_matches(['+', '-']).into(),
         }
     }
 
-    /// Returns the digits for a tenth of the interval's width; more if an end of an interval that
-    /// excludes "no change" would otherwise be shown as no change.
+    /// Returns the number of digits that shows a tenth of the interval's width. Returns more if the
+    /// interval excludes "no change" and one of its ends would otherwise be shown as no change.
     fn digits(&self, change: Change, scale: ChangeScale) -> usize {
         let width = (change.high - change.low) * self.factor;
         let digits = if width > 0.0 && width.is_finite() {
@@ -177,8 +177,8 @@ fn amount_of(row: &ComparedRow, amount: f64) -> String {
     }
 }
 
-/// Returns the header: the two runs, the differences of machines and builds, and what makes the
-/// comparison doubtful.
+/// Returns the header: the two runs, the differences of machines and builds, and reasons to doubt
+/// the comparison.
 pub fn head(comparison: &Comparison) -> Vec<String> {
     let mut lines = Vec::new();
     for (name, side) in [("A, before", &comparison.base), ("B, after", &comparison.new)] {
@@ -201,7 +201,7 @@ pub fn head(comparison: &Comparison) -> Vec<String> {
     lines
 }
 
-/// Returns the result: what was not compared, how the flagged rows were settled, and the count.
+/// Returns the result: what was not compared, how the flagged rows were settled, and the counts.
 pub fn tail(comparison: &Comparison) -> Vec<String> {
     let mut lines = Vec::new();
     for (title, regression) in [("Measured in A, FAILED in B:", true), ("Not compared:", false)] {
@@ -244,8 +244,8 @@ pub fn tail(comparison: &Comparison) -> Vec<String> {
     lines
 }
 
-/// Returns a note if the screen decides alone and rows have too few invocations for their number:
-/// that it can resolve nothing there, and what to do.
+/// Returns a note if the screen decides alone and some rows have too few invocations for the number
+/// of rows: that nothing can be resolved there, and what to do.
 fn unresolvable(comparison: &Comparison) -> Option<String> {
     let all = comparison.rows.len();
     let none = |row: &&ComparedRow| row.smallest.is_none() && row.screen.change.is_some();
@@ -277,7 +277,7 @@ fn count(comparison: &Comparison) -> String {
     format!("{rows} {}: {}.{lost}", if rows == 1 { "row" } else { "rows" }, said.join(", "))
 }
 
-/// Returns the number of rows of each conclusion: each row counts once.
+/// Returns the number of rows for each conclusion; each row counts once.
 fn parts(comparison: &Comparison) -> Vec<(usize, &'static str)> {
     let count = |fits: &dyn Fn(&ComparedRow) -> bool| {
         comparison.rows.iter().filter(|row| fits(row)).count()
@@ -352,7 +352,7 @@ mod tests {
         RunFiles { path: "results.json".into(), results }
     }
 
-    /// Compares the fixture with itself, one row of it made `factor` times as large.
+    /// Compares the fixture with a copy in which one row is `factor` times as large.
     fn against(variant: &str, factor: f64) -> Comparison {
         let mut new = fixture::run();
         let cell = new.cells.iter_mut().find(|cell| cell.variant == variant).unwrap();
@@ -375,7 +375,7 @@ mod tests {
         }
         let text = markdown(&comparison);
         assert!(!text.contains("the same"), "{text}");
-        // A row that neither run has is listed with its reason.
+        // A row that neither run measured is listed with its reason.
         assert!(text.contains("no Docker engine answers"), "{text}");
     }
 
@@ -452,8 +452,8 @@ mod tests {
 
     #[test]
     fn screen_without_second_stage_shows_its_resolution() {
-        // With 6 and 6 invocations the smallest p is 0.0022: among more than 23 rows never below 5
-        // %.
+        // With 6 and 6 invocations the smallest p is 0.0022: with more than 23 rows it is never
+        // below 5 %.
         let few = screened(6);
         assert!(few.rows.len() > 23);
         assert!(rows(&few).iter().all(|row| row.smallest == NOTHING));
@@ -493,7 +493,7 @@ mod tests {
         assert!(text.contains(row) || text.contains("hot cross-core one_way"), "{text}");
         assert!(text.contains("In addition, 1 row that A measured failed in B."), "{text}");
         assert_eq!(lost(Status::Skipped, &["placement", "pacing"]).regressions, 0);
-        // Its samples would have added a parameter, which the row of the task lacks.
+        // Its samples would have added a parameter that the task's row lacks.
         assert_eq!(lost(Status::Failed, &["placement"]).regressions, 1);
     }
 

@@ -1,8 +1,9 @@
-//! The first stage, which compares every row of two files by the data in the files: [`screen()`].
+//! The first stage, which compares every row of two files using only their data: [`screen()`].
 //!
 //! The unit is an invocation, as everywhere. Runs of one machine are compared by Mann and Whitney's
-//! test, runs of two by the hierarchical bootstrap of the quotient. A row is flagged if its 95 %
-//! interval excludes "no change": uncorrected, because a flag only requests a second measurement.
+//! test, runs of two machines by the hierarchical bootstrap of the quotient. A row is flagged if
+//! its 95 % interval excludes "no change". The interval is uncorrected, because a flag only
+//! requests a second measurement.
 
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use hdrhistogram::Histogram;
@@ -23,8 +24,8 @@ use crate::stats::interval::{CONFIDENCE, Interval};
 use crate::stats::shift::shift;
 use crate::stats::{many, order, resolution};
 
-/// Compares all rows. Verdicts are those of the screen alone until [`judge`](Comparison::judge) has
-/// been called after a second stage.
+/// Compares all rows. Verdicts are those of the screen alone until a second stage calls
+/// [`judge`](Comparison::judge).
 pub fn screen(base: &RunFiles, new: &RunFiles, threshold_percent: f64) -> Comparison {
     let machines = machines::differences(&base.results.machine, &new.results.machine);
     let builds = machines::builds(&base.results.machine, &new.results.machine);
@@ -88,8 +89,8 @@ fn warnings(base: &RunFiles, new: &RunFiles) -> Vec<String> {
     warnings
 }
 
-/// Adds the values that depend on all rows: p corrected for their number, and the differences that
-/// each row's comparison could have resolved, with a second stage and without.
+/// Adds the values that depend on all rows: p corrected for their number, and the difference that
+/// each row's comparison could have resolved, with and without a second stage.
 fn corrected(rows: Vec<(ComparedRow, ScaledFigures)>) -> Vec<ComparedRow> {
     let p: Vec<f64> = rows.iter().map(|(row, _)| row.screen.p).collect();
     let adjusted = many::false_discovery(&p);
@@ -99,7 +100,8 @@ fn corrected(rows: Vec<(ComparedRow, ScaledFigures)>) -> Vec<ComparedRow> {
     let finish = |((mut row, groups), adjusted): ((ComparedRow, ScaledFigures), f64)| {
         row.screen.p_corrected = adjusted;
         row.screen.smallest = groups.smallest(row.scale, CONFIDENCE);
-        // A row passes up to this p in addition to those that pass: it would be one more of them.
+        // A row that does not pass yet could pass up to this p; it would be one more among those
+        // that pass.
         let rank = if passes(adjusted) { passing } else { passing + 1 };
         let confidence = 1.0 - FALSE_DISCOVERIES * rank as f64 / all as f64;
         row.screen.smallest_alone = groups.smallest(row.scale, confidence);
@@ -119,7 +121,7 @@ fn rows(
         not_compared.push(NotCompared { name, why, regression });
     };
     for cell in &base.cells {
-        // A row that A measured and B's program failed to is worse than any figure.
+        // If A measured a row and B's program failed to, the row is worse than any figure.
         let lost = |other: &Cell| cell.status == Status::Ok && other.status == Status::Failed;
         let Some(other) = counterpart(cell, new) else {
             match unmeasured_task(cell, new) {
@@ -145,7 +147,7 @@ fn rows(
     for cell in new.cells.iter().filter(|cell| counterpart(cell, base).is_none()) {
         match unmeasured_task(cell, base) {
             Some(other) => leave_out(cell, format!("in A {}", unmeasured(other)), false),
-            // Listed above, with B's reason.
+            // Already listed above, with B's reason.
             None if base.cells.iter().any(|other| stands_for(cell, other)) => {}
             None => leave_out(cell, "only in B".into(), false),
         }
@@ -160,13 +162,13 @@ fn counterpart<'a>(cell: &'a Cell, run: &'a Results) -> Option<&'a Cell> {
     })
 }
 
-/// Returns the row of `run` with the reason for which the task of `cell` has no figures there.
+/// Returns the row of `run` that contains the reason why the task of `cell` has no figures there.
 fn unmeasured_task<'a>(cell: &'a Cell, run: &'a Results) -> Option<&'a Cell> {
     run.cells.iter().find(|other| stands_for(other, cell))
 }
 
-/// Returns `true` if `empty` stands for the whole task of `cell`. It lacks the parameters that
-/// would have come with its samples.
+/// Returns `true` if `empty` represents the whole task of `cell`. It lacks the parameters that its
+/// samples would have added.
 fn stands_for(empty: &Cell, cell: &Cell) -> bool {
     empty.status != Status::Ok
         && (&empty.experiment, &empty.variant) == (&cell.experiment, &cell.variant)
@@ -178,7 +180,7 @@ fn unmeasured(cell: &Cell) -> String {
     format!("{what}: {}", cell.why.as_deref().unwrap_or("no reason given"))
 }
 
-/// Returns one row with the figures that it rests on, or the reason for which there is none.
+/// Returns one row with the figures on which it is based, or the reason why there is none.
 fn row(
     base: &Cell,
     new: &Cell,
@@ -237,8 +239,8 @@ fn row(
 struct ScaledFigures {
     base: Vec<f64>,
     new: Vec<f64>,
-    /// For a share that never varied, the resolution follows from the number of tries, not from the
-    /// spread.
+    /// For a share that never varied, the resolution, which follows from the number of tries
+    /// instead of the spread.
     least: Option<f64>,
 }
 
@@ -272,7 +274,8 @@ fn stage_one(
     let shift = shift(&placed(before, scale), &placed(after, scale), CONFIDENCE)?;
     let drawn = (!same_machine && scale == ChangeScale::Quotient)
         .then(|| {
-            // One seed per row, from its name: the same files give the same interval.
+            // Each row gets its own seed from its name, so that the same files give the same
+            // interval.
             let name = named(&base.experiment, &base.variant, &base.params, &base.metric);
             let seed = name.bytes().fold(0_u64, |seed, byte| seed.rotate_left(5) ^ u64::from(byte));
             quotient(&levels(base), &levels(new), CONFIDENCE, seed)
@@ -290,7 +293,8 @@ fn stage_one(
         None => shift.interval.map(|interval| as_change(interval, ChangeScale::change)),
     };
     let flagged = change.map_or_else(
-        // Too few for an interval: a row whose two groups do not overlap is flagged.
+        // There are too few values for an interval: the row is flagged if its two groups do not
+        // overlap.
         || apart(before, after),
         |change| change.resolves(scale),
     );
@@ -325,18 +329,18 @@ fn levels(cell: &Cell) -> Vec<InvocationFigure> {
     cell.invocations.iter().map(|one| InvocationFigure::of(cell.statistic, one)).collect()
 }
 
-/// An invocation with the distribution of its figure.
+/// An invocation and the distribution of its figure.
 struct InvocationFigure {
     figure: f64,
-    /// Number of independent samples to which its samples are equivalent.
+    /// Number of independent samples to which the invocation's samples are equivalent.
     worth: f64,
     inside: Inside,
 }
 
 enum Inside {
-    /// For a mean: its samples' deviation.
+    /// For a mean: the standard deviation of the samples.
     Deviation(f64),
-    /// For a median: all samples, as the file has them.
+    /// For a median: all samples, as recorded in the file.
     Histogram(Box<Histogram<u64>>),
 }
 
@@ -345,7 +349,8 @@ impl InvocationFigure {
         let summary = &invocation.summary;
         let inside = match statistic {
             Statistic::Mean => Inside::Deviation(summary.deviation),
-            // Without a readable histogram, the invocation has no error of its own.
+            // Without a readable histogram, the invocation's own error is unknown and counts as
+            // zero.
             Statistic::Median => decoded(&summary.histogram)
                 .map_or(Inside::Deviation(0.0), |all| Inside::Histogram(Box::new(all))),
         };

@@ -1,8 +1,9 @@
-//! The task that yields a row, [`Tasks`], and the duration of its invocations, [`InvocationCost`].
+//! The task that produces a row, [`Tasks`], and the duration of its invocations,
+//! [`InvocationCost`].
 //!
-//! A row has the parameters of its task and those that came with its samples (each pause of
-//! `wake-up` is a row, and one invocation measures all). The task to measure again has only its
-//! own, at the smallest size that lists them: at a smaller one the work could be different.
+//! A row has the parameters of its task and those that its samples added (each pause of `wake-up`
+//! is a row, and one invocation measures all pauses). The task to measure again has only its own
+//! parameters, at the smallest size that lists them: at a smaller size the work could differ.
 
 use std::collections::BTreeMap;
 
@@ -13,8 +14,8 @@ use crate::size::Size;
 use crate::suite::{Experiment, Suite};
 use crate::task::{InvocationTask, Params};
 
-/// Minimum duration of an invocation, however little it measures: it is a process, and calibrates
-/// its clock.
+/// Minimum duration of an invocation that measures little: it still starts a process and calibrates
+/// the clock.
 const LEAST_SECONDS: f64 = 0.02;
 
 /// The tasks of a suite on a machine.
@@ -30,9 +31,9 @@ impl Tasks {
         Self { suite, topology: Topology::of_this_machine() }
     }
 
-    /// Returns the task that yields a row of these parameters in a run of size `largest`, at the
-    /// smallest size that lists it. The parameters of an experiment or a variant that this program
-    /// does not know are not changed.
+    /// Returns the task that produces a row with these parameters in a run of size `largest`, at
+    /// the smallest size that lists the task. If this program does not know the experiment or the
+    /// variant, the parameters stay unchanged.
     pub fn task(
         &self,
         experiment: &str,
@@ -66,17 +67,17 @@ impl Tasks {
     }
 }
 
-/// Duration of invocations, computed from the seconds that the two runs recorded.
+/// The duration of invocations, computed from the seconds that the two runs recorded.
 #[derive(Debug)]
 pub struct InvocationCost {
     /// The tasks of the invocations.
     pub(super) tasks: Tasks,
-    /// Seconds per invocation of each experiment, with the size of its run.
+    /// Seconds per invocation of each experiment, and the size of the run.
     seconds: BTreeMap<String, (f64, Size)>,
 }
 
 impl InvocationCost {
-    /// Computes the durations from the two runs; the slower counts.
+    /// Computes the durations from the two runs; the slower run counts.
     pub fn of(tasks: Tasks, base: &RunFiles, new: &RunFiles) -> Self {
         let mut seconds: BTreeMap<String, (f64, Size)> = BTreeMap::new();
         for run in [&base.results, &new.results] {
@@ -94,7 +95,7 @@ impl InvocationCost {
         Self { tasks, seconds }
     }
 
-    /// Returns the approximate duration of one invocation of `task`; `None` if the files have no
+    /// Returns the approximate duration of one invocation of `task`; `None` if the files contain no
     /// times.
     pub fn seconds(&self, task: &InvocationTask) -> Option<f64> {
         let (seconds, size) = *self.seconds.get(&task.experiment)?;
@@ -108,7 +109,7 @@ impl InvocationCost {
     }
 }
 
-/// Returns the number of invocations of `experiment` with figures in a run.
+/// Returns the number of invocations of `experiment` that have figures in a run.
 fn invocations(tasks: &Tasks, run: &Results, experiment: &str) -> usize {
     // The rows of one task share its invocations.
     let mut most: Vec<(InvocationTask, usize)> = Vec::new();

@@ -13,11 +13,11 @@ use crate::stats::summary::Summary;
 use crate::stats::{diagnose, mean, order, ratio};
 use crate::task::{InvocationTask, Params};
 
-/// Number of invocations from which their smallest and largest contain the median with at least 95
-/// %.
+/// Minimum number of invocations whose smallest and largest figure enclose the median with a
+/// confidence of at least 95 %.
 const FEWEST_FOR_ORDER: usize = 6;
 
-/// Change of a tick's length over an invocation, as a share, above which figures are doubtful.
+/// Change of a tick's length during an invocation, as a share, above which figures are doubtful.
 const CLOCK_DRIFT: f64 = 0.001;
 
 /// Collects replies during a run.
@@ -27,7 +27,7 @@ pub struct Collector<'a> {
     gathered: Vec<Gathered>,
 }
 
-/// Rows of a run.
+/// The rows of a run.
 #[derive(Debug)]
 pub struct Rows {
     /// Cells with figures.
@@ -43,7 +43,7 @@ pub struct Rows {
 /// Replies collected for one task.
 #[derive(Debug, Default)]
 struct Gathered {
-    /// By metric and point of its curve, in the order in which the experiment names them.
+    /// Figures by metric and point of the curve, in the order in which the experiment names them.
     metrics: Vec<(MetricSummary, Vec<Invocation>)>,
     /// Ratios by name, one value per invocation.
     ratios: BTreeMap<String, Vec<f64>>,
@@ -51,7 +51,7 @@ struct Gathered {
     tried: Vec<(ObservedEvent, usize)>,
     /// Remarks of each invocation.
     notes: Vec<Vec<String>>,
-    /// States of a heap, from the first invocation that has any.
+    /// States of a heap, from the first invocation that recorded any.
     maps: Vec<HeapMap>,
     skipped: Option<String>,
     failures: Vec<String>,
@@ -64,8 +64,8 @@ impl<'a> Collector<'a> {
         Self { plan, gathered: plan.tasks.iter().map(|_| Gathered::default()).collect() }
     }
 
-    /// Adds the reply of task number `index` in `block`; `earlier` is the reason of a failed first
-    /// attempt.
+    /// Adds the reply of task number `index` in `block`; `earlier` is the reason why a first
+    /// attempt failed.
     pub fn add(
         &mut self,
         index: usize,
@@ -147,8 +147,8 @@ impl<'a> Collector<'a> {
         rows
     }
 
-    /// Returns the ratios of two variants in each block that has both, for each set of parameters;
-    /// of the first metric, at all its points.
+    /// Returns the ratios of two variants for each set of parameters, one per block that contains
+    /// both variants; for the first metric, at all its points.
     fn block_by_block(&self, experiment: &str, over: &str, under: &str) -> Vec<(Params, Vec<f64>)> {
         let of = |variant: &str| -> Vec<(Params, &(MetricSummary, Vec<Invocation>))> {
             let tasks = self.plan.tasks.iter().zip(&self.gathered);
@@ -221,8 +221,8 @@ impl Gathered {
         }
     }
 
-    /// Returns one answer per event. If invocations gave different answers, all are listed with
-    /// their counts, a wrong one first.
+    /// Returns one answer per event. If invocations gave different answers, lists all with their
+    /// counts, a wrong answer first.
     fn answers(&self) -> Vec<ObservedEvent> {
         let mut events: Vec<&str> = Vec::new();
         for (tried, _) in &self.tried {
@@ -255,7 +255,7 @@ impl Gathered {
             .collect()
     }
 
-    /// Returns the row of a task without a successful invocation.
+    /// Returns the row of a task that had no successful invocation.
     fn empty_cell(&self, task: &InvocationTask) -> Cell {
         let mut cell = blank(task);
         let reason = self.failures.first().or(self.skipped.as_ref());
@@ -277,7 +277,8 @@ impl Gathered {
         let standing: Vec<f64> =
             invocations.iter().map(|one| standing(&figure, &one.summary)).collect();
         let main = order::median_interval(&standing);
-        // Fewer than six have no exact interval of their median; their mean has Student's.
+        // For fewer than six invocations there is no exact interval of the median, so the mean is
+        // shown with Student's interval.
         let shown = main.or_else(|| mean::kalibera_jones(&standing));
         let mut cell = blank(task);
         cell.params = params_of(task, &figure);
@@ -292,9 +293,11 @@ impl Gathered {
         cell.achieved = main.map(|interval| interval.achieved);
         cell.mean = mean::kalibera_jones(&of(|summary| summary.mean)).map(estimate);
         cell.trimmed_mean = mean::kalibera_jones(&of(|summary| summary.trimmed_mean)).map(estimate);
-        // For a rate the smallest is the worst, not the floor; a share's samples are 0 and 1.
+        // For a rate the smallest sample is the worst, not the floor; a share's samples are 0 and
+        // 1.
         if !cell.unit.ends_with("/s") && cell.unit != "share" {
-            // With fewer samples, these would be the largest one under another name.
+            // With fewer samples, these percentiles would only repeat the largest sample under
+            // another name.
             let enough = |least: usize| invocations.iter().all(|one| one.summary.count >= least);
             let tail = |least: usize, pick: fn(&Summary) -> f64| {
                 enough(least).then(|| order::median_interval(&of(pick))).flatten().map(estimate)
@@ -309,7 +312,7 @@ impl Gathered {
         cell
     }
 
-    /// Returns the remarks of the invocations: those that all made, and those of the last one.
+    /// Returns the remarks that all invocations made, and those of the last one.
     fn said(&self) -> Vec<String> {
         let Some(last) = self.notes.last() else { return Vec::new() };
         let by_all = |note: &String| self.notes.iter().all(|notes| notes.contains(note));
@@ -332,7 +335,8 @@ impl Gathered {
         }
         let all = invocations.len();
         for (reason, count) in within {
-            // The interval accounts for one odd invocation; if most are odd, it is a property.
+            // The interval accounts for one odd invocation; if most are odd, it is a property of
+            // the figure.
             if 2 * count > all {
                 notes.push(format!("unstable: {reason} within {count} of {all} invocations"));
             }
@@ -354,12 +358,12 @@ impl Gathered {
     }
 }
 
-/// Returns the remark on a figure from so few invocations that its interval is not an exact one.
+/// Returns a remark if a figure has too few invocations for an exact interval.
 fn few(invocations: usize) -> Option<String> {
     match invocations {
         0 | 1 => Some("no interval: 1 invocation".into()),
         2..FEWEST_FOR_ORDER => {
-            // All are on one side of the median with probability 2 · ½ⁿ.
+            // All figures are on one side of the median with probability 2 · ½ⁿ.
             let held = 100.0 * (1.0 - 0.5_f64.powi(invocations as i32 - 1));
             Some(format!(
                 "few invocations: {invocations}; mean with Student's interval, which assumes a \
@@ -370,7 +374,7 @@ fn few(invocations: usize) -> Option<String> {
     }
 }
 
-/// Returns remarks if the machine spoilt most of the invocations.
+/// Returns remarks if the machine disturbed most of the invocations.
 fn spoilt(invocations: &[Invocation]) -> Vec<String> {
     let all = invocations.len();
     let most = |count: usize| 2 * count > all;
@@ -395,7 +399,7 @@ fn standing(figure: &MetricSummary, summary: &Summary) -> f64 {
     }
 }
 
-/// Returns the parameters of a cell: the task's, and those of the point of the curve.
+/// Returns the parameters of a cell: those of the task and those of the point of the curve.
 fn params_of(task: &InvocationTask, figure: &MetricSummary) -> Params {
     task.params.clone().into_iter().chain(figure.at.clone()).collect()
 }

@@ -1,9 +1,9 @@
-//! The inside of an invocation: [`serve`] receives an [`InvocationRequest`] and replies with an
+//! The code inside an invocation: [`serve`] receives an [`InvocationRequest`] and replies with an
 //! [`InvocationReply`].
 //!
-//! The request comes as JSON on standard input. The reply leaves as JSON on the original standard
-//! output; before the experiment runs, standard output is redirected to standard error, so that a
-//! library that prints cannot spoil the reply.
+//! The request arrives as JSON on standard input. The reply is written as JSON to the original
+//! standard output. Before the experiment runs, standard output is redirected to standard error, so
+//! that a library that prints cannot corrupt the reply.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Read, Write};
@@ -29,12 +29,12 @@ use crate::task::{self, InvocationTask, Params};
 pub struct InvocationRequest {
     /// Task to run.
     pub task: InvocationTask,
-    /// Number of the block; part of the names of sample files.
+    /// Number of the block, which is part of the names of sample files.
     pub block: usize,
-    /// Directory for all samples, in order.
+    /// Directory to which all samples are written, in order; `None` to write none.
     pub samples: Option<PathBuf>,
-    /// A known delay, in trials of the instrument itself; no command line of `tontine` requests
-    /// one.
+    /// A known delay, for trials of the instrument itself; no command line of `tontine` requests
+    /// it.
     #[serde(default)]
     pub plant: Option<InjectedDelay>,
 }
@@ -46,16 +46,16 @@ pub struct InvocationReply {
     pub outcome: InvocationResult,
     /// Length of an empty stamp pair, ns.
     pub empty_pair_ns: f64,
-    /// Change of the clock's calibration over the invocation, as a share.
+    /// Change of the clock's calibration during the invocation, as a share.
     pub clock_drift: f64,
-    /// Time stolen by the hypervisor meanwhile, all processors, ms.
+    /// Time stolen by the hypervisor during the invocation, summed over all processors, ms.
     pub stolen_ms: f64,
 }
 
 /// Result of an invocation.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub enum InvocationResult {
-    /// The invocation has figures.
+    /// The invocation produced figures.
     Measured(InvocationFigures),
     /// The machine lacks something.
     Skipped(String),
@@ -84,7 +84,7 @@ pub struct InvocationFigures {
 pub struct MetricSummary {
     /// Name of the metric.
     pub metric: String,
-    /// Parameters beyond the task's.
+    /// Parameters in addition to the task's.
     #[serde(default)]
     pub at: Params,
     /// Unit of the metric.
@@ -93,17 +93,18 @@ pub struct MetricSummary {
     pub statistic: Statistic,
     /// The summary.
     pub summary: Summary,
-    /// Means of [`STRETCHES`] equally long stretches, in order, which a pilot evaluates. Empty if
-    /// there are fewer samples than stretches.
+    /// Means of [`STRETCHES`] stretches of equal length, in order, which a pilot evaluates. Empty
+    /// if there are fewer samples than stretches.
     pub stretches: Vec<f64>,
 }
 
 /// Number of stretches into which an invocation's samples are divided. Each is far longer than the
-/// correlation between neighbouring samples, and there are enough to estimate their variance.
+/// correlation between neighbouring samples, and there are enough of them to estimate their
+/// variance.
 pub const STRETCHES: usize = 10;
 
 impl InvocationReply {
-    /// Creates the engine's own reply for an invocation that gave none.
+    /// Creates the engine's own reply for an invocation that did not reply.
     pub fn failed(why: String) -> Self {
         let outcome = InvocationResult::Failed(why);
         Self { outcome, empty_pair_ns: 0.0, clock_drift: 0.0, stolen_ms: 0.0 }
@@ -113,7 +114,7 @@ impl InvocationReply {
 /// Serves one request from standard input with an experiment of `suite`, and writes the reply.
 ///
 /// # Errors
-/// If the request cannot be read or the reply not be written.
+/// If the request cannot be read, or the reply cannot be written.
 pub fn serve(suite: &Suite) -> io::Result<()> {
     die_with_parent();
     deadline::begin();
@@ -207,7 +208,7 @@ fn stretches(samples: &[f64]) -> Vec<f64> {
     samples.chunks_exact(length).take(STRETCHES).map(mean).collect()
 }
 
-/// Writes one number per line, in the order in which they were taken.
+/// Writes one sample per line, in the order in which the samples were taken.
 fn write_samples(folder: &Path, order: &InvocationRequest, series: &Series) -> io::Result<()> {
     let task = &order.task;
     let mut name = format!("{}-{}", task.experiment, task.variant);

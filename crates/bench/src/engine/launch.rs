@@ -1,7 +1,7 @@
-//! Start of an invocation, and its reply or its end: [`Launcher`].
+//! The start of an invocation, and its reply or end: [`Launcher`].
 //!
-//! An invocation is a process of its own, leader of its own process group. However it ends (a
-//! reply, a crash, a deadline, a stop), its whole group is killed before its leader is reaped:
+//! An invocation runs in its own process, which leads its own process group. However it ends (a
+//! reply, a crash, a deadline, a stop), the whole group is killed before the leader is reaped:
 //! until then no other group can get the group's number.
 
 use std::ffi::OsString;
@@ -21,15 +21,15 @@ use tontine_host::os::deadline;
 use crate::engine::invoked::{InvocationReply, InvocationRequest};
 use crate::engine::stop::StopRequest;
 
-/// Maximum sleep between two checks whether the leader has ended; its end normally wakes this
-/// process at once, by closing the pipe.
+/// Maximum sleep between two checks whether the leader has ended. Normally the leader's end closes
+/// the pipe, which wakes this process at once.
 const LOOK: Duration = Duration::from_millis(250);
 
-/// Like [`LOOK`], but after its pipes are closed: it is about to end, and no event will wake this
-/// process.
+/// Like [`LOOK`], but after the leader's pipes are closed: it is about to end, and no event will
+/// wake this process.
 const LAST_LOOK: Duration = Duration::from_millis(1);
 
-/// Upper bound of a reply's length: a histogram per metric, a few kilobytes each.
+/// Maximum length of a reply, which contains a histogram of a few kilobytes per metric.
 const LONGEST_REPLY: usize = 16 << 20;
 
 /// Maximum number of pieces read at a time, so that endless output does not delay the deadline.
@@ -38,7 +38,7 @@ const MOST_PIECES: usize = 64;
 /// Number of bytes of standard error that are kept.
 const LONGEST_COMPLAINT: usize = 64 << 10;
 
-/// Command that starts an invocation, and its timeout.
+/// The command that starts an invocation, and its timeout.
 #[derive(Debug, Clone)]
 pub struct Launcher {
     /// Path of the executable.
@@ -52,16 +52,17 @@ pub struct Launcher {
 /// Result of a launch.
 #[derive(Debug)]
 pub enum LaunchResult {
-    /// The invocation gave a reply.
+    /// The invocation sent a reply.
     Replied(Box<InvocationReply>),
-    /// The invocation gave none: it crashed, hung, or printed something else. The text names which.
+    /// The invocation sent no reply: it crashed, hung, or printed something else. The text says
+    /// which.
     Broken(String),
-    /// The run was stopped meanwhile; the invocation has been killed.
+    /// The run was stopped during the invocation, which has been killed.
     Stopped,
 }
 
 impl Launcher {
-    /// Runs one invocation to its end.
+    /// Runs one invocation until it ends.
     pub fn launch(&self, order: &InvocationRequest, stop: &StopRequest) -> LaunchResult {
         if stop.requested() {
             return LaunchResult::Stopped;
@@ -87,8 +88,9 @@ impl Launcher {
         let (replied, complained) = (Vec::new(), Vec::new());
         let mut running = Running { child, reaped: false, replied, complained };
         if let Some(mut stdin) = running.child.stdin.take() {
-            // A request is far smaller than a pipe. If the invocation does not read it, the write
-            // fails with EPIPE, and the status of the invocation is more informative.
+            // A request is far smaller than a pipe's buffer. If the invocation does not read the
+            // request, the write fails with EPIPE, and the invocation's exit status is more
+            // informative.
             let _ = stdin.write_all(&order);
         }
         unblock(running.child.stdout.as_ref())?;
@@ -97,7 +99,7 @@ impl Launcher {
     }
 }
 
-/// A started invocation. When it is dropped, its group is killed and the leader reaped.
+/// A started invocation. Dropping it kills the group and reaps the leader.
 struct Running {
     child: Child,
     reaped: bool,
@@ -142,7 +144,7 @@ impl Running {
         }
     }
 
-    /// Returns `true` if the leader is a zombie by now; it stays one, so that the group's number is
+    /// Returns `true` if the leader is a zombie. It remains a zombie, so that the group's number is
     /// not reused.
     fn has_ended(&self) -> bool {
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
@@ -214,8 +216,8 @@ fn unblock<F: AsFd>(pipe: Option<&F>) -> io::Result<()> {
     Ok(())
 }
 
-/// Reads the content of a non-blocking pipe; returns `true` at its end. Bytes beyond `most` are
-/// read and discarded, so that the writer does not block.
+/// Reads the content of a non-blocking pipe; returns `true` at its end. Bytes above `most` are read
+/// and discarded, so that the writer does not block.
 fn drain(pipe: Option<&mut impl Read>, into: &mut Vec<u8>, most: usize) -> io::Result<bool> {
     let Some(pipe) = pipe else { return Ok(false) };
     let mut piece = [0; 16 << 10];

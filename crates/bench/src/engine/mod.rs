@@ -1,13 +1,14 @@
 //! Runs tasks in fresh processes and collects their replies.
 //!
-//! [`plan::Plan`] is the request: tasks, size, order. [`run`] executes it block by block; a block
-//! is every task once, in random order, so that a machine that drifts affects all cells alike. A
-//! task whose invocations take seconds has fewer, spread evenly over the blocks. Each invocation is
-//! a new process ([`launch`]) that receives a task, runs it ([`invoked`]) and replies with
-//! summaries. [`collect`] turns the replies into cells. [`stop`] lets Ctrl-C end the run cleanly.
+//! [`plan::Plan`] is the request: tasks, size and order. [`run`] carries it out block by block. A
+//! block contains every task once, in random order, so that drift of the machine affects all cells
+//! equally. A task whose invocations take seconds has fewer of them, spread evenly over the blocks.
+//! Each invocation is a new process ([`launch`]) that receives a task, runs it ([`invoked`]) and
+//! replies with summaries. [`collect`] converts the replies to cells. [`stop`] lets Ctrl-C end the
+//! run cleanly.
 //!
-//! Before a run, [`pilot`] makes a few small invocations; from them [`estimate`] computes the
-//! duration of the run and [`repetitions`] the number of repetitions.
+//! Before a run, [`pilot`] makes a few small invocations. From them [`estimate`] computes the
+//! duration of the run, and [`repetitions`] the number of repetitions.
 
 pub mod collect;
 pub mod estimate;
@@ -32,17 +33,17 @@ use crate::machine::{MachineFacts, advice, card};
 use crate::schema::{Results, SCHEMA};
 use crate::task::InvocationTask;
 
-/// Number of blocks in which a task may fail before it is left out of the rest: a mechanism that
-/// hangs would otherwise cost a deadline in every block.
+/// Number of blocks in which a task may fail before it is left out of the remaining blocks: a
+/// mechanism that hangs would otherwise cost one timeout per block.
 const FAILED_BLOCKS: usize = 2;
 
-/// Observer of the engine. All methods have a default that ignores the event.
+/// An observer of the engine. All methods have a default that ignores the event.
 pub trait Progress {
-    /// Reports the start of the run: `plan` has the maximum of what will be done.
+    /// Reports the start of the run; `plan` contains the maximum of what will be done.
     fn began(&mut self, _plan: &Plan) {}
     /// Reports the start of an invocation of `task` in a block.
     fn invoking(&mut self, _task: &InvocationTask, _block: usize) {}
-    /// Reports the end of an invocation of `task`; `left_out` more of it will not be made.
+    /// Reports the end of an invocation of `task`; `left_out` further invocations will not be made.
     fn invoked(&mut self, _task: &InvocationTask, _outcome: &InvocationResult, _left_out: usize) {}
     /// Reports the end of the run.
     fn ended(&mut self) {}
@@ -54,10 +55,10 @@ pub struct Silent;
 
 impl Progress for Silent {}
 
-/// Runs the whole plan, or the part of it that is done before `stop`.
+/// Runs the whole plan, or the part of it before `stop`.
 ///
-/// Raw samples are written to `samples`, an existing directory, if one is given. A failure of an
-/// invocation stays in its row; the run itself does not fail.
+/// Writes raw samples to `samples`, an existing directory, if it is given. If an invocation fails,
+/// its row records that; the run itself does not fail.
 pub fn run(
     plan: &Plan,
     launcher: &Launcher,
@@ -137,8 +138,8 @@ pub fn run(
     }
 }
 
-/// Runs one invocation, repeated once if it fails. `None` if the run was stopped meanwhile;
-/// otherwise the reply, and the reason of a failed first attempt.
+/// Runs one invocation, and repeats it once if it fails. Returns `None` if the run was stopped;
+/// otherwise the reply, and the reason why a first attempt failed.
 fn invoke(
     launcher: &Launcher,
     order: &InvocationRequest,

@@ -1,4 +1,4 @@
-//! Trial of a task before the run itself: [`Pilot`] makes single invocations and measures the
+//! Trials of a task before the run itself: [`Pilot`] makes single invocations and measures the
 //! duration of each.
 
 use std::time::Instant;
@@ -26,16 +26,16 @@ pub struct Pilot<'a> {
 pub struct PilotRun {
     /// Duration from the start to the end.
     pub seconds: f64,
-    /// Figures of the invocation: never empty.
+    /// Figures of the invocation, never empty.
     pub figures: Vec<MetricSummary>,
 }
 
-/// Reason for which a pilot has no result.
+/// The reason why a pilot has no result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PilotFailure {
     /// The run was stopped.
     Stopped,
-    /// The task cannot be measured on this machine, for this reason.
+    /// The task cannot be measured on this machine; contains the reason.
     Unmeasurable(String),
 }
 
@@ -43,7 +43,7 @@ impl Pilot<'_> {
     /// Makes one invocation of `task` at `size`.
     ///
     /// # Errors
-    /// [`PilotFailure`]: stopped, or nothing was measured.
+    /// [`PilotFailure`]: the pilot was stopped, or nothing was measured.
     pub fn try_at(&self, task: &InvocationTask, size: Size) -> Result<PilotRun, PilotFailure> {
         let task = InvocationTask { size, ..task.clone() };
         let began = Instant::now();
@@ -68,7 +68,7 @@ impl Pilot<'_> {
     /// Makes `count` invocations, one after another.
     ///
     /// # Errors
-    /// Like [`Pilot::try_at`], for the first that fails.
+    /// Like [`Pilot::try_at`], for the first invocation that fails.
     pub fn repeat_at(
         &self,
         task: &InvocationTask,

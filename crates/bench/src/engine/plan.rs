@@ -1,4 +1,4 @@
-//! Tasks of a run: [`Plan`], created from names by [`select`].
+//! The tasks of a run: [`Plan`], created from names by [`select`].
 
 use std::collections::BTreeSet;
 
@@ -18,16 +18,16 @@ pub struct Plan {
     pub suite: &'static Suite,
     /// Tasks to run, each at most once per block.
     pub tasks: Vec<InvocationTask>,
-    /// Number of invocations of each task, in their order.
+    /// Number of invocations of each task, in the order of the tasks.
     invocations: Vec<usize>,
-    /// Amount that an invocation measures.
+    /// How much an invocation measures.
     pub size: Size,
     /// Seed of the order.
     pub seed: u64,
 }
 
 impl Plan {
-    /// Creates a plan for `tasks` with as many invocations of each as its experiment wants at
+    /// Creates a plan for `tasks`, with as many invocations of each as its experiment requests at
     /// `size`.
     pub fn new(suite: &'static Suite, tasks: Vec<InvocationTask>, size: Size, seed: u64) -> Self {
         let wanted = |task: &InvocationTask| {
@@ -39,13 +39,13 @@ impl Plan {
         Self { suite, tasks, invocations, size, seed }
     }
 
-    /// Returns the plan with `invocations` of every task.
+    /// Returns the plan with `invocations` invocations of every task.
     #[must_use]
     pub fn with_invocations(self, invocations: usize) -> Self {
         Self { invocations: vec![invocations; self.tasks.len()], ..self }
     }
 
-    /// Returns the number of blocks: as many as the task with most invocations has.
+    /// Returns the number of blocks, which is the maximum number of invocations of any task.
     pub fn blocks(&self) -> usize {
         self.invocations.iter().copied().max().unwrap_or(0)
     }
@@ -60,7 +60,7 @@ impl Plan {
         self.invocations.iter().sum()
     }
 
-    /// Returns the order of the tasks in one block, as indices: the same for the same seed.
+    /// Returns the order of the tasks in one block, as indices. The same seed gives the same order.
     pub fn order(&self, block: usize) -> Vec<usize> {
         let mut random = ChaCha8Rng::seed_from_u64(self.seed);
         random.set_stream(block as u64);
@@ -70,14 +70,14 @@ impl Plan {
         order
     }
 
-    /// Returns how many times task number `index` would still run after `block`.
+    /// Returns how many invocations of task number `index` remain after `block`.
     pub fn left_after(&self, index: usize, block: usize) -> usize {
         (block + 1..self.blocks()).filter(|&later| self.takes_part(index, later)).count()
     }
 
     /// Returns `true` if the task is in this block. A task with fewer invocations than there are
     /// blocks is spread over the run: each of its invocations is in the middle of an equal share of
-    /// the blocks, so that a machine that drifts affects it like any other.
+    /// the blocks, so that drift of the machine affects it like any other task.
     fn takes_part(&self, index: usize, block: usize) -> bool {
         let (all, own) = (self.blocks(), self.invocations[index]);
         (0..own).any(|number| (2 * number + 1) * all / (2 * own) == block)
@@ -101,10 +101,11 @@ fn offer(nearest: &Option<String>) -> String {
 }
 
 /// Converts names, `experiment` or `experiment/variant`, to tasks for a machine. An empty list
-/// selects everything. Each task occurs once, in the registry's order, however often it was named.
+/// selects everything. Each task occurs once, in the registry's order, no matter how often it was
+/// named.
 ///
 /// # Errors
-/// A name that does not exist, with the nearest one.
+/// Returns the name that does not exist, with the nearest existing name.
 pub fn select(
     suite: &'static Suite,
     names: &[String],
@@ -139,13 +140,13 @@ fn tasks_of(
     })
 }
 
-/// An experiment, and one of its variants or all.
+/// An experiment and one of its variants; `None` for all variants.
 pub type VariantName = (&'static str, Option<&'static str>);
 
 /// Resolves each name.
 ///
 /// # Errors
-/// The first name that does not exist.
+/// Returns the first name that does not exist.
 pub fn resolve_all(
     suite: &'static Suite,
     names: &[String],
@@ -155,7 +156,7 @@ pub fn resolve_all(
 
 /// Returns a random seed for the order of a run.
 pub fn fresh_seed() -> u64 {
-    // It passes through JSON, whose numbers are often read as doubles: 53 bits survive that.
+    // The seed is stored in JSON, whose numbers are often read as doubles, which preserve 53 bits.
     rand::random::<u64>() >> 11
 }
 
@@ -182,7 +183,7 @@ fn resolve(suite: &'static Suite, name: &str) -> Result<VariantName, UnknownName
     }
 }
 
-/// Returns the error for an unknown word, which may be a misspelt experiment, or a variant without
+/// Returns the error for an unknown word, which may be a misspelt experiment or a variant without
 /// its experiment.
 fn unknown_experiment(suite: &'static Suite, name: &str) -> UnknownName {
     let experiments = suite.experiments.iter().map(|experiment| experiment.name().to_owned());
@@ -194,11 +195,10 @@ fn unknown_experiment(suite: &'static Suite, name: &str) -> UnknownName {
     UnknownName { kind: "experiment".into(), name: name.into(), nearest }
 }
 
-/// Minimum likeness (Jaro and Winkler) of a misspelling; words that have little in common reach
-/// 0.6.
+/// Minimum similarity (Jaro and Winkler) of a misspelling; words with little in common reach 0.6.
 const ALIKE: f64 = 0.75;
 
-/// Returns the candidate most like `name`, if any is sufficiently like it.
+/// Returns the candidate most similar to `name`, if any is similar enough.
 fn nearest(name: &str, candidates: impl Iterator<Item = String>) -> Option<String> {
     candidates
         .map(|candidate| (strsim::jaro_winkler(name, &candidate), candidate))

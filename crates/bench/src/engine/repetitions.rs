@@ -1,12 +1,13 @@
-//! Number of repetitions of a task for an interval of a given width: [`advise`].
+//! The number of repetitions of a task that gives an interval of a requested width: [`advise`].
 //!
-//! A pilot of small invocations gives the two components of the variance, within and between
-//! invocations; two sizes give the costs of an iteration and an invocation; the formula of Kalibera
-//! and Jones ([`crate::stats::plan`]) computes the repetitions from them. Iterations are counted in
-//! stretches ([`STRETCHES`] per invocation of the pilot), whose means are practically independent.
+//! A pilot of small invocations provides the two components of the variance, within and between
+//! invocations. Two sizes provide the costs of an iteration and of an invocation. From these the
+//! formula of Kalibera and Jones ([`crate::stats::plan`]) computes the repetitions. Iterations are
+//! counted in stretches ([`STRETCHES`] per invocation of the pilot), whose means are practically
+//! independent.
 //!
-//! With ten invocations the component between them is known to about a quarter: the advice is a
-//! plan, and the run that follows it still prints the interval that it reached.
+//! With ten invocations, the component between them is accurate to about a quarter. So the advice
+//! is only a plan, and the run that follows it still prints the interval that it reached.
 
 use serde::Serialize;
 
@@ -17,20 +18,20 @@ use crate::stats::order;
 use crate::stats::plan::{Components, Costs, RepetitionPlan};
 use crate::task::InvocationTask;
 
-/// Number of small invocations of a pilot, for the variance.
+/// Number of small invocations in a pilot, for the variance.
 const SMALL: usize = 10;
-/// Number of larger ones, for the cost of an iteration.
+/// Number of larger invocations in a pilot, for the cost of an iteration.
 const LARGE: usize = 2;
-/// Number of invocations that the advice on one task takes.
+/// Number of invocations needed for the advice on one task.
 pub const TRIALS: usize = SMALL + LARGE;
 /// Minimum cost of starting an invocation, whatever the slope of the line.
 const LEAST_INVOCATION_SECONDS: f64 = 1e-3;
 
-/// The advice of a pilot for a task's first metric. If an invocation has several points of the
-/// metric, it is for the one that needs most repetitions.
+/// The advice of a pilot for a task's first metric. If an invocation measures several points of the
+/// metric, the advice is for the point that needs the most repetitions.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct PilotAdvice {
-    /// Task that was tried, with the parameters of the point.
+    /// The task that was tried, with the parameters of the point.
     pub task: InvocationTask,
     /// Name of the metric.
     pub metric: String,
@@ -42,7 +43,7 @@ pub struct PilotAdvice {
     pub within: f64,
     /// Standard deviation between invocations, as a share of the mean; 0 if none was resolved.
     pub between: f64,
-    /// Number of operations of a stretch.
+    /// Number of operations in a stretch.
     pub stretch: usize,
     /// Cost of one more operation in seconds.
     pub iteration_seconds: f64,
@@ -53,7 +54,7 @@ pub struct PilotAdvice {
     /// Number of invocations; `None` if more than [`crate::stats::plan::MOST_INVOCATIONS`] are
     /// needed.
     pub invocations: Option<usize>,
-    /// Duration of all of them in seconds.
+    /// Duration of all invocations in seconds.
     pub seconds: Option<f64>,
     /// Half width of the mean's 95 % interval that a run of each size would reach, as a share.
     pub reached: ReachedWidths,
@@ -74,7 +75,7 @@ pub struct ReachedWidths {
 /// most `precision`, a share of the mean, to either side.
 ///
 /// # Errors
-/// [`PilotFailure`]: stopped, or the task cannot be measured here.
+/// [`PilotFailure`]: the pilot was stopped, or the task cannot be measured here.
 pub fn advise(
     task: &InvocationTask,
     precision: f64,
@@ -164,10 +165,11 @@ fn middle(trials: &[PilotRun]) -> Option<f64> {
     order::median(&trials.iter().map(|trial| trial.seconds).collect::<Vec<_>>())
 }
 
-/// Returns the costs by the line through two points of (operations, seconds).
+/// Returns the costs from the line through two points of (operations, seconds).
 fn line(small: (f64, f64), large: (f64, f64)) -> Costs {
     let steep = (large.1 - small.1) / (large.0 - small.0);
-    // If both made the same number of operations, or noise makes the line fall, all time is theirs.
+    // If both runs made the same number of operations, or noise makes the line fall, all time is
+    // attributed to the operations.
     let iteration = if steep.is_finite() && steep > 0.0 { steep } else { large.1 / large.0 };
     let invocation = (small.1 - iteration * small.0).max(LEAST_INVOCATION_SECONDS);
     Costs { iteration, invocation }
@@ -179,7 +181,7 @@ mod tests {
     use crate::observe::Series;
 
     fn trial(seconds: f64, samples: usize, level: f64) -> PilotRun {
-        // Two values in turn: the same variance in each stretch, whatever the level.
+        // Two alternating values have the same variance in each stretch, whatever the level.
         let stretches = (0..STRETCHES).map(|i| level + (i % 2) as f64).collect();
         let series = Series::ns("one_way", vec![level; samples]);
         let figure = MetricSummary { stretches, ..MetricSummary::of(&series) };
@@ -205,7 +207,7 @@ mod tests {
         assert!((advice.iteration_seconds - 1e-5).abs() < 1e-12, "{advice:?}");
         assert!((advice.invocation_seconds - 0.19).abs() < 1e-9, "{advice:?}");
         assert_eq!(advice.stretch, 100);
-        // √(0.19/0.001 · 0.278/9.14) = 2.4: 3 stretches.
+        // √(0.19/0.001 · 0.278/9.14) = 2.4, rounded up to 3 stretches.
         assert_eq!(advice.iterations, 300, "{advice:?}");
         assert!(advice.invocations.is_some_and(|count| (10..20).contains(&count)), "{advice:?}");
         assert!(advice.reached.full < advice.reached.default);

@@ -1,4 +1,4 @@
-//! Ending a run early and cleanly: [`StopRequest`].
+//! A clean early end of a run: [`StopRequest`].
 #![allow(unsafe_code, reason = "asks the system whether a signal is ignored")]
 
 use std::io;
@@ -9,12 +9,13 @@ use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
 use tontine::signal::handler::{SelfPipe, SignalFlag};
 use tontine::signal::{Signal, SignalError};
 
-/// A request to stop, and a descriptor that becomes readable when it comes.
+/// A request to stop, and a descriptor that becomes readable when the request arrives.
 ///
-/// On drop, the previous dispositions are restored.
+/// Dropping it restores the previous dispositions.
 #[derive(Debug)]
 pub struct StopRequest {
-    /// Readable if the pipe of one of `awaited` is. Dropped before them: the pipes are reused.
+    /// Readable if the pipe of one of `awaited` is. It must be dropped before the pipes, because
+    /// their numbers are reused.
     readable: OwnedFd,
     awaited: Vec<AwaitedSignal>,
 }
@@ -23,14 +24,14 @@ pub struct StopRequest {
 #[derive(Debug)]
 struct AwaitedSignal {
     signal: Signal,
-    /// Never read: the descriptor stays readable.
+    /// Never read, so that the descriptor stays readable.
     wake: SelfPipe,
-    /// Faster to check than `wake`, but installed after it: a signal may have come in between.
+    /// Faster to check than `wake`, but installed later: a signal may have arrived in between.
     flag: SignalFlag,
 }
 
 impl StopRequest {
-    /// Creates a request that never comes.
+    /// Creates a request that never arrives.
     ///
     /// # Errors
     /// If the system has no descriptor left.
@@ -39,8 +40,8 @@ impl StopRequest {
         Ok(Self { readable, awaited: Vec::new() })
     }
 
-    /// Creates a request that comes with SIGINT, SIGTERM, or SIGHUP unless that is ignored, as
-    /// under nohup(1), which means that the program outlives its terminal.
+    /// Creates a request that arrives with SIGINT, SIGTERM or SIGHUP. An ignored SIGHUP stays
+    /// ignored: under nohup(1) it means that the program should outlive its terminal.
     ///
     /// # Errors
     /// If the system has no descriptor left or refuses a handler.
@@ -58,15 +59,16 @@ impl StopRequest {
         Ok(stop)
     }
 
-    /// Returns `true` if the request has come.
+    /// Returns `true` if the request has arrived.
     pub fn requested(&self) -> bool {
         self.signal().is_some()
     }
 
-    /// Returns a signal that caused it: of several, the first of SIGINT, SIGTERM, SIGHUP.
+    /// Returns the signal that caused the request; if there are several, the first of SIGINT,
+    /// SIGTERM, SIGHUP.
     pub fn signal(&self) -> Option<i32> {
         let flagged = self.awaited.iter().find(|awaited| awaited.flag.is_set());
-        // One poll for all signals: a signal without a flag is rare.
+        // One poll covers all signals, because a signal without a flag is rare.
         let came = flagged.or_else(|| {
             let mut awaited = self.awaited.iter();
             is_readable(&self.readable).then(|| awaited.find(|it| is_readable(&it.wake)))?
@@ -90,9 +92,9 @@ fn is_readable(descriptor: &impl AsFd) -> bool {
 
 fn is_ignored(signal: Signal) -> bool {
     let mut action = MaybeUninit::<libc::sigaction>::uninit();
-    // SAFETY: a null pointer changes nothing; the other is valid for one `sigaction`.
+    // SAFETY: the null pointer changes nothing; the other pointer is valid for one `sigaction`.
     let asked = unsafe { libc::sigaction(signal.as_raw(), std::ptr::null(), action.as_mut_ptr()) };
-    // SAFETY: a call that succeeds has filled it in.
+    // SAFETY: a successful call has filled in the structure.
     asked == 0 && unsafe { action.assume_init() }.sa_sigaction == libc::SIG_IGN
 }
 
