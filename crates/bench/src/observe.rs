@@ -1,7 +1,8 @@
 //! Raw samples and observations of one invocation, in order: [`Observed`].
 //!
-//! An experiment fills an [`Observed`]; the engine summarises it ([`crate::stats::summary`]) inside
-//! the same process, so that only summaries cross to the parent and a million samples stay cheap.
+//! An experiment fills an [`Observed`]. The engine summarises it inside the same process
+//! ([`crate::stats::summary`]), so that only summaries are sent to the parent and a million samples
+//! remain cheap.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,13 +14,13 @@ use crate::task::Params;
 pub struct Observed {
     /// One series per metric.
     pub series: Vec<Series>,
-    /// Ratios taken inside this one process, each of two loops that run in turn.
+    /// Ratios measured inside this process, each of two loops that run in turn.
     pub ratios: Vec<PairedRatio>,
-    /// Events that were tried rather than timed: a mechanism's answer to each.
+    /// Events that were caused rather than timed, with a mechanism's answer to each.
     pub tried: Vec<ObservedEvent>,
     /// Remarks on the figures.
     pub notes: Vec<String>,
-    /// States of a heap, moment after moment.
+    /// States of a heap, in the order of their moments.
     pub maps: Vec<HeapMap>,
 }
 
@@ -28,46 +29,46 @@ pub struct Observed {
 pub struct Series {
     /// Name of the metric: `one_way`, `check`, `parent_after`, …
     pub metric: String,
-    /// Parameters beyond the task's, if one invocation measures several points of a curve: each
-    /// point is a cell of its own.
+    /// Parameters in addition to the task's, if one invocation measures several points of a curve;
+    /// each point is a separate cell.
     pub at: Params,
     /// Unit of the samples: `ns`, `cycles`, `share`, `messages/s`.
     pub unit: String,
-    /// The samples. A sample may be the mean of a batch: see `batch`.
+    /// The samples. A sample may be the mean of a batch; see `batch`.
     pub samples: Vec<f64>,
     /// Number of operations that each sample averages; 1 for single operations.
     pub batch: usize,
-    /// The figure that represents an invocation: most often the median.
+    /// The figure that represents an invocation, usually the median.
     pub statistic: Statistic,
 }
 
-/// The figure of the samples that represents an invocation.
+/// The figure, computed from the samples, that represents an invocation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Statistic {
     /// The middle sample.
     Median,
-    /// The mean: for shares and rates.
+    /// The mean, used for shares and rates.
     Mean,
 }
 
 /// One ratio observed inside one process.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PairedRatio {
-    /// `numerator / denominator`, by variant name.
+    /// `numerator / denominator`, by names of variants.
     pub name: String,
     /// The ratio.
     pub value: f64,
 }
 
-/// Answer of a mechanism to an event that was actually caused.
+/// A mechanism's answer to an event that was actually caused.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ObservedEvent {
     /// The event: `killed`, `zombie`, `reused-pid`, …
     pub event: String,
     /// Answer of an ideal mechanism.
     pub truth: String,
-    /// Answer of this one: `alive`, `dead`, or why it could not be tried.
+    /// Answer of this mechanism: `alive`, `dead`, or the reason why the event could not be tried.
     pub says: String,
 }
 
@@ -84,14 +85,14 @@ impl Series {
         }
     }
 
-    /// Declares each sample to be the mean of `batch` operations.
+    /// Declares that each sample is the mean of `batch` operations.
     #[must_use]
     pub fn batched(mut self, batch: usize) -> Self {
         self.batch = batch;
         self
     }
 
-    /// Makes the series a point of a curve.
+    /// Makes the series one point of a curve.
     #[must_use]
     pub fn at(mut self, name: &str, value: impl ToString) -> Self {
         self.at.insert(name.into(), value.to_string());

@@ -1,5 +1,5 @@
-//! The structure of `results.json`, version 1; described for readers in
-//! `docs/reference/results.md`.
+//! The structure of `results.json`, version 1. `docs/reference/results.md` describes it for
+//! readers.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -19,7 +19,7 @@ pub const SCHEMA: u32 = 1;
 pub struct Results {
     /// [`SCHEMA`].
     pub schema: u32,
-    /// The machine's facts, by topic: see [`crate::machine`].
+    /// The machine's facts by topic; see [`crate::machine`].
     pub machine: serde_json::Value,
     /// Seed of the random order in which invocations ran.
     pub order_seed: u64,
@@ -27,14 +27,14 @@ pub struct Results {
     pub started: String,
     /// Duration of the run in seconds.
     pub seconds: f64,
-    /// Seconds that the invocations of each experiment took; empty in files of older builds.
+    /// Duration of each experiment's invocations in seconds; empty in files of older builds.
     #[serde(default)]
     pub ledger: BTreeMap<String, f64>,
     /// `quick`, `default` or `full`.
     pub size: crate::size::Size,
     /// `false` if the run was interrupted.
     pub complete: bool,
-    /// The program that made it; `None` in files of older builds.
+    /// The program that made the run; `None` in files of older builds.
     #[serde(default)]
     pub executable: Option<Executable>,
     /// The experiments that took part; empty in files of older builds.
@@ -43,7 +43,7 @@ pub struct Results {
     /// Properties of the measured mechanisms; empty in files of older builds.
     #[serde(default)]
     pub mechanisms: Vec<MechanismFacts>,
-    /// One row each: experiment × variant × parameters × metric.
+    /// The rows, each for one experiment × variant × parameters × metric.
     pub cells: Vec<Cell>,
     /// Paired ratios.
     pub ratios: Vec<Ratio>,
@@ -55,20 +55,20 @@ pub struct Results {
 }
 
 impl Results {
-    /// Returns the description of an experiment, if the run has one.
+    /// Returns the description of an experiment, if the run contains one.
     pub fn about(&self, experiment: &str) -> Option<&About> {
         self.experiments.iter().find(|about| about.name == experiment)
     }
 
-    /// Returns the properties of the mechanism that a variant stands for, if the run has them.
+    /// Returns the properties of the mechanism that a variant represents, if the run contains them.
     pub fn mechanism(&self, variant: &str) -> Option<&MechanismFacts> {
         self.mechanisms.iter().find(|mechanism| mechanism.name == variant)
     }
 
-    /// Returns the content of `results.json`: indented, with a line feed at the end.
+    /// Returns the content of `results.json`: indented, with a final line feed.
     ///
     /// # Errors
-    /// Returns the error of the encoder; none is expected, because every key is a string.
+    /// Returns the error of the encoder. None is expected, because every key is a string.
     pub fn to_json(&self) -> io::Result<Vec<u8>> {
         let mut bytes = serde_json::to_vec_pretty(self)?;
         bytes.push(b'\n');
@@ -82,9 +82,9 @@ impl Results {
 pub enum Status {
     /// Measured.
     Ok,
-    /// The machine lacks something that it needs; `why` names it.
+    /// The machine lacks something that the cell needs; `why` names it.
     Skipped,
-    /// The cell should have worked; `why` is the reason.
+    /// The cell should have worked; `why` is the reason why it did not.
     Failed,
 }
 
@@ -97,15 +97,15 @@ pub struct Cell {
     pub variant: String,
     /// Parameters, such as placement and pacing.
     pub params: BTreeMap<String, String>,
-    /// Metric; empty if there is none.
+    /// Name of the metric; empty if there is none.
     pub metric: String,
     /// Unit of all figures of the row.
     pub unit: String,
     /// Status of the row.
     pub status: Status,
-    /// The reason, if the status is not `ok`.
+    /// The reason for a status other than `ok`.
     pub why: Option<String>,
-    /// Median of the invocations' figures; of two to five, their mean.
+    /// Median of the invocations' figures; for two to five invocations, their mean.
     pub estimate: Option<f64>,
     /// Lower end of the interval.
     pub low: Option<f64>,
@@ -113,24 +113,25 @@ pub struct Cell {
     pub high: Option<f64>,
     /// The figure that represents an invocation.
     pub statistic: Statistic,
-    /// Minimum confidence of the interval; for order statistics, the exact one is in `achieved`.
+    /// Minimum confidence of the interval; for order statistics, `achieved` contains the exact
+    /// confidence.
     pub confidence: f64,
-    /// Coverage that the order statistics achieve with this many invocations; `None` if there are
-    /// fewer than six, and the interval is Student's for the mean.
+    /// Coverage that the order statistics achieve with this number of invocations; `None` if there
+    /// are fewer than six, for which the interval is Student's for the mean.
     pub achieved: Option<f64>,
     /// Mean with the interval of Kalibera and Jones.
     pub mean: Option<Estimate>,
-    /// Smallest sample of all: the floor, without an interval.
+    /// The smallest of all samples: the floor, without an interval.
     pub floor: Option<f64>,
-    /// Mean without outliers beyond 1.5 interquartile ranges.
+    /// Mean without outliers more than 1.5 interquartile ranges away.
     pub trimmed_mean: Option<Estimate>,
-    /// Median over the invocations of each one's 99th percentile.
+    /// Median, over the invocations, of the 99th percentile of each.
     pub p99: Option<Estimate>,
-    /// Median over the invocations of each one's 99.9th percentile.
+    /// Median, over the invocations, of the 99.9th percentile of each.
     pub p999: Option<Estimate>,
-    /// Each invocation's summary, in the order in which they ran.
+    /// The summary of each invocation, in the order in which the invocations ran.
     pub invocations: Vec<Invocation>,
-    /// Invocations that failed even when repeated, with their reasons; never averaged in.
+    /// Invocations that failed even when repeated, with their reasons; they are never averaged in.
     pub failures: Vec<String>,
     /// Figures of the sources.
     pub published: Vec<PublishedFigure>,
@@ -154,16 +155,16 @@ pub struct Estimate {
 pub struct Invocation {
     /// Number of its block.
     pub block: usize,
-    /// Number of attempts that it took.
+    /// Number of attempts that were needed.
     pub attempts: usize,
     /// Summary of the samples.
     #[serde(flatten)]
     pub summary: crate::stats::summary::Summary,
     /// Length of an empty stamp pair, ns.
     pub empty_pair_ns: f64,
-    /// Change of the clock's calibration over the invocation, as a share.
+    /// Change of the clock's calibration during the invocation, as a share.
     pub clock_drift: f64,
-    /// Time stolen by the hypervisor meanwhile, all processors, ms.
+    /// Time stolen by the hypervisor during the invocation, summed over all processors, ms.
     pub stolen_ms: f64,
 }
 
@@ -172,7 +173,7 @@ pub struct Invocation {
 pub struct PublishedFigure {
     /// Number of the source.
     pub source: String,
-    /// The machine that it was measured on.
+    /// The machine on which it was measured.
     pub machine: String,
     /// Lower end of its interval, if it has one.
     pub low: Option<f64>,
@@ -185,7 +186,7 @@ pub struct PublishedFigure {
 /// A paired ratio.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Ratio {
-    /// Experiment that both sides belong to.
+    /// Experiment to which both sides belong.
     pub experiment: String,
     /// `numerator / denominator`.
     pub name: String,
@@ -201,7 +202,7 @@ pub struct Ratio {
     pub pairs: usize,
 }
 
-/// State of a heap in one invocation of a task.
+/// The state of a heap in one invocation of a task.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MapRow {
     /// Name of the experiment.
@@ -215,7 +216,7 @@ pub struct MapRow {
     pub map: HeapMap,
 }
 
-/// Answer of a mechanism to an event.
+/// A mechanism's answer to an event.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TriedRow {
     /// Name of the experiment.

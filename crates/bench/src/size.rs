@@ -1,27 +1,27 @@
-//! Size of a run: [`Size`], and the counts that follow from it.
+//! The size of a run: [`Size`], and the counts that depend on it.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// The three sizes of a run, the smallest first.
+/// The three sizes of a run, in ascending order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Size {
-    /// A quick look: minutes.
+    /// A quick look, which takes minutes.
     Quick,
     /// The basis of a report.
     #[default]
     Default,
-    /// Everything, at the sizes that the sources used.
+    /// Everything, in the amounts that the sources used.
     Full,
 }
 
 impl Size {
-    /// All three, the smallest first.
+    /// All three sizes, in ascending order.
     pub const ALL: [Self; 3] = [Self::Quick, Self::Default, Self::Full];
 
-    /// Returns the name, as in `results.json`.
+    /// Returns the name, as written in `results.json`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Quick => "quick",
@@ -30,41 +30,42 @@ impl Size {
         }
     }
 
-    /// Returns the timeout of an invocation: many times the duration of the slowest on a slow
-    /// machine.
+    /// Returns the timeout of an invocation: many times the duration of the slowest invocation on a
+    /// slow machine.
     pub fn deadline(self) -> Duration {
         Duration::from_secs(self.pick(20, 60, 1_800) as u64)
     }
 
-    /// Returns the number of invocations of each cell, unless its experiment wants another number.
+    /// Returns the number of invocations of each cell, unless its experiment requests another
+    /// number.
     pub fn invocations(self) -> usize {
         self.pick(6, 10, 20)
     }
 
-    /// Returns the number of invocations of each cell whose invocations take seconds: whole builds,
+    /// Returns the number of invocations for cells whose invocations take seconds: whole builds,
     /// sessions, containers.
     pub fn macro_invocations(self) -> usize {
         self.pick(2, 3, 6)
     }
 
-    /// Returns the number of invocations of a virtual Unix, which are shorter: enough for a useful
-    /// interval.
+    /// Returns the number of invocations of a virtual Unix, which are shorter; the number is enough
+    /// for a useful interval.
     pub fn virtual_invocations(self) -> usize {
         self.pick(3, 4, 6)
     }
 
-    /// Returns the number of round trips timed in one invocation, if no end sleeps.
+    /// Returns the number of round trips timed in one invocation if neither end sleeps.
     pub fn spinning_rounds(self) -> usize {
         self.pick(100_000, 300_000, 1_000_000)
     }
 
-    /// Returns the number of round trips timed in one invocation, if the other end is woken.
+    /// Returns the number of round trips timed in one invocation if the other end must be woken.
     pub fn blocking_rounds(self) -> usize {
         self.pick(5_000, 15_000, 1_000_000)
     }
 
-    /// Returns the number of round trips timed in one invocation between containers: fewer, since
-    /// starting these takes most of its time.
+    /// Returns the number of round trips timed in one invocation between containers. It is smaller,
+    /// because starting the containers takes most of the time.
     pub fn container_rounds(self) -> usize {
         self.pick(3_000, 5_000, 1_000_000)
     }
@@ -79,13 +80,13 @@ impl Size {
         self.pick(1_000_000, 10_000_000, 10_000_000)
     }
 
-    /// Returns the number of signal deliveries in one invocation. A full cell has a million of
-    /// them, as source 000.
+    /// Returns the number of signal deliveries in one invocation. A full cell has a million
+    /// deliveries, like source 000.
     pub fn deliveries(self) -> usize {
         self.pick(100, 1_000, 1_000_000 / 20)
     }
 
-    /// Returns the milliseconds for which messages stream in one invocation.
+    /// Returns how long, in milliseconds, messages stream in one invocation.
     pub fn streaming_ms(self) -> usize {
         self.pick(40, 50, 1_000)
     }
@@ -95,7 +96,7 @@ impl Size {
         self.pick(20, 30, 200)
     }
 
-    /// Returns the number of deaths that one invocation waits for.
+    /// Returns the number of deaths for which one invocation waits.
     pub fn deaths(self) -> usize {
         self.pick(30, 50, 1_000)
     }
@@ -105,37 +106,37 @@ impl Size {
         self.pick(1_000_000, 10_000_000, 10_000_000)
     }
 
-    /// Returns the milliseconds for which blocks are allocated and freed in one invocation, for
-    /// each kind of work.
+    /// Returns how long, in milliseconds, one invocation allocates and frees blocks, for each kind
+    /// of work.
     pub fn allocating_ms(self) -> usize {
         self.pick(10, 20, 500)
     }
 
-    /// Returns the number of times that a session runs its script in one invocation.
+    /// Returns how many times a session runs its script in one invocation.
     pub fn iterations(self) -> usize {
         self.pick(1, 2, 5)
     }
 
-    /// Returns the number of parts into which computing is divided, of which one is done, when a
-    /// virtual Unix repeats on real processors what a real program did: 1, if all of it.
+    /// Returns the number of parts into which computation is divided when a virtual Unix repeats
+    /// the work of a real program on real processors; one part is done, so that 1 means all of it.
     pub fn computing_parts(self) -> u32 {
         self.pick(32, 32, 1) as u32
     }
 
-    /// Returns the timeout of the other programs that an invocation runs: less than its own, so
-    /// that the row can name the one that did not end.
+    /// Returns the timeout of other programs that an invocation runs. It is shorter than the
+    /// invocation's own, so that the row can name the program that did not end.
     pub fn patience(self) -> Duration {
         Duration::from_secs(self.pick(15, 45, 600) as u64)
     }
 
-    /// Returns the number of signals that a receiver takes in one round of `signal-throughput`:
-    /// source 001's number.
+    /// Returns the number of signals that a receiver takes in one round of `signal-throughput`,
+    /// which is source 001's number.
     pub fn signals(self) -> usize {
         1_000
     }
 
-    /// Returns the number of children that a process forks in one round of `fork-throughput`:
-    /// source 001's number.
+    /// Returns the number of children that a process forks in one round of `fork-throughput`, which
+    /// is source 001's number.
     pub fn forks(self) -> usize {
         50
     }

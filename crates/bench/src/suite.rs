@@ -1,6 +1,6 @@
 //! The trait [`Experiment`], and a [`Suite`] of experiments.
 //!
-//! An [`Experiment`] names its [`Variant`]s and lists the tasks to run on one machine. The engine
+//! An [`Experiment`] names its [`Variant`]s and lists the tasks to run on a machine. The engine
 //! gets the suite from its caller and knows no experiment by name.
 
 use std::collections::BTreeMap;
@@ -20,37 +20,38 @@ use crate::task::{InvocationTask, Params};
 pub trait Experiment: Sync {
     /// Returns the name on the command line and in results.
     fn name(&self) -> &'static str;
-    /// Returns the question that it answers, in one line.
+    /// Returns the question that the experiment answers, in one line.
     fn summary(&self) -> &'static str;
-    /// Returns the topic, whose page of the report it is on.
+    /// Returns the topic, which determines the page of the report.
     fn topic(&self) -> Topic;
     /// Returns the explanation for readers new to the topic.
     fn explanation(&self) -> &'static Explanation;
-    /// Returns the ways in which it is measured.
+    /// Returns the ways in which the experiment is measured.
     fn variants(&self) -> &'static [Variant];
-    /// Returns the parameters of `variant` on this machine in a run of this size: one set per cell.
-    /// A combination that the machine lacks is not listed; one that every user expects is listed
-    /// and skips with its reason when run.
+    /// Returns the parameters of `variant` on this machine in a run of this size, one set per cell.
+    /// A combination that the machine lacks is not listed, unless every user expects it; then it is
+    /// listed, and running it skips with the reason.
     fn params(&self, variant: &str, topology: &Topology, size: Size) -> Vec<Params>;
     /// Measures one task, in the process that calls it.
     ///
     /// # Errors
-    /// [`tontine_host::trouble::MeasureError`]: skipped or failed, with the reason.
+    /// [`tontine_host::error::MeasureError`]: skipped or failed, with the reason.
     fn run(&self, task: &InvocationTask) -> Result<Observed>;
-    /// Returns the number of operations of one invocation of `variant` at `size`; its time grows
-    /// linearly with them.
+    /// Returns the number of operations in one invocation of `variant` at `size`; the invocation's
+    /// duration grows linearly with it.
     fn operations(&self, variant: &str, size: Size) -> usize;
-    /// Returns the number of invocations of a cell of `variant` at `size`, if the user names none.
+    /// Returns the number of invocations of a cell of `variant` at `size`, if the user does not
+    /// choose one.
     fn invocations(&self, _variant: &str, size: Size) -> usize {
         size.invocations()
     }
-    /// Returns the variants that make no system call inside the timed part, if that matters to a
+    /// Returns the variants that make no system call inside the timed part, if this matters to a
     /// reader.
     fn without_calls(&self) -> Vec<&'static str> {
         Vec::new()
     }
-    /// Returns the ratios between variants worth printing, as (numerator, denominator) of variant
-    /// names; they are taken block by block, between cells that have the same parameters.
+    /// Returns the ratios between variants that are worth printing, as (numerator, denominator) of
+    /// variant names. They are taken block by block, between cells with the same parameters.
     fn ratios(&self) -> Vec<(&'static str, &'static str)> {
         Vec::new()
     }
@@ -89,20 +90,20 @@ pub struct Variant {
 
 /// The experiments that a program offers.
 pub struct Suite {
-    /// All of them, in the order in which they are listed.
+    /// All experiments, in the order in which they are listed.
     pub experiments: &'static [&'static dyn Experiment],
-    /// Returns the properties of the mechanisms that variants stand for.
+    /// Returns the properties of the mechanisms that variants represent.
     pub mechanisms: fn() -> Vec<MechanismFacts>,
-    /// Returns the figures that sources published for an experiment, a variant, a metric and its
+    /// Returns the figures that sources published for an experiment, a variant, a metric and
     /// parameters, in the unit of the metric; empty if there are none.
     pub published: fn(&str, &str, &str, &Params) -> Vec<PublishedFigure>,
     /// Returns the versions of the libraries that are measured besides the mechanisms of the
     /// kernel.
     pub libraries: fn() -> BTreeMap<String, String>,
-    /// Removes what killed invocations left behind, in this run or an earlier one. Resources of a
-    /// live process stay.
+    /// Removes what killed invocations left behind, in this run or an earlier one. Resources of
+    /// live processes remain.
     pub clean_up: fn(),
-    /// Removes what all invocations of the run that just ended have shared.
+    /// Removes what the invocations of the run that just ended have shared.
     pub end_run: fn(),
 }
 
@@ -113,7 +114,7 @@ impl fmt::Debug for Suite {
 }
 
 impl Suite {
-    /// Returns the facts about this machine, and about this program with its libraries.
+    /// Returns the facts about this machine, this program and its libraries.
     pub fn machine(&self) -> MachineFacts {
         let mut machine = MachineFacts::look();
         machine.build.peers = Some((self.libraries)()).filter(|libraries| !libraries.is_empty());

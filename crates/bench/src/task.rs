@@ -19,11 +19,11 @@ pub struct InvocationTask {
     pub variant: String,
     /// Parameters.
     pub params: Params,
-    /// Amount to measure.
+    /// How much to measure.
     pub size: Size,
 }
 
-/// Formats `experiment/variant` with the parameters in short.
+/// Formats `experiment/variant` with the parameters in short form.
 impl fmt::Display for InvocationTask {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.experiment, self.variant)?;
@@ -31,8 +31,8 @@ impl fmt::Display for InvocationTask {
     }
 }
 
-/// Returns parameters in short: the value alone if it is clear, `cross-core`; with its name if it
-/// is a number, `senders 2`.
+/// Returns parameters in short form: only the value if it is clear, such as `cross-core`; with the
+/// name if it is a number, such as `senders 2`.
 pub fn short(params: &Params) -> impl DoubleEndedIterator<Item = String> {
     params.iter().map(|(name, value)| match value.parse::<u64>() {
         Ok(_) => format!("{name} {value}"),

@@ -193,7 +193,7 @@ pub fn measure(
 /// A task in progress, with the flagged rows that its invocations produce.
 struct Course {
     task: InvocationTask,
-    /// The larger of the sizes at which every row is available.
+    /// The smaller of the two runs' sizes; every row is available at it.
     largest: Size,
     rows: Vec<Flagged>,
     made: usize,

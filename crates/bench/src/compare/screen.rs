@@ -100,8 +100,7 @@ fn corrected(rows: Vec<(ComparedRow, ScaledFigures)>) -> Vec<ComparedRow> {
     let finish = |((mut row, groups), adjusted): ((ComparedRow, ScaledFigures), f64)| {
         row.screen.p_corrected = adjusted;
         row.screen.smallest = groups.smallest(row.scale, CONFIDENCE);
-        // A row that does not pass yet could pass up to this p; it would be one more among those
-        // that pass.
+        // The threshold counts this row among those that pass; if it does not pass, it is one more.
         let rank = if passes(adjusted) { passing } else { passing + 1 };
         let confidence = 1.0 - FALSE_DISCOVERIES * rank as f64 / all as f64;
         row.screen.smallest_alone = groups.smallest(row.scale, confidence);

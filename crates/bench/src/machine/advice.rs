@@ -1,29 +1,29 @@
 //! Facts that spoil measurements, and their remedies: [`advice`].
 //!
-//! Each rule is a pure function of the [`MachineFacts`]; none reads or changes the system. A fact
-//! that is unknown gives no advice.
+//! Each rule is a pure function of the [`MachineFacts`]; no rule reads or changes the system. An
+//! unknown fact results in no advice.
 
 use serde::Serialize;
 
 use super::MachineFacts;
 
-/// Lowest kernel that this project supports: major and minor version.
+/// Lowest kernel version that this project supports: major and minor.
 pub const LOWEST_KERNEL: (u32, u32) = (5, 10);
 
 /// Severity of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
-    /// Figures of this machine are not reliable until it is fixed.
+    /// Figures of this machine are not reliable until the problem is fixed.
     Spoils,
-    /// Figures are valid for a machine with this property; it matters in comparisons.
+    /// Figures are valid for a machine with this property, which matters in comparisons.
     Note,
 }
 
-/// A finding with its remedy.
+/// A finding and its remedy.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Advice {
-    /// The topic that the fact belongs to, as in [`MachineFacts`].
+    /// The topic to which the fact belongs, as in [`MachineFacts`].
     pub topic: &'static str,
     /// Severity of the finding.
     pub severity: Severity,
@@ -31,21 +31,21 @@ pub struct Advice {
     pub finding: String,
     /// Effect on figures.
     pub effect: &'static str,
-    /// Remedy: a command if there is one.
+    /// Remedy, which is a command if there is one.
     pub mend: String,
 }
 
-/// Share of busy time above which stolen time spoils.
+/// Share of busy time above which stolen time spoils figures.
 const STOLEN_SHARE: f64 = 0.001;
 /// Share of the processors that may be busy with other work.
 const BUSY_SHARE: f64 = 0.25;
-/// Pressure, per cent of time, above which tasks wait noticeably.
+/// Pressure, in per cent of time, above which tasks wait noticeably.
 const PRESSURE: f64 = 5.0;
-/// Time of waking from an idle state, µs, above which it shows in every blocking row.
+/// Wake-up time of an idle state, in µs, above which it affects every blocking row.
 const DEEP_WAKE_US: u64 = 20;
-/// Number of descriptors that the largest experiments open, with a margin.
+/// Number of descriptors that the largest experiments open, plus a margin.
 const OPEN_FILES: u64 = 1024;
-/// Number of processes and threads that the largest experiments start, with a margin.
+/// Number of processes and threads that the largest experiments start, plus a margin.
 const PROCESSES: u64 = 512;
 
 type Rule = fn(&MachineFacts) -> Option<Advice>;

@@ -1,4 +1,4 @@
-//! Build of this program, and the libraries with which it runs.
+//! The build of this program, and the libraries that it uses.
 
 #![allow(unsafe_code, reason = "asks the C library for its version")]
 
@@ -11,20 +11,20 @@ use serde::Serialize;
 pub struct Build {
     /// Version of this package.
     pub version: Option<String>,
-    /// The compiler, from its signature in the executable.
+    /// The compiler, identified by its signature in the executable.
     pub rustc: Option<String>,
     /// Lowest supported Rust version.
     pub lowest_rust: Option<String>,
     /// Target of the build: architecture, system and C library.
     pub target: Option<String>,
-    /// Processor features that the compiler was allowed to use beyond the default ones.
+    /// Processor features that the compiler was allowed to use in addition to the default ones.
     pub processor_features: Option<Vec<String>>,
-    /// `true` if debug assertions are compiled in, as without `--release`.
+    /// `true` if debug assertions are compiled in, as in a build without `--release`.
     pub debug: Option<bool>,
     /// The loaded C library.
     pub libc: Option<String>,
     /// Versions of the libraries that are measured besides the mechanisms of the kernel. Only the
-    /// suite of experiments knows them.
+    /// suite of experiments knows these libraries.
     pub peers: Option<BTreeMap<String, String>>,
 }
 
@@ -46,7 +46,7 @@ impl Build {
     }
 }
 
-/// Returns the features that change the code of the experiments most.
+/// Returns the features that affect the code of the experiments most.
 fn processor_features() -> Vec<String> {
     [
         ("sse4.2", cfg!(target_feature = "sse4.2")),
@@ -63,8 +63,8 @@ fn processor_features() -> Vec<String> {
 
 #[cfg(target_env = "gnu")]
 fn libc_version() -> Option<String> {
-    // SAFETY: the call takes no argument and returns a string of the library's own that is never
-    // freed.
+    // SAFETY: the call takes no argument and returns a string that belongs to the library and is
+    // never freed.
     let version = unsafe { std::ffi::CStr::from_ptr(libc::gnu_get_libc_version()) };
     Some(format!("glibc {}", version.to_str().ok()?))
 }

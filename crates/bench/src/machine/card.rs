@@ -1,13 +1,13 @@
-//! The facts as rows, for both a terminal and a page: [`card`].
+//! The facts as rows, for a terminal and for a page: [`card`].
 //!
-//! A fact that could not be read is left out; so is a topic without facts. Values include their
+//! A fact that could not be read is left out, and so is a topic without facts. Values include their
 //! units.
 
 use super::limits::Limit;
 use super::{MachineFacts, build, kernel, limits, load, memory, power, processor};
 use super::{scheduling, timing, virtualisation};
 
-/// Name and value.
+/// A name and a value.
 type CardRow = (String, String);
 
 /// Returns the machine's facts, by topic, as rows of name and value.
@@ -220,13 +220,13 @@ fn bounds(limit: Option<Limit>, show: impl Fn(u64) -> String) -> Option<String> 
     })
 }
 
-/// Formats a cache size; the kernel writes `1024K`, always in that unit.
+/// Formats a cache size, which the kernel always writes in the form `1024K`.
 fn cache_size(size: &str) -> String {
     let kib = size.strip_suffix('K').and_then(|kib| kib.parse::<u64>().ok());
     kib.map_or_else(|| size.to_owned(), |kib| binary(kib * 1024))
 }
 
-/// Formats an amount of memory in the largest unit that it fills.
+/// Formats an amount of memory in the largest unit of which it has at least one.
 fn binary(bytes: u64) -> String {
     let units = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
     match units.into_iter().find(|(unit, _)| bytes >= *unit) {

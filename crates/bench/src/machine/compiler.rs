@@ -1,7 +1,7 @@
 //! The compiler that built the running program: [`version`].
 //!
 //! rustc signs each object file in the section `.comment`, and the linker keeps one copy of each
-//! signature; no build script is needed to read it. Source: ELF-64 Object File Format, 1.5.
+//! signature, so it can be read without a build script. Source: ELF-64 Object File Format, 1.5.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -9,10 +9,11 @@ use std::os::unix::fs::FileExt;
 /// Start of a signature.
 const SIGNATURE: &str = "rustc version ";
 
-/// Maximum number of bytes of a section that are read; real ones have a few hundred.
+/// Maximum number of bytes of a section that are read; real sections have a few hundred.
 const LONGEST: u64 = 1 << 20;
 
-/// Returns the version of rustc in the executable's signature, as `1.95.0 (59807616e 2026-04-14)`.
+/// Returns the version of rustc from the executable's signature, as `1.95.0 (59807616e
+/// 2026-04-14)`.
 pub fn version() -> Option<String> {
     let file = File::open("/proc/self/exe").ok()?;
     named_in(&section(&file, ".comment")?)

@@ -10,26 +10,27 @@ use tontine_host::os::files::{Files, chosen};
 /// Facts about the kernel.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct KernelFacts {
-    /// Release as `uname -r` prints it: `6.18.44-distribution`.
+    /// Release, as printed by `uname -r`: `6.18.44-distribution`.
     pub release: Option<String>,
     /// `none`, `voluntary`, `full`, `lazy`, `real-time`.
     pub preemption: Option<String>,
     /// Ticks per second.
     pub hz: Option<u32>,
-    /// The kernel's measure against each of the processor's weaknesses; those that do not affect
+    /// The kernel's mitigation of each processor vulnerability; vulnerabilities that do not affect
     /// this processor are left out.
     pub mitigations: Option<BTreeMap<String, String>>,
-    /// `kernel.randomize_va_space`: 0 off, 1 without the heap, 2 all.
+    /// `kernel.randomize_va_space`: 0 off, 1 all but the heap, 2 all.
     pub address_randomisation: Option<u8>,
-    /// `kernel.yama.ptrace_scope`, if that module is loaded: 0 own uid … 3 no process.
+    /// `kernel.yama.ptrace_scope`, if that module is loaded, from 0 (same user id) to 3 (no
+    /// process).
     pub ptrace_scope: Option<u8>,
     /// `kernel.perf_event_paranoid`.
     pub perf_event_paranoid: Option<i8>,
-    /// Words of the kernel's command line that change timing.
+    /// Words of the kernel's command line that affect timing.
     pub boot_options: Option<Vec<String>>,
 }
 
-/// Prefixes of boot options that change timing.
+/// Prefixes of boot options that affect timing.
 const TIMING_OPTIONS: [&str; 13] = [
     "clocksource=",
     "cpuidle.",
@@ -72,7 +73,7 @@ impl KernelFacts {
         version(self.release.as_deref()?)
     }
 
-    /// Returns the release without the suffix of a distribution: `6.18.44`.
+    /// Returns the release without the distribution's suffix: `6.18.44`.
     pub fn short_release(&self) -> Option<&str> {
         let release = self.release.as_deref()?;
         release.split(|c: char| !c.is_ascii_digit() && c != '.').next()
@@ -84,15 +85,15 @@ fn version(release: &str) -> Option<(u32, u32)> {
     Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
 }
 
-/// Returns the tick rate. The coarse clock advances once per tick, so its resolution is the tick's
-/// length.
+/// Returns the tick rate. The coarse clock advances once per tick, so its resolution is the length
+/// of a tick.
 fn hz() -> Option<u32> {
     let tick = clock_getres(ClockId::MonotonicCoarse);
     let hz = 1e9 / tick.tv_nsec as f64;
     (tick.tv_sec == 0 && hz.is_finite()).then(|| hz.round() as u32)
 }
 
-/// Returns the kernel's build configuration, from wherever it is stored.
+/// Returns the kernel's build configuration from the place where it is stored.
 fn config(files: &Files, release: &str) -> Option<String> {
     let kept = [format!("boot/config-{release}"), format!("usr/lib/modules/{release}/config")];
     kept.iter().find_map(|path| files.text(path)).or_else(|| {
@@ -109,8 +110,8 @@ fn config(files: &Files, release: &str) -> Option<String> {
     })
 }
 
-/// Returns the mode that is active, else the one requested at boot, else the one that the kernel
-/// was built with.
+/// Returns the active preemption mode; otherwise the mode requested at boot; otherwise the mode
+/// with which the kernel was built.
 fn preemption(files: &Files, boot_line: Option<&str>, config: Option<&str>) -> Option<String> {
     let real_time = files.number::<u8>("sys/kernel/realtime") == Some(1)
         || files.text("proc/version").is_some_and(|text| text.contains("PREEMPT_RT"));

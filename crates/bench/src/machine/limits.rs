@@ -6,21 +6,21 @@ use serde::Serialize;
 /// Facts about limits.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct LimitFacts {
-    /// Open descriptors (`RLIMIT_NOFILE`).
+    /// Maximum number of open descriptors (`RLIMIT_NOFILE`).
     pub open_files: Option<Limit>,
-    /// Processes and threads of this user (`RLIMIT_NPROC`); root is exempt.
+    /// Maximum number of processes and threads of this user (`RLIMIT_NPROC`); root is exempt.
     pub processes: Option<Limit>,
-    /// Bytes locked into memory (`RLIMIT_MEMLOCK`).
+    /// Maximum number of bytes locked into memory (`RLIMIT_MEMLOCK`).
     pub locked_bytes: Option<Limit>,
-    /// Bytes of a main thread's stack (`RLIMIT_STACK`).
+    /// Maximum size of a main thread's stack in bytes (`RLIMIT_STACK`).
     pub stack_bytes: Option<Limit>,
-    /// Signals queued for this user (`RLIMIT_SIGPENDING`).
+    /// Maximum number of signals queued for this user (`RLIMIT_SIGPENDING`).
     pub pending_signals: Option<Limit>,
-    /// Bytes in POSIX message queues (`RLIMIT_MSGQUEUE`).
+    /// Maximum number of bytes in POSIX message queues (`RLIMIT_MSGQUEUE`).
     pub message_queue_bytes: Option<Limit>,
     /// Highest real-time priority (`RLIMIT_RTPRIO`).
     pub real_time_priority: Option<Limit>,
-    /// Bytes of address space (`RLIMIT_AS`).
+    /// Maximum size of the address space in bytes (`RLIMIT_AS`).
     pub address_space_bytes: Option<Limit>,
     /// `true` if this process runs as root.
     pub root: Option<bool>,
@@ -29,7 +29,7 @@ pub struct LimitFacts {
 /// A limit; `null` means unlimited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct Limit {
-    /// Limit in force.
+    /// The limit in force.
     pub soft: Option<u64>,
     /// Maximum to which this process may raise it.
     pub hard: Option<u64>,

@@ -5,29 +5,29 @@ use std::time::Instant;
 use serde::Serialize;
 use tontine_host::os::files::{Files, keyed};
 
-/// Facts about the machine's other work, at the time of reading.
+/// Facts about the machine's other work at the time of reading.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct LoadFacts {
     /// Mean number of running and ready tasks over the last minute.
     pub last_minute: Option<f64>,
-    /// Mean number over five minutes.
+    /// Mean number of running and ready tasks over the last five minutes.
     pub last_five_minutes: Option<f64>,
-    /// Number of running and ready tasks now; the calling thread is one.
+    /// Number of running and ready tasks now, including the calling thread.
     pub runnable: Option<u64>,
     /// Share of the last ten seconds in which a task waited for a processor, per cent.
     pub processor_pressure: Option<f64>,
-    /// Share in which a task waited for memory.
+    /// Share of the same time in which a task waited for memory.
     pub memory_pressure: Option<f64>,
-    /// Share in which a task waited for input and output.
+    /// Share of the same time in which a task waited for input and output.
     pub io_pressure: Option<f64>,
-    /// Interrupts per second, all processors, over the few hundredths of a second of the
-    /// measurement.
+    /// Interrupts per second on all processors, over the few hundredths of a second that the
+    /// measurement takes.
     pub interrupts_per_s: Option<f64>,
     /// Context switches per second, over the same time.
     pub switches_per_s: Option<f64>,
 }
 
-/// Counters, two readings of which give a rate.
+/// Counters; two readings of them determine a rate.
 #[derive(Debug, Clone, Copy)]
 pub struct Counters {
     at: Instant,
@@ -52,7 +52,7 @@ impl Counters {
 }
 
 impl LoadFacts {
-    /// Reads the facts; the rates are over the time since `before`.
+    /// Reads the facts; the rates cover the time since `before`.
     pub fn look(files: &Files, before: Counters) -> Self {
         let now = Counters::read(files);
         let seconds = (now.at - before.at).as_secs_f64();

@@ -20,7 +20,7 @@ pub struct MemoryFacts {
     pub merging: Option<bool>,
     /// NUMA nodes.
     pub nodes: Option<usize>,
-    /// `true` if memory can be shared by name: there is a `/dev/shm`.
+    /// `true` if memory can be shared by name, because `/dev/shm` exists.
     pub shared_by_name: Option<bool>,
 }
 

@@ -1,12 +1,12 @@
-//! Facts about this machine, and which of them spoil measurements: [`MachineFacts`],
+//! Facts about this machine, and advice on those that spoil measurements: [`MachineFacts`],
 //! [`advice::advice`].
 //!
-//! [`MachineFacts::look`] collects the facts, one module per topic; a fact that cannot be read is
-//! `None` (`null` in results). [`mod@advice`] draws conclusions from the facts alone, [`mod@card`]
-//! formats them as rows for a terminal and a page, [`topology`] finds the pairs of processors that
-//! experiments use.
+//! [`MachineFacts::look`] collects the facts, with one module per topic; a fact that cannot be read
+//! is `None` (`null` in results). [`mod@advice`] draws conclusions from the facts alone,
+//! [`mod@card`] formats them as rows for a terminal and a page, and [`topology`] finds the pairs of
+//! processors that experiments use.
 //!
-//! The module does not change the machine, or print.
+//! The module neither changes the machine nor prints.
 
 pub mod advice;
 pub mod build;
@@ -32,7 +32,7 @@ use topology::Topology;
 /// Facts about the machine, by topic.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct MachineFacts {
-    /// Model, count, caches.
+    /// Model, number of processors, caches.
     pub processor: processor::ProcessorFacts,
     /// Clocks and their quality.
     pub clock: timing::Timing,
@@ -55,7 +55,7 @@ pub struct MachineFacts {
 }
 
 impl MachineFacts {
-    /// Reads the facts of this machine. Never fails; takes about 50 ms, most of it to measure the
+    /// Reads the facts of this machine. Never fails; takes about 50 ms, mostly to measure the
     /// clocks.
     pub fn look() -> Self {
         let files = Files::of_this_machine();
@@ -74,8 +74,8 @@ impl MachineFacts {
         }
     }
 
-    /// Returns the machine in one line, for headings: `AMD EPYC, 2 of 2 processors, KVM, Linux
-    /// 6.18.44`.
+    /// Returns a one-line description of the machine, for headings: `AMD EPYC, 2 of 2 processors,
+    /// KVM, Linux 6.18.44`.
     pub fn one_line(&self) -> String {
         let architecture = || self.processor.architecture.clone();
         let model = self.processor.model.clone().or_else(architecture);
@@ -96,8 +96,8 @@ impl MachineFacts {
     }
 }
 
-/// Returns the time that the hypervisor gave to others while this system was ready to run: ms since
-/// boot, the sum of all processors. `None` if `/proc/stat` cannot be read.
+/// Returns the time that the hypervisor gave to others while this system was ready to run, in ms
+/// since boot, summed over all processors. `None` if `/proc/stat` cannot be read.
 pub fn stolen_ms() -> Option<f64> {
     virtualisation::ProcessorTimes::read(&Files::of_this_machine()).map(|times| times.stolen_ms)
 }

@@ -26,7 +26,7 @@ pub struct Power {
 pub struct IdleState {
     /// Name of the state: `C6`.
     pub name: String,
-    /// Time to wake from it, µs, as the driver states it.
+    /// Time to wake from the state, in µs, as stated by the driver.
     pub wake_us: Option<u64>,
     /// `true` if an administrator disabled it.
     pub disabled: bool,
@@ -64,14 +64,14 @@ impl Power {
         }
     }
 
-    /// Returns the longest time, µs, of waking from an idle state that is enabled.
+    /// Returns the longest time, in µs, to wake from an enabled idle state.
     pub fn deepest_wake_us(&self) -> Option<u64> {
         let states = self.idle_states.as_ref()?.iter();
         states.filter(|state| !state.disabled).filter_map(|state| state.wake_us).max()
     }
 }
 
-/// Returns `true` if turbo is on. Intel's driver has a switch of its own, the others share one.
+/// Returns `true` if turbo is on. Intel's driver has its own switch; the others share one.
 fn turbo(files: &Files) -> Option<bool> {
     let no_turbo: Option<u8> = files.number(&format!("{CPUS}/intel_pstate/no_turbo"));
     let boost: Option<u8> = files.number(&format!("{CPUS}/cpufreq/boost"));

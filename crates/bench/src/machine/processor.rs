@@ -1,4 +1,4 @@
-//! The processors: model, count, caches and their sharing.
+//! The processors: model, number, caches and their sharing.
 
 use serde::Serialize;
 use tontine_host::os::files::{Files, processor_list};
@@ -9,17 +9,17 @@ use tontine_host::os::pin;
 pub struct ProcessorFacts {
     /// Instruction set: `x86_64`, `aarch64`.
     pub architecture: Option<String>,
-    /// Model name of the manufacturer.
+    /// The manufacturer's model name.
     pub model: Option<String>,
     /// Number of processors (hardware threads) that are online.
     pub online: Option<usize>,
-    /// Number of those on which this process may run.
+    /// Number of online processors on which this process may run.
     pub allowed: Option<usize>,
-    /// Number of sockets among the online ones.
+    /// Number of sockets with online processors.
     pub sockets: Option<usize>,
-    /// Hardware threads of one core, as lists, for cores that have several.
+    /// Hardware threads of each core that has several, as lists.
     pub siblings: Option<Vec<String>>,
-    /// Caches, nearest first; the processors that share one as a list.
+    /// Caches, nearest first, each with the list of processors that share it.
     pub caches: Option<Vec<Cache>>,
     /// Processors isolated from the scheduler (`isolcpus=`).
     pub isolated: Option<Vec<usize>>,
@@ -72,12 +72,12 @@ impl ProcessorFacts {
 fn listed(files: &Files, name: &str) -> Option<Vec<usize>> {
     let path = format!("{CPUS}/{name}");
     let text = files.text(&path).unwrap_or_default();
-    // If no processor is without a tick, some kernels write this instead of nothing.
+    // If every processor has a tick, some kernels write this instead of nothing.
     let text = if text == "(null)" { "" } else { &text };
     files.has(&path).then(|| processor_list(text))?
 }
 
-/// Returns the different texts in the processors' files of one name.
+/// Returns the distinct texts in the processors' files of this name.
 fn distinct(files: &Files, cpus: &[usize], name: &str) -> Option<Vec<String>> {
     let mut all: Vec<String> =
         cpus.iter().filter_map(|cpu| files.text(&format!("{CPUS}/cpu{cpu}/{name}"))).collect();
@@ -109,8 +109,8 @@ fn caches(files: &Files, cpus: &[usize]) -> Option<Vec<Cache>> {
     (!all.is_empty()).then_some(all)
 }
 
-/// Returns the model's name; Arm's file has none, and contains the numbers of implementer and part
-/// instead.
+/// Returns the model's name. Arm's file has no name, and contains the numbers of the implementer
+/// and the part instead.
 fn model(cpuinfo: &str) -> Option<String> {
     let value = |key: &str| {
         cpuinfo.lines().find_map(|line| {

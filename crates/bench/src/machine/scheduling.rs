@@ -13,12 +13,12 @@ pub struct Scheduling {
     pub policy: Option<String>,
     /// Nice value, −20 … 19.
     pub nice: Option<i64>,
-    /// `v1` or `v2`: the hierarchy that has the processor controller.
+    /// `v1` or `v2`: the hierarchy with the processor controller.
     pub cgroup: Option<String>,
-    /// Processors' worth of time that the cgroup or one above it grants; `None`: no limit, or
-    /// unknown.
+    /// Limit that the cgroup or one of its ancestors sets, in processors; `None` if there is no
+    /// limit or it is unknown.
     pub quota: Option<f64>,
-    /// Number of periods in which the cgroup was throttled, since it exists.
+    /// Number of periods in which the cgroup was throttled since its creation.
     pub throttled_periods: Option<u64>,
     /// Total time of throttling, ms.
     pub throttled_ms: Option<f64>,
@@ -28,13 +28,14 @@ impl Scheduling {
     /// Reads the facts.
     pub fn look(files: &Files) -> Self {
         let group = Cgroup::of_this_process(files);
-        // The command's name, in parentheses, may contain blanks: count from its end.
+        // The command's name, in parentheses, may contain blanks, so the fields are counted from
+        // its end.
         let stat = files.text("proc/self/stat").unwrap_or_default();
         let fields: Vec<&str> = stat
             .rsplit_once(") ")
             .map(|(_, after)| after.split_whitespace().collect())
             .unwrap_or_default();
-        // proc_pid_stat(5) numbers the fields from 1, and these begin at 3.
+        // proc_pid_stat(5) numbers the fields from 1, and these fields begin at 3.
         let field = |number: usize| -> Option<i64> { fields.get(number - 3)?.parse().ok() };
         let throttling = group.as_ref().and_then(|group| group.throttling(files));
         Self {
@@ -63,7 +64,7 @@ fn policy(number: i64) -> &'static str {
     }
 }
 
-/// The cgroup with the processor controller of this process.
+/// The cgroup of this process that has the processor controller.
 #[derive(Debug, PartialEq)]
 struct Cgroup {
     version: &'static str,
@@ -74,8 +75,8 @@ struct Cgroup {
 }
 
 impl Cgroup {
-    /// Returns the first hierarchy, v1 before v2, that is mounted and lists the processor
-    /// controller; on a mixed system the v1 one has it.
+    /// Returns the first mounted hierarchy, v1 before v2, that lists the processor controller; on a
+    /// mixed system v1 has it.
     fn of_this_process(files: &Files) -> Option<Self> {
         let groups = files.text("proc/self/cgroup")?;
         let mounts = files.text("proc/self/mountinfo")?;
@@ -96,7 +97,7 @@ impl Cgroup {
             .or_else(|| of_kind("v2", &str::is_empty, "cgroup2", ""))
     }
 
-    /// Returns the directory of this process's group and those above it, nearest first.
+    /// Returns the directories of this process's group and its ancestors, nearest first.
     fn folders(&self) -> impl Iterator<Item = String> {
         (0..=self.path.len()).rev().map(|depth| {
             let mut folder = self.mount.clone();
@@ -108,7 +109,7 @@ impl Cgroup {
         })
     }
 
-    /// Returns the tightest limit from here to the root, in processors.
+    /// Returns the tightest limit between this group and the root, in processors.
     fn quota(&self, files: &Files) -> Option<f64> {
         self.folders()
             .filter_map(|folder| {
@@ -127,7 +128,7 @@ impl Cgroup {
             .min_by(f64::total_cmp)
     }
 
-    /// Returns how many times and for how many milliseconds the nearest group with such counters
+    /// Returns how many times and for how many milliseconds the nearest group with these counters
     /// was throttled.
     fn throttling(&self, files: &Files) -> Option<(u64, f64)> {
         self.folders().find_map(|folder| {
@@ -140,8 +141,8 @@ impl Cgroup {
     }
 }
 
-/// Returns root and mount point of a `mountinfo` line, if its file system and one of its options
-/// match.
+/// Returns the root and the mount point of a `mountinfo` line, if its file system and one of its
+/// options match.
 fn mounted<'a>(line: &'a str, kind: &str, option: &str) -> Option<(&'a str, &'a str)> {
     let (before, after) = line.split_once(" - ")?;
     let mut before = before.split(' ').skip(3);

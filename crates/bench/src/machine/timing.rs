@@ -8,7 +8,7 @@ use tontine_host::os::files::Files;
 
 use super::topology::Topology;
 
-/// Number of pairs of stamps in which the smallest step is searched.
+/// Number of pairs of stamps among which the smallest step is searched.
 const PAIRS: usize = 1000;
 
 /// Facts about the clocks.
@@ -16,7 +16,7 @@ const PAIRS: usize = 1000;
 pub struct Timing {
     /// `counter` or `monotonic`: the source of the experiments' stamps.
     pub stamps: Option<String>,
-    /// `true` if the processor reports that its counter ticks at one rate in every state.
+    /// `true` if the processor reports that its counter ticks at the same rate in every state.
     pub invariant_counter: Option<bool>,
     /// The kernel's own clock source.
     pub system_source: Option<String>,
@@ -26,9 +26,9 @@ pub struct Timing {
     pub ns_per_tick: Option<f64>,
     /// Smallest step observed between two stamps, ns.
     pub granularity_ns: Option<f64>,
-    /// Difference of two stamps with nothing between them, ns (median).
+    /// Difference of two stamps with nothing between them, in ns (median).
     pub empty_pair_ns: Option<f64>,
-    /// Duration of one `clock_gettime(CLOCK_MONOTONIC)`, ns (mean).
+    /// Duration of one `clock_gettime(CLOCK_MONOTONIC)`, in ns (mean).
     pub clock_gettime_ns: Option<f64>,
     /// Offset between the counters of two processors.
     pub offset: Option<Offset>,
@@ -51,7 +51,7 @@ pub struct Offset {
 }
 
 impl Timing {
-    /// Reads and measures the facts: about 30 ms.
+    /// Reads and measures the facts, which takes about 30 ms.
     pub fn look(files: &Files, topology: &Topology) -> Self {
         let clock = Clock::calibrated();
         let sources = "sys/devices/system/clocksource/clocksource0";
@@ -96,7 +96,8 @@ fn clock_gettime_ns() -> f64 {
     began.elapsed().as_nanos() as f64 / PAIRS as f64
 }
 
-/// Measures the offset between two sockets if there are two: those are the most likely to disagree.
+/// Measures the offset between two sockets if there are two, because these are most likely to
+/// disagree.
 fn offset(clock: Clock, topology: &Topology) -> Option<Offset> {
     let pair = ["cross-socket", "cross-cache", "cross-core", "siblings"]
         .iter()

@@ -1,10 +1,10 @@
-//! Processors that this process may use, and what they share: [`Topology`].
+//! The processors that this process may use, and what they share: [`Topology`].
 //!
-//! [`HardwareThread`] describes what one hardware thread shares with others, read from
-//! `/sys/devices/system/cpu/cpu*/{topology,cache}`; [`Topology::of`] converts a list of them to
+//! [`HardwareThread`] describes what one hardware thread shares with others, as read from
+//! `/sys/devices/system/cpu/cpu*/{topology,cache}`. [`Topology::of`] converts a list of them to
 //! [`Placement`]s without access to the system, so that it can be tested with invented machines.
 //!
-//! The module does not pin threads (see [`tontine_host::os::pin`]).
+//! The module does not pin threads; [`tontine_host::os::pin`] does.
 
 use tontine_host::os::files::{Files, processor_list};
 use tontine_host::os::pin;
@@ -20,20 +20,20 @@ pub struct Placement {
     pub there: usize,
 }
 
-/// The placements that the machine has, the usual one first.
+/// The placements that the machine offers, the usual one first.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Topology {
     placements: Vec<Placement>,
 }
 
-/// A hardware thread with what it shares.
+/// A hardware thread and what it shares.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HardwareThread {
     /// Number of the thread.
     pub cpu: usize,
-    /// The lowest number among the hardware threads of its core; its own if that is unknown.
+    /// The lowest number among the hardware threads of its core; its own number if that is unknown.
     pub core: usize,
-    /// The lowest number among those that share its last-level cache.
+    /// The lowest number among the hardware threads that share its last-level cache.
     pub cache: Option<usize>,
     /// Number of its socket.
     pub socket: Option<usize>,
@@ -46,12 +46,12 @@ impl Topology {
         Self::of(&threads(&Files::of_this_machine(), &allowed))
     }
 
-    /// Returns the placements that `threads` allow: of every kind the first pair in ascending
+    /// Returns the placements that `threads` allow: for every kind, the first pair in ascending
     /// order.
     ///
-    /// `cross-core` prefers two cores with one last-level cache, then two of one socket, then any
-    /// two; it is missing if there is only one core. `cross-cache` stays within a socket. A kind
-    /// that depends on an unknown fact is missing too.
+    /// `cross-core` prefers two cores that share a last-level cache, then two cores of one socket,
+    /// then any two; it is missing if there is only one core. `cross-cache` stays within a socket.
+    /// A kind that depends on an unknown fact is missing too.
     pub fn of(threads: &[HardwareThread]) -> Self {
         let cores = |a: &HardwareThread, b: &HardwareThread| a.core != b.core;
         let one_cache =
@@ -82,8 +82,8 @@ impl Topology {
         Self { placements }
     }
 
-    /// Returns all placements of two ends, the nearest pair of different cores first if there is
-    /// one.
+    /// Returns all placements of two ends. If there are several cores, the nearest pair of
+    /// different cores is first.
     pub fn placements(&self) -> &[Placement] {
         &self.placements
     }
@@ -94,7 +94,7 @@ impl Topology {
     }
 }
 
-/// Returns the kernel's description of each of `cpus`.
+/// Returns the kernel's description of each processor in `cpus`.
 pub fn threads(files: &Files, cpus: &[usize]) -> Vec<HardwareThread> {
     cpus.iter().map(|&cpu| thread(files, cpu)).collect()
 }
@@ -104,7 +104,7 @@ fn thread(files: &Files, cpu: usize) -> HardwareThread {
     let lowest = |path: &str| processor_list(&files.text(path)?)?.into_iter().min();
     HardwareThread {
         cpu,
-        // Kernels before 5.3 know only the second name.
+        // Kernels before 5.3 have only the second file.
         core: lowest(&format!("{folder}/topology/core_cpus_list"))
             .or_else(|| lowest(&format!("{folder}/topology/thread_siblings_list")))
             .unwrap_or(cpu),
@@ -148,7 +148,7 @@ mod tests {
     use super::*;
     use tontine_host::os::files::TempTree;
 
-    /// Writes one hardware thread in the form of the kernel's files.
+    /// Writes the kernel's files for one hardware thread.
     fn plant(tree: &TempTree, cpu: usize, core: &str, cache: &str, socket: &str) {
         let folder = format!("sys/devices/system/cpu/cpu{cpu}");
         tree.write(&format!("{folder}/topology/core_cpus_list"), core);

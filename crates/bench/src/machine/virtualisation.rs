@@ -9,16 +9,16 @@ use tontine_host::os::files::{Files, keyed};
 pub struct Virtualisation {
     /// Name of the hypervisor; `None` if no sign of one was found.
     pub hypervisor: Option<String>,
-    /// Time that it gave to others while this system was ready to run, ms since boot, all
-    /// processors.
+    /// Time that the hypervisor gave to others while this system was ready to run, in ms since
+    /// boot, summed over all processors.
     pub stolen_ms: Option<f64>,
-    /// Stolen time as a share of the time that was not idle.
+    /// Stolen time as a share of the non-idle time.
     pub stolen_share: Option<f64>,
     /// Kind of container; `None` if no sign of one was found.
     pub container: Option<String>,
-    /// System-call filters (seccomp) that each call of this process passes.
+    /// Number of system-call filters (seccomp) that each call of this process passes.
     pub call_filters: Option<u32>,
-    /// Socket of a Docker engine that answers.
+    /// Socket of a Docker engine that replies.
     pub docker_engine: Option<String>,
 }
 
@@ -32,7 +32,7 @@ impl Virtualisation {
             stolen_ms: times.map(|times| times.stolen_ms),
             stolen_share: times.and_then(|times| times.share()),
             container: container(files),
-            // Before Linux 5.9 the kernel reports the mode and not the number.
+            // Before Linux 5.9 the kernel reports the mode and not the number of filters.
             call_filters: keyed(&status, "Seccomp_filters")
                 .or_else(|| keyed::<u32>(&status, "Seccomp").map(|mode| u32::from(mode == 2))),
             docker_engine: docker_engine(files),
@@ -43,9 +43,9 @@ impl Virtualisation {
 /// Processor times since boot.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct ProcessorTimes {
-    /// Taken by the hypervisor, ms.
+    /// Time taken by the hypervisor, ms.
     pub(super) stolen_ms: f64,
-    /// Spent working, for this system or for others, ms.
+    /// Time spent working, for this system or for others, ms.
     busy_ms: f64,
 }
 
@@ -56,7 +56,7 @@ impl ProcessorTimes {
         let mut words = text.lines().next()?.split_whitespace();
         (words.next()? == "cpu").then_some(())?;
         let ticks: Vec<f64> = words.map_while(|word| word.parse().ok()).collect();
-        // user nice system idle iowait irq softirq steal; guests' time is part of user and nice.
+        // user nice system idle iowait irq softirq steal; user and nice include the guests' time.
         let [user, nice, system, _, _, irq, softirq, stolen, ..] = ticks[..] else {
             return None;
         };
@@ -85,8 +85,8 @@ fn hypervisor(files: &Files) -> Option<String> {
     })
 }
 
-/// Returns the hypervisor in the processor's identification; the architecture reserves these leaves
-/// for it.
+/// Returns the hypervisor named in the processor's identification, in leaves that the architecture
+/// reserves for it.
 #[cfg(target_arch = "x86_64")]
 fn by_processor() -> Option<String> {
     use std::arch::x86_64::__cpuid;
@@ -105,7 +105,7 @@ fn by_processor() -> Option<String> {
     None
 }
 
-/// Returns the usual name of a hypervisor by its signature of twelve bytes.
+/// Returns the usual name of a hypervisor from its signature of twelve bytes.
 #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "only x86 has signatures"))]
 fn by_signature(signature: &str) -> String {
     let signature = signature.trim_matches(|c: char| c == '\0' || c == ' ');
@@ -125,7 +125,7 @@ fn by_signature(signature: &str) -> String {
     .to_owned()
 }
 
-/// Returns the hypervisor by the words in the board's identification.
+/// Returns the hypervisor from the words in the board's identification.
 fn by_board(board: &str) -> Option<&'static str> {
     [
         ("KVM", "KVM"),
@@ -155,7 +155,7 @@ fn container(files: &Files) -> Option<String> {
     marked.map(str::to_owned).or_else(|| files.text("run/systemd/container")).or_else(groups)
 }
 
-/// Returns the first usual socket on which a server listens; never waits.
+/// Returns the first of the usual sockets on which a server listens; does not wait.
 fn docker_engine(files: &Files) -> Option<String> {
     let chosen = std::env::var("DOCKER_HOST").ok();
     let chosen = chosen.and_then(|host| host.strip_prefix("unix://").map(str::to_owned));
@@ -173,7 +173,7 @@ fn listens(files: &Files, path: &str) -> bool {
         let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
         connect(&socket, &SocketAddrUnix::new(files.path(path))?)
     };
-    // AGAIN: the queue of pending connections is full, so a server listens.
+    // AGAIN means that the queue of pending connections is full, so a server listens.
     matches!(try_it(), Ok(()) | Err(rustix::io::Errno::AGAIN))
 }
 

@@ -1,15 +1,15 @@
 //! The quotient of figures of two machines: [`quotient`], a hierarchical bootstrap.
 //!
-//! Two machines cannot be measured in pairs. Both levels at which a run is random are resampled:
-//! the invocations, and the samples of each of them. The first is drawn with replacement. The
-//! second needs no samples: the median of n values drawn with replacement from a histogram is its
-//! quantile at a position that varies around a half with deviation 1/(2·√n), and the mean of n such
-//! values varies around the mean with deviation s/√n; n is the number of independent samples to
-//! which the invocation is equivalent.
+//! Two machines cannot be measured in pairs. Both random levels of a run are resampled: the
+//! invocations, and the samples of each invocation. The invocations are drawn with replacement. The
+//! second level needs no samples: the median of n values drawn with replacement from a histogram is
+//! its quantile at a position that varies around a half with deviation 1/(2·√n), and the mean of n
+//! such values varies around the mean with deviation s/√n; n is the number of independent samples
+//! to which the invocation is equivalent.
 //!
-//! Percentiles of such draws are too narrow for few invocations; Hesterberg ("What teachers should
-//! know about the bootstrap", 2015) widens them to percentiles that would be right for Student's
-//! mean. The tests count how often the intervals contain the truth.
+//! For few invocations, percentiles of such draws are too narrow. Hesterberg ("What teachers should
+//! know about the bootstrap", 2015) widens them to the percentiles that would be right for
+//! Student's mean. The tests count how often the intervals contain the true value.
 
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -19,20 +19,20 @@ use super::interval::Interval;
 use super::mean::student_factor;
 use super::order::quantile;
 
-/// Number of draws of both groups.
+/// Number of draws from both groups.
 const DRAWS: usize = 4_000;
-/// Minimum number of invocations of either group.
+/// Minimum number of invocations in each group.
 const FEWEST: usize = 4;
 
-/// An invocation that can be resampled: its figure for a standard normal deviate.
+/// An invocation that can be resampled.
 pub trait Resample {
-    /// Returns the figure that would represent the invocation if other samples had been drawn; at
-    /// 0, its actual figure.
+    /// Returns the figure that would represent the invocation if other samples had been drawn, for
+    /// a standard normal deviate; at 0, the actual figure.
     fn figure(&self, deviate: f64) -> f64;
 }
 
 impl Resample for f64 {
-    /// Returns the figure of an invocation without any error of its own.
+    /// Returns the figure of an invocation that has no error of its own.
     fn figure(&self, _: f64) -> f64 {
         *self
     }
@@ -40,7 +40,7 @@ impl Resample for f64 {
 
 /// Returns the quotient of the medians, `new` by `base`, with its interval.
 ///
-/// `None` for fewer than four invocations of either, or if a figure is not positive.
+/// `None` if either group has fewer than four invocations, or if a figure is not positive.
 pub fn quotient<A: Resample, B: Resample>(
     base: &[A],
     new: &[B],
@@ -111,7 +111,7 @@ mod tests {
     use crate::stats::order::median;
     use crate::stats::simulate::{RunSimulator, SampleModel};
 
-    /// A median that can be resampled from its samples.
+    /// A median that is resampled by drawing from its samples.
     struct Drawn {
         sorted: Vec<f64>,
     }
@@ -151,7 +151,7 @@ mod tests {
                 quotient(&base, &new, 0.95, run as u64).expect("enough").holds(1.5)
             });
             let held = held.count();
-            // Of 100 at 95 %: 95, deviation 2.2.
+            // Of 100 intervals at 95 %, 95 are expected, with a deviation of 2.2.
             assert!(held >= 88, "{model:?}, {count}: {held} of {RUNS}");
         }
     }

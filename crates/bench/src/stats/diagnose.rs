@@ -1,26 +1,28 @@
-//! Reasons to distrust a figure: [`samples`] inside an invocation, [`invocations`] between them.
+//! Reasons to distrust a figure: [`samples`] inside an invocation, [`invocations`] between
+//! invocations.
 //!
-//! These are warnings, not tests of a hypothesis: each requires both a rank statistic that chance
-//! seldom reaches and a difference that matters in practice ([`MATTERS`]), and each becomes a
-//! remark on the figure. They change no figure and drop no sample.
+//! These are warnings, not hypothesis tests. Each requires both a rank statistic that chance rarely
+//! reaches and a difference that matters in practice ([`MATTERS`]), and each becomes a remark on
+//! the figure. They change no figure and drop no sample.
 
 use super::interval::sorted;
 use super::mean::moments;
 use super::order::{median, quantile};
 
-/// Share of the figure below which a drift or a distance of modes is not reported.
+/// Share of the figure below which drift or a distance between modes is not reported.
 pub const MATTERS: f64 = 0.02;
 
 /// Number of samples below which modes or drift inside an invocation are not examined.
 const ENOUGH: usize = 100;
 /// Number of stretches into which an invocation is divided to detect drift.
 const STRETCHES: usize = 20;
-/// Kendall's z beyond which a trend is reported: two-sided 0.1 % inside, 1 % between invocations.
+/// Kendall's z above which a trend is reported: two-sided 0.1 % inside, 1 % between invocations.
 const TREND_WITHIN: f64 = 3.29;
 const TREND_BETWEEN: f64 = 2.576;
-/// Ashman's D beyond which two groups are modes: halves of a normal have 2.7, of a uniform 3.5.
+/// Ashman's D above which two groups are modes; the halves of a normal distribution have 2.7, those
+/// of a uniform one 3.5.
 const SEPARATION: f64 = 4.5;
-/// Maximum number of products that the search for the correlation's length may compute.
+/// Maximum number of products that the search for the length of the correlation may compute.
 const MOST_PRODUCTS: usize = 100_000_000;
 
 /// Correlation of neighbouring samples.
@@ -28,12 +30,12 @@ const MOST_PRODUCTS: usize = 100_000_000;
 pub struct Dependence {
     /// Correlation at lag 1; 0 if all samples are equal.
     pub autocorrelation: f64,
-    /// Number of independent samples to which these are equivalent, at most their number.
+    /// Number of independent samples to which the samples are equivalent; at most their number.
     pub effective_count: f64,
 }
 
-/// Computes the lag-1 correlation and the effective count, by Geyer's initial positive sequence; if
-/// the correlation is longer than the search may reach, by the variance of batch means. Samples
+/// Computes the lag-1 correlation, and the effective count by Geyer's initial positive sequence, or
+/// by the variance of batch means if the correlation is longer than the search may reach. Samples
 /// must be finite.
 pub fn dependence(samples: &[f64]) -> Dependence {
     let n = samples.len();
@@ -71,7 +73,7 @@ pub fn dependence(samples: &[f64]) -> Dependence {
     Dependence { autocorrelation, effective_count: n as f64 / time.max(1.0) }
 }
 
-/// Returns reasons to distrust the samples of one invocation, in order and sorted.
+/// Returns reasons to distrust the samples of one invocation, which are passed in order and sorted.
 pub(crate) fn samples(in_order: &[f64], sorted: &[f64], dependence: Dependence) -> Vec<String> {
     let n = in_order.len();
     if n < ENOUGH {
@@ -106,9 +108,9 @@ fn three_digits(value: f64) -> String {
     format!("{value:.0$}", behind_the_point as usize)
 }
 
-/// Returns reasons to distrust the figures of the invocations of one cell, in the order in which
-/// they ran: drift, and two modes *between* invocations. Empty below 6 values or if one is not
-/// finite. `say` formats a figure with its unit.
+/// Returns reasons to distrust the figures of one cell's invocations, passed in the order in which
+/// the invocations ran: drift, and two modes *between* invocations. Empty if there are fewer than 6
+/// values or one is not finite. `say` formats a figure with its unit.
 pub fn invocations(values: &[f64], say: impl Fn(f64) -> String) -> Vec<String> {
     let mut reasons = Vec::new();
     let Some(sorted) = sorted(values).filter(|sorted| sorted.len() >= 6) else {
@@ -131,7 +133,7 @@ pub fn invocations(values: &[f64], say: impl Fn(f64) -> String) -> Vec<String> {
     reasons
 }
 
-/// Returns the change from the first to the last quarter as a share of the median, if Mann and
+/// Returns the change from the first quarter to the last as a share of the median, if Mann and
 /// Kendall's trend statistic exceeds `limit` and the change matters.
 fn trend(values: &[f64], limit: f64) -> Option<f64> {
     let n = values.len();
@@ -149,9 +151,9 @@ fn trend(values: &[f64], limit: f64) -> Option<f64> {
     (z > limit && share.is_finite() && share.abs() > MATTERS).then_some(share)
 }
 
-/// Returns two modes of many sorted samples: their means and the upper one's share. The split is
-/// the one that leaves the least variance inside the groups, computed between the 1st and the 99th
-/// percentile.
+/// Returns the two modes of many sorted samples: their means and the share of the upper mode. The
+/// samples are split at the point that leaves the least variance inside the groups, between the 1st
+/// and the 99th percentile.
 fn modes(sorted: &[f64]) -> Option<(f64, f64, f64)> {
     let n = sorted.len();
     let body = &sorted[n / 100..n - n / 100];
@@ -181,12 +183,12 @@ fn modes(sorted: &[f64]) -> Option<(f64, f64, f64)> {
     ((0.1..=0.9).contains(&share) && apart && matters).then_some((low, high, share))
 }
 
-/// Returns two groups among few sorted figures, at least two in each, separated by a gap that is
-/// wide relative to either group: their medians and the number in the upper one.
+/// Returns two groups among few sorted figures, each with at least two, separated by a gap that is
+/// wide relative to both groups: their medians, and the number of figures in the upper one.
 fn groups(sorted: &[f64]) -> Option<(f64, f64, usize)> {
     let n = sorted.len();
-    // The fewer the figures, the more easily chance separates them;
-    // `normal_invocations_are_rarely_reported` checks.
+    // With fewer figures, chance separates them more easily;
+    // `normal_invocations_are_rarely_reported` checks this.
     let times = match n {
         ..10 => 4.0,
         10..16 => 1.5,
@@ -229,7 +231,7 @@ mod tests {
 
     #[test]
     fn effective_count_of_autoregressive_samples() {
-        // (1 − φ)/(1 + φ) of the samples: a third at φ = 0.5.
+        // The effective count is (1 − φ)/(1 + φ) of the samples: a third at φ = 0.5.
         let series = RunSimulator::new(8).invocation(SampleModel::Autoregressive(0.5), 0.0, 30_000);
         let found = dependence(&series);
         assert!((found.autocorrelation - 0.5).abs() < 0.03);

@@ -1,11 +1,11 @@
 //! An estimate with its error: [`Interval`].
 //!
-//! Every interval of this crate has this one type, so that a report can print all alike. The
-//! neighbours compute it ([`super::order`], [`super::mean`], [`super::ratio`]).
+//! Every interval in this crate has this type, so that a report can print all of them alike. The
+//! neighbouring modules compute it ([`super::order`], [`super::mean`], [`super::ratio`]).
 
 use serde::{Deserialize, Serialize};
 
-/// The confidence of intervals unless a caller requests another.
+/// The confidence of intervals, unless a caller requests another.
 pub const CONFIDENCE: f64 = 0.95;
 
 /// An estimate and the closed interval around it, in the unit of the original values.
@@ -17,7 +17,7 @@ pub struct Interval {
     pub low: f64,
     /// Upper end.
     pub high: f64,
-    /// The actual confidence, which for order statistics exceeds the requested one.
+    /// The actual confidence, which exceeds the requested confidence for order statistics.
     pub achieved: f64,
 }
 
@@ -27,7 +27,7 @@ impl Interval {
         self.high - self.low
     }
 
-    /// Returns `true` if the interval contains a value; its ends belong to it.
+    /// Returns `true` if the interval contains a value; its ends are included.
     pub fn holds(&self, truth: f64) -> bool {
         self.low <= truth && truth <= self.high
     }

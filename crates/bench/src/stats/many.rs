@@ -1,16 +1,16 @@
-//! Many rows tested at once: [`false_discovery`], [`each`].
+//! Tests of many rows at once: [`false_discovery`], [`each`].
 //!
-//! Among a hundred rows without any difference, five are outside a 95 % interval. A decision is
-//! corrected for the number of rows that it is taken for.
+//! Of a hundred rows without any difference, about five are outside a 95 % interval. So each
+//! decision is corrected for the number of rows to which it applies.
 
-/// Returns the confidence that each of `rows` intervals needs, so that all of them together hold
+/// Returns the confidence that each of `rows` intervals needs so that all of them hold together
 /// with `confidence` (Bonferroni).
 pub fn each(confidence: f64, rows: usize) -> f64 {
     1.0 - (1.0 - confidence) / rows.max(1) as f64
 }
 
-/// Returns Benjamini and Hochberg's adjusted values, in the order of `p`: rejecting those at most
-/// 0.05 leaves at most 5 % of the rejections false, on average.
+/// Returns Benjamini and Hochberg's adjusted values, in the order of `p`. If the rows with an
+/// adjusted value of at most 0.05 are rejected, at most 5 % of the rejections are false on average.
 pub fn false_discovery(p: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..p.len()).collect();
     order.sort_by(|&a, &b| p[a].total_cmp(&p[b]));

@@ -1,9 +1,9 @@
 //! The mean over invocations: [`kalibera_jones`].
 //!
-//! Kalibera and Jones ("Rigorous benchmarking in reasonable time", ISMM 2013): average inside each
-//! invocation first, then treat the averages as the sample. Effects inside an invocation
+//! Kalibera and Jones ("Rigorous benchmarking in reasonable time", ISMM 2013) first average inside
+//! each invocation, and then treat the averages as the sample. Effects inside an invocation
 //! (autocorrelation, modes) then need no model; the remaining assumption is that the averages are
-//! independent and close enough to normal. [`super::plan`] computes how many there should be.
+//! independent and close enough to normal. [`super::plan`] computes how many averages are needed.
 
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
@@ -11,7 +11,7 @@ use super::interval::{CONFIDENCE, Interval};
 
 /// Computes ȳ ± t(0.975, r − 1)·√(S²/r) over the means of r invocations.
 ///
-/// `None` for fewer than two, and for means that are not finite.
+/// `None` if there are fewer than two means, or one is not finite.
 pub fn kalibera_jones(means: &[f64]) -> Option<Interval> {
     student(means, CONFIDENCE)
 }
@@ -34,16 +34,16 @@ pub fn student(values: &[f64], confidence: f64) -> Option<Interval> {
     })
 }
 
-/// Returns the factor t(1 − (1 − confidence)/2, n − 1) by which Student's interval exceeds the
-/// standard error.
+/// Returns the factor t(1 − (1 − confidence)/2, n − 1) by which the half width of Student's
+/// interval exceeds the standard error.
 pub(crate) fn student_factor(n: usize, confidence: f64) -> Option<f64> {
     let freedom = n.checked_sub(1).filter(|&freedom| freedom > 0)?;
     let t = StudentsT::new(0.0, 1.0, freedom as f64).ok()?;
     Some(t.inverse_cdf(0.5 + confidence / 2.0))
 }
 
-/// Computes mean and standard deviation (n − 1; 0 for a single value), in two passes so that a
-/// large offset costs no digits. `None` if there are no values, or one is not finite.
+/// Computes the mean and the standard deviation (n − 1; 0 for a single value), in two passes so
+/// that a large offset costs no digits. `None` if there are no values, or one is not finite.
 pub(crate) fn moments(values: &[f64]) -> Option<(f64, f64)> {
     if values.is_empty() || !values.iter().all(|value| value.is_finite()) {
         return None;

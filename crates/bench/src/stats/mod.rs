@@ -3,17 +3,17 @@
 //! The unit is an *invocation*: one fresh process. [`summary`] reduces the samples of one
 //! invocation to a few figures; everything else works on one figure per invocation:
 //!
-//! - [`order`]: median and quantiles, by exact binomial order statistics;
+//! - [`order`]: the median and quantiles, by exact binomial order statistics;
 //! - [`mean`]: the mean, by Kalibera and Jones; [`plan`]: the number of repetitions that it needs;
-//! - [`ratio`]: paired ratios, and whether a limit is met;
+//! - [`ratio`]: paired ratios, and whether they meet a limit;
 //! - [`shift`]: two runs that were not paired, without any assumption on shape; [`bootstrap`]: the
 //!   quotient of two machines; [`resolution`]: the difference that a comparison could have found,
-//!   and the number of pairs that it takes; [`many`]: many rows tested at once;
-//! - [`outliers`]: Tukey's classes, trimming; [`diagnose`]: reasons to distrust a figure;
+//!   and the number of pairs needed to find it; [`many`]: tests of many rows at once;
+//! - [`outliers`]: Tukey's classes, and trimming; [`diagnose`]: reasons to distrust a figure;
 //! - [`naive`]: the interval of consecutive samples that source 004 used, kept for comparison;
-//! - [`simulate`]: processes with a known truth, against which all of these are checked.
+//! - [`simulate`]: random processes with a known truth, against which all methods are checked.
 //!
-//! The module does not read files, run experiments, or choose the statistic that a report prints.
+//! The module does not read files, run experiments or choose the statistic that a report prints.
 
 pub mod bootstrap;
 pub mod diagnose;

@@ -1,8 +1,8 @@
 //! The interval of consecutive samples, which is too narrow: [`interval`].
 //!
 //! Source 004 printed mean ± 1.96·s/√n over every sample. This assumes that neighbouring samples
-//! are independent and that the next run of the program resembles this one; neither is true. It is
-//! kept to be shown next to the valid intervals, and to fail in the coverage table.
+//! are independent and that the next run of the program resembles this one; neither is true. The
+//! interval is kept to be shown next to the valid intervals, and to fail in the coverage table.
 
 use super::interval::{CONFIDENCE, Interval};
 use super::mean::moments;
@@ -13,7 +13,7 @@ const FACTOR: f64 = 1.96;
 
 /// Computes mean ± 1.96·s/√n of all samples; `achieved` is the confidence that it *claims*, 95 %.
 ///
-/// All fields are NaN, and nothing is claimed, if there are no samples or one is not finite.
+/// If there are no samples, or one is not finite, all fields are NaN and nothing is claimed.
 pub fn interval(samples: &[f64]) -> Interval {
     let Some((estimate, deviation)) = moments(samples) else {
         return Interval { estimate: f64::NAN, low: f64::NAN, high: f64::NAN, achieved: 0.0 };
@@ -27,8 +27,8 @@ pub fn interval(samples: &[f64]) -> Interval {
     }
 }
 
-/// Processes a file of round trips like the script of source 004: halves each, drops those beyond
-/// 1.5 interquartile ranges of the quartiles, then computes [`interval`].
+/// Processes a file of round trips like the script of source 004: halves each value, drops those
+/// more than 1.5 interquartile ranges outside the quartiles, and then computes [`interval`].
 pub fn as_published(round_trips: &[f64]) -> Interval {
     let one_way: Vec<f64> = round_trips.iter().map(|sample| sample / 2.0).collect();
     trimmed(&one_way).map_or_else(|| interval(&one_way), |kept| interval(&kept))

@@ -1,30 +1,32 @@
 //! Medians and quantiles by exact binomial order statistics: [`median_interval`].
 //!
-//! The number of n independent values below the population's q-quantile is binomial(n, q), whatever
-//! the distribution. So P(x₍ₗ₎ ≤ quantile ≤ x₍ᵤ₎) ≥ P(l ≤ B ≤ u − 1) holds without any assumption
-//! but independence; ties only raise it. The price is that the confidence comes in steps.
+//! Of n independent values, the number below the population's q-quantile is binomial(n, q),
+//! whatever the distribution. So P(x₍ₗ₎ ≤ quantile ≤ x₍ᵤ₎) ≥ P(l ≤ B ≤ u − 1) holds without any
+//! assumption except independence, and ties only raise the probability. The price is that the
+//! confidence is available only in steps.
 //!
-//! The caller decides what the values are: over invocations, the median of per-invocation p99s is
+//! The caller decides what the values are. Over invocations, the median of per-invocation p99s is
 //! *not* the p99 of all samples, and a caller must name which of the two it prints.
 
 use statrs::distribution::{Binomial, DiscreteCDF};
 
 use super::interval::{CONFIDENCE, Interval, sorted};
 
-/// Returns the median with the narrowest symmetric pair of order statistics that has at least 95 %.
+/// Returns the median with the narrowest symmetric pair of order statistics whose confidence is at
+/// least 95 %.
 ///
 /// n = 6 gives [x₁, x₆] (96.9 %), 10 gives [x₂, x₉] (97.9 %), 20 gives [x₆, x₁₅] (95.9 %). `None`
-/// for fewer than 6 values, for which even [x₁, xₙ] has less than 95 %, and for values that are not
-/// finite.
+/// if a value is not finite, or if there are fewer than 6 values, for which even the confidence of
+/// [x₁, xₙ] is below 95 %.
 pub fn median_interval(values: &[f64]) -> Option<Interval> {
     quantile_interval(values, 0.5, CONFIDENCE)
 }
 
-/// Returns the q-quantile with the narrowest equal-tailed pair of order statistics that has at
-/// least `confidence`: neither end is missed with more than half of the rest.
+/// Returns the q-quantile with the narrowest equal-tailed pair of order statistics whose confidence
+/// is at least `confidence`: the probability of missing each end is at most half of the rest.
 ///
-/// `None` if no pair has it (too few values for this q), if `q` or `confidence` is outside the open
-/// interval (0, 1), and for values that are not finite.
+/// `None` if no pair reaches the confidence (too few values for this q), if `q` or `confidence` is
+/// outside the open interval (0, 1), or if a value is not finite.
 pub fn quantile_interval(values: &[f64], q: f64, confidence: f64) -> Option<Interval> {
     let inside = |p: f64| p > 0.0 && p < 1.0;
     if !inside(q) || !inside(confidence) {
@@ -40,7 +42,7 @@ pub fn quantile_interval(values: &[f64], q: f64, confidence: f64) -> Option<Inte
     })
 }
 
-/// Returns the ranks, from 1, of the two ends for `n` values, and their confidence.
+/// Returns the ranks, counted from 1, of the two ends for `n` values, and their confidence.
 pub(super) fn ranks(n: usize, q: f64, confidence: f64) -> Option<(usize, usize, f64)> {
     let below = Binomial::new(q, n as u64).ok()?;
     let tail = (1.0 - confidence) / 2.0;
@@ -51,7 +53,8 @@ pub(super) fn ranks(n: usize, q: f64, confidence: f64) -> Option<(usize, usize, 
 }
 
 /// Returns the q-quantile of sorted values, interpolated between neighbours (Hyndman and Fan's type
-/// 7, the default of NumPy and R); for q = 0.5 the usual median. `None` if there are no values.
+/// 7, the default of NumPy and R); for q = 0.5 this is the usual median. `None` if there are no
+/// values.
 ///
 /// `q` is clamped to [0, 1].
 pub fn quantile(sorted: &[f64], q: f64) -> Option<f64> {
@@ -77,7 +80,7 @@ mod tests {
         (1..=n).map(|i| i as f64).collect()
     }
 
-    /// Counts one by one all 2ⁿ ways in which n values can be below or above the median.
+    /// Counts, one by one, all 2ⁿ ways in which n values can be below or above the median.
     fn counted_confidence(n: u32, low: u32, high: u32) -> f64 {
         let held = (0_u64..1 << n).filter(|ways| (low..high).contains(&ways.count_ones())).count();
         held as f64 / f64::from(1_u32 << n)

@@ -1,8 +1,8 @@
 //! Outliers, classified and never silently dropped: [`classify`], [`trimmed`].
 //!
-//! Tukey's fences: beyond 1.5 interquartile ranges of the quartiles a sample is mild, beyond 3 it
-//! is extreme. A latency's outliers are real (a process waited), so the untrimmed figures stay the
-//! main ones and a trimmed mean is one more column.
+//! Tukey's fences: a sample more than 1.5 interquartile ranges outside the quartiles is a mild
+//! outlier, more than 3 an extreme one. A latency's outliers are real (a process waited), so the
+//! untrimmed figures remain the main ones and a trimmed mean is an additional column.
 
 use super::interval::sorted;
 use super::order::quantile;
@@ -10,9 +10,9 @@ use super::order::quantile;
 /// Number of samples outside the fences.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Outliers {
-    /// Beyond 1.5 interquartile ranges, but not beyond 3.
+    /// More than 1.5 interquartile ranges outside, but at most 3.
     pub mild: usize,
-    /// Beyond 3 interquartile ranges.
+    /// More than 3 interquartile ranges outside.
     pub extreme: usize,
 }
 
@@ -21,14 +21,14 @@ pub fn classify(samples: &[f64]) -> Option<Outliers> {
     classify_sorted(&sorted(samples)?)
 }
 
-/// Returns the samples, sorted, without those beyond 1.5 interquartile ranges of the quartiles.
-/// `None` if there are no samples, or one is not finite. Never empty: the quartiles themselves
-/// stay.
+/// Returns the sorted samples, without those more than 1.5 interquartile ranges outside the
+/// quartiles. `None` if there are no samples, or one is not finite. Never empty, because the
+/// quartiles themselves remain.
 pub fn trimmed(samples: &[f64]) -> Option<Vec<f64>> {
     Some(within(&sorted(samples)?, 1.5)?.to_vec())
 }
 
-/// Like [`classify`], for samples that are already sorted.
+/// Like [`classify`], but for samples that are already sorted.
 pub(crate) fn classify_sorted(sorted: &[f64]) -> Option<Outliers> {
     let inside = within(sorted, 1.5)?.len();
     let not_extreme = within(sorted, 3.0)?.len();
@@ -52,7 +52,8 @@ mod tests {
 
     #[test]
     fn outlier_fences_of_a_worked_example() {
-        // Quartiles 3 and 9 (type 7), range 6: fences at −6 and 18, and at −15 and 27.
+        // The quartiles are 3 and 9 (type 7) and the range is 6, so the fences are at −6 and 18,
+        // and at −15 and 27.
         let samples = [1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 9.0, 20.0, 30.0];
         assert_eq!(classify(&samples), Some(Outliers { mild: 1, extreme: 1 }));
         assert_eq!(trimmed(&samples).unwrap(), &samples[..7]);
@@ -63,7 +64,7 @@ mod tests {
         assert_eq!(classify(&[]), None);
         assert_eq!(trimmed(&[1.0, f64::NAN]), None);
         assert_eq!(trimmed(&[5.0]), Some(vec![5.0]));
-        // With a range of 0 every other value is extreme.
+        // With an interquartile range of 0 every other value is extreme.
         let mut almost_equal = [5.0; 20];
         almost_equal[0] = 6.0;
         assert_eq!(classify(&almost_equal), Some(Outliers { mild: 0, extreme: 1 }));

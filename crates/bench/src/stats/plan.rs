@@ -1,18 +1,18 @@
-//! The number of repetitions, from a pilot: [`RepetitionPlan::new`].
+//! The number of repetitions, computed from a pilot: [`RepetitionPlan::new`].
 //!
-//! Kalibera and Jones (ISMM 2013, section 6): with T₁² the variance of an iteration inside its
-//! invocation and T₂² that between invocations, and c₁ and c₂ the costs of one more iteration and
-//! one more invocation, r₁ = ⌈√(c₂/c₁ · T₁²/T₂²)⌉ iterations per invocation narrow the interval
-//! most for the time spent; the number of invocations then follows from the requested width.
+//! Kalibera and Jones (ISMM 2013, section 6): let T₁² be the variance of an iteration inside its
+//! invocation, T₂² the variance between invocations, and c₁ and c₂ the costs of one more iteration
+//! and one more invocation. Then r₁ = ⌈√(c₂/c₁ · T₁²/T₂²)⌉ iterations per invocation narrow the
+//! interval most for the time spent; the number of invocations follows from the requested width.
 //!
 //! The formula assumes that iterations are independent. If they are correlated, pass the means of
-//! stretches longer than the correlation.
+//! stretches that are longer than the correlation.
 
 use super::mean::{moments, student_factor};
 
-/// Maximum number of invocations that is ever planned: the bound of the search.
+/// Maximum number of invocations in a plan, which bounds the search.
 pub const MOST_INVOCATIONS: usize = 10_000;
-/// Maximum number of iterations that is ever planned.
+/// Maximum number of iterations in a plan.
 pub const MOST_ITERATIONS: usize = 100_000_000;
 
 /// The two components of a pilot's variance, in the squared unit of its samples.
@@ -26,7 +26,7 @@ pub struct Components {
     pub between: f64,
 }
 
-/// Cost of one more repetition, in one unit of time for both.
+/// Cost of one more repetition at each level, in the same unit of time.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Costs {
     /// c₁: one iteration.
@@ -40,15 +40,15 @@ pub struct Costs {
 pub struct RepetitionPlan {
     /// Number of iterations in each invocation.
     pub iterations: usize,
-    /// Number of invocations; `None` if the requested width takes more than [`MOST_INVOCATIONS`].
+    /// Number of invocations; `None` if the requested width needs more than [`MOST_INVOCATIONS`].
     pub invocations: Option<usize>,
 }
 
 impl Components {
     /// Estimates the components from a pilot of equally long invocations.
     ///
-    /// `None` for fewer than two invocations, fewer than two iterations, unequal lengths, or
-    /// samples that are not finite.
+    /// `None` if there are fewer than two invocations or fewer than two iterations, if lengths
+    /// differ, or if a sample is not finite.
     pub fn of(pilot: &[Vec<f64>]) -> Option<Self> {
         let iterations = pilot.first()?.len();
         if iterations < 2 || pilot.len() < 2 || pilot.iter().any(|run| run.len() != iterations) {
@@ -63,8 +63,8 @@ impl Components {
         Some(Self { mean, within, between })
     }
 
-    /// Returns the half width of the mean's 95 % interval after this number of iterations in each
-    /// of this number of invocations. `None` for fewer than two invocations.
+    /// Returns the half width of the mean's 95 % interval for this number of invocations with this
+    /// number of iterations each. `None` for fewer than two invocations.
     pub fn half_width(&self, iterations: f64, invocations: usize) -> Option<f64> {
         let variance = self.between + self.within / iterations;
         let factor = student_factor(invocations, super::interval::CONFIDENCE)?;
@@ -73,7 +73,7 @@ impl Components {
 }
 
 impl RepetitionPlan {
-    /// Returns the cheapest repetitions whose 95 % interval for the mean extends at most
+    /// Returns the cheapest repetitions for which the mean's 95 % interval extends at most
     /// `half_width`, in the samples' unit, to either side. `None` if a cost or the width is not
     /// positive and finite.
     pub fn new(components: Components, costs: Costs, half_width: f64) -> Option<Self> {
@@ -82,7 +82,8 @@ impl RepetitionPlan {
             return None;
         }
         let price = costs.invocation / costs.iteration;
-        // Equal invocations (T₂² = 0) make the ideal number infinite; the bound limits it.
+        // If invocations are equal (T₂² = 0), the ideal number is infinite, and the bound limits
+        // it.
         let ideal = if components.within > 0.0 {
             (price * components.within / components.between).sqrt().ceil()
         } else {
@@ -105,8 +106,8 @@ mod tests {
     #[test]
     fn plan_agrees_with_calculation_by_hand() {
         let components = Components { mean: 50.0, within: 4.0, between: 1.0 };
-        // √(100 · 4/1) = 20 iterations; variance of an invocation's mean 1 + 4/20 = 1.2. At 8,
-        // t(0.975, 7) = 2.365 gives 0.916 > 0.9; at 9, 2.306 gives 0.842.
+        // √(100 · 4/1) = 20 iterations; the variance of an invocation's mean is 1 + 4/20 = 1.2. For
+        // 8 invocations t(0.975, 7) = 2.365 gives 0.916 > 0.9; for 9, 2.306 gives 0.842.
         let plan = RepetitionPlan::new(components, COSTS, 0.9).unwrap();
         assert_eq!(plan, RepetitionPlan { iterations: 20, invocations: Some(9) });
     }
@@ -115,14 +116,15 @@ mod tests {
     fn planned_iterations_minimise_variance_times_cost() {
         let components = Components { mean: 50.0, within: 9.0, between: 0.5 };
         let best = RepetitionPlan::new(components, COSTS, 1.0).unwrap().iterations as f64;
-        // Variance times cost per invocation: inversely, the value of a unit of time.
+        // The variance multiplied by the cost per invocation is the inverse of the value of a unit
+        // of time.
         let price = |r: f64| (0.5 + 9.0 / r) * (100.0 + r);
         assert!((1..2000).all(|r| price(f64::from(r)) >= price(best) * 0.999));
     }
 
     #[test]
     fn pilot_components_agree_with_calculation_by_hand() {
-        // Means 2 and 4, each with variance 2 inside: S² = 2, less 2/2, leaves 1.
+        // The means are 2 and 4, each with variance 2 inside: S² = 2, minus 2/2, leaves 1.
         let pilot = [vec![1.0, 3.0], vec![3.0, 5.0]];
         let found = Components::of(&pilot).unwrap();
         for (part, by_hand) in [(found.mean, 3.0), (found.within, 2.0), (found.between, 1.0)] {

@@ -1,18 +1,18 @@
 //! Ratios of paired runs, and their relation to a limit: [`paired`], [`LimitVerdict`].
 //!
-//! A pair is two measurements taken right after one another; a disturbance of both cancels in their
-//! ratio. Logarithms make a ratio and its inverse mirror images, so that exchanging the two inverts
-//! the interval and changes no verdict.
+//! A pair consists of two measurements, one right after the other; a disturbance of both cancels in
+//! their ratio. With logarithms a ratio and its inverse are mirror images, so that exchanging the
+//! two measurements inverts the interval and changes no verdict.
 
 use super::interval::{CONFIDENCE, Interval};
 use super::order::quantile_interval;
 
-/// The conclusion from an interval about a limit.
+/// The conclusion about a limit that an interval permits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum LimitVerdict {
     /// The whole interval is within the limit.
     Met,
-    /// The whole interval is beyond the limit.
+    /// The whole interval is outside the limit.
     Failed,
     /// The limit is inside the interval: more pairs are needed.
     Unresolved,
@@ -42,15 +42,15 @@ impl LimitVerdict {
     }
 }
 
-/// Returns the median of the ratios, computed by their logarithms, with its sign-test interval at
+/// Returns the median of the ratios, computed from their logarithms, with its sign-test interval at
 /// 95 %.
 ///
-/// `None` for fewer than 6 ratios, and if one is not positive and finite.
+/// `None` if there are fewer than 6 ratios, or if one is not positive and finite.
 pub fn paired(ratios: &[f64]) -> Option<Interval> {
     paired_at(ratios, CONFIDENCE)
 }
 
-/// Like [`paired`], at another confidence: with k rows under test, 1 − 0.05/k corrects for their
+/// Like [`paired`], but at another confidence: for k rows under test, 1 − 0.05/k corrects for their
 /// number (Bonferroni).
 pub fn paired_at(ratios: &[f64], confidence: f64) -> Option<Interval> {
     if !ratios.iter().all(|&ratio| ratio > 0.0) {

@@ -1,23 +1,24 @@
 //! The smallest difference that a comparison could have resolved: [`paired`], [`unpaired`]; and the
-//! number of pairs that resolve a given one: [`pairs_for`].
+//! number of pairs needed to resolve a given difference: [`pairs_for`].
 //!
 //! "Could have resolved" means: if the difference had been this large, a repetition of the same
 //! comparison would have found it, with an interval that excludes zero, in at least 95 of 100
 //! cases.
 //!
-//! **Pairs.** The sign-test interval of n differences is [x₍ₗ₎, x₍ₙ₊₁₋ₗ₎]. A shift by d lifts its
-//! lower end above zero if fewer than l of the n differences are more than d below the truth. So d
-//! is a quantile of the differences, and an order statistic estimates it: the number of a
-//! repetition's values that are beyond this comparison's x₍ⱼ₎ is beta-binomial, whatever the
-//! distribution. The largest j for which that number stays below l in [`POWER`] of all cases gives
-//! d, the larger of the distances of x₍ⱼ₎ and x₍ₙ₊₁₋ⱼ₎ from the middle. If the differences are
-//! alike at both ends, no other assumption is needed; 20 pairs are needed at 95 %.
+//! **Pairs.** The sign-test interval of n differences is [x₍ₗ₎, x₍ₙ₊₁₋ₗ₎]. A shift by d raises its
+//! lower end above zero if fewer than l of the n differences are more than d below the true value.
+//! So d is a quantile of the differences, and an order statistic estimates it: the number of values
+//! in a repetition that lie outside this comparison's x₍ⱼ₎ is beta-binomial, whatever the
+//! distribution. The largest j for which that number stays below l in [`POWER`] of all cases
+//! determines d, which is the larger of the distances of x₍ⱼ₎ and x₍ₙ₊₁₋ⱼ₎ from the middle. If the
+//! differences are distributed alike at both ends, no other assumption is needed; at 95 % it takes
+//! 20 pairs.
 //!
-//! **Two groups** of invocations, not paired: [`ERRORS`] standard errors of the difference of their
-//! means. The interval of [`super::shift`] is about two wide to either side, two more give the
-//! power, and the rest accounts for the unknown deviation of so small groups; the factor was found
-//! by simulation. At another confidence it grows as Student's quantiles do, and if the test cannot
-//! reach that confidence there is no such difference.
+//! **Two groups** of invocations that are not paired: [`ERRORS`] standard errors of the difference
+//! of their means. The interval of [`super::shift`] extends about two standard errors to either
+//! side, two more provide the power, and the rest accounts for the unknown deviation of such small
+//! groups; the factor was found by simulation. At another confidence it grows like Student's
+//! quantiles, and if the test cannot reach that confidence there is no such difference.
 
 use statrs::distribution::{ContinuousCDF, Normal};
 use statrs::function::beta::ln_beta;
@@ -28,21 +29,21 @@ use super::mean::{moments, student_factor};
 use super::order::{quantile, ranks};
 use super::shift::reaches;
 
-/// Probability with which a repetition must find it. More than the promised 95 %: centre and
-/// distribution are estimated from the same pairs.
+/// Probability with which a repetition must find the difference. It exceeds the promised 95 %,
+/// because centre and distribution are estimated from the same pairs.
 const POWER: f64 = 0.98;
 
-/// Standard errors of the difference of two groups' means, at 95 %.
+/// Number of standard errors of the difference of two groups' means, at 95 %.
 const ERRORS: f64 = 6.0;
 
-/// Upper bound of the number of pairs of any comparison.
+/// Maximum number of pairs in any comparison.
 const MOST: usize = 10_000;
 
 /// The interquartile range of a normal distribution, in standard deviations.
 const NORMAL_RANGE: f64 = 1.349;
 
 /// For paired differences (logarithms of ratios, or differences): returns the smallest shift that a
-/// sign-test interval at `confidence` would have resolved. `None` for fewer pairs than
+/// sign-test interval at `confidence` would have resolved. `None` if there are fewer pairs than
 /// [`fewest_pairs`].
 pub fn paired(differences: &[f64], confidence: f64) -> Option<f64> {
     let sorted = sorted(differences)?;
@@ -54,7 +55,7 @@ pub fn paired(differences: &[f64], confidence: f64) -> Option<f64> {
 }
 
 /// For two groups that are not paired: returns the smallest difference at `confidence`. `None` if
-/// so few values cannot show any difference with it.
+/// there are too few values to show any difference at that confidence.
 pub fn unpaired(base: &[f64], new: &[f64], confidence: f64) -> Option<f64> {
     if base.len() < 2 || new.len() < 2 || !reaches(base.len(), new.len(), confidence) {
         return None;
@@ -65,31 +66,32 @@ pub fn unpaired(base: &[f64], new: &[f64], confidence: f64) -> Option<f64> {
     Some(errors(base.len() + new.len(), confidence)? * (pooled * (1.0 / n + 1.0 / m)).sqrt())
 }
 
-/// Returns [`ERRORS`] at another confidence, for this number of values in both groups.
+/// Returns [`ERRORS`] at another confidence, for this number of values in both groups together.
 fn errors(values: usize, confidence: f64) -> Option<f64> {
-    // Two groups leave two degrees of freedom fewer than there are values.
+    // Two groups have two degrees of freedom fewer than values.
     let student = |confidence| student_factor(values - 1, confidence);
     let power = student(0.9)?;
     Some(ERRORS * (student(confidence)? + power) / (student(CONFIDENCE)? + power))
 }
 
-/// Returns the smallest share that would have shown in all of `invocations` with 95 %, if it had
-/// never shown before in `tries` each: the bound if nothing varies.
+/// Returns the smallest share that would have occurred with a probability of 95 % in all of
+/// `invocations`, with `tries` each, if it has never occurred: the bound if nothing varies.
 pub fn share(tries: usize, invocations: usize) -> Option<f64> {
     let (tries, invocations) = (tries as f64, invocations as f64);
     let none_in_one = 1.0 - 0.95_f64.powf(1.0 / invocations);
     (tries >= 1.0 && invocations >= 1.0).then(|| 1.0 - none_in_one.powf(1.0 / tries))
 }
 
-/// Returns the number of pairs below which the smallest difference is unknown.
+/// Returns the minimum number of pairs for which the smallest difference is known.
 pub fn fewest_pairs(confidence: f64) -> usize {
     (1..MOST).find(|&pairs| beyond(pairs, confidence).is_some()).unwrap_or(MOST)
 }
 
-/// Returns the number of pairs that resolve `target`, given the spread of a pilot's pairs: at least
+/// Returns the number of pairs that resolve `target`, given the spread of a pilot's pairs; at least
 /// [`fewest_pairs`].
 ///
-/// The deviation is computed from the quartiles, and a median's error is √(π/2) times a mean's.
+/// The deviation is computed from the quartiles. The error of a median is √(π/2) times that of a
+/// mean.
 pub fn pairs_for(target: f64, pilot: &[f64], confidence: f64) -> usize {
     let fewest = fewest_pairs(confidence);
     let Some(sorted) = sorted(pilot) else { return fewest };
@@ -101,14 +103,14 @@ pub fn pairs_for(target: f64, pilot: &[f64], confidence: f64) -> usize {
     if needed.is_finite() { (needed.ceil() as usize).clamp(fewest, MOST) } else { MOST }
 }
 
-/// Returns the rank, from 1, of the order statistic that estimates the smallest shift.
+/// Returns the rank, counted from 1, of the order statistic that estimates the smallest shift.
 fn beyond(pairs: usize, confidence: f64) -> Option<usize> {
     let (low, _, _) = ranks(pairs, 0.5, confidence)?;
     (1..=low).take_while(|&rank| fewer_than(low, pairs, rank) >= POWER).last()
 }
 
 /// Returns the probability that fewer than `low` of `pairs` new values are below the `rank`-th of
-/// as many old ones.
+/// equally many old values.
 fn fewer_than(low: usize, pairs: usize, rank: usize) -> f64 {
     let (n, a) = (pairs as f64, rank as f64);
     let b = n - a + 1.0;
@@ -128,7 +130,7 @@ mod tests {
     use crate::stats::simulate::{RunSimulator, SampleModel};
 
     const RUNS: usize = 1000;
-    /// Of 1,000 at 95 %: 950, with a deviation of 6.9.
+    /// Of 1,000 intervals at 95 %, 950 are expected, with a deviation of 6.9.
     const ENOUGH: usize = 933;
 
     /// Draws log ratios of the medians of two fresh invocations each.
@@ -147,8 +149,8 @@ mod tests {
         assert_eq!(paired(&[0.0; 20], 0.95), Some(0.0));
     }
 
-    /// The probability that, of two samples of 4, fewer than 2 of the second are below the first's
-    /// minimum: by counting all orders of 8 values.
+    /// Checks the probability that, of two samples of 4, fewer than 2 values of the second are
+    /// below the minimum of the first, by counting all orders of 8 values.
     #[test]
     fn fewer_than_agrees_with_counting() {
         let (mut held, mut all) = (0, 0);
@@ -157,8 +159,8 @@ mod tests {
                 continue;
             }
             all += 1;
-            // Bits from the lowest value: count those of the second sample before the first of the
-            // first.
+            // Bits represent values in ascending order: count those of the second sample before the
+            // first bit of the first sample.
             let before = (0..8).take_while(|bit| order & (1 << bit) == 0).count();
             held += usize::from(before < 2);
         }
@@ -166,9 +168,9 @@ mod tests {
         assert!((fewer_than(2, 4, 1) - counted).abs() < 1e-9, "{counted}");
     }
 
-    /// The whole second stage, pilot and correction included: how many of its intervals contain the
-    /// truth, how many find a shift of the size that it claims to resolve, and how many find one
-    /// that does not exist.
+    /// Simulates the whole second stage, including pilot and correction. Counts how many of its
+    /// intervals contain the true value, how many find a shift of the size that it claims to
+    /// resolve, and how many find a shift that does not exist.
     #[test]
     fn second_stage_holds_its_error_rates() {
         let models = [SampleModel::Normal, SampleModel::Spikes, SampleModel::ModesBetween];
@@ -179,7 +181,8 @@ mod tests {
             let fewest = fewest_pairs(confidence);
             let (mut held, mut found, mut false_alarms) = (0, 0, 0);
             for _ in 0..RUNS {
-                // Like `compare`: as many pairs as the pilot requires, the pilot included.
+                // As in `compare`: the number of pairs that the pilot requires, including the
+                // pilot's own.
                 let mut first = pairs(&mut source, model, fewest, 0.03);
                 let count = pairs_for(0.05, &first, confidence).min(100);
                 let more = count.saturating_sub(fewest);

@@ -1,30 +1,31 @@
 //! The distance between two groups of values, of any shape: [`shift`].
 //!
-//! The estimate is Hodges and Lehmann's, the middle of all differences; its interval inverts Mann
+//! The estimate is Hodges and Lehmann's, the middle of all differences. Its interval inverts Mann
 //! and Whitney's test: it contains the shifts that the test does not reject. It assumes that the
-//! values are independent and that one group is the other, shifted; the exact distribution of the
-//! statistic needs nothing else. Ties only raise the confidence.
+//! values are independent and that one group is a shifted copy of the other; the exact distribution
+//! of the statistic needs no other assumption. Ties only raise the confidence.
 //!
-//! Pairs have a better test: [`super::ratio`]. Here the two groups were measured at different
-//! times, and any change between those times is part of the difference.
+//! For pairs there is a better test: [`super::ratio`]. Here the two groups were measured at
+//! different times, and any change between those times is part of the difference.
 
 use statrs::distribution::{ContinuousCDF, Normal};
 
 use super::interval::{Interval, sorted};
 use super::order::quantile;
 
-/// Maximum size of groups with the exact distribution; larger ones are close enough to normal.
+/// Maximum size of groups for which the distribution is exact; for larger groups it is close enough
+/// to normal.
 const EXACT: usize = 30;
 
-/// Result of the comparison of two groups.
+/// The result of a comparison of two groups.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Shift {
     /// Distance of the second group above the first; `None` if there are too few values for the
-    /// confidence, as for three and three at 95 %.
+    /// confidence, such as three and three at 95 %.
     pub interval: Option<Interval>,
     /// The middle of all differences.
     pub estimate: f64,
-    /// Probability that two equal groups are at least this far apart, in either direction.
+    /// Probability that two equal groups differ at least this much, in either direction.
     pub p: f64,
 }
 
@@ -39,7 +40,7 @@ pub fn shift(base: &[f64], new: &[f64], confidence: f64) -> Option<Shift> {
     let above = differences.iter().filter(|&&difference| difference > 0.0).count() as f64;
     let ties = differences.iter().filter(|&&difference| difference == 0.0).count() as f64;
     let above = above + ties / 2.0;
-    // A half is rounded towards the middle: a tie is not evidence.
+    // A half is rounded towards the middle, because a tie is not evidence.
     let nearer = above.min(differences.len() as f64 - above).ceil() as usize;
     let interval = tails.rank((1.0 - confidence) / 2.0).map(|rank| Interval {
         estimate,
@@ -50,19 +51,19 @@ pub fn shift(base: &[f64], new: &[f64], confidence: f64) -> Option<Shift> {
     Some(Shift { interval, estimate, p: (2.0 * tails.at_most(nearer)).min(1.0) })
 }
 
-/// Returns `true` if groups of `base` and `new` values can show any difference at `confidence`: if
-/// their test rejects when the groups do not overlap.
+/// Returns `true` if groups of `base` and `new` values can show any difference at `confidence`,
+/// that is, if the test rejects when the groups do not overlap.
 pub fn reaches(base: usize, new: usize, confidence: f64) -> bool {
     Tails::of(base, new).rank((1.0 - confidence) / 2.0).is_some()
 }
 
-/// Returns the number of values that each of two equally large groups needs for [`reaches`]; the
-/// maximum always suffices.
+/// Returns the minimum number of values that each of two equally large groups needs for
+/// [`reaches`]; the upper bound always suffices.
 pub fn fewest_each(confidence: f64) -> usize {
     (1..EXACT).find(|&count| reaches(count, count, confidence)).unwrap_or(EXACT)
 }
 
-/// P(U ≤ u) for the number U of pairs in which the second group's value is the larger.
+/// P(U ≤ u) for the number U of pairs in which the second group's value is larger.
 enum Tails {
     Exact(Vec<f64>),
     Normal { mean: f64, deviation: f64 },
@@ -99,26 +100,28 @@ impl Tails {
         }
     }
 
-    /// Returns the largest rank, from 1, of a difference below which at most `tail` lies.
+    /// Returns the largest rank, counted from 1, of a difference below which the probability is at
+    /// most `tail`.
     fn rank(&self, tail: f64) -> Option<usize> {
         (1..).take_while(|&rank| self.at_most(rank - 1) <= tail).last()
     }
 }
 
-/// Counts the arrangements of `n` and `m` values with each U. It only adds, so that nothing
-/// cancels.
+/// Counts the arrangements of `n` and `m` values with each U. Only additions are used, so that
+/// nothing cancels.
 fn arrangements(n: usize, m: usize) -> Vec<f64> {
-    // Counts by the number of values of the second group, for a growing first one.
+    // Counts for each number of values in the second group, while the first group grows.
     let mut row: Vec<Vec<f64>> = vec![vec![1.0]; m + 1];
     for i in 1..=n {
         let mut next = vec![vec![1.0]];
         for j in 1..=m {
             let mut counts = vec![0.0; i * j + 1];
-            // If the largest value belongs to the first group, it is above none of the second's …
+            // If the largest value belongs to the first group, it is above none of the second
+            // group's values.
             for (u, count) in row[j].iter().enumerate() {
                 counts[u] += count;
             }
-            // … if to the second, it is above all of the first's.
+            // If it belongs to the second group, it is above all of the first group's values.
             for (u, count) in next[j - 1].iter().enumerate() {
                 counts[u + i] += count;
             }
@@ -151,7 +154,7 @@ mod tests {
 
     #[test]
     fn more_rows_require_more_values() {
-        // The smallest p of six and six is 2/924, of seven and seven 2/3432.
+        // The smallest p is 2/924 for six and six, 2/3432 for seven and seven.
         assert!(reaches(6, 6, 1.0 - 2.2 / 924.0) && !reaches(6, 6, 1.0 - 1.8 / 924.0));
         assert_eq!([0.95, 1.0 - 0.05 / 20.0, 1.0 - 0.05 / 80.0].map(fewest_each), [4, 6, 7]);
     }
@@ -199,7 +202,8 @@ mod tests {
                 let equal = shift(&group(0.0), &group(0.0), 0.95).expect("values");
                 small += usize::from(equal.p <= 0.05);
             }
-            // The exact confidence is 95.9 %; of 600 that is 575, with a deviation of 5.
+            // The exact confidence is 95.9 %, so 575 of 600 intervals are expected, with a
+            // deviation of 5.
             assert!(held >= 557, "{model:?}: {held}");
             assert!(small <= 43, "{model:?}: {small}");
         }

@@ -1,10 +1,10 @@
 //! Random processes with a known truth, against which intervals are checked: [`SampleModel`],
 //! [`RunSimulator`].
 //!
-//! Every model has the level [`LEVEL`] and a sample's deviation [`SPREAD`], approximately those of
-//! a latency of 100 ns. A run is a list of invocations, each a list of consecutive samples. `cargo
-//! xtask coverage` draws thousands of runs and writes the table of the documentation; the tests
-//! here draw hundreds.
+//! Every model has the level [`LEVEL`], and its samples have the deviation [`SPREAD`]; both are
+//! close to those of a latency of 100 ns. A run is a list of invocations, each a list of
+//! consecutive samples. `cargo xtask coverage` draws thousands of runs and writes the table in the
+//! documentation; the tests here draw hundreds.
 
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -13,16 +13,16 @@ use rand_chacha::ChaCha8Rng;
 pub const LEVEL: f64 = 100.0;
 /// Standard deviation of a sample inside an invocation, without spikes and modes.
 pub const SPREAD: f64 = 10.0;
-/// Standard deviation of the random effect of an invocation, if a model has one.
+/// Standard deviation of an invocation's random effect, if the model has one.
 pub const EFFECT: f64 = 5.0;
-/// Increase of a drifting machine's level over a run.
+/// Increase of a drifting machine's level during a run.
 pub const DRIFT: f64 = 15.0;
-/// Distance between the modes of a model that has two.
+/// Distance between the modes of a model that has two modes.
 pub const MODES: f64 = 60.0;
 /// Tick of the coarse clock.
 pub const TICK: f64 = 8.0;
 
-/// Distribution of samples.
+/// The distribution of samples.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum SampleModel {
     /// Independent normal samples.
@@ -30,19 +30,20 @@ pub enum SampleModel {
     /// First-order autoregression with this coefficient inside each invocation, started in its
     /// stationary state.
     Autoregressive(f64),
-    /// Independent normal samples around a level drawn once for each invocation.
+    /// Independent normal samples around a level that is drawn once per invocation.
     RandomEffect,
-    /// Independent lognormal samples, of which 0.1 % are 50 times as large, with a random effect.
+    /// Independent lognormal samples with a random effect; 0.1 % of the samples are 50 times as
+    /// large.
     Spikes,
-    /// 70 % of the samples around one mode, 30 % around another, in every invocation alike.
+    /// 70 % of the samples around one mode and 30 % around another, in every invocation.
     ModesWithin,
-    /// 70 % of the *invocations* around one mode, 30 % around another.
+    /// 70 % of the *invocations* around one mode and 30 % around another.
     ModesBetween,
     /// The level rises from the first invocation to the last.
     Drift,
     /// Every other sample is larger.
     PeriodTwo,
-    /// Random effect, and a clock that only counts whole ticks: many ties.
+    /// A random effect, and a clock that counts only whole ticks, which causes many ties.
     Ticks,
 }
 
@@ -62,7 +63,7 @@ impl SampleModel {
         Self::Ticks,
     ];
 
-    /// Returns the name in tables.
+    /// Returns the name, as shown in tables.
     pub fn name(self) -> String {
         match self {
             Self::Normal => "independent normal".into(),
@@ -78,7 +79,7 @@ impl SampleModel {
     }
 }
 
-/// Draws runs; the same seed gives the same runs.
+/// A generator of runs; the same seed gives the same runs.
 #[derive(Debug)]
 pub struct RunSimulator {
     generator: ChaCha8Rng,
@@ -86,7 +87,7 @@ pub struct RunSimulator {
 }
 
 impl RunSimulator {
-    /// Creates a source with a seed.
+    /// Creates a generator with a seed.
     pub fn new(seed: u64) -> Self {
         Self { generator: ChaCha8Rng::seed_from_u64(seed), spare: None }
     }
@@ -96,7 +97,7 @@ impl RunSimulator {
         if let Some(spare) = self.spare.take() {
             return spare;
         }
-        // A pair is rejected with probability 0.21: the loop ends almost surely.
+        // A pair is rejected with probability 0.21, so the loop ends almost surely.
         loop {
             let x = self.uniform() * 2.0 - 1.0;
             let y = self.uniform() * 2.0 - 1.0;
@@ -170,8 +171,7 @@ mod tests {
 
     const RUNS: usize = 300;
 
-    /// Returns how many of [`RUNS`] runs of 10 invocations gave an interval that contained the
-    /// level.
+    /// Returns for how many of [`RUNS`] runs of 10 invocations the interval contained the level.
     fn held(model: SampleModel, interval: impl Fn(&[Vec<f64>]) -> Interval) -> usize {
         let mut source = RunSimulator::new(42);
         (0..RUNS).filter(|_| interval(&source.run(model, 10, 100)).holds(LEVEL)).count()
@@ -185,7 +185,7 @@ mod tests {
         run.iter().map(|samples| moments(samples).unwrap().0).collect()
     }
 
-    // With a true 95 % the count has mean 285 and deviation 3.8: one seed in 500 is below 274.
+    // With a true 95 %, the count has mean 285 and deviation 3.8: one seed in 500 is below 274.
     const ENOUGH: usize = 274;
 
     #[test]

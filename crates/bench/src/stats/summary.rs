@@ -1,7 +1,7 @@
 //! The figures of one invocation: [`Summary`], computed by [`summarise`].
 //!
-//! It runs inside the process that measured, so that a million samples never cross to the parent.
-//! It has two copies of the samples at a time (in order, sorted), 16 MB at a million.
+//! It runs inside the measuring process, so that a million samples are never sent to the parent.
+//! Two copies of the samples exist at a time (one in order, one sorted), 16 MB for a million.
 
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use hdrhistogram::Histogram;
@@ -19,7 +19,7 @@ use crate::observe::Series;
 pub struct Summary {
     /// Number of samples.
     pub count: usize,
-    /// Operations that each sample averages.
+    /// Number of operations that each sample averages.
     pub batch: usize,
     /// Middle sample.
     pub median: f64,
@@ -35,34 +35,35 @@ pub struct Summary {
     pub p99: f64,
     /// 99.9th percentile.
     pub p999: f64,
-    /// Mean without the samples beyond 1.5 interquartile ranges of the quartiles.
+    /// Mean without the samples more than 1.5 interquartile ranges outside the quartiles.
     pub trimmed_mean: f64,
     /// Half width of the trimmed mean's naive interval, 1.96·s/√n.
     pub trimmed_half_width: f64,
-    /// Samples beyond 1.5 interquartile ranges, but not beyond 3.
+    /// Number of samples more than 1.5 interquartile ranges outside, but at most 3.
     pub mild_outliers: usize,
-    /// Samples beyond 3 interquartile ranges.
+    /// Number of samples more than 3 interquartile ranges outside.
     pub extreme_outliers: usize,
     /// Correlation of neighbouring samples.
     pub autocorrelation: f64,
-    /// Number of independent samples to which these are equivalent.
+    /// Number of independent samples to which the samples are equivalent.
     pub effective_count: f64,
-    /// Reasons to distrust the figure, empty if there is none.
+    /// Reasons to distrust the figure; empty if there are none.
     pub unstable: Vec<String>,
-    /// HDR histogram, V2 with deflate left out, base64; its values are thousandths of the unit.
+    /// HDR histogram, in base64 and format V2 without deflate; its values are thousandths of the
+    /// unit.
     pub histogram: String,
 }
 
 /// Samples of a histogram are thousandths of the unit.
 const HISTOGRAM_SCALE: f64 = 1000.0;
-/// Significant decimal digits that the histogram keeps.
+/// Number of significant decimal digits that the histogram keeps.
 const HISTOGRAM_DIGITS: u8 = 3;
 
 /// Summarises the samples of one invocation.
 ///
-/// Samples that are not finite are left out of all figures, negative ones (a difference of two
-/// stamps can be) only out of the histogram, which cannot contain them; `unstable` has their
-/// numbers. Without any sample all figures are 0 and `unstable` records that.
+/// Samples that are not finite are left out of all figures. Negative samples, which a difference of
+/// two stamps can be, are left out only of the histogram, which cannot contain them. `unstable`
+/// records their numbers. If there are no samples, all figures are 0 and `unstable` records that.
 pub fn summarise(series: &Series) -> Summary {
     let finite: Vec<f64> = series.samples.iter().copied().filter(|x| x.is_finite()).collect();
     let mut unstable = Vec::new();
@@ -89,7 +90,8 @@ pub fn summarise(series: &Series) -> Summary {
         (trimmed.estimate, trimmed.width() / 2.0)
     };
     let dependence = diagnose::dependence(&finite);
-    // A share's samples are 0 and 1: they always have two modes, and drift means nothing for them.
+    // A share's samples are 0 and 1, so they always have two modes, and drift has no meaning for
+    // them.
     if series.unit != "share" {
         unstable.extend(diagnose::samples(&finite, &sorted, dependence));
     }
@@ -114,9 +116,9 @@ pub fn summarise(series: &Series) -> Summary {
     }
 }
 
-/// Encodes the samples, none negative, as a histogram.
+/// Encodes the samples, none of which is negative, as a histogram.
 fn histogram(sorted: &[f64]) -> String {
-    // A conversion from f64 saturates, and so does the highest value that the histogram can track.
+    // The conversion from f64 saturates, as does the highest value that the histogram can track.
     let scaled = |sample: f64| ((sample * HISTOGRAM_SCALE).round() as u64).min(u64::MAX / 4);
     let highest = sorted.last().map_or(0, |&sample| scaled(sample)).max(2);
     let mut counts = Histogram::<u64>::new_with_bounds(1, highest, HISTOGRAM_DIGITS)

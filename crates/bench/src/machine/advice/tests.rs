@@ -1,5 +1,5 @@
-//! Every rule of advice, with invented facts: one machine for which it applies, one for which it
-//! does not.
+//! Tests of every rule of advice with invented facts: one machine to which the rule applies, and
+//! one to which it does not.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,8 @@ use super::super::power::IdleState;
 use super::super::timing::Offset;
 use super::*;
 
-/// Words of one rule's finding, facts to which it applies, and similar facts to which it does not.
+/// Words of one rule's finding, facts to which the rule applies, and similar facts to which it does
+/// not.
 struct Case {
     says: &'static str,
     severity: Severity,
