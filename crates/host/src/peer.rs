@@ -103,7 +103,7 @@ impl PeriodicSignal {
     /// Starts to interrupt the calling thread.
     ///
     /// # Errors
-    /// Skipped, if the system refuses the timer.
+    /// Skipped if the system refuses the timer.
     pub fn this_thread() -> Result<Self> {
         extern "C" fn nothing(_: libc::c_int) {}
         let signal = libc::SIGRTMIN() + 5;
@@ -149,7 +149,7 @@ pub struct ChildError {
 
 const WORDS: usize = 255;
 
-// SAFETY: only atomics; zero is valid.
+// SAFETY: contains only atomics; zero is valid.
 unsafe impl Shareable for ChildError {}
 
 impl ChildError {

@@ -59,7 +59,7 @@ struct CondvarShared {
     slot: MessageWords,
 }
 
-// SAFETY: only atomics; zero is valid.
+// SAFETY: contains only atomics; zero is valid.
 unsafe impl Shareable for CondvarShared {}
 
 impl PairDriver for Guest {

@@ -57,7 +57,7 @@ pub trait PairDriver {
     /// Creates both ends, for messages of `bytes` bytes.
     ///
     /// # Errors
-    /// Skipped, if the machine lacks what they need.
+    /// Skipped if the machine lacks what they need.
     fn pair(bytes: usize) -> Result<Couple<Self::Half>>;
 
     /// Opens one end, in the process or thread that uses it, and waits for the other end.
@@ -109,7 +109,7 @@ pub trait StreamDriver {
     /// Creates the resources that all ends share.
     ///
     /// # Errors
-    /// Skipped, if the machine lacks what they need.
+    /// Skipped if the machine lacks what they need.
     fn lay(traffic: Traffic) -> Result<Self::Bed>;
 
     /// Opens a sender's end: in the sender's process, or before the threads start.

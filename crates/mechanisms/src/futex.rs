@@ -47,7 +47,7 @@ struct FutexShared {
     slots: [MessageWords; 2],
 }
 
-// SAFETY: only atomics; zero is valid.
+// SAFETY: contains only atomics; zero is valid.
 unsafe impl Shareable for FutexShared {}
 
 impl PairDriver for FutexEnd {

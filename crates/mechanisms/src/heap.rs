@@ -10,7 +10,7 @@ use tontine_host::error::{MeasureError, Result};
 /// Joins the heap in a forked child of its creator.
 ///
 /// # Errors
-/// Failed, if the child cannot join.
+/// Failed if the child cannot join.
 pub fn rejoined(heap: &Heap) -> Result<Heap> {
     // SAFETY: all members are processes of one experiment and use this library; none of them has
     // another descriptor of the file or closes the one that it inherited.

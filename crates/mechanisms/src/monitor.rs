@@ -124,7 +124,7 @@ impl<T> Monitor<T> {
 /// Initialises a process-shared mutex, robust or not.
 ///
 /// # Errors
-/// Skipped, if the system has none.
+/// Skipped if the system has none.
 ///
 /// # Safety
 /// `mutex` is valid for writes, and no thread uses the mutex yet.
@@ -150,7 +150,7 @@ pub unsafe fn initialise_mutex(mutex: *mut libc::pthread_mutex_t, robust: bool) 
 /// Initialises a process-shared condition variable.
 ///
 /// # Errors
-/// Skipped, if the system has none.
+/// Skipped if the system has none.
 ///
 /// # Safety
 /// `condition` is valid for writes, and no thread uses the condition variable yet.

@@ -59,7 +59,7 @@ impl<T> SharedRegion<T> {
     /// Creates a structure without a name, for processes that are forked later.
     ///
     /// # Errors
-    /// Skipped, if the system refuses the mapping.
+    /// Skipped if the system refuses the mapping.
     pub fn anonymous(extra: usize) -> Result<Self> {
         let (length, flags) = (Self::length(extra), MapFlags::SHARED | MapFlags::POPULATE);
         // SAFETY: a fresh mapping at an address of the kernel's choice overlaps no memory in use.

@@ -74,7 +74,7 @@ impl<G> Ring<G> {
     /// The ring is mapped, and the caller holds its guard.
     #[inline(always)]
     pub unsafe fn is_empty(&self) -> bool {
-        // SAFETY: by the caller.
+        // SAFETY: guaranteed by the caller.
         unsafe { (*self.memory).written == (*self.memory).read }
     }
 
@@ -84,7 +84,7 @@ impl<G> Ring<G> {
     /// As for [`Ring::is_empty`].
     #[inline(always)]
     pub unsafe fn is_full(&self) -> bool {
-        // SAFETY: by the caller.
+        // SAFETY: guaranteed by the caller.
         unsafe { (*self.memory).written.wrapping_sub((*self.memory).read) >= SLOTS as u64 }
     }
 
@@ -95,7 +95,7 @@ impl<G> Ring<G> {
     /// As for [`Ring::is_empty`]; the ring is not full, and the message as long as its slots.
     #[inline(always)]
     pub unsafe fn push(&self, message: &[u8]) {
-        // SAFETY: by the caller.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             let written = (*self.memory).written;
             self.write(written, message);
@@ -110,7 +110,7 @@ impl<G> Ring<G> {
     /// As for [`Ring::is_empty`]; the ring is not empty, and `into` is as long as its messages.
     #[inline(always)]
     pub unsafe fn pop(&self, into: &mut [u8]) {
-        // SAFETY: by the caller.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             let read = (*self.memory).read;
             std::ptr::copy_nonoverlapping(self.slot(read), into.as_mut_ptr(), self.bytes);
@@ -124,7 +124,7 @@ impl<G> Ring<G> {
     /// As for [`Ring::push`].
     #[inline(always)]
     pub unsafe fn write(&self, written: u64, message: &[u8]) {
-        // SAFETY: by the caller.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             std::ptr::copy_nonoverlapping(message.as_ptr(), self.slot(written), self.bytes);
         }
@@ -148,7 +148,7 @@ pub trait RingGuard: Sized + 'static {
     /// Initialises the guard for several processes.
     ///
     /// # Errors
-    /// Skipped, if the system has no such locks.
+    /// Skipped if the system has no such locks.
     ///
     /// # Safety
     /// The guard is mapped, and no other process uses it yet.

@@ -75,7 +75,7 @@ impl RingGuard for Robust {
     };
 
     unsafe fn initialise(guard: *mut Self) -> Result<()> {
-        // SAFETY: by the caller.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             initialise_mutex(&raw mut (*guard).mutex, true)?;
             initialise_condition(&raw mut (*guard).not_empty)?;
@@ -133,7 +133,7 @@ impl RingGuard for Robust {
 /// The mutex is mapped and initialised.
 #[inline(always)]
 unsafe fn lock(mutex: *mut libc::pthread_mutex_t) -> Result<()> {
-    // SAFETY: by the caller.
+    // SAFETY: guaranteed by the caller.
     unsafe { recovered(mutex, libc::pthread_mutex_lock(mutex), "pthread_mutex_lock") }
 }
 
@@ -141,7 +141,7 @@ unsafe fn lock(mutex: *mut libc::pthread_mutex_t) -> Result<()> {
 /// As for [`lock`]; the caller holds the mutex.
 #[inline(always)]
 unsafe fn unlock(mutex: *mut libc::pthread_mutex_t) -> Result<()> {
-    // SAFETY: by the caller.
+    // SAFETY: guaranteed by the caller.
     error(unsafe { libc::pthread_mutex_unlock(mutex) }).during("pthread_mutex_unlock")
 }
 
@@ -149,7 +149,7 @@ unsafe fn unlock(mutex: *mut libc::pthread_mutex_t) -> Result<()> {
 /// The condition variable is mapped and initialised.
 #[inline(always)]
 unsafe fn signal(condition: *mut libc::pthread_cond_t) -> Result<()> {
-    // SAFETY: by the caller.
+    // SAFETY: guaranteed by the caller.
     error(unsafe { libc::pthread_cond_signal(condition) }).during("pthread_cond_signal")
 }
 
@@ -164,7 +164,7 @@ unsafe fn wait_or_unlock(
     peers: &[PeerHandle<'_>],
     until: Option<&libc::timespec>,
 ) -> Result<bool> {
-    // SAFETY: by the caller; `wait` returns with the mutex held.
+    // SAFETY: guaranteed by the caller; `wait` returns with the mutex held.
     unsafe {
         wait(condition, mutex, peers, until).inspect_err(|_| {
             let _ = unlock(mutex);
@@ -185,7 +185,7 @@ unsafe fn wait(
 ) -> Result<bool> {
     const CALL: &str = "pthread_cond_wait";
     let look = (until.is_none() && !peers.is_empty()).then(|| deadline_in(LOOK));
-    // SAFETY: by the caller; a deadline is borrowed for the call.
+    // SAFETY: guaranteed by the caller; a deadline is borrowed for the call.
     unsafe {
         let returned = match until.or(look.as_ref()) {
             None => libc::pthread_cond_wait(condition, mutex),

@@ -61,7 +61,7 @@ impl RingGuard for Semaphores {
     };
 
     unsafe fn initialise(guard: *mut Self) -> Result<()> {
-        // SAFETY: by the caller.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             for (semaphore, count) in [
                 (&raw mut (*guard).mutex, 1),
@@ -125,7 +125,7 @@ unsafe fn wait_for(
     until: Option<&libc::timespec>,
 ) -> Result<bool> {
     loop {
-        // SAFETY: by the caller; the deadline is borrowed for the call.
+        // SAFETY: guaranteed by the caller; the deadline is borrowed for the call.
         let returned = unsafe {
             match until {
                 None => libc::sem_wait(semaphore),
@@ -148,6 +148,6 @@ unsafe fn wait_for(
 /// As for [`wait_for`].
 #[inline(always)]
 unsafe fn post(semaphore: *mut libc::sem_t) -> Result<()> {
-    // SAFETY: by the caller.
+    // SAFETY: guaranteed by the caller.
     checked(unsafe { libc::sem_post(semaphore) }).during("sem_post").map(|_| ())
 }

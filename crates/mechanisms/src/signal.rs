@@ -58,7 +58,7 @@ pub struct SignalReceiver {
     process: AtomicU32,
 }
 
-// SAFETY: only atomics; zero is valid.
+// SAFETY: contains only atomics; zero is valid.
 unsafe impl Shareable for SignalReceiver {}
 
 /// One end before it is opened: both receivers, and the end's own number.

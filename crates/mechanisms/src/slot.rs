@@ -19,7 +19,7 @@ pub const CAPACITY: usize = WORDS * size_of::<u64>();
 #[repr(C)]
 pub struct MessageWords([AtomicU64; WORDS]);
 
-// SAFETY: only atomics; zero is valid.
+// SAFETY: contains only atomics; zero is valid.
 unsafe impl Shareable for MessageWords {}
 
 impl MessageWords {

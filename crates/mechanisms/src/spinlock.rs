@@ -102,7 +102,7 @@ struct SpinlockShared {
     slot: MessageWords,
 }
 
-// SAFETY: only atomics; zero is valid.
+// SAFETY: contains only atomics; zero is valid.
 unsafe impl Shareable for SpinlockShared {}
 
 /// One end.

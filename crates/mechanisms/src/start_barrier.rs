@@ -32,7 +32,7 @@ pub struct StartBarrier {
     gate: AtomicU32,
 }
 
-// SAFETY: only atomics; zero is valid.
+// SAFETY: contains only atomics; zero is valid.
 unsafe impl Shareable for StartBarrier {}
 
 impl StartBarrier {

@@ -28,7 +28,7 @@ impl Child {
     /// thread may hold the allocator's lock at the moment of the fork.
     ///
     /// # Errors
-    /// Skipped, if the system refuses another process.
+    /// Skipped if the system refuses another process.
     pub fn fork(body: impl FnOnce() -> i32) -> Result<Self> {
         let parent = rustix::process::getpid();
         // SAFETY: the child runs `body` on a copy of this thread and ends by `_exit`; it never

@@ -57,7 +57,7 @@ pub fn leave_network() -> Result<()> {
 /// namespace for its children, in which the next child is the first process.
 ///
 /// # Errors
-/// Skipped, if the system refuses.
+/// Skipped if the system refuses.
 pub fn leave_all() -> Result<()> {
     unshare(CONTAINER).setting_up("unshare of a container's namespaces")?;
     let private = MountPropagationFlags::REC | MountPropagationFlags::PRIVATE;

@@ -39,7 +39,7 @@ impl Netlink {
     /// Opens a socket for the network namespace of the calling thread.
     ///
     /// # Errors
-    /// Skipped, if the system has no such sockets.
+    /// Skipped if the system has no such sockets.
     pub fn open() -> Result<Self> {
         let socket = rustix::net::socket_with(
             rustix::net::AddressFamily::NETLINK,
@@ -89,7 +89,7 @@ impl Netlink {
     /// Adds to a device an address in a network of 256 addresses.
     ///
     /// # Errors
-    /// Skipped, if the kernel refuses it.
+    /// Skipped if the kernel refuses it.
     pub fn add_address(&mut self, name: &str, address: Ipv4Addr) -> Result<()> {
         let mut message = AddressMessage::default();
         message.header.family = AddressFamily::Inet;
@@ -105,7 +105,7 @@ impl Netlink {
     /// Enables a device.
     ///
     /// # Errors
-    /// Skipped, if the kernel refuses it.
+    /// Skipped if the kernel refuses it.
     pub fn up(&mut self, name: &str) -> Result<()> {
         let mut device = LinkMessage::default();
         device.header.index = self.index(name)?;

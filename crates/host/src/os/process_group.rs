@@ -38,7 +38,7 @@ impl ProcessGroup {
     /// Creates an empty group.
     ///
     /// # Errors
-    /// Skipped, if the system refuses a process or a pipe.
+    /// Skipped if the system refuses a process or a pipe.
     pub fn new() -> Result<Self> {
         let (ended, alive) = pipe_with(PipeFlags::CLOEXEC).setting_up("pipe2")?;
         let alive = Cell::new(Some(alive));

@@ -54,7 +54,7 @@ impl<T: Shareable> SharedMapping<T> {
     /// Maps anonymous shared memory.
     ///
     /// # Errors
-    /// Skipped, if the system refuses the mapping.
+    /// Skipped if the system refuses the mapping.
     pub fn anonymous() -> Result<Self> {
         let length = Self::length();
         // SAFETY: a fresh mapping at an address of the kernel's choice overlaps no memory in use.

@@ -67,7 +67,7 @@ impl BlockedSignal {
     /// Blocks a standard signal.
     ///
     /// # Errors
-    /// Skipped, if the system refuses.
+    /// Skipped if the system refuses.
     pub fn new(signal: libc::c_int) -> Result<Self> {
         // SAFETY: all-zero bytes are a valid `sigset_t`; the calls read and write these two sets.
         let (returned, sets) = unsafe {

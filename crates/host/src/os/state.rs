@@ -17,7 +17,7 @@ impl ProcStatFile {
     /// thread.
     ///
     /// # Errors
-    /// Skipped, if there is no `/proc`.
+    /// Skipped if there is no `/proc`.
     pub fn of(pid: u32, tid: u32) -> Result<Self> {
         let path = format!("/proc/{pid}/task/{tid}/stat");
         File::open(&path).setting_up(&format!("open {path}")).map(Self)

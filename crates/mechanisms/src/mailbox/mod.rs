@@ -51,7 +51,7 @@ pub struct Correspondent {
 /// Creates connections for `lanes` lanes in each direction, and returns the ends of both processes.
 ///
 /// # Errors
-/// Skipped, if the system has no such sockets, or not enough of them.
+/// Skipped if the system has no such sockets, or not enough of them.
 pub fn posts(lanes: usize) -> Result<(Post, Post)> {
     let mut here = Post { out: Vec::with_capacity(lanes), back: Vec::with_capacity(lanes) };
     let mut there = Post { out: Vec::with_capacity(lanes), back: Vec::with_capacity(lanes) };
@@ -96,7 +96,7 @@ impl Post {
 /// Creates a sender that has sent its empty message.
 ///
 /// # Errors
-/// Skipped, if the system refuses what it needs.
+/// Skipped if the system refuses what it needs.
 pub fn announced(options: &Options, socket: OwnedFd) -> Result<Sender> {
     life()?;
     let mut sender = options.connect_socket(socket).map_err(refused)?;
@@ -151,7 +151,7 @@ pub fn until_welcome(sender: &mut Sender, receiver: PeerHandle<'_>) -> Result<()
 /// forked child; if another thread calls it, as in tests, an anchor thread holds it.
 ///
 /// # Errors
-/// Skipped, if the system refuses it.
+/// Skipped if the system refuses it.
 pub fn life() -> Result<&'static Life> {
     Life::register().map_err(refused)
 }
