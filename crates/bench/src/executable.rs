@@ -30,7 +30,7 @@ impl Executable {
     /// Returns the running program.
     ///
     /// # Errors
-    /// If the program cannot be found or read, for example after it was deleted.
+    /// Returns an error if the program cannot be found or read, for example after it was deleted.
     pub fn running() -> io::Result<Self> {
         Self::at(&std::env::current_exe()?)
     }
@@ -38,7 +38,7 @@ impl Executable {
     /// Returns the program at `path`.
     ///
     /// # Errors
-    /// If the file does not exist or is not readable.
+    /// Returns an error if the file does not exist or is not readable.
     pub fn at(path: &Path) -> io::Result<Self> {
         let path = path.canonicalize()?;
         let file = File::open(&path)?;

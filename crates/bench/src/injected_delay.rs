@@ -46,7 +46,7 @@ impl InjectedDelay {
     /// Plants the delay into this process, for all later measurements.
     ///
     /// # Errors
-    /// Failed if the experiment would ignore the delay.
+    /// Returns `Failed` if the experiment would ignore the delay.
     pub(crate) fn plant(self, experiment: &str) -> Result<()> {
         if !HONOURED_BY.contains(&experiment) {
             return Err(MeasureError::fail(format!(

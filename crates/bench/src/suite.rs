@@ -35,7 +35,7 @@ pub trait Experiment: Sync {
     /// Measures one task, in the process that calls it.
     ///
     /// # Errors
-    /// [`tontine_host::error::MeasureError`]: skipped or failed, with the reason.
+    /// Returns a [`tontine_host::error::MeasureError`]: skipped or failed, with the reason.
     fn run(&self, task: &InvocationTask) -> Result<Observed>;
     /// Returns the number of operations in one invocation of `variant` at `size`; the invocation's
     /// duration grows linearly with it.

@@ -29,7 +29,7 @@ impl RunDir {
     /// Creates a fresh directory.
     ///
     /// # Errors
-    /// Skipped if no temporary directory can be created.
+    /// Returns `Skipped` if no temporary directory can be created.
     pub fn new() -> Result<Self> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let count = COUNT.fetch_add(1, Ordering::Relaxed);

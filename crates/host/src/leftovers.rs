@@ -37,7 +37,7 @@ impl Folder {
     /// Creates a directory of this kind.
     ///
     /// # Errors
-    /// Skipped if no temporary directory is writable.
+    /// Returns `Skipped` if no temporary directory is writable.
     pub fn new(kind: &str) -> Result<Self> {
         let maker = std::process::id();
         let made = tempfile::Builder::new()
@@ -70,7 +70,8 @@ impl Drop for Folder {
 /// of this process. [`forget_the_run`] or a sweep removes it.
 ///
 /// # Errors
-/// Skipped if no temporary directory is writable, or if another user has created this directory.
+/// Returns `Skipped` if no temporary directory is writable, or if another user has created this
+/// directory.
 pub fn folder_of_the_run(kind: &str) -> Result<PathBuf> {
     let starter = getppid().map_or(std::process::id(), |pid| pid.as_raw_nonzero().get() as u32);
     let path = run_folder(kind, starter);

@@ -38,7 +38,7 @@ impl PeerHandle<'_> {
     /// Checks that the peer can still reply.
     ///
     /// # Errors
-    /// Failed, with the peer's status, if the peer has ended.
+    /// Returns `Failed`, with the peer's status, if the peer has ended.
     #[cold]
     pub fn check(&self) -> Result<()> {
         match *self {
@@ -103,7 +103,7 @@ impl PeriodicSignal {
     /// Starts to interrupt the calling thread.
     ///
     /// # Errors
-    /// Skipped if the system refuses the timer.
+    /// Returns `Skipped` if the system refuses the timer.
     pub fn this_thread() -> Result<Self> {
         extern "C" fn nothing(_: libc::c_int) {}
         let signal = libc::SIGRTMIN() + 5;
@@ -192,7 +192,7 @@ impl ChildError {
 /// signal.
 ///
 /// # Panics
-/// If `body` fails or panics, with its message.
+/// Panics if `body` fails or panics, with its message.
 #[doc(hidden)]
 pub fn in_a_process_of_its_own(body: impl FnOnce() -> std::result::Result<(), String>) {
     let words = ChildError::new().expect("shared memory");

@@ -34,7 +34,8 @@ impl CppPart {
     /// Writes the source to the file `source` and compiles it into the file `made`.
     ///
     /// # Errors
-    /// Skipped if there is no compiler or no Boost; failed if the source does not compile.
+    /// Returns `Skipped` if there is no compiler or no Boost, `Failed` if the source does not
+    /// compile.
     pub fn compile(&self, source: &Path, made: &Path) -> Result<()> {
         std::fs::write(source, self.text).setting_up("writing the C++ source")?;
         let compiled = Command::new("c++")

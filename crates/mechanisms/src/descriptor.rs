@@ -23,7 +23,7 @@ use crate::end::{Duplex, Inlet, Outlet, Patient, TransferError, check};
 /// Creates a pipe and returns its reading end and its writing end.
 ///
 /// # Errors
-/// Skipped if the system refuses it.
+/// Returns `Skipped` if the system refuses it.
 pub fn pipe() -> Result<(OwnedFd, OwnedFd)> {
     pipe_with(PipeFlags::CLOEXEC).setting_up("pipe2")
 }
@@ -31,7 +31,7 @@ pub fn pipe() -> Result<(OwnedFd, OwnedFd)> {
 /// Creates a pair of connected UNIX sockets.
 ///
 /// # Errors
-/// Skipped if the system refuses it.
+/// Returns `Skipped` if the system refuses it.
 pub fn unix_pair(kind: SocketType) -> Result<(OwnedFd, OwnedFd)> {
     socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None).setting_up("socketpair")
 }
@@ -39,7 +39,7 @@ pub fn unix_pair(kind: SocketType) -> Result<(OwnedFd, OwnedFd)> {
 /// Creates both ends of a TCP connection over loopback, without Nagle's delay.
 ///
 /// # Errors
-/// Skipped if there is no loopback.
+/// Returns `Skipped` if there is no loopback.
 pub fn tcp_pair() -> Result<(OwnedFd, OwnedFd)> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).setting_up("bind to 127.0.0.1")?;
     let address = listener.local_addr().setting_up("getsockname")?;
@@ -54,7 +54,7 @@ pub fn tcp_pair() -> Result<(OwnedFd, OwnedFd)> {
 /// Returns a second descriptor of the same file.
 ///
 /// # Errors
-/// Skipped if there are no more descriptors.
+/// Returns `Skipped` if there are no more descriptors.
 pub fn again(fd: &OwnedFd) -> Result<OwnedFd> {
     fd.try_clone().setting_up("fcntl(F_DUPFD_CLOEXEC)")
 }
@@ -146,13 +146,13 @@ pub trait Connected {
     /// Creates a connection and returns the descriptor to read from and the one to write to.
     ///
     /// # Errors
-    /// Skipped if the system refuses it.
+    /// Returns `Skipped` if the system refuses it.
     fn connect() -> Result<(OwnedFd, OwnedFd)>;
 
     /// Checks that messages of this length can pass.
     ///
     /// # Errors
-    /// Skipped if they cannot.
+    /// Returns `Skipped` if they cannot pass.
     fn try_out(_bytes: usize, _read: &OwnedFd, _write: &OwnedFd) -> Result<()> {
         Ok(())
     }

@@ -68,8 +68,8 @@ impl Docker {
     /// Returns the engine that the user's `docker` connects to.
     ///
     /// # Errors
-    /// Skipped, with advice, if no engine replies and grants access; failed if its reply is
-    /// invalid.
+    /// Returns `Skipped`, with advice, if no engine replies and grants access, `Failed` if its
+    /// reply is invalid.
     pub fn find() -> Result<Self> {
         Self::at(None)
     }
@@ -132,7 +132,7 @@ impl Docker {
     /// Runs one command and returns its output.
     ///
     /// # Errors
-    /// Failed, with the engine's error; skipped if the command overran the deadline.
+    /// Returns `Failed`, with the engine's error, `Skipped` if the command overran the deadline.
     pub fn say(
         &self,
         arguments: &[&str],

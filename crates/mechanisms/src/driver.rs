@@ -57,13 +57,14 @@ pub trait PairDriver {
     /// Creates both ends, for messages of `bytes` bytes.
     ///
     /// # Errors
-    /// Skipped if the machine lacks what they need.
+    /// Returns `Skipped` if the machine lacks what they need.
     fn pair(bytes: usize) -> Result<Couple<Self::Half>>;
 
     /// Opens one end, in the process or thread that uses it, and waits for the other end.
     ///
     /// # Errors
-    /// Skipped if the machine lacks what it needs; failed if the other end does not appear.
+    /// Returns `Skipped` if the machine lacks what it needs, `Failed` if the other end does not
+    /// appear.
     fn open<const BYTES: usize>(
         half: Self::Half,
         peers: &[PeerHandle<'_>],
@@ -109,7 +110,7 @@ pub trait StreamDriver {
     /// Creates the resources that all ends share.
     ///
     /// # Errors
-    /// Skipped if the machine lacks what they need.
+    /// Returns `Skipped` if the machine lacks what they need.
     fn lay(traffic: Traffic) -> Result<Self::Bed>;
 
     /// Opens a sender's end: in the sender's process, or before the threads start.
@@ -141,7 +142,7 @@ pub trait NamedDriver: 'static {
     /// Creates the resources that both ends share, once.
     ///
     /// # Errors
-    /// Those of the mechanism.
+    /// Returns the errors of the mechanism.
     fn create(at: &Location) -> Result<()> {
         let _ = at;
         Ok(())
@@ -150,13 +151,13 @@ pub trait NamedDriver: 'static {
     /// Opens the sender's end.
     ///
     /// # Errors
-    /// Those of the mechanism.
+    /// Returns the errors of the mechanism.
     fn sender(at: &Location) -> Result<Self::Out>;
 
     /// Opens the receiver's end.
     ///
     /// # Errors
-    /// Those of the mechanism.
+    /// Returns the errors of the mechanism.
     fn receiver(at: &Location) -> Result<Self::In>;
 }
 

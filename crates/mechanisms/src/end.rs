@@ -37,7 +37,7 @@ impl From<TransferError> for MeasureError {
 /// Checks that all peers can still reply.
 ///
 /// # Errors
-/// The error of [`PeerHandle::check`] for the first peer that cannot.
+/// Returns the error of [`PeerHandle::check`] for the first peer that cannot reply.
 #[cold]
 pub fn check(peers: &[PeerHandle<'_>]) -> Result<()> {
     peers.iter().try_for_each(PeerHandle::check)
@@ -80,7 +80,7 @@ pub trait Outlet {
     /// Sends a message; waits for free space.
     ///
     /// # Errors
-    /// [`TransferError`].
+    /// Returns a [`TransferError`].
     fn send(&mut self, message: &[u8], peers: &[PeerHandle<'_>]) -> Result<(), TransferError>;
 
     /// Takes back the sent messages that will not be read because the other end has ended.
@@ -91,7 +91,7 @@ pub trait Outlet {
     /// Checks whether a successor of a dead receiver exists, and hands over to it.
     ///
     /// # Errors
-    /// Those of the mechanism; a missing successor is not an error.
+    /// Returns the errors of the mechanism; a missing successor is not an error.
     fn look_for_successor(&mut self) -> Result<()> {
         Ok(())
     }
@@ -102,7 +102,7 @@ pub trait Inlet {
     /// Waits for a message and passes it to `look`, in place if the mechanism allows it.
     ///
     /// # Errors
-    /// [`TransferError`].
+    /// Returns a [`TransferError`].
     fn receive<R>(
         &mut self,
         peers: &[PeerHandle<'_>],
@@ -115,7 +115,7 @@ pub trait Patient: Inlet {
     /// Receives for at most `time`. Returns `None` if no message arrived.
     ///
     /// # Errors
-    /// [`TransferError`].
+    /// Returns a [`TransferError`].
     fn receive_within<R>(
         &mut self,
         time: Duration,
@@ -129,7 +129,7 @@ pub trait TwoWay: Outlet + Inlet {
     /// do, except wake the other end.
     ///
     /// # Errors
-    /// Those of the mechanism.
+    /// Returns the errors of the mechanism.
     fn forget(&mut self) -> Result<()> {
         Ok(())
     }

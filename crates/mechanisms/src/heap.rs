@@ -10,7 +10,7 @@ use tontine_host::error::{MeasureError, Result};
 /// Joins the heap in a forked child of its creator.
 ///
 /// # Errors
-/// Failed if the child cannot join.
+/// Returns `Failed` if the child cannot join.
 pub fn rejoined(heap: &Heap) -> Result<Heap> {
     // SAFETY: all members are processes of one experiment and use this library; none of them has
     // another descriptor of the file or closes the one that it inherited.
@@ -26,7 +26,7 @@ pub fn refused(error: HeapError) -> MeasureError {
 /// Recovers dead members, then checks that no process holds a block of the heap.
 ///
 /// # Errors
-/// Failed if the check finds a fault or a block that is not free.
+/// Returns `Failed` if the check finds a fault or a block that is not free.
 pub fn must_be_free(heap: &Heap) -> Result<()> {
     heap.recover_and_trim().map_err(refused)?;
     let report = heap.check().map_err(refused)?;

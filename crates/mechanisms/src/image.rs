@@ -31,7 +31,7 @@ struct LoadedImage {
 /// libraries.
 ///
 /// # Errors
-/// Those of reading the files and writing the archive.
+/// Returns the errors of reading the files and writing the archive.
 pub fn tree() -> io::Result<(File, Vec<PathBuf>)> {
     let mapped = LoadedImage::by_this_process();
     let mut archive = tar::Builder::new(tempfile::tempfile()?);
@@ -56,7 +56,7 @@ pub fn tree() -> io::Result<(File, Vec<PathBuf>)> {
 /// Returns a value that differs between this executable and any other build of it.
 ///
 /// # Errors
-/// If `/proc` does not show the executable.
+/// Returns an error if `/proc` does not show the executable.
 pub fn fingerprint() -> io::Result<String> {
     use std::os::unix::fs::MetadataExt;
     let file = fs::metadata("/proc/self/exe")?;

@@ -21,8 +21,8 @@ impl Location {
     /// Returns the directory's name, which is unique to this location.
     ///
     /// # Panics
-    /// If the directory's name is not UTF-8. No substitute is possible, because an explorer removes
-    /// everything with this name from shared memory.
+    /// Panics if the directory's name is not UTF-8. No substitute is possible, because an explorer
+    /// removes everything with this name from shared memory.
     pub fn name(&self) -> &str {
         let name = self.0.file_name().and_then(|name| name.to_str());
         name.expect("a location's folder has a name in UTF-8")
@@ -31,7 +31,7 @@ impl Location {
     /// Returns the name in the form that POSIX requires for shared memory and message queues.
     ///
     /// # Panics
-    /// Never: a file name contains no zero byte.
+    /// Never panics: a file name contains no zero byte.
     pub fn posix_name(&self) -> CString {
         CString::new(format!("/{}", self.name())).expect("a file name holds no zero byte")
     }

@@ -45,7 +45,7 @@ impl<T> Monitor<T> {
     /// Initialises the mutex and the condition variable. Call it once, before any other use.
     ///
     /// # Errors
-    /// Skipped if the system has no process-shared mutexes or condition variables.
+    /// Returns `Skipped` if the system has no process-shared mutexes or condition variables.
     pub fn initialise(&self) -> Result<()> {
         // SAFETY: the memory is mapped, and no thread uses it yet.
         unsafe {
@@ -57,7 +57,7 @@ impl<T> Monitor<T> {
     /// Locks the mutex.
     ///
     /// # Errors
-    /// Failed, with the error of `pthread_mutex_lock(3)`.
+    /// Returns `Failed` with the error of `pthread_mutex_lock(3)`.
     #[inline(always)]
     pub fn lock(&self) -> Result<()> {
         // SAFETY: the mutex was initialised before its first use and stays mapped while it is
@@ -68,7 +68,7 @@ impl<T> Monitor<T> {
     /// Locks the mutex, or gives up at `deadline` (`CLOCK_REALTIME`).
     ///
     /// # Errors
-    /// Failed, with the error of `pthread_mutex_timedlock(3)`.
+    /// Returns `Failed` with the error of `pthread_mutex_timedlock(3)`.
     #[inline(always)]
     pub fn lock_until(&self, deadline: &libc::timespec) -> Result<Waited> {
         // SAFETY: as in `lock`; the deadline is borrowed for the call.
@@ -79,7 +79,7 @@ impl<T> Monitor<T> {
     /// Unlocks the mutex. The calling thread must hold it.
     ///
     /// # Errors
-    /// Failed, with the error of `pthread_mutex_unlock(3)`.
+    /// Returns `Failed` with the error of `pthread_mutex_unlock(3)`.
     #[inline(always)]
     pub fn unlock(&self) -> Result<()> {
         // SAFETY: as in `lock`, after which alone this call is valid.
@@ -90,7 +90,7 @@ impl<T> Monitor<T> {
     /// Wakes one waiter.
     ///
     /// # Errors
-    /// Failed, with the error of `pthread_cond_signal(3)`.
+    /// Returns `Failed` with the error of `pthread_cond_signal(3)`.
     #[inline(always)]
     pub fn signal(&self) -> Result<()> {
         // SAFETY: initialised before its first use, and mapped while it is borrowed.
@@ -100,7 +100,7 @@ impl<T> Monitor<T> {
     /// Waits for a signal. The caller must hold the mutex, and holds it again after the call.
     ///
     /// # Errors
-    /// Failed, with the error of `pthread_cond_wait(3)`.
+    /// Returns `Failed` with the error of `pthread_cond_wait(3)`.
     #[inline(always)]
     pub fn wait(&self) -> Result<()> {
         // SAFETY: both are initialised and mapped; the caller holds the mutex.
@@ -111,7 +111,7 @@ impl<T> Monitor<T> {
     /// Like [`Self::wait`], but only until `deadline` (`CLOCK_REALTIME`).
     ///
     /// # Errors
-    /// Failed, with the error of `pthread_cond_timedwait(3)`.
+    /// Returns `Failed` with the error of `pthread_cond_timedwait(3)`.
     #[inline(always)]
     pub fn wait_until(&self, deadline: &libc::timespec) -> Result<Waited> {
         let (turned, mutex) = (self.turned.get(), self.mutex.get());
@@ -124,7 +124,7 @@ impl<T> Monitor<T> {
 /// Initialises a process-shared mutex, robust or not.
 ///
 /// # Errors
-/// Skipped if the system has none.
+/// Returns `Skipped` if the system has no process-shared mutexes.
 ///
 /// # Safety
 /// `mutex` is valid for writes, and no thread uses the mutex yet.
@@ -150,7 +150,7 @@ pub unsafe fn initialise_mutex(mutex: *mut libc::pthread_mutex_t, robust: bool) 
 /// Initialises a process-shared condition variable.
 ///
 /// # Errors
-/// Skipped if the system has none.
+/// Returns `Skipped` if the system has no process-shared condition variables.
 ///
 /// # Safety
 /// `condition` is valid for writes, and no thread uses the condition variable yet.

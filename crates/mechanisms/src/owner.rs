@@ -35,7 +35,7 @@ impl ProcessIdentity {
     /// parent does; otherwise this process.
     ///
     /// # Errors
-    /// Skipped if `/proc` does not show it.
+    /// Returns `Skipped` if `/proc` does not show it.
     pub fn of_this_run() -> Result<Self> {
         let parent = getppid().map(|pid| pid.as_raw_nonzero().get().cast_unsigned());
         let pid = parent.filter(|&pid| runs_our_program(pid)).unwrap_or_else(std::process::id);
@@ -76,7 +76,7 @@ impl ProcessIdentity {
     /// `engine`.
     ///
     /// # Errors
-    /// Skipped if no file can be created.
+    /// Returns `Skipped` if no file can be created.
     pub fn mark(&self, engine: &str) -> Result<()> {
         let leave = |folder: &Path| {
             let mut options = fs::OpenOptions::new();

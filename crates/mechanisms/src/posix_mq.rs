@@ -190,7 +190,7 @@ const LIMIT: &str = "/proc/sys/fs/mqueue/msgsize_max";
 /// file descriptor.
 ///
 /// # Errors
-/// Skipped if the system has no queues, none of this size, or no space for one.
+/// Returns `Skipped` if the system has no queues, none of this size, or no space for one.
 pub fn nameless(depth: usize, bytes: usize) -> Result<OwnedFd> {
     let flags = libc::O_CREAT | libc::O_EXCL | libc::O_RDWR;
     let open = |name: &CStr| open(name, flags, depth, bytes);

@@ -38,7 +38,7 @@ impl<T> SharedRegion<T> {
     /// Creates and maps the structure under a name.
     ///
     /// # Errors
-    /// Skipped if there is no `/dev/shm`; failed if the name is in use.
+    /// Returns `Skipped` if there is no `/dev/shm`, `Failed` if the name is in use.
     pub fn create(at: &Location, extra: usize) -> Result<Self> {
         let flags = shm::OFlags::CREATE | shm::OFlags::EXCL | shm::OFlags::RDWR;
         let file = shm::open(&*at.posix_name(), flags, Mode::RUSR | Mode::WUSR);
@@ -50,7 +50,7 @@ impl<T> SharedRegion<T> {
     /// Maps a structure that another process created.
     ///
     /// # Errors
-    /// Skipped if it does not exist.
+    /// Returns `Skipped` if it does not exist.
     pub fn open(at: &Location, extra: usize) -> Result<Self> {
         let file = shm::open(&*at.posix_name(), shm::OFlags::RDWR, Mode::empty());
         Self::map(&file.setting_up("shm_open")?, extra)
@@ -59,7 +59,7 @@ impl<T> SharedRegion<T> {
     /// Creates a structure without a name, for processes that are forked later.
     ///
     /// # Errors
-    /// Skipped if the system refuses the mapping.
+    /// Returns `Skipped` if the system refuses the mapping.
     pub fn anonymous(extra: usize) -> Result<Self> {
         let (length, flags) = (Self::length(extra), MapFlags::SHARED | MapFlags::POPULATE);
         // SAFETY: a fresh mapping at an address of the kernel's choice overlaps no memory in use.

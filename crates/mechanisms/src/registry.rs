@@ -20,7 +20,8 @@ macro_rules! registry {
         /// Lets `user` open two ends of the mechanism `name`.
         ///
         /// # Errors
-        /// Skipped if this build lacks the mechanism; failed if it has no pairs or is unknown.
+        /// Returns `Skipped` if this build lacks the mechanism, `Failed` if it has no pairs or is
+        /// unknown.
         pub fn pairs<U: PairUser>(name: &str, user: U) -> Result<U::Out> {
             $(if <$driver as Driver>::MECHANISM.name == name {
                 return <$driver as Driver>::pairs(user).ok_or_else(|| lacking(name));

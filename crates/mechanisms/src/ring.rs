@@ -148,7 +148,7 @@ pub trait RingGuard: Sized + 'static {
     /// Initialises the guard for several processes.
     ///
     /// # Errors
-    /// Skipped if the system has no such locks.
+    /// Returns `Skipped` if the system has no such locks.
     ///
     /// # Safety
     /// The guard is mapped, and no other process uses it yet.
@@ -157,7 +157,7 @@ pub trait RingGuard: Sized + 'static {
     /// Waits for space and pushes a message.
     ///
     /// # Errors
-    /// [`TransferError`].
+    /// Returns a [`TransferError`].
     ///
     /// # Safety
     /// The guard is initialised, the ring mapped, the message as long as its slots.
@@ -170,7 +170,7 @@ pub trait RingGuard: Sized + 'static {
     /// Waits for a message and pops it; returns `false` if none came before the deadline.
     ///
     /// # Errors
-    /// [`TransferError`].
+    /// Returns a [`TransferError`].
     ///
     /// # Safety
     /// The guard is initialised, the ring mapped, and `into` as long as a message.

@@ -140,7 +140,7 @@ impl Semaphore {
     /// wait.
     ///
     /// # Errors
-    /// Skipped if the system has none.
+    /// Returns `Skipped` if the system has no process-shared semaphores.
     pub fn start_at_zero(&self) -> Result<()> {
         // SAFETY: the memory is mapped, not used elsewhere yet, and aligned.
         checked(unsafe { libc::sem_init(self.0.get(), 1, 0) }).setting_up("sem_init")?;
@@ -150,7 +150,7 @@ impl Semaphore {
     /// Increments the semaphore.
     ///
     /// # Errors
-    /// Failed if the semaphore is at its maximum.
+    /// Returns `Failed` if the semaphore is at its maximum.
     #[inline(always)]
     pub fn post(&self) -> Result<()> {
         // SAFETY: initialised by `start_at_zero`, and mapped while it is borrowed.
@@ -162,7 +162,7 @@ impl Semaphore {
     /// interrupted the wait.
     ///
     /// # Errors
-    /// Failed if the semaphore is invalid.
+    /// Returns `Failed` if the semaphore is invalid.
     #[inline(always)]
     pub fn wait_or_signal(&self) -> Result<bool> {
         // SAFETY: as in `post`.

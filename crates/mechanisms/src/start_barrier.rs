@@ -60,7 +60,8 @@ impl StartBarrier {
     /// the processes can no longer arrive.
     ///
     /// # Errors
-    /// Those of `check`; failed if the processes have not arrived within twenty seconds.
+    /// Returns the errors of `check`, and `Failed` if the processes have not arrived within twenty
+    /// seconds.
     pub fn until(&self, count: usize, check: impl Fn() -> Result<()>) -> Result<()> {
         let began = Instant::now();
         loop {

@@ -66,7 +66,7 @@ impl Arm {
     /// Runs one invocation of `task` and returns its figures, which are never empty.
     ///
     /// # Errors
-    /// [`Missing`]: the invocation was stopped or returned no figures.
+    /// Returns a [`Missing`]: the invocation was stopped or returned no figures.
     pub fn figures(
         &self,
         task: &InvocationTask,

@@ -81,7 +81,7 @@ pub enum ReadError {
 /// Reads both files.
 ///
 /// # Errors
-/// [`ReadError`], which names the file, what was expected, and what to do.
+/// Returns a [`ReadError`], which names the file, what was expected, and what to do.
 pub fn read(base: &Path, new: &Path) -> Result<(RunFiles, RunFiles), ReadError> {
     let (base, new) = (VersionedFile::read(base)?, VersionedFile::read(new)?);
     if base.schema != new.schema {

@@ -114,7 +114,7 @@ impl InvocationReply {
 /// Serves one request from standard input with an experiment of `suite`, and writes the reply.
 ///
 /// # Errors
-/// If the request cannot be read, or the reply cannot be written.
+/// Returns an error if the request cannot be read, or the reply cannot be written.
 pub fn serve(suite: &Suite) -> io::Result<()> {
     die_with_parent();
     deadline::begin();

@@ -43,7 +43,7 @@ impl Pilot<'_> {
     /// Makes one invocation of `task` at `size`.
     ///
     /// # Errors
-    /// [`PilotFailure`]: the pilot was stopped, or nothing was measured.
+    /// Returns a [`PilotFailure`]: the pilot was stopped, or nothing was measured.
     pub fn try_at(&self, task: &InvocationTask, size: Size) -> Result<PilotRun, PilotFailure> {
         let task = InvocationTask { size, ..task.clone() };
         let began = Instant::now();

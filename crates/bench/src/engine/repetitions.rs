@@ -75,7 +75,7 @@ pub struct ReachedWidths {
 /// most `precision`, a share of the mean, to either side.
 ///
 /// # Errors
-/// [`PilotFailure`]: the pilot was stopped, or the task cannot be measured here.
+/// Returns a [`PilotFailure`]: the pilot was stopped, or the task cannot be measured here.
 pub fn advise(
     task: &InvocationTask,
     precision: f64,

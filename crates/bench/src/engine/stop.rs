@@ -34,7 +34,7 @@ impl StopRequest {
     /// Creates a request that never arrives.
     ///
     /// # Errors
-    /// If the system has no descriptor left.
+    /// Returns an error if the system has no descriptor left.
     pub fn never() -> io::Result<Self> {
         let readable = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         Ok(Self { readable, awaited: Vec::new() })
@@ -44,7 +44,7 @@ impl StopRequest {
     /// ignored: under nohup(1) it means that the program should outlive its terminal.
     ///
     /// # Errors
-    /// If the system has no descriptor left or refuses a handler.
+    /// Returns an error if the system has no descriptor left or refuses a handler.
     pub fn on_signals() -> io::Result<Self> {
         let mut stop = Self::never()?;
         let hangs_up = !is_ignored(Signal::HUP);

@@ -24,7 +24,7 @@ use crate::subject::{self, TargetKind};
 /// arguments are the target's name and the directory of the [`RunDir`].
 ///
 /// # Errors
-/// If the arguments name no target, a command is invalid, or the pipes fail.
+/// Returns an error if the arguments name no target, a command is invalid, or the pipes fail.
 pub fn serve(subject: &OsStr, folder: &OsStr) -> io::Result<()> {
     let subject = subject
         .to_str()

@@ -41,13 +41,13 @@ pub trait HeapTarget: CrashTarget {
     /// Creates the heap, and joins it.
     ///
     /// # Errors
-    /// Those of the heap.
+    /// Returns the errors of the heap.
     fn create(&self, place: &RunDir) -> io::Result<Box<dyn TargetMember>>;
 
     /// Joins a heap that a live member has created.
     ///
     /// # Errors
-    /// Those of the heap.
+    /// Returns the errors of the heap.
     fn join(&self, place: &RunDir) -> io::Result<Box<dyn TargetMember>>;
 }
 
@@ -58,7 +58,7 @@ pub trait TargetMember {
     /// Allocates a block and appends it to the list; returns `false` if there is no space.
     ///
     /// # Errors
-    /// Those of the heap, except that it is full.
+    /// Returns the errors of the heap, except the error that it is full.
     fn allocate(&mut self, bytes: usize) -> io::Result<bool>;
 
     /// Returns the bytes of a block.
@@ -67,13 +67,13 @@ pub trait TargetMember {
     /// Frees a block.
     ///
     /// # Errors
-    /// Those of the heap.
+    /// Returns the errors of the heap.
     fn free(&mut self, at: usize) -> io::Result<()>;
 
     /// Announces this member, so that others can hand blocks over to it.
     ///
     /// # Errors
-    /// Those of the mechanism by which blocks are handed over.
+    /// Returns the errors of the mechanism by which blocks are handed over.
     fn listen(&mut self) -> io::Result<()> {
         Ok(())
     }
@@ -81,7 +81,7 @@ pub trait TargetMember {
     /// Learns how to reach the member with this process id.
     ///
     /// # Errors
-    /// Those of the mechanism.
+    /// Returns the errors of the mechanism.
     fn meet(&mut self, pid: u32) -> io::Result<()> {
         let _ = pid;
         Ok(())
@@ -90,7 +90,7 @@ pub trait TargetMember {
     /// Hands a block over to a member that it has met.
     ///
     /// # Errors
-    /// Those of the heap, and of the channel that carries the handles.
+    /// Returns the errors of the heap, and of the channel that carries the handles.
     fn hand_over(&mut self, at: usize, pid: u32) -> io::Result<()> {
         let _ = (at, pid);
         Err(io::ErrorKind::Unsupported.into())
@@ -99,7 +99,7 @@ pub trait TargetMember {
     /// Accepts a block that was handed over; `None` if there is none.
     ///
     /// # Errors
-    /// Those of the heap, and of the channel that carries the handles.
+    /// Returns the errors of the heap, and of the channel that carries the handles.
     fn accept(&mut self) -> io::Result<Option<HandedOver>> {
         Ok(None)
     }
@@ -107,7 +107,7 @@ pub trait TargetMember {
     /// Frees the blocks in flight to or from dead members, which will not arrive.
     ///
     /// # Errors
-    /// Those of the heap.
+    /// Returns the errors of the heap.
     fn settle(&mut self) -> io::Result<()> {
         Ok(())
     }
@@ -115,7 +115,7 @@ pub trait TargetMember {
     /// Recovers dead members, and returns memory that the heap does not need to the system.
     ///
     /// # Errors
-    /// Those of the heap.
+    /// Returns the errors of the heap.
     fn recover(&mut self) -> io::Result<()> {
         Ok(())
     }
@@ -123,7 +123,7 @@ pub trait TargetMember {
     /// Checks the whole heap.
     ///
     /// # Errors
-    /// Those of the heap.
+    /// Returns the errors of the heap.
     fn check(&mut self) -> io::Result<Checked>;
 }
 

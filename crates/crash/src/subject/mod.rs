@@ -83,7 +83,7 @@ pub trait CrashTarget: Sync {
     /// Prepares the resources that all runs share, once, in the explorer.
     ///
     /// # Errors
-    /// Skipped if the machine lacks something.
+    /// Returns `Skipped` if the machine lacks something.
     fn prepare(&self) -> Result<Prepared> {
         Ok(Prepared::default())
     }

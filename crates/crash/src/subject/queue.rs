@@ -37,7 +37,7 @@ pub trait QueueSubject: CrashTarget {
     /// Creates the resources that both ends need, once per run, in a worker.
     ///
     /// # Errors
-    /// Those of the mechanism.
+    /// Returns the errors of the mechanism.
     fn create(&self, place: &RunDir) -> io::Result<()> {
         let _ = place;
         Ok(())
@@ -46,7 +46,7 @@ pub trait QueueSubject: CrashTarget {
     /// Opens one end, in a worker.
     ///
     /// # Errors
-    /// Those of the mechanism.
+    /// Returns the errors of the mechanism.
     fn open(&self, place: &RunDir, end: QueueEnd) -> io::Result<Box<dyn Endpoint>>;
 }
 
@@ -55,13 +55,13 @@ pub trait Endpoint {
     /// Sends a message; waits for free space.
     ///
     /// # Errors
-    /// Those of the mechanism, such as a receiver that has ended.
+    /// Returns the errors of the mechanism, such as a receiver that has ended.
     fn send(&mut self, message: &TrialMessage) -> io::Result<()>;
 
     /// Receives one message and returns its length; `None` if none arrived in time.
     ///
     /// # Errors
-    /// Those of the mechanism.
+    /// Returns the errors of the mechanism.
     fn receive(&mut self, into: &mut TrialMessage, wait: Wait) -> io::Result<Option<usize>>;
 
     /// Takes back the messages that a dead receiver did not read, if the mechanism can.
@@ -72,7 +72,7 @@ pub trait Endpoint {
     /// Looks for the successor of a dead receiver, and hands over to it.
     ///
     /// # Errors
-    /// Those of the mechanism; a missing successor is not an error.
+    /// Returns the errors of the mechanism; a missing successor is not an error.
     fn look_for_successor(&mut self) -> io::Result<()> {
         Ok(())
     }

@@ -36,8 +36,8 @@ impl Band {
     /// thread's affinity.
     ///
     /// # Errors
-    /// Skipped if one of the two processors cannot be used, or if the two threads do not meet
-    /// within two seconds.
+    /// Returns `Skipped` if one of the two processors cannot be used, or if the two threads do not
+    /// meet within two seconds.
     pub fn between(clock: Clock, here: usize, there: usize) -> Result<Self> {
         let board = PingPong::default();
         thread::scope(|scope| {

@@ -28,7 +28,7 @@ impl Child {
     /// thread may hold the allocator's lock at the moment of the fork.
     ///
     /// # Errors
-    /// Skipped if the system refuses another process.
+    /// Returns `Skipped` if the system refuses another process.
     pub fn fork(body: impl FnOnce() -> i32) -> Result<Self> {
         let parent = rustix::process::getpid();
         // SAFETY: the child runs `body` on a copy of this thread and ends by `_exit`; it never
@@ -62,7 +62,7 @@ impl Child {
     /// of reaching an unrelated process.
     ///
     /// # Errors
-    /// The errors of `kill(2)`.
+    /// Returns the errors of `kill(2)`.
     pub fn signal(&self, signal: Signal) -> rustix::io::Result<()> {
         if self.reaped { Err(Errno::SRCH) } else { kill_process(self.pid, signal) }
     }
@@ -70,7 +70,7 @@ impl Child {
     /// Waits for the child's end and reaps it.
     ///
     /// # Errors
-    /// Failed if the child was reaped elsewhere.
+    /// Returns `Failed` if the child was reaped elsewhere.
     pub fn wait(&mut self) -> Result<WaitStatus> {
         loop {
             match waitpid(Some(self.pid), WaitOptions::empty()) {
@@ -96,9 +96,8 @@ impl Child {
     /// Kills the child with SIGKILL and reaps it.
     ///
     /// # Errors
-    /// Like [`Child::wait`]; skipped if the system refuses the signal. In that case this does not
-    /// wait, because the child might live indefinitely; it ends when the thread that forked it
-    /// ends.
+    /// Like [`Child::wait`]. Returns `Skipped`, without waiting, if the system refuses the signal:
+    /// the child might live indefinitely. It ends when the thread that forked it ends.
     pub fn kill(&mut self) -> Result<WaitStatus> {
         match self.signal(Signal::KILL) {
             Ok(()) | Err(Errno::SRCH) => self.wait(),
@@ -120,7 +119,7 @@ impl Drop for Child {
 /// reaped.
 ///
 /// # Errors
-/// Skipped if the system has no pidfds; failed if the child does not exist.
+/// Returns `Skipped` if the system has no pidfds, `Failed` if the child does not exist.
 pub fn ends_within(pid: Pid, patience: Duration) -> Result<bool> {
     let pidfd = pidfd_open(pid, PidfdFlags::empty()).setting_up("pidfd_open")?;
     let until = Instant::now() + patience;

@@ -107,7 +107,7 @@ impl TempTree {
     /// Creates an empty tree.
     ///
     /// # Panics
-    /// If no temporary directory can be created.
+    /// Panics if no temporary directory can be created.
     pub fn empty() -> Self {
         Self(tempfile::tempdir().expect("a temporary folder"))
     }
@@ -115,7 +115,7 @@ impl TempTree {
     /// Writes a file and creates the directories above it.
     ///
     /// # Panics
-    /// If the file cannot be written.
+    /// Panics if the file cannot be written.
     pub fn write(&self, path: &str, text: &str) {
         let path = self.0.path().join(path);
         fs::create_dir_all(path.parent().expect("a folder")).expect("mkdir");

@@ -26,7 +26,7 @@ const CONTAINER: UnshareFlags = UnshareFlags::NEWNET
 /// Moves the calling process to its own network namespace, with permission to configure it.
 ///
 /// # Errors
-/// Skipped, with what would allow the call, if the system refuses it.
+/// Returns `Skipped`, with what would allow the call, if the system refuses the call.
 pub fn leave_network() -> Result<()> {
     match unshare(UnshareFlags::NEWNET) {
         Err(Errno::PERM) => {}
@@ -57,7 +57,7 @@ pub fn leave_network() -> Result<()> {
 /// namespace for its children, in which the next child is the first process.
 ///
 /// # Errors
-/// Skipped if the system refuses.
+/// Returns `Skipped` if the system refuses.
 pub fn leave_all() -> Result<()> {
     unshare(CONTAINER).setting_up("unshare of a container's namespaces")?;
     let private = MountPropagationFlags::REC | MountPropagationFlags::PRIVATE;

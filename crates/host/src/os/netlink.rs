@@ -39,7 +39,7 @@ impl Netlink {
     /// Opens a socket for the network namespace of the calling thread.
     ///
     /// # Errors
-    /// Skipped if the system has no such sockets.
+    /// Returns `Skipped` if the system has no such sockets.
     pub fn open() -> Result<Self> {
         let socket = rustix::net::socket_with(
             rustix::net::AddressFamily::NETLINK,
@@ -55,7 +55,7 @@ impl Netlink {
     /// Creates a bridge.
     ///
     /// # Errors
-    /// Skipped if the kernel has no bridges or forbids creating one.
+    /// Returns `Skipped` if the kernel has no bridges or forbids creating one.
     pub fn add_bridge(&mut self, name: &str) -> Result<()> {
         let mut bridge = LinkMessage::default();
         let kind = vec![LinkInfo::Kind(InfoKind::Bridge)];
@@ -67,7 +67,7 @@ impl Netlink {
     /// in the network namespace of a process.
     ///
     /// # Errors
-    /// Skipped if the kernel has no such pairs or forbids creating one.
+    /// Returns `Skipped` if the kernel has no such pairs or forbids creating one.
     pub fn add_pair(&mut self, name: &str, bridge: &str, far: &str, process: Pid) -> Result<()> {
         let bridge = self.index(bridge)?;
         let mut peer = LinkMessage::default();
@@ -89,7 +89,7 @@ impl Netlink {
     /// Adds to a device an address in a network of 256 addresses.
     ///
     /// # Errors
-    /// Skipped if the kernel refuses it.
+    /// Returns `Skipped` if the kernel refuses it.
     pub fn add_address(&mut self, name: &str, address: Ipv4Addr) -> Result<()> {
         let mut message = AddressMessage::default();
         message.header.family = AddressFamily::Inet;
@@ -105,7 +105,7 @@ impl Netlink {
     /// Enables a device.
     ///
     /// # Errors
-    /// Skipped if the kernel refuses it.
+    /// Returns `Skipped` if the kernel refuses it.
     pub fn up(&mut self, name: &str) -> Result<()> {
         let mut device = LinkMessage::default();
         device.header.index = self.index(name)?;

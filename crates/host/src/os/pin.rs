@@ -7,7 +7,7 @@ use crate::error::{ErrorContext, Result};
 /// Pins the calling thread to `cpu`.
 ///
 /// # Errors
-/// Skipped if the processor is outside the affinity that the system allows.
+/// Returns `Skipped` if the processor is outside the affinity that the system allows.
 pub fn pin_to(cpu: usize) -> Result<()> {
     let mut set = CpuSet::new();
     set.set(cpu);
@@ -31,7 +31,7 @@ pub fn pin_to_all(cpus: &[usize]) -> Result<()> {
 /// Returns the processors on which the calling thread may run, in ascending order.
 ///
 /// # Errors
-/// Skipped if a filter refuses the call.
+/// Returns `Skipped` if a filter refuses the call.
 pub fn allowed() -> Result<Vec<usize>> {
     let set = sched_getaffinity(None).setting_up("sched_getaffinity")?;
     Ok((0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect())

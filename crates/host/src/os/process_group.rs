@@ -38,7 +38,7 @@ impl ProcessGroup {
     /// Creates an empty group.
     ///
     /// # Errors
-    /// Skipped if the system refuses a process or a pipe.
+    /// Returns `Skipped` if the system refuses a process or a pipe.
     pub fn new() -> Result<Self> {
         let (ended, alive) = pipe_with(PipeFlags::CLOEXEC).setting_up("pipe2")?;
         let alive = Cell::new(Some(alive));
@@ -55,7 +55,7 @@ impl ProcessGroup {
     /// Starts `command` in the group.
     ///
     /// # Errors
-    /// Skipped if the command cannot be started.
+    /// Returns `Skipped` if the command cannot be started.
     pub fn spawn(&self, command: &mut Command) -> Result<process::Child> {
         let name = command.get_program().to_string_lossy().into_owned();
         let group = self.keeper.pid().as_raw_nonzero().get();
@@ -66,8 +66,8 @@ impl ProcessGroup {
     /// from just before it is started until it is reaped.
     ///
     /// # Errors
-    /// Skipped if the command cannot be started. Failed if it has not ended by `until`: then it is
-    /// killed, and the caller should drop the handle to kill its descendants.
+    /// Returns `Skipped` if the command cannot be started. Returns `Failed` if it has not ended by
+    /// `until`: then it is killed, and the caller should drop the handle to kill its descendants.
     pub fn run(&self, command: &mut Command, until: Instant) -> Result<(Duration, ExitStatus)> {
         let began = Instant::now();
         let mut child = self.spawn(command)?;
@@ -103,7 +103,7 @@ fn keep(ended: &OwnedFd) -> i32 {
 /// Sleeps until the child `pid` has ended; does not reap it.
 ///
 /// # Errors
-/// Failed if the child has not ended by `until`.
+/// Returns `Failed` if the child has not ended by `until`.
 pub fn wait_for(pid: Pid, until: Instant) -> Result<()> {
     let end = pidfd_open(pid, PidfdFlags::empty()).setting_up("pidfd_open")?;
     loop {

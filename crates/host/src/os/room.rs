@@ -14,7 +14,7 @@ const SHARE: u64 = 2;
 /// Checks that `count` more processes or threads of `bytes` each can be created.
 ///
 /// # Errors
-/// Skipped, with the limit and the current usage.
+/// Returns `Skipped`, with the limit and the current usage.
 pub fn for_processes(count: u64, bytes: u64) -> Result<()> {
     let files = Files::of_this_machine();
     let limit = getrlimit(Resource::Nproc).current;
@@ -42,7 +42,7 @@ pub fn for_processes(count: u64, bytes: u64) -> Result<()> {
 /// Checks that an experiment may take `bytes` of memory: at most half of the free memory.
 ///
 /// # Errors
-/// Skipped, with the amount of free memory.
+/// Returns `Skipped`, with the amount of free memory.
 pub fn for_memory(bytes: u64) -> Result<()> {
     let files = Files::of_this_machine();
     let Some(free) = available(&files) else {

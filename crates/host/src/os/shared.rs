@@ -54,7 +54,7 @@ impl<T: Shareable> SharedMapping<T> {
     /// Maps anonymous shared memory.
     ///
     /// # Errors
-    /// Skipped if the system refuses the mapping.
+    /// Returns `Skipped` if the system refuses the mapping.
     pub fn anonymous() -> Result<Self> {
         let length = Self::length();
         // SAFETY: a fresh mapping at an address of the kernel's choice overlaps no memory in use.
@@ -73,7 +73,7 @@ impl<T: Shareable> SharedMapping<T> {
     /// Maps memory by `shm_open` and `mmap`; the name is unlinked before this returns.
     ///
     /// # Errors
-    /// Skipped if there is no `/dev/shm` or it is full.
+    /// Returns `Skipped` if there is no `/dev/shm` or it is full.
     pub fn posix() -> Result<Self> {
         let length = Self::length();
         let flags = shm::OFlags::CREATE | shm::OFlags::EXCL | shm::OFlags::RDWR;
@@ -138,7 +138,7 @@ impl<T> Drop for SharedMapping<T> {
 /// then the next name is tried, up to [`NAMES`] names.
 ///
 /// # Errors
-/// The error of `make`; EEXIST only if all names are taken.
+/// Returns the error of `make`; EEXIST only if all names are taken.
 pub fn first_free_name<T>(make: impl Fn(&CStr) -> io::Result<T>) -> io::Result<(CString, T)> {
     // Two threads may be here at once.
     static COUNT: AtomicU32 = AtomicU32::new(0);

@@ -67,7 +67,7 @@ impl BlockedSignal {
     /// Blocks a standard signal.
     ///
     /// # Errors
-    /// Skipped if the system refuses.
+    /// Returns `Skipped` if the system refuses.
     pub fn new(signal: libc::c_int) -> Result<Self> {
         // SAFETY: all-zero bytes are a valid `sigset_t`; the calls read and write these two sets.
         let (returned, sets) = unsafe {
@@ -107,7 +107,7 @@ impl Drop for BlockedSignal {
 /// Sends a signal to a process by its id, including real-time signals, which rustix does not name.
 ///
 /// # Errors
-/// The errors of `kill(2)`.
+/// Returns the errors of `kill(2)`.
 pub fn send(to: Pid, signal: libc::c_int) -> std::io::Result<()> {
     // SAFETY: the call takes two numbers.
     checked(unsafe { libc::kill(to.as_raw_nonzero().get(), signal) }).map(drop)
@@ -117,7 +117,7 @@ pub fn send(to: Pid, signal: libc::c_int) -> std::io::Result<()> {
 /// only async-signal-safe functions, unless its process may break.
 ///
 /// # Errors
-/// The errors of `sigaction(2)`.
+/// Returns the errors of `sigaction(2)`.
 pub fn handle(handler: extern "C" fn(libc::c_int)) -> std::io::Result<()> {
     // SAFETY: zero is a valid pattern (plain integers, a null restorer) that the calls fill in; the
     // handler lives as long as the program.

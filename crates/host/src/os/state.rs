@@ -17,7 +17,7 @@ impl ProcStatFile {
     /// thread.
     ///
     /// # Errors
-    /// Skipped if there is no `/proc`.
+    /// Returns `Skipped` if there is no `/proc`.
     pub fn of(pid: u32, tid: u32) -> Result<Self> {
         let path = format!("/proc/{pid}/task/{tid}/stat");
         File::open(&path).setting_up(&format!("open {path}")).map(Self)
@@ -37,7 +37,7 @@ impl ProcStatFile {
 /// Returns the second thread of a process that has two threads.
 ///
 /// # Errors
-/// Skipped if there is no `/proc`; failed if there is no second thread.
+/// Returns `Skipped` if there is no `/proc`, `Failed` if there is no second thread.
 pub fn second_thread(pid: u32) -> Result<u32> {
     let path = format!("/proc/{pid}/task");
     let threads = std::fs::read_dir(&path).setting_up(&format!("read {path}"))?;

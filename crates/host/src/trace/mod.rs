@@ -103,8 +103,8 @@ impl TraceEvent {
 /// and of all tasks that it created. Waits for a thread that is already exiting by then.
 ///
 /// # Errors
-/// Skipped if the system refuses `ptrace` (Yama, a filter, another tracer); failed if `of` panics
-/// or takes more than ten seconds.
+/// Returns `Skipped` if the system refuses `ptrace` (Yama, a filter, another tracer), `Failed` if
+/// `of` panics or takes more than ten seconds.
 pub fn events(of: impl FnOnce() + Send) -> Result<Vec<TraceEvent>> {
     tracer::trace(of)
 }

@@ -43,7 +43,7 @@ pub(super) fn vfork() -> io::Result<libc::pid_t> {
 /// Creates a thread by `clone3`, and waits until the kernel has cleared the word.
 ///
 /// # Errors
-/// Skipped if the system refuses another thread.
+/// Returns `Skipped` if the system refuses another thread.
 #[inline]
 pub(super) fn thread(word: &AtomicU32) -> Result<()> {
     // The kernel sets the word to 0 at the thread's end.

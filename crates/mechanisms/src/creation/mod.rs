@@ -51,8 +51,8 @@ impl Creator {
     /// Returns [`Self::PosixSpawn`].
     ///
     /// # Errors
-    /// Skipped if the program's instructions do not exist for this processor, or if the system
-    /// forbids executable memory.
+    /// Returns `Skipped` if the program's instructions do not exist for this processor, or if the
+    /// system forbids executable memory.
     pub fn posix_spawn() -> Result<Self> {
         EmptyProgram::new().map(Self::PosixSpawn)
     }
@@ -72,7 +72,7 @@ impl Creator {
     /// share its thread-local storage, so no handler may run in them.
     ///
     /// # Errors
-    /// Failed if the signals cannot be blocked.
+    /// Returns `Failed` if the signals cannot be blocked.
     pub fn bare_thread() -> Result<Self> {
         thread::block_all_signals()?;
         Ok(Self::BareThread(Box::new(AtomicU32::new(0))))
@@ -81,8 +81,8 @@ impl Creator {
     /// Creates a task that ends at once, and waits for its end: the timed operation.
     ///
     /// # Errors
-    /// Skipped if the system refuses another thread or process; failed if the task does not end as
-    /// expected.
+    /// Returns `Skipped` if the system refuses another thread or process, `Failed` if the task does
+    /// not end as expected.
     #[inline]
     pub fn create_and_wait(&self) -> Result<()> {
         let pid = match self {

@@ -54,8 +54,8 @@ impl EmptyProgram {
     /// Writes the executable.
     ///
     /// # Errors
-    /// Skipped if the executable's instructions do not exist for this processor, or if the system
-    /// forbids executable memory (`vm.memfd_noexec`).
+    /// Returns `Skipped` if the executable's instructions do not exist for this processor, or if
+    /// the system forbids executable memory (`vm.memfd_noexec`).
     pub fn new() -> Result<Self> {
         if MACHINE.1.is_empty() {
             return Err(MeasureError::skip(

@@ -99,7 +99,7 @@ pub(super) fn clone3() -> io::Result<libc::pid_t> {
 /// Waits for a child, which must exit with status 0.
 ///
 /// # Errors
-/// Failed if it ends in any other way.
+/// Returns `Failed` if the child ends in any other way.
 #[inline]
 pub(super) fn reap(pid: libc::pid_t) -> Result<()> {
     let mut status = 0;

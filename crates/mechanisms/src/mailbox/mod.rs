@@ -51,7 +51,7 @@ pub struct Correspondent {
 /// Creates connections for `lanes` lanes in each direction, and returns the ends of both processes.
 ///
 /// # Errors
-/// Skipped if the system has no such sockets, or not enough of them.
+/// Returns `Skipped` if the system has no such sockets, or not enough of them.
 pub fn posts(lanes: usize) -> Result<(Post, Post)> {
     let mut here = Post { out: Vec::with_capacity(lanes), back: Vec::with_capacity(lanes) };
     let mut there = Post { out: Vec::with_capacity(lanes), back: Vec::with_capacity(lanes) };
@@ -70,7 +70,8 @@ impl Post {
     /// Creates a mailbox and one sender per connection, and connects to the other end.
     ///
     /// # Errors
-    /// Skipped if the system refuses what a mailbox needs; failed if the other end does not appear.
+    /// Returns `Skipped` if the system refuses what a mailbox needs, `Failed` if the other end does
+    /// not appear.
     pub fn open(self, options: &Options, peers: &[PeerHandle<'_>]) -> Result<Correspondent> {
         life()?;
         let mut mailbox = options.unbound().map_err(refused)?;
@@ -96,7 +97,7 @@ impl Post {
 /// Creates a sender that has sent its empty message.
 ///
 /// # Errors
-/// Skipped if the system refuses what it needs.
+/// Returns `Skipped` if the system refuses what it needs.
 pub fn announced(options: &Options, socket: OwnedFd) -> Result<Sender> {
     life()?;
     let mut sender = options.connect_socket(socket).map_err(refused)?;
@@ -107,7 +108,7 @@ pub fn announced(options: &Options, socket: OwnedFd) -> Result<Sender> {
 /// Receives the empty message of a sender that has just connected.
 ///
 /// # Errors
-/// Failed if it does not arrive, or another message does.
+/// Returns `Failed` if the message does not arrive, or if another message arrives.
 pub fn until_announced(mailbox: &mut Mailbox, senders: &[PeerHandle<'_>]) -> Result<()> {
     let began = Instant::now();
     loop {
@@ -133,7 +134,7 @@ pub fn until_announced(mailbox: &mut Mailbox, senders: &[PeerHandle<'_>]) -> Res
 /// message arrives while another sender is still announcing itself.
 ///
 /// # Errors
-/// Failed if the receiver does not.
+/// Returns `Failed` if the receiver does not do so.
 pub fn until_welcome(sender: &mut Sender, receiver: PeerHandle<'_>) -> Result<()> {
     let began = Instant::now();
     while sender.peer().is_none() {
@@ -151,7 +152,7 @@ pub fn until_welcome(sender: &mut Sender, receiver: PeerHandle<'_>) -> Result<()
 /// forked child; if another thread calls it, as in tests, an anchor thread holds it.
 ///
 /// # Errors
-/// Skipped if the system refuses it.
+/// Returns `Skipped` if the system refuses it.
 pub fn life() -> Result<&'static Life> {
     Life::register().map_err(refused)
 }
