@@ -81,7 +81,7 @@ impl<G> Ring<G> {
     /// Returns `true` if no further message fits.
     ///
     /// # Safety
-    /// As for [`Ring::is_empty`].
+    /// The requirements of [`Ring::is_empty`] apply.
     #[inline(always)]
     pub unsafe fn is_full(&self) -> bool {
         // SAFETY: guaranteed by the caller.
@@ -92,7 +92,8 @@ impl<G> Ring<G> {
     /// never sent.
     ///
     /// # Safety
-    /// As for [`Ring::is_empty`]; the ring is not full, and the message as long as its slots.
+    /// The requirements of [`Ring::is_empty`] apply; the ring is not full, and the message is as
+    /// long as its slots.
     #[inline(always)]
     pub unsafe fn push(&self, message: &[u8]) {
         // SAFETY: guaranteed by the caller.
@@ -107,7 +108,8 @@ impl<G> Ring<G> {
     /// still in the ring.
     ///
     /// # Safety
-    /// As for [`Ring::is_empty`]; the ring is not empty, and `into` is as long as its messages.
+    /// The requirements of [`Ring::is_empty`] apply; the ring is not empty, and `into` is as long
+    /// as its messages.
     #[inline(always)]
     pub unsafe fn pop(&self, into: &mut [u8]) {
         // SAFETY: guaranteed by the caller.
@@ -121,7 +123,7 @@ impl<G> Ring<G> {
     /// Copies a message into the slot for number `written`, without counting it.
     ///
     /// # Safety
-    /// As for [`Ring::push`].
+    /// The requirements of [`Ring::push`] apply.
     #[inline(always)]
     pub unsafe fn write(&self, written: u64, message: &[u8]) {
         // SAFETY: guaranteed by the caller.

@@ -138,7 +138,7 @@ unsafe fn lock(mutex: *mut libc::pthread_mutex_t) -> Result<()> {
 }
 
 /// # Safety
-/// As for [`lock`]; the caller holds the mutex.
+/// The requirements of [`lock`] apply; the caller holds the mutex.
 #[inline(always)]
 unsafe fn unlock(mutex: *mut libc::pthread_mutex_t) -> Result<()> {
     // SAFETY: guaranteed by the caller.
@@ -156,7 +156,7 @@ unsafe fn signal(condition: *mut libc::pthread_cond_t) -> Result<()> {
 /// Like [`wait`], but unlocks the mutex before it returns an error.
 ///
 /// # Safety
-/// As for [`wait`].
+/// The requirements of [`wait`] apply.
 #[inline(always)]
 unsafe fn wait_or_unlock(
     condition: *mut libc::pthread_cond_t,
@@ -203,7 +203,7 @@ unsafe fn wait(
 /// consistent at every point.
 ///
 /// # Safety
-/// As for [`lock`].
+/// The requirements of [`lock`] apply.
 #[inline(always)]
 unsafe fn recovered(
     mutex: *mut libc::pthread_mutex_t,

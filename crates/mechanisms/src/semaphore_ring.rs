@@ -145,7 +145,7 @@ unsafe fn wait_for(
 }
 
 /// # Safety
-/// As for [`wait_for`].
+/// The requirements of [`wait_for`] apply.
 #[inline(always)]
 unsafe fn post(semaphore: *mut libc::sem_t) -> Result<()> {
     // SAFETY: guaranteed by the caller.

@@ -24,7 +24,7 @@ pub struct StopRequest {
 #[derive(Debug)]
 struct AwaitedSignal {
     signal: Signal,
-    /// Never read, so that the descriptor stays readable.
+    /// The pipe is never read, so that the descriptor stays readable.
     wake: SelfPipe,
     /// Faster to check than `wake`, but installed later: a signal may have arrived in between.
     flag: SignalFlag,

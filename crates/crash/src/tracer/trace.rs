@@ -20,11 +20,11 @@ pub(super) struct TracedTask {
 /// How far a stopped thread runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Resume {
-    /// One instruction.
+    /// The thread runs one instruction.
     Step,
-    /// To the next entry or exit of a system call, or to an earlier stop.
+    /// The thread runs to the next entry or exit of a system call, or to an earlier stop.
     ToCall,
-    /// To the next stop.
+    /// The thread runs to the next stop.
     Freely,
 }
 

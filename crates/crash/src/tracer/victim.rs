@@ -85,9 +85,9 @@ pub(crate) enum Granularity {
 /// Approach to a point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Approach {
-    /// As fast as possible.
+    /// The victim runs to the point as fast as possible.
     Straight,
-    /// Step by step, like the recording.
+    /// The victim runs step by step, like the recording.
     Stepped,
 }
 
