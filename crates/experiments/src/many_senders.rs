@@ -1,15 +1,16 @@
-//! `many-senders`: the cost of the number of a mailbox's senders, and of a send to a dead receiver:
+//! `many-senders`: the cost of additional senders of a mailbox, and of a send to a dead receiver:
 //! [`ManySenders`].
 //!
-//! - `mailbox-idle`: one busy sender's latency while others are connected and silent. Both ways of
-//!   the round trip end in a mailbox with as many idle senders; the same invocation times the round
-//!   trip without them, and the ratio compares the two.
+//! - `mailbox-idle`: one busy sender's latency while other senders are connected and silent. Both
+//!   directions of the round trip end in a mailbox with as many idle senders; the same invocation
+//!   times the round trip without them, and the ratio compares the two.
 //! - `mailbox-streams`: messages of 8 bytes from several senders that all belong to one process,
-//!   which sends a burst on each in turn: no switching between processes is included.
+//!   which sends a burst on each lane in turn. The figure includes no switching between processes.
 //! - `dead-send`: the cost of a `send` that returns EOWNERDEAD.
 //!
-//! A sender takes three descriptors at each end, so the limit is raised first; if it is too low,
-//! the cell is skipped. Mechanisms are compared in `round-trip` and `throughput`, not here.
+//! A sender takes three descriptors at each end, so the experiment first raises the limit of
+//! descriptors; if the limit stays too low, the cell is skipped. Mechanisms are compared in
+//! `round-trip` and `throughput`, not here.
 
 mod explained;
 
@@ -40,13 +41,13 @@ use tontine_mechanisms::mailbox::{
 
 use super::round_trip::{self, StampMode};
 
-/// Messages on one lane before it is the next lane's turn, in a stream.
+/// Number of messages of a stream on one lane before the next lane's turn.
 const BURST: usize = 16;
-/// Messages between two stamps, in a stream and to a dead receiver.
+/// Number of messages between two stamps, in a stream and to a dead receiver.
 const BATCH: usize = 4096;
-/// Bytes of each lane in a stream.
+/// Size of each lane in a stream, in bytes.
 const LANE: u64 = 4096;
-/// Descriptors other than those of senders.
+/// Number of descriptors for other uses than senders.
 const SPARE: u64 = 64;
 
 /// The experiment.
@@ -86,7 +87,7 @@ impl Experiment for ManySenders {
         numbers.iter().map(cell).collect()
     }
 
-    /// Returns the number of rounds for `mailbox-idle`, otherwise of messages.
+    /// Returns the number of rounds for `mailbox-idle`, the number of messages for the others.
     fn operations(&self, variant: &str, size: Size) -> usize {
         match variant {
             "mailbox-idle" => size.spinning_rounds(),
@@ -111,7 +112,7 @@ impl Experiment for ManySenders {
     }
 }
 
-/// Returns a placement with two processors, one for each end: the ends spin.
+/// Returns a placement with two processors, one for each end, because the ends spin.
 fn apart() -> Result<Placement> {
     let placement = Topology::of_this_machine().placement("cross-core");
     placement.filter(|place| place.here != place.there).ok_or_else(|| {
@@ -122,7 +123,7 @@ fn apart() -> Result<Placement> {
 }
 
 fn beside_idle(idle: usize, rounds: usize, size: Size) -> Result<Observed> {
-    // Two mailboxes, and both ends of a socket for each sender until the fork.
+    // Until the fork this process has two mailboxes, and both ends of a socket for each sender.
     make_room_for(7 * idle as u64)?;
     let warm_up = size.warm_up(rounds);
     let (alone, loaded) =
@@ -139,7 +140,7 @@ fn beside_idle(idle: usize, rounds: usize, size: Size) -> Result<Observed> {
     Ok(Observed { series, ratios: ratios.into_iter().collect(), ..Observed::default() })
 }
 
-/// Times the messages of one process that streams by `senders` senders to this one.
+/// Times the messages that one process streams to this one with `senders` senders.
 fn streams(senders: usize, messages: usize) -> Result<Observed> {
     make_room_for(5 * senders as u64)?;
     let placement = apart()?;
@@ -191,7 +192,7 @@ fn streams(senders: usize, messages: usize) -> Result<Observed> {
     })
 }
 
-/// Sends a burst on each lane that has free space; a full lane waits for its next turn.
+/// Sends a burst on each lane that has free space; a full lane is skipped until its next turn.
 fn go_round(lanes: &mut [Sender]) -> Result<()> {
     for lane in lanes {
         for _ in 0..BURST {
@@ -222,7 +223,7 @@ fn to_the_dead(sends: usize) -> Result<Observed> {
             Ok(mailbox)
         });
         match met {
-            // Dies with the mailbox open: dropping would close it.
+            // The process dies with the mailbox open: dropping would close it.
             Ok(_open) => exit_at_once(0),
             Err(trouble) => words.say(&trouble),
         }
@@ -236,7 +237,7 @@ fn to_the_dead(sends: usize) -> Result<Observed> {
         return Err(trouble);
     }
     ended?;
-    // The welcome arrived before the death; the first call takes it and detects the death.
+    // The welcome arrived before the death; the first call receives it and detects the death.
     let dead = |said| match said {
         Err(Error::OwnerDied { .. }) => Ok(()),
         other => Err(MeasureError::fail(format!("expected EOWNERDEAD, found {other:?}"))),
@@ -251,7 +252,8 @@ fn to_the_dead(sends: usize) -> Result<Observed> {
     Ok(Observed { series: vec![Series::ns("send", send).batched(BATCH)], ..Observed::default() })
 }
 
-/// Returns the nanoseconds per call of `once`, by batches, after a tenth as many calls of warm-up.
+/// Returns the nanoseconds per call of `once`, in batches, after a warm-up of a tenth as many
+/// calls.
 #[inline(never)]
 fn in_batches(
     clock: Clock,
@@ -274,7 +276,7 @@ fn in_batches(
     Ok(each.map(|ns| ns / BATCH as f64).collect())
 }
 
-/// Raises the limit of descriptors to the number needed, if the hard limit allows it.
+/// Raises the limit of descriptors as far as needed, if the hard limit allows it.
 fn make_room_for(descriptors: u64) -> Result<()> {
     let needed = descriptors + SPARE;
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);

@@ -1,5 +1,6 @@
-//! Access of experiments to the registry of mechanisms: [`variants`], the system calls of those
-//! that an experiment's own text does not name ([`explained`]), and what a run records ([`facts`]).
+//! Access of experiments to the registry of mechanisms: [`variants`], the system calls that an
+//! experiment's own text does not name ([`explained`]), and the facts that a run records
+//! ([`facts`]).
 
 use tontine_bench::about::{Explanation, Idling, KillFacts, MechanismFacts};
 use tontine_bench::size::Size;
@@ -41,7 +42,7 @@ pub(crate) fn spins(name: &str) -> bool {
     registry::find(name).is_some_and(|mechanism| mechanism.idle == Idle::Spins)
 }
 
-/// Returns what is true of all mechanisms, as results.json has it.
+/// Returns the facts about all mechanisms, as they appear in results.json.
 pub(crate) fn facts() -> Vec<MechanismFacts> {
     registry::ALL.iter().map(of_one).collect()
 }

@@ -1,9 +1,9 @@
-//! The modes of the virtual Unix as variants, after the machine's own kernel: [`mode`],
-//! [`with_linux`], [`ran`]. On real processors, or modelled: [`System`].
+//! The modes of the virtual Unix as variants, listed after the machine's own kernel: [`mode`],
+//! [`with_linux`], [`ran`]. They run on real processors or on a model: [`System`].
 //!
-//! Source 001 compares two kernels, one that does all process and signal work on a master processor
-//! and one that does it in parallel; both are modes of `tontine-unix-sim`. The experiments decide
-//! what they measure in them.
+//! Source 001 compares two kernels: one that does all process and signal work on a master
+//! processor, and one that does it in parallel. Both are modes of `tontine-unix-sim`. The
+//! experiments decide what they measure in each mode.
 
 use std::fs;
 use std::time::Duration;
@@ -31,15 +31,15 @@ const MOST_MODELLED: usize = 256;
 pub(super) const FORK_NOTE: &str =
     "a virtual fork copies no address space: the child runs another closure in the same memory";
 
-/// Interval in nanoseconds at which a computing process polls for others: the same as in a model.
+/// Interval in nanoseconds at which a computing process lets others run; the same as in a model.
 const STRETCH_NS: f64 = 25_000.0;
 /// The parameter of a modelled cell.
 const MODELLED: &str = "modelled";
-/// The parameter that names a file of costs, if they are not the library's.
+/// The parameter that names a file of costs, if the costs are not the library's.
 const COSTS: &str = "costs";
-/// Processors of the paper's machine.
+/// Number of processors of the paper's machine.
 const PAPERS: usize = 10;
-/// Processors of a large machine of today; too many to be modelled in a quick run.
+/// Number of processors of a large current machine; too many to be modelled in a quick run.
 const TODAYS: usize = 64;
 
 /// A virtual Unix, on real processors or modelled.
@@ -55,16 +55,16 @@ pub(super) struct System {
 pub(super) enum TimeSource {
     /// The machine's clock.
     Machine(Clock),
-    /// The model of a system with these costs, which vary by this seed.
+    /// A model with these costs, which vary with this seed.
     Model { seed: u64, costs: CostModel },
 }
 
 impl System {
-    /// Returns the model that a cell's parameters describe; if they describe none, a system on this
-    /// machine's processors, at most `most`.
+    /// Returns the model that a cell's parameters describe; without such parameters, a system on
+    /// this machine's processors, at most `most` of them.
     ///
     /// # Errors
-    /// Failed, if they describe an invalid model.
+    /// Failed, if the parameters describe an invalid model.
     pub(super) fn of_a_cell(mode: LockingMode, params: &Params, most: usize) -> Result<Self> {
         let (processors, watch) = match modelled_with(params)? {
             Some(processors) => (processors, TimeSource::of_a_model(params)?),
@@ -76,12 +76,12 @@ impl System {
         Ok(Self { mode, processors, watch })
     }
 
-    /// Returns `true` if its figures are modelled.
+    /// Returns `true` if the system's figures are modelled.
     pub(super) fn is_modelled(self) -> bool {
         matches!(self.watch, TimeSource::Model { .. })
     }
 
-    /// Returns the note that applies to all of its figures.
+    /// Returns the note that applies to all figures of the system.
     pub(super) fn note(self) -> String {
         if self.is_modelled() { MODEL_NOTE } else { CALLS_NOTE }.to_owned()
     }
@@ -102,10 +102,10 @@ impl System {
 }
 
 impl TimeSource {
-    /// Creates the source of time of a model; its costs vary differently in each invocation.
+    /// Creates a model's source of time; the costs vary differently in each invocation.
     ///
     /// # Errors
-    /// Failed, if the parameters name costs that cannot be read.
+    /// Failed, if the file of costs that the parameters name cannot be read.
     pub(super) fn of_a_model(params: &Params) -> Result<Self> {
         let costs = match params.get(COSTS) {
             None => CostModel::published(),
@@ -133,7 +133,7 @@ impl TimeSource {
         }
     }
 
-    /// Uses the processor for `duration`, not counting the time that others use it meanwhile.
+    /// Computes for `duration`; time for which other processes have the processor does not count.
     pub(super) fn compute(self, sys: &dyn Sys, duration: Duration) {
         let Self::Machine(clock) = self else { return sys.compute(duration) };
         let mut left_ns = duration.as_nanos() as f64;
@@ -159,8 +159,8 @@ pub(super) fn modelled(mut params: Params, processors: usize) -> Params {
     params
 }
 
-/// Returns the cells of models of this mode, for each number of processors: one per level. A
-/// uniprocessor has one processor only.
+/// Returns one modelled cell of this mode per level and number of processors. A uniprocessor has
+/// one processor only.
 pub(super) fn modelled_cells(
     mode: Option<LockingMode>,
     size: Size,
@@ -180,10 +180,10 @@ pub(super) fn modelled_cells(
     cells.collect()
 }
 
-/// Returns the number of processors with which a cell is modelled, if it is.
+/// Returns the number of processors with which a cell is modelled; `None` if it is measured.
 ///
 /// # Errors
-/// Failed, if that is not a valid number.
+/// Failed, if the parameter is not a valid number.
 pub(super) fn modelled_with(params: &Params) -> Result<Option<usize>> {
     let Some(found) = params.get(MODELLED) else { return Ok(None) };
     let number = found.split(' ').next().and_then(|number| number.parse().ok());
@@ -221,7 +221,7 @@ pub(super) const fn with_linux(linux: Variant) -> [Variant; 1 + VARIANTS.len()] 
     [linux, uniprocessor, master, coarse, parallel, per_process]
 }
 
-/// Returns the number of processors of a mode on this machine, at most `most`.
+/// Returns the number of processors that a mode uses on this machine, at most `most`.
 pub(super) fn processors(mode: LockingMode, allowed: &[usize], most: usize) -> usize {
     if mode == LockingMode::Uniprocessor { 1 } else { allowed.len().clamp(1, most) }
 }
@@ -234,7 +234,7 @@ pub(super) fn two_processors(topology: &Topology) -> bool {
 /// Checks that a run ended with status 0.
 ///
 /// # Errors
-/// Failed, with the state of the system, if it did not.
+/// Failed, with the state of the system, if the run did not.
 pub(super) fn ran(report: &RunReport) -> Result<()> {
     let fine = report.status.and_then(|status| status.exited()) == Some(0);
     if fine && report.ending == EndReason::Finished {

@@ -1,9 +1,9 @@
 //! The figures of the sources: [`published`].
 //!
-//! The figures are shown next to ours so that a reader can compare them; they never enter an
-//! estimate. Each names the source by its number, and the machine, because a figure without its
-//! machine means nothing. The report prints them; [`crate::as_published`] repeats the measurements
-//! themselves. A source that only draws a curve has no entry here: no points are guessed.
+//! The figures are shown next to ours, so that a reader can compare them; they never enter an
+//! estimate. Each names its source by number, and the machine, because a figure without its machine
+//! means nothing. The report prints them; [`crate::as_published`] repeats the measurements. A
+//! source that only draws a curve has no entry here: no points are guessed.
 
 use tontine_bench::schema::PublishedFigure;
 use tontine_bench::task::Params;
@@ -15,7 +15,7 @@ const X220: &str = "ThinkPad X220, Intel i5-2520M, Linux 4.19.12";
 /// Machine of source 004.
 const M2: &str = "MacBook Air, Apple M2";
 
-/// Number of loops in source 002, whose figures are seconds.
+/// Number of loops in source 002, whose figures are in seconds.
 const LOOPS_002: f64 = 10_000_000.0;
 
 /// Source 002: variant and seconds for [`LOOPS_002`] loops.
@@ -36,7 +36,7 @@ const COUNTING: [(&str, f64); 3] = [("serial", 57.0), ("one-line", 63.0), ("two-
 /// Number of increments in source 003.
 const INCREMENTS_003: &str = "10000000";
 
-/// Source 004: variant, then lower bound, mean and upper bound, ns one way.
+/// Source 004: variant, then lower bound, mean and upper bound of the one-way latency in ns.
 const ONE_WAY: [(&str, f64, f64, f64); 6] = [
     ("spinlock-tas", 113.45, 113.53, 113.61),
     ("spinlock-ttas", 88.16, 88.20, 88.24),
@@ -48,7 +48,8 @@ const ONE_WAY: [(&str, f64, f64, f64); 6] = [
 
 /// Returns the sources' figures for a cell, in the unit of its metric; empty if there are none.
 ///
-/// `params` matter only if the source's conditions differ: no source runs both ends on one core.
+/// `params` matter only if they differ from the source's conditions: no source runs both ends on
+/// one core.
 pub fn published(
     experiment: &str,
     variant: &str,

@@ -1,7 +1,7 @@
 //! A run as one flat table: [`csv()`].
 //!
-//! One line per cell, in the run's order, with unrounded figures in the row's own unit. What does
-//! not fit into a flat table (invocations, ratios, tried events) is in `results.json` only.
+//! One line per cell, in the run's order, with unrounded figures in the row's own unit. Data that
+//! does not fit into a flat table (invocations, ratios, tried events) is in `results.json` only.
 
 use std::io;
 
@@ -42,7 +42,7 @@ const COLUMNS: [&str; 27] = [
 /// Returns the cells of `results` as CSV, with a header line.
 ///
 /// # Errors
-/// Writing to memory does not fail; an error can only come from the encoder.
+/// Errors come from the encoder only: writing to memory does not fail.
 pub fn csv(results: &Results) -> io::Result<Vec<u8>> {
     let mut writer = csv::Writer::from_writer(Vec::new());
     writer.write_record(COLUMNS)?;
@@ -104,7 +104,7 @@ pub(super) fn statistic(statistic: Statistic) -> &'static str {
     }
 }
 
-/// Returns the parameters as one machine-readable field: `pacing=hot;placement=cross-core`.
+/// Returns the parameters in one machine-readable field: `pacing=hot;placement=cross-core`.
 fn params(cell: &Cell) -> String {
     let pairs: Vec<String> =
         cell.params.iter().map(|(name, value)| format!("{name}={value}")).collect();

@@ -26,16 +26,16 @@ pub struct TextRow {
     pub interval: String,
     /// The smallest sample.
     pub floor: String,
-    /// Median over the invocations of the 99th percentile.
+    /// The median, over the invocations, of the 99th percentile.
     pub p99: String,
     /// Figures published by the sources, with the sources' numbers.
     pub published: String,
     /// Ratio to another variant, with its interval.
     pub ratio: String,
-    /// All remarks on the figure, or the reason why there is none.
+    /// All remarks on the figure, or the reason for its absence.
     pub notes: String,
-    /// The remarks that a short table cannot omit: why there is no figure, what failed, what makes
-    /// the figure doubtful.
+    /// The remarks that a short table cannot omit: the reason for a missing figure, what failed,
+    /// and what makes the figure doubtful.
     pub doubts: String,
 }
 
@@ -101,7 +101,7 @@ pub(super) fn notes(cell: &Cell) -> String {
     all.join("; ")
 }
 
-/// Joins the reason for a missing figure and those notes that make the figure doubtful.
+/// Joins the reason for a missing figure and the notes that make the figure doubtful.
 fn doubts(cell: &Cell) -> String {
     let doubtful = |note: &&String| {
         ["unstable:", "skipped after", "no interval:", "few invocations:"]

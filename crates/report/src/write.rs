@@ -1,9 +1,9 @@
 //! Writes a run into a folder: [`check_folder`] before measuring, [`write_all`] after.
 //!
-//! Every file is first written to a temporary file in the same folder and synced; only when all are
-//! complete are they renamed into place. After a full disk, a limit or a crash the previous report
-//! is therefore unchanged, and no reader sees half a file. The other modules of this crate decide
-//! what a file contains.
+//! Every file is first written to a temporary file in the same folder and synced; the files are
+//! renamed into place only when all are complete. After a full disk, a file size limit or a crash
+//! the previous report is therefore unchanged, and no reader sees half a file. The other modules of
+//! this crate decide what a file contains.
 
 use std::fs;
 use std::io::{self, Write};
@@ -20,11 +20,11 @@ const PREFIX: &str = ".tontine-";
 
 /// Creates `dir` if it is missing and proves that files can be written there.
 ///
-/// Call it before a run of minutes, so that the run does not end with no place for its report. No
-/// file is left behind.
+/// Call it before a run that takes minutes, so that the run does not end without a place for its
+/// report. No file is left behind.
 ///
 /// # Errors
-/// Any error that prevents writing a file there, with the folder's name.
+/// Any error that prevents writing a file to the folder, together with the folder's name.
 pub fn check_folder(dir: &Path) -> io::Result<()> {
     fs::create_dir_all(dir).map_err(|error| named(dir, "cannot create the directory", &error))?;
     staged(dir, b"tontine")
@@ -73,14 +73,14 @@ fn write_files(dir: &Path, files: &[(&str, Vec<u8>)]) -> io::Result<Vec<PathBuf>
             .map_err(|failed| named(&path, "cannot rename into place", &failed.error))?;
         paths.push(path);
     }
-    // The names become durable only when the folder is synced.
+    // The file names become durable only when the folder is synced.
     fs::File::open(dir)
         .and_then(|folder| folder.sync_all())
         .map_err(|error| named(dir, "cannot sync the directory", &error))?;
     Ok(paths)
 }
 
-/// Creates a synced temporary file in `dir`; dropping it deletes the file, unless it was persisted.
+/// Creates a synced temporary file in `dir`, which is deleted on drop unless it was persisted.
 fn staged(dir: &Path, bytes: &[u8]) -> io::Result<NamedTempFile> {
     let mut file = tempfile::Builder::new()
         .prefix(PREFIX)
@@ -204,7 +204,8 @@ mod tests {
         assert!(dir.path().join("proof").exists(), "the child did not run its part");
     }
 
-    /// Needs permission to mount; without it the test above covers the same path by another limit.
+    /// Needs permission to mount; without it, the test above covers the same path by means of
+    /// another limit.
     #[test]
     fn a_full_file_system_leaves_the_old_report_whole() {
         struct Mounted<'a>(&'a Path);

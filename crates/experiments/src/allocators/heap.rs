@@ -11,7 +11,7 @@ use tontine::heap::shared;
 use tontine_host::error::{MeasureError, Result};
 use tontine_mechanisms::heap::refused;
 
-/// The first word of a block, in which a thread marks whose block it is.
+/// The first word of a block, in which a thread marks the block's owner.
 pub(super) type BlockAddr = NonNull<u64>;
 
 /// An allocator.
@@ -127,7 +127,7 @@ pub(super) type FirstFit = Classic<0>;
 pub(super) type NextFit = Classic<1>;
 pub(super) type BestFit = Classic<2>;
 
-/// One per process, with one fit: an invocation measures one variant.
+/// One heap per process, with one fit: an invocation measures one variant.
 static CLASSIC: OnceLock<(usize, LockedHeap)> = OnceLock::new();
 
 impl<const FIT: usize> Classic<FIT> {
@@ -174,10 +174,11 @@ impl<const FIT: usize> Allocator for Classic<FIT> {
 /// The library's heap in shared memory, of which this process is the only member.
 pub(super) struct SharedHeapAllocator;
 
-/// One per process.
+/// One heap per process.
 static SHARED: OnceLock<shared::Heap> = OnceLock::new();
 
-/// Size of its address range, many times what the threads hold; memory is committed on demand.
+/// Size of the heap's address range, many times what the threads hold; memory is committed on
+/// demand.
 const SHARED_BYTES: usize = 1 << 30;
 
 /// Contents of a block of [`SharedHeapAllocator`]: the word that the threads write, then the value
@@ -188,7 +189,7 @@ struct Carrying {
     block: shared::Block<'static>,
 }
 
-// The smallest block has space for it: it costs no memory.
+// The smallest block has space for both words, so this costs no memory.
 const _: () = assert!(size_of::<Carrying>() <= 64 && align_of::<Carrying>() <= 64);
 
 impl Allocator for SharedHeapAllocator {
@@ -220,7 +221,7 @@ impl Allocator for SharedHeapAllocator {
     }
 }
 
-/// Defines a peer by the names of its two functions.
+/// Defines a peer allocator by the names of its two functions.
 #[cfg(feature = "peers")]
 macro_rules! peer {
     ($name:ident, $malloc:path, $free:path, $about:literal) => {
@@ -256,7 +257,7 @@ mod tests {
 
     #[cfg(feature = "allocators")]
     unsafe extern "C" {
-        // The crate declares it only under a feature that adds another crate.
+        // The crate declares this function only under a feature that adds another crate.
         fn mi_usable_size(block: *const c_void) -> usize;
     }
 

@@ -1,11 +1,11 @@
 //! `allocators`: the cost of `malloc` and `free` when several threads call them at once:
 //! [`Allocators`].
 //!
-//! Each allocator is called through its own functions ([`heap`]); none of the peers replaces the
-//! process's `malloc`. Each invocation runs two workloads, one after the other: [`pairs`], in which
-//! each thread frees what it allocated, and [`remote`], in which another thread does. Every block
-//! carries a word that names its owner and is read before the block is freed: an allocator that
-//! returns one block twice fails the row.
+//! Each allocator is called through its own functions ([`heap`]); no peer replaces the process's
+//! `malloc`. Each invocation runs two workloads, one after the other: in [`pairs`] each thread
+//! frees what it allocated; in [`remote`] another thread frees it. Every block carries a word that
+//! names its owner, and the thread reads it before it frees the block: the row fails if an
+//! allocator returns one block twice.
 //!
 //! Not measured: how much memory an allocator wastes, and the cost of large blocks.
 
@@ -64,8 +64,8 @@ impl Experiment for Allocators {
         VARIANTS
     }
 
-    /// The variants with one lock show its cost without more threads than processors; `shared`,
-    /// which has no lock, gets more only at full size.
+    /// The variants with one lock show its cost even without more threads than processors;
+    /// `shared`, which has no lock, gets more threads only at full size.
     fn params(&self, variant: &str, _: &Topology, size: Size) -> Vec<Params> {
         let few = variant.starts_with("classic") || variant == "shared" && size != Size::Full;
         let size = if few { Size::Quick } else { size };
@@ -74,7 +74,7 @@ impl Experiment for Allocators {
         levels(processors, size).into_iter().map(cell).collect()
     }
 
-    /// The time of an invocation in ms: it is given a time, not a number of blocks.
+    /// The duration of an invocation in ms, which determines the number of blocks.
     fn operations(&self, _: &str, size: Size) -> usize {
         size.allocating_ms()
     }
@@ -94,8 +94,8 @@ impl Experiment for Allocators {
     }
 }
 
-/// Returns the numbers of threads for a number of processors. Unlike [`super::levels`], which end
-/// at a paper's last point, these are one thread, as many as processors, and twice as many.
+/// Returns the numbers of threads for a number of processors: one, as many as processors, and twice
+/// as many. The levels of [`super::levels`], in contrast, end at a paper's last point.
 fn levels(processors: usize, size: Size) -> Vec<usize> {
     let mut levels = match size {
         Size::Quick => vec![1, processors],
@@ -143,7 +143,7 @@ fn measure_heap<H: Allocator>(threads: usize, time: Duration) -> Result<Observed
         room::for_processes(threads as u64, THREAD_BYTES)?;
     }
     let processors = pin::allowed()?;
-    // Before the first thread starts: this decides how many arenas the threads find.
+    // Called before the first thread starts: it decides how many arenas the threads find.
     H::prepare()?;
     let workers = WorkerThreads { processors: &processors, clock: Clock::calibrated(), time };
     let mut seen = Observed::default();

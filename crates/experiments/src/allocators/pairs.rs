@@ -1,4 +1,4 @@
-//! Each thread frees what it allocated: a working set in which blocks come and go at random.
+//! Each thread frees what it allocated: a working set whose blocks are replaced at random.
 
 #![allow(unsafe_code, reason = "frees what it allocated")]
 
@@ -7,7 +7,7 @@ use tontine_host::error::{MeasureError, Result};
 use super::heap::{Allocator, BlockAddr, allocate, release};
 use super::worker_threads::{BATCH, CrewRng, WorkerThreads};
 
-/// Blocks that a thread holds at any time: the range of [`CrewRng::size_and_slot`].
+/// Number of blocks that a thread holds at any time: the range of [`CrewRng::size_and_slot`].
 const SLOTS: usize = 1024;
 
 /// Times pairs of one `free` and one `malloc`, in ns per pair.
@@ -17,7 +17,7 @@ pub(super) fn run<H: Allocator>(workers: &WorkerThreads<'_>, threads: usize) -> 
 
 fn work<H: Allocator>(workers: &WorkerThreads<'_>, member: usize) -> Result<Vec<f64>> {
     let mut rng = CrewRng::of(member);
-    // No two live blocks, of any thread, have the same tag.
+    // No two live blocks, of any threads, have the same tag.
     let tag = |slot: usize| (member * SLOTS + slot) as u64;
     let mut held: HeldBlocks<H> = HeldBlocks::new();
     for slot in 0..SLOTS {
@@ -27,8 +27,8 @@ fn work<H: Allocator>(workers: &WorkerThreads<'_>, member: usize) -> Result<Vec<
     let means = workers.batches(|| {
         for _ in 0..BATCH {
             let (size, slot) = rng.size_and_slot();
-            // SAFETY: the block is this heap's; its slot gets another one at once. If allocation
-            // fails, `HeldBlocks` forgets all of them.
+            // SAFETY: the block is this heap's; its slot gets another block at once. If the
+            // allocation fails, `HeldBlocks` forgets all blocks.
             let found = unsafe { release::<H>(held.blocks[slot]) };
             wrong |= found ^ tag(slot);
             match allocate::<H>(size, tag(slot)) {
@@ -62,7 +62,7 @@ impl<H: Allocator> HeldBlocks<H> {
 impl<H: Allocator> Drop for HeldBlocks<H> {
     fn drop(&mut self) {
         for block in self.blocks.drain(..) {
-            // SAFETY: all blocks in here are alive and of this heap.
+            // SAFETY: all blocks in here are live and come from this heap.
             unsafe { release::<H>(block) };
         }
     }

@@ -1,7 +1,7 @@
-//! One thread allocates, another frees: blocks passed on through a bounded queue.
+//! Blocks that one thread allocates and another frees, passed on through a bounded queue.
 //!
-//! The queue is a ring of pointers with one producer and one consumer; null marks an empty place.
-//! The queue's own cost is part of the figure, the same for all allocators.
+//! The queue is a ring of pointers with one producer and one consumer; null marks an empty slot.
+//! The queue's own cost is part of the figure, and is the same for all allocators.
 
 #![allow(unsafe_code, reason = "frees what another thread allocated")]
 
@@ -16,14 +16,14 @@ use super::worker_threads::{BATCH, CrewRng, WorkerThreads};
 
 /// Maximum number of blocks in flight.
 const SLOTS: usize = 1024;
-/// Number of polls of a place before the thread yields.
+/// Number of polls of a slot before the thread yields.
 const POLLS: u32 = 1 << 10;
 
 /// Marks the end of the queue; no block has this address.
 const NO_MORE: *mut u64 = std::ptr::without_provenance_mut(8);
 
-/// Times blocks that pass through `pairs` pairs of threads, in ns per block, as the freeing thread
-/// sees it.
+/// Times blocks that pass through `pairs` pairs of threads, in ns per block, measured by the
+/// freeing thread.
 pub(super) fn run<H: Allocator>(workers: &WorkerThreads<'_>, pairs: usize) -> Result<Vec<f64>> {
     let queues: Vec<BlockQueue> = (0..pairs).map(|_| BlockQueue::new()).collect();
     let means = workers.together(2 * pairs, |member| {
@@ -52,7 +52,7 @@ fn produce<H: Allocator>(member: usize, queue: &BlockQueue) -> Result<()> {
         Ok(())
     };
     let done = allocate_all();
-    // In any case: the consumer waits for it.
+    // Sent in any case, because the consumer waits for it.
     queue.put(number, NO_MORE);
     done
 }
@@ -83,7 +83,8 @@ fn consume<H: Allocator>(workers: &WorkerThreads<'_>, queue: &BlockQueue) -> Res
 
 struct BlockQueue {
     places: Box<[AtomicPtr<u64>]>,
-    /// `true` once the consumer has timed enough; it takes the remaining blocks, up to [`NO_MORE`].
+    /// `true` once the consumer has timed enough; it then takes the remaining blocks, up to
+    /// [`NO_MORE`].
     over: AtomicBool,
 }
 
@@ -98,13 +99,14 @@ impl BlockQueue {
         &self.places[number as usize % SLOTS]
     }
 
-    /// Waits until the block's place is empty and stores the block there.
+    /// Waits until the block's slot is empty and stores the block there.
     #[inline(always)]
     fn put(&self, number: u64, block: *mut u64) {
         let place = self.place(number);
         // SYNC handed-over: pairs with the store of null in `take`.
         wait_until(|| place.load(Ordering::Acquire).is_null());
-        // SYNC handed-over: pairs with the load in `take`; the block's contents are written before.
+        // SYNC handed-over: pairs with the load in `take`; the block's contents are written before
+        // this store.
         place.store(block, Ordering::Release);
     }
 
@@ -124,7 +126,7 @@ impl BlockQueue {
     }
 }
 
-/// Spins, and yields now and then: both ends may share one processor.
+/// Spins, and yields now and then, because both ends may share one processor.
 #[inline(always)]
 fn wait_until(mut done: impl FnMut() -> bool) {
     loop {

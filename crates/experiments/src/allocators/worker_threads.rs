@@ -1,5 +1,5 @@
-//! Threads that start together and work for a given time: [`WorkerThreads`]; and their random
-//! number generator: [`CrewRng`].
+//! Threads that start together and work for a given time: [`WorkerThreads`]. Their random number
+//! generator: [`CrewRng`].
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,31 +12,31 @@ use tontine_host::os::pin::Pinned;
 
 /// Operations between two stamps.
 pub(super) const BATCH: usize = 256;
-/// Minimum number of timed batches: otherwise a thread that got no processor would be represented
-/// by the one batch in which it waited.
+/// Minimum number of timed batches: with fewer, a thread that got no processor would be represented
+/// by the single batch in which it waited.
 const MIN_BATCHES: usize = 50;
-/// Share of the time that a workers warms up before it is timed: a quarter.
+/// Share of the time that a worker warms up before it is timed: a quarter.
 const WARM_UP: f64 = 0.25;
 
-/// Size of the smallest block, and the step from one size to the next.
+/// Size of the smallest block, and difference between consecutive sizes.
 pub(super) const STEP: usize = 16;
 /// Number of sizes: 16 to 512 bytes.
 const SIZES: u64 = 32;
 
-/// The processors of a workers, and its time.
+/// The processors of the workers, and their time.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct WorkerThreads<'a> {
-    /// Member i runs on processor i, modulo their number.
+    /// Worker i runs on processor i, modulo the number of processors.
     pub(super) processors: &'a [usize],
     pub(super) clock: Clock,
     pub(super) time: Duration,
 }
 
 impl WorkerThreads<'_> {
-    /// Runs `work` in `members` threads, each with its number, all released at once.
+    /// Runs `work` in `members` threads, each with its number, and releases all of them at once.
     ///
     /// # Errors
-    /// The first error of a member. If a member cannot be pinned, none of them works.
+    /// The first error of a worker. If a worker cannot be pinned, no worker runs `work`.
     pub(super) fn together<T: Send>(
         &self,
         members: usize,
@@ -46,7 +46,7 @@ impl WorkerThreads<'_> {
         let member = |number: usize| {
             let pinned = Pinned::to(self.processors[number % self.processors.len()]);
             if pinned.is_err() {
-                // Published by the barrier.
+                // Relaxed is enough: the barrier publishes this store.
                 incomplete.store(true, Ordering::Relaxed);
             }
             start.wait();
@@ -72,7 +72,7 @@ impl WorkerThreads<'_> {
     }
 
     /// Runs batches until the time is over or `batch` returns `false`. Returns the mean of each
-    /// batch in ns per operation, without those of the warm-up.
+    /// batch in ns per operation, except those of the warm-up.
     ///
     /// # Errors
     /// Those of `batch`.
@@ -98,12 +98,12 @@ impl WorkerThreads<'_> {
 }
 
 /// A linear congruential generator: cheap compared with a call of an allocator, and the same for
-/// all.
+/// all allocators.
 #[derive(Debug)]
 pub(super) struct CrewRng(u64);
 
 impl CrewRng {
-    /// Creates the generator of a member, whose sequence differs from the others'.
+    /// Creates a worker's generator, whose sequence differs from those of the others.
     pub(super) fn of(member: usize) -> Self {
         Self(0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(member as u64 + 1))
     }

@@ -2,8 +2,8 @@
 //! by [`SourceDocument::reproduce`].
 //!
 //! A reproduction keeps its source's protocol, sizes and form of output, prints the published
-//! values next to its own, and comments on the method in one line. The experiments proper, with
-//! intervals, are in [`crate`]; a reproduction does not enter any report.
+//! values next to its own, and comments on the method in one line. [`crate`] contains the actual
+//! experiments, with intervals; no report includes a reproduction.
 
 pub mod seed_000;
 pub mod seed_001;
@@ -15,7 +15,7 @@ use std::io::Write;
 
 use tontine_host::error::Result;
 
-/// Runs one reproduction, reduced if the flag is set, and writes its output.
+/// A function that runs one reproduction, reduced if the flag is set, and writes its output.
 type Reproduce = fn(bool, &mut dyn Write) -> Result<()>;
 
 /// A source: one of the documents on which this project is based.
@@ -68,7 +68,7 @@ pub fn seeds() -> &'static [SourceDocument] {
     SEEDS
 }
 
-/// Returns the source with that number (`000` or `0`) or that file name.
+/// Returns the source with that number (`000` or `0`) or file name.
 pub fn find(name: &str) -> Option<&'static SourceDocument> {
     let number = name.parse::<usize>().ok().filter(|_| name.len() <= 3);
     SEEDS.iter().find(|seed| {
@@ -77,8 +77,8 @@ pub fn find(name: &str) -> Option<&'static SourceDocument> {
 }
 
 impl SourceDocument {
-    /// Repeats the source's programs and writes their output, with the published values next to it.
-    /// `quick` reduces the sizes; the output then says so.
+    /// Repeats the source's programs and writes their output, next to the published values. If
+    /// `quick`, reduces the sizes and says so in the output.
     ///
     /// # Errors
     /// Skipped, if the machine lacks a requirement; failed, if a program fails or `out` cannot be

@@ -1,13 +1,13 @@
 //! Source 000, 2016: does a signal's receiver still run when `kill` has returned?
 //!
-//! A million times: fork; the child writes its time-stamp counter into shared memory; the parent
-//! waits for the first stamp, sends SIGINT, stamps, reaps, and compares with the child's last
-//! stamp. Then the same with SIGKILL, which the source's update reports. No process is pinned and
-//! no stamp is fenced.
+//! A million times: the parent forks; the child writes its time-stamp counter into shared memory;
+//! the parent waits for the first stamp, sends SIGINT, stamps, reaps the child, and compares its
+//! own stamp with the child's last one. Then the same with SIGKILL, which the source's update
+//! reports. No process is pinned and no stamp is fenced.
 //!
-//! Two differences, neither of them timed: SIGINT gets its default action in the child first; and
-//! if a side never occurs, its line says so, where the source's program would divide by zero. The
-//! measurement with intervals is [`crate::signal_delivery`].
+//! Two differences, neither of them timed: SIGINT first gets its default action in the child; and
+//! if an outcome never occurs, its line says so, where the source's program would divide by zero.
+//! [`crate::signal_delivery`] makes the measurement with intervals.
 
 use std::io::Write;
 
@@ -32,7 +32,7 @@ const PUBLISHED_AVERAGE: i64 = 40;
 /// Repeats the source's program.
 ///
 /// # Errors
-/// Skipped, if the system refuses processes or shared memory; failed, if a child died of another
+/// Skipped, if the system refuses processes or shared memory; failed, if a child died from another
 /// cause or `out` cannot be written.
 pub fn reproduce(quick: bool, out: &mut dyn Write) -> Result<()> {
     run(if quick { REDUCED } else { DELIVERIES }, out)
@@ -74,7 +74,7 @@ fn run(deliveries: usize, out: &mut dyn Write) -> Result<()> {
     put(verdict(stamps, band))
 }
 
-/// Measures the band between the first two allowed processors; returns it with their numbers.
+/// Measures the band between the first two allowed processors; returns their numbers and the band.
 fn band(clock: Clock) -> Result<Option<(usize, usize, Band)>> {
     match pin::allowed()?[..] {
         [here, there, ..] => Ok(Some((here, there, Band::between(clock, here, there)?))),

@@ -5,10 +5,10 @@
 //! processor, as OSF/1 did before; `parallel` is the paper's kernel. They run on a model of the
 //! paper's ten processors if the experiment has one, otherwise on this machine's processors.
 //!
-//! The paper's figures have no numbers, so none of their points are reproduced: each figure is
-//! followed by a description of the paper's curve. The measurements are those of the four
-//! experiments; `tontine measure` gives their intervals. These curves are one run each, as in the
-//! paper. [`section_9`] has the paper's statements on its locks.
+//! The paper's figures have no numbers, so none of their points are reproduced: a description of
+//! the paper's curve follows each figure. The measurements are those of the four experiments;
+//! `tontine measure` gives their intervals. Each curve here comes from one run, as in the paper.
+//! [`section_9`] checks the paper's statements on its locks.
 
 mod section_9;
 
@@ -118,8 +118,7 @@ const CURVES: [PublishedCurve; 4] = [
 /// says so.
 ///
 /// # Errors
-/// Failed, if `out` cannot be written. For what cannot be measured, the reason is written as a
-/// line.
+/// Failed, if `out` cannot be written. If something cannot be measured, a line gives the reason.
 pub fn reproduce(quick: bool, out: &mut dyn Write) -> Result<()> {
     let processors = tontine_host::os::pin::allowed()?.len();
     say(
@@ -179,7 +178,7 @@ fn draw(curve: &PublishedCurve, quick: bool, processors: usize, out: &mut dyn Wr
     say(out, format_args!("\nThe paper: {}.", curve.shape))
 }
 
-/// Measures each task. If there are no tasks, the result has the reason instead.
+/// Measures each task. If there are no tasks, the result contains the reason instead.
 fn points(
     curve: &PublishedCurve,
     variant: &str,
@@ -235,8 +234,8 @@ fn bars(
     Ok(())
 }
 
-/// Writes the new kernel's figures as multiples of the old one's, for levels at which both have
-/// one.
+/// Writes the new kernel's figures as multiples of the old one's, for the levels at which both
+/// kernels have a figure.
 fn ratios(old: &Points, new: &Points, out: &mut dyn Write) -> Result<()> {
     let both = old.values.iter().filter_map(|(level, old)| {
         let (old, new) = (old.as_ref().ok()?, new.values.get(level)?.as_ref().ok()?);
@@ -261,8 +260,8 @@ fn processes(curve: &PublishedCurve, level: u64) -> usize {
 }
 
 /// Returns one task for each level of the paper, in ascending order, if the experiment has the
-/// variant: on a model of the paper's machine if there is one, otherwise with both ends of a pair
-/// on processors of their own.
+/// variant. The task uses a model of the paper's machine if there is one; otherwise both ends of a
+/// pair run on their own processors.
 fn tasks(curve: &PublishedCurve, variant: &str) -> BTreeMap<u64, InvocationTask> {
     let experiment = SUITE
         .find(curve.experiment)
@@ -282,7 +281,7 @@ fn tasks(curve: &PublishedCurve, variant: &str) -> BTreeMap<u64, InvocationTask>
     let modelled = tasks.iter().any(is_papers);
     tasks.retain(|task| is_papers(task) == modelled);
     tasks.retain(|task| modelled || !task.params.contains_key(PAPERS_MACHINE.0));
-    // Sessions with simultaneous builds are another load: that of section 9.
+    // Sessions with simultaneous builds are a different load, which section 9 measures.
     tasks.retain(|task| !task.params.contains_key("beside"));
     // If a level has two placements, the last one is kept.
     tasks.sort_by_key(|task| {
@@ -293,8 +292,8 @@ fn tasks(curve: &PublishedCurve, variant: &str) -> BTreeMap<u64, InvocationTask>
         (level <= curve.most).then_some((level, task))
     };
     let mut tasks: BTreeMap<u64, InvocationTask> = tasks.into_iter().filter_map(of_level).collect();
-    // A model's levels are further apart than the paper's, but the model runs at the levels between
-    // too.
+    // A model's cells have fewer levels than the paper, but the model can also run at the levels in
+    // between.
     if let Some(any) = tasks.values().next().filter(|_| modelled).cloned() {
         for level in 1..=curve.most {
             let mut between = any.clone();

@@ -1,7 +1,7 @@
-//! Source 002 as published: ten million loops of each check, and its table.
+//! Source 002 as published: ten million loops of each check, and the source's table.
 //!
-//! The loops are those of [`crate::liveness_check::timing`]: a counter and the check.
-//! Published figures: ThinkPad X220, Intel i5-2520M, Linux 4.19.12.
+//! The loops are those of [`crate::liveness_check::timing`]: a counter and the check. The published
+//! figures come from a ThinkPad X220, Intel i5-2520M, Linux 4.19.12.
 
 use std::io::Write;
 
@@ -13,13 +13,13 @@ use crate::liveness_check::monitored::{Home, Means, Monitored};
 use crate::liveness_check::timing::repeat;
 use crate::with_check;
 
-/// Loops in the source.
+/// Number of loops in the source.
 const LOOPS: u64 = 10_000_000;
 
-/// Loops of a quick run.
+/// Number of loops in a quick run.
 const QUICK_LOOPS: u64 = 200_000;
 
-/// A row of the table: its name in the source, our variant, the published ratio and seconds, its
+/// A row of the table: its name in the source, our variant, the published ratio and seconds, and an
 /// explanation.
 struct PublishedRow(&'static str, &'static str, f64, f64, &'static str);
 
@@ -35,7 +35,7 @@ const ROWS: [PublishedRow; 6] = [
 /// Runs the source's benchmark and writes its table, with the published values next to ours.
 ///
 /// # Errors
-/// Failed, if the output cannot be written. A row that the system refuses says so in the table.
+/// Failed, if the output cannot be written. If the system refuses a row, the table says so.
 pub fn reproduce(quick: bool, out: &mut dyn Write) -> Result<()> {
     let loops = if quick { QUICK_LOOPS } else { LOOPS };
     let clock = Clock::calibrated();
@@ -88,8 +88,8 @@ pub fn reproduce(quick: bool, out: &mut dyn Write) -> Result<()> {
     .during("write")
 }
 
-/// Returns the seconds of [`LOOPS`] loops with the check of `variant`, extrapolated from `loops` of
-/// them.
+/// Returns the seconds for [`LOOPS`] loops with the check of `variant`, extrapolated from `loops`
+/// loops.
 fn seconds(variant: &str, loops: u64, clock: &Clock) -> Result<f64> {
     let means = means_of(variant)
         .ok_or_else(|| MeasureError::fail(format!("no such variant: {variant}")))?;

@@ -1,9 +1,9 @@
 //! Source 003 as published: its programs, one after another, and the output of each here.
 //!
-//! The threads that wait for signals are those of `lost-signals`, the traces those of
-//! `thread-vs-process`, the three times those of `false-sharing`. The program with a shared and a
-//! thread-local counter is small enough to be in this file. The source's heap, whose map it prints,
-//! is `tontine::heap::classic`; the counters of `false-sharing` lie in its blocks too.
+//! The threads that wait for signals come from `lost-signals`, the traces from `thread-vs-process`,
+//! the three times from `false-sharing`. The program with a shared and a thread-local counter is
+//! small enough to be in this file. The source's heap, whose map it prints, is
+//! `tontine::heap::classic`; the counters of `false-sharing` lie in its blocks too.
 
 use std::cell::Cell;
 use std::io::Write;
@@ -30,8 +30,7 @@ const QUICK_INCREMENTS: u64 = 1_000_000;
 /// Runs the source's programs and writes their output; `quick` shortens them and says so.
 ///
 /// # Errors
-/// Failed, if `out` cannot be written. For what the machine refuses, the reason is written as a
-/// line.
+/// Failed, if `out` cannot be written. If the machine refuses something, a line gives the reason.
 pub fn reproduce(quick: bool, out: &mut dyn Write) -> Result<()> {
     let size = if quick { Size::Quick } else { Size::Default };
     if quick {
@@ -78,8 +77,8 @@ pub fn reproduce(quick: bool, out: &mut dyn Write) -> Result<()> {
 }
 
 /// Returns the task that sends signals one after another to a thread that waits for them as in the
-/// source's programs: the gap between two waits is not widened. The usual cell of each variant may
-/// widen it.
+/// source's programs: the gap between two waits is not widened, unlike possibly in the usual cell
+/// of the variant.
 fn waiting(variant: &str, size: Size) -> InvocationTask {
     let usual = Topology::of_this_machine();
     let placement = usual.placements().first().map_or("same-core", |usual| usual.name);
@@ -89,7 +88,7 @@ fn waiting(variant: &str, size: Size) -> InvocationTask {
     InvocationTask { experiment: "lost-signals".into(), variant: variant.into(), params, size }
 }
 
-/// Writes how many of the signals a way of waiting received.
+/// Writes how many of the signals a wait method received.
 fn signals(variant: &str, title: &str, size: Size, out: &mut dyn Write) -> Result<()> {
     match observe(&waiting(variant, size), "lost") {
         Ok(each) => {
@@ -101,7 +100,7 @@ fn signals(variant: &str, title: &str, size: Size, out: &mut dyn Write) -> Resul
     }
 }
 
-/// Two threads count in one shared variable and in a thread-local one, and print both.
+/// Counts in two threads in one shared variable and in a thread-local one, and prints both.
 fn counters(increments: u64, out: &mut dyn Write) -> Result<()> {
     thread_local! {
         static OWN: Cell<u64> = const { Cell::new(0) };
@@ -109,7 +108,7 @@ fn counters(increments: u64, out: &mut dyn Write) -> Result<()> {
     let shared = AtomicU64::new(0);
     let count = || {
         for _ in 0..increments {
-            // As `x++` is compiled: a load, an addition, a store, with no atomicity.
+            // Like a compiled `x++`: a load, an addition, a store, without atomicity.
             shared.store(shared.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
             OWN.set(std::hint::black_box(OWN.get()) + 1);
         }
@@ -151,7 +150,7 @@ fn observe(task: &InvocationTask, metric: &str) -> Result<Vec<f64>> {
     Ok(series.ok_or_else(lack)?.samples)
 }
 
-/// Returns the experiment's usual cell of a variant: the first that it lists.
+/// Returns the usual cell of a variant: the first one that the experiment lists.
 fn usual(experiment: &str, variant: &str, size: Size) -> Result<InvocationTask> {
     let topology = Topology::of_this_machine();
     let cells = SUITE
@@ -173,8 +172,8 @@ mod tests {
     use super::*;
     use tontine_host::peer::in_a_process_of_its_own;
 
-    /// Regression: two of the three worked for 10 µs between two waits, which no program of the
-    /// source does.
+    /// Regression: two of the three variants worked for 10 µs between two waits, which no program
+    /// of the source does.
     #[test]
     fn source_003_signal_programs_have_no_window() {
         let experiment = SUITE.find("lost-signals").expect("it is there");

@@ -1,9 +1,9 @@
 //! Source 004 as published: the minimum latency of five mechanisms, by its protocol and in its
 //! table.
 //!
-//! Rounds are timed one after another and halved, samples beyond 1.5 interquartile ranges are
-//! dropped, and the naive 95 % interval is computed. The measurement itself is that of
-//! `round-trip`; a line below the table comments on the statistics.
+//! The program times rounds one after another, halves them, drops samples beyond 1.5 interquartile
+//! ranges, and computes the naive 95 % interval. The measurement itself is that of `round-trip`; a
+//! line below the table comments on the statistics.
 
 use std::io::Write;
 
@@ -17,9 +17,9 @@ use tontine_host::error::{ErrorContext, MeasureError, Result};
 use crate::published::published;
 use crate::round_trip::{self, StampMode};
 
-/// Rounds that the source timed, and those of its warm-up.
+/// Number of rounds that the source timed, and of its warm-up rounds.
 const ROUNDS: (usize, usize) = (1_000_000, 10_000);
-/// Rounds and warm-up of a quick run.
+/// Number of rounds and of warm-up rounds in a quick run.
 const QUICK: (usize, usize) = (20_000, 2_000);
 /// Rows of a histogram, and the width of its longest bar.
 const HISTOGRAM: (usize, usize) = (8, 40);
@@ -38,8 +38,7 @@ const ROWS: [(&str, &str); 6] = [
 /// so.
 ///
 /// # Errors
-/// Failed, if `out` cannot be written. For a mechanism that cannot be measured, the row has the
-/// reason.
+/// Failed, if `out` cannot be written. If a mechanism cannot be measured, its row gives the reason.
 pub fn reproduce(quick: bool, out: &mut dyn Write) -> Result<()> {
     let (rounds, warm_up) = if quick { QUICK } else { ROUNDS };
     let reduced =
@@ -104,9 +103,9 @@ fn published_row(variant: &str) -> String {
 struct MeasuredRow {
     /// Number of samples of the one-way latency, one per round.
     samples: usize,
-    /// The samples within 1.5 interquartile ranges of the quartiles, ns, in ascending order.
+    /// The samples within 1.5 interquartile ranges of the quartiles, in ns, in ascending order.
     kept: Vec<f64>,
-    /// Rounds skipped for each completed one, if the mechanism counts them.
+    /// Number of skipped rounds per completed round, if the mechanism counts them.
     skipped: Option<f64>,
 }
 

@@ -1,4 +1,4 @@
-//! Builds: the tools, [`Tools`], and several builds at once, [`Tools::build`].
+//! Builds: [`Tools`], the tools, and [`Tools::build`], several builds at once.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -29,7 +29,7 @@ pub(super) struct Tools {
 /// Result of builds that ran at once.
 #[derive(Debug)]
 pub(super) struct Built {
-    /// Duration of each, in seconds.
+    /// Duration of each build, in seconds.
     pub(super) seconds: Vec<f64>,
     /// Lines of C in each build.
     pub(super) lines: usize,
@@ -42,7 +42,7 @@ impl Tools {
     /// memory, so that the first build does not differ from the last.
     ///
     /// # Errors
-    /// Skipped, with the name of what is missing.
+    /// Skipped, naming what is missing.
     pub(super) fn look(folder: &Path, processes: &ProcessGroup, until: Instant) -> Result<Self> {
         let make = find("make").ok_or_else(|| {
             MeasureError::skip("needs make, and found none on PATH: install make")
@@ -65,12 +65,11 @@ impl Tools {
         Ok(Self { make })
     }
 
-    /// Builds `count` copies of the program at once, each in a folder of its own next to the others
-    /// in `folder`.
+    /// Builds `count` copies of the program at once, each in its own folder in `folder`.
     ///
     /// # Errors
     /// Skipped, if the sources cannot be written. Failed, if a build fails, does not end by
-    /// `until`, or yields a program whose output differs from that of the others.
+    /// `until`, or yields a program whose output differs from that of the other builds.
     pub(super) fn build(
         &self,
         count: usize,
@@ -88,7 +87,7 @@ impl Tools {
         let together = Barrier::new(count);
         let one = |folder: &PathBuf| {
             let make = self.make_in(folder);
-            // Every thread must arrive here, even after an error: the others wait.
+            // Every thread must arrive here, even after an error, because the other threads wait.
             together.wait();
             let (time, status) = processes.run(&mut make?, until)?;
             if status.success() {
@@ -103,7 +102,7 @@ impl Tools {
             let ended = running.into_iter().map(|one| {
                 one.join().unwrap_or_else(|_| Err(MeasureError::fail("a thread panicked")))
             });
-            // Wait for all before returning the first error.
+            // Join all threads before returning the first error.
             ended.collect::<Vec<_>>().into_iter().collect::<Result<Vec<f64>>>()
         })?;
         agree(&folders, processes, until)?;
@@ -139,15 +138,15 @@ fn agree(folders: &[PathBuf], processes: &ProcessGroup, until: Instant) -> Resul
     Ok(())
 }
 
-/// Returns a command in `folder` that writes its output into a file there and reads nothing.
+/// Returns a command in `folder` that writes its output into a file there and gets no input.
 fn command(program: &Path, folder: &Path) -> Result<Command> {
     let said = File::create(folder.join("said")).setting_up("creating a file")?;
     let also = said.try_clone().setting_up("dup")?;
     let mut command = Command::new(program);
     command.current_dir(folder).stdin(Stdio::null()).stdout(said).stderr(also);
-    // A killed compiler leaves temporary files: in our folder they are removed.
+    // A killed compiler leaves temporary files, which are removed along with our folder.
     command.env("TMPDIR", folder);
-    // Messages in one language; and no compiler cache, which would not compile.
+    // Messages in one language; and no compiler cache, because it would not compile at all.
     command.env("LC_ALL", "C").env("CCACHE_DISABLE", "1");
     Ok(command)
 }

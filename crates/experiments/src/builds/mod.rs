@@ -1,8 +1,8 @@
 //! `builds`: the duration of a `make` while others run at the same time: [`Builds`].
 //!
-//! [`source`] writes the program, [`build`] builds copies of it at once; [`super::trees`] repeats
-//! in the virtual Unix what a build did here. The experiment does not show what the time is spent
-//! on; most of it is the compiler's own, not the kernel's.
+//! [`source`] writes the program, [`build`] builds several copies of it at once; [`super::trees`]
+//! repeats in the virtual Unix what a build did here. The experiment does not show how the time is
+//! spent; most of it is the compiler's own, not the kernel's.
 
 mod build;
 mod explained;
@@ -30,9 +30,10 @@ use build::Tools;
 
 /// The last level of the paper's curve.
 const MOST: usize = 8;
-/// `make`, the compiler's driver, the compiler or the assembler, and a shell.
+/// Number of processes per build: `make`, the compiler's driver, the compiler or the assembler, and
+/// a shell.
 const PROCESSES: u64 = 4;
-/// Memory of each, on average: only the compiler is large.
+/// Memory of each process, on average: only the compiler is large.
 const MEMORY: u64 = 24 << 20;
 
 /// The experiment.
@@ -90,12 +91,12 @@ impl Experiment for Builds {
     }
 }
 
-/// Times `builds` builds at once; gives up after `patience`.
+/// Times `builds` simultaneous builds; gives up after `patience`.
 fn measure(builds: usize, patience: Duration) -> Result<Observed> {
     let until = Instant::now() + patience;
     room::for_processes(PROCESSES * builds as u64, MEMORY)?;
-    // The folder outlives the process group: processes still writing there are killed before it is
-    // removed.
+    // The folder outlives the process group: processes that still write there are killed before it
+    // is removed.
     let folder = Folder::new("builds")?;
     let processes = ProcessGroup::new()?;
     let tools = Tools::look(folder.path(), &processes, until)?;

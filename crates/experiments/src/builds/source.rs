@@ -1,18 +1,19 @@
-//! The program that is built: [`write`] generates its C sources and its makefile, the same ones
-//! each time.
+//! The program that is built: [`write`] generates its C sources and its makefile, which are always
+//! the same.
 //!
-//! [`UNITS`] files of [`PARTS`] parts each. A part is `template.c` with its own names and
-//! constants: a table of words, a parser, a sorted list, a matrix; it is real, executable code. The
-//! main file calls all parts and prints a checksum, which is the same for every copy.
+//! It consists of [`UNITS`] files of [`PARTS`] parts each. A part is `template.c` with its own
+//! names and constants: a table of words, a parser, a sorted list and a matrix. The parts are real
+//! code that runs: the main file calls all of them and prints a checksum, which is the same for
+//! every copy.
 
 use std::fmt::Write as _;
 use std::fs;
 use std::io;
 use std::path::Path;
 
-/// Source files besides the main one.
+/// Number of source files besides the main one.
 const UNITS: usize = 12;
-/// Parts in each.
+/// Number of parts in each source file.
 const PARTS: usize = 5;
 
 const TEMPLATE: &str = include_str!("template.c");
@@ -20,7 +21,7 @@ const TEMPLATE: &str = include_str!("template.c");
 const HEAD: &str = "#include <ctype.h>\n#include <stdio.h>\n#include <stdlib.h>\n\
                     #include <string.h>\n\n#include \"units.h\"\n\n";
 
-/// Writes the program's sources into `folder` and returns their number of lines of C.
+/// Writes the program's sources into `folder` and returns the number of lines of C.
 pub(super) fn write(folder: &Path) -> io::Result<usize> {
     let mut lines = 0;
     let mut put = |name: &str, text: &str| {
@@ -77,8 +78,8 @@ fn main_file() -> String {
     text + "    printf(\"%lx\\n\", check);\n    return 0;\n}\n"
 }
 
-/// Returns the makefile: one target per object, and a link. Without optimisation: compiling is work
-/// enough.
+/// Returns the makefile: one target per object, and a link. Compiles without optimisation, because
+/// that is work enough.
 fn makefile() -> String {
     let objects: Vec<String> =
         (0..UNITS).map(|unit| format!("{}.o", name(unit))).chain(["main.o".into()]).collect();

@@ -12,10 +12,10 @@ use super::*;
 
 const AMPLE: Duration = Duration::from_secs(300);
 
-/// Measures with temporary folders in `place`; to be called in a single-threaded process.
+/// Measures with temporary folders in `place`; call it in a single-threaded process.
 fn measured_in(place: &Path, builds: usize, patience: Duration) -> Result<Observed> {
     // SAFETY: the process was just forked for a test and has no other thread that could read the
-    // environment meanwhile.
+    // environment at the same time.
     unsafe { std::env::set_var("TMPDIR", place) };
     measure(builds, patience)
 }
@@ -62,7 +62,7 @@ fn a_build_that_takes_too_long_fails_and_leaves_nothing() {
     });
 }
 
-/// Returns the processes whose working directory lies in `folder`: `make` and all that it starts.
+/// Returns the processes whose working directory lies in `folder`: `make` and everything it starts.
 fn at_work_in(folder: &Path) -> Vec<String> {
     let all = std::fs::read_dir("/proc").expect("proc").flatten();
     all.filter(|entry| {
@@ -86,7 +86,7 @@ fn killed_invocation_kills_its_builds() {
         let lives = |pid: &String| stat(pid).is_ok_and(|stat| !stat.contains(") Z "));
         let itself = invocation.pid().to_string();
         let mut pids = Vec::new();
-        // Two processes of make, each with a child.
+        // Two `make` processes, each with a child.
         while pids.len() < 4 && lives(&itself) && Instant::now() < until {
             std::thread::sleep(Duration::from_millis(2));
             pids = at_work_in(place.path());
@@ -105,7 +105,7 @@ fn killed_invocation_kills_its_builds() {
             }
             std::thread::sleep(Duration::from_millis(5));
         }
-        // The next clean-up removes what it left in the file system.
+        // The next clean-up removes the leftovers in the file system.
         let left = entries(place.path());
         // SAFETY: this process has a single thread, as in `measured_in`.
         unsafe { std::env::set_var("TMPDIR", place.path()) };

@@ -1,8 +1,8 @@
-//! Sleeping until the kernel notifies: each variant is a [`Means`], a preparation, and one blocking
-//! call.
+//! Sleeping until the kernel notifies: each variant consists of a [`Means`], a preparation and one
+//! blocking call.
 //!
-//! The thread that ends the process then waits. A death takes longer than falling asleep, so the
-//! thread is asleep when the notice arrives.
+//! The same thread ends the process and then waits. A death takes longer than falling asleep, so
+//! the thread is asleep when the notice arrives.
 
 #![allow(unsafe_code, reason = "signal masks, poll and epoll_wait with RDHUP")]
 
@@ -21,10 +21,11 @@ use super::mailbox;
 use super::notice::{PATIENCE_MS, polled, told_in_time, until_ended};
 use crate::liveness_check::monitored::Means;
 
-/// Returns the nanoseconds from one death to its notice.
+/// Returns the nanoseconds from a death to its notice.
 ///
 /// # Errors
-/// Skipped, if the system refuses a requirement of the mechanism; failed, if it never notifies.
+/// Skipped, if the system refuses a requirement of the mechanism; failed, if the mechanism never
+/// notifies.
 pub(super) fn notice(variant: &str, scene: &DeathPlan) -> Result<f64> {
     match variant {
         "robust-futex-wait" => told(scene, Means::Mutex, |_| Ok(()), |dying, ()| owner_died(dying)),
@@ -42,7 +43,7 @@ pub(super) fn notice(variant: &str, scene: &DeathPlan) -> Result<f64> {
         ),
         "pidfd-poll" => told(scene, Means::Pid, |_| Ok(()), |dying, ()| until_ended(dying.pidfd())),
         "sigchld" => {
-            // Before the fork: SIGCHLD is ignored unless it is blocked.
+            // Blocked before the fork: by default, an unblocked SIGCHLD would be ignored.
             let blocked = BlockedSignal::new(libc::SIGCHLD)?;
             told(scene, Means::Pid, |_| Ok(()), |dying, ()| wait_for_sigchld(&blocked, dying))
         }
@@ -59,7 +60,7 @@ pub(super) fn notice(variant: &str, scene: &DeathPlan) -> Result<f64> {
     }
 }
 
-/// Starts a process, prepares, ends it and waits for the notice.
+/// Starts a process, prepares the wait, ends the process and waits for the notice.
 fn told<P>(
     scene: &DeathPlan,
     means: Means,
@@ -73,7 +74,7 @@ fn told<P>(
 }
 
 fn owner_died(dying: &DyingProcess) -> Result<()> {
-    // Dropping the page releases the lock.
+    // No unlock is needed: dropping the page releases the lock.
     match dying.monitored.page().lock() {
         libc::EOWNERDEAD => Ok(()),
         0 => Err(MeasureError::fail("pthread_mutex_lock: obtained, although no thread unlocked")),
@@ -107,7 +108,7 @@ fn end_of_file(held: BorrowedFd<'_>) -> Result<()> {
     }
 }
 
-/// Waits for the SIGCHLD of this child. The calling thread must be the process's only one.
+/// Waits for this child's SIGCHLD. The process must be single-threaded.
 fn wait_for_sigchld(blocked: &BlockedSignal, dying: &DyingProcess) -> Result<()> {
     let pid = dying.monitored.child().pid().as_raw_nonzero().get();
     let patience = libc::timespec { tv_sec: i64::from(PATIENCE_MS) / 1_000, tv_nsec: 0 };
@@ -120,7 +121,7 @@ fn wait_for_sigchld(blocked: &BlockedSignal, dying: &DyingProcess) -> Result<()>
         };
         match checked(signal) {
             Ok(_) if sender == pid => return Ok(()),
-            // From an earlier process.
+            // A signal from an earlier process.
             Ok(_) => {}
             Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error).during("sigtimedwait"),

@@ -1,7 +1,8 @@
-//! The victim, a process that will be ended: [`DyingProcess`], and the cause of its end: [`Cause`].
+//! The victim, a process that is ended during the measurement: [`DyingProcess`]; and the cause of
+//! its end: [`Cause`].
 //!
 //! The victim registers like a monitored process, then idles until it is killed or told to exit.
-//! Before it exits it stamps the time into shared memory. It also holds the only writing end of a
+//! Before it exits it stamps the time into shared memory. It also holds the only write end of a
 //! pipe.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -86,11 +87,11 @@ impl DyingProcess {
         let (told, orders) = pipe()?;
         let (held, holds) = pipe()?;
         let (clock, stamp) = (scene.clock, &last);
-        // Inherited by all threads of the victim: a thread dying on the processor on which we spin
-        // would wait for a time slice.
+        // All threads of the victim inherit this mask: a thread that dies on the processor on which
+        // we spin would have to wait for a time slice.
         let _there = Pinned::to(scene.there)?;
         let monitored = Monitored::start_with(means, Home::Here, move || {
-            // On our side dropped with this closure; in the child never.
+            // On our side `holds` is dropped with this closure; in the child it is never dropped.
             let _holds = holds;
             let _made = make();
             while rustix::io::read(&told, &mut [0_u8; 1]) == Err(Errno::INTR) {}
@@ -107,12 +108,12 @@ impl DyingProcess {
         self.pidfd.as_fd()
     }
 
-    /// Returns the reading end of the pipe that the victim holds.
+    /// Returns the read end of the pipe whose write end the victim holds.
     pub(super) fn held(&self) -> BorrowedFd<'_> {
         self.held.as_fd()
     }
 
-    /// Ends the victim, waits until `told` returns, and returns the nanoseconds between.
+    /// Ends the victim, waits until `told` returns, and returns the nanoseconds in between.
     ///
     /// # Errors
     /// Skipped, if the system refuses the signal; otherwise the errors of `told`.
@@ -123,7 +124,7 @@ impl DyingProcess {
             Cause::Exit => self.order_exit(),
         };
         if let Err(error) = done {
-            // A thread may already be waiting for its end.
+            // The victim must end in any case: a thread may already be waiting for that.
             let _ = self.order_exit();
             return Err(error).setting_up("pidfd_send_signal");
         }

@@ -1,11 +1,11 @@
-//! Senders of a mailbox whose receiver dies: one that sleeps, one that sends.
+//! Senders of a mailbox whose receiver dies: one sender sleeps, another one sends.
 //!
-//! For comparison, a raw poll for the end of the same receiver is timed: it has more resources to
-//! release than the small processes of the other experiments, so its death takes longer for any
-//! observer.
+//! For comparison, a raw poll for the end of the same receiver is timed. This receiver has more
+//! resources to release than the small processes of the other variants, so its death takes longer
+//! for any observer.
 //!
-//! The dying process leaves a message unread, so that there is something to wait for. `recv` does
-//! not report a sender's death to a *receiver*: it waits for any sender's next message.
+//! The dying process leaves a message unread, so that the sender has something to wait for. `recv`
+//! does not report a sender's death to a *receiver*: it waits for the next message of any sender.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -24,12 +24,12 @@ use super::dying_process::{DeathPlan, DyingProcess};
 use super::notice::until_ended;
 use crate::liveness_check::monitored::Means;
 
-/// Timeout of a notice.
+/// Timeout for a notice.
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// Bytes of the lane: more than a sender can fill while its receiver dies.
+/// Size of the lane in bytes: more than a sender can fill while its receiver dies.
 const LANE: u64 = 16 << 20;
 
-/// Returns the nanoseconds from one death to the end of a sender's sleep.
+/// Returns the nanoseconds from a death to the end of a sender's sleep.
 ///
 /// # Errors
 /// Skipped, if the system refuses a requirement of a mailbox; failed, if the sender is not
@@ -52,7 +52,7 @@ pub(super) fn until_reader_ended(scene: &DeathPlan) -> Result<f64> {
     told(scene, &options, |_, dying| until_ended(dying.pidfd()))
 }
 
-/// Returns the nanoseconds from one death to the first `send` that reports it.
+/// Returns the nanoseconds from a death to the first `send` that reports it.
 ///
 /// # Errors
 /// Those of [`until_woken`].

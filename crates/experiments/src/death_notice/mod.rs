@@ -1,18 +1,18 @@
-//! `death-notice`: the time from a process's death to the notice of each mechanism:
+//! `death-notice`: the time from a process's death until each mechanism gives notice:
 //! [`DeathNotice`].
 //!
-//! Each death is that of a fresh process ([`dying_process`]) that idles on a processor of its own.
-//! It is killed with SIGKILL, timed from just before the call, or it exits, timed from its own last
-//! stamp. [`spinning`] polls, by the checks of [`super::liveness_check`]; [`blocked`] sleeps until
+//! Each death is that of a fresh process ([`dying_process`]) that idles on its own processor.
+//! Either SIGKILL ends it, timed from just before the call, or it exits, timed from its own last
+//! stamp. [`spinning`] polls with the checks of [`super::liveness_check`]; [`blocked`] sleeps until
 //! the notice.
 //!
-//! If the observer blocks, its processor idles while the victim dies. If the processor halts
-//! meanwhile, as in virtual machines, waking it is part of the figure, and a longer wait makes it
-//! more expensive.
+//! If the observer blocks, its processor idles while the victim dies. If the processor halts then,
+//! as in virtual machines, the figure includes waking the processor, which costs more after a
+//! longer wait.
 //!
-//! The dying process is small: the more memory it has, the later the notices of mechanisms that
-//! notify after the memory is released. The cost of a check, and whether its answer is true, are
-//! measured by `liveness-check`.
+//! The dying process is small: the more memory it has, the later is the notice of mechanisms that
+//! notify after the memory is released. `liveness-check` measures the cost of a check, and whether
+//! its answer is true.
 
 mod blocked;
 mod dying_process;
@@ -98,7 +98,7 @@ fn measure(variant: &str, cause: Cause, deaths: usize) -> Result<Observed> {
     let clock = Clock::calibrated();
     let mut notes = Vec::new();
     if cause == Cause::Exit && here != there {
-        // Before the first fork: the threads that this starts have exited by then.
+        // Measured before the first fork: the threads that this starts have exited by then.
         let Band { low, high } = Band::between(clock, here, there)?;
         notes.push(format!(
             "offset band: the dying process's counter, which stamps its exit, is {low} to {high} \

@@ -1,4 +1,4 @@
-//! Waiting for a notice for at most [`PATIENCE_MS`]: from a pidfd, another descriptor, or any call.
+//! Waits of at most [`PATIENCE_MS`] for a notice: from a pidfd, another descriptor, or any call.
 
 #![allow(unsafe_code, reason = "poll with a bare descriptor")]
 
@@ -7,13 +7,13 @@ use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use tontine_host::error::{ErrorContext, MeasureError, Result};
 use tontine_host::os::checked;
 
-/// Timeout of a notice.
+/// Timeout for a notice.
 pub(super) const PATIENCE_MS: libc::c_int = 5_000;
 
 /// Waits until a pidfd signals that its process has ended.
 ///
 /// # Errors
-/// Failed, if it does not within five seconds.
+/// Failed, if the process does not end within five seconds.
 pub(super) fn until_ended(pidfd: BorrowedFd<'_>) -> Result<()> {
     polled(pidfd.as_raw_fd(), libc::POLLIN)
 }
@@ -21,16 +21,16 @@ pub(super) fn until_ended(pidfd: BorrowedFd<'_>) -> Result<()> {
 /// Waits until a descriptor is ready for one of these events.
 ///
 /// # Errors
-/// Failed, if none comes within five seconds.
+/// Failed, if no event arrives within five seconds.
 pub(super) fn polled(fd: RawFd, events: libc::c_short) -> Result<()> {
     let mut watched = libc::pollfd { fd, events, revents: 0 };
     told_in_time("poll", || {
-        // SAFETY: one descriptor is named and one entry given.
+        // SAFETY: the call names one descriptor and gets one entry.
         unsafe { libc::poll(&mut watched, 1, PATIENCE_MS) }
     })
 }
 
-/// Makes a call that returns the number of ready descriptors; repeats it if a signal interrupts.
+/// Makes a call that returns the number of ready descriptors; repeats it if a signal interrupts it.
 pub(super) fn told_in_time(call: &str, mut wait: impl FnMut() -> libc::c_int) -> Result<()> {
     loop {
         match checked(wait()) {

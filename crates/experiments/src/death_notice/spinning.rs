@@ -1,8 +1,9 @@
-//! Polling: the checks of [`crate::liveness_check`], repeated until one says dead.
+//! Polling: the checks of [`crate::liveness_check`], repeated until a check reports the process as
+//! dead.
 //!
-//! The kernel marks a word by itself. A process id, a signalled pidfd and a `/proc` directory say
-//! alive until the dead process has been reaped, so a thread reaps it at once, like a parent
-//! blocked in `waitpid`.
+//! The kernel marks a word by itself. A process id, a signalled pidfd and a `/proc` directory
+//! report a dead process as alive until it has been reaped, so a thread reaps it at once, like a
+//! parent blocked in `waitpid`.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -17,11 +18,11 @@ use super::mailbox;
 use crate::liveness_check::check::{Check, means_of};
 use crate::with_check;
 
-/// Maximum time after a death for which a mechanism may say alive.
+/// Maximum time after a death for which a mechanism may report the process as alive.
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// Polls between two reads of the clock.
 const POLLS: u32 = 1024;
-/// Time for a reaper to fall asleep.
+/// Time that a reaper gets to fall asleep.
 const SETTLING: Duration = Duration::from_micros(100);
 
 /// Returns `true` if a variant spins.
@@ -30,15 +31,16 @@ pub(super) fn knows(variant: &str) -> bool {
         || needs_reaper(variant)
 }
 
-/// Returns `true` if a variant says alive until the process has been reaped.
+/// Returns `true` if a variant reports the process as alive until it has been reaped.
 pub(super) fn needs_reaper(variant: &str) -> bool {
     ["kill-0", "pidfd-signal-0", "procfs-faccessat", "polling-thread"].contains(&variant)
 }
 
-/// Returns the nanoseconds from one death to its notice.
+/// Returns the nanoseconds from a death to its notice.
 ///
 /// # Errors
-/// Skipped, if the system refuses a requirement of the mechanism; failed, if it never notifies.
+/// Skipped, if the system refuses a requirement of the mechanism; failed, if the mechanism never
+/// notifies.
 pub(super) fn notice(variant: &str, scene: &DeathPlan) -> Result<f64> {
     if variant == "mailbox-send" {
         return mailbox::until_send_fails(scene);
@@ -57,7 +59,7 @@ pub(super) fn notice(variant: &str, scene: &DeathPlan) -> Result<f64> {
     })
 }
 
-/// Runs `dying` while a thread waits for the child, if there is one to reap.
+/// Runs `dying` while a thread waits for the child, if a child is given.
 fn reaping(
     scene: &DeathPlan,
     child: Option<&mut Child>,
@@ -67,7 +69,8 @@ fn reaping(
     let waits = AtomicBool::new(false);
     thread::scope(|scope| {
         let reaper = scope.spawn(|| {
-            // On the victim's processor, so that neither disturbs the spinning thread.
+            // The reaper runs on the victim's processor, so that neither disturbs the spinning
+            // thread.
             let pinned = pin::pin_to(scene.there);
             waits.store(true, Ordering::Relaxed);
             child.wait().and(pinned)
@@ -83,7 +86,7 @@ fn reaping(
     })
 }
 
-/// Checks until the answer is no.
+/// Repeats the check until it reports the process as dead.
 #[inline(never)]
 fn until_dead(check: &impl Check) -> Result<()> {
     let mut since = None;
@@ -108,7 +111,7 @@ mod tests {
     use tontine_host::clock::Clock;
     use tontine_host::peer::in_a_process_of_its_own;
 
-    /// The reason for the reaper: without one, a process id still counts a zombie as alive.
+    /// The reason for the reaper: without it, a process id still counts a zombie as alive.
     #[test]
     fn zombie_is_dead_by_lock_word_and_alive_by_pid() {
         in_a_process_of_its_own(|| {
@@ -120,7 +123,7 @@ mod tests {
                 let means = means_of(variant).expect("a variant");
                 let dying = DyingProcess::start(&scene, means)?;
                 with_check!(variant, &dying.monitored, |check| {
-                    // Dead, according to its pidfd, and not reaped.
+                    // The process has died, according to its pidfd, and is not reaped.
                     dying.die(&scene, || super::super::notice::until_ended(dying.pidfd()))?;
                     check.look().map_err(|error| MeasureError::fail(error.to_string()))
                 })

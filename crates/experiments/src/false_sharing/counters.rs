@@ -2,9 +2,9 @@
 //! loop: [`increment`].
 //!
 //! An increment loads the word, adds one and stores it, without atomicity: x86-64 compiles it to
-//! one instruction, `inc` on memory without a lock prefix (a test reads it), Arm to three. No other
-//! thread writes the word, so no increment is lost; only the cache line passes between the
-//! processors.
+//! one instruction, `inc` on memory without a lock prefix (a test checks the machine code), Arm to
+//! three. No other thread writes the word, so no increment is lost; only the cache line moves
+//! between the processors.
 
 #![allow(unsafe_code, reason = "counts in a heap's blocks; a test reads the loop's machine code")]
 
@@ -30,7 +30,7 @@ const WORD: usize = size_of::<u64>();
 /// Places of the two counters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum CounterLayout {
-    /// In two blocks of this many bytes in the source's heap, behind one of 32.
+    /// In two blocks of this many bytes in the source's heap, behind a block of 32.
     Blocks(usize),
     /// This many bytes apart, the first at a multiple of [`MAX_DISTANCE`].
     Apart(usize),
@@ -42,14 +42,15 @@ impl CounterLayout {
     /// Two blocks of 64 bytes, the source's remedy.
     pub(super) const TWO_LINES: Self = Self::Blocks(64);
 
-    /// Returns `None` if the distance is 0, above [`MAX_DISTANCE`], or not a multiple of a word.
+    /// Returns a layout `distance` bytes apart; `None` if the distance is 0, above
+    /// [`MAX_DISTANCE`], or not a multiple of a word.
     pub(super) fn apart(distance: usize) -> Option<Self> {
         let fits = distance > 0 && distance <= MAX_DISTANCE && distance.is_multiple_of(WORD);
         fits.then_some(Self::Apart(distance))
     }
 }
 
-/// Two counters, the only blocks in use of their heap.
+/// Two counters, in the only used blocks of their heap.
 #[derive(Debug)]
 pub(super) struct CounterPair {
     pair: [NonNull<AtomicU64>; 2],
@@ -96,12 +97,12 @@ impl CounterPair {
     }
 
     fn pair(&self) -> [&AtomicU64; 2] {
-        // SAFETY: they lie in blocks of the heap that `self` owns, which are never freed; they were
-        // initialised at construction.
+        // SAFETY: they lie in blocks that `self`'s heap never frees, and were initialised at
+        // construction.
         self.pair.map(|counter| unsafe { counter.as_ref() })
     }
 
-    /// Returns the distance of the two counters, and whether one line of `line` bytes contains
+    /// Returns the distance between the two counters, and whether one line of `line` bytes contains
     /// both.
     #[cfg(test)]
     pub(super) fn lie(&self, line: usize) -> (usize, bool) {
@@ -109,7 +110,7 @@ impl CounterPair {
         (q - p, p / line == q / line)
     }
 
-    /// Increments one counter, then the other, on one processor; returns the ns for both.
+    /// Increments one counter, then the other, on one processor; returns the total ns.
     ///
     /// # Errors
     /// Skipped, if the processor cannot be used; failed, if an increment was lost.
@@ -125,9 +126,10 @@ impl CounterPair {
         Ok(ns)
     }
 
-    /// Increments both at once, each by a thread of its own; returns the ns until both have ended.
+    /// Increments both counters at once, each in its own thread; returns the ns until both threads
+    /// have finished.
     ///
-    /// The other thread is ready, on its processor, before the clock is read.
+    /// The other thread is already running on its processor when the clock is read.
     ///
     /// # Errors
     /// Those of [`CounterPair::serial`].
@@ -142,7 +144,7 @@ impl CounterPair {
                 let _told = TellEnd(&ended);
                 let _pinned = Pinned::to(on.there)?;
                 ready.raise();
-                // The flag is raised in any case.
+                // No timeout is needed: the flag is raised in any case.
                 spin_until(PeerHandle::Parent, true, || go.is_raised())?;
                 increment(q, times as u64);
                 done.raise();
@@ -182,7 +184,7 @@ impl CounterPair {
     }
 }
 
-/// A flag on cache lines of its own: waiting for it disturbs no counter.
+/// A flag on its own cache lines: waiting for it disturbs no counter.
 #[derive(Debug, Default)]
 #[repr(align(256))]
 struct PaddedFlag(AtomicBool);
@@ -199,7 +201,7 @@ impl PaddedFlag {
     }
 }
 
-/// The timed loop: `++*val`, `times` times, each time in memory.
+/// The timed loop: `++*val`, `times` times, with every increment going to memory.
 #[inline(never)]
 pub(super) fn increment(counter: &AtomicU64, times: u64) {
     for _ in 0..times {
@@ -207,7 +209,7 @@ pub(super) fn increment(counter: &AtomicU64, times: u64) {
     }
 }
 
-/// Returns the bytes of a line of the first-level data cache, if the system reports it.
+/// Returns the line size of the first-level data cache in bytes, if the system reports it.
 pub(super) fn line_of_this_machine() -> Option<usize> {
     let text =
         std::fs::read_to_string("/sys/devices/system/cpu/cpu0/cache/index0/coherency_line_size");

@@ -1,5 +1,5 @@
 //! Two counters in a shared heap: two processes allocate eight bytes each, one right after the
-//! other, and count at once ([`at_once`]).
+//! other, and increment them at the same time ([`at_once`]).
 
 #![allow(unsafe_code, reason = "joins the heap in a forked child, and counts in its blocks")]
 
@@ -24,16 +24,16 @@ const HEAP: usize = 1 << 20;
 /// Signals between the two processes.
 #[repr(C)]
 struct MemberFlags {
-    /// Offset of the child's block, once it has one; never 0.
+    /// Offset of the child's block, once it is allocated; never 0.
     place: PaddedWord,
-    /// Passes begun by the parent, and ended by the child.
+    /// Number of passes begun by the parent, then number ended by the child.
     begun: PaddedWord,
     ended: PaddedWord,
     /// Value of the child's counter.
     counted: PaddedWord,
 }
 
-/// A word on cache lines of its own: waiting for it disturbs no counter.
+/// A word on its own cache lines: waiting for it disturbs no counter.
 #[repr(C, align(256))]
 struct PaddedWord(AtomicU64);
 
@@ -53,11 +53,11 @@ impl PaddedWord {
 }
 
 /// Counts in both processes at once, `times` times in each pass, and calls `between` before each
-/// pass. Returns the ns of each pass, until both have ended.
+/// pass. Returns, for each pass, the ns until both processes have finished.
 ///
 /// # Errors
 /// Failed, if the heap or the other process fails, an increment was lost, or both blocks lie in one
-/// line.
+/// cache line.
 pub(super) fn at_once(
     on: Placement,
     times: usize,
@@ -108,7 +108,7 @@ pub(super) fn at_once(
 /// Body of the child: counts whenever a pass begins, until it is killed.
 fn count(heap: &Heap, processor: usize, times: u64, signals: &MemberFlags) -> Result<()> {
     pin::pin_to(processor)?;
-    // SAFETY: both members run this file's code; the child has no other descriptor of the heap, and
+    // SAFETY: both members run this file's code; the child has no other descriptor of the heap and
     // closes none.
     let heap = unsafe { heap.rejoin() }.map_err(refused)?;
     let mut block = heap.alloc(BYTES).map_err(refused)?;

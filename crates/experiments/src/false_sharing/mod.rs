@@ -1,10 +1,10 @@
 //! `false-sharing`: the cost for two threads of counting in neighbouring words: [`FalseSharing`].
 //!
 //! Two counters, in blocks of the source's heap or at the distance of the variant, are incremented
-//! a fixed number of times each: by one thread, one after the other (`serial`); by two threads at
-//! once; or by two processes, in blocks of a heap that they share ([`members`]). The loop is the
-//! same for all ([`counters`]). Each invocation runs `serial` in addition to its own variant, so
-//! that their ratio compares two loops of one process.
+//! a fixed number of times each: by one thread, first one counter and then the other (`serial`); by
+//! two threads at once; or by two processes, in blocks of a heap that they share ([`members`]). All
+//! variants use the same loop ([`counters`]). Each invocation runs `serial` in addition to its own
+//! variant, so that their ratio compares two loops of the same process.
 //!
 //! Source: 003, whose own allocator places the two counters.
 
@@ -36,7 +36,7 @@ const MEMBERS: &str = "shared-heap";
 /// Distances between the first bytes of the two counters.
 const DISTANCES: [usize; 6] = [8, 16, 32, 64, 128, 256];
 
-/// Maximum number of increments of a task, for any caller: ten times the source's number.
+/// Maximum number of increments that a task may request: ten times the source's number.
 const MOST_INCREMENTS: usize = 100_000_000;
 
 /// The experiment.
@@ -111,7 +111,7 @@ impl Experiment for FalseSharing {
                 MeasureError::skip("needs two processors: two threads on one never write at once")
             })?;
         let increments = increments(task)?;
-        // As much work as the size requires, but at least one pass.
+        // As many passes as the size requires, but at least one.
         let passes = (self.operations(&task.variant, task.size) / increments).max(1);
         measure(&task.variant, places, placement, increments, passes)
     }
@@ -133,7 +133,7 @@ fn passes(size: Size) -> usize {
     }
 }
 
-/// Returns the number of increments: that of the task's parameters, otherwise that of its size.
+/// Returns the number of increments from the task's parameters; without one, from its size.
 fn increments(task: &InvocationTask) -> Result<usize> {
     let Some(text) = task.params.get("increments") else { return Ok(task.size.increments()) };
     text.parse().ok().filter(|count| (1..=MOST_INCREMENTS).contains(count)).ok_or_else(|| {
@@ -143,7 +143,7 @@ fn increments(task: &InvocationTask) -> Result<usize> {
     })
 }
 
-/// Returns the places of a task's counters.
+/// Returns the layout of a task's counters.
 fn places(task: &InvocationTask) -> Result<CounterLayout> {
     match task.variant.as_str() {
         SERIAL | "one-line" | MEMBERS => Ok(CounterLayout::ONE_LINE),
@@ -270,7 +270,7 @@ mod tests {
         }
     }
 
-    /// A comparison requests at the quick size what a longer run measured.
+    /// At the quick size, a comparison may request the number of increments of a longer run.
     #[test]
     fn increments_follow_the_parameters() {
         let counted = |text: &str| increments(&task(SERIAL, &[("increments", text)]));
@@ -288,7 +288,8 @@ mod tests {
                 let seen = FalseSharing.run(&asked).map_err(|trouble| trouble.to_string())?;
                 Ok(seen.series[0].samples.len())
             };
-            // The quick size makes five passes of a million; of ten million, one.
+            // The quick size makes five passes of a million increments, but only one of ten
+            // million.
             match (passes(1_000_000)?, passes(10_000_000)?) {
                 (5, 1) => Ok(()),
                 found => Err(format!("{found:?}")),

@@ -1,13 +1,14 @@
 //! `fork-throughput`: the forks per second that a process completes while others fork at the same
 //! time: [`ForkThroughput`].
 //!
-//! The protocol is that of source 001: each process forks fifty times as fast as it can, and its
+//! The protocol is that of source 001: each process forks fifty times, as fast as it can, and its
 //! children sleep until all forks of all processes are done. [`round`] runs it once; [`virtually`]
 //! runs it in each mode of the virtual Unix.
 //!
 //! No process is pinned: the scheduler places the children, as it did for the source.
 //!
-//! Not measured here: `exit` and `wait` (see [`super::spawn`]), and the cost of a larger parent.
+//! Not measured here: `exit` and `wait` (see [`super::spawn`]), and the additional cost of a larger
+//! parent.
 
 mod explained;
 mod round;
@@ -29,13 +30,14 @@ use super::modes::{self, System};
 
 /// The last level of the paper's curve.
 const MOST_PROCESSES: usize = 7;
-/// Rounds in one invocation, after one that is not counted.
+/// Number of rounds in one invocation, after one round that is not counted.
 const ROUNDS: usize = 10;
 /// Rounds in one invocation of a model, whose memory is never cold.
 const MODELLED_ROUNDS: usize = 2;
-/// Processors of the paper's machine, which the paper's curve is for.
+/// Number of processors of the paper's machine, for which the paper drew its curve.
 const PAPERS_PROCESSORS: usize = 10;
-/// Memory of a forked process that does nothing: page tables, a kernel stack, what it touches.
+/// Memory of a forked process that does nothing: page tables, a kernel stack, and the memory that
+/// it touches.
 const BYTES_EACH: u64 = 256 << 10;
 
 /// The experiment.
@@ -102,7 +104,7 @@ fn measure(processes: usize, forks: usize) -> Result<Observed> {
     let clock = Clock::calibrated();
     // The forking processes inherit the reduced memory, so that their forks are as fast.
     let _lean = ForkTrim::now();
-    // Not counted: the kernel's caches are cold.
+    // The first round is not counted, because the kernel's caches are cold.
     round::run(processes, forks, clock)?;
     let mut rates = Vec::with_capacity(ROUNDS * processes);
     for _ in 0..ROUNDS {
@@ -165,8 +167,8 @@ mod tests {
         });
     }
 
-    /// Permanently limits this process to `processes` processes of its user; root is not limited,
-    /// so root becomes another user.
+    /// Permanently limits this process to `processes` processes of its user. Root is not limited,
+    /// so if this process runs as root, it first becomes another user.
     fn only_so_many(processes: u64) -> std::result::Result<(), String> {
         if getuid().is_root() {
             let unprivileged = rustix::process::Uid::from_raw(65_534);
@@ -194,7 +196,7 @@ mod tests {
     #[test]
     fn fork_refused_during_round_skips_and_reaps_all() {
         in_a_process_of_its_own(|| {
-            // One more process, which may then not fork.
+            // One more process is allowed, which may then not fork.
             only_so_many(2)?;
             let found = round::run(1, 50, Clock::calibrated());
             match (found, rustix::process::wait(rustix::process::WaitOptions::NOHANG)) {

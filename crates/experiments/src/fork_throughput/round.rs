@@ -1,9 +1,9 @@
 //! One round: several processes fork at once, and all their children sleep until the last fork:
 //! [`run`].
 //!
-//! A child sleeps on a futex word that is opened when every process has reported its last fork.
-//! Should a process die meanwhile, a child is killed with its parent, and the parent with the
-//! measuring process.
+//! A child sleeps on a futex word that is opened when every process has reported its last fork. If
+//! a process dies before that, its children are killed with it; if the measuring process dies, so
+//! are all processes.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -14,10 +14,10 @@ use tontine_host::os::shared::SharedMapping;
 use tontine_host::peer::{ChildError, PeerHandle};
 use tontine_mechanisms::start_barrier::StartBarrier;
 
-/// Returns the seconds from the first fork to the last, for each process.
+/// Returns, for each process, the seconds from its first fork to its last.
 ///
 /// # Errors
-/// Skipped, if the system refuses a process; failed, if one does not exit with 0.
+/// Skipped, if the system refuses a process; failed, if a process does not exit with 0.
 pub(super) fn run(processes: usize, forks: usize, clock: Clock) -> Result<Vec<f64>> {
     let (start, all_forked, words) =
         (StartBarrier::new()?, StartBarrier::new()?, ChildError::new()?);
@@ -57,7 +57,7 @@ pub(super) fn run(processes: usize, forks: usize, clock: Clock) -> Result<Vec<f6
     ticks.iter().map(seconds).collect()
 }
 
-/// Body of one process: forks, reports that it has, and waits for its children.
+/// Body of one process: forks, reports its last fork, and waits for its children.
 fn fork_all(
     forks: usize,
     start: &StartBarrier,

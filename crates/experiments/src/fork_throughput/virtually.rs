@@ -7,8 +7,9 @@ use tontine_unix::{Fd, Sys};
 
 use crate::modes::{self, System, TimeSource};
 
-/// Runs `rounds` rounds in one system, after one that is not counted because its memory is cold. In
-/// each, each of `processes` processes forks `forks` times; returns the seconds of each.
+/// Runs `rounds` rounds in one system, after one round that is not counted because its memory is
+/// cold. In each round, each of `processes` processes forks `forks` times; returns the seconds of
+/// each process.
 ///
 /// # Errors
 /// Failed, if the virtual Unix does not end with status 0.
@@ -40,8 +41,8 @@ fn round(
     forks: usize,
     all: &Arc<Mutex<Vec<f64>>>,
 ) -> tontine_unix::Result<()> {
-    // Two gates, each opened by closing the last copy of its other end: all start; all forks are
-    // made.
+    // Two gates, each of which opens when the last copy of its other end is closed. The first one
+    // starts all processes; the second one opens when all forks are made.
     let (start, started) = sys.pipe()?;
     let (made, making) = sys.pipe()?;
     for number in 0..processes {

@@ -2,12 +2,12 @@
 //! [`LivenessCheck`].
 //!
 //! One process is watched ([`monitored`]); each variant is one of the [`ways`] to check
-//! ([`check`]), timed in loops that differ in nothing else ([`timing`]); next to the figure are its
-//! answers after events that are really caused ([`tried`]). [`word`] has the words that the kernel
-//! itself marks.
+//! ([`check`]), timed in loops that differ in nothing else ([`timing`]). Next to the figure are the
+//! check's answers after events that are really caused ([`tried`]). [`word`] defines the words that
+//! the kernel itself marks.
 //!
-//! `kill-0` uses the process id that the process itself wrote down, like monitors that know nothing
-//! else; in another PID namespace that number names another process.
+//! `kill-0` uses the process id that the process itself recorded, like monitors that know nothing
+//! else; in another PID namespace that number names a different process.
 //!
 //! Source: 002, whose figures are milliseconds per loop of ten million.
 
@@ -75,8 +75,8 @@ impl Experiment for LivenessCheck {
         vec![Params::new()]
     }
 
-    /// The number of checks if they only touch memory; checks that enter the kernel end with their
-    /// budget, so its milliseconds determine their time.
+    /// The number of checks, if they only access memory. Checks that enter the kernel end with
+    /// their time budget, so it is the budget's milliseconds.
     fn operations(&self, variant: &str, size: Size) -> usize {
         match ways::find(variant) {
             None => 0,
@@ -88,7 +88,7 @@ impl Experiment for LivenessCheck {
     fn run(&self, task: &InvocationTask) -> Result<Observed> {
         let way = ways::find(&task.variant)
             .ok_or_else(|| MeasureError::fail(format!("no such variant: {}", task.variant)))?;
-        // Before any thread is started: trying the events forks processes.
+        // Tried before any thread is started, because trying the events forks processes.
         let tried = match task.variant.as_str() {
             "dummy" | "load" => Vec::new(),
             _ if injected_delay::delay().is_some() => Vec::new(),
@@ -126,7 +126,7 @@ fn time(way: &CheckMethod, batch: Batch) -> Result<Interleaved> {
         *allowed.first().ok_or_else(|| MeasureError::skip("sched_getaffinity: no processor"))?;
     let there = *allowed.last().unwrap_or(&here);
     let monitored = Monitored::start_with(way.means, Home::Here, || {
-        // A failure does not matter: the process idles, pinned or not.
+        // A failure does not matter: the process idles in either case.
         let _ = pin::pin_to(there);
     })?;
     let clock = Clock::calibrated();
@@ -159,7 +159,7 @@ impl<C: Check> Check for SlowedCheck<'_, C> {
     }
 }
 
-/// Returns ratios of medians over batches that ran in turn.
+/// Returns ratios of medians of batches that ran in turn.
 fn ratios(variant: &str, seen: &Interleaved) -> Vec<PairedRatio> {
     let over = |below: &str, samples: &[f64]| {
         let value = order::median(&seen.check)? / order::median(samples)?;

@@ -1,17 +1,17 @@
 //! The monitored process: [`Monitored`].
 //!
 //! The process is forked, registers in the one way that the mechanism under test needs ([`Means`]),
-//! passes what a monitor may hold (one end of a SOCK_SEQPACKET connection, and a descriptor of
-//! `/proc/self` or of itself, by SCM_RIGHTS), and then executes the [`MonitorCommand`]s that arrive
-//! over that connection. It creates the connection itself, after the fork, so that no other process
-//! can hold its end by accident.
+//! passes the descriptors that a monitor may hold (one end of a SOCK_SEQPACKET connection, and a
+//! descriptor of `/proc/self` or of itself, by SCM_RIGHTS), and then carries out the
+//! [`MonitorCommand`]s that arrive over that connection. It creates the connection itself, after
+//! the fork, so that no other process can hold its end by accident.
 //!
-//! Between fork and end it calls nothing that allocates, because the process that forked may have
-//! had threads; except to create a life, which requires an allocator that `fork` leaves usable,
-//! such as the C library's.
+//! Between fork and end the process calls nothing that allocates, because its parent may have had
+//! several threads when it forked. The only exception is the creation of a life, which requires an
+//! allocator that stays usable after `fork`, such as the C library's.
 //!
-//! Neighbours: [`super::word`] has the words that the kernel marks, [`super::check`] the monitor's
-//! side, [`super::tried`] the events.
+//! Neighbours: [`super::word`] defines the words that the kernel marks, [`super::check`] contains
+//! the monitor's side, [`super::tried`] causes the events.
 
 #![allow(unsafe_code, reason = "fork into a new PID namespace, exec, end of a single thread")]
 
@@ -38,7 +38,7 @@ use tontine_host::os::shared::SharedMapping;
 
 use super::word::{MonitorPage, RegisterError};
 
-/// Timeout for a monitored process to register, or to execute a command.
+/// Timeout for a monitored process to register, or to carry out a command.
 const PATIENCE: Timespec = Timespec { tv_sec: 5, tv_nsec: 0 };
 
 /// Means by which a process registers for monitoring.
@@ -48,15 +48,15 @@ pub enum Means {
     Pid,
     /// By holding a robust mutex.
     Mutex,
-    /// By a bare thread with a robust list of its own.
+    /// By a bare thread with its own robust list.
     OwnList,
-    /// By a life of the library's.
+    /// By one of the library's lives.
     Life,
     /// By a connection.
     Line,
     /// By a descriptor of `/proc/self`.
     Procfs,
-    /// By a descriptor of itself.
+    /// By a pidfd of itself.
     Pidfd,
 }
 
@@ -65,7 +65,7 @@ pub enum Means {
 pub enum Home {
     /// The monitor's namespace.
     Here,
-    /// A PID namespace of its own.
+    /// Its own PID namespace.
     OtherPidNamespace,
 }
 
@@ -75,7 +75,7 @@ pub enum Home {
 pub enum MonitorCommand {
     /// Exit.
     Exit = b'e',
-    /// Execute another program.
+    /// Call `execve` to run another program.
     Exec = b'x',
     /// End the thread that registered; another thread continues.
     EndThread = b't',
@@ -83,14 +83,14 @@ pub enum MonitorCommand {
     LetGo = b'u',
 }
 
-/// A live process to be monitored; killed and reaped when dropped, which must happen in the thread
+/// A live process to be monitored. It is killed and reaped on drop, which must happen in the thread
 /// that made the checks.
 pub struct Monitored {
     child: RefCell<Child>,
     line: OwnedFd,
     passed: Option<OwnedFd>,
     page: SharedMapping<MonitorPage>,
-    // The other program reads from this pipe and runs until it is closed.
+    // The other program reads from this pipe and runs until the pipe is closed.
     _feed: OwnedFd,
 }
 
@@ -134,8 +134,9 @@ impl Monitored {
         Ok(Self { child: RefCell::new(child), line, passed, page, _feed: feed })
     }
 
-    /// Returns the process, for signals and waiting; if it lives in another PID namespace, the
-    /// process that created the namespace and ends right after it. One borrower at a time.
+    /// Returns the process, for signals and waiting. If the monitored process lives in another PID
+    /// namespace, returns the process that created the namespace, which ends right after it. Only
+    /// one borrower at a time.
     ///
     /// # Panics
     /// If the last borrower still holds it.
@@ -159,17 +160,18 @@ impl Monitored {
         self.passed.as_ref().map(AsFd::as_fd)
     }
 
-    /// Returns the process's id as the process itself sees it; mechanisms that know only a number
-    /// use it.
+    /// Returns the process's id as the process itself sees it, for mechanisms that know only a
+    /// number.
     pub fn own_pid(&self) -> i32 {
         self.page.pid.load(Ordering::Relaxed)
     }
 
     /// Sends a command. Blocks until [`MonitorCommand::Exec`] or [`MonitorCommand::EndThread`] is
-    /// done, but not for an exit.
+    /// done; does not wait for an exit.
     ///
     /// # Errors
-    /// Skipped, if there is no other program to execute; failed, if the command is not executed.
+    /// Skipped, if there is no other program to run; failed, if the process does not carry out the
+    /// command.
     pub fn order(&self, order: MonitorCommand) -> Result<()> {
         rustix::net::send(&self.line, &[order as u8], SendFlags::NOSIGNAL).during("send")?;
         match order {
@@ -205,9 +207,9 @@ impl Monitored {
 
 impl Drop for Monitored {
     fn drop(&mut self) {
-        // A lock that this thread took, for a check or for an event, would leave its robust list
-        // pointing into the page that is about to be unmapped; the C library follows that pointer
-        // at the next robust lock. A thread that does not hold the lock gets EPERM.
+        // If this thread locked the mutex, for a check or for an event, its robust list would still
+        // point into the page that is about to be unmapped, and the C library would follow that
+        // pointer at the next robust lock. A thread that does not hold the lock gets EPERM.
         self.page.let_go();
     }
 }
@@ -226,7 +228,7 @@ impl OtherProgram {
         Self { path }
     }
 
-    /// Executes the program; returns only on failure.
+    /// Calls `execve` for the program; returns only on failure.
     fn become_it(&self, food: BorrowedFd<'_>) {
         let Some(path) = &self.path else { return };
         // SAFETY: replaces this process's own standard input, from which it never reads.
@@ -245,7 +247,8 @@ fn seqpacket_pair() -> rustix::io::Result<(OwnedFd, OwnedFd)> {
     socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
 }
 
-/// The monitored half of registering: sends the monitor its descriptors, returns the connection.
+/// The monitored process's half of registering: sends the monitor its descriptors and returns the
+/// connection.
 fn register(
     page: &MonitorPage,
     means: Means,
@@ -282,7 +285,7 @@ fn register(
     Ok(kept)
 }
 
-/// Returns a descriptor of this process's life, to be passed.
+/// Returns a descriptor of this process's life, for the monitor.
 fn life() -> std::result::Result<OwnedFd, RegisterError> {
     let life = Life::register().map_err(|error| RegisterError {
         call: "tontine::life::Life::register",
@@ -338,7 +341,7 @@ fn receive(start: BorrowedFd<'_>) -> Result<(OwnedFd, Option<OwnedFd>)> {
     }
 }
 
-/// Waits for commands and executes them; the end of the connection is a command to exit.
+/// Waits for commands and carries them out; exits at the end of the connection.
 fn obey(
     page: &MonitorPage,
     line: BorrowedFd<'_>,
@@ -368,7 +371,7 @@ fn obey(
     }
 }
 
-/// Ends the calling thread only; the kernel clears `page.thread` at its end.
+/// Ends the calling thread only; the kernel then clears `page.thread`.
 fn end_this_thread(page: &MonitorPage) {
     // SAFETY: the page outlives the process; SYS_exit ends this thread, whose frames no other
     // thread uses.

@@ -1,10 +1,10 @@
 //! The timed loops: [`Batch`], [`interleaved`].
 //!
-//! Every check is timed by the same loop, compiled once per check: a counter in a register, the
-//! check, a test, a jump back, aligned so that the short ones lie within one cache line. Batches of
-//! the check alternate with batches of an empty loop and of a bare load, in one process, so that
-//! even below a nanosecond the conditions are the same. A sample is a batch's mean, the loop
-//! included, as in source 002.
+//! The same loop times every check and is compiled once per check: a counter in a register, the
+//! check, a test, a jump back. It is aligned, so that short checks lie within one cache line.
+//! Batches of the check alternate with batches of an empty loop and of a bare load, in one process,
+//! so that the conditions are the same even for differences below a nanosecond. A sample is a
+//! batch's mean, including the loop, as in source 002.
 //!
 //! The loop is not subtracted: below a nanosecond the parts of a loop overlap, and a difference
 //! would be meaningless.
@@ -30,18 +30,18 @@ pub struct Batch {
     pub checks: u64,
     /// Maximum number of samples.
     pub samples: usize,
-    /// No sample is begun after this time, once there are ten.
+    /// Maximum time; after it no further sample begins, once there are ten.
     pub budget: Duration,
 }
 
 impl Batch {
-    /// For checks that only touch memory: long batches, so that the cost of the two stamps is
+    /// Returns long batches, for checks that only access memory: the cost of the two stamps is then
     /// negligible.
     pub fn of_memory_checks(size: Size) -> Self {
         Self::of(size, (size.checks() / 20).clamp(1, 50_000))
     }
 
-    /// For checks that enter the kernel.
+    /// Returns batches for checks that enter the kernel.
     pub fn of_system_calls(size: Size) -> Self {
         Self::of(size, 1_000)
     }
@@ -72,7 +72,7 @@ pub struct Interleaved {
 /// Times batches of `check` and of its three baselines in turn.
 ///
 /// # Errors
-/// Failed, if a check does not report the process as alive, which it is.
+/// Failed, if a check reports the process as dead, although it is alive.
 pub fn interleaved(
     check: &impl Check,
     dummy: &impl Check,
@@ -117,7 +117,7 @@ fn timed<C: Check>(check: &C, checks: u64, clock: &Clock) -> Result<f64> {
 }
 
 /// Checks `checks` times, or until a check does not return "alive"; returns the number of checks
-/// that did.
+/// that returned "alive".
 #[inline(never)]
 pub fn repeat<C: Check>(check: &C, checks: u64) -> u64 {
     let (mut made, mut checks) = (0_u64, checks);
@@ -131,8 +131,8 @@ pub fn repeat<C: Check>(check: &C, checks: u64) -> u64 {
     made
 }
 
-/// Aligns the following code to a cache line. Passing the loop's variables through keeps their
-/// initialisation in front.
+/// Aligns the following code to a cache line. The loop's variables are passed through, so that
+/// their initialisation stays in front of the aligned code.
 #[inline(always)]
 pub(crate) fn align(made: &mut u64, checks: &mut u64) {
     // SAFETY: a directive, and no instruction except padding; the registers keep their values.
@@ -147,7 +147,7 @@ pub(crate) fn align(made: &mut u64, checks: &mut u64) {
     }
 }
 
-/// Returns the counter, which the compiler then cannot compute in advance.
+/// Returns the counter in a way that keeps the compiler from computing it in advance.
 #[inline(always)]
 pub(crate) fn counted(mut made: u64) -> u64 {
     // SAFETY: no instruction at all; the register keeps its value.
@@ -168,7 +168,7 @@ pub(crate) mod tests {
         assert_eq!(repeat(&MarkedWord(&AtomicU32::new(0)), 1_000), 0);
     }
 
-    /// Loops whose figures are compared below a nanosecond must not differ in their alignment.
+    /// Loops whose figures differ by less than a nanosecond must have the same alignment.
     #[cfg(target_arch = "x86_64")]
     #[test]
     fn compared_loops_each_fit_one_cache_line() {
@@ -197,7 +197,7 @@ pub(crate) mod tests {
             .filter(|instruction| instruction.mnemonic() != Mnemonic::Nop)
             .partition(|i| (0..i.op_count()).any(|operand| i.op_kind(operand) == OpKind::Memory));
 
-        // The load: alone, or within the test.
+        // The load: a separate instruction, or part of the test.
         let [read] = reads[..] else { panic!("{} uses of memory", reads.len()) };
         let word = match read.mnemonic() {
             Mnemonic::Test => Register::None,

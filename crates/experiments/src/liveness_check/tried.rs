@@ -1,10 +1,10 @@
-//! The answer of each way to check after an event that is really caused: [`try_all`].
+//! The answer of each check after an event that is really caused: [`try_all`].
 //!
-//! Every event gets a fresh process, which must first be reported as alive; only then the event is
-//! caused. Nothing here is asserted from documentation: if an event cannot be caused, the answer is
-//! `skipped: …`, and if it is meaningless for a mechanism, `n/a: …`.
+//! Every event gets a fresh process, which the check must first report as alive; only then is the
+//! event caused. Nothing here is asserted from documentation. If an event cannot be caused, the
+//! answer is `skipped: …`; if it is meaningless for a mechanism, `n/a: …`.
 //!
-//! Neighbours: [`super::monitored`] has the process, [`super::check`] the checks.
+//! Neighbours: [`super::monitored`] starts the process, [`super::check`] contains the checks.
 
 #![allow(unsafe_code, reason = "clone3 with a chosen process id")]
 
@@ -28,7 +28,7 @@ pub enum ProcessEvent {
     Killed,
     /// The process is killed and not reaped.
     Zombie,
-    /// The process executes another program.
+    /// The process calls exec to run another program.
     Exec,
     /// The process ends, is reaped, and another process gets its id.
     ReusedPid,
@@ -75,8 +75,8 @@ impl ProcessEvent {
         }
     }
 
-    /// Returns the answer of an ideal mechanism. After an exec, the program that registered is
-    /// gone.
+    /// Returns the answer of an ideal mechanism. After an exec that is "dead", because the program
+    /// that registered no longer runs.
     pub fn truth(self) -> &'static str {
         match self {
             Self::Stopped | Self::OtherPidNamespace | Self::ThreadEnded => "alive",
@@ -91,13 +91,14 @@ impl ProcessEvent {
         }
     }
 
-    /// Returns `true` if the first check is part of the event rather than a precondition.
+    /// Returns `true` if the process lives in another PID namespace: then the first check is part
+    /// of the event rather than a precondition.
     fn is_there_from_the_start(self) -> bool {
         self.home() == Home::OtherPidNamespace
     }
 }
 
-/// Causes every event and checks by `variant` after each.
+/// Causes every event and checks by `variant` after each one.
 pub fn try_all(variant: &str) -> Vec<ObservedEvent> {
     ProcessEvent::ALL.into_iter().map(|event| try_one(variant, event)).collect()
 }
@@ -155,7 +156,7 @@ fn answer(check: &impl Check) -> Result<String> {
     })
 }
 
-/// Causes an event; the caller keeps the returned value until the check has been made.
+/// Causes an event; the caller keeps the returned value until it has made the check.
 fn bring_about(event: ProcessEvent, monitored: &Monitored) -> Result<Option<Impostor>> {
     let mut child = monitored.child();
     match event {
@@ -236,7 +237,7 @@ impl Impostor {
 
 impl Drop for Impostor {
     fn drop(&mut self) {
-        // Our own child, not yet reaped: no other process has the id.
+        // The process is our own child and not yet reaped, so no other process has the id.
         let _ = kill_process(self.0, Signal::KILL);
         let _ = waitpid(Some(self.0), WaitOptions::empty());
     }
@@ -281,9 +282,9 @@ mod tests {
         assert!(says("life-word", MonitorOwns).starts_with("n/a: "));
     }
 
-    /// Regression: the monitor owned the lock and unmapped the page without unlocking: its robust
-    /// list pointed to unmapped memory, and the next robust mutex that the thread locked caused a
-    /// segmentation fault.
+    /// Regression: the monitor held the lock and unmapped the page without unlocking it. The
+    /// thread's robust list then pointed to unmapped memory, and the next robust mutex that it
+    /// locked caused a segmentation fault.
     #[test]
     fn monitors_lock_is_released_before_the_page_is_unmapped() {
         let monitored = Monitored::start(Means::Mutex, Home::Here).expect("a process");
@@ -330,7 +331,7 @@ mod tests {
     fn every_variant_answers_every_event() {
         for variant in super::super::VARIANTS {
             for tried in try_all(variant.name) {
-                // In another namespace, the id that a process has may be that of a process here
+                // In another namespace, a process may have an id that belongs to a process here
                 // which we may not signal: then an error is kill's true answer.
                 let abroad = variant.name == "kill-0" && tried.event.starts_with("other-pid");
                 assert!(

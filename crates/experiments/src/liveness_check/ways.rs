@@ -1,18 +1,18 @@
 //! The ways to check, in one table: [`WAYS`].
 //!
 //! Two experiments use all of them: `liveness-check` checks in a loop, `queue-with-check` inside
-//! every send. Each describes a way in its own words.
+//! every send. Each experiment has its own description of a check.
 //!
-//! Neighbours: [`super::check`] maps a way's name to its type, [`super::monitored`] registers the
-//! process by the way's [`Means`].
+//! Neighbours: [`super::check`] maps a method's name to its type, [`super::monitored`] registers
+//! the process by the method's [`Means`].
 
 use tontine_bench::suite::Variant;
 
 use super::monitored::Means;
 
-/// One way to check.
+/// One method of checking.
 pub struct CheckMethod {
-    /// Name, in both experiments.
+    /// The method's name, in both experiments.
     pub name: &'static str,
     /// Means by which the process must register.
     pub means: Means,
@@ -24,7 +24,7 @@ pub struct CheckMethod {
     in_send: &'static str,
 }
 
-/// All ways, in the order in which they are listed.
+/// All methods, in the order in which they are listed.
 pub static WAYS: [CheckMethod; 15] = [
     CheckMethod {
         name: "dummy",
@@ -133,12 +133,12 @@ pub static WAYS: [CheckMethod; 15] = [
     },
 ];
 
-/// The ways as variants of `liveness-check`.
+/// The methods as variants of `liveness-check`.
 pub const ALONE: [Variant; WAYS.len()] = variants(false);
-/// The ways as variants of `queue-with-check`.
+/// The methods as variants of `queue-with-check`.
 pub const IN_SEND: [Variant; WAYS.len()] = variants(true);
 
-/// Returns the way with that name.
+/// Returns the method with that name.
 pub fn find(name: &str) -> Option<&'static CheckMethod> {
     WAYS.iter().find(|way| way.name == name)
 }

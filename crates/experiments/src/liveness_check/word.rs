@@ -6,11 +6,12 @@
 //! single word in it. [`is_held`] reads either word with one load, one test and one branch;
 //! `docs/decisions/0003-one-test-liveness.md` records why a single test is enough.
 //!
-//! The library's lives keep their mutex private, and map the word read-only in other processes.
-//! Here a monitor also tries to lock it, and an owner releases it, so this module has its own page.
+//! The library's lives keep their mutex private and map the word read-only in other processes. Here
+//! a monitor also tries to lock the mutex and an owner releases it, so this module has its own
+//! page.
 //!
 //! Neighbours: [`super::monitored`] calls the owner's half in the monitored process,
-//! [`super::check`] the monitor's half. Only [`MonitorPage::lock`] waits for a word.
+//! [`super::check`] calls the monitor's half. Only [`MonitorPage::lock`] waits for a word.
 //!
 //! Source: `get_robust_list(2)`.
 
@@ -40,7 +41,7 @@ pub struct MonitorPage {
     lock_word_at: AtomicU64,
     /// The monitored process's id as that process sees it.
     pub pid: AtomicI32,
-    /// 1 until the kernel clears it at the end of a thread (`set_tid_address`).
+    /// 1 until the thread ends and the kernel clears it (`set_tid_address`).
     pub thread: AtomicU32,
     list: RobustList,
     anchor_stack: ThreadStack,
@@ -114,7 +115,7 @@ impl MonitorPage {
     ///
     /// # Errors
     /// [`RegisterError`], also if the C library takes this thread for another one because a bare
-    /// `clone` created the process: the kernel would never mark such a word.
+    /// `clone` created the process: the kernel would never mark the word of such a thread.
     pub fn hold(&self) -> Result<(), RegisterError> {
         // SAFETY: `prepare` initialised the mutex.
         match unsafe { libc::pthread_mutex_lock(self.mutex.get()) } {
@@ -150,10 +151,11 @@ impl MonitorPage {
         unsafe { libc::pthread_mutex_trylock(self.mutex.get()) }
     }
 
-    /// Returns the mutex's lock word, as found by the owner.
+    /// Returns the mutex's lock word, at the offset that the owner found.
     pub fn lock_word(&self) -> &AtomicU32 {
         let offset = self.lock_word_at.load(Ordering::Relaxed) as usize;
-        // The owner may be faulty; clamp, so that the word lies inside the mutex in any case.
+        // The owner may be faulty, so the offset is clamped: the word lies inside the mutex in any
+        // case.
         let offset = offset.min(size_of::<libc::pthread_mutex_t>() - size_of::<u32>()) & !3;
         // SAFETY: inside the page's first field and aligned; the C library, the kernel and this
         // process access it by atomic instructions only.
@@ -261,7 +263,8 @@ mod tests {
     fn hold_in_bare_clone_process_is_refused() {
         let page = SharedMapping::<MonitorPage>::anonymous().expect("page");
         page.prepare().expect("mutex");
-        // The bare clone happens in a forked child, so that this process is not copied raw.
+        // A forked child makes the bare clone, so that this process is not copied behind the C
+        // library's back.
         let mut child = Child::fork(|| {
             // SAFETY: clone without CLONE_VM is a fork unknown to the C library; the copy locks a
             // mutex and leaves by `_exit`.

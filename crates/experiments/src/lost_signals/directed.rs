@@ -1,8 +1,8 @@
-//! The thread that receives a signal: [`to_process`] sends to the process and lets the kernel
-//! choose, [`to_thread`] names the thread.
+//! Which thread receives a signal: [`to_process`] sends to the process and lets the kernel choose,
+//! [`to_thread`] names the thread.
 //!
 //! The receiver has [`THREADS`] threads. Each handles the signal and writes its number into a log;
-//! the sender reads the log when all sleeping threads are asleep again.
+//! the sender reads the log once all sleeping threads are asleep again.
 
 #![allow(unsafe_code, reason = "pause and tgkill")]
 
@@ -22,7 +22,7 @@ use tontine_host::peer::PeerHandle;
 
 use crate::signal_delivery::patience::{Pass, wait_until};
 
-/// Threads of the receiver, the main one among them.
+/// Number of threads of the receiver, including the main thread.
 pub(super) const THREADS: usize = 4;
 /// The main thread's number.
 pub(super) const MAIN: u32 = 0;
@@ -32,7 +32,7 @@ const LOG: usize = 32;
 const BETWEEN_LOOKS: Duration = Duration::from_micros(20);
 /// Time for a thread that never sleeps to leave its handler.
 const LEAVE: Duration = Duration::from_micros(50);
-/// Timeout of a signal's handling.
+/// Timeout for the handling of a signal.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Status of a receiver that could not set itself up.
 const NO_SET_UP: i32 = 5;
@@ -54,7 +54,7 @@ struct SharedCounts {
     threads: [AtomicU32; THREADS],
     /// Handlers that have run since the log was last read.
     handled: AtomicU32,
-    /// The threads that ran them, in order.
+    /// Ids of the threads that ran them, in order.
     log: [AtomicU32; LOG],
 }
 
@@ -69,15 +69,15 @@ extern "C" fn on_signal(_: libc::c_int) {
     let (words, thread) = unsafe { (&*WORDS.load(Ordering::Relaxed), libc::gettid()) };
     let is_this = |id: &AtomicU32| id.load(Ordering::Relaxed) == thread.cast_unsigned();
     let number = words.threads.iter().position(is_this).unwrap_or(THREADS);
-    // Two threads may handle signals at once: each takes its own line.
+    // Two threads may handle signals at once, so each takes its own line.
     let at = words.handled.fetch_add(1, Ordering::Relaxed) as usize;
     if let Some(line) = words.log.get(at) {
         line.store(number as u32 + 1, Ordering::Relaxed);
     }
 }
 
-/// Sends `burst` signals at once to the process, `times` times. Returns the threads that took them,
-/// for each time.
+/// Sends `burst` signals to the process in one go, `times` times. Returns, for each time, the
+/// threads that took them.
 ///
 /// # Errors
 /// Skipped, if the system refuses a requirement; failed, if a signal is not handled in time.
@@ -98,8 +98,8 @@ pub(super) fn to_process(
         .collect()
 }
 
-/// Sends to one thread after another, `times` times. Returns the named thread and those that took
-/// the signal.
+/// Sends to one thread after another, `times` times. Returns, for each time, the named thread and
+/// the threads that took the signal.
 ///
 /// # Errors
 /// Those of [`to_process`].
@@ -114,8 +114,8 @@ pub(super) fn to_thread(
         .map(|time| {
             let number = time % THREADS;
             let thread = scene.words.threads[number].load(Ordering::Relaxed);
-            // SAFETY: takes three numbers. The child is not reaped, and its threads do not end
-            // meanwhile.
+            // SAFETY: takes three numbers. The child is not reaped yet, and its threads are still
+            // running.
             let sent = unsafe { libc::syscall(libc::SYS_tgkill, pid, thread, SIGNAL) };
             checked(sent as libc::c_int).during("tgkill")?;
             Ok((number as u32, scene.take_log()?))
@@ -158,7 +158,7 @@ impl ThreadedReceiver {
     fn take_log(&self) -> Result<Vec<u32>> {
         self.rest(1)?;
         // Relaxed is enough: the writer is asleep, or has had time to leave its handler, and a line
-        // that is still 0 is an error below.
+        // that is still 0 gives an error below.
         let handled = self.words.handled.swap(0, Ordering::Relaxed) as usize;
         let lines = &self.words.log[..handled.min(LOG)];
         let taken: Vec<u32> = lines.iter().map(|line| line.swap(0, Ordering::Relaxed)).collect();
@@ -227,7 +227,7 @@ fn wait(words: &SharedCounts, number: usize, unblocks: Option<Only>, runs: bool)
         if runs {
             std::hint::spin_loop();
         } else {
-            // SAFETY: takes no arguments. A handler that ran before it is not lost: the sender
+            // SAFETY: takes no arguments. A signal handled before `pause` is not lost: the sender
             // waits for sleeping threads, and the handler has logged itself.
             unsafe { libc::pause() };
         }

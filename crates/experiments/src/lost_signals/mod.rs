@@ -1,11 +1,11 @@
-//! `lost-signals`: how many of the signals sent does the receiver see, and does it ever keep
-//! sleeping although one has arrived? [`LostSignals`].
+//! `lost-signals`: how many of the sent signals does the receiver see, and does it ever keep
+//! sleeping although a signal has arrived? [`LostSignals`].
 //!
-//! [`receiver`] is a process whose second thread waits for signals in one of five ways; [`sender`]
-//! sends them, one after another as each is acknowledged, or in bursts. [`directed`] counts which
-//! of several threads receives a signal sent to the process.
+//! [`receiver`] is a process whose second thread waits for signals by one of five methods.
+//! [`sender`] sends them, either in bursts or singly, each once the previous one is acknowledged.
+//! [`directed`] counts which of several threads receives a signal sent to the process.
 //!
-//! Deliveries are timed by `signal-delivery`, signals per second by `signal-throughput`.
+//! `signal-delivery` times deliveries, `signal-throughput` measures signals per second.
 
 mod directed;
 mod explanation;
@@ -33,16 +33,16 @@ use sender::{BURST, Burst, BurstPlan, BurstReceiver};
 #[derive(Debug, Clone, Copy)]
 pub struct LostSignals;
 
-/// Values of the parameter `sending`.
+/// A value of the parameter `sending`.
 pub(crate) const ACKNOWLEDGED: &str = "acknowledged";
 const IN_BURSTS: &str = "burst";
-/// Values of the parameter `window`: the time between the loop's check and its wait.
+/// A value of the parameter `window`: the time between the loop's check and its wait.
 pub(crate) const AS_IT_IS: &str = "as it is";
 const WIDENED: &str = "1 µs";
-/// Longer than a signal takes to another processor, even on virtual machines.
+/// Longer than a signal takes to reach another processor, even on virtual machines.
 const WIDE: &str = "10 µs";
 
-/// Value of the parameter `signal` for a signal other than SIGUSR1: one that queues.
+/// Value of the parameter `signal` for a signal that queues, unlike SIGUSR1.
 const REALTIME: &str = "SIGRTMIN";
 
 impl Experiment for LostSignals {
@@ -119,8 +119,8 @@ impl Experiment for LostSignals {
     }
 }
 
-/// Returns the number of signals in one invocation; in bursts four times as many: a burst of twenty
-/// for each five.
+/// Returns the number of signals in one invocation; for bursts it is four times as many, because
+/// each five signals become a burst of twenty.
 fn signals(size: Size) -> usize {
     match size {
         Size::Quick => 100,
@@ -187,7 +187,7 @@ fn of_acknowledged(missed: &[bool]) -> Observed {
         }
     };
     Observed {
-        // A signal whose wake-up was missed is never announced, and no other signal is lost: a
+        // A signal whose wake-up was missed is never announced, and no other signal is lost, so a
         // series `missed` would have the same samples.
         series: vec![share("lost", missed.iter().copied())],
         notes: vec![note],
@@ -220,7 +220,7 @@ fn of_bursts(bursts: &[Burst]) -> Observed {
     }
 }
 
-/// Computes which threads took signals sent to the process.
+/// Computes which threads took the signals that were sent to the process.
 fn of_process(taken: &[Vec<u32>]) -> Observed {
     let all: Vec<u32> = taken.iter().flatten().copied().collect();
     let mut series = vec![share("main_thread", all.iter().map(|&thread| thread == MAIN))];
@@ -236,7 +236,7 @@ fn of_process(taken: &[Vec<u32>]) -> Observed {
     Observed { series, notes, ..Observed::default() }
 }
 
-/// Computes which threads took signals sent to a thread.
+/// Computes which threads took the signals that were sent to a thread.
 fn of_thread(taken: &[(u32, Vec<u32>)]) -> Observed {
     let own = taken.iter().flat_map(|(named, takers)| takers.iter().map(move |one| one == named));
     Observed { series: vec![share("own_thread", own)], ..Observed::default() }

@@ -1,9 +1,9 @@
-//! The receiving process: its first thread blocks the signal and sleeps, a second one waits for it
-//! in one of five [`WaitMethod`]s and reports each: [`receive`].
+//! The receiving process: its first thread blocks the signal and sleeps; its second thread waits
+//! for the signal by one of five [`WaitMethod`]s and reports each one: [`receive`].
 //!
 //! It is the source's program, except that it writes a byte into a pipe instead of printing. The
-//! second thread also keeps [`SeenSignals`], so that the sender can tell what happened to a signal
-//! that was never announced.
+//! second thread also maintains [`SeenSignals`], from which the sender learns what happened to a
+//! signal that was never announced.
 
 #![allow(unsafe_code, reason = "pause, sigsuspend, sigwait and signalfd")]
 
@@ -32,7 +32,7 @@ pub(super) enum WaitMethod {
 }
 
 impl WaitMethod {
-    /// Returns the way of a variant.
+    /// Returns the wait method of a variant.
     pub(super) fn of(variant: &str) -> Option<Self> {
         match variant {
             "handler-pause" => Some(Self::Pause),
@@ -81,14 +81,14 @@ extern "C" fn on_signal(_: libc::c_int) {
 #[derive(Clone, Copy)]
 pub(super) struct Orders<'a> {
     pub(super) way: WaitMethod,
-    /// The signal to receive; ways other than the library's support SIGUSR1 only.
+    /// The signal to receive; wait methods other than the library's support SIGUSR1 only.
     pub(super) signal: libc::c_int,
     pub(super) processor: usize,
-    /// Nanoseconds of work between reporting a signal and waiting again.
+    /// Nanoseconds of work after reporting a signal, before waiting again.
     pub(super) window_ns: f64,
     pub(super) clock: Clock,
     pub(super) counts: &'a SeenSignals,
-    /// The pipe for one byte per return of the wait.
+    /// The pipe that gets one byte per return of the wait.
     pub(super) says: BorrowedFd<'a>,
 }
 
@@ -127,7 +127,7 @@ fn sleep() -> i32 {
     }
 }
 
-/// Lets the library's thread take the signals.
+/// Makes the library's thread take the signals.
 fn take(orders: Orders<'_>) -> std::result::Result<(), Box<dyn std::error::Error>> {
     // SAFETY: the thread ends with this process, which waits in `sleep` indefinitely; what `orders`
     // borrows lives in frames below that.
@@ -136,7 +136,7 @@ fn take(orders: Orders<'_>) -> std::result::Result<(), Box<dyn std::error::Error
     let blocked = Box::leak(Box::new(tontine::signal::Blocked::new(signal)?));
     std::mem::forget(blocked.thread(move |_| {
         orders.counts.reached.fetch_add(1, Ordering::Relaxed);
-        // If no process reads any more, this process is about to be killed.
+        // A write fails only if no process reads any more; then this process is about to be killed.
         let _ = say(orders);
     })?);
     let thread = second_thread(std::process::id())?;
@@ -179,13 +179,13 @@ fn say(orders: Orders<'_>) -> std::io::Result<()> {
     Ok(())
 }
 
-/// One way of waiting, prepared.
+/// A prepared wait method.
 struct PreparedWait {
     way: WaitMethod,
     only: Only,
     /// The mask in which `sigsuspend` waits.
     outside: libc::sigset_t,
-    /// The signalfd, if the way uses one.
+    /// The signalfd, if the wait method uses one.
     descriptor: Option<OwnedFd>,
 }
 
@@ -204,7 +204,8 @@ impl PreparedWait {
         Ok(Self { way, only, outside, descriptor })
     }
 
-    /// Waits once. Handlers count the signals that reached them; the other two ways count here.
+    /// Waits once. Handlers count the signals that reach them; `sigwait` and the signalfd are
+    /// counted here.
     #[inline(always)]
     fn wait(&self, counts: &SeenSignals) -> std::io::Result<()> {
         match self.way {

@@ -2,8 +2,8 @@
 //! the receiver has reported it; [`BurstReceiver::bursts`] sends many without waiting.
 //!
 //! No decision here depends on a time alone. `kill` makes a waiting thread runnable before it
-//! returns; so a thread that is asleep after that, and has reported nothing, sleeps although a
-//! signal arrived. Two checks, [`BETWEEN_LOOKS`] apart, must agree.
+//! returns. So if the thread is found asleep afterwards and has reported nothing, it sleeps
+//! although a signal arrived. Two checks, [`BETWEEN_LOOKS`] apart, must agree.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::Ordering;
@@ -29,7 +29,7 @@ const QUIET: Duration = Duration::from_micros(100);
 const BETWEEN_LOOKS: Duration = Duration::from_micros(50);
 /// Timeout of every wait.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Maximum number of additional signals to wake the receiver before the row fails.
+/// Maximum number of additional signals to wake the receiver; after that the row fails.
 const NUDGES: u32 = 100;
 /// Reads of the empty pipe between two reads of the clock.
 const READS: u32 = 16;
@@ -54,7 +54,7 @@ pub(super) struct Burst {
     pub(super) announced: u32,
     /// Signals that reached the thread.
     pub(super) reached: u32,
-    /// `true` if the thread fell asleep after a signal that it had not seen.
+    /// `true` if the thread fell asleep although a signal had arrived that it had not seen.
     pub(super) missed: bool,
 }
 
@@ -65,7 +65,7 @@ pub(super) struct BurstReceiver {
     counts: SharedMapping<SeenSignals>,
     hears: OwnedFd,
     signal: libc::c_int,
-    /// `true` if receiver and sender share a processor: then the sender must not spin.
+    /// `true` if receiver and sender share a processor; the sender must not spin then.
     crowded: bool,
     _pinned: Pinned,
 }
@@ -99,8 +99,8 @@ impl BurstReceiver {
     }
 
     /// Sends `signals` signals, each as soon as the previous one was announced. Returns for each
-    /// whether the receiver kept sleeping although the signal had arrived, so that another one had
-    /// to wake it.
+    /// signal whether the receiver kept sleeping although it had arrived, so that an additional
+    /// signal had to wake the receiver.
     ///
     /// # Errors
     /// Failed, if the receiver ends, or neither sleeps nor reports for five seconds.
@@ -127,7 +127,7 @@ impl BurstReceiver {
         Ok(missed)
     }
 
-    /// Sends `bursts` bursts, each when the receiver sleeps again.
+    /// Sends `bursts` bursts, each once the receiver sleeps again.
     ///
     /// # Errors
     /// Those of [`BurstReceiver::acknowledged`].
@@ -156,8 +156,8 @@ impl BurstReceiver {
     }
 
     fn read_counts(&self) -> [u32; 2] {
-        // Relaxed is enough: the counts are used only when the thread was found asleep, and the
-        // kernel's locks order its stores before that.
+        // Relaxed is enough: the counts are used only after the thread was found asleep, and the
+        // kernel's locks order its stores before that observation.
         [&self.counts.announced, &self.counts.reached].map(|count| count.load(Ordering::Relaxed))
     }
 
@@ -180,7 +180,7 @@ impl BurstReceiver {
                 }
             }
             if since.elapsed() > QUIET && self.sleeps() {
-                // It may have written between our last read and its sleep.
+                // The receiver may have written between our last read and its falling asleep.
                 return self.byte();
             }
             self.still_there(since)?;
@@ -227,7 +227,7 @@ impl BurstReceiver {
         Ok(heard)
     }
 
-    /// Sleeps until there is a byte, or for `at_most`.
+    /// Sleeps until the pipe contains a byte, at most for `at_most`.
     fn doze(&self, at_most: Duration) -> Result<()> {
         let mut one = [PollFd::new(&self.hears, PollFlags::IN)];
         let time =

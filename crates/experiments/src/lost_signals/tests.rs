@@ -1,5 +1,5 @@
-//! Signals that the five ways must and must not lose. Each test runs in a process of its own, which
-//! forks the receiver while it is single-threaded.
+//! Tests of which signals the five wait methods must and must not lose. Each test runs in its own
+//! process, which forks the receiver while it is single-threaded.
 
 use tontine_bench::machine::topology::Placement;
 use tontine_host::peer::in_a_process_of_its_own;
@@ -42,7 +42,7 @@ fn atomic_unblock_and_wait_misses_no_wake_up() {
 #[test]
 fn signal_between_check_and_pause_is_missed() {
     in_a_process_of_its_own(|| {
-        // Wide enough for the sender to reply inside it, even on one processor.
+        // The window is wide enough for the sender to reply inside it, even on one processor.
         let window_ns = 2_000_000.0;
         let missed = scene(WaitMethod::Pause, window_ns)?.acknowledged(20);
         let missed = missed.map_err(|trouble| trouble.to_string())?;

@@ -1,10 +1,10 @@
 //! The effect of a liveness check inside every `send` on a queue's throughput: [`QueueWithCheck`].
 //!
 //! A plain ring ([`ring`]) connects two processes on two processors; the receiver drains it, and is
-//! the monitored process. The sender checks before each message, in the ways of
+//! the monitored process. The sender checks before each message, by one of the checks of
 //! [`super::liveness_check`], and does not send to a dead receiver. Batches with the check
-//! alternate with batches without, in one process; a batch ends when the receiver has taken its
-//! last message.
+//! alternate with batches without it, in one process; a batch ends when the receiver has taken the
+//! batch's last message.
 //!
 //! Source: 002, whose queue lost about half its throughput to `kill(pid, 0)`.
 
@@ -34,13 +34,13 @@ use ring::{SpscRing, SpscSender};
 /// The check that the sender makes before each message.
 pub const VARIANTS: &[Variant] = &ways::IN_SEND;
 
-/// Messages per batch if the check only touches memory: several times the ring's capacity.
+/// Messages per batch if the check only accesses memory: several times the ring's capacity.
 const MESSAGES: u64 = 20_000;
 
 /// Messages per batch if every check enters the kernel.
 const SLOW_MESSAGES: u64 = 5_000;
 
-/// Timeout after which the sender gives up if the receiver takes nothing.
+/// Time after which the sender gives up if the receiver takes nothing.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The experiment `queue-with-check`.
@@ -88,7 +88,8 @@ impl Experiment for QueueWithCheck {
         VARIANTS
     }
 
-    /// Two spinning processes need two processors; on one, the cell is skipped when it runs.
+    /// Returns one placement on two processors, because both processes spin; on a single processor,
+    /// the cell is skipped when it runs.
     fn params(&self, _: &str, topology: &Topology, _: Size) -> Vec<Params> {
         let apart =
             topology.placements().iter().find(|placement| placement.here != placement.there);
@@ -96,7 +97,7 @@ impl Experiment for QueueWithCheck {
         vec![Params::from([("placement".to_owned(), name.to_owned())])]
     }
 
-    /// The time of an invocation in ms: it is given a time, not a number of messages.
+    /// The duration of an invocation in ms, which determines the number of messages.
     fn operations(&self, variant: &str, size: Size) -> usize {
         BatchPlan::of(size, variant).budget.as_millis() as usize
     }
@@ -118,14 +119,14 @@ impl Experiment for QueueWithCheck {
             let name = format!("{} / dummy", task.variant);
             seen.ratios.push(PairedRatio { name, value: with / without });
         }
-        // Already rates; the batch is the number of messages behind each.
+        // The samples are already rates; the batch is the number of messages behind each sample.
         let series = Series::ns("throughput", with).in_unit("messages/s");
         seen.series.push(series.batched(plan.messages as usize));
         Ok(seen)
     }
 }
 
-/// Returns the messages per second of each batch with the check, and of each without.
+/// Returns the messages per second of each batch with the check, and of each batch without it.
 fn measure(variant: &str, placement: Placement, plan: BatchPlan) -> Result<(Vec<f64>, Vec<f64>)> {
     let means = means_of(variant)
         .ok_or_else(|| MeasureError::fail(format!("no such variant: {variant}")))?;
@@ -158,7 +159,7 @@ fn measure(variant: &str, placement: Placement, plan: BatchPlan) -> Result<(Vec<
     Ok((with, without))
 }
 
-/// Sends a batch and waits until it is taken; returns messages per second.
+/// Sends a batch and waits until the receiver has taken it; returns messages per second.
 #[inline(never)]
 fn batch<C: Check>(
     sender: &mut SpscSender<'_>,
@@ -175,7 +176,7 @@ fn batch<C: Check>(
     Ok(messages as f64 / ns * 1e9)
 }
 
-/// The send of a queue that checks the receiver first.
+/// The `send` of a queue that first checks whether the receiver lives.
 #[inline(always)]
 fn send<C: Check>(sender: &mut SpscSender<'_>, check: &C, message: u64) -> Result<()> {
     match check.look() {

@@ -1,8 +1,8 @@
 //! A plain queue between two processes: [`SpscRing`].
 //!
 //! It has one sender, one receiver, messages of eight bytes, and a power of two of slots. Each side
-//! writes one position and reads the other's only when its own copy indicates that the ring is full
-//! or empty. No end is ever woken: both spin.
+//! writes one position; it reads the other side's position only when its own copy indicates that
+//! the ring is full or empty. Both ends spin, so neither is ever woken.
 
 #![allow(unsafe_code, reason = "declares its layout shareable")]
 
@@ -21,11 +21,11 @@ pub struct SpscRing {
     slots: [AtomicU64; SLOTS],
 }
 
-/// A position on its own cache lines, so that the two ends share only the lines of messages.
+/// A position on its own cache lines, so that the two ends share only the cache lines of messages.
 #[repr(align(128))]
 struct CheckedRingPosition(AtomicU64);
 
-// SAFETY: all fields are atomics, for which zero is valid; the positions start equal: empty.
+// SAFETY: all fields are atomics, for which zero is valid; equal positions mean an empty ring.
 unsafe impl Shareable for SpscRing {}
 
 /// The sending end, with its own copy of the receiver's position.
@@ -52,14 +52,14 @@ impl SpscRing {
     /// Takes all queued messages, adds them to `sum`, and returns their number.
     pub fn drain(&self, sum: &mut u64) -> u64 {
         let from = self.received.0.load(Ordering::Relaxed);
-        // SYNC ring-message: pairs with the store of `SpscSender::offer`; the slots before it are
-        // written.
+        // SYNC ring-message: pairs with the store of `SpscSender::offer`; the slots up to that
+        // position are written.
         let to = self.sent.0.load(Ordering::Acquire);
         for at in from..to {
             *sum = sum.wrapping_add(self.slots[at as usize % SLOTS].load(Ordering::Relaxed));
         }
         if to != from {
-            // SYNC ring-room: pairs with the loads of the sender; the slots are read.
+            // SYNC ring-room: pairs with the loads of the sender; the slots have been read.
             self.received.0.store(to, Ordering::Release);
         }
         to - from
@@ -78,7 +78,7 @@ impl SpscSender<'_> {
         }
         self.ring.slots[self.sent as usize % SLOTS].store(message, Ordering::Relaxed);
         self.sent += 1;
-        // SYNC ring-message: pairs with the load of `drain`; carries the slot.
+        // SYNC ring-message: pairs with the load of `drain`; publishes the slot.
         self.ring.sent.0.store(self.sent, Ordering::Release);
         true
     }

@@ -1,12 +1,12 @@
-//! A child that is interrupted by signals at random moments: [`interrupt`].
+//! A child that signals interrupt at random moments: [`interrupt`].
 //!
-//! The child repeats one operation of a [`InterruptedWork`]; its handler, if it interrupts an
-//! operation, runs the same operation once more. What the child does between two operations, such
-//! as searching a file for a line, takes longer than an operation: the next signal is not sent
-//! before that is over, and if a signal still arrives between operations, the handler does nothing
-//! and the signal is not counted. The child is expendable: it may break, or hang indefinitely. The
-//! parent reads counters only, waits until a deadline for the interrupted operation to end, and
-//! kills a child that sleeps past it.
+//! The child repeats one operation of an [`InterruptedWork`]. If its handler interrupts an
+//! operation, the handler runs the same operation once more. The child's work between two
+//! operations, such as searching a file for a line, takes longer than an operation. The next signal
+//! is sent only after that work; if a signal still arrives between operations, the handler does
+//! nothing and the signal is not counted. The child is expendable: it may crash or hang
+//! indefinitely. The parent reads counters only, waits until a deadline for the interrupted
+//! operation to end, and kills a child that still sleeps then.
 
 #![allow(unsafe_code, reason = "a signal handler reaches the child's counters")]
 
@@ -26,21 +26,23 @@ use crate::signal_delivery::patience::{Pass, has_ended, wait_until};
 
 /// Maximum number of verdicts of one child.
 pub(super) const MOST: usize = 4_096;
-/// Time for which an interrupted child must be asleep, at every check, to count as deadlocked.
+/// Time for which an interrupted child must be asleep, at every check, before it counts as
+/// deadlocked.
 const DEADLINE: Duration = Duration::from_millis(1);
 /// Time between two such checks.
 const BETWEEN_LOOKS: Duration = Duration::from_micros(100);
 /// Timeout for a child that neither continues nor sleeps.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Maximum pause before a signal, from the time when the child is at work; uniformly distributed,
-/// so that every phase of an operation is hit.
+/// Maximum pause before a signal, measured from the moment when the child is at work; uniformly
+/// distributed, so that signals hit every phase of an operation.
 const PAUSE_NS: u64 = 4_000;
-/// Maximum number of signals between operations per wanted signal; more mean an error.
+/// Maximum number of signals between operations per wanted signal; if there are more, the row
+/// fails.
 const MAX_BETWEEN: usize = 100;
 /// Status of a child that could not set itself up.
 const NO_SET_UP: i32 = 5;
 
-/// The work of a child. State that its handler needs is a static of its module.
+/// The work of a child. State that the handler needs is a static of the implementing module.
 pub(super) trait InterruptedWork {
     /// Prepares the work, before the handler is installed.
     fn prepare(&mut self) -> bool;
@@ -49,7 +51,7 @@ pub(super) trait InterruptedWork {
     /// Runs the handler's part inside an operation; returns `true` if it found consistent data.
     fn in_handler() -> bool;
     /// Called after each operation. Returns `true` if the operation's effect outside the process is
-    /// right, as far as that can be checked; used for interrupted ones.
+    /// right, as far as that can be checked; the result is used for interrupted operations only.
     fn settle(&mut self, _interrupted: bool) -> bool {
         true
     }
@@ -71,10 +73,11 @@ struct HandlerCounters {
     stop: AtomicU32,
     /// `true` during an operation: the child's own flag, which its handler reads.
     at_work: AtomicBool,
-    /// Handlers that began, and those of them that interrupted an operation.
+    /// Number of handlers that began, then number of those that interrupted an operation.
     begun: AtomicU32,
     inside: AtomicU32,
-    /// Handlers after which the child has reached its next operation: all work between is over.
+    /// Number of handlers after which the child has reached its next operation, with all work in
+    /// between done.
     settled: AtomicU32,
     /// Number of verdicts; a verdict is 1 for right, 2 for wrong.
     told: AtomicU32,
@@ -90,7 +93,7 @@ impl HandlerCounters {
         if let Some(verdict) = self.verdicts.get(at) {
             verdict.store(if right { 1 } else { 2 }, Ordering::Relaxed);
             // SYNC reentrancy-told: pairs with `HandlerCounters::told`; the verdict is stored
-            // before.
+            // before this store.
             self.told.store(at as u32 + 1, Ordering::Release);
         }
     }
@@ -105,7 +108,7 @@ impl HandlerCounters {
     }
 }
 
-/// Result of all signals.
+/// Results of all signals.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct InterruptCounts {
     /// For each verdict, `true` if it was "wrong".
@@ -120,7 +123,7 @@ pub(super) struct InterruptCounts {
 }
 
 /// Interrupts children that work on `victim` until `wanted` signals have interrupted an operation
-/// and their results are known. A child that deadlocks is killed, and replaced by the next one.
+/// and their results are known. A child that deadlocks is killed, and a new child replaces it.
 ///
 /// # Errors
 /// Skipped, if the system refuses a requirement; failed, if a child neither continues nor sleeps
@@ -163,8 +166,8 @@ struct Parent<'a> {
 }
 
 impl Parent<'_> {
-    /// Follows signals, sent by itself or raised by the child, to their end, until there are enough
-    /// or the child is lost.
+    /// Follows signals, sent by the parent or raised by the child, to their end, until there are
+    /// enough or the child is lost.
     fn bombard(&mut self, sends: bool, wanted: usize, outcome: &mut InterruptCounts) -> Result<()> {
         let desk = self.desk;
         wait_until(self.child, Pass::Yield, "the child to begin its work", || {
@@ -217,7 +220,7 @@ impl Parent<'_> {
         loop {
             for _ in 0..256 {
                 // SYNC reentrancy-settled: pairs with `work`; the handler's counters are stored
-                // before.
+                // before `settled`.
                 if self.desk.settled.load(Ordering::Acquire) >= number {
                     let met = self.desk.inside.load(Ordering::Relaxed) > *inside;
                     *inside += u32::from(met);
@@ -289,8 +292,9 @@ extern "C" fn on_signal<V: InterruptedWork>(_: libc::c_int) {
     }
 }
 
-/// The handler's part in the library's thread. `begun` is incremented at its end: if that is never
-/// reached, the row fails, because the child's main thread is then not the one that sleeps.
+/// The handler's part, run in the library's thread. It increments `begun` at its end: if the thread
+/// never reaches that point, the row fails, because then the thread that sleeps is not the child's
+/// main thread.
 fn on_value<V: InterruptedWork>(desk: &HandlerCounters) {
     if desk.at_work.load(Ordering::Relaxed) {
         desk.inside.fetch_add(1, Ordering::Relaxed);
@@ -303,7 +307,7 @@ fn on_value<V: InterruptedWork>(desk: &HandlerCounters) {
     desk.begun.fetch_add(1, Ordering::Release);
 }
 
-/// Lets the library take the signal, for the lifetime of the process.
+/// Makes the library take the signal, for the lifetime of the process.
 fn take<V: InterruptedWork>() -> Result<(), tontine::signal::SignalError> {
     let blocked = tontine::signal::Blocked::new(tontine::signal::Signal::USR1)?;
     let blocked = Box::leak(Box::new(blocked));
@@ -313,10 +317,10 @@ fn take<V: InterruptedWork>() -> Result<(), tontine::signal::SignalError> {
     Ok(())
 }
 
-/// Body of the child: works until it is told to stop, killed, or stuck.
+/// Body of the child: works until the parent stops it, a signal kills it, or it hangs.
 fn work<V: InterruptedWork>(mut victim: V, processor: usize, desk: &HandlerCounters) -> i32 {
     let only = Only::signal();
-    // Before `prepare`, which may start a thread: that thread keeps the signal blocked.
+    // Blocked before `prepare`, which may start a thread: that thread keeps the signal blocked.
     only.block();
     DESK.store(std::ptr::from_ref(desk).cast_mut(), Ordering::Relaxed);
     if pin::pin_to(processor).is_err() || !victim.prepare() {

@@ -1,4 +1,4 @@
-//! Two words that belong together, a lock around them, and a handler that takes it:
+//! Two words that belong together, a lock that guards them, and a handler that takes the lock:
 //! [`GuardedWords`].
 
 #![allow(unsafe_code, reason = "pthread mutexes in a static")]
@@ -18,22 +18,22 @@ pub(super) enum Lock {
     Plain,
     /// A mutex that its owner may take again.
     Recursive,
-    /// A plain mutex, and the signal is blocked while it is held.
+    /// A plain mutex; the signal is blocked while it is held.
     Masked,
 }
 
-/// Steps of work between the two words, and again outside the lock, so that half of the time is
+/// Steps of work between the two changes, and again outside the lock, so that half of the time is
 /// spent inside.
 const STEPS: u32 = 300;
 
-/// A mutex shared by main program and handler.
+/// A mutex that the main program and its handler share.
 struct SharedMutex(UnsafeCell<libc::pthread_mutex_t>);
 
 // SAFETY: a mutex is designed for concurrent use.
 unsafe impl Sync for SharedMutex {}
 
 static MUTEX: SharedMutex = SharedMutex(UnsafeCell::new(libc::PTHREAD_MUTEX_INITIALIZER));
-/// Two words, equal unless a thread is between changing the first and the second.
+/// Two words, which differ only while a thread has changed the first and not yet the second.
 static WORDS: [AtomicU64; 2] = [AtomicU64::new(0), AtomicU64::new(0)];
 
 /// Holds the mutex while `inside` runs.
@@ -63,7 +63,7 @@ pub(super) fn make(lock: Lock) -> bool {
     }
 }
 
-/// Changes both words; `between` is called when only the first has changed.
+/// Changes both words; calls `between` after the first change.
 #[inline(always)]
 pub(super) fn change(lock: Lock, only: &Only, between: impl FnOnce()) {
     if lock == Lock::Masked {
@@ -85,7 +85,7 @@ fn work() {
     }
 }
 
-/// The words, changed while a handler reads them now and then.
+/// The words; the main program changes them while a handler reads them now and then.
 #[derive(Clone, Copy)]
 pub(super) struct GuardedWords {
     pub(super) lock: Lock,

@@ -1,13 +1,13 @@
-//! `reentrancy`: the result of entering a function again before it has returned, from another
-//! thread or from a signal handler: [`Reentrancy`].
+//! `reentrancy`: the result of calling a function again before its first call has returned, from
+//! another thread or from a signal handler: [`Reentrancy`].
 //!
 //! [`mod@together`] runs the same operation in two threads of a child at once, [`interrupted`] in a
-//! child and its own signal handler. The operation is [`strtok`], printing ([`stdio`]), or changing
-//! words that a [`lock`] guards. Everything that is undefined or may hang happens in such a child;
-//! the price of an operation is measured in addition, in one thread.
+//! child and its signal handler. The operation is [`strtok`], printing ([`stdio`]), or changing
+//! words that a [`lock`] guards. Everything that is undefined or may hang happens in such a child.
+//! In addition, the experiment measures the price of an operation, in a single thread.
 //!
-//! The experiment does not show what else undefined behaviour may do elsewhere. An event that did
-//! not occur is shown as 0 of N.
+//! The experiment does not show what undefined behaviour may do elsewhere. An event that did not
+//! occur is shown as 0 of N.
 
 mod explanation;
 mod interrupted;
@@ -38,7 +38,7 @@ use together::{BATCH, together};
 #[derive(Debug, Clone, Copy)]
 pub struct Reentrancy;
 
-/// Values of the parameter `from`: the second caller.
+/// Value of the parameter `from`, which names the second caller.
 const THREADS: &str = "two threads";
 const HANDLER: &str = "a handler";
 const TAKER: &str = "a thread that takes it";
@@ -102,7 +102,7 @@ impl Experiment for Reentrancy {
 }
 
 impl Reentrancy {
-    /// Returns `true` if the operation is timed in this cell of its variant: the first one. The
+    /// Returns `true` if the operation is timed in this cell: the first cell of its variant. The
     /// second caller makes no difference to an undisturbed operation.
     fn prices(&self, task: &InvocationTask) -> bool {
         let cells = self.params(&task.variant, &Topology::of_this_machine(), task.size);
@@ -115,9 +115,10 @@ impl Reentrancy {
 struct Workload {
     /// Batches of [`BATCH`] operations, for each of two threads.
     batches: usize,
-    /// Number of signals into functions of the C library.
+    /// Number of signals that interrupt functions of the C library.
     interrupted: usize,
-    /// Number of signals into guarded words: each deadlock costs the deadline and a child.
+    /// Number of signals that interrupt changes of guarded words: each deadlock costs the deadline
+    /// and a child.
     guarded: usize,
     /// Batches of [`PRICED`] operations that are timed; if 0, no price is measured.
     timed: usize,
@@ -192,7 +193,7 @@ fn tokenised(function: Function, placement: Placement, batches: usize) -> Result
     together(placement, batches, operation, || ())
 }
 
-/// Returns the number of broken lines of two threads, for each batch.
+/// Returns the number of broken lines that two threads printed, for each batch.
 fn printed(locked: bool, placement: Placement, batches: usize) -> Result<Vec<u32>> {
     let mut file = stdio::nameless()?;
     let stream = AppendStream::on(&file)?;
@@ -249,7 +250,7 @@ fn of_signals(outcome: &InterruptCounts, handlers_judge: bool) -> Observed {
 }
 
 /// Measures the cost of one undisturbed operation on `processor`. Starts a thread that is never
-/// joined, so it must come last.
+/// joined, so call it last.
 fn price(variant: &str, clock: Clock, processor: usize, batches: usize) -> Result<Series> {
     if !stdio::company() {
         return Err(MeasureError::skip("the system refuses a second thread"));

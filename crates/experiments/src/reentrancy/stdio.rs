@@ -1,9 +1,9 @@
-//! Lines printed in several calls into one `FILE`, with and without its lock held over all of them:
-//! [`print`], [`whole`], and [`InterruptedLine`], interrupted while printing.
+//! Lines that several calls print into one `FILE`, with and without its lock held across all of
+//! them: [`print`], [`whole`], and [`InterruptedLine`], interrupted while printing.
 //!
-//! Each call locks the `FILE` by itself, so nothing here is a data race between two threads.
+//! Each call locks the `FILE` itself, so nothing here is a data race between two threads.
 //! `putc_unlocked` from two threads is omitted: it would be such a race, inside the C library, and
-//! its output would tell more about the compiler than about stdio.
+//! its output would say more about the compiler than about stdio.
 
 #![allow(unsafe_code, reason = "stdio of the C library")]
 
@@ -19,19 +19,19 @@ use tontine_host::error::{ErrorContext, MeasureError, Result};
 use super::interrupted::InterruptedWork;
 
 unsafe extern "C" {
-    // In POSIX, but missing in the libc crate.
+    // Specified by POSIX, but missing in the libc crate.
     fn flockfile(file: *mut libc::FILE);
     fn funlockfile(file: *mut libc::FILE);
 }
 
-/// The end of a line after its name and number, one call each.
+/// The words after a line's name and number, printed by one call each.
 const WORDS: [&std::ffi::CStr; 6] = [c" several", c" calls", c" make", c" this", c" line", c"\n"];
 /// The handler's line.
 const HANDLERS: &std::ffi::CStr = c"handler";
 /// Number of uninterrupted lines after which the file is emptied.
 const LINES: u64 = 1_000;
 
-/// A `FILE` that appends to a file without a name.
+/// A `FILE` that appends to an unnamed file.
 #[derive(Debug)]
 pub(super) struct AppendStream(*mut libc::FILE);
 
@@ -55,7 +55,7 @@ impl AppendStream {
 
     /// Writes the buffer to the kernel.
     pub(super) fn flush(&self) {
-        // SAFETY: the stream is open for as long as the process lives.
+        // SAFETY: the stream stays open as long as the process lives.
         unsafe { libc::fflush(self.0) };
     }
 }
@@ -67,7 +67,7 @@ impl Drop for AppendStream {
     }
 }
 
-/// Creates a file in memory without a name.
+/// Creates an unnamed file in memory.
 ///
 /// # Errors
 /// Skipped, if the system does not support it.
@@ -76,19 +76,19 @@ pub(super) fn nameless() -> Result<File> {
     rustix::fs::memfd_create("tontine-lines", flags).map(File::from).setting_up("memfd_create")
 }
 
-/// Returns the start of a line.
+/// Returns the start of a line: its name and number.
 fn name(side: usize, number: u64) -> CString {
     CString::new(format!("{side}-{number}")).unwrap_or_default()
 }
 
-/// Returns a whole line, as expected in the file.
+/// Returns a whole line as the file should contain it.
 pub(super) fn line(side: usize, number: u64) -> String {
     let words = WORDS.iter().filter_map(|word| word.to_str().ok());
     words.fold(format!("{side}-{number}"), |line, word| line + word).trim_end().to_owned()
 }
 
-/// Prints a line in seven calls; with the lock held over all of them if `locked`. Each call takes
-/// the lock again: it is recursive.
+/// Prints a line in seven calls; if `locked`, holds the lock across all of them. Each call takes
+/// the lock again, which is recursive.
 fn put(stream: *mut libc::FILE, name: &std::ffi::CStr, locked: bool, midway: &mut dyn FnMut()) {
     // SAFETY: the stream is open; all texts end with a zero byte. A handler that prints while it
     // interrupts this function is undefined behaviour and occurs in expendable children only.
@@ -128,7 +128,7 @@ pub(super) fn whole(file: &mut File) -> Result<HashSet<String>> {
     Ok(String::from_utf8_lossy(&bytes).lines().map(str::to_owned).collect())
 }
 
-/// Starts a sleeping thread: in a single-threaded process the C library omits locks.
+/// Starts a sleeping thread, because in a single-threaded process the C library omits locks.
 pub(super) fn company() -> bool {
     let asleep = || loop {
         std::thread::park();
@@ -169,7 +169,7 @@ impl<const LOCKED: bool> InterruptedWork for InterruptedLine<LOCKED> {
 
     fn prepare(&mut self) -> bool {
         let Ok(stream) = AppendStream::on(&self.file) else { return false };
-        // The first line allocates the stream's buffer.
+        // Printed for its side effect: the first line allocates the stream's buffer.
         print(&stream, 0, 0, LOCKED);
         STREAM.store(stream.0, Ordering::Relaxed);
         self.stream = Some(stream);

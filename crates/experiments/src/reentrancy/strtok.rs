@@ -1,9 +1,9 @@
 //! `strtok`, which keeps its position in a static variable, and `strtok_r`, whose caller provides
 //! that variable: [`tokenise`], and [`Tokens`], interrupted while splitting.
 //!
-//! Two threads in `strtok` at once race for its static: undefined behaviour, so only a child does
-//! it. The text of each side lies in a static buffer, so that any address in `strtok`'s static
-//! points to valid memory that ends with a zero byte.
+//! Two threads in `strtok` at once race for its static variable: undefined behaviour, so only a
+//! child does it. The text of each side lies in a static buffer, so that any address in `strtok`'s
+//! static variable points to valid memory that ends with a zero byte.
 
 #![allow(unsafe_code, reason = "strtok and strtok_r")]
 
@@ -16,10 +16,10 @@ use super::interrupted::InterruptedWork;
 /// The texts that the sides split.
 const TEXTS: [&CStr; 2] =
     [c"one two three four five six seven eight", c"eins zwei drei vier fuenf sechs sieben acht"];
-/// Size of each buffer: a text, and zero bytes behind it.
+/// Size of each buffer: a text followed by zero bytes.
 const ROOM: usize = 64;
 
-/// The buffer in which a side splits its text; on cache lines of its own.
+/// The buffer in which a side splits its text, on its own cache lines.
 #[repr(align(128))]
 struct TokenBuffer([AtomicU8; ROOM]);
 
@@ -29,11 +29,11 @@ impl TokenBuffer {
     }
 }
 
-/// A buffer for each side. Only its own side writes a text into it; `strtok` on either side writes
-/// zero bytes into both. The bytes after a text are always zero.
+/// One buffer per side. Only that side writes a text into it; `strtok` on either side writes zero
+/// bytes into both buffers. The bytes after a text are always zero.
 static ROOMS: [TokenBuffer; 2] = [TokenBuffer::new(), TokenBuffer::new()];
 const _: () = assert!(TEXTS[0].count_bytes() < ROOM && TEXTS[1].count_bytes() < ROOM);
-/// Maximum number of words requested: a broken static must not cause an endless loop.
+/// Maximum number of words requested: a broken static variable must not cause an endless loop.
 const MOST_WORDS: usize = 32;
 
 /// The function to call.
@@ -46,7 +46,7 @@ pub(super) enum Function {
 }
 
 /// Splits the text of `side`, calls `midway` after the first word, and returns `true` if the words
-/// are those of the text, each once and in order.
+/// are those of the text, each of them once and in order.
 #[inline(always)]
 pub(super) fn tokenise(function: Function, side: usize, midway: &mut dyn FnMut()) -> bool {
     let text = TEXTS[side];
@@ -59,8 +59,8 @@ pub(super) fn tokenise(function: Function, side: usize, midway: &mut dyn FnMut()
     let mut from = room.as_ptr().cast::<libc::c_char>().cast_mut();
     let mut right = true;
     for number in 0..MOST_WORDS {
-        // SAFETY: each buffer ends with a zero byte and is static, whichever of them `strtok`
-        // points to; so are the separators; `save` is a live local. Another thread or a handler in
+        // SAFETY: each buffer is static and ends with a zero byte, whichever buffer `strtok` points
+        // to; so are the separators; `save` is a live local. Another thread or a handler in
         // `strtok` at the same time violates its contract: that is the documented undefined
         // behaviour under measurement, in a child whose memory is not trusted.
         let word = unsafe {
@@ -84,20 +84,20 @@ pub(super) fn tokenise(function: Function, side: usize, midway: &mut dyn FnMut()
 }
 
 /// Returns `true` if `word` equals `expected` and ends there. Compares byte by byte, because
-/// another thread may write meanwhile.
+/// another thread may be writing at the same time.
 ///
 /// # Safety
 /// `word` lies in one of [`ROOMS`].
 #[inline(always)]
 unsafe fn reads(word: *mut libc::c_char, expected: &[u8]) -> bool {
     expected.iter().chain([&0]).enumerate().all(|(at, &byte)| {
-        // SAFETY: no byte before this one was zero, because no byte of a text is; so the buffer has
-        // not ended. All accesses to our buffers are atomic.
+        // SAFETY: no byte before this one was zero, because no text contains a zero byte; so the
+        // buffer has not ended. All accesses to our buffers are atomic.
         unsafe { AtomicU8::from_ptr(word.add(at).cast()) }.load(Ordering::Relaxed) == byte
     })
 }
 
-/// A tokenisation that a handler interrupts with another one.
+/// A split that a handler interrupts with another split.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Tokens<const REENTRANT: bool>;
 

@@ -1,5 +1,5 @@
 //! Tests of what must break, and what must not, when a signal arrives at the worst moment. Each
-//! runs in a process of its own, which forks while it is single-threaded.
+//! test runs in its own process, which forks while it is single-threaded.
 
 #![allow(unsafe_code, reason = "raises a signal")]
 
@@ -8,7 +8,7 @@ use tontine_host::peer::in_a_process_of_its_own;
 use super::interrupted::InterruptedWork;
 use super::*;
 
-/// Signals, each in the middle of an operation.
+/// Number of signals, each of them in the middle of an operation.
 const SIGNALS: usize = 10;
 
 /// Returns the placement that a run uses.
@@ -16,7 +16,7 @@ fn usual() -> Placement {
     Topology::of_this_machine().placements()[0]
 }
 
-/// A victim whose operations are each interrupted in the middle, the worst moment.
+/// Work that a signal interrupts in the middle of each operation, the worst moment.
 #[derive(Clone)]
 struct Midway<V>(V);
 
@@ -130,7 +130,7 @@ fn signal_thread_waits_for_the_plain_lock() {
     });
 }
 
-/// A victim whose operation takes less time than checking its result.
+/// Work whose operation takes less time than checking its result.
 #[derive(Clone)]
 struct Fussy;
 
@@ -165,7 +165,7 @@ impl InterruptedWork for Fussy {
     }
 }
 
-/// Regression: most signals arrived while the child searched the file for its line: they broke
+/// Regression: most signals arrived while the child searched the file for its line. They broke
 /// nothing, counted as signals that did not deadlock, and sometimes deadlocked inside the search.
 #[test]
 fn signals_between_operations_are_not_counted() {
@@ -247,8 +247,8 @@ fn every_cell_of_a_default_run_yields_shares_and_a_price() {
         let count = Workload { batches: 2, interrupted: 5, guarded: 5, timed: 2 };
         for variant in VARIANTS {
             for params in Reentrancy.params(variant.name, &topology, Size::Default) {
-                // A fresh process for each, as in a run: measuring the price leaves a thread
-                // behind.
+                // Each variant gets a fresh process, as in a run, because measuring the price
+                // leaves a thread behind.
                 let one = || measure(variant.name, &params, count);
                 let mut child = tontine_host::os::child::Child::fork(|| match one() {
                     Ok(observed) => {

@@ -11,7 +11,7 @@ use tontine_host::os::shared::SharedMapping;
 
 use crate::signal_delivery::patience::{describe, has_ended};
 
-/// Operations counted together.
+/// Number of operations in a batch.
 pub(super) const BATCH: usize = 100;
 /// Maximum number of batches of one thread.
 pub(super) const MOST: usize = 512;
@@ -21,12 +21,13 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Status of a child that could not set itself up.
 const NO_SET_UP: i32 = 5;
 
-/// Wrong operations in each batch of each thread.
+/// Number of wrong operations in each batch of each thread.
 type Wrong = [[AtomicU32; MOST]; 2];
 
 /// Runs `batches` batches of `operation` in two threads at once. The operation gets the thread's
-/// number, 0 or 1, and its own, and returns `true` if the result was right. Returns the wrong ones
-/// per batch: of the first thread, then of the second. `finish` is called last in the child.
+/// number, 0 or 1, and its own number, and returns `true` if the result was right. Returns the
+/// number of wrong operations per batch: those of the first thread, then those of the second. The
+/// child calls `finish` last.
 ///
 /// # Errors
 /// Skipped, if the system refuses a process; failed, if the child dies or takes too long.

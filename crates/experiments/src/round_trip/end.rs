@@ -1,5 +1,5 @@
-//! One end of a mechanism in the round trip: [`RoundTripEnd`], and the times of its rounds:
-//! [`Timed`].
+//! One end of a mechanism in the round trip ([`RoundTripEnd`]), and the times of its rounds
+//! ([`Timed`]).
 
 use tontine_host::error::Result;
 
@@ -10,7 +10,7 @@ pub(super) trait RoundTripEnd {
     /// Waits for one message.
     fn wait(&mut self) -> Result<()>;
     /// Prepares for the next message if this one is not answered: does everything that `send` would
-    /// do except waking the other end.
+    /// do, except waking the other end.
     fn forget(&mut self) -> Result<()> {
         Ok(())
     }
@@ -19,10 +19,11 @@ pub(super) trait RoundTripEnd {
 /// Times of a run of rounds.
 #[derive(Debug, Default)]
 pub(crate) struct Timed {
-    /// Half of each round, ns, or of the mean round of each batch.
+    /// Half of each round in ns, or half of the mean round of each batch.
     pub(crate) one_way: Vec<f64>,
     /// Rounds in a batch.
     pub(crate) batch: usize,
-    /// Half of each single round, stamp included, ns; empty if `one_way` has single rounds.
+    /// Half of each singly timed round in ns, including the stamp; empty if `one_way` contains
+    /// single rounds.
     pub(crate) single: Vec<f64>,
 }

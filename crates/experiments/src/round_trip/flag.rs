@@ -1,7 +1,8 @@
 //! The floor: a flag that two processes pass back and forth by plain loads and stores.
 //!
-//! Which way is fastest depends on the processor, so four are tried first, in turn: one line that
-//! both write or a line for each, with or without a pause in the loop. The fastest is timed.
+//! Which variant of the flag is fastest depends on the processor, so four are tried first, in turn:
+//! one line that both ends write or a line for each end, with or without a pause in the loop. Only
+//! the fastest is timed.
 
 #![allow(unsafe_code, reason = "declares its layout shareable")]
 
@@ -14,12 +15,12 @@ use tontine_host::peer::{PeerHandle, spin_until};
 
 use super::harness::{self, RoundPlan, RoundTripEnd, Timed};
 
-/// Passes of the trial; the best pass of each way counts.
+/// Passes of the trial; the best pass of each variant counts.
 const PASSES: usize = 3;
-/// Maximum number of rounds of one way in one pass.
+/// Maximum number of rounds of one variant in one pass.
 const TRIAL: usize = 5_000;
 
-/// The four ways: (lines, pause).
+/// The four variants: (lines, pause).
 const WAYS: [(usize, bool); 4] = [(1, false), (1, true), (2, false), (2, true)];
 
 #[derive(Debug)]
@@ -29,16 +30,16 @@ struct FlagLine(AtomicU32);
 #[derive(Debug)]
 #[repr(C)]
 struct FlagLines {
-    /// For each way: the line of the request and the line of the reply.
+    /// For each variant: the line of the request and the line of the reply.
     ways: [[FlagLine; 2]; 4],
-    /// The fastest way, plus one.
+    /// The fastest variant's index, plus one.
     chosen: FlagLine,
 }
 
 // SAFETY: only atomics; zero is valid.
 unsafe impl Shareable for FlagLines {}
 
-/// Times the flag; the note names the fastest way.
+/// Times the flag; the note names the fastest variant.
 pub(super) fn run(plan: &RoundPlan) -> Result<(Timed, String)> {
     let board = SharedMapping::<FlagLines>::anonymous()?;
     let trial = plan.warm_up.clamp(1, TRIAL);
@@ -53,7 +54,7 @@ pub(super) fn run(plan: &RoundPlan) -> Result<(Timed, String)> {
             }
         }
         let won = (0..4).min_by(|&a, &b| best[a].total_cmp(&best[b])).unwrap_or(0);
-        // SYNC flag-chosen: pairs with the echo's wait for it.
+        // SYNC flag-chosen: pairs with the load with which the echo waits for this store.
         board.chosen.0.store(won as u32 + 1, Ordering::Release);
         let timed = ends[won].time(plan)?;
         let tried: Vec<String> = (0..4)
@@ -87,7 +88,7 @@ fn describe(way: usize) -> String {
     format!("{lines} {pause}")
 }
 
-/// One end of one way. Each message is a number that no earlier message had.
+/// One end of one variant. Each message is a number that no earlier message had.
 struct FlagEnd<'a> {
     out: &'a AtomicU32,
     back: &'a AtomicU32,
@@ -114,7 +115,7 @@ impl<'a> FlagEnd<'a> {
         Self { out, back, next: 2, awaited: 1, ..ping }
     }
 
-    /// Runs rounds without stamps; the choice of the pause is made outside the loop.
+    /// Runs rounds without stamps; whether to pause is decided outside the loop.
     fn bare(&mut self, rounds: usize) -> Result<()> {
         if self.pause {
             harness::bare(rounds, &mut Looping::<true>(self))

@@ -1,9 +1,9 @@
 //! A block of the library's shared heap, handed over through a mailbox at each end: 1 MiB without a
-//! copy; both processes spin.
+//! copy. Both processes spin.
 //!
-//! One block passes back and forth. The sender writes into it a number that it never held before,
-//! and the receiver reads that number: the receiver gets the memory itself, not only its name. A
-//! parcel of 24 bytes crosses the lane.
+//! One block passes back and forth. The sender writes into it a number that the block never held
+//! before, and the receiver reads that number: so the receiver gets the memory itself, not only its
+//! name. Only a parcel of 24 bytes crosses the lane.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,18 +18,18 @@ use tontine_mechanisms::mailbox::{Correspondent, Post, posts};
 
 use super::harness::{self, RoundPlan, RoundTripEnd, Timed};
 
-/// Bytes of the block.
+/// Size of the block in bytes.
 const BLOCK: usize = 1 << 20;
-/// Bytes of the heap: the block, and free space.
+/// Size of the heap in bytes: the block, and free space.
 const HEAP: usize = 4 * BLOCK;
-/// Bytes of the number at the block's beginning.
+/// Size in bytes of the number at the block's beginning.
 const STAMP: usize = size_of::<u64>();
 
 /// Times the handover between two processes, and checks the heap at the end.
 pub(super) fn run(plan: &RoundPlan) -> Result<Timed> {
     let heap = Heap::create(HEAP).map_err(refused)?;
     let timer = heap.member();
-    // The answering process as a member of the heap; 0 before it has joined.
+    // The answering process's identity as a member of the heap; 0 before it has joined.
     let answerer = SharedMapping::<AtomicU64>::anonymous()?;
     let (here, there) = posts(1)?;
     let (here, there) = (Cell::new(Some(here)), Cell::new(Some(there)));
@@ -58,14 +58,14 @@ pub(super) fn run(plan: &RoundPlan) -> Result<Timed> {
     Ok(timed)
 }
 
-/// One end, which has the block or waits for it.
+/// One end, which either has the block or waits for it.
 struct Hands<'h> {
     outbox: Outbox<'h>,
     inbox: Inbox<'h>,
     held: Option<Block<'h>>,
-    /// The number to write into the block next.
+    /// The next number to write into the block.
     next: u64,
-    /// The number expected in the block when it arrives next.
+    /// The number expected in the block at its next arrival.
     awaited: u64,
 }
 

@@ -1,21 +1,22 @@
 //! The protocol of all variants: [`RoundPlan`], and the two ways to connect two [ends](End),
 //! [`between_processes`] and [`between_threads`].
 //!
-//! Ping: rounds of { stamp; send; wait }. Echo: { wait; send }. The difference of neighbouring
+//! Ping: rounds of { stamp; send; wait }. Echo: { wait; send }. The difference between consecutive
 //! stamps is one whole round, and the differences add up to the time of the loop.
 //!
-//! Stamps are unfenced ([`clock::bare_counter`]). A stamp between two rounds needs no fence: its
-//! neighbours are system calls, or spins that end with the other end's store, and what is reordered
-//! across it is moved from one round to the next, so the sum is unchanged.
+//! Stamps are unfenced ([`clock::bare_counter`]). A stamp between two rounds needs no fence: the
+//! instructions around it are system calls, or spins that end with the other end's store. Work that
+//! is reordered across the stamp only moves from one round to the next, so the sum is unchanged.
 //!
-//! If the other end is woken, the cost of a stamp is negligible compared with a round. If both spin
-//! it is not: a stamp costs about a third of a round, and a virtual machine's counter may advance
-//! in steps of ten nanoseconds. So spinning rounds are stamped once per batch, and a tenth as many
-//! are stamped singly in addition, for the spread that batches hide.
+//! If the other end has to be woken, the cost of a stamp is negligible compared with a round. If
+//! both ends spin, it is not: a stamp costs about a third of a round, and a virtual machine's
+//! counter may advance in steps of ten nanoseconds. Spinning rounds are therefore stamped once per
+//! batch; a tenth as many additional rounds are stamped singly, to show the spread that batches
+//! hide.
 //!
-//! A plan with pauses ([`super::paced`]) times messages one way instead of rounds.
+//! A plan with pauses ([`super::paced`]) times one-way messages instead of rounds.
 //!
-//! The module knows no mechanism; its sibling modules do.
+//! This module knows no mechanism; its sibling modules do.
 
 use std::sync::OnceLock;
 use std::sync::atomic::AtomicBool;
@@ -36,18 +37,18 @@ use super::paced::Paced;
 
 /// Rounds between two stamps in [`StampMode::Batched`].
 const SPINNING_BATCH: usize = 100;
-/// Number of rounds in batches per single stamped round.
+/// Number of rounds in batches per singly stamped round.
 const SINGLES: usize = 10;
-/// Timeout of a child's exit after the last round.
+/// Timeout for a child to exit after the last round.
 const FAREWELL: Duration = Duration::from_secs(5);
 
-/// Rounds between stamps.
+/// Frequency of the stamps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum StampMode {
     /// Before each round.
     EveryRound,
-    /// Before each hundredth round, plus a tenth as many rounds singly. Only spinning variants have
-    /// rounds short enough to need it; others are stamped every round in any case.
+    /// Before each hundredth round, plus a tenth as many singly stamped rounds. Only spinning
+    /// variants have rounds short enough to need this; all others stamp every round in any case.
     Batched,
 }
 
@@ -64,7 +65,7 @@ pub(super) struct RoundPlan<'a> {
     pub(super) placement: Placement,
     /// The clock of the stamps.
     pub(super) clock: Clock,
-    /// Messages one way with pauses, instead of rounds; between processes only.
+    /// If set, one-way messages with pauses instead of rounds; between processes only.
     pub(super) paced: Option<Paced<'a>>,
 }
 
@@ -118,8 +119,7 @@ impl<E: RoundTripEnd> RoundTripEnd for SlowedEnd<'_, E> {
 
 /// Runs `echo` in a child process and `ping` here, each pinned, and returns what `ping` returns.
 ///
-/// # Errors
-/// The error of the end that failed first; a dead child is named with its status.
+/// The error of the end that failed first; if the child died, the error names its status.
 pub(super) fn between_processes<T>(
     plan: &RoundPlan,
     ping: impl FnOnce(PeerHandle<'_>) -> Result<T>,
@@ -163,7 +163,7 @@ pub(super) fn between_processes<T>(
     }
 }
 
-/// Runs `echo` in a thread and `ping` in the calling one, each pinned.
+/// Runs `echo` in a new thread and `ping` in the calling one, each pinned.
 ///
 /// # Errors
 /// The error of the end that failed first.
@@ -173,8 +173,8 @@ pub(super) fn between_threads<T>(
     echo: impl FnOnce(PeerHandle<'_>) -> Result<()> + Send,
 ) -> Result<T> {
     let (echo_ended, ping_ended) = (AtomicBool::new(false), AtomicBool::new(false));
-    // An end records its error before it reports that it has ended, so an end that fails because
-    // the other one ended comes second.
+    // An end records its error before it reports that it has ended. So if one end fails only
+    // because the other one ended, its error is recorded second.
     let first = OnceLock::new();
     let note = |trouble: &MeasureError| drop(first.set(trouble.clone()));
     thread::scope(|scope| {
@@ -275,8 +275,8 @@ fn stamped(
     batch: usize,
     end: &mut impl RoundTripEnd,
 ) -> Result<Vec<f64>> {
-    // Not zeroed memory from the allocator: that would be touched for the first time while being
-    // timed.
+    // Not zeroed memory from the allocator: its pages would be touched for the first time while the
+    // rounds are timed.
     let mut stamps = vec![1_u64; batches + 1];
     let (last, starts) = stamps.split_last_mut().expect("one more stamp than batches");
     match plan.clock.source() {
@@ -309,7 +309,7 @@ fn stamp_each(
     Ok(())
 }
 
-/// Waits until the peer has ended, at most `patience`; returns how it ended.
+/// Waits at most `patience` for the peer to end; returns how it ended.
 fn await_end(peer: PeerHandle<'_>, patience: Duration) -> Option<MeasureError> {
     let began = Instant::now();
     loop {

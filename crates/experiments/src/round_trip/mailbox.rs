@@ -1,7 +1,7 @@
 //! The library's mailboxes whose ends sleep, and mailboxes with idle senders.
 //!
-//! A sleeping end needs fences, and there are two ways to share them; which is faster depends on
-//! the machine, so both are tried first and the faster one is timed.
+//! A sleeping end needs fences, and the two ends can share them in two ways. Which way is faster
+//! depends on the machine, so both are tried first and the faster one is timed.
 
 use std::cell::Cell;
 use std::iter::repeat;
@@ -22,22 +22,22 @@ const PASSES: usize = 3;
 /// Maximum number of rounds of one way in one pass.
 const TRIAL: usize = 500;
 
-/// Times a mailbox whose ends spin, then one with `idle` more senders connected to each end, all
-/// silent.
+/// Times a mailbox whose ends spin, then a mailbox with `idle` additional senders connected to each
+/// end, all of them silent.
 pub(super) fn beside_idle(plan: &RoundPlan, idle: usize) -> Result<(Timed, Timed)> {
     let mut timed = among(plan, &[0, idle])?;
     let crowded = timed.swap_remove(1);
     Ok((timed.swap_remove(0), crowded))
 }
 
-/// Times one mailbox after another, each with a number of idle senders.
+/// Times one mailbox after another, each with its number of idle senders.
 fn among(plan: &RoundPlan, idle: &[usize]) -> Result<Vec<Timed>> {
     let pairs = idle.iter().map(|idle| posts(1 + idle)).collect::<Result<Vec<_>>>()?;
     let (here, there): (Vec<Post>, Vec<Post>) = pairs.into_iter().unzip();
     let (here, there) = (Cell::new(here), Cell::new(there));
     let most = idle.iter().max().unwrap_or(&0);
     let options = Options::new().wait_strategy(WaitStrategy::Spin).max_lanes(1 + most);
-    // Each process drops the ends of the other.
+    // Each process drops the other process's ends.
     harness::between_processes(
         plan,
         |peer| {
@@ -86,7 +86,7 @@ pub(super) fn sleeping(plan: &RoundPlan) -> Result<(Timed, String)> {
             }
         }
         let won = usize::from(best[1] < best[0]);
-        // SYNC mailbox-chosen: pairs with the echo's wait for it.
+        // SYNC mailbox-chosen: pairs with the load with which the echo waits for this store.
         chosen.store(won as u32 + 1, Ordering::Release);
         let timed = harness::time(plan, &mut ends[won])?;
         let us = best.map(|seconds| seconds * 1e6 / (2 * trial) as f64);

@@ -1,13 +1,13 @@
-//! `round-trip`: the one-way latency of one message by every mechanism on this machine.
+//! `round-trip`: the one-way latency of a message by every mechanism on this machine.
 //!
 //! [`RoundTrip`] is the experiment. The protocol is in `harness`; the mechanisms are those of
-//! `tontine_mechanisms`, whose ends `opened` opens. The other files have mechanisms that no other
-//! experiment uses: the `flag`, the mailbox that sleeps in two ways, a block that is handed over
-//! (`hand_over`), and [`container`], whose ends are not children of the measuring process: they run
-//! inside namespaces and send their samples out.
+//! `tontine_mechanisms`, whose ends `opened` opens. The other files contain mechanisms that no
+//! other experiment uses: the `flag`, the mailbox that sleeps in two ways, a block that is handed
+//! over (`hand_over`), and [`container`]. The ends of [`container`] are not children of the
+//! measuring process: they run inside namespaces and send their samples out.
 //!
-//! One message at a time is timed, hot: neither throughput nor, except for `wake-up` ([`paced`]),
-//! waking after a pause.
+//! The experiment times one message at a time, hot: neither throughput nor, except for `wake-up`
+//! ([`paced`]), waking after a pause.
 
 use std::sync::LazyLock;
 
@@ -44,11 +44,11 @@ mod mailbox;
 mod opened;
 mod paced;
 
-/// Minimum share of a round above which the cost of a stamp is noted with the figure.
+/// Share of a round above which a note states the cost of a stamp.
 const STAMP_LIMIT: f64 = 0.02;
 
-/// Additional ratios: the library's mailbox with its rivals, a handed-over block with a message,
-/// and containers with the mechanisms that they extend.
+/// Additional ratios: the library's mailbox to its rivals, a handed-over block to a message, and
+/// containers to the mechanisms that they extend.
 const BESIDES: [(&str, &str); 7] = [
     ("iceoryx2", "mailbox-spin"),
     ("crossbeam", "mailbox-spin"),
@@ -150,7 +150,7 @@ impl Experiment for RoundTrip {
     }
 }
 
-/// Measures `rounds` rounds of a variant after `warm_up` untimed ones, with the given stamps.
+/// Measures `rounds` rounds of a variant after `warm_up` untimed rounds, with the given stamps.
 ///
 /// # Errors
 /// Those of [`Experiment::run`]; failed, if there is no such variant; skipped, if a spinning
@@ -184,7 +184,7 @@ pub(crate) fn measure(
     Ok(observed)
 }
 
-/// Times messages of a mechanism between two processes one way, each after a pause. Returns a
+/// Times one-way messages of a mechanism between two processes, each after a pause. Returns a
 /// series for each step, and the notes.
 ///
 /// # Errors
@@ -200,7 +200,7 @@ pub(crate) fn one_way_after(
     let mut observed = Observed::default();
     let mut offset = 0;
     if placement.here != placement.there {
-        // Before the fork: the threads that this starts have exited by then.
+        // Measured before the fork: the threads that this starts have exited by then.
         let Band { low, high } = Band::between(clock, placement.here, placement.there)?;
         offset = low.midpoint(high);
         let within = clock.ns(high - low) / 2.0;
@@ -240,7 +240,7 @@ fn time(variant: &str, plan: &RoundPlan, observed: &mut Observed) -> Result<Time
     Ok(timed)
 }
 
-/// Times a mailbox alone, then one with `idle` idle senders at each end.
+/// Times a mailbox without idle senders, then one with `idle` idle senders at each end.
 ///
 /// # Errors
 /// Those of [`Experiment::run`].

@@ -9,7 +9,7 @@ use tontine_mechanisms::end::{Early, TwoWay};
 
 use super::harness::{self, RoundPlan, RoundTripEnd, Timed};
 
-/// An end for the rounds: its messages are a one and zeros, `BYTES` in all.
+/// An end for the rounds. Its messages contain a one followed by zeros, `BYTES` bytes in all.
 pub(super) struct Adapted<'a, E, const BYTES: usize> {
     end: E,
     peers: [PeerHandle<'a>; 1],
@@ -76,7 +76,7 @@ impl PairUser for Trip<'_> {
         )
     }
 
-    /// Each process drops the ends of the other, so that a death causes end-of-file.
+    /// Each process drops the other process's ends, so that a death causes an end of file.
     fn processes<P: PairDriver, const BYTES: usize>(self) -> Self::Out {
         let Couple { one, two, stays: _stays } = P::pair(BYTES)?;
         let (one, two) = (Cell::new(Some(one)), Cell::new(Some(two)));

@@ -1,13 +1,13 @@
-//! One message at a time, one way, with a pause before each: [`Paced`].
+//! Single one-way messages, with a pause before each: [`Paced`].
 //!
-//! Sender: { spin for the pause; stamp; send; spin until the receipt is seen }. Receiver: { wait;
+//! Sender: { spin for the pause; stamp; send; spin until the receipt arrives }. Receiver: { wait;
 //! stamp; write the receipt }. The receipt is a word in shared memory, so only the message itself
 //! passes through the mechanism, and the sender never sleeps: the figure contains only the
-//! receiver's wake-up. The two stamps are from the counters of different processors; the middle of
+//! receiver's wake-up. The two stamps come from the counters of different processors; the middle of
 //! the band of their offset is subtracted.
 //!
-//! The loop is closed: the next pause begins when the last message has arrived. A receiver that is
-//! not yet asleep when a short pause ends is not woken but finds the message.
+//! The loop is closed: the next pause begins when the last message has arrived. If a short pause
+//! ends before the receiver is asleep, the receiver is not woken but finds the message.
 
 #![allow(unsafe_code, reason = "declares its layout shareable")]
 
@@ -21,7 +21,7 @@ use tontine_host::os::shared::Shareable;
 
 use super::end::{RoundTripEnd, Timed};
 
-/// Timeout of a message's delivery.
+/// Timeout for the delivery of a message.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Polls of the receipt between two reads of the clock.
 const SPINS: u32 = 1 << 16;
@@ -29,7 +29,7 @@ const SPINS: u32 = 1 << 16;
 /// A number of messages, each after a pause.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct PauseRun {
-    /// From the receipt of one message to the sending of the next.
+    /// Time from the receipt of one message to the sending of the next.
     pub(crate) pause_us: u64,
     /// Number of messages.
     pub(crate) messages: usize,
@@ -38,7 +38,7 @@ pub(crate) struct PauseRun {
 /// Additional parameters of a plan with pauses.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Paced<'a> {
-    /// Messages with the first step's pause, before the others.
+    /// Number of warm-up messages, with the first step's pause.
     pub(super) warm_up: usize,
     /// Steps, in order.
     pub(super) steps: &'a [PauseRun],
@@ -65,7 +65,7 @@ pub(super) struct Receipts {
 unsafe impl Shareable for Receipts {}
 
 impl Paced<'_> {
-    /// Sends all messages; returns the time of each in ns, without those of the warm-up.
+    /// Sends all messages; returns the time of each in ns, except those of the warm-up.
     pub(super) fn send(&self, end: &mut impl RoundTripEnd) -> Result<Timed> {
         let warm_up = self.steps.iter().take(1);
         let warm_up = warm_up.map(|first| PauseRun { messages: self.warm_up, ..*first });
@@ -103,7 +103,8 @@ impl Paced<'_> {
             let arrived = self.clock.stop();
             end.forget()?;
             self.board.stamp.store(arrived, Ordering::Relaxed);
-            // SYNC paced-receipt: pairs with the load in `send_one`; the stamp is stored before.
+            // SYNC paced-receipt: pairs with the load in `send_one`; the stamp is stored before
+            // this store.
             self.board.received.store(number, Ordering::Release);
         }
         Ok(())
@@ -114,8 +115,8 @@ impl Paced<'_> {
     }
 }
 
-/// Spins until `seen` returns `true`. If the receiver has ended meanwhile, the process that started
-/// it reports that.
+/// Spins until `seen` returns `true`. If the receiver has ended in the meantime, the process that
+/// started it reports that.
 #[inline(always)]
 fn await_receipt(seen: impl Fn() -> bool) -> Result<()> {
     let mut began = None;
@@ -134,7 +135,7 @@ fn await_receipt(seen: impl Fn() -> bool) -> Result<()> {
     }
 }
 
-/// Keeps the processor busy: a sleeping sender would have to be woken too.
+/// Keeps the processor busy: a sleeping sender would itself have to be woken.
 fn spin_for(clock: &Clock, us: u64) {
     let from = clock.start();
     while clock.ns_between(from, clock.stop()) < us as f64 * 1e3 {

@@ -1,4 +1,4 @@
-//! Every variant with a few rounds; leftovers; errors about a dead peer.
+//! Tests of every variant with a few rounds, of leftovers, and of errors about a dead peer.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -8,7 +8,8 @@ use tontine_host::peer::{PeerHandle, spin_until};
 use super::harness::{RoundTripEnd, between_processes, between_threads, time};
 use super::*;
 
-/// The runs share names in the file system that `left_behind` searches for.
+/// The runs share names in the file system that `left_behind` searches for, so only one runs at a
+/// time.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 fn here() -> (Topology, Placement) {
@@ -41,8 +42,8 @@ fn left_behind() -> Vec<String> {
 fn every_round_trip_yields_samples_and_leaves_no_files() {
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let (_, placement) = here();
-    // An engine starts the `tontine` command inside its containers, which a test's executable is
-    // not: the command's own tests have that row.
+    // An engine starts the `tontine` command inside its containers. A test's executable is not that
+    // command, so the command's own tests cover that row.
     for variant in VARIANTS.iter().filter(|variant| variant.name != "container-tcp") {
         let observed = match measure(variant.name, 200, 20, placement, StampMode::Batched) {
             Ok(observed) => observed,
@@ -116,7 +117,7 @@ fn unknown_round_trip_variant_fails() {
     assert!(why.contains("pigeon") || why.contains("two processors"), "{why}");
 }
 
-/// Waits for a message that never arrives.
+/// An end that waits for a message that never arrives.
 struct Deaf<'a>(PeerHandle<'a>);
 
 impl RoundTripEnd for Deaf<'_> {
@@ -154,11 +155,11 @@ fn peer_exit_during_spinning_ping_reports_its_status() {
 fn peer_kill_during_blocked_ping_reports_its_signal() {
     use std::io::Read;
     let (mut read, write) = std::io::pipe().expect("pipe");
-    // The write end stays open here: no end of file reports the death, only the nudge does.
+    // The write end stays open here, so no end of file reports the death, only the nudge.
     let found = between_processes(
         &plan(),
         |peer| loop {
-            // Not `read_exact`, which would hide the interruption.
+            // `read_exact` would hide the interruption.
             match read.read(&mut [0]) {
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => peer.check()?,
                 other => return Err::<(), _>(MeasureError::fail(format!("read: {other:?}"))),

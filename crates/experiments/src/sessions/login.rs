@@ -1,9 +1,9 @@
 //! Sessions of temporary users over a remote login: [`sessions`].
 //!
-//! A real sshd, with a host key and a configuration of its own, listens on a loopback port inside a
-//! [`LoginSandbox`]; real ssh clients log in, each as another user, whose login shell is the
-//! script. The elapsed time is that of the script, from its first line on the client's side to its
-//! last: the login itself is excluded, because it is mostly cryptography.
+//! A real sshd, with its own host key and configuration, listens on a loopback port inside a
+//! [`LoginSandbox`]. Real ssh clients log in, each as a different user, whose login shell is the
+//! script. The measured time runs from the script's first line to its last, as the client sees
+//! them: the login itself is excluded, because it is mostly cryptography.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -23,10 +23,10 @@ use super::login_sandbox::{HIDDEN, LoginSandbox};
 use super::script::{BEGINS, DONE};
 use super::{SessionSpan, each_after_the_other, script_in, terminal};
 
-/// Timeout of the server's start.
+/// Timeout for the server to start.
 const OPENING: Duration = Duration::from_secs(10);
-/// The first user's id; the others follow. It lies below the ids that systems give to containers
-/// and services, and above those of people.
+/// The first user's id; the other users' ids follow it. It lies below the ids that systems give to
+/// containers and services, and above those of people.
 const FIRST_ID: u32 = 58_100;
 /// The user as which an sshd does its unprivileged work.
 const SEPARATED: &str = "sshd";
@@ -57,11 +57,11 @@ impl Programs {
     }
 }
 
-/// Logs a user in for each home and runs the script; returns the time in which each was at work.
+/// Logs in a user for each home and runs the script; returns the time in which each was at work.
 ///
 /// # Errors
 /// Skipped, naming what is missing: root, a program, a namespace. Failed, if the server does not
-/// start or a session does not end well by `until`.
+/// start, or a session does not end successfully by `until`.
 pub(super) fn sessions(
     folder: &Path,
     homes: &[PathBuf],
@@ -84,7 +84,8 @@ pub(super) fn sessions(
     let text = |path: &Path| path.to_string_lossy().into_owned();
     let (server, configuration) = (text(&programs.server), text(&configuration));
     let log = folder.join("log");
-    // Before any thread is started. The sandbox comes last: no forked process may hold its pipe.
+    // Created before any thread is started. The sandbox comes last: no forked process may hold its
+    // pipe.
     let processes = ProcessGroup::new()?;
     let sandbox =
         LoginSandbox::open(&users.passwd, &[&server, "-D", "-e", "-f", &configuration], &log)?;
@@ -105,7 +106,7 @@ pub(super) fn sessions(
     spans
 }
 
-/// Makes a file readable for all, regardless of the umask.
+/// Makes a file readable for all users, regardless of the umask.
 fn readable(path: &Path) -> Result<()> {
     fs::set_permissions(path, fs::Permissions::from_mode(0o644)).setting_up("chmod")
 }
@@ -148,7 +149,8 @@ impl PasswdCopy {
     }
 }
 
-/// Returns `real` with a line added for each home. `*` means no password: the users have a key.
+/// Returns `real` with a line added for each home. `*` means no password: the users log in with a
+/// key.
 fn with_users(real: &str, shell: &Path, homes: &[PathBuf]) -> Result<String> {
     let mut text = real.to_owned();
     if !text.is_empty() && !text.ends_with('\n') {

@@ -1,10 +1,11 @@
 //! A private view of the system in which temporary users can log in: [`LoginSandbox`].
 //!
-//! A child leaves the mount namespace and gives its own child a PID namespace. There a *copy* of
-//! `/etc/passwd` with the users in it is mounted over the real one, which is never written; `/run`
-//! and `/var/log`, where logins are recorded, are empty and in memory. The server runs as the first
-//! process of the PID namespace: when it ends, all processes of logged-in users end, and with the
-//! last of them the namespaces and all mounts there. Nothing needs to be undone, even after a kill.
+//! A child, the keeper, leaves the mount namespace and creates a PID namespace for its own child.
+//! Inside, it mounts a *copy* of `/etc/passwd` that contains the users over the real file, which is
+//! never written; `/run` and `/var/log`, where logins are recorded, are empty and in memory. The
+//! server runs as the first process of the PID namespace. When it ends, all processes of logged-in
+//! users end, and with the last of them the namespaces and all mounts in them disappear. Nothing
+//! needs to be undone, even after a kill.
 //!
 //! Neighbours: [`super::login`] chooses the users and the server.
 
@@ -39,7 +40,7 @@ pub(super) const HIDDEN: [&str; 2] = ["/run", "/var/log"];
 pub(super) struct LoginSandbox {
     keeper: Child,
     words: SharedMapping<ChildError>,
-    /// The pipe whose end of file tells the keeper to end the server.
+    /// The pipe whose end of file makes the keeper end the server.
     open: Option<OwnedFd>,
 }
 
@@ -72,7 +73,7 @@ impl LoginSandbox {
         Ok(Self { keeper, words, open: open.take() })
     }
 
-    /// Returns the reason why the sandbox could not be opened, if it could not.
+    /// Returns the reason why the sandbox could not be opened; `None` if it was opened.
     pub(super) fn trouble(&self) -> Option<MeasureError> {
         self.words.heard()
     }
@@ -81,7 +82,7 @@ impl LoginSandbox {
 impl Drop for LoginSandbox {
     fn drop(&mut self) {
         drop(self.open.take());
-        // The keeper ends when all processes in the sandbox have; it uses SIGKILL if necessary.
+        // The keeper ends after all processes in the sandbox; it uses SIGKILL if necessary.
         let _ = self.keeper.wait();
     }
 }
@@ -110,17 +111,18 @@ fn keep(server: &[CString], log: &Path, told: &OwnedFd) -> Result<()> {
     let nothing = File::open("/dev/null").setting_up("opening /dev/null")?;
     let mut arguments: Vec<*const libc::c_char> = server.iter().map(|one| one.as_ptr()).collect();
     arguments.push(std::ptr::null());
-    // SAFETY: this process has one thread; the child makes system calls and executes, or exits.
+    // SAFETY: this process is single-threaded; the child makes system calls, and then calls exec or
+    // exits.
     let first = match unsafe { libc::fork() } {
         -1 => return Err(std::io::Error::last_os_error()).setting_up("fork"),
         0 => {
             let _ = set_parent_process_death_signal(Some(Signal::KILL));
-            // If the parent has ended before that, the other end of the sandbox's pipe is closed.
+            // If the parent ended before that, the other end of the sandbox's pipe is closed.
             let now = Timespec { tv_sec: 0, tv_nsec: 0 };
             if poll(&mut [PollFd::new(told, PollFlags::IN)], Some(&now)) != Ok(0) {
                 exit_at_once(1);
             }
-            // A proc of its own namespace, if that is allowed; the server works without it.
+            // Mounts the namespace's own proc, if that is allowed; the server works without it.
             let _ = mount("proc", "/proc", "proc", MountFlags::empty(), c"");
             let _ = dup2_stdin(&nothing);
             let _ = dup2_stdout(&log);

@@ -1,9 +1,9 @@
 //! `sessions`: the duration of a user's commands while other users are at work: [`Sessions`].
 //!
-//! [`script`] is the work of a pseudo-user, [`terminal`] a session on a pseudo-terminal, [`login`]
-//! one through a real remote login, in a [`login_sandbox`] of its own; [`super::trees`] repeats in
-//! the virtual Unix what a session did here. Unlike people, a pseudo-user does not wait between
-//! commands.
+//! [`script`] is the work of a pseudo-user, [`terminal`] runs a session on a pseudo-terminal,
+//! [`login`] runs one through a real remote login, in its own [`login_sandbox`]. [`super::trees`]
+//! repeats in the virtual Unix what a session did here. Unlike people, a pseudo-user does not wait
+//! between commands.
 
 mod explained;
 mod login;
@@ -37,14 +37,16 @@ use script::{DONE, Script};
 
 /// The last level of the paper's curve.
 const MOST: usize = 8;
-/// The parameter for what runs at the same time: the load of the paper's section 9.
+/// The parameter that names what runs at the same time: the load of the paper's section 9.
 const BESIDE: &str = "beside";
-/// A shell, a pipeline, and the processes of a remote login around them.
+/// Number of processes per session: a shell, a pipeline, and the processes of a remote login around
+/// them.
 const PROCESSES: u64 = 10;
-/// Memory of each, on average.
+/// Memory of each process, on average.
 const MEMORY: u64 = 4 << 20;
-/// Delay between the starts of two sessions: short compared with a session alone, which takes a few
-/// tenths of a second, so that the first is still at work when the last begins.
+/// Delay between the starts of two sessions. A session alone takes a few tenths of a second; the
+/// delay is short compared with that, so that the first session is still at work when the last
+/// begins.
 const DELAY: Duration = Duration::from_millis(10);
 
 /// The experiment.
@@ -156,8 +158,8 @@ fn measure(
     Ok(Observed { series: vec![iteration], notes, ..Observed::default() })
 }
 
-/// Times sessions in a virtual Unix of this mode; with builds, also the time of the builds and the
-/// lock statistics.
+/// Times sessions in a virtual Unix of this mode; if builds run too, returns their times and the
+/// lock statistics as well.
 fn measure_virtually(mode: LockingMode, sessions: usize, params: &Params) -> Result<Observed> {
     let loaded = params.get(BESIDE).and_then(|words| words.split(' ').next()?.parse().ok());
     let load = TreeLoad { builds: loaded.unwrap_or(0), sessions };
@@ -182,8 +184,8 @@ impl SessionSpan {
     }
 }
 
-/// Returns the share of the time in which all sessions were at work, relative to the time in which
-/// any was.
+/// Returns the time in which all sessions were at work, as a share of the time in which any session
+/// was.
 fn share_of_all(spans: &[SessionSpan]) -> f64 {
     let begins = || spans.iter().map(|span| span.began);
     let ends = || spans.iter().map(|span| span.ended);
@@ -211,13 +213,13 @@ fn homes(folder: &Path, sessions: usize, script: &Script) -> Result<Vec<PathBuf>
     (1..=sessions).map(home).collect()
 }
 
-/// Runs each session on a pty of its own; returns the time in which each was at work.
+/// Runs each session on its own pty; returns the time in which each was at work.
 fn at_terminals(homes: &[PathBuf], until: Instant) -> Result<Vec<SessionSpan>> {
     each_after_the_other(homes, |home| {
         let mut command = Command::new("/bin/sh");
         command.arg("../script").current_dir(home).env("HOME", home).env("TERM", "dumb");
         let ended = terminal::run(command, until)?;
-        // The last line matters; the status alone could be that of a shell that was cut short.
+        // The last line decides; the status alone could come from a shell that was cut short.
         let printed = last_words(&ended.printed);
         if ended.status.success() && printed.ends_with(DONE) {
             Ok(ended.span)
@@ -228,7 +230,7 @@ fn at_terminals(homes: &[PathBuf], until: Instant) -> Result<Vec<SessionSpan>> {
     })
 }
 
-/// Runs `session` for each home in a thread of its own, each a [`DELAY`] after the previous one.
+/// Runs `session` for each home in its own thread, each a [`DELAY`] after the previous one.
 fn each_after_the_other(
     homes: &[PathBuf],
     session: impl Fn(&PathBuf) -> Result<SessionSpan> + Sync,
@@ -245,7 +247,7 @@ fn each_after_the_other(
         let ended = running
             .into_iter()
             .map(|one| one.join().unwrap_or_else(|_| Err(MeasureError::fail("a thread panicked"))));
-        // Wait for all before returning the first error.
+        // Join all threads before returning the first error.
         ended.collect::<Vec<_>>().into_iter().collect()
     })
 }

@@ -1,16 +1,16 @@
 //! The work of a pseudo-user: [`Script`], for `/bin/sh` and the machine's utilities.
 //!
 //! A [`ScriptCommand`] names the utilities that it needs; if one is missing, the step is omitted.
-//! Steps check their results, so that a session that reports it is done has done all of its work.
+//! Steps check their results, so a session that reports success has done all of its work.
 
 use std::fmt::Write as _;
 
 use tontine_host::error::{MeasureError, Result};
 use tontine_host::os::program::find;
 
-/// First line that a session prints.
+/// The first line that a session prints.
 pub(super) const BEGINS: &str = "pseudo-user: begins";
-/// Last line that a session prints, if all steps succeeded.
+/// The last line that a session prints, if all steps succeeded.
 pub(super) const DONE: &str = "pseudo-user: done";
 /// Lines of the text that a session works on.
 const LINES: usize = 2_000;
@@ -22,7 +22,7 @@ const FEWEST: usize = STEPS.len() * 2 / 3;
 pub(super) struct Script {
     /// The script.
     pub(super) text: String,
-    /// The utilities that the script would use but are missing.
+    /// The utilities that the script would use if they were not missing.
     pub(super) missing: Vec<&'static str>,
 }
 
@@ -48,7 +48,7 @@ impl Script {
         let possible =
             |step: &&ScriptCommand| step.needs.iter().all(|name| !missing.contains(name));
         let steps: Vec<&ScriptCommand> = STEPS.iter().filter(possible).collect();
-        // The first step creates the text for the others.
+        // The first step creates the text for the other steps.
         if steps.len() < FEWEST || !possible(&&STEPS[0]) {
             return Err(MeasureError::skip(format!(
                 "needs the utilities of a user, and found no {}: {} of {} steps are possible",
@@ -67,7 +67,7 @@ impl Script {
     }
 }
 
-/// Returns the text that a session works on, the same for all.
+/// Returns the text that a session works on; it is the same for all sessions.
 pub(super) fn input() -> String {
     const WORDS: [&str; 12] = [
         "signal", "process", "session", "master", "kernel", "thread", "lock", "vnode", "socket",

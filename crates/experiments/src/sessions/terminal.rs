@@ -22,13 +22,13 @@ use tontine_host::os::process_group::{left_until, wait_for};
 
 use super::SessionSpan;
 
-/// Bytes kept of a session's output: its end.
+/// Number of bytes kept from the end of a session's output.
 const KEPT: usize = 16 << 10;
 
 /// A session that has ended.
 #[derive(Debug)]
 pub(super) struct FinishedSession {
-    /// The time from before the creation of its first process until that was reaped.
+    /// The time from just before the creation of the session's first process until it was reaped.
     pub(super) span: SessionSpan,
     /// Exit status of its first process.
     pub(super) status: ExitStatus,
@@ -55,7 +55,8 @@ pub(super) fn run(mut command: Command, until: Instant) -> Result<FinishedSessio
     unsafe { command.pre_exec(move || lead(parent)) };
     let began = Instant::now();
     let mut leader = command.spawn().setting_up("starting a session")?;
-    // This closes our copies of the terminal, so that the session's end is the terminal's end.
+    // This closes our copies of the terminal's side, so that the terminal hangs up when the session
+    // ends.
     drop(command);
     let mut printed = Vec::new();
     let drained = drain(&master, until, |piece| {
@@ -91,7 +92,7 @@ fn lead(parent: Pid) -> io::Result<()> {
     if getppid() != Some(parent) {
         return Err(Errno::SRCH.into());
     }
-    // Ignored signals stay ignored through exec, and under `nohup` a hang-up would end no process.
+    // Ignored signals stay ignored through exec, so under `nohup` a hang-up would end no process.
     // SAFETY: sets a disposition of this process; no handler is involved.
     if unsafe { libc::signal(libc::SIGHUP, libc::SIG_DFL) } == libc::SIG_ERR {
         return Err(io::Error::last_os_error());
@@ -101,18 +102,18 @@ fn lead(parent: Pid) -> io::Result<()> {
     Ok(())
 }
 
-/// Kills the leader, which has not been reaped, and its group, which contains all commands of a
-/// script.
+/// Kills the leader, which has not been reaped, and its process group, which contains all commands
+/// of a script.
 fn kill(leader: &mut Child) {
     let _ = kill_process_group(Pid::from_child(leader), Signal::KILL);
     let _ = leader.wait();
 }
 
-/// Passes all data from `source` to `seen`, until its end: for a pipe the end of file, for a pty
-/// EIO, when no process holds its other side any more.
+/// Passes all data from `source` to `seen` until its end: end of file for a pipe; for a pty EIO,
+/// which means that no process holds the other side any more.
 ///
 /// # Errors
-/// Failed, if the end has not come by `until`.
+/// Failed, if the end is not reached by `until`.
 pub(super) fn drain(source: &impl AsFd, until: Instant, mut seen: impl FnMut(&[u8])) -> Result<()> {
     let mut piece = [0; 4 << 10];
     loop {
@@ -156,8 +157,8 @@ mod tests {
         }
     }
 
-    /// Checks `/proc` of the leader: its session is its own, and so is the terminal's foreground
-    /// group; /dev/tty, the controlling terminal, can be opened.
+    /// Checks the leader's `/proc` entry: it leads its own session, and its group is the terminal's
+    /// foreground group. Also checks that /dev/tty, the controlling terminal, can be opened.
     #[test]
     fn pty_is_the_sessions_controlling_terminal() {
         in_a_process_of_its_own(|| {

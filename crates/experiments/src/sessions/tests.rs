@@ -1,4 +1,4 @@
-//! Real sessions, on pseudo-terminals and, if there is a server, through a real one.
+//! Real sessions, on pseudo-terminals and, if the machine has an sshd, through a remote login.
 
 #![allow(unsafe_code, reason = "sets TMPDIR in a process of one thread")]
 
@@ -9,10 +9,10 @@ use super::*;
 
 const AMPLE: Duration = Duration::from_secs(300);
 
-/// Measures with temporary folders in `place`; to be called in a single-threaded process.
+/// Measures with temporary folders in `place`; call it in a single-threaded process.
 fn measured_in(place: &Path, variant: &str, sessions: usize) -> Result<Observed> {
     // SAFETY: the process was just forked for a test and has no other thread that could read the
-    // environment meanwhile.
+    // environment at the same time.
     unsafe { std::env::set_var("TMPDIR", place) };
     measure(variant, sessions, 1, AMPLE)
 }

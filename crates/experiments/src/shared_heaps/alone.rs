@@ -6,17 +6,17 @@ use tontine_host::error::Result;
 use super::heap::MeasuredHeap;
 use super::worker::{HeapWorker, SpinThenYield};
 
-/// Number of live blocks before the first is freed.
+/// Number of live blocks before the first one is freed.
 const MANY: usize = 10_000;
 /// Size of these blocks.
 const SIZE: usize = 64;
 
-/// Bytes of a block that is written repeatedly: the word that names its owner, and another.
+/// Bytes of a block that is written repeatedly: the word that names its owner, and another word.
 const SMALL: usize = 16;
-/// Number of writes.
+/// Number of writes to such a block.
 const WRITES: u32 = 1_000;
 
-/// Operations between two checks whether to continue.
+/// Number of operations between two checks whether to continue.
 pub(super) const BATCH: usize = 64;
 
 pub(super) fn threadtest<H: MeasuredHeap>(worker: &mut HeapWorker<'_, H>) -> Result<()> {
@@ -43,7 +43,7 @@ pub(super) fn cache_thrash<H: MeasuredHeap>(worker: &mut HeapWorker<'_, H>) -> R
 
 pub(super) fn cache_scratch<H: MeasuredHeap>(worker: &mut HeapWorker<'_, H>) -> Result<()> {
     if worker.seat == 0 {
-        // Adjacent, if the heap places them so.
+        // The blocks are adjacent, if the heap places them so.
         let mut blocks = Vec::with_capacity(worker.workers);
         for place in 0..worker.workers {
             blocks.push(worker.allocate(SMALL, place)?);
@@ -54,7 +54,7 @@ pub(super) fn cache_scratch<H: MeasuredHeap>(worker: &mut HeapWorker<'_, H>) -> 
     }
     let mut first = None;
     let mut patience = SpinThenYield::default();
-    // The successor of a killed worker gets none.
+    // The successor of a killed worker gets no block.
     while worker.is_first && first.is_none() && worker.goes_on()? {
         first = worker.receive(0, 0)?;
         patience.wait();

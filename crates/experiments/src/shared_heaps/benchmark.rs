@@ -1,11 +1,11 @@
 //! The literature's seven benchmarks of allocators: [`Benchmark`].
 //!
-//! They are reimplemented from their authors' descriptions. All run for a given time, and each
-//! freed block counts. A thread that the original starts later is a worker here from the beginning
-//! to the end; what one thread leaves to another passes through a ring.
+//! They are reimplemented from their authors' descriptions. All benchmarks run for a given time,
+//! and each freed block counts. If the original starts a thread later, a worker takes its place
+//! here from beginning to end; blocks that one thread leaves to another pass through a ring.
 //!
-//! [`alone`] has the benchmarks in which each worker frees its own blocks, [`together`] those in
-//! which blocks pass between workers.
+//! [`alone`] contains the benchmarks in which each worker frees its own blocks, [`together`] those
+//! in which blocks pass between workers.
 
 use tontine_host::error::{MeasureError, Result};
 
@@ -17,7 +17,8 @@ use super::{alone, together};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Benchmark {
     /// Berger and others, Hoard (2000): passive false sharing. One worker allocates a small block
-    /// for each; each frees the one that it got, and continues as in [`Benchmark::CacheThrash`].
+    /// for each worker; each frees the block that it got, and continues as in
+    /// [`Benchmark::CacheThrash`].
     CacheScratch,
     /// Berger and others, Hoard (2000): active false sharing. Allocate a small block, write it many
     /// times, free it.
@@ -62,7 +63,7 @@ impl Benchmark {
     /// Returns the benchmark with that name.
     ///
     /// # Errors
-    /// Failed, if there is none.
+    /// Failed, if no benchmark has that name.
     pub(super) fn named(name: &str) -> Result<Self> {
         let found = Self::ALL.into_iter().find(|one| one.name() == name);
         found.ok_or_else(|| {
@@ -70,10 +71,10 @@ impl Benchmark {
         })
     }
 
-    /// Runs the benchmark until the board stops it, then frees the worker's blocks.
+    /// Runs the benchmark until it is stopped, then frees the worker's blocks.
     ///
     /// # Errors
-    /// Failed, if the heap hands out no block, or one twice.
+    /// Failed, if the heap returns no block, or returns the same block twice.
     pub(super) fn run<H: MeasuredHeap>(self, mut worker: HeapWorker<'_, H>) -> Result<()> {
         worker.wait();
         let all = &mut worker;

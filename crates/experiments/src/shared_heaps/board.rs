@@ -1,7 +1,8 @@
-//! Shared state of workers and their keeper: [`WorkerTable`], with a [`WorkerSlot`] for each worker
-//! and a ring from each to each.
+//! Shared state of the workers and the process that starts them: [`WorkerTable`], with a
+//! [`WorkerSlot`] per worker and a ring from each worker to each worker.
 //!
-//! It lies in shared memory, so that workers may be processes; a seat outlives its worker.
+//! It lies in shared memory, so that workers may be processes. A slot outlives its worker: a
+//! replacement for a killed worker takes over its index (`seat`).
 
 #![allow(unsafe_code, reason = "declares its layout shareable")]
 
@@ -14,14 +15,14 @@ use super::ring::{Outbound, RingReader, WorkerRing};
 /// Maximum number of workers.
 pub(super) const SEATS: usize = 8;
 
-/// The address by which a worker receives a block; its meaning depends on the heap.
+/// The address by which a worker receives a block. Each heap defines its meaning.
 pub(super) type BlockAddress = u64;
 
 /// The shared state.
 #[derive(Debug)]
 #[repr(C)]
 pub(super) struct WorkerTable {
-    /// Number of seats in use.
+    /// Number of slots in use.
     workers: AtomicU32,
     go: AtomicU32,
     stop: AtomicU32,
@@ -35,9 +36,9 @@ pub(super) struct WorkerTable {
 #[derive(Debug)]
 #[repr(C, align(128))]
 struct WorkerSlot {
-    /// Number of blocks freed here.
+    /// Number of blocks that the slot's workers have freed.
     freed: AtomicU64,
-    /// Number of workers that have used this seat.
+    /// Number of workers that have used this slot.
     sat: AtomicU32,
     ready: AtomicU32,
     /// 1 if the worker allocates no more blocks and passes none on.
@@ -58,7 +59,7 @@ impl WorkerTable {
         self.workers.load(Ordering::Relaxed) as usize
     }
 
-    /// Takes a seat; returns the number of its previous workers.
+    /// Occupies a slot; returns the number of its previous workers.
     pub(super) fn sit(&self, seat: usize, address: BlockAddress) -> u32 {
         let seat = &self.seats[seat];
         seat.address.store(address, Ordering::Relaxed);
@@ -69,7 +70,7 @@ impl WorkerTable {
         before
     }
 
-    /// Returns the address of the seat's current or last worker.
+    /// Returns the address of the slot's current or last worker.
     #[inline(always)]
     pub(super) fn address(&self, seat: usize) -> BlockAddress {
         self.seats[seat].address.load(Ordering::Relaxed)
@@ -103,9 +104,9 @@ impl WorkerTable {
         self.stop.load(Ordering::Relaxed) != 0
     }
 
-    /// Reports that a worker was killed and reaped.
+    /// Records that a worker was killed and reaped.
     pub(super) fn died(&self) {
-        // SYNC heaps-deaths: pairs with `deaths`; the death happens before.
+        // SYNC heaps-deaths: pairs with `deaths`; the death happens before this store.
         self.deaths.fetch_add(1, Ordering::Release);
     }
 
@@ -115,12 +116,12 @@ impl WorkerTable {
         self.deaths.load(Ordering::Acquire)
     }
 
-    /// Returns the number of blocks freed at a seat so far.
+    /// Returns the number of blocks that a slot's workers have freed so far.
     pub(super) fn freed_at(&self, seat: usize) -> u64 {
         self.seats[seat].freed.load(Ordering::Relaxed)
     }
 
-    /// Sets the number of freed blocks; only the seat's worker calls it.
+    /// Sets the number of freed blocks; only the slot's worker calls this method.
     #[inline(always)]
     pub(super) fn set_freed(&self, seat: usize, count: u64) {
         self.seats[seat].freed.store(count, Ordering::Relaxed);
@@ -131,7 +132,7 @@ impl WorkerTable {
         (0..self.workers()).map(|seat| self.freed_at(seat)).sum()
     }
 
-    /// Reports that nothing more will be written into the rings from a seat.
+    /// Records that the slot's worker will write nothing more into its rings.
     pub(super) fn finish(&self, seat: usize) {
         // SYNC heaps-finished: pairs with `all_finished`; the rings are written before.
         self.seats[seat].finished.store(1, Ordering::Release);
@@ -143,7 +144,7 @@ impl WorkerTable {
         seats.iter().all(|seat| seat.finished.load(Ordering::Acquire) != 0)
     }
 
-    /// Returns the rings of a seat: to each worker, and from each.
+    /// Returns the rings of a slot: to each worker, and from each worker.
     pub(super) fn rings(&self, seat: usize) -> (Vec<Outbound<'_>>, Vec<RingReader<'_>>) {
         let all = 0..self.workers();
         let to = all.clone().map(|other| Outbound::of(&self.rings[seat][other])).collect();

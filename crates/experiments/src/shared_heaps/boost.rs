@@ -1,8 +1,8 @@
 //! Boost.Interprocess's `managed_shared_memory`: [`Boost`].
 //!
 //! The heap's code is C++, which `tontine-mechanisms` compiles into a library that this process
-//! loads. A run compiles it once: the first invocation leaves it in a folder that is removed with
-//! the run.
+//! loads. A run compiles it once: the first invocation leaves the library in a folder that the run
+//! removes at its end.
 
 #![allow(unsafe_code, reason = "loads a library and calls its C functions")]
 
@@ -21,7 +21,7 @@ use super::board::BlockAddress;
 use super::heap::{Bare, MeasuredHeap, World};
 use super::ring::RingEntry;
 
-/// Bytes of the heap: less than the default size of a container's `/dev/shm`.
+/// Size of the heap in bytes: less than the default size of a container's `/dev/shm`.
 const BYTES: usize = 48 << 20;
 
 type Create = unsafe extern "C" fn(*const c_char, usize) -> *mut c_void;
@@ -40,7 +40,7 @@ struct BoostFunctions {
     address: ToAddress,
 }
 
-/// A heap that contains its one lock. Processes that are forked later share it.
+/// A heap with its single lock inside. Processes that are forked later share it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Boost {
     functions: BoostFunctions,
@@ -51,7 +51,7 @@ pub(super) struct Boost {
 unsafe impl Sync for Boost {}
 
 impl Boost {
-    /// Creates a heap without a name.
+    /// Creates an unnamed heap.
     ///
     /// # Errors
     /// Skipped, if there is no compiler or no Boost; failed, if the source does not compile.
@@ -78,8 +78,8 @@ fn compiled() -> Result<PathBuf> {
     if library.exists() {
         return Ok(library);
     }
-    // Another invocation may compile at the same time: each uses a name of its own, and the last
-    // one remains.
+    // Another invocation may compile at the same time: each invocation uses its own name, and the
+    // last result remains.
     let own = |end: &str| folder.join(format!("{}{end}", std::process::id()));
     let (source, made) = (own(".cpp"), own(".so"));
     let compiled = MANAGED_SHARED_MEMORY.compile(&source, &made);

@@ -1,9 +1,9 @@
 //! Starts workers, runs them and counts: [`WorkerPlan::in_threads`], [`WorkerPlan::in_processes`].
 //!
-//! The keeper, this process, sleeps meanwhile. If kills are requested, it kills a random worker at
-//! a random moment of each second, reaps it, and starts another one in its place. If no worker
-//! makes progress for [`STILL`] after a kill, the heap is wedged: the keeper records since when,
-//! and ends the run.
+//! This process, the keeper, sleeps while the workers run. If kills are requested, it kills a
+//! random worker at a random moment of each second, reaps it, and starts another worker in its
+//! place. If no worker makes progress for [`STILL`] after a kill, the heap is wedged: the keeper
+//! records the time of the last progress and ends the run.
 
 use std::ops::Range;
 use std::thread;
@@ -19,15 +19,15 @@ use super::picture;
 pub(super) use super::worker_processes::WorkerPlan;
 use super::worker_processes::{LOOK, PATIENCE, WorkerProcesses};
 
-/// Minimum number of parts into which the time is divided, each a sample.
+/// Minimum number of parts into which the time is divided; each part gives one sample.
 const PARTS: u32 = 10;
 /// Maximum length of a part.
 const PART_MS: u128 = 100;
-/// The time is divided by this for the warm-up before it begins.
+/// The warm-up takes the measured time divided by this.
 const WARM_UP: u32 = 4;
-/// Time without any freed block after which the heap counts as wedged.
+/// Time without any freed block after which the heap counts as wedged, if a worker was killed.
 const STILL: Duration = Duration::from_millis(400);
-/// Each second has one kill, at a random moment in its middle.
+/// Interval in which one kill happens, at a random moment in its middle.
 const KILL_EVERY: Duration = Duration::from_secs(1);
 const KILL_WITHIN: Range<f64> = 0.1..0.9;
 /// Result of a run.
@@ -36,15 +36,15 @@ pub(super) struct BenchResult {
     /// Blocks per second freed by all workers, for each part of the time.
     pub(super) rates: Vec<f64>,
     pub(super) kills: u32,
-    /// The time of the last progress, and the number of kills, if the heap is wedged.
+    /// If the heap is wedged, the time of the last progress and the number of kills.
     pub(super) wedged: Option<(Duration, u32)>,
-    /// Maps of the heap after the timed part, when one more worker had been killed: before and
-    /// after its recovery.
+    /// Maps of the heap after the timed part and one more kill: before and after the dead worker's
+    /// recovery.
     pub(super) maps: Vec<HeapMap>,
 }
 
 impl WorkerPlan<'_> {
-    /// Runs it with one thread per worker.
+    /// Runs the plan with one thread per worker.
     ///
     /// # Errors
     /// The first error of a worker.
@@ -56,20 +56,20 @@ impl WorkerPlan<'_> {
             let threads: Vec<_> =
                 (0..self.workers).map(|seat| scope.spawn(move || work(seat))).collect();
             let seen = until_ready(&board, || Ok(())).and_then(|()| self.watch(&board, |_| Ok(0)));
-            // A worker that still waits may begin, and finds that the run is over.
+            // A worker that still waits may then begin, and finds that the run is over.
             board.stop();
             board.go();
             let ended = threads.into_iter().map(|thread| {
                 thread.join().unwrap_or_else(|_| Err(MeasureError::fail("a thread panicked")))
             });
-            // Join all before returning the first error.
+            // Join all threads before returning the first error.
             ended.collect::<Vec<_>>().into_iter().collect::<Result<()>>().and(seen)
         })?;
         world.close()?;
         Ok(seen)
     }
 
-    /// Runs it with one process per worker; one of them is killed each second, if requested.
+    /// Runs the plan with one process per worker; if requested, kills one of them each second.
     ///
     /// # Errors
     /// The first error of a worker, or of the final check. A wedged heap is not an error.
@@ -99,8 +99,8 @@ impl WorkerPlan<'_> {
         Ok(seen)
     }
 
-    /// Starts the workers and counts. In each part of the time `meanwhile` is called first, with
-    /// the start of the run and the end of this part; it returns the number of kills so far.
+    /// Starts the workers and counts. In each part of the time it first calls `meanwhile` with the
+    /// start of the run and the end of this part; `meanwhile` returns the number of kills so far.
     fn watch(
         &self,
         board: &WorkerTable,
@@ -134,7 +134,7 @@ impl WorkerPlan<'_> {
                 seen.wedged = Some((got_on - start, kills));
                 seen.rates.resize(parts as usize, 0.0);
             }
-            // If progress has just stopped, continue until the state is clear.
+            // If progress has just stopped, continue until it is clear whether the heap is wedged.
             let unclear = kills > 0 && freed == 0;
             if still || board.stopped() || part >= parts && !unclear {
                 break;
@@ -145,14 +145,14 @@ impl WorkerPlan<'_> {
     }
 }
 
-/// Start of the measured time, and the end of a part of it.
+/// Start of the measured time, and end of one of its parts.
 #[derive(Debug, Clone, Copy)]
 struct MeasuredSpan {
     start: Instant,
     end: Duration,
 }
 
-/// Returns one kill for each second of the time, each at a random moment.
+/// Returns the moments of the kills: one in each second of the time, at random.
 fn moments(time: Duration) -> Vec<Duration> {
     let seconds = time.as_secs().max(1) as u32;
     let within = |second| KILL_EVERY * second + KILL_EVERY.mul_f64(rand::random_range(KILL_WITHIN));

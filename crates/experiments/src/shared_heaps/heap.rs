@@ -1,5 +1,5 @@
-//! The heaps behind one interface: [`MeasuredHeap`] for one worker, and [`World`] for all; and the
-//! allocators of a single process, [`Malloc`].
+//! The heaps behind one interface: [`MeasuredHeap`] for a single worker, [`World`] for all workers.
+//! Also the allocators of a single process, [`Malloc`].
 
 #![allow(unsafe_code, reason = "calls the allocators' C functions")]
 
@@ -15,16 +15,16 @@ use super::ring::RingEntry;
 
 /// A heap that several workers share.
 pub(super) trait World: Sync {
-    /// A worker's access to it.
+    /// A worker's access to the heap.
     type WorkerHeap: MeasuredHeap;
 
-    /// Prepares it for a worker, in the worker's own process or thread.
+    /// Gives a worker access, in the worker's own process or thread.
     ///
     /// # Errors
     /// Failed, if the heap is not available.
     fn join(&self) -> Result<Self::WorkerHeap>;
 
-    /// Checks that nothing is left when all workers have ended.
+    /// Checks that no memory is left allocated when all workers have ended.
     ///
     /// # Errors
     /// Failed, if something is left.
@@ -61,7 +61,7 @@ pub(super) unsafe trait MeasuredHeap {
     where
         Self: 'h;
 
-    /// Returns the address by which others pass it a block.
+    /// Returns the address to which other workers pass this worker a block.
     fn address(&self) -> BlockAddress {
         0
     }
@@ -69,7 +69,7 @@ pub(super) unsafe trait MeasuredHeap {
     /// Allocates a block of `size` bytes, at least eight, aligned to a word.
     ///
     /// # Errors
-    /// Failed, if there is none.
+    /// Failed, if no memory is available.
     fn allocate(&self, size: usize) -> Result<Self::Block<'_>>;
 
     /// Returns the start of a block.

@@ -1,23 +1,24 @@
 //! The workers' random number generator: [`HeapRng`].
 
-/// A linear congruential generator: cheap compared with a call of a heap, and the same for all.
+/// A linear congruential generator: cheap compared with a call of a heap, and the same for all
+/// heaps.
 #[derive(Debug)]
 pub(super) struct HeapRng(u64);
 
 impl HeapRng {
-    /// Creates a generator; each number has a different sequence.
+    /// Creates a generator; each number gives a different sequence.
     pub(super) fn of(number: usize) -> Self {
         Self(0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(number as u64 + 1))
     }
 
-    /// Draws a number below `end`, which is small, uniformly.
+    /// Draws a number below `end` uniformly; `end` is small.
     #[inline(always)]
     pub(super) fn below(&mut self, end: usize) -> usize {
         ((u64::from(self.bits()) * end as u64) >> u32::BITS) as usize
     }
 
     /// Draws a size of at least 8 bytes; each doubling, up to `doublings`, is half as likely as the
-    /// one before.
+    /// previous one.
     #[inline(always)]
     pub(super) fn mostly_small(&mut self, doublings: u32) -> usize {
         let doubled = self.bits().leading_zeros().min(doublings);

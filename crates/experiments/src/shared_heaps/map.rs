@@ -43,7 +43,7 @@ pub(super) fn map_of(moment: &str, report: &HeapReport, named: &[(u32, HeapMembe
         }
         slabs.push(slab);
     }
-    // A block of many slabs is recorded with each of them; limit each to its own bytes.
+    // A block of several slabs is recorded with each of them; limit each slab to its own bytes.
     for slab in &mut slabs {
         let own = |bytes: &mut usize| *bytes = (*bytes).min(SLAB);
         [&mut slab.parked, &mut slab.published, &mut slab.in_flight, &mut slab.free]

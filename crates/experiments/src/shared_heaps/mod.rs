@@ -1,12 +1,12 @@
 //! `shared-heaps`: the cost of a heap shared by several processes, and the effect of a kill on it:
 //! [`SharedHeaps`].
 //!
-//! Seven benchmarks of the literature ([`benchmark`]), each run by processes on a heap in shared
-//! memory, by the same processes with one of them killed each second, and by threads on allocators
-//! of a single process. The code of a benchmark is the same for all heaps ([`heap`]); blocks that
-//! are freed by another worker pass through rings that are the same for all. Every block carries a
-//! word that names its owner, and is read before the block is freed or passed on: a heap that hands
-//! out one piece of memory twice fails the row.
+//! Seven benchmarks of the literature ([`benchmark`]) run on a heap in shared memory, by processes,
+//! and by the same processes with one of them killed each second; threads run them on allocators of
+//! a single process. The code of a benchmark is the same for all heaps ([`heap`]), and so are the
+//! rings through which blocks pass that another worker frees. Every block carries a word that names
+//! its owner; the worker reads it before it frees the block or passes it on. The row fails if a
+//! heap returns the same memory twice.
 //!
 //! How much memory a heap wastes is not measured.
 
@@ -52,7 +52,7 @@ use reclaim::reclaim;
 const RECLAIM: &str = "shared-reclaim";
 /// Default number of blocks of the dead process.
 const BLOCKS: usize = 1_000_000;
-/// Maximum number of its blocks, for any caller.
+/// Maximum number of blocks of the dead process that a task may request.
 const MOST_BLOCKS: usize = 4_000_000;
 
 /// The experiment.
@@ -96,7 +96,7 @@ impl Experiment for SharedHeaps {
         cells.collect()
     }
 
-    /// The time of an invocation in ms: it is given a time, not a number of blocks. For
+    /// The duration of an invocation in ms, which determines the number of blocks. For
     /// `shared-reclaim`, one death.
     fn operations(&self, variant: &str, size: Size) -> usize {
         if variant == RECLAIM {
@@ -177,7 +177,7 @@ fn benchmarks(killed: bool, size: Size) -> &'static [Benchmark] {
     }
 }
 
-/// Returns the numbers of workers: the number of processors, at least two.
+/// Returns the numbers of workers. The first is the number of processors, at least two.
 fn crowds(processors: usize, size: Size) -> Vec<usize> {
     let most = processors.clamp(2, SEATS);
     let mut crowds = match size {

@@ -1,5 +1,5 @@
-//! The library's heap: [`Ours`], whose workers are processes, each a member, or threads of one
-//! member.
+//! The library's heap: [`Ours`]. Its workers are either processes, each of them a member, or
+//! threads of one member.
 
 #![allow(unsafe_code, reason = "asserts that its blocks are valid")]
 
@@ -19,7 +19,7 @@ use super::heap::{MeasuredHeap, World};
 use super::map::map_of;
 use super::ring::RingEntry;
 
-/// Bytes of the heap: many times those that the benchmarks hold.
+/// Size of the heap in bytes: many times what the benchmarks hold.
 const BYTES: usize = 256 << 20;
 
 /// A heap, created by this process.
@@ -70,7 +70,7 @@ impl<const PROCESSES: bool> World for Ours<PROCESSES> {
     }
 }
 
-/// A block as a bare pointer, as in other allocators: dropping it does not free the block.
+/// A block as a bare pointer, as in other allocators: dropping the pointer does not free the block.
 #[derive(Debug)]
 pub(super) struct Pointer<'h>(NonNull<u64>, PhantomData<&'h shared::Heap>);
 
@@ -123,7 +123,7 @@ unsafe impl<const PROCESSES: bool> MeasuredHeap for Ours<PROCESSES> {
         }
         match block.block(&self.0).hand_over(Member::from_u64(to)) {
             Ok(parcel) => Ok(Some(words(parcel.to_bytes()))),
-            // The block is dropped with the error, and so freed.
+            // The error contains the block: dropping it frees the block.
             Err((HeapError::MemberDead { .. }, _)) => Ok(None),
             Err((error, _)) => Err(refused(error)),
         }
@@ -137,7 +137,8 @@ unsafe impl<const PROCESSES: bool> MeasuredHeap for Ours<PROCESSES> {
         }
         match self.0.accept(Parcel::from_bytes(bytes(entry))) {
             Ok(block) => Ok(Some(Pointer::of(block))),
-            // Freed, because both its ends had died; its slab may have been given back meanwhile.
+            // The block was freed, because both its ends had died; its slab may have been returned
+            // since then.
             Err(HeapError::Stale { .. } | HeapError::InvalidHandle { .. }) => Ok(None),
             Err(error) => Err(refused(error)),
         }

@@ -1,9 +1,9 @@
-//! Entries in flight from one worker to another: [`WorkerRing`], with its writing end [`Outbound`]
-//! and its reading end [`RingReader`].
+//! Entries in flight from one worker to another: [`WorkerRing`], with its write end [`Outbound`]
+//! and its read end [`RingReader`].
 //!
 //! An entry is three opaque words. Both positions lie in the ring, so that the successor of a
-//! killed worker continues at its position: what the dead worker had not published is overwritten,
-//! and what it had read is not read again.
+//! killed worker continues at its position: entries that the dead worker had not published are
+//! overwritten, and entries that it had read are not read again.
 
 #![allow(unsafe_code, reason = "declares its layout shareable")]
 
@@ -29,12 +29,12 @@ pub(super) struct WorkerRing {
 // SAFETY: only atomics; zero is valid.
 unsafe impl Shareable for WorkerRing {}
 
-/// Position of one end, on cache lines of its own.
+/// Position of one end, on its own cache lines.
 #[derive(Debug)]
 #[repr(C, align(128))]
 struct RingPosition(AtomicU64);
 
-/// The writing end.
+/// The write end.
 #[derive(Debug)]
 pub(super) struct Outbound<'r> {
     ring: &'r WorkerRing,
@@ -43,7 +43,7 @@ pub(super) struct Outbound<'r> {
     read: u64,
 }
 
-/// The reading end.
+/// The read end.
 #[derive(Debug)]
 pub(super) struct RingReader<'r> {
     ring: &'r WorkerRing,
@@ -53,7 +53,7 @@ pub(super) struct RingReader<'r> {
 }
 
 impl<'r> Outbound<'r> {
-    /// Opens the writing end at the position of its predecessor.
+    /// Opens the write end at the position of its predecessor.
     pub(super) fn of(ring: &'r WorkerRing) -> Self {
         let position = ring.written.0.load(Ordering::Relaxed);
         // SYNC heaps-read: pairs with the store in `RingReader::take`.
@@ -70,7 +70,7 @@ impl<'r> Outbound<'r> {
         (self.position - self.read < PLACES).then_some(self.position)
     }
 
-    /// Writes the entry that [`Outbound::next`] has numbered. It is invisible until
+    /// Writes the entry that [`Outbound::next`] has numbered. The reader sees it only after
     /// [`Outbound::publish`].
     #[inline(always)]
     pub(super) fn write(&mut self, entry: RingEntry) {
@@ -83,20 +83,21 @@ impl<'r> Outbound<'r> {
     /// Publishes all written entries.
     #[inline(always)]
     pub(super) fn publish(&mut self) {
-        // SYNC heaps-written: pairs with `RingReader::take`; the entries are stored before.
+        // SYNC heaps-written: pairs with `RingReader::take`; the entries are stored before this
+        // store.
         self.ring.written.0.store(self.position, Ordering::Release);
     }
 }
 
 impl<'r> RingReader<'r> {
-    /// Opens the reading end at the position of its predecessor.
+    /// Opens the read end at the position of its predecessor.
     pub(super) fn of(ring: &'r WorkerRing) -> Self {
         let position = ring.read.0.load(Ordering::Relaxed);
         Self { ring, position, written: position }
     }
 
-    /// Takes the next entry and its number. From then on it belongs to the caller only: if the
-    /// caller is killed, the entry is never read again.
+    /// Takes the next entry and its number. From then on the entry belongs to the caller alone: if
+    /// the caller is killed, no other worker reads it.
     #[inline(always)]
     pub(super) fn take(&mut self) -> Option<(u64, RingEntry)> {
         if self.position == self.written {
@@ -110,7 +111,7 @@ impl<'r> RingReader<'r> {
         let place = &self.ring.entries[(number % PLACES) as usize];
         let entry = [0, 1, 2].map(|at| place[at].load(Ordering::Relaxed));
         self.position += 1;
-        // SYNC heaps-read: pairs with `Outbound::next`; the entry was copied before.
+        // SYNC heaps-read: pairs with `Outbound::next`; the entry was copied before this store.
         self.ring.read.0.store(self.position, Ordering::Release);
         Some((number, entry))
     }

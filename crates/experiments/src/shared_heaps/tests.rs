@@ -1,4 +1,4 @@
-//! Each heap under each benchmark, and an intentionally broken heap.
+//! Tests of each heap under each benchmark, and of an intentionally broken heap.
 
 #![allow(unsafe_code, reason = "implements a broken allocator")]
 
@@ -37,8 +37,7 @@ fn every_heap_completes_every_benchmark() {
     }
 }
 
-/// Checks that the heap completes the benchmark; on a busy machine in a second attempt, with more
-/// time.
+/// Checks that the heap completes the benchmark. On a busy machine a second attempt gets more time.
 fn does(
     variant: &str,
     benchmark: Benchmark,
@@ -61,7 +60,7 @@ fn does(
     Err(last)
 }
 
-/// Whether it wedges or not, the row ends and reports which.
+/// Whether the heap wedges or not, the row ends and reports it.
 #[test]
 fn kill_per_second_happens_and_the_row_ends() {
     for benchmark in [Benchmark::Larson, Benchmark::ProducerConsumer] {
@@ -86,7 +85,7 @@ fn kill_per_second_happens_and_the_row_ends() {
     }
 }
 
-/// No worker wedges, no block is handed out twice, and at the end all are free.
+/// No worker wedges, no block is returned twice, and at the end all blocks are free.
 #[test]
 fn shared_heap_makes_progress_after_each_kill() {
     for benchmark in Benchmark::ALL {
@@ -100,7 +99,7 @@ fn shared_heap_makes_progress_after_each_kill() {
     }
 }
 
-/// Hands the same block to two threads, or to one twice.
+/// A heap that returns the same block to two threads, or twice to one thread.
 struct Broken;
 
 #[repr(align(64))]

@@ -8,12 +8,12 @@ use super::alone::BATCH;
 use super::heap::MeasuredHeap;
 use super::worker::{HeapWorker, PassResult, PlacedBlock, SpinThenYield};
 
-/// Blocks of a worker of `larson` and of `mstress`.
+/// Number of blocks of a worker of `larson` and of `mstress`.
 const SET: usize = 1_000;
-/// Sizes of `larson`, bytes.
+/// Sizes of `larson`, in bytes.
 const SMALLEST: usize = 8;
 const LARGEST: usize = 1_000;
-/// Exchanges before a set goes to the next worker.
+/// Number of exchanges before a set goes to the next worker.
 const EXCHANGES: usize = 10_000;
 
 /// Sizes of `xmalloc_test`: `SIZES` sizes, `STEP` bytes apart, starting at `STEP`.
@@ -22,14 +22,14 @@ const SIZES: usize = 32;
 
 /// The largest blocks of `mstress` have 8 · 2^12 to 8 · 2^13 bytes.
 const DOUBLINGS: u32 = 12;
-/// One of this many blocks that are emptied out is freed by another worker.
+/// One in this many blocks that leave the set is freed by another worker.
 const ONE_OF: usize = 4;
 
 /// Minimum number of words of a task of `producer_consumer`; the maximum is twice that.
 const LEAST_WORDS: usize = 10;
 
-/// A server's set of blocks, one of which is freed and replaced, repeatedly. In the original the
-/// thread that leaves its set to a new one ends; here it gets another worker's set.
+/// A server's set of blocks, of which one at a time is freed and replaced. In the original, the
+/// thread that leaves its set to a new thread ends; here it gets another worker's set.
 pub(super) fn larson<H: MeasuredHeap>(worker: &mut HeapWorker<'_, H>) -> Result<()> {
     let (next, before) = neighbours(worker);
     let mut set: Vec<Option<PlacedBlock<'_, H>>> = (0..SET).map(|_| None).collect();
@@ -74,7 +74,7 @@ fn exchange<'w, H: MeasuredHeap>(
     Ok(())
 }
 
-/// Passes the whole set on; blocks for which the ring has no space stay.
+/// Passes the whole set on, except blocks for which the ring has no space.
 fn pass_on<'w, H: MeasuredHeap>(
     worker: &mut HeapWorker<'w, H>,
     set: &mut [Option<PlacedBlock<'w, H>>],
@@ -91,8 +91,8 @@ fn pass_on<'w, H: MeasuredHeap>(
     Ok(())
 }
 
-/// Half of the workers allocate, and pass their blocks, a batch to each, to the others, which free
-/// them. A single worker does both in turn.
+/// Half of the workers allocate blocks and pass them to the other half, a batch to each; the other
+/// half frees them. A single worker does both in turn.
 pub(super) fn xmalloc_test<H: MeasuredHeap>(worker: &mut HeapWorker<'_, H>) -> Result<()> {
     let (all, alone) = (worker.workers, worker.workers == 1);
     let (makers, users): (Vec<usize>, Vec<usize>) = (0..all).partition(|seat| seat % 2 == 0);
@@ -129,8 +129,8 @@ pub(super) fn xmalloc_test<H: MeasuredHeap>(worker: &mut HeapWorker<'_, H>) -> R
     Ok(())
 }
 
-/// Blocks of many sizes, most of them small; half of all draws allocate, half free, and some of the
-/// freed blocks are passed to a worker drawn at random, which keeps them in turn.
+/// Blocks of many sizes, most of them small. Half of all draws allocate, half free. Some of the
+/// freed blocks go to a worker drawn at random instead, which keeps them for a while.
 pub(super) fn mstress<H: MeasuredHeap>(worker: &mut HeapWorker<'_, H>) -> Result<()> {
     let mut set: Vec<Option<PlacedBlock<'_, H>>> = (0..SET).map(|_| None).collect();
     while worker.goes_on()? {
@@ -164,8 +164,8 @@ pub(super) fn mstress<H: MeasuredHeap>(worker: &mut HeapWorker<'_, H>) -> Result
     free_all(worker, set)
 }
 
-/// The first worker produces tasks, each a list of numbers, for the others in turn; they read and
-/// free them.
+/// The first worker produces tasks, each a list of numbers, for the other workers in turn, which
+/// read and free them.
 pub(super) fn producer_consumer<H: MeasuredHeap>(worker: &mut HeapWorker<'_, H>) -> Result<()> {
     let alone = worker.workers == 1;
     let (makes, uses) = (worker.seat == 0, worker.seat > 0 || alone);
@@ -213,7 +213,7 @@ fn use_up<'w, H: MeasuredHeap>(
     worker.free(task)
 }
 
-/// Returns the worker to which a worker passes, and the worker that passes to it.
+/// Returns the worker to which this worker passes blocks, and the worker that passes blocks to it.
 fn neighbours<H: MeasuredHeap>(worker: &HeapWorker<'_, H>) -> (usize, usize) {
     let all = worker.workers;
     ((worker.seat + 1) % all, (worker.seat + all - 1) % all)

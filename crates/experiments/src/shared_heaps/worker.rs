@@ -1,6 +1,6 @@
 //! A worker that allocates, frees and passes on blocks: [`HeapWorker`]. Each of its blocks carries
-//! a word that names its owner, which is read before the block is freed or passed on: this detects
-//! a heap that hands out one piece of memory twice.
+//! a word that names its owner. The worker reads this word before it frees the block or passes it
+//! on, and so detects a heap that returns the same memory twice.
 
 #![allow(unsafe_code, reason = "reads and writes inside of blocks")]
 
@@ -26,7 +26,7 @@ const POLLS: u32 = 1 << 10;
 // | to    | from  | in flight | 0        | number   |
 // +-------+-------+-----------+----------+----------+
 //
-// `sat` is the number of previous workers of the seat, modulo 128.
+// `seat` is the worker's index, `sat` the number of previous workers with that index, modulo 128.
 const SEAT: u32 = 56;
 const FROM: u32 = 48;
 const IN_FLIGHT: u64 = 1 << 47;
@@ -38,13 +38,13 @@ const PLACE: u64 = (1 << SAT) - 1;
 pub(super) struct HeapWorker<'w, H: MeasuredHeap> {
     heap: &'w H,
     board: &'w WorkerTable,
-    /// Number of its seat.
+    /// The worker's index in the [`WorkerTable`].
     pub(super) seat: usize,
     /// Number of workers.
     pub(super) workers: usize,
     /// The worker's random number generator.
     pub(super) random: HeapRng,
-    /// `true` if the seat had no worker before.
+    /// `true` if no other worker had this index before.
     pub(super) is_first: bool,
     owner: u64,
     freed: u64,
@@ -68,7 +68,7 @@ pub(super) enum PassResult<'w, H: MeasuredHeap + 'w> {
 }
 
 impl<'w, H: MeasuredHeap> HeapWorker<'w, H> {
-    /// Takes a seat.
+    /// Occupies a slot of the table.
     pub(super) fn new(heap: &'w H, board: &'w WorkerTable, seat: usize) -> Self {
         let before = board.sit(seat, heap.address());
         let workers = board.workers();
@@ -96,7 +96,7 @@ impl<'w, H: MeasuredHeap> HeapWorker<'w, H> {
         }
     }
 
-    /// Returns `true` while there is more to do; recovers dead workers.
+    /// Returns `true` while there is more to do; also recovers dead workers.
     ///
     /// # Errors
     /// Those of the heap.
@@ -113,7 +113,7 @@ impl<'w, H: MeasuredHeap> HeapWorker<'w, H> {
     /// Allocates a block of `size` bytes for a slot.
     ///
     /// # Errors
-    /// Failed, if there is none.
+    /// Failed, if no memory is available.
     #[inline(always)]
     pub(super) fn allocate(&self, size: usize, place: usize) -> Result<PlacedBlock<'w, H>> {
         debug_assert!(size >= size_of::<u64>());
@@ -133,7 +133,8 @@ impl<'w, H: MeasuredHeap> HeapWorker<'w, H> {
         Ok(())
     }
 
-    /// Passes a block on, if the ring has space; it is invisible before [`HeapWorker::publish`].
+    /// Passes a block on, if the ring has space; the receiver sees it only after
+    /// [`HeapWorker::publish`].
     ///
     /// # Errors
     /// Failed, if the block has another owner as well, or the heap refuses.
@@ -158,8 +159,8 @@ impl<'w, H: MeasuredHeap> HeapWorker<'w, H> {
         self.outbound[to].publish();
     }
 
-    /// Passes a block on and publishes it; waits for space. If the work ends before there is some,
-    /// the block is freed.
+    /// Passes a block on and publishes it; waits for space in the ring. If the work ends first,
+    /// frees the block.
     ///
     /// # Errors
     /// Those of [`HeapWorker::pass`].
@@ -217,12 +218,12 @@ impl<'w, H: MeasuredHeap> HeapWorker<'w, H> {
     pub(super) fn scribble(&self, held: &mut PlacedBlock<'w, H>, times: u32) {
         let word = self.word(held, 1);
         for _ in 0..times {
-            // A load and a store of memory each time; no other thread writes the word.
+            // Each iteration loads from and stores to memory; no other thread writes the word.
             word.store(word.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
         }
     }
 
-    /// Ends the work: takes the remaining blocks, until no worker passes any more.
+    /// Ends the work: takes the remaining blocks until no worker passes any more on.
     ///
     /// # Errors
     /// Those of [`HeapWorker::receive`].

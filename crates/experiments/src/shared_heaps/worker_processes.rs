@@ -1,4 +1,4 @@
-//! The workers of a plan: [`WorkerPlan`]; as processes: [`WorkerProcesses`].
+//! The workers of a plan ([`WorkerPlan`]), and worker processes ([`WorkerProcesses`]).
 
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use super::board::{SEATS, WorkerTable};
 use super::heap::World;
 use super::worker::HeapWorker;
 
-/// Timeout of the workers' start, and of their end.
+/// Timeout for the workers to start, and for them to end.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 /// Polling interval.
 pub(super) const LOOK: Duration = Duration::from_micros(100);
@@ -26,7 +26,7 @@ pub(super) struct WorkerPlan<'a> {
     pub(super) benchmark: Benchmark,
     pub(super) workers: usize,
     pub(super) time: Duration,
-    /// Worker i works on processor i, modulo their number.
+    /// Worker i runs on processor i, modulo the number of processors.
     pub(super) processors: &'a [usize],
 }
 
@@ -43,7 +43,7 @@ impl WorkerPlan<'_> {
         Ok(board)
     }
 
-    /// Runs a worker, from its beginning to its end.
+    /// Runs a worker from beginning to end.
     pub(super) fn work<W: World>(&self, world: &W, board: &WorkerTable, seat: usize) -> Result<()> {
         let work = || {
             let _pinned = Pinned::to(self.processors[seat % self.processors.len()])?;
@@ -53,7 +53,7 @@ impl WorkerPlan<'_> {
         let worked = std::panic::catch_unwind(AssertUnwindSafe(work))
             .unwrap_or_else(|_| Err(MeasureError::fail("a worker panicked")));
         if worked.is_err() {
-            // No other worker may wait for it.
+            // No other worker may wait for this one.
             board.stop();
             board.sit(seat, 0);
             board.finish(seat);
@@ -62,7 +62,7 @@ impl WorkerPlan<'_> {
     }
 }
 
-/// Worker processes and their keeper. All are killed on drop.
+/// Worker processes. The process that owns this value starts them; all are killed on drop.
 pub(super) struct WorkerProcesses<'h, W> {
     plan: &'h WorkerPlan<'h>,
     pub(super) world: &'h W,
@@ -100,7 +100,7 @@ impl<'h, W: World> WorkerProcesses<'h, W> {
     pub(super) fn check(&self) -> Result<()> {
         self.said()?;
         self.seats.iter().try_for_each(|(child, _)| PeerHandle::Child(child.pid()).check()).map_err(
-            // It may have reported the reason meanwhile.
+            // The worker may have reported the reason in the meantime.
             |trouble| self.said().err().unwrap_or(trouble),
         )
     }
@@ -109,7 +109,8 @@ impl<'h, W: World> WorkerProcesses<'h, W> {
         self.seats.iter().find_map(|(_, words)| words.heard()).map_or(Ok(()), Err)
     }
 
-    /// Kills a random worker at any point of its work, and starts another in its place.
+    /// Kills a random worker at an arbitrary point of its work, and starts another one in its
+    /// place.
     pub(super) fn kill_one(&mut self) -> Result<()> {
         let seat = rand::random_range(0..self.seats.len());
         self.kill(seat)?;
@@ -128,7 +129,7 @@ impl<'h, W: World> WorkerProcesses<'h, W> {
         Ok(())
     }
 
-    /// Reports the end to the others, and starts another worker in its place.
+    /// Reports the end to the other workers, and starts another worker in its place.
     pub(super) fn replace(&mut self, seat: usize) -> Result<()> {
         self.board.died();
         self.seats[seat].0 = self.seat(seat, &self.seats[seat].1)?;

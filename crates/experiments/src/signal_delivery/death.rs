@@ -1,8 +1,8 @@
 //! Signals that end their receiver: [`ReceiverSetup`], a child that stamps until it dies.
 //!
-//! The protocol is that of source 000: fork; the child writes its counter into shared memory as
-//! long as it lives; the parent waits for the first stamp, sends, stamps, reaps, and reads the
-//! child's last stamp. One child serves one delivery.
+//! The protocol is that of source 000. The parent forks a child, which writes its counter into
+//! shared memory as long as it lives. The parent waits for the first stamp, sends, stamps, reaps
+//! the child, and reads its last stamp. One child serves one delivery.
 
 #![allow(unsafe_code, reason = "resets a signal's disposition and mask")]
 
@@ -20,7 +20,7 @@ use super::sender::{PreparedCall, SendCall};
 use super::stamps::Stamps;
 use super::tally::{DeliveryStamps, DeliveryTally};
 
-/// Stamps after which a receiver gives up if no signal ended it: some seconds.
+/// Number of stamps after which a receiver gives up if no signal ended it; takes some seconds.
 const STAMPS: u64 = 1 << 29;
 /// Status of a receiver that could not pin itself.
 const NOT_PINNED: i32 = 3;
@@ -28,10 +28,10 @@ const NOT_PINNED: i32 = 3;
 const SURVIVED: i32 = 4;
 /// Polls without a change after which the watching parent checks whether the receiver has ended.
 const QUIET_LOOKS: u32 = 4096;
-/// Timeout of the watch over one receiver.
+/// Timeout for watching one receiver.
 const WATCH: Duration = Duration::from_secs(5);
 
-/// Parameters of receivers: their clock, the signal that ends them, their processor.
+/// Parameters of the receivers: their clock, the signal that ends them, their processor.
 #[derive(Debug)]
 pub(crate) struct ReceiverSetup {
     stamps: Stamps,
@@ -41,7 +41,7 @@ pub(crate) struct ReceiverSetup {
 }
 
 impl ReceiverSetup {
-    /// Creates receivers that die of `signal`, pinned to `processor` if one is given.
+    /// Creates parameters for receivers that `signal` ends, pinned to `processor` if one is given.
     ///
     /// # Errors
     /// Skipped, if there is no shared memory.
@@ -50,10 +50,10 @@ impl ReceiverSetup {
         Ok(Self { stamps, signal, processor, line })
     }
 
-    /// Makes `deliveries` deliveries by `call` and compares the two processes' stamps.
+    /// Makes `deliveries` deliveries by `call` and compares the stamps of the two processes.
     ///
     /// # Errors
-    /// Skipped, if the system refuses the call; failed, if a receiver ended early or of another
+    /// Skipped, if the system refuses the call; failed, if a receiver ended early or from another
     /// cause.
     pub(crate) fn compare(
         &self,
@@ -85,8 +85,8 @@ impl ReceiverSetup {
         Ok(DeliveryStamps { before, returned, last })
     }
 
-    /// Makes `deliveries` deliveries by `kill` and watches, by our counter alone, when the stamp
-    /// stops changing.
+    /// Makes `deliveries` deliveries by `kill` and determines, with our counter alone, when the
+    /// stamp stops changing.
     ///
     /// # Errors
     /// Those of [`ReceiverSetup::compare`].
@@ -107,8 +107,8 @@ impl ReceiverSetup {
         Ok(())
     }
 
-    /// Returns the time of the stamp's last observed change, from now to the receiver's end, and
-    /// whether that change was only found at the end.
+    /// Returns the time of the last change of the stamp that was observed between now and the
+    /// receiver's end, and whether only the final check found that change.
     fn last_change(&self, child: &Child) -> Result<(Option<u64>, bool)> {
         let clock = self.stamps.clock();
         let mut seen = self.line.load(Ordering::Relaxed);
@@ -144,9 +144,9 @@ impl ReceiverSetup {
         self.line.store(0, Ordering::Relaxed);
         let mut child = Child::fork(|| self.stamp_until_dead())?;
         let line = &self.line;
-        // A pinned child begins on our processor, the only one in the mask that it inherits:
-        // spinning would keep it off until the next tick, milliseconds later. Unpinned, we spin as
-        // the source did.
+        // A pinned child begins on our processor, the only one in the mask that it inherits: if we
+        // spun, it could not run before the next tick, milliseconds later. Unpinned, we spin as the
+        // source did.
         let pass = match self.processor {
             Some(_) => Pass::Yield,
             None => Pass::Spin,
@@ -192,8 +192,8 @@ impl ReceiverSetup {
     }
 }
 
-/// Gives `signal` its default action and unblocks it: this process may have inherited it ignored or
-/// blocked.
+/// Gives `signal` its default action and unblocks it, because this process may have inherited it
+/// ignored or blocked.
 pub(crate) fn default_and_unblocked(signal: Signal) {
     // SAFETY: `set` is initialised by sigemptyset before it is used; SIG_DFL installs no code of
     // ours. For SIGKILL the first call fails, as it should: its action cannot be changed.
@@ -217,7 +217,7 @@ mod tests {
 
     #[test]
     fn an_ignored_and_blocked_signal_still_ends_the_receiver() {
-        // In a process of its own, so that no other test inherits the disposition.
+        // Runs in its own process, so that no other test inherits the disposition.
         let mut outer = Child::fork(|| {
             // SAFETY: as in `default_and_unblocked`; this process has one thread.
             unsafe {
@@ -266,8 +266,8 @@ mod tests {
         let (changed, _) = receiver.last_change(&living).expect("it ends by itself");
         assert!(changed.is_some_and(|changed| changed > before), "{changed:?}");
 
-        // The child has ended but is not reaped, which is what the watch finds after a signal that
-        // arrived early.
+        // The child has ended but is not reaped, which is the state that the watch finds after a
+        // signal that arrived early.
         assert_eq!(receiver.last_change(&living).expect("it has ended"), (None, false));
         assert_eq!(living.wait().expect("wait").exit_status(), Some(0));
     }

@@ -1,8 +1,10 @@
-//! Signals that their receiver handles: from before `kill` to the handler's first instruction.
+//! Signals that their receiver handles, timed from just before `kill` to the handler's first
+//! instruction.
 //!
-//! One child serves all deliveries. Each starts only when the child is known to wait again: the
-//! spinning one shows it by a counter that advances, the sleeping one is checked in `/proc` (so it
-//! has slept for a few microseconds, the time of that check, when the signal arrives).
+//! One child serves all deliveries. Each delivery starts only when the child is known to wait
+//! again: a spinning child shows it by a counter that advances; a sleeping one is checked in
+//! `/proc`, so it has slept for a few microseconds, the time of that check, when the signal
+//! arrives.
 
 #![allow(unsafe_code, reason = "installs a signal handler")]
 
@@ -36,7 +38,7 @@ pub(super) enum ReceiverActivity {
 type HandlerWords = [AtomicU64; 32];
 /// Stamp of the handler's entry; the parent resets it to 0.
 const ENTERED: usize = 0;
-/// Incremented whenever the receiver is about to wait, or while it spins.
+/// A counter that the receiver increments whenever it is about to wait, or while it spins.
 const BEAT: usize = 16;
 
 /// Status of a receiver that could not pin itself.
@@ -87,8 +89,8 @@ pub(super) fn serve(
     child.kill().map(drop)
 }
 
-/// Detects whether the receiver spins: its counter has advanced twice since the first poll. Once is
-/// not enough: a store from before the handler may become visible late.
+/// Detects whether the receiver spins: its counter has advanced twice since the first poll. One
+/// advance is not enough: a store from before the handler may become visible late.
 struct Beats<'a> {
     word: &'a AtomicU64,
     seen: u64,
@@ -162,11 +164,12 @@ fn receive(
         }
         outside
     };
-    // Ends by the parent's SIGKILL, or by the kernel's when the parent dies.
+    // The loop ends by the parent's SIGKILL, or by the kernel's when the parent dies.
     for beats in 1.. {
         beat.store(beats, Ordering::Relaxed);
         if waiting == ReceiverActivity::Sleeping {
-            // SAFETY: sigprocmask filled `outside`: the previous mask, without the signal.
+            // SAFETY: sigprocmask filled `outside` with the previous mask, which does not contain
+            // the signal.
             unsafe { libc::sigsuspend(&outside) };
         }
     }

@@ -6,21 +6,21 @@ use rustix::process::{WaitId, WaitIdOptions, WaitStatus, waitid};
 use tontine_host::error::{MeasureError, Result};
 use tontine_host::os::child::Child;
 
-/// Timeout of one step of another process.
+/// Timeout for one step of another process.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Polls between two of the expensive checks, of the time and of the process.
+/// Number of polls between two expensive checks of the time and of the process.
 const LOOKS: u32 = 1024;
 
 /// Action between two polls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Pass {
-    /// Spin: the other process has a processor of its own.
+    /// Spin: the other process has its own processor.
     Spin,
     /// Yield the processor: the other process needs it.
     Yield,
 }
 
-/// Waits until `so` returns `true`; `what` names in an error what was expected of the child.
+/// Waits until `so` returns `true`. In an error, `what` names what was expected of the child.
 ///
 /// # Errors
 /// Failed, if the child ended first (with its status) or took longer than five seconds.
@@ -42,7 +42,7 @@ pub(crate) fn wait_until(
             }
         }
         if has_ended(child) {
-            // It may have done its step between our last poll and its end.
+            // The child may have done its step between our last poll and its end.
             if so() {
                 return Ok(());
             }

@@ -23,8 +23,8 @@ pub(crate) enum SendCall {
 }
 
 impl SendCall {
-    /// Checks by signal 0, sent to this process, whether the system permits the call. Once for many
-    /// deliveries: before each, it would warm up the timed path.
+    /// Checks by signal 0, sent to this process, whether the system permits the call. Call it once
+    /// for many deliveries: a check before each delivery would warm up the timed path.
     ///
     /// # Errors
     /// Skipped, if a filter or the kernel refuses the call.
@@ -44,7 +44,8 @@ impl SendCall {
     }
 }
 
-/// A [`SendCall`] with everything that it needs for one child; sending is then the call alone.
+/// A [`SendCall`] with everything that it needs for one child; to send, only the call itself is
+/// left.
 #[derive(Debug)]
 pub(crate) enum PreparedCall {
     /// See [`SendCall::Kill`].
@@ -56,7 +57,7 @@ pub(crate) enum PreparedCall {
 }
 
 impl PreparedCall {
-    /// Prepares `call` for `child`. Not to be used after the child was reaped.
+    /// Prepares `call` for `child`. Do not use the result after the child was reaped.
     ///
     /// # Errors
     /// Skipped, if the kernel has no process descriptors.
@@ -93,11 +94,11 @@ impl PreparedCall {
 /// Signals the first thread of the process, whose thread id is the process id.
 fn tgkill(pid: Pid, signal: libc::c_int) -> std::io::Result<()> {
     let id = pid.as_raw_nonzero().get();
-    // SAFETY: tgkill takes three integers and accesses no memory of ours.
+    // SAFETY: tgkill takes three integers and accesses none of our memory.
     returned(unsafe { libc::syscall(libc::SYS_tgkill, id, id, signal) })
 }
 
-/// Converts a system call's result, with `errno`.
+/// Converts a system call's result and its `errno`.
 fn returned(value: libc::c_long) -> std::io::Result<()> {
     if value == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
 }
@@ -122,7 +123,7 @@ mod tests {
             let refuse = SeccompAction::Errno(libc::EPERM.cast_unsigned());
             let filter = SeccompFilter::new(rules, SeccompAction::Allow, refuse, arch);
             let filter: BpfProgram = filter.expect("a filter").try_into().expect("a program");
-            // In a process of its own: a filter is permanent.
+            // Runs in its own process, because a filter is permanent.
             let mut child = Child::fork(|| match seccompiler::apply_filter(&filter) {
                 Err(_) => 2,
                 Ok(()) => match call.probe() {

@@ -2,7 +2,7 @@
 
 use tontine_host::clock::{self, Clock, ClockSource};
 
-/// The calibrated clock and the bare counter that source 000 reads, in the same ticks.
+/// The calibrated clock, and the bare counter that source 000 reads, both in the same ticks.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Stamps {
     clock: Clock,
@@ -22,13 +22,13 @@ impl Stamps {
         self.clock
     }
 
-    /// Returns `true` if ticks are what the source calls cycles.
+    /// Returns `true` if a tick is what the source calls a cycle.
     pub(crate) fn are_cycles(self) -> bool {
         self.bare
     }
 
-    /// Reads the counter without a fence, as in source 000; if it is not the clock, takes a stamp
-    /// of the clock.
+    /// Reads the counter without a fence, as in source 000. If the clock is not the counter, takes
+    /// a stamp of the clock.
     #[inline(always)]
     pub(crate) fn bare(self) -> u64 {
         if self.bare { clock::bare_counter() } else { self.clock.start() }

@@ -12,14 +12,14 @@ pub(crate) struct DeliveryStamps {
     pub(crate) before: u64,
     /// The sender's stamp after the call.
     pub(crate) returned: u64,
-    /// The receiver's last stamp, or the one at its handler's entry.
+    /// The receiver's last stamp, or its stamp at the handler's entry.
     pub(crate) last: u64,
 }
 
 impl DeliveryStamps {
     /// Returns the ticks by which the call returned after the receiver's last stamp, if the
-    /// receiver's counter is `offset` ticks ahead of ours. Zero (a tie) or less: the receiver was
-    /// later.
+    /// receiver's counter is `offset` ticks ahead of ours. Zero (a tie) or less means that the
+    /// receiver's stamp was later.
     pub(crate) fn lead(&self, offset: i64) -> i64 {
         self.returned.wrapping_add_signed(offset).wrapping_sub(self.last).cast_signed()
     }
@@ -45,7 +45,8 @@ pub(crate) struct DeliveryTally {
 }
 
 impl DeliveryTally {
-    /// Creates an empty tally with capacity for `deliveries`, so that adding one allocates nothing.
+    /// Creates an empty tally with capacity for `deliveries`, so that adding a delivery allocates
+    /// nothing.
     pub(crate) fn with_capacity(deliveries: usize) -> Self {
         Self {
             compared: Vec::with_capacity(deliveries),
@@ -74,9 +75,9 @@ impl DeliveryTally {
         self.compared.push(delivery);
     }
 
-    /// Adds a delivery seen by one clock: `last_change` is when *we* last saw the receiver's stamp
-    /// change after the call had returned, if we did. `late` means that this is only an upper
-    /// bound.
+    /// Adds a delivery that one clock observed: `last_change` is the time when *we* last saw the
+    /// receiver's stamp change after the call had returned, if it did. `late` means that this time
+    /// is only an upper bound.
     pub(crate) fn add_watched(
         &mut self,
         before: u64,

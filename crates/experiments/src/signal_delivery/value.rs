@@ -1,9 +1,10 @@
-//! Signals that a thread takes as values: from before `kill` until the thread has the value.
+//! Signals that a thread takes as values, timed from just before `kill` until the thread has the
+//! value.
 //!
-//! The receiver's main thread sleeps; a second one takes SIGUSR1 in one of three [`TakeMethod`]s,
-//! stamps, and waits for the next. A signal is sent when that thread is seen asleep. [`compared`]
-//! has one receiver of each way and sends to them in turn, starting with each equally often: a
-//! disturbance affects all of them, and cancels in their ratio.
+//! The receiver's main thread sleeps; a second thread takes SIGUSR1 by one of three
+//! [`TakeMethod`]s, stamps, and waits for the next signal. The sender sends only while it sees that
+//! thread asleep. [`compared`] runs one receiver per method and sends to them in turn, starting
+//! with each equally often: a disturbance affects all methods and cancels in their ratio.
 
 #![allow(unsafe_code, reason = "sigwait and pause")]
 
@@ -48,7 +49,7 @@ impl TakeMethod {
         }
     }
 
-    /// Returns the way of a variant.
+    /// Returns the method of a variant.
     pub(super) fn of(variant: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|way| way.name() == variant)
     }
@@ -61,7 +62,7 @@ const TAKEN: usize = 0;
 /// 1 once the receiver is set up.
 const READY: usize = 16;
 
-/// Number of deliveries of warm-up.
+/// Number of warm-up deliveries.
 const WARM_UP: usize = 10;
 /// Status of a receiver that could not pin itself.
 const NOT_PINNED: i32 = 3;
@@ -90,8 +91,8 @@ pub(super) fn serve(
     Ok(observed(clock, &taken.pop().unwrap_or_default()))
 }
 
-/// Times `deliveries` deliveries to one receiver of each way, in turn; returns those of the
-/// library, and its ratios to the others.
+/// Times `deliveries` deliveries to one receiver per method, in turn; returns the library's times,
+/// and their ratios to the other methods'.
 ///
 /// # Errors
 /// Those of [`serve`].
@@ -118,7 +119,7 @@ fn observed(clock: Clock, ticks: &[DeliveryTicks]) -> Observed {
     Observed { series, ..Observed::default() }
 }
 
-/// Returns each way's deliveries; the order of the ways rotates by one each time.
+/// Returns the deliveries of each method; the order of the methods rotates by one each time.
 fn in_turn(
     ways: &[TakeMethod],
     placement: Placement,
@@ -183,7 +184,7 @@ impl SignalChild {
     }
 }
 
-/// Body of the child: runs until it is killed. The process has one thread.
+/// Body of the child: runs until it is killed. The process is single-threaded at the start.
 fn receive(
     way: TakeMethod,
     processor: usize,
@@ -200,7 +201,7 @@ fn receive(
         Ok(()) => {}
         Err(_) => return NO_SET_UP,
     }
-    // SYNC value-ready: pairs with `SignalChild::start`; the second thread exists.
+    // SYNC value-ready: pairs with `SignalChild::start`; by now the second thread exists.
     words[READY].store(1, Ordering::Release);
     loop {
         // SAFETY: takes no arguments.
@@ -211,8 +212,8 @@ fn receive(
 /// The word into which the thread stamps.
 struct TakenStamps(*const AtomicU64);
 
-// SAFETY: an atomic in a mapping that lives as long as the child, which never returns from
-// `receive` while a thread of it runs.
+// SAFETY: an atomic in a mapping that lives as long as the child; the child never returns from
+// `receive` while one of its threads runs.
 unsafe impl Send for TakenStamps {}
 
 impl TakenStamps {
@@ -223,7 +224,7 @@ impl TakenStamps {
     }
 }
 
-/// Starts the thread, which stamps for each signal; it ends only with the process.
+/// Starts the thread, which stamps each signal; it ends only with the process.
 fn set_up(
     way: TakeMethod,
     stamp: impl Fn() + Send + 'static,
@@ -248,7 +249,8 @@ fn set_up(
         TakeMethod::Hook => {
             let mut signals = signal_hook::iterator::Signals::new([libc::SIGUSR1])?;
             std::thread::Builder::new().spawn(move || signals.forever().for_each(|_| stamp()))?;
-            // So that the handler runs in that thread, and no other is woken first.
+            // Blocked here, so that the handler runs in that thread and no other thread is woken
+            // first.
             Only::signal().block();
         }
     }
@@ -260,7 +262,7 @@ mod tests {
     use super::*;
     use tontine_host::peer::in_a_process_of_its_own;
 
-    /// Returns a placement of both ends on one processor, which every machine has.
+    /// Returns a placement of both ends on one processor, which is possible on every machine.
     fn same_core() -> Placement {
         let only = pin::allowed().expect("affinity")[0];
         Placement { name: "same-core", here: only, there: only }

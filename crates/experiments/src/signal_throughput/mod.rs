@@ -1,15 +1,15 @@
 //! `signal-throughput`: the signals per second that reach a handler, with increasing numbers of
 //! pairs of processes that send and receive at the same time: [`SignalThroughput`].
 //!
-//! The protocol is that of source 001: [`pair`] has both ends, [`round`] starts all pairs at once
-//! and reaps each receiver the moment it ends. [`seats`] assigns the processors. [`virtually`] runs
-//! the protocol in each mode of the virtual Unix.
+//! The protocol is that of source 001: [`pair`] contains both ends; [`round`] starts all pairs at
+//! once and reaps each receiver the moment it ends. [`seats`] assigns the processors. [`virtually`]
+//! runs the protocol in each mode of the virtual Unix.
 //!
-//! Standard signals do not queue: one that arrives while another is pending is merged with it. The
-//! count is that of the handler; the number sent for it is a metric of its own.
+//! Standard signals do not queue: a signal that arrives while another one is pending is merged with
+//! it. The count is the handler's; the number of signals sent for it is a separate metric.
 //!
-//! A single delivery is timed by `signal-delivery`; signals lost in a program's gaps are counted by
-//! `lost-signals`.
+//! `signal-delivery` times a single delivery; `lost-signals` counts the signals that a program
+//! loses between two waits.
 
 mod explained;
 mod pair;
@@ -36,19 +36,19 @@ use round::ReceiverResult;
 
 /// The last level of the paper's curve.
 const MOST_PAIRS: usize = 10;
-/// Receivers timed in one invocation: with few pairs, in more rounds.
+/// Minimum number of receivers timed in one invocation: with fewer pairs there are more rounds.
 const RECEIVERS: usize = 10;
-/// Time after which no round begins: if many processes take turns, a round is long.
+/// Time after which no further round begins: if many processes take turns, a round is long.
 const ROUNDS_MS: u128 = 200;
-/// Limit of [`ROUNDS_MS`] for a virtual Unix, which has many modes and placements.
+/// Like [`ROUNDS_MS`], but for a virtual Unix, which has many modes and placements.
 const VIRTUAL_ROUNDS_MS: u128 = 50;
-/// Factor for the number of signals in a virtual Unix, where a signal takes much less time; and the
-/// factor if no pair spans two processors.
+/// Factor for the number of signals in a virtual Unix, where a signal takes much less time; then
+/// the factor if no pair spans two processors.
 const VIRTUAL: usize = 5;
 const VIRTUAL_ALONE: usize = 20;
-/// Number of signals in a model, whose rates settle at once.
+/// Number of signals in a model, whose rates are stable at once.
 const MODELLED_SIGNALS: usize = 200;
-/// Memory of a forked process that does little.
+/// Memory of a forked process that does little, in bytes.
 const BYTES_EACH: u64 = 256 << 10;
 
 /// The experiment.
@@ -89,7 +89,7 @@ impl Experiment for SignalThroughput {
             let placements: &[&str] = match (mode, pairs) {
                 (Some(LockingMode::Uniprocessor), 1) => &["same-core"],
                 (Some(LockingMode::Uniprocessor), _) => &[],
-                // Two pairs without anything shared, each on a processor of its own.
+                // Two pairs that share nothing, each on its own processor.
                 (Some(_), 2) => &["apart", "spread"],
                 (Some(_), 1) if modes::two_processors(topology) => {
                     &["cross-core", "off-master", "same-core"]
@@ -138,7 +138,7 @@ fn measure(pairs: usize, placement: &str, signals: usize) -> Result<Observed> {
     let seats = seats::of(placement, pairs, &allowed, &Topology::of_this_machine())?;
     room::for_processes(2 * pairs as u64, BYTES_EACH)?;
     let clock = Clock::calibrated();
-    // Not counted: the kernel's caches are cold.
+    // The first round is not counted, because the kernel's caches are cold.
     round::run(&seats, clock, signals.div_ceil(10))?;
     let receivers = rounds(pairs, ROUNDS_MS, || round::run(&seats, clock, signals))?;
     let notes = crowd(2 * pairs, allowed.len()).into_iter().collect();
@@ -159,7 +159,7 @@ fn measure_virtually(
     } else {
         let spans = matches!(placement, "cross-core" | "spread");
         let signals = signals * if spans { VIRTUAL } else { VIRTUAL_ALONE };
-        // Not counted: the memory is cold.
+        // The first round is not counted, because the memory is cold.
         virtually::run(system, &places, signals.div_ceil(10))?;
         rounds(pairs, VIRTUAL_ROUNDS_MS, || virtually::run(system, &places, signals))?
     };
@@ -167,7 +167,7 @@ fn measure_virtually(
     Ok(Observed { series: series(&receivers), notes, ..Observed::default() })
 }
 
-/// Returns the receivers of as many rounds as needed, none of which begins later than `within_ms`.
+/// Returns the receivers of as many rounds as are needed. No round begins later than `within_ms`.
 fn rounds(
     pairs: usize,
     within_ms: u128,

@@ -1,4 +1,4 @@
-//! Both ends of a pair, each a process of its own: [`receive`] and [`send`].
+//! Both ends of a pair, each in its own process: [`receive`] and [`send`].
 
 #![allow(unsafe_code, reason = "installs a signal handler and waits in sigsuspend")]
 
@@ -13,13 +13,13 @@ use tontine_host::os::pin;
 use tontine_host::os::shared::Shareable;
 use tontine_mechanisms::start_barrier::StartBarrier;
 
-/// The counters of a pair. Each half is written by one end only; they lie two cache lines apart.
+/// The counters of a pair. Only one end writes each half; the halves lie two cache lines apart.
 #[derive(Debug)]
 #[repr(C, align(128))]
 pub(super) struct PairCounters {
-    /// Ticks from before the receiver's first `sigsuspend` to its last receipt.
+    /// Ticks from just before the receiver's first `sigsuspend` to its last receipt.
     pub(super) ticks: AtomicU64,
-    /// Signals that its handler has counted by then.
+    /// Signals that the receiver's handler had counted by then.
     pub(super) received: AtomicU64,
     /// Signals that had been sent by then.
     pub(super) sent_by_then: AtomicU64,
@@ -33,7 +33,7 @@ struct SentCount(AtomicU64);
 // SAFETY: only atomics; zero is valid.
 unsafe impl Shareable for PairCounters {}
 
-/// Signals that this process's handler has seen. A forked process has a count of its own.
+/// Signals that this process's handler has seen. A forked process has its own count.
 static SEEN: AtomicU32 = AtomicU32::new(0);
 
 extern "C" fn count(_: libc::c_int) {
@@ -41,7 +41,8 @@ extern "C" fn count(_: libc::c_int) {
 }
 
 /// The receiver: takes `signals` signals, then returns. SIGUSR1 is blocked outside `sigsuspend`, so
-/// that each call takes exactly one and none arrives between the check of the count and the sleep.
+/// that each call takes exactly one signal and none arrives between the check of the count and the
+/// sleep.
 pub(super) fn receive(
     processor: usize,
     start: &StartBarrier,
@@ -66,10 +67,10 @@ pub(super) fn receive(
     Ok(())
 }
 
-/// Blocks SIGUSR1 and installs its handler; returns the mask without it, for `sigsuspend`.
+/// Blocks SIGUSR1 and installs its handler; returns a mask without SIGUSR1, for `sigsuspend`.
 fn handled() -> Result<libc::sigset_t> {
-    // SAFETY: plain C structures, zeroed (which is valid) and then filled in by the calls that take
-    // them first; `count` is async-signal-safe: it changes an atomic.
+    // SAFETY: plain C structures, zeroed (which is valid) and then filled in by the first calls
+    // that take them; `count` is async-signal-safe: it changes an atomic.
     unsafe {
         let mut usr1: libc::sigset_t = std::mem::zeroed();
         libc::sigemptyset(&mut usr1);
@@ -86,8 +87,8 @@ fn handled() -> Result<libc::sigset_t> {
     }
 }
 
-/// The sender: sends until the receiver has been reaped. The receiver's number cannot be given to
-/// another process meanwhile: see [`super::round`].
+/// The sender: sends until the receiver has been reaped. Until this returns, the kernel gives the
+/// receiver's id to no other process: see [`super::round`].
 pub(super) fn send(
     processor: usize,
     start: &StartBarrier,

@@ -1,12 +1,13 @@
-//! One round: all pairs are created, start at once, and are followed to their ends: [`run`].
+//! One round creates all pairs, starts them at once and follows them to their ends: [`run`].
 //!
 //! A receiver that has ended stays a zombie until it is reaped, and `kill` to a zombie succeeds. So
-//! the parent sleeps on the pidfds of all processes and reaps each at once; that ends its sender.
+//! the parent sleeps on the pidfds of all processes and reaps each as soon as it ends. Reaping a
+//! receiver ends its sender.
 //!
-//! From then on the receiver's number could be given to a new process, which the sender's next
-//! signal would hit. To prevent that, each pair is a process group of its own, led by the receiver.
-//! The kernel assigns no number that a group still uses, and the sender is a member of the group as
-//! long as it can send.
+//! From then on the receiver's id could be given to a new process, which the sender's next signal
+//! would hit. To prevent that, each pair is its own process group, led by the receiver. The kernel
+//! assigns no id that a group still uses, and the sender is a member of the group as long as it can
+//! send.
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering;
@@ -31,11 +32,11 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// Result of one receiver.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct ReceiverResult {
-    /// Time from before its first `sigsuspend` to its last receipt.
+    /// Time from just before its first `sigsuspend` to its last receipt.
     pub(super) seconds: f64,
-    /// Signals that its handler saw.
+    /// Signals that the receiver's handler saw.
     pub(super) received: u64,
-    /// Signals that were sent to it meanwhile.
+    /// Signals that were sent to it in that time.
     pub(super) sent: u64,
 }
 
@@ -43,7 +44,7 @@ pub(super) struct ReceiverResult {
 struct FollowedProcess {
     child: Child,
     pidfd: OwnedFd,
-    /// Index of the pair; `receives` marks its receiver, which has to end first.
+    /// Index of the pair; `receives` marks the pair's receiver, which must end first.
     pair: usize,
     receives: bool,
 }
@@ -99,7 +100,7 @@ impl FollowedProcess {
     }
 }
 
-/// Reaps every process the moment it ends, until none is left.
+/// Reaps every process the moment it ends, until no process is left.
 fn follow(ends: &mut Vec<FollowedProcess>) -> Result<()> {
     let began = Instant::now();
     while !ends.is_empty() {
@@ -127,7 +128,7 @@ fn follow(ends: &mut Vec<FollowedProcess>) -> Result<()> {
     Ok(())
 }
 
-/// Reaps a process; `receiver_lives` is `true` if the receiver of its pair has yet to be reaped.
+/// Reaps a process; `receiver_lives` is `true` if the receiver of its pair is not yet reaped.
 fn reap(end: &mut FollowedProcess, receiver_lives: bool) -> Result<()> {
     let who = if end.receives { "a receiver" } else { "a sender" };
     let status = end.child.wait()?;
@@ -140,12 +141,12 @@ fn reap(end: &mut FollowedProcess, receiver_lives: bool) -> Result<()> {
     Ok(())
 }
 
-/// Returns a pair's figures. Both ends have been reaped, so their stores are visible.
+/// Returns a pair's figures. Both ends must have been reaped, so that their stores are visible.
 fn read(desk: &PairCounters, clock: Clock, signals: usize) -> Result<ReceiverResult> {
     let received = desk.received.load(Ordering::Relaxed);
     let sent = desk.sent_by_then.load(Ordering::Relaxed);
     let ns = clock.ns(desk.ticks.load(Ordering::Relaxed).cast_signed());
-    // The sender counts after the call: the last signal may arrive before it is counted.
+    // The sender counts after the call, so the last signal may arrive before it is counted.
     if received != signals as u64 || sent + 1 < received || ns <= 0.0 {
         return Err(MeasureError::fail(format!(
             "expected {signals} signals to be received, of at least as many sent: found {received} \
@@ -218,7 +219,7 @@ mod tests {
                 })?;
                 setpgid(Some(member.pid()), Some(group)).during("setpgid")?;
                 leader.wait()?;
-                // No process has that number any more, but the group still has it.
+                // No process has that id any more, but the group still uses it.
                 let gone = rustix::process::test_kill_process(group) == Err(Errno::SRCH);
                 let kept = rustix::process::test_kill_process_group(group).is_ok();
                 muster.open();

@@ -1,4 +1,4 @@
-//! Processors of the pairs: a [`PairProcessors`] for each.
+//! The processors of the pairs: one [`PairProcessors`] per pair.
 
 use tontine_bench::machine::topology::Topology;
 use tontine_host::error::{MeasureError, Result};
@@ -10,10 +10,10 @@ pub(super) struct PairProcessors {
     pub(super) sender: usize,
 }
 
-/// Returns the seats of `pairs` pairs for a placement.
+/// Returns the processors of `pairs` pairs for a placement.
 ///
 /// # Errors
-/// Skipped, if the machine has too few processors for it; failed, if the placement is unknown.
+/// Skipped, if the machine has too few processors for the placement; failed, if it is unknown.
 pub(super) fn of(
     placement: &str,
     pairs: usize,
@@ -35,10 +35,10 @@ pub(super) fn of(
     }
 }
 
-/// Spreads pairs over all allowed processors, pinned: processes take the next processor one after
-/// another, receiver and sender in turn; every round begins one processor further. So every
-/// processor gets the same number of processes (except for the last, shorter round), no pair shares
-/// one, and none has senders only.
+/// Spreads pairs over all allowed processors, pinned. Processes take the processors in order,
+/// receiver and sender in turn; every round begins one processor further. So every processor gets
+/// the same number of processes (except in the last, shorter round), no pair shares a processor,
+/// and no processor has senders only.
 fn spread(pairs: usize, allowed: &[usize]) -> Vec<PairProcessors> {
     let all = allowed.len().max(1);
     let seat = |process: usize| allowed.get((process + process / all) % all).copied().unwrap_or(0);

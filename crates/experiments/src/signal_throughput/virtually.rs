@@ -1,7 +1,7 @@
 //! The protocol in a virtual Unix: [`run`].
 //!
-//! Receivers and senders are virtual processes. All wait at a pipe until all are created; when the
-//! program closes it, all begin.
+//! Receivers and senders are virtual processes. All of them wait at a pipe until all are created;
+//! they begin when the program closes it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,8 +12,8 @@ use tontine_unix::{Fd, Pid, SigAction, SigSet, SigmaskHow, Signal, Sys};
 use super::round::ReceiverResult;
 use crate::modes::{self, System, TimeSource};
 
-/// Time after which a receiver stops with the signals that it got: in `master` many pairs starve
-/// each other.
+/// Time after which a receiver stops with the signals that it has received: in `master` many pairs
+/// starve each other.
 const PATIENCE_NS: f64 = 20e6;
 /// Signals between two reads of the clock.
 const LOOK: u64 = 16;
@@ -40,7 +40,7 @@ pub(super) fn places(
         "same-core" => (vec![same(0); pairs], 1),
         _ if processors < 2 => return Err(MeasureError::skip("needs two processors")),
         "cross-core" => (vec![PairCpus { receiver: 0, sender: 1 }; pairs], 2),
-        // The master is processor 0: from here every process has to migrate there.
+        // The master is processor 0: every process has to migrate there from processor 1.
         "off-master" => (vec![same(1); pairs], 2),
         "apart" => ((0..pairs).map(|pair| same(pair % processors)).collect(), processors),
         "spread" => {
@@ -55,8 +55,7 @@ pub(super) fn places(
     Ok(places)
 }
 
-/// Runs one round in a system, in which each receiver takes `signals` signals, or those that it got
-/// until its time ended.
+/// Runs one round in a system. Each receiver takes `signals` signals, or fewer if its time ends.
 ///
 /// # Errors
 /// Failed, if the system does not end with status 0.
@@ -77,7 +76,7 @@ pub(super) fn run(
 
 type PairTable = Arc<Mutex<Vec<ReceiverResult>>>;
 
-/// A count on cache lines of its own, so that pairs share nothing.
+/// A count on its own cache lines, so that pairs share nothing.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct PairCounter(AtomicU64);
@@ -89,7 +88,7 @@ fn round(
     signals: usize,
     all: &PairTable,
 ) -> tontine_unix::Result<()> {
-    // A process without its handler yet would die of the first signal.
+    // The first signal would kill a process that has no handler yet.
     sys.sigprocmask(Some((SigmaskHow::Block, SigSet::of(&[Signal::USR1]))))?;
     let (start, started) = sys.pipe()?;
     for place in places {
@@ -116,7 +115,7 @@ fn round(
     Ok(())
 }
 
-/// Returns when no process holds the pipe open any more.
+/// Returns once no process holds the pipe's other end open.
 fn wait_for_start(sys: &dyn Sys, start: Fd, started: Fd) {
     let closed = sys.close(started).is_ok();
     while closed && !matches!(sys.read(start, &mut [0]), Ok(0) | Err(_)) {}
@@ -128,7 +127,7 @@ fn receive(sys: &dyn Sys, watch: TimeSource, signals: u64, sent: &PairCounter) -
     let count = SigAction::handler(move |_, _| {
         counter.0.fetch_add(1, Ordering::Relaxed);
     });
-    // Signals sent before this are pending: the signal is blocked.
+    // Signals sent before this are pending, because the signal is blocked.
     let _ = sys.sigaction(Signal::USR1, Some(count));
     // All signals sent before the first wait count as one.
     let before = sent.0.load(Ordering::Relaxed);

@@ -1,10 +1,10 @@
-//! `spawn`: the cost of creating a process, letting it end and waiting for it, one after another:
-//! [`Spawn`].
+//! `spawn`: the cost of creating a process, letting it end and waiting for it, one process after
+//! another: [`Spawn`].
 //!
-//! The ways are those of [`Creator`]. Each process is timed separately, from before its creation
-//! until it has been reaped.
+//! The ways are those of [`Creator`]. Each process is timed separately, from just before its
+//! creation until it has been reaped.
 //!
-//! The effect of the parent's size, and threads, are measured by `thread-vs-process`.
+//! `thread-vs-process` measures the effect of the parent's size, and threads.
 
 mod explained;
 
@@ -21,7 +21,7 @@ use tontine_host::os::pin::{self, Pinned};
 use tontine_host::os::room;
 use tontine_mechanisms::creation::Creator;
 
-/// Memory of a process that does nothing.
+/// Memory of a process that does nothing, in bytes.
 const BYTES_EACH: u64 = 256 << 10;
 
 /// The experiment.
@@ -146,7 +146,7 @@ mod tests {
                         other => other.map_err(|trouble| format!("{name}: {trouble}"))?,
                     };
                     let samples = &observed.series[0].samples;
-                    // A time shorter than a system call cannot be a process.
+                    // A time shorter than a system call cannot be that of a process.
                     if samples.len() != 20 || samples.iter().any(|&ns| ns < 500.0) {
                         return Err(format!("{name} {placement}: {samples:?}"));
                     }

@@ -8,14 +8,14 @@ pub(super) const BYTES: usize = 32;
 /// The bytes of a message: its number and the number's complement, twice.
 pub(super) type NumberedMessage = [u8; BYTES];
 
-/// Content of received bytes.
+/// The contents of received bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Claim {
     /// A whole message with this number.
     Whole(u64),
     /// A message whose bytes were never sent together.
     Torn,
-    /// The mechanism reported a message and carries no content.
+    /// A message without contents: the mechanism reports messages but carries no bytes.
     Bare,
 }
 
@@ -30,7 +30,7 @@ pub(super) fn message(number: u64) -> NumberedMessage {
     bytes
 }
 
-/// Returns the claim of received `bytes`, as far as the mechanism carries it.
+/// Returns what received `bytes` claim to be, as far as the mechanism carries contents.
 #[inline(always)]
 pub(super) fn claim(bytes: &[u8], carries: Carries) -> Claim {
     if carries == Carries::Nothing {

@@ -1,4 +1,5 @@
-//! `survival`: the effect of SIGKILL of one end on the other, for each mechanism: [`Survival`].
+//! `survival`: the effect of a SIGKILL of one end on the other end, for each mechanism:
+//! [`Survival`].
 //!
 //! Two processes pass numbered messages back and forth; one of them, chosen at random, is killed at
 //! a random moment. [`referee`] starts and kills them and judges the survivor; [`player`] is the
@@ -6,18 +7,19 @@
 //! are those of `tontine_mechanisms` whose ends are processes.
 //!
 //! - *wedged*: the survivor has not noticed by the deadline and is still blocked or spinning;
-//! - *torn*: it received a message with contents that were never sent;
-//! - *lost*: a `send` had returned, but its message was not received and never will be: the
-//!   mechanism had accepted it and did not deliver. If the sender was killed that is
-//!   `lost_with_sender`; if the receiver was, unread messages were lost with it, unless the
-//!   mechanism gave them back to the survivor;
-//! - *notice*: the time until the survivor noticed, for those that did.
+//! - *torn*: the survivor received a message with contents that were never sent;
+//! - *lost*: a `send` returned, but its message was not received and never will be: the mechanism
+//!   accepted the message and did not deliver it. If the sender was killed, that is
+//!   `lost_with_sender`; if the receiver was killed, its unread messages were lost with it, unless
+//!   the mechanism returned them to the survivor;
+//! - *notice*: the time until the survivor noticed, for survivors that did.
 //!
 //! Unread messages vanish with their receiver if the mechanism keeps them out of the sender's
-//! reach, and a dying process still accepts messages for some ten microseconds: so `lost` is near
-//! 100 % for all of these. The library's mailbox keeps them within reach.
+//! reach, and a dying process still accepts messages for some ten microseconds. So `lost` is near
+//! 100 % for all such mechanisms. The library's mailbox keeps unread messages within the sender's
+//! reach.
 //!
-//! The survivor gets no help: no timer, no check of the peer. Whatever it notices, the mechanism
+//! The survivor gets no help: no timer, no check of the peer. It notices only what the mechanism
 //! reports. The experiment does not kill at every instruction, and repairs nothing.
 
 mod explained;
@@ -75,7 +77,7 @@ impl Experiment for Survival {
         &VARIANTS
     }
 
-    /// Returns one cell: either end is killed, at random.
+    /// Returns one cell: one end, chosen at random, is killed.
     fn params(&self, _: &str, _: &Topology, _: Size) -> Vec<Params> {
         vec![Params::new()]
     }
@@ -124,7 +126,7 @@ impl PairUser for Kills<'_> {
     }
 }
 
-/// Returns the shares, the times of those that noticed, and the notes.
+/// Returns the shares, the times of the survivors that noticed, and the notes.
 fn observed(fates: &[KillOutcome]) -> Observed {
     let share = |metric: &str, of: fn(&KillOutcome) -> bool| {
         let samples = fates.iter().map(|fate| if of(fate) { 1.0 } else { 0.0 }).collect();

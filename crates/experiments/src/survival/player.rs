@@ -1,11 +1,11 @@
-//! One of the two processes: [`PairPlayer::play`] passes messages through its end of the mechanism,
-//! [`EndProgress`] records its progress for the referee, which reads it after the process's death.
-//! The process monitors no peer: only the mechanism can notify it.
+//! One of the two processes: [`PairPlayer::play`] passes messages through the process's end of the
+//! mechanism; [`EndProgress`] records its progress for the referee, which reads the record after
+//! the process's death. The process monitors no peer: only the mechanism can notify it.
 //!
-//! Message 1 goes from the first player to the second, message 2 back, and so on. A number is
-//! recorded right after the call that sent or received it has returned. If the process dies in
-//! between, the message counts as not sent, or as not received: a receiver that died before
-//! recording it did not act on it either.
+//! Message 1 goes from the first player to the second, message 2 back, and so on. A player records
+//! the number of a message right after the call that sent or received the message has returned. If
+//! the player dies in between, the message counts as not sent, or as not received: a receiver that
+//! died before it recorded the message did not act on it either.
 
 #![allow(unsafe_code, reason = "declares its layout shareable")]
 
@@ -29,16 +29,16 @@ pub(super) struct EndProgress {
     pub(super) sent: AtomicU64,
     /// Number of the last message that was received.
     pub(super) received: AtomicU64,
-    /// Time when it noticed that the other player is dead; 0 before.
+    /// Time when the player noticed that the other player is dead; 0 before.
     pub(super) noticed: AtomicU64,
     /// 1 after a torn message.
     pub(super) torn: AtomicU32,
-    /// 1 if the mechanism gave its last message back.
+    /// 1 if the mechanism gave the player's last message back.
     pub(super) taken_back: AtomicU32,
     pub(super) words: ChildError,
 }
 
-// SAFETY: atomics and last words, which are atomics; zero is valid.
+// SAFETY: atomics and child errors, which are atomics; zero is valid.
 unsafe impl Shareable for EndProgress {}
 
 /// The records of both players.
@@ -55,7 +55,7 @@ pub(super) struct PairPlayer {
 
 impl PairPlayer {
     /// Opens an end and passes messages until the other player is dead. Returns the exit status: 0
-    /// noticed, 1 broken.
+    /// if it noticed, 1 if an error occurred.
     pub(super) fn play<E: TwoWay>(
         self,
         open: impl FnOnce() -> Result<E>,
@@ -68,13 +68,13 @@ impl PairPlayer {
                 let noticed = self.clock.stop();
                 let taken_back = !end.take_back().is_empty();
                 progress.taken_back.store(u32::from(taken_back), Ordering::Relaxed);
-                // SYNC survival-noticed: pairs with the referee's load; the record is stored
-                // before.
+                // SYNC survival-noticed: pairs with the referee's load; the record is stored before
+                // this store.
                 progress.noticed.store(noticed, Ordering::Release);
                 return 0;
             }
             Ok((TransferError::Broken(trouble), end)) => {
-                // Not closed: a library may wait for a dead peer.
+                // The end is not closed: a library may wait for a dead peer.
                 std::mem::forget(end);
                 trouble
             }

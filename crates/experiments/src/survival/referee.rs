@@ -1,9 +1,9 @@
-//! Starts two players, kills one at random and judges the other: [`kills`].
+//! Starts two players, kills a random one and judges the other: [`kills`].
 //!
-//! A survivor that has not noticed after [`ATTENDED`] is set aside and the next pair begins; one
-//! that spins gets the lowest priority, so that it disturbs no other process. It is wedged if it
-//! has not noticed by the deadline. So a mechanism that always wedges does not cost a deadline per
-//! kill. Wedged survivors are killed; no process is left behind.
+//! A survivor that has not noticed after [`ATTENDED`] is set aside and the next pair begins. If the
+//! players spin, the survivor gets the lowest priority, so that it disturbs no other process. It is
+//! wedged if it has not noticed by the deadline. So a mechanism that always wedges does not cost a
+//! full deadline per kill. Wedged survivors are killed; no process is left behind.
 
 #![allow(unsafe_code, reason = "lowers the priority of a process")]
 
@@ -27,14 +27,14 @@ use tontine_mechanisms::end::TwoWay;
 
 use super::player::{BothProgress, PairPlayer};
 
-/// Time for which the referee waits for a survivor; survivors that notice do so far earlier.
+/// Time for which the referee waits for a survivor; survivors that notice at all do so far earlier.
 const ATTENDED: Duration = Duration::from_millis(3);
 /// Timeout of the start of two players.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Messages that must have passed before the kill.
 const BEGUN: u64 = 8;
-/// The kill falls uniformly into this time after the start: longer than several rounds of any
-/// mechanism, and far longer than one round of most.
+/// Time after the start within which the kill happens, uniformly distributed: longer than several
+/// rounds of any mechanism, and far longer than one round of most.
 const WINDOW: Duration = Duration::from_micros(500);
 /// Interval between two checks whether messages pass.
 const LOOK: Duration = Duration::from_micros(100);
@@ -55,7 +55,7 @@ pub(super) struct KillPlan {
     pub(super) clock: Clock,
 }
 
-/// Fate of one survivor, and of the messages.
+/// The fate of one survivor and of the messages.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct KillOutcome {
     /// Time from the kill to the notice; `None` if it is wedged.
@@ -68,8 +68,8 @@ pub(super) struct KillOutcome {
     pub(super) lost_with_receiver: bool,
 }
 
-/// Starts a pair and kills one of it, as often as the plan requires. Each end is opened in its own
-/// process.
+/// Starts a pair and kills one of its players, as often as the plan requires. Each end is opened in
+/// its own process.
 ///
 /// # Errors
 /// Skipped, if the machine lacks the mechanism; failed, if an end fails for a reason other than a
@@ -117,7 +117,7 @@ impl PairRun {
     ) -> Result<Self> {
         let progress = SharedMapping::<BothProgress>::anonymous()?;
         // A descriptor that reports a death must have no other holder: each player drops the
-        // other's end, and we drop both with the closures.
+        // other's end, and we drop both ends along with the closures.
         let second = Cell::new(Some(second));
         let &KillPlan { processors, carries, clock, .. } = plan;
         let player = |half: H, side: usize| {
@@ -160,7 +160,7 @@ impl PairRun {
         let Self { progress, players: [one, two], stays } = self;
         let victim_side = usize::from(rand::random::<bool>());
         let (mut victim, survivor) = if victim_side == 0 { (one, two) } else { (two, one) };
-        // Before the kill, so that only waiting follows it.
+        // Opened before the kill, so that only waiting follows the kill.
         let ending = pidfd_open(survivor.pid(), PidfdFlags::empty()).setting_up("pidfd_open")?;
         thread::sleep(WINDOW.mul_f64(rand::random::<f64>()));
         let killed_at = Instant::now();
@@ -189,7 +189,7 @@ impl PairRun {
 struct Survivor {
     side: usize,
     process: Child,
-    /// Readable when it has ended.
+    /// Readable once the survivor has ended.
     ending: std::os::fd::OwnedFd,
     progress: SharedMapping<BothProgress>,
     _stays: Option<Box<dyn Any>>,
@@ -214,12 +214,13 @@ impl Survivor {
         }
     }
 
-    /// Returns the time that it still has to notice.
+    /// Returns the time that the survivor still has to notice.
     fn time_left(&self, plan: &KillPlan) -> Duration {
         plan.deadline.saturating_sub(self.killed_at.elapsed())
     }
 
-    /// Lets all other processes run first. Best effort: if it fails, figures are noisier.
+    /// Lets all other processes run before the survivor. Best effort: if it fails, figures are
+    /// noisier.
     fn step_back(&self) {
         let nothing = libc::sched_param { sched_priority: 0 };
         let pid = self.process.pid().as_raw_nonzero().get();
@@ -228,7 +229,7 @@ impl Survivor {
         unsafe { libc::sched_setscheduler(pid, libc::SCHED_IDLE, &nothing) };
     }
 
-    /// Returns its fate. A survivor that still runs has not noticed, and is killed.
+    /// Returns the survivor's fate. A survivor that still runs has not noticed, and is killed.
     fn fate(mut self, plan: &KillPlan) -> Result<KillOutcome> {
         self.process.kill()?;
         let (own, dead) = (&self.progress[self.side], &self.progress[1 - self.side]);
@@ -246,7 +247,7 @@ impl Survivor {
         Ok(KillOutcome {
             notice_ns: notice_ns.filter(|&ns| ns <= plan.deadline.as_nanos() as f64),
             torn,
-            // A torn message did arrive, if only in part.
+            // A torn message counts as arrived, because a part of it was received.
             lost_with_sender: !torn
                 && unread(dead.sent.load(Ordering::Relaxed), own.received.load(Ordering::Relaxed)),
             lost_with_receiver: !taken_back

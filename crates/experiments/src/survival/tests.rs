@@ -1,5 +1,5 @@
-//! Every variant with a few kills; mechanisms that wedge and that notify; detection of torn and
-//! lost messages.
+//! Tests of every variant with a few kills, of mechanisms that wedge and that notify, and of the
+//! detection of torn and lost messages.
 
 use tontine_host::peer::{PeerHandle, in_a_process_of_its_own};
 use tontine_mechanisms::about::{AfterKill, Carries, Death};
@@ -11,7 +11,7 @@ use super::*;
 
 const KILLS: usize = 4;
 
-/// Long: a busy machine must not decide a test.
+/// A long deadline, so that a busy machine does not decide a test.
 const PATIENT: Duration = Duration::from_secs(1);
 
 /// Returns the fates of a variant, or `None` if it is skipped.
@@ -23,7 +23,7 @@ fn fates(variant: &str) -> std::result::Result<Option<Vec<KillOutcome>>, String>
     }
 }
 
-/// An assertion inside a process whose panics would go unseen.
+/// Asserts inside a process whose panics would go unseen.
 fn claim(holds: bool, what: impl std::fmt::Debug) -> std::result::Result<(), String> {
     if holds { Ok(()) } else { Err(format!("{what:?}")) }
 }
@@ -94,12 +94,12 @@ fn survival_leaves_no_children() {
         };
         let before = children();
         measure("futex", KILLS, PATIENT).map_err(|trouble| trouble.to_string())?;
-        // If the kernel does not list children there is nothing to compare.
+        // If the kernel does not list children, there is nothing to compare.
         claim(children() == before, (before, children()))
     });
 }
 
-/// Carries messages through a pipe, torn or dropped from a number on.
+/// An end that carries messages through a pipe, and tears or drops them from a certain number on.
 struct Bad<E> {
     pipe: E,
     from: u64,
@@ -145,7 +145,7 @@ impl<E: TwoWay> Inlet for Bad<E> {
 
 impl<E: TwoWay> TwoWay for Bad<E> {}
 
-/// Returns the fates of pairs whose ends misbehave from message 11 on: late enough for the referee
+/// Returns the fates of pairs whose ends misbehave from message 11 on, late enough for the referee
 /// to see messages pass.
 fn fates_of(what: What) -> std::result::Result<Vec<KillOutcome>, String> {
     let open = |half| Ok(Bad { pipe: Pipe::open::<BYTES>(half, &[])?, from: 11, what });

@@ -1,10 +1,11 @@
 //! The cost of counting in memory that threads share, and in thread-local memory: [`ThreadLocal`].
 //!
-//! [`ways`] has the counters and the loop that increments them, [`mod@race`] runs that loop in one
-//! or two threads at once and counts the missing increments, `explained` is for readers.
+//! [`ways`] contains the counters and the loop that increments them, [`mod@race`] runs that loop in
+//! one or two threads at once and counts the missing increments, `explained` is the text for
+//! readers.
 //!
 //! Source: 003, whose program increments a global and a `__thread` variable ten million times in
-//! each of two threads. Two counters on one cache line are measured by `false-sharing`.
+//! each of two threads. `false-sharing` measures two counters on one cache line.
 
 mod explained;
 mod race;
@@ -85,8 +86,8 @@ impl Experiment for ThreadLocal {
 }
 
 /// Returns the number of increments of each thread. A mutex under contention by two threads costs a
-/// hundred times as much as a plain increment and gets a tenth of them; the other expensive
-/// variants get a quarter in a run of default size.
+/// hundred times as much as a plain increment, so it gets a tenth of the increments; the other
+/// expensive variants get a quarter in a run of default size.
 fn increments(variant: &str, size: Size) -> usize {
     let all = size.increments();
     match (variant, size) {

@@ -25,10 +25,10 @@ struct Lap {
     counted: u64,
 }
 
-/// Lets a thread on each of `processors` increment `increments` times, all at once.
+/// Runs one thread on each of `processors`, each with `increments` increments, all at once.
 ///
 /// # Errors
-/// Skipped, if a thread, a processor or a requirement of the way is refused.
+/// Skipped, if the system refuses a thread, a processor or a requirement of the counter.
 pub(super) fn race<W: CounterImpl>(
     way: &W,
     processors: &[usize],
@@ -38,7 +38,7 @@ pub(super) fn race<W: CounterImpl>(
     let ready = AtomicUsize::new(0);
     let lap = |processor: usize| -> Result<Lap> {
         let prepared = pin::pin_to(processor).and_then(|()| way.enter());
-        // Even if it cannot run: the others wait for it.
+        // Counted even if the thread cannot run, because the other threads wait for it.
         ready.fetch_add(1, Ordering::Relaxed);
         while ready.load(Ordering::Relaxed) < processors.len() {
             thread::yield_now();

@@ -1,4 +1,4 @@
-//! Every variant with a few thousand increments: the count, and the losses.
+//! Tests of every variant with a few thousand increments: the count, and the losses.
 
 use tontine_bench::observe::Statistic;
 
@@ -46,8 +46,8 @@ fn every_counter_cell_is_timed_and_only_shared_loses() {
     assert!(seen >= VARIANTS.len(), "{seen}");
 }
 
-/// Two threads that run at the same time lose increments within a moment; how long that takes on a
-/// busy machine is unknown, so they get several tries.
+/// Two threads that run at the same time lose increments within a moment. A busy machine may delay
+/// the moment when both run, so they get several tries.
 #[test]
 fn plain_shared_counter_on_two_processors_loses_increments() {
     let place = Topology::of_this_machine().placement("cross-core");

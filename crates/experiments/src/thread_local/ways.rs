@@ -1,8 +1,8 @@
 //! The counters: [`CounterImpl`], and the loop around them: [`repeat`].
 //!
 //! A plain increment is a relaxed load, an addition and a relaxed store, which compile to what C's
-//! `x++` does in a loop that is not merged, without being undefined if two threads race. Every
-//! way's loop is compiled from the same source lines.
+//! `x++` does in a loop that is not merged, but are not undefined if two threads race. The loops of
+//! all implementations are compiled from the same source lines.
 
 #![allow(unsafe_code, reason = "pthread keys and mutexes")]
 
@@ -14,7 +14,7 @@ use tontine_host::error::{ErrorContext, Result};
 
 use crate::liveness_check::timing::{align, counted};
 
-/// One way to count, used by several threads at once.
+/// One implementation of counting, used by several threads at once.
 pub(super) trait CounterImpl: Sync {
     /// Adds one.
     fn increment(&self);
@@ -49,7 +49,7 @@ fn plainly(counter: &AtomicU64) {
     counter.store(counter.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
 }
 
-/// A plain counter, on cache lines of its own.
+/// A plain counter on its own cache lines.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(super) struct SharedCounter(AtomicU64);
@@ -65,7 +65,7 @@ impl CounterImpl for SharedCounter {
     }
 }
 
-/// A counter of each thread, as by C's `__thread`.
+/// A counter per thread, like C's `__thread`.
 #[derive(Debug)]
 pub(super) struct ThreadLocalCounter;
 
@@ -84,11 +84,11 @@ impl CounterImpl for ThreadLocalCounter {
     }
 }
 
-/// A counter of each thread, behind a key.
+/// A counter per thread, accessed through a pthread key.
 #[derive(Debug)]
 pub(super) struct KeyedCounter(libc::pthread_key_t);
 
-/// A counter on cache lines of its own, like the others.
+/// A counter on its own cache lines, like the others.
 #[repr(align(128))]
 struct PaddedCounter(AtomicU64);
 
@@ -128,8 +128,8 @@ impl CounterImpl for KeyedCounter {
     }
 
     fn leave(&self) -> u64 {
-        // SAFETY: the counter that `enter` created; no reference to it remains, and the key's value
-        // ends with the thread, which ends after this.
+        // SAFETY: the counter that `enter` created. No reference to it remains, and the key's value
+        // is not used again, because the thread ends after this.
         let counter = unsafe { Box::from_raw(self.mine()) };
         // SAFETY: as in `enter`.
         unsafe { libc::pthread_setspecific(self.0, null()) };
@@ -160,7 +160,7 @@ impl CounterImpl for Atomic {
     }
 }
 
-/// A plain counter and the mutex that guards it, on cache lines of their own.
+/// A plain counter and the mutex that guards it, on their own cache lines.
 #[derive(Debug)]
 #[repr(align(128))]
 pub(super) struct MutexCounter {
@@ -168,12 +168,12 @@ pub(super) struct MutexCounter {
     counter: AtomicU64,
 }
 
-// SAFETY: a mutex is designed for several threads; it is accessed only through its functions.
+// SAFETY: a mutex is made for use by several threads; it is accessed only through its functions.
 unsafe impl Sync for MutexCounter {}
 
 impl MutexCounter {
-    /// Creates an unlocked mutex. It must not be moved once a thread has used it: `race` borrows
-    /// it.
+    /// Creates an unlocked mutex. It must not be moved once a thread has used it; `race` borrows
+    /// it, so that it stays in place.
     pub(super) fn new() -> Self {
         let mutex = UnsafeCell::new(libc::PTHREAD_MUTEX_INITIALIZER);
         Self { mutex, counter: AtomicU64::new(0) }
@@ -198,12 +198,12 @@ impl CounterImpl for MutexCounter {
 
 impl Drop for MutexCounter {
     fn drop(&mut self) {
-        // SAFETY: no thread holds it: all have been joined.
+        // SAFETY: no thread holds the mutex: all threads have been joined.
         unsafe { libc::pthread_mutex_destroy(self.mutex.get()) };
     }
 }
 
-/// Converts the `errno` that pthread functions return.
+/// Converts the error number that pthread functions return.
 fn check(returned: libc::c_int) -> std::io::Result<()> {
     if returned == 0 { Ok(()) } else { Err(std::io::Error::from_raw_os_error(returned)) }
 }
@@ -234,8 +234,8 @@ mod tests {
         body.iter().filter(writes).collect()
     }
 
-    /// Asserts a load, an addition and a store, in three instructions or in one: never locked, and
-    /// once per iteration.
+    /// Asserts that the loop contains a load, an addition and a store, in three instructions or in
+    /// one: never locked, and once per iteration.
     fn is_plain(body: &[Instruction]) {
         let [write] = writes(body)[..] else { panic!("{} writes", writes(body).len()) };
         assert!(body.iter().all(|one| !one.has_lock_prefix()), "locked");

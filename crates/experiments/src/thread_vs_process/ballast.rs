@@ -1,7 +1,7 @@
 //! A parent's memory: [`Ballast`], with every page written.
 //!
-//! It has pages of 4 KiB (the machine's smallest): large ones would have a five-hundredth of the
-//! page table entries, and copying those is the cost of a large process's fork.
+//! Its pages are small, 4 KiB (the machine's smallest). Large pages would have a five-hundredth of
+//! the page table entries, and copying these entries is the cost of a large process's fork.
 
 #![allow(unsafe_code, reason = "maps memory and advises the kernel on it")]
 
@@ -13,7 +13,7 @@ use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 use rustix::param::page_size;
 use tontine_host::error::{ErrorContext, Result};
 
-/// Private memory that has been written, page by page, and is unmapped on drop.
+/// Private memory whose pages have all been written; unmapped on drop.
 #[derive(Debug)]
 pub(super) struct Ballast {
     at: *mut c_void,
@@ -35,12 +35,12 @@ impl Ballast {
         // SAFETY: the mapping is ours alone, and both pieces of advice preserve its content: zeros.
         ballast.small_pages = match unsafe { madvise(ballast.at, bytes, Advice::LinuxNoHugepage) } {
             Ok(()) => true,
-            // A kernel without large pages does not know the advice.
+            // A kernel without large pages does not know this advice.
             Err(Errno::INVAL) => true,
             Err(_) => false,
         };
-        // In one call if the kernel supports it (5.14), because one fault per page takes three
-        // times as long.
+        // Populates the mapping in one call if the kernel supports it (5.14), because one fault per
+        // page takes three times as long.
         // SAFETY: as above.
         if unsafe { madvise(ballast.at, bytes, Advice::LinuxPopulateWrite) }.is_err() {
             ballast.write_each_page();
@@ -80,7 +80,7 @@ impl Drop for Ballast {
 mod tests {
     use super::*;
 
-    /// Runs in a process of its own: mappings of other tests would move the lines that are read.
+    /// Runs in its own process: mappings of other tests would move the lines that are read.
     #[test]
     fn ballast_pages_are_resident_and_small() {
         const BYTES: u64 = 8 << 20;
@@ -94,7 +94,7 @@ mod tests {
                 let range = range.and_then(|(from, to)| Some(number(from)?..number(to)?));
                 range.is_some_and(|range| range.contains(&here))
             };
-            // A neighbour may have been merged into the mapping.
+            // The kernel may have merged an adjacent mapping into this one.
             let mut mapping = smaps.lines().skip_while(|line| !holds_us(line));
             let mut field = |name: &str| -> Option<u64> {
                 let line = mapping.find_map(|line| line.strip_prefix(name))?;

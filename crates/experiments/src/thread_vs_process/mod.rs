@@ -1,10 +1,10 @@
 //! The cost of creating a thread or a process and waiting for its end: [`ThreadVsProcess`].
 //!
-//! [`ballast`] gives the parent its memory, [`Creator`] has the ways to create; `explained` is for
-//! readers. The system calls are traced: [`tontine_host::trace`].
+//! [`ballast`] gives the parent its memory, [`Creator`] implements the ways to create, `explained`
+//! is the text for readers. The system calls are traced: [`tontine_host::trace`].
 //!
-//! Source: 003, which shows the system calls and no times. How processes disturb each other is
-//! measured by `fork-throughput`; how many fit is not measured.
+//! Source: 003, which shows the system calls but no times. `fork-throughput` measures how processes
+//! disturb each other; how many fit is not measured.
 
 mod ballast;
 mod explained;
@@ -90,9 +90,9 @@ impl Experiment for ThreadVsProcess {
         VARIANTS
     }
 
-    /// Returns the cells. Touching 1 GiB takes longer than measuring with it: a quick run does so
-    /// for the two variants in the experiment's name only, a default run also for posix-spawn, the
-    /// usual replacement of fork, and only a full run for all.
+    /// Returns the cells. Touching 1 GiB takes longer than measuring with it. So a quick run does
+    /// it only for the two variants in the experiment's name, a default run also for posix-spawn,
+    /// the usual replacement of fork, and a full run for all variants.
     fn params(&self, variant: &str, _: &Topology, size: Size) -> Vec<Params> {
         let by_name = ["thread", "fork"].contains(&variant);
         let large = match size {
@@ -112,7 +112,7 @@ impl Experiment for ThreadVsProcess {
         cells
     }
 
-    /// The time of an invocation in ms: it is given a time, not a number of creations.
+    /// The duration of an invocation in ms, which determines the number of creations.
     fn operations(&self, _: &str, size: Size) -> usize {
         CreationPlan::of(size).budget.as_millis() as usize
     }
@@ -158,7 +158,7 @@ fn cell(parent: &str, placement: &str) -> Params {
     ])
 }
 
-/// Returns the creator of a variant.
+/// Returns the [`Creator`] of a variant.
 ///
 /// # Errors
 /// Failed, if there is no such variant; skipped, if the system refuses a requirement.
@@ -187,8 +187,8 @@ fn measure(variant: &str, bytes: u64, pinned: bool, plan: CreationPlan) -> Resul
     let _lean = ForkTrim::now();
     let ballast = Ballast::touched(bytes)?;
     let clock = Clock::calibrated();
-    // The first creation fills the C library's cache of stacks, and shows whether it is permitted
-    // at all.
+    // The first creation fills the C library's cache of stacks, and shows whether creation is
+    // permitted at all.
     creator.create_and_wait()?;
     let mut samples = Vec::with_capacity(plan.samples);
     let began = Instant::now();
@@ -202,8 +202,8 @@ fn measure(variant: &str, bytes: u64, pinned: bool, plan: CreationPlan) -> Resul
     Ok(Observed { series: vec![Series::ns("create_join", samples)], notes, ..Observed::default() })
 }
 
-/// Traces a creation by the C library and describes it in a few lines: after the timing, so that
-/// the tracing thread and its child disturb nothing.
+/// Traces a creation by the C library and describes it in a few lines. Called after the timing, so
+/// that the tracing thread and its child disturb nothing.
 fn seen(variant: &str) -> Vec<String> {
     let (what, events) = match variant {
         "thread" => ("pthread_create and pthread_join", trace::pthread_create()),
@@ -233,8 +233,8 @@ fn seen(variant: &str) -> Vec<String> {
     notes
 }
 
-/// Returns the two traces of source 003 in full, every flag and field with its meaning: for
-/// readers.
+/// Returns the two traces of source 003 in full, for readers, with the meaning of every flag and
+/// field.
 ///
 /// # Errors
 /// Those of [`trace::events`].

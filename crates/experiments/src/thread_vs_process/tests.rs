@@ -1,4 +1,4 @@
-//! Every way to create a thread or a process, a few times; and its trace.
+//! Tests of every way to create a thread or a process, a few times, and of its trace.
 
 use tontine_host::peer::in_a_process_of_its_own;
 

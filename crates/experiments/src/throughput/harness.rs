@@ -1,15 +1,15 @@
 //! The protocol of all variants: [`StreamPlan`], and the connection of senders and receiver:
 //! [`from_processes`], or `from_threads` in [`super::threads`].
 //!
-//! A sender labels and sends until it is told to stop; its last message is marked, so that the
-//! receiver needs no other way to know that everything has arrived. Senders remain until then: a
-//! library may still be sending in the background.
+//! A sender labels and sends messages until it is told to stop. It marks its last message, so that
+//! the receiver needs no other way to know that everything has arrived. Senders stay alive until
+//! then, because a library may still be sending in the background.
 //!
-//! The receiver warms up, fixes the number of messages between two stamps so that a batch takes
+//! The receiver warms up, chooses the number of messages between two stamps so that a batch takes
 //! about [`BATCH`], and stamps until the budget is spent. Only then does it tell the senders to
-//! stop: the timed stream was running before and still runs after.
+//! stop, so the stream runs both before and after the timed part.
 //!
-//! The module knows no mechanism.
+//! This module knows no mechanism.
 
 #![allow(unsafe_code, reason = "declares its layout shareable")]
 
@@ -34,7 +34,7 @@ const BATCH: Duration = Duration::from_micros(250);
 const MOST_BATCHES: usize = 20_000;
 /// Minimum number of messages before the first stamp.
 const WARM_UP: u32 = 16;
-/// The budget is divided by this for the minimum time of the warm-up.
+/// The minimum time of the warm-up is the budget divided by this.
 const WARM_UP_PART: u32 = 10;
 /// Polling interval of a sender that has sent its last message.
 const LINGER: Duration = Duration::from_micros(100);
@@ -94,7 +94,7 @@ pub(super) struct Batches {
 #[derive(Debug)]
 #[repr(C)]
 pub(super) struct StopFlags {
-    /// 1 when the next message is to be the last.
+    /// 1 when the next message must be the last.
     stop: AtomicU32,
     /// 1 when everything has arrived.
     done: AtomicU32,
@@ -107,7 +107,7 @@ unsafe impl Shareable for StopFlags {}
 /// after the forks; `outlet` is called in each child, with its number.
 ///
 /// # Errors
-/// The error of the end that failed first; a dead child is named with its status.
+/// The error of the end that failed first; if a child died, the error names its status.
 pub(super) fn from_processes<O: Outlet, I: Inlet>(
     plan: &StreamPlan,
     outlet: impl Fn(usize) -> Result<O>,
@@ -136,7 +136,7 @@ pub(super) fn from_processes<O: Outlet, I: Inlet>(
     let _pinned = Pinned::to(plan.here)?;
     let _nudge = PeriodicSignal::this_thread()?;
     let taken = inlet(&peers).and_then(|mut inlet| collect(plan, &board, &mut inlet, &peers));
-    // A sender that ended first knows the cause better than we do.
+    // If a sender ended first, its own error names the cause better than ours.
     match words.iter().find_map(|words| words.heard()) {
         Some(trouble) => Err(trouble),
         None => taken,
@@ -189,7 +189,7 @@ pub(super) fn collect(
     Ok(batches)
 }
 
-/// Calls `once` repeatedly in the calling thread, pinned, without any other.
+/// Calls `once` repeatedly in the calling thread, pinned, without any other thread.
 ///
 /// # Errors
 /// Those of `once`.

@@ -1,8 +1,8 @@
-//! The label of a message: [`Label`], in its first word and again in its last.
+//! The label of a message: [`Label`], stored in the message's first word and again in its last.
 
 use tontine_host::error::{MeasureError, Result};
 
-/// Bytes of a label, and the shortest message.
+/// Bytes of a label, and of the shortest message.
 pub(super) const BYTES: usize = size_of::<u64>();
 
 /// Set in a sender's last message.
@@ -12,7 +12,8 @@ const SENDER_AT: u32 = 48;
 /// Mask of the message's number.
 const NUMBER: u64 = (1 << SENDER_AT) - 1;
 
-/// The sender of a message, its number among that sender's messages, and whether it is the last.
+/// The sender of a message, the message's number among that sender's messages, and whether it is
+/// the last.
 ///
 /// ```text
 /// 63      62 … 48     47 … 0
@@ -84,7 +85,7 @@ pub(super) struct SenderTotals {
 }
 
 impl SenderTotals {
-    /// Creates an empty ledger of `senders` senders.
+    /// Creates empty totals for `senders` senders.
     pub(super) fn new(senders: usize) -> Self {
         Self { next: vec![0; senders], open: senders }
     }
@@ -92,7 +93,7 @@ impl SenderTotals {
     /// Records a message.
     ///
     /// # Errors
-    /// Failed, if an earlier one is missing, or it is a duplicate.
+    /// Failed, if an earlier message is missing, or the message is a duplicate.
     #[inline(always)]
     pub(super) fn enter(&mut self, label: Label) -> Result<()> {
         match self.next.get_mut(label.sender) {

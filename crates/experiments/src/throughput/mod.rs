@@ -3,13 +3,13 @@
 //! Senders send as fast as the mechanism permits; the receiver takes every message, checks its
 //! [`label`], and stamps batches. The protocol is in [`harness`]; the mechanisms are those of
 //! `tontine_mechanisms`, whose ends [`opened`] opens. `memcpy`, a plain copy without a receiver to
-//! notify, is the floor for large messages. Before, a message is in the sender's own memory and
-//! stays there; afterwards it is in memory that the receiver can read; if the mechanism permits
-//! reading in place, it is read in place.
+//! notify, is the floor for large messages. Before it is sent, a message is in the sender's own
+//! memory, and it stays there. Afterwards it is also in memory that the receiver can read; if the
+//! mechanism permits reading in place, the receiver reads it there.
 //!
 //! If a message is lost, duplicated or torn, the row fails.
 //!
-//! A single message is timed by `round-trip`; losses by a death are counted by `survival`.
+//! `round-trip` times a single message; `survival` counts the messages that a death loses.
 
 mod copy;
 mod explained;
@@ -37,7 +37,7 @@ use tontine_mechanisms::registry;
 use crate::mechanisms::{self, spins};
 use opened::Flow;
 
-/// Bytes per message.
+/// Message sizes in bytes.
 const SIZES: [usize; 5] = [8, 64, 1024, 65_536, 1_048_576];
 
 /// The experiment.
@@ -67,7 +67,7 @@ impl Experiment for Throughput {
         &VARIANTS
     }
 
-    /// Returns every size of message with every number of senders for which the mechanism keeps
+    /// Returns every message size with every number of senders for which the mechanism keeps
     /// messages whole.
     fn params(&self, variant: &str, _: &Topology, size: Size) -> Vec<Params> {
         let sizes: &[usize] = match size {
@@ -93,7 +93,7 @@ impl Experiment for Throughput {
         mechanisms::in_brief(cells, variant, Asked::Throughput, size)
     }
 
-    /// The time of an invocation in ms: it is given a time, not a number of messages.
+    /// The duration of an invocation in ms, which determines the number of messages.
     fn operations(&self, _: &str, size: Size) -> usize {
         size.streaming_ms()
     }
@@ -155,9 +155,9 @@ fn measure(variant: &str, bytes: usize, senders: usize, budget: Duration) -> Res
     Ok(Observed { series: series(batches, bytes), notes, ..Observed::default() })
 }
 
-/// Returns the time of a message, and the same as two rates. If a queue fills and drains in bursts,
-/// no batch is typical: only all of them together give the rate of the stream, so the mean
-/// represents the invocation, and each rate is one figure of all its messages.
+/// Returns the time per message, and the same figure as two rates. If a queue fills and drains in
+/// bursts, no batch is typical: only all batches together give the rate of the stream. So the mean
+/// represents the invocation, and each rate is a single figure from all its messages.
 fn series(batches: Batches, bytes: usize) -> Vec<Series> {
     let Batches { message_ns, batch } = batches;
     let messages = message_ns.len() * batch;

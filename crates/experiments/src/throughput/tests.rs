@@ -1,4 +1,5 @@
-//! Every variant for a few milliseconds; errors about lost, torn and oversized messages.
+//! Tests of every variant for a few milliseconds, and of errors about lost, torn and oversized
+//! messages.
 
 use std::time::Duration;
 
@@ -42,7 +43,7 @@ fn every_variant_streams_every_listed_size_and_sender_count() {
     }
 }
 
-/// The median of these batches is a microsecond per message, but half of the time passed in one
+/// The median of these batches is a microsecond per message, but half of the time was spent in one
 /// batch.
 #[test]
 fn bursts_are_weighted_by_their_time() {
@@ -88,7 +89,7 @@ fn unknown_variant_or_parameter_fails() {
     assert!(found.why().contains("label"), "{found}");
 }
 
-/// Drops every hundredth message.
+/// An end that drops every hundredth message.
 struct Leaky(std::os::fd::OwnedFd, u64);
 
 impl Outlet for Leaky {

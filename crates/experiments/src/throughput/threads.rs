@@ -12,7 +12,7 @@ use tontine_mechanisms::end::{Inlet, Outlet};
 
 use super::harness::{Batches, StopFlags, StreamPlan, collect, stream};
 
-/// Runs each sender in a thread and the receiver in the calling one, all pinned.
+/// Runs each sender in its own thread and the receiver in the calling thread, all pinned.
 ///
 /// # Errors
 /// The error of the end that failed first.
@@ -25,8 +25,8 @@ pub(super) fn from_threads<O: Outlet + Send, I: Inlet>(
     let receiver_ended = AtomicBool::new(false);
     let ended: Vec<AtomicBool> = outlets.iter().map(|_| AtomicBool::new(false)).collect();
     let peers: Vec<PeerHandle<'_>> = ended.iter().map(PeerHandle::Thread).collect();
-    // An end records its error before it reports that it has ended, so an end that fails because
-    // another one ended comes second.
+    // An end records its error before it reports that it has ended. So if one end fails only
+    // because another one ended, its error is recorded second.
     let first = OnceLock::new();
     let note = |trouble: &MeasureError| drop(first.set(trouble.clone()));
     thread::scope(|scope| {

@@ -1,11 +1,12 @@
 //! Real builds and sessions, repeated in the virtual Unix: [`TreeLoad`]; its cells: [`cells`].
 //!
-//! `cargo xtask trees` traces one `make` and one session of a pseudo-user; [`tree`] has the traces.
-//! Here each of their processes is a virtual one that forks, executes, waits, queries signals and
-//! moves bytes through pipes as often and in the same order, and computes in between: on real
-//! processors, except in a full run, for a part of the time only, so that the calls, whose number
-//! is unchanged, follow each other faster. No data passes from process to process (a read finds a
-//! byte of the process's own and never blocks), and no disk is shared.
+//! `cargo xtask trees` traces one `make` and one session of a pseudo-user; [`tree`] contains the
+//! traces. Here each of their processes becomes a virtual one that forks, calls exec, waits,
+//! queries signals and moves bytes through pipes as often and in the same order, and computes in
+//! between. On real processors, except in a full run, it computes for only a part of the time, so
+//! that the calls, whose number is unchanged, follow each other faster. No data passes from process
+//! to process (a read finds a byte that the process itself wrote and never blocks), and no disk is
+//! shared.
 
 mod tree;
 
@@ -26,11 +27,11 @@ use tree::{RecordedTree, TraceOp};
 
 /// The program that continues a process after its exec.
 const PROGRAM: &str = "tree";
-/// Delay between the starts of two sessions, as with real ones.
+/// Delay between the starts of two sessions, as with real sessions.
 const DELAY: Duration = Duration::from_millis(10);
 /// Maximum number of this machine's processors for a load.
 const MOST_PROCESSORS: usize = 16;
-/// The parameter for the part of the real computing that is done.
+/// The parameter for the part of the real computing time that is used.
 const COMPUTING: &str = "computing";
 /// Prefix of the number of parts.
 const ONE_OF: &str = "1/";
@@ -50,7 +51,7 @@ pub(super) fn of_locks(locks: &LockStatistics) -> Vec<Series> {
     shares.collect()
 }
 
-/// Returns the cells of a mode whose levels end at `most`: on this machine's processors, and
+/// Returns the cells of a mode with levels up to `most`: on this machine's processors, and
 /// modelled.
 pub(super) fn cells(
     mode: LockingMode,
@@ -74,7 +75,7 @@ pub(super) fn measured(mut params: Params, size: Size) -> Params {
     params
 }
 
-/// Returns the number of parts of its computing of which a cell does one.
+/// Returns `n` if a cell does one `n`th of its computing.
 fn parts(params: &Params) -> Result<u32> {
     let Some(found) = params.get(COMPUTING) else { return Ok(1) };
     let parts = found.strip_prefix(ONE_OF).and_then(|parts| parts.parse().ok());
@@ -89,7 +90,7 @@ fn parts(params: &Params) -> Result<u32> {
 const NOTE: &str = "the processes of a real one, traced: they fork, execute, wait, query signals \
                     and compute as it did, share no disk, and do not wait for each other's data";
 
-/// A number of builds and sessions at once.
+/// The number of simultaneous builds and sessions.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct TreeLoad {
     pub(super) builds: usize,
@@ -141,7 +142,7 @@ impl TreeLoad {
         Ok(done)
     }
 
-    /// Runs the load in a system, with one of `parts` parts of its computing.
+    /// Runs the load in a system, with one `parts`th of its computing.
     fn run(self, system: System, parts: u32, counted: bool) -> Result<LoadResult> {
         let (builds, sessions) =
             (Arc::new(RecordedTree::build()?), Arc::new(RecordedTree::session()?));
@@ -180,7 +181,7 @@ impl TreeLoad {
         Ok(LoadResult { notes: Vec::new(), builds, sessions, locks: report.locks })
     }
 
-    /// Forks a process for each tree, which times it.
+    /// Forks one process per tree, which times the tree.
     fn begin(
         self,
         sys: &dyn Sys,
@@ -199,7 +200,7 @@ impl TreeLoad {
                 if !delay.is_zero() && sys.nanosleep(delay).is_err() {
                     return 1;
                 }
-                // Like a user who logs in.
+                // A session begins like that of a user who logs in.
                 if kind == TreeKind::Session && sys.setsid().is_err() {
                     return 1;
                 }
@@ -229,8 +230,8 @@ struct TreeShared<'a> {
     parts: u32,
 }
 
-/// Forks a child on its parent's processor, like most children that are waited for at once; in mode
-/// `master` it would otherwise begin on the master's.
+/// Forks a child on its parent's processor, where most children run whose parents wait for them at
+/// once; in mode `master` the child would otherwise begin on the master processor.
 fn fork_here(sys: &dyn Sys, life: TreeShared<'_>, process: usize) -> tontine_unix::Result<Pid> {
     sys.place(Some(sys.processor()))?;
     let TreeShared { kind, system, parts, .. } = life;
@@ -238,7 +239,7 @@ fn fork_here(sys: &dyn Sys, life: TreeShared<'_>, process: usize) -> tontine_uni
     sys.fork(move |sys| live(sys, TreeShared { tree: &tree, kind, system, parts }, process, 0))
 }
 
-/// Runs a process from one of its steps on; returns its exit status.
+/// Runs a process from step `from` on; returns its exit status.
 fn live(sys: &dyn Sys, life: TreeShared<'_>, process: usize, from: usize) -> i32 {
     let TreeShared { tree, kind, system, parts } = life;
     let mut pipe = None;
@@ -260,7 +261,7 @@ fn live(sys: &dyn Sys, life: TreeShared<'_>, process: usize, from: usize) -> i32
                     children = children.saturating_sub(1);
                     Ok(())
                 }
-                // Children forgotten by an exec's closure were waited for before.
+                // The children that an exec's closure forgets were waited for before.
                 Err(Errno::ECHILD) => Ok(()),
                 Err(errno) => Err(errno),
             },
@@ -288,7 +289,7 @@ fn live(sys: &dyn Sys, life: TreeShared<'_>, process: usize, from: usize) -> i32
     0
 }
 
-/// Writes a byte into a pipe of the process's own, or reads one from it.
+/// Writes a byte into one of the process's own pipes, or reads a byte from it.
 fn byte(
     sys: &dyn Sys,
     pipe: &mut Option<(tontine_unix::Fd, tontine_unix::Fd, bool)>,

@@ -1,7 +1,7 @@
 //! The processes of one real build or session: [`RecordedTree`], read from the output of `cargo
 //! xtask trees`.
 //!
-//! `builds.txt` and `sessions.txt` have one process per line; [`step`] explains their words.
+//! `builds.txt` and `sessions.txt` contain one process per line; [`step`] explains their words.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ pub(super) enum TraceOp {
     Compute(Duration),
     /// Creates the process with this number.
     Fork(usize),
-    /// Executes a program.
+    /// Calls exec to run a program.
     Exec,
     /// Waits for any child.
     Wait,
@@ -31,13 +31,13 @@ pub(super) enum TraceOp {
     Pipe,
     /// Reads or writes.
     Byte,
-    /// Leads a process group.
+    /// Becomes the leader of a process group.
     Group,
-    /// Leads a session.
+    /// Becomes the leader of a session.
     Session,
 }
 
-/// The processes of one real build or session, the first one first.
+/// The processes of one real build or session, starting with the first process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct RecordedTree(pub(super) Vec<Vec<TraceOp>>);
 
@@ -74,7 +74,7 @@ impl RecordedTree {
     }
 }
 
-/// Returns the steps that a word means: `c120`, `f3`, `2*a`.
+/// Returns the steps that a word stands for, such as `c120`, `f3` or `2*a`.
 fn step(word: &str) -> std::result::Result<Vec<TraceOp>, String> {
     let unknown = || format!("not a step: `{word}`");
     let (times, name) = word.split_once('*').unwrap_or(("1", word));

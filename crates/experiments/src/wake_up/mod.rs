@@ -1,10 +1,10 @@
 //! `wake-up`: the one-way latency of a message whose receiver has slept for a while: [`WakeUp`].
 //!
-//! The mechanisms are those of [`super::round_trip`] that block, between two processes; the
-//! protocol is its `paced`. One invocation measures all pauses, the shortest first, each as a cell
-//! of its own.
+//! The mechanisms are the blocking ones of [`super::round_trip`], between two processes; the
+//! protocol is its `paced`. One invocation measures all pauses, the shortest first; each pause is a
+//! separate cell.
 //!
-//! The sender's own wake-up is not timed: the sender spins.
+//! The sender's own wake-up is not part of the figure, because the sender spins.
 
 mod explained;
 
@@ -22,7 +22,7 @@ use tontine_mechanisms::about::Asked;
 use super::round_trip::{self, PauseRun};
 use crate::mechanisms;
 
-/// Messages of warm-up.
+/// Number of warm-up messages.
 const WARM_UP: usize = 50;
 /// The baseline variant.
 const BASELINE: &str = "futex";
@@ -55,7 +55,7 @@ impl Experiment for WakeUp {
     }
 
     /// Returns cells with the two ends on two processors; in a full run also with both on one. The
-    /// pauses come with the samples.
+    /// pauses are not parameters here: the samples carry them.
     fn params(&self, _: &str, topology: &Topology, size: Size) -> Vec<Params> {
         let asked: &[&str] = match size {
             Size::Quick | Size::Default => &["cross-core"],
@@ -71,7 +71,7 @@ impl Experiment for WakeUp {
     }
 
     fn operations(&self, _: &str, size: Size) -> usize {
-        // An invocation's time is mostly its pauses, so they are counted.
+        // An invocation's time consists mostly of its pauses, so the pauses are counted.
         steps(size).iter().map(|step| step.pause_us as usize * step.messages).sum()
     }
 
@@ -90,7 +90,7 @@ impl Experiment for WakeUp {
     }
 }
 
-/// Returns the pauses, and the messages after each: as many as the time allows.
+/// Returns the pauses, and as many messages after each pause as the time allows.
 fn steps(size: Size) -> Vec<PauseRun> {
     let steps: &[(u64, usize)] = match size {
         Size::Quick => &[(1, 150), (100, 50), (10_000, 3)],
@@ -100,7 +100,7 @@ fn steps(size: Size) -> Vec<PauseRun> {
     steps.iter().map(|&(pause_us, messages)| PauseRun { pause_us, messages }).collect()
 }
 
-/// Measures a series for each step.
+/// Measures one series per step.
 fn measure(
     variant: &str,
     steps: &[PauseRun],
@@ -119,7 +119,7 @@ fn measure(
     Ok(Observed { series, notes, ..Observed::default() })
 }
 
-/// Rows listed first: the futex word, and the condition variable built on it.
+/// Rows to list first: the futex word, and the condition variable built on it.
 const FIRST: [&str; 2] = [BASELINE, "condvar"];
 
 static VARIANTS: LazyLock<Vec<Variant>> = LazyLock::new(|| {
@@ -153,8 +153,8 @@ mod tests {
                 if found != [("1", 20), ("500", 5)] {
                     return Err(format!("{name}: {found:?}"));
                 }
-                // The offset of two counters is known more precisely than the duration of such a
-                // message.
+                // The offset of the two counters is known more precisely than the duration of such
+                // a message.
                 let sums = seen.series.iter().map(|series| series.samples.iter().sum::<f64>());
                 if sums.into_iter().any(|sum| sum <= 0.0) {
                     return Err(format!("{name}: {:?}", seen.series));

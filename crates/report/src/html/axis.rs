@@ -1,8 +1,8 @@
 //! Maps a figure to a position on a chart: [`Axis`].
 //!
-//! The axis is logarithmic if all figures are positive, and linear for shares or if a figure is
+//! The axis is logarithmic if all figures are positive; it is linear for shares, or if a figure is
 //! zero or negative. Positions are percentages of the width, so that a chart stretches with the
-//! page while its type keeps its size.
+//! page while its text keeps its size.
 
 use maud::{Markup, html};
 use tontine_bench::format;
@@ -36,7 +36,8 @@ impl Axis {
         }
         let logarithmic = unit != "share" && low > 0.0;
         if logarithmic {
-            // About a sixth of an octave on each side, so that a single figure is not at the edge.
+            // Leave about a sixth of an octave on each side, so that a single figure is not at the
+            // edge.
             (low, high) = (low / 1.12, high * 1.12);
         } else if unit == "share" {
             (low, high) = (low.min(0.0), high.max(1.0));
@@ -61,7 +62,7 @@ impl Axis {
         let least = figures.iter().copied().filter(|f| *f > 0.0).fold(high, f64::min);
         let logarithmic = low >= 0.0 && high > DECADES * least;
         let (low, high) = match (logarithmic, from_zero) {
-            // Space for the zero, well away from the first level.
+            // Leave space for zero, well away from the first level.
             (true, _) if low == 0.0 => (least / 4.0, high),
             (true, true) => (low / 1.12, high * 1.12),
             (true, false) => (low, high),
@@ -72,8 +73,8 @@ impl Axis {
         Some(Self { unit: unit.into(), low, high, logarithmic })
     }
 
-    /// Returns what a script needs to convert positions to figures: both ends, the kind and the
-    /// unit.
+    /// Returns the data that a script needs to convert positions to figures: both ends, the kind
+    /// and the unit.
     pub(super) fn described(&self) -> String {
         format!("{:e};{:e};{};{}", self.low, self.high, self.kind(), self.unit)
     }
@@ -136,7 +137,7 @@ impl Axis {
             .collect()
     }
 
-    /// Returns those of `levels` that can be labelled side by side, at most ten.
+    /// Returns at most ten of `levels`, chosen so that their labels fit side by side.
     pub(super) fn levels(&self, levels: &[f64]) -> Vec<f64> {
         let mut kept: Vec<f64> = Vec::new();
         for level in levels {

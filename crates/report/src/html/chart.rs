@@ -1,9 +1,9 @@
 //! The cells of one metric on one axis: [`chart`].
 //!
-//! A row shows the estimate as a vertical stroke, its interval as a bar, below them a dot for every
-//! invocation (in the order in which they ran, top to bottom), and a hollow diamond for a published
-//! figure. The row is HTML, its track an SVG that stretches, so that the type keeps its size on a
-//! narrow screen.
+//! A row shows the estimate as a vertical stroke and its interval as a bar; below them a dot for
+//! every invocation (in the order in which they ran, top to bottom), and a hollow diamond for a
+//! published figure. The row is HTML and its track an SVG that stretches, so that the text keeps
+//! its size on a narrow screen.
 
 use maud::{Markup, html};
 use tontine_bench::format::{self, FormattedFigure};
@@ -12,11 +12,11 @@ use tontine_bench::schema::{Cell, Invocation, PublishedFigure};
 
 use super::axis::{Axis, percent};
 
-/// Height of a track, px.
+/// Height of a track, in px.
 const HEIGHT: f64 = 44.0;
-/// Position of interval and estimate, px from the top.
+/// Position of interval and estimate, in px from the top.
 const MIDDLE: f64 = 14.0;
-/// Positions of the first and the last invocation, px from the top.
+/// Positions of the first and the last invocation, in px from the top.
 const DOTS: (f64, f64) = (28.0, 38.0);
 
 /// Returns a chart of `groups`, each a set of cells with the same parameters.
@@ -43,7 +43,7 @@ pub(super) fn chart(title: &str, unit: &str, groups: &[(String, Vec<&Cell>)]) ->
     }
 }
 
-/// Returns the unit if the ticks omit it.
+/// Returns the unit, if the ticks omit it.
 fn unit_in_words(unit: &str) -> String {
     if unit.contains('/') { format!("{unit}, ") } else { String::new() }
 }
@@ -78,11 +78,11 @@ fn row(cell: &Cell, axis: &Axis) -> Markup {
             svg.track aria-hidden="true" height=(HEIGHT) {
                 (axis.grid())
                 @if let Some(start) = ends.map(|(low, _)| low).or(cell.estimate) {
-                    // Leads the eye from the name to the figure.
+                    // A line that leads the eye from the name to the figure.
                     line.leader x1="0" x2=(percent(axis.place(start))) y1=(MIDDLE) y2=(MIDDLE) {}
                 }
                 @if let Some((low, high)) = ends {
-                    // A minimum width, or a narrow interval would be invisible.
+                    // Without a minimum width, a narrow interval would be invisible.
                     @let (left, right) = (axis.place(low), axis.place(high));
                     rect.interval x=(percent(left)) width=(percent((right - left).max(0.15)))
                         y=(MIDDLE - 5.0) height="10" rx="2" {}

@@ -1,5 +1,5 @@
-//! Section 9 of source 001 on the page: [`contention`] shows the lock statistics under its load,
-//! one table per machine, and the resulting answer to its open question.
+//! Section 9 of source 001 on the page: [`contention`] shows the lock statistics under that
+//! section's load, one table per machine, and the resulting answer to its open question.
 //!
 //! The text is that of [`tontine_bench::contention`]; the figures behind each share are in the
 //! tables of its metric.
@@ -20,9 +20,9 @@ const LOCK: &str = "lock";
 const MODELLED: &str = "modelled";
 /// Value for a model with one processor.
 const ONE: &str = "1 processor";
-/// The parameter for what runs alongside the sessions, in section 9's load.
+/// The parameter that names what runs alongside the sessions, in section 9's load.
 const LOAD_PARAM: &str = "beside";
-/// The modes that the question compares: one lock for all relations, and locks of each process.
+/// The modes that the question compares: one lock for all relations, and per-process locks.
 const ASKED: [&str; 2] = ["parallel", "per-process"];
 
 /// The cells of both modes, each with its level.
@@ -33,8 +33,8 @@ pub(super) fn is_of_locks(metric: &str) -> bool {
     matches!(metric, "waited" | "blocked")
 }
 
-/// Returns the tables of `cells`, the cells of an experiment that have a figure, and the answer
-/// that the run gives; nothing if no cell is a lock statistic.
+/// Returns the tables of `cells`, which are the cells of an experiment that have a figure, and the
+/// answer that the run gives. Returns nothing if no cell is a lock statistic.
 pub(super) fn contention(results: &Results, cells: &[&Cell]) -> Markup {
     let tables = tables(cells);
     html! {
@@ -51,8 +51,8 @@ pub(super) fn contention(results: &Results, cells: &[&Cell]) -> Markup {
     }
 }
 
-/// Returns a named table for each load and machine. Figures modelled on one processor, for the mode
-/// that supports no more, are shown next to the others of their load.
+/// Returns a named table for each load and machine. If a mode supports only one processor, its
+/// modelled figures are shown next to the other figures of their load.
 fn tables(cells: &[&Cell]) -> Vec<(String, ContentionTable)> {
     let of_locks = || cells.iter().filter(|cell| cell.params.contains_key(LOCK));
     let name = |cell: &Cell| {
@@ -115,7 +115,7 @@ fn drawn(load: &str, table: &ContentionTable) -> Markup {
     }
 }
 
-/// Answers whether locks of each process would be worth it, as far as this run knows.
+/// Answers whether per-process locks would be worth it, as far as this run shows.
 fn the_question(results: &Results) -> Markup {
     let of = |experiment: &str, metric: &str, loaded: bool| {
         let cells = results.cells.iter().filter(move |cell| {
@@ -151,8 +151,8 @@ fn the_question(results: &Results) -> Markup {
     }
 }
 
-/// Returns the gain from locks of each process: by number of modelled processors, and in words for
-/// this machine's processors. If there are several levels, the highest counts.
+/// Returns the gain from per-process locks: by number of modelled processors, and in words for this
+/// machine's processors. If there are several levels, the highest one counts.
 fn gains(cells: &[&Cell]) -> (Vec<Gain>, Option<String>) {
     let mut found: BTreeMap<Option<usize>, ContentionCells<'_>> = BTreeMap::new();
     for cell in cells {

@@ -12,13 +12,14 @@ use tontine_bench::format;
 use tontine_bench::schema::Cell;
 use tontine_bench::task::Params;
 
-/// Minimum number of levels for a curve over a parameter other than the one with most levels.
+/// Minimum number of levels for a second curve, over a parameter other than the one with most
+/// levels.
 const WORTH_A_SECOND_CURVE: usize = 3;
 /// The parameter for the placement of the ends.
 const PLACEMENT: &str = "placement";
-/// Both ends on one processor: not a level of a curve whose other ends are apart.
+/// Both ends on one processor: not a level of a curve whose other cells keep their ends apart.
 const ASIDE: &str = "same-core";
-/// Placements for comparing two cells: they are in the table, but on no curve.
+/// Placements that only serve to compare two cells: they are in the table, but on no curve.
 const TABLE_ONLY: [&str; 2] = ["off-master", "apart"];
 
 /// Cells over one parameter.
@@ -40,7 +41,7 @@ pub(super) struct CurveLine<'a> {
     pub(super) name: &'a str,
     /// Role in the paper; empty if it has none.
     pub(super) role: &'static str,
-    /// `true` if the ends share a processor, unlike those of the variant's other line.
+    /// `true` if the ends share a processor, unlike the ends of the variant's other line.
     pub(super) aside: bool,
     /// Index among the metric's variants, so that a variant looks the same on all curves.
     pub(super) at: usize,
@@ -95,8 +96,8 @@ pub(super) fn curves<'a>(cells: &[&'a Cell]) -> Vec<Curve<'a>> {
         .collect()
 }
 
-/// Returns the number of distinct values of a parameter; `None` if it is not a number in all cells
-/// that have it.
+/// Returns the number of distinct values of a parameter; `None` if its value is not a number in
+/// every cell that has it.
 fn levels(cells: &[&Cell], name: &str) -> Option<usize> {
     let values = cells.iter().filter_map(|cell| cell.params.get(name));
     let read: Option<Vec<f64>> = values.map(|value| number(name, value)).collect();
@@ -106,7 +107,7 @@ fn levels(cells: &[&Cell], name: &str) -> Option<usize> {
     Some(read.len())
 }
 
-/// Returns the curves over `name`: one for each combination of the other parameters.
+/// Returns the curves over `name`, one per combination of the other parameters.
 fn over<'a>(cells: &[&'a Cell], name: &str) -> Vec<Curve<'a>> {
     let points: Vec<(f64, &Cell)> = cells
         .iter()
@@ -130,7 +131,7 @@ fn over<'a>(cells: &[&'a Cell], name: &str) -> Vec<Curve<'a>> {
     }
     let mut curves: Vec<Curve<'a>> = Vec::new();
     for (level, cell) in points {
-        // A parameter that follows the level separates no curves.
+        // A parameter that changes with the level does not separate curves.
         let common = match (parted, follows) {
             (false, _) => String::new(),
             (true, true) => rest(cell, PLACEMENT),
@@ -160,7 +161,7 @@ fn over<'a>(cells: &[&'a Cell], name: &str) -> Vec<Curve<'a>> {
     curves
 }
 
-/// Returns `true` if each level has one placement of its own, apart from the cells placed aside.
+/// Returns `true` if each level has its own placement, not counting the cells placed aside.
 fn placement_follows(points: &[(f64, &Cell)], rest: &impl Fn(&Cell, &str) -> String) -> bool {
     let usual = || points.iter().copied().filter(|(_, cell)| !is_aside(cell));
     let mut placements: Vec<&str> =
@@ -170,7 +171,7 @@ fn placement_follows(points: &[(f64, &Cell)], rest: &impl Fn(&Cell, &str) -> Str
     placements.len() > 1 && !twice(usual(), |cell| rest(cell, PLACEMENT))
 }
 
-/// Returns `true` if a variant has two cells at one level for which `apart` is equal.
+/// Returns `true` if a variant has two cells at one level with equal results of `apart`.
 fn twice<'a>(
     points: impl Iterator<Item = (f64, &'a Cell)>,
     apart: impl Fn(&Cell) -> String,
@@ -184,7 +185,7 @@ fn is_aside(cell: &Cell) -> bool {
     cell.params.get(PLACEMENT).is_some_and(|placement| placement == ASIDE)
 }
 
-/// Returns a parameter's value as a number, times in nanoseconds.
+/// Returns a parameter's value as a number; times are converted to nanoseconds.
 fn number(name: &str, value: &str) -> Option<f64> {
     let figure: f64 = value.parse().ok().filter(|figure: &f64| figure.is_finite())?;
     Some(if name.ends_with("_us") { figure * 1e3 } else { figure })
@@ -234,7 +235,7 @@ mod tests {
         assert_eq!((found.len(), found[0].levels()), (1, vec![1.0, 10.0]));
     }
 
-    /// Regression: one pair runs cross-core and same-core, more pairs are spread, and the paper's
+    /// Regression: one pair runs cross-core and same-core, more pairs are spread. The paper's
     /// figure was drawn without its first point.
     #[test]
     fn pairs_curve_starts_at_one_pair_same_core_is_own_line() {

@@ -1,4 +1,4 @@
-//! Recommendations as tables: [`table`] has the decisions with the figures behind them,
+//! Recommendations as tables: [`table`] shows the decisions with the figures behind them,
 //! [`survivors`] the effect of a kill on each mechanism.
 
 use maud::{Markup, html};
@@ -47,7 +47,8 @@ fn row(decision: &VerdictAnswer) -> Markup {
     }
 }
 
-/// Returns the table of mechanism, price and survival; nothing if no mechanism was timed or killed.
+/// Returns the table of mechanisms, prices and survival; nothing if no mechanism was timed or
+/// killed.
 pub(super) fn survivors(results: &Results) -> Markup {
     let rows = mechanisms(results);
     html! {

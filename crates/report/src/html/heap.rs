@@ -1,9 +1,9 @@
 //! The map of a heap as a picture: [`maps`], with a tile for each slab.
 //!
-//! A row is sixteen slabs, 1 MiB. A tile is filled from below by the owners of its blocks; its
-//! frame has the colour of the member that allocates from it; the number in it is the size of its
+//! A row is sixteen slabs, 1 MiB. The owners of its blocks fill a tile from below; the frame has
+//! the colour of the member that allocates from the slab; the number in the tile is the size of its
 //! blocks. Blocks of a dead member are striped, so that they are recognisable without colour. The
-//! tooltip of each tile says all of this in words.
+//! tooltip of each tile describes all of this in words.
 
 use std::fmt::Write;
 
@@ -24,10 +24,10 @@ const STEP: (f64, f64) = (31.0, 34.0);
 const LEFT: f64 = 34.0;
 /// Distance between two stripes.
 const STRIPE: f64 = 2.5;
-/// Colours of live members; blocks in flight have another colour.
+/// Colours of live members; blocks in flight have a different colour.
 const COLOURS: [usize; 7] = [0, 2, 3, 6, 1, 5, 7];
 
-/// Returns the pictures of an experiment's heaps, those of one run side by side.
+/// Returns the pictures of an experiment's heaps; those of the same run are side by side.
 pub(super) fn maps(results: &Results, experiment: &str) -> Markup {
     let rows: Vec<&MapRow> =
         results.maps.iter().filter(|row| row.experiment == experiment).collect();
@@ -200,7 +200,7 @@ fn told(map: &HeapMap, number: usize, slab: &MappedSlab) -> String {
     told
 }
 
-/// Returns the bytes per owner: the members, then blocks in flight and free space.
+/// Returns the bytes per owner: the members first, then blocks in flight and free space.
 fn shares(map: &HeapMap) -> Vec<(String, String, usize)> {
     let members = (0..map.members.len()).map(|member| {
         let class = format!("part {}", colour(map, member));

@@ -1,8 +1,9 @@
-//! The distribution of the samples: [`histograms`], a small one for each cell.
+//! The distribution of the samples: [`histograms`], a small one per cell.
 //!
 //! The histograms of a cell's invocations are merged and drawn between the 1st and the 99th
 //! percentile, each on its own logarithmic axis, with the cumulative curve above; the caption names
-//! the values beyond. A histogram that cannot be decoded is omitted rather than guessed.
+//! the values outside that range. A histogram that cannot be decoded is omitted rather than
+//! guessed.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -12,7 +13,7 @@ use maud::{Markup, html};
 use tontine_bench::format;
 use tontine_bench::schema::Cell;
 
-/// Number of bars; with the labels below, about the maximum for a phone.
+/// Number of bars; with the labels below them, about the maximum for a phone.
 const BARS: usize = 60;
 /// Histograms record thousandths of the unit.
 const THOUSANDTHS: f64 = 1_000.0;
@@ -82,7 +83,7 @@ struct Shape {
 
 impl Shape {
     /// Returns the shape of a cell's samples; `None` for shares, rates, and cells with fewer than
-    /// 100 samples or without a positive one.
+    /// 100 samples or no positive sample.
     fn of(cell: &Cell) -> Option<Self> {
         if cell.unit == "share" || cell.unit.ends_with("/s") {
             return None;
@@ -99,8 +100,8 @@ impl Shape {
         let mut heights = vec![0.0; BARS];
         let bar = |value: f64| (value / low).ln() / (high / low).ln() * BARS as f64;
         for step in merged.iter_recorded() {
-            // A recorded value represents a range of equivalent ones: spread it over that range, or
-            // a coarse clock would draw a comb.
+            // A recorded value represents a range of equivalent values. Spread it over that range;
+            // otherwise a coarse clock would draw a comb.
             let value = step.value_iterated_to();
             let from = bar(merged.lowest_equivalent(value).max(1) as f64);
             let to = bar(merged.next_non_equivalent(value) as f64);
@@ -113,7 +114,7 @@ impl Shape {
         Some(Self { merged, low, high, heights })
     }
 
-    /// Returns a quantile, in the cell's unit.
+    /// Returns a quantile in the cell's unit.
     fn at(&self, quantile: f64) -> f64 {
         self.merged.value_at_quantile(quantile) as f64 / THOUSANDTHS
     }

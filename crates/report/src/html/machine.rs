@@ -1,6 +1,6 @@
 //! The machine's facts on the page: [`one_line`], [`advice`], [`card`].
 //!
-//! They are read from JSON that this build or an older one has written, so every field is optional.
+//! They are read from JSON that this build or an older build wrote, so every field is optional.
 
 use maud::{Markup, html};
 use serde_json::Value;
@@ -28,15 +28,15 @@ pub(super) fn one_line(machine: &Value) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join(" · "))
 }
 
-/// Splits the advice into notes and findings that disturb measurements; `None` if the file has no
-/// advice.
+/// Splits the advice into notes and findings that disturb measurements; `None` if the file contains
+/// no advice.
 fn sorted(machine: &Value) -> Option<(Vec<&Value>, Vec<&Value>)> {
     let all = machine["advice"].as_array()?;
     let findings = all.iter().filter(|item| item["finding"].is_string());
     Some(findings.partition(|item| field(item, "severity").eq_ignore_ascii_case("note")))
 }
 
-/// Returns one line for the verdict that names the topics of what disturbs measurements here.
+/// Returns a line for the verdict that names the topics of the disturbances on this machine.
 pub(super) fn warning(machine: &Value) -> Markup {
     let spoils = sorted(machine).map(|(_, spoils)| spoils).unwrap_or_default();
     let topics: Vec<&str> = spoils.iter().map(|item| field(item, "topic")).collect();
@@ -50,7 +50,7 @@ pub(super) fn warning(machine: &Value) -> Markup {
     }
 }
 
-/// Returns the section on disturbances; nothing if the file has no advice. Notes are folded.
+/// Returns the section on disturbances, with folded notes; nothing if the file contains no advice.
 pub(super) fn advice(machine: &Value) -> Markup {
     let Some((notes, spoils)) = sorted(machine) else {
         return html! {};
@@ -116,7 +116,7 @@ pub(super) fn card(machine: &Value) -> Markup {
     }
 }
 
-/// Returns the card as pairs; values of another shape are ignored.
+/// Returns the card as pairs; ignores values of an unexpected shape.
 fn topics(machine: &Value) -> Vec<(String, Vec<(String, String)>)> {
     let pairs = |value: &Value| -> Vec<(String, String)> {
         let items = value.as_array().into_iter().flatten();

@@ -1,16 +1,18 @@
 //! A run as one HTML page: [`page`].
 //!
-//! One self-contained file: style inline, charts drawn here as SVG, the raw data in a link of its
-//! own. It is readable without scripts, on a narrow screen, dark or light, and on paper. It is one
-//! document; following a link of the contents shows only that link's page, by style alone. The
-//! order: the verdict with its [`decision`]s, a page per topic, the machine, the method, the data.
+//! The page is one self-contained file: the style is inline, the charts are drawn here as SVG, and
+//! a link carries the raw data. It is readable without scripts, on a narrow screen, dark or light,
+//! and on paper. It is one document, but following a link of the contents shows only that link's
+//! page, by style alone. The order: the verdict with its [`decision`]s, a page per topic, the
+//! machine, the method, the data.
 //!
 //! The parts: [`section`] is one experiment with its tables, [`explained`] its description,
-//! [`curve`] selects the cells of a curve, [`plot`] draws it, [`paper`] has the sources' figures,
-//! [`contention`] the table of locks, [`heap`] maps of a heap, [`chart`] intervals and invocations
-//! on an [`axis`], [`histogram`] the distribution of the samples, [`machine`] the advice and the
-//! facts, [`method`] the derivation of a figure, [`script`] zoom and hover. The sentences come from
-//! [`super::verdict`], the format of numbers from [`tontine_bench::format`].
+//! [`curve`] selects the cells of a curve, [`plot`] draws it, [`paper`] describes the sources'
+//! figures, [`contention`] is the table of locks, [`heap`] draws maps of a heap, [`chart`]
+//! intervals and invocations on an [`axis`], [`histogram`] the distribution of the samples.
+//! [`machine`] shows the advice and the facts, [`method`] the derivation of a figure, [`script`]
+//! adds zoom and hover. The sentences come from [`super::verdict`], the format of numbers from
+//! [`tontine_bench::format`].
 
 mod axis;
 #[cfg(test)]
@@ -216,7 +218,7 @@ fn raw_data(json: &[u8]) -> Markup {
     }
 }
 
-/// Compresses `json` as gzip; with uncompressed data the page would be twice as large.
+/// Compresses `json` with gzip; uncompressed data would double the size of the page.
 fn packed(json: &[u8]) -> Vec<u8> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
     encoder.write_all(json).and_then(|()| encoder.finish()).expect("writing to a Vec cannot fail")

@@ -1,42 +1,43 @@
-//! The sources' figures without numbers: [`drawn`] has the labels of their axes and the shapes of
-//! their curves, [`both_kernels`] selects this run's cells for the curves.
+//! The sources' figures without numbers: [`drawn`] returns the labels of their axes and the shapes
+//! of their curves, [`both_kernels`] selects this run's cells for the curves.
 //!
-//! Only the shape is described, in words; no point is invented. Neighbour: [`super::plot`].
+//! The description gives only the shape, in words; no point is invented. Neighbour:
+//! [`super::plot`].
 
 use tontine_bench::schema::Cell;
 
 use super::curve::{Curve, CurveLine};
 
-/// A figure of a source, as far as it can be described.
+/// A source's figure, described as far as possible.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Paper {
     experiment: &'static str,
     /// The metric of the figure; the experiment's other metrics do not appear in the source.
     metric: &'static str,
-    /// Number and caption.
+    /// The figure's number and caption.
     pub(super) caption: &'static str,
     /// Label of the horizontal axis.
     pub(super) along: &'static str,
     /// Label of the vertical axis.
     pub(super) up: &'static str,
-    /// Shape of the curves.
+    /// Shape of the curves, in words.
     pub(super) shape: &'static str,
 }
 
-/// Returns the source's figure that a metric of an experiment repeats, if there is one.
+/// Returns the source's figure that an experiment's metric repeats; `None` if there is none.
 pub(super) fn drawn(experiment: &str, metric: &str) -> Option<&'static Paper> {
     PAPERS.iter().find(|paper| paper.experiment == experiment && paper.metric == metric)
 }
 
-/// The paper's machine, as a model.
+/// The parameter of the model of the paper's machine.
 const ITS_MACHINE: &str = "modelled 10 processors";
 /// Prefix of the note that marks a modelled figure.
 const SIMULATION: &str = "simulation";
 /// The kernels that the paper compares, as variants.
 const KERNELS: [(&str, &str); 2] = [("old kernel", "master"), ("new kernel", "parallel")];
 
-/// Selects the paper's two curves, old kernel and new, from `curves`: those on a model of the
-/// paper's machine, otherwise those of the first curve that has both.
+/// Selects the paper's two curves, old kernel and new, from `curves`: from the model of the paper's
+/// machine if that has both, otherwise from the first curve that has both.
 pub(super) fn both_kernels<'a>(curves: &[Curve<'a>]) -> Option<Curve<'a>> {
     let of = |curve: &Curve<'a>| -> Option<Vec<CurveLine<'a>>> {
         let line = |&(role, variant)| {
@@ -60,7 +61,7 @@ pub(super) fn both_kernels<'a>(curves: &[Curve<'a>]) -> Option<Curve<'a>> {
     Some(Curve { param, unit, common, lines })
 }
 
-/// Returns the note that marks a cell's figure as modelled, if it is.
+/// Returns the note that marks a cell's figure as modelled; `None` if it is measured.
 pub(super) fn label(cell: &Cell) -> Option<&str> {
     cell.notes.iter().map(String::as_str).find(|note| note.starts_with(SIMULATION))
 }

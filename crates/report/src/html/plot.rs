@@ -2,7 +2,7 @@
 //!
 //! One line per variant: at each level a mark at the estimate, a broad stroke for its interval, and
 //! a dot for every invocation, in order from left to right. All positions are percentages, so that
-//! the drawing stretches and its type does not; lines differ in colour and in the shape of their
+//! the drawing stretches but its text does not. Lines differ in colour and in the shape of their
 //! marks. `script.js` reads the exact figures from the attributes.
 
 use maud::{Markup, html};
@@ -93,7 +93,7 @@ fn up_in_words(title: &str, unit: &str) -> String {
     if unit.ends_with("/s") { unit.replace("/s", " per second") } else { title.to_lowercase() }
 }
 
-/// Returns the figures at the left.
+/// Returns the figures on the left.
 fn scale(up: &Axis) -> Markup {
     html! {
         svg.scale aria-hidden="true" {
@@ -114,8 +114,8 @@ fn levels_below(along: &Axis, levels: &[f64]) -> Markup {
             @for level in along.levels(levels) {
                 @let place = along.place(level);
                 @let anchor = if place > 92.0 { "end" } else { "middle" };
-                // At the edge, shift the label so that it ends slightly beyond its level but not
-                // beyond the page.
+                // At the edge, shift the label so that it ends slightly to the right of its level
+                // but still on the page.
                 @let shift = if place > 92.0 { "0.8em" } else { "0" };
                 text x=(percent(place)) dx=(shift) y="14" text-anchor=(anchor) {
                     (format::tick(along.unit(), level))

@@ -1,7 +1,8 @@
-//! The page's one script, and the policy that lets it run and nothing else: [`script`], [`policy`].
+//! The page's only script, and the policy that lets nothing but this script run: [`script`],
+//! [`policy`].
 //!
 //! The script only adds exact figures under the pointer, and zoom. A script injected through a
-//! hostile name has another hash and does not run.
+//! hostile name has a different hash and does not run.
 
 use std::sync::LazyLock;
 
@@ -16,7 +17,8 @@ pub(super) fn script() -> Markup {
     html! { script { (PreEscaped(SCRIPT)) } }
 }
 
-/// Returns the policy that forbids the page to fetch anything and to run anything but [`script`].
+/// Returns the policy that forbids the page to fetch anything and to run anything except
+/// [`script`].
 pub(super) fn policy() -> &'static str {
     static POLICY: LazyLock<String> = LazyLock::new(|| {
         let hash = STANDARD.encode(hmac_sha256::Hash::hash(SCRIPT.as_bytes()));

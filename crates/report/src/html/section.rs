@@ -1,11 +1,11 @@
 //! One experiment on the page: [`section`].
 //!
 //! The section starts with the folded description of the experiment. Then come its cells, grouped
-//! by metric, then by parameters, the best first. Each metric has a curve for each numeric
-//! parameter, preceded by the paper's own figure if there is one; a chart; a table with every
-//! figure; and the distributions of its samples. The statistics of all locks are one table, with
-//! the underlying figures folded. The maps of a heap, rows that were skipped or failed, events that
-//! were tried rather than timed, and the paired ratios follow.
+//! by metric, then by parameters, best first. Each metric has a curve for each numeric parameter,
+//! preceded by the paper's own figure if there is one; a chart; a table with every figure; and the
+//! distributions of its samples. One table shows the statistics of all locks, with the underlying
+//! figures folded. At the end are the maps of a heap, rows that were skipped or failed, events that
+//! were tried rather than timed, and the paired ratios.
 
 use maud::{Markup, html};
 use tontine_bench::format::{self, FormattedFigure};
@@ -163,7 +163,7 @@ fn by_metric<'a>(cells: &[&'a Cell]) -> Vec<(&'a str, Vec<&'a Cell>)> {
     groups
 }
 
-/// Groups cells by parameters, in the run's order; within a group the smallest cost or the highest
+/// Groups cells by parameters, in the run's order; within a group, the lowest cost or the highest
 /// rate comes first.
 fn by_params<'a>(cells: &[&'a Cell]) -> Vec<(String, Vec<&'a Cell>)> {
     let mut groups: Vec<(String, Vec<&Cell>)> = Vec::new();

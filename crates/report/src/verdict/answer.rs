@@ -5,17 +5,17 @@ use tontine_bench::schema::{Results, TriedRow};
 /// The verdict on one answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CheckVerdict {
-    /// The answer of an ideal mechanism.
+    /// The answer that an ideal mechanism gives.
     Right,
-    /// The opposite.
+    /// The opposite answer.
     Wrong,
     /// No answer: the mechanism could not be tried.
     Untried,
 }
 
 impl CheckVerdict {
-    /// Judges what a mechanism said. The answer is the first word, `alive` or `dead`; any other
-    /// text is the reason why the mechanism could not be tried.
+    /// Judges a mechanism's answer. The answer is the first word, `alive` or `dead`; any other text
+    /// is the reason why the mechanism could not be tried.
     pub fn of(truth: &str, says: &str) -> Self {
         let word = |text: &str| {
             let end = text.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(text.len());
@@ -33,7 +33,7 @@ impl CheckVerdict {
 /// The experiment whose variants are tried.
 const CHECKS: &str = "liveness-check";
 
-/// Result of one check over the events that were tried.
+/// Results of one check over the events that were tried.
 pub(super) struct Score {
     pub(super) right: usize,
     /// Events that the check answered wrongly.

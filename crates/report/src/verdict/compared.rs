@@ -1,9 +1,9 @@
-//! The ratio of two cells: [`CellQuotient`], from the run's own pairs if it has them.
+//! The ratio of two cells: [`CellQuotient`], from the run's own pairs if it contains any.
 
 use tontine_bench::format::{self, FormattedFigure};
 use tontine_bench::schema::{Cell, Results};
 
-/// Minimum ratio that is a reason to choose one over the other.
+/// Minimum ratio that is a reason to choose one cell over the other.
 const WORTH_IT: f64 = 1.1;
 
 /// Order of two figures.
@@ -25,7 +25,8 @@ pub(super) struct CellQuotient {
 }
 
 impl CellQuotient {
-    /// Divides `above` by `below`; `None` if one has no interval, or the divisor's contains zero.
+    /// Divides `above` by `below`; `None` if either has no interval, or the divisor's interval
+    /// contains zero.
     pub(super) fn of(above: &Cell, below: &Cell, results: &Results) -> Option<Self> {
         if let Some(ratio) = format::ratio_between(above, below, results) {
             let (value, low, high) = (ratio.estimate, ratio.low, ratio.high);
@@ -50,7 +51,7 @@ impl CellQuotient {
         }
     }
 
-    /// Returns `true` if the whole interval lies above the threshold of a tenth.
+    /// Returns `true` if the whole interval lies above [`WORTH_IT`].
     pub(super) fn is_worth_it(&self) -> bool {
         self.low > WORTH_IT
     }
@@ -59,7 +60,7 @@ impl CellQuotient {
         format::times(self.value, self.low, self.high)
     }
 
-    /// Describes what the ratio is computed from.
+    /// Describes the figures from which the ratio is computed.
     pub(super) fn how(&self) -> String {
         match self.pairs {
             Some(pairs) => format!("by {pairs} pairs"),
@@ -78,7 +79,7 @@ pub(super) fn doubt(cell: &Cell) -> u8 {
     }
 }
 
-/// Returns `true` if the next run may yield a second, different figure.
+/// Returns `true` if the next run may yield a different figure.
 pub(super) fn has_two_modes(cell: &Cell) -> bool {
     cell.notes.iter().any(|note| note.starts_with("unstable: two modes"))
 }

@@ -1,8 +1,8 @@
 //! Recommendations for this machine: [`decisions`], each computed from the run's own figures.
 //!
 //! A [`VerdictAnswer`] names every figure behind its answer and every figure that is missing;
-//! nothing is guessed from other machines. Which mechanisms spin and which sleep is recorded in the
-//! run; which of them to choose follows from its figures.
+//! nothing is guessed from other machines. The run records which mechanisms spin and which sleep;
+//! its figures determine which of them to choose.
 
 use tontine_bench::about::Idling;
 use tontine_bench::format::{self, FormattedFigure};
@@ -14,7 +14,8 @@ use super::sentence::Sentence;
 use super::survivors::{Fate, Rated, fate, mechanisms};
 use super::{Cells, SleepingMechanisms};
 
-/// Ways to create an independent process; a child of vfork borrows its parent's memory.
+/// Ways to create an independent process. vfork is not among them: its child borrows the parent's
+/// memory.
 const PROCESSES: [&str; 2] = ["fork", "posix-spawn"];
 
 /// A question, its answer, and the evidence.
@@ -66,7 +67,7 @@ impl VerdictAnswer {
         self
     }
 
-    /// Records what is missing, with the reason if a row of the run gives one.
+    /// Records a missing row, with the reason if the run gives one.
     fn without(mut self, results: &Results, experiment: &str, variant: &str) -> Self {
         let row = results.cells.iter().find(|cell| {
             cell.experiment == experiment
@@ -165,8 +166,8 @@ fn spin_or_sleep(results: &Results) -> VerdictAnswer {
     decision.answered(answer)
 }
 
-/// Returns the cells of the mechanism's wake-up after the shortest and after the longest sleep, at
-/// the same placement.
+/// Returns the cells of the mechanism's wake-up after the shortest and after the longest sleep,
+/// both at the same placement.
 fn pauses<'a>(sleep: &Cell, results: &'a Results) -> Option<(&'a Cell, &'a Cell)> {
     let place = |cell: &Cell| cell.params.get("placement").cloned();
     let all = Cells::of(results, "wake-up", "one_way").0;
@@ -179,7 +180,7 @@ fn pauses<'a>(sleep: &Cell, results: &'a Results) -> Option<(&'a Cell, &'a Cell)
     Some((cells.first()?.1, cells.last()?.1))
 }
 
-/// Returns how long the receiver of a wake-up had slept.
+/// Returns how long the receiver had slept before a wake-up.
 fn asleep(cell: &Cell) -> String {
     let us: f64 = cell.params.get("pause_us").and_then(|us| us.parse().ok()).unwrap_or(f64::NAN);
     format::tick("ns", us * 1e3)
@@ -258,8 +259,8 @@ fn thread_or_process(results: &Results) -> VerdictAnswer {
     decision.answered(answer.words("Only a process outlives the other's end."))
 }
 
-/// Returns the cells for creating and ending a thread and the cheapest process, of the same parent
-/// at the same placement.
+/// Returns the cells for creating and ending a thread and the cheapest process, both with the same
+/// parent and at the same placement.
 fn made(results: &Results) -> Option<(&Cell, &Cell)> {
     let all = Cells::of(results, "thread-vs-process", "create_join").0;
     let threads = all.iter().copied().filter(|cell| cell.variant == "thread");
@@ -278,7 +279,7 @@ fn which_check(results: &Results) -> VerdictAnswer {
         return decision.without(results, "liveness-check", "");
     }
     let references = [checks.named("load"), checks.named("kill-0")];
-    // Among the checks that were tried, take those with the fewest errors; among these, the
+    // Among the checks that were tried, take those with the fewest errors; among those, the
     // cheapest.
     let asked: Vec<(&str, Score)> = checks
         .0
@@ -369,8 +370,8 @@ fn which_survives(results: &Results) -> VerdictAnswer {
     decision
 }
 
-/// Decides whether padding between words that two threads write is worth it; `None` if that was not
-/// measured.
+/// Decides whether padding between words that two threads write is worth it; `None` if the run did
+/// not measure that.
 fn padding(results: &Results) -> Option<VerdictAnswer> {
     let decision = VerdictAnswer::on("Is padding against false sharing worth it?");
     let distance = |cell: &&Cell| cell.params.get("distance").and_then(|d| d.parse::<u64>().ok());
@@ -394,14 +395,14 @@ fn padding(results: &Results) -> Option<VerdictAnswer> {
     Some(decision.resting_on([near, far]).answered(answer))
 }
 
-/// Recommends the cheapest allocator at the highest number of threads; `None` if that was not
-/// measured.
+/// Recommends the cheapest allocator at the highest number of threads; `None` if the run did not
+/// measure that.
 fn allocator(results: &Results) -> Option<VerdictAnswer> {
     let decision = VerdictAnswer::on("Which allocator?");
     let timed = Cells::of(results, "allocators", "pair").0;
     let threads = |cell: &Cell| cell.params.get("threads").and_then(|n| n.parse::<u64>().ok());
     let most = timed.iter().filter_map(|cell| threads(cell)).max()?;
-    // A heap for several processes is not a `malloc` to choose from.
+    // A heap for several processes is not an alternative to `malloc`.
     let rivals =
         timed.iter().filter(|cell| threads(cell) == Some(most) && cell.variant != "shared");
     let rivals = Cells(rivals.copied().collect()).commonest_params();

@@ -1,9 +1,9 @@
 //! The verdict of a run in words: [`verdict`], computed from the run's own figures only.
 //!
-//! Each [`Sentence`] carries its figures with their intervals; what was not measured is left out,
-//! never guessed. Which mechanisms block, and which checks need no system call, is recorded in the
-//! run; which of them is fastest follows from its figures. In addition: [`decisions`], questions
-//! with the figures behind each answer, and [`mechanisms`], the effect of a kill on each mechanism.
+//! Each [`Sentence`] carries its figures with their intervals; it omits what was not measured and
+//! guesses nothing. The run records which mechanisms block and which checks need no system call;
+//! its figures determine which of them is fastest. Two more parts: [`decisions`], questions with
+//! the figures behind each answer, and [`mechanisms`], the effect of a kill on each mechanism.
 //! Neighbours: [`super::markdown`] and [`super::html`] print them.
 
 mod answer;
@@ -75,10 +75,10 @@ fn floor(trips: &Cells) -> Option<Sentence> {
 }
 
 /// The mechanisms whose receiver sleeps and whose figure is reliable: those between processes, if
-/// there are any, without those whose figure has two modes.
+/// there are any, excluding those whose figure has two modes.
 struct SleepingMechanisms<'a> {
     best: &'a Cell,
-    /// Others whose intervals overlap the best one's.
+    /// Other mechanisms whose intervals overlap the best one's.
     level: Vec<&'a Cell>,
 }
 
@@ -166,7 +166,7 @@ fn zmq_over(blocking: &Cell, trips: &Cells, results: &Results) -> Option<Sentenc
 }
 
 fn cheapest_check(checks: &Cells, results: &Results) -> Option<Sentence> {
-    // A check that was never tried has a price but no answers.
+    // A check that was never tried has a price, but no answers.
     let asked = |variant: &&str| Score::of(results, variant).asked() > 0;
     let asked: Vec<&str> = without_calls(results).filter(asked).collect();
     let cell = checks.cheapest(&asked)?;
@@ -209,7 +209,7 @@ fn without_calls(results: &Results) -> impl Iterator<Item = &str> {
     about.into_iter().flat_map(|about| about.without_calls.iter().map(String::as_str))
 }
 
-/// Returns the cheapest check without a system call that was tried and always right.
+/// Returns the cheapest check that makes no system call, was tried and was always right.
 fn cheapest_without_error<'a>(checks: &Cells<'a>, results: &Results) -> Option<&'a Cell> {
     let faultless = without_calls(results).filter(|variant| {
         let score = Score::of(results, variant);
@@ -239,8 +239,8 @@ fn outlived(cells: &Cells) -> Vec<Sentence> {
         .collect()
 }
 
-/// Appends the share for each end of the band within which the clocks' offset lies. The last
-/// invocation states both in a note, for the opposite share.
+/// Appends the share for each end of the band that contains the clocks' offset. The last invocation
+/// states both shares in a note, which is about the opposite event.
 fn within_the_band(sentence: Sentence, cell: &Cell) -> Sentence {
     let ends = cell.notes.iter().find_map(|note| {
         let (_, told) = note.split_once("offset band: ")?.1.split_once("parent_after would be ")?;
@@ -258,8 +258,8 @@ fn within_the_band(sentence: Sentence, cell: &Cell) -> Sentence {
     }
 }
 
-/// Names the mechanisms that always notify the survivor, the fastest of them, and those that leave
-/// it wedged.
+/// Names the mechanisms that always notify the survivor, the fastest of them, and the mechanisms
+/// that leave the survivor wedged.
 fn survivors(wedged: &Cells, results: &Results) -> Option<Sentence> {
     let never = |cell: &&Cell| cell.invocations.iter().all(|one| one.summary.max == 0.0);
     let (told, left): (Vec<&Cell>, Vec<&Cell>) = wedged.0.iter().copied().partition(never);
@@ -323,7 +323,8 @@ impl<'a> Cells<'a> {
         Self(found.collect())
     }
 
-    /// Keeps the cells of one set of parameters: the most frequent set, the first one among equals.
+    /// Keeps the cells of the most frequent set of parameters; if several are equally frequent, of
+    /// the first.
     fn commonest_params(self) -> Self {
         let count = |params: &Params| self.0.iter().filter(|cell| &cell.params == params).count();
         let mut best: Option<(&Params, usize)> = None;
@@ -341,14 +342,14 @@ impl<'a> Cells<'a> {
         self.0.iter().copied().find(|cell| cell.variant == variant)
     }
 
-    /// Returns the cheapest of the cells with these names.
+    /// Returns the cheapest cell that has one of these names.
     fn cheapest(&self, names: &[&str]) -> Option<&'a Cell> {
         let named = |cell: &&Cell| names.contains(&cell.variant.as_str());
         Self(self.0.iter().copied().filter(named).collect()).cheapest_of_all()
     }
 
-    /// Compares upper ends of intervals: a mechanism that is fast in one run and slow in the next
-    /// is not recommended.
+    /// Returns the cheapest cell by the upper ends of the intervals: a mechanism that is fast in
+    /// one run and slow in the next is not recommended.
     fn cheapest_of_all(&self) -> Option<&'a Cell> {
         let upper = |cell: &Cell| cell.high.or(cell.estimate).unwrap_or(f64::MAX);
         self.0.iter().copied().min_by(|a, b| f64::total_cmp(&upper(a), &upper(b)))
@@ -385,7 +386,7 @@ mod tests {
         assert!(all.contains("by the ends of both intervals"), "{all}");
     }
 
-    /// Regression: `load`, the baseline of the others, was named as the cheapest check.
+    /// Regression: `load`, the baseline of the other checks, was named as the cheapest check.
     #[test]
     fn untried_check_is_never_the_cheapest() {
         let mut results = fixture::run();

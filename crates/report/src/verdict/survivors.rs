@@ -1,8 +1,8 @@
 //! The effect of a kill on the users of a mechanism: [`mechanisms`], one row per mechanism, with
 //! its one-way latency.
 //!
-//! Computed from the cells of `round-trip` and `survival`; a mechanism that was not killed is
-//! marked as such.
+//! The rows are computed from the cells of `round-trip` and `survival`; a mechanism without kills
+//! is marked as such.
 
 use tontine_bench::about::KillFacts;
 use tontine_bench::format::{self, FormattedFigure};
@@ -24,13 +24,13 @@ pub struct Rated<'a> {
 /// The effect of a kill of one end.
 #[derive(Debug, Clone, Copy)]
 pub enum Fate<'a> {
-    /// Both ends belong to one process, and die with it.
+    /// Both ends belong to one process, and die together.
     OneProcess,
     /// No process was killed; the reason, if the run gives one.
     NotMeasured(Option<&'a str>),
-    /// No process was killed: the reason, and the row that shows the expected effect.
+    /// No process was killed. The reason, and the row that shows the expected effect.
     As(&'a str, &'a str),
-    /// The kills, and the shares of them that ended badly.
+    /// The kills, and the shares of kills with a bad result.
     Killed {
         /// Number of kills.
         kills: usize,
@@ -52,13 +52,13 @@ impl Fate<'_> {
         }
     }
 
-    /// Returns `true` if, in addition, no message was lost.
+    /// Returns `true` if the survivor was always notified, no message was torn, and none was lost.
     pub fn keeps_all(&self) -> bool {
         let keeps = matches!(self, Self::Killed { lost: Some(lost), .. } if never(lost));
         self.tells() && keeps
     }
 
-    /// Returns the answer to "survives?" in a few words, and the evidence.
+    /// Returns the answer to "survives?" in a few words, with the evidence.
     pub fn words(&self) -> (&'static str, String) {
         match self {
             Self::OneProcess => ("no", "two threads: a kill ends both".into()),
@@ -86,7 +86,7 @@ impl Fate<'_> {
     }
 }
 
-/// Returns every mechanism that made a round trip or was killed, the cheapest first.
+/// Returns every mechanism that made a round trip or was killed, cheapest first.
 pub fn mechanisms(results: &Results) -> Vec<Rated<'_>> {
     let trips = Cells::of(results, "round-trip", "one_way").commonest_params();
     let mut rows: Vec<Rated<'_>> = trips

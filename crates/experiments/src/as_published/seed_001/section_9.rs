@@ -3,8 +3,8 @@
 //!
 //! The load is eight sessions and eight builds at the same time, in each mode: on a model of the
 //! paper's machine, and on this machine's processors. To answer the question, the model runs the
-//! load with locks of each process and with the one lock of all relations, on increasing numbers of
-//! processors; as soon as eight trees of each kind no longer occupy all processors, with more of
+//! load twice, with per-process locks and with the one lock of all relations, on increasing numbers
+//! of processors. Once eight trees of each kind no longer occupy all processors, it runs more of
 //! both.
 
 use std::io::Write;
@@ -25,16 +25,16 @@ const PAPERS_LOAD: usize = 8;
 const PROCESSORS: [usize; 7] = [2, 4, 8, PAPERS_PROCESSORS, 16, 32, 64];
 /// Numbers of processors in a quick run.
 const QUICK_PROCESSORS: [usize; 3] = [2, PAPERS_PROCESSORS, 64];
-/// The mode with one lock of all relations, and the lock.
+/// The mode with one lock of all relations, and the name of that lock.
 const GLOBAL: (&str, &str) = ("parallel", "proc_relation_lock");
-/// The mode with locks of each process instead, and the lock.
+/// The mode with per-process locks instead, and the name of such a lock.
 const OWN: (&str, &str) = ("per-process", "p_family_lock");
 /// The paper's statement.
 const PAPER: &str = "The paper on proc_relation_lock: well under 2 % of its acquisitions waited; \
      10 % of those waits blocked, 90 % ended while the thread still spun. Above the median of the \
      kernel's locks, and not among the most contended.";
 
-/// Writes the statistics and the answer; a quick run has fewer steps.
+/// Writes the statistics and the answer; a quick run uses fewer numbers of processors.
 ///
 /// # Errors
 /// Failed, if `out` cannot be written.
@@ -156,18 +156,18 @@ fn question(processors: &[usize], out: &mut dyn Write) -> Result<()> {
     Ok(())
 }
 
-/// Gains from the change of locks on a number of processors.
+/// Gains from per-process locks on a number of processors.
 struct LockGain {
     /// Number of sessions, and of builds.
     each: usize,
-    /// Statistics of the one lock, and of the locks of each process.
+    /// Statistics of the one lock, and of the per-process locks.
     waits: [String; 2],
-    /// Gains for sessions, for builds, for forks.
+    /// Gains for sessions, for builds and for forks.
     gains: [Gain; 3],
 }
 
 fn step(processors: usize) -> Result<LockGain> {
-    // A tree stays on one processor: fewer trees would leave some idle.
+    // A tree stays on one processor, so fewer trees would leave some processors idle.
     let each = PAPERS_LOAD.max(processors / 2);
     let cell = |pairs: [(&str, String); 2]| {
         let all = pairs.into_iter().chain([("modelled", format!("{processors} processors"))]);
@@ -176,7 +176,8 @@ fn step(processors: usize) -> Result<LockGain> {
     let load = cell([("sessions", each.to_string()), ("beside", format!("{each} builds"))]);
     let [one, own] = [GLOBAL, OWN].map(|(mode, _)| run("sessions", mode, load.clone()));
     let (one, own) = (one?, own?);
-    // If the model has no more processors, use the largest level of the curve of forks.
+    // If the model has no more processors than the paper's machine, use the highest level of the
+    // fork curve.
     let most = if processors > PAPERS_PROCESSORS { processors } else { processors.min(7) };
     let forks = Params::from([
         ("processes".to_owned(), most.to_string()),

@@ -4,11 +4,11 @@
 //! [`super::timing`] and the queue of [`crate::queue_with_check`] compile it in place.
 //! [`with_check!`](crate::with_check) turns a variant's name into the type.
 //!
-//! Checks that wait for a hang-up are in `waits`, the thread that polls procfs in `polling`, all
-//! others here.
+//! Checks that wait for a hang-up are in `waits`, the thread that polls procfs is in `polling`, all
+//! other checks are here.
 //!
-//! Neighbours: [`super::monitored`] is the monitored process, [`super::word`] has the words that
-//! some checks read.
+//! Neighbours: [`super::monitored`] starts the monitored process, [`super::word`] defines the words
+//! that some checks read.
 
 #![allow(unsafe_code, reason = "system calls that take a bare signal number, and empty assembly")]
 
@@ -37,14 +37,13 @@ pub use waits::{Epoll, Poll, Select};
 
 /// One way to check.
 pub trait Check {
-    /// The call that a check makes, for the message that it was refused.
+    /// The call that a check makes, named in the message if the system refuses it.
     const CALL: &'static str = "a look at memory";
 
-    /// Returns `true` if the process is alive, or the error that the mechanism gave instead of an
-    /// answer.
+    /// Returns `true` if the process is alive.
     ///
     /// # Errors
-    /// Any error of the system call that means neither yes nor no.
+    /// Any error of the system call that means neither alive nor dead.
     fn look(&self) -> std::result::Result<bool, Errno>;
 
     /// Waits until answers reflect everything that has already happened.
@@ -55,7 +54,7 @@ pub trait Check {
         Ok(())
     }
 
-    /// Checks once, on a process that is known to live, before the first timed check.
+    /// Checks once, on a process that is known to be alive, before the first timed check.
     ///
     /// # Errors
     /// Skipped, naming the call, if the system refuses it, as a seccomp filter does.
@@ -117,7 +116,7 @@ impl Check for NoCheck {
     }
 }
 
-/// One load, whose value is not used.
+/// A single load, whose value is not used.
 pub struct BareLoad<'a>(pub &'a AtomicU32);
 
 impl Check for BareLoad<'_> {
@@ -146,7 +145,7 @@ impl LifeWord {
     /// Maps the life.
     ///
     /// # Errors
-    /// Failed, if none was passed; skipped, if it cannot be mapped.
+    /// Failed, if the process passed no descriptor; skipped, if the life cannot be mapped.
     pub fn of(monitored: &Monitored) -> Result<Self> {
         Watch::from_fd(passed(monitored)?).map(Self).map_err(mailbox::refused)
     }
@@ -159,7 +158,7 @@ impl Check for LifeWord {
     }
 }
 
-/// Only the atomic instruction inside `pthread_mutex_trylock`.
+/// Just the atomic instruction inside `pthread_mutex_trylock`.
 pub struct CompareExchange<'a> {
     word: &'a AtomicU32,
     mine: u32,
@@ -182,7 +181,7 @@ impl Check for CompareExchange<'_> {
     }
 }
 
-/// `pthread_mutex_trylock`, as the source describes it: a success is not undone.
+/// `pthread_mutex_trylock`, as the source describes it: after a success the mutex stays locked.
 pub struct TryLock<'a>(&'a MonitorPage);
 
 impl<'a> TryLock<'a> {
@@ -225,7 +224,7 @@ impl PidfdSignal {
     /// Creates a check by the descriptor that the monitored process passed.
     ///
     /// # Errors
-    /// Failed, if none was passed.
+    /// Failed, if the process passed no descriptor.
     pub fn to(monitored: &Monitored) -> Result<Self> {
         Ok(Self(passed(monitored)?.as_raw_fd()))
     }
@@ -249,7 +248,7 @@ impl<'a> Procfs<'a> {
     /// Creates a check by the descriptor that the monitored process passed.
     ///
     /// # Errors
-    /// Failed, if none was passed.
+    /// Failed, if the process passed no descriptor.
     pub fn of(monitored: &'a Monitored) -> Result<Self> {
         passed(monitored).map(Self)
     }
@@ -289,7 +288,7 @@ fn last_errno() -> Errno {
     Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::INVAL)
 }
 
-/// Uses a value in a register, at no cost.
+/// Marks a value in a register as used, at no cost.
 #[inline(always)]
 pub fn used(value: u32) {
     // SAFETY: no instruction at all.

@@ -29,13 +29,13 @@ struct PublishedStatus {
 }
 
 impl PollingThread {
-    /// Starts the thread; it has checked once when this returns.
+    /// Starts the thread; when this returns, the thread has checked once.
     ///
     /// # Errors
     /// Skipped, if the system refuses a thread, a descriptor or the check.
     pub fn of(monitored: &Monitored) -> Result<Self> {
         let directory = passed(monitored)?.try_clone_to_owned().setting_up("dup")?;
-        // The thread can only publish "not alive", for any reason.
+        // Probed here, because the thread can only publish "not alive", whatever the reason.
         Procfs(directory.as_fd()).probe()?;
         let shared = Arc::new(PublishedStatus::default());
         let publish = Arc::clone(&shared);
@@ -54,7 +54,7 @@ impl PollingThread {
         Ok(this)
     }
 
-    /// Waits for `looks` more checks, so that earlier events have been seen.
+    /// Waits for `looks` more checks, so that the thread has seen earlier events.
     fn until_looked_again(&self, looks: u64) -> Result<()> {
         let enough = self.shared.looks.load(Ordering::Relaxed) + looks;
         for _ in 0..5_000 {
@@ -74,7 +74,7 @@ impl Check for PollingThread {
     }
 
     fn settle(&self) -> Result<()> {
-        // A check may have begun before the event: only the second one counts.
+        // One check may have begun before the event, so only the second check counts.
         self.until_looked_again(2)
     }
 }

@@ -11,8 +11,8 @@ pub const CASES: [(&str, &[i64], &str); 4] = [
     ("polling-thread", &[libc::SYS_faccessat, libc::SYS_faccessat2], "faccessat"),
 ];
 
-/// Runs `body` in a thread of its own, for which `calls` fail with EPERM; returns `None` if the
-/// system has no filters. Children that could not be killed end with the thread.
+/// Runs `body` in its own thread, in which `calls` fail with EPERM; returns `None` if the system
+/// has no filters. Children that the thread cannot kill end with it.
 pub fn inside(calls: &[i64], body: impl FnOnce() -> Result<()> + Send) -> Option<Result<()>> {
     let arch = TargetArch::try_from(std::env::consts::ARCH).expect("a known processor");
     let rules = calls.iter().map(|call| (*call, Vec::new())).collect();

@@ -1,4 +1,4 @@
-//! Waits for the hang-up of a connection that return at once: [`Epoll`], [`Poll`], [`Select`].
+//! Non-blocking waits for the hang-up of a connection: [`Epoll`], [`Poll`], [`Select`].
 
 #![allow(unsafe_code, reason = "system calls as a C program makes them, and an fd_set")]
 
@@ -17,7 +17,7 @@ pub struct Epoll {
 }
 
 impl Epoll {
-    /// Creates a wait on a set without descriptors: a price, not a check.
+    /// Creates a wait on a set without descriptors, which shows a price and checks nothing.
     ///
     /// # Errors
     /// Skipped, if epoll is refused.
@@ -45,8 +45,9 @@ impl Check for Epoll {
     #[inline(always)]
     fn look(&self) -> std::result::Result<bool, Errno> {
         let mut event = MaybeUninit::<libc::epoll_event>::uninit();
-        // Not rustix's: that is epoll_pwait2, which also reads the clock and costs half as much
-        // again. SAFETY: the buffer has space for the one event that is requested.
+        // rustix's function is not used: it calls epoll_pwait2, which also reads the clock and
+        // costs half as much again. SAFETY: the buffer has space for the one event that is
+        // requested.
         let ready = unsafe { libc::epoll_wait(self.set.as_raw_fd(), event.as_mut_ptr(), 1, 0) };
         nothing_ready(ready)
     }
@@ -61,8 +62,8 @@ impl Check for Poll<'_> {
     #[inline(always)]
     fn look(&self) -> std::result::Result<bool, Errno> {
         let mut line = libc::pollfd { fd: self.0.as_raw_fd(), events: libc::POLLRDHUP, revents: 0 };
-        // Not rustix's: that is ppoll, as above.
-        // SAFETY: one descriptor is named and one entry given.
+        // rustix's function is not used, as above: it calls ppoll.
+        // SAFETY: the call names one descriptor and gets one entry.
         nothing_ready(unsafe { libc::poll(&mut line, 1, 0) })
     }
 }

@@ -1,8 +1,8 @@
 //! Transfer of a client's samples out of its container: [`write`](write()) and [`read`].
 //!
-//! One line of JSON states their number, or why there are none; the samples follow, eight bytes
-//! each, little-endian, in order. The bytes from a container are untrusted until [`read`] has
-//! counted them.
+//! One line of JSON states the number of samples, or the reason for their absence; the samples
+//! follow, eight bytes each, little-endian, in order. The bytes from a container are untrusted
+//! until [`read`] has counted them.
 
 use std::io::{self, Write};
 
@@ -13,7 +13,7 @@ use super::super::Timed;
 
 /// Bytes of a sample.
 const SAMPLE: usize = size_of::<f64>();
-/// Number of characters shown of an invalid answer.
+/// Number of characters of an invalid answer to show.
 const SHOWN: usize = 60;
 
 /// The first line.
@@ -27,7 +27,7 @@ enum FirstLine {
     Failed(String),
 }
 
-/// Writes the result of a client.
+/// Writes a client's result.
 pub(super) fn write(out: &mut impl Write, measured: &Result<Timed>) -> io::Result<()> {
     let (head, samples) = match measured {
         Ok(timed) => (FirstLine::Samples(timed.one_way.len()), &timed.one_way[..]),
@@ -41,7 +41,7 @@ pub(super) fn write(out: &mut impl Write, measured: &Result<Timed>) -> io::Resul
     out.flush()
 }
 
-/// Reads the result of a client.
+/// Reads a client's result.
 ///
 /// # Errors
 /// The client's own error; failed, if the bytes are not a complete answer.

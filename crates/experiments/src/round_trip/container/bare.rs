@@ -1,12 +1,13 @@
 //! `container-netns`: an engine's namespaces, without an engine.
 //!
-//! A forked *switch* has a network namespace of its own, with a bridge in it. Each end is a process
-//! with its own network, mount, PID, IPC and UTS namespaces, connected to a port of that bridge by
-//! a veth pair: a message takes the same path as in an engine's network of the driver `bridge`. A
-//! root file system, a cgroup, a seccomp filter and firewall rules are missing.
+//! A forked process, the *switch*, has its own network namespace with a bridge in it. Each end is a
+//! process with its own network, mount, PID, IPC and UTS namespaces; a veth pair connects it to a
+//! port of that bridge. So a message takes the same path as in an engine's network with the driver
+//! `bridge`. Unlike an engine's container, an end has no root file system of its own, no cgroup, no
+//! seccomp filter and no firewall rules.
 //!
-//! The machine's real network is never changed. Everything ends with the processes, and each of
-//! these dies with its parent.
+//! The machine's real network is never changed. The processes hold everything, and each of them
+//! dies with its parent.
 
 use std::fs::{self, File};
 use std::io::{Read, Seek};
@@ -29,13 +30,13 @@ use crate::round_trip::harness::RoundPlan;
 
 /// The bridge, in the switch's namespace.
 const BRIDGE: &str = "br0";
-/// The device inside, with the name that an engine uses.
+/// The device inside the container, with the name that an engine uses.
 const INSIDE: &str = "eth0";
-/// Milliseconds after which a request for the hardware address of an address is repeated.
+/// The file that sets the milliseconds after which a request for a hardware address is repeated.
 const ASK_AGAIN: &str = "/proc/sys/net/ipv4/neigh/eth0/retrans_time_ms";
 /// Addresses of server and client; no other process is in these namespaces.
 const ADDRESSES: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 70, 4, 1), Ipv4Addr::new(10, 70, 4, 2)];
-/// Timeout of the server's end after the client's.
+/// Timeout for the server to end after the client has ended.
 const FAREWELL: Duration = Duration::from_secs(2);
 
 /// Note on the figure.
@@ -69,8 +70,8 @@ pub(in super::super) fn run(plan: &RoundPlan) -> Result<(Timed, String)> {
     Ok((answer::read(&bytes)?, NOTE.to_owned()))
 }
 
-/// Returns the exit status of a process and records its error, unless another process recorded one
-/// first: that one is its cause.
+/// Returns the exit status of a process and records its error, unless another process recorded an
+/// error first: then that error is the cause of this one.
 fn said(words: &SharedMapping<ChildError>, done: Result<()>) -> i32 {
     match done {
         Ok(()) => 0,
@@ -83,8 +84,8 @@ fn said(words: &SharedMapping<ChildError>, done: Result<()>) -> i32 {
     }
 }
 
-/// Runs in a forked process: creates the bridge, starts both ends on it, and waits for the client's
-/// end.
+/// Runs in a forked process: creates the bridge, starts both ends on it, and waits until the client
+/// ends.
 fn switch(plan: &RoundPlan, words: &SharedMapping<ChildError>, out: &File) -> Result<()> {
     leave_network()?;
     let mut netlink = Netlink::open()?;
@@ -101,7 +102,7 @@ fn switch(plan: &RoundPlan, words: &SharedMapping<ChildError>, out: &File) -> Re
     if ended.exit_status() != Some(0) && words.heard().is_none() {
         return Err(MeasureError::fail(format!("the client ended: {ended:?}")));
     }
-    // A server whose client failed may wait indefinitely; dropping kills it.
+    // If its client failed, a server may wait indefinitely; dropping kills it.
     for server in &ends {
         ends_within(server.pid(), FAREWELL)?;
     }
@@ -118,7 +119,7 @@ fn plugged_in(
     out: &File,
 ) -> Result<Child> {
     let ((entered, enter), (plugged, plug)) = (pipe()?, pipe()?);
-    // Each side closes the other's ends, so that a death reads as an end of file.
+    // Each side closes the other side's ends, so that a death reads as an end of file.
     let (outside, inside) = (std::cell::Cell::new(Some((entered, plug))), (enter, plugged));
     let child = Child::fork(|| {
         drop(outside.take());
@@ -137,8 +138,8 @@ fn join(netlink: &mut Netlink, port: &str, process: Pid) -> Result<()> {
     netlink.up(port)
 }
 
-/// Runs in a forked process: enters the namespaces, waits for the device, and executes the order in
-/// a child that is the first process of its PID namespace.
+/// Runs in a forked process: enters the namespaces, waits for the device, and carries out the
+/// request in a child that is the first process of its PID namespace.
 fn end(
     order: &EndRequest,
     address: Ipv4Addr,
@@ -151,9 +152,9 @@ fn end(
     await_byte(&plugged, || "the bridge's holder ended".to_owned())?;
     let mut netlink = Netlink::open()?;
     netlink.add_address(INSIDE, address)?;
-    // The bridge begins to forward a moment after the last device is up, so the first request may
-    // be lost, and would only be repeated after a whole second. If this write fails, the connection
-    // takes that long.
+    // The bridge begins to forward a moment after the last device is up. The first request may
+    // therefore be lost, and would only be repeated after a whole second. If this write fails, the
+    // connection takes that long.
     let _ = fs::write(ASK_AGAIN, "10");
     netlink.up(INSIDE)?;
     netlink.up("lo")?;

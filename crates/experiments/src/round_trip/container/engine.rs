@@ -1,9 +1,10 @@
-//! `container-tcp`: two containers of a real engine, on a network of their own.
+//! `container-tcp`: two containers of a real engine, on their own network.
 //!
 //! The image contains this program (see `tontine_mechanisms::image`); it is created once per run
-//! and removed at its end. Network and containers belong to an invocation, have its pid in their
-//! names, and are removed when it ends. `tontine_mechanisms::docker::sweep` removes the leftovers
-//! of a killed invocation; until then the processes in its containers end by themselves.
+//! and removed at the run's end. Network and containers belong to an invocation: their names
+//! contain its pid, and they are removed when it ends. `tontine_mechanisms::docker::sweep` removes
+//! the leftovers of a killed invocation; until then the processes in its containers end by
+//! themselves.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -17,7 +18,7 @@ use super::{COMMAND, EndRequest, answer, patience};
 use crate::round_trip::Timed;
 use crate::round_trip::harness::RoundPlan;
 
-/// Timeout of an import of an image of a few dozen megabytes.
+/// Timeout for importing an image of a few dozen megabytes.
 const IMPORT: Duration = Duration::from_secs(120);
 /// The kind of network: an engine's default.
 const DRIVER: &str = "bridge";
@@ -50,8 +51,8 @@ fn timed(plan: &RoundPlan, docker: &Docker, owner: &ProcessIdentity) -> Result<T
     })
 }
 
-/// Returns the image's id: that of an image from an earlier invocation of this run, or that of a
-/// new one.
+/// Returns the image's id: that of an image from an earlier invocation of this run, or of a new
+/// one.
 fn image_of_this_program(docker: &Docker, owner: &ProcessIdentity) -> Result<String> {
     let build = image::fingerprint().during("reading /proc/self/exe")?;
     let name = format!("tontine:{}-{build}", owner.name());
@@ -86,7 +87,7 @@ struct ContainerPair<'a> {
 impl<'a> ContainerPair<'a> {
     /// Creates the network.
     fn set(docker: &'a Docker, owner: &ProcessIdentity) -> Result<Self> {
-        // Several tasks may measure in one process, never at once.
+        // Several tasks may run in one process, but never at the same time.
         let name = format!("tontine-{}-{}", owner.name(), std::process::id());
         let scene = Self {
             docker,
@@ -120,7 +121,7 @@ impl<'a> ContainerPair<'a> {
         })
     }
 
-    /// Runs the client to its end. Its samples arrive on its standard output, bypassing the
+    /// Runs the client to its end. Its samples arrive on its standard output, so they bypass the
     /// engine's log.
     fn run_client(&self, image: &str, order: &EndRequest, plan: &RoundPlan) -> Result<Timed> {
         let Self { label, network, client, .. } = self;
@@ -135,7 +136,7 @@ impl<'a> ContainerPair<'a> {
 impl Drop for ContainerPair<'_> {
     fn drop(&mut self) {
         let Self { docker, network, server, client, .. } = self;
-        // If one was never created, still remove the other.
+        // If one container was never created, still remove the other.
         let _ = docker.say(&["rm", "--force", client, server], None, PATIENCE);
         let _ = docker.say(&["network", "rm", network], None, PATIENCE);
     }

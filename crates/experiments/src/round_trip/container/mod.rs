@@ -1,12 +1,12 @@
-//! The container rows: two processes connected by a network only.
+//! The container rows: two processes that only a network connects.
 //!
-//! The code inside is the same for both: an [`EndRequest`] states which end of a TCP connection to
-//! be, [`serve`] executes it, and the client's samples leave as an [`answer`]. `engine` starts the
-//! two ends with a real engine (`container-tcp`); `bare` puts two forked processes into namespaces
-//! of their own (`container-netns`).
+//! The code inside is the same for both rows: an [`EndRequest`] states which end of a TCP
+//! connection the process is, [`serve`] carries out the request, and the client's samples leave as
+//! an [`answer`]. `engine` starts the two ends with a real engine (`container-tcp`); `bare` puts
+//! two forked processes into their own namespaces (`container-netns`).
 //!
-//! An end that waits inside gives up after [`EndRequest::within`], so that no process outlives an
-//! invocation that was killed.
+//! An end that waits inside gives up after [`EndRequest::within`], so that no process outlives a
+//! killed invocation.
 
 mod answer;
 mod bare;
@@ -38,7 +38,7 @@ pub const COMMAND: &str = "__container";
 
 /// The server's port. The server has its own network namespace, so the number is free.
 const PORT: u16 = 7_004;
-/// Timeout of a client's connection to a server that starts at the same time.
+/// Timeout for a client to connect to a server that starts at the same time.
 const CONNECT: Duration = Duration::from_secs(10);
 /// Timeout of one attempt.
 const TRY: Duration = Duration::from_millis(200);
@@ -47,7 +47,7 @@ const AGAIN: Duration = Duration::from_millis(5);
 /// Exit status of an end that gave up.
 const GAVE_UP: i32 = 124;
 
-/// The task of an end inside; passed as JSON.
+/// The task of an end inside a container; passed as JSON.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct EndRequest {
     /// Address of the server; `None` for the server itself.
@@ -61,7 +61,7 @@ struct EndRequest {
 }
 
 impl EndRequest {
-    /// Creates an order for the server.
+    /// Creates a request for the server.
     fn to_serve(plan: &RoundPlan) -> Self {
         Self {
             server: None,
@@ -72,7 +72,7 @@ impl EndRequest {
         }
     }
 
-    /// Creates an order for the client of the server at that address.
+    /// Creates a request for the client of the server at that address.
     fn to_ask(plan: &RoundPlan, server: Ipv4Addr) -> Self {
         Self { server: Some(server), cpu: plan.placement.here, ..Self::to_serve(plan) }
     }
@@ -90,17 +90,17 @@ impl EndRequest {
     }
 }
 
-/// Returns the timeout for the rounds of a plan: on a busy machine each can take a hundred times
-/// longer. A run gives up an invocation much earlier; this timeout is for ends whose invocation has
-/// ended.
+/// Returns the timeout for the rounds of a plan. On a busy machine each round can take a hundred
+/// times longer than usual. A run gives up an invocation much earlier; this timeout is for ends
+/// whose invocation has already ended.
 fn patience(plan: &RoundPlan) -> Duration {
     Duration::from_secs(60) + Duration::from_millis(3) * plan.answers() as u32
 }
 
-/// Executes an order inside a container; a client writes its answer to standard output.
+/// Carries out a request inside a container; a client writes its answer to standard output.
 ///
 /// # Errors
-/// If the order cannot be parsed, the server cannot serve, or the answer cannot be written.
+/// If the request cannot be parsed, the server cannot serve, or the answer cannot be written.
 pub fn serve(order: &str) -> io::Result<()> {
     let order: EndRequest = serde_json::from_str(order)?;
     obey(&order, &mut io::stdout().lock()).map_err(io::Error::other)
@@ -114,8 +114,8 @@ fn obey(order: &EndRequest, out: &mut impl Write) -> Result<()> {
     }
 }
 
-/// Ends this process after `time`, in a thread. A timer's signal would not do: it has no effect on
-/// the first process of a PID namespace unless caught.
+/// Starts a thread that ends this process after `time`. A timer's signal would not work: it has no
+/// effect on the first process of a PID namespace unless that process catches it.
 fn give_up_after(time: Duration) -> Result<()> {
     let wait = move || {
         thread::sleep(time);
@@ -144,8 +144,8 @@ fn client(order: &EndRequest, server: Ipv4Addr) -> Result<Timed> {
     harness::time(&order.plan(), &mut end)
 }
 
-/// Returns an end of a connection to a process that is not our child: when it ends, the connection
-/// is closed.
+/// Returns an end of a connection to a process that is not our child: the connection is closed when
+/// that process ends.
 fn to_a_stranger(connection: TcpStream) -> Result<Adapted<'static, StreamEnd<1>, 1>> {
     let read = connection.into();
     let write = again(&read)?;

@@ -1,7 +1,7 @@
 //! A headless Chromium, driven through a pipe: [`Chromium`].
 //!
-//! It shows one page at a time, uses the DevTools protocol as JSON, and downloads nothing. The
-//! tests know the report; this module does not.
+//! It shows one page at a time, uses the DevTools protocol as JSON, and downloads nothing. This
+//! module knows nothing about the report; the tests do.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-/// Names of the executable to search for.
+/// Names under which to search for the executable.
 const NAMES: [&str; 3] = ["chromium", "chromium-browser", "google-chrome"];
 
 /// Timeout of a reply; long enough for a heavily loaded machine.
@@ -131,7 +131,7 @@ impl Chromium {
         answer["result"]["value"].take()
     }
 
-    /// Waits until an expression holds: input may take effect one frame later.
+    /// Waits until an expression is true, because input may take effect one frame later.
     pub(crate) fn until(&mut self, expression: &str) {
         let deadline = Instant::now() + Duration::from_secs(30);
         while self.js(expression) != json!(true) {

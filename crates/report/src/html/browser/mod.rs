@@ -41,7 +41,7 @@ impl Drop for PageFolder {
     }
 }
 
-/// Returns the figures for which a chart of `cells` has a dot, in order.
+/// Returns, in order, the figures for which a chart of `cells` has a dot.
 fn dots<'a>(cells: impl Iterator<Item = &'a Cell>) -> Vec<f64> {
     let figures = cells.filter(|cell| cell.status == Status::Ok).flat_map(|cell| {
         cell.invocations.iter().map(|one| match cell.statistic {
@@ -64,8 +64,8 @@ fn figures(browser: &mut Chromium, selector: &str) -> Vec<f64> {
     sorted(found.as_array().unwrap().iter().map(|value| value.as_f64().unwrap()).collect())
 }
 
-/// Returns the centres, on the screen, of the marks of the first curve's first line, with their
-/// figures.
+/// Returns the screen positions of the mark centres on the first curve's first line, with the
+/// marks' figures.
 fn places(browser: &mut Chromium, section: &str) -> Vec<(f64, f64, f64)> {
     let found = browser.js(&format!(
         "[...document.querySelector('[aria-labelledby={section}] .curve')
@@ -91,7 +91,7 @@ fn page_loads_without_errors_or_requests_and_has_all_figures() {
     let requests = browser.requests();
     assert_eq!(requests, [format!("file://{}", page.file().display())]);
 
-    // Every cell is a row of one chart, every invocation a dot in it.
+    // Every cell is a row of one chart, and every invocation is a dot in it.
     assert_eq!(figures(&mut browser, ".chart .dot[data-v]"), dots(results.cells.iter()));
     let estimates = results.cells.iter().filter_map(|cell| cell.estimate).collect();
     assert_eq!(figures(&mut browser, ".chart [data-v]:not(.dot)"), sorted(estimates));
@@ -104,7 +104,7 @@ fn page_loads_without_errors_or_requests_and_has_all_figures() {
         assert_eq!(figures(&mut browser, &mark), sorted(estimates), "{name}");
     }
 
-    // On linear axes positions are proportional: pairs along, signals up.
+    // On linear axes positions are proportional to figures: pairs along, signals up.
     let at = places(&mut browser, SIGNALS);
     let [first, second, .., last] = &at[..] else { panic!("{at:?}") };
     let along = (second.0 - first.0) / (last.0 - first.0);
@@ -112,7 +112,7 @@ fn page_loads_without_errors_or_requests_and_has_all_figures() {
     let up = (second.1 - first.1) / (last.1 - first.1);
     let expected = (second.2 - first.2) / (last.2 - first.2);
     assert!((up - expected).abs() < 0.01, "{at:?}");
-    // More signals are higher up.
+    // Marks with more signals are higher up.
     assert!(first.2 > last.2 && first.1 < last.1, "{at:?}");
 }
 
@@ -156,7 +156,7 @@ fn pointer_and_keys_show_exact_figures_and_zoom() {
     assert!((times - 1.0 / 0.48).abs() < 0.1, "{times}");
     assert!(browser.number("figure.querySelectorAll('.axis .own').length") > 1.0);
 
-    // The wheel, over a chart with the focus.
+    // Turn the wheel over a chart that has the focus.
     browser.js("figure.focus()");
     browser.js("window.first = figure.querySelector('.axis .own').outerHTML; 0");
     browser.mouse("mouseWheel", left, area[1] + 40.0);
@@ -172,7 +172,7 @@ fn pointer_and_keys_show_exact_figures_and_zoom() {
     browser.key("ArrowRight");
     assert_eq!(browser.text("document.querySelector('#tip').textContent"), tip);
 
-    // Bars, and the distributions of samples.
+    // Hide bars, and the distributions of samples.
     browser.js("window.bars = document.querySelector(
              '[aria-labelledby=experiment-liveness-check] figure.chart');
          bars.scrollIntoView({block: 'center'}); bars.focus(); 0");
@@ -208,7 +208,7 @@ fn page_without_scripts_shows_verdict_tables_and_charts() {
         ));
         assert!(visible >= fewest, "{selector}: {visible}");
     }
-    // A linked page is shown alone, by style; "everything" shows all again.
+    // A linked page is shown alone, by style; the link "everything" shows all pages again.
     let pages = "[...document.querySelectorAll('main > .page')]
         .filter(page => page.checkVisibility()).map(page => page.querySelector('h2').id).join()";
     let all = browser.text(pages);

@@ -1,4 +1,4 @@
-//! Each answer follows from its figures, names them, and guesses nothing.
+//! Tests that each answer follows from its figures, names them, and guesses nothing.
 
 use tontine_bench::fixture;
 
@@ -87,9 +87,9 @@ fn decision_without_faultless_check_names_least_wrong_one() {
     assert!(answer.starts_with(least[1]) && answer.contains("(exec, zombie)"), "{answer}");
 }
 
-/// Regression: wherever no difference was resolved, a message was said to take "no longer"; a
-/// semaphore between threads with two modes represented all mechanisms, and a vfork represented a
-/// process.
+/// Regression: wherever no difference was resolved, the answer said that a message takes "no
+/// longer". A semaphore between threads with two modes represented all mechanisms, and a vfork
+/// represented a process.
 #[test]
 fn thread_or_process_has_three_answers_from_steady_rows() {
     let mut results = fixture::run();
@@ -101,7 +101,7 @@ fn thread_or_process_has_three_answers_from_steady_rows() {
     assert!(below.starts_with("Process, if messages matter: one between processes takes 0.0"));
     assert!(below.contains("Creating and ending a process (fork) takes 4.12× (4.00× – 4.20×)"));
 
-    // The other pair is steady and supplies the answer, at the same placement.
+    // The other pair has a single mode and supplies the answer, at the same placement.
     for cell in results.cells.iter_mut().filter(|cell| cell.variant == "semaphore") {
         cell.notes.push("unstable: two modes between invocations: 2 near 488 ns".into());
     }
