@@ -1,6 +1,6 @@
-//! Access of experiments to the registry of mechanisms: [`variants`], the system calls that an
-//! experiment's own text does not name ([`explained`]), and the facts that a run records
-//! ([`facts`]).
+//! Access of experiments to the registry of mechanisms: [`variants`], the system calls of the
+//! mechanisms that an experiment's own text does not name ([`explained`]), and the facts that a run
+//! records ([`facts`]).
 
 use tontine_bench::about::{Explanation, Idling, KillFacts, MechanismFacts};
 use tontine_bench::size::Size;

@@ -43,7 +43,7 @@ pub(super) fn notice(variant: &str, scene: &DeathPlan) -> Result<f64> {
         ),
         "pidfd-poll" => told(scene, Means::Pid, |_| Ok(()), |dying, ()| until_ended(dying.pidfd())),
         "sigchld" => {
-            // Blocked before the fork: by default, an unblocked SIGCHLD would be ignored.
+            // Blocked before the fork, because an unblocked SIGCHLD is ignored by default.
             let blocked = BlockedSignal::new(libc::SIGCHLD)?;
             told(scene, Means::Pid, |_| Ok(()), |dying, ()| wait_for_sigchld(&blocked, dying))
         }

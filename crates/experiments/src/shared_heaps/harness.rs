@@ -1,9 +1,9 @@
 //! Starts workers, runs them and counts: [`WorkerPlan::in_threads`], [`WorkerPlan::in_processes`].
 //!
-//! This process, the keeper, sleeps while the workers run. If kills are requested, it kills a
-//! random worker at a random moment of each second, reaps it, and starts another worker in its
-//! place. If no worker makes progress for [`STILL`] after a kill, the heap is wedged: the keeper
-//! records the time of the last progress and ends the run.
+//! This process sleeps while the workers run. If kills are requested, it kills a random worker at a
+//! random moment of each second, reaps it, and starts another worker in its place. If no worker
+//! makes progress for [`STILL`] after a kill, the heap is wedged: this process records the time of
+//! the last progress and ends the run.
 
 use std::ops::Range;
 use std::thread;

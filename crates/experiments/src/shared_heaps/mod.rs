@@ -177,7 +177,7 @@ fn benchmarks(killed: bool, size: Size) -> &'static [Benchmark] {
     }
 }
 
-/// Returns the numbers of workers. The first is the number of processors, at least two.
+/// Returns the numbers of workers: as many as processors, but at least two. A full run adds others.
 fn crowds(processors: usize, size: Size) -> Vec<usize> {
     let most = processors.clamp(2, SEATS);
     let mut crowds = match size {

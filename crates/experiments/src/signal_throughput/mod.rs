@@ -36,7 +36,7 @@ use round::ReceiverResult;
 
 /// The last level of the paper's curve.
 const MOST_PAIRS: usize = 10;
-/// Minimum number of receivers timed in one invocation: with fewer pairs there are more rounds.
+/// Number of receivers to time in one invocation: with fewer pairs, more rounds are run.
 const RECEIVERS: usize = 10;
 /// Time after which no further round begins: if many processes take turns, a round is long.
 const ROUNDS_MS: u128 = 200;

@@ -239,8 +239,8 @@ fn outlived(cells: &Cells) -> Vec<Sentence> {
         .collect()
 }
 
-/// Appends the share for each end of the band that contains the clocks' offset. The last invocation
-/// states both shares in a note, which is about the opposite event.
+/// Appends the share for each end of the band that contains the clocks' offset. Both are computed
+/// from a note of the last invocation, which states the opposite shares.
 fn within_the_band(sentence: Sentence, cell: &Cell) -> Sentence {
     let ends = cell.notes.iter().find_map(|note| {
         let (_, told) = note.split_once("offset band: ")?.1.split_once("parent_after would be ")?;

@@ -172,7 +172,7 @@ fn pointer_and_keys_show_exact_figures_and_zoom() {
     browser.key("ArrowRight");
     assert_eq!(browser.text("document.querySelector('#tip').textContent"), tip);
 
-    // Hide bars, and the distributions of samples.
+    // The same keys on a chart with bars, and on the distributions of samples.
     browser.js("window.bars = document.querySelector(
              '[aria-labelledby=experiment-liveness-check] figure.chart');
          bars.scrollIntoView({block: 'center'}); bars.focus(); 0");
