@@ -86,7 +86,7 @@ impl Allocator for Glibc {
 
     #[inline(always)]
     fn malloc(size: usize) -> *mut c_void {
-        // SAFETY: any size may be asked for.
+        // SAFETY: a request may have any size.
         unsafe { libc::malloc(size) }
     }
 
@@ -231,7 +231,7 @@ macro_rules! peer {
         impl Allocator for $name {
             #[inline(always)]
             fn malloc(size: usize) -> *mut c_void {
-                // SAFETY: any size may be asked for.
+                // SAFETY: a request may have any size.
                 unsafe { $malloc(size) }
             }
 

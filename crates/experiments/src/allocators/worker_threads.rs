@@ -10,7 +10,7 @@ use tontine_host::clock::Clock;
 use tontine_host::error::{MeasureError, Result};
 use tontine_host::os::pin::Pinned;
 
-/// Operations between two stamps.
+/// Number of operations between two stamps.
 pub(super) const BATCH: usize = 256;
 /// Minimum number of timed batches: with fewer, a thread that got no processor would be represented
 /// by the single batch in which it waited.

@@ -22,9 +22,9 @@ use crate::signal_delivery::sender::SendCall;
 use crate::signal_delivery::stamps::Stamps;
 use crate::signal_delivery::tally::DeliveryStamps;
 
-/// Deliveries of each signal in the source.
+/// Number of deliveries of each signal in the source.
 const DELIVERIES: usize = 1_000_000;
-/// Deliveries of each signal in a reduced run.
+/// Number of deliveries of each signal in a reduced run.
 const REDUCED: usize = 3_000;
 /// Cycles by which the source's child outlived `kill` on average.
 const PUBLISHED_AVERAGE: i64 = 40;

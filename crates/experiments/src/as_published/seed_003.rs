@@ -22,9 +22,9 @@ use crate::lost_signals::{ACKNOWLEDGED, AS_IT_IS};
 use crate::published::published;
 use crate::thread_vs_process::traces;
 
-/// Increments of each thread in the source's loops.
+/// Number of increments of each thread in the source's loops.
 const INCREMENTS: u64 = 10_000_000;
-/// Increments of each thread in a quick run.
+/// Number of increments of each thread in a quick run.
 const QUICK_INCREMENTS: u64 = 1_000_000;
 
 /// Runs the source's programs and writes their output; `quick` shortens them and says so.
@@ -77,8 +77,8 @@ pub fn reproduce(quick: bool, out: &mut dyn Write) -> Result<()> {
 }
 
 /// Returns the task that sends signals one after another to a thread that waits for them as in the
-/// source's programs: the gap between two waits is not widened, unlike possibly in the usual cell
-/// of the variant.
+/// source's programs: the gap between two waits is not widened. The usual cell of a variant may
+/// widen it.
 fn waiting(variant: &str, size: Size) -> InvocationTask {
     let usual = Topology::of_this_machine();
     let placement = usual.placements().first().map_or("same-core", |usual| usual.name);

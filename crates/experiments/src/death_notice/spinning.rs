@@ -20,7 +20,7 @@ use crate::with_check;
 
 /// Maximum time after a death for which a mechanism may report the process as alive.
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// Polls between two reads of the clock.
+/// Number of polls between two reads of the clock.
 const POLLS: u32 = 1024;
 /// Time that a reaper gets to fall asleep.
 const SETTLING: Duration = Duration::from_micros(100);

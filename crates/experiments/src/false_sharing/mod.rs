@@ -133,7 +133,7 @@ fn passes(size: Size) -> usize {
     }
 }
 
-/// Returns the number of increments from the task's parameters; without one, from its size.
+/// Returns the number of increments that the task's parameters give, otherwise that of its size.
 fn increments(task: &InvocationTask) -> Result<usize> {
     let Some(text) = task.params.get("increments") else { return Ok(task.size.increments()) };
     text.parse().ok().filter(|count| (1..=MOST_INCREMENTS).contains(count)).ok_or_else(|| {

@@ -32,7 +32,7 @@ use super::modes::{self, System};
 const MOST_PROCESSES: usize = 7;
 /// Number of rounds in one invocation, after one round that is not counted.
 const ROUNDS: usize = 10;
-/// Rounds in one invocation of a model, whose memory is never cold.
+/// Number of rounds in one invocation of a model, whose memory is never cold.
 const MODELLED_ROUNDS: usize = 2;
 /// Number of processors of the paper's machine, for which the paper drew its curve.
 const PAPERS_PROCESSORS: usize = 10;

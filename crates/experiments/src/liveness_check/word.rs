@@ -263,8 +263,8 @@ mod tests {
     fn hold_in_bare_clone_process_is_refused() {
         let page = SharedMapping::<MonitorPage>::anonymous().expect("page");
         page.prepare().expect("mutex");
-        // A forked child makes the bare clone, so that this process is not copied behind the C
-        // library's back.
+        // A forked child makes the bare clone, so that this process is not copied without
+        // the C library's knowledge.
         let mut child = Child::fork(|| {
             // SAFETY: clone without CLONE_VM is a fork unknown to the C library; the copy locks a
             // mutex and leaves by `_exit`.

@@ -54,7 +54,7 @@ struct SharedCounts {
     threads: [AtomicU32; THREADS],
     /// Handlers that have run since the log was last read.
     handled: AtomicU32,
-    /// Ids of the threads that ran them, in order.
+    /// Numbers, plus one, of the threads that ran them, in order.
     log: [AtomicU32; LOG],
 }
 

@@ -27,13 +27,13 @@ use crate::signal_delivery::patience::{Pass, wait_until};
 const QUIET: Duration = Duration::from_micros(100);
 /// Time between the two checks that must agree.
 const BETWEEN_LOOKS: Duration = Duration::from_micros(50);
-/// Timeout of every wait.
+/// Timeout for every wait.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Maximum number of additional signals to wake the receiver; after that the row fails.
 const NUDGES: u32 = 100;
-/// Reads of the empty pipe between two reads of the clock.
+/// Number of reads of the empty pipe between two reads of the clock.
 const READS: u32 = 16;
-/// Signals in a burst.
+/// Number of signals in a burst.
 pub(super) const BURST: u32 = 20;
 
 /// Parameters of an invocation.
@@ -99,8 +99,8 @@ impl BurstReceiver {
     }
 
     /// Sends `signals` signals, each as soon as the previous one was announced. Returns for each
-    /// signal whether the receiver kept sleeping although it had arrived, so that an additional
-    /// signal had to wake the receiver.
+    /// signal whether the receiver kept sleeping although that signal had arrived, so that an
+    /// additional signal had to wake the receiver.
     ///
     /// # Errors
     /// Failed, if the receiver ends, or neither sleeps nor reports for five seconds.

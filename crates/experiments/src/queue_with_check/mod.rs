@@ -37,7 +37,7 @@ pub const VARIANTS: &[Variant] = &ways::IN_SEND;
 /// Messages per batch if the check only accesses memory: several times the ring's capacity.
 const MESSAGES: u64 = 20_000;
 
-/// Messages per batch if every check enters the kernel.
+/// Number of messages per batch if every check enters the kernel.
 const SLOW_MESSAGES: u64 = 5_000;
 
 /// Time after which the sender gives up if the receiver takes nothing.

@@ -124,7 +124,7 @@ struct Workload {
     timed: usize,
 }
 
-/// Operations in a timed batch.
+/// Number of operations in a timed batch.
 const PRICED: usize = 100;
 
 impl Workload {

@@ -15,7 +15,7 @@ use tontine_host::peer::{PeerHandle, spin_until};
 
 use super::harness::{self, RoundPlan, RoundTripEnd, Timed};
 
-/// Passes of the trial; the best pass of each variant counts.
+/// Number of passes of the trial; the best pass of each variant counts.
 const PASSES: usize = 3;
 /// Maximum number of rounds of one variant in one pass.
 const TRIAL: usize = 5_000;

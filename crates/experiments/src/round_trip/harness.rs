@@ -35,7 +35,7 @@ pub(super) use super::end::RoundTripEnd;
 pub(crate) use super::end::Timed;
 use super::paced::Paced;
 
-/// Rounds between two stamps in [`StampMode::Batched`].
+/// Number of rounds between two stamps in [`StampMode::Batched`].
 const SPINNING_BATCH: usize = 100;
 /// Number of rounds in batches per singly stamped round.
 const SINGLES: usize = 10;
@@ -119,6 +119,7 @@ impl<E: RoundTripEnd> RoundTripEnd for SlowedEnd<'_, E> {
 
 /// Runs `echo` in a child process and `ping` here, each pinned, and returns what `ping` returns.
 ///
+/// # Errors
 /// The error of the end that failed first; if the child died, the error names its status.
 pub(super) fn between_processes<T>(
     plan: &RoundPlan,

@@ -17,7 +17,7 @@ use tontine_mechanisms::mailbox::{Correspondent, Post, posts};
 use super::harness::{self, RoundPlan, Timed};
 use super::opened::Adapted;
 
-/// Passes of the trial; the best pass of each way counts.
+/// Number of passes of the trial; the best pass of each way counts.
 const PASSES: usize = 3;
 /// Maximum number of rounds of one way in one pass.
 const TRIAL: usize = 500;

@@ -23,7 +23,7 @@ use super::end::{RoundTripEnd, Timed};
 
 /// Timeout for the delivery of a message.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Polls of the receipt between two reads of the clock.
+/// Number of polls of the receipt between two reads of the clock.
 const SPINS: u32 = 1 << 16;
 
 /// A number of messages, each after a pause.

@@ -12,7 +12,7 @@ use tontine_host::os::program::find;
 pub(super) const BEGINS: &str = "pseudo-user: begins";
 /// The last line that a session prints, if all steps succeeded.
 pub(super) const DONE: &str = "pseudo-user: done";
-/// Lines of the text that a session works on.
+/// Number of lines of the text that a session works on.
 const LINES: usize = 2_000;
 /// Minimum number of steps of a script.
 const FEWEST: usize = STEPS.len() * 2 / 3;

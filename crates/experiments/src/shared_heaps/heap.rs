@@ -199,7 +199,7 @@ macro_rules! functions {
         impl AllocFunctions for $name {
             #[inline(always)]
             fn malloc(size: usize) -> *mut c_void {
-                // SAFETY: any size may be asked for.
+                // SAFETY: a request may have any size.
                 unsafe { $malloc(size) }
             }
 

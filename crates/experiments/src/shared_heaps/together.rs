@@ -10,7 +10,7 @@ use super::worker::{HeapWorker, PassResult, PlacedBlock, SpinThenYield};
 
 /// Number of blocks of a worker of `larson` and of `mstress`.
 const SET: usize = 1_000;
-/// Sizes of `larson`, in bytes.
+/// Smallest and largest size of `larson`, in bytes.
 const SMALLEST: usize = 8;
 const LARGEST: usize = 1_000;
 /// Number of exchanges before a set goes to the next worker.

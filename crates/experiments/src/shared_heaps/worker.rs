@@ -15,7 +15,7 @@ use super::heap::MeasuredHeap;
 use super::heap_rng::HeapRng;
 use super::ring::{Outbound, RingReader};
 
-/// Polls before the thread yields.
+/// Number of polls before the thread yields.
 const POLLS: u32 = 1 << 10;
 
 // The first word of a block: its owner and slot, or its entry in a ring.

@@ -26,7 +26,7 @@ use tontine_mechanisms::start_barrier::StartBarrier;
 use super::pair::{self, PairCounters};
 use super::seats::PairProcessors;
 
-/// Timeout of a round: ten pairs on one slow processor need less than a second.
+/// Timeout for a round: ten pairs on one slow processor need less than a second.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Result of one receiver.

@@ -15,7 +15,7 @@ use crate::modes::{self, System, TimeSource};
 /// Time after which a receiver stops with the signals that it has received: in `master` many pairs
 /// starve each other.
 const PATIENCE_NS: f64 = 20e6;
-/// Signals between two reads of the clock.
+/// Number of signals between two reads of the clock.
 const LOOK: u64 = 16;
 
 /// The processors of a pair, in the virtual system.

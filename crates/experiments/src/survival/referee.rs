@@ -29,9 +29,9 @@ use super::player::{BothProgress, PairPlayer};
 
 /// Time for which the referee waits for a survivor; survivors that notice at all do so far earlier.
 const ATTENDED: Duration = Duration::from_millis(3);
-/// Timeout of the start of two players.
+/// Timeout for the start of two players.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Messages that must have passed before the kill.
+/// Number of messages that must have passed before the kill.
 const BEGUN: u64 = 8;
 /// Time after the start within which the kill happens, uniformly distributed: longer than several
 /// rounds of any mechanism, and far longer than one round of most.

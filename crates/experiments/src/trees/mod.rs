@@ -3,10 +3,10 @@
 //! `cargo xtask trees` traces one `make` and one session of a pseudo-user; [`tree`] contains the
 //! traces. Here each of their processes becomes a virtual one that forks, calls exec, waits,
 //! queries signals and moves bytes through pipes as often and in the same order, and computes in
-//! between. On real processors, except in a full run, it computes for only a part of the time, so
-//! that the calls, whose number is unchanged, follow each other faster. No data passes from process
-//! to process (a read finds a byte that the process itself wrote and never blocks), and no disk is
-//! shared.
+//! between. On real processors, except in a full run, each process computes for only a part of the
+//! time, so that the calls, whose number is unchanged, follow each other faster. No data passes
+//! from process to process (a read finds a byte that the process itself wrote and never blocks),
+//! and no disk is shared.
 
 mod tree;
 

@@ -12,7 +12,7 @@ use tontine_bench::format;
 use tontine_bench::heap_map::{HeapMap, MappedSlab, SLAB, SlabUse};
 use tontine_bench::schema::{MapRow, Results};
 
-/// Slabs per row.
+/// Number of slabs per row.
 const COLUMNS: usize = 16;
 /// Maximum number of rows drawn, so that the page stays readable for a heap of any size.
 const MAX_ROWS: usize = 64;

@@ -40,7 +40,7 @@ pub trait Check {
     /// The call that a check makes, named in the message if the system refuses it.
     const CALL: &'static str = "a look at memory";
 
-    /// Returns `true` if the process is alive.
+    /// Returns `true` if the process is alive, `false` if the mechanism reports that it is not.
     ///
     /// # Errors
     /// Any error of the system call that means neither alive nor dead.

@@ -40,7 +40,7 @@ pub const COMMAND: &str = "__container";
 const PORT: u16 = 7_004;
 /// Timeout for a client to connect to a server that starts at the same time.
 const CONNECT: Duration = Duration::from_secs(10);
-/// Timeout of one attempt.
+/// Timeout for one attempt.
 const TRY: Duration = Duration::from_millis(200);
 /// Time between two attempts.
 const AGAIN: Duration = Duration::from_millis(5);

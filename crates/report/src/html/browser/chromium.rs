@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 /// Names under which to search for the executable.
 const NAMES: [&str; 3] = ["chromium", "chromium-browser", "google-chrome"];
 
-/// Timeout of a reply; long enough for a heavily loaded machine.
+/// Timeout for a reply; long enough for a heavily loaded machine.
 const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// A browser with one page.
