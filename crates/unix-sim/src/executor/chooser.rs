@@ -14,13 +14,14 @@ pub struct SwitchEvent {
     pub fiber: u32,
     /// The word that it was started with.
     pub context: usize,
-    /// The name by which the watchdog reports it, or that of the fiber that it serves, or 0.
+    /// The name by which the watchdog reports the fiber; the name of the fiber that it serves, if
+    /// it serves another one; or 0.
     pub name: usize,
     /// The reason why it stopped running.
     pub leave: SwitchReason,
     /// The point at which it stopped, if the reason is a point.
     pub at: At,
-    /// The objects that it reached, if those are recorded.
+    /// The objects that the fiber reached, if they are recorded.
     pub touched: Footprint,
 }
 
@@ -29,8 +30,8 @@ pub const CLOCK: u32 = 0;
 
 /// Makes the decisions of the simulated executor.
 pub trait Chooser: Send {
-    /// Returns the number of points that the chosen fiber passes until the next decision, the one
-    /// of the decision included: at least 1.
+    /// Returns the number of points that the chosen fiber passes until the next decision, including
+    /// the point of the decision: at least 1.
     fn stretch(&mut self) -> u32;
 
     /// Returns the index in `runnable` of the fiber that runs next. `running` is the index of the
@@ -38,13 +39,13 @@ pub trait Chooser: Send {
     fn choose(&mut self, runnable: &[u32], running: Option<usize>) -> usize;
 
     /// Returns `true` if the chooser may let time pass to the next timer while fibers are runnable.
-    /// In that case, whenever a timer is set, the last number that it is given is [`CLOCK`].
+    /// If so, the last number passed to the chooser is [`CLOCK`] whenever a timer is set.
     fn passes_time(&self) -> bool {
         false
     }
 
-    /// Returns `true` if the executor asks it at each point on the fiber's own stack: a fiber that
-    /// continues is not switched away from and back to.
+    /// Returns `true` if the executor asks the chooser at each point on the fiber's own stack: a
+    /// fiber that continues is not switched away from and back to.
     fn decides_in_place(&self) -> bool {
         false
     }
@@ -81,14 +82,14 @@ pub trait Chooser: Send {
     }
 }
 
-/// Chooses at random: at each point, with a probability of 1 in [`Seeded::ODDS`], any runnable
-/// fiber, all equally likely.
+/// Chooses any runnable fiber at random, all equally likely, at each point with a probability of 1
+/// in [`Seeded::ODDS`].
 #[derive(Debug, Clone)]
 pub(crate) struct Seeded {
     random: SplitMix,
     odds: u32,
-    /// The number of preemptions that are left: selections of another fiber while the current one
-    /// could continue.
+    /// The number of preemptions left. A preemption is the selection of another fiber while the
+    /// current one could continue.
     preemptions: u64,
 }
 
@@ -103,14 +104,14 @@ impl Seeded {
     }
 
     /// Like [`Seeded::new`], but the seed also decides how often to choose: some races need a fiber
-    /// that stands still for long, others many switches in a short time.
+    /// that stays suspended for long, others many switches in a short time.
     pub(crate) fn varied(seed: u64) -> Self {
         let mut chooser = Self::new(seed);
         let odds = [2, Self::ODDS, 32, 128][chooser.random.below(4) as usize];
         chooser.odds(odds)
     }
 
-    /// Sets the mean number of points per decision; 1 decides at each.
+    /// Sets the mean number of points per decision; 1 decides at each point.
     pub(crate) fn odds(self, odds: u32) -> Self {
         Self { odds: odds.max(1), ..self }
     }
@@ -123,8 +124,8 @@ impl Seeded {
 
 impl Chooser for Seeded {
     fn stretch(&mut self) -> u32 {
-        // Uniform on 1..=2·odds-1, so of mean `odds`; no logarithm, whose last bit could differ
-        // between machines.
+        // Uniform on 1..=2·odds-1, so the mean is `odds`. A logarithm is avoided because its last
+        // bit could differ between machines.
         1 + self.random.below(2 * self.odds - 1)
     }
 
@@ -146,9 +147,9 @@ impl Chooser for Seeded {
     }
 }
 
-/// Chooses at random, with a generator that is reseeded whenever the seed that it is given changes.
-/// Mostly it acts like one processor whose kernel is not preempted: another fiber runs only after a
-/// call returns, or when its thread sleeps. Otherwise it acts like [`Seeded::varied`].
+/// Chooses at random, with a generator that is reseeded whenever the given seed changes. For most
+/// seeds it acts like one processor with a non-preemptible kernel: another fiber runs only after a
+/// call returns, or when its thread sleeps. For the other seeds it acts like [`Seeded::varied`].
 pub(crate) struct ReseedingChooser<F> {
     begin: F,
     began: u64,
@@ -160,7 +161,7 @@ pub(crate) struct ReseedingChooser<F> {
 }
 
 impl<F: Fn() -> u64> ReseedingChooser<F> {
-    /// Mean number of seeds per one that lets other fibers run at every point.
+    /// One in this many seeds, on average, lets other fibers run at every point.
     const ANYWHERE: u32 = 4;
 
     pub(crate) fn new(begin: F) -> Self {

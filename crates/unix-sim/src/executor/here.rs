@@ -12,7 +12,8 @@ use super::footprint::{At, Reaching};
 use super::task::{SwitchReason, Task};
 use super::worker::{Local, Worker};
 
-/// The function that a tick calls, with the context of the interrupted fiber, or 0 without one.
+/// The function that a tick calls with the context of the interrupted fiber, or with 0 if it
+/// interrupts no fiber.
 pub(crate) type TickFn = fn(context: usize);
 
 /// The executor whose rules choose the fiber that runs on a thread.
@@ -47,7 +48,7 @@ pub(super) struct Here {
     pub(super) held: Cell<u32>,
     /// The function that a tick calls.
     pub(super) tick: Cell<Option<TickFn>>,
-    /// Simulated: a tick occurs at the point from which the fiber continues.
+    /// Simulated: `true` if a tick occurs at the point from which the fiber continues.
     pub(super) tick_due: Cell<bool>,
     /// The worker whose thread this is, or null.
     pub(super) worker: Cell<*const Worker>,
@@ -71,7 +72,7 @@ impl Here {
 }
 
 /// A simulated or modelled run on this thread. Dropping it removes the run from [`HERE`], even
-/// after a panic: the next run starts as on a new thread.
+/// after a panic, so that the next run starts as if on a new thread.
 pub(super) struct Stay(());
 
 impl Stay {
@@ -137,19 +138,20 @@ thread_local! {
 
 /// Returns the running fiber.
 pub(super) fn running<'a>() -> Option<&'a Task> {
-    // SAFETY: the executor's reference keeps the running task alive until it has ended; callers
-    // keep the result no longer than a frame on that fiber's stack, or a signal handler's above it.
+    // SAFETY: the executor's reference keeps the running task alive until it has ended. Callers
+    // keep the result no longer than a frame on that fiber's stack, or a signal handler's frame
+    // above it.
     unsafe { HERE.with(|here| here.task.get()).as_ref() }
 }
 
-/// Suspends `task`, which is the fiber that runs on this thread.
+/// Suspends `task`, the fiber that runs on this thread.
 pub(super) fn suspend(task: &Task, leave: SwitchReason) {
     debug_assert!(ptr::eq(HERE.with(|here| here.task.get()), task), "a fiber suspends itself");
     HERE.with(|here| {
         let low = here.is_simulated() || here.level.get() == 0;
         debug_assert!(low, "a fiber leaves its processor at base level");
     });
-    // SAFETY: asserted above in debug builds: callers pass the result of `running`, so the task is
-    // the one that runs on this thread.
+    // SAFETY: callers pass the result of `running`, so `task` is the one that runs on this thread;
+    // asserted above in debug builds.
     unsafe { task.suspend(leave) };
 }

@@ -5,8 +5,8 @@
 //! only through the functions here, and do not distinguish the executors. Outside of fibers, at
 //! boot and in tests of single parts, these functions act on the thread of the operating system.
 //!
-//! - **Parallel** (`parallel.rs`): one thread per processor; an idle one may take a fiber that has
-//!   not begun, after that the fiber stays.
+//! - **Parallel** (`parallel.rs`): one thread per processor. An idle thread may take a fiber that
+//!   has not begun; once begun, a fiber stays on its thread.
 //! - **Simulated** (`simulated.rs`): one thread, a virtual clock, and a seed that decides at each
 //!   [`point`] which fiber runs. The same seed gives the same run.
 //! - **Modelled** (`modelled/`): one thread that models many processors, each with a clock, and a
@@ -74,7 +74,7 @@ use worker::{AT_HAND, Local, MOVED, Worker};
 
 use crate::costs::CostModel;
 
-/// Runs fibers, once.
+/// Runs fibers. A `FiberExecutor` runs once.
 pub(crate) struct FiberExecutor {
     workers: Box<[&'static Worker]>,
     pool: Arc<StackPool>,
@@ -84,11 +84,11 @@ pub(crate) struct FiberExecutor {
     started: AtomicU64,
     /// Number of [`External`] guards.
     external: AtomicUsize,
-    /// `true` once no further fiber is to be resumed.
+    /// `true` once no more fibers are to be resumed.
     stopping: AtomicBool,
-    /// Number of fibers that a run left behind.
+    /// Number of fibers that a run abandoned.
     given_up: AtomicUsize,
-    /// The sleeping workers, and how the run ends.
+    /// The sleeping workers, and the way in which the run ends.
     rest: Mutex<Rest>,
     /// Wakes the thread in [`FiberExecutor::run`].
     monitor: Condvar,
@@ -104,7 +104,7 @@ enum ExecutorKind {
     Modelled(modelled::MachineModel),
 }
 
-/// The worker that runs this thread, if it belongs to the executor, and its private part.
+/// The worker that this thread runs, if the thread belongs to the executor, and its private part.
 type CurrentWorker<'a> = Option<(&'a Worker, &'a Local)>;
 
 /// State shared by sleepers and the monitor.
@@ -182,7 +182,7 @@ impl FiberExecutor {
         }
     }
 
-    /// Starts a fiber: from within one, before the run, or from a timer.
+    /// Starts a fiber. Callable from a fiber, before the run, and from a timer.
     ///
     /// # Errors
     ///
@@ -212,7 +212,7 @@ impl FiberExecutor {
         Ok(Fiber::new(task))
     }
 
-    /// Like [`FiberExecutor::start`], if necessary beyond the limit of stacks.
+    /// Like [`FiberExecutor::start`], but exceeds the limit of stacks if necessary.
     ///
     /// # Errors
     ///
@@ -230,8 +230,8 @@ impl FiberExecutor {
         Ok(Fiber::new(task))
     }
 
-    /// Creates a fiber that is in no queue. Also returns the worker that runs this thread, if it
-    /// belongs to the executor.
+    /// Creates a fiber that is in no queue. Also returns the worker that this thread runs, if the
+    /// thread belongs to the executor.
     fn make<'a>(
         &self,
         start: Start,
@@ -247,7 +247,7 @@ impl FiberExecutor {
                 assert!(processor < processors, "there is no processor {processor}");
             }
             let stack = stack(mine.map(|(_, local)| local))?;
-            // Fibers are numbered, which changes the system.
+            // Numbering a fiber changes system-wide state.
             changes(Object::System);
             let number = self.started.fetch_add(1, Ordering::Relaxed) % u64::from(u32::MAX);
             let id = number as u32 + 1;
@@ -262,7 +262,7 @@ impl FiberExecutor {
         })
     }
 
-    /// Queues a fiber that is to begin.
+    /// Queues a fiber that has not begun.
     fn queue_fresh(&self, task: &Arc<Task>, mine: CurrentWorker<'_>) {
         let (raw, home) = (Arc::as_ptr(task), task.home());
         match mine {
@@ -282,8 +282,8 @@ impl FiberExecutor {
 
     /// Runs until no fiber is left, all threads are blocked, or [`FiberExecutor::stop`] is called.
     ///
-    /// The remaining fibers are abandoned: the contents of their stacks are leaked and counted as
-    /// abandoned, and those that have not begun never do.
+    /// Abandons the remaining fibers: leaks the contents of their stacks and counts them as
+    /// abandoned. Fibers that have not begun never begin.
     ///
     /// # Panics
     ///
@@ -303,7 +303,7 @@ impl FiberExecutor {
         outcome
     }
 
-    /// Lets the fiber that runs on `processor` yield at its next return to user mode.
+    /// Makes the fiber that runs on `processor` yield at its next return to user mode.
     pub(crate) fn hurry(&self, processor: usize) {
         match &self.kind {
             ExecutorKind::Parallel => {
@@ -314,7 +314,7 @@ impl FiberExecutor {
         }
     }
 
-    /// Asks [`FiberExecutor::run`] to return: no further fiber is resumed.
+    /// Asks [`FiberExecutor::run`] to return: no more fibers are resumed.
     pub(crate) fn stop(&self) {
         self.rest().outcome.get_or_insert(RunEnd::Stopped);
         self.stopping.store(true, Ordering::Relaxed);
@@ -324,15 +324,14 @@ impl FiberExecutor {
         }
     }
 
-    /// Returns the names of the fibers that have one and are on a processor; they may have left it
-    /// since.
+    /// Returns the names of the named fibers that are on a processor. They may have left it since.
     pub(crate) fn running(&self) -> Vec<usize> {
         let names = self.workers.iter().map(|worker| worker.running.load(Ordering::Relaxed));
         names.filter(|name| *name != 0).collect()
     }
 
-    /// Returns the time since the start: of the monotonic clock, of the virtual one, or of the
-    /// clock of the modelled processor that runs the caller.
+    /// Returns the time since the start, by the monotonic clock (parallel), the virtual clock
+    /// (simulated), or the clock of the modelled processor that runs the caller (modelled).
     pub(crate) fn now(&self) -> Duration {
         match &self.kind {
             ExecutorKind::Parallel => self.epoch.elapsed(),
@@ -346,8 +345,8 @@ impl FiberExecutor {
         u64::try_from(self.now().as_nanos()).unwrap_or(u64::MAX)
     }
 
-    /// Runs `action` at `when` or soon after, outside of fibers: it may unpark and start fibers,
-    /// and must neither wait nor take a lock that a fiber may hold.
+    /// Runs `action` at `when` or soon after, outside of fibers. The action may unpark and start
+    /// fibers; it must neither wait nor take a lock that a fiber may hold.
     pub(crate) fn at(self: &Arc<Self>, when: Duration, action: TimerAction) -> Timer {
         changes(Object::Timers);
         let (key, first) = self.timers.set(when, action);
@@ -372,14 +371,14 @@ impl FiberExecutor {
         assert!(set.is_ok(), "the clock ticks already");
     }
 
-    /// Returns a guard. While it lives, something outside may wake fibers: being idle is no
-    /// deadlock.
+    /// Returns a guard. While the guard lives, an external source may wake fibers, so an idle
+    /// executor is not deadlocked.
     pub(crate) fn external(self: &Arc<Self>) -> External {
         self.external.fetch_add(1, Ordering::Relaxed);
         External(Arc::clone(self))
     }
 
-    /// Returns the number of points that were passed. Parallel: 0.
+    /// Returns the number of points passed; 0 in the parallel executor.
     pub(crate) fn steps(&self) -> u64 {
         match &self.kind {
             ExecutorKind::Parallel => 0,
@@ -388,8 +387,8 @@ impl FiberExecutor {
         }
     }
 
-    /// Returns a hash of the order in which fibers ran; modelled: also of the places and times.
-    /// Parallel: 0.
+    /// Returns a hash of the order in which fibers ran; in the modelled executor also of the
+    /// processors and times. Returns 0 in the parallel executor.
     pub(crate) fn digest(&self) -> u64 {
         match &self.kind {
             ExecutorKind::Parallel => 0,
@@ -398,7 +397,7 @@ impl FiberExecutor {
         }
     }
 
-    /// Returns the numbers of stacks by state.
+    /// Returns the number of stacks in each state.
     pub(crate) fn stacks(&self) -> StackCounts {
         self.pool.counts(self.live() - self.given_up.load(Ordering::Relaxed))
     }
@@ -437,11 +436,11 @@ impl FiberExecutor {
         Ok(stacks.pop().expect("a stack was lent"))
     }
 
-    /// Ends a fiber that stopped for good.
+    /// Ends a fiber that has stopped for good.
     ///
     /// # Safety
     ///
-    /// Like [`Task::bury`]; on the thread of `worker`.
+    /// Like [`Task::bury`]; must be called on the thread of `worker`.
     unsafe fn bury(&self, task: *const Task, leave: SwitchReason, worker: &Worker, local: &Local) {
         // SAFETY: the caller's guarantee.
         let (context, stack) = unsafe { ((*task).context, Task::bury(task, leave)) };
@@ -465,8 +464,8 @@ impl FiberExecutor {
         self.rest.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lets the monitor check again, if no worker will: a worker's own changes are noticed when it
-    /// goes to sleep.
+    /// Makes the monitor check again, unless a worker will: a worker's own changes are noticed when
+    /// it goes to sleep.
     fn notify_if_outside(&self) {
         let worker = HERE.with(|here| here.worker.get());
         if worker.is_null() {
@@ -495,7 +494,7 @@ impl Drop for FiberExecutor {
     }
 }
 
-/// A guard for something outside that may wake fibers, such as an attached terminal.
+/// A guard for an external source that may wake fibers, such as an attached terminal.
 #[derive(Debug)]
 pub(crate) struct External(Arc<FiberExecutor>);
 

@@ -11,17 +11,20 @@ pub(crate) type Body = Box<dyn FnOnce() + Send>;
 
 /// The description of a new fiber.
 pub(crate) struct Start {
-    /// The processor that it must run on; with `None`, the one that starts it, or an idle one.
+    /// The processor that the fiber must run on. With `None`, it runs on its starter's processor or
+    /// on an idle one.
     pub(crate) processor: Option<usize>,
-    /// The value that [`context`](super::context) returns in it.
+    /// The value that [`context`](super::context) returns in the fiber.
     pub(crate) context: usize,
-    /// The name by which the watchdog reports it; 0 if the watchdog is to ignore it.
+    /// The name by which the watchdog reports the fiber; the watchdog ignores a fiber with the name
+    /// 0.
     pub(crate) name: usize,
     /// The body. It must not unwind.
     pub(crate) body: Body,
 }
 
-/// Callbacks from the executor to its owner. They are called on any thread, outside of fibers.
+/// Callbacks from the executor to its owner. The executor calls them on any thread, outside of
+/// fibers.
 pub(crate) trait Hooks: Send + Sync {
     /// Called when the fiber with this name has computed for longer than
     /// [`ExecutorOptions::busy_limit`] without a switch or [`preempt`](super::preempt). It may have
@@ -42,8 +45,8 @@ pub(crate) trait Hooks: Send + Sync {
         false
     }
 
-    /// Called when the fiber with this context ran out of stack in user mode: it has ended, and the
-    /// contents of its stack are leaked.
+    /// Called when the fiber with this context ran out of stack in user mode. The fiber has ended,
+    /// and the contents of its stack are leaked.
     fn on_overflow(&self, context: usize) {
         let _ = context;
     }
@@ -54,7 +57,7 @@ struct NoHooks;
 
 impl Hooks for NoHooks {}
 
-/// The stacks that consecutive simulated runs share. No run but the last may leave a fiber behind.
+/// The stacks that consecutive simulated runs share. Only the last run may abandon a fiber.
 #[derive(Debug, Clone)]
 pub struct Reused(pub(super) Arc<StackPool>);
 
@@ -71,9 +74,9 @@ impl Default for Reused {
 pub(crate) struct ExecutorOptions {
     /// Number of usable bytes per stack.
     pub(crate) stack_size: usize,
-    /// Maximum number of stacks at a time.
+    /// Maximum number of stacks in use at a time.
     pub(crate) stacks: usize,
-    /// Parallel: time of computation after which [`Hooks::on_busy`] is called.
+    /// Parallel: computing time after which [`Hooks::on_busy`] is called.
     pub(crate) busy_limit: Duration,
     /// Simulated: number of processors over which fibers are nominally spread. Modelled: number of
     /// processors.
@@ -109,7 +112,8 @@ impl Default for ExecutorOptions {
 pub(crate) enum RunEnd {
     /// No fiber is left.
     Finished,
-    /// No fiber can run, no timer is set and nothing outside is attached: all threads are blocked.
+    /// No fiber can run, no timer is set and no external source is attached: all threads are
+    /// blocked.
     Deadlocked,
     /// [`FiberExecutor::stop`](super::FiberExecutor::stop) was called, or the last step was
     /// reached.

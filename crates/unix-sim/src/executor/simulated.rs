@@ -1,16 +1,16 @@
 //! The simulated executor: one thread, a virtual clock, and a chooser that decides which fiber
 //! runs.
 //!
-//! A fiber passes points. After as many as the chooser gave it, or when it stops by itself, the
-//! chooser picks one of the runnable fibers. A fiber that spins at a lock is not runnable until the
-//! lock is free. Each point takes [`STEP_NS`] nanoseconds of the virtual clock; when no fiber is
-//! runnable the clock jumps to the next timer. If
+//! A fiber passes points. The chooser picks one of the runnable fibers once the fiber has passed as
+//! many points as the chooser gave it, or when the fiber stops by itself. A fiber that spins at a
+//! lock is not runnable until the lock is free. Each point takes [`STEP_NS`] nanoseconds of the
+//! virtual clock; when no fiber is runnable the clock jumps to the next timer. If
 //! [`ExecutorOptions::farthest`](super::ExecutorOptions) is set, points take no time, and the
 //! fibers that one timer makes runnable run before the next timer's action. Nothing here depends on
-//! an address, the wall clock, or another thread, unless something outside is attached.
+//! an address, the wall clock, or another thread, unless an external source is attached.
 //!
-//! The trace, whose hash is [`Simulation::digest`], has one entry per decision: the step, the fiber
-//! that runs, how the last one stopped, and whether a tick occurs.
+//! The trace, whose hash is [`Simulation::digest`], has one entry per decision: the step, the next
+//! fiber, the reason why the last fiber stopped, and whether a tick occurs.
 #![allow(unsafe_code, reason = "runs fibers by address")]
 
 mod choice;
@@ -33,7 +33,7 @@ use super::{FiberExecutor, RunEnd};
 
 /// Virtual nanoseconds from one point to the next.
 const STEP_NS: u64 = 100;
-/// Maximum sleep of a simulation with something outside before it checks again.
+/// Maximum sleep of a simulation with an external source before it checks again.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// The part of a simulated executor that others read.
@@ -45,7 +45,7 @@ pub(super) struct Simulation {
     clock_ns: AtomicU64,
     /// Number of points passed before the last decision.
     steps: AtomicU64,
-    /// Number of points that the running fiber was given.
+    /// Number of points that the chooser gave the running fiber.
     stretch: AtomicU32,
     digest: AtomicU64,
 }
@@ -110,7 +110,7 @@ impl Simulation {
         let chooser = self.chooser.lock().unwrap_or_else(PoisonError::into_inner).take();
         let worker = executor.workers[0];
         let local = Local::new();
-        // A caller that runs several systems has installed one for all.
+        // A caller that runs several systems has installed one stack for all of them.
         let _signal_stack = executor.options.reused.is_none().then(SignalStack::install);
         let tick = executor.ticks.get().map(|ticks| ticks.call);
         let _stay = Stay::begin(Backend::Simulated, worker, &local, tick);
@@ -138,8 +138,8 @@ impl Simulation {
         if in_place {
             HERE.with(|here| here.run.set(run.cast()));
         }
-        // SAFETY: the run lives until the end of this function, and otherwise only fibers that this
-        // function resumes access it.
+        // SAFETY: the run lives until the end of this function. Apart from this function, only
+        // fibers that it resumes access the run.
         let outcome = unsafe { SimulatedRun::decide_until_end(run) };
         HERE.with(|here| {
             here.run.set(std::ptr::null_mut());
@@ -151,8 +151,8 @@ impl Simulation {
     }
 }
 
-/// Called at the last point of a stretch: another fiber may run. While a panic unwinds no other
-/// fiber runs, because the thread counts panics, not the fiber.
+/// Lets another fiber run. Called at the last point of a stretch. While a panic unwinds no other
+/// fiber runs, because panics are counted per thread, not per fiber.
 #[cold]
 pub(super) fn decide(at: At) {
     let run: *mut SimulatedRun<'_> = HERE.with(|here| here.run.get()).cast();
@@ -176,8 +176,8 @@ pub(super) fn decide(at: At) {
     }
 }
 
-/// Lets `task`, which was woken, continue the work of the running fiber as soon as that one sleeps.
-/// It takes over the other's number: for the chooser it is the same fiber.
+/// Lets `task`, which was woken, continue the work of the running fiber as soon as that fiber
+/// sleeps. `task` takes over its number, so the chooser takes both for the same fiber.
 pub(super) fn hand_over(task: &Task) {
     let run: *mut SimulatedRun<'_> = HERE.with(|here| here.run.get()).cast();
     if let Some(me) = running().filter(|_| !run.is_null()) {
@@ -191,7 +191,7 @@ pub(super) fn hand_over(task: &Task) {
     }
 }
 
-/// Waits until `word` is 0 without being runnable.
+/// Blocks until `word` is 0. The fiber is not runnable until then.
 ///
 /// # Panics
 ///
@@ -204,8 +204,8 @@ pub(super) fn spin(word: &AtomicU32) {
 }
 
 impl FiberExecutor {
-    /// Waits for an event from outside, on the one thread that runs everything. Returns `false` if
-    /// none will come.
+    /// Waits for an event from outside, on the one thread that runs all fibers. Returns `false` if
+    /// no such event will come.
     pub(super) fn wait_outside(&self, worker: &Worker) -> bool {
         if self.external.load(Ordering::Relaxed) == 0 {
             return false;
@@ -227,16 +227,16 @@ impl FiberExecutor {
 /// The fiber to which another one handed its work.
 struct Heir {
     task: *const Task,
-    /// The number of the other fiber before that.
+    /// The number that `Heir`'s fiber had before.
     number: u32,
 }
 
 /// The outcome of a decision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ChoiceOutcome {
-    /// The fiber at this index runs; `true` if a clock tick is delivered to it.
+    /// Runs the fiber at this index; `true` delivers a clock tick to it.
     Fiber(usize, bool),
-    /// Time passes to the next timer.
+    /// Lets time pass to the next timer.
     Clock,
 }
 
@@ -249,22 +249,22 @@ struct SimulatedRun<'a> {
     chooser: Box<dyn Chooser>,
     /// `true` if the chooser may let time pass while fibers are runnable.
     passes_time: bool,
-    /// The runnable fibers, and their numbers, in an order that follows from the choices alone.
+    /// The runnable fibers, and their numbers, in an order that depends only on the choices.
     runnable: Vec<*const Task>,
     numbers: Vec<u32>,
     /// The fibers that wait at a lock.
     spinning: Vec<*const Task>,
-    /// The reason why the last fiber stopped, and its index, if it can continue.
+    /// The reason why the last fiber stopped, and the index of that fiber, if it can continue.
     left: SwitchReason,
     last: Option<usize>,
-    /// The index of the running fiber, and the points that it was given.
+    /// The index of the running fiber, and the number of points that the chooser gave it.
     running: usize,
     stretch: u32,
-    /// The fiber that runs when the running one sleeps.
+    /// The fiber that runs next when the running one sleeps.
     heir: Option<Heir>,
     /// The decision that was made on the stack of the fiber that stopped.
     decided: Option<ChoiceOutcome>,
-    /// The step at which the hook was asked.
+    /// The step at which the hook was last called.
     asked_at: Option<u64>,
 }
 
@@ -273,7 +273,7 @@ impl SimulatedRun<'_> {
     ///
     /// # Safety
     ///
-    /// The run lives, and is accessed otherwise only through [`SimulatedRun::continues`].
+    /// The run lives; other code accesses it only through [`SimulatedRun::continues`].
     unsafe fn decide_until_end(run: *mut Self) -> RunEnd {
         loop {
             // SAFETY: no fiber runs while the borrow lasts.
@@ -281,8 +281,8 @@ impl SimulatedRun<'_> {
                 ControlFlow::Continue(task) => task,
                 ControlFlow::Break(outcome) => return outcome,
             };
-            // SAFETY: a runnable task is alive until it has been buried, by `after`. Meanwhile it
-            // may decide in place: no part of the run is borrowed.
+            // SAFETY: a runnable task is alive until `after` buries it. While the task runs it may
+            // decide in place, so no part of the run is borrowed here.
             let leave = unsafe { (*task).resume() };
             // SAFETY: as above.
             unsafe { (*run).after(task, leave) };
@@ -321,13 +321,14 @@ impl SimulatedRun<'_> {
                 return ControlFlow::Break(RunEnd::Finished);
             }
             if self.executor.options.hooks.on_rest() {
-                // Timers of equal length set in different steps expire in the order of the steps.
+                // Timers of equal length that were set in different steps then expire in the order
+                // of the steps.
                 self.simulation.clock_ns.fetch_add(1, Ordering::Relaxed);
                 self.last = None;
                 continue;
             }
             if !self.wait() {
-                // A hook that wakes no fiber is asked once.
+                // A hook that wakes no fiber is not called again.
                 let again = self.asked_at == Some(steps);
                 if again || !self.executor.options.hooks.on_stall() {
                     return ControlFlow::Break(RunEnd::Deadlocked);
@@ -350,9 +351,9 @@ impl SimulatedRun<'_> {
     ///
     /// The run lives, and the caller is the fiber that it resumed.
     unsafe fn stays(run: *mut Self, at: At) -> bool {
-        // SAFETY: the run waits for its fiber, and has lent no part of itself meanwhile.
+        // SAFETY: the run waits for its fiber, and no part of the run is borrowed while it waits.
         let this = unsafe { &mut *run };
-        // A fiber that waits for something lets other fibers run first.
+        // A fiber that waits lets other fibers run first.
         if at == At::Within || thread::panicking() || this.must_leave() {
             return false;
         }
@@ -371,14 +372,14 @@ impl SimulatedRun<'_> {
         self.stretch != 1 || self.is_timer_due() || self.is_to_stop(steps)
     }
 
-    /// Decides at a point of the running fiber, without a switch. Returns `true` if it continues
-    /// itself.
+    /// Decides at a point of the running fiber, without a switch. Returns `true` if the same fiber
+    /// continues.
     ///
     /// # Safety
     ///
     /// Like [`SimulatedRun::stays`].
     unsafe fn continues(run: *mut Self) -> bool {
-        // SAFETY: as there.
+        // SAFETY: as in `stays`.
         let this = unsafe { &mut *run };
         if this.must_leave() {
             return false;
@@ -399,8 +400,8 @@ impl SimulatedRun<'_> {
         }
     }
 
-    /// Reports to the chooser what a fiber has done that is running or has just stopped. `number`
-    /// is its former number, if it has another one now.
+    /// Reports to the chooser the effects of a fiber that is running or has just stopped. `number`
+    /// is the fiber's former number, if it has a different one now.
     fn tell(&mut self, task: *const Task, leave: SwitchReason, number: Option<u32>) {
         // SAFETY: the task is alive, because it has not been buried.
         let task = unsafe { &*task };
@@ -410,8 +411,8 @@ impl SimulatedRun<'_> {
         self.chooser.left(&SwitchEvent { fiber, context, name, leave, at, touched });
     }
 
-    /// Returns `true` if the fiber to which the one that has just gone to sleep handed its work
-    /// continues it without a choice.
+    /// Returns `true` if the fiber that has just gone to sleep handed its work to another one, and
+    /// that one continues the work without a choice.
     fn hands_on(&mut self) -> bool {
         self.collect();
         let Some(at) = self.heir.as_ref().and_then(|heir| self.place(heir.task)) else {
@@ -454,8 +455,8 @@ impl SimulatedRun<'_> {
         }
         let mut index = 0;
         while let Some(&task) = self.spinning.get(index) {
-            // SAFETY: a live task that does not run; its word lives as long as the frame in which
-            // it spins.
+            // SAFETY: the task is alive and does not run; its word lives as long as the frame in
+            // which the fiber spins.
             let free = unsafe { (**(*task).spin_word()).load(Ordering::Relaxed) == 0 };
             if free {
                 self.spinning.remove(index);
@@ -480,7 +481,7 @@ impl SimulatedRun<'_> {
     /// Prepares a fiber to be resumed, for as many points as the chooser gives it.
     fn begin_stretch(&mut self, index: usize, tick: bool) -> *const Task {
         let task = self.runnable[index];
-        // SAFETY: a runnable task is alive until it has been buried, by `after`.
+        // SAFETY: a runnable task is alive until `after` buries it.
         let this = unsafe { &*task };
         let stop_at = self.executor.options.stop_at.unwrap_or(u64::MAX);
         let most = stop_at - self.simulation.steps.load(Ordering::Relaxed);
@@ -502,7 +503,7 @@ impl SimulatedRun<'_> {
 
     /// Handles a fiber that stopped.
     fn after(&mut self, task: *const Task, leave: SwitchReason) {
-        // SAFETY: a task that was resumed is alive until it has been buried, below.
+        // SAFETY: a resumed task is alive until it is buried, below.
         let this = unsafe { &*task };
         let decided = self.decided.is_some();
         let handing = leave == SwitchReason::Park && self.heir.is_some();
@@ -519,7 +520,7 @@ impl SimulatedRun<'_> {
         });
         self.worker.running.store(0, Ordering::Relaxed);
         if decided {
-            // The consequences were handled when the decision was made.
+            // The consequences were already handled when the decision was made.
             return;
         }
         self.simulation.advance(self.stretch - unused);
@@ -544,7 +545,7 @@ impl SimulatedRun<'_> {
             }
             SwitchReason::Abandon | SwitchReason::End | SwitchReason::Overflow => {
                 self.remove(index);
-                // SAFETY: it has stopped for good, is in no queue, and is not accessed again.
+                // SAFETY: the task has stopped for good, is in no queue, and is not accessed again.
                 unsafe { self.executor.bury(task, leave, self.worker, self.local) };
             }
         }
@@ -556,7 +557,7 @@ impl SimulatedRun<'_> {
     fn end(&mut self) {
         self.collect();
         while let Some(task) = self.runnable.pop() {
-            // SAFETY: a runnable task is alive and no other thread holds it; one that has never
+            // SAFETY: a runnable task is alive and no other thread holds it. A task that has never
             // begun is buried once, here.
             unsafe {
                 if (*task).is_fresh() {

@@ -1,12 +1,13 @@
 //! Stacks for fibers: [`StackPool`] lends a [`FiberStack`] and takes it back.
 //!
-//! Many stacks lie in one mapping, a slab, without huge pages and with a guard below each. Linux
-//! 6.13 and later installs guards without splitting the mapping; earlier versions need a mapping
-//! for each guard, and the number of mappings is bounded. The stack used last is lent first. Free
-//! stacks above a bound return their memory to the system. When the pool is dropped, it unmaps the
-//! slabs whose stacks are all free; a slab with an abandoned stack stays mapped forever.
+//! Many stacks lie in one mapping, a slab, without huge pages and with a guard below each stack.
+//! Linux 6.13 and later installs guards without splitting the mapping; earlier versions need one
+//! mapping per guard, and the number of mappings is bounded. The pool lends the most recently used
+//! stack first. Free stacks above a bound return their memory to the system. When the pool is
+//! dropped, it unmaps the slabs whose stacks are all free; a slab with an abandoned stack stays
+//! mapped permanently.
 //!
-//! `task.rs` defines what runs on a stack, `overflow.rs` what happens when a guard is hit.
+//! `task.rs` defines the code that runs on a stack, `overflow.rs` the handling of a guard hit.
 #![allow(unsafe_code, reason = "maps memory and guarantees that it can be used as a stack")]
 
 use std::ffi::c_void;
@@ -18,21 +19,21 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use corosensei::stack::StackPointer;
 use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags};
 
-/// Bytes below a stack that fault: more than the largest frame that C code skips without a probe,
-/// and a multiple of the page size, which is up to 64 KiB on AArch64.
+/// Number of bytes below a stack that fault: more than the largest frame that C code skips without
+/// a probe, and a multiple of the page size (up to 64 KiB on AArch64).
 const GUARD: usize = if cfg!(target_arch = "aarch64") { 64 << 10 } else { 16 << 10 };
-/// Number of stacks in the first slab and in the largest one; each slab has twice as many as the
-/// one before.
+/// Number of stacks in the first slab and in the largest slab; each slab has twice as many stacks
+/// as the one before.
 const FIRST_SLAB: usize = 16;
 const LAST_SLAB: usize = 1024;
 /// Maximum number of free stacks that keep their memory.
 const WARM: usize = 512;
-/// Maximum number of stacks whose guards are mappings: each takes two mappings of the 65,530 that a
-/// process has.
+/// Maximum number of stacks whose guards are mappings: each such stack takes two of a process's
+/// 65,530 mappings.
 const MAPPED_GUARDS: usize = 30_000;
 
-/// An owned stack. If it is dropped instead of passed to [`StackPool::give`], it is leaked on
-/// purpose.
+/// An owned stack. It is intentionally leaked if it is dropped rather than passed to
+/// [`StackPool::give`].
 #[derive(Debug)]
 pub(super) struct FiberStack {
     /// The lowest address of the guard.
@@ -42,9 +43,9 @@ pub(super) struct FiberStack {
     slab: u32,
 }
 
-// SAFETY: `limit` is the start of a guard of `GUARD` bytes that faults, above it lie at least
-// `corosensei::stack::MIN_STACK_SIZE` bytes up to `base`, which is aligned to a page; the mapping
-// outlives every stack that is not in the pool.
+// SAFETY: `limit` is the start of a guard of `GUARD` bytes that faults. Above the guard lie at
+// least `corosensei::stack::MIN_STACK_SIZE` bytes up to `base`, which is aligned to a page. The
+// mapping outlives every stack that is not in the pool.
 unsafe impl corosensei::stack::Stack for FiberStack {
     fn base(&self) -> StackPointer {
         self.base
@@ -56,7 +57,7 @@ unsafe impl corosensei::stack::Stack for FiberStack {
 }
 
 impl FiberStack {
-    /// Returns the addresses below it that fault: start and end.
+    /// Returns the start and end of the addresses below the stack that fault.
     pub(super) fn guard(&self) -> (usize, usize) {
         (self.limit.get(), self.limit.get() + GUARD)
     }
@@ -65,10 +66,10 @@ impl FiberStack {
 /// The reason why no stack is available.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum StackError {
-    /// The pool has lent its maximum number.
+    /// The pool has lent its maximum number of stacks.
     #[error("all {limit} stacks are in use: raise the limit, or start fewer at a time")]
     Limit {
-        /// The maximum number.
+        /// The maximum number of stacks.
         limit: usize,
     },
     /// Guards need mappings on this kernel, and Linux bounds the number of mappings.
@@ -77,7 +78,7 @@ pub(crate) enum StackError {
          mappings (vm.max_map_count): start fewer at a time, or use a later kernel"
     )]
     Guards {
-        /// The maximum number.
+        /// The maximum number of stacks.
         limit: usize,
     },
     /// The kernel refused memory.
@@ -85,14 +86,14 @@ pub(crate) enum StackError {
     Memory(rustix::io::Errno),
 }
 
-/// Numbers of stacks by state.
+/// The number of stacks in each state.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct StackCounts {
     /// Lent to fibers that have not ended.
     pub(crate) live: usize,
     /// Free.
     pub(crate) pooled: usize,
-    /// Abandoned with their contents: never used again.
+    /// Abandoned with their contents, and never reused.
     pub(crate) abandoned: usize,
 }
 
@@ -109,15 +110,15 @@ pub(super) struct StackPool {
 #[derive(Debug)]
 struct FreeStacks {
     slabs: Vec<StackSlab>,
-    /// Used before and still resident, the last used at the end.
+    /// Used before and still resident; the most recently used stack is at the end.
     warm: Vec<FiberStack>,
     /// Never used, or without memory.
     cold: Vec<FiberStack>,
     /// Number of stacks in all slabs.
     total: usize,
-    /// `true` if a guard needs no mapping; unknown before the first.
+    /// `true` if a guard needs no mapping; unknown before the first guard.
     light_guards: Option<bool>,
-    /// Maximum number of stacks if it does.
+    /// Maximum number of stacks if each guard needs a mapping.
     heavy_guards: usize,
 }
 
@@ -156,7 +157,7 @@ impl StackPool {
         Ok(())
     }
 
-    /// Lends one stack, if necessary beyond the limit.
+    /// Lends one stack, and exceeds the limit if necessary.
     ///
     /// # Errors
     ///
@@ -177,7 +178,7 @@ impl StackPool {
         free.warm.extend(stacks.by_ref().take(room));
         let from = free.cold.len();
         free.cold.extend(stacks);
-        // One call returns the memory of adjacent stacks; their guards stay.
+        // One call returns the memory of adjacent stacks. It leaves their guards in place.
         let cold = &mut free.cold[from..];
         cold.sort_unstable_by_key(|stack| stack.limit);
         for neighbours in cold.chunk_by(|one, next| one.base == next.limit) {
@@ -185,8 +186,8 @@ impl StackPool {
                 let start = first.limit.get() + GUARD;
                 let length = last.base.get() - start;
                 // SAFETY: all bytes from the first stack's to the last one's belong to these
-                // stacks, which are owned here and on which no data lives any more. If the kernel
-                // refuses, this only costs memory.
+                // stacks, which are owned here and hold no live data. A refusal by the kernel only
+                // costs memory.
                 let _ = unsafe {
                     let start = ptr::with_exposed_provenance_mut(start);
                     rustix::mm::madvise(start, length, Advice::LinuxDontNeed)
@@ -195,13 +196,13 @@ impl StackPool {
         }
     }
 
-    /// Counts stacks that are never used again.
+    /// Counts `stacks` stacks as abandoned: they are never reused.
     pub(super) fn abandon(&self, stacks: usize) {
         self.abandoned.fetch_add(stacks, Ordering::Relaxed);
     }
 
-    /// Returns the numbers of stacks, given the number of `live` ones; those that workers cache
-    /// count as pooled.
+    /// Returns the number of stacks in each state, given the number of `live` ones; stacks that
+    /// workers cache count as pooled.
     pub(super) fn counts(&self, live: usize) -> StackCounts {
         let total = self.lock().total;
         let abandoned = self.abandoned.load(Ordering::Relaxed);
@@ -250,7 +251,7 @@ impl FreeStacks {
         Ok(stacks)
     }
 
-    /// Maps another slab, all of whose stacks are free.
+    /// Maps another slab, whose stacks are all free.
     fn grow(&mut self, size: usize, stacks: usize) -> Result<(), StackError> {
         let stride = size + GUARD;
         let length = stacks * stride;
@@ -262,8 +263,8 @@ impl FreeStacks {
         };
         let start = start.map_err(StackError::Memory)?.expose_provenance();
         let slab = StackSlab { start, length, stacks };
-        // SAFETY: the slab's own bytes, which nothing uses yet. The slab also works without the
-        // advice.
+        // SAFETY: the slab's own bytes, which no code uses yet. The slab also works if the kernel
+        // refuses the advice.
         let _ = unsafe {
             let start = ptr::with_exposed_provenance_mut(start);
             rustix::mm::madvise(start, length, Advice::LinuxNoHugepage)
@@ -275,7 +276,7 @@ impl FreeStacks {
                 return Err(StackError::Memory(error));
             }
         }
-        // The lowest is lent first.
+        // The lowest stack is lent first.
         self.cold.extend((0..stacks).rev().map(|index| {
             let limit = start + index * stride;
             let at = |address| NonZeroUsize::new(address).expect("no mapping lies at 0");
@@ -286,13 +287,13 @@ impl FreeStacks {
         Ok(())
     }
 
-    /// Makes the `GUARD` bytes from `start`, in a slab under construction, fault.
+    /// Makes the `GUARD` bytes from `start` fault. The slab is under construction.
     fn guard(&mut self, start: usize) -> rustix::io::Result<()> {
         let start: *mut c_void = ptr::with_exposed_provenance_mut(start);
         if self.light_guards != Some(false) {
             /// `MADV_GUARD_INSTALL` of Linux 6.13.
             const INSTALL: libc::c_int = 102;
-            // SAFETY: bytes of a slab that nothing uses yet.
+            // SAFETY: bytes of a slab that no code uses yet.
             let light = unsafe { libc::madvise(start, GUARD, INSTALL) } == 0;
             if light || self.light_guards.is_some() {
                 self.light_guards = Some(true);
@@ -307,8 +308,8 @@ impl FreeStacks {
 
 impl StackSlab {
     fn unmap(&self) {
-        // SAFETY: the mapping that `grow` made, none of whose stacks has an owner. A refusal leaks
-        // it.
+        // SAFETY: `grow` made the mapping, and none of its stacks has an owner. If the kernel
+        // refuses, the mapping is leaked.
         let _ = unsafe {
             rustix::mm::munmap(ptr::with_exposed_provenance_mut(self.start), self.length)
         };
@@ -379,14 +380,14 @@ mod tests {
         // SAFETY: the highest byte of a stack that is owned here.
         unsafe { last.sub(1).write(7) };
         pool.give(stacks.into_iter());
-        // SAFETY: mapped until the pool is dropped; nothing else writes there.
+        // SAFETY: mapped until the pool is dropped; no other code writes there.
         assert_eq!(unsafe { last.sub(1).read() }, 0);
         // Returning the memory of adjacent stacks in one call does not remove the guards between
         // them.
         let (_reader, writer) = rustix::pipe::pipe().expect("a pipe");
         for stack in pool.lock().cold.iter() {
             let guard = ptr::with_exposed_provenance::<u8>(stack.limit.get());
-            // SAFETY: the kernel checks the byte, and reports that it cannot read it.
+            // SAFETY: the kernel checks the byte, and returns an error because it cannot read it.
             let refused = unsafe { libc::write(writer.as_raw_fd(), guard.cast(), 1) };
             let why = std::io::Error::last_os_error().raw_os_error();
             assert_eq!((refused, why), (-1, Some(libc::EFAULT)));

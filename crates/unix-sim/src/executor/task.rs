@@ -1,10 +1,9 @@
 //! One fiber: [`Task`], its coroutine, and the word that decides which thread wakes it.
 //!
-//! The word has four states. An unpark takes a parked task and with it the duty to queue it; at any
-//! other time it leaves a token, which the next park takes. A task becomes parked only after its
-//! coroutine has suspended. Its own worker does that, so a thread that finds it parked may have it
-//! resumed at once.
-//!
+//! The word has four states. Unparking a parked task also obliges the caller to queue it; unparking
+//! a task in any other state leaves a token, which the next park takes. A task becomes parked only
+//! after its coroutine has suspended. Its own worker marks it as parked, so a thread that finds it
+//! parked may have it resumed at once.
 //! | state | unpark | park, after the switch |
 //! | --- | --- | --- |
 //! | `RUNNING`: runs or is queued | `TOKEN` | `PARKED` |
@@ -34,11 +33,11 @@ use crate::held::PerFiber;
 pub enum SwitchReason {
     /// The fiber waits for an unpark.
     Park,
-    /// Simulated: it reached the end of its stretch.
+    /// Simulated: the fiber reached the end of its stretch.
     Point,
     /// The fiber lets other fibers run first.
     Yield,
-    /// Simulated: it waits for a word to become 0.
+    /// Simulated: the fiber waits for a word to become 0.
     Spin,
     /// The fiber abandons its stack.
     Abandon,
@@ -64,23 +63,23 @@ pub(super) struct Task {
     pub(super) context: usize,
     /// The name by which the watchdog reports it, or 0.
     pub(super) name: usize,
-    /// Simulated: the number by which the chooser knows it; see [`Task::hand_number_to`].
+    /// Simulated: the number by which the chooser knows the fiber; see [`Task::hand_number_to`].
     shown: AtomicU32,
-    /// Simulated: the name of the fiber that it serves, or its own.
+    /// Simulated: the name of the fiber that this one serves, or its own name.
     serves: AtomicUsize,
     /// The link of the queue.
     pub(super) next: AtomicPtr<Task>,
-    /// `true` if it must run on the processor on which it was started.
+    /// `true` if the fiber must run on the processor on which it was started.
     pub(super) pinned: bool,
-    /// Number of entries into kernel mode without a return. Changed by the fiber alone.
+    /// Number of entries into kernel mode without a return. Only the fiber itself changes it.
     pub(super) kernel_depth: AtomicU32,
-    /// Simulated: its level and the deferred ticks, while it does not run.
+    /// Simulated: the fiber's level and its deferred ticks, while the fiber does not run.
     pub(super) level: AtomicU8,
     pub(super) held: AtomicU32,
-    /// The guard below its stack.
+    /// The guard below the fiber's stack.
     guard: (usize, usize),
     state: AtomicU32,
-    /// The worker that runs it; changes only before it has begun.
+    /// The worker that runs the fiber; changes only before the fiber has begun.
     home: AtomicPtr<Worker>,
     /// The number of its processor.
     processor: AtomicUsize,
@@ -94,20 +93,20 @@ pub(super) struct Affinity {
     pub(super) home: &'static Worker,
     /// The number of that processor.
     pub(super) processor: usize,
-    /// `true` if it must begin there.
+    /// `true` if the task must begin there.
     pub(super) pinned: bool,
 }
 
-/// State that the task itself and the worker that runs it access, never both at once.
+/// State that the task itself and the worker that runs it access, never at the same time.
 struct TaskState {
     body: Option<(Body, FiberStack)>,
     coroutine: Option<FiberThread>,
     yielder: *const Yielder<(), SwitchReason>,
-    /// The handler that ends it from a fault handler, once it has begun.
+    /// The trap with which a fault handler ends the fiber, once the fiber has begun.
     trap: Option<CoroutineTrapHandler<SwitchReason>>,
-    /// The lock at which it spins.
+    /// The lock at which the fiber spins.
     word: *const AtomicU32,
-    /// The state of its locks while another fiber runs.
+    /// The state of the fiber's locks while another fiber runs.
     locks: PerFiber,
 }
 
@@ -119,10 +118,10 @@ impl std::fmt::Debug for TaskState {
 
 // SAFETY: `inner` is accessed only by the thread that holds the task out of all queues: its
 // starter, then the worker that took it, then the fiber itself on that worker's thread; the queues
-// order those. A coroutine that has begun never changes its thread: only an unbegun task, whose
-// body is `Send`, does.
+// order these accesses. A coroutine that has begun never changes its thread. Only an unbegun task
+// does, and its body is `Send`.
 unsafe impl Send for Task {}
-// SAFETY: as above; the rest is atomic or never changes.
+// SAFETY: as above; the other fields are atomic or never change.
 unsafe impl Sync for Task {}
 
 impl Task {
@@ -158,13 +157,13 @@ impl Task {
         task
     }
 
-    /// Lets it begin when it is unparked. Called by its starter, before any other thread refers to
-    /// it.
+    /// Makes the task begin only when it is unparked. Called by its starter, before any other
+    /// thread refers to it.
     pub(super) fn begin_asleep(&self) {
         self.state.store(PARKED, Ordering::Relaxed);
     }
 
-    /// Returns the number by which the chooser knows it.
+    /// Returns the number by which the chooser knows the fiber.
     #[inline]
     pub(super) fn shown(&self) -> u32 {
         self.shown.load(Ordering::Relaxed)
@@ -176,47 +175,48 @@ impl Task {
         other.shown.store(mine, Ordering::Relaxed);
     }
 
-    /// Returns the name of the fiber that it serves, or its own.
+    /// Returns the name of the fiber that this one serves, or its own name.
     pub(super) fn served(&self) -> usize {
         self.serves.load(Ordering::Relaxed)
     }
 
-    /// Sets the fiber that it serves; `None` is itself.
+    /// Sets the fiber that this one serves; `None` means itself.
     pub(super) fn serve(&self, other: Option<&Self>) {
         self.serves.store(other.unwrap_or(self).name, Ordering::Relaxed);
     }
 
-    /// Returns the worker that it runs on.
+    /// Returns the worker that runs the task.
     pub(super) fn home(&self) -> &'static Worker {
         // SAFETY: only `new` and `take_to` set it, from references that live forever.
         unsafe { &*self.home.load(Ordering::Relaxed) }
     }
 
-    /// Returns `true` if it has never run. Called by a thread that holds it out of all queues.
+    /// Returns `true` if the task has never run. Called by a thread that holds it out of all
+    /// queues.
     pub(super) fn is_fresh(&self) -> bool {
         // SAFETY: the caller guarantees that no other thread accesses `inner`.
         unsafe { (*self.inner.get()).body.is_some() }
     }
 
-    /// Moves it to `worker`, where it will begin. Called by the thread that took it out of its
-    /// queue.
+    /// Moves the task to `worker`, where it will begin. Called by the thread that took it out of
+    /// its queue.
     pub(super) fn take_to(&self, worker: &'static Worker) {
         self.home.store(ptr::from_ref(worker).cast_mut(), Ordering::Relaxed);
         self.processor.store(worker.number(), Ordering::Relaxed);
     }
 
-    /// Modelled: moves it to `processor`, where it will begin. Called by the thread that took it
-    /// out of its queue.
+    /// Modelled: moves the task to `processor`, where it will begin. Called by the thread that took
+    /// it out of its queue.
     pub(super) fn move_to(&self, processor: usize) {
         self.processor.store(processor, Ordering::Relaxed);
     }
 
-    /// Returns the number of its processor.
+    /// Returns the number of the task's processor.
     pub(super) fn processor(&self) -> usize {
         self.processor.load(Ordering::Relaxed)
     }
 
-    /// Makes it runnable. Returns `true` if the caller must queue it at [`Task::home`].
+    /// Makes the task runnable. Returns `true` if the caller must queue it at [`Task::home`].
     /// Async-signal-safe.
     #[must_use]
     pub(super) fn unpark(&self) -> bool {
@@ -229,7 +229,7 @@ impl Task {
             };
             // SYNC token: pairs with `Task::take_token` and `Task::sleep`: the effects of the waker
             // before this are visible after the park. Even a token is exchanged for a token, so
-            // that this waker's writes are among those released.
+            // that the exchange releases this waker's writes too.
             let exchange =
                 self.state.compare_exchange_weak(state, next, Ordering::AcqRel, Ordering::Relaxed);
             match exchange {
@@ -239,19 +239,20 @@ impl Task {
         }
     }
 
-    /// Takes the token, if there is one, before the fiber suspends to park. Called by the fiber
+    /// Takes the token, if one was left, before the fiber suspends to park. Called by the fiber
     /// itself.
     pub(super) fn take_token(&self) -> bool {
         if self.state.load(Ordering::Relaxed) != TOKEN {
             return false;
         }
-        // SYNC token: pairs with `Task::unpark`. Only the fiber's own side leaves `TOKEN`.
+        // SYNC token: pairs with `Task::unpark`. Only the fiber itself and its worker leave
+        // `TOKEN`.
         self.state.swap(RUNNING, Ordering::Acquire);
         true
     }
 
-    /// Marks the task as parked after it has suspended. Returns `false` if there was a token, so
-    /// that it must be queued again. Called by its worker.
+    /// Marks the task as parked after it has suspended. Returns `false` if a token was left, so
+    /// that the task must be queued again. Called by its worker.
     #[must_use]
     pub(super) fn sleep(&self) -> bool {
         // SYNC token: pairs with `Task::unpark`, which may pass the suspended coroutine on.
@@ -264,8 +265,8 @@ impl Task {
     /// queue.
     pub(super) fn resume(&self) -> SwitchReason {
         let inner = self.inner.get();
-        // SAFETY: only the worker holds the task, and the fiber, which runs within `resume`,
-        // accesses `inner` through the same cell and never uses `coroutine`.
+        // SAFETY: only the worker holds the task. The fiber runs within `resume`; it accesses
+        // `inner` through the same cell and never uses `coroutine`.
         let coroutine = unsafe {
             if let Some((body, stack)) = (*inner).body.take() {
                 let task = ptr::from_ref(self);
@@ -295,52 +296,53 @@ impl Task {
     /// This task is the one that runs on the calling thread.
     pub(super) unsafe fn suspend(&self, leave: SwitchReason) {
         // SAFETY: the caller guarantees that the fiber runs, so the base of its coroutine has set
-        // the yielder, which lies at the base of the stack that this runs on.
+        // the yielder. The yielder lies at the base of the stack that this code runs on.
         unsafe { (*(*self.inner.get()).yielder).suspend(leave) };
     }
 
-    /// Returns the addresses below its stack that fault.
+    /// Returns the addresses below the task's stack that fault.
     pub(super) fn guard(&self) -> Range<usize> {
         self.guard.0..self.guard.1
     }
 
-    /// Returns the handler that ends it from a fault handler. Called by the fiber itself.
+    /// Returns the trap with which a fault handler ends the fiber. Called by the fiber itself.
     pub(super) fn trap(&self) -> Option<CoroutineTrapHandler<SwitchReason>> {
         // SAFETY: set before the fiber began, and not changed while it runs.
         unsafe { (*self.inner.get()).trap }
     }
 
-    /// Returns the address of the word at which it spins. Used by the fiber itself before the
-    /// switch, by its worker after it.
+    /// Returns the address of the field that names the word at which the fiber spins. Used by the
+    /// fiber itself before the switch, by its worker after it.
     pub(super) fn spin_word(&self) -> *mut *const AtomicU32 {
-        // SAFETY: only an address is taken.
+        // SAFETY: takes an address only.
         unsafe { &raw mut (*self.inner.get()).word }
     }
 
-    /// Describes the locks that it holds and waits for.
+    /// Describes the locks that the task holds and waits for.
     ///
     /// # Safety
     ///
-    /// The task does not run: its run has ended.
+    /// The run of the task has ended, so the task does not run.
     pub(super) unsafe fn locks(&self) -> Vec<String> {
         // SAFETY: the caller guarantees that no thread accesses `inner` any more.
         unsafe { (*self.inner.get()).locks.describe() }
     }
 
-    /// Ends it: returns its stack, unless the contents were abandoned, and drops the executor's
-    /// reference. Called by its worker, where `leave` is the reason why it stopped.
+    /// Ends the task: returns its stack, unless the contents were abandoned, and drops the
+    /// executor's reference. Called by its worker; `leave` is the reason why the task stopped.
     ///
     /// # Safety
     ///
-    /// The task has stopped for good, or has never begun; it is in no queue; this is called once.
+    /// The task has stopped for good, or has never begun; it is in no queue; `bury` is called once.
     pub(super) unsafe fn bury(this: *const Self, leave: SwitchReason) -> Option<FiberStack> {
-        // SAFETY: alive until the end of this function, and no other thread accesses `inner`.
+        // SAFETY: the task is alive until the end of this function, and no other thread accesses
+        // `inner`.
         let (task, inner) = unsafe { (&*this, &mut *(*this).inner.get()) };
         let stack = match (inner.coroutine.take(), inner.body.take()) {
             (Some(mut coroutine), _) => {
                 if leave == SwitchReason::Abandon {
-                    // SAFETY: the contents of the stack are leaked with it: it is never used again,
-                    // so nothing there is invalidated.
+                    // SAFETY: the contents of the stack are leaked with it. The stack is never
+                    // reused, so nothing on it is invalidated.
                     unsafe { coroutine.force_reset() };
                 }
                 let stack = coroutine.into_stack();
@@ -357,7 +359,7 @@ impl Task {
 }
 
 /// The base of every fiber. A panic that passed it would unwind into a worker, which does not
-/// expect it.
+/// expect a panic.
 fn run(body: Body, id: u32) -> SwitchReason {
     if catch_unwind(AssertUnwindSafe(body)).is_err() {
         eprintln!("tontine-unix: a panic left the body of fiber {id}: its owner must catch it");
