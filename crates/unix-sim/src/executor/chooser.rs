@@ -55,9 +55,9 @@ pub trait Chooser: Send {
         false
     }
 
-    /// Called in place, at a point. Returns `true` if the running fiber continues without a choice
-    /// among the `several` runnable ones. Its effects are then reported together with those up to
-    /// the next point at which this returns `false`.
+    /// Called on the fiber's own stack, at a point. Returns `true` if the running fiber continues
+    /// without a choice among the `several` runnable ones. Its effects are then reported together
+    /// with those up to the next point at which this method returns `false`.
     fn stays(&mut self, several: bool) -> bool {
         let _ = several;
         false

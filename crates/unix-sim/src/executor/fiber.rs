@@ -1,7 +1,8 @@
 //! The running fiber and its operations: [`Fiber`], [`park`], [`point`], [`spin`], [`preempt`].
 //!
 //! All functions here also work outside of fibers, on a thread of the operating system, and do not
-//! distinguish the executors; only the decisions of the simulated executor are in `simulated.rs`.
+//! distinguish the executors. Only the decisions of the simulated executor are made elsewhere, in
+//! `simulated.rs`.
 #![allow(unsafe_code, reason = "the running fiber is referred to by address")]
 
 use std::fmt;
@@ -34,7 +35,7 @@ impl Fiber {
         Self(FiberKind::Task(task))
     }
 
-    /// Wakes it, or lets its next [`park`] return at once. Async-signal-safe.
+    /// Wakes the fiber, or lets its next [`park`] return at once. Async-signal-safe.
     pub fn unpark(&self) {
         match &self.0 {
             FiberKind::Task(task) => unpark(task),
@@ -61,7 +62,7 @@ impl Fiber {
         }
     }
 
-    /// Returns its number within its executor, from 1; 0 for a thread outside.
+    /// Returns the fiber's number within its executor, from 1; 0 for a thread that is not a fiber.
     pub(crate) fn id(&self) -> u32 {
         match &self.0 {
             FiberKind::Task(task) => task.id,
@@ -69,8 +70,8 @@ impl Fiber {
         }
     }
 
-    /// Describes the locks that it holds and waits for; known in builds with debug assertions, or
-    /// if locks are counted.
+    /// Describes the locks that the fiber holds and waits for. They are known in builds with debug
+    /// assertions, or if locks are counted.
     ///
     /// # Safety
     ///
@@ -83,7 +84,7 @@ impl Fiber {
         }
     }
 
-    /// Returns the processor that it runs on, or is to begin on.
+    /// Returns the processor that the fiber runs on, or is to begin on.
     #[cfg(test)]
     pub(crate) fn processor(&self) -> usize {
         match &self.0 {
@@ -116,7 +117,7 @@ fn wake(task: &Task) {
     }
     let home = task.home();
     HERE.with(|here| {
-        // SAFETY: set while this thread's worker runs, to an object that outlives its run.
+        // SAFETY: not null only while this thread's worker runs, and the object outlives that run.
         match unsafe { here.local.get().as_ref() } {
             Some(local) if std::ptr::eq(here.worker.get(), home) && !here.interrupted.get() => {
                 local.woken.push(task);
@@ -151,8 +152,8 @@ pub fn context() -> usize {
     HERE.with(|here| here.context.get())
 }
 
-/// Hides the context of the running fiber from further ticks, because its owner is about to free
-/// the data that it refers to. The fiber must end before it switches.
+/// Hides the context of the running fiber from further ticks, because the owner of the context is
+/// about to free the data that it refers to. The fiber must end before it switches.
 pub(crate) fn forget_context() {
     HERE.with(|here| here.context.set(0));
     // SYNC context: pairs with the read in `tick`, which interrupts this very thread: nothing is
@@ -165,8 +166,8 @@ pub(crate) fn processor() -> usize {
     running().map_or(0, Task::processor)
 }
 
-/// Sleeps until [`Fiber::unpark`] is called. It may have been called before, and the sleep may end
-/// without reason.
+/// Sleeps until [`Fiber::unpark`] is called; returns at once if it was called before. May also
+/// return spuriously.
 pub fn park() {
     assert_may_park();
     match running() {
@@ -178,19 +179,19 @@ pub fn park() {
     }
 }
 
-/// Like [`park`], for a fiber that has handed its work over or has none: the times at which it
+/// Like [`park`], for a fiber that has handed its work over or has no work: the times at which it
 /// sleeps and wakes affect no other fiber.
 pub(crate) fn rest() {
     assert_may_park();
     match running() {
-        // No other fiber runs in between: a fiber that was woken without reason checks again.
+        // No other fiber runs in between: a fiber that was woken spuriously checks again.
         Some(task) if task.take_token() => {}
         Some(task) => suspend(task, SwitchReason::Park),
         None => thread::park(),
     }
 }
 
-/// Attributes the further work of the running fiber to itself.
+/// Attributes the further work of the running fiber to the fiber itself.
 pub(crate) fn serve_itself() {
     if let Some(me) = running() {
         me.serve(None);
@@ -198,7 +199,7 @@ pub(crate) fn serve_itself() {
 }
 
 /// A point at which the simulated executor may let another fiber run. Does nothing in the parallel
-/// one.
+/// executor.
 #[inline]
 pub(crate) fn point(at: At) {
     HERE.with(|here| match here.left.get() {
@@ -225,14 +226,15 @@ pub(crate) fn aside<R>(body: impl FnOnce() -> R) -> R {
     result
 }
 
-/// Called after each failed attempt at a simple lock: `word` is 0 when the next may succeed.
+/// Called after each failed attempt at a simple lock: `word` is 0 when the next attempt may
+/// succeed.
 ///
 /// # Panics
 ///
 /// In the simulated executor outside of fibers, where no fiber could release the lock.
 pub(crate) fn spin(word: &AtomicU32) {
-    /// Attempts between two calls of the operating system's scheduler: the holder of the lock may
-    /// be waiting for this processor.
+    /// Number of attempts between two calls of the operating system's scheduler: the holder of the
+    /// lock may be waiting for this processor.
     const PATIENCE: u32 = 128;
     if HERE.with(|here| here.is_simulated()) {
         return simulated::spin(word);
@@ -245,8 +247,8 @@ pub(crate) fn spin(word: &AtomicU32) {
     }
 }
 
-/// Called at a return to user mode: lets a fiber run that was woken on this processor since the
-/// running one was resumed, or any other if its time slice is over, and continues later.
+/// Called at a return to user mode. If a fiber was woken on this processor since the running one
+/// was resumed, or if the running fiber's time slice is over, lets another fiber run first.
 #[inline]
 pub(crate) fn preempt() {
     let worker = HERE.with(|here| here.worker.get());

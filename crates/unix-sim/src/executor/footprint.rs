@@ -1,12 +1,12 @@
 //! The objects that a fiber reaches between two points: [`Object`], [`Footprint`]; and the kinds of
 //! points: [`At`].
 //!
-//! Two steps of different fibers that reach no common object, or only read it, have the same effect
-//! in either order. A search of all schedules needs only one of the two orders then. Locks report
-//! themselves at each acquisition; words that are read without a lock are reported at each read and
-//! write. An object reported without need costs schedules; one that is not reported may hide a
-//! schedule. The modelled executor charges for the cache lines of such words when another processor
-//! has them.
+//! If two steps of different fibers reach no common object, or only read it, they have the same
+//! effect in either order, so a search of all schedules needs only one of the two orders. Locks
+//! report themselves at each acquisition; words that are read without a lock are reported at each
+//! read and write. An object that is reported unnecessarily costs extra schedules; one that is not
+//! reported may hide a schedule. The modelled executor charges for the cache lines of such words
+//! when they are in another processor's cache.
 
 use std::cell::Cell;
 
@@ -17,13 +17,14 @@ pub enum Object {
     User,
     /// A lock, by rank and instance, and the data that it guards.
     Lock(u8, u32),
-    /// The data that others read of a process or of its threads without a lock, by its slot.
+    /// The data of a process and its threads that others read without a lock, by the process's
+    /// slot.
     Process(u32),
-    /// The data that others read of the relations of a process without a lock, by its slot.
+    /// The relations of a process that others read without a lock, by the process's slot.
     Family(u32),
     /// The owner of a process number.
     Number(i32),
-    /// System-wide data under no lock.
+    /// System-wide data that no lock guards.
     System,
     /// The counted resources of users.
     Users,
@@ -35,11 +36,11 @@ pub enum Object {
 
 /// A slot that no process has.
 pub(super) const NO_SLOT: u32 = u32::MAX;
-/// Number of objects of one kind that have a bit of their own.
+/// Number of objects of one kind with a separate bit each.
 const APART: u32 = 8;
 
-/// Ranks of the locks of which each process or group has one, in the order of the ranks. The locks
-/// of one rank share several bits. `lock` compares the ranks with its order.
+/// The ranks of the locks that exist once per process or group, in ascending order. The locks of
+/// one rank share several bits. `lock` compares these ranks with its order.
 pub(crate) const LOCAL_RANKS: [u8; 4] = [FAMILY, GROUP, SIGNAL, PROCESS];
 const FAMILY: u8 = 3;
 const GROUP: u8 = 4;
@@ -47,11 +48,12 @@ const SIGNAL: u8 = 7;
 const PROCESS: u8 = 8;
 
 impl Object {
-    /// Returns the bit of the object. Several objects may share one. Mostly evaluated at compile
+    /// Returns the bit of the object; several objects may share a bit. Mostly evaluated at compile
     /// time.
     #[inline(always)]
     pub(super) const fn bit(self) -> u64 {
-        /// The first bit of the kinds with several objects; global objects have the bits below.
+        /// The first bit for the kinds with several objects; the bits below it are for global
+        /// objects.
         const FIRST: u32 = 16;
         const fn of(kind: u32, instance: u32) -> u32 {
             FIRST + kind * APART + instance % APART
@@ -59,7 +61,8 @@ impl Object {
         let place = match self {
             Self::User => 0,
             Self::System => 1,
-            // The `LOCAL_RANKS` have bits elsewhere.
+            // The `LOCAL_RANKS` have separate bits, below, so three of the bits of their ranks are
+            // free.
             Self::Users => 5,
             Self::Desk => 6,
             Self::Timers => 9,
@@ -88,11 +91,11 @@ impl Object {
 /// The objects that a step reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Footprint {
-    /// Objects.
+    /// The objects that the step reached.
     reached: u64,
-    /// Objects that it changed, or may have changed.
+    /// The objects that the step changed, or may have changed.
     written: u64,
-    /// Fibers that it put to sleep or woke.
+    /// The fibers that the step put to sleep or woke.
     fibers: u64,
 }
 
@@ -142,7 +145,8 @@ impl Reaching {
         Self { reached: Cell::new(0), written: Cell::new(0), fibers: Cell::new(0) }
     }
 
-    /// Adds objects by their bits: those that are read, and those that are changed.
+    /// Adds objects by their bits: `looked_at` are those that are read, `changed` those that are
+    /// changed.
     #[inline]
     pub(super) fn add(&self, looked_at: u64, changed: u64) {
         self.reached.set(self.reached.get() | looked_at);
@@ -179,7 +183,7 @@ pub enum At {
     Lock(u8, u32),
     /// After a lock was released.
     Unlock(u8, u32),
-    /// A sleep that a fiber skips, because it had been woken before.
+    /// A sleep that a fiber skips, because it has already been woken.
     Awake,
     /// Inside a call.
     Within,

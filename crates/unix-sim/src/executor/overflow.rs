@@ -1,13 +1,13 @@
 //! Stack overflow: the fault handler, which ends only the fiber if that is safe.
 //!
 //! A fault in the guard below the stack of the running fiber ends that fiber, if it is in user
-//! mode: its stack is leaked with its contents, and the owner is notified. This is a jump over the
-//! program's frames. It is done only if nothing but the program itself can have been interrupted:
-//! not in kernel mode ([`enter_kernel`], [`leave_kernel`]), not while a panic unwinds, and not if
-//! the fault is in another object than this code (the C library, where a lock may be held or a list
-//! half linked). The remaining damage is the program's own: a lock that it held stays locked, and
-//! so does an allocator that is linked into the same object. In all those cases the process names
-//! the fiber and aborts.
+//! mode: its stack is leaked with its contents, and the owner is notified. The handler jumps over
+//! the program's frames. It does so only if the fault can have interrupted nothing but the program
+//! itself: not in kernel mode ([`enter_kernel`], [`leave_kernel`]), not while a panic unwinds, and
+//! not if the faulting instruction is in a different object than this code (such as the C library,
+//! which may hold a lock or have half linked a list). The remaining damage is limited to the
+//! program: a lock that it held stays locked, and so does an allocator that is linked into the same
+//! object. In the excluded cases the process names the fiber and aborts.
 //!
 //! Faults at other addresses go to the previous handler.
 #![allow(unsafe_code, reason = "handles faults, and redirects the code that caused them")]
@@ -24,8 +24,8 @@ use super::here::running;
 use super::reach::changes;
 use super::task::{SwitchReason, Task};
 
-/// Enters kernel mode in the running fiber, once more: running out of stack there aborts the
-/// process. A fiber begins in kernel mode, entered once. Does nothing outside of fibers.
+/// Enters kernel mode in the running fiber; calls nest. Running out of stack in kernel mode aborts
+/// the process. A fiber begins in kernel mode, entered once. Does nothing outside of fibers.
 #[inline]
 pub fn enter_kernel() {
     if let Some(task) = running() {
@@ -37,7 +37,7 @@ pub fn enter_kernel() {
     }
 }
 
-/// Undoes one [`enter_kernel`], or the start; after the last the fiber is in user mode.
+/// Undoes one [`enter_kernel`], or the initial entry; after the last one the fiber is in user mode.
 #[inline]
 pub fn leave_kernel() {
     if let Some(task) = running() {
@@ -52,8 +52,7 @@ pub(crate) fn in_kernel() -> bool {
     running().is_some_and(|task| task.kernel_depth.load(Ordering::Relaxed) > 0)
 }
 
-/// Returns the number of bytes that the stack of the running fiber has left; unlimited outside of
-/// fibers.
+/// Returns the number of bytes left on the stack of the running fiber; unlimited outside of fibers.
 pub(crate) fn stack_left() -> usize {
     let here = 0_u8;
     running().map_or(usize::MAX, |task| (&raw const here).addr() - task.guard().end)
@@ -67,7 +66,7 @@ pub(crate) fn back_in_kernel() {
     }
 }
 
-/// The previous handlers, and the addresses of this code's object.
+/// The previous handlers, and the address range of the object that contains this code.
 struct PreviousHandlers {
     segv: libc::sigaction,
     bus: libc::sigaction,
@@ -86,7 +85,7 @@ pub(super) fn install() {
 
 /// Sets the handler of one signal. Returns the previous action.
 fn handle(signal: c_int) -> libc::sigaction {
-    // SAFETY: zeroes are an action without flags and with an empty mask.
+    // SAFETY: all zeroes are a valid action, without flags and with an empty mask.
     let (mut action, mut before): (libc::sigaction, libc::sigaction) =
         unsafe { (MaybeUninit::zeroed().assume_init(), MaybeUninit::zeroed().assume_init()) };
     action.sa_sigaction = on_fault as *const () as usize;
@@ -97,19 +96,18 @@ fn handle(signal: c_int) -> libc::sigaction {
     before
 }
 
-/// Returns the addresses of the instructions of the object that contains this function.
+/// Returns the address range of the instructions in the object that contains this function.
 fn code() -> (usize, usize) {
     unsafe extern "C" fn look(
         info: *mut libc::dl_phdr_info,
         _size: usize,
         found: *mut c_void,
     ) -> c_int {
-        // SAFETY: `dl_iterate_phdr` passes valid headers, and back the pointer that it was given
-        // below.
+        // SAFETY: `dl_iterate_phdr` passes valid headers, and the pointer that it was given below.
         let (info, found) = unsafe { (&*info, &mut *found.cast::<(usize, usize)>()) };
         let here = code as *const () as usize;
         for index in 0..usize::from(info.dlpi_phnum) {
-            // SAFETY: as many headers as the object declares.
+            // SAFETY: the index is below the number of headers that the object declares.
             let header = unsafe { &*info.dlpi_phdr.add(index) };
             let start = (info.dlpi_addr as usize).wrapping_add(header.p_vaddr as usize);
             let end = start.wrapping_add(header.p_memsz as usize);
@@ -121,7 +119,7 @@ fn code() -> (usize, usize) {
         0
     }
     let mut found = (0, 0);
-    // SAFETY: `look` keeps nothing, and gets the address of a pair that outlives the call.
+    // SAFETY: `look` retains no pointer, and gets the address of a pair that outlives the call.
     unsafe { libc::dl_iterate_phdr(Some(look), (&raw mut found).cast()) };
     found
 }
@@ -130,11 +128,11 @@ extern "C" fn on_fault(signal: c_int, info: *mut libc::siginfo_t, context: *mut 
     // SAFETY: the kernel fills in the address for both signals.
     let address = unsafe { (*info).si_addr() } as usize;
     if let Some(task) = running().filter(|task| task.guard().contains(&address)) {
-        // SAFETY: the kernel's context of the code that it interrupted on this thread.
+        // SAFETY: the kernel passes the context of the code that it interrupted on this thread.
         let context = unsafe { &mut *context.cast::<libc::ucontext_t>() };
         if let Some(reason) = forbidden(task, context) {
             say(task.id, reason);
-            // SAFETY: always.
+            // SAFETY: `abort` has no preconditions.
             unsafe { libc::abort() };
         }
         end(task, context);
@@ -143,7 +141,7 @@ extern "C" fn on_fault(signal: c_int, info: *mut libc::siginfo_t, context: *mut 
     chain(signal, info, context);
 }
 
-/// Returns the reason why the fiber cannot be ended alone, if there is one.
+/// Returns the reason why the fiber cannot be ended alone, or `None` if it can.
 fn forbidden(task: &Task, context: &libc::ucontext_t) -> Option<&'static str> {
     let (counter, pointer) = place(context);
     let code = BEFORE.get().map_or((0, 0), |before| before.code);
@@ -163,9 +161,9 @@ fn forbidden(task: &Task, context: &libc::ucontext_t) -> Option<&'static str> {
 /// Redirects the fiber so that it stops as [`SwitchReason::Overflow`] once the handler returns.
 fn end(task: &Task, context: &mut libc::ucontext_t) {
     let Some(trap) = task.trap() else { return };
-    // SAFETY: the fiber's frames are never returned to and its stack is never used again; the stack
-    // pointer lies within it, and all registers are set as given. `forbidden` bounds what else it
-    // may have been writing to.
+    // SAFETY: execution never returns to the fiber's frames, and its stack is never reused. The
+    // stack pointer lies within that stack, and all registers are set as given. `forbidden` bounds
+    // what else the fiber may have been writing to.
     let registers = unsafe { trap.setup_trap_handler(|| SwitchReason::Overflow) };
     redirect(context, registers);
 }
@@ -207,7 +205,7 @@ fn redirect(context: &mut libc::ucontext_t, registers: TrapHandlerRegs) {
     (to.regs[0], to.regs[1], to.regs[29], to.regs[30]) = (x0, x1, x29, lr);
 }
 
-/// Prints which fiber it was, without memory or locks.
+/// Prints the fiber's number and the reason, without allocating memory or taking locks.
 fn say(id: u32, reason: &str) {
     let mut digits = [0; 10];
     let mut rest = id;
@@ -225,7 +223,7 @@ fn say(id: u32, reason: &str) {
         b"\n",
     ];
     for part in parts {
-        // SAFETY: writes the bytes of a slice.
+        // SAFETY: the pointer and the length describe a slice.
         unsafe { libc::write(2, part.as_ptr().cast(), part.len()) };
     }
 }
@@ -238,7 +236,7 @@ fn chain(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
     });
     match before {
         Some(before) if before.sa_sigaction > libc::SIG_IGN => {
-            // SAFETY: the address of a handler, of the kind that its flags give.
+            // SAFETY: the address is that of a handler, of the kind that its flags specify.
             unsafe {
                 if before.sa_flags & libc::SA_SIGINFO == 0 {
                     let handler: extern "C" fn(c_int) = std::mem::transmute(before.sa_sigaction);
@@ -250,7 +248,7 @@ fn chain(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
                 }
             }
         }
-        // SAFETY: the default action, which the repeated fault then triggers.
+        // SAFETY: sets the default action, which the repeated fault then triggers.
         _ => unsafe {
             libc::signal(signal, libc::SIG_DFL);
         },

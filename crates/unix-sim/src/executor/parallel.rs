@@ -2,11 +2,12 @@
 //! end of a run is detected.
 //!
 //! Each worker takes fibers from four queues: its inbox; the fibers woken here; those that have not
-//! begun, which others may take too; those that yielded. Woken fibers come first, but each queue
-//! has its turn within [`ROUND`] choices. An idle worker polls for some microseconds, then sleeps.
+//! begun, which other workers may take too; and those that yielded. Woken fibers come first, but
+//! each queue comes first once in [`ROUND`] choices. An idle worker polls for some microseconds,
+//! then sleeps.
 //!
-//! The thread that called `run` is the monitor: it runs timers, names fibers that compute for too
-//! long, ends time slices, and decides when all workers sleep whether the run has ended.
+//! The thread that called `run` is the monitor. It runs timers, reports fibers that compute for too
+//! long, ends time slices, and, when all workers sleep, decides whether the run has ended.
 //!
 //! | a wake-up comes while the worker | it is noticed because |
 //! | --- | --- |
@@ -44,11 +45,12 @@ impl Epoch {
     }
 }
 
-/// Number of choices within which each of a worker's queues is first once.
+/// Number of choices within which each of a worker's queues comes first once.
 pub(super) const ROUND: u32 = 32;
 /// Maximum number of fibers that an idle worker takes at a time.
 pub(super) const TAKEN: usize = 16;
-/// Interval of the monitor's checks while a worker runs, and while none does.
+/// Interval between the monitor's checks: the first while a worker runs, the second while none
+/// does.
 pub(super) const BUSY_LOOK: Duration = Duration::from_millis(4);
 const IDLE_LOOK: Duration = Duration::from_millis(250);
 
@@ -67,8 +69,8 @@ impl FiberExecutor {
             }
             let outcome = self.watch();
             self.stop();
-            // Running fibers yield at their next call; one that is just being resumed clears the
-            // first request.
+            // Running fibers yield at their next call. A fiber that is just being resumed clears
+            // the first request, so the request is repeated.
             while outcome == RunEnd::Stopped && !threads.iter().all(|one| one.is_finished()) {
                 self.workers
                     .iter()
@@ -160,8 +162,8 @@ impl FiberExecutor {
     }
 
     /// Wakes a sleeping worker to take some of `count` fibers that have not begun. The last one is
-    /// left to the worker that started it, which usually is about to wait for it; if not, the
-    /// monitor shares it.
+    /// left to the worker that started it, because that worker is usually about to wait for it; if
+    /// not, the monitor shares it.
     pub(super) fn share(&self, count: usize) {
         if count < 2 || self.workers.len() == 1 {
             return;
@@ -173,7 +175,7 @@ impl FiberExecutor {
 
     /// Runs a fiber until it suspends or ends, and queues it accordingly.
     fn run_one(&self, task: *const Task, worker: &Worker, local: &Local) {
-        // SAFETY: a queued task is alive until it has been buried, below.
+        // SAFETY: a queued task is alive until it is buried, below.
         let this = unsafe { &*task };
         worker.begin_run(this.name, local.overtakes.take());
         HERE.with(|here| {
@@ -192,7 +194,7 @@ impl FiberExecutor {
                 local.yielded.push(task)
             }
             SwitchReason::Abandon | SwitchReason::End | SwitchReason::Overflow => {
-                // SAFETY: it has stopped for good, is in no queue, and is not accessed again.
+                // SAFETY: the task has stopped for good, is in no queue, and is not accessed again.
                 unsafe { self.bury(task, leave, worker, local) };
             }
         }
@@ -233,8 +235,8 @@ impl FiberExecutor {
     }
 
     /// Returns the outcome of the run if no fiber can ever run again in the current state. A worker
-    /// that is counted as asleep takes nothing from its inbox, so a fiber that is in no inbox is
-    /// nowhere.
+    /// that is counted as asleep takes nothing from its inbox, so if all inboxes are empty, no
+    /// fiber is in transit.
     fn verdict(&self, rest: &Rest) -> Option<RunEnd> {
         let still = rest.asleep == self.workers.len()
             && !self.has_fresh()
@@ -264,7 +266,7 @@ impl FiberExecutor {
                 drop(rest);
                 let runs = self.workers.iter().map(|worker| worker.runs.load(Ordering::Relaxed));
                 let runs = Some(runs.sum::<u64>());
-                // A hook that wakes no fiber is asked once.
+                // A hook that wakes no fiber is not called again.
                 if verdict == RunEnd::Deadlocked && asked_at != runs {
                     asked_at = runs;
                     if self.options.hooks.on_stall() {
@@ -291,8 +293,8 @@ impl FiberExecutor {
         let queued =
             || local.woken.pop().or_else(|| worker.pop_fresh()).or_else(|| local.yielded.pop());
         while let Some(task) = queued() {
-            // SAFETY: a queued task is alive, and this thread holds it; one that has never begun is
-            // buried once, here.
+            // SAFETY: a queued task is alive, and this thread holds it. A task that has never begun
+            // is buried once, here.
             unsafe {
                 if (*task).is_fresh() {
                     self.bury(task, SwitchReason::End, worker, local);
@@ -303,7 +305,8 @@ impl FiberExecutor {
     }
 }
 
-/// Ends the run if the thread that owns this panics: the others would wait for it indefinitely.
+/// Ends the run if the thread that owns this guard panics. Without it, the other threads would wait
+/// indefinitely.
 struct StopOnPanic<'a>(&'a FiberExecutor);
 
 impl Drop for StopOnPanic<'_> {
@@ -336,8 +339,8 @@ impl Watchdog {
         )
     }
 
-    /// Ends the time slice of a fiber that has run since the last check, names those that run for
-    /// too long, and shares fibers that no worker has begun.
+    /// Ends the time slice of each fiber that has run since the last check, reports fibers that run
+    /// for too long, and shares fibers that no worker has begun.
     fn look(&mut self, executor: &FiberExecutor) {
         let now = Instant::now();
         for (seen, worker) in self.0.iter_mut().zip(&executor.workers) {

@@ -1,6 +1,6 @@
 //! Queues of fibers, linked through the fibers themselves: [`LocalQueue`], [`WorkerInbox`].
 //!
-//! A fiber is in at most one queue, and alive while it is queued: a queue counts no references,
+//! A fiber is in at most one queue, and is alive while it is queued: a queue counts no references,
 //! allocates no memory and never fails. [`LocalQueue`] belongs to one thread. [`WorkerInbox`]
 //! accepts fibers from all threads and from signal handlers. It also holds the mark that its owner
 //! sleeps, so that no post is missed.
@@ -19,7 +19,7 @@ pub(super) struct LocalQueue {
     tail: Cell<*mut Task>,
 }
 
-// SAFETY: the addresses are of tasks, which any thread may access; a queue is moved, never shared.
+// SAFETY: the pointers refer to tasks, which any thread may access; a queue is moved, never shared.
 unsafe impl Send for LocalQueue {}
 
 impl LocalQueue {
@@ -58,11 +58,11 @@ impl LocalQueue {
     }
 }
 
-/// A queue from all threads to one.
+/// A queue that all threads post to and one thread drains.
 #[derive(Debug)]
 pub(super) struct WorkerInbox(AtomicPtr<Task>);
 
-/// The value of an empty inbox whose owner sleeps or is about to. No task lies at such an address.
+/// The value of an empty inbox whose owner sleeps or is about to. No task has this address.
 const ASLEEP: *mut Task = ptr::without_provenance_mut(1);
 
 impl WorkerInbox {
@@ -126,7 +126,7 @@ impl WorkerInbox {
     #[must_use]
     pub(super) fn fall_asleep(&self) -> bool {
         let awake = ptr::null_mut();
-        // SYNC asleep: pairs with `WorkerInbox::post`. Sleep was announced before.
+        // SYNC asleep: pairs with `WorkerInbox::post`. The owner has already announced its sleep.
         self.0.compare_exchange(awake, ASLEEP, Ordering::Release, Ordering::Relaxed).is_ok()
     }
 
@@ -161,7 +161,7 @@ mod tests {
             Arc::as_ptr(&Task::new(id, start, place, stack))
         });
         test(tasks);
-        // SAFETY: they have never begun, are in no queue, and are buried once.
+        // SAFETY: the tasks have never begun, are in no queue, and are buried once.
         pool.give(
             tasks.into_iter().filter_map(|task| unsafe { Task::bury(task, SwitchReason::End) }),
         );

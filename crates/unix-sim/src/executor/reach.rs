@@ -25,7 +25,7 @@ pub(crate) fn changes(object: Object) {
     }
 }
 
-/// Records that the running fiber sleeps, or wakes the fiber with this number.
+/// Records that the running fiber sleeps, or that it wakes the fiber with this number.
 #[inline]
 pub(super) fn reach_fiber(id: u32) {
     if is_noted() {
@@ -45,7 +45,7 @@ fn reach(object: Object, changes: bool) {
     note(bit, if changes { bit } else { 0 }, object.slot());
 }
 
-/// Not inlined: without recording, only the test of one word remains at the call.
+/// Not inlined, so that the call site tests only one word if nothing is recorded.
 #[cold]
 #[inline(never)]
 fn note(looked_at: u64, changed: u64, slot: u32) {

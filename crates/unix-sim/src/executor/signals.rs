@@ -11,10 +11,10 @@ use std::ptr;
 /// Size of the stack on which signals are handled, in bytes.
 const SIZE: usize = 64 << 10;
 
-/// Blocks all signals on this thread except those of its own faults, and `tick`.
+/// Blocks all signals on this thread except those of its own faults and `tick`.
 pub(super) fn hold_others(tick: libc::c_int) {
     let mut held = MaybeUninit::<libc::sigset_t>::uninit();
-    // SAFETY: `sigfillset` fills the set in; then it is read and changed in place, and the mask is
+    // SAFETY: `sigfillset` fills in the set, which is then read and changed in place. The mask is
     // that of this thread, which belongs to the executor.
     unsafe {
         libc::sigfillset(held.as_mut_ptr());
@@ -37,7 +37,7 @@ pub(super) fn hold_others(tick: libc::c_int) {
 
 /// The stack on which this thread handles signals, until it is dropped.
 pub struct SignalStack {
-    /// Freed after it was replaced.
+    /// Freed after the signal stack has been replaced.
     _memory: Box<[MaybeUninit<u8>]>,
     before: libc::stack_t,
 }
@@ -48,7 +48,8 @@ impl SignalStack {
         let mut memory = Box::new_uninit_slice(SIZE);
         let mut before = libc::stack_t { ss_sp: ptr::null_mut(), ss_flags: 0, ss_size: 0 };
         let stack = libc::stack_t { ss_sp: memory.as_mut_ptr().cast(), ss_flags: 0, ss_size: SIZE };
-        // SAFETY: `memory` is this thread's signal stack until it is dropped, where it is replaced.
+        // SAFETY: `memory` is this thread's signal stack until `drop`, which replaces the signal
+        // stack first.
         let result = unsafe { libc::sigaltstack(&raw const stack, &raw mut before) };
         assert_eq!(result, 0, "a stack of {SIZE} bytes is large enough for signals");
         Self { _memory: memory, before }
@@ -57,7 +58,8 @@ impl SignalStack {
 
 impl Drop for SignalStack {
     fn drop(&mut self) {
-        // SAFETY: the previous stack; no handler runs on the memory, because this code does not.
+        // SAFETY: restores the previous stack. No handler runs on the memory, because this code
+        // does not run on it.
         unsafe { libc::sigaltstack(&raw const self.before, ptr::null_mut()) };
     }
 }

@@ -227,7 +227,7 @@ impl FiberExecutor {
 /// The fiber to which another one handed its work.
 struct Heir {
     task: *const Task,
-    /// The number that `Heir`'s fiber had before.
+    /// The former number of the fiber that handed its work over.
     number: u32,
 }
 

@@ -1,9 +1,9 @@
 //! The clock tick, and the level at which it is deferred: [`splhigh`], [`splx`].
 //!
 //! In the parallel executor each worker has a POSIX timer whose signal, `SIGRTMAX-1`, interrupts
-//! the code of its thread; in the simulated one a tick occurs at points that the chooser picks. In
-//! both cases the tick function is called on the processor that was interrupted, with the context
-//! of the fiber that ran there. At high level a tick is deferred until the level falls.
+//! the worker's thread; in the simulated executor a tick occurs at points that the chooser picks.
+//! In both cases the tick function is called on the interrupted processor, with the context of the
+//! fiber that ran there. At high level a tick is deferred until the level falls.
 //!
 //! The kernel defines the work of a tick: profiling and the CPU limit. The tick function must be
 //! async-signal-safe: it allocates no memory, does not block, and takes no lock that is ever held
@@ -33,7 +33,7 @@ pub(super) struct TickSettings {
 const BASE: u8 = 0;
 const HIGH: u8 = 1;
 
-/// Defers ticks on this processor, in the simulated executor for this fiber. Returns the previous
+/// Defers ticks on this processor (in the simulated executor, for this fiber). Returns the previous
 /// level. A fiber must not park at high level.
 #[inline]
 pub(crate) fn splhigh() -> u8 {
@@ -50,7 +50,7 @@ pub(crate) fn splhigh() -> u8 {
 #[inline]
 pub(crate) fn splx(before: u8) {
     HERE.with(|here| {
-        // SYNC level: pairs with `splhigh`. The preceding code must not move behind the fall of the
+        // SYNC level: pairs with `splhigh`. The preceding code must not move past the fall of the
         // level.
         compiler_fence(Ordering::SeqCst);
         here.level.set(before);
@@ -62,7 +62,7 @@ pub(crate) fn splx(before: u8) {
 
 #[cold]
 fn release(here: &Here) {
-    // A tick that occurs now, at base level, is not deferred: only this changes the count.
+    // A tick that occurs now, at base level, is not deferred, so only this code changes the count.
     for _ in 0..here.held.replace(0) {
         tick(here);
     }
@@ -100,7 +100,7 @@ pub(super) fn tick_at_point() {
 }
 
 extern "C" fn on_tick(_signal: c_int) {
-    // SAFETY: this thread's own error number, which the interrupted code may be about to read.
+    // SAFETY: accesses this thread's own `errno`, which the interrupted code may be about to read.
     let error = unsafe { libc::__errno_location() };
     // SAFETY: as above.
     let before = unsafe { *error };
@@ -122,7 +122,7 @@ pub(super) fn signal() -> c_int {
 fn install() {
     static INSTALLED: OnceLock<()> = OnceLock::new();
     INSTALLED.get_or_init(|| {
-        // SAFETY: zeroes are an action without flags and with an empty mask.
+        // SAFETY: all zeroes are a valid action, without flags and with an empty mask.
         let mut action: libc::sigaction = unsafe { MaybeUninit::zeroed().assume_init() };
         action.sa_sigaction = on_tick as *const () as usize;
         // A fiber's stack is too small for the registers of some processors.
@@ -133,7 +133,7 @@ fn install() {
     });
 }
 
-/// The ticks of this thread, until it is dropped.
+/// The ticks of this thread. Dropping it stops them.
 pub(super) struct TickTimer(libc::timer_t);
 
 impl TickTimer {
@@ -145,13 +145,13 @@ impl TickTimer {
     pub(super) fn new(ticks: TickSettings) -> std::io::Result<Self> {
         install();
         HERE.with(|here| here.tick.set(Some(ticks.call)));
-        // SAFETY: zeroes are a valid event, which the lines below fill in.
+        // SAFETY: all zeroes are a valid event, which the lines below fill in.
         let mut event: libc::sigevent = unsafe { MaybeUninit::zeroed().assume_init() };
         event.sigev_notify = libc::SIGEV_THREAD_ID;
         event.sigev_signo = signal();
         event.sigev_notify_thread_id = rustix::thread::gettid().as_raw_nonzero().get();
         let mut timer = ptr::null_mut();
-        // SAFETY: both are valid for the call.
+        // SAFETY: both pointers are valid for the call.
         let made =
             unsafe { libc::timer_create(libc::CLOCK_MONOTONIC, &raw mut event, &raw mut timer) };
         if made != 0 {
@@ -163,7 +163,7 @@ impl TickTimer {
             tv_nsec: if ticks.hz == 1 { 0 } else { i64::from(1_000_000_000 / ticks.hz) },
         };
         let times = libc::itimerspec { it_interval: period, it_value: period };
-        // SAFETY: a timer created above, and times that are valid for the call.
+        // SAFETY: the timer was created above, and the times are valid for the call.
         match unsafe { libc::timer_settime(timer.0, 0, &raw const times, ptr::null_mut()) } {
             0 => Ok(timer),
             _ => Err(std::io::Error::last_os_error()),
@@ -173,9 +173,9 @@ impl TickTimer {
 
 impl Drop for TickTimer {
     fn drop(&mut self) {
-        // A signal that is already in flight finds no function to call.
+        // A signal that is already in flight then finds no function to call.
         HERE.with(|here| here.tick.set(None));
-        // SAFETY: created by `new`, deleted once.
+        // SAFETY: the timer was created by `new` and is deleted once.
         unsafe { libc::timer_delete(self.0) };
     }
 }

@@ -1,4 +1,4 @@
-//! Timed actions: [`Timers`], the queue of them, and [`Timer`], the right to cancel one.
+//! Timed actions: [`Timers`], a queue of actions, and [`Timer`], the right to cancel one.
 //!
 //! The clock of the parallel executor is the monotonic one, that of the simulated executor is
 //! virtual; the queue is the same for both.
@@ -14,15 +14,16 @@ use super::reach::changes;
 /// A timed action: short, and run outside of fibers.
 pub(crate) type TimerAction = Box<dyn FnOnce() + Send>;
 
-/// The time, and the number among actions of the same time: the one set first comes first.
+/// The time, and the number of the action: of actions with the same time, the one that was set
+/// first runs first.
 type TimerKey = (Duration, u64);
 
 /// The future actions.
 #[derive(Debug)]
 pub(super) struct Timers {
     queue: Mutex<TimerQueue>,
-    /// Nanoseconds of the time of the first action, or `u64::MAX`, to be read without the lock.
-    /// Changed under it.
+    /// The time of the first action in nanoseconds, or `u64::MAX` without one. Read without the
+    /// lock, changed under it.
     first_ns: AtomicU64,
 }
 
@@ -70,8 +71,8 @@ impl Timers {
         queue.actions.is_empty() && queue.running == 0
     }
 
-    /// Returns the nanoseconds of the time of the first action, or `u64::MAX`. Exact on a thread
-    /// that alone sets and cancels actions.
+    /// Returns the time of the first action in nanoseconds, or `u64::MAX` without one. Exact if the
+    /// calling thread is the only one that sets and cancels actions.
     pub(super) fn first_ns(&self) -> u64 {
         self.first_ns.load(Ordering::Relaxed)
     }

@@ -1,7 +1,8 @@
-//! A processor: [`Worker`], which all threads share, and [`Local`], which is private to its own.
+//! A processor: [`Worker`], the part that all threads share, and [`Local`], the part that only its
+//! own thread accesses.
 //!
-//! A worker's record is never freed, so that a late wake-up through it accesses no freed memory.
-//! The next executor reuses it once no fiber is left that could be posted to it.
+//! A worker's record is never freed, so a late wake-up through the record accesses no freed memory.
+//! The next executor reuses the record once no fiber is left that could be posted to it.
 //!
 //! `parallel.rs` and `simulated.rs` define how a worker chooses the next fiber.
 
@@ -16,28 +17,28 @@ use super::queue::{LocalQueue, WorkerInbox};
 use super::stack::FiberStack;
 use super::task::Task;
 
-/// The shared part of a processor, on cache lines of its own.
+/// The shared part of a processor, on separate cache lines.
 #[derive(Debug)]
 #[repr(align(128))]
 pub(super) struct Worker {
-    /// The number in its executor.
+    /// The worker's number in its executor.
     pub(super) index: AtomicUsize,
     /// Fibers woken or started by other threads.
     pub(super) inbox: WorkerInbox,
-    /// 1 while its thread waits in the kernel or is about to.
+    /// 1 while the worker's thread waits in the kernel or is about to.
     asleep: AtomicU32,
-    /// Fibers that have not begun, and their number; other workers may take them.
+    /// Fibers that have not begun, and the number of them. Other workers may take these fibers.
     fresh: Mutex<LocalQueue>,
     fresh_count: AtomicUsize,
     /// `true` if the running fiber should yield at its next return to user mode.
     pub(super) make_way: AtomicBool,
-    /// Number of resumed fibers. Written by the owner alone.
+    /// Number of resumed fibers. Only the owner writes it.
     pub(super) runs: AtomicU64,
-    /// Number of returns to user mode. Written by the owner alone.
+    /// Number of returns to user mode. Only the owner writes it.
     returns: AtomicU64,
-    /// The name of the running fiber, or 0. Written by the owner alone.
+    /// The name of the running fiber, or 0. Only the owner writes it.
     pub(super) running: AtomicUsize,
-    /// Number of fibers that ended here. Written by the owner alone.
+    /// Number of fibers that ended here. Only the owner writes it.
     pub(super) ended: AtomicUsize,
 }
 
@@ -57,7 +58,7 @@ impl Worker {
         }
     }
 
-    /// Returns a record, new or used before.
+    /// Returns a record, either new or reused.
     pub(super) fn acquire(index: usize) -> &'static Self {
         let worker = unused().pop().unwrap_or_else(|| Box::leak(Box::new(Self::new())));
         worker.index.store(index, Ordering::Relaxed);
@@ -70,7 +71,7 @@ impl Worker {
         unused().push(self);
     }
 
-    /// Returns its number in its executor.
+    /// Returns the worker's number in its executor.
     pub(super) fn number(&self) -> usize {
         self.index.load(Ordering::Relaxed)
     }
@@ -84,19 +85,19 @@ impl Worker {
         }
     }
 
-    /// Ends its sleep, or the one that it is about to begin.
+    /// Ends the worker's sleep, or the sleep that it is about to begin.
     pub(super) fn wake(&self) {
         if self.asleep.swap(0, Ordering::Relaxed) == 1 {
             let _ = futex::wake(&self.asleep, futex::Flags::PRIVATE, 1);
         }
     }
 
-    /// Returns `true` if it waits in the kernel or is about to.
+    /// Returns `true` if the worker waits in the kernel or is about to.
     pub(super) fn is_asleep(&self) -> bool {
         self.asleep.load(Ordering::Relaxed) == 1
     }
 
-    /// Announces [`Worker::sleep`]. A later [`Worker::wake`] ends it.
+    /// Announces [`Worker::sleep`]. A later [`Worker::wake`] ends that sleep.
     pub(super) fn announce_sleep(&self) {
         self.asleep.store(1, Ordering::Relaxed);
     }
@@ -106,7 +107,7 @@ impl Worker {
         self.asleep.store(0, Ordering::Relaxed);
     }
 
-    /// Sleeps until [`Worker::wake`] is called after [`Worker::announce_sleep`], at most for
+    /// Sleeps until [`Worker::wake`] is called after [`Worker::announce_sleep`], but for at most
     /// `limit`.
     pub(super) fn sleep(&self, limit: Option<Duration>) {
         let limit = limit.and_then(|limit| Timespec::try_from(limit).ok());
@@ -119,8 +120,8 @@ impl Worker {
         self.asleep.store(0, Ordering::Relaxed);
     }
 
-    /// Queues a fiber that has not begun and may begin elsewhere. Returns the new number of such
-    /// fibers.
+    /// Queues a fiber that has not begun and may begin on another worker. Returns the new number of
+    /// such fibers.
     pub(super) fn push_fresh(&self, task: *const Task) -> usize {
         let queue = self.lock_fresh();
         queue.push(task);
@@ -151,8 +152,8 @@ impl Worker {
         self.fresh_count.load(Ordering::Relaxed)
     }
 
-    /// Records that the fiber `name` is resumed, which is to yield soon if it overtakes others.
-    /// Called by the owner.
+    /// Records that the fiber `name` is resumed, and must yield soon if it overtakes others. Called
+    /// by the owner.
     pub(super) fn begin_run(&self, name: usize, overtakes: bool) {
         self.runs.store(self.runs.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         self.running.store(name, Ordering::Relaxed);
@@ -186,7 +187,7 @@ fn unused() -> MutexGuard<'static, Vec<&'static Worker>> {
 /// The private part of a worker, which only its own thread accesses.
 #[derive(Debug)]
 pub(super) struct Local {
-    /// Woken fibers, and those that were pinned here.
+    /// Woken fibers, and unbegun fibers that are pinned here.
     pub(super) woken: LocalQueue,
     /// Fibers that yielded.
     pub(super) yielded: LocalQueue,
@@ -194,11 +195,11 @@ pub(super) struct Local {
     pub(super) stacks: RefCell<Vec<FiberStack>>,
     /// Number of choices.
     pub(super) turn: Cell<u32>,
-    /// `true` if the chosen fiber had yielded, and runs before those that were woken.
+    /// `true` if the chosen fiber had yielded and runs before fibers that were woken.
     pub(super) overtakes: Cell<bool>,
 }
 
-/// Maximum number of stacks that a worker caches, and the number that it moves at a time.
+/// Maximum number of stacks that a worker caches; also the number that it moves at a time.
 pub(super) const AT_HAND: usize = 64;
 pub(super) const MOVED: usize = 32;
 

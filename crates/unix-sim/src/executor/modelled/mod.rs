@@ -1,15 +1,15 @@
-//! The modelled executor: simulated processors, each with a clock of its own ([`ModelledRun`]).
+//! The modelled executor: simulated processors, each with its own clock ([`ModelledRun`]).
 //!
-//! One thread runs all of them. The fiber on the processor with the least clock runs until its
-//! clock has passed another one's. Effects between processors therefore occur in the order of their
-//! clocks. Each [`CostKind`] advances the clock of the processor that takes the step by its cost,
-//! plus or minus an eighth, as the seed decides: without this variation processors in lock-step
-//! would show effects of the lock-step rather than of the machine. The same seed and costs give the
-//! same run.
+//! One thread runs all of them. The fiber on the processor whose clock is furthest behind runs
+//! until that clock has passed another processor's. Effects between processors therefore occur in
+//! the order of their clocks. Each [`CostKind`] advances the clock of the processor that takes the
+//! step by its cost, plus or minus up to an eighth, as the seed decides: without this variation,
+//! processors in lock-step would show effects of the lock-step rather than of the machine. The same
+//! seed and costs give the same run.
 //!
-//! The rules for placing fibers, for taking them from other processors and for sleep are those of
-//! the parallel executor, in `processor.rs`; docs/reference/model.md lists what is modelled and
-//! what is not.
+//! The rules for placing fibers, for taking them from other processors and for sleeping are those
+//! of the parallel executor; they are in `processor.rs`. docs/reference/model.md lists what is
+//! modelled and what is not.
 #![allow(unsafe_code, reason = "runs fibers by address")]
 
 mod processor;
@@ -32,10 +32,10 @@ use processor::{Arrival, LOOK_PS, ModelledProcessor};
 
 /// The time of an event that does not occur.
 const NEVER: u64 = u64::MAX;
-/// A cost varies by one part in this number to either side.
+/// Costs vary by up to one part in this number, up or down.
 const SPREAD: u64 = 8;
 
-/// The part of a modelled executor that others read.
+/// The part of a modelled executor that other modules read.
 #[derive(Debug)]
 pub(super) struct MachineModel {
     costs: CostModel,
@@ -81,7 +81,8 @@ pub(super) struct ModelledRun {
     processors: Box<[ModelledProcessor]>,
     /// The processor whose fiber runs.
     current: Cell<usize>,
-    /// `true` if a fiber runs; otherwise the action of a timer, at [`ModelledRun::outside_ps`].
+    /// `true` while a fiber runs; `false` while the action of a timer runs, at
+    /// [`ModelledRun::outside_ps`].
     inside: Cell<bool>,
     outside_ps: Cell<u64>,
     /// The time at which another processor is to run.
@@ -99,25 +100,26 @@ pub(super) struct ModelledRun {
     words: RefCell<Vec<LineHolders>>,
 }
 
-/// The processors that have a cache line: the one that wrote it last, and those that have read it
-/// since. One bit each, by number modulo 64.
+/// The processors that hold a cache line: the one that wrote it last, and those that have read it
+/// since. Each processor is one bit, by its number modulo 64.
 #[derive(Debug, Clone, Copy, Default)]
 struct LineHolders(u64);
 
 thread_local! {
-    /// The machine whose thread this is, or null. Constant and without a destructor: a signal
-    /// handler may read it.
+    /// The machine that this thread runs, or null. Constant and without a destructor, because a
+    /// signal handler may read it.
     static MACHINE: Cell<*const ModelledRun> = const { Cell::new(ptr::null()) };
 }
 
-/// Returns the machine whose thread this is.
+/// Returns the machine that this thread runs.
 fn machine<'a>() -> Option<&'a ModelledRun> {
     // SAFETY: not null only while a `MachineHere` borrows the machine; callers keep the result no
     // longer than a frame within that run.
     unsafe { MACHINE.get().as_ref() }
 }
 
-/// Makes this thread a machine's until it is dropped, which is before the machine.
+/// Makes this thread the machine's thread until the guard is dropped. The guard is dropped before
+/// the machine.
 struct MachineHere<'m>(PhantomData<&'m ModelledRun>);
 
 impl<'m> MachineHere<'m> {
@@ -142,8 +144,8 @@ pub(crate) fn spend(step: CostKind) {
     }
 }
 
-/// Like [`spend`], by half the cost: for a step that is taken in part before a lock is acquired, in
-/// part while it is held.
+/// Like [`spend`], but charges half the cost, for a step that is taken partly before a lock is
+/// acquired and partly while it is held.
 #[inline]
 pub(crate) fn spend_half(step: CostKind) {
     if is_stepped() {
@@ -151,7 +153,7 @@ pub(crate) fn spend_half(step: CostKind) {
     }
 }
 
-/// Returns `true` in a fiber whose points count: of a machine, or simulated.
+/// Returns `true` in a fiber whose points are counted: in a modelled or a simulated run.
 #[inline]
 fn is_stepped() -> bool {
     HERE.with(|here| here.left.get() != 0)
@@ -162,7 +164,8 @@ fn is_stepped() -> bool {
 fn charge(step: CostKind, parts: u64) {
     if let Some(machine) = machine() {
         machine.pass(machine.varied(machine.costs.ps(step) / parts));
-        // A processor that is behind now finds the lock taken that is held meanwhile.
+        // Let processors that are behind catch up: if they need a lock that is held here, they find
+        // it taken.
         machine.point();
     }
 }
@@ -178,8 +181,8 @@ pub(crate) fn touch(class: u8, instance: u32) {
     }
 }
 
-/// Charges for an access to the words of a process that others read without a lock, if the cache
-/// line is elsewhere. Does nothing in the other executors.
+/// Charges for an access to the words of a process that others read without a lock, if another
+/// processor's cache holds the line. Does nothing in the other executors.
 #[inline]
 pub(super) fn reach_words(slot: u32, writes: bool) {
     if let Some(machine) = machine().filter(|machine| machine.inside.get()) {
@@ -187,11 +190,11 @@ pub(super) fn reach_words(slot: u32, writes: bool) {
     }
 }
 
-/// Time for which a processor computes before it checks for other fibers: what is sent to it
-/// meanwhile arrives that late.
+/// Time for which a processor computes before it checks for other fibers. Work that is sent to it
+/// may be noticed this much later.
 pub(crate) const STRETCH: Duration = Duration::from_micros(25);
 
-/// Lets the current processor compute for `duration`. Returns `false` in another executor.
+/// Lets the current processor compute for `duration`. Returns `false` in the other executors.
 pub(crate) fn compute(duration: Duration) -> bool {
     let Some(machine) = machine() else { return false };
     let ps = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX).saturating_mul(PS_A_NS);
@@ -200,7 +203,7 @@ pub(crate) fn compute(duration: Duration) -> bool {
 }
 
 impl ModelledRun {
-    /// A point of a fiber: processors that are behind catch up.
+    /// Passes a point of a fiber: processors that are behind catch up.
     #[cold]
     fn point(&self) {
         let Some(task) = running() else { return };
@@ -277,8 +280,8 @@ impl ModelledRun {
         }
     }
 
-    /// Charges for a cache line: a reader needs it if another processor has written it since, a
-    /// writer if any other processor has it.
+    /// Charges for the transfer of a cache line. A reader needs a transfer if another processor has
+    /// written the line since; a writer needs one if any other processor holds the line.
     fn reach_words(&self, slot: u32, writes: bool) {
         let slot = slot as usize;
         let me = 1 << (self.current.get() as u32 % u64::BITS);
@@ -296,7 +299,7 @@ impl ModelledRun {
         }
     }
 
-    /// Queues a fiber that was woken, or is to begin.
+    /// Queues a fiber that was woken or has not begun.
     pub(super) fn post(&self, task: *const Task, fresh: bool) {
         // SAFETY: the caller holds a live task out of all queues.
         let home = unsafe { (*task).processor() };
@@ -326,7 +329,7 @@ impl ModelledRun {
         }
     }
 
-    /// Notifies another processor of work. Returns the time at which it notices.
+    /// Notifies another processor of work. Returns the time at which that processor notices.
     fn reach(&self, target: &ModelledProcessor) -> u64 {
         let inside = self.inside.get();
         if inside {
@@ -343,14 +346,14 @@ impl ModelledRun {
     }
 
     /// Lets an idle processor take some of the fibers that have not begun on `from`, as the
-    /// parallel executor does. A sleeping processor is woken only for two or more.
+    /// parallel executor does. A sleeping processor is woken only if there are two or more.
     fn share(&self, from: usize) {
         let many = self.processors[from].fresh.borrow().len() >= 2;
         self.share_with(from, many);
     }
 
-    /// Does the work of the parallel executor's monitor at each of its checks: no processor sleeps
-    /// while another one has fibers that have not begun.
+    /// Does the work of the parallel executor's monitor at each of its checks: no processor keeps
+    /// sleeping while another one has fibers that have not begun.
     fn look_about(&self, now_ps: u64) {
         if now_ps < self.next_look_ps.get() {
             return;
@@ -364,7 +367,8 @@ impl ModelledRun {
         }
     }
 
-    /// Lets an idle processor take fibers from `from`; a sleeping one only if `sleepers` is set.
+    /// Lets an idle processor take fibers from `from`. A sleeping processor takes some only if
+    /// `sleepers` is set.
     fn share_with(&self, from: usize, sleepers: bool) {
         let now_ps = self.now_ps();
         let look_ps = self.costs.ps(CostKind::Look);
@@ -379,14 +383,14 @@ impl ModelledRun {
         self.horizon_ps.set(self.horizon_ps.get().min(ready_ps));
     }
 
-    /// Lets processors continue whose lock has become free.
+    /// Lets processors that spin at a lock continue if the lock has become free.
     fn let_spinners_go(&self, now_ps: u64) {
         let free: Vec<&ModelledProcessor> =
             self.processors.iter().filter(|processor| processor.may_stop_spinning()).collect();
         for processor in &free {
             processor.spins.set(false);
             self.spinning.set(self.spinning.get() - 1);
-            // The cache line goes to one after the other.
+            // The cache line reaches the spinning processors one after another.
             let turns = 1 + self.random.borrow_mut().next() % free.len() as u64;
             let ready_ps = now_ps + turns * self.costs.ps(CostKind::Transfer);
             processor.clock_ps.set(processor.clock_ps.get().max(ready_ps));
@@ -395,12 +399,12 @@ impl ModelledRun {
     }
 }
 
-/// Passes a point of this executor. Returns `false` in the others.
+/// Passes a point of this executor. Returns `false` in the other executors.
 pub(super) fn point() -> bool {
     machine().map(ModelledRun::point).is_some()
 }
 
-/// Returns whether the fiber that returns to user mode is to yield; `None` in the other executors.
+/// Returns whether the fiber that returns to user mode must yield; `None` in the other executors.
 pub(super) fn makes_way() -> Option<bool> {
     machine().map(|machine| {
         machine.point();
@@ -408,7 +412,7 @@ pub(super) fn makes_way() -> Option<bool> {
     })
 }
 
-/// Notes that a timer was set: at its time a processor may have to wait for the action.
+/// Records that a timer was set: at its time, a processor may have to wait for the action.
 pub(super) fn look_at(when: Duration) {
     if let Some(machine) = machine() {
         let ps = u64::try_from(when.as_nanos()).unwrap_or(NEVER).saturating_mul(PS_A_NS);
@@ -416,7 +420,7 @@ pub(super) fn look_at(when: Duration) {
     }
 }
 
-/// Lets the fiber of a processor yield; see [`FiberExecutor::hurry`].
+/// Makes the fiber of a processor yield; see [`FiberExecutor::hurry`].
 pub(super) fn hurry(processor: usize) {
     if let Some(machine) = machine() {
         let make_way_ps = &machine.processors[processor].make_way_ps;
@@ -439,7 +443,7 @@ pub(super) fn current() -> Option<usize> {
 ///
 /// # Safety
 ///
-/// The fiber spins: its word lives as long as the frame in which it does.
+/// The fiber spins, so its word lives as long as the frame in which it spins.
 unsafe fn is_free(task: *const Task) -> bool {
     // SAFETY: the caller's guarantee.
     unsafe {

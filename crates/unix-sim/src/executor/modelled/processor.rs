@@ -1,7 +1,7 @@
 //! One processor of the model, with its clock and its queues: [`ModelledProcessor`].
 //!
 //! It chooses the next fiber by the rules of `parallel.rs`: woken fibers first, then those that
-//! have not begun, then those that yielded; each queue is first once within a round.
+//! have not begun, then those that yielded. Within a round, each queue comes first once.
 #![allow(unsafe_code, reason = "runs fibers by address")]
 
 use std::cell::{Cell, RefCell};
@@ -36,7 +36,7 @@ pub(super) struct ModelledProcessor {
     pub(super) woken: RefCell<VecDeque<Arrival>>,
     pub(super) fresh: RefCell<VecDeque<Arrival>>,
     pub(super) yielded: RefCell<VecDeque<Arrival>>,
-    /// The time from which the fiber is to yield.
+    /// The time from which the fiber must yield.
     pub(super) make_way_ps: Cell<u64>,
     /// The end of its time slice.
     pub(super) slice_ends_ps: Cell<u64>,
@@ -61,7 +61,8 @@ impl ModelledProcessor {
         }
     }
 
-    /// Returns the time at which it can continue; [`NEVER`] if it cannot in the current state.
+    /// Returns the time at which the processor can continue; [`NEVER`] if it cannot in the current
+    /// state.
     pub(super) fn due_ps(&self) -> u64 {
         if !self.task.get().is_null() {
             return if self.spins.get() { NEVER } else { self.clock_ps.get() };
@@ -73,7 +74,7 @@ impl ModelledProcessor {
         if ready_ps == NEVER { NEVER } else { ready_ps.max(self.clock_ps.get()) }
     }
 
-    /// Returns `true` if it has no work, and none is in flight to it.
+    /// Returns `true` if the processor has no work, and no work is in flight to it.
     pub(super) fn is_idle(&self) -> bool {
         self.task.get().is_null()
             && self.woken.borrow().is_empty()
@@ -81,14 +82,14 @@ impl ModelledProcessor {
             && self.yielded.borrow().is_empty()
     }
 
-    /// Returns `true` if at `now_ps` it has been idle for longer than it polls.
+    /// Returns `true` if at `now_ps` the processor has been idle for longer than it polls.
     pub(super) fn sleeps_at(&self, now_ps: u64, look_ps: u64) -> bool {
         self.is_idle() && now_ps > self.clock_ps.get().saturating_add(look_ps)
     }
 
-    /// Returns `true` if it spins at a word that is free.
+    /// Returns `true` if the processor spins at a word that is free.
     pub(super) fn may_stop_spinning(&self) -> bool {
-        // SAFETY: its current fiber spins.
+        // SAFETY: the processor's current fiber spins.
         self.spins.get() && unsafe { is_free(self.task.get()) }
     }
 
@@ -128,11 +129,11 @@ impl ModelledProcessor {
         // Fibers in flight are noticed when they arrive.
         let coming = self.woken.borrow().iter().map(|one| one.ready_ps).find(|at| *at > now_ps);
         self.make_way_ps.set(if overtakes { 0 } else { coming.unwrap_or(NEVER) });
-        // At its second check the monitor finds that it still runs.
+        // At its second check, the monitor finds that the fiber is still running.
         self.slice_ends_ps.set((now_ps / LOOK_PS + 2) * LOOK_PS);
     }
 
-    /// Sets the next tick to the next multiple of its period.
+    /// Sets the next tick to the next multiple of the tick period.
     pub(super) fn set_next_tick(&self) {
         self.next_tick_ps.set((self.clock_ps.get() / TICK_PS + 1) * TICK_PS);
     }

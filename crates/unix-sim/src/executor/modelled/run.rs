@@ -1,4 +1,5 @@
-//! The main loop of the modelled executor, [`run`]: the processor that is behind runs.
+//! The main loop of the modelled executor, [`run`]: the processor whose clock is furthest behind
+//! runs.
 #![allow(unsafe_code, reason = "runs fibers by address")]
 
 use std::cell::{Cell, RefCell};
@@ -79,7 +80,7 @@ impl ModelledExecution<'_> {
                 if self.executor.wait_outside(self.worker) {
                     continue;
                 }
-                // A hook that wakes no fiber is asked once.
+                // A hook that wakes no fiber is not called again.
                 if asked_at == Some(steps) || !self.executor.options.hooks.on_stall() {
                     return RunEnd::Deadlocked;
                 }
@@ -92,7 +93,8 @@ impl ModelledExecution<'_> {
         }
     }
 
-    /// Returns the processor that is behind, its time, and the time of the next one.
+    /// Returns the processor whose clock is furthest behind, its time, and the time of the next
+    /// one.
     fn next(&self) -> (usize, u64, u64) {
         let (mut next, mut due_ps, mut horizon_ps) = (0, NEVER, NEVER);
         for processor in &self.machine.processors {
@@ -106,7 +108,8 @@ impl ModelledExecution<'_> {
         (next, due_ps, horizon_ps)
     }
 
-    /// Collects posts from outside, and lets processors continue whose lock is free.
+    /// Collects posts from outside, and lets processors continue if the lock at which they spin is
+    /// free.
     fn collect(&self) {
         if self.worker.inbox.has_posts() {
             self.worker.inbox.drain(|task| {
@@ -120,7 +123,7 @@ impl ModelledExecution<'_> {
         }
     }
 
-    /// Lets a processor continue its fiber, or run another one.
+    /// Lets a processor continue its fiber or run another one.
     fn run_on(&self, processor: &ModelledProcessor, due_ps: u64) {
         let machine = self.machine;
         machine.current.set(processor.number);
@@ -147,7 +150,7 @@ impl ModelledExecution<'_> {
     }
 
     fn resume(&self, processor: &ModelledProcessor) -> SwitchReason {
-        // SAFETY: the current task of a processor is alive until it has been buried.
+        // SAFETY: the current task of a processor is alive until it is buried.
         let task = unsafe { &*processor.task.get() };
         self.record(task.id, processor);
         self.worker.running.store(task.name, Ordering::Relaxed);
@@ -180,12 +183,12 @@ impl ModelledExecution<'_> {
                 self.machine.spinning.set(self.machine.spinning.get() + 1);
                 return;
             }
-            // SAFETY: the current task of a processor is alive until it has been buried, below.
+            // SAFETY: the current task of a processor is alive until it is buried, below.
             SwitchReason::Park if unsafe { (*task).sleep() } => {}
             SwitchReason::Park => processor.woken.borrow_mut().push_back(arrival),
             SwitchReason::Yield => processor.yielded.borrow_mut().push_back(arrival),
             SwitchReason::Abandon | SwitchReason::End | SwitchReason::Overflow => {
-                // SAFETY: it has stopped for good, is in no queue, and is not accessed again.
+                // SAFETY: the task has stopped for good, is in no queue, and is not accessed again.
                 unsafe { self.executor.bury(task, left, self.worker, self.local) };
             }
         }
@@ -195,7 +198,7 @@ impl ModelledExecution<'_> {
     /// Lets an idle processor take fibers that have not begun from another one.
     fn look_for_work(&self, processor: &ModelledProcessor) {
         let has_fresh = |other: &&ModelledProcessor| !other.fresh.borrow().is_empty();
-        // Its own queues are empty.
+        // The processor's own queues are empty.
         if let Some(victim) = self.machine.processors.iter().find(has_fresh) {
             let cost_ps = self.machine.varied(self.machine.costs.ps(CostKind::Transfer));
             processor.take_from(victim, processor.clock_ps.get() + cost_ps);
@@ -205,7 +208,7 @@ impl ModelledExecution<'_> {
     fn record(&self, id: u32, processor: &ModelledProcessor) {
         let mut digest = self.model.digest.load(Ordering::Relaxed);
         for word in [processor.clock_ps.get(), u64::from(id) << 16 | processor.number as u64] {
-            // The hash of `simulated.rs`.
+            // The same hash as in `simulated.rs`.
             digest = (digest.rotate_left(23) ^ word).wrapping_mul(0x0000_0100_0000_01b3);
         }
         self.model.digest.store(digest, Ordering::Relaxed);
@@ -224,8 +227,8 @@ impl ModelledExecution<'_> {
     }
 
     fn drop_fresh(&self, task: *const Task) {
-        // SAFETY: a queued task is alive and no other thread holds it; one that has never begun is
-        // buried once, here.
+        // SAFETY: a queued task is alive and no other thread holds it. A task that has never begun
+        // is buried once, here.
         unsafe {
             if (*task).is_fresh() {
                 self.executor.bury(task, SwitchReason::End, self.worker, self.local);

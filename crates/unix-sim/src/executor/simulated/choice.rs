@@ -32,7 +32,7 @@ impl SimulatedRun<'_> {
     /// Returns `true` if the chooser may let time pass now, even while fibers are runnable.
     #[inline]
     pub(super) fn offers_clock(&self) -> bool {
-        // Nearly always no timer is set.
+        // In nearly all cases no timer is set.
         let is_set = self.executor.timers.first_ns() != u64::MAX;
         is_set && self.passes_time && self.next_timer_ns().is_some()
     }
@@ -76,7 +76,7 @@ impl SimulatedRun<'_> {
     /// Chooses among the first `fibers` fibers and the clock.
     #[cold]
     fn choose_or_pass(&mut self, fibers: usize, running: Option<usize>) -> Option<usize> {
-        // The clock takes the place of the fiber that yielded, or the last one.
+        // The clock replaces the fiber that yielded, or the last fiber.
         self.numbers.push(CLOCK);
         let last = self.numbers.len() - 1;
         self.numbers.swap(fibers, last);
@@ -86,7 +86,8 @@ impl SimulatedRun<'_> {
         (chosen < fibers).then_some(chosen)
     }
 
-    /// Returns the time at which the next timer expires, unless it is too far off to wait for.
+    /// Returns the time at which the next timer expires, unless that time is too far off to wait
+    /// for.
     pub(super) fn next_timer_ns(&self) -> Option<u64> {
         let next_ns = self.executor.timers.first_ns();
         let farthest = self.executor.options.farthest.map_or(u64::MAX, |farthest| {
@@ -96,7 +97,7 @@ impl SimulatedRun<'_> {
         (next_ns != u64::MAX && next_ns <= farthest).then_some(next_ns)
     }
 
-    /// Advances the clock to the next timer; returns `false` if there is none.
+    /// Advances the clock to the next timer. Returns `false` if no timer is set.
     fn advance_to_timer(&self) -> bool {
         let Some(next_ns) = self.next_timer_ns() else { return false };
         let now_ns = next_ns.max(self.simulation.now_ns());
@@ -104,8 +105,8 @@ impl SimulatedRun<'_> {
         true
     }
 
-    /// Advances the clock to the next timer, or waits for an outside event, when no fiber is
-    /// runnable. Returns `false` if neither can make one runnable.
+    /// If no fiber is runnable, advances the clock to the next timer, or waits for an outside
+    /// event. Returns `false` if neither can make a fiber runnable.
     pub(super) fn wait(&self) -> bool {
         if self.advance_to_timer() {
             if self.simulation.step_ns == 0 {

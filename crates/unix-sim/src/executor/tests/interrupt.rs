@@ -53,8 +53,8 @@ fn stack_overflow_in_user_mode_ends_only_that_fiber() {
     assert_eq!((counts.live, counts.abandoned), (0, 3));
 }
 
-/// Runs one test of this program in a process of its own, with `VARIABLE` set. Returns the signal
-/// that killed it, and its error output.
+/// Runs one test of this program in a separate process, with `VARIABLE` set. Returns the signal
+/// that killed the process, and its error output.
 fn killed_in_child(test: &str) -> Option<(i32, String)> {
     use std::os::unix::process::ExitStatusExt;
     let output = std::process::Command::new(std::env::current_exe().expect("a test has a file"))
@@ -131,7 +131,7 @@ fn a_tick_at_high_level_waits_until_the_level_falls() {
         for _ in 0..5 {
             let before = splhigh();
             let count = COUNT.load(Ordering::Relaxed);
-            // Ticks are deferred and counted; none occurs.
+            // Ticks are deferred and counted, but none is handled.
             while super::super::tick::held() == 0 {
                 std::hint::spin_loop();
             }

@@ -467,9 +467,9 @@ fn random_fiber_operations_let_all_fibers_end() {
     }
 }
 
-/// Occasionally a fiber that yielded runs before those that were woken. It used to run for a whole
-/// time slice then, sending thousands of signals to a receiver that was awake and waited for its
-/// turn.
+/// Regression test. Occasionally a fiber that yielded runs before those that were woken. It used to
+/// run for a whole time slice in that case, and sent thousands of signals to a receiver that was
+/// awake and waiting for its turn.
 #[test]
 fn fiber_overtaking_woken_ones_yields_at_first_return() {
     for offset in 0..64 {

@@ -258,8 +258,7 @@ fn simulated_fibers_can_be_abandoned_and_pinned() {
     assert_eq!((counts.live, counts.abandoned), (0, 1));
 }
 
-/// Chooses the first runnable fiber, and never another than the running one while that one can
-/// continue.
+/// Chooses the first runnable fiber, but never switches away from a fiber that can continue.
 struct First;
 
 impl Chooser for First {
@@ -285,7 +284,7 @@ fn another_chooser_decides_at_each_point() {
         });
     }
     assert_eq!(executor.run(), RunEnd::Finished);
-    // The last takes the place of one that ended.
+    // The last runnable fiber moves to the place of the fiber that ended.
     assert_eq!(*order.lock().expect("no panic"), [1, 3, 2]);
 }
 
@@ -297,8 +296,8 @@ impl Hooks for Rude {
     }
 }
 
-/// The thread used to keep the state of the run, which no longer existed: no other run could begin
-/// there, and a query of the current fiber read freed state.
+/// Regression test. The thread used to keep the state of a run that no longer existed: no other run
+/// could begin there, and a query of the current fiber read freed state.
 #[test]
 fn run_ended_by_panic_leaves_no_state_on_its_thread() {
     let options = || ExecutorOptions { hooks: Arc::new(Rude), ..ExecutorOptions::default() };
