@@ -1,11 +1,12 @@
 //! Measurement of the costs of a machine: [`CostModel::measure`].
 //!
 //! Effects between processors are timed directly: a lock, a cache line that moves back and forth, a
-//! thread that is woken. Operations of the virtual Unix are fitted on one processor: the parallel
-//! executor runs a loop, and so does the modelled one, in which the step in question still costs
-//! nothing; the difference is the cost of the step. On one processor the model is therefore right
-//! by construction for these loops, and may be wrong for everything else. One step is fitted in
-//! this way on two processors: the transfer of what a lock guards, which moves with the lock.
+//! thread that is woken. The costs of operations of the virtual Unix are fitted on one processor:
+//! the parallel executor runs a loop, and the modelled executor runs the same loop with a cost of 0
+//! for the step in question. The difference is the cost of the step. On one processor the model is
+//! therefore right by construction for these loops, and may be wrong for everything else. One step
+//! is fitted in this way on two processors: the transfer of the data that a lock guards, which
+//! moves with the lock.
 #![allow(clippy::disallowed_types, reason = "this module measures the machine by the wall clock")]
 
 use std::hint::{black_box, spin_loop};
@@ -21,19 +22,19 @@ use crate::costs::{CostKind, CostModel, LOOKS};
 use crate::machine::Virtual;
 
 /// Number of runs of each loop. For locks, cache lines and ticks the minimum counts, because other
-/// load on the machine only lengthens their times; for operations of the virtual Unix the median,
-/// the time that they usually take.
+/// load on the machine only lengthens their times. For operations of the virtual Unix the median
+/// counts, because it is the usual time.
 const RUNS: usize = 15;
 /// Number of operations in a run.
 const OPERATIONS: u32 = 4_000;
 /// Number of forks before the first child may continue, as in `fork-throughput`.
 const BURST: u32 = 50;
-/// Pause after which a thread certainly sleeps when it is woken.
+/// Pause that is long enough for a thread to be asleep when it is woken.
 const NAP: Duration = Duration::from_micros(300);
 
 impl CostModel {
-    /// Measures this machine, which takes some seconds. Other load on the machine distorts the
-    /// figures.
+    /// Measures the costs of this machine, which takes some seconds. Other load on the machine
+    /// distorts the figures.
     ///
     /// # Panics
     ///
@@ -62,7 +63,8 @@ impl CostModel {
             (&[(CostKind::Suspend, 1.0)], suspensions),
             (&[(CostKind::Bytes, 0.5)], bytes),
             (&[(CostKind::Fork, 1.0)], forks),
-            // The loop measures both together; they are divided by their lengths.
+            // The loop measures both steps together; the total is divided in proportion to their
+            // lengths.
             (&[(CostKind::Exit, 0.6), (CostKind::Reap, 0.4)], lives),
             (&[(CostKind::Exec, 1.0)], executions),
         ];
@@ -88,7 +90,7 @@ fn least(mut time: impl FnMut() -> f64) -> f64 {
     (0..RUNS).map(|_| time()).fold(f64::INFINITY, f64::min)
 }
 
-/// Returns the median.
+/// Returns the median of several measurements.
 fn usual(time: impl FnMut() -> f64) -> f64 {
     let mut times: Vec<f64> = std::iter::repeat_with(time).take(RUNS).collect();
     times.sort_unstable_by(f64::total_cmp);
@@ -111,8 +113,8 @@ fn lock() -> f64 {
     })
 }
 
-/// Half a round trip of a word that two threads write in turn, in the fastest stretch of rounds.
-/// Between stretches, other load on the machine takes a processor away.
+/// Measures half a round trip of a word that two threads write in turn, in the fastest stretch of
+/// rounds. Other stretches may be slower because other load takes a processor away.
 fn transfer() -> f64 {
     const STRETCH: u32 = 200;
     let word = Arc::new(AtomicU32::new(0));
@@ -179,7 +181,7 @@ fn woken() -> (f64, f64) {
     (median(wakes), median(latencies))
 }
 
-/// Cost of a signal that this thread handles: a lower bound for the interrupt of the clock.
+/// Measures the cost of a signal that this thread handles: a lower bound for the clock interrupt.
 fn tick() -> f64 {
     let pending = signal_hook::flag::register(libc::SIGURG, Arc::default());
     let pending = pending.expect("SIGURG can be handled");
@@ -222,7 +224,7 @@ fn calls(sys: &dyn Sys) -> f64 {
     repeat(sys, OPERATIONS, |_| sys.poll())
 }
 
-/// Two processes that yield to each other: a call and a switch.
+/// Measures two processes that yield to each other: a call and a switch.
 fn switches(sys: &dyn Sys) -> f64 {
     sys.fork(|sys| {
         (0..OPERATIONS).for_each(|_| sys.sched_yield());
@@ -234,7 +236,7 @@ fn switches(sys: &dyn Sys) -> f64 {
     turn / 2.0
 }
 
-/// Signals that stay pending.
+/// Measures signals that stay pending.
 fn sends(sys: &dyn Sys) -> f64 {
     let only = SigSet::of(&[Signal::USR1]);
     sys.sigprocmask(Some((SigmaskHow::Block, only))).expect("a mask");
@@ -246,8 +248,8 @@ fn sends(sys: &dyn Sys) -> f64 {
     time
 }
 
-/// Signals that stay pending, while another processor sends the same ones. Both need one lock,
-/// whose data each finds changed by the other.
+/// Measures signals that stay pending while another processor sends the same signals. Both
+/// processors need the same lock, and each finds the lock's data changed by the other.
 fn contended(sys: &dyn Sys) -> f64 {
     let only = SigSet::of(&[Signal::USR1]);
     sys.sigprocmask(Some((SigmaskHow::Block, only))).expect("a mask");
@@ -280,7 +282,8 @@ fn deliveries(sys: &dyn Sys) -> f64 {
     repeat(sys, OPERATIONS, |_| sys.kill(me.into(), Some(Signal::USR1)).expect("it lives"))
 }
 
-/// Two processes that signal each other and suspend: a kill, a suspension, a delivery, a switch.
+/// Measures two processes that signal each other and suspend: a kill, a suspension, a delivery, a
+/// switch.
 fn suspensions(sys: &dyn Sys) -> f64 {
     let only = SigSet::of(&[Signal::USR1]);
     sys.sigprocmask(Some((SigmaskHow::Block, only))).expect("a mask");
@@ -305,7 +308,7 @@ fn suspensions(sys: &dyn Sys) -> f64 {
     round / 2.0
 }
 
-/// A byte through a pipe: a write and a read.
+/// Measures a byte through a pipe: a write and a read.
 fn bytes(sys: &dyn Sys) -> f64 {
     let (from, to) = sys.pipe().expect("a pipe");
     let mut byte = [0];
@@ -315,7 +318,7 @@ fn bytes(sys: &dyn Sys) -> f64 {
     })
 }
 
-/// Forks whose children sleep until all have been created.
+/// Measures forks whose children sleep until all have been created.
 fn forks(sys: &dyn Sys) -> f64 {
     let bursts = OPERATIONS / BURST / 4;
     let times = (0..bursts).map(|_| {
@@ -338,7 +341,7 @@ fn forks(sys: &dyn Sys) -> f64 {
     times.sum::<f64>() / f64::from(bursts)
 }
 
-/// A fork, an exit and a wait.
+/// Measures a fork, an exit and a wait.
 fn lives(sys: &dyn Sys) -> f64 {
     repeat(sys, OPERATIONS / 4, |_| {
         sys.fork(|_| 0).expect("fork succeeds");
@@ -346,7 +349,7 @@ fn lives(sys: &dyn Sys) -> f64 {
     })
 }
 
-/// A fork, an exec, an exit and a wait.
+/// Measures a fork, an exec, an exit and a wait.
 fn executions(sys: &dyn Sys) -> f64 {
     repeat(sys, OPERATIONS / 4, |_| {
         sys.fork(|sys| match sys.exec("nothing", &["nothing"]) {

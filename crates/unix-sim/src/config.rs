@@ -14,7 +14,7 @@ use crate::executor::{self, Chooser, Reused};
 use crate::mode::LockingMode;
 use crate::stopper::Stopper;
 
-/// A program registered for `exec`; the first of its arguments is its own name.
+/// A program registered for `exec`. Its first argument is its own name.
 pub(crate) type Registered = Arc<dyn Fn(&dyn Sys, &[String]) -> i32 + Send + Sync>;
 
 /// The rule that selects the thread that delivers a signal sent to a process.
@@ -22,9 +22,10 @@ pub(crate) type Registered = Arc<dyn Fn(&dyn Sys, &[String]) -> i32 + Send + Syn
 pub enum Delivery {
     /// The oldest thread delivers it, as in OSF/1 (§3.1).
     Oldest,
-    /// A thread that does not block the signal delivers it, as POSIX requires. Among several the
-    /// system selects as Linux does: the first thread (for SIGCHLD the thread that forked), or else
-    /// the next in turn, skipping threads that already have a signal to handle.
+    /// A thread that does not block the signal delivers it, as POSIX requires. If there are several
+    /// such threads, the system selects one as Linux does: the first thread (for SIGCHLD, the
+    /// thread that forked), or else the next in turn, skipping threads that already have a signal
+    /// to handle.
     #[default]
     AnyUnblocked,
 }
@@ -32,11 +33,11 @@ pub enum Delivery {
 /// The owner of a signal mask.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Masks {
-    /// The process has one mask, as in OSF/1: a signal that one thread blocks is blocked for all.
-    /// `sigsuspend` suspends one thread with a mask of its own, and restores the mask of the
+    /// The process has one mask, as in OSF/1: a signal that one thread blocks is blocked for all
+    /// threads. `sigsuspend` suspends one thread with a separate mask, and restores the mask of the
     /// process when it returns (§4.2).
     PerProcess,
-    /// Each thread has a mask of its own, as in POSIX and Linux.
+    /// Each thread has its own mask, as in POSIX and Linux.
     #[default]
     PerThread,
 }
@@ -44,17 +45,17 @@ pub enum Masks {
 /// The executor on which virtual threads run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Executor {
-    /// One thread of this process, a scheduler with this seed and a virtual clock. The same seed
-    /// gives the same run.
+    /// One thread of this process, with a scheduler that uses this seed and a virtual clock. The
+    /// same seed gives the same run.
     Simulated {
         /// The seed of the scheduler.
         seed: u64,
     },
     /// One thread of this process for each processor of the system.
     Parallel,
-    /// One thread of this process that models any number of processors. Each has a clock, which
-    /// every step advances by its cost ([`Builder::costs`](crate::Builder::costs)), so times are
-    /// those of the model. The same seed and costs give the same run.
+    /// One thread of this process that models any number of processors. Each processor has a clock,
+    /// and every step advances the clock by its cost ([`Builder::costs`](crate::Builder::costs)),
+    /// so times are those of the model. The same seed and costs give the same run.
     Modelled {
         /// The seed for the variation of costs.
         seed: u64,
@@ -77,11 +78,11 @@ pub trait Conductor: Send + Sync {
 pub struct BusyThread {
     /// The number of its process.
     pub pid: i32,
-    /// The program that the process runs: the name under which it was executed, or `program`.
+    /// The program that the process runs: the name that was passed to exec, or `program`.
     pub program: String,
     /// The number of the thread.
     pub tid: i32,
-    /// The minimum duration without a call.
+    /// The minimum duration of the computation without a call.
     pub limit: Duration,
 }
 
@@ -120,7 +121,7 @@ pub(crate) struct Config {
     pub(crate) costs: CostModel,
     pub(crate) statistics: bool,
     pub(crate) keep_locks: bool,
-    /// If it is set, the clock does not tick.
+    /// The conductor. If it is set, the clock does not tick.
     pub(crate) conductor: Option<Arc<dyn Conductor>>,
     /// The number of the program's process; later processes get the next numbers.
     pub(crate) second: i32,
@@ -160,8 +161,8 @@ impl Config {
 }
 
 impl Config {
-    /// Returns `true` if the objects that a run leaves are counted from scratch: when many runs
-    /// follow one another.
+    /// Returns `true` if the objects that a run leaves behind must be counted from scratch, because
+    /// many runs follow one another.
     pub(crate) fn is_audited(&self) -> bool {
         self.guide.is_some()
     }

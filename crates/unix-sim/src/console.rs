@@ -1,7 +1,7 @@
 //! The controlling end of a virtual terminal, for a user outside the system: [`Console`].
 //!
-//! It consists of two queues of bytes. Input waits here until a fiber of the system moves it to the
-//! terminal, and output waits here until a caller takes it. The calling thread never does the
+//! A console consists of two queues of bytes. Input waits here until a fiber of the system moves it
+//! to the terminal; output waits here until a caller takes it. The calling thread never does the
 //! system's work itself.
 
 use std::collections::VecDeque;
@@ -11,17 +11,17 @@ use std::time::Duration;
 
 use crate::executor::Fiber;
 
-/// Maximum number of output bytes that wait here; beyond it, a process that writes to the terminal
-/// blocks.
+/// Maximum number of output bytes that wait here. At the limit, a process that writes to the
+/// terminal blocks.
 const MOST: usize = 1 << 16;
 
 /// The controlling end of the terminal of a [`Virtual`](crate::Virtual), for a user or a test.
 ///
 /// [`Builder::console`](crate::Builder::console) makes the first program the leader of a session
 /// whose controlling terminal is on its descriptors 0, 1 and 2. A system with a console does not
-/// count as deadlocked while all threads sleep, because input may arrive. Even in a simulated run,
-/// the times of input and of calls to [`Console::output`] influence the run: the seed alone no
-/// longer decides it.
+/// count as deadlocked while all threads sleep, because input may arrive. Even a simulated run
+/// depends on the times of input and of calls to [`Console::output`], so the seed alone no longer
+/// determines it.
 ///
 /// ```
 /// use std::time::Duration;
@@ -48,7 +48,7 @@ struct ConsoleShared {
     /// `true` if no input will arrive.
     unattended: bool,
     queues: Mutex<Queues>,
-    /// Notified when there is output.
+    /// Notified when output is available.
     shown: Condvar,
 }
 
@@ -56,9 +56,9 @@ struct ConsoleShared {
 struct Queues {
     typed: VecDeque<u8>,
     seen: Vec<u8>,
-    /// The fiber of the system that runs, if any.
+    /// The fiber of the running system, if a system runs.
     fiber: Option<Fiber>,
-    /// A system has ended, and no other has started since.
+    /// `true` if a system has ended and none has started since.
     over: bool,
 }
 
@@ -85,16 +85,16 @@ impl Console {
         Self(Arc::new(ConsoleShared { unattended: true, ..ConsoleShared::default() }))
     }
 
-    /// Types bytes without blocking. Bytes for which the terminal has no space are delivered when
-    /// it has; bytes that arrive while no system runs are delivered to the next one.
+    /// Types bytes without blocking. Bytes for which the terminal has no space are delivered as
+    /// soon as it has; bytes that arrive while no system runs are delivered to the next system.
     pub fn input(&self, bytes: &[u8]) {
         let mut queues = self.queues();
         queues.typed.extend(bytes);
         queues.wake();
     }
 
-    /// Returns the output since the last call. Without any, blocks for at most `wait` and may
-    /// return nothing.
+    /// Returns the output since the last call. If there is no output, blocks for at most `wait`,
+    /// and may then return an empty vector.
     pub fn output(&self, wait: Duration) -> Vec<u8> {
         let queues = self.queues();
         let waited = self.0.shown.wait_timeout_while(queues, wait, |queues| queues.seen.is_empty());
@@ -105,13 +105,13 @@ impl Console {
         std::mem::take(&mut queues.seen)
     }
 
-    /// Registers the fiber to wake when there is work.
+    /// Registers the fiber to wake when there is input to move or space for output.
     pub(crate) fn attach(&self, fiber: Fiber) {
         let mut queues = self.queues();
         (queues.fiber, queues.over) = (Some(fiber), false);
     }
 
-    /// Unregisters the fiber: the system has ended.
+    /// Unregisters the fiber, because the system has ended.
     pub(crate) fn detach(&self) {
         let mut queues = self.queues();
         (queues.fiber, queues.over) = (None, true);
@@ -122,17 +122,18 @@ impl Console {
         self.queues().wake();
     }
 
-    /// Returns at most `most` bytes of the input, which stay until [`Console::take_typed`].
+    /// Returns at most `most` bytes of the input, which remain queued until
+    /// [`Console::take_typed`].
     pub(crate) fn typed(&self, most: usize) -> Vec<u8> {
         self.queues().typed.iter().copied().take(most).collect()
     }
 
-    /// Removes `taken` bytes of the input: the terminal has accepted them.
+    /// Removes `taken` bytes of the input, which the terminal has accepted.
     pub(crate) fn take_typed(&self, taken: usize) {
         self.queues().typed.drain(..taken);
     }
 
-    /// Returns `true` if a user outside may still influence the run.
+    /// Returns `true` if an outside user may still influence the run.
     pub(crate) fn is_attended(&self) -> bool {
         !self.0.unattended || !self.queues().seen.is_empty()
     }
@@ -157,7 +158,7 @@ impl Console {
 pub trait TerminalController: Sync {
     /// Types bytes; blocks until there is space.
     fn input(&self, bytes: &[u8]);
-    /// Returns the output; empty if none comes within `wait`.
+    /// Returns the output; empty if none arrives within `wait`.
     fn output(&self, wait: Duration) -> Vec<u8>;
     /// Returns `true` if no process is left that could write to the terminal.
     fn is_over(&self) -> bool;
@@ -177,7 +178,7 @@ impl TerminalController for Console {
     }
 }
 
-/// Detaches the console when dropped, whether a run ends normally or panics.
+/// Detaches the console when dropped, so that it is detached whether a run ends normally or panics.
 pub(crate) struct DetachGuard(pub(crate) Console);
 
 impl Drop for DetachGuard {

@@ -1,22 +1,22 @@
 //! Costs of the steps of the virtual Unix on a machine: [`CostModel`], with one figure per
 //! [`CostKind`].
 //!
-//! The modelled executor charges them to the clocks of its processors, as docs/reference/model.md
-//! describes. A file of costs is text with one line per step: name, nanoseconds, description.
-//! [`CostModel::measure`] measures the machine that it runs on. The library includes one such file:
-//! [`CostModel::published`].
+//! The modelled executor charges these costs to the clocks of its processors, as
+//! docs/reference/model.md describes. A cost file is text with one line per step: name,
+//! nanoseconds, description. [`CostModel::measure`] measures the machine that it runs on. The
+//! library includes one cost file: [`CostModel::published`].
 
 mod text;
 
 pub use text::ParseCostsError;
 
-/// Polls of other processors by an idle one before it sleeps: about 25 µs. This is longer than a
-/// woken sleeper takes to run; otherwise two that wait for each other's answers would both sleep
-/// each time.
+/// Number of times that an idle processor polls before it sleeps: about 25 µs in total. This is
+/// longer than a woken sleeper takes to run; otherwise two processors that wait for each other's
+/// answers would both sleep each time.
 pub(crate) const LOOKS: u32 = 1024;
 
-/// Picoseconds per nanosecond. Costs are stored in picoseconds, so that tenths of a nanosecond of a
-/// lock are not lost.
+/// Picoseconds per nanosecond. Costs are stored in picoseconds so that the tenths of a nanosecond
+/// in the cost of a lock are not lost.
 pub(crate) const PS_A_NS: u64 = 1000;
 
 macro_rules! steps {
@@ -28,10 +28,10 @@ macro_rules! steps {
         }
 
         impl CostKind {
-            /// All kinds, in the order of a file of costs.
+            /// All kinds, in the order of a cost file.
             pub const ALL: [Self; [$(CostKind::$step),+].len()] = [$(Self::$step),+];
 
-            /// Returns the name in a file of costs.
+            /// Returns the name in a cost file.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$step => $name),+ }
@@ -90,7 +90,7 @@ impl CostModel {
     ///
     /// # Panics
     ///
-    /// Never: a test reads the file.
+    /// Never: a test parses the file.
     #[must_use]
     pub fn published() -> Self {
         include_str!("costs/zen5.txt").parse().expect("a test reads it")
@@ -102,7 +102,8 @@ impl CostModel {
         self.0[step as usize] as f64 / PS_A_NS as f64
     }
 
-    /// Returns the model with this cost of a step, in nanoseconds; a negative cost becomes 0.
+    /// Returns the model with the cost of one step replaced, in nanoseconds; a negative cost
+    /// becomes 0.
     #[must_use]
     pub fn with(mut self, step: CostKind, ns: f64) -> Self {
         self.0[step as usize] = (ns * PS_A_NS as f64).round().max(0.0) as u64;

@@ -1,9 +1,9 @@
-//! The locks that the current fiber has noted, and its interrupt priority level: [`HeldLock`],
-//! [`InterruptLevel`].
+//! The locks that are recorded for the current fiber, and its interrupt priority level:
+//! [`HeldLock`], [`InterruptLevel`].
 //!
 //! The executor keeps a [`PerFiber`] for each fiber that does not run, and calls
-//! [`assert_may_park`] before a fiber sleeps. Only the locks change anything here; they also check
-//! the order and the level of acquisitions.
+//! [`assert_may_park`] before a fiber sleeps. Only the locks change this state; they also check the
+//! order and the level of acquisitions.
 
 use std::cell::Cell;
 use std::panic::Location;
@@ -27,7 +27,7 @@ pub(crate) struct TickState {
 }
 
 impl TickState {
-    /// The state in which any interrupt may occur.
+    /// The state in which all interrupts may occur.
     const BASE: Self = Self { level: InterruptLevel::Base, in_tick: false };
 }
 
@@ -38,7 +38,7 @@ impl Default for TickState {
 }
 
 thread_local! {
-    // Constants without a destructor, because a signal handler may read them.
+    // Constants without a destructor, because a signal handler may read these cells.
     static STATE: Cell<TickState> = const { Cell::new(TickState::BASE) };
 }
 
@@ -54,7 +54,7 @@ pub(crate) fn replace_state(state: TickState) -> TickState {
     STATE.replace(state)
 }
 
-/// Maximum number of locks that a fiber may hold; more is a bug.
+/// Maximum number of locks that a fiber may hold; exceeding it is a bug.
 const DEPTH: usize = 16;
 
 /// A lock that is held or waited for.
@@ -78,7 +78,8 @@ pub(crate) struct HeldLock {
     pub(crate) waits: bool,
 }
 
-/// The locks that one fiber holds. A tick that interrupts a change leaves the length as it was.
+/// The locks that one fiber holds. A tick that interrupts a change restores the length before it
+/// returns.
 #[derive(Debug)]
 struct HeldLocks {
     len: Cell<usize>,
@@ -138,13 +139,13 @@ fn exchange(other: &mut Option<Box<HeldLocks>>) {
     });
 }
 
-/// Passes the noted locks of the current fiber to `each`, in the order of their acquisition.
+/// Passes the recorded locks of the current fiber to `each`, in the order of their acquisition.
 #[cfg(debug_assertions)]
 pub(crate) fn each_noted(each: impl FnMut(HeldLock)) {
     HELD.with(|held| held.iter().for_each(each));
 }
 
-/// Notes an acquisition, and returns its slot.
+/// Records an acquisition, and returns its slot.
 pub(crate) fn note(entry: HeldLock) -> usize {
     HELD.with(|held| held.push(entry))
 }
@@ -157,7 +158,8 @@ pub(crate) fn have(slot: usize) {
     });
 }
 
-/// Removes the last noted lock of this class and instance: it was released.
+/// Removes the most recent record of a lock of this class and instance, because the lock was
+/// released.
 pub(crate) fn forget_last(rank: u8, instance: u32) {
     HELD.with(|held| {
         let is_it = |entry: &Cell<Option<HeldLock>>| {
@@ -169,7 +171,7 @@ pub(crate) fn forget_last(rank: u8, instance: u32) {
     });
 }
 
-/// Removes the lock in this slot: it was released.
+/// Removes the lock in this slot, because it was released.
 #[cfg(debug_assertions)]
 pub(crate) fn forget(slot: usize) {
     HELD.with(|held| held.remove(slot));
@@ -195,7 +197,8 @@ pub(crate) fn assert_may_park() {
     }
 }
 
-/// Checks that the spl may be lowered to base: no lock is held that is acquired at high spl.
+/// Checks that the spl may be lowered to base: the fiber holds no lock that is acquired at high
+/// spl.
 ///
 /// # Panics
 ///
@@ -211,10 +214,10 @@ pub(crate) fn assert_may_lower() {
     });
 }
 
-/// The spl and the held locks of one fiber, kept while another fiber runs.
+/// The spl and the held locks of one fiber, stored while another fiber runs.
 ///
-/// An executor keeps one for each fiber and calls [`PerFiber::exchange`] whenever that fiber starts
-/// or stops running on a worker.
+/// An executor keeps a `PerFiber` for each fiber, and calls [`PerFiber::exchange`] whenever that
+/// fiber starts or stops running on a worker.
 #[derive(Debug, Default)]
 pub(crate) struct PerFiber {
     spl: TickState,
@@ -235,8 +238,9 @@ impl PerFiber {
         exchange(&mut self.held);
     }
 
-    /// Describes the locks that the fiber holds and the one that it waits for, while it does not
-    /// run. Known in builds with debug assertions, and when locks are counted.
+    /// Describes the locks that the fiber holds and the one that it waits for. Called while the
+    /// fiber does not run. The locks are known in builds with debug assertions, and when locks are
+    /// counted.
     pub(crate) fn describe(&self) -> Vec<String> {
         self.held.as_ref().map_or(Vec::new(), |held| held.describe())
     }

@@ -1,7 +1,7 @@
-//! A Unix inside this process: [`Virtual`], which a [`Builder`] makes from a [`Config`] and whose
-//! run ends with a [`RunReport`].
+//! A Unix inside this process: [`Virtual`]. A [`Builder`] creates it from a [`Config`], and a run
+//! returns a [`RunReport`].
 //!
-//! A run joins three parts: the executor that runs the threads, the locks of the mode, and the
+//! A run combines three parts: the executor, which runs the threads; the locks of the mode; and the
 //! [`Kernel`], which implements processes.
 
 #![allow(unsafe_code, reason = "the contract of the mode's locks is met here")]
@@ -26,7 +26,7 @@ use watch::ExecutorWatch;
 /// A Unix in user space, whose processes are closures on stackful coroutines.
 ///
 /// A virtual `fork` copies no address space: the child runs another closure in the same memory, and
-/// shares with the parent all that both can reach.
+/// shares with the parent all data that both can reach.
 ///
 /// ```
 /// use tontine_unix_sim::{Executor, Virtual};
@@ -53,16 +53,17 @@ impl Virtual {
         Builder::new()
     }
 
-    /// Runs a new system, whose second process runs `program`, until the program has ended.
-    /// Processes that are left are killed then. Each run is an independent system.
+    /// Runs a new system, whose second process runs `program`, until the program has ended. Any
+    /// remaining processes are then killed. Each run is an independent system.
     ///
-    /// The program begins with descriptors 0, 1 and 2: the terminal of the
-    /// [`console`](Builder::console) if there is one, else a null device: reads return end-of-file,
-    /// and writes are discarded.
+    /// The program begins with descriptors 0, 1 and 2. They are the terminal of the
+    /// [`console`](Builder::console) if one was given. Otherwise they are a null device: reads
+    /// return end-of-file, and writes are discarded.
     ///
     /// # Panics
-    /// If the caller is a virtual program: a system cannot run inside another. With debug
-    /// assertions also if the count of process groups is wrong, which would be a bug of this crate.
+    /// Panics if the caller is a virtual program, because a system cannot run inside another. With
+    /// debug assertions, also panics if the count of process groups is wrong, which would be a bug
+    /// of this crate.
     pub fn run(&self, program: impl FnOnce(&dyn Sys) -> i32 + Send + 'static) -> RunReport {
         let config = Arc::clone(&self.config);
         let _attached = config.console.clone().map(DetachGuard);
@@ -110,7 +111,7 @@ impl Virtual {
         }
     }
 
-    /// Creates the chooser that decides at random.
+    /// Creates the chooser that chooses at random.
     fn random(&self, seed: u64) -> Box<dyn executor::Chooser> {
         match self.config.conductor.clone() {
             Some(conductor) => {
@@ -133,7 +134,8 @@ impl Virtual {
             explore: config.executor != Executor::Parallel,
             model: matches!(config.executor, Executor::Modelled { .. }),
             hold_clock: config.statistics.then(|| HoldClock::new(move || clock.now_ns())),
-            // With a guide, a fiber that tries again would only be chosen again and again.
+            // With a guide, busy waiting is useless: the guide would only choose the same fiber
+            // again.
             busy_turns: if config.guide.is_some() { 0 } else { LockOptions::default().busy_turns },
         };
         // SAFETY: the kernel has the processors, the master and the coarse lock that its mode

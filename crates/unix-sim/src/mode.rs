@@ -1,7 +1,8 @@
 //! The ways to exclude one processor from data that another one changes: [`LockingMode`].
 //!
-//! A mode decides which locks exist; the table is in `lock/lock_order.rs` and, printed, in
-//! `docs/internals/lock-order.md`. The kernel implements what else a mode changes in system calls.
+//! A mode decides which locks exist. The table is in `lock/lock_order.rs`;
+//! `docs/internals/lock-order.md` is printed from it. The kernel implements the other effects of a
+//! mode on system calls.
 
 use std::fmt;
 
@@ -12,18 +13,18 @@ use std::fmt;
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum LockingMode {
-    /// One processor. The kernel switches threads only where one sleeps, so only two kinds of locks
-    /// remain: those held across a sleep (`pgrphash_lock` and `pg_lock`) and those that the clock
-    /// takes.
+    /// One processor. The kernel switches threads only if a thread sleeps, so only two kinds of
+    /// locks remain: those held across a sleep (`pgrphash_lock` and `pg_lock`) and those that the
+    /// clock takes.
     Uniprocessor,
     /// Like OSF/1.0: a thread that makes any call except exec waits for processor 0 and runs there.
     Master,
     /// One lock protects the relations of all processes, the groups and their members, and is held
-    /// during every access to them. The simple locks are the paper's.
+    /// during every access to them. The simple locks are those of the paper.
     Coarse,
     /// Like OSF/1.1: tables 1 and 3 of the paper.
     Parallel,
-    /// Like [`LockingMode::Parallel`], but each process has a lock of its own instead of the one
+    /// Like [`LockingMode::Parallel`], but each process has its own lock instead of the single
     /// `proc_relation_lock`, as section 9 of the paper suggests.
     PerProcess,
 }

@@ -2,8 +2,8 @@
 //! machine.
 //!
 //! Recorded seeds depend on each number and on the order in which numbers are drawn. Other modules
-//! define what is chosen by them: `executor::chooser` and `explore::preemption_sampler` schedules,
-//! `check` orders of steps, `random::chance` scenarios.
+//! choose with these numbers: `executor::chooser` and `explore::preemption_sampler` choose
+//! schedules, `check` orders of steps, `random::chance` scenarios.
 
 /// A pseudorandom number generator.
 #[derive(Debug, Clone)]
@@ -26,7 +26,7 @@ impl SplitMix {
         mixed ^ (mixed >> 31)
     }
 
-    /// Returns a number below `bound`: the high half of a product, without a division.
+    /// Returns a number below `bound`: the high half of a product, computed without a division.
     #[inline]
     pub fn below(&mut self, bound: u32) -> u32 {
         let product = u64::from((self.next() >> 32) as u32) * u64::from(bound);

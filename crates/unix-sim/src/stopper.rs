@@ -1,8 +1,8 @@
 //! Termination of runs from outside: [`Stopper`].
 //!
-//! It holds the executor of the current run, and no other part of it. The
-//! [`RunReport`](crate::RunReport) describes the state of a stopped run; a [`RunningThread`] names
-//! a thread that keeps a run from stopping.
+//! A stopper holds the executor of the current run, and no other part of the run. The
+//! [`RunReport`](crate::RunReport) describes the state of a stopped run; a [`RunningThread`]
+//! identifies a thread that keeps a run from stopping.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use crate::executor::FiberExecutor;
 use crate::label::named_by;
 
-/// Stops the runs of the systems to which it was given
-/// ([`Builder::stopper`](crate::Builder::stopper)), from any thread. A clone is the same stopper.
+/// Stops the runs of the systems that it was given to
+/// ([`Builder::stopper`](crate::Builder::stopper)), from any thread. Clones share one state.
 ///
 /// A run ends as [`EndReason::Stopped`](crate::EndReason::Stopped) as soon as each thread that
 /// computes has made a system call, such as [`Sys::poll`](tontine_unix::Sys::poll).
@@ -53,13 +53,13 @@ impl Stopper {
         }
     }
 
-    /// Returns the reason, if [`Stopper::stop`] was called.
+    /// Returns the reason, if [`Stopper::stop`] has been called.
     pub fn reason(&self) -> Option<&str> {
         self.0.why.get().map(String::as_str)
     }
 
-    /// Returns the threads of the current run that are on a processor at this moment; `None`
-    /// without a run. A thread that appears again and again after a stop computes without a system
+    /// Returns the threads of the current run that are on a processor at this moment; `None` if no
+    /// run is active. A thread that appears repeatedly after a stop is computing without a system
     /// call.
     ///
     /// ```
@@ -100,7 +100,7 @@ impl Stopper {
     }
 }
 
-/// A thread that is on a processor, by the numbers of its system.
+/// A thread that is on a processor, identified by its numbers in the system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RunningThread {
     /// The number of its process.

@@ -1,11 +1,11 @@
-//! Costs as text: what [`CostModel`] prints and parses.
+//! Costs as text: printing and parsing of [`CostModel`].
 
 use std::fmt;
 use std::str::FromStr;
 
 use super::{CostKind, CostModel};
 
-/// The reason why a text is not a valid file of costs.
+/// The reason why a text is not a valid cost file.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ParseCostsError {
     /// The name of a step is unknown.
@@ -24,7 +24,7 @@ pub enum ParseCostsError {
         /// The text found in place of the name or cost.
         found: String,
     },
-    /// A step has no cost, or several.
+    /// A step has no cost, or several costs.
     #[error("expected one line with the cost of `{0}`, found {1}")]
     Count(&'static str, usize),
 }

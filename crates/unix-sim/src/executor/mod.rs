@@ -149,7 +149,6 @@ impl FiberExecutor {
     /// # Panics
     ///
     /// [`ExecutorOptions::processors`] is 0.
-    /// [`ExecutorOptions::processors`] is 0.
     pub(crate) fn modelled(costs: CostModel, seed: u64, options: ExecutorOptions) -> Arc<Self> {
         assert!(options.processors > 0, "an executor needs a processor");
         let model = modelled::MachineModel::new(costs, seed);

@@ -1,9 +1,9 @@
-//! Blocking locks (§2.2): [`BlockingLock`] is held by many readers or one writer; a thread that
-//! waits is blocked.
+//! Blocking locks (§2.2): many readers or one writer hold a [`BlockingLock`]; a thread that waits
+//! is blocked.
 //!
-//! If it is only taken by [`BlockingLock::write`], it is a mutex. A fiber that waits tries for a
-//! short while and then parks; its worker runs other fibers meanwhile. [`super::turns`] decides the
-//! order of waiters.
+//! A lock that is only taken by [`BlockingLock::write`] is a mutex. A waiting fiber retries for a
+//! short while and then parks, so that its worker can run other fibers. [`super::turns`] decides
+//! the order of waiters.
 #![allow(unsafe_code, reason = "the lock lends the value that it protects")]
 
 use super::statistics::Came;
@@ -25,35 +25,38 @@ pub(crate) struct BlockingLock<C: LockClass, T> {
     class: PhantomData<fn() -> C>,
 }
 
-// SAFETY: guards are the only access to the value. `Turns` allows many readers, so `T` is `Sync`,
-// or one writer, so `T` is `Send`; in a mode without the class, the contract of `Locks::new`
-// ensures it.
+// SAFETY: guards are the only access to the value. `Turns` allows many readers, so `T` must be
+// `Sync`, or one writer, so `T` must be `Send`; in a mode without the class, the contract of
+// `Locks::new` ensures the same.
 unsafe impl<C: LockClass, T: Send + Sync> Sync for BlockingLock<C, T> {}
 
 impl<C: LockClass, T> BlockingLock<C, T> {
-    /// Creates a free lock. `instance` identifies and orders the locks of one class: a slot number.
+    /// Creates a free lock. `instance`, a slot number, identifies and orders the locks of one
+    /// class.
     pub(crate) fn new(instance: u32, value: T) -> Self {
         Self { turns: Turns::new(), instance, value: UnsafeCell::new(value), class: PhantomData }
     }
 
-    /// Acquires the lock for reading; sleeps while a writer holds it or waits for it.
+    /// Acquires the lock for reading. Sleeps while a writer holds the lock or waits for it.
     ///
     /// # Panics
     ///
-    /// If the class is absent and a writer holds the lock, or if other locks replace it in this
-    /// mode. With debug assertions, also out of order or if the fiber must not sleep.
+    /// Panics if the class is absent and a writer holds the lock, or if other locks replace it in
+    /// this mode. With debug assertions, also panics if the acquisition is out of order or if the
+    /// fiber must not sleep.
     #[inline]
     #[track_caller]
     pub(crate) fn read<'a>(&'a self, locks: &'a Locks) -> ReadGuard<'a, C, T> {
         ReadGuard { hold: LockHold::take(self, locks, Want::Read, Manner::Alone) }
     }
 
-    /// Acquires the lock exclusively; sleeps while another fiber holds it.
+    /// Acquires the lock exclusively. Sleeps while another fiber holds the lock.
     ///
     /// # Panics
     ///
-    /// If the class is absent and the lock is held, or if other locks replace it in this mode. With
-    /// debug assertions, also out of order or if the fiber must not sleep.
+    /// Panics if the class is absent and the lock is held, or if other locks replace it in this
+    /// mode. With debug assertions, also panics if the acquisition is out of order or if the fiber
+    /// must not sleep.
     #[inline]
     #[track_caller]
     pub(crate) fn write<'a>(&'a self, locks: &'a Locks) -> WriteGuard<'a, C, T> {
@@ -67,17 +70,17 @@ impl<C: LockClass, T> BlockingLock<C, T> {
         if locks.has::<C>() { Some(self.write(locks)) } else { None }
     }
 
-    /// Returns `true` if no fiber held it or waited for it a moment ago.
+    /// Returns `true` if, a moment ago, no fiber held the lock or waited for it.
     pub(crate) fn is_idle(&self) -> bool {
         self.turns.is_idle()
     }
 
-    /// Returns its number within its class.
+    /// Returns the lock's number within its class.
     pub(crate) fn instance(&self) -> u32 {
         self.instance
     }
 
-    /// Returns the number of fibers that sleep until they get it.
+    /// Returns the number of fibers that sleep until they get the lock.
     #[cfg(test)]
     pub(super) fn queued(&self) -> usize {
         self.turns.queued()
@@ -89,7 +92,7 @@ impl<C: LockClass, T> BlockingLock<C, T> {
         WriteGuard { hold: LockHold::take(self, locks, Want::Write, manner) }
     }
 
-    /// Acquires the lock, and returns whether that took a wait.
+    /// Acquires the lock, and returns whether the acquisition had to wait.
     #[inline]
     fn take(&self, locks: &Locks, want: Want) -> Came {
         if self.turns.try_take(want) {
@@ -216,14 +219,14 @@ pub(crate) struct WriteGuard<'a, C: LockClass, T> {
 }
 
 impl<'a, C: LockClass, T> ReadGuard<'a, C, T> {
-    /// Returns the locks with which it was acquired.
+    /// Returns the [`Locks`] with which the lock was acquired.
     pub(super) fn locks(&self) -> &'a Locks {
         self.hold.locks
     }
 }
 
 impl<'a, C: LockClass, T> WriteGuard<'a, C, T> {
-    /// Returns the locks with which it was acquired.
+    /// Returns the [`Locks`] with which the lock was acquired.
     pub(super) fn locks(&self) -> &'a Locks {
         self.hold.locks
     }
@@ -233,7 +236,7 @@ impl<C: LockClass, T> Deref for ReadGuard<'_, C, T> {
     type Target = T;
 
     fn deref(&self) -> &T {
-        // SAFETY: while this guard lives, all other guards of the lock only read, too.
+        // SAFETY: while this guard lives, all other guards of the lock also only read.
         unsafe { &*self.hold.lock.value.get() }
     }
 }
@@ -242,15 +245,15 @@ impl<C: LockClass, T> Deref for WriteGuard<'_, C, T> {
     type Target = T;
 
     fn deref(&self) -> &T {
-        // SAFETY: this guard is the lock's only one, and the value is borrowed no longer than the
-        // guard.
+        // SAFETY: this guard is the only one of the lock, and the value is borrowed no longer than
+        // the guard.
         unsafe { &*self.hold.lock.value.get() }
     }
 }
 
 impl<C: LockClass, T> DerefMut for WriteGuard<'_, C, T> {
     fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: this guard is the lock's only one, and is borrowed exclusively.
+        // SAFETY: this guard is the only one of the lock, and is borrowed exclusively.
         unsafe { &mut *self.hold.lock.value.get() }
     }
 }

@@ -1,13 +1,13 @@
-//! Two locks of one class held together (§5.5): the only way to hold two of a rank.
+//! Two locks of one class held together (§5.5). This is the only way to hold two locks of one rank.
 //!
-//! The paper orders them by address; here the instance number decides, because addresses differ
-//! from run to run.
+//! The paper orders such locks by address. Here the instance number decides, because addresses
+//! differ from run to run.
 
 use super::taken::Manner;
 use super::{BlockingLock, LockClass, Locks, SimpleGuard, SimpleLock, WriteGuard};
 
-/// Locks both, the smaller instance first. If both arguments are the same lock, it is taken once,
-/// and the second guard is `None`.
+/// Locks both, the smaller instance first. If both arguments are the same lock, acquires it once
+/// and returns `None` as the second guard.
 ///
 /// # Panics
 ///
@@ -31,8 +31,8 @@ pub(crate) fn lock_both<'a, C: LockClass, T>(
     }
 }
 
-/// Locks both for writing, the smaller instance first. If both arguments are the same lock, it is
-/// taken once, and the second guard is `None`.
+/// Locks both for writing, the smaller instance first. If both arguments are the same lock,
+/// acquires it once and returns `None` as the second guard.
 ///
 /// # Panics
 ///

@@ -18,7 +18,7 @@ pub(super) struct Gate<T> {
     value: UnsafeCell<T>,
 }
 
-// SAFETY: only `with` lends the value, to one thread at a time.
+// SAFETY: only `with` lends the value, and to only one thread at a time.
 unsafe impl<T: Send> Sync for Gate<T> {}
 
 impl<T> Gate<T> {
@@ -32,8 +32,8 @@ impl<T> Gate<T> {
         {
             executor::spin(&self.word);
         }
-        // SAFETY: this thread has locked the gate, and no other thread gets the value until it is
-        // unlocked.
+        // SAFETY: this thread has locked the gate, and no other thread gets the value before the
+        // gate is unlocked.
         let result = body(unsafe { &mut *self.value.get() });
         // SYNC gate: pairs with the exchange above.
         self.word.store(OPEN, Ordering::Release);

@@ -1,12 +1,12 @@
 //! The definition of the lock order and of the locks of each mode: [`ORDER`].
 //!
 //! One zero-sized type per lock implements [`LockClass`]. The list at the end of this file *is* the
-//! order: a lock may be taken while those above it are held. It cannot contain a cycle.
-//! [`RanksBefore`] expresses the order to the compiler, [`LockClass::RANK`] to the check at run
-//! time; `docs/internals/lock-order.md` is printed from [`ORDER`].
+//! order: a lock may be taken while locks above it in the list are held. The order cannot contain a
+//! cycle. [`RanksBefore`] expresses the order to the compiler, [`LockClass::RANK`] to the check at
+//! run time; `docs/internals/lock-order.md` is printed from [`ORDER`].
 //!
-//! Source: tables 1 (§5) and 3 (§5.5) of the paper, and its §9. In general blocking locks come
-//! before simple ones, and, subject to this, global ones before local ones.
+//! Source: tables 1 (§5) and 3 (§5.5) of the paper, and its §9. In general, blocking locks come
+//! before simple ones; within each kind, global locks come before local ones.
 
 use crate::LockingMode;
 use crate::held::InterruptLevel;
@@ -25,9 +25,10 @@ pub(crate) enum LockKind {
 pub(crate) enum Existence {
     /// The lock exists.
     Kept,
-    /// No two threads can reach it at once in this mode, so the lock is omitted; its data exist.
+    /// No two threads can reach the lock at once in this mode, so it is omitted. The data that it
+    /// guards exist.
     Absent,
-    /// Other locks replace it. Taking it is a bug.
+    /// Other locks replace this one. Taking it is a bug.
     Replaced,
 }
 
@@ -42,13 +43,13 @@ pub(crate) struct OrderRow {
     pub(crate) kind: LockKind,
     /// The objects that have such a lock: one global lock, or one per object.
     pub(crate) scope: &'static str,
-    /// The data that only its holder accesses.
+    /// The data that only the holder of the lock accesses.
     pub(crate) guards: &'static str,
-    /// The level at which it is always taken.
+    /// The level at which the lock is always taken.
     pub(crate) spl: InterruptLevel,
-    /// The existence in each mode, in the order of [`LockingMode::ALL`].
+    /// The existence of the lock in each mode, in the order of [`LockingMode::ALL`].
     pub(crate) standing: [Existence; 5],
-    /// The reason why it comes after the line above it.
+    /// The reason why the lock comes after the line above.
     pub(crate) edge: &'static str,
 }
 
@@ -76,7 +77,7 @@ pub(crate) trait LockClass: 'static {
 )]
 pub(crate) trait RanksBefore<Inner: LockClass>: LockClass {}
 
-/// Defines the classes of a list, each before all that follow.
+/// Defines the classes of a list; each class comes before all that follow.
 macro_rules! classes {
     ($($class:ident = $row:expr;)+) => {
         #[derive(Clone, Copy)]
@@ -108,7 +109,7 @@ macro_rules! classes {
     };
 }
 
-/// Implements [`RanksBefore`] for every pair of a list.
+/// Implements [`RanksBefore`] for every ordered pair in a list.
 macro_rules! before {
     ($outer:ident $($inner:ident)*) => {
         $(impl RanksBefore<$inner> for $outer {})*

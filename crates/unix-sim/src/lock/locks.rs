@@ -1,6 +1,6 @@
 //! The lock classes of one virtual Unix, and their statistics: [`Locks`].
 //!
-//! Every acquisition names the [`Locks`] that its lock belongs to and reads one byte of it:
+//! Every acquisition passes the [`Locks`] that its lock belongs to, and reads one byte of it:
 //! [`Presence`].
 #![allow(unsafe_code, reason = "a caller that omits locks guarantees that they are not needed")]
 
@@ -12,7 +12,7 @@ use crate::executor::{self, At, Object};
 use std::fmt;
 use std::sync::Arc;
 
-/// Exploration distinguishes the locks of these classes by their instances.
+/// Exploration distinguishes the locks of these classes by instance.
 const _: () = {
     let [family, group, signal, process] = executor::LOCAL_RANKS;
     assert!(family == PFamilyLock::RANK && group == PgLock::RANK);
@@ -37,7 +37,7 @@ impl fmt::Debug for HoldClock {
     }
 }
 
-/// The work of an acquisition.
+/// The work that an acquisition does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Presence {
@@ -45,27 +45,28 @@ pub(crate) enum Presence {
     Absent,
     /// Take the lock.
     Present,
-    /// Take the lock at a point where another fiber may run before and after.
+    /// Take the lock at a point: another fiber may run before and after.
     Explored,
     /// Like [`Self::Explored`], and also note and count the acquisition.
     Counted,
-    /// Panic: the mode has other locks in its place.
+    /// Panic: in this mode, other locks replace this one.
     Replaced,
 }
 
-/// Options beyond the needs of the mode.
+/// Options in addition to the locks that the mode needs.
 #[derive(Debug, Clone)]
 pub(crate) struct LockOptions {
     /// Also keep the locks that the mode does not need, for debugging.
     pub(crate) keep_all: bool,
     /// Count acquisitions.
     pub(crate) count: bool,
-    /// The executor is the simulated one, which may switch fibers at each lock, or the modelled
-    /// one.
+    /// `true` if the executor is the simulated one, which may switch fibers at each lock, or the
+    /// modelled one.
     pub(crate) explore: bool,
-    /// The executor is the modelled one, which switches to another processor there in every mode.
+    /// `true` if the executor is the modelled one, which may switch to another processor at each
+    /// lock in every mode.
     pub(crate) model: bool,
-    /// Measures how long locks are held; requires [`Self::count`].
+    /// The clock that measures how long locks are held; requires [`Self::count`].
     pub(crate) hold_clock: Option<HoldClock>,
     /// Number of attempts at a blocking lock before the fiber parks.
     pub(crate) busy_turns: u32,
@@ -89,7 +90,7 @@ impl Default for LockOptions {
 pub(crate) struct Locks {
     presence: [Presence; CLASSES],
     mode: LockingMode,
-    /// `true` if another fiber may run inside the kernel at points where no fiber sleeps.
+    /// `true` if another fiber may run inside the kernel at points at which no fiber sleeps.
     preempts: bool,
     /// `true` if the executor is the simulated or the modelled one.
     explore: bool,
@@ -99,13 +100,13 @@ pub(crate) struct Locks {
 }
 
 impl Locks {
-    /// Creates the locks that `mode` has, and those that `options` add.
+    /// Creates the locks of `mode`, and those that `options` add.
     ///
     /// # Safety
     ///
-    /// Each lock is used with one `Locks` for its whole life. If `mode` omits a class
-    /// ([`Existence::Absent`]), no two threads of the operating system take a lock of it at once,
-    /// and a thread that takes it after another one sees the effects of that one:
+    /// Each lock is used with the same `Locks` for its whole life. If `mode` omits a class
+    /// ([`Existence::Absent`]), no two threads of the operating system take a lock of that class at
+    /// the same time, and a thread that takes such a lock sees the effects of its previous holder:
     ///
     /// - `Uniprocessor`: one thread of the operating system runs the whole virtual Unix;
     /// - `Master`: only the thread of processor 0 takes such locks;
@@ -147,8 +148,8 @@ impl Locks {
         self.presence::<C>() != Presence::Replaced
     }
 
-    /// A point at which the simulated executor may let another fiber run, in a mode whose kernel
-    /// runs on several processors; at which the modelled one may let another processor run.
+    /// A point: the simulated executor may let another fiber run if the kernel of this mode runs on
+    /// several processors; the modelled executor may let another processor run.
     #[inline]
     pub(super) fn point(&self, at: At) {
         if self.preempts {
@@ -171,7 +172,7 @@ impl Locks {
         if shared { executor::looks_at(lock) } else { executor::changes(lock) }
     }
 
-    /// A point before a lock is taken, which takes time in the modelled executor. Records for
+    /// A point before a lock is taken. It takes time in the modelled executor. Records for
     /// exploration that the lock is wanted.
     #[inline]
     pub(super) fn point_at<C: LockClass>(&self, instance: u32, shared: bool) {
@@ -180,13 +181,12 @@ impl Locks {
         Self::reach::<C>(instance, shared);
     }
 
-    /// Checks that a lock that the mode omits may be taken here: in mode `Master`, only on
-    /// processor 0.
+    /// Checks that a lock that the mode omits may be taken here. In mode `Master`, it may be taken
+    /// only on processor 0.
     ///
     /// # Panics
     ///
-    /// With debug assertions, if it may not.
-    /// With debug assertions, otherwise.
+    /// With debug assertions, if the lock may not be taken here.
     #[inline]
     #[track_caller]
     pub(super) fn assert_alone_here(&self, name: &str) {
@@ -207,7 +207,7 @@ impl Locks {
         self.busy_turns
     }
 
-    /// Counts an acquisition; returns the time, if holds are measured.
+    /// Counts an acquisition; returns the time of the acquisition, if holds are measured.
     #[cold]
     #[inline(never)]
     pub(super) fn acquired<C: LockClass>(&self, came: Came) -> u64 {
@@ -217,7 +217,7 @@ impl Locks {
         self.hold_clock.as_ref().map_or(0, |clock| (clock.0)())
     }
 
-    /// Counts a hold that began at `since`.
+    /// Counts a hold that began at time `since`.
     #[cold]
     #[inline(never)]
     pub(super) fn released<C: LockClass>(&self, since: u64) {

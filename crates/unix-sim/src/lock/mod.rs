@@ -1,12 +1,12 @@
 //! Locks: [`SimpleLock`] spins, [`BlockingLock`] busy-waits briefly and then blocks.
 //!
-//! Every lock belongs to a [`LockClass`], and [`lock_order`] puts the classes into one total order.
-//! The [`LockingMode`](crate::LockingMode) determines the set of classes; [`Locks`] stores it, and
-//! counts acquisitions. A lock that its mode does not need costs a load and a branch. Builds with
-//! debug assertions check the order of every acquisition by class and by instance, and the [`spl`]
-//! at which it happens.
+//! Every lock belongs to a [`LockClass`], and [`lock_order`] arranges the classes in one total
+//! order. The [`LockingMode`](crate::LockingMode) determines the set of classes; [`Locks`] stores
+//! the set and counts acquisitions. A lock that the mode does not need costs a load and a branch.
+//! Builds with debug assertions check the order of every acquisition, by class and by instance, and
+//! the [`spl`] at which it happens.
 //!
-//! The executor runs threads and lets them sleep: the locks call its `point`, `spin`, `park` and
+//! The executor runs threads and lets them sleep; the locks call its `point`, `spin`, `park` and
 //! `unpark`. The kernel owns the data that the locks guard.
 
 mod blocking;

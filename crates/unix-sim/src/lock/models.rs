@@ -1,4 +1,4 @@
-//! Models of blocking locks: loom runs each of them in every interleaving with a bounded number of
+//! Models of blocking locks. loom runs each model in every interleaving with a bounded number of
 //! preemptions, and lets every load return every value that the orderings allow.
 //!
 //! `RUSTFLAGS="--cfg loom" cargo test -p tontine-unix-sim --lib --release models`
@@ -28,9 +28,9 @@ impl ModelLock {
             let _ = self.turns.wait(want, 0);
         }
         match want {
-            // SAFETY: this thread has the lock, and loom checks that others only read.
+            // SAFETY: this thread holds the lock, and loom checks that other threads only read.
             Read => self.value.with(|value| assert!(unsafe { *value } <= 3)),
-            // SAFETY: this thread has the lock alone, which loom checks.
+            // SAFETY: this thread holds the lock exclusively, which loom checks.
             Write => self.value.with_mut(|value| unsafe { *value += 1 }),
         }
         self.turns.give_back(want);
@@ -92,12 +92,12 @@ const FAULTS: [(&str, ModelFault); 6] = [
     ("GiveBackRelaxed", ModelFault::GiveBackRelaxed),
     ("HandOverRelaxed", ModelFault::HandOverRelaxed),
     ("GrantRelaxed", ModelFault::GrantRelaxed),
-    // A fiber that queues does not mark it.
+    // A fiber that queues does not set the mark.
     ("QueueUnmarked", ModelFault::Unmarked(QUEUE)),
     ("Unwoken", ModelFault::Unwoken),
 ];
 
-/// Runs all models with the fault that the environment names; without one, unchanged.
+/// Runs all models with the fault that the environment names, or without a fault if it names none.
 #[test]
 fn with_one_fault() {
     let name = env::var(FAULT).unwrap_or_default();
@@ -108,14 +108,14 @@ fn with_one_fault() {
     }
 }
 
-/// The environment variable that names the fault to a process.
+/// The environment variable that passes the name of the fault to a process.
 const FAULT: &str = "TONTINE_MODEL_FAULT";
 
 #[test]
 fn every_fault_is_found() {
     let program = env::current_exe().expect("this program");
     for (name, _) in FAULTS {
-        // A process of its own, because loom cannot clean up after a deadlock.
+        // Each fault runs in a separate process, because loom cannot clean up after a deadlock.
         let output = Command::new(&program)
             .args(["--exact", "lock::models::with_one_fault", "--nocapture"])
             .env(FAULT, name)

@@ -1,8 +1,8 @@
 //! A lock taken while another one is held (§5.5): [`Holding`] lets the compiler check the order.
 //!
 //! `group.then_lock(&process.lock)` compiles if the class of `group` is [`RanksBefore`] that of the
-//! lock. The inner guard does not borrow the outer one. Locks that other functions take are checked
-//! at run time only.
+//! lock. The inner guard does not borrow the outer one. For locks that other functions take, the
+//! order is checked only at run time.
 
 use super::lock_order::RanksBefore;
 use super::{BlockingLock, LockClass, Locks, ReadGuard, SimpleGuard, SimpleLock, WriteGuard};
@@ -15,7 +15,7 @@ pub(crate) trait Holding<'a> {
     /// Returns the locks with which it was acquired.
     fn taken_with(&self) -> &'a Locks;
 
-    /// Acquires a simple lock that is later in the order.
+    /// Acquires a simple lock of a later class.
     #[inline]
     #[track_caller]
     fn then_lock<C: LockClass, T>(&self, inner: &'a SimpleLock<C, T>) -> SimpleGuard<'a, C, T>
@@ -25,7 +25,7 @@ pub(crate) trait Holding<'a> {
         inner.lock(self.taken_with())
     }
 
-    /// Acquires a blocking lock that is later in the order, for reading.
+    /// Acquires a blocking lock of a later class, for reading.
     #[inline]
     #[track_caller]
     fn then_read<C: LockClass, T>(&self, inner: &'a BlockingLock<C, T>) -> ReadGuard<'a, C, T>
@@ -35,7 +35,7 @@ pub(crate) trait Holding<'a> {
         inner.read(self.taken_with())
     }
 
-    /// Acquires a blocking lock that is later in the order, exclusively.
+    /// Acquires a blocking lock of a later class, exclusively.
     #[inline]
     #[track_caller]
     fn then_write<C: LockClass, T>(&self, inner: &'a BlockingLock<C, T>) -> WriteGuard<'a, C, T>

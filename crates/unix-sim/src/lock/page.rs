@@ -1,4 +1,4 @@
-//! The lock order as a page of Markdown: [`lock_order_page`], which is
+//! The lock order as a Markdown page: [`lock_order_page`], printed to
 //! `docs/internals/lock-order.md`.
 
 use super::lock_order::{Existence, LockKind, ORDER, OrderRow};
@@ -60,7 +60,7 @@ data exist, and a second holder is an error. A *replaced* lock must not be taken
 
 ";
 
-/// Returns the lock order of the virtual Unix and the locks of each mode, as a page of Markdown.
+/// Returns the lock order of the virtual Unix and the locks of each mode, as a Markdown page.
 ///
 /// ```
 /// assert!(tontine_unix_sim::lock_order_page().contains("| `p_lock` | simple | per process |"));

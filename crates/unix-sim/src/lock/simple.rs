@@ -1,7 +1,7 @@
 //! Simple locks (§2.2): a thread that waits for a [`SimpleLock`] spins.
 //!
-//! A thread holds one briefly and never sleeps meanwhile. If the mode omits the class
-//! ([`Presence::Absent`]), the word is still written, without any synchronisation, like the flag of
+//! A thread holds a simple lock briefly and never sleeps while it does. If the mode omits the class
+//! ([`Presence::Absent`]), the word is still written, but without synchronisation, like the flag of
 //! a [`RefCell`](std::cell::RefCell): a second holder panics.
 #![allow(unsafe_code, reason = "the lock lends the value that it protects")]
 
@@ -26,13 +26,14 @@ pub(crate) struct SimpleLock<C: LockClass, T> {
     class: PhantomData<fn() -> C>,
 }
 
-// SAFETY: guards are the only access to the value, and one exists at a time: `take` ensures it, or
-// in a mode without the class the contract of `Locks::new`. So the lock passes a `T` from thread to
-// thread and never shares it.
+// SAFETY: guards are the only access to the value, and only one guard exists at a time: `take`
+// ensures this, or, in a mode without the class, the contract of `Locks::new`. So the lock passes a
+// `T` from thread to thread and never shares it.
 unsafe impl<C: LockClass, T: Send> Sync for SimpleLock<C, T> {}
 
 impl<C: LockClass, T> SimpleLock<C, T> {
-    /// Creates a free lock. `instance` identifies and orders the locks of one class: a slot number.
+    /// Creates a free lock. `instance`, a slot number, identifies and orders the locks of one
+    /// class.
     pub(crate) const fn new(instance: u32, value: T) -> Self {
         Self {
             word: AtomicU32::new(FREE),
@@ -46,19 +47,21 @@ impl<C: LockClass, T> SimpleLock<C, T> {
     ///
     /// # Panics
     ///
-    /// If the class is absent and the lock is held, or if other locks replace it in this mode. With
-    /// debug assertions, also out of order or at the wrong spl.
+    /// Panics if the class is absent and the lock is held, or if other locks replace it in this
+    /// mode. With debug assertions, also panics if the acquisition is out of order or at the wrong
+    /// spl.
     #[inline]
     #[track_caller]
     pub(crate) fn lock<'a>(&'a self, locks: &'a Locks) -> SimpleGuard<'a, C, T> {
         self.lock_as(locks, Manner::Alone)
     }
 
-    /// Acquires the lock if it is free, in any order.
+    /// Acquires the lock if it is free, regardless of the lock order.
     ///
     /// # Panics
     ///
-    /// If other locks replace it in this mode. With debug assertions, also at the wrong spl.
+    /// Panics if other locks replace it in this mode. With debug assertions, also panics at the
+    /// wrong spl.
     #[cfg(test)]
     #[track_caller]
     pub(crate) fn try_lock<'a>(&'a self, locks: &'a Locks) -> Option<SimpleGuard<'a, C, T>> {
@@ -86,12 +89,12 @@ impl<C: LockClass, T> SimpleLock<C, T> {
         Some(SimpleGuard { lock: self, locks, presence, since, taken })
     }
 
-    /// Returns `true` if no thread held it a moment ago.
+    /// Returns `true` if, a moment ago, no thread held the lock.
     pub(crate) fn is_idle(&self) -> bool {
         self.word.load(Ordering::Relaxed) == FREE
     }
 
-    /// Returns its number within its class.
+    /// Returns the lock's number within its class.
     pub(crate) fn instance(&self) -> u32 {
         self.instance
     }
@@ -100,8 +103,8 @@ impl<C: LockClass, T> SimpleLock<C, T> {
     ///
     /// # Safety
     ///
-    /// A holder never continues: it is a fiber of a run that has ended. It has a reference to the
-    /// value that is never used again.
+    /// A holder never continues: it is a fiber of a run that has ended. Its reference to the value
+    /// is never used again.
     pub(crate) unsafe fn value_after_the_end(&self) -> &T {
         // SAFETY: the caller guarantees that the value no longer changes.
         unsafe { &*self.value.get() }
@@ -136,7 +139,7 @@ impl<C: LockClass, T> SimpleLock<C, T> {
         SimpleGuard { lock: self, locks, presence, since, taken }
     }
 
-    /// Takes the lock if it is free; returns `true` if it was.
+    /// Takes the lock if it is free. Returns `true` if it was taken.
     #[inline]
     fn take(&self) -> bool {
         // SYNC simple: pairs with the guard's release: the effects of the last holder are visible.
@@ -155,7 +158,7 @@ impl<C: LockClass, T> SimpleLock<C, T> {
         }
     }
 
-    /// Acquires the lock at a point where another fiber may run first.
+    /// Acquires the lock after a point at which another fiber may run first.
     #[inline(never)]
     fn take_explored(&self, locks: &Locks) {
         locks.point_at::<C>(self.instance, false);
@@ -208,7 +211,7 @@ pub(crate) struct SimpleGuard<'a, C: LockClass, T> {
 }
 
 impl<'a, C: LockClass, T> SimpleGuard<'a, C, T> {
-    /// Returns the locks with which it was acquired.
+    /// Returns the [`Locks`] with which the lock was acquired.
     pub(super) fn locks(&self) -> &'a Locks {
         self.locks
     }
@@ -224,15 +227,15 @@ impl<C: LockClass, T> Deref for SimpleGuard<'_, C, T> {
     type Target = T;
 
     fn deref(&self) -> &T {
-        // SAFETY: this guard is the lock's only one, and the value is borrowed no longer than the
-        // guard.
+        // SAFETY: this guard is the only one of the lock, and the value is borrowed no longer than
+        // the guard.
         unsafe { &*self.lock.value.get() }
     }
 }
 
 impl<C: LockClass, T> DerefMut for SimpleGuard<'_, C, T> {
     fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: this guard is the lock's only one, and is borrowed exclusively.
+        // SAFETY: this guard is the only one of the lock, and is borrowed exclusively.
         unsafe { &mut *self.lock.value.get() }
     }
 }
@@ -248,8 +251,8 @@ impl<C: LockClass, T> Drop for SimpleGuard<'_, C, T> {
         if self.presence != Presence::Present {
             Locks::reach::<C>(self.lock.instance, false);
         }
-        // SYNC simple: pairs with `take`. An absent lock needs no ordering, which costs nothing
-        // here.
+        // SYNC simple: pairs with `take`. An absent lock needs no ordering, but the ordering costs
+        // nothing here.
         self.lock.word.store(FREE, Ordering::Release);
         if matches!(self.presence, Presence::Explored | Presence::Counted) {
             self.locks.point(At::Unlock(C::RANK, self.lock.instance));

@@ -1,13 +1,13 @@
 //! The interrupt priority level of a worker (§6.1): [`splhigh`] defers ticks until its guard is
 //! dropped.
 //!
-//! A tick may occur wherever the level is [`InterruptLevel::Base`], even while a lock is held. A
+//! A tick may occur whenever the level is [`InterruptLevel::Base`], even while a lock is held. A
 //! lock that a tick takes must therefore always be taken at [`InterruptLevel::High`]; otherwise the
-//! tick would spin for a lock that its own thread holds. A fiber never sleeps at high spl. A fiber
-//! that the simulated executor interrupts there keeps its level, as on a processor, while another
-//! one runs: [`TickState`].
+//! tick would spin for a lock that its own thread holds. A fiber never sleeps at high spl. If the
+//! simulated executor interrupts a fiber at high spl, the fiber keeps its level while another one
+//! runs, as on a processor: [`TickState`].
 //!
-//! The executor generates the ticks: it defers them from its own `splhigh` to its `splx`.
+//! The executor generates the ticks, and defers them from its own `splhigh` to its `splx`.
 
 use crate::executor;
 use crate::held::{self, InterruptLevel, TickState};
@@ -25,7 +25,7 @@ pub(crate) fn splhigh() -> Spl {
     raised(TickState { level: InterruptLevel::High, ..held::state() })
 }
 
-/// Marks, until the guard is dropped, that this worker is handling a tick, at high spl.
+/// Marks that this worker is handling a tick, at high spl, until the guard is dropped.
 ///
 /// # Panics
 ///
@@ -42,8 +42,8 @@ fn raised(state: TickState) -> Spl {
     Spl { before: held::replace_state(state), level, here: PhantomData }
 }
 
-/// Restores the previous state when dropped. With debug assertions, that panics if a lock of high
-/// spl is still held.
+/// Restores the previous state when dropped. With debug assertions, dropping it panics if a lock of
+/// high spl is still held.
 #[derive(Debug)]
 pub(crate) struct Spl {
     before: TickState,

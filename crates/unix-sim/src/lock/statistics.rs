@@ -1,8 +1,7 @@
-//! Statistics of each class of lock (§9): [`LockCounts`] during a run, [`LockStatistics`]
-//! afterwards.
+//! Statistics of each class of lock (§9): [`LockCounts`] during a run, [`LockStatistics`] after it.
 //!
-//! Each worker has counters of its own, a cache line apart, so that counting one acquisition does
-//! not delay another one.
+//! Each worker has its own counters, a cache line apart, so that counting one acquisition does not
+//! delay another.
 
 use super::lock_order::{CLASSES, ORDER};
 use std::cell::Cell;
@@ -42,7 +41,7 @@ struct Shard([LockCounters; CLASSES]);
 pub(super) struct LockCounts(Box<[Shard]>);
 
 impl LockCounts {
-    /// Creates counters of zero.
+    /// Creates counters with the value 0.
     pub(super) fn new() -> Self {
         Self((0..SHARDS).map(|_| Shard::default()).collect())
     }
@@ -92,7 +91,8 @@ impl LockCounts {
     }
 }
 
-/// Returns the number of this worker, in the order in which workers first counted.
+/// Returns the number of this worker. Workers are numbered in the order in which they first
+/// counted.
 fn worker() -> usize {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     thread_local!(static MINE: Cell<u32> = const { Cell::new(u32::MAX) });
@@ -104,7 +104,7 @@ fn worker() -> usize {
 
 /// Statistics of the locks of one virtual Unix, by class, as in section 9 of the paper.
 ///
-/// Displayed as a table, without the classes that were never acquired.
+/// `Display` prints a table without the classes that were never acquired.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LockStatistics {
     /// One row per class, in the lock order.
@@ -129,13 +129,13 @@ pub struct LockStatistics {
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LockRow {
-    /// The class, by the name in the paper: `pg_lock`.
+    /// The name of the class in the paper, such as `pg_lock`.
     pub name: &'static str,
     /// Number of acquisitions.
     pub acquisitions: u64,
     /// Number of acquisitions that had to wait.
     pub waited: u64,
-    /// Number of acquisitions that slept, after a short busy wait.
+    /// Number of acquisitions that slept after a short busy wait.
     pub blocked: u64,
     /// Number of holds whose duration was measured.
     pub timed: u64,
@@ -146,13 +146,14 @@ pub struct LockRow {
 }
 
 impl LockRow {
-    /// Returns the percentage of acquisitions that had to wait; `None` without acquisitions.
+    /// Returns the percentage of acquisitions that had to wait; `None` if there were no
+    /// acquisitions.
     #[must_use]
     pub fn waited_percent(&self) -> Option<f64> {
         ratio(self.waited, self.acquisitions).map(|part| 100.0 * part)
     }
 
-    /// Returns the percentage of waits that ended in a sleep; `None` without waits.
+    /// Returns the percentage of waits that ended in a sleep; `None` if there were no waits.
     #[must_use]
     pub fn blocked_percent(&self) -> Option<f64> {
         ratio(self.blocked, self.waited).map(|part| 100.0 * part)
@@ -193,7 +194,7 @@ impl fmt::Display for LockStatistics {
     }
 }
 
-/// Returns the figure as text, or a dash if there is none.
+/// Returns the figure as text, or a dash for `None`.
 fn figure(figure: Option<f64>, digits: usize) -> String {
     figure.map_or_else(|| "-".to_owned(), |figure| format!("{figure:.digits$}"))
 }

@@ -1,5 +1,5 @@
 //! The primitives of the protocol of blocking locks: the processor's atomics and the executor's
-//! fibers, or loom's when it is checked as a model (`RUSTFLAGS="--cfg loom"`).
+//! fibers, or loom's if the protocol is checked as a model (`RUSTFLAGS="--cfg loom"`).
 
 #[cfg(loom)]
 pub(super) mod model;

@@ -1,9 +1,9 @@
-//! The check of an acquisition, and the note that a lock is held: [`HeldRecord`]. In builds without
-//! debug assertions it is empty, nothing is checked, and only locks that are counted are noted
-//! ([`wait_counted`]).
+//! The check of an acquisition, and the record that a lock is held: [`HeldRecord`]. In builds
+//! without debug assertions the record is empty, nothing is checked, and only locks that are
+//! counted are recorded ([`wait_counted`]).
 //!
-//! The checks come before the acquisition: a deadlock is reported instead of entered. [`held`]
-//! stores the notes.
+//! The checks run before the acquisition, so a deadlock is reported rather than entered. [`held`]
+//! stores the records.
 
 use super::lock_order::LockClass;
 #[cfg(debug_assertions)]
@@ -18,12 +18,12 @@ use std::panic::Location;
 /// The relation of an acquisition to others of its own rank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Manner {
-    /// The only lock of its rank.
+    /// The lock is the only one of its rank.
     Alone,
-    /// The second of two locks that are taken together: a greater instance may follow a smaller
-    /// one.
+    /// The lock is the second of two that are taken together: a greater instance may follow a
+    /// smaller one.
     Second,
-    /// An attempt without waiting, so in any order.
+    /// The acquisition does not wait, so any order is allowed.
     #[cfg(test)]
     Try,
 }
@@ -49,8 +49,8 @@ pub(super) struct HeldRecord {
 }
 
 impl HeldRecord {
-    /// Checks that a lock of class `C` may be taken here, and notes that it is. A lock that is
-    /// absent may be taken at any spl, because no thread waits for it.
+    /// Checks that a lock of class `C` may be taken here, and records it. An absent lock may be
+    /// taken at any spl, because no thread waits for it.
     ///
     /// # Panics
     ///
@@ -75,14 +75,14 @@ impl HeldRecord {
         }
     }
 
-    /// Marks the lock as held; until now it was waited for.
+    /// Marks the lock as held; until now it was recorded as waited for.
     #[inline(always)]
     pub(super) fn have(&self) {
         #[cfg(debug_assertions)]
         held::have(self.slot);
     }
 
-    /// Removes the note before the guard is dropped: the lock is released.
+    /// Removes the record before the guard is dropped, because the lock is released.
     #[inline(always)]
     pub(super) fn forget(&mut self) {
         #[cfg(debug_assertions)]
@@ -103,22 +103,22 @@ impl Drop for HeldRecord {
     }
 }
 
-/// Notes that a fiber waits for a lock that is counted, for those that inspect the state of the
-/// system; returns the slot. In builds with debug assertions, [`HeldRecord`] does so, and this does
-/// nothing.
+/// Records that a fiber waits for a counted lock, so that the state of the system can be inspected,
+/// and returns the slot. In builds with debug assertions [`HeldRecord`] records it, and this
+/// function does nothing.
 #[track_caller]
 pub(super) fn wait_counted<C: LockClass>(instance: u32) -> usize {
     if cfg!(debug_assertions) { 0 } else { held::note(entry::<C>(instance)) }
 }
 
-/// Marks the lock that [`wait_counted`] noted as held.
+/// Marks as held the lock that [`wait_counted`] recorded.
 pub(super) fn have_counted(slot: usize) {
     if !cfg!(debug_assertions) {
         held::have(slot);
     }
 }
 
-/// Removes the note of a lock that was counted: it is released.
+/// Removes the record of a counted lock that is released.
 pub(super) fn forget_counted<C: LockClass>(instance: u32) {
     if !cfg!(debug_assertions) {
         held::forget_last(C::RANK, instance);
@@ -128,7 +128,7 @@ pub(super) fn forget_counted<C: LockClass>(instance: u32) {
 #[cfg(not(debug_assertions))]
 const _: () = assert!(size_of::<HeldRecord>() == 0, "guards carry no check");
 
-/// Returns the entry for a lock of class `C` that a fiber is about to wait for.
+/// Returns the record of a lock of class `C` that a fiber is about to wait for.
 #[inline(always)]
 #[track_caller]
 fn entry<C: LockClass>(instance: u32) -> HeldLock {
@@ -160,7 +160,7 @@ fn check_spl(HeldLock { name, spl, .. }: HeldLock) {
     );
 }
 
-/// Checks an acquisition against the locks that are held.
+/// Checks an acquisition against the locks that the fiber holds.
 #[cfg(debug_assertions)]
 #[track_caller]
 fn check_order(inner: HeldLock, manner: Manner) {

@@ -1,9 +1,10 @@
-//! Holders and waiters of a blocking lock: [`Turns`], the protocol without the value.
+//! Holders and waiters of a blocking lock: [`Turns`], the locking protocol without the guarded
+//! value.
 //!
-//! One word encodes who holds the lock; no other memory is touched while no fiber sleeps. Fibers
-//! that sleep wait in a queue behind a gate, in the order of their arrival. The last holder hands
-//! them the lock: a fiber that wakes already holds it. While a fiber is queued, later ones queue
-//! too, so that neither writers nor readers starve.
+//! One word encodes which fibers hold the lock; no other memory is touched while no fiber sleeps.
+//! Sleeping fibers wait in a queue behind a gate, in the order of their arrival. The last holder
+//! hands them the lock, so a fiber that wakes already holds it. While a fiber is queued, later
+//! fibers queue too, so neither writers nor readers starve.
 
 use super::statistics::Came;
 use super::sync::executor::{self, Fiber};
@@ -51,12 +52,12 @@ impl Turns {
         Self { state: AtomicU32::new(0), queue: Gate::default() }
     }
 
-    /// Returns `true` if no fiber held it or was queued a moment ago.
+    /// Returns `true` if, a moment ago, no fiber held the lock or was queued for it.
     pub(super) fn is_idle(&self) -> bool {
         self.state.load(Ordering::Relaxed) == 0
     }
 
-    /// Takes the lock if it is available at once; returns `true` if it was.
+    /// Takes the lock if it is available at once. Returns `true` if it was taken.
     #[inline]
     pub(super) fn try_take(&self, want: Want) -> bool {
         let mut state = self.state.load(Ordering::Relaxed);
@@ -86,7 +87,7 @@ impl Turns {
             }
         }
         let Some(waiter) = self.enqueue(want) else { return Came::Waited };
-        // SYNC grant: pairs with `hand_over`, to which the effects of earlier holders are visible.
+        // SYNC grant: pairs with `hand_over`, which sees the effects of earlier holders.
         while !waiter.granted.load(Ordering::Acquire) {
             executor::park();
         }
@@ -100,15 +101,16 @@ impl Turns {
             Want::Read => READER,
             Want::Write => WRITER,
         };
-        // SYNC turns: pairs with `try_take`, and with the `give_back` of other readers: to the last
-        // one is visible all that was visible to any of them.
+        // SYNC turns: pairs with `try_take`, and with the `give_back` of other readers: the last
+        // reader sees everything that any of them saw.
         let before = self.state.fetch_sub(one, Ordering::AcqRel);
         if before - one == QUEUE {
             self.hand_over();
         }
     }
 
-    /// Like [`Self::try_take`], in a mode in which no two threads come at once.
+    /// Like [`Self::try_take`], for a mode in which no two threads access the lock at the same
+    /// time.
     #[inline]
     pub(super) fn try_take_alone(&self, want: Want) -> bool {
         let next = taken(self.state.load(Ordering::Relaxed), want);
@@ -118,7 +120,8 @@ impl Turns {
         next.is_some()
     }
 
-    /// Like [`Self::give_back`], in a mode in which no two threads come at once.
+    /// Like [`Self::give_back`], for a mode in which no two threads access the lock at the same
+    /// time.
     #[inline]
     pub(super) fn give_back_alone(&self, want: Want) {
         let state = self.state.load(Ordering::Relaxed);
@@ -129,13 +132,13 @@ impl Turns {
         self.state.store(state - one, Ordering::Relaxed);
     }
 
-    /// Returns the number of fibers that sleep until they get it.
+    /// Returns the number of fibers that sleep until they get the lock.
     #[cfg(test)]
     pub(super) fn queued(&self) -> usize {
         self.queue.with(|queue| queue.len())
     }
 
-    /// Queues the fiber, unless the lock has become free meanwhile; then takes the lock and returns
+    /// Queues the fiber. If the lock has become free in the meantime, takes it instead and returns
     /// `None`.
     fn enqueue(&self, want: Want) -> Option<Arc<LockWaiter>> {
         let fiber = executor::current();
@@ -149,7 +152,7 @@ impl Turns {
         })
     }
 
-    /// Takes the lock, or marks that a fiber is queued; returns `true` if it marked.
+    /// Takes the lock, or marks that a fiber is queued. Returns `true` if it set the mark.
     fn take_or_mark(&self, want: Want) -> bool {
         let mut state = self.state.load(Ordering::Relaxed);
         loop {
@@ -170,8 +173,8 @@ impl Turns {
 
     /// Hands the free lock to the writer at the head of the queue, or to all readers there.
     ///
-    /// The state is exactly [`QUEUE`], and stays so: later fibers queue, and only one releasing
-    /// thread observes it.
+    /// The state is exactly [`QUEUE`] and stays so: later fibers queue, and only one releasing
+    /// thread observes this state.
     #[cold]
     fn hand_over(&self) {
         let next = self.queue.with(|queue| {
@@ -182,8 +185,8 @@ impl Turns {
             };
             let queued = if queue.is_empty() { 0 } else { QUEUE };
             // From here on the lock belongs to the next holders.
-            // SYNC turns: pairs with `try_take`: a reader may join those that this wakes, and then
-            // sees the effects of the last writer through this store alone.
+            // SYNC turns: pairs with `try_take`: a reader may join those that this code wakes, and
+            // then sees the effects of the last writer through this store alone.
             self.state.store(held | queued, Ordering::Release);
             next
         });
@@ -204,7 +207,7 @@ fn first(queue: &mut VecDeque<Arc<LockWaiter>>) -> Vec<Arc<LockWaiter>> {
     queue.drain(..together).collect()
 }
 
-/// Returns the state after the lock is taken, if it is available.
+/// Returns the state after the lock is taken, or `None` if it is not available.
 #[inline]
 fn taken(state: u32, want: Want) -> Option<u32> {
     match want {

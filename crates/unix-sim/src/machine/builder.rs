@@ -39,13 +39,13 @@ pub enum BuildError {
     /// Too many processors for the modelled executor.
     #[error("expected 1 to {MAX_MODELLED} modelled processors, found {0}")]
     TooManyModelled(usize),
-    /// No processor.
+    /// There is no processor.
     #[error("expected at least one processor, found 0")]
     NoProcessor,
     /// Several processors in mode [`LockingMode::Uniprocessor`].
     #[error("mode `uniprocessor` has one processor, found {0}: use another mode")]
     ManyProcessors(usize),
-    /// Built with `panic = "abort"`, while killed programs must unwind.
+    /// Built with `panic = "abort"`, but killed programs must unwind.
     #[error("killed programs must unwind: build with `panic = \"unwind\"`, found `abort`")]
     NoUnwinding,
     /// The highest process number is out of the range that Linux accepts.
@@ -58,7 +58,7 @@ impl Builder {
         Self(Config::new())
     }
 
-    /// Sets the mode: which locks exist, and where calls run.
+    /// Sets the locking mode, which determines the set of locks and where calls run.
     pub fn mode(mut self, mode: LockingMode) -> Self {
         self.0.mode = mode;
         self
@@ -70,7 +70,7 @@ impl Builder {
         self
     }
 
-    /// Sets the executor, on which virtual threads run.
+    /// Sets the executor that runs virtual threads.
     pub fn executor(mut self, executor: Executor) -> Self {
         self.0.executor = executor;
         self
@@ -116,14 +116,15 @@ impl Builder {
         self
     }
 
-    /// Sets the maximum number of threads with a stack, those of the system included: at least 8.
-    /// The default is 1,048,576. Beyond it the creation of a thread or process fails with `EAGAIN`.
+    /// Sets the maximum number of threads with a stack, including those of the system: at least 8.
+    /// The default is 1,048,576. At the limit, the creation of a thread or process fails with
+    /// `EAGAIN`.
     pub fn max_stacks(mut self, stacks: usize) -> Self {
         self.0.stacks = stacks.max(8);
         self
     }
 
-    /// Gives the program a controlling terminal, whose other end is `console`. Without one, the
+    /// Gives the program a controlling terminal, whose other end is `console`. Without a console,
     /// descriptors 0 to 2 are a null device.
     pub fn console(mut self, console: &Console) -> Self {
         self.0.console = Some(console.clone());
@@ -145,7 +146,7 @@ impl Builder {
         self
     }
 
-    /// Lets `guide` decide at each point of the simulated executor, in place of the seed. If
+    /// Lets `guide` decide at each point of the simulated executor, instead of the seed. If
     /// `reused` is given, the thread that runs the system must already have a signal stack.
     #[doc(hidden)]
     pub fn guided(
@@ -165,8 +166,8 @@ impl Builder {
         self.0.stopper.clone()
     }
 
-    /// Lets `conductor` select the next thread when none can run; the program's process gets the
-    /// number `second`. The thread that runs the system must already have a signal stack.
+    /// Lets `conductor` select the next thread when no thread can run. The program's process gets
+    /// the number `second`. The thread that runs the system must already have a signal stack.
     #[doc(hidden)]
     pub fn conducted(mut self, conductor: Arc<dyn Conductor>, second: i32, reused: Reused) -> Self {
         (self.0.conductor, self.0.second) = (Some(conductor), second);
@@ -174,8 +175,8 @@ impl Builder {
         self
     }
 
-    /// Sets how often a simulated run may preempt a thread that could continue. Most races need few
-    /// preemptions.
+    /// Sets the maximum number of times that a simulated run preempts a thread that could continue.
+    /// Most races need few preemptions.
     pub fn max_preemptions(mut self, preemptions: u64) -> Self {
         self.0.preemptions = preemptions;
         self
@@ -188,10 +189,11 @@ impl Builder {
         self
     }
 
-    /// Sets whether [`RunReport::locks`] counts for each lock what section 9 of the paper reports:
-    /// how often it was acquired, how often not at once, how often only after a sleep, and how long
-    /// it was held, in nanoseconds of the system's clock (simulated: the virtual one). This costs
-    /// two reads of the clock per acquisition. By default nothing is counted, at no cost.
+    /// Sets whether [`RunReport::locks`] contains, for each class of lock, the figures of section 9
+    /// of the paper: the numbers of acquisitions, of those that had to wait and of those that
+    /// slept, and how long locks were held, in nanoseconds of the system's clock (simulated: the
+    /// virtual one). This costs two reads of the clock per acquisition. By default nothing is
+    /// counted, at no cost.
     ///
     /// ```
     /// use tontine_unix_sim::{Executor, LockingMode, Virtual};
@@ -235,7 +237,7 @@ impl Builder {
         self
     }
 
-    /// Sets whether the system keeps the locks that the mode does not need, for debugging (§2.2).
+    /// Sets whether the system keeps, for debugging, the locks that the mode does not need (§2.2).
     pub fn keep_locks(mut self, on: bool) -> Self {
         self.0.keep_locks = on;
         self

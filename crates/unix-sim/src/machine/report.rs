@@ -12,7 +12,7 @@ use crate::lock::LockStatistics;
 pub enum EndReason {
     /// All processes have ended.
     Finished,
-    /// All threads are blocked: [`RunReport::state`] says what each of them waits for.
+    /// All threads are blocked. [`RunReport::state`] lists what each thread waits for.
     Deadlocked,
     /// The run was stopped, by [`Builder::stop_at`](crate::Builder::stop_at) or a
     /// [`Stopper`](crate::Stopper).
@@ -22,14 +22,14 @@ pub enum EndReason {
 /// The result of [`Virtual::run`](crate::Virtual::run).
 #[derive(Debug, Clone)]
 pub struct RunReport {
-    /// The exit status of the program; `None` if the run ended first.
+    /// The exit status of the program; `None` if the run ended before the program.
     pub status: Option<WaitStatus>,
     /// The reason why the run ended.
     pub ending: EndReason,
     /// The processes whose program panicked. They ended as if killed by SIGABRT.
     pub panicked: Vec<Pid>,
-    /// The number of stacks that were leaked, because the program caught the unwinding or the run
-    /// ended first.
+    /// The number of leaked stacks. A stack is leaked if the program caught the unwinding or if the
+    /// run ended before its thread.
     pub abandoned: usize,
     /// The state of the system at the end; `None` if all processes had ended.
     pub state: Option<SystemState>,

@@ -1,5 +1,5 @@
-//! Events during a run: [`ExecutorWatch`] passes them on from the executor. They are a thread that
-//! computes without a call ([`BusyThread`]), a moment at which no thread can run, and a stack
+//! Events during a run: [`ExecutorWatch`] passes them on from the executor. An event is a thread
+//! that computes without a call ([`BusyThread`]), a moment at which no thread can run, or a stack
 //! overflow, which the kernel handles.
 
 use std::sync::{Arc, OnceLock};
@@ -9,7 +9,7 @@ use crate::executor;
 use crate::kernel::KernelHandle;
 use crate::label::named_by;
 
-/// Passes the executor's events on to the configuration's hooks and the kernel.
+/// Passes the executor's events to the configuration's hooks and to the kernel.
 pub(super) struct ExecutorWatch {
     config: Arc<Config>,
     kernel: OnceLock<KernelHandle>,
@@ -20,7 +20,7 @@ impl ExecutorWatch {
         Self { config, kernel: OnceLock::new() }
     }
 
-    /// Sets the kernel: the run begins.
+    /// Sets the kernel at the start of the run.
     pub(super) fn begin(&self, kernel: KernelHandle) {
         let _ = self.kernel.set(kernel);
     }

@@ -1,8 +1,8 @@
-//! loom's atomics and threads instead of the processor's and fibers, and [`ModelFault`]: the ways
-//! to weaken them.
+//! loom's atomics and threads instead of the processor's atomics and fibers, and [`ModelFault`]:
+//! the ways to weaken them.
 //!
-//! A model that holds proves little unless it can fail, so at least one model must detect each
-//! fault. The code of the protocol is unchanged: the fault is in the words that it stores to.
+//! A model that holds proves little unless it can fail, so each fault must be detected by at least
+//! one model. The code of the protocol is unchanged: the fault is in the words that it stores to.
 
 use super::Ordering;
 use std::cell::Cell;
@@ -12,7 +12,7 @@ use std::cell::Cell;
 pub(in crate::lock) enum ModelFault {
     /// No fault.
     None,
-    /// The lock is taken without acquire.
+    /// The lock is taken without acquire ordering.
     TakeRelaxed,
     /// The lock is released without release ordering.
     GiveBackRelaxed,
@@ -27,11 +27,11 @@ pub(in crate::lock) enum ModelFault {
 }
 
 thread_local! {
-    // loom runs all threads of a model on the thread that called it.
+    // loom runs all threads of a model on the thread that calls the model.
     static FAULT: Cell<ModelFault> = const { Cell::new(ModelFault::None) };
 }
 
-/// Sets the fault of this thread's models from here on.
+/// Sets the fault for the models that this thread runs from now on.
 pub(in crate::lock) fn set(fault: ModelFault) {
     FAULT.set(fault);
 }
@@ -109,8 +109,8 @@ impl<T: Default> Default for Gate<T> {
     }
 }
 
-/// loom's threads instead of fibers. They sleep by a condition variable: loom's own unpark orders
-/// memory even for a thread that does not park.
+/// loom's threads instead of fibers. They sleep on a condition variable, because loom's own unpark
+/// orders memory even for a thread that does not park.
 pub(in crate::lock) mod executor {
     use super::{FAULT, ModelFault};
     use loom::sync::{Arc, Condvar, Mutex};

@@ -25,7 +25,7 @@ fn nothing_is_counted_unless_asked() {
     let uncounted =
         locks(LockingMode::Parallel, LockOptions { explore: false, ..LockOptions::default() });
     assert_eq!(uncounted.statistics(), None);
-    // The byte that an acquisition reads in any case holds this, so it costs no more.
+    // Every acquisition reads this byte anyway, so not counting costs nothing extra.
     assert_eq!((size_of::<Presence>(), uncounted.presence::<PLock>()), (1, Presence::Present));
 }
 
@@ -67,7 +67,7 @@ fn sleeping_acquisition_counts_as_waited_and_blocked() {
 fn acquisition_in_busy_wait_counts_as_waited_only() {
     let locks = counted(LockOptions::default());
     let turns = Turns::new();
-    // Its first attempt failed, and then the lock was released at once.
+    // Simulates a lock that was released just after the first attempt failed.
     let came = turns.wait(Want::Read, 1);
     assert_eq!(came, Came::Waited);
     locks.acquired::<PgLock>(came);

@@ -1,4 +1,4 @@
-//! Tests of the rules of locks. Threads of the operating system take the place of fibers.
+//! Tests of the rules of locks. Threads of the operating system stand in for fibers.
 
 #![allow(unsafe_code, reason = "tests of modes that leave locks out")]
 
@@ -16,7 +16,7 @@ use super::{LockOptions, Locks};
 use crate::LockingMode;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Returns all locks of mode parallel.
+/// Creates the locks of mode `Parallel`.
 fn parallel() -> Locks {
     locks(LockingMode::Parallel, LockOptions::default())
 }

@@ -7,8 +7,8 @@ use crate::lock::lock_order::{
 use crate::lock::{BlockingLock, Holding, SimpleLock, lock_both, write_both};
 use std::marker::PhantomData;
 
-/// Tells whether [`RanksBefore`] holds for two classes: the constant of the type hides that of the
-/// trait if its bound is met.
+/// Tests whether [`RanksBefore`] holds for two classes: if its bound is met, the constant of the
+/// type hides that of the trait.
 struct Probe<Outer, Inner>(PhantomData<(Outer, Inner)>);
 
 trait Refused {
