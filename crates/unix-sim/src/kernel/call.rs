@@ -1,5 +1,5 @@
-//! A thread in the kernel: [`Caller`], the handle through which its program makes system calls, and
-//! the entry to each call (`sig_lock_or_return`, §4.1) and the exit from it.
+//! A thread in the kernel: [`Caller`], the handle through which the thread's program makes system
+//! calls; and the entry to (`sig_lock_or_return`, §4.1) and exit from each call.
 
 use std::cell::Cell;
 use std::panic;
@@ -24,20 +24,20 @@ pub(super) struct Caller<'k> {
     pub(super) kernel: &'k Kernel,
     pub(super) proc: &'k Proc,
     pub(super) thread: Arc<Thread>,
-    /// The saved mask (§4.2): the mask before `sigsuspend`, which the handler that ends it
-    /// restores.
+    /// The saved mask (§4.2): the mask before `sigsuspend`. The handler that ends `sigsuspend`
+    /// restores it.
     pub(super) saved_mask: Cell<Option<SigSet>>,
     /// Handlers that are set up and have not run yet.
     pub(super) frames: Cell<Vec<HandlerFrame>>,
-    /// The reason for unwinding the stack, once it is unwound.
+    /// The reason why the stack is being unwound, if it is.
     pub(super) leaving: Cell<Option<ExitReason>>,
     /// Number of times that the program caught the unwinding.
     swallowed: Cell<u32>,
-    /// The program's own position, for `profil`.
+    /// The program's current position, for `profil`.
     pub(super) at: Cell<usize>,
     /// The counters of `profil`.
     pub(super) profile: Cell<Option<super::clock::Profile>>,
-    /// The alternate stack, as `sigstack` keeps it.
+    /// The alternate stack, as set by `sigstack`.
     pub(super) alternate: Cell<tontine_unix::SigStack>,
     /// Number of times that the thread took a signal, or was stopped with its process.
     pub(super) wakings: Cell<u32>,
@@ -46,9 +46,9 @@ pub(super) struct Caller<'k> {
 /// The reason why a thread leaves its program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ExitReason {
-    /// The process exits, and this thread executes the exit.
+    /// The process exits, and this thread performs the exit.
     Exit,
-    /// Another thread exits or executes.
+    /// Another thread exits or calls exec.
     Halt,
     /// Another program replaces this one.
     Exec,
@@ -62,7 +62,7 @@ pub(super) struct Unwind;
 pub(super) enum Unfinished {
     /// The call fails with this error.
     Errno(Errno),
-    /// Pending work must be handled before the call can begin; then it begins.
+    /// Pending work must be handled before the call can begin; the call then begins.
     Again,
     /// Pending work must be handled before the call can continue.
     Interrupted,
@@ -94,7 +94,7 @@ pub(super) enum RestartRule {
 /// Number of times that a program may catch the unwinding before its stack is abandoned.
 const MOST_SWALLOWED: u32 = 16;
 
-/// A time that no clock reaches, 292 years: a sleep until then or longer has no deadline.
+/// A time that no clock reaches (292 years): a sleep until this time or later has no deadline.
 const FOR_EVER: Duration = Duration::from_nanos(u64::MAX / 2);
 
 impl<'k> Caller<'k> {
@@ -125,7 +125,7 @@ impl<'k> Caller<'k> {
         state.member(self.thread.tid()).expect("a thread that runs is in its process's list")
     }
 
-    /// Returns the process that `pid` denotes in an argument, where 0 is the caller's.
+    /// Returns the process that `pid` denotes as an argument; 0 denotes the caller's process.
     pub(super) fn or_self(&self, pid: Pid) -> Pid {
         if pid.number() == 0 { self.proc.pid() } else { pid }
     }
@@ -135,8 +135,8 @@ impl<'k> Caller<'k> {
         self.proc.siglock.sig_lock_or_return(&self.kernel.locks, &self.thread)
     }
 
-    /// Executes a system call that neither sleeps nor fails; `refused` is the result that a
-    /// destructor gets while the stack is unwound.
+    /// Performs a system call that neither sleeps nor fails. `refused` is the result for a
+    /// destructor that makes the call while the stack is unwound.
     pub(super) fn plain<T>(&self, refused: T, body: impl FnOnce() -> T) -> T {
         if self.enter().is_err() {
             return refused;
@@ -146,8 +146,8 @@ impl<'k> Caller<'k> {
         result
     }
 
-    /// Executes a system call that may fail, and manipulates processes: `sig_lock_or_return` guards
-    /// it (§4.1).
+    /// Performs a system call that may fail and that manipulates processes. `sig_lock_or_return`
+    /// guards it (§4.1).
     pub(super) fn guarded<T>(&self, mut body: impl FnMut() -> Result<T>) -> Result<T> {
         self.interruptible(RestartRule::Restart, || {
             self.sig_lock_or_return()?.unlock();
@@ -155,7 +155,7 @@ impl<'k> Caller<'k> {
         })
     }
 
-    /// Like [`Caller::guarded`], for a body that may find pending work to be handled first.
+    /// Like [`Caller::guarded`], for a body that may find pending work that must be handled first.
     pub(super) fn guarded_stops<T>(
         &self,
         mut body: impl FnMut() -> std::result::Result<T, Unfinished>,
@@ -166,7 +166,7 @@ impl<'k> Caller<'k> {
         })
     }
 
-    /// Executes a system call that may sleep.
+    /// Performs a system call that may sleep.
     pub(super) fn interruptible<T>(
         &self,
         after: RestartRule,
@@ -204,11 +204,11 @@ impl<'k> Caller<'k> {
         )
     }
 
-    /// Enters the kernel. A signal that arrives before the call begins is delivered before it,
-    /// because the processor is still in user mode.
+    /// Enters the kernel. A signal that arrives before the call begins is delivered first, because
+    /// the processor is still in user mode.
     ///
     /// # Errors
-    /// `EINTR` while the stack is unwound: destructors make no system calls.
+    /// `EINTR` while the stack is unwound: destructors cannot make system calls.
     fn enter(&self) -> Result<()> {
         if self.leaving.get().is_some() || std::thread::panicking() {
             return self.refuse();
@@ -226,8 +226,8 @@ impl<'k> Caller<'k> {
         }
     }
 
-    /// Handles pending work of a program that computes, on its own processor and not on the master
-    /// like a call.
+    /// Handles pending work of a program that computes. This runs on the program's own processor,
+    /// unlike a call, which runs on the master.
     pub(super) fn look_up(&self) {
         if self.enter().is_ok() {
             self.return_to_user();
@@ -252,9 +252,9 @@ impl<'k> Caller<'k> {
     /// Ends the process.
     pub(super) fn leave_with(&self, status: WaitStatus) -> ! {
         if std::thread::panicking() {
-            // The caller is a destructor. A second unwinding cannot leave it, and a fiber that is
-            // abandoned here would leave the thread of its processor panicking, for all other
-            // fibers too.
+            // The caller is a destructor. A second unwinding cannot leave it. A fiber that is
+            // abandoned here would leave the thread of its processor panicking, which would affect
+            // all other fibers of that thread.
             eprintln!(
                 "tontine-unix: process {}: exit in a destructor while the stack is unwound",
                 self.proc.number()
@@ -282,20 +282,21 @@ impl<'k> Caller<'k> {
         self.retry(after, body)
     }
 
-    /// Records the fiber on which the thread is about to park: in mode `Master` one of processor 0.
+    /// Records the fiber on which the thread is about to park: in mode `Master`, a fiber of
+    /// processor 0.
     pub(super) fn parks_here(&self, state: &mut ProcState) {
         if self.kernel.config.mode == LockingMode::Master {
             self.member(state).fiber = Some(executor::current());
         }
     }
 
-    /// Records that the thread sleeps so that a signal may wake it, and on which fiber.
+    /// Records that the thread sleeps in a way that a signal may interrupt, and on which fiber.
     fn sleeps(&self, state: &mut ProcState) {
         self.parks_here(state);
         self.thread.set_sleeping(true);
     }
 
-    /// Sleeps once, until this fiber is unparked; the caller checks its condition again.
+    /// Sleeps once, until this fiber is unparked. The caller must then check its condition again.
     ///
     /// # Errors
     /// Pending work must be handled first.
@@ -314,7 +315,7 @@ impl<'k> Caller<'k> {
     }
 
     /// Sleeps until there may be space for the rest of a write. Returns `false` if a signal arrives
-    /// after a part was `written`: the call returns the length of that part.
+    /// after a part was `written`; the call then returns the length of that part.
     ///
     /// # Errors
     /// Pending work must be handled first, and nothing was written.
@@ -327,7 +328,7 @@ impl<'k> Caller<'k> {
     }
 
     /// Sleeps until there is pending work. `prepare` runs under the process's `p_lock`, so that
-    /// nothing happens between it and the sleep.
+    /// nothing happens between `prepare` and the sleep.
     pub(super) fn sleep_for_handler(
         &self,
         prepare: impl FnOnce(&mut ProcState),
@@ -346,8 +347,8 @@ impl<'k> Caller<'k> {
                 break;
             }
         }
-        // Done without `p_lock`: a poster that reads the old value unparks this thread once more,
-        // and every sleep checks its condition again.
+        // Done without `p_lock`: a poster that reads the old value merely unparks this thread once
+        // more, and every sleep checks its condition again.
         self.thread.set_sleeping(false);
         Err(Unfinished::Interrupted)
     }
@@ -357,8 +358,8 @@ impl<'k> Caller<'k> {
         !self.thread.attention().difference(AstFlags::TICK).is_empty()
     }
 
-    /// Sleeps until `ready` returns a value, pending work must be handled, or the deadline passes,
-    /// which returns `None`. `ready` is called under the process's `p_lock`.
+    /// Sleeps until `ready` returns a value, pending work must be handled, or the deadline passes
+    /// (returns `None`). `ready` is called under the process's `p_lock`.
     pub(super) fn sleep<T>(
         &self,
         deadline: Option<Duration>,

@@ -13,10 +13,10 @@
 //! | [`Kernel::pgsignal_internal`] | here only | common part of the immediate forms for groups |
 //!
 //! The configuration is the mode and the executor ([`Kernel::generates_directly`]). A caller that
-//! knows that the spl is base calls an *inthread* form. In addition to the paper's nine,
-//! [`Kernel::alarm_indirect`](super::deferred) defers the check of an alarm that is due.
+//! knows that the spl is base calls an *inthread* form. In addition to the paper's nine entry
+//! points, [`Kernel::alarm_indirect`](super::deferred) defers the check of an alarm that is due.
 //!
-//! [`deliver`](super::deliver) implements the effect of a signal when it arrives.
+//! [`deliver`](super::deliver) implements the effect of a signal on arrival.
 
 use std::sync::Arc;
 
@@ -38,20 +38,21 @@ pub(super) enum To {
     /// The thread that [`Delivery`] selects.
     Process,
     /// Like [`Self::Process`], but this thread is preferred: the one that created the child that a
-    /// SIGCHLD is about.
+    /// SIGCHLD reports.
     Near(i32),
     /// This thread.
     Thread(i32),
 }
 
 impl Kernel {
-    /// Returns `true` if `psignal` expands to the direct routine (§7.1), which only a uniprocessor
-    /// has for every context. Its kernel takes no `p_lock` then. A simulated tick occurs at points,
-    /// where no operation is half done; a real one occurs in the middle of any operation, even an
-    /// allocation.
+    /// Returns `true` if `psignal` expands to the direct routine (§7.1). Only a uniprocessor uses
+    /// it in every context, because its kernel then takes no `p_lock`. A simulated tick occurs at
+    /// points, where no operation is half done; a real tick occurs in the middle of any operation,
+    /// even an allocation.
     ///
-    /// `pgsignal` and `pgsignal_self` expand to the deferred routine in every configuration:
-    /// `pg_lock`, which exists even on a uniprocessor (§5), may have to be slept for.
+    /// `pgsignal` and `pgsignal_self` expand to the deferred routine in every configuration,
+    /// because the caller may have to sleep for `pg_lock`, which exists even on a uniprocessor
+    /// (§5).
     fn generates_directly(&self) -> bool {
         let Config { mode, executor, keep_locks, .. } = *self.config;
         mode == LockingMode::Uniprocessor
@@ -73,8 +74,9 @@ impl Kernel {
         self.post_own(&mut target.lock(&self.locks), info, To::Process);
     }
 
-    /// Signals a process that was looked up, unless it has gone: a reference does not keep a
-    /// process that was already ending, and its slot may be another's.
+    /// Signals a process that was looked up, unless it no longer exists. The check is necessary
+    /// because a reference does not keep a process that was already ending, so its slot may hold
+    /// another process.
     pub(super) fn psignal_found(&self, target: &ProcRef<'_>, info: SigInfo) {
         if let Some(mut state) = target.state() {
             self.post_own(&mut state, info, To::Process);
@@ -105,8 +107,8 @@ impl Kernel {
         self.pgsignal_internal(group, info, Some(this));
     }
 
-    /// Signals each member of a group, and `this` unless it is one. `pg_lock` is held for the
-    /// whole walk: no process joins or leaves the group meanwhile (§5.1).
+    /// Signals each member of a group, and `this` unless it is a member. `pg_lock` is held for the
+    /// whole walk, so no process joins or leaves the group in between (§5.1).
     pub(super) fn pgsignal_internal(&self, group: &Pgrp, info: SigInfo, this: Option<&Proc>) {
         let coarse = self.coarse();
         let members = group.members.read(&self.locks);
@@ -124,10 +126,10 @@ impl Kernel {
     }
 
     /// Makes a signal pending in a process whose `p_lock` is held, and wakes the thread that is to
-    /// deliver it.
+    /// deliver the signal.
     ///
     /// # Errors
-    /// `EAGAIN`: a signal with a value, and the user's queue is full.
+    /// `EAGAIN`: the signal carries a value, and the user's queue is full.
     pub(super) fn post(&self, state: &mut ProcState, info: SigInfo, to: To) -> Result<()> {
         if state.phase != Phase::Live {
             return Ok(());
@@ -135,7 +137,7 @@ impl Kernel {
         let resumes = self.cancel_opposite(state, info.signal);
         let added = self.add_pending(state, info, to, resumes);
         if resumes {
-            // The marks are removed last: a thread without a mark returns to user mode without
+            // The STOP marks are removed last: a thread without a mark returns to user mode without
             // taking the signal.
             for member in &state.threads {
                 member.thread.settle(AstFlags::STOP);
@@ -144,8 +146,8 @@ impl Kernel {
         added
     }
 
-    /// Adds a signal to the pending ones, and wakes the thread that delivers it; `resumes` is set
-    /// if the signal also resumes the process.
+    /// Adds a signal to the pending ones, and wakes the thread that delivers it. `resumes` is
+    /// `true` if the signal also resumes the process.
     ///
     /// # Errors
     /// Like [`Kernel::post`].
@@ -167,7 +169,7 @@ impl Kernel {
             },
         };
         if pending.set().contains(info.signal) && !info.signal.is_realtime() {
-            // A standard signal is pending once.
+            // A standard signal is pending at most once.
             return Ok(());
         }
         let limit = state.limits.of(Resource::PendingSignals).soft;
@@ -183,10 +185,10 @@ impl Kernel {
         Ok(())
     }
 
-    /// Marks a process as ending when a fatal signal is sent that a thread does not block: no other
-    /// signal precedes it, and no thread continues in user mode, as on Linux. A signal that would
-    /// dump core is delivered like any other one, but every thread that does not block it may
-    /// deliver it.
+    /// Marks a process as ending if a signal is sent that is fatal and that a thread does not
+    /// block. As on Linux, no other signal then precedes it, and no thread continues in user mode.
+    /// A signal that would dump core is delivered like any other, but every thread that does not
+    /// block it may deliver it.
     fn mark_fatal(&self, state: &mut ProcState, signal: Signal, to: To) {
         let default_action = state.actions.of(signal).disposition == Disposition::Default;
         let spared = signal != Signal::KILL && (state.stopped.is_some() || state.tracer.is_some());
@@ -216,16 +218,16 @@ impl Kernel {
         }
     }
 
-    /// Like [`Kernel::post`], for signals that the system itself sends: standard signals, which a
-    /// full queue does not refuse.
+    /// Like [`Kernel::post`], but for signals that the system itself sends. They are standard
+    /// signals, which a full queue does not refuse.
     pub(super) fn post_own(&self, state: &mut ProcState, info: SigInfo, to: To) {
         let posted = self.post(state, info, to);
         debug_assert_eq!(posted, Ok(()), "{info:?}");
     }
 
-    /// Applies the opposites: SIGCONT discards pending stops and continues the process; a stop
-    /// discards a pending SIGCONT. Returns `true` if the process is resumed: the caller removes the
-    /// marks [`AstFlags::STOP`].
+    /// Applies the opposite effects: SIGCONT discards pending stops and continues the process; a
+    /// stop discards a pending SIGCONT. Returns `true` if the process is resumed, in which case the
+    /// caller must remove the [`AstFlags::STOP`] marks.
     fn cancel_opposite(&self, state: &mut ProcState, signal: Signal) -> bool {
         if signal == Signal::CONT {
             state.stopping = false;
@@ -235,7 +237,7 @@ impl Kernel {
         if signal.default_action() == DefaultAction::Stop {
             self.discard(state, SigSet::of(&[Signal::CONT]));
         } else if signal == Signal::KILL {
-            // It dies; its parent is notified of that and of no continuation.
+            // The process dies. Its parent is notified of the death, not of a continuation.
             (state.stopped, state.stopping) = (None, false);
             state.threads.iter().for_each(ThreadEntry::unpark);
             return true;
@@ -243,8 +245,8 @@ impl Kernel {
         false
     }
 
-    /// Resumes a stopped process, which notifies its parent itself. Returns `false` if it was not
-    /// stopped.
+    /// Resumes a stopped process, which notifies its parent itself. Returns `false` if the process
+    /// was not stopped.
     fn resume(&self, state: &mut ProcState) -> bool {
         if state.stopped.is_none() {
             return false;
@@ -263,7 +265,7 @@ impl Kernel {
     }
 
     /// Returns `true` if a signal has no effect: it is ignored, and neither blocked nor traced. As
-    /// on Linux, a thread that waits for it does not change that.
+    /// on Linux, this also holds if a thread waits for the signal.
     fn is_dropped(&self, state: &ProcState, signal: Signal, to: To) -> bool {
         if !state.actions.nothing().contains(signal) || state.tracer.is_some() {
             return false;
@@ -286,9 +288,9 @@ impl Kernel {
         state.credentials.user.signals.give_back(discarded);
     }
 
-    /// Chooses the thread that will deliver a signal that has just been sent, and wakes it. Of
-    /// several that do not block it, as on Linux: the preferred thread, or else the next in turn
-    /// without pending work.
+    /// Chooses the thread that will deliver a signal that has just been sent, and wakes it. If
+    /// several threads do not block the signal, chooses as Linux does: the preferred thread, or
+    /// else the next thread in turn without pending work.
     fn wake_one(&self, state: &mut ProcState, signal: Signal, to: To, resumes: bool) {
         let shared = !matches!(to, To::Thread(_)) && signal != Signal::KILL;
         let several = shared && state.threads.len() > 1;
@@ -311,7 +313,8 @@ impl Kernel {
         let from = place(state.turn).unwrap_or(0);
         let in_turn = || (from..threads.len()).chain(0..from).find(free);
         let Some(chosen) = first.or_else(in_turn) else {
-            // All threads that do not block it handle other work, and then this signal.
+            // All threads that do not block the signal are handling other work, and will then
+            // handle this signal.
             return self.wake_for(state, signal, to);
         };
         let tid = threads[chosen].thread.tid();
@@ -350,7 +353,7 @@ impl Kernel {
     }
 }
 
-/// Returns `true` if a thread does not block a signal, or waits for it.
+/// Returns `true` if a thread does not block the signal, or waits for it.
 fn takes(thread: &Thread, signal: Signal) -> bool {
     !thread.mask().contains(signal) || thread.awaited().contains(signal)
 }
@@ -366,8 +369,8 @@ fn wake(state: &ProcState, member: &ThreadEntry, signal: Signal) {
     }
 }
 
-/// Returns `true` if a signal may find the user's queue full, as on Linux: not a standard signal
-/// that only names its sender.
+/// Returns `true` if, as on Linux, the signal is refused when the user's queue is full. This
+/// excludes standard signals that only name their sender.
 fn is_limited(info: SigInfo) -> bool {
     info.signal.is_realtime() || matches!(info.code, SigCode::Queue | SigCode::Tkill)
 }

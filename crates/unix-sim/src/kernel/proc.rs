@@ -1,5 +1,5 @@
 //! A process (§5.2): [`Proc`], and the state that its `p_lock` guards ([`ProcState`]).
-//! [`references`](super::references) has the references to it.
+//! [`references`](super::references) implements references to a process.
 
 #![allow(unsafe_code, reason = "the state of an ended system is read through its locks")]
 
@@ -28,10 +28,10 @@ use crate::executor::{self, Fiber, Object};
 use crate::lock::lock_order::{PLock, RanksBefore, UTimeLock};
 use crate::lock::{Holding, Locks, SimpleGuard, SimpleLock, lock_both};
 
-/// A slot, and the process in it if there is one. Slots have cache lines of their own, in pairs, as
-/// processors fetch them, so that one process does not slow down its neighbours. The order of the
-/// fields matters: when the compiler moved the state, a signal to a group of 10,000 took a third
-/// longer.
+/// A slot, and the process in it, if any. Slots have separate pairs of cache lines, because
+/// processors fetch lines in pairs, so one process does not slow down its neighbours. The order of
+/// the fields matters: when the compiler chose another place for the state, a signal to a group of
+/// 10,000 took a third longer.
 #[derive(Debug)]
 #[repr(C, align(128))]
 pub(super) struct Proc {
@@ -46,24 +46,24 @@ pub(super) struct Proc {
     pub(super) links: Links,
     /// The index among the members of its group; guarded by `pg_lock`.
     pub(super) place_in_group: AtomicU32,
-    /// `true` if its group counts it as a member whose parent is in another group of the session;
-    /// changes under relations for writing.
+    /// `true` if the process's group counts it as a member whose parent is in another group of the
+    /// session; changes under relations for writing.
     pub(super) qualifies: AtomicBool,
-    /// Group and session of a live process: a copy of its state, for those that count qualified
-    /// members. Changes under relations for writing; for a process without a parent and children
-    /// yet, under its `p_lock`.
+    /// Group and session of a live process: a copy of its state, for threads that count qualified
+    /// members. Changes under relations for writing. For a process that has neither a parent nor
+    /// children yet, it changes under the process's `p_lock`.
     standing: AtomicU64,
-    /// `true` if it inherits the orphans below it; changes under `p_lock`.
+    /// `true` if the process inherits the orphans among its descendants; changes under `p_lock`.
     pub(super) subreaper: AtomicBool,
-    /// The thread of the parent that owns it while it waits (§6.2), by number; 0 for none.
+    /// The number of the parent's thread that owns the process while it waits (§6.2); 0 for none.
     pub(super) owner: AtomicI32,
-    /// Copies of its users and its session from the state, which it reads itself without a lock.
+    /// Copies of the users and the session in the state. The process reads them without a lock.
     real: AtomicU32,
     effective: AtomicU32,
     session: AtomicI32,
     /// The process's own terminal, by the instance of its lock: see `terminal/own.rs`.
     pub(super) terminal: AtomicU32,
-    /// The thread that created it, while that thread's process is the parent; otherwise 0.
+    /// The thread that created this process, while that thread's process is the parent; else 0.
     maker: AtomicI32,
     /// The program, for [`Kernel::program_name`]; the watchdog reads it without a lock.
     pub(super) program: AtomicU32,
@@ -71,14 +71,14 @@ pub(super) struct Proc {
     pub(super) times: SimpleLock<UTimeLock, UserTimes>,
 }
 
-/// The process in a slot, for those that keep no reference: the slot's next process differs.
+/// The process in a slot, for holders without a reference; different for the slot's next process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ProcKey {
     pub(super) slot: u32,
     pub(super) birth: u32,
 }
 
-/// The bit in `refs` that the process is ending, and no new reference can be counted.
+/// The bit in `refs` that marks the process as ending; no new reference can then be counted.
 const ENDING: u32 = 1 << 31;
 
 /// The phase of a process's life.
@@ -88,7 +88,7 @@ pub(super) enum Phase {
     Free,
     /// The process runs, sleeps or is stopped.
     Live,
-    /// The process discards signals that are sent to it.
+    /// The process is exiting and discards signals that are sent to it.
     Exiting,
     /// The process has exited, and has not been waited for.
     Zombie,
@@ -98,13 +98,13 @@ pub(super) enum Phase {
 #[derive(Debug)]
 pub(super) struct ProcState {
     pub(super) phase: Phase,
-    /// The threads, the oldest first. A single one needs no allocation.
+    /// The threads, the oldest first. A single thread needs no allocation.
     pub(super) threads: SmallVec<[ThreadEntry; 1]>,
-    /// Ended threads that were not joined; each until another thread has its number.
+    /// Ended threads that were not joined, each until another thread gets its number.
     pub(super) ended: BTreeSet<i32>,
     pub(super) actions: Arc<Actions>,
     pub(super) pending: Pending,
-    /// The thread that last took a signal in turn.
+    /// The thread that took the last signal that was assigned in turn.
     pub(super) turn: i32,
     /// The mask, if masks belong to processes.
     pub(super) mask: SigSet,
@@ -118,45 +118,45 @@ pub(super) struct ProcState {
     /// The fiber that waits for forks or for the other threads to end, or for references to be
     /// released.
     pub(super) ender: Option<Fiber>,
-    /// The signal that stopped it, until SIGCONT or SIGKILL cancels the stop. Meanwhile its tracer
-    /// may continue it.
+    /// The signal that stopped the process, until SIGCONT or SIGKILL cancels the stop. A tracer may
+    /// continue the process despite the stop.
     pub(super) stopped: Option<Signal>,
-    /// A thread has taken a stop and will stop the process, unless the stop is cancelled first.
+    /// `true` if a thread has taken a stop and will stop the process, unless that is cancelled.
     pub(super) stopping: bool,
-    /// SIGCONT arrived while its threads ran because its tracer had continued them: the parent gets
-    /// SIGCHLD when a thread next takes a signal.
+    /// `true` if SIGCONT arrived while the threads ran because the tracer had continued them: the
+    /// parent gets SIGCHLD when a thread next takes a signal.
     pub(super) continue_unreported: bool,
-    /// A thread has taken a signal that ends the process, and is about to halt the others.
+    /// `true` if a thread has taken a signal that ends the process and is about to halt the rest.
     pub(super) dying: bool,
-    /// The signal that ends it, with or without a core, set when the signal is sent.
+    /// The signal that ends the process, with or without a core dump; set when the signal is sent.
     pub(super) fatal: Option<(Signal, bool)>,
     /// The change that `wait` has not reported to the parent yet.
     pub(super) news: Option<ChildEvent>,
-    /// The exit status, once it has ended.
+    /// The exit status, once the process has ended.
     pub(super) end: Option<WaitStatus>,
-    /// `true` if it has executed since it was forked.
+    /// `true` if the process has called exec since it was forked.
     pub(super) executed: bool,
-    /// The program's own name for the process, if it is not the registered name.
+    /// The name that the program gave the process, if it differs from the registered name.
     pub(super) called: Option<Arc<str>>,
     /// The tracing process.
     pub(super) tracer: Option<ProcKey>,
-    /// The thread of that process that traces.
+    /// The thread of the tracing process that traces.
     pub(super) tracing: Option<Arc<Thread>>,
-    /// The slots of the processes that it traces and is not the parent of.
+    /// The slots of the processes that this process traces and is not the parent of.
     pub(super) tracees: Vec<u32>,
-    /// The signal with which it stopped for its tracer, until that resumes it.
+    /// The signal with which the process stopped for its tracer, until the tracer resumes it.
     pub(super) trapped: Option<Signal>,
     /// The signal in `trapped`, until `wait` reports it to the tracer.
     pub(super) unreported: Option<Signal>,
-    /// The request with which the tracer resumed it.
+    /// The request with which the tracer resumed the process.
     pub(super) resumed: Option<Resumed>,
-    /// The program that it has executed and not begun.
+    /// The program that the process has passed to exec and not begun.
     pub(super) image: Option<ProgramImage>,
-    /// The error if it could not execute what it was spawned for.
+    /// The error if the process could not exec the program that it was spawned for.
     pub(super) failure: Option<ExecFailure>,
     /// The time at which SIGALRM is due, and the number of the alarm.
     pub(super) alarm: Option<(Duration, u64)>,
-    /// The processor on which its children run.
+    /// The processor on which the process's children run.
     pub(super) place: Option<usize>,
     /// Processor time of children that were waited for.
     pub(super) children_used: Usage,
@@ -173,24 +173,24 @@ pub(super) enum ChildEvent {
 #[derive(Debug)]
 pub(super) struct ThreadEntry {
     pub(super) thread: Arc<Thread>,
-    /// The fiber on which it sleeps: its own, or in mode `Master` one on processor 0. `None` until
-    /// it has begun.
+    /// The fiber on which the thread sleeps: its own, or in mode `Master` one on processor 0.
+    /// `None` until the thread has begun.
     pub(super) fiber: Option<Fiber>,
     /// Signals pending for this thread alone.
     pub(super) pending: Pending,
-    /// `true` in `sigsuspend`: it has a mask of its own until a handler has run.
+    /// `true` in `sigsuspend`: the thread has a separate mask until a handler has run.
     pub(super) suspended: bool,
     /// `true` in `wait`.
     pub(super) waits: bool,
-    /// `true` if a child has changed since it last checked.
+    /// `true` if a child has changed since the thread last checked.
     pub(super) changed: bool,
-    /// `true` if it has traced a process since it last checked.
+    /// `true` if the thread has traced a process since it last checked.
     pub(super) traces: bool,
-    /// The fiber that joins it, if any.
+    /// The fiber that joins the thread, if any.
     pub(super) joiner: Option<Fiber>,
 }
 
-/// A group and its session, by their numbers, which no other has while a member lives.
+/// A group and its session, by their numbers, which are unique while a member lives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct GroupSession {
     pub(super) group: u32,
@@ -250,12 +250,12 @@ impl Proc {
         self.number() == pid.number() && pid.birth().is_none_or(|birth| birth == self.generation())
     }
 
-    /// Returns the process in the slot, for those that keep no reference.
+    /// Returns the key of the process in the slot, for holders without a reference.
     pub(super) fn tenant(&self) -> ProcKey {
         ProcKey { slot: self.slot, birth: self.generation() }
     }
 
-    /// Returns its users and session, for checks when it sends signals.
+    /// Returns the process's users and session, for permission checks when it sends signals.
     pub(super) fn ids(&self) -> Ids {
         executor::looks_at(Object::Process(self.slot));
         Ids {
@@ -265,20 +265,20 @@ impl Proc {
         }
     }
 
-    /// Copies its users. Called under `p_lock`.
+    /// Copies the process's users. Called under `p_lock`.
     pub(super) fn set_users(&self, credentials: &Cred) {
         executor::changes(Object::Process(self.slot));
         self.real.store(credentials.real, Ordering::Relaxed);
         self.effective.store(credentials.effective, Ordering::Relaxed);
     }
 
-    /// Copies the number of its session.
+    /// Copies the number of the process's session.
     pub(super) fn set_session(&self, session: i32) {
         executor::changes(Object::Process(self.slot));
         self.session.store(session, Ordering::Relaxed);
     }
 
-    /// Returns the group and the session that it belongs to, while it is alive.
+    /// Returns the process's group and session, while it is alive.
     pub(super) fn standing(&self) -> Option<GroupSession> {
         executor::looks_at(Object::Process(self.slot));
         let packed = self.standing.load(Ordering::Relaxed);
@@ -286,30 +286,30 @@ impl Proc {
             .then_some(GroupSession { group: (packed >> 32) as u32, session: packed as u32 })
     }
 
-    /// Sets the group that it belongs to.
+    /// Sets the process's group.
     pub(super) fn stand_in(&self, group: &Pgrp) {
         executor::changes(Object::Process(self.slot));
         let GroupSession { group, session } = group.standing();
         self.standing.store(u64::from(group) << 32 | u64::from(session), Ordering::Relaxed);
     }
 
-    /// Marks that it is no longer alive.
+    /// Marks that the process is no longer alive.
     pub(super) fn leave_standing(&self) {
         executor::changes(Object::Process(self.slot));
         self.standing.store(0, Ordering::Relaxed);
     }
 
-    /// Returns the thread of its parent that created it, or 0.
+    /// Returns the thread of the parent that created the process, or 0.
     pub(super) fn maker(&self) -> i32 {
         self.maker.load(Ordering::Relaxed)
     }
 
-    /// Sets the thread of its parent that created it; 0 if the parent did not create it.
+    /// Sets the thread of the parent that created the process; 0 if the parent did not create it.
     pub(super) fn is_made_by(&self, tid: i32) {
         self.maker.store(tid, Ordering::Relaxed);
     }
 
-    /// Puts a new process into the slot. It cannot be found before its number is published.
+    /// Puts a new process into the slot. Lookups do not find it before its number is published.
     pub(super) fn move_in(&self, number: i32, birth: u32) {
         executor::changes(Object::Process(self.slot));
         self.number.store(number, Ordering::Relaxed);
@@ -332,8 +332,8 @@ impl Proc {
         self.state.lock(locks)
     }
 
-    /// Returns `true` if its `p_lock` and its family's lock are free. Certain only if no other
-    /// thread runs.
+    /// Returns `true` if the process's `p_lock` and its family's lock are free. The result is
+    /// reliable only if no other thread runs.
     pub(super) fn is_idle(&self) -> bool {
         self.state.is_idle() && self.links.are_idle()
     }
@@ -359,7 +359,7 @@ impl Proc {
         self.refs.load(Ordering::Relaxed) & !ENDING
     }
 
-    /// Takes `p_lock`, while a lock is held that comes before it.
+    /// Takes `p_lock` while `outer`, a lock that comes before it, is held.
     pub(super) fn lock_after<'a, H>(&'a self, outer: &H) -> SimpleGuard<'a, PLock, ProcState>
     where
         H: Holding<'a, Class: RanksBefore<PLock>>,
@@ -367,7 +367,7 @@ impl Proc {
         outer.then_lock(&self.state)
     }
 
-    /// Takes `p_lock` of this and of another process, in the order of their slots.
+    /// Takes `p_lock` of this process and of `other`, in the order of their slots.
     pub(super) fn lock_both<'a>(
         &'a self,
         other: &'a Self,
@@ -384,7 +384,7 @@ impl Proc {
         self.refs.fetch_or(ENDING, Ordering::Acquire) & !ENDING != 0
     }
 
-    /// Releases a reference. Returns `true` if an exit waits for this one.
+    /// Releases a reference. Returns `true` if an exit waits for this release.
     pub(super) fn uncount(&self) -> bool {
         executor::changes(Object::Process(self.slot));
         // SYNC references: pairs with `Proc::end_references`.
@@ -412,7 +412,7 @@ impl Proc {
 }
 
 impl ProcState {
-    /// Creates the state of an empty slot: nothing is pending and no alarm is set.
+    /// Creates the state of an empty slot: no signal is pending and no alarm is set.
     pub(super) fn new(credentials: Cred, actions: Arc<Actions>, limits: ResourceLimits) -> Self {
         Self {
             phase: Phase::Free,
@@ -452,8 +452,8 @@ impl ProcState {
         }
     }
 
-    /// Creates a process in an empty slot, as `fork` copies its parent. Data that the slot's last
-    /// process already shared with the parent stay shared.
+    /// Creates a process in an empty slot, copying the parent as `fork` does. Data that the slot's
+    /// last process already shared with the parent stay shared.
     pub(super) fn become_child_of(&mut self, parent: &Self, thread: Arc<Thread>) {
         let Cred { real, effective, saved, ref user } = parent.credentials;
         (self.credentials.real, self.credentials.effective) = (real, effective);
@@ -472,7 +472,7 @@ impl ProcState {
         self.reset();
     }
 
-    /// Clears the state that the slot's last process left.
+    /// Clears the state that the slot's last process left behind.
     fn reset(&mut self) {
         let Self {
             ended,
@@ -498,7 +498,7 @@ impl ProcState {
             failure,
             alarm,
             children_used,
-            // Copied from the parent.
+            // These are copied from the parent.
             credentials: _,
             actions: _,
             limits: _,
@@ -523,7 +523,7 @@ impl ProcState {
         *children_used = Usage::default();
     }
 
-    /// Begins the exit: the process discards further signals.
+    /// Begins the exit: from now on, the process discards signals.
     pub(super) fn begin_exit(&mut self) -> ExitResources {
         self.phase = Phase::Exiting;
         self.alarm = None;
@@ -551,18 +551,18 @@ impl ProcState {
         self.threads.iter_mut().find(|member| member.thread.tid() == tid)
     }
 
-    /// Returns the number of signals that are queued, for the process or for one thread.
+    /// Returns the number of queued signals, for the process and for its threads.
     pub(super) fn queued(&self) -> usize {
         self.threads.iter().map(|member| member.pending.len()).sum::<usize>() + self.pending.len()
     }
 
-    /// Returns all signals that are pending, for the process or for one thread.
+    /// Returns all signals that are pending for the process or for any of its threads.
     pub(super) fn pending_anywhere(&self) -> SigSet {
         self.threads.iter().fold(self.pending.set(), |set, member| set.union(member.pending.set()))
     }
 }
 
-/// Makes `mine` share the value of `theirs`; writes nothing if it already does.
+/// Makes `mine` share the value of `theirs`. Writes nothing if they already share it.
 fn share<T>(mine: &mut Arc<T>, theirs: &Arc<T>) {
     if !Arc::ptr_eq(mine, theirs) {
         *mine = Arc::clone(theirs);
@@ -583,14 +583,14 @@ impl ThreadEntry {
         }
     }
 
-    /// Wakes it if it sleeps so that a signal may wake it.
+    /// Wakes the thread if it sleeps in a way that a signal may interrupt.
     pub(super) fn wake(&self) {
         if self.thread.is_sleeping() {
             self.unpark();
         }
     }
 
-    /// Wakes it from any sleep; it checks its condition again.
+    /// Wakes the thread from any sleep; the thread checks its condition again.
     pub(super) fn unpark(&self) {
         if let Some(fiber) = &self.fiber {
             fiber.unpark();

@@ -1,5 +1,5 @@
-//! The state of a system at the end of its run, or as one of its programs sees it: [`SystemState`],
-//! printed like the output of `ps`, and what each thread waits for.
+//! The state of a system at the end of its run, or as one of its programs sees it: [`SystemState`].
+//! It is printed like the output of `ps`, with the object that each thread waits for.
 
 #![allow(
     unsafe_code,
@@ -47,19 +47,19 @@ pub struct ProcessState {
     pub threads: Vec<ThreadState>,
     /// The signals pending for the process.
     pub pending: SigSet,
-    /// For a process that exits or executes: what it waits for besides the end of its other
+    /// For a process that exits or calls exec: what it waits for, apart from the end of its other
     /// threads.
     pub awaits: Option<Awaits>,
-    /// The pipes of which it has an end open.
+    /// The pipes that the process has an end of open.
     pub(super) pipe_ends: Vec<(i32, PipeEnd)>,
 }
 
-/// The work that must end before a process can exit or execute.
+/// The work that must end before a process can exit or exec.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Awaits {
     /// Number of forks of other threads that are in progress.
     pub forks: u32,
-    /// Number of references to the process that are not released yet.
+    /// Number of references to the process that have not been released yet.
     pub references: u32,
 }
 
@@ -68,29 +68,30 @@ pub struct Awaits {
 pub struct ThreadState {
     /// The thread number.
     pub tid: i32,
-    /// The call that it is in, or was in last.
+    /// The call that the thread is in, or was in last.
     pub call: &'static str,
-    /// `true` if it sleeps in the call, so that a signal may wake it.
+    /// `true` if the thread sleeps in the call in a way that a signal may interrupt.
     pub sleeps: bool,
-    /// The object of the sleep, if the call's name does not give it: ` for child 5 (sleeper)`.
+    /// The object of the sleep, if the call's name does not imply it, such as ` for child 5
+    /// (sleeper)`.
     pub object: String,
-    /// If it sleeps for a pipe: the processes that have its other end.
+    /// If the thread sleeps for a pipe: the processes that have the other end open, such as
     /// `written by 4 (shell), itself`.
     pub other_end: String,
     /// Blocked signals.
     pub blocked: SigSet,
     /// Signals pending for this thread alone.
     pub pending: SigSet,
-    /// The locks that it holds, and the one that it waits for. Known after a run, in builds with
-    /// debug assertions or with [`Builder::statistics`](crate::Builder::statistics) or
-    /// [`Builder::keep_locks`](crate::Builder::keep_locks).
+    /// The locks that the thread holds, and the one that it waits for. They are known after a run,
+    /// in builds with debug assertions or with [`Builder::statistics`](crate::Builder::statistics)
+    /// or [`Builder::keep_locks`](crate::Builder::keep_locks).
     pub locks: Vec<String>,
 }
 
 impl SystemState {
-    /// Returns the state of the system whose program calls this, as a running `ps` sees it: each
-    /// process is read at one moment, but not all at the same. `None` outside of virtual programs,
-    /// and while the caller's stack is unwound.
+    /// Returns the state of the system whose program calls this function, as a running `ps` sees
+    /// it: each process is read at one moment, but different processes at different moments.
+    /// Returns `None` outside of virtual programs, and while the caller's stack is unwound.
     ///
     /// ```
     /// use tontine_unix_sim::{SystemState, Virtual};
@@ -109,7 +110,7 @@ impl SystemState {
         if executor::in_kernel() || std::thread::panicking() {
             return None;
         }
-        // SAFETY: the context of a fiber that runs is its thread, which it keeps alive.
+        // SAFETY: the context of a running fiber is its thread, which the fiber keeps alive.
         let kernel = unsafe { thread.as_ref() }.kernel.get();
         executor::enter_kernel();
         executor::point(At::Call);
@@ -123,8 +124,8 @@ impl SystemState {
     /// Maximum number of processes in a [`SystemState::brief`] table.
     pub const BRIEF: usize = 40;
 
-    /// Returns the table of the first [`SystemState::BRIEF`] processes, and the number of the
-    /// others.
+    /// Returns the table of the first [`SystemState::BRIEF`] processes, and the number of remaining
+    /// processes.
     pub fn brief(&self) -> impl fmt::Display {
         let left = self.processes.len().saturating_sub(Self::BRIEF);
         let first = Self { processes: self.processes.iter().take(Self::BRIEF).cloned().collect() };
@@ -134,8 +135,8 @@ impl SystemState {
         })
     }
 
-    /// Describes the first ten runnable threads with their last calls, and gives the number of the
-    /// others.
+    /// Describes the first ten runnable threads with their last calls, and gives the number of
+    /// remaining threads.
     #[doc(hidden)]
     pub fn running(&self) -> String {
         let running = |process: &ProcessState| {
@@ -161,14 +162,14 @@ impl SystemState {
         if all.is_empty() { "no thread".to_owned() } else { all.join("; ") }
     }
 
-    /// Names the process whose program calls this, as `exec` does. Does nothing outside of virtual
-    /// programs, and while the caller's stack is unwound.
+    /// Sets the name of the process whose program calls this function, as `exec` does. Does nothing
+    /// outside of virtual programs, and while the caller's stack is unwound.
     pub fn name_caller(name: &str) {
         let Some(thread) = NonNull::new(executor::context() as *mut Thread) else { return };
         if executor::in_kernel() || std::thread::panicking() {
             return;
         }
-        // SAFETY: the context of a fiber that runs is its thread, which it keeps alive.
+        // SAFETY: the context of a running fiber is its thread, which the fiber keeps alive.
         let thread = unsafe { thread.as_ref() };
         let kernel = thread.kernel.get();
         executor::enter_kernel();
@@ -192,12 +193,12 @@ impl Kernel {
     ///
     /// # Safety
     ///
-    /// The run has ended: no thread continues, and locks that are still held protect nothing.
+    /// The run has ended: no thread continues, so locks that are still held protect nothing.
     pub(crate) unsafe fn snapshot(&self) -> SystemState {
         self.collect(|proc| {
             // SAFETY: the caller's guarantee.
             let state = unsafe { proc.state_after_the_end() };
-            // SAFETY: the same.
+            // SAFETY: as above.
             let locks = |fiber: &Fiber| unsafe { fiber.locks() };
             (state.phase != Phase::Free).then(|| self.describe(proc, state, locks))
         })
@@ -298,7 +299,7 @@ impl fmt::Display for ProcessState {
 /// Maximum number of threads that [`SystemState::running`] names.
 const RUNNING: usize = 10;
 
-/// Number of blocked signals from which on the others are named instead.
+/// Minimum number of blocked signals at which the unblocked ones are named instead.
 const MANY: usize = 40;
 
 impl fmt::Display for ThreadState {

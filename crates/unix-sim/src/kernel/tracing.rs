@@ -1,13 +1,13 @@
 //! `ptrace` (§3.2): the control of one process by another.
 //!
-//! A tracee stops whenever a signal is delivered to it, in the state *waiting*
-//! (`sig_lock_to_wait`), so that none of its threads delivers another one; its tracer chooses the
-//! signal with which it continues (`sig_wait_to_lock`). The tracer does not become the parent: it
-//! waits for its tracees in addition to its children, and the parent waits for a tracee that has
-//! ended after the tracer has.
+//! Whenever a signal is delivered to a tracee, the tracee stops in the state *waiting*
+//! (`sig_lock_to_wait`), so that none of its threads delivers another signal. Its tracer chooses
+//! the signal with which the tracee continues (`sig_wait_to_lock`). The tracer does not become the
+//! parent: it waits for its tracees in addition to its children. If a tracee has ended, first the
+//! tracer waits for it, then the parent.
 //!
-//! As on Linux one thread of the tracer traces: other threads can wait for its tracees, but cannot
-//! continue them, and when that thread ends it releases them.
+//! As on Linux, one thread of the tracer does the tracing. Other threads can wait for its tracees
+//! but cannot continue them. When the tracing thread ends, it releases its tracees.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -28,7 +28,8 @@ use crate::executor;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Resumed {
     signal: Option<Signal>,
-    /// The sender of a signal with which the tracee was not stopped: number and user.
+    /// The number and user of the sender, for a signal other than the one with which the tracee
+    /// stopped.
     sender: (i32, u32),
 }
 
@@ -46,9 +47,9 @@ impl Caller<'_> {
     fn let_parent_trace(&self) -> Result<()> {
         let kernel = self.kernel;
         let _coarse = kernel.coarse();
-        // The lock is a writer's. A parent that ends marks itself before it locks its family and
-        // checks whom it traces: either it finds this process there, or this process finds it
-        // ending here.
+        // The lock is held for writing. A parent that ends marks itself before it locks its family
+        // and checks which processes it traces. So either the parent finds this process there, or
+        // this process finds here that the parent is ending.
         let (_writing, parent) = kernel.write_parent(self.proc);
         let parent = parent.ok_or(Errno::EPERM)?;
         let (mut parents, mut state) = parent.lock_both(self.proc, &kernel.locks);
@@ -59,8 +60,8 @@ impl Caller<'_> {
             return Err(Errno::EPERM);
         }
         state.tracer = Some(parent.tenant());
-        // The thread that created it traces it, if it has not ended. Process 1 has no threads, so
-        // that none can continue its tracee.
+        // The thread that created this process traces it, if that thread has not ended. Process 1
+        // has no threads, so no thread can continue a tracee of process 1.
         let maker = parents.threads.iter().position(|one| one.thread.tid() == self.proc.maker());
         if let Some(by) = parents.threads.get_mut(maker.unwrap_or(0)) {
             by.traces = true;
@@ -86,7 +87,7 @@ impl Caller<'_> {
             }
             state.tracer = Some(self.proc.tenant());
             state.tracing = Some(Arc::clone(&self.thread));
-            // A process that is already stopped counts as one that has stopped for the tracer.
+            // A process that is already stopped counts as having stopped for the tracer.
             let stopped = state.stopped;
             (state.trapped, state.unreported) = (stopped, stopped);
             stopped
@@ -99,7 +100,8 @@ impl Caller<'_> {
         let (pid, uid) = (self.proc.number(), mine.real);
         let stop = SigInfo { pid, uid, code: SigCode::User, ..SigInfo::kernel(Signal::STOP) };
         if let Some(mut state) = target.state() {
-            // On Linux the stop is sent to a thread, which takes it before the process's signals.
+            // On Linux the stop is sent to a thread, which takes it before the signals of the
+            // process.
             let first = state.threads.first().map(|first| To::Thread(first.thread.tid()));
             kernel.post_own(&mut state, stop, first.unwrap_or(To::Process));
         }
@@ -120,7 +122,7 @@ impl Caller<'_> {
         let (pid, uid) = (self.proc.number(), self.proc.ids().real);
         let kill = SigInfo { pid, uid, code: SigCode::User, ..SigInfo::kernel(Signal::KILL) };
         self.kernel.post_own(&mut state, kill, To::Process);
-        // A wait does not find the stop of a tracee that is about to end.
+        // `wait` must not find the stop of a tracee that is about to end.
         (state.trapped, state.unreported) = (None, None);
         Ok(())
     }
@@ -145,7 +147,7 @@ impl Caller<'_> {
                 self.state().forget_tracee(slot);
             }
         }
-        // Other threads may wait for one of these alone.
+        // Other threads may be waiting for only these tracees.
         wake_waiters(&mut self.state());
     }
 
@@ -158,7 +160,8 @@ impl Caller<'_> {
                 return Err(Errno::ESRCH);
             }
             (state.trapped, state.unreported) = (None, None);
-            // Sent as by its parent, which on Linux a tracer is while it traces.
+            // The signal is sent as if by the tracee's parent, because on Linux a tracer is the
+            // parent while it traces.
             let parent = if detach { self.kernel.parent_hint(&target) } else { None };
             let sender = parent.unwrap_or(self.proc);
             let sender = (sender.number(), sender.ids().real);
@@ -175,14 +178,14 @@ impl Caller<'_> {
             let mut state = self.state();
             state.forget_tracee(target.slot);
             if !is_child {
-                // Other threads may wait for this tracee alone.
+                // Other threads may be waiting for only this tracee.
                 wake_waiters(&mut state);
             }
         }
         Ok(())
     }
 
-    /// Stops a traced process that has executed before its new program begins.
+    /// Stops a traced process that has called exec, before its new program begins.
     pub(super) fn trap_if_traced(&self, state: &mut ProcState) {
         if state.tracer.is_some() {
             let trap = SigInfo::kernel(Signal::TRAP);
@@ -190,8 +193,8 @@ impl Caller<'_> {
         }
     }
 
-    /// Stops for the tracer with a signal that is about to be delivered. Returns the signal that is
-    /// delivered instead.
+    /// Stops for the tracer with a signal that is about to be delivered. Returns the signal to
+    /// deliver instead.
     pub(super) fn stop_for_tracer<'s>(
         &self,
         waiting: SigWaiting<'s>,
@@ -213,8 +216,8 @@ impl Caller<'_> {
                 let halted = self.thread.attention().contains(AstFlags::HALT);
                 if killed || halted || state.tracer.is_none() {
                     state.trapped = None;
-                    // The tracer has ended. A signal that was reported to it is discarded, and one
-                    // that was not is delivered.
+                    // The tracer has ended. A signal that was already reported to the tracer is
+                    // discarded; one that was not is delivered.
                     let kept = state.unreported.take().filter(|_| !killed && !halted);
                     break Resumed { signal: kept, sender: (info.pid, info.uid) };
                 }
@@ -227,7 +230,7 @@ impl Caller<'_> {
         (waiting, signal.and_then(|signal| self.delivered_instead(info, signal, sender)))
     }
 
-    /// Returns the signal to deliver if the tracer chose `signal`; a blocked one stays pending
+    /// Returns the signal to deliver if the tracer chose `signal`. A blocked signal stays pending
     /// until it is unblocked.
     fn delivered_instead(
         &self,
@@ -253,18 +256,18 @@ impl ThreadEntry {
     /// Stops the thread.
     pub(super) fn stop(&self) {
         self.thread.demand(AstFlags::STOP);
-        // A sleeping thread stops outside its call, where it holds no file.
+        // A sleeping thread stops outside its call, so that it holds no file.
         self.wake();
     }
 }
 
 impl ProcState {
-    /// Returns `true` if it is traced, and by the thread `by` if one is given.
+    /// Returns `true` if the process is traced, and, if `by` is given, by that thread.
     pub(super) fn is_traced_by(&self, by: Option<&Arc<Thread>>) -> bool {
         self.tracing.as_ref().is_some_and(|one| by.is_none_or(|by| Arc::ptr_eq(one, by)))
     }
 
-    /// Forgets one tracing of the process in this slot; another thread may trace it, too.
+    /// Removes one entry for the process in this slot; another thread may trace it, too.
     pub(super) fn forget_tracee(&mut self, slot: u32) {
         if let Some(at) = self.tracees.iter().position(|one| *one == slot) {
             self.tracees.remove(at);
@@ -276,8 +279,8 @@ impl ProcState {
         self.stopped.is_some() && (self.tracer.is_none() || self.trapped.is_some())
     }
 
-    /// Ends the tracing. If no SIGCONT has cancelled the stop of the process, it stops again, even
-    /// if its tracer had continued it.
+    /// Ends the tracing. If no SIGCONT has cancelled the stop of the process, the process stops
+    /// again, even if its tracer had continued it.
     pub(super) fn end_tracing(&mut self) {
         (self.tracer, self.tracing) = (None, None);
         if self.phase == Phase::Live && self.stopped.is_some() {
@@ -287,16 +290,16 @@ impl ProcState {
 }
 
 impl Kernel {
-    /// Returns the tracer of a process if it is not the parent. Called under its family's lock and
-    /// `p_lock`.
+    /// Returns the tracer of a process if the tracer is not the parent. Called under the process's
+    /// family lock and `p_lock`.
     pub(super) fn other_tracer(&self, proc: &Proc, state: &ProcState) -> Option<ProcKey> {
         let parent = self.parent_hint(proc).map(|parent| parent.slot);
         state.tracer.filter(|tracer| parent != Some(tracer.slot))
     }
 
-    /// Makes a change of the tracee that its parent could not wait for while it traced the process
-    /// available to the parent's next `wait`; as on Linux, no waiter is woken. Returns `true` if
-    /// `tracer` is the parent.
+    /// Makes a change of the tracee available to the next `wait` of its parent, which could not
+    /// wait for the change while `tracer` traced the process. As on Linux, no waiter is woken.
+    /// Returns `true` if `tracer` is the parent.
     fn keep_news(&self, tracee: &Proc, tracer: &Proc) -> bool {
         let _coarse = self.coarse();
         let (_reading, parent) = self.read_parent(tracee);
@@ -306,16 +309,16 @@ impl Kernel {
         parent.is_some_and(|parent| parent.slot == tracer.slot)
     }
 
-    /// Notifies the tracer of a process that has stopped for it, before a signal or because of one,
-    /// by SIGCHLD, and wakes those that wait.
+    /// Sends SIGCHLD to the tracer of a process that has stopped for it, before a signal or because
+    /// of one, and wakes the threads that wait.
     pub(super) fn notify_trap(&self, proc: &Proc, code: SigCode, signal: Signal) {
         let (uid, tracer, news) = {
             let state = proc.lock(&self.locks);
             (state.credentials.real, state.tracer, state.news)
         };
         let Some(tracer) = tracer else { return };
-        // SIGCHLD of a stop names the signal that `wait` would return; if `wait` has returned it
-        // already, 0, as on Linux.
+        // The SIGCHLD for a stop names the signal that `wait` would return. As on Linux, it
+        // contains 0 if `wait` has already returned that signal.
         let status = match (code, news) {
             (SigCode::Stopped, Some(ChildEvent::Stopped(stop))) => stop.number(),
             (SigCode::Stopped, _) => 0,
@@ -327,7 +330,8 @@ impl Kernel {
         self.notify_tracer(tracer, SigInfo::child(proc.number(), uid, code, status));
     }
 
-    /// Notifies a tracer that is not the parent of a change of a process, if it still exists.
+    /// Notifies a tracer that is not the parent of a change of a process, if the tracer still
+    /// exists.
     pub(super) fn notify_tracer(&self, tenant: ProcKey, info: SigInfo) {
         let tracer = self.slab.get(tenant.slot);
         let mut state = tracer.lock(&self.locks);
@@ -354,8 +358,8 @@ impl Kernel {
         }
     }
 
-    /// Ends the tracing of one process by this tracer, or by one thread of it. Returns `true` if it
-    /// was traced so. If the process has ended, its parent gets it.
+    /// Ends the tracing of one process by this tracer, or by one of its threads. Returns `true` if
+    /// the process was traced that way. If the process has ended, it is passed to its parent.
     fn release_tracee(&self, tracee: &Proc, tracer: ProcKey, by: Option<&Arc<Thread>>) -> bool {
         let traces = {
             let state = tracee.lock(&self.locks);
@@ -368,8 +372,8 @@ impl Kernel {
         traces
     }
 
-    /// Like [`Self::release_tracee`], with the tracee's family locked: a process that ends checks
-    /// under that lock whether it is traced, so that either it or the tracer handles its end.
+    /// Like [`Self::release_tracee`], with the tracee's family locked. A process that ends checks
+    /// under that lock whether it is traced, so either the process or the tracer handles its end.
     pub(super) fn let_go(
         &self,
         writing: Writing<'_>,
@@ -381,14 +385,15 @@ impl Kernel {
         let is_child = parent.is_some_and(|parent| parent.slot == tracer.slot);
         let ended = {
             let mut state = tracee.lock(&self.locks);
-            // Meanwhile another thread may trace it, or its slot may hold another process.
+            // In the meantime, another thread may have begun to trace it, or its slot may hold
+            // another process.
             if state.tracer != Some(tracer) || !state.is_traced_by(by) {
                 return;
             }
             state.end_tracing();
             if let (Some(_), Some(parent)) = (state.news, parent) {
-                // The stop was reported to its parent as its tracer; its next parent may wait for
-                // it.
+                // The parent was notified of the stop as the tracer. The next parent may wait for
+                // the stop.
                 self.set_changed(parent, tracee, true);
             }
             tracee.owner.store(0, Ordering::Relaxed);
@@ -397,8 +402,8 @@ impl Kernel {
             }
             (state.phase == Phase::Zombie).then(|| Notice::of(tracee, &state))
         };
-        // A parent that traced its child was notified of its end. The parent's action for SIGCHLD
-        // decides whether a zombie is left for the process that adopts the child.
+        // A parent that traced its child was already notified of its end. The parent's action for
+        // SIGCHLD decides whether a zombie is left for the process that adopts the child.
         let notified = parent.filter(|_| is_child).map(|parent| {
             let state = parent.lock(&self.locks);
             self.auto_reaps(&state)
