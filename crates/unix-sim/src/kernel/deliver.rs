@@ -1,9 +1,9 @@
 //! Signal delivery: the pending work of a thread on its way back to user mode. `issig` takes a
-//! signal, `psig` decides its effect, `sendsig` sets up a handler (§3).
+//! signal, `psig` decides its effect, and `sendsig` sets up a handler (§3).
 //!
-//! One thread of a process delivers at a time (`sig_wait_lock`, §4.1). Handlers stack as on a real
-//! machine: if two signals become unblocked together, the handler of the lower one is set up first,
-//! and so runs last.
+//! Only one thread of a process delivers at a time (`sig_wait_lock`, §4.1). Handlers stack as on a
+//! real machine: if two signals become unblocked together, the handler of the lower-numbered one is
+//! set up first and therefore runs last.
 
 use std::sync::Arc;
 
@@ -21,9 +21,9 @@ use crate::costs::CostKind;
 use crate::executor;
 use crate::mode::LockingMode;
 
-/// Minimum space on the stack, in bytes, for a handler to begin: with less it would run out of
-/// stack inside a call, through no fault of the program. As on Linux, this ends the process by
-/// SIGSEGV.
+/// Minimum stack space, in bytes, for a handler to begin. With less, the handler would run out of
+/// stack inside a call, through no fault of the program. As on Linux, too little space ends the
+/// process by SIGSEGV.
 const HANDLER_ROOM: usize = if cfg!(debug_assertions) { 64 << 10 } else { 16 << 10 };
 
 /// A handler that is set up: it runs before the program, or the frame below it, continues.
@@ -31,7 +31,7 @@ const HANDLER_ROOM: usize = if cfg!(debug_assertions) { 64 << 10 } else { 16 << 
 pub(super) struct HandlerFrame {
     handler: Handler,
     info: SigInfo,
-    /// The mask that is restored after it.
+    /// The mask that is restored after the handler.
     mask: SigSet,
     alternate: SigStack,
 }
@@ -65,8 +65,7 @@ impl Caller<'_> {
     }
 
     fn handle_ast(&self) -> Delivered {
-        // A thread that the call woke may run first, and its actions may create work for this
-        // thread.
+        // A thread that the call woke may run first, and may thereby create work for this thread.
         executor::preempt();
         if self.thread.attention().is_empty() {
             return Delivered::Nothing;
@@ -101,13 +100,13 @@ impl Caller<'_> {
         delivered
     }
 
-    /// Continues to unwind, for the reason that was found in the kernel.
+    /// Continues to unwind, for the reason that the kernel found.
     fn leave_now(&self) -> ! {
         let why = self.leaving.get().unwrap_or(ExitReason::Halt);
         self.leave(why)
     }
 
-    /// Returns the next handler that is to be set up; `None` also if the thread is to leave.
+    /// Returns the next handler to set up; `None` if there is none or if the thread must leave.
     fn next_frame(&self) -> Option<(HandlerFrame, ActionFlags)> {
         loop {
             let attention = self.thread.attention();
@@ -134,14 +133,14 @@ impl Caller<'_> {
         }
     }
 
-    /// Takes one signal and applies its effect. If that is a handler, returns it for the caller to
-    /// set up.
+    /// Takes one signal and applies its effect. If the effect is a handler, returns it for the
+    /// caller to set up.
     fn deliver_one(&self) -> Option<(HandlerFrame, ActionFlags)> {
         let locks = &self.kernel.locks;
         let sig_wait_lock = || self.proc.siglock.sig_wait_lock(locks, &self.thread).ok();
-        // `sig_wait_lock` marks a thread that finds another one delivering: the mark lets it block,
-        // and then it comes here again. In mode `Master` a thread that waits for the master is
-        // blocked already, so that none finds another one delivering (§4.1).
+        // If another thread is delivering, `sig_wait_lock` marks this thread; the mark makes it
+        // block, and it then comes here again. In mode `Master`, threads that wait for the master
+        // are blocked already, so a thread never finds another one delivering (§4.1).
         let waiting = if self.kernel.config.mode == LockingMode::Master {
             self.sig_lock_or_return().ok()?.unlock();
             None
@@ -163,11 +162,11 @@ impl Caller<'_> {
             None if let Some((signal, core)) = fatal => (waiting, PsigAction::End(signal, core)),
             None => (waiting, PsigAction::Nothing),
             Some(info) if state.tracer.is_some() && info.signal != Signal::KILL => {
-                // The tracer may choose a stop. A SIGCONT that arrives meanwhile cancels it, like a
-                // stop that was taken.
+                // The tracer may choose a stop. A SIGCONT that arrives before then cancels the
+                // stop, as if it had already been taken.
                 state.stopping = true;
                 drop(state);
-                // While this thread is stopped the other threads wait, in mode `Master` too.
+                // While this thread is stopped, the other threads must wait, in mode `Master` too.
                 let waiting = waiting.or_else(sig_wait_lock)?;
                 let (waiting, info) = self.stop_for_tracer(waiting, info);
                 state = self.state();
@@ -198,8 +197,8 @@ impl Caller<'_> {
         }
     }
 
-    /// Takes a signal that the mask does not block: first one of the thread, then, if this thread
-    /// delivers them, one of the process.
+    /// Takes a signal that the mask does not block: a signal of the thread first, then one of the
+    /// process, if this thread delivers those.
     fn issig(&self, state: &mut ProcState) -> Option<SigInfo> {
         if state.phase != Phase::Live {
             self.thread.settle(AstFlags::SIGNAL);
@@ -210,16 +209,16 @@ impl Caller<'_> {
         let taken = self.take_first(state, wanted, shared);
         self.recheck_pending(state);
         let (info, queued) = taken?;
-        // On Linux the signal has woken the thread, even without an effect, which `sigtimedwait`
-        // reveals.
+        // On Linux the signal has woken the thread even if it has no effect; `sigtimedwait` reveals
+        // this.
         self.wakings.set(self.wakings.get().wrapping_add(1));
         state.credentials.user.signals.give_back(queued.into());
         state.stopping |= SigSet::STOPS.contains(info.signal);
         Some(info)
     }
 
-    /// Takes the first pending signal: of `own` for the thread, then of `shared` for the process.
-    /// Also returns whether it was queued.
+    /// Takes the first pending signal: first from `own`, for the thread, then from `shared`, for
+    /// the process. Also returns whether the signal was queued.
     pub(super) fn take_first(
         &self,
         state: &mut ProcState,
@@ -230,8 +229,8 @@ impl Caller<'_> {
         taken.or_else(|| state.pending.take(shared))
     }
 
-    /// Returns the signals that this thread delivers among those that are sent to the process. Any
-    /// thread may deliver those that cannot be handled.
+    /// Returns the signals sent to the process that this thread delivers. Any thread may deliver
+    /// signals that cannot be handled.
     fn shared(&self, state: &ProcState) -> SigSet {
         let is_oldest = |oldest: &ThreadEntry| oldest.thread.tid() == self.thread.tid();
         match self.kernel.config.delivery {
@@ -298,14 +297,14 @@ impl Caller<'_> {
         }
     }
 
-    /// Returns `true` if a stop signal stops the process: in an orphaned group no process outside
-    /// would continue it.
+    /// Returns `true` if a stop signal stops the process. It has no effect in an orphaned group,
+    /// because no process outside the group would continue the process.
     fn is_stopped_by(&self, state: &ProcState, signal: Signal) -> bool {
         let orphaned = state.pgrp.as_ref().is_some_and(|group| group.is_orphaned());
         signal == Signal::STOP || !orphaned
     }
 
-    /// Sets up a handler: its mask applies from now on.
+    /// Sets up a handler. Its mask applies from now on.
     fn sendsig(
         &self,
         state: &mut ProcState,
@@ -334,8 +333,8 @@ impl Caller<'_> {
         HandlerFrame { handler, info, mask, alternate }
     }
 
-    /// Reports to the parent that the process was continued, and to the tracer if that is another
-    /// process.
+    /// Notifies the parent that the process was continued, and also the tracer if the tracer is
+    /// another process.
     fn report_continued(&self) {
         let (kernel, signal) = (self.kernel, Signal::CONT.number());
         kernel.notify_parent(self.proc, SigCode::Continued, signal);
@@ -349,14 +348,14 @@ impl Caller<'_> {
         }
     }
 
-    /// Stops the whole process. If it is traced, its tracer is notified too, as of any stop, and
-    /// decides when it continues. If it was stopped already and its tracer had continued it, its
-    /// parent is not notified again.
+    /// Stops the whole process. If the process is traced, its tracer is also notified, as of any
+    /// stop, and decides when the process continues. If the process was stopped already and its
+    /// tracer had continued it, its parent is not notified again.
     fn stop(&self, signal: Signal) {
         let kernel = self.kernel;
         let (traced, notify) = {
             let mut state = self.state();
-            // A SIGCONT or a SIGKILL that arrived after the stop was taken has cancelled it.
+            // A SIGCONT or SIGKILL that arrived after the stop was taken has cancelled the stop.
             let stopping = std::mem::take(&mut state.stopping);
             if state.phase != Phase::Live || !stopping {
                 return;
@@ -381,8 +380,8 @@ impl Caller<'_> {
         }
     }
 
-    /// Sleeps until the process is continued (by its tracer too, if it has one) or killed, or
-    /// another thread ends it.
+    /// Sleeps until the process is continued (by its tracer too, if it has one) or killed, or until
+    /// another thread ends the process.
     fn stay_stopped(&self) {
         self.wakings.set(self.wakings.get().wrapping_add(1));
         loop {
@@ -396,8 +395,8 @@ impl Caller<'_> {
                 let held = state.is_stopped() || state.trapped.is_some();
                 if !held || killed || halted {
                     self.thread.settle(AstFlags::STOP);
-                    // The first of several threads that continue takes the signal that
-                    // continued them, as on Linux.
+                    // As on Linux, if several threads continue, the first one takes the signal that
+                    // continued them.
                     self.recheck_pending(&mut state);
                     return;
                 }

@@ -1,4 +1,4 @@
-//! `exit` (§4.1, §6.2): which thread ends a process, and the order of the steps.
+//! `exit` (§4.1, §6.2): the thread that ends a process, and the order of the steps.
 //! docs/internals/races.md describes the steps.
 
 use std::sync::Arc;
@@ -17,8 +17,8 @@ use crate::costs::CostKind;
 use crate::executor::{self, At};
 
 impl Caller<'_> {
-    /// Begins to end the process, unless another thread does: halts all other threads, and lets
-    /// this one leave its program.
+    /// Begins to end the process, unless another thread is already ending it: halts all other
+    /// threads, and makes this thread leave its program.
     pub(super) fn end_with(&self, status: WaitStatus) {
         loop {
             match self.sig_lock_or_return() {
@@ -30,7 +30,7 @@ impl Caller<'_> {
                     self.leaving.set(Some(ExitReason::Halt));
                     return;
                 }
-                // Another thread delivers a signal, which takes a moment.
+                // Another thread is delivering a signal, which takes only a moment.
                 Err(_) => {
                     self.thread.settle(AstFlags::BLOCK);
                     self.proc.siglock.block(&self.kernel.locks);
@@ -53,7 +53,7 @@ impl Caller<'_> {
     }
 
     /// Waits until no other thread and no fork of the process is left (§6.2), and calls `then` in
-    /// the critical section that finds it so.
+    /// the critical section that establishes this.
     pub(super) fn await_alone<T>(&self, then: impl FnOnce(&mut ProcState) -> T) -> T {
         loop {
             {
@@ -68,12 +68,13 @@ impl Caller<'_> {
         }
     }
 
-    /// Executes the exit. Called by the last thread of the process, whose program's stack is
-    /// unwound.
+    /// Performs the exit. Called by the last thread of the process, after its program's stack has
+    /// been unwound.
     pub(super) fn exit_process(&self) {
         let ExitResources { files, tracees, status } = self.await_alone(ProcState::begin_exit);
         self.kernel.leave_session(self.proc);
-        // On Linux files are released after this: a terminal that this hangs up has no owner.
+        // As on Linux, files are released after the process has left the session, so a terminal
+        // that the release hangs up has no owner.
         drop(files);
         self.kernel.await_unreferenced(self.proc);
         let coarse = self.kernel.coarse();
@@ -93,14 +94,15 @@ impl Caller<'_> {
 }
 
 impl Kernel {
-    /// Waits for the last reference (§5.2) to a process that is exiting; no new one can be counted.
+    /// Waits for the last reference (§5.2) to an exiting process; no new reference can be counted.
     pub(super) fn await_unreferenced(&self, proc: &Proc) {
         if proc.end_references() {
             self.await_last_reference(proc);
         }
     }
 
-    /// The thread that drops the last reference checks under `p_lock` which fiber waits for that.
+    /// The thread that drops the last reference checks under `p_lock` which fiber waits for the
+    /// release.
     #[cold]
     fn await_last_reference(&self, proc: &Proc) {
         proc.lock(&self.locks).ender = Some(executor::current());
@@ -111,7 +113,7 @@ impl Kernel {
     }
 
     /// Reparents the children, makes the process a zombie and notifies its parent. Returns the
-    /// groups that this has orphaned.
+    /// groups that become orphaned.
     fn become_zombie(&self, proc: &Proc, status: WaitStatus) -> Vec<Arc<Pgrp>> {
         let mut orphaned = Vec::new();
         if !self.stays_childless(proc) {
@@ -121,8 +123,8 @@ impl Kernel {
             self.close(status);
         }
         let (writing, parent) = self.write_parent(proc);
-        // Done under the relations: the parent may be moving the process to another group, and a
-        // tracer may be detaching from it.
+        // This happens under the relations: the parent may be moving the process to another group,
+        // and a tracer may be detaching from it.
         let (_threads, group, tracer, notice) = {
             let mut state = proc.lock(&self.locks);
             self.discard(&mut state, SigSet::ALL);
@@ -130,14 +132,15 @@ impl Kernel {
             proc.leave_standing();
             let tracer = self.other_tracer(proc, &state);
             let notice = Notice::of(proc, &state);
-            // A group that does not count it need not be recounted.
+            // A group that does not count the process need not be recounted.
             let counted = proc.qualifies.load(Ordering::Relaxed);
             let group = state.pgrp.as_ref().filter(|_| counted).cloned();
             (std::mem::take(&mut state.threads), group, tracer, notice)
         };
         self.recount(proc, group.as_ref(), &mut orphaned);
         if let Some(tracer) = tracer {
-            // Its parent is notified when the tracer has waited for it, which may be at once.
+            // The parent is notified after the tracer has waited for the process, which may be at
+            // once.
             drop(writing);
             self.notify_tracer(tracer, notice.info);
         } else {
@@ -146,8 +149,8 @@ impl Kernel {
         orphaned
     }
 
-    /// Notifies the parent of a process that has ended, unless it was `notified` already. Removes
-    /// the process if the parent wants no zombie.
+    /// Notifies the parent of a process that has ended, unless the parent was already `notified`.
+    /// Removes the process if the parent wants no zombie.
     pub(super) fn end_for(
         &self,
         writing: Writing<'_>,
@@ -163,24 +166,26 @@ impl Kernel {
         if let Some(parent) = parent {
             self.unlink(parent, proc);
         }
-        // The parent no longer has this child, so its number must no longer be found.
+        // The parent no longer has this child, so lookups must no longer find its number.
         self.pids.hide(proc.number());
         drop(writing);
         self.reap(proc);
     }
 
     /// Posts SIGCHLD for a child that has ended, and wakes the threads that wait. Returns `true` if
-    /// the parent wants no zombie. The family is locked, so that the child is not waited for first.
+    /// the parent wants no zombie. The caller holds the family's lock, so that no thread waits for
+    /// the child before this function is done.
     fn notify_end(&self, parent: &Proc, child: &Proc, notice: Notice) -> bool {
         let Notice { info, traced, failed } = notice;
         let mut state = parent.lock(&self.locks);
-        // A parent that traces its child wants its end reported, regardless of the action for
+        // A parent that traces its child wants the end reported, regardless of its action for
         // SIGCHLD.
         let unwanted = self.is_init(parent) || (!traced && self.auto_reaps(&state));
-        // A child that could not be spawned does not count, but a thread may wait for it alone.
+        // A child whose spawn failed does not count, but a thread may be waiting for only that
+        // child.
         let vanishes = unwanted || failed;
         // An ignored signal is dropped when it is posted, unless it is blocked. A parent that
-        // ignores SIGCHLD is notified only of a tracee.
+        // ignores SIGCHLD is notified only if the child is a tracee.
         let heard = !failed && (traced || !Self::ignores(&state, Signal::CHLD));
         if heard {
             self.post_own(&mut state, info, To::Near(child.maker()));
@@ -190,14 +195,14 @@ impl Kernel {
         vanishes
     }
 
-    /// Returns `true` if a process wants no zombies of its children.
+    /// Returns `true` if a process wants no zombies for its children.
     pub(super) fn auto_reaps(&self, state: &ProcState) -> bool {
         let flags = state.actions.of(Signal::CHLD).flags;
         Self::ignores(state, Signal::CHLD) || flags.contains(ActionFlags::NOCLDWAIT)
     }
 
-    /// Notifies a process's parent that it stopped or continues, by SIGCHLD, and wakes those that
-    /// wait.
+    /// Sends SIGCHLD to the parent of a process that stopped or continues, and wakes the threads
+    /// that wait.
     pub(super) fn notify_parent(&self, proc: &Proc, code: SigCode, status: i32) {
         let (pid, uid) = (proc.number(), proc.lock(&self.locks).credentials.real);
         let _coarse = self.coarse();
@@ -219,8 +224,8 @@ impl Kernel {
         loop {
             let (reaper, birth) = self.find_reaper(proc);
             let writing = self.write_families(proc, reaper);
-            // The reaper takes this lock too before it ends, and reparents its children under it.
-            // So one that lives now will handle these children.
+            // The reaper also takes this lock before it ends, and reparents its children under it.
+            // So a reaper that lives now will handle these children.
             if reaper.generation() != birth || !self.may_inherit(reaper) {
                 continue;
             }
@@ -232,25 +237,27 @@ impl Kernel {
                 let (notice, tracer, owned) = {
                     let mut state = child.lock(&self.locks);
                     if state.tracer == Some(proc.tenant()) {
-                        // The child asked to be traced after the other tracees had been released.
+                        // The child asked to be traced after the other tracees had already been
+                        // released.
                         state.end_tracing();
                         state.threads.iter().for_each(ThreadEntry::unpark);
                     }
-                    // A thread of its tracer has waited for an owned child.
+                    // For an owned child, a thread of its tracer has already waited for it.
                     let owned = child.owner.load(Ordering::Relaxed) != 0;
                     let ended = state.phase == Phase::Zombie;
                     (ended.then(|| Notice::of(child, &state)), state.tracer, owned)
                 };
                 let Some(notice) = notice else { continue };
-                // On Linux the group of a child that has ended is checked as well, even if others
-                // have orphaned it before.
+                // On Linux the group of a child that has ended is checked as well, even if other
+                // processes have already orphaned it.
                 let cared = |group: &Pgrp| {
                     let (own, its) = (proc.standing(), group.standing());
                     own.is_some_and(|own| own.group != its.group && own.session == its.session)
                 };
                 orphaned.extend(group.filter(|group| cared(group) && group.is_orphaned()));
                 if tracer == Some(reaper.tenant()) {
-                    // It was notified as its tracer, and now finds it among its children.
+                    // The reaper was already notified as the tracer, and now finds the child among
+                    // its own.
                     self.set_changed(reaper, child, true);
                 } else if tracer.is_none() && !owned && self.notify_end(reaper, child, notice) {
                     self.unlink(reaper, child);
@@ -267,23 +274,23 @@ impl Kernel {
     }
 
     /// Returns the process that inherits the children of a dying process, and its generation.
-    /// Called under no lock of relations, so it may be another process a moment later.
+    /// Called under no lock of relations, so a moment later the result may be a different process.
     fn find_reaper(&self, proc: &Proc) -> (&Proc, u32) {
         let mut below = proc.tenant();
         loop {
             let child = self.slab.get(below.slot);
             let step = self.parent_hint(child).and_then(|above| {
                 let (birth, inherits) = (above.generation(), self.may_inherit(above));
-                // A parent is older than its children: the child's current parent already had the
-                // slot when its generation was read.
+                // A parent is older than its children, so the child's current parent already had
+                // the slot when its generation was read.
                 let is_parent = self.is_child(above, child) && child.tenant() == below;
                 is_parent.then_some((above, birth, inherits))
             });
             below = match step {
                 Some((above, birth, true)) => return (above, birth),
                 Some((above, birth, false)) => ProcKey { slot: above.slot, birth },
-                // Relations changed meanwhile: restart, after the thread that changes them has had
-                // a turn.
+                // Relations changed in the meantime: restart, after letting the thread that changes
+                // them run.
                 None => {
                     executor::point(At::Within);
                     proc.tenant()
@@ -316,18 +323,18 @@ impl Kernel {
     }
 }
 
-/// The notification of a parent about a child that has ended.
+/// The notification that a parent gets about a child that has ended.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Notice {
     info: SigInfo,
-    /// A process traces the child.
+    /// `true` if a process traces the child.
     traced: bool,
-    /// The child could not execute what it was spawned for.
+    /// `true` if the child could not exec the program that it was spawned for.
     failed: bool,
 }
 
 impl Notice {
-    /// Creates the notification for a process whose `p_lock` is held.
+    /// Creates the notification about a process whose `p_lock` is held.
     pub(super) fn of(proc: &Proc, state: &ProcState) -> Self {
         let (code, status) = end_of(state.end.unwrap_or(WaitStatus::Exited(0)));
         let info = SigInfo::child(proc.number(), state.credentials.real, code, status);

@@ -1,10 +1,9 @@
 //! Parents and children (§5.4, table 2): [`Links`], and the locks over them.
 //!
-//! `proc_relation_lock` guards the pointers of all processes; in mode `PerProcess` (§9) the
-//! parent's family lock does: it guards the parent's list of children and, in each child, the
-//! pointers to parent and siblings. The pointers are slot numbers in atomic words, so that a
-//! mistake here gives a wrong answer and no invalid access; only the locks make several of them
-//! consistent.
+//! `proc_relation_lock` guards the pointers of all processes. In mode `PerProcess` (§9), the
+//! parent's family lock guards the parent's list of children and, in each child, the pointers to
+//! parent and siblings. The pointers are slot numbers in atomic words, so that a mistake here gives
+//! a wrong answer but no invalid access; only the locks keep several pointers consistent.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
@@ -30,15 +29,16 @@ pub(super) struct Links {
     p_ysptr: FamilyLink,
     /// The next older sibling.
     p_osptr: FamilyLink,
-    /// `true` if `wait` has a change of it to report.
+    /// `true` if `wait` has a change of this process to report.
     changed: AtomicBool,
-    /// Number of children with a change, so that `wait` need not check thousands without one.
+    /// Number of children with a change, so that `wait` need not check thousands of unchanged
+    /// children.
     changed_children: AtomicU32,
     /// Guards the list of children in mode `PerProcess`.
     lock: BlockingLock<PFamilyLock, ()>,
 }
 
-/// A slot, or none.
+/// A slot number, or none.
 #[derive(Debug)]
 struct FamilyLink(AtomicU32);
 
@@ -50,8 +50,8 @@ impl FamilyLink {
         (slot != Self::NONE).then_some(slot)
     }
 
-    /// Like [`FamilyLink::set`], but a thread that finds by [`FamilyLink::is_unset`] that no
-    /// process is left sees all earlier changes.
+    /// Like [`FamilyLink::set`], but a thread that finds the link unset by [`FamilyLink::is_unset`]
+    /// sees all earlier changes.
     fn set_last(&self, slot: Option<u32>) {
         // SYNC childless: pairs with `FamilyLink::is_unset`.
         self.0.store(slot.unwrap_or(Self::NONE), Ordering::Release);
@@ -67,7 +67,7 @@ impl FamilyLink {
     }
 }
 
-/// Records a change of the relations of both, for readers without a lock.
+/// Records a change of the relations of `parent` and `child`, for readers without a lock.
 fn reach_both(parent: &Proc, child: &Proc) {
     executor::changes(Object::Family(parent.slot));
     executor::changes(Object::Family(child.slot));
@@ -96,7 +96,7 @@ impl Links {
     }
 }
 
-/// A guard for reading relations: all, or those of one family.
+/// A guard for reading relations: of all processes, or of one family.
 #[must_use]
 pub(super) enum Reading<'k> {
     /// No relations: the process has no parent.
@@ -109,7 +109,7 @@ pub(super) enum Reading<'k> {
     },
 }
 
-/// A guard for changing relations: all, or those of one or two families.
+/// A guard for changing relations: of all processes, or of one or two families.
 #[must_use]
 pub(super) enum Writing<'k> {
     /// No relations: the process has no parent.
@@ -159,7 +159,7 @@ impl Kernel {
         }
     }
 
-    /// Locks the children of `child`'s parent for reading; the child keeps that parent until the
+    /// Locks the children of `child`'s parent for reading. The child keeps that parent until the
     /// guard is dropped.
     pub(super) fn read_parent<'k>(&'k self, child: &Proc) -> (Reading<'k>, Option<&'k Proc>) {
         loop {
@@ -196,15 +196,15 @@ impl Kernel {
         }
     }
 
-    /// Returns the handle of `child`'s parent, which stays in its slot while its family is locked
-    /// (§5.4).
+    /// Returns the handle of `child`'s parent. The parent stays in its slot while its family is
+    /// locked (§5.4).
     pub(super) fn parent_of(&self, child: &Proc) -> Pid {
         let _coarse = self.coarse();
         let (_reading, parent) = self.read_parent(child);
         parent.map_or(Pid::number_only(0), Proc::pid)
     }
 
-    /// Returns the parent as it was a moment ago; it may be another by now.
+    /// Returns the parent as it was a moment ago; the parent may have changed since.
     pub(super) fn parent_hint(&self, child: &Proc) -> Option<&Proc> {
         executor::looks_at(Object::Family(child.slot));
         child.links.p_pptr.get().map(|slot| self.slab.get(slot))
@@ -226,8 +226,8 @@ impl Kernel {
         parent.links.changed_children.fetch_add(changed, Ordering::Relaxed);
     }
 
-    /// Removes `child` from the children of `parent`; it has no parent then. Called under the
-    /// family's lock.
+    /// Removes `child` from the children of `parent`, which leaves it without a parent. Called
+    /// under the family's lock.
     pub(super) fn unlink(&self, parent: &Proc, child: &Proc) {
         self.detach(parent, child);
         for link in [&child.links.p_pptr, &child.links.p_osptr, &child.links.p_ysptr] {
@@ -235,9 +235,9 @@ impl Kernel {
         }
     }
 
-    /// Makes a child of `parent` one of `reaper`. Called under the locks of both families. A thread
-    /// that reads the parent without them finds one at each moment, because a process without a
-    /// parent ends as the child of none.
+    /// Makes a child of `parent` a child of `reaper`. Called under the locks of both families. A
+    /// thread that reads the parent without these locks finds a parent at every moment; this
+    /// matters because a process without a parent ends without notifying one.
     pub(super) fn adopt(&self, parent: &Proc, reaper: &Proc, child: &Proc) {
         self.detach(parent, child);
         self.link(reaper, child);
@@ -285,7 +285,7 @@ impl Kernel {
         child.links.p_pptr.get() == Some(parent.slot)
     }
 
-    /// Returns `true` if an exiting process has no children, and can inherit none. Called under no
+    /// Returns `true` if an exiting process has no children and can inherit none. Called under no
     /// lock: its own forks are over, orphans go only to subreapers, and the thread that removed its
     /// last child has finished with it. A child that asks to be traced by it finds it exiting.
     pub(super) fn stays_childless(&self, proc: &Proc) -> bool {
@@ -301,7 +301,7 @@ impl Kernel {
         proc.links.changed_children.store(0, Ordering::Relaxed);
     }
 
-    /// Returns the children of `parent`, the eldest first. Called under the family's lock; a child
+    /// Returns the children of `parent`, the eldest first. Called under the family's lock. A child
     /// may be unlinked after it was returned.
     pub(super) fn children<'k>(&'k self, parent: &Proc) -> impl Iterator<Item = &'k Proc> {
         let mut next = parent.links.p_eldest.get();

@@ -1,10 +1,10 @@
-//! The virtual Unix: [`Kernel`], the state that all processes share, and how a system starts and
-//! ends.
+//! The virtual Unix: [`Kernel`], which holds the state that all processes share, and the start and
+//! end of a system.
 //!
-//! The path of a call: [`sys`] (the trait), [`call`] (entry and exit), then the module that
-//! implements the call, and on the way back [`deliver`]. docs/internals/races.md describes the
-//! protocols, docs/internals/lock-order.md the locks. The executor runs threads; the locks exclude
-//! them from each other.
+//! A call passes through [`sys`] (the trait), [`call`] (entry and exit), the module that implements
+//! the call, and, on the way back, [`deliver`]. docs/internals/races.md describes the protocols,
+//! docs/internals/lock-order.md the locks. The executor runs threads; the locks exclude threads
+//! from each other.
 
 #![allow(unsafe_code, reason = "fibers refer to the kernel, which outlives them")]
 
@@ -84,7 +84,7 @@ pub(crate) struct Kernel {
     pids: PidTable,
     /// `pgrphash_lock`.
     pgrphash: BlockingLock<PgrphashLock, Groups>,
-    /// `proc_relation_lock`: guards [`family::Links`] of all processes.
+    /// `proc_relation_lock`, which guards the [`family::Links`] of all processes.
     relations: BlockingLock<ProcRelationLock, ()>,
     /// The lock of mode `Coarse`.
     coarse: BlockingLock<CoarseLock, ()>,
@@ -92,14 +92,14 @@ pub(crate) struct Kernel {
     users: SimpleLock<UidhashLock, UidTable>,
     events: Events,
     master: Master,
-    /// Number of processes that were ever created.
+    /// Number of processes created so far.
     births: AtomicU32,
-    /// Number of locks of groups, sessions, pipes and terminals that were ever created.
+    /// Number of locks of groups, sessions, pipes and terminals created so far.
     instances: AtomicU32,
     alarms: AtomicU64,
-    /// Number of existing processes, without the first one.
+    /// Number of existing processes, excluding the first one.
     population: AtomicUsize,
-    /// The program has ended, and all other processes are to end.
+    /// `true` once the program has ended, so that all other processes must end.
     closing: AtomicBool,
     /// `true` while `kill(-1)` signals all processes. Changed under `pgrphash_lock` for writing.
     walking: AtomicBool,
@@ -115,26 +115,26 @@ pub(crate) struct Notes {
     pub(crate) status: Option<WaitStatus>,
     /// Processes whose program panicked.
     pub(crate) panicked: Vec<Pid>,
-    /// The violation that a check found, for which the run was stopped.
+    /// The violation for which a check stopped the run.
     pub(crate) wrong: Option<String>,
 }
 
 /// Returns the call that a thread is in, or was in last, given the context of its fiber; `None` for
-/// fibers of the system itself.
+/// the system's own fibers.
 ///
 /// # Safety
 ///
-/// The context is that of a fiber that has not ended.
+/// The context belongs to a fiber that has not ended.
 pub unsafe fn call_of(context: usize) -> Option<&'static str> {
     // SAFETY: the caller's guarantee.
     unsafe { Thread::call_of(context) }
 }
 
-/// A reference to the kernel for objects that it outlives: fibers, timers, files.
+/// A reference to the kernel for objects that the kernel outlives: fibers, timers, files.
 #[derive(Clone, Copy)]
 pub(crate) struct KernelHandle(*const Kernel);
 
-// SAFETY: all threads share the kernel anyway.
+// SAFETY: all threads share the kernel in any case.
 unsafe impl Send for KernelHandle {}
 // SAFETY: as above.
 unsafe impl Sync for KernelHandle {}
@@ -142,8 +142,8 @@ unsafe impl Sync for KernelHandle {}
 impl KernelHandle {
     pub(crate) fn get<'k>(self) -> &'k Kernel {
         // SAFETY: handles are held by fibers and timers, which run only inside
-        // `FiberExecutor::run`, which the kernel outlives, and by objects that the kernel's own
-        // structures contain.
+        // `FiberExecutor::run`, and the kernel outlives that call; and by objects inside the
+        // kernel's own structures.
         unsafe { &*self.0 }
     }
 }
@@ -161,7 +161,7 @@ impl std::fmt::Debug for Kernel {
 }
 
 impl Kernel {
-    /// Creates a system with its first process, and `program` about to begin.
+    /// Creates a system with its first process and a process that is about to begin `program`.
     pub(crate) fn boot(
         config: Arc<Config>,
         locks: Locks,
@@ -203,7 +203,8 @@ impl Kernel {
         kernel
     }
 
-    /// Creates the first process, which runs nothing and inherits orphans, and that of the program.
+    /// Creates the first process, which runs nothing and inherits orphans, and the program's
+    /// process.
     fn make_first(&self, program: Program) {
         let init = self.make_leader(Self::INIT, None);
         assert_eq!((init.slot, init.number()), (self.init, 1), "the first process has number 1");
@@ -230,7 +231,7 @@ impl Kernel {
             .expect("a stack is available for the program");
     }
 
-    /// Creates a process that leads a session and a group of its own.
+    /// Creates a process that leads its own session and group.
     fn make_leader(&self, program: u32, thread: Option<Arc<Thread>>) -> &Proc {
         let (number, slot) = self.pids.take(&self.locks).expect("a process number is free");
         let proc = self.slab.get(slot);
@@ -259,8 +260,8 @@ impl Kernel {
         proc
     }
 
-    /// Leaks the descriptors that a run left open when it ended early: closing them takes locks
-    /// that may be held by fibers that never continue.
+    /// Leaks the descriptors that a run left open because it ended early. Closing them would take
+    /// locks that may be held by fibers that never continue.
     pub(crate) fn leak_files(&mut self) {
         for proc in self.slab.iter_mut() {
             std::mem::forget(std::mem::take(&mut proc.state_mut().files));
@@ -293,19 +294,19 @@ impl Kernel {
         self.instances.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Takes the one lock of mode `Coarse`; `None` in the other modes. No thread sleeps while it
-    /// holds the lock.
+    /// Takes the single lock of mode `Coarse`; returns `None` in the other modes. No thread sleeps
+    /// while it holds the lock.
     #[inline]
     fn coarse(&self) -> Option<WriteGuard<'_, CoarseLock, ()>> {
         self.coarse.write_if_any(&self.locks)
     }
 
-    /// Returns the number of existing processes, without the first one.
+    /// Returns the number of existing processes, excluding the first one.
     fn population(&self) -> usize {
         self.population.load(Ordering::Relaxed)
     }
 
-    /// Removes a process from the count. With the last one the system's own threads end.
+    /// Removes a process from the count. If it was the last one, the system's own threads end.
     fn decrement_population(&self) {
         executor::changes(Object::System);
         if self.population.fetch_sub(1, Ordering::Relaxed) == 1 {
@@ -315,7 +316,7 @@ impl Kernel {
         }
     }
 
-    /// Ends all processes after the program has ended, as in a container whose first process ends.
+    /// Ends all processes after the program has ended, like a container whose first process ends.
     fn close(&self, status: WaitStatus) {
         self.notes().status = Some(status);
         executor::changes(Object::System);

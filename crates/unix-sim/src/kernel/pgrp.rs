@@ -22,24 +22,24 @@ pub(super) struct Pgrp {
     /// The references, guarded by `pg_ref_lock`.
     references: SimpleLock<PgRefLock, References>,
     /// Number of qualified members: those whose parent is in another group of the same session.
-    /// Without one, the group is orphaned. Changes under relations for writing.
+    /// Without a qualified member the group is orphaned. Changes under relations for writing.
     qualified: AtomicI32,
 }
 
 /// The state that `pg_ref_lock` guards.
 #[derive(Debug, Default)]
 struct References {
-    /// References other than the members'. While there is one, no other process gets the group's
-    /// number.
+    /// The number of references other than those of the members. While it is above 0, no other
+    /// process gets the group's number.
     pg_refcnt: u32,
-    /// The last member has left: the last reference releases the number.
+    /// `true` if the last member has left, so that the last reference must release the number.
     left: bool,
 }
 
 /// The state that `pg_lock` guards.
 #[derive(Debug, Default)]
 pub(super) struct Members {
-    /// The slots of the members; each stores its index here.
+    /// The slots of the members; each member stores its index in this list.
     pub(super) slots: Vec<u32>,
 }
 
@@ -54,13 +54,13 @@ pub(super) struct Session {
 /// The state that `s_lock` guards.
 #[derive(Debug, Default)]
 pub(super) struct SessionState {
-    /// The terminal that its leader acquired.
+    /// The terminal that the session's leader acquired.
     pub(super) terminal: Option<Arc<Terminal>>,
-    /// The foreground group of a terminal that was hung up, to be signalled when the leader exits.
+    /// The foreground group of a terminal that was hung up. It is signalled when the leader exits.
     pub(super) left: Option<HeldPgrp>,
 }
 
-/// A counted reference to a group (§5.1, §7.2.1). It must be dropped with no lock held.
+/// A counted reference to a group (§5.1, §7.2.1). It must be dropped while no lock is held.
 #[derive(Debug)]
 pub(super) struct PgrpRef<'k> {
     kernel: &'k Kernel,
@@ -88,13 +88,13 @@ impl Drop for PgrpRef<'_> {
     }
 }
 
-/// A counted reference that is kept in the system's own structures.
+/// A counted reference that is stored in the system's own structures.
 #[derive(Debug)]
 #[must_use = "a reference that is lost keeps the group's number indefinitely"]
 pub(super) struct HeldPgrp(Arc<Pgrp>);
 
 impl HeldPgrp {
-    /// Converts it back to a reference.
+    /// Converts this value back to a reference.
     pub(super) fn refer(self, kernel: &Kernel) -> PgrpRef<'_> {
         PgrpRef { kernel, group: self.0 }
     }
@@ -116,13 +116,13 @@ impl Pgrp {
         }
     }
 
-    /// Returns `true` if `id` denotes this group, and not an earlier one with its number.
+    /// Returns `true` if `id` denotes this group, not an earlier group with the same number.
     pub(super) fn is_named(&self, id: Pid) -> bool {
         let (own, asked) = (self.id.birth(), id.birth());
         self.id.number() == id.number() && (own.is_none() || asked.is_none() || own == asked)
     }
 
-    /// Returns the numbers that its members store.
+    /// Returns the group and session numbers that the members store.
     pub(super) fn standing(&self) -> GroupSession {
         let number = |id: Pid| id.number().unsigned_abs();
         GroupSession { group: number(self.id), session: number(self.session.id) }
@@ -141,8 +141,8 @@ impl Pgrp {
         before > 0 && before + change == 0
     }
 
-    /// Returns `true` if no thread holds or waits for `pg_lock`. Certain only if no other thread
-    /// runs.
+    /// Returns `true` if no thread holds or waits for `pg_lock`. The result is reliable only if no
+    /// other thread runs.
     pub(super) fn is_idle(&self) -> bool {
         self.members.is_idle()
     }
@@ -166,7 +166,7 @@ impl Members {
         self.slots.push(proc.slot);
     }
 
-    /// Removes a member; the last one takes its index.
+    /// Removes a member. The last member in the list takes its index.
     pub(super) fn remove(&mut self, kernel: &Kernel, proc: &Proc) {
         let place = proc.place_in_group.load(Ordering::Relaxed) as usize;
         assert_eq!(self.slots[place], proc.slot, "a member stores its index");
@@ -189,7 +189,7 @@ impl Kernel {
         Some(PgrpRef { kernel: self, group })
     }
 
-    /// Refers to a group that the caller keeps valid.
+    /// Returns a reference to a group that the caller keeps valid.
     pub(super) fn refer(&self, group: &Arc<Pgrp>) -> PgrpRef<'_> {
         self.hold(group).refer(self)
     }
@@ -208,22 +208,23 @@ impl Kernel {
         Some(PgrpRef { kernel: self, group })
     }
 
-    /// Returns the group with the number of this one, which may have been emptied and created again
-    /// since; `None` if there is none.
+    /// Returns the group that now has the number of `held`, which may have been emptied and created
+    /// again; `None` if no group has that number.
     pub(super) fn made_again<'k>(&'k self, held: PgrpRef<'k>) -> Option<PgrpRef<'k>> {
-        // Declared before the lock, and so dropped after it: dropping it may take the lock again.
+        // Declared before the lock, so that it is dropped after it: dropping it may take the lock
+        // again.
         let found;
         let _coarse = self.coarse();
         found = self.find_group(held.id);
         found
     }
 
-    /// Returns a group that a member of `session` may create, for a terminal's foreground: Linux
+    /// Returns a group that a member of `session` may create, for a terminal's foreground. Linux
     /// accepts the number of any member. The group has no members, and the number belongs to no
-    /// other.
+    /// other group.
     pub(super) fn hold_unmade(&self, leader: Pid, session: &Arc<Session>) -> Result<HeldPgrp> {
         let leader = self.find(leader).ok_or(Errno::ESRCH)?;
-        // A process in a group has its number, which is not released before `p_lock` is.
+        // A process in a group still has its own number, which is not released before `p_lock` is.
         let state = leader.state().ok_or(Errno::ESRCH)?;
         let group = state.pgrp.as_ref().ok_or(Errno::ESRCH)?;
         if !Arc::ptr_eq(&group.session, session) {
@@ -236,8 +237,8 @@ impl Kernel {
         Ok(self.hold(&Arc::new(unmade)))
     }
 
-    /// Creates a group; the caller holds `groups`, the table, for writing and adds a first member
-    /// before it releases the table.
+    /// Creates a group. The caller holds `groups`, the table, for writing, and must add a first
+    /// member before it releases the table.
     pub(super) fn make_group(
         &self,
         groups: &mut super::Groups,
@@ -250,8 +251,8 @@ impl Kernel {
         group
     }
 
-    /// Removes a group whose last member has left from the table, unless a process has joined it
-    /// since. Its number is released with it, or with the last reference.
+    /// Removes from the table a group whose last member has left, unless a process has joined it
+    /// since. Its number is released at the same time, or with the last reference.
     pub(super) fn forget_group(&self, group: &Arc<Pgrp>) {
         let mut groups = self.pgrphash.write(&self.locks);
         let number = group.id.number();
@@ -276,8 +277,8 @@ impl Kernel {
         }
     }
 
-    /// Releases the number of a group without members, with the last reference to it. Its leader
-    /// may have created another group meanwhile, which keeps the number.
+    /// Releases the number of a group without members, together with the last reference to the
+    /// group. If its leader has created another group in the meantime, that group keeps the number.
     fn give_group_number_back(&self, group: &Pgrp) {
         let _coarse = self.coarse();
         let groups = self.pgrphash.write(&self.locks);

@@ -1,4 +1,4 @@
-//! A virtual thread, as other threads see it: [`Thread`], and its pending work: [`AstFlags`].
+//! A virtual thread as other threads see it, [`Thread`], and its pending work, [`AstFlags`].
 
 #![allow(unsafe_code, reason = "a name behind one atomic word")]
 
@@ -19,15 +19,16 @@ bitflags! {
     pub(super) struct AstFlags: u32 {
         /// A signal may be deliverable.
         const SIGNAL = 1 << 0;
-        /// The thread ends: another thread exits or executes (`sig_lock_to_exit`).
+        /// The thread must end because another thread exits or calls exec (`sig_lock_to_exit`).
         const HALT = 1 << 1;
         /// The process is stopped.
         const STOP = 1 << 2;
-        /// The parent is to be notified that the process continues.
+        /// The parent must be notified that the process continues.
         const REPORT = 1 << 3;
-        /// The clock ticked: the profile is to be updated (§6.1).
+        /// The clock ticked, so the profile must be updated (§6.1).
         const TICK = 1 << 4;
-        /// `sig_lock_or_return` found the state *waiting*: the thread blocks until that is over.
+        /// `sig_lock_or_return` found the state *waiting*: the thread blocks until that state is
+        /// over.
         const BLOCK = 1 << 5;
     }
 }
@@ -46,7 +47,7 @@ pub(super) enum WaitChannel {
     OwnGroup,
     /// The end of the thread with this number.
     Thread(i32),
-    /// Data from a pipe, or space in it; the instance of the pipe's lock.
+    /// Data from a pipe, or space in it; contains the instance of the pipe's lock.
     Pipe(i32),
     /// Data from a terminal, or space in it.
     Terminal,
@@ -68,7 +69,7 @@ impl WaitChannel {
         (kind as u64) << 32 | number as u64
     }
 
-    /// Unpacks such a word.
+    /// Unpacks a word that [`Self::packed`] returned.
     const fn unpacked(word: u64) -> Self {
         let number = word as u32;
         match word >> 32 {
@@ -103,29 +104,30 @@ impl fmt::Display for WaitChannel {
 /// A thread.
 #[derive(Debug)]
 pub(super) struct Thread {
-    /// The thread number; a thread that executes takes that of the process.
+    /// The thread number; a thread that calls exec takes the number of the process.
     tid: AtomicI32,
-    /// The slot of its process.
+    /// The slot of the thread's process.
     pub(super) slot: u32,
-    /// The kernel, for the clock, which refers only to the thread.
+    /// The kernel, for the clock, which only has a pointer to the thread.
     pub(super) kernel: KernelHandle,
     attention: AtomicU32,
     /// Blocked signals. Written under the process's `p_lock`: by the thread itself, or, if the mask
-    /// belongs to the process, by any thread of it.
+    /// belongs to the process, by any of its threads.
     mask: AtomicU64,
-    /// `true` while it sleeps so that a signal may wake it. Written under the process's `p_lock`.
+    /// `true` while the thread sleeps so that a signal may wake it. Written under the process's
+    /// `p_lock`.
     sleeping: AtomicBool,
     /// The signals that `sigtimedwait` waits for. Written under the process's `p_lock`.
     awaited: AtomicU64,
-    /// The name of the call that it is in or was in last, for those that inspect the thread.
+    /// The name of the call that the thread is in or was in last, for inspection.
     call: AtomicPtr<&'static str>,
-    /// The object that it sleeps for in the call: a [`WaitChannel`].
+    /// The object that the thread sleeps for in the call: a [`WaitChannel`].
     object: AtomicU64,
-    /// The profiling flag's own word (§6.1): ticks since the last check, written by the clock only.
+    /// The word of the profiling flag (§6.1): ticks since the last check. Only the clock writes it.
     pub(super) ticks: AtomicU32,
-    /// `true` once it has left its process, whose slot may then belong to another one.
+    /// `true` once the thread has left its process, whose slot may then belong to another process.
     left: AtomicBool,
-    /// Size of the alternate stack with which it starts; written before that.
+    /// Size of the alternate stack with which the thread starts; written before the start.
     alternate: AtomicUsize,
 }
 
@@ -147,23 +149,24 @@ impl Thread {
         }
     }
 
-    /// Returns its number.
+    /// Returns the thread's number.
     pub(super) fn tid(&self) -> i32 {
         self.tid.load(Ordering::Relaxed)
     }
 
-    /// Changes its number. Called by the thread itself, under `p_lock`.
+    /// Changes the thread's number. Called by the thread itself, under `p_lock`.
     pub(super) fn set_tid(&self, tid: i32) {
         self.tid.store(tid, Ordering::Relaxed);
     }
 
-    /// Marks that it has left its process. Called by the thread itself, or for it while it sleeps.
+    /// Marks that the thread has left its process. Called by the thread itself, or for it while it
+    /// sleeps.
     pub(super) fn leaves(&self) {
         executor::changes(Object::Process(self.slot));
         self.left.store(true, Ordering::Relaxed);
     }
 
-    /// Returns `true` once it has left its process.
+    /// Returns `true` once the thread has left its process.
     pub(super) fn has_left(&self) -> bool {
         self.left.load(Ordering::Relaxed)
     }
@@ -174,19 +177,19 @@ impl Thread {
         self.waits_for(WaitChannel::Nothing);
     }
 
-    /// Records what it is about to sleep for in this call.
+    /// Records the object that the thread is about to sleep for in this call.
     pub(super) fn waits_for(&self, what: WaitChannel) {
         self.object.store(what.packed(), Ordering::Relaxed);
     }
 
-    /// Describes what it sleeps for.
+    /// Describes the object that the thread sleeps for.
     pub(super) fn object(&self) -> String {
         WaitChannel::unpacked(self.object.load(Ordering::Relaxed)).to_string()
     }
 
-    /// Returns the call that it is in, or was in last.
+    /// Returns the call that the thread is in, or was in last.
     pub(super) fn call(&self) -> &'static str {
-        // SAFETY: null, or what `calls` stored: a reference that lasts forever.
+        // SAFETY: null, or a reference that `calls` stored and that lives forever.
         unsafe { self.call.load(Ordering::Relaxed).as_ref() }.copied().unwrap_or("begins")
     }
 
@@ -197,7 +200,7 @@ impl Thread {
     ///
     /// The context is that of a fiber that has not ended.
     pub(super) unsafe fn call_of(context: usize) -> Option<&'static str> {
-        // SAFETY: the context of a fiber is its thread, which it keeps alive.
+        // SAFETY: the context of a fiber is its thread, which the fiber keeps alive.
         unsafe { (context as *const Self).as_ref() }.map(Self::call)
     }
 
@@ -207,7 +210,7 @@ impl Thread {
         AstFlags::from_bits_retain(self.attention.load(Ordering::Acquire))
     }
 
-    /// Adds work for the thread to handle before it returns to user mode. Called under the
+    /// Adds work that the thread must handle before it returns to user mode. Called under the
     /// process's `p_lock`, or by the thread itself, by the thread that created it, or by the clock.
     pub(super) fn demand(&self, what: AstFlags) {
         executor::changes(Object::Process(self.slot));
@@ -215,7 +218,7 @@ impl Thread {
         self.attention.fetch_or(what.bits(), Ordering::Release);
     }
 
-    /// Removes handled work. Usually there is none, and so nothing is written.
+    /// Removes handled work. Usually there is none, so nothing is written.
     pub(super) fn settle(&self, what: AstFlags) {
         if self.attention.load(Ordering::Relaxed) & what.bits() != 0 {
             executor::changes(Object::Process(self.slot));
@@ -251,7 +254,7 @@ impl Thread {
         self.sleeping.store(sleeping, Ordering::Relaxed);
     }
 
-    /// Returns the alternate stack with which it starts.
+    /// Returns the alternate stack with which the thread starts.
     pub(super) fn first_alternate(&self) -> tontine_unix::SigStack {
         tontine_unix::SigStack { size: self.alternate.load(Ordering::Relaxed), on_stack: false }
     }

@@ -21,14 +21,14 @@ use crate::label::label;
 pub(super) enum ThreadStart {
     /// The program of a process's first thread.
     Program(Program),
-    /// Like [`Self::Program`], in a process that is about to execute for `spawn`.
+    /// Like [`Self::Program`], in a process that is about to call exec for `spawn`.
     Spawned(Program),
-    /// The body of a further thread.
+    /// The body of an additional thread.
     Body(ThreadBody),
 }
 
 impl ThreadStart {
-    /// Returns the initial mask of a process that begins with this, given the parent's `mask`.
+    /// Returns the initial mask of a process that begins with this code, given the parent's `mask`.
     pub(super) fn mask(&self, mask: SigSet) -> SigSet {
         match self {
             Self::Spawned(_) => SigSet::ALL.difference(SigSet::UNBLOCKABLE),
@@ -48,7 +48,7 @@ enum ThreadExit {
 }
 
 impl Kernel {
-    /// Starts a thread on a fiber of its own.
+    /// Starts a thread on a new fiber.
     ///
     /// # Errors
     /// `EAGAIN`: no stack is available.
@@ -66,7 +66,7 @@ impl Kernel {
             let kernel = kernel.get();
             let call = Caller::new(kernel, kernel.slab.get(slot), thread);
             call.run(first);
-            // The clock finds the thread by the context, as long as it may be in memory.
+            // The clock finds a thread by its context, as long as the thread may be in memory.
             executor::forget_context();
         };
         let name = label(proc.number(), thread_number);
@@ -80,12 +80,12 @@ impl Kernel {
 }
 
 impl Kernel {
-    /// Handles a stack overflow in a thread's program, whose fiber has gone with all that was on
-    /// its stack: another fiber ends the process, as by SIGSEGV. That fiber has a stack even if all
-    /// are in use.
+    /// Handles a stack overflow in a thread's program. The fiber has been lost with all data on its
+    /// stack, so another fiber ends the process, as if by SIGSEGV. That fiber gets a stack even if
+    /// all stacks are in use.
     ///
     /// # Panics
-    /// The kernel refuses memory for that stack.
+    /// The kernel refuses memory for the new stack.
     pub(crate) fn overflowed(&self, context: usize) {
         let kernel = self.handle();
         let body = move || {
@@ -117,15 +117,15 @@ impl Kernel {
 ///
 /// The fiber has not ended.
 pub unsafe fn is_wanted(context: usize) -> bool {
-    // SAFETY: the context of a fiber is its thread, which it keeps alive.
+    // SAFETY: the context of a fiber is its thread, which the fiber keeps alive.
     let thread = unsafe { &*(context as *const Thread) };
     !thread.attention().difference(AstFlags::TICK).is_empty()
 }
 
-/// Marks whether the calling thread waits in user mode, and is to be woken for the work that it
-/// must handle.
+/// Marks whether the calling thread waits in user mode and must be woken for work that it has to
+/// handle.
 pub fn stands(it: bool) {
-    // SAFETY: the context of the fiber that runs is its thread, which it keeps alive.
+    // SAFETY: the context of the running fiber is its thread, which the fiber keeps alive.
     let thread = unsafe { &*(executor::context() as *const Thread) };
     let kernel = thread.kernel.get();
     let mut state = kernel.slab.get(thread.slot).lock(&kernel.locks);
@@ -152,7 +152,7 @@ impl Caller<'_> {
             self.kernel.psignal_inthread(self.proc, SigInfo::kernel(Signal::KILL));
         }
         if matches!(first, ThreadStart::Spawned(_)) {
-            // No handler of the parent ever runs here.
+            // No handler of the parent may run in this process.
             Arc::make_mut(&mut self.state().actions).executed();
         }
         let mut is_process = !matches!(first, ThreadStart::Body(_));
@@ -192,7 +192,7 @@ impl Caller<'_> {
         self.end();
     }
 
-    /// Runs a program until it returns, or its stack has been unwound.
+    /// Runs a program until it returns or until its stack has been unwound.
     fn attempt(&self, program: impl FnOnce(&Self) -> i32) -> ThreadExit {
         let ended = panic::catch_unwind(AssertUnwindSafe(|| program(self)));
         executor::back_in_kernel();
@@ -201,8 +201,8 @@ impl Caller<'_> {
             Ok(status) => ThreadExit::Returned(status),
             Err(payload) if is_unwind(&*payload) => self.left(),
             Err(_) => match self.leaving.get() {
-                // The program panicked in a destructor, while its stack was unwound: the thread
-                // leaves nevertheless.
+                // The program panicked in a destructor while its stack was being unwound. The
+                // thread leaves nevertheless.
                 Some(_) => self.left(),
                 None => ThreadExit::Panicked,
             },
@@ -213,7 +213,7 @@ impl Caller<'_> {
         ThreadExit::Left(self.leaving.take().unwrap_or(ExitReason::Halt))
     }
 
-    /// Ends a thread: it exits with the process, or leaves it.
+    /// Ends a thread, either together with its process or alone.
     pub(super) fn end(&self) {
         self.end_in_process();
         self.kernel.release_service();
@@ -226,14 +226,14 @@ impl Caller<'_> {
         }
         let last = self.kernel.on_master(|| self.leave_process());
         if last {
-            // The process's last thread returned without a call of `exit`.
+            // The process's last thread returned without calling `exit`.
             self.end_with(WaitStatus::Exited(0));
             self.kernel.on_master(|| self.exit_process());
         }
     }
 
-    /// Removes the thread from the list of its process. If it is the last one, leaves it there and
-    /// returns `true`.
+    /// Removes the thread from the list of its process. If it is the last thread, leaves it there
+    /// and returns `true`.
     fn leave_process(&self) -> bool {
         let mut state = self.state();
         if state.threads.len() == 1 && state.end.is_none() {
@@ -260,8 +260,8 @@ impl Caller<'_> {
             None => drop(state.ended.insert(self.thread.tid())),
         }
         // Another thread must now deliver the signals that this one would have delivered. Threads
-        // without such a signal are not woken, because a restarted call would look its descriptor
-        // up again, and `sigsuspend` would restore the previous mask for a moment.
+        // without such a signal are not woken, because a restarted call would look up its
+        // descriptor again, and `sigsuspend` would restore the previous mask for a moment.
         let ends = state.end.is_some() || state.fatal.is_some();
         let left = state.pending.set();
         let concerned = |thread: &Thread| {
@@ -275,7 +275,7 @@ impl Caller<'_> {
         let is_process = self.is_process();
         self.thread.leaves();
         drop(state);
-        // From now on the process may end, and the slot may belong to another one.
+        // From now on the process may end, and the slot may belong to another process.
         user.tasks.give_back(1);
         if !is_process {
             self.give_number_back();
@@ -283,12 +283,12 @@ impl Caller<'_> {
         false
     }
 
-    /// Returns `true` if the thread has the number of its process.
+    /// Returns `true` if the thread's number is that of its process.
     pub(super) fn is_process(&self) -> bool {
         self.thread.tid() == self.proc.number()
     }
 
-    /// Releases the thread's own number.
+    /// Releases the thread's own number, which must differ from that of its process.
     pub(super) fn give_number_back(&self) {
         self.kernel.pids.drop_keeper(&self.kernel.locks, self.thread.tid(), PidKeeper::Thread);
     }
@@ -321,8 +321,8 @@ impl Caller<'_> {
             state.threads.push(ThreadEntry::new(thread.clone()));
             drop(state);
             if self.proc.siglock.ending().is_some() {
-                // The thread that exits or executes may have halted the others before this one was
-                // added.
+                // The thread that exits or calls exec may have halted the others before this one
+                // was added.
                 thread.demand(AstFlags::HALT);
             }
             let body = body.take().expect("a thread is created once");
