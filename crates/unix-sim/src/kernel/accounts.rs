@@ -10,7 +10,7 @@ use super::references::ProcRef;
 impl Caller<'_> {
     pub(super) fn set_user(&self, uid: u32) -> Result<()> {
         if uid == u32::MAX {
-            // For setuid(2) and related calls this number denotes no user.
+            // In setuid(2) and related calls, this number denotes no user.
             return Err(Errno::EINVAL);
         }
         self.guarded(|| {
@@ -89,7 +89,7 @@ impl Caller<'_> {
                     state.nice = nice;
                     Ok(())
                 };
-                // The call returns one of the errors, even if it set other processes.
+                // The call returns one of the errors, even if it succeeded for other processes.
                 result = match (result, one) {
                     (_, Err(errno)) => Err(errno),
                     (Err(Errno::ESRCH), Ok(())) => Ok(()),
@@ -115,8 +115,8 @@ impl Caller<'_> {
                 each(&mut state)
             }
             PriorityScope::Group(id) => {
-                // Declared before the lock, and so dropped after it: dropping it may take the lock
-                // again.
+                // Declared before the lock, so that it is dropped after it: dropping it may take
+                // the lock again.
                 let group;
                 let _coarse = kernel.coarse();
                 let found = if id.number() == 0 {

@@ -1,5 +1,5 @@
-//! The dispositions of a process (§2.1.1): [`Actions`], which a process shares with its forked
-//! children until one of them changes.
+//! The dispositions of a process (§2.1.1): [`Actions`]. A process shares them with its forked
+//! children until one of these processes changes them.
 
 use tontine_unix::{DefaultAction, Disposition, SigAction, SigSet, Signal};
 
@@ -47,7 +47,7 @@ impl Actions {
         Signal::all().filter(is_caught).collect()
     }
 
-    /// Applies `exec`: caught signals get the default action, ignored ones stay ignored.
+    /// Applies `exec`: caught signals get the default action; ignored signals stay ignored.
     pub(super) fn executed(&mut self) {
         for signal in self.caught().iter() {
             self.set(signal, SigAction::DEFAULT);
@@ -55,8 +55,8 @@ impl Actions {
     }
 }
 
-/// Returns `true` if a signal with this default action has no effect on delivery; SIGCONT has its
-/// effect before.
+/// Returns `true` if delivering a signal with this default action has no effect. SIGCONT takes
+/// effect before delivery.
 fn is_nothing(action: DefaultAction) -> bool {
     matches!(action, DefaultAction::Ignore | DefaultAction::Continue)
 }

@@ -1,15 +1,15 @@
 //! The remains of a system after all processes have ended, counted from scratch: [`Kernel::audit`].
 //!
 //! Explored runs are audited in every build: membership, orphan status, references, numbers and the
-//! charges of users must all be as if only the first process had existed. The audit runs once, at
-//! the end, and takes no lock that another thread could hold.
+//! charges of users must all be as if only the first process had ever existed. The audit runs once,
+//! at the end, and takes no lock that another thread could hold.
 
 use super::Kernel;
 use super::proc::{Phase, Proc};
 use crate::executor::RunEnd;
 
 impl Kernel {
-    /// Records a violation if something is left that should not be, after a run that finished.
+    /// After a run that finished, records a violation if something is left that should not be.
     pub(super) fn audit(&self, outcome: RunEnd) {
         if outcome == RunEnd::Finished
             && self.config.is_audited()
@@ -53,7 +53,7 @@ impl Kernel {
         Ok(())
     }
 
-    /// Checks a slot whose process has gone.
+    /// Checks a slot that no longer holds a process.
     fn audit_slot(&self, proc: &Proc) -> Result<(), String> {
         let state = proc.lock(&self.locks);
         let (slot, phase, references) = (proc.slot, state.phase, proc.references());

@@ -1,21 +1,21 @@
-//! Names of the processes that could end a sleep: [`SystemState::name_awaited`] adds them to
-//! the numbers that threads sleep for.
+//! Names of the processes that could end a sleep: [`SystemState::name_awaited`] adds them to the
+//! numbers that threads sleep for.
 //!
-//! A child is named by its program, a pipe by the processes that have its other end. A process that
-//! sleeps although no other process has that end forgot to close its own copy.
+//! A child is named by its program, a pipe by the processes that have its other end open. If a
+//! process sleeps although no other process has that end open, it forgot to close its own copy.
 
 use std::collections::BTreeMap;
 
 use super::state::{ProcessState, SystemState};
 
-/// An end of a pipe that a process has open.
+/// An end of a pipe, open in some process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum PipeEnd {
     Reader,
     Writer,
 }
 
-/// Maximum number of owners of a pipe's end that are named.
+/// Maximum number of owners that are named per end of a pipe.
 const NAMED: usize = 4;
 
 impl SystemState {
@@ -49,7 +49,7 @@ impl SystemState {
     }
 }
 
-/// Returns the processes that have an end of a pipe at whose other end the process `own` sleeps.
+/// Lists the processes that have one end of a pipe open; process `own` sleeps at the other end.
 fn listed(owners: &[i32], own: i32, names: &BTreeMap<i32, String>) -> String {
     let named = |pid: &i32| match names.get(pid) {
         _ if *pid == own => "itself".to_owned(),

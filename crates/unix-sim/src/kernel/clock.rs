@@ -1,7 +1,7 @@
 //! The clock: ticks (§6.1), limits of processor time, profiles, alarms.
 //!
-//! A tick runs at high spl and interrupts any code: it writes a word of the thread's own, takes
-//! `u_time_lock`, which is never held at base spl, and defers the signals.
+//! A tick runs at high spl and may interrupt any code. It writes a word that belongs to the thread,
+//! takes `u_time_lock`, which is never held at base spl, and defers the signals.
 
 #![allow(unsafe_code, reason = "a tick finds the thread that it interrupted by its address")]
 
@@ -28,14 +28,13 @@ pub(super) type Profile = Arc<[AtomicU32]>;
 const TICK: Duration = Duration::from_nanos(1_000_000_000 / TICKS_A_SECOND as u64);
 
 impl Kernel {
-    /// Handles a tick on a processor that runs the thread with this context, or none.
+    /// Handles a tick on a processor. `context` is the context of the fiber that runs there, or 0.
     pub(crate) fn on_tick(context: usize) {
         let Some(thread) = NonNull::new(context as *mut Thread) else { return };
-        // SAFETY: the context of a fiber that runs is its thread, which it keeps until
+        // SAFETY: the context of a running fiber is its thread, which the fiber keeps alive until
         // `forget_context`.
         let thread = unsafe { thread.as_ref() };
-        // A thread that has left its process runs a few more steps, which are charged to no
-        // process.
+        // A thread that has left its process runs a few more steps. They are charged to no process.
         if !thread.has_left() {
             thread.kernel.get().tick(thread);
         }
@@ -81,8 +80,8 @@ impl Kernel {
         proc.times.lock(&self.locks).cpu_limit
     }
 
-    /// Returns the processor time of a process and of those that it waited for. Called under its
-    /// `p_lock`.
+    /// Returns the processor time of a process and of the children that it waited for. Called under
+    /// its `p_lock`.
     pub(super) fn usage(&self, proc: &Proc, state: &ProcState) -> Usage {
         let mut sum = self.used(proc);
         super::wait::add(&mut sum, state.children_used);
@@ -103,7 +102,7 @@ impl Kernel {
 }
 
 impl Caller<'_> {
-    /// Counts the ticks since the last update at the position of the program.
+    /// Adds the ticks since the last update to the counter for the program's current position.
     pub(super) fn update_profile(&self) {
         self.thread.settle(AstFlags::TICK);
         let ticks = self.thread.ticks.swap(0, Ordering::Relaxed);
@@ -114,7 +113,7 @@ impl Caller<'_> {
         self.profile.set(profile);
     }
 
-    /// Moves to another position; earlier ticks are counted at the previous one.
+    /// Moves to another position. Earlier ticks are counted at the previous position.
     pub(super) fn move_mark(&self, mark: usize) {
         self.update_profile();
         self.at.set(mark);

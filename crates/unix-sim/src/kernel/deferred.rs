@@ -1,12 +1,12 @@
-//! Deferred signal generation (§7.1): an event queue, and the dedicated thread that generates at
-//! base spl the signals that the clock tick may not generate.
+//! Deferred signal generation (§7.1): an event queue, and the dedicated thread that generates, at
+//! base spl, the signals that the clock tick must not generate.
 //!
-//! An event holds a reference to its target process or group, so that the target exists when the
-//! event is handled, and stores which process was *self* when it was created (§7.2.3). A thread
-//! that defers may wait until the event has been handled ([`Kernel::await_generated`]). The queue
-//! has a fixed size, because a tick allocates nothing. If it is full, no event is created and no
-//! reference is counted: an alarm is retried with the next tick, SIGXCPU when the limit is exceeded
-//! again.
+//! An event holds a reference to its target process or group, so that the target still exists when
+//! the event is handled. It also stores which process was *self* when the event was created
+//! (§7.2.3). A thread that defers may wait until the event has been handled
+//! ([`Kernel::await_generated`]). The queue has a fixed size, because a tick must not allocate. If
+//! the queue is full, no event is created and no reference is counted: an alarm is retried with the
+//! next tick, SIGXCPU when the limit is exceeded again.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use crate::executor::{self, Fiber, Object};
 use crate::lock::lock_order::EventLock;
 use crate::lock::{LockClass, SimpleLock, spl};
 
-/// The queue, and its words that are read without the lock, for exploration.
+/// The queue and the words of it that are read without the lock, for exploration.
 const EVENTS: Object = Object::Lock(EventLock::RANK, 0);
 
 /// Maximum number of queued events.
@@ -35,7 +35,7 @@ const MOST: usize = 1024;
 pub(super) struct Events {
     /// `event_lock`.
     queue: SimpleLock<EventLock, EventQueue>,
-    /// The signal thread, once it runs.
+    /// The signal thread, once it has started.
     worker: std::sync::OnceLock<Fiber>,
     ending: AtomicBool,
 }
@@ -44,11 +44,11 @@ pub(super) struct Events {
 #[derive(Debug)]
 struct EventQueue {
     events: VecDeque<DeferredEvent>,
-    /// Number of events that were ever queued.
+    /// Number of events queued so far.
     made: u64,
-    /// Number of those that were handled.
+    /// Number of events handled so far.
     generated: u64,
-    /// Fibers that wait until this many were handled.
+    /// Fibers that wait, each until this many events have been handled.
     sleepers: Vec<(u64, Fiber)>,
 }
 
@@ -64,7 +64,7 @@ enum DeferredEvent {
         this: Option<HeldProc>,
         info: SigInfo,
     },
-    /// SIGALRM, if the process's alarm is still the one with this number.
+    /// SIGALRM, if the process's current alarm is still the one with this number.
     Alarm {
         target: HeldProc,
         number: u64,
@@ -90,7 +90,7 @@ impl Events {
 }
 
 impl Kernel {
-    /// Signals a process later. Called from any context; does nothing if the queue is full.
+    /// Signals a process later. Can be called from any context. Does nothing if the queue is full.
     pub(super) fn psignal_indirect(&self, target: &Proc, info: SigInfo) {
         self.defer(|| Some(DeferredEvent::Process { target: self.hold_process(target)?, info }));
     }
@@ -100,7 +100,7 @@ impl Kernel {
         self.defer(|| Some(DeferredEvent::Alarm { target: self.hold_process(target)?, number }))
     }
 
-    /// Signals a group later, and `this` if it is not a member at that time.
+    /// Signals a group later, and also `this` if it is not a member at that time.
     pub(super) fn pgsignal_indirect(&self, group: &Arc<Pgrp>, info: SigInfo, this: Option<&Proc>) {
         self.defer(|| {
             let this = this.and_then(|this| self.hold_process(this));
@@ -108,13 +108,14 @@ impl Kernel {
         });
     }
 
-    /// Counts a reference for an event; `None` for a process that ends, which discards signals.
+    /// Counts a reference for an event; `None` if the process is ending, because it then discards
+    /// signals.
     fn hold_process(&self, target: &Proc) -> Option<HeldProc> {
         ProcRef::new(self, target).hold()
     }
 
-    /// Queues the event that `event` creates, if any, and wakes the signal thread. Returns `false`,
-    /// and creates none, if the queue is full.
+    /// Queues the event that `event` creates, if any, and wakes the signal thread. If the queue is
+    /// full, creates no event and returns `false`.
     fn defer(&self, event: impl FnOnce() -> Option<DeferredEvent>) -> bool {
         {
             let _spl = spl::splhigh();
@@ -135,7 +136,8 @@ impl Kernel {
     }
 
     /// Sleeps until all events that were queued before have been handled. Called at base spl, with
-    /// no lock held; signals do not interrupt it, because the signal thread never waits for long.
+    /// no lock held. Signals do not interrupt the sleep, because the signal thread never waits for
+    /// long.
     pub(super) fn await_generated(&self) {
         let mut wanted = None;
         loop {

@@ -1,11 +1,11 @@
-//! `exec`, which halts all other threads (§4.1) and waits for their forks (§6.2), and `spawn`:
-//! registered programs ([`ProgramImage`]).
+//! `exec`, which halts all other threads (§4.1) and waits for their forks (§6.2), and `spawn`. The
+//! programs are registered programs ([`ProgramImage`]).
 //!
-//! Between the fork and the program a spawned child blocks all signals and has no handlers: a
-//! signal in that time reaches the program, and no code of the parent runs in the child. The parent
-//! sleeps meanwhile as after vfork(2), and only its own end interrupts that. When the parent learns
-//! why a child cannot execute ([`ExecFailure`]), the child has been removed completely: no other
-//! process is notified of it.
+//! Between fork and exec, a spawned child blocks all signals and has no handlers. So a signal that
+//! arrives in that time reaches the program, and no code of the parent runs in the child. The
+//! parent sleeps until the exec, as after vfork(2); only the parent's own end interrupts that
+//! sleep. When the parent learns why a child could not exec ([`ExecFailure`]), the child has been
+//! removed completely: no other process is notified of it.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -46,16 +46,17 @@ impl ProgramImage {
     }
 }
 
-/// Maximum size of one argument in bytes, with the zero at its end: Linux's `MAX_ARG_STRLEN`.
+/// Maximum size of one argument in bytes, including the zero at its end: Linux's `MAX_ARG_STRLEN`.
 const LONGEST_ARGUMENT: usize = 128 << 10;
-/// Maximum size of all arguments, with a pointer to each: a quarter of a stack of 8 MiB.
+/// Maximum size in bytes of all arguments, including a pointer to each: a quarter of an 8 MiB
+/// stack.
 const ARG_MAX: usize = 2 << 20;
 
 impl Kernel {
     /// The program of the first process.
     pub(super) const INIT: u32 = 0;
-    /// The program that [`Virtual::run`](crate::Virtual::run) was given. The registered ones
-    /// follow.
+    /// The program that was passed to [`Virtual::run`](crate::Virtual::run). The registered
+    /// programs follow.
     pub(super) const PROGRAM: u32 = 1;
 
     /// Returns the name of a program, as `ps` shows it.
@@ -73,8 +74,8 @@ impl Kernel {
         at.expect("an executed program is registered") as u32 + 2
     }
 
-    /// Returns the name of the program of the process with this number; empty if there is none.
-    /// Takes no lock: the process may have become another a moment ago.
+    /// Returns the name of the program of the process with this number, or an empty string if no
+    /// process has the number. Takes no lock, so the answer may already be out of date.
     pub(crate) fn program_of(&self, pid: i32) -> &str {
         let Some(slot) = self.pids.slot(pid) else { return "" };
         self.program_name(self.slab.get(slot).program.load(Ordering::Relaxed))
@@ -85,12 +86,12 @@ impl Caller<'_> {
     /// Returns the program with this name.
     ///
     /// # Errors
-    /// `ENOENT`, `E2BIG`; `EINVAL`: a zero in an argument.
+    /// `ENOENT`, `E2BIG`; `EINVAL`: an argument contains a zero.
     fn image(&self, path: &str, mut arguments: Vec<String>) -> Result<ProgramImage> {
         check_text(path, &arguments)?;
         let found = self.kernel.config.programs.get(path).ok_or(Errno::ENOENT)?;
         if arguments.is_empty() {
-            // As on Linux: programs read their name from there.
+            // As on Linux, because programs read their name from the first argument.
             arguments.push(String::new());
         }
         let sizes = arguments.iter().map(|argument| argument.len() + 1);
@@ -129,7 +130,7 @@ impl Caller<'_> {
         state.ender = None;
         state.ended.clear();
         state.image = Some(image);
-        // Its thread is the process's first one from now on.
+        // From now on, the calling thread is the first thread of the process.
         let (number, tid) = (self.proc.number(), self.thread.tid());
         self.thread.set_tid(number);
         self.trap_if_traced(&mut state);
@@ -146,13 +147,13 @@ impl Caller<'_> {
         self.proc.siglock.reset(&self.kernel.locks);
     }
 
-    /// Returns the program that the process has executed, and is now to run.
+    /// Returns the program that the process has passed to exec and must now run.
     pub(super) fn begin_image(&self) -> Option<ProgramImage> {
         self.state().image.take()
     }
 
-    /// Executes `fork` and `exec` in one: the caller sleeps until the child has executed or failed
-    /// to.
+    /// Performs `fork` and `exec` in one: the caller sleeps until the child has called exec or
+    /// failed to.
     pub(super) fn spawn_process(&self, sys: &SpawnRequest) -> Result<Pid> {
         check_text(&sys.path, &sys.arguments)?;
         let report = Arc::new(ExecResult::default());
@@ -182,8 +183,8 @@ impl Caller<'_> {
         }
     }
 
-    /// Sleeps until the child has executed or ended, even if signals arrive; only work that ends
-    /// this thread is handled first.
+    /// Sleeps until the child has called exec or ended, even if signals arrive. Only work that ends
+    /// this thread is handled earlier.
     fn await_report(&self, report: &ExecResult) -> Result<i32> {
         self.interruptible_anywhere(RestartRule::Always, || {
             loop {
@@ -204,8 +205,8 @@ impl Caller<'_> {
     }
 }
 
-/// Refuses zeros in texts that become C strings: no file has such a name, and no program such an
-/// argument.
+/// Rejects zeros in texts that become C strings, because neither a file name nor an argument can
+/// contain a zero.
 fn check_text(path: &str, arguments: &[String]) -> Result<()> {
     let has_zero = |text: &str| text.contains('\0');
     if has_zero(path) {
@@ -215,21 +216,20 @@ fn check_text(path: &str, arguments: &[String]) -> Result<()> {
     if wrong { Err(Errno::EINVAL) } else { Ok(()) }
 }
 
-/// The result that a spawned child reports to its parent: 0 when it has executed, otherwise the
-/// error.
+/// The result that a spawned child reports to its parent: 0 if exec succeeded, otherwise the error.
 #[derive(Debug, Default)]
 struct ExecResult {
-    /// −1 until it is reported.
+    /// −1 until the result is reported.
     result: AtomicI32,
     parent: OnceLock<Fiber>,
 }
 
-/// The child's end of a report. If it is dropped, the child has executed, or was killed first, and
-/// its creation counts as a success.
+/// The child's end of a report. Dropping it reports success: exec has succeeded, or the child was
+/// killed first, in which case its creation still counts as a success.
 struct ExecReporter(Option<Arc<ExecResult>>);
 
 impl ExecReporter {
-    /// Returns the report, for a caller with another result.
+    /// Returns the report, for a caller that reports a different result.
     fn report(mut self) -> Arc<ExecResult> {
         self.0.take().expect("a report is taken once")
     }
@@ -243,8 +243,8 @@ impl Drop for ExecReporter {
     }
 }
 
-/// The error of a spawned child that could not execute. The child ends without notifying those that
-/// wait for children; whichever process removes its remains reports the error to its creator.
+/// The error of a spawned child that could not exec. The child ends without notifying those that
+/// wait for children; the process that removes its remains reports the error to its creator.
 #[derive(Debug)]
 pub(super) struct ExecFailure {
     report: Arc<ExecResult>,
@@ -252,14 +252,14 @@ pub(super) struct ExecFailure {
 }
 
 impl ExecFailure {
-    /// Reports the error: the child has been removed.
+    /// Reports the error. Called after the child has been removed.
     pub(super) fn publish(self) {
         self.report.publish(self.errno.raw());
     }
 }
 
 impl Kernel {
-    /// Records that a spawned child cannot execute, and is about to end.
+    /// Records that a spawned child could not exec and is about to end.
     fn fails(&self, child: Pid, failure: ExecFailure) {
         let child = self.find(child).expect("a running process is found");
         self.on_master(|| child.lock(&self.locks).failure = Some(failure));
@@ -286,7 +286,8 @@ impl ExecResult {
     }
 }
 
-/// Does the work of posix_spawn(3) between fork and exec; the mask unblocks signals at the end.
+/// Does the work of posix_spawn(3) between fork and exec. Setting the mask unblocks signals at the
+/// end.
 fn prepare(kernel: &Kernel, sys: &dyn Sys, spawn: &SpawnRequest, mask: SigSet) -> Result<()> {
     if spawn.session {
         sys.setsid()?;

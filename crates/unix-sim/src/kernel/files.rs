@@ -20,13 +20,13 @@ use crate::executor;
 use crate::lock::SimpleLock;
 use crate::lock::lock_order::TLock;
 
-/// The descriptors of a process, by number. Those past the end of the list are
-/// [`FileEntry::untouched`]: with an empty list, the standard ones are the null device. Most
-/// processes have an empty list; so has a process that has ended, whose list no call reads.
+/// The descriptors of a process, by number. Numbers past the end of the list are
+/// [`FileEntry::untouched`]: with an empty list, the standard descriptors are the null device. Most
+/// processes have an empty list. A process that has ended has one too, but no call reads it.
 #[derive(Debug, Clone, Default)]
 pub(super) struct DescriptorTable(Vec<FileEntry>);
 
-/// The entry of a descriptor's number.
+/// The entry for a descriptor number.
 #[derive(Debug, Clone)]
 enum FileEntry {
     Free,
@@ -38,7 +38,7 @@ enum FileEntry {
 /// Number of standard descriptors.
 const STANDARD: usize = 3;
 
-/// Maximum of any limit, as in `/proc/sys/fs/nr_open`.
+/// Maximum value of any limit, as in `/proc/sys/fs/nr_open`.
 pub(super) const MOST: u64 = 1 << 20;
 
 #[derive(Debug, Clone)]
@@ -48,11 +48,11 @@ struct Descriptor {
     closed_by_exec: bool,
 }
 
-/// The file that a descriptor names. It is closed when its last descriptor is.
+/// The file that a descriptor names. It is closed when its last descriptor is closed.
 #[derive(Debug)]
 pub(super) struct OpenFile {
     end: FileEnd,
-    /// The kernel, which is notified when it is closed.
+    /// The kernel, which is notified when the file is closed.
     kernel: super::KernelHandle,
 }
 
@@ -64,9 +64,9 @@ pub(super) enum FileEnd {
     Reader(Arc<Channel>),
     /// The writing end of a pipe.
     Writer(Arc<Channel>),
-    /// A terminal, at the end that processes use.
+    /// A terminal's end for processes.
     Terminal(Arc<Terminal>),
-    /// The controlling end of a terminal, for a user.
+    /// A terminal's controlling end, for a user.
     Controlling(Arc<Terminal>),
 }
 
@@ -83,8 +83,8 @@ struct ChannelState {
 }
 
 impl FileEntry {
-    /// Returns the entry of a number that the process has neither opened nor closed: the standard
-    /// ones are the null device.
+    /// Returns the entry of a number that the process has neither opened nor closed: the null
+    /// device for standard descriptors.
     fn untouched(at: usize) -> Self {
         if at < STANDARD { Self::Null } else { Self::Free }
     }
@@ -135,7 +135,7 @@ impl DescriptorTable {
         Ok(Fd(at as i32))
     }
 
-    /// Opens a descriptor of a first process.
+    /// Opens descriptor `at` of a process that starts with a terminal.
     pub(super) fn open_at(&mut self, file: Arc<OpenFile>, at: Fd) {
         self.replace(file, at, MOST).expect("a small number");
     }
@@ -167,12 +167,13 @@ impl DescriptorTable {
         }
     }
 
-    /// Returns the descriptors that name a file.
+    /// Returns the descriptors that name an open file.
     fn open(&self) -> impl Iterator<Item = &Descriptor> {
         self.0.iter().filter_map(FileEntry::open)
     }
 
-    /// Returns the pipes of which an end is open, by the numbers of their locks; each end once.
+    /// Returns the pipes of which an end is open, by the numbers of their locks. Each end appears
+    /// once.
     pub(super) fn pipe_ends(&self) -> Vec<(i32, PipeEnd)> {
         let mut ends: Vec<_> =
             self.open().filter_map(|descriptor| descriptor.file.end.of_pipe()).collect();
@@ -190,7 +191,7 @@ impl DescriptorTable {
 }
 
 impl FileEnd {
-    /// Returns the pipe's number, if it is an end of a pipe.
+    /// Returns the pipe's number, if the file is an end of a pipe.
     fn of_pipe(&self) -> Option<(i32, PipeEnd)> {
         match self {
             Self::Reader(channel) => Some((channel.number(), PipeEnd::Reader)),
@@ -201,7 +202,7 @@ impl FileEnd {
 }
 
 impl Channel {
-    /// Returns the number that identifies the pipe: that of its lock.
+    /// Returns the number that identifies the pipe, which is that of its lock.
     fn number(&self) -> i32 {
         self.state.instance() as i32
     }
@@ -251,7 +252,7 @@ impl Caller<'_> {
         })
     }
 
-    /// Adds two descriptors, or none.
+    /// Adds two descriptors, or none if either cannot be added.
     pub(super) fn add_two(&self, one: FileEnd, other: FileEnd) -> Result<(Fd, Fd)> {
         let first = self.add(one)?;
         match self.add(other) {
@@ -275,7 +276,7 @@ impl Caller<'_> {
         let mut state = self.state();
         let limit = state.limits.of(Resource::Descriptors).soft;
         let added = state.files.insert(Arc::clone(&file), limit);
-        // The last reference may be this one: it is dropped after the lock.
+        // This may be the last reference, so it is dropped after the lock.
         drop(state);
         added
     }
@@ -309,7 +310,7 @@ impl Caller<'_> {
         })
     }
 
-    /// Records what a read or a write may sleep for.
+    /// Records the object that a read or a write may sleep for.
     fn note_sleep_object(&self, end: &FileEnd) {
         match end {
             FileEnd::Reader(channel) | FileEnd::Writer(channel) => {
@@ -378,7 +379,7 @@ impl Caller<'_> {
         Ok(*written)
     }
 
-    /// Sends SIGPIPE to this thread, as if from itself: also after a part was written.
+    /// Sends SIGPIPE to this thread, as if from itself, even after a part was written.
     fn signal_broken_pipe(&self) {
         let (pid, uid) = (self.proc.number(), self.proc.ids().real);
         let info = SigInfo { code: SigCode::User, pid, uid, ..SigInfo::kernel(Signal::PIPE) };
@@ -420,8 +421,8 @@ impl OpenFile {
 }
 
 impl Kernel {
-    /// Gives a process that is about to execute the descriptors that it was spawned with: the
-    /// second of each pair becomes what the first one was before.
+    /// Sets the descriptors of a process that is about to call exec for `spawn`: the second
+    /// descriptor of each pair becomes what the first one was before.
     pub(super) fn move_descriptors(&self, proc: &Proc, moves: &[(Fd, Fd)]) -> Result<()> {
         let mut closed = Vec::new();
         let mut state = proc.lock(&self.locks);

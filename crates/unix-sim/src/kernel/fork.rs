@@ -1,5 +1,5 @@
-//! `fork` (§6.2), and the start of a process. docs/internals/races.md describes the steps and the
-//! races between them.
+//! `fork` (§6.2), and the start of a process. docs/internals/races.md describes the steps and their
+//! races.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -31,7 +31,7 @@ impl Caller<'_> {
         self.interruptible(super::call::RestartRule::Restart, || self.fork_once(&mut first))
     }
 
-    /// Makes one attempt; `first` is kept if the attempt is to be repeated.
+    /// Makes one attempt. `first` is kept if the attempt must be repeated.
     pub(super) fn fork_once(
         &self,
         first: &mut Option<ThreadStart>,
@@ -49,7 +49,7 @@ impl Caller<'_> {
         forked
     }
 
-    /// Counts the fork, so that exit and exec wait for its end.
+    /// Counts the fork, so that exit and exec wait for it to end.
     fn begin_fork(&self) -> std::result::Result<Begun, Unfinished> {
         let locked = self.sig_lock_or_return()?;
         let mut state = self.state();
@@ -89,7 +89,7 @@ impl Caller<'_> {
         let mask = first.as_ref().map_or(SigSet::EMPTY, |first| first.mask(self.thread.mask()));
         let thread = Arc::new(Thread::new(kernel.handle(), slot, number, mask));
         let Some(place) = self.join_group(child, &thread, &user, group) else {
-            // The group was signalled first: the signal is delivered, then the fork starts again.
+            // The group was signalled first. The signal is delivered, then the fork starts again.
             user.tasks.give_back(1);
             kernel.pids.give_back(&kernel.locks, number, slot);
             return Err(Unfinished::Again);
@@ -120,9 +120,9 @@ impl Caller<'_> {
     }
 
     /// Copies the caller's state to the child and makes it a member of the caller's group, between
-    /// two walks of the group. Returns the processor on which the child is to run, or `None` if a
-    /// walk came that should have included the child. `charged` is the user that was charged before
-    /// the credentials were copied, `group` the caller's group a moment ago.
+    /// two walks of the group. Returns the processor on which the child must run, or `None` if a
+    /// walk took place that should have included the child. `charged` is the user that was charged
+    /// before the credentials were copied; `group` is the caller's group a moment ago.
     fn join_group(
         &self,
         child: &Proc,
@@ -140,13 +140,14 @@ impl Caller<'_> {
                 return None;
             }
             if no_walk.is_none() && kernel.everyone_walked() {
-                // The walk may have passed the child's slot, and not reached the parent's.
+                // The walk may already have passed the child's slot, but not yet reached the
+                // parent's.
                 drop((parent, state, members));
                 no_walk = Some(kernel.pgrphash.read(&kernel.locks));
                 continue;
             }
             if !parent.pgrp.as_ref().is_some_and(|now| Arc::ptr_eq(now, &joined)) {
-                // Another thread moved the process meanwhile.
+                // Another thread moved the process in the meantime.
                 continue;
             }
             state.become_child_of(&parent, Arc::clone(thread));
@@ -161,8 +162,9 @@ impl Caller<'_> {
         }
     }
 
-    /// Returns `true` if a signal is to be delivered before the process may fork; another thread
-    /// may have been chosen for it, and have taken it. Called under `p_lock` and the group's lock.
+    /// Returns `true` if a signal must be delivered before the process may fork. Another thread may
+    /// have been chosen for the signal, and may already have taken it. Called under `p_lock` and
+    /// the group's lock.
     fn is_signalled(&self, state: &mut ProcState) -> bool {
         if state.threads.len() > 1 {
             if state.dying || state.stopping {
@@ -175,7 +177,7 @@ impl Caller<'_> {
 }
 
 impl Kernel {
-    /// Releases the resources of a process, once it is unlinked and cannot be found alive.
+    /// Releases the resources of a process, after it was unlinked so that it cannot be found alive.
     pub(super) fn reap(&self, proc: &Proc) {
         let number = proc.number();
         executor::spend(CostKind::Reap);
@@ -191,14 +193,15 @@ impl Kernel {
     }
 
     /// Removes a process from its group and frees its slot. Returns the group, if it is now empty,
-    /// and the failure to report to the process's spawner.
+    /// and the failure to report to the process that spawned it.
     fn move_out(&self, proc: &Proc) -> (Option<Arc<Pgrp>>, Option<ExecFailure>) {
         loop {
             let group = proc.lock(&self.locks).pgrp.clone();
             let mut members = group.as_ref().map(|group| group.members.write(&self.locks));
             let mut state = proc.lock(&self.locks);
             if state.pgrp.as_ref().map(Arc::as_ptr) != group.as_ref().map(Arc::as_ptr) {
-                // Another thread of its parent, which found it before it was unlinked, moved it.
+                // A thread of the parent, which found the process before it was unlinked, has moved
+                // it.
                 continue;
             }
             debug_assert_eq!(state.phase, Phase::Zombie, "a process is waited for once");
@@ -234,7 +237,7 @@ impl Kernel {
             self.recount(child, group.as_ref(), &mut Vec::new());
             self.unlink(parent, child);
         }
-        // Other threads may wait for this child alone.
+        // Other threads may be waiting for only this child.
         super::exit::wake_waiters(&mut parent.lock(&self.locks));
         self.reap(child);
     }

@@ -1,9 +1,9 @@
-//! Consistency check of group counts ([`Kernel::check_groups`]): debug builds compare them with
-//! counts from scratch after each change.
+//! Consistency check of group counts ([`Kernel::check_groups`]): after each change, debug builds
+//! compare the counts with counts from scratch.
 //!
-//! A check reads the system at a moment at which no thread is in the middle of a change, and has no
-//! effect: simulated, it passes no point, so that runs are the same with it and without. It repairs
-//! nothing. A run in which it finds an error is stopped, and then the caller of the run panics
+//! A check reads the system at a moment at which no thread is in the middle of a change. It has no
+//! effect: in a simulated run it passes no point, so runs are the same with and without it. It
+//! repairs nothing. If it finds an error, the run is stopped, and then the caller of the run panics
 //! ([`Virtual::run`](crate::Virtual::run)). A release build does not check.
 
 use std::sync::Arc;
@@ -17,18 +17,19 @@ use crate::executor;
 use crate::lock::Holding;
 use crate::mode::LockingMode;
 
-/// Number of processes ever created above which only the end of the run is checked.
+/// Maximum number of processes ever created up to which the running system is checked; above it,
+/// only the end of the run is.
 const MOST: u32 = 120;
-/// Number of slots that are checked: each of those processes may be forking one more.
+/// Number of slots that are checked: each of those processes may be forking one more process.
 const SLOTS: usize = 2 * MOST as usize;
 
 impl Kernel {
-    /// Compares members, their indices and the qualified counts of groups with the state of the
+    /// Compares the members of groups, their indices and the qualified counts with the state of the
     /// processes, in a small system. Called with no lock held.
     ///
-    /// With the parallel executor it takes the locks. In mode `PerProcess` no lock keeps all
-    /// relations constant, so only the end of the run is checked. In a simulated run the check is
-    /// skipped if a thread holds a lock, or if locks are counted.
+    /// With the parallel executor, the check takes the locks. In mode `PerProcess` no lock keeps
+    /// all relations constant, so only the end of the run is checked. In a simulated run the check
+    /// is skipped if a thread holds a lock, or if locks are counted.
     pub(super) fn check_groups(&self) {
         let small = || self.births.load(Ordering::Relaxed) <= MOST;
         if cfg!(debug_assertions) && small() && !self.config.statistics {
@@ -60,7 +61,7 @@ impl Kernel {
         self.check_all_groups(usize::MAX)
     }
 
-    /// Checks unless a thread is in the middle of a change.
+    /// Checks, unless a thread is in the middle of a change.
     fn check_if_calm(&self, slots: usize) -> Result<(), String> {
         let calm = self.coarse.is_idle()
             && self.pgrphash.is_idle()

@@ -1,8 +1,8 @@
 //! Groups (§2.1.2) and sessions (§2.1.4): `setpgid`, `setsid`, and which groups are orphaned.
 //!
-//! A group is orphaned when no member's parent is in another group of the same session. Each group
-//! counts such qualified members; a member's contribution changes when the member, its parent's
-//! group or its parent changes.
+//! A group is orphaned if no member's parent is in another group of the same session. Each group
+//! counts the members whose parent is (qualified members). A member's contribution may change when
+//! the member, its parent or its parent's group changes.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -69,9 +69,9 @@ impl Caller<'_> {
         if moved { Ok(()) } else { Err(Errno::ESRCH) }
     }
 
-    /// Returns the groups from which and to which a process is to be moved, if the caller may;
-    /// `found` has the number of `group`. If no group has it, and it is the process's own, the
-    /// group is created.
+    /// Returns the groups from which and to which a process is to be moved, if the caller may do
+    /// so; `found` is the group with the number of `group`. If there is no such group and the
+    /// number is the process's own, creates the group.
     fn check_move(
         &self,
         groups: &mut super::Groups,
@@ -102,7 +102,7 @@ impl Caller<'_> {
             return Err(Errno::EPERM);
         }
         let to = match found {
-            // Its number now belongs to another group.
+            // The number now belongs to another group.
             Some(found) if !found.is_named(group) => return Err(Errno::EPERM),
             Some(found) if !Arc::ptr_eq(&found.session, &own_session) => {
                 return Err(Errno::EPERM);
@@ -140,7 +140,7 @@ impl Caller<'_> {
 }
 
 impl Kernel {
-    /// Locks the relations between a process and its parent, and between it and its children.
+    /// Locks the relations of a process to its parent and to its children.
     fn write_parent_and_own<'k>(
         &'k self,
         proc: &'k Proc,
@@ -155,9 +155,9 @@ impl Kernel {
         }
     }
 
-    /// Moves a process between groups, and updates the counts. Returns `false` if it was waited for
-    /// meanwhile. Called under the table for writing. A group that is orphaned by this is not
-    /// signalled: the change was deliberate, and POSIX refers only to exits.
+    /// Moves a process between groups, and updates the counts. Returns `false` if the process was
+    /// waited for in the meantime. Called under the table for writing. A group that the move
+    /// orphans is not signalled: the change was deliberate, and POSIX refers only to exits.
     fn requalify(&self, proc: &Proc, from: &Arc<Pgrp>, to: &Arc<Pgrp>) -> bool {
         let _relations = self.write_parent_and_own(proc);
         let (mut leaving, joining) = write_both(&from.members, &to.members, &self.locks);
@@ -165,8 +165,8 @@ impl Kernel {
         if !proc.lock(&self.locks).pgrp.as_ref().is_some_and(|now| Arc::ptr_eq(now, from)) {
             return false;
         }
-        // The process counts for its new group before it joins that, and for its old one until it
-        // has left: at no moment does a group appear orphaned that is not.
+        // The process counts for its new group before it joins that group, and for its old one
+        // until it has left: at no moment does a group appear orphaned that is not.
         let counted = proc.qualifies.load(Ordering::Relaxed);
         proc.qualifies.store(false, Ordering::Relaxed);
         let lost = &mut Vec::new();
@@ -210,15 +210,15 @@ impl Kernel {
 
     /// Counts a process that was just forked. Called under relations for writing.
     pub(super) fn count_forked(&self, child: &Proc) {
-        // Usually its parent is in the same group.
+        // Usually the child's parent is in the same group.
         if child.standing().is_some_and(|own| self.counts_for(child, own)) {
             let group = child.lock(&self.locks).pgrp.clone();
             self.recount(child, group.as_ref(), &mut Vec::new());
         }
     }
 
-    /// Returns `true` if a process is alive and its parent, alive too, is in another group of the
-    /// same session. Called under relations.
+    /// Returns `true` if a process and its parent are alive and the parent is in another group of
+    /// the same session. Called under relations.
     pub(super) fn counts_for(&self, proc: &Proc, group: GroupSession) -> bool {
         let cares = |parent: &Proc| {
             let its = parent.standing();
@@ -227,8 +227,8 @@ impl Kernel {
         proc.standing().is_some() && self.parent_hint(proc).is_some_and(cares)
     }
 
-    /// Signals an orphaned group with a stopped member: no process would continue it (POSIX,
-    /// `_exit`).
+    /// Signals an orphaned group with a stopped member, because no process would continue the
+    /// member (POSIX, `_exit`).
     pub(super) fn hang_up_if_stopped(&self, group: &Arc<Pgrp>) {
         let stopped = {
             let _coarse = self.coarse();

@@ -1,5 +1,5 @@
 //! Resource limits and usage of a process: [`ResourceLimits`], guarded by `p_lock`, and
-//! [`UserTimes`], guarded by `u_time_lock` (§6.1). [`accounts`](super::accounts) sets them;
+//! [`UserTimes`], guarded by `u_time_lock` (§6.1). [`accounts`](super::accounts) sets the limits;
 //! [`clock`](super::clock) charges for processor time.
 
 use tontine_unix::{Resource, Rlimit, Usage};
@@ -37,7 +37,7 @@ impl ResourceLimits {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct UserTimes {
     pub(super) used: Usage,
-    /// The limit in seconds; the soft one is raised when it is exceeded.
+    /// The limit in seconds. The soft limit is raised whenever it is exceeded.
     pub(super) cpu_limit: Rlimit,
 }
 

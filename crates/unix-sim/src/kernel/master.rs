@@ -1,8 +1,8 @@
 //! `unix_master` (§1, §3): in mode `Master` a call waits for processor 0 and runs there.
 //!
-//! A fiber stays on its worker, so the caller does not move: it switches away, and a *service
-//! fiber* of processor 0 runs its call on a stack of its own, on which the call may also sleep. On
-//! processor 0 threads switch inside the kernel only where one sleeps, so that calls exclude each
+//! A fiber stays on its worker, so the caller does not move. It switches away, and a *service
+//! fiber* of processor 0 runs its call on a separate stack, on which the call may also sleep. On
+//! processor 0, threads switch inside the kernel only if a thread sleeps, so calls exclude each
 //! other.
 
 #![allow(unsafe_code, reason = "a sleeping fiber lends its stack to the master")]
@@ -20,10 +20,10 @@ use crate::executor::{self, Fiber, Object, Start};
 use crate::lock::lock_order::ORDER;
 use crate::mode::LockingMode;
 
-/// The rank of the queue in a model: after all locks.
+/// The rank of the queue in a modelled run: after all locks.
 const RANK: u8 = ORDER.len() as u8;
 
-/// Calls that wait for the master, and the fibers that execute them.
+/// Calls that wait for the master, and the fibers that run them.
 #[derive(Debug, Default)]
 pub(super) struct Master(Mutex<MasterQueue>);
 
@@ -35,12 +35,12 @@ struct MasterQueue {
     fibers: usize,
     /// Number of threads that may make calls.
     threads: usize,
-    /// Number of fibers that were woken and have not checked for a call yet.
+    /// Number of fibers that were woken and have not yet checked for a call.
     coming: usize,
     ending: bool,
 }
 
-/// A call, on the stack of the fiber that sleeps until it is done.
+/// A call. It lies on the stack of the fiber that sleeps until it is done.
 struct MasterCall(*const MasterRequest<'static>);
 
 struct MasterRequest<'a> {
@@ -49,8 +49,8 @@ struct MasterRequest<'a> {
     done: AtomicBool,
 }
 
-// SAFETY: the sleeping caller does not access the target until `done`, and `run` captures what a
-// call captures: the kernel, which is shared, and a thread that does nothing else meanwhile.
+// SAFETY: the sleeping caller does not access the target until `done`. `run` captures the same data
+// as a call: the kernel, which is shared, and a thread that does nothing else in the meantime.
 unsafe impl Send for MasterCall {}
 
 impl fmt::Debug for MasterCall {
@@ -60,7 +60,7 @@ impl fmt::Debug for MasterCall {
 }
 
 impl Kernel {
-    /// Runs a call where the mode requires it: at once, or on the master.
+    /// Runs a call on the processor that the mode requires: here, or on the master.
     #[inline]
     pub(super) fn on_master<R>(&self, body: impl FnOnce() -> R) -> R {
         if self.config.mode != LockingMode::Master || executor::processor() == 0 {
@@ -95,23 +95,24 @@ impl Kernel {
             if desk.coming >= desk.calls.len() {
                 return;
             }
-            // There are as many service fibers as threads, and each thread waits for one call. So
-            // if no fiber is idle, one of them has not yet checked for further calls.
+            // There are as many service fibers as threads, and each thread waits for at most one
+            // call. So if no fiber is idle, at least one of them has not yet checked for further
+            // calls.
             let idle = desk.idle.pop();
             desk.coming += usize::from(idle.is_some());
             idle
         };
         match idle {
             Some(fiber) => fiber.hand_over(),
-            // It waits for its turn on processor 0, behind a program that may continue there for
-            // long.
+            // That fiber waits for its turn on processor 0, behind a program that might run for a
+            // long time.
             None => self.executor.hurry(0),
         }
     }
 
     /// Ensures that there is a service fiber for each thread, including one that is about to begin,
-    /// because all of them may sleep in calls at once. The fiber begins when there is a call for
-    /// it.
+    /// because all of them may sleep in calls at the same time. The fiber begins when a call
+    /// arrives for it.
     ///
     /// # Errors
     /// `EAGAIN`: no stack is available.
@@ -165,8 +166,8 @@ impl Kernel {
                 continue;
             };
             charge_for_order();
-            // SAFETY: the caller keeps the order until it has seen `done`; it sleeps, so that no
-            // other thread runs the closure; the fiber is cloned before `done` is set.
+            // SAFETY: the caller keeps the request until it has seen `done`. It sleeps, so no other
+            // thread runs the closure. The caller's fiber is cloned before `done` is set.
             let caller = unsafe {
                 let order = &*call.0;
                 order.caller.is_served();
@@ -178,8 +179,8 @@ impl Kernel {
             };
             executor::serve_itself();
             caller.hand_over();
-            // Calls may come without end. Fibers that slept in a call, and the programs of this
-            // processor, have their turn meanwhile.
+            // Calls may arrive without end. Let the fibers that slept in a call, and the programs
+            // of this processor, run in between.
             executor::take_turns();
         }
     }
@@ -189,8 +190,8 @@ impl Kernel {
         let mut desk = self.desk();
         let (idle, me) = (desk.idle.len(), executor::current_id());
         desk.idle.retain(|fiber| fiber.id() != me);
-        // `submit` removes the fiber that it wakes from the idle ones and counts it as coming: this
-        // one has come. `end_master` removes all of them and counts none.
+        // `submit` removes the fiber that it wakes from the idle ones and counts it as coming. That
+        // fiber has now arrived. `end_master` removes all fibers and counts none.
         if desk.idle.len() == idle && !desk.ending {
             desk.coming -= 1;
         }
@@ -209,17 +210,17 @@ impl Kernel {
         }
     }
 
-    /// Locks the queue. No access is recorded: in an exploration of schedules a call is handed over
-    /// and back at once, and no other fiber observes which one executed it. A model charges for it
-    /// like a lock.
+    /// Locks the queue. No access is recorded, because in an exploration of schedules a call is
+    /// handed over and back at once, so no other fiber observes which fiber ran it. A modelled run
+    /// charges for the queue as for a lock.
     fn desk(&self) -> MutexGuard<'_, MasterQueue> {
         executor::touch(RANK, 0);
         self.master.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Charges a model for the transfer of an order to the master's processor, or back: the cache line
-/// of the order, and the one with the reference count of its caller.
+/// In a modelled run, charges for the transfer of a call to the master's processor, or back: the
+/// cache line of the request, and the one with the reference count of its caller.
 fn charge_for_order() {
     executor::spend(CostKind::Transfer);
     executor::spend(CostKind::Transfer);

@@ -1,8 +1,8 @@
-//! Signals that were generated and not yet delivered (§2.1.1): [`Pending`], of a process or of a
+//! Signals that were generated but not yet delivered (§2.1.1): [`Pending`], of a process or of a
 //! thread (§3.1).
 //!
-//! The caller decides whether a new signal is merged with a pending one, and what is queued beyond
-//! the user's limit.
+//! The caller decides whether a new signal is merged with a pending one, and which signals are
+//! queued in excess of the user's limit.
 
 use smallvec::SmallVec;
 use tontine_unix::{SigCode, SigInfo, SigSet, Signal};
@@ -11,7 +11,7 @@ use tontine_unix::{SigCode, SigInfo, SigSet, Signal};
 #[derive(Debug, Default)]
 pub(super) struct Pending {
     set: SigSet,
-    /// The queue, in the order of arrival; a single signal needs no allocation.
+    /// The queue, in the order of arrival. A single signal needs no allocation.
     queue: SmallVec<[SigInfo; 1]>,
 }
 
@@ -27,7 +27,7 @@ impl Pending {
         self.queue.push(info);
     }
 
-    /// Adds a signal without its information, for which there is no space.
+    /// Adds a signal without its information, because there is no space for it.
     pub(super) fn add_without_info(&mut self, signal: Signal) {
         self.set = self.set.with(signal);
     }
@@ -50,7 +50,7 @@ impl Pending {
         Some((info.unwrap_or(lost), info.is_some()))
     }
 
-    /// Discards signals. Returns the number of those that were queued.
+    /// Discards signals. Returns the number of discarded signals that were queued.
     pub(super) fn discard(&mut self, signals: SigSet) -> usize {
         let before = self.queue.len();
         self.queue.retain(|info| !signals.contains(info.signal));

@@ -1,9 +1,9 @@
 //! The table of process numbers (§5): [`PidTable`].
 //!
-//! It has one word per number: the slot that has it, and the further objects that keep it from
-//! being reused: a group, a session, a thread. Words are allocated and released under `pid_lock`; a
-//! lookup reads one without it, and its result must be checked against the slot (see
-//! [`SlotTable`](super::slab::SlotTable)).
+//! The table has one word per number. The word contains the slot that has the number, and flags for
+//! other objects that prevent its reuse: a group, a session, a thread. Words are allocated and
+//! released under `pid_lock`. A lookup reads a word without that lock, so its result must be
+//! checked against the slot (see [`SlotTable`](super::slab::SlotTable)).
 
 #![allow(unsafe_code, reason = "atomic words are created from zeroed memory")]
 
@@ -31,15 +31,15 @@ pub(super) struct PidTable {
 struct Allocation {
     /// The number to try first.
     next: usize,
-    /// Number of numbers in use.
+    /// How many numbers are in use.
     used: usize,
-    /// Released slots, the last one on top.
+    /// Released slots, with the most recently released one on top.
     free: Vec<u32>,
     /// Number of slots that were ever allocated.
     slots: u32,
 }
 
-/// An object that keeps a number, besides a process that has it.
+/// An object, other than a process, that keeps a number in use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PidKeeper {
     Group = 1 << 24,
@@ -48,7 +48,7 @@ pub(super) enum PidKeeper {
 }
 
 const SLOT: u32 = (1 << 24) - 1;
-/// Numbers below this are allocated only once: they are the system's own.
+/// Numbers below this are allocated only once, because they are reserved for the system.
 const RESERVED: usize = 300;
 
 impl PidTable {
@@ -56,8 +56,8 @@ impl PidTable {
     pub(super) fn new(most: usize) -> Self {
         let words = Box::into_raw(vec![0_u32; most + 1].into_boxed_slice());
         // SAFETY: an atomic word has the size, the alignment and the values of a plain one, and the
-        // box was just released. Memory that is zero from the start is mapped and not written, so
-        // that the pages of unused numbers are never touched.
+        // box was just released. The memory is zeroed on allocation, so it is mapped but not
+        // written, and the pages of unused numbers are never touched.
         let words = unsafe { Box::from_raw(words as *mut [AtomicU32]) };
         let allocation = Allocation { next: 1, used: 0, free: Vec::new(), slots: 0 };
         Self { words, allocation: SimpleLock::new(0, allocation) }
@@ -71,7 +71,7 @@ impl PidTable {
         (word.load(Ordering::Acquire) & SLOT).checked_sub(1)
     }
 
-    /// Returns `true` if such an object keeps this number.
+    /// Returns `true` if an object of kind `keeper` keeps this number.
     pub(super) fn is_kept(&self, number: i32, keeper: PidKeeper) -> bool {
         executor::looks_at(Object::Number(number));
         let word = usize::try_from(number).ok().and_then(|number| self.words.get(number));
@@ -83,7 +83,7 @@ impl PidTable {
         self.allocation.lock(locks).next = usize::try_from(number).unwrap_or(RESERVED);
     }
 
-    /// Allocates a number and a slot for a process. It cannot be found before it is published.
+    /// Allocates a number and a slot for a process. Lookups do not find it before it is published.
     ///
     /// # Errors
     /// `EAGAIN`: every number is in use.
@@ -131,7 +131,7 @@ impl PidTable {
         }
     }
 
-    /// Returns the number of numbers in use.
+    /// Returns how many numbers are in use.
     pub(super) fn used(&self, locks: &Locks) -> usize {
         self.allocation.lock(locks).used
     }
@@ -144,7 +144,7 @@ impl PidTable {
         self.words[number as usize].store(slot + 1, Ordering::Release);
     }
 
-    /// Hides it from lookups; the number is not reused before it is released.
+    /// Hides a number from lookups. The number is not reused before it is released.
     pub(super) fn hide(&self, number: i32) {
         executor::changes(Object::Number(number));
         let word = &self.words[number as usize];
@@ -152,20 +152,21 @@ impl PidTable {
         word.fetch_and(!SLOT, Ordering::Relaxed);
     }
 
-    /// Releases the number and the slot of a process; other objects may still keep the number.
+    /// Releases the number and the slot of a process. Other objects may still keep the number.
     pub(super) fn give_back(&self, locks: &Locks, number: i32, slot: u32) {
         let mut allocation = self.allocation.lock(locks);
         self.release(&mut allocation, number, SLOT | PidKeeper::Thread as u32);
         allocation.free.push(slot);
     }
 
-    /// Keeps a number that is in use, which prevents its reuse meanwhile: no lock is needed.
+    /// Keeps a number for an object of kind `keeper`. No lock is needed, because the number is in
+    /// use and so cannot be reused at this moment.
     pub(super) fn keep(&self, number: i32, keeper: PidKeeper) {
         executor::changes(Object::Number(number));
         self.words[number as usize].fetch_or(keeper as u32, Ordering::Relaxed);
     }
 
-    /// Stops keeping it.
+    /// Stops keeping a number.
     pub(super) fn drop_keeper(&self, locks: &Locks, number: i32, keeper: PidKeeper) {
         let mut allocation = self.allocation.lock(locks);
         self.release(&mut allocation, number, keeper as u32);

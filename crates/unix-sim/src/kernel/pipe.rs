@@ -1,10 +1,10 @@
 //! A pipe's buffer: [`KernelPipe`].
 //!
-//! As in pipe(7), it has 64 KiB; up to [`ATOMIC`] bytes that are written at once stay together; a
-//! read returns end-of-file when the last writer has closed, and a write fails when the last reader
-//! has. The buffer never waits and sends no signal: after [`PipeRead::WouldWait`] or
-//! [`PipeWrite::WouldWait`] the caller must retry after a change at the other end, and
-//! [`PipeWrite::Broken`] stands for `EPIPE` and SIGPIPE.
+//! As in pipe(7), the capacity is 64 KiB; up to [`ATOMIC`] bytes that are written in one call stay
+//! together; a read returns end-of-file when the last writer has closed; and a write fails when the
+//! last reader has closed. The buffer never waits and sends no signal: after
+//! [`PipeRead::WouldWait`] or [`PipeWrite::WouldWait`] the caller must retry after a change at the
+//! other end, and [`PipeWrite::Broken`] stands for `EPIPE` and SIGPIPE.
 
 use std::collections::VecDeque;
 use std::io::Read as _;
@@ -14,7 +14,7 @@ pub(crate) const SIZE: usize = 65_536;
 /// Maximum number of bytes that are written together or not at all; `PIPE_BUF`.
 pub(crate) const ATOMIC: usize = 4096;
 
-/// A pipe with both its ends. Its buffer grows as it is used.
+/// A pipe with both its ends. Its buffer grows on demand.
 #[derive(Debug)]
 pub(crate) struct KernelPipe {
     bytes: VecDeque<u8>,
@@ -29,14 +29,15 @@ pub(crate) enum PipeRead {
     Bytes(usize),
     /// The pipe is empty, and no writer is left.
     End,
-    /// The pipe is empty so far.
+    /// The pipe is empty, but a writer is left.
     WouldWait,
 }
 
 /// The result of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PipeWrite {
-    /// This many bytes were written; if there are more than [`ATOMIC`], possibly a part of them.
+    /// This many bytes were written. If more than [`ATOMIC`] bytes were passed, this may be a part
+    /// of them.
     Bytes(usize),
     /// The pipe has no space yet.
     WouldWait,
@@ -49,17 +50,17 @@ impl KernelPipe {
         Self { bytes: VecDeque::new(), is_read: true, is_written: true }
     }
 
-    /// Marks the last reading descriptor as closed: the caller wakes the writers.
+    /// Marks the last reading descriptor as closed. The caller must wake the writers.
     pub(crate) fn drop_reader(&mut self) {
         self.is_read = false;
     }
 
-    /// Marks the last writing descriptor as closed: the caller wakes the readers.
+    /// Marks the last writing descriptor as closed. The caller must wake the readers.
     pub(crate) fn drop_writer(&mut self) {
         self.is_written = false;
     }
 
-    /// Reads the available bytes that fit.
+    /// Reads the available bytes, as many as fit into `buffer`.
     pub(crate) fn read(&mut self, buffer: &mut [u8]) -> PipeRead {
         if buffer.is_empty() {
             return PipeRead::Bytes(0);
@@ -72,8 +73,8 @@ impl KernelPipe {
         PipeRead::Bytes(n)
     }
 
-    /// Writes all of at most [`ATOMIC`] bytes, or as many of more as there is space for. An empty
-    /// write always succeeds.
+    /// Writes at most [`ATOMIC`] bytes as a whole; of more bytes, writes as many as there is space
+    /// for. An empty write always succeeds.
     pub(crate) fn write(&mut self, bytes: &[u8]) -> PipeWrite {
         if bytes.is_empty() {
             return PipeWrite::Bytes(0);

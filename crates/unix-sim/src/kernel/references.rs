@@ -13,8 +13,8 @@ use super::proc::{Proc, ProcState};
 use crate::lock::SimpleGuard;
 use crate::lock::lock_order::PLock;
 
-/// A process that was looked up: it completes no exit while this lives, unless it was already
-/// ending.
+/// A process that was looked up. While this reference lives, the process completes no exit, unless
+/// it was already ending at the lookup.
 #[derive(Debug)]
 pub(super) struct ProcRef<'k> {
     kernel: &'k Kernel,
@@ -30,22 +30,22 @@ impl<'k> ProcRef<'k> {
         Self { kernel, proc, birth: proc.generation(), counted }
     }
 
-    /// Converts the reference for structures without a lifetime; `None` if the process was already
-    /// ending.
+    /// Converts the reference for structures without a lifetime; returns `None` if the process was
+    /// already ending.
     pub(super) fn hold(self) -> Option<HeldProc> {
         let Self { proc, birth, counted, .. } = self;
         std::mem::forget(self);
         counted.then_some(HeldProc { slot: proc.slot, birth })
     }
 
-    /// Returns its state, unless it has been waited for in the meantime.
+    /// Returns the process's state, unless the process has been waited for in the meantime.
     pub(super) fn state(&self) -> Option<SimpleGuard<'k, PLock, ProcState>> {
         let state = self.proc.lock(&self.kernel.locks);
         (self.counted || (self.proc.generation() == self.birth && self.birth != 0)).then_some(state)
     }
 }
 
-/// A reference that is kept in the system's own structures.
+/// A reference that is stored in the system's own structures.
 #[derive(Debug)]
 #[must_use = "a counted reference that is lost blocks an exit indefinitely"]
 pub(super) struct HeldProc {
@@ -54,7 +54,7 @@ pub(super) struct HeldProc {
 }
 
 impl HeldProc {
-    /// Converts it back to a reference.
+    /// Converts this value back to a reference.
     pub(super) fn refer(self, kernel: &Kernel) -> ProcRef<'_> {
         let Self { slot, birth } = self;
         ProcRef { kernel, proc: kernel.slab.get(slot), birth, counted: true }
@@ -83,7 +83,7 @@ impl Drop for ProcRef<'_> {
 }
 
 impl Kernel {
-    /// Returns the process with this number, and with the generation in `pid` if it has one.
+    /// Returns the process with this number, and with the generation in `pid` if `pid` has one.
     pub(super) fn find(&self, pid: Pid) -> Option<ProcRef<'_>> {
         let slot = self.pids.slot(pid.number())?;
         let found = ProcRef::new(self, self.slab.get(slot));

@@ -1,5 +1,6 @@
-//! `kill` and related calls (§2.1): which processes a program signals, and whether it has the
-//! permission. A process is kept by a reference meanwhile (§5.2), a group by its lock (§5.1).
+//! `kill` and related calls (§2.1): the processes that a program signals, and whether it has the
+//! permission. During the call, a reference keeps a process (§5.2), and a group's lock keeps the
+//! group (§5.1).
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -20,7 +21,7 @@ use crate::executor::{self, Object};
 impl Caller<'_> {
     pub(super) fn send(&self, target: SignalTarget, signal: Option<Signal>) -> Result<()> {
         let target = match target {
-            // `SignalTarget::of` documents what such numbers mean to kill(2).
+            // `SignalTarget::of` documents the meaning of such numbers to kill(2).
             SignalTarget::Process(pid) if pid.number() <= 0 => return Err(Errno::ESRCH),
             SignalTarget::Group(pid) if pid.number() == i32::MIN => return Err(Errno::ESRCH),
             SignalTarget::Group(pid) if pid.number() < 0 => return Err(Errno::EINVAL),
@@ -32,16 +33,16 @@ impl Caller<'_> {
                 self.send_to_one(pid, None, self.info(signal, SigCode::User, 0))
             }
             SignalTarget::Group(id) => {
-                // Declared before the lock, and so dropped after it: dropping it may take the lock
-                // again.
+                // Declared before the lock, so that it is dropped after it: dropping it may take
+                // the lock again.
                 let group;
                 let _coarse = self.kernel.coarse();
                 group = self.kernel.find_group(id).ok_or(Errno::ESRCH)?;
                 self.send_to_group(&group, self.info(signal, SigCode::User, 0))
             }
             SignalTarget::OwnGroup => {
-                // Declared before the lock, and so dropped after it: dropping it may take the lock
-                // again.
+                // Declared before the lock, so that it is dropped after it: dropping it may take
+                // the lock again.
                 let group;
                 let _coarse = self.kernel.coarse();
                 group = self.kernel.refer_to_group(&self.state()).ok_or(Errno::ESRCH)?;
@@ -107,7 +108,7 @@ impl Caller<'_> {
         self.post_if_any(&mut state, info, to)
     }
 
-    /// Posts a signal. Without one, sends nothing and succeeds.
+    /// Posts a signal. If `info` is `None`, sends nothing and succeeds.
     fn post_if_any(&self, state: &mut ProcState, info: Option<SigInfo>, to: To) -> Result<()> {
         info.map_or(Ok(()), |info| self.kernel.post(state, info, to))
     }
@@ -135,8 +136,8 @@ impl Caller<'_> {
         let mine = self.proc.ids();
         let _coarse = kernel.coarse();
         let _groups = kernel.pgrphash.write(&kernel.locks);
-        // A fork whose child gets a slot that this walk has passed locks that slot after the walk
-        // did, and so sees this flag.
+        // If a fork's child gets a slot that this walk has already passed, the fork locks that slot
+        // after the walk did, and so sees this flag.
         executor::changes(Object::System);
         kernel.walking.store(true, Ordering::Relaxed);
         let mut result = Err(Errno::ESRCH);
@@ -146,7 +147,8 @@ impl Caller<'_> {
             }
             let mut state = proc.lock(&kernel.locks);
             if state.phase != Phase::Free {
-                // As on Linux, processes that the caller may not signal are no failure.
+                // As on Linux, a process that the caller may not signal does not make the call
+                // fail.
                 result = match self.send_if_permitted(mine, &mut state, info) {
                     Err(Errno::EPERM) => result.or(Ok(())),
                     other => tally(result, other),
@@ -172,8 +174,8 @@ impl Caller<'_> {
 }
 
 impl Kernel {
-    /// Returns the process that has a thread with this number, which kill(2) accepts, too. If the
-    /// number is a thread's, all processes are searched for it.
+    /// Returns the process that has a thread with this number, which kill(2) accepts too. If the
+    /// number is that of a thread, all processes are searched for it.
     fn find_by_thread(&self, pid: Pid) -> Option<ProcRef<'_>> {
         if pid.birth().is_some() || !self.pids.is_kept(pid.number(), PidKeeper::Thread) {
             return None;
@@ -192,8 +194,8 @@ impl Kernel {
     }
 }
 
-/// Combines two results: one success is a success; otherwise a refusal replaces the initial
-/// `ESRCH`.
+/// Combines two results: one success makes the result a success; otherwise a refusal replaces the
+/// initial `ESRCH`.
 fn tally(sum: Result<()>, one: Result<()>) -> Result<()> {
     match (sum, one) {
         (Ok(()), _) | (_, Ok(())) => Ok(()),
@@ -201,8 +203,8 @@ fn tally(sum: Result<()>, one: Result<()>) -> Result<()> {
     }
 }
 
-/// Returns `true` if the caller may signal the process: by its users, or with SIGCONT within a
-/// session.
+/// Returns `true` if the caller may signal the process: because of its users, or because the signal
+/// is SIGCONT and both are in one session.
 fn permits(mine: Ids, state: &ProcState, info: Option<SigInfo>) -> bool {
     let session = || state.pgrp.as_ref().map(|group| group.session.id.number());
     mine.may_signal(&state.credentials)

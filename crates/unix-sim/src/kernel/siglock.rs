@@ -1,12 +1,13 @@
 //! The multi-threaded signal delivery state of a process (§3.2, §4.1): [`SigLock`].
 //!
 //! A process is *unlocked*, *locked* ([`SigLocked`]: a thread holds `p_siglock`, briefly),
-//! *waiting* ([`SigWaiting`]: `p_sigwait` is set, a thread delivers a signal or stopped the process
-//! for its tracer) or *exiting* (`p_end_thread` is set). Each state is a type, and each transition
-//! consumes the previous state: a transition that the paper does not have does not compile.
+//! *waiting* ([`SigWaiting`]: `p_sigwait` is set, because a thread delivers a signal or has stopped
+//! the process for its tracer) or *exiting* (`p_end_thread` is set). Each state is a type, and each
+//! transition consumes the previous state, so a transition that the paper does not define does not
+//! compile.
 //!
-//! A thread that meets *waiting* or *exiting* is only [`Marked`] here; the mark takes effect on its
-//! way to user mode ([`deliver`](super::deliver)).
+//! A thread that meets *waiting* or *exiting* is only [`Marked`] here. The mark takes effect on the
+//! thread's way to user mode ([`deliver`](super::deliver)).
 
 use std::sync::atomic::{AtomicI32, Ordering};
 
@@ -19,7 +20,8 @@ use crate::lock::{Locks, SimpleGuard, SimpleLock};
 #[derive(Debug)]
 pub(super) struct SigLock {
     state: SimpleLock<PSiglock, SigLockState>,
-    /// `p_end_thread`: the number of the thread, or 0. Changed under `p_siglock`.
+    /// `p_end_thread`: the number of the thread that ends the others, or 0. Changed under
+    /// `p_siglock`.
     p_end_thread: AtomicI32,
 }
 
@@ -39,7 +41,7 @@ pub(super) struct SigLocked<'a> {
     state: SimpleGuard<'a, PSiglock, SigLockState>,
 }
 
-/// The state *waiting*, set by the thread that holds this.
+/// The state *waiting*, set by the thread that holds this value.
 #[derive(Debug)]
 #[must_use]
 pub(super) struct SigWaiting<'a> {
@@ -47,8 +49,8 @@ pub(super) struct SigWaiting<'a> {
     locks: &'a Locks,
 }
 
-/// The error of a call that must return at once: the thread carries a mark that takes effect on its
-/// way to user mode.
+/// The error of a call that must return at once: the thread carries a mark, which takes effect on
+/// its way to user mode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Marked;
 
@@ -58,7 +60,7 @@ impl SigLock {
         Self { state, p_end_thread: AtomicI32::new(0) }
     }
 
-    /// *Unlocked* to *locked*; a thread that meets *waiting* or *exiting* is marked.
+    /// Moves from *unlocked* to *locked*. A thread that meets *waiting* or *exiting* is marked.
     pub(super) fn sig_lock_or_return<'a>(
         &'a self,
         locks: &'a Locks,
@@ -76,8 +78,8 @@ impl SigLock {
         Ok(SigLocked { lock: self, locks, state })
     }
 
-    /// `sig_lock_or_return`, then *waiting* (§4.1): other threads block instead of spinning while
-    /// this one delivers a signal.
+    /// Calls `sig_lock_or_return`, then moves to *waiting* (§4.1): other threads block instead of
+    /// spinning while this one delivers a signal.
     pub(super) fn sig_wait_lock<'a>(
         &'a self,
         locks: &'a Locks,
@@ -100,9 +102,9 @@ impl SigLock {
         }
     }
 
-    /// Returns the thread that exits or executes, if there is one. Without the lock, a thread knows
-    /// whether it is the one itself. A thread that has found no mark of another thread under
-    /// `p_lock` finds that thread here, because the other thread takes `p_lock` after it has
+    /// Returns the thread that exits or calls exec, if any. Without the lock, a thread can rely
+    /// only on whether it is that thread itself. A thread that has found no mark of another thread
+    /// under `p_lock` finds that thread here, because the other thread takes `p_lock` after it has
     /// registered.
     pub(super) fn ending(&self) -> Option<i32> {
         executor::looks_at(Object::Process(self.state.instance()));
@@ -110,7 +112,8 @@ impl SigLock {
         (ending != 0).then_some(ending)
     }
 
-    /// Back to *unlocked* from any state: a new process, or a new program in an old one.
+    /// Returns to *unlocked* from any state, for a new process or for a new program in an old
+    /// process.
     pub(super) fn reset(&self, locks: &Locks) {
         let mut state = self.state.lock(locks);
         executor::changes(Object::Process(self.state.instance()));
@@ -129,25 +132,26 @@ impl SigLockState {
 }
 
 impl<'a> SigLocked<'a> {
-    /// *Locked* to *waiting*.
+    /// Moves from *locked* to *waiting*.
     pub(super) fn sig_lock_to_wait(mut self, thread: &Thread) -> SigWaiting<'a> {
         self.state.p_sigwait = Some(thread.tid());
         SigWaiting { lock: self.lock, locks: self.locks }
     }
 
-    /// *Locked* to *exiting*: the thread is registered; the caller halts all others.
+    /// Moves from *locked* to *exiting*: registers the thread. The caller must halt all other
+    /// threads.
     pub(super) fn sig_lock_to_exit(mut self, thread: &Thread) {
         executor::changes(Object::Process(self.lock.state.instance()));
         self.lock.p_end_thread.store(thread.tid(), Ordering::Relaxed);
         self.state.wake();
     }
 
-    /// *Locked* to *unlocked*.
+    /// Moves from *locked* to *unlocked*.
     pub(super) fn unlock(self) {}
 }
 
 impl<'a> SigWaiting<'a> {
-    /// *Waiting* to *locked*.
+    /// Moves from *waiting* to *locked*.
     pub(super) fn sig_wait_to_lock(self) -> SigLocked<'a> {
         let mut state = self.lock.state.lock(self.locks);
         state.p_sigwait = None;
@@ -155,7 +159,7 @@ impl<'a> SigWaiting<'a> {
         SigLocked { lock: self.lock, locks: self.locks, state }
     }
 
-    /// *Waiting* to *unlocked* (§4.1).
+    /// Moves from *waiting* to *unlocked* (§4.1).
     pub(super) fn sig_wait_unlock(self) {
         self.sig_wait_to_lock().unlock();
     }

@@ -1,13 +1,13 @@
-//! The slots of processes: [`SlotTable`], which creates slots on demand (§5). A slot, once created,
-//! keeps its address and holds processes until the system ends; so a reference to it is always
-//! valid, but the process in it may be another one.
+//! The slots of processes: [`SlotTable`], which creates slots on demand (§5). Once created, a slot
+//! keeps its address and holds processes until the system ends. A reference to a slot is therefore
+//! always valid, but the process in it may change.
 
 use std::sync::OnceLock;
 
 use super::proc::{Proc, ProcState};
 
-/// Number of slots that are created at once, as a power of two: few in a system that can have few
-/// processes.
+/// Number of slots that are created at once, as a power of two. It is small in a system that can
+/// have few processes.
 const CHUNK: u32 = 8;
 const SMALL_CHUNK: u32 = 2;
 /// The highest process number of a small system.
@@ -23,7 +23,7 @@ pub(super) struct SlotTable {
 }
 
 impl SlotTable {
-    /// Creates a slab for at most as many processes at once as there are numbers.
+    /// Creates a table for at most as many concurrent processes as there are numbers.
     pub(super) fn new(
         numbers: usize,
         blank: impl Fn() -> ProcState + Send + Sync + 'static,
@@ -34,7 +34,7 @@ impl SlotTable {
         Self { chunks, chunk, blank: Box::new(blank) }
     }
 
-    /// Returns the slot with this number, created with its neighbours on first use.
+    /// Returns the slot with this number. It is created, with its neighbours, on first use.
     #[inline]
     pub(super) fn get(&self, slot: u32) -> &Proc {
         let (chunk, at) = (slot as usize >> self.chunk, slot as usize & ((1 << self.chunk) - 1));
@@ -52,7 +52,7 @@ impl SlotTable {
         self.chunks[chunk].get_or_init(make)
     }
 
-    /// Returns all slots that were created, of a slab that no other thread can access.
+    /// Returns all slots that were created, of a table that no other thread can access.
     pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Proc> {
         self.chunks.iter_mut().map_while(OnceLock::get_mut).flatten()
     }

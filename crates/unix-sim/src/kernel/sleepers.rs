@@ -2,21 +2,21 @@
 
 use crate::executor::Fiber;
 
-/// Fibers to be woken by the next change, each once even if it was added several times.
+/// Fibers to be woken by the next change. A fiber that was added several times is woken once.
 #[derive(Debug, Default)]
 pub(super) struct Sleepers(Vec<Fiber>);
 
 impl Sleepers {
     /// Adds a fiber to be woken.
     pub(super) fn add(&mut self, sleeper: Fiber) {
-        // Threads outside of the system all have number 0.
+        // All threads outside of the system have the number 0.
         let is_known = |known: &Fiber| sleeper.id() != 0 && known.id() == sleeper.id();
         if !self.0.iter().any(is_known) {
             self.0.push(sleeper);
         }
     }
 
-    /// Wakes all; a fiber that continues to wait adds itself again.
+    /// Wakes all fibers. A fiber that continues to wait adds itself again.
     pub(super) fn wake(&mut self) {
         for fiber in self.0.drain(..) {
             fiber.unpark();

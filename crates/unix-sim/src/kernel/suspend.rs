@@ -1,5 +1,5 @@
-//! Calls that concern the caller's own signals: dispositions, masks (§2.1.1), `sigsuspend` (§4.2),
-//! `sigtimedwait`.
+//! Calls that concern the caller's own signals: dispositions and masks (§2.1.1), `sigsuspend`
+//! (§4.2), and `sigtimedwait`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::config::Masks;
 use crate::costs::CostKind;
 use crate::executor;
 
-/// Valid sizes of an alternate stack: from `MINSIGSTKSZ`, and below the size of a program's address
+/// Valid sizes of an alternate stack: at least `MINSIGSTKSZ`, and less than a program's address
 /// space.
 const STACK_SIZES: std::ops::Range<usize> = 2048..1 << 47;
 
@@ -35,7 +35,7 @@ impl Caller<'_> {
             let old = actions.of(signal).clone();
             actions.set(signal, new);
             if state.actions.nothing().contains(signal) {
-                // A pending signal is discarded, blocked or not.
+                // A pending signal is discarded, whether or not it is blocked.
                 self.kernel.discard(&mut state, SigSet::of(&[signal]));
                 self.recheck_pending(&mut state);
             }
@@ -70,8 +70,8 @@ impl Caller<'_> {
             if self.kernel.config.masks == Masks::PerThread
                 && let Some(saved) = self.saved_mask.take()
             {
-                // A wake-up for which no handler ran. Linux restarts the call with the previous
-                // mask, which may unblock signals that the call's own mask blocks.
+                // The thread was woken, but no handler ran. Linux restarts the call with the
+                // previous mask, which may unblock signals that the call's own mask blocks.
                 self.change_mask(saved);
                 if self.has_pending_ast() {
                     return Err(Unfinished::Again);
@@ -81,8 +81,8 @@ impl Caller<'_> {
                 self.saved_mask.set(Some(self.thread.mask()));
             }
             self.sleep_for_handler(|state| {
-                // The mask of this thread alone, even if masks otherwise belong to processes
-                // (§4.2).
+                // This mask applies to this thread alone, even if masks otherwise belong to
+                // processes (§4.2).
                 self.member(state).suspended = true;
                 self.thread.set_mask(mask.difference(SigSet::UNBLOCKABLE));
                 self.recheck_pending(state);
@@ -109,15 +109,16 @@ impl Caller<'_> {
                 (timeout.map(|timeout| now.saturating_add(timeout)), self.wakings.get())
             });
             if self.wakings.get() != wakings {
-                // On Linux a stop, or a signal without an effect, ends this call, and no other call
-                // that sleeps.
+                // On Linux a stop, or a signal without an effect, ends this call, but no other
+                // sleeping call.
                 return Err(Errno::EINTR.into());
             }
             let taken = self.sleep(deadline, |state| {
                 let taken = self.take_of(state, set);
                 self.thread.set_awaited(if taken.is_some() { SigSet::EMPTY } else { set });
                 if taken.is_none() && !self.awaits_more(state, set) {
-                    // Another thread took the signal that woke this one, and none is left for it.
+                    // Another thread took the signal that woke this thread, and no other signal is
+                    // left for it.
                     self.recheck_pending(state);
                 }
                 taken
@@ -128,8 +129,8 @@ impl Caller<'_> {
         taken.ok_or(Errno::EAGAIN)
     }
 
-    /// Stops waiting for signals. Other signals that arrived meanwhile found this thread waiting,
-    /// and another thread may wait for them.
+    /// Stops waiting for signals. Other signals that arrived during the wait were left to this
+    /// thread, although another thread may be waiting for them.
     fn pass_on(&self) {
         let state = self.state();
         self.thread.set_awaited(SigSet::EMPTY);
@@ -152,8 +153,8 @@ impl Caller<'_> {
         !self.member(state).pending.set().union(shared).intersection(set).is_empty()
     }
 
-    /// Raises a signal that the thread's own execution causes (§3.1): it is delivered at once to
-    /// this thread, and fatal if it is blocked or ignored.
+    /// Raises a signal that the thread's own execution causes (§3.1). The signal is delivered to
+    /// this thread at once, and is fatal if it is blocked or ignored.
     pub(super) fn raise_fault(&self, signal: Signal) -> Result<()> {
         if !FAULTS.contains(signal) {
             return Err(Errno::EINVAL);
@@ -172,8 +173,8 @@ impl Caller<'_> {
         })
     }
 
-    /// The action of 4.3BSD: interrupted calls restart, unless `SV_INTERRUPT` was requested, which
-    /// in the returned value is the absence of `SA_RESTART`.
+    /// Applies the action of 4.3BSD: interrupted calls restart, unless `SV_INTERRUPT` was
+    /// requested. In the returned value, the absence of `SA_RESTART` stands for `SV_INTERRUPT`.
     pub(super) fn vector(&self, signal: Signal, vector: Option<SigVec>) -> Result<SigVec> {
         let action = vector.map(|vector| {
             let flags = vector.action.flags.union(ActionFlags::RESTART);

@@ -1,5 +1,5 @@
 //! The system calls of the virtual Unix (§2.1): [`Sys`] for [`Caller`]. Each method records its
-//! name, for those that inspect a sleeping thread, and calls the method that implements it.
+//! name, so that a sleeping thread can be inspected, and calls the method that implements it.
 
 use std::convert::Infallible;
 use std::sync::Arc;

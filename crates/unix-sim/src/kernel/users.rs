@@ -1,5 +1,5 @@
-//! Users, and the resources that each has in use: [`Cred`], [`User`]. `uidhash_lock` is one
-//! of the global locks of §5 (table 1).
+//! Users, and the resources that each user has in use: [`Cred`], [`User`]. `uidhash_lock` is one of
+//! the global locks of §5 (table 1).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,8 +23,8 @@ pub(super) struct User {
 /// Number of stripes; if there are more processors, they share stripes.
 const STRIPES: usize = 16;
 
-/// A count: the sum of what each processor counted, on a cache line of its own. The sum is computed
-/// only if there is a limit.
+/// A count: the sum of the counts of all processors, each on a separate cache line. The sum is
+/// computed only if there is a limit.
 #[derive(Debug, Default)]
 pub(super) struct PopulationCount([Stripe; STRIPES]);
 
@@ -34,10 +34,10 @@ pub(super) struct PopulationCount([Stripe; STRIPES]);
 struct Stripe(AtomicU64);
 
 impl PopulationCount {
-    /// Adds one, unless the sum would exceed `limit`. Returns `true` if it did.
+    /// Adds one, unless the sum would exceed `limit`. Returns `true` if it was added.
     pub(super) fn take(&self, limit: u64) -> bool {
-        // SYNC count: pairs with `sum`: if two threads take the last one, at least one sees the
-        // other.
+        // SYNC count: pairs with `sum`: if two threads take the last unit, at least one of them
+        // sees the other's addition.
         self.stripe().fetch_add(1, Ordering::SeqCst);
         let refused = limit != u64::MAX && self.sum() > limit;
         if refused {
@@ -69,12 +69,12 @@ impl PopulationCount {
     }
 
     fn sum(&self) -> u64 {
-        // The reader is ordered with all that count.
+        // Reading the sum is ordered with every change of the count.
         executor::changes(Object::Users);
         // SYNC count: pairs with `take`.
         let counted = self.0.iter().map(|stripe| stripe.0.load(Ordering::SeqCst));
         let sum = counted.fold(0, u64::wrapping_add).cast_signed();
-        // A concurrent release may be seen before its acquisition.
+        // A concurrent release may be seen before the corresponding addition.
         u64::try_from(sum).unwrap_or(0)
     }
 }
@@ -94,7 +94,7 @@ impl Cred {
         Self { real: uid, effective: uid, saved: uid, user }
     }
 
-    /// Returns `true` if it has all permissions.
+    /// Returns `true` if the process has all permissions.
     pub(super) fn is_privileged(&self) -> bool {
         self.effective == 0
     }
@@ -109,8 +109,8 @@ pub(super) struct Ids {
 }
 
 impl Ids {
-    /// Returns `true` if a process with these users may signal one with those of `target`, as in
-    /// kill(2).
+    /// Returns `true` if, as in kill(2), a process with these users may signal a process with those
+    /// of `target`.
     pub(super) fn may_signal(self, target: &Cred) -> bool {
         let mine = [self.effective, self.real];
         self.effective == 0 || mine.iter().any(|uid| [target.real, target.saved].contains(uid))
@@ -118,8 +118,8 @@ impl Ids {
 }
 
 impl Kernel {
-    /// Moves the charge for a new task from one user to another, after a `setuid` in between.
-    /// Called under the `p_lock` of its process, like `setuid`.
+    /// Moves the charge for a new task from one user to another, if a `setuid` happened in between.
+    /// Called under the `p_lock` of the task's process, like `setuid`.
     pub(super) fn charge(&self, owner: &Cred, charged: &User) {
         if !std::ptr::eq(&raw const *owner.user, charged) {
             charged.tasks.give_back(1);

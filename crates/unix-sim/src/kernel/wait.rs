@@ -1,4 +1,4 @@
-//! `wait` (§6.2): at most one waiter owns each child, and a waiter without a child left gets
+//! `wait` (§6.2): at most one waiter owns each child, and a waiter that has no child left gets
 //! `ECHILD`.
 
 use std::sync::atomic::Ordering;
@@ -12,21 +12,21 @@ use super::thread::WaitChannel;
 
 /// The result of a scan of the children.
 enum WaitScan<'k> {
-    /// This child, which the caller now owns; `true` if it has ended.
+    /// The caller now owns this child; `true` if the child has ended.
     Child(&'k Proc, WaitedChild, bool),
-    /// Children exist that may change.
+    /// There are children that may change.
     Later,
-    /// No child that the caller could wait for.
+    /// There is no child that the caller could wait for.
     NoChild,
 }
 
 /// The result of a check of one child.
 enum ChildScan {
-    /// The child's change, and whether it has ended.
+    /// The child has this change; `true` if it has ended.
     Has(WaitedChild, bool),
-    /// No change yet.
+    /// The child has no change yet.
     Later,
-    /// No change that the caller waits for can come.
+    /// The child cannot have a change that the caller waits for.
     Never,
 }
 
@@ -89,8 +89,8 @@ impl Caller<'_> {
                 WaitScan::Later => {}
             }
             let changed = self.sleep(None, |state| {
-                // A change precedes signals and the thread's own end, as on Linux. The next scan
-                // finds changes that happen from now on.
+                // As on Linux, a change takes precedence over signals and over the thread's own
+                // end. The next scan finds changes that happen from now on.
                 std::mem::take(&mut self.member(state).changed).then_some(())
             });
             if let Err(stop) = changed {
@@ -100,7 +100,7 @@ impl Caller<'_> {
         }
     }
 
-    /// Sets whether a child's change is to wake this thread; earlier changes are forgotten.
+    /// Sets whether a child's change wakes this thread. Earlier changes are forgotten.
     fn set_waiting(&self, waits: bool) {
         self.say_waiting(&mut self.state(), waits);
     }
@@ -111,7 +111,8 @@ impl Caller<'_> {
         (member.waits, member.changed) = (waits, false);
     }
 
-    /// Scans the children, and owns the first with a change that the caller waits for.
+    /// Scans the children, and takes ownership of the first with a change that the caller waits
+    /// for.
     fn look(&self, children: Children, options: WaitOptions) -> WaitScan<'_> {
         let kernel = self.kernel;
         let own_group = match children {
@@ -128,7 +129,7 @@ impl Caller<'_> {
                 ChildScan::Never => WaitScan::NoChild,
             });
         }
-        // A continuation is reported at once, but the child counts as changed only when it runs.
+        // A continuation is reported at once, but the child counts as changed only once it runs.
         let continued = options.contains(WaitOptions::CONTINUED);
         let changed = continued || kernel.any_changed(self.proc);
         let seen = |child: &Proc| {
@@ -161,15 +162,15 @@ impl Caller<'_> {
     }
 
     /// Returns the processes that the caller traces and that are not its children, in Linux's
-    /// order: the last attached one first.
+    /// order: the most recently attached first.
     fn tracees(&self) -> impl Iterator<Item = &Proc> {
         let slots = self.state().tracees.clone();
         let slabs = slots.into_iter().rev().map(|slot| self.kernel.slab.get(slot));
         slabs.filter(|tracee| !self.kernel.is_child(self.proc, tracee))
     }
 
-    /// Checks one child, and owns it if it has a change that the caller waits for. A child that
-    /// another thread owns is skipped.
+    /// Checks one child, and takes ownership of it if it has a change that the caller waits for.
+    /// Skips a child that another thread owns.
     fn look_at(&self, child: &Proc, options: WaitOptions) -> ChildScan {
         let kernel = self.kernel;
         let mut state = child.lock(&kernel.locks);
@@ -178,7 +179,7 @@ impl Caller<'_> {
             return ChildScan::Never;
         }
         if !traced && state.phase == Phase::Zombie && state.tracer.is_some() {
-            // Its tracer waits for it first, and may own it already.
+            // The tracer waits for the child first, and may already own it.
             return ChildScan::Later;
         }
         if child.owner.load(Ordering::Relaxed) != 0 {
@@ -208,7 +209,7 @@ impl Caller<'_> {
         ChildScan::Has(waited, ended)
     }
 
-    /// Removes a child that has ended and that this thread owns; the thread no longer waits.
+    /// Removes a child that has ended and that this thread owns. The thread then no longer waits.
     fn take(&self, child: &Proc, used: Usage) {
         let kernel = self.kernel;
         let _coarse = kernel.coarse();
@@ -227,7 +228,7 @@ impl Caller<'_> {
             if is_child {
                 add(&mut state.children_used, used);
             }
-            // Other threads may wait for this one alone.
+            // Other threads may be waiting for only this child.
             super::exit::wake_waiters(&mut state);
         }
         if is_child {
@@ -237,8 +238,8 @@ impl Caller<'_> {
 }
 
 impl Kernel {
-    /// Returns the child that `pid` denotes. Called under the family's lock, which prevents its
-    /// number from being reused.
+    /// Returns the child that `pid` denotes. Called under the family's lock, so that the child's
+    /// number is not reused.
     fn find_child(&self, parent: &Proc, pid: Pid) -> Option<&Proc> {
         let child = self.slab.get(self.pids.slot(pid.number())?);
         (child.is_named(pid) && self.is_child(parent, child)).then_some(child)
@@ -256,7 +257,7 @@ impl Kernel {
         options: WaitOptions,
         traced: bool,
     ) -> Option<(WaitStatus, bool)> {
-        // A tracer gets every stop reported, even if it did not ask for stops.
+        // Every stop is reported to a tracer, even if the tracer did not ask for stops.
         if let (Phase::Live, Some(signal), true) = (state.phase, state.unreported, traced) {
             return Some((WaitStatus::Trapped(signal), false));
         }
@@ -265,8 +266,8 @@ impl Kernel {
                 let end = state.end.unwrap_or(WaitStatus::Exited(0));
                 (WaitOptions::EXITED, (end, true))
             }
-            // A tracer, even if it is the parent, gets only those stops reported that it has
-            // trapped.
+            // To a tracer, even if it is the parent, only the stops that it has trapped are
+            // reported.
             (Phase::Live, Some(ChildEvent::Stopped(signal))) if !traced => {
                 (WaitOptions::STOPPED, (WaitStatus::Stopped(signal), false))
             }

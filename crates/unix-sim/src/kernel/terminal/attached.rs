@@ -1,7 +1,6 @@
-//! A terminal with a [`Console`] at its controlling end: the fiber that moves bytes between the
-//! two.
+//! A terminal with a [`Console`] at its controlling end. A fiber moves bytes between the two.
 //!
-//! It runs on processor 0, as required by the modes that omit locks.
+//! The fiber runs on processor 0, as the modes that omit locks require.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -54,7 +53,7 @@ impl Kernel {
                 executor::park();
             }
         }
-        // Moves the rest of the output, and waits for no more.
+        // Moves the rest of the output, without waiting for more.
         while self.show(terminal, console) {}
         console.detach();
         drop(outside);
@@ -75,7 +74,7 @@ impl Kernel {
         let typed =
             |piece: &[u8]| terminal.input(self, piece, executor::current()).unwrap_or(piece.len());
         let taken = match typed(&piece) {
-            // A key that makes a signal may follow bytes for which there is no space.
+            // A key that generates a signal may follow bytes for which there is no space.
             0 => typed(&console.typed(usize::MAX)),
             taken => taken,
         };
@@ -83,7 +82,7 @@ impl Kernel {
         taken > 0
     }
 
-    /// Wakes the fiber, which then checks whether it is to end.
+    /// Wakes the fiber, which then checks whether it must end.
     pub(in crate::kernel) fn end_console(&self) {
         if let Some(console) = &self.config.console {
             console.wake();

@@ -1,5 +1,5 @@
 //! System calls on terminals, and job control (§2.1.3): which processes may read, write and change
-//! one, and which are signalled for the attempt ([`Background`]).
+//! a terminal, and which are signalled for an attempt ([`Background`]).
 
 use std::sync::Arc;
 
@@ -14,11 +14,11 @@ use crate::kernel::files::FileEnd;
 use crate::kernel::pgrp::{Pgrp, Session};
 use crate::kernel::thread::AstFlags;
 
-/// The decision whether a call continues.
+/// The decision whether a call may continue.
 enum Background {
     /// The caller is in the foreground, or may act as if it were.
     Allowed,
-    /// The caller has been sent a signal, which it handles first.
+    /// The caller has been sent a signal, which it must handle first.
     Signalled,
 }
 
@@ -61,7 +61,7 @@ impl Caller<'_> {
 
     pub(in crate::kernel) fn set_foreground(&self, descriptor: Fd, group: Pid) -> Result<()> {
         self.guarded_stops(|| {
-            // An error EIO for the caller means that this call finds no terminal.
+            // `EIO` would mean to the caller that this call finds no terminal.
             let not_here = |stop| match stop {
                 Unfinished::Errno(Errno::EIO) => Unfinished::Errno(Errno::ENOTTY),
                 stop => stop,
@@ -80,8 +80,8 @@ impl Caller<'_> {
             if !own.is_some_and(|own| Arc::ptr_eq(&own, &terminal)) {
                 return Err(Errno::ENOTTY.into());
             }
-            // Declared before the lock, and so dropped after it: dropping it may take the lock
-            // again.
+            // Declared before the lock, so that it is dropped after it: dropping it may take the
+            // lock again.
             let found;
             let coarse = self.kernel.coarse();
             found = self.kernel.find_group(group);
@@ -186,7 +186,7 @@ impl Caller<'_> {
         Ok(*written)
     }
 
-    /// Types at the controlling end; sleeps if there is no space.
+    /// Types at the controlling end. Sleeps if there is no space.
     pub(in crate::kernel) fn write_input(
         &self,
         terminal: &Terminal,
@@ -240,7 +240,8 @@ impl Caller<'_> {
             }
         };
         let Some(foreground) = foreground else { return Ok(Background::Allowed) };
-        // Compared by number: the foreground group may have been emptied and created again.
+        // The numbers are compared, because the foreground group may have been emptied and created
+        // again.
         if foreground.id == group.id {
             return Ok(Background::Allowed);
         }
@@ -252,8 +253,8 @@ impl Caller<'_> {
             (true, Signal::TTIN) => Err(Errno::EIO.into()),
             (true, _) => Ok(Background::Allowed),
             (false, _) => {
-                // Another thread may have moved the process since its group was looked up. The
-                // group that it left may be orphaned by that, and then the new one counts.
+                // Another thread may have moved the process since its group was looked up. The move
+                // may have orphaned the old group; in that case the new group counts.
                 while group.is_orphaned() {
                     let now = self.own_group()?;
                     if Arc::ptr_eq(&now, &group) {
@@ -262,12 +263,13 @@ impl Caller<'_> {
                     group = now;
                 }
                 let group = kernel.refer(&group);
-                // The group, and this process in whatever group it is by then (§7.2.3).
+                // Signals the group, and also this process in whichever group it is by then
+                // (§7.2.3).
                 kernel.pgsignal_self(&group, self.proc, SigInfo::kernel(signal));
                 kernel.await_generated();
-                // The caller itself checks for signals, as on Linux, even if another thread was
-                // chosen: otherwise it could repeat the call indefinitely before that thread has
-                // had the signal.
+                // As on Linux, the caller itself checks for signals, even if another thread was
+                // chosen to deliver this one. Otherwise the caller could repeat the call
+                // indefinitely before that thread has taken the signal.
                 self.thread.demand(AstFlags::SIGNAL);
                 Ok(Background::Signalled)
             }
@@ -282,10 +284,10 @@ impl Caller<'_> {
         self.own_group().map(|group| Arc::clone(&group.session))
     }
 
-    /// Returns the terminal, and `true` if the descriptor is for its controlling end.
+    /// Returns the terminal, and `true` if the descriptor refers to its controlling end.
     ///
     /// # Errors
-    /// `EIO`: it is hung up.
+    /// `EIO`: the terminal is hung up.
     fn terminal(&self, descriptor: Fd) -> Result<(Arc<Terminal>, bool)> {
         let file = self.file(descriptor)?;
         let (terminal, controlling) = file.terminal()?;
@@ -293,7 +295,7 @@ impl Caller<'_> {
         if hung_up { Err(Errno::EIO) } else { Ok((Arc::clone(terminal), controlling)) }
     }
 
-    /// Returns the terminal, which must be the caller's own unless the descriptor is for its
+    /// Returns the terminal, which must be the caller's own unless the descriptor refers to its
     /// controlling end.
     fn own_terminal(&self, descriptor: Fd) -> Result<Arc<Terminal>> {
         let (terminal, controlling) = self.terminal(descriptor)?;

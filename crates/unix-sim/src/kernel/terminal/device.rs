@@ -1,5 +1,5 @@
 //! A terminal: [`Terminal`], its session (§2.1.4) and its foreground group. [`calls`](super::calls)
-//! has the system calls, and job control.
+//! implements the system calls and job control.
 
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ pub(super) struct TerminalState {
     pub(super) foreground: Option<HeldPgrp>,
     /// Number of open files for the end that processes use.
     pub(super) open: u32,
-    /// Fibers that wait for it to change, at either end.
+    /// Fibers that wait for the terminal to change, at either end.
     pub(super) sleepers: Sleepers,
 }
 
@@ -39,7 +39,7 @@ impl Terminal {
         Arc::new(Self { state: SimpleLock::new(instance, TerminalState::default()) })
     }
 
-    /// Returns its number among the locks.
+    /// Returns the terminal's number among the locks.
     pub(in crate::kernel) fn instance(&self) -> u32 {
         self.state.instance()
     }
@@ -67,8 +67,8 @@ impl Terminal {
             _ => return Err(Errno::EPERM),
         }
         own.terminal = Some(Arc::clone(self));
-        // The old terminal was hung up. Its foreground group gets no signals for that from now on,
-        // as on Linux.
+        // The old terminal was hung up. As on Linux, its foreground group gets no signals for that
+        // from now on.
         let left = own.left.take();
         leader.set_terminal(self.instance());
         drop(own);
@@ -79,7 +79,7 @@ impl Terminal {
         Ok(())
     }
 
-    /// Types bytes. Returns the number of bytes for which there was space; if there was none,
+    /// Types bytes. Returns the number of bytes for which there was space. If there was no space,
     /// `sleeper` is woken when there may be some.
     ///
     /// # Errors
@@ -116,7 +116,7 @@ impl Terminal {
         Ok(effects.taken)
     }
 
-    /// Takes output; `None` if there is none and no process is left that could write.
+    /// Takes output; `None` if there is none and no process is left that could write any.
     pub(in crate::kernel) fn output(
         &self,
         kernel: &Kernel,
@@ -140,7 +140,7 @@ impl Terminal {
         self.state.lock(&kernel.locks).open += 1;
     }
 
-    /// Uncounts such a file.
+    /// Removes such a file from the count.
     pub(in crate::kernel) fn close(&self, kernel: &Kernel) {
         let mut state = self.state.lock(&kernel.locks);
         state.open -= 1;
@@ -169,7 +169,8 @@ impl Terminal {
         }
     }
 
-    /// Ends the relation to its session, whose leader exits, and signals its foreground group.
+    /// Ends the terminal's relation to its session, whose leader is exiting, and signals its
+    /// foreground group.
     fn disown(&self, kernel: &Kernel) {
         let foreground = {
             let mut state = self.state.lock(&kernel.locks);
@@ -206,8 +207,8 @@ impl Kernel {
     }
 }
 
-/// A point at which a process that was hung up may run before the caller continues, even if a call
-/// is one step: on Linux the caller sleeps until the terminal is unused.
+/// A point at which a process that was hung up may run before the caller continues, even if calls
+/// are single steps: on Linux the caller sleeps until the terminal is unused.
 fn may_sleep() {
     executor::point(At::Within);
 }

@@ -1,9 +1,9 @@
 //! Input of a terminal that has not been read yet: [`InputQueue`].
 //!
-//! In canonical mode it is a queue of lines, the last of them unfinished; otherwise a queue of
-//! bytes. A line ends with its newline, or where end-of-file was typed, which the queue stores as a
-//! byte 0 that no reader gets. [`LineDiscipline`](super::line::LineDiscipline) defines the meaning
-//! of each byte.
+//! In canonical mode the queue contains lines, the last of them unfinished; otherwise it contains
+//! bytes. A line ends with its newline or at the position where end-of-file was typed. The queue
+//! stores an end-of-file as a byte 0 that no reader gets.
+//! [`LineDiscipline`](super::line::LineDiscipline) defines the meaning of each byte.
 
 use std::collections::VecDeque;
 use std::io::Read as _;
@@ -13,23 +13,23 @@ use std::io::Read as _;
 pub(crate) enum Read {
     /// This many bytes were read.
     Bytes(usize),
-    /// End-of-file: it was typed, or the terminal is hung up.
+    /// End-of-file was typed, or the terminal is hung up.
     End,
     /// No input so far.
     Nothing,
 }
 
-/// Capacity of the queue in bytes, the last newline included; `N_TTY_BUF_SIZE`.
+/// Capacity of the queue in bytes, including the last newline; `N_TTY_BUF_SIZE`.
 pub(super) const SIZE: usize = 4096;
 
-/// The byte in the queue where end-of-file was typed.
+/// The byte that represents a typed end-of-file in the queue.
 const END: u8 = 0;
 
 /// A queue of bytes with the positions at which lines end.
 #[derive(Debug, Default)]
 pub(super) struct InputQueue {
     bytes: VecDeque<u8>,
-    /// Number of bytes that were ever read: the position of the first one in the queue.
+    /// Number of bytes read so far, which is the position of the first byte in the queue.
     first: u64,
     /// Positions of the bytes that finish a line, ascending. Empty unless the mode is canonical.
     ends: VecDeque<u64>,
@@ -38,9 +38,9 @@ pub(super) struct InputQueue {
 impl InputQueue {
     /// Returns `true` if another byte may be typed.
     ///
-    /// A full queue accepts none until a process reads. But while it holds no whole line, readers
-    /// of lines could not read, so the newest byte is replaced by the next, and a newline still
-    /// fits.
+    /// A full queue accepts no byte until a process reads. But while it contains no complete line,
+    /// readers of lines could never read, so each new byte replaces the newest one, and a newline
+    /// still fits.
     pub(super) fn admits(&mut self, canonical: bool) -> bool {
         if self.bytes.len() < SIZE - 1 {
             return true;
@@ -89,7 +89,7 @@ impl InputQueue {
         self.ends.clear();
     }
 
-    /// Switches from bytes to lines, where all queued bytes form one line; or from lines to bytes.
+    /// Switches from bytes to lines, which makes all queued bytes one line, or from lines to bytes.
     pub(super) fn set_canonical(&mut self, canonical: bool) {
         self.ends.clear();
         if canonical && !self.bytes.is_empty() {
@@ -122,7 +122,8 @@ impl InputQueue {
         let text = if ends_bare { last } else { last + 1 };
         let n = text.min(buffer.len());
         self.take(&mut buffer[..n]);
-        // An end-of-file behind the last byte that fits is removed with it: the next read waits.
+        // An end-of-file directly after the last byte that fits is removed too; the next read then
+        // waits.
         if n == text {
             self.ends.pop_front();
             if ends_bare {
@@ -132,7 +133,7 @@ impl InputQueue {
         if text == 0 { Read::End } else { Read::Bytes(n) }
     }
 
-    /// Removes as many bytes as `to` holds, which must be in the queue.
+    /// Removes as many bytes as fit into `to`. The queue must contain that many.
     fn take(&mut self, to: &mut [u8]) {
         self.bytes.read_exact(to).expect("the bytes are in the queue");
         self.first += to.len() as u64;

@@ -1,20 +1,20 @@
 //! A terminal's line discipline: [`LineDiscipline`].
 //!
-//! Typed bytes pass through it to their reader: it forms lines, erases characters, turns some into
-//! signals and echoes its work. It does what Linux's `n_tty` was observed to do, for those modes
-//! and characters of termios(3) that [`Termios`] has. Characters of more than one byte are erased
-//! as a whole, as with `IUTF8`.
+//! Typed bytes pass through the line discipline to their reader. It forms lines, erases characters,
+//! generates the signals for some characters and echoes the result. It behaves as Linux's `n_tty`
+//! was observed to behave, for those modes and characters of termios(3) that [`Termios`] contains.
+//! Characters of more than one byte are erased as a whole, as with `IUTF8`.
 //!
-//! It does not refer to processes and never waits: it returns the work for others as [`Effects`],
-//! and a caller that finds nothing to read, or no space, must retry after a change at the other
-//! end. There is no flow control by ^S and ^Q.
+//! It does not refer to processes and never waits. It returns the work for others as [`Effects`]; a
+//! caller that finds nothing to read, or no space, must retry after a change at the other end.
+//! There is no flow control by ^S and ^Q.
 
 use tontine_unix::{Errno, Modes, Result, SigSet, Signal, Termios};
 
 use super::input::{InputQueue, Read};
 use super::output::{OutputQueue, after, is_continuation};
 
-/// A line discipline with its two queues.
+/// A line discipline and its two queues.
 #[derive(Debug, Default)]
 pub(crate) struct LineDiscipline {
     termios: Termios,
@@ -28,10 +28,10 @@ pub(crate) struct LineDiscipline {
 /// The effects of typing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Effects {
-    /// Number of bytes that were accepted; the others must be typed again after a read.
+    /// Number of accepted bytes; the others must be typed again after a read.
     pub(crate) taken: usize,
-    /// Signals to be sent to the foreground group. With a signal, space may become free for those
-    /// that wait.
+    /// Signals to send to the foreground group. After a signal, there may be space for processes
+    /// that wait for it.
     pub(crate) signals: SigSet,
 }
 
@@ -40,8 +40,9 @@ impl LineDiscipline {
         self.termios
     }
 
-    /// Changes the modes and characters. Typed bytes stay: with `ICANON` on they become a line,
-    /// with it off they can be read at once, including the unfinished line.
+    /// Changes the modes and characters. Typed bytes are kept: if `ICANON` is switched on, they
+    /// become one line; if it is switched off, all of them, including the unfinished line, can be
+    /// read at once.
     pub(crate) fn set_termios(&mut self, termios: Termios) {
         let before = self.canonical();
         self.termios = termios;
@@ -50,9 +51,9 @@ impl LineDiscipline {
         }
     }
 
-    /// Types bytes, as far as there is space. A character that makes a signal needs no space: it is
-    /// found even behind bytes for which there is none, which it discards with the rest of the
-    /// input before it.
+    /// Types as many bytes as there is space for. A character that generates a signal needs no
+    /// space: it takes effect even after bytes for which there is none, and discards them with the
+    /// rest of the input before it.
     pub(crate) fn input(&mut self, bytes: &[u8]) -> Effects {
         let mut effects = Effects::default();
         while let Some(&byte) = bytes.get(effects.taken).filter(|_| !self.hung_up) {
@@ -78,7 +79,7 @@ impl LineDiscipline {
         effects
     }
 
-    /// Reads the available input; in canonical mode no more than one line.
+    /// Reads the available input; in canonical mode, at most one line.
     pub(crate) fn read(&mut self, buffer: &mut [u8]) -> Read {
         match self.canonical() {
             _ if self.hung_up => Read::End,
@@ -93,10 +94,10 @@ impl LineDiscipline {
         self.hung_up || self.input.can_read(self.canonical())
     }
 
-    /// Writes as far as there is space. Returns the number of bytes, 0 without space.
+    /// Writes as many bytes as there is space for. Returns their number, which is 0 without space.
     ///
     /// # Errors
-    /// `EIO`: hung up.
+    /// `EIO`: the terminal is hung up.
     pub(crate) fn output(&mut self, bytes: &[u8]) -> Result<usize> {
         if self.hung_up {
             return Err(Errno::EIO);
@@ -104,13 +105,13 @@ impl LineDiscipline {
         Ok(self.output.write(bytes, self.is(Modes::ONLCR)))
     }
 
-    /// Returns the number of bytes for which there is space; a newline may take two.
+    /// Returns the number of bytes for which there is space. A newline may take two.
     #[cfg(test)]
     pub(crate) fn output_room(&self) -> usize {
         self.output.room()
     }
 
-    /// Takes output for the controlling end, as much as fits. Returns the number of bytes.
+    /// Takes as much output as fits, for the controlling end. Returns the number of bytes.
     pub(crate) fn take_output(&mut self, buffer: &mut [u8]) -> usize {
         self.output.take(buffer)
     }
@@ -121,8 +122,7 @@ impl LineDiscipline {
         !self.output.is_empty()
     }
 
-    /// Hangs up: input is discarded, and nothing more can be written. Earlier output can still be
-    /// taken.
+    /// Hangs up: discards the input and refuses further writes. Earlier output can still be taken.
     pub(crate) fn hang_up(&mut self) {
         self.hung_up = true;
         self.input.clear();
@@ -144,7 +144,7 @@ impl LineDiscipline {
         if byte == b'\r' && self.is(Modes::ICRNL) { b'\n' } else { byte }
     }
 
-    /// Returns the signal that `byte` makes.
+    /// Returns the signal that `byte` generates.
     fn signal_of(&self, byte: u8) -> Option<Signal> {
         let Termios { interrupt, quit, suspend, .. } = self.termios;
         match byte {
@@ -156,7 +156,7 @@ impl LineDiscipline {
         }
     }
 
-    /// Applies the further effects of a character that makes a signal.
+    /// Applies the further effects of a character that generates a signal.
     fn interrupt(&mut self, byte: u8) {
         if !self.is(Modes::NOFLSH) {
             self.input.clear();
@@ -192,8 +192,8 @@ impl LineDiscipline {
         }
     }
 
-    /// Erases the newest character of the unfinished line. Returns `false` if there is none; a
-    /// character that began in the previous line is not erased in part.
+    /// Erases the newest character of the unfinished line. Returns `false` if there is none. A
+    /// character that began in the previous line is not erased partially.
     fn erase(&mut self) -> bool {
         let continued = self.input.unfinished().rev().position(|byte| !is_continuation(byte));
         let Some(continued) = continued else { return false };

@@ -28,7 +28,7 @@ fn seen(line: &mut LineDiscipline) -> Vec<u8> {
     buffer
 }
 
-/// Returns all that can be read, read by read.
+/// Returns everything that can be read, one element per read.
 fn all(line: &mut LineDiscipline, size: usize) -> Vec<Vec<u8>> {
     std::iter::from_fn(|| read(line, size)).collect()
 }
@@ -112,8 +112,8 @@ fn erase_takes_a_character_of_two_bytes_as_a_whole() {
     assert_eq!(seen(&mut line), "aé\x08 \x08z\r\n".as_bytes());
 }
 
-/// Continuation bytes without a first byte used to be erased with nothing before them: Linux keeps
-/// them, for erase and for kill, unless there is no echo.
+/// Regression test. Continuation bytes without a first byte used to be erased if no character
+/// preceded them. Linux keeps them, for erase and for kill, unless echo is off.
 #[test]
 fn erase_keeps_stray_continuation_bytes() {
     let mut line = LineDiscipline::default();
@@ -333,7 +333,7 @@ fn hung_up_line_reads_end_and_refuses_writes() {
     assert!(seen(&mut line).ends_with(b"last wordsabc\r\n"));
 }
 
-/// Generates mostly the bytes with a meaning.
+/// Generates mostly bytes that have a special meaning.
 fn byte() -> impl Strategy<Value = u8> {
     let special = b"\n\r\t\x03\x04\x15\x1a\x1c\x7f\x00";
     prop_oneof![

@@ -1,9 +1,8 @@
-//! Terminals: [`Terminal`], and in it the line discipline, between the typing user and the reading
-//! process ([`LineDiscipline`](line::LineDiscipline)).
+//! Terminals: [`Terminal`], which contains the line discipline between the typing user and the
+//! reading process ([`LineDiscipline`](line::LineDiscipline)).
 //!
-//! A terminal has two ends. The controlling end, for typing and taking output, is used by a user,
-//! by a program that acts as one, or by the console ([`attached`]). Processes read and write at the
-//! other end.
+//! A terminal has two ends. A user, a program that acts as one, or the console ([`attached`]) uses
+//! the controlling end, to type and to take output. Processes read and write at the other end.
 
 mod attached;
 mod calls;

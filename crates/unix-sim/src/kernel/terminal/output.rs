@@ -1,17 +1,17 @@
-//! Output of a terminal that has not been taken at its controlling end yet: [`OutputQueue`].
+//! Output of a terminal that has not yet been taken at its controlling end: [`OutputQueue`].
 //!
 //! The queue tracks the column of the cursor, so that an echoed tab can be erased.
 
 use std::collections::VecDeque;
 use std::io::Read as _;
 
-/// Number of bytes that count as delivered to the controlling end, like those in that end's own
-/// buffer on Linux: a signal from the terminal no longer discards them.
+/// Number of bytes that count as already delivered to the controlling end, like the bytes in that
+/// end's own buffer on Linux. A signal from the terminal no longer discards them.
 pub(super) const ARRIVED: usize = 4095;
-/// Capacity of the queue in bytes; beyond it, writers wait.
+/// Capacity of the queue in bytes. Writers wait if it is full.
 pub(super) const SIZE: usize = ARRIVED + 16_384;
-/// Maximum number of bytes that echo may add to a full queue, because no process waits there;
-/// further echo is dropped.
+/// Maximum number of bytes that echo may add to a full queue. No process waits for space for echo,
+/// so further echo is dropped.
 const ECHO: usize = 4096;
 /// Number of columns from one tab stop to the next.
 const TAB: usize = 8;
@@ -34,8 +34,8 @@ impl OutputQueue {
         SIZE.saturating_sub(self.bytes.len())
     }
 
-    /// Writes as far as there is space; with `returns`, each newline takes two bytes. Returns the
-    /// number of bytes of `bytes` that were written.
+    /// Writes as many bytes as there is space for; with `returns`, each newline takes two bytes.
+    /// Returns the number of bytes of `bytes` that were written.
     pub(super) fn write(&mut self, bytes: &[u8], returns: bool) -> usize {
         for (at, &byte) in bytes.iter().enumerate() {
             if self.room() < if returns && byte == b'\n' { 2 } else { 1 } {
@@ -62,7 +62,7 @@ impl OutputQueue {
         self.column = after(self.column, byte);
     }
 
-    /// Discards what has not been delivered.
+    /// Discards the output that has not been delivered.
     pub(super) fn flush(&mut self) {
         self.bytes.truncate(ARRIVED);
     }
@@ -72,7 +72,7 @@ impl OutputQueue {
         self.bytes.is_empty()
     }
 
-    /// Takes as much as fits into `buffer`. Returns the number of bytes.
+    /// Takes as many bytes as fit into `buffer`. Returns their number.
     pub(super) fn take(&mut self, buffer: &mut [u8]) -> usize {
         let n = buffer.len().min(self.bytes.len());
         self.bytes.read_exact(&mut buffer[..n]).expect("the bytes are in the queue");
@@ -92,7 +92,7 @@ pub(super) fn after(column: usize, byte: u8) -> usize {
     }
 }
 
-/// Returns `true` if `byte` is not the first one of a character in UTF-8.
+/// Returns `true` if `byte` is not the first byte of a UTF-8 character.
 pub(super) const fn is_continuation(byte: u8) -> bool {
     byte & 0xc0 == 0x80
 }

@@ -14,11 +14,11 @@ use crate::kernel::references::ProcRef;
 use crate::lock::spl;
 use crate::mode::LockingMode;
 
-/// The processes that the tests signal: all block [`SENT`], which queues, so that it can be
-/// counted.
+/// The processes that the tests signal. All of them block [`SENT`], which queues, so that the
+/// number of signals can be counted.
 #[derive(Debug, Clone, Copy)]
 struct Scene {
-    /// The caller, which is in another group than the others.
+    /// The caller, which is not in the same group as the others.
     me: Pid,
     /// The leader of a group.
     leader: Pid,
@@ -48,7 +48,7 @@ impl Scene {
         scene
     }
 
-    /// Returns how often each process has been signalled so far: the caller, the leader, the
+    /// Returns the number of signals that each process has got so far, in the order caller, leader,
     /// member.
     fn counts(&self, kernel: &Kernel) -> Counts {
         [self.me, self.leader, self.member].map(|pid| {
@@ -98,8 +98,8 @@ const TO_GROUP: Counts = [0, 1, 1];
 const TO_GROUP_AND_SELF: Counts = [1, 1, 1];
 const TO_NONE: Counts = [0, 0, 0];
 
-/// Calls an entry point in a thread or in a clock tick, and compares the signals at its return, and
-/// later.
+/// Calls an entry point in a thread or in a clock tick, and compares the signals when it returns,
+/// and later.
 fn call(entry: Entry, in_tick: bool, at_once: Counts, later: Counts) {
     in_each_mode(move |sys| {
         let scene = Scene::new(sys);
@@ -117,8 +117,8 @@ fn call(entry: Entry, in_tick: bool, at_once: Counts, later: Counts) {
     });
 }
 
-/// `psignal` is the direct routine on a uniprocessor, which may be called from any context there,
-/// and the deferred one elsewhere.
+/// On a uniprocessor, `psignal` is the direct routine, which may be called there from any context;
+/// elsewhere it is the deferred one.
 #[test]
 fn psignal_is_safe_in_any_context_of_each_mode() {
     for in_tick in [false, true] {
@@ -162,7 +162,7 @@ fn indirect_routines_are_deferred_in_any_context() {
     }
 }
 
-/// §7.2.3: a member is signalled as one, and not again as *self*.
+/// §7.2.3: a member is signalled once, as a member, and not again as *self*.
 #[test]
 fn pgsignal_self_signals_a_member_once() {
     for in_tick in [false, true] {
@@ -178,8 +178,8 @@ fn pgsignal_self_signals_a_member_once() {
     }
 }
 
-/// *Self* is the process at the creation of the event, regardless of the thread that generates the
-/// signal and of the group that *self* has joined or left since.
+/// *Self* is the process that created the event, regardless of the thread that generates the signal
+/// and of the group that *self* has joined or left since.
 #[test]
 fn deferred_event_keeps_its_self() {
     in_each_mode(|sys| {
@@ -195,7 +195,7 @@ fn deferred_event_keeps_its_self() {
 }
 
 /// On a uniprocessor `psignal_inthread` takes no lock, so a tick may call it: `psignal` is this
-/// routine.
+/// routine there.
 #[cfg(debug_assertions)]
 #[test]
 fn inthread_routines_in_a_tick_panic() {

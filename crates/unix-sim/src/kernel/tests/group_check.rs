@@ -1,4 +1,4 @@
-//! Tests that the next check finds a wrong count, in every mode and on both executors.
+//! Tests that the next check finds a wrong count, in every mode and with both executors.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -21,8 +21,8 @@ fn miscount(sys: &dyn Sys) {
     });
 }
 
-/// Returns the panic message of a run in which a group is miscounted and another one is created,
-/// after which the program would continue indefinitely.
+/// Returns the panic message of a run in which one group is miscounted and another group is
+/// created, after which the program would run indefinitely.
 fn said(mode: LockingMode, executor: Executor) -> String {
     let unix = Virtual::builder().mode(mode).executor(executor).pids(300).build();
     let unix = unix.expect("the settings are valid");

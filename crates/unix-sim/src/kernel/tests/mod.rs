@@ -1,5 +1,4 @@
-//! Tests of properties that no program can observe, from inside the kernel of a system that runs
-//! one.
+//! Tests, from inside the kernel of a running system, of properties that no program can observe.
 
 #![allow(unsafe_code, reason = "a fiber's context is its thread's address")]
 
@@ -18,8 +17,8 @@ use crate::executor;
 use crate::machine::{Builder, EndReason, Virtual};
 use crate::mode::LockingMode;
 
-/// Runs a program in a small simulated system of each mode, in which a runnable thread continues:
-/// effects of other threads occur when the program sleeps.
+/// Runs a program in a small simulated system of each mode. A runnable thread is never preempted,
+/// so effects of other threads occur only when the program sleeps.
 fn in_each_mode(program: impl Fn(&dyn Sys) + Clone + Send + 'static) {
     for mode in LockingMode::ALL {
         let program = program.clone();
@@ -35,11 +34,11 @@ fn in_each_mode(program: impl Fn(&dyn Sys) + Clone + Send + 'static) {
     }
 }
 
-/// Runs `body` inside the kernel of the virtual program that calls this, on the processor that the
-/// mode requires.
+/// Runs `body` inside the kernel of the virtual program that calls this function, on the processor
+/// that the mode requires.
 fn inside<R>(body: impl FnOnce(&Kernel) -> R) -> R {
     let thread = NonNull::new(executor::context() as *mut Thread).expect("a virtual program");
-    // SAFETY: the context of a fiber that runs is its thread, which it keeps alive.
+    // SAFETY: the context of a running fiber is its thread, which the fiber keeps alive.
     let kernel = unsafe { thread.as_ref() }.kernel.get();
     executor::enter_kernel();
     let result = kernel.on_master(|| body(kernel));
