@@ -5,8 +5,8 @@
 //! $ rules break                    # nine of ten broken rules are noticed
 //! ```
 //!
-//! Only `break` compares with Linux: the rules that a scenario meets depend on the virtual Unix
-//! alone.
+//! Only `break` compares with Linux. The rules that a scenario meets depend only on the virtual
+//! Unix.
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
@@ -18,13 +18,13 @@ use tontine_unix_lab::random::{Campaign, scenario};
 use tontine_unix_sim::rule::Rule;
 use tontine_unix_sim::{LockingMode, Virtual};
 
-/// Number of times that each rule is to be met.
+/// Minimum number of times that scenarios must meet each rule.
 const WANTED: u64 = 1_000;
-/// Seeds whose scenarios are tried on broken rules.
+/// Number of seeds whose scenarios are available for broken rules.
 const SEEDS: u64 = 1_500;
-/// Seeds that are tried for each rule.
+/// Number of seeds that are tried for each broken rule.
 const TRIED: usize = 12;
-/// Seeds that a thread takes at once.
+/// Number of seeds that a thread takes at a time.
 const IN_A_ROW: u64 = 100;
 
 fn main() -> ExitCode {
@@ -58,8 +58,8 @@ fn meet(seed: u64, mode: LockingMode) {
     on_virtual(&scenario(seed), &options(seed, mode), 0).expect("the scenario can run");
 }
 
-/// Runs scenarios in all modes in turn and prints how often each rule was met, the rarest first.
-/// Returns `true` if each was met often enough.
+/// Runs scenarios, cycling through all modes, and prints how often each rule was met, the rarest
+/// first. Returns `true` if each rule was met often enough.
 fn count(scenarios: u64, from: u64) -> bool {
     let next = AtomicU64::new(0);
     let processors = thread::available_parallelism().map_or(1, usize::from);
@@ -89,7 +89,7 @@ fn count(scenarios: u64, from: u64) -> bool {
     met == all
 }
 
-/// Returns seeds by the rules that their scenarios meet, [`TRIED`] for each rule.
+/// Returns, for each rule, up to [`TRIED`] seeds whose scenarios meet the rule.
 fn seeds_by_rule() -> BTreeMap<Rule, Vec<u64>> {
     let mut seeds: BTreeMap<_, Vec<_>> = Rule::ALL.iter().map(|rule| (*rule, vec![])).collect();
     for seed in 0..SEEDS {
@@ -105,8 +105,8 @@ fn seeds_by_rule() -> BTreeMap<Rule, Vec<u64>> {
     seeds
 }
 
-/// The run on Linux, made once for each seed; `None` if the virtual Unix differs while it follows
-/// all rules.
+/// The traces of Linux, one run for each seed; `None` if the virtual Unix differs from Linux even
+/// while it follows all rules.
 struct Real {
     checker: Checker,
     made: BTreeMap<u64, Option<Trace>>,
@@ -125,8 +125,8 @@ impl Real {
     }
 }
 
-/// Breaks one rule after another and compares scenarios that meet it with Linux. Returns `true` if
-/// each rule is met, and nine of ten broken ones are noticed.
+/// Breaks one rule after another, and compares with Linux the scenarios that meet the rule. Returns
+/// `true` if every rule is met and nine of ten broken rules are noticed.
 fn break_each() -> bool {
     let checker = match Checker::new() {
         Ok(checker) => checker,

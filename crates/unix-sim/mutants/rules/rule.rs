@@ -1,8 +1,8 @@
-//! The rules of the semantics: [`Rule`], the number of times that the kernel acted by each, and the
-//! one that it breaks.
+//! The rules of the semantics: [`Rule`]. This module counts how often the kernel acts by each rule,
+//! and stores the rule that the kernel breaks.
 //!
-//! The patches in this folder let a copy of the kernel call [`Kernel::follows`] at each place where
-//! it acts by a rule. All systems of a process share the counts and the broken rule.
+//! With the patches in this folder, a copy of the kernel calls [`Kernel::follows`] at each place at
+//! which it acts by a rule. All systems of a process share the counts and the broken rule.
 
 use std::fmt::{self, Display, Formatter};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -14,7 +14,7 @@ use crate::kernel::Kernel;
 /// Defines the enumeration of rules with their names and texts.
 macro_rules! rules {
     ($($Rule:ident $name:literal $says:literal;)*) => {
-        /// A rule of POSIX or Linux that the kernel follows at one place.
+        /// A rule of POSIX or Linux that the kernel follows at a particular place.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
         pub enum Rule {
             $(#[doc = concat!($says, ".")] $Rule,)*
@@ -207,16 +207,16 @@ rules! {
 /// Number of times that each rule was followed or broken.
 static HITS: [AtomicU64; Rule::ALL.len()] = [const { AtomicU64::new(0) }; Rule::ALL.len()];
 
-/// The rule that is broken, by its place in [`Rule::ALL`].
+/// The index in [`Rule::ALL`] of the rule that is broken.
 static BROKEN: AtomicUsize = AtomicUsize::new(usize::MAX);
 
 impl Rule {
-    /// Returns the number of times that the kernel reached a place where it acts by this rule.
+    /// Returns the number of times that the kernel reached the place at which it acts by this rule.
     pub fn hits(self) -> u64 {
         HITS[self as usize].load(Ordering::Relaxed)
     }
 
-    /// Makes the kernel break this rule, and follow all others.
+    /// Makes the kernel break this rule and follow all others.
     pub fn break_it(self) {
         BROKEN.store(self as usize, Ordering::Relaxed);
     }
@@ -234,14 +234,15 @@ impl Display for Rule {
 }
 
 impl Kernel {
-    /// Counts a place where the kernel acts by `rule`. Returns `false` if the rule is broken.
+    /// Counts a visit to a place at which the kernel acts by `rule`. Returns `false` if the rule is
+    /// broken.
     pub(crate) fn follows(&self, rule: Rule) -> bool {
         HITS[rule as usize].fetch_add(1, Ordering::Relaxed);
         BROKEN.load(Ordering::Relaxed) != rule as usize
     }
 
-    /// Returns the error with which `rule` refuses a call. If the rule is broken, the result is an
-    /// error that no call returns.
+    /// Returns the error with which `rule` refuses a call. If the rule is broken, returns an error
+    /// that no call uses.
     pub(crate) fn error_by(&self, rule: Rule, errno: Errno) -> Errno {
         if self.follows(rule) { errno } else { Errno::ENOSYS }
     }
