@@ -50,7 +50,7 @@ pub trait Chooser: Send {
         false
     }
 
-    /// Returns `true` if the executor is to record the objects that fibers reach.
+    /// Returns `true` if the executor must record the objects that fibers reach.
     fn compares(&self) -> bool {
         false
     }

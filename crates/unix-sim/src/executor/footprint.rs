@@ -145,8 +145,8 @@ impl Reaching {
         Self { reached: Cell::new(0), written: Cell::new(0), fibers: Cell::new(0) }
     }
 
-    /// Adds objects by their bits: `looked_at` are those that are read, `changed` those that are
-    /// changed.
+    /// Adds objects by their bits: `looked_at` are the objects that are read, `changed` the objects
+    /// that are changed.
     #[inline]
     pub(super) fn add(&self, looked_at: u64, changed: u64) {
         self.reached.set(self.reached.get() | looked_at);

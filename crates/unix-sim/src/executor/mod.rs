@@ -84,7 +84,7 @@ pub(crate) struct FiberExecutor {
     started: AtomicU64,
     /// Number of [`External`] guards.
     external: AtomicUsize,
-    /// `true` once no more fibers are to be resumed.
+    /// `true` once no more fibers may be resumed.
     stopping: AtomicBool,
     /// Number of fibers that a run abandoned.
     given_up: AtomicUsize,

@@ -86,10 +86,10 @@ pub(super) struct Task {
     inner: UnsafeCell<TaskState>,
 }
 
-/// The processor on which a task is to run.
+/// The processor on which a task must run.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Affinity {
-    /// The worker whose thread resumes it.
+    /// The worker whose thread resumes the task.
     pub(super) home: &'static Worker,
     /// The number of that processor.
     pub(super) processor: usize,

@@ -24,7 +24,7 @@ use crate::executor::{self, Fiber, Object};
 use crate::lock::lock_order::EventLock;
 use crate::lock::{LockClass, SimpleLock, spl};
 
-/// The queue and the words of it that are read without the lock, for exploration.
+/// The queue, including the words that are read without the lock, for exploration.
 const EVENTS: Object = Object::Lock(EventLock::RANK, 0);
 
 /// Maximum number of queued events.

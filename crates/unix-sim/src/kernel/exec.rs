@@ -5,7 +5,7 @@
 //! arrives in that time reaches the program, and no code of the parent runs in the child. The
 //! parent sleeps until the exec, as after vfork(2); only the parent's own end interrupts that
 //! sleep. When the parent learns why a child could not exec ([`ExecFailure`]), the child has been
-//! removed completely: no other process is notified of it.
+//! removed completely: no other process is notified of the child.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -243,8 +243,8 @@ impl Drop for ExecReporter {
     }
 }
 
-/// The error of a spawned child that could not exec. The child ends without notifying those that
-/// wait for children; the process that removes its remains reports the error to its creator.
+/// The error of a spawned child that could not exec. The child ends without notifying the threads
+/// that wait for children; the process that removes its remains reports the error to its creator.
 #[derive(Debug)]
 pub(super) struct ExecFailure {
     report: Arc<ExecResult>,

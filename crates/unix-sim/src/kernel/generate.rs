@@ -125,7 +125,7 @@ impl Kernel {
         }
     }
 
-    /// Makes a signal pending in a process whose `p_lock` is held, and wakes the thread that is to
+    /// Makes a signal pending in a process whose `p_lock` is held, and wakes the thread that will
     /// deliver the signal.
     ///
     /// # Errors

@@ -166,7 +166,7 @@ impl Kernel {
             return false;
         }
         // The process counts for its new group before it joins that group, and for its old one
-        // until it has left: at no moment does a group appear orphaned that is not.
+        // until it has left, so no group ever appears orphaned although it is not.
         let counted = proc.qualifies.load(Ordering::Relaxed);
         proc.qualifies.store(false, Ordering::Relaxed);
         let lost = &mut Vec::new();

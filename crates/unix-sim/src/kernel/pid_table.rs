@@ -31,7 +31,7 @@ pub(super) struct PidTable {
 struct Allocation {
     /// The number to try first.
     next: usize,
-    /// How many numbers are in use.
+    /// Count of the numbers in use.
     used: usize,
     /// Released slots, with the most recently released one on top.
     free: Vec<u32>,

@@ -85,7 +85,7 @@ pub(super) struct ModelledRun {
     /// [`ModelledRun::outside_ps`].
     inside: Cell<bool>,
     outside_ps: Cell<u64>,
-    /// The time at which another processor is to run.
+    /// The time at which another processor must run.
     horizon_ps: Cell<u64>,
     /// Number of processors that spin at a simple lock.
     spinning: Cell<usize>,
@@ -227,7 +227,7 @@ impl ModelledRun {
         }
     }
 
-    /// Returns `true` if the fiber that returns to user mode here is to yield.
+    /// Returns `true` if the fiber that returns to user mode here must yield.
     fn makes_way(&self) -> bool {
         let mine = self.here();
         let now_ps = mine.clock_ps.get();

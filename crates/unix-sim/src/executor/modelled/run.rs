@@ -208,7 +208,7 @@ impl ModelledExecution<'_> {
     fn record(&self, id: u32, processor: &ModelledProcessor) {
         let mut digest = self.model.digest.load(Ordering::Relaxed);
         for word in [processor.clock_ps.get(), u64::from(id) << 16 | processor.number as u64] {
-            // The same hash as in `simulated.rs`.
+            // Uses the hash of `simulated.rs`.
             digest = (digest.rotate_left(23) ^ word).wrapping_mul(0x0000_0100_0000_01b3);
         }
         self.model.digest.store(digest, Ordering::Relaxed);

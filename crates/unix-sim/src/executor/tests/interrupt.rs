@@ -99,7 +99,7 @@ fn panic_out_of_body_aborts_and_names_fiber() {
     executor.run();
 }
 
-/// The counts of ticks; static, because a tick function has no state of its own.
+/// Counters of ticks. They are static because a tick function carries no state.
 static TICKS: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
 
 #[test]

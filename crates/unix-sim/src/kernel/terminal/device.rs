@@ -44,11 +44,11 @@ impl Terminal {
         self.state.instance()
     }
 
-    /// Makes it the controlling terminal of a session and its leader, with this group in the
-    /// foreground, unless it has another session or the session has another terminal.
+    /// Makes this terminal the controlling terminal of a session and its leader, with this group in
+    /// the foreground, unless the terminal has another session or the session another terminal.
     ///
     /// # Errors
-    /// `EPERM`; `EIO`: it is hung up.
+    /// `EPERM`; `EIO`: the terminal is hung up.
     pub(in crate::kernel) fn become_controlling(
         self: &Arc<Self>,
         kernel: &Kernel,
@@ -83,8 +83,7 @@ impl Terminal {
     /// `sleeper` is woken when there may be some.
     ///
     /// # Errors
-    /// `EIO`: it is hung up.
-    /// `EIO`: it is hung up.
+    /// `EIO`: the terminal is hung up.
     pub(in crate::kernel) fn input(
         &self,
         kernel: &Kernel,
