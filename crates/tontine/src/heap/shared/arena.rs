@@ -1,11 +1,12 @@
 //! One thread's part of a shared heap: [`Arena`].
 //!
 //! An arena owns slabs, and only it allocates from them. Its map of their free blocks ([`FreeMap`])
-//! is in private memory and may be out of date: another thread that frees a block stores that in
-//! the block word, and sets a hint in the slab's entry. An arena without a free block reads these
-//! hints; before it reports that there is none, it reads all words of all its slabs.
+//! is in private memory and may be out of date: when another thread frees a block, it updates the
+//! block word, and sets a hint in the slab's entry. An arena without a free block reads these
+//! hints; before it reports that no block is free, it reads all words of all its slabs.
 //!
-//! `docs/internals/heap-shared.md` has each store and exchange, and what a death after it leaves.
+//! `docs/internals/heap-shared.md` lists each store and exchange, and the state that a death after
+//! it leaves.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -27,7 +28,7 @@ const KEPT: usize = 4;
 /// Time for which other empty slabs are kept for reuse.
 const PATIENCE: Duration = Duration::from_millis(100);
 
-/// Entry of the shelf that is always empty.
+/// Index of the shelf that is always empty.
 const NOTHING: u32 = 0;
 
 /// The slabs of one class.
@@ -95,7 +96,7 @@ impl Arena {
     pub(super) fn loan_known(&mut self, core: &Core, class: u8) -> Option<usize> {
         let shelf = &mut self.shelves[self.classes[usize::from(class)].current as usize];
         let granule = shelf.take()? + shelf.slab as usize * GRANULES;
-        // If the shelf was out of date, the block is no longer in it.
+        // If the shelf was out of date, the search has removed the block from it.
         truth::allocate(core.space.word(granule), core.slot()).then_some(granule)
     }
 
@@ -112,7 +113,7 @@ impl Arena {
         }
     }
 
-    /// Takes a block back that this thread has freed, if its slab is this arena's.
+    /// Takes back a block that this thread has freed, if its slab belongs to this arena.
     #[inline(always)]
     pub(super) fn put(&mut self, core: &Core, granule: usize) -> bool {
         let entry = self.by_slab[granule / GRANULES];
@@ -145,7 +146,8 @@ impl Arena {
 
     /// Finds a slab of the class with a free block, and makes it the current one.
     fn refill(&mut self, core: &Core, class: u8) -> Result<()> {
-        // If there is no memory for a new slab, another thread may free a block: search on.
+        // If there is no memory for a new slab, the search continues: another thread may free a
+        // block.
         if self.refill_from_own(core, class) || self.refill_with_new(core, class, false) == Ok(true)
         {
             return Ok(());
@@ -160,7 +162,7 @@ impl Arena {
         if self.refill_from_own(core, class) || self.refill_with_new(core, class, false)? {
             return Ok(());
         }
-        // Slabs of free large blocks are kept for the next large block; now they are needed.
+        // Slabs of free large blocks are kept for the next large block; now small blocks need them.
         self.give_back_all(core)?;
         if self.refill_with_new(core, class, true)? {
             return Ok(());
@@ -208,7 +210,7 @@ impl Arena {
         if let Some(found) = self.loan_spare_large(core, slabs) {
             return Ok(found);
         }
-        // If there is no memory, search on, as in `refill`.
+        // If there is no memory, the search continues, as in `refill`.
         if let Ok(Some(found)) = self.loan_new_large(core, slabs, false) {
             return Ok(found);
         }
@@ -274,8 +276,8 @@ impl Arena {
         entry
     }
 
-    /// Removes the shelf of a slab that this arena is about to enter. It has one only if a member
-    /// has overwritten the slab's entry; then the shelf is wrong.
+    /// Removes the shelf of a slab that this arena is about to enter. The slab has a shelf only if
+    /// a member has overwritten the slab's entry; the shelf is then wrong.
     fn forget(&mut self, slab: usize) {
         let entry = std::mem::replace(&mut self.by_slab[slab], 0);
         if entry == 0 {
@@ -346,7 +348,7 @@ impl Arena {
         self.give_back_old(core, since);
     }
 
-    /// Uses a spare slab again, for any class.
+    /// Reuses a spare slab, for any class.
     fn open_again(&mut self, core: &Core, entry: u32, class: SizeClass) {
         let shelf = &mut self.shelves[entry as usize];
         shelf.used = Use::Open;
@@ -357,8 +359,8 @@ impl Arena {
         self.assign(entry);
     }
 
-    /// Returns the memory of slabs that were not reused in time, except for a few slabs, and at
-    /// most [`LOOKS`] at once.
+    /// Returns the memory of slabs that were not reused in time, except for a few slabs; at most
+    /// [`LOOKS`] slabs at once.
     fn give_back_old(&mut self, core: &Core, now: Duration) {
         let old = |spare: &Spare| now.saturating_sub(spare.since) > PATIENCE;
         // If the system call fails, a slab is kept for reuse, or stays unused until this process
@@ -382,7 +384,7 @@ impl Arena {
         self.give_back_all(core)
     }
 
-    /// Returns the memory of all slabs that are known to be empty. Returns their number.
+    /// Returns the memory of all slabs that are known to be empty. Returns the number of slabs.
     fn give_back_all(&mut self, core: &Core) -> Result<usize> {
         let mut slabs = 0;
         while let Some(spare) = self.spare_large.pop_back() {
@@ -395,8 +397,8 @@ impl Arena {
         Ok(slabs)
     }
 
-    /// Returns the memory of spare slabs of small blocks, adjacent ones by one system call. If the
-    /// call fails, the slabs stay spare.
+    /// Returns the memory of spare slabs of small blocks, with one system call for adjacent slabs.
+    /// If the call fails, the slabs stay spare.
     fn give_back_runs(&mut self, core: &Core, mut spare: Vec<Spare>) -> Result<()> {
         spare.sort_unstable_by_key(|spare| self.shelves[spare.shelf as usize].slab);
         let mut from = 0;
@@ -451,7 +453,8 @@ impl Arena {
         }
     }
 
-    /// Finds the large blocks that others have freed: by their hints, or by `all` words.
+    /// Finds the large blocks that others have freed: by their hints, or if `all`, by reading every
+    /// word.
     fn look_at_large(&mut self, core: &Core, all: bool) {
         let mut at = 0;
         while let Some(&entry) = self.large.get(at) {
@@ -459,7 +462,7 @@ impl Arena {
             if self.was_freed(core, entry) || all {
                 self.look(core, entry);
             }
-            // If a block is retired, another one takes its index.
+            // If a block is retired, another block takes its index.
             at += usize::from(self.large.len() == before);
         }
     }
@@ -470,7 +473,7 @@ impl Arena {
         hint::take(&core.space.slab(self.shelves[entry as usize].slab as usize).freed)
     }
 
-    /// Reads all words again if there was a recovery: it may have changed any of them.
+    /// Reads all words again if there was a recovery, which may have changed any of them.
     fn look_after_deaths(&mut self, core: &Core) {
         // SYNC deaths: pairs with the addition at a recovery's end.
         let deaths = core.space.header().deaths.load(Ordering::Acquire);
@@ -485,7 +488,7 @@ impl Arena {
     fn look_everywhere(&mut self, core: &Core) {
         for entry in 1..self.shelves.len() as u32 {
             if self.shelves[entry as usize].used == Use::Open {
-                // Before the words: a block freed from now on sets the hint again.
+                // Cleared before the words are read: a block freed from now on sets the hint again.
                 // SYNC freed: pairs with the store in `hint::give`.
                 let slab = self.shelves[entry as usize].slab as usize;
                 core.space.slab(slab).freed.swap(0, Ordering::Acquire);
@@ -576,7 +579,7 @@ impl Arena {
         let _ = self.trim(core);
     }
 
-    /// Makes no slab the current one of its class.
+    /// Leaves every class without a current slab.
     fn close(&mut self) {
         for class in 0..CLASSES {
             let entry = std::mem::replace(&mut self.classes[class].current, NOTHING);
@@ -586,14 +589,14 @@ impl Arena {
         }
     }
 
-    /// Returns the arena's slabs, each with the blocks that its shelf has as free.
+    /// Returns the arena's slabs, each with the blocks that its shelf considers free.
     pub(super) fn known(&self) -> impl Iterator<Item = (usize, Vec<usize>)> {
         let known = self.shelves.iter().filter(|shelf| shelf.used != Use::Vacant);
         known.map(|shelf| (shelf.slab as usize, shelf.free_blocks().collect()))
     }
 }
 
-/// Returns the time of a coarse clock: exact enough for the age of a slab.
+/// Returns the time of a coarse clock, which is exact enough for the age of a slab.
 fn now() -> Duration {
     let now = clock_gettime(ClockId::MonotonicCoarse);
     Duration::new(now.tv_sec.unsigned_abs(), u32::try_from(now.tv_nsec).unwrap_or(0))

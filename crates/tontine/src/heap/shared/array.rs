@@ -80,20 +80,20 @@ impl<'heap, T: Pod> Array<'heap, T> {
         Ok(Self { heap, block, values: PhantomData })
     }
 
-    /// Returns the array of the values in a block of this heap, such as one that another process
-    /// has handed over. Bytes at its end that are not a whole value are ignored.
+    /// Returns an array of the values in a block of this heap, such as a block that another process
+    /// has handed over. Trailing bytes that are not a whole value are ignored.
     pub fn from_block(heap: &'heap Heap, mut block: Block<'heap>) -> Self {
         let () = Self::FITS;
         block.resize(block.len() / size_of::<T>() * size_of::<T>());
         Self { heap, block, values: PhantomData }
     }
 
-    /// Returns the array's block, which ends behind the last value, to be handed over or published.
+    /// Returns the array's block, which ends after the last value, to be handed over or published.
     pub fn into_block(self) -> Block<'heap> {
         self.block
     }
 
-    /// Returns the number of values that fit without another block.
+    /// Returns the number of values that fit without moving to another block.
     pub fn capacity(&self) -> usize {
         self.block.room() / size_of::<T>()
     }
@@ -102,8 +102,8 @@ impl<'heap, T: Pod> Array<'heap, T> {
     /// size.
     ///
     /// # Errors
-    /// The errors of [`Heap::alloc`], such as [`HeapError::Full`] if no space is left. The array
-    /// has not changed then.
+    /// The errors of [`Heap::alloc`], such as [`HeapError::Full`] if no space is left. The array is
+    /// then unchanged.
     ///
     /// [`HeapError::Full`]: crate::heap::HeapError::Full
     pub fn push(&mut self, value: T) -> Result<()> {
@@ -113,7 +113,7 @@ impl<'heap, T: Pod> Array<'heap, T> {
     /// Appends all values of a slice.
     ///
     /// # Errors
-    /// The errors of [`Array::push`]. The array has not changed then.
+    /// The errors of [`Array::push`]. The array is then unchanged.
     ///
     /// # Examples
     /// ```
@@ -159,7 +159,7 @@ impl<T: Pod> Deref for Array<'_, T> {
     type Target = [T];
 
     fn deref(&self) -> &[T] {
-        // A block begins at a multiple of 64, and its length is that of whole values.
+        // A block begins at a multiple of 64, and this one contains whole values only.
         bytemuck::cast_slice(&self.block)
     }
 }

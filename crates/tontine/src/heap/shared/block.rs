@@ -20,8 +20,8 @@ use crate::sync::{AtomicU64, Ordering};
 /// A block of a shared heap that this process holds: a smart pointer to `[u8]`. Dropping it frees
 /// the block.
 ///
-/// Any thread may drop a block: it returns to the slab that it came from. Its first contents are
-/// what an earlier block held.
+/// Any thread may drop a block: the block returns to the slab that it came from. A new block has
+/// the contents of an earlier block.
 ///
 /// # Panics
 /// - Reading and writing a block of the parent panics in a forked child: its memory is not mapped
@@ -117,7 +117,7 @@ impl<'heap> Block<'heap> {
         }
     }
 
-    /// Returns `true` if the block is of this heap.
+    /// Returns `true` if the block belongs to this heap.
     #[inline]
     pub(super) fn is_of(&self, core: &Core) -> bool {
         std::ptr::eq(self.core, core)
@@ -133,10 +133,10 @@ impl<'heap> Block<'heap> {
         self.core.space.geometry().block(self.granule()) as u64
     }
 
-    /// Turns the block into a [`Handle`], which has an example, without freeing it.
+    /// Turns the block into a [`Handle`] without freeing it. [`Handle`] has an example.
     ///
     /// The process holds the block until [`Heap::claim`] returns it, [`Heap::free`] frees it, or
-    /// the process ends. In a forked child that has not joined, the parent's block stays as it is,
+    /// the process ends. In a forked child that has not joined, the parent's block is unchanged,
     /// and the handle has generation 0.
     #[must_use = "the handle is all that is left of the block"]
     pub fn into_handle(self) -> Handle {
@@ -177,7 +177,8 @@ impl<'heap> Block<'heap> {
         NonNull::slice_from_raw_parts(first, block.bytes())
     }
 
-    /// Returns the block of a pointer that [`Block::into_raw`] has returned; it has an example.
+    /// Returns the block of a pointer that [`Block::into_raw`] has returned. [`Block::into_raw`]
+    /// has an example.
     ///
     /// The pointer may have a shorter length than the block had: unless the heap has canaries, the
     /// block has that length from then on.
@@ -259,7 +260,8 @@ impl<'heap> Block<'heap> {
         }
         self.check_canary()?;
         self.core.fetch_destinations(self.granule())?;
-        // Before the word: a member that sees the block in flight sees its destination too.
+        // Stored before the word, so that a member that sees the block in flight sees its
+        // destination too.
         self.core.space.destination(self.granule()).store(destination.0, Ordering::Relaxed);
         Ok(())
     }
@@ -267,8 +269,8 @@ impl<'heap> Block<'heap> {
     /// Frees the block. Dropping it does the same, but cannot return an error.
     ///
     /// # Errors
-    /// [`HeapError::Overrun`] if the block was written beyond its end (heap with canaries). It is
-    /// free nevertheless.
+    /// [`HeapError::Overrun`] if the block was written beyond its end (heap with canaries). The
+    /// block is freed nevertheless.
     #[inline(always)]
     pub fn free(self) -> Result<()> {
         if self.core.canaries {
@@ -286,7 +288,7 @@ impl<'heap> Block<'heap> {
         found
     }
 
-    /// Checks the canary behind the block. In a heap without canaries it returns `Ok`.
+    /// Checks the canary behind the block. Always returns `Ok` in a heap without canaries.
     ///
     /// # Errors
     /// [`HeapError::Overrun`] if the block was written beyond its end.
@@ -384,7 +386,7 @@ impl Core {
     /// Frees a block that this process holds.
     #[inline(always)]
     pub(super) fn free(&self, granule: usize) {
-        // A forked child leaves the parent's blocks alone.
+        // A forked child does not free the parent's blocks.
         if self.space.is_forked() {
             return;
         }

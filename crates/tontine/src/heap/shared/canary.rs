@@ -1,8 +1,8 @@
 //! Canaries behind blocks: written by [`write()`], checked by [`look`] before a block changes its
 //! holder.
 //!
-//! The last 16 bytes of the block are its length, and a number derived from its offset. The bytes
-//! between the requested length and these are filled with one value.
+//! The last 16 bytes of the block hold its length, and a number derived from its offset. The bytes
+//! between the requested length and these 16 are filled with one value.
 
 #![allow(unsafe_code, reason = "reads and writes behind a block")]
 
@@ -11,7 +11,7 @@ use super::core::Core;
 use super::layout::{GRANULE, GRANULES};
 use crate::heap::{HeapError, Result};
 
-/// Bytes of length and canary.
+/// Bytes that the length and the canary occupy.
 pub(super) const BYTES: usize = 16;
 /// Value of the bytes between the requested length and the canary.
 const FILL: u8 = 0xc5;
@@ -26,7 +26,7 @@ fn tail(core: &Core, granule: usize) -> Option<(*mut u64, usize)> {
 }
 
 fn canary(core: &Core, granule: usize) -> u64 {
-    // An odd number that is unlike any address or count: Knuth's multiplier.
+    // An odd number, unlike any address or count: Knuth's multiplier.
     let number = (core.space.geometry().block(granule) / GRANULE) as u64;
     number.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1
 }
@@ -47,7 +47,7 @@ pub(super) fn write(core: &Core, granule: usize, class: SizeClass, len: usize) {
     }
 }
 
-/// Returns the requested length of a block, at most what fits into it: the value is untrusted.
+/// Returns the requested length of a block, limited to the block's size: the value is untrusted.
 pub(super) fn len(core: &Core, granule: usize) -> usize {
     let Some((tail, most)) = tail(core, granule) else { return 0 };
     // SAFETY: within the mapping.

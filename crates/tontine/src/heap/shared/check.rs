@@ -35,7 +35,7 @@ pub struct HeapFault {
     pub invariant: u8,
     /// Offset in bytes, from the heap's first byte.
     pub offset: u64,
-    /// The expected value, the one that was found, and the process that holds it.
+    /// The expected value, the value that was found, and the process that holds the block.
     pub what: String,
 }
 
@@ -125,7 +125,7 @@ impl HeapReport {
     pub fn in_use(&self) -> usize {
         let allocated = self.slabs.iter().flat_map(|slab| slab.allocated.values());
         let in_flight = self.slabs.iter().map(|slab| &slab.in_flight);
-        // In a corrupted heap, each slab may claim that its block has all slabs behind it.
+        // In a corrupted heap, each slab may claim that its block contains all slabs after it.
         allocated.chain(in_flight).fold(0, |sum: usize, bytes| sum.saturating_add(*bytes))
     }
 
@@ -244,7 +244,7 @@ impl SlabMap {
     }
 }
 
-/// Checks the whole heap. `known` are the blocks that the calling thread's arena has as free.
+/// Checks the whole heap. `known` lists the blocks that the calling thread's arena considers free.
 pub(super) fn check(core: &Core, known: Vec<(usize, Vec<usize>)>) -> HeapReport {
     let slabs = core.space.geometry().slabs();
     let (faults, in_flight) = (Vec::new(), Vec::new());
@@ -385,7 +385,7 @@ impl HeapWalk<'_> {
                     format!("part {part} of a block of {} slabs belongs to another", class.slabs());
                 self.report.blame(6, at(first + part * GRANULES), what);
                 // The class is probably wrong; and one fault is enough, because in a corrupted heap
-                // each slab may claim all others.
+                // each slab may claim all the others.
                 break;
             }
         }
@@ -417,7 +417,7 @@ impl HeapWalk<'_> {
         }
     }
 
-    /// Checks invariant 4: the blocks that the calling thread has as free are free.
+    /// Checks invariant 4: the blocks that the calling thread considers free are free.
     fn known(&mut self, slab: usize, blocks: &[usize]) {
         for granule in blocks.iter().map(|granule| slab * GRANULES + granule) {
             let found = BlockWord(self.core.space.word(granule).load(Ordering::Acquire));
@@ -432,7 +432,7 @@ impl HeapWalk<'_> {
 }
 
 impl Core {
-    /// Returns the process id of the member that has, or had, this slot; 0 if there was none.
+    /// Returns the process id of the slot's present or last member; 0 if it never had one.
     pub(super) fn pid_of(&self, slot: usize) -> u32 {
         let pid = (slot < MEMBERS).then(|| self.space.member(slot).pid.load(Ordering::Relaxed));
         pid.and_then(|pid| u32::try_from(pid).ok()).unwrap_or(0)

@@ -1,7 +1,8 @@
 //! The sizes of blocks: [`SizeClass`].
 //!
-//! Up to half a slab there are four sizes between two powers of two, so that a block is larger than
-//! requested by at most a quarter, or by less than a granule. A larger block has slabs of its own.
+//! Up to half a slab, there are four sizes between two powers of two, so that a block exceeds the
+//! requested size by at most a quarter, or by less than a granule. A larger block occupies whole
+//! slabs.
 
 use super::layout::{GRANULE, GRANULES, SLAB};
 
@@ -69,13 +70,13 @@ const _: () = assert!(SIZES[31] as usize * GRANULE == LARGEST);
 /// The class of a slab, which determines the blocks in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SizeClass {
-    /// Blocks of one size, with this number.
+    /// Blocks of one size, which has this number.
     Small(u8),
-    /// The first slab of one block, which has this number of slabs.
+    /// The first slab of a block that has this number of slabs.
     Large(usize),
 }
 
-/// Bit of a class field that has the number of slabs of a large block.
+/// Bit that marks a class field with the number of slabs of a large block.
 const LARGE: u64 = 1 << 32;
 
 impl SizeClass {
@@ -158,7 +159,8 @@ impl SizeClass {
     /// Returns `true` if a block begins at this granule of a slab.
     #[inline]
     pub(super) fn begins_at(self, granule: usize) -> bool {
-        // A table: a division would take as long as all other steps of claiming a block.
+        // Looked up in a table: a division would take as long as all other steps of claiming a
+        // block.
         let bits = self.begin_bits().get(granule / 64);
         bits.is_some_and(|bits| bits >> (granule % 64) & 1 != 0)
     }

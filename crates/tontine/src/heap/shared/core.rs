@@ -22,14 +22,14 @@ use crate::heap::{HeapError, Result};
 use crate::sync::{AtomicU64, Ordering};
 
 /// Maximum number of searches for an empty slab while slabs are changing hands, and the interval
-/// between two.
+/// between two searches.
 const LOOKS: usize = 50;
 const BETWEEN_LOOKS: Duration = Duration::from_millis(1);
 
-/// Stands in a block's name for a length that does not fit there.
+/// Marks, in a block's name, a length that does not fit there.
 pub(super) const LONG: u64 = u16::MAX as u64;
 
-/// Number of heaps that this process has opened so far. Each heap gets a number of its own from it.
+/// Number of heaps that this process has opened so far. Each heap takes its own number from it.
 static OPENED: AtomicU64 = AtomicU64::new(0);
 
 /// One process's membership of a shared heap.
@@ -41,9 +41,10 @@ pub(super) struct Core {
     pub(super) canaries: bool,
     desk: Mutex<ArenaRegistry>,
     pub(super) mail: Transfers,
-    /// One bit for each slab: its destinations have memory.
+    /// One bit for each slab, set if its destinations have memory.
     destinations: Box<[AtomicU64]>,
-    /// For each slab: length of the block that begins there, if it does not fit into its name.
+    /// For each slab, the length of the block that begins there, if it does not fit into the
+    /// block's name.
     long: Box<[AtomicU64]>,
 }
 
@@ -59,11 +60,11 @@ pub(super) enum EmptySlabPolicy {
 /// The result of a search for empty slabs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SlabSearch {
-    /// Found, from this slab on.
+    /// The first of the slabs that were found.
     At(usize),
-    /// There are none.
+    /// No slabs were found.
     None,
-    /// There are none, but some are changing hands and may be empty soon.
+    /// No slabs were found, but some are changing hands and may be empty soon.
     Later,
 }
 
@@ -77,7 +78,7 @@ pub(super) struct ArenaRegistry {
     resting: Vec<AbandonedArena>,
 }
 
-/// An arena, at the address that its thread has. Not a `Box`: moving a `Box` asserts that no
+/// An arena, at the address that its thread stores. Not a `Box`: moving a `Box` asserts that no
 /// other pointer to its value exists.
 #[derive(Debug)]
 struct ArenaBox(NonNull<Arena>);
@@ -90,8 +91,8 @@ impl ArenaBox {
 
 impl Drop for ArenaBox {
     fn drop(&mut self) {
-        // SAFETY: from a box. The heap is closed, and each thread checks whether the heap is open
-        // before it uses an arena.
+        // SAFETY: the pointer came from a box. The heap is closed, and each thread checks whether
+        // the heap is open before it uses an arena.
         drop(unsafe { Box::from_raw(self.0.as_ptr()) });
     }
 }
@@ -110,7 +111,7 @@ impl Core {
         let slabs = space.geometry().slabs();
         let destinations = (0..slabs.div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
         let id = OPENED.fetch_add(1, Ordering::Relaxed) + 1;
-        // Not a member yet: this value reads the slots before it has one.
+        // Not a member yet: this value reads the slots before it owns one.
         let me = Member::new(MEMBERS, 0);
         let desk = Mutex::default();
         let mail = Transfers::default();
@@ -217,14 +218,14 @@ impl Core {
     /// Abandons an arena, whose thread ends.
     ///
     /// # Safety
-    /// The arena is of this heap, and its thread does not use it any more.
+    /// The arena belongs to this heap, and its thread does not use it any more.
     pub(super) unsafe fn rest(&self, mut arena: NonNull<Arena>) {
         // SAFETY: no other thread uses the arena: the caller's promise.
         unsafe { arena.as_mut() }.rest(self);
         self.desk().resting.push(AbandonedArena(arena));
     }
 
-    /// Claims an empty slab for the arena, and fetches its memory.
+    /// Claims an empty slab for the arena, and allocates its memory.
     pub(super) fn claim_slab(&self, arena: usize, class: SizeClass) -> Result<SlabSearch> {
         let slabs = self.space.geometry().slabs();
         let hint = &self.space.header().hint;
@@ -248,7 +249,8 @@ impl Core {
     /// Claims adjacent empty slabs for one block. Returns the number of the first one.
     pub(super) fn claim_slabs(&self, arena: usize, slabs: usize) -> Result<SlabSearch> {
         let mut none = SlabSearch::None;
-        // Lengths of the run up to this slab: of empty slabs, and of slabs that may soon be.
+        // Lengths of the run that ends at this slab: of empty slabs, and of slabs that are or may
+        // soon be empty.
         let (mut empty, mut hopeful) = (0, 0);
         for last in 0..self.space.geometry().slabs() {
             let owner = self.space.slab(last).owner.load(Ordering::Relaxed);
@@ -275,7 +277,7 @@ impl Core {
         Ok(none)
     }
 
-    /// Makes claimed slabs the slabs of one block.
+    /// Turns claimed slabs into the slabs of one block.
     fn make_large(&self, arena: usize, first: usize, slabs: usize) -> Result<SlabSearch> {
         self.fetch(first, slabs)?;
         for part in (1..slabs).rev() {
@@ -287,8 +289,8 @@ impl Core {
         Ok(SlabSearch::At(first))
     }
 
-    /// Calls `claim` until it finds slabs; if `patient`, again while slabs are changing hands, at
-    /// most [`LOOKS`] times.
+    /// Calls `claim` until it finds slabs. If `patient`, retries while slabs are changing hands,
+    /// and makes at most [`LOOKS`] calls.
     pub(super) fn in_a_moment(
         &self,
         patient: bool,
@@ -319,7 +321,7 @@ impl Core {
         slab::claim(owner, arena)
     }
 
-    /// Fetches memory for claimed slabs. If there is none, releases them.
+    /// Allocates memory for claimed slabs. If the kernel has none, releases them.
     fn fetch(&self, first: usize, slabs: usize) -> Result<()> {
         let fetched = (first..first + slabs).try_for_each(|slab| self.space.fetch_slab(slab));
         if fetched.is_err() {
@@ -342,12 +344,12 @@ impl Core {
         if self.try_claim(arena, slab) { self.drop_claim(slab, arena) } else { Ok(()) }
     }
 
-    /// Marks a slab: its memory is being returned.
+    /// Marks a slab as being returned to the kernel.
     pub(super) fn begin_to_empty(&self, slab: usize, arena: usize) {
         self.set_owner(slab, SlabWord::new(SlabState::Punching, arena, 0));
     }
 
-    /// Returns the memory of slabs with that mark to the kernel, and makes them empty.
+    /// Returns the memory of slabs with that mark to the kernel, and marks the slabs as empty.
     pub(super) fn empty(&self, slabs: Range<usize>) -> Result<()> {
         if !slabs.is_empty() {
             self.space.punch(slabs.start, slabs.len())?;
@@ -356,8 +358,8 @@ impl Core {
         Ok(())
     }
 
-    /// Changes the class of a slab that has no block. If the process is killed meanwhile, the slab
-    /// stays claimed.
+    /// Changes the class of a slab that has no block. If the process is killed during the change,
+    /// the slab stays claimed.
     pub(super) fn change_class(&self, arena: usize, slab: usize, class: SizeClass) {
         self.set_owner(slab, SlabWord::new(SlabState::Claimed, arena, 0));
         self.set_class(slab, class);
@@ -377,14 +379,15 @@ impl Core {
         emptied
     }
 
-    /// Returns the memory of the slabs of a free block: from the last slab to the first, so that
-    /// the rest is always a block of fewer slabs, or none.
+    /// Returns the memory of the slabs of a free block, from the last slab to the first, so that
+    /// the remaining slabs are always a shorter block, until none is left.
     pub(super) fn release(&self, arena: usize, first: usize, class: SizeClass) -> Result<()> {
         // The class is untrusted: slabs whose words do not name this block stay as they are.
         let slabs = 1 + (1..class.slabs()).take_while(|part| self.is_part(first, *part)).count();
         let mut run = first + slabs..first + slabs;
         for part in (1..slabs).rev() {
-            // Before the class: as long as the class counts the part, only this arena owns it.
+            // Read before the class changes: as long as the class counts the part, only this arena
+            // owns it.
             let found = SlabWord(self.space.slab(first + part).owner.load(Ordering::Relaxed));
             let ours = found.state() == SlabState::Span
                 && self.begin_to_let_go(first + part, found, arena);
@@ -399,14 +402,14 @@ impl Core {
         self.empty(first..run.end)
     }
 
-    /// Marks a slab, which another process may release too: its memory is being returned. Returns
-    /// `true` if the slab's word was still `found`.
+    /// Marks a slab, which another process may release too, as being returned to the kernel.
+    /// Returns `true` if the slab's word was still `found`.
     pub(super) fn begin_to_let_go(&self, slab: usize, found: SlabWord, arena: usize) -> bool {
         slab::let_go(&self.space.slab(slab).owner, found, arena)
     }
 
-    /// Returns `true` if the slab `part` slabs behind `first` is part of the block that begins in
-    /// `first`.
+    /// Returns `true` if the slab at distance `part` from `first` is part of the block that begins
+    /// in `first`.
     fn is_part(&self, first: usize, part: usize) -> bool {
         let all = self.space.geometry().slabs();
         first + part < all && {
@@ -423,10 +426,11 @@ impl Core {
             let state = if part == 0 { SlabState::Owned } else { SlabState::Span };
             let owner = &self.space.slab(slab + part).owner;
             let found = SlabWord(owner.load(Ordering::Relaxed));
-            // A process that was killed here has passed some parts on: they name its arena.
+            // If a process was killed here, it has already passed some parts on: they name its
+            // arena.
             let from = if part == 0 { from } else { found.arena() };
             let [from, to] = [from, to].map(|arena| SlabWord::new(state, arena, part).0);
-            // SYNC slab: pairs with the stores of the arena that had it.
+            // SYNC slab: pairs with the stores of the arena that owned it.
             owner.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed).is_ok()
         })
     }
@@ -460,7 +464,7 @@ impl Core {
         hint::give(&self.space.slab(granule / GRANULES).freed);
     }
 
-    /// Fetches memory for the destinations of this granule's slab, unless it has some.
+    /// Allocates memory for the destinations of this granule's slab, unless they have some.
     #[inline]
     pub(super) fn fetch_destinations(&self, granule: usize) -> Result<()> {
         let slab = granule / GRANULES;
@@ -472,7 +476,8 @@ impl Core {
         Ok(())
     }
 
-    /// Stores the length of a block of this process. Returns the mark that its name has instead.
+    /// Stores the length of a block of this process. Returns the mark that replaces the length in
+    /// the block's name.
     #[inline]
     pub(super) fn set_long(&self, granule: usize, len: usize) -> u64 {
         self.long[granule / GRANULES].store(len as u64, Ordering::Relaxed);
@@ -485,13 +490,13 @@ impl Core {
         self.long[granule / GRANULES].load(Ordering::Relaxed) as usize
     }
 
-    /// Finds more space for an arena: in this process's abandoned arenas, and by the recovery of
-    /// dead members.
+    /// Finds more space for an arena: takes over this process's abandoned arenas, and recovers dead
+    /// members.
     pub(super) fn find_more(&self, arena: &mut Arena) -> Result<()> {
         let desk = self.desk();
         for AbandonedArena(other) in &desk.resting {
-            // SAFETY: the arena is abandoned, and this thread holds the lock; `arena` has a thread,
-            // so it is another one.
+            // SAFETY: the arena is abandoned, and this thread holds the lock. `other` is not
+            // `arena`, because `arena` has a thread.
             unsafe { &mut *other.as_ptr() }.transfer_to(self, arena)?;
         }
         // Slabs that this thread does not need become available to all members.
@@ -524,7 +529,7 @@ impl Drop for Core {
             // SAFETY: the heap is being closed, so no thread uses the arena any more.
             unsafe { arena.0.as_mut() }.rest(self);
         }
-        // If it fails, another member recovers this slot later.
+        // If the recovery fails, another member recovers this slot later.
         let _ = self.recover(self.slot(), None, EmptySlabPolicy::GivenBack);
     }
 }

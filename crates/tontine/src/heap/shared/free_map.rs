@@ -1,7 +1,7 @@
 //! An arena's map of the free blocks of one of its slabs: [`FreeMap`].
 //!
-//! It is in the owner's private memory, and a hint: the block words decide. It has one bit per
-//! granule, set if a free block begins there.
+//! The map is in the owner's private memory, and is a hint: the block words decide. It has one bit
+//! per granule, set if a free block begins there.
 
 use super::class::SizeClass;
 use super::layout::GRANULES;
@@ -9,7 +9,7 @@ use super::layout::GRANULES;
 const BITS: usize = 64;
 const _: () = assert!(GRANULES / BITS <= u32::BITS as usize);
 
-/// Stands for no shelf in a list.
+/// Means no shelf, in a list.
 pub(super) const NONE: u32 = u32::MAX;
 
 /// The use of a shelf.
@@ -23,14 +23,14 @@ pub(super) enum Use {
     Spare,
 }
 
-/// The free blocks of one slab, as far as its owner knows them.
+/// The free blocks of one slab, as known to its owner.
 #[derive(Debug, Clone)]
 pub(super) struct FreeMap {
     /// Number of the slab; for a large block, of its first slab.
     pub(super) slab: u32,
     pub(super) used: Use,
     class: SizeClass,
-    // The counts have one width: a load that is wider than the store before it has to wait.
+    // The counts have one width, because a load that is wider than the store before it has to wait.
     /// Number of bits that are set.
     free: u32,
     /// Number of bits that can be set.
@@ -106,8 +106,8 @@ impl FreeMap {
         Some(at * BITS + word.trailing_zeros() as usize)
     }
 
-    /// Adds a free block. Returns `false`, and changes nothing, if the block is there already or
-    /// none begins at the granule: both happen if a member has overwritten the heap's words.
+    /// Adds a free block. Returns `false`, and changes nothing, if the map has the block already or
+    /// no block begins at the granule: both happen if a member has overwritten the heap's words.
     #[inline(always)]
     pub(super) fn put(&mut self, granule: usize) -> bool {
         let (at, bit) = (granule / BITS % self.bits.len(), 1 << (granule % BITS));

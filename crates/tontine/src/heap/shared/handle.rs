@@ -1,13 +1,14 @@
-//! The names of a block that this process does not hold: [`Handle`] and [`Parcel`].
+//! Names of a block that this process does not hold: [`Handle`] and [`Parcel`].
 
 use super::word::BlockWord;
 
 /// A name of a block: its offset and its generation, 16 bytes of plain data.
 ///
-/// A handle means the same block in every process, wherever the heap is mapped, and never another
-/// one: once the block is freed, the handle is stale, and using it is an error.
-/// [`Block::into_handle`](super::Block::into_handle) makes a handle for the process that holds the
-/// block, [`Published::handle`](super::Published::handle) one by which all members read it.
+/// A handle means the same block in every process, wherever the heap is mapped, and never a
+/// different block: once the block is freed, the handle is stale, and using it is an error.
+/// [`Block::into_handle`](super::Block::into_handle) returns a handle for the process that holds
+/// the block; [`Published::handle`](super::Published::handle) returns a handle by which all members
+/// read it.
 ///
 /// # Examples
 /// ```
@@ -31,9 +32,9 @@ pub struct Handle {
 
 /// A block in flight to another member, as 24 bytes of plain data that any channel can carry.
 ///
-/// [`Block::hand_over`](super::Block::hand_over) makes it. The receiver passes it to
-/// [`Heap::accept`](super::Heap::accept), which returns the block once: the second time the parcel
-/// is stale.
+/// [`Block::hand_over`](super::Block::hand_over) returns it. The receiver passes it to
+/// [`Heap::accept`](super::Heap::accept), which returns the block once; from then on, the parcel is
+/// stale.
 ///
 /// # Examples
 /// ```
@@ -68,15 +69,15 @@ impl Parcel {
         bytes
     }
 
-    /// Returns the parcel of these bytes. Any bytes are allowed:
+    /// Returns the parcel that these bytes represent. Any bytes are allowed:
     /// [`Heap::accept`](super::Heap::accept) refuses an invalid parcel.
     #[inline]
     pub fn from_bytes(bytes: [u8; Self::SIZE]) -> Self {
         Self::from_slice(&bytes).expect("a parcel has 24 bytes")
     }
 
-    /// Returns the parcel of 24 bytes. It loads word by word, as the words were written: a wider
-    /// load would wait for all of those stores.
+    /// Returns the parcel that 24 bytes represent. It loads word by word, as the words were
+    /// written: a wider load would wait for all of those stores.
     #[inline]
     pub(super) fn from_slice(bytes: &[u8]) -> Option<Self> {
         let (&[offset, flight, len], []) = bytes.as_chunks() else { return None };

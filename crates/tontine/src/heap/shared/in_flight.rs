@@ -1,11 +1,11 @@
 //! Frees blocks in flight that no process will accept: [`Core::reclaim_stranded`],
 //! [`Core::reclaim_received`], [`Core::reclaim_sent`].
 //!
-//! If the program carries a parcel itself, it reports when no process will read the parcel any
-//! more. A block that was posted through an outbox is freed without the program's help: by its
-//! sender, if the receiver is dead and the sender has no outbox to it any more; by its receiver, if
-//! the sender is dead and the receiver has no inbox any more. Blocks between two dead members are
-//! freed in `recover`.
+//! If the program carries a parcel itself, the program reports when no process will read the parcel
+//! any more. A block that was posted through an outbox is freed without the program's help: by its
+//! sender, if the receiver is dead and the sender has no outbox to that receiver any more; by its
+//! receiver, if the sender is dead and the receiver has no inbox any more. `recover` frees blocks
+//! between two dead members.
 
 use super::core::Core;
 use super::layout::MEMBERS;
@@ -26,14 +26,14 @@ impl Core {
         if !destination.is_posted() {
             return false;
         }
-        // If there never was an inbox, the program may be about to make one.
+        // If there never was an inbox, the program may be about to create one.
         let no_reader = to == self.me() && ways.had_inbox && ways.inboxes == 0;
         (flight.holder() == self.slot() && !ways.leads_to(to) && !self.is_alive(to))
             || (no_reader && self.known_dead(flight.holder()).is_some())
     }
 
-    /// Frees the posted blocks between this process and dead members that no process will accept:
-    /// once after each recovery, by any member. Returns the number of blocks.
+    /// Frees the posted blocks between this process and dead members that no process will accept.
+    /// Runs once after each recovery by any member. Returns the number of blocks.
     pub(super) fn reclaim_stranded(&self) -> usize {
         // SYNC deaths: pairs with the addition in `recover`.
         let deaths = self.space.header().deaths.load(Ordering::Acquire);
@@ -44,8 +44,8 @@ impl Core {
         self.free_flights(|flight, destination| self.is_ours_to_free(&ways, flight, destination))
     }
 
-    /// Like [`Core::reclaim_stranded`], but also if there was no recovery since: for when an outbox
-    /// or inbox is dropped.
+    /// Like [`Core::reclaim_stranded`], but runs even if there was no recovery since the last call.
+    /// Called when an outbox or inbox is dropped.
     pub(super) fn settle_again(&self) -> usize {
         let deaths = self.space.header().deaths.load(Ordering::Relaxed);
         self.mail.ways().settled = !deaths;
@@ -54,7 +54,7 @@ impl Core {
 
     /// Frees the blocks that these dead members have sent to this process and that it has not
     /// accepted: all of them, or only those that were posted. If another member has the slot of a
-    /// dead one by now, its blocks are not freed.
+    /// dead member by now, the dead member's blocks are not freed.
     pub(super) fn reclaim_received(&self, dead: &[Member], posted: bool) -> usize {
         let is_dead = |holder| self.known_dead(holder).is_some_and(|member| dead.contains(&member));
         self.free_flights(|flight, destination| {

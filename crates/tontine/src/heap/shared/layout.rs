@@ -1,7 +1,7 @@
 //! The layout of a shared heap: [`Geometry`], and the entries of its tables.
 //!
-//! `docs/internals/heap-shared.md` has the layout as a table. The size of the file determines the
-//! number of slabs, so a process that opens a heap knows its geometry before it reads a byte of it.
+//! `docs/internals/heap-shared.md` shows the layout as a table. The size of the file determines the
+//! number of slabs, so a process that opens a heap knows its geometry before it reads any byte.
 
 use std::mem::{offset_of, size_of};
 
@@ -16,7 +16,7 @@ pub(super) const VERSION: u64 = 1;
 pub(super) const SLAB: usize = 64 << 10;
 /// Alignment of a block: a cache line, so that no two blocks share one.
 pub(super) const GRANULE: usize = 64;
-/// Granules of a slab; it has one block word for each.
+/// Granules of a slab, which has one block word for each.
 pub(super) const GRANULES: usize = SLAB / GRANULE;
 /// Maximum number of members at a time.
 pub(super) const MEMBERS: usize = 512;
@@ -25,7 +25,7 @@ pub(super) const ARENAS: usize = 2048;
 /// Maximum number of slabs of a heap: 4 TiB.
 pub(super) const MOST_SLABS: usize = 1 << 26;
 
-/// Bytes of a page, the unit in which memory is fetched.
+/// Bytes of a page, the unit in which memory is allocated.
 pub(super) const PAGE: usize = 4096;
 /// Bytes of a slab's block words, and of its destinations: whole pages.
 pub(super) const WORDS: usize = GRANULES * size_of::<AtomicU64>();
@@ -48,7 +48,7 @@ pub(super) struct HeapHeader {
     pub(super) canaries: AtomicU64,
     /// 1, stored last, once the header and the tables are complete.
     pub(super) ready: AtomicU64,
-    /// Raised once for each dead member, and by each recovery that has freed a block.
+    /// Incremented once for each dead member, and by each recovery that has freed a block.
     pub(super) deaths: AtomicU64,
     /// Slab at which a search for an empty slab begins: a hint.
     pub(super) hint: AtomicU64,
@@ -64,9 +64,10 @@ pub(super) struct HeapHeader {
 pub(super) struct MemberSlot {
     /// A [`MemberWord`](super::word::MemberWord).
     pub(super) word: AtomicU64,
-    /// Process id: for messages, and for an outbox, which checks that its lane leads there.
+    /// Process id: for messages, and for an outbox, which checks that its lane leads to this
+    /// process.
     pub(super) pid: AtomicU64,
-    /// The member's role, or 0. If it has one, its published blocks outlive it.
+    /// The member's role, or 0. If the member has a role, its published blocks outlive it.
     pub(super) role: AtomicU64,
     /// Epoch of the last member in this slot whose end was reported by `deaths`.
     pub(super) told: AtomicU64,
@@ -90,7 +91,7 @@ pub(super) struct SlabSlot {
     pub(super) owner: AtomicU64,
     /// Class of its blocks: [`super::class::SizeClass::raw`].
     pub(super) class: AtomicU64,
-    /// 1 if others have freed blocks in it since its owner's last scan: a hint.
+    /// 1 if others have freed blocks in the slab since its owner's last scan: a hint.
     pub(super) freed: AtomicU64,
 }
 
@@ -142,8 +143,8 @@ impl Geometry {
         self.blocks_at + self.slabs * SLAB
     }
 
-    /// Returns the number of bytes of header and tables, at the heap's begin, which always have
-    /// memory.
+    /// Returns the number of bytes of the header and the tables, at the start of the heap, which
+    /// always have memory.
     pub(super) const fn tables(&self) -> usize {
         self.words_at
     }

@@ -31,7 +31,7 @@ fn deaths(heap: &Heap) -> u64 {
     heap.core.space.header().deaths.load(Ordering::Relaxed)
 }
 
-/// Sends three blocks to a child, which receives one of them, and dies after the outbox is dropped.
+/// Sends three blocks to a child, which receives one of them and dies after the outbox is dropped.
 fn leave_two_in_a_lane(heap: &Heap, name: &str) {
     let address = address(name);
     let (told, tells) = pipe().expect("pipe");
@@ -63,8 +63,8 @@ fn leave_two_in_a_lane(heap: &Heap, name: &str) {
     });
 }
 
-/// Blocks that were in flight when the outbox was dropped stayed so after the receiver's death:
-/// only the sender may free them, and it had to call `reclaim_sent`.
+/// Blocks that were in flight when the outbox was dropped stayed in flight after the receiver's
+/// death: only the sender may free them, and it had to call `reclaim_sent`.
 #[test]
 fn blocks_of_dropped_outbox_return_after_receiver_dies() {
     let heap = heap(MIB);
@@ -74,7 +74,7 @@ fn blocks_of_dropped_outbox_return_after_receiver_dies() {
     assert_eq!(heap.dead_members().expect("not forked"), [], "no word names it any more");
 }
 
-/// Blocks stayed in flight also if another member had recovered the receiver.
+/// Blocks also stayed in flight if another member had recovered the receiver.
 #[test]
 fn sent_blocks_return_after_recovery_by_another_member() {
     let heap = heap(MIB);
@@ -86,8 +86,8 @@ fn sent_blocks_return_after_recovery_by_another_member() {
 }
 
 /// Blocks of a sender that died after its receiver had dropped its only inbox stayed in flight
-/// until the receiver called `reclaim_received`. Parcels that the program itself carries still do,
-/// because the program may read them later.
+/// until the receiver called `reclaim_received`. Blocks whose parcels the program itself carries
+/// still do, because the program may read the parcels later.
 #[test]
 fn posted_blocks_without_inbox_are_freed_after_sender_dies() {
     let heap = heap(MIB);
@@ -127,8 +127,8 @@ fn blocks_of_dead_sender_arrive_once_descriptors_are_free() {
         tell(&tells, own.member().to_u64())?;
         drop(inbox.recv().ok()?);
         let before = getrlimit(Resource::Nofile);
-        // The thread that receives a chunk has a descriptor table of its own, with one entry: it
-        // cannot receive a second chunk.
+        // The thread that receives a chunk has its own descriptor table, with one entry: it cannot
+        // receive a second chunk.
         setrlimit(Resource::Nofile, Rlimit { current: Some(1), ..before }).ok()?;
         tell(&go, 0)?;
         hear(&ended)?;
@@ -201,7 +201,7 @@ fn inbox_notices_ended_lane_despite_new_lane() {
         }
         tell(&go, 0).expect("it listens");
         child.join().expect("the child succeeds");
-        // Only the mailbox sees the end and the beginning; it has one lane again.
+        // Only the mailbox notices that one lane ended and another began; it has one lane again.
         let _second = Sender::connect(address.as_str()).expect("we listen");
         while inbox.mailbox.departures() == 0 || inbox.mailbox.sender_count() != 1 {
             assert!(inbox.mailbox.try_recv().is_err());
@@ -253,14 +253,14 @@ impl Drop for Late {
 }
 
 /// An allocation in a thread-local value's destructor, after the thread had abandoned its arena,
-/// took another arena each time and kept it: after 2,048 of them no arena was left.
+/// took another arena each time and kept it: after 2,048 such allocations no arena was left.
 #[test]
 fn allocations_after_thread_end_borrow_an_arena() {
     let heap = Arc::new(heap(MIB));
     for _ in 0..3 {
         let late = Late(heap.clone());
         std::thread::spawn(move || {
-            // Before the thread's arena: the value made first is dropped last.
+            // Before the thread's arena: the value created first is dropped last.
             LATE.with(|place| *place.borrow_mut() = Some(late));
             LATE.with(|late| drop(late.borrow().as_ref().map(|late| late.0.alloc(10))));
         })
@@ -273,7 +273,7 @@ fn allocations_after_thread_end_borrow_an_arena() {
     assert_eq!(sound(&heap).in_use(), 0);
 }
 
-/// A slab whose memory was being fetched or returned counted as taken: a heap with free space
+/// A slab whose memory was being allocated or returned counted as taken: a heap with free space
 /// returned `Full`.
 #[test]
 fn alloc_waits_for_slabs_changing_hands() {
@@ -350,7 +350,7 @@ fn outbox_to_another_process_fails_with_wrong_member() {
     assert_eq!(sound(&heap).in_use(), 0);
 }
 
-/// A member that needed space and recovered a dead one kept all of its slabs.
+/// A member that needed space and recovered a dead member kept all of its slabs.
 #[test]
 fn slabs_of_dead_member_become_available_to_all() {
     let heap = heap(MIB);

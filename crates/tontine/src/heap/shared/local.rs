@@ -1,4 +1,4 @@
-//! The calling thread's arena: found by two loads, abandoned at the thread's end.
+//! The calling thread's arena, which is found by two loads and abandoned at the thread's end.
 
 #![allow(unsafe_code, reason = "a thread borrows its arena through a raw pointer")]
 
@@ -34,7 +34,7 @@ struct LocalArenas {
 
 /// Calls `action` with this thread's arena of a heap. A thread that has none gets one.
 ///
-/// No other code uses the arena meanwhile: `action` calls no code of the program.
+/// No other code uses the arena during the call: `action` calls no code of the program.
 pub(super) fn with<R>(core: &Arc<Core>, action: impl FnOnce(&mut Arena) -> R) -> Result<R> {
     let arena = if HEAP.get() == core.id() {
         ARENA.get()
@@ -48,8 +48,8 @@ pub(super) fn with<R>(core: &Arc<Core>, action: impl FnOnce(&mut Arena) -> R) ->
     Ok(action(unsafe { &mut *arena }))
 }
 
-/// Like [`with`], but returns `None` unless the thread has an arena of this heap and has used no
-/// other heap since.
+/// Like [`with`], but returns `None` unless the thread has an arena of this heap and has not used
+/// another heap since.
 #[inline(always)]
 pub(super) fn with_recent<R>(
     core: &Core,

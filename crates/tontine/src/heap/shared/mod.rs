@@ -35,12 +35,13 @@
 //! - A *parcel* names a block in flight from one member to another ([`Parcel`]).
 //! - A *published* block is one that all members may read by its handle ([`Published`]).
 //! - A *role* is a number that a program gives to a task, such as writing the published blocks. At
-//!   most one live member has it. If that member ends, the next one to take the role gets its
-//!   published blocks ([`Heap::take_over_role`]).
-//! - A *granule* is 64 bytes, a cache line. Each block has whole granules, so that no cache line
-//!   has blocks of two holders.
-//! - A *slab* is 64 KiB of the heap with blocks of one size. A block of more than 32 KiB has one or
-//!   more slabs of its own. The kernel provides memory by the slab, and gets it back by the slab.
+//!   most one live member holds a role. If that member ends, the next member to take the role gets
+//!   its published blocks ([`Heap::take_over_role`]).
+//! - A *granule* is 64 bytes, a cache line. Each block occupies whole granules, so no cache line
+//!   contains parts of two holders' blocks.
+//! - A *slab* is 64 KiB of the heap, divided into blocks of one size. A block of more than 32 KiB
+//!   occupies one or more whole slabs. The kernel provides memory by the slab, and takes it back by
+//!   the slab.
 //! - An *arena* is the set of slabs from which one thread allocates, without a lock. All members
 //!   together have at most 2,048 arenas.
 //!
@@ -81,8 +82,8 @@
 //! learns of a death, or from time to time; members that find no space, or no free slot in which to
 //! join, recover dead members too.
 
-// `docs/internals/heap-shared.md` has the layout, the protocol, and what a death leaves after each
-// step.
+// `docs/internals/heap-shared.md` describes the layout, the protocol, and the state that a death
+// after each step leaves.
 
 #![allow(unsafe_code, reason = "opening a heap is unsafe")]
 
@@ -194,7 +195,7 @@ impl Heap {
     ///
     /// - [`HeapError::NotAHeap`] if the file is not a heap, or not a complete one.
     /// - [`HeapError::VersionMismatch`] if another version of the library created the heap.
-    /// - [`HeapError::AlreadyOpen`] if this process is a member. `file` is kept open then.
+    /// - [`HeapError::AlreadyOpen`] if this process is already a member. `file` then stays open.
     /// - [`HeapError::LimitReached`] if the heap has 512 members.
     /// - [`HeapError::System`] if a system call fails.
     ///
@@ -204,7 +205,7 @@ impl Heap {
     /// 1. Every process that can write to the file writes to it through this library only.
     /// 2. This process has no other descriptor of the file.
     /// 3. While the process is a member, it closes no descriptor of the file: the kernel would
-    ///    release its record locks, and the other members would take it for dead and free its
+    ///    release its record locks, and the other members would consider it dead and free its
     ///    blocks.
     ///
     /// # Examples
@@ -223,8 +224,7 @@ impl Heap {
         Self::join(HeapSpace::open(file)?)
     }
 
-    /// Joins the heap in a forked child, as a member of its own. The parent's blocks stay the
-    /// parent's.
+    /// Joins the heap in a forked child, as a separate member. The parent keeps its blocks.
     ///
     /// # Errors
     /// - [`HeapError::AlreadyOpen`] if this process opened the heap, or has joined already.
@@ -235,8 +235,8 @@ impl Heap {
     /// The caller must ensure:
     ///
     /// 1. Every process that can write to the file writes to it through this library only.
-    /// 2. Apart from the descriptors that the child inherited from the parent's `Heap`, it has none
-    ///    of the file, and it closes none while it is a member.
+    /// 2. The child has no descriptor of the file except those that it inherited from the parent's
+    ///    `Heap`, and it closes no descriptor of the file while it is a member.
     ///
     /// # Examples
     /// ```no_run
@@ -269,7 +269,7 @@ impl Heap {
     /// The caller must ensure:
     ///
     /// 1. No duplicate of the descriptor is closed in this process while it is a member: the kernel
-    ///    would release its record locks, and the other members would take it for dead and free its
+    ///    would release its record locks, and the other members would consider it dead and free its
     ///    blocks.
     /// 2. The descriptor goes only to processes that use the file through this library.
     pub unsafe fn descriptor(&self) -> BorrowedFd<'_> {
@@ -284,13 +284,13 @@ impl Heap {
 
     /// Allocates a block of `len` bytes, aligned to 64.
     ///
-    /// Its bytes are not initialised: they hold what an earlier block of any member held.
+    /// Its bytes are not initialised: they hold the contents of an earlier block, of any member.
     /// [`Heap::alloc_zeroed`] sets them to zero. The block is freed when it is dropped.
     ///
     /// If no space is left, `alloc` recovers dead members first, like [`Heap::recover_and_trim`].
     ///
     /// # Errors
-    /// - [`HeapError::Full`] if no space is left, and dead members have left none.
+    /// - [`HeapError::Full`] if no space is left, even after the recovery of dead members.
     /// - [`HeapError::System`] if the kernel has no memory.
     /// - [`HeapError::LimitReached`] if 2,048 threads of all members use the heap.
     /// - [`HeapError::Forked`] in a forked child that has not joined.
@@ -322,8 +322,9 @@ impl Heap {
         }
     }
 
-    /// Returns the granule of a new block, if memory must be fetched first or a canary written. The
-    /// result fits into registers: if it did not, that of `alloc` would pass through memory too.
+    /// Returns the granule of a new block, for calls that may have to allocate memory or write a
+    /// canary. The result fits into registers; otherwise the result of `alloc` would pass through
+    /// memory too.
     #[cold]
     #[inline(never)]
     fn alloc_slowly(&self, len: usize) -> Result<usize, Box<HeapError>> {
@@ -353,7 +354,7 @@ impl Heap {
         Ok(block)
     }
 
-    /// Returns the block of a handle that [`Block::into_handle`] has left with this process.
+    /// Returns the block of a handle that this process got from [`Block::into_handle`].
     ///
     /// If several threads claim one handle, one of them gets the block. Unless the heap has
     /// canaries, the block has the full length of its size class, which may be more than was
@@ -362,8 +363,8 @@ impl Heap {
     /// # Errors
     /// - [`HeapError::Stale`] if the block was freed, handed over or claimed before, or another
     ///   process holds it.
-    /// - [`HeapError::InvalidHandle`] if no block begins there, or no longer: the memory of a freed
-    ///   block's slab may have been returned.
+    /// - [`HeapError::InvalidHandle`] if no block begins at the handle's offset, or none does any
+    ///   longer: the memory of a freed block's slab may have been returned.
     /// - [`HeapError::Forked`] in a forked child that has not joined.
     ///
     /// # Examples
@@ -383,7 +384,7 @@ impl Heap {
         self.core.claim(handle)
     }
 
-    /// Frees the block of a handle that [`Block::into_handle`] has left with this process.
+    /// Frees the block of a handle that this process got from [`Block::into_handle`].
     ///
     /// The handle of a block that another process holds is stale here: that process frees the
     /// block, or hands it over ([`Block::hand_over`]).
@@ -391,9 +392,10 @@ impl Heap {
     /// # Errors
     /// - [`HeapError::Stale`] if the block was freed or handed over before, or another process
     ///   holds it.
-    /// - [`HeapError::InvalidHandle`] if no block begins there, or no longer.
-    /// - [`HeapError::Overrun`] if the block was written beyond its end (heap with canaries). It is
-    ///   free nevertheless.
+    /// - [`HeapError::InvalidHandle`] if no block begins at the handle's offset, or none does any
+    ///   longer.
+    /// - [`HeapError::Overrun`] if the block was written beyond its end (heap with canaries). The
+    ///   block is freed nevertheless.
     /// - [`HeapError::Forked`] in a forked child that has not joined.
     ///
     /// # Examples
@@ -471,7 +473,7 @@ impl Heap {
 
     /// Returns the members that a recovery has found dead and that a block may still name.
     ///
-    /// [`Heap::reclaim_received`] takes the result, and has an example.
+    /// Pass the result to [`Heap::reclaim_received`], which has an example.
     ///
     /// # Errors
     /// [`HeapError::Forked`] in a forked child that has not joined.
@@ -524,7 +526,7 @@ impl Heap {
     /// space, or no free slot in which to join, recover dead members too.
     ///
     /// # Errors
-    /// - [`HeapError::System`] if the kernel does not take the memory, or a lock call fails.
+    /// - [`HeapError::System`] if the kernel does not take the memory back, or a lock call fails.
     /// - [`HeapError::LimitReached`] if 2,048 threads of all members use the heap.
     /// - [`HeapError::Forked`] in a forked child that has not joined.
     ///
@@ -552,9 +554,9 @@ impl Heap {
     /// Recovers dead members like [`Heap::recover_and_trim`], but keeps their empty slabs for this
     /// thread's next blocks.
     ///
-    /// This returns earlier: the kernel takes longer to free memory than all other steps take.
-    /// Other members cannot use the slabs until this thread returns them, by `recover_and_trim`, or
-    /// a few slabs at a time when it frees blocks.
+    /// This function returns earlier, because freeing the memory takes the kernel longer than all
+    /// other steps together. Other members cannot use the slabs until this thread returns them, by
+    /// `recover_and_trim`, or a few slabs at a time when it frees blocks.
     ///
     /// # Errors
     /// [`HeapError::System`], [`HeapError::LimitReached`] and [`HeapError::Forked`], as for

@@ -5,9 +5,9 @@
 //!
 //! The operations on words are the library's own code, in `word`. The data that they protect, a
 //! block's bytes or a slab's memory, is a loom cell, which detects concurrent accesses. Each model
-//! also runs with a [`InjectedFault`], and must fail. And each outcome of a model must occur in
-//! some run ([`saw`]): loom omits orders that it considers equivalent, and it is wrong about that
-//! if a thread reads a word before it changes it.
+//! also runs with an [`InjectedFault`], and must then fail. Each outcome of a model must also occur
+//! in some run ([`saw`]): loom omits orders that it considers equivalent, and it is wrong about
+//! them if a thread reads a word before it changes the word.
 
 #![allow(unsafe_code, reason = "loom cells")]
 
@@ -25,11 +25,11 @@ use crate::sync::weakened::{self, InjectedFault};
 use crate::sync::{AtomicU64, Ordering};
 
 thread_local! {
-    // As in `weakened`: the whole model runs on one thread.
+    // As in `weakened`, the whole model runs on one thread.
     static SEEN: RefCell<BTreeSet<&'static str>> = const { RefCell::new(BTreeSet::new()) };
 }
 
-/// Notes that an outcome occurred in some run.
+/// Records that an outcome occurred in some run.
 fn saw(what: &'static str) {
     SEEN.with_borrow_mut(|seen| seen.insert(what));
 }
@@ -83,9 +83,9 @@ impl ModelBlock {
     }
 }
 
-/// One thread frees a block in another thread's slab, and that one allocates it again. The owner's
-/// thread is spawned last: otherwise, if the holder reads the word first, loom would not try the
-/// owner after its store.
+/// One thread frees a block in another thread's slab, and that thread allocates the block again.
+/// The owner's thread is spawned last: otherwise, if the holder reads the word first, loom would
+/// not try the owner after its store.
 fn freed_and_given_out() {
     let block = ModelBlock::new(BlockWord::allocated(2, 0));
     let holder = thread::spawn({
@@ -128,8 +128,9 @@ fn a_loan_without_acquire_is_noticed() {
     check(InjectedFault::LoadsRelaxed, &[], freed_and_given_out);
 }
 
-/// A block is sent. Its receiver accepts it while the sender takes it back, and a recoverer, which
-/// found both dead, frees it: one of the three gets it, with the bytes that the sender wrote.
+/// A block is sent. The receiver accepts it, the sender takes it back, and a recoverer, which found
+/// both dead, frees it, all at the same time: exactly one of the three gets the block, with the
+/// bytes that the sender wrote.
 fn sent_and_taken() {
     let block = ModelBlock::new(BlockWord::allocated(1, 4));
     block.bytes.set(7);
@@ -207,8 +208,8 @@ fn an_accepting_without_acquire_is_noticed() {
     check(InjectedFault::ExchangesRelaxed, &[], written_and_accepted);
 }
 
-/// Other threads free one block each in a slab, whose owner reads the words twice meanwhile. For
-/// each free block that the owner has not found, the hint is still set.
+/// Other threads free one block each in a slab, while its owner reads the words twice. For each
+/// free block that the owner has not found, the hint is still set.
 fn looked_for<const BLOCKS: usize>(give: fn(&AtomicU64)) {
     let held = || AtomicU64::new(BlockWord::allocated(2, 0).0);
     let slab = Arc::new((AtomicU64::new(0), [0; BLOCKS].map(|_| held())));
@@ -219,8 +220,8 @@ fn looked_for<const BLOCKS: usize>(give: fn(&AtomicU64)) {
             give(&slab.0);
         })
     });
-    // In a thread that is spawned last: otherwise loom would not try the others before it if they
-    // load first.
+    // In a thread that is spawned last: otherwise loom would not try the other threads before it if
+    // they load first.
     let owner = thread::spawn({
         let slab = slab.clone();
         move || {
@@ -248,8 +249,8 @@ fn looked_for<const BLOCKS: usize>(give: fn(&AtomicU64)) {
     assert!(seen == [true; BLOCKS] || hint::take(&slab.0), "a free block without a hint");
 }
 
-/// With one block: loom gives stores and exchanges that are not ordered two orders at once. `tso`
-/// checks the hint with two threads that free blocks.
+/// With one block, because loom lets unordered stores and exchanges occur in two orders at once.
+/// `tso` checks the hint with two threads that free blocks.
 fn freed_and_looked_for() {
     looked_for::<1>(hint::give);
 }
@@ -271,8 +272,8 @@ fn a_hint_without_acquire_is_noticed() {
     check(InjectedFault::ExchangesRelaxed, &[], freed_and_looked_for);
 }
 
-/// An exchange only if a load returned 0 does not suffice: the owner may have read the words
-/// already.
+/// An exchange only after a load that returned 0 does not suffice: the owner may have read the
+/// words already.
 #[test]
 #[should_panic = "a free block without a hint"]
 fn hint_loaded_before_store_is_detected() {
@@ -285,7 +286,7 @@ fn hint_loaded_before_store_is_detected() {
 }
 
 /// If two threads store the hint, the second store does not make visible what the first thread did
-/// before: by the rules of the language, not by those of x86-64 (`tso`).
+/// before, by the rules of the language. On x86-64 it does (`tso`).
 #[test]
 #[should_panic = "a free block without a hint"]
 fn stored_hint_may_hide_another_by_language_rules() {
@@ -426,7 +427,7 @@ fn slab_owner_read_without_acquire_is_detected() {
     check(InjectedFault::LoadsRelaxed, &[], owned_and_read);
 }
 
-/// A slab of a large block whose adopter died while adopting it: the recoverer of the dead owner
+/// A slab of a large block whose adopter died during the adoption: the recoverer of the dead owner
 /// releases the block, the recoverer of the adopter releases slabs of no block, and a third process
 /// claims the slab.
 fn part_let_go_by_two() {

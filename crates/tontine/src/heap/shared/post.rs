@@ -1,7 +1,8 @@
-//! Blocks through a mailbox, without a copy: [`Outbox`], [`Inbox`].
+//! Sending blocks through a mailbox without copying them: [`Outbox`], [`Inbox`].
 //!
-//! A [`Parcel`] crosses the lane; the block stays where it is. If either end is killed, at any
-//! instruction, the block belongs to one of the two, or is free (`docs/internals/heap-shared.md`).
+//! Only a [`Parcel`] crosses the lane; the block stays at its place in the heap. If either process
+//! is killed at any instruction, the block belongs to one of the two, or is free
+//! (`docs/internals/heap-shared.md`).
 
 use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -22,9 +23,9 @@ const UNTIL_WELCOME: Timespec = Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
 /// Interval at which a receiver checks for dead members while no block arrives: 1 s.
 const UNTIL_A_LOOK: Duration = Duration::from_secs(1);
 
-/// A sender of blocks to one member's [`Inbox`], without a copy. [`Heap::outbox`] makes it.
+/// A sender of blocks to one member's [`Inbox`], without copying. [`Heap::outbox`] returns it.
 ///
-/// Dropping it takes back, and so frees, the blocks that a dead receiver has left in the lane.
+/// Dropping an outbox frees the blocks that a dead receiver has left in the lane.
 ///
 /// # Examples
 /// ```
@@ -57,14 +58,14 @@ pub struct Outbox<'heap> {
     heap: &'heap Heap,
     sender: Sender,
     to: Member,
-    /// The receiver has accepted the connection, and is that member.
+    /// `true` once the receiver has accepted the connection, and was found to be that member.
     welcome: bool,
 }
 
-/// A receiver of the blocks that other members send through an [`Outbox`]. [`Heap::inbox`] makes
+/// A receiver of the blocks that other members send through an [`Outbox`]. [`Heap::inbox`] returns
 /// it.
 ///
-/// Dropping it frees the blocks that have arrived and were not received.
+/// Dropping an inbox frees the blocks that have arrived and were not received.
 ///
 /// # Examples
 /// ```
@@ -93,11 +94,11 @@ pub struct Outbox<'heap> {
 pub struct Inbox<'heap> {
     heap: &'heap Heap,
     pub(super) mailbox: Mailbox,
-    /// Recoveries that were handled.
+    /// Number of recoveries that were handled.
     deaths: u64,
     /// Members that were dead before the lanes were last seen empty.
     dead: Option<Vec<Member>>,
-    /// Lanes that had ended at the last check.
+    /// Number of lanes that had ended at the last check.
     departures: u64,
     skipped: u64,
 }
@@ -147,7 +148,7 @@ impl<'heap> Outbox<'heap> {
     /// Sends a block. Blocks while the lane has no free space, and until the receiver has accepted
     /// the connection.
     ///
-    /// If it returns `Ok`, this process no longer holds the block.
+    /// After `Ok`, this process no longer holds the block.
     ///
     /// # Errors
     /// Each error comes with the block, which this process still holds.
@@ -213,13 +214,13 @@ impl<'heap> Outbox<'heap> {
         }
     }
 
-    /// Blocks until the receiver has accepted the connection. Until then, no process would know
-    /// after the sender's death which lanes may hold the block.
+    /// Blocks until the receiver has accepted the connection. If the sender died before that, no
+    /// process would know which lanes may hold the block.
     #[cold]
     fn wait_for_welcome(&mut self) -> Result<()> {
         while !self.look_for_welcome()? {
             let mut readable = [PollFd::new(&self.sender, PollFlags::IN)];
-            // Interrupted or not, the loop checks again.
+            // The loop checks again, even if a signal interrupted the call.
             let _ = poll(&mut readable, Some(&UNTIL_WELCOME));
         }
         Ok(())
@@ -268,8 +269,8 @@ impl<'heap> Outbox<'heap> {
     }
 
     /// Prepares for waiting on the outbox's descriptor until the lane has free space for a block,
-    /// like [`Sender::arm`]. Returns `true` if there is none: wait. Returns `false` if there may
-    /// be: call [`Outbox::try_send`].
+    /// like [`Sender::arm`]. Returns `true` if the lane has no free space: wait. Returns `false` if
+    /// it may have some: call [`Outbox::try_send`].
     ///
     /// # Errors
     /// [`HeapError::Mailbox`] with an error of [`Sender::arm`], such as
@@ -317,8 +318,8 @@ impl<'heap> Inbox<'heap> {
     #[inline]
     pub fn recv(&mut self) -> Result<(Block<'heap>, SenderId)> {
         let core = &self.heap.core;
-        // Before the calls that accept connecting senders and check for dead members: a block that
-        // arrives soon does not wait for them.
+        // First, before the calls that accept connecting senders and check for dead members, so
+        // that a block that arrives soon does not wait for those calls.
         while let Some(message) = self.mailbox.recv_at_once() {
             match accept(core, &message) {
                 Some(found) => return Ok(found),
@@ -365,13 +366,13 @@ impl<'heap> Inbox<'heap> {
         }
     }
 
-    /// Frees the blocks that dead members sent and no process will read, once all lanes have just
+    /// Frees the blocks that dead members sent and that no process will read; all lanes have just
     /// been seen empty. Returns `true` if the lanes must be read once more.
     fn look_after_deaths(&mut self) -> Result<bool> {
         let core: &Core = &self.heap.core;
         if let Some(dead) = self.dead.take() {
-            // A member that was dead then has written to no lane since. If this process lacks the
-            // descriptors to read a lane, blocks may still arrive by it.
+            // The members in `dead` have written to no lane since then. If this process lacks the
+            // descriptors to read a lane, that lane may still deliver blocks.
             if !self.mailbox.is_read_out() {
                 self.dead = Some(dead);
             } else if core.mail.ways().inboxes == 1 {
@@ -379,7 +380,7 @@ impl<'heap> Inbox<'heap> {
             }
             return Ok(false);
         }
-        // Not the number of senders: a new sender may have replaced the one that ended.
+        // Counts ended lanes, not senders: a new sender may have replaced the one that ended.
         let departures = self.mailbox.departures();
         if std::mem::replace(&mut self.departures, departures) != departures {
             self.heap.recover_and_trim()?;

@@ -1,6 +1,6 @@
 //! Random calls by two threads and another process, compared with the textbook heap and a model.
 //!
-//! After any calls: if the textbook heap has space for a block, so has this one; each byte has one
+//! After any calls: if the textbook heap has space for a block, so has this heap; each byte has one
 //! holder, and has the value that this holder wrote; using an old handle is an error; `check` finds
 //! no fault after any step; and in the end no block is left. Sometimes the other process is killed.
 
@@ -40,16 +40,16 @@ const STEPS: usize = 60;
 enum SharedOp {
     Alloc(usize, usize),
     Free(usize, usize),
-    /// A block is sent to the other process, or from there to this one.
+    /// A block is sent to the other process, or from that process to this one.
     Send(usize),
     Accept(usize),
     TakeBack(usize),
     /// A stale handle is used.
     Stale(usize, usize),
     Tend(usize),
-    /// The second thread ends, and another one takes its place.
+    /// The second thread ends, and a new thread replaces it.
     Replace,
-    /// The other process is killed, and another one takes its place.
+    /// The other process is killed, and a new process replaces it.
     Kill,
 }
 
@@ -75,7 +75,7 @@ fn parcel(words: CommandWords) -> Parcel {
     Parcel::from_bytes(bytes.try_into().expect("three words"))
 }
 
-/// Executes a call. If it panics, the caller gets no result.
+/// Makes a call. If it panics, the caller gets no result.
 fn obey(heap: &Heap, call: CommandWords) -> CommandWords {
     let [what, a, b, c, d] = call;
     let answer = |block: Result<super::Block<'_>, HeapError>, byte: Option<(u64, u64)>| match block
@@ -133,7 +133,7 @@ fn obey(heap: &Heap, call: CommandWords) -> CommandWords {
     }
 }
 
-/// Another process, itself a member, that executes calls.
+/// Another process, itself a member, that makes the requested calls.
 struct Other {
     pid: i32,
     calls: PipeWriter,
@@ -164,7 +164,7 @@ impl Other {
                     }
                 };
                 let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(serve));
-                // SAFETY: the end of this process.
+                // SAFETY: ends this process.
                 unsafe { libc::_exit(i32::from(done.is_err())) }
             }
             pid => Self { pid, calls, answers },
@@ -184,7 +184,7 @@ impl Other {
 
 impl Drop for Other {
     fn drop(&mut self) {
-        // SAFETY: this process's child, which was not reaped.
+        // SAFETY: a child of this process that was not reaped.
         unsafe {
             libc::kill(self.pid, libc::SIGKILL);
             libc::waitpid(self.pid, std::ptr::null_mut(), 0);
@@ -192,7 +192,7 @@ impl Drop for Other {
     }
 }
 
-/// A thread that executes calls until the channel is closed.
+/// A thread that makes the requested calls until the channel is closed.
 struct CommandedThread<'a> {
     handle: std::thread::ScopedJoinHandle<'a, ()>,
     calls: SyncSender<CommandWords>,
@@ -209,7 +209,7 @@ impl<'a> CommandedThread<'a> {
         Self { handle, calls, answers }
     }
 
-    /// Ends the thread, which has abandoned its arena when this returns.
+    /// Ends the thread, which has abandoned its arena when this function returns.
     fn end(self) {
         drop(self.calls);
         self.handle.join().expect("it has not failed");
@@ -244,7 +244,7 @@ struct ModelHeap<'a> {
     other: Other,
     reference: classic::ClassicHeap,
     held: BTreeMap<u64, ModelBlockState>,
-    /// Blocks in flight; `ModelBlockState` has the member that sent each.
+    /// Blocks in flight; `ModelBlockState` names the member that sent each.
     sent: Vec<(CommandWords, ModelBlockState)>,
     old: Vec<Handle>,
     earlier: Option<HeapReport>,
@@ -271,7 +271,7 @@ impl ModelHeap<'_> {
             let empty = |slab: &super::SlabMap| slab.status == super::SlabStatus::Empty;
             let slabs = report.slabs.iter().filter(|slab| empty(slab)).count();
             assert!(slabs == 0 || len > SLAB / 2, "{slabs} slabs are empty");
-            // Nor has the process whose allocation failed an empty slab.
+            // The process whose allocation failed has no empty slab either.
             let pid = self.other.pid.unsigned_abs();
             let is_free = |slab: &&super::SlabMap| slab.allocated.is_empty() && slab.in_flight == 0;
             let own = report.slabs.iter().filter(|slab| slab.owner == Some(pid));
@@ -315,7 +315,7 @@ impl ModelHeap<'_> {
 
     fn free(&mut self, who: usize, which: usize) {
         let Some((offset, held)) = self.nth(which) else { return };
-        // Any thread of the member that holds it.
+        // The call is made by any thread of the member that holds the block.
         let who = if held.member == THEIRS { 2 } else { who % 2 };
         let call = [FREE, offset, held.generation, held.len as u64, held.byte.into()];
         assert_eq!(self.call(who, call)[0], DONE);
@@ -386,7 +386,7 @@ impl ModelHeap<'_> {
         for (offset, held) in lost {
             self.done_with(offset, held);
         }
-        // Blocks sent to it are reclaimed; those that it has sent can still be accepted.
+        // Blocks sent to that member are reclaimed; those that it has sent can still be accepted.
         let expected = self.sent.iter().filter(|(_, held)| held.member == OURS).count();
         assert_eq!(self.heap.reclaim_sent(member).expect("not forked"), expected);
         let (back, still): (Vec<_>, _) =

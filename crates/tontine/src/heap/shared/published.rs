@@ -1,9 +1,9 @@
 //! Blocks that all members may read while one holds them: [`Published`], [`Heap::read`].
 //!
-//! A reader copies by atomic words, and loads the block word before and after: what it gets is what
-//! the block held, of one generation. The writer stores whole words. A larger change is a new
-//! block, and one word that leads to it; the old block is withdrawn, and readers that still have
-//! its handle get [`HeapError::Stale`].
+//! A reader copies the block with atomic loads, and loads the block word before and after the copy.
+//! A copy therefore holds the contents of one generation only. The writer stores whole words. To
+//! make a larger change, it publishes a new block, stores one word that refers to the new block,
+//! and withdraws the old one; readers that still have the old handle get [`HeapError::Stale`].
 
 #![allow(unsafe_code, reason = "words of a block are shared atomics")]
 
@@ -24,14 +24,14 @@ use super::{Heap, canary};
 use crate::heap::{HeapError, Result};
 use crate::sync::{AtomicU64, Ordering, fence};
 
-/// Maximum number of checks whether the member that has a role is alive, and the interval between
-/// two.
+/// Maximum number of checks whether the holder of a role is alive, and the interval between two
+/// checks.
 const LOOKS: usize = 200;
 const BETWEEN_LOOKS: Duration = Duration::from_millis(1);
 
 /// A block that all members may read by its handle, and that this process may change word by word.
 ///
-/// [`Block::publish`] makes it. Dropping it frees the block, and its handle becomes stale.
+/// [`Block::publish`] returns it. Dropping it frees the block, and its handle becomes stale.
 ///
 /// # Examples
 /// ```
@@ -103,12 +103,12 @@ impl<'heap> Published<'heap> {
         Handle { offset, generation: self.generation }
     }
 
-    /// Returns the number of whole words of 8 bytes that the block has.
+    /// Returns the number of whole 8-byte words in the block.
     pub fn words(&self) -> usize {
         self.len / size_of::<u64>()
     }
 
-    /// Returns the word of 8 bytes with index `at`.
+    /// Returns the 8-byte word with index `at`.
     ///
     /// # Panics
     /// If `at` is not below [`Published::words`], or in a forked child.
@@ -116,7 +116,7 @@ impl<'heap> Published<'heap> {
         self.word(at).load(Ordering::Acquire)
     }
 
-    /// Stores the word of 8 bytes with index `at`. Readers load the old or the new word; one that
+    /// Stores the 8-byte word with index `at`. Readers load the old or the new word; a reader that
     /// loads the new word sees everything that this process stored before.
     ///
     /// # Panics
@@ -138,7 +138,8 @@ impl<'heap> Published<'heap> {
     fn word(&self, at: usize) -> &AtomicU64 {
         assert!(at < self.words(), "word {at} of a block of {} words", self.words());
         assert!(!self.core.space.is_forked(), "{}", HeapError::Forked);
-        // SAFETY: within the block, which this process holds; aligned; shared by atomics only.
+        // SAFETY: the word is within the block, which this process holds; it is aligned, and shared
+        // by atomics only.
         unsafe { self.core.word_of(self.granule, at) }
     }
 
@@ -171,7 +172,7 @@ impl<'heap> Published<'heap> {
 impl Drop for Published<'_> {
     fn drop(&mut self) {
         if !self.core.space.is_forked() {
-            // Withdrawn first, because the next holder writes into the block.
+            // Withdrawn before it is freed, because the next holder writes into the block.
             let word = self.core.space.word(self.granule);
             truth::withdraw(word, self.core.slot(), self.generation);
             self.core.free(self.granule);
@@ -181,16 +182,16 @@ impl Drop for Published<'_> {
 
 impl Heap {
     /// Copies the first bytes of a published block into `into`. Returns the number of bytes copied:
-    /// the smaller of both lengths.
+    /// the smaller of the two lengths.
     ///
-    /// Unless the heap has canaries, the block has the full length of its size class. The copy is
-    /// what the block held while the handle was valid. If the holder stores words meanwhile, each
-    /// word of the copy is the old or the new one.
+    /// Unless the heap has canaries, the block has the full length of its size class. The copy
+    /// holds the block's contents from while the handle was valid. If the holder stores words
+    /// during the copy, each word of the copy is the old or the new one.
     ///
     /// # Errors
     /// - [`HeapError::Stale`] if the block is no longer published.
-    /// - [`HeapError::InvalidHandle`] if no block begins there, or no longer: the memory of its
-    ///   slab may have been returned.
+    /// - [`HeapError::InvalidHandle`] if no block begins at the handle's offset, or none does any
+    ///   longer: the memory of its slab may have been returned.
     /// - [`HeapError::Forked`] in a forked child that has not joined.
     ///
     /// # Examples
@@ -205,13 +206,13 @@ impl Heap {
     pub fn read(&self, handle: Handle, into: &mut [u8]) -> Result<usize> {
         let (granule, len) = self.published(handle)?;
         let len = len.min(into.len());
-        // SAFETY: within the block, as `published` has it.
+        // SAFETY: the bytes are within the block, whose length `published` returned.
         unsafe { self.core.copy(granule, &mut into[..len]) };
         self.still_published(handle, granule, 0..len)?;
         Ok(len)
     }
 
-    /// Returns the word of 8 bytes with index `at` of a published block. The caller then sees
+    /// Returns the 8-byte word with index `at` of a published block. The caller then sees
     /// everything that the holder stored before that word. [`Published::store`] has an example.
     ///
     /// # Errors
@@ -251,8 +252,9 @@ impl Heap {
         found
     }
 
-    /// Returns a slab's memory once more, after a read of a block that was no longer there: if the
-    /// slab's memory had been returned, the kernel has fetched new pages for the reader.
+    /// Returns a slab's memory to the kernel once more, after a read of a block that no longer
+    /// existed: if the slab's memory had been returned before, the kernel has allocated new pages
+    /// for the reader.
     fn punch_again(&self, slab: usize) {
         if slab >= self.core.space.geometry().slabs() {
             return;
@@ -265,8 +267,8 @@ impl Heap {
             yield_now();
         }
         if self.core.is_empty(slab) {
-            // If this thread gets no arena, or the call fails, the pages stay until the slab is
-            // used.
+            // If this thread gets no arena, or the call fails, the pages stay allocated until the
+            // slab is used.
             let _ = local::with(&self.core, |arena| self.core.empty_again(arena.index(), slab));
         }
     }
@@ -274,8 +276,8 @@ impl Heap {
     /// Sets the heap's root: the handle of the published block from which members find all others.
     /// `None` clears it.
     ///
-    /// Only one member at a time may call this function. A program ensures that by a role: the
-    /// member that has it sets the root ([`Heap::take_over_role`]).
+    /// Only one member at a time may call this function. Use a role to ensure this: the member that
+    /// holds the role sets the root ([`Heap::take_over_role`]).
     ///
     /// # Errors
     /// [`HeapError::Forked`] in a forked child that has not joined.
@@ -293,7 +295,7 @@ impl Heap {
         let header = self.core.space.header();
         let handle = root.unwrap_or(Handle { offset: 0, generation: 0 });
         let next = header.roots.load(Ordering::Relaxed).wrapping_add(1);
-        // The entry that is not in use: a process that is killed here has changed nothing.
+        // The entry that is not in use: if the process is killed here, nothing has changed.
         let entry = &header.root[next as usize % 2];
         entry[0].store(handle.offset, Ordering::Relaxed);
         entry[1].store(handle.generation, Ordering::Relaxed);
@@ -302,8 +304,8 @@ impl Heap {
         Ok(())
     }
 
-    /// Returns the handle that [`Heap::set_root`] has set last; `None` if there is none. The block
-    /// may have been withdrawn since, and then the handle is stale.
+    /// Returns the handle that the last [`Heap::set_root`] has set; `None` if no root is set. The
+    /// block may have been withdrawn since; the handle is then stale.
     ///
     /// # Errors
     /// [`HeapError::Forked`] in a forked child that has not joined.
@@ -315,8 +317,8 @@ impl Heap {
             let before = header.roots.load(Ordering::Acquire);
             let [offset, generation] =
                 [0, 1].map(|at| header.root[before as usize % 2][at].load(Ordering::Acquire));
-            // The next root is written into the other entry, and only the one after it into this
-            // entry: if `roots` has not changed, neither has the entry.
+            // `set_root` writes the next root into the other entry, and only the root after that
+            // into this entry. So if `roots` has not changed, this entry has not changed either.
             if header.roots.load(Ordering::Relaxed) == before {
                 return Ok((offset != 0).then_some(Handle { offset, generation }));
             }
@@ -327,13 +329,13 @@ impl Heap {
     /// has ended, returns the blocks that it had published. Readers notice nothing: their handles
     /// stay valid.
     ///
-    /// From now on the blocks that this process publishes outlive it, for the next process that
-    /// takes the role. If this process dies during the call, the next one gets the remaining blocks
-    /// and those that this one has taken.
+    /// From now on, the blocks that this process publishes outlive it, and go to the next process
+    /// that takes the role. If this process dies during the call, the next process gets the
+    /// remaining blocks and those that this process has taken.
     ///
     /// # Errors
-    /// - [`HeapError::RoleTaken`] if a live member has the role. It is returned after 200 ms,
-    ///   because a member that recovers dead ones holds their locks for a moment.
+    /// - [`HeapError::RoleTaken`] if a live member has the role. The call returns it only after 200
+    ///   ms, because a member that recovers dead members holds their locks for a moment.
     /// - [`HeapError::System`] if a lock call fails.
     /// - [`HeapError::Forked`] in a forked child that has not joined.
     ///
@@ -389,7 +391,8 @@ impl Core {
         let mut looks = 0;
         loop {
             let desk = self.desk();
-            // One process at a time: two that find no member in a role would both take it.
+            // Only one process at a time: two processes that both find the role free would both
+            // take it.
             let answer = match self.space.try_lock_roles()? {
                 true => {
                     let answer = self.succeed_alone(role);
@@ -399,7 +402,7 @@ impl Core {
                 false => Err(HeapError::RoleTaken { role, pid: 0 }),
             };
             match answer {
-                // A member that recovers dead ones holds their locks for a moment too.
+                // A member that recovers dead members holds their locks for a moment too.
                 Err(HeapError::RoleTaken { .. }) if looks < LOOKS => looks += 1,
                 answer => return answer,
             }
@@ -410,14 +413,15 @@ impl Core {
 
     fn succeed_alone(&self, role: NonZeroU32) -> Result<Vec<Published<'_>>> {
         let dead = self.dead_in_role(role)?;
-        // First: if this process dies from here on, the next one gets what it has taken.
+        // Stored first: if this process dies from here on, the next process that takes the role
+        // gets the blocks that this process has taken.
         // SYNC role: pairs with the load in `Core::take_blocks`.
         self.space.member(self.slot()).role.store(role.get().into(), Ordering::Release);
         let taken = self.take_published(&dead);
         for slot in dead {
             self.space.member(slot).role.store(0, Ordering::Relaxed);
-            // If it fails, another member recovers the slot later; this process holds the blocks
-            // that it has taken.
+            // If the recovery fails, another member recovers the slot later; this process holds the
+            // blocks that it has taken.
             let _ = self.recover(slot, None, EmptySlabPolicy::GivenBack);
             let _ = self.space.unlock_member(slot);
         }
@@ -481,7 +485,7 @@ mod tests {
     use super::*;
 
     /// A reader loaded the block word, and read the bytes after the slab's memory had been
-    /// returned: the kernel fetched new pages, which then belonged to no slab.
+    /// returned: the kernel allocated new pages, which then belonged to no slab.
     #[test]
     fn late_reader_leaves_no_memory_in_returned_slab() {
         for len in [64, 30_000, 3 * SLAB] {

@@ -1,8 +1,8 @@
 //! The recovery of dead members: [`Core::recover`], [`Core::recover_all`].
 //!
-//! The steps have the numbers of `docs/internals/heap-shared.md`. Each can be done twice: if a
+//! The steps have the numbers of `docs/internals/heap-shared.md`. Each step can be repeated: if a
 //! member dies during a recovery, the next recoverer recovers that member, and repeats the recovery
-//! that it had begun.
+//! that the member had begun.
 
 use super::arena::Arena;
 use super::class::SizeClass;
@@ -52,7 +52,7 @@ struct RecoveryScan {
 
 impl Core {
     /// Recovers all members that have ended. `heir` adopts the slabs in which other members hold
-    /// blocks; without an adopting arena they stay as they are.
+    /// blocks; without an adopting arena, those slabs are unchanged.
     pub(super) fn recover_all(
         &self,
         _: &ArenaRegistry,
@@ -81,7 +81,7 @@ impl Core {
             }
             self.space.unlock_member(slot)?;
         }
-        // Blocks between this process and members that others have recovered.
+        // Frees blocks between this process and members that others have recovered.
         recovery.blocks += self.reclaim_stranded();
         Ok(recovery)
     }
@@ -106,8 +106,8 @@ impl Core {
         };
         recovery.given_back += self.let_halves_go(&arenas)?;
         let left = self.take_blocks(member, &mut recovery);
-        // Once per dead member, even if no block was freed: it may have freed blocks without
-        // setting the hint. Not again for a member that a word still names.
+        // Once per dead member, even if no block was freed: the member may have freed blocks
+        // without setting the hint. Not repeated for a member that a word still names.
         let told = &self.space.member(slot).told;
         if recovery.blocks > 0 || told.load(Ordering::Relaxed) != found.epoch() {
             // SYNC deaths: pairs with the loads in `Arena`.
@@ -182,15 +182,16 @@ impl Core {
         named
     }
 
-    /// Returns `true` if a SPAN, `part` slabs behind the first slab of its block, belongs to one.
+    /// Returns `true` if a SPAN, at distance `part` from the first slab of a block, belongs to that
+    /// block.
     pub(super) fn belongs(&self, slab: usize, part: usize) -> bool {
         let Some(first) = slab.checked_sub(part).filter(|_| part > 0) else { return false };
         let large = matches!(self.class(first), Some(SizeClass::Large(slabs)) if slabs > part);
         large && self.owner(first).state() == SlabState::Owned
     }
 
-    /// Step 2: returns the memory of slabs that were being fetched or returned, and of parts of
-    /// large blocks that were not completed. Returns the number of slabs.
+    /// Step 2: returns the memory of slabs whose memory was being allocated or returned, and of
+    /// parts of large blocks that were not completed. Returns the number of slabs.
     fn let_halves_go(&self, arenas: &[bool]) -> Result<usize> {
         let mut slabs = 0;
         for slab in 0..self.space.geometry().slabs() {
@@ -200,7 +201,7 @@ impl Core {
                 SlabState::Span => !self.belongs(slab, owner.part()),
                 SlabState::Empty | SlabState::Owned | SlabState::Rubbish => false,
             };
-            // The recoverer of the block's owner may release a part meanwhile.
+            // Meanwhile, the recoverer of the block's owner may release a part.
             if half
                 && arenas.get(owner.arena()) == Some(&true)
                 && self.begin_to_let_go(slab, owner, owner.arena())
@@ -237,7 +238,8 @@ impl Core {
                     BlockState::Published if found.holder() == member.slot() => {
                         left.names_it |= has_role;
                         if !has_role {
-                            // Withdrawn first, because the next holder writes into the block.
+                            // Withdrawn before it is freed, because the next holder writes into the
+                            // block.
                             let generation =
                                 truth::withdraw(word, member.slot(), found.generation());
                             truth::free(word, generation);
@@ -264,9 +266,9 @@ impl Core {
         left
     }
 
-    /// Returns `true` if a block in flight, one of whose ends is this dead member, will not be
-    /// accepted: the other end is dead too, or is this process, which has no inbox or outbox for
-    /// it.
+    /// Returns `true` if a block in flight, whose sender or receiver is this dead member, will not
+    /// be accepted: the other end is dead too, or the other end is this process and has no inbox or
+    /// outbox for the block.
     fn is_stranded(
         &self,
         ways: &Endpoints,
@@ -305,7 +307,7 @@ impl Core {
 
     /// Step 5: returns the memory of the member's empty slabs, and passes its other slabs to the
     /// adopting arena. Their owner is dead, so no thread allocates from them, and free blocks stay
-    /// free meanwhile.
+    /// free during this step.
     fn redistribute(
         &self,
         arenas: &[bool],

@@ -22,7 +22,7 @@ fn set_words(heap: &Heap, word: BlockWord) {
 }
 
 /// A block of the last generation is free, but never allocated. An arena without another block
-/// counted it as free, failed to allocate it, and searched again, without end.
+/// counted it as free, failed to allocate it, and repeated the search indefinitely.
 #[test]
 fn blocks_of_last_generation_are_not_allocated() {
     for len in [64, 100_000] {
@@ -35,7 +35,7 @@ fn blocks_of_last_generation_are_not_allocated() {
 }
 
 /// If the word of a held block is overwritten with FREE, the block is allocated again, and both
-/// holders free it. The second time failed an assertion, and a slab whose blocks were all free was
+/// holders free it. The second time, an assertion failed, and a slab whose blocks were all free was
 /// retired twice, which removed another slab from its list.
 #[test]
 fn double_free_after_overwritten_words_does_not_panic() {
@@ -54,8 +54,8 @@ fn double_free_after_overwritten_words_does_not_panic() {
 }
 
 /// A slab's owner word is overwritten with EMPTY, and its owner claims the slab again for blocks of
-/// another size. Old blocks of the slab begin inside of new ones: freed, an old block was entered
-/// into the slab's shelf, allocated again, and reached beyond the heap's end.
+/// another size. Old blocks of the slab begin inside new ones. When an old block was freed, it was
+/// entered into the slab's shelf, allocated again, and reached beyond the heap's end.
 #[test]
 fn slab_claimed_twice_after_overwrite_stays_in_bounds() {
     for (before, after) in [(64, 30_000), (30_000, 64), (70_000, 5_000), (5_000, 70_000)] {
@@ -77,8 +77,8 @@ fn slab_claimed_twice_after_overwrite_stays_in_bounds() {
     }
 }
 
-/// The class of a dead member's slab with a block of 64 bytes is overwritten: a block of three
-/// slabs. All three were released, although two belonged to another member.
+/// The class of a dead member's slab with a block of 64 bytes is overwritten with that of a block
+/// of three slabs. All three slabs were released, although two belonged to another member.
 #[test]
 fn recovery_with_forged_class_releases_only_own_slabs() {
     let heap = heap(3);
@@ -99,8 +99,8 @@ fn recovery_with_forged_class_releases_only_own_slabs() {
 }
 
 /// A process that adopts a large block, from its last slab to its first, may die in between; if
-/// that happens twice, the slabs name three arenas. No process could adopt the block any more, and
-/// the slots of both dead members were not freed until the block's holder freed it.
+/// that happens twice, the slabs name three arenas. No process could then adopt the block, and the
+/// slots of both dead members were not freed until the block's holder freed it.
 #[test]
 fn half_passed_large_block_is_passed_on_completely() {
     let heap = heap(3);
@@ -116,8 +116,8 @@ fn half_passed_large_block_is_passed_on_completely() {
     assert!(!core.pass_on(0, from + 1, from), "another arena owns it");
 }
 
-/// Every slab's entry says that its block has all slabs behind it. Each part of each block was a
-/// fault with a text of its own: a hundred million for a heap of 1 GiB.
+/// Every slab's entry says that its block contains all slabs after it. Each part of each block was
+/// reported as a fault with its own text: a hundred million faults for a heap of 1 GiB.
 #[test]
 fn report_of_corrupted_heap_is_bounded() {
     let heap = heap(4_096);

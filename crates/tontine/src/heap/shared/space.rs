@@ -1,11 +1,11 @@
 //! A shared heap's memory: the sealed memfd, its mapping and its record locks ([`HeapSpace`]).
 //!
-//! Every member maps the whole file, which costs addresses and no memory; memory is fetched by the
-//! slab, and returned by punching holes. The contents are untrusted, except for the values that
-//! [`HeapSpace::open`] has compared with the file's size.
+//! Every member maps the whole file, which costs address space but no memory. Memory is allocated
+//! by the slab, and returned by punching holes. The contents are untrusted, except for the values
+//! that [`HeapSpace::open`] has compared with the file's size.
 //!
 //! Record locks belong to a process and a file, and closing any descriptor of the file releases
-//! them. So a process opens a heap once; [`OPEN`] lists the heaps that it has open.
+//! them. A process therefore opens a heap only once; [`OPEN`] lists the heaps that it has open.
 
 #![allow(unsafe_code, reason = "maps a file, and makes references to the atomics in it")]
 
@@ -33,11 +33,12 @@ use crate::sys::region::pages_inside;
 const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
 /// Byte that is locked while a heap is initialised.
 const MAKING: u64 = 0;
-/// Byte that is locked while a role is taken. The bytes between the two are the members'.
+/// Byte that is locked while a role is taken. The bytes between [`MAKING`] and this one are the
+/// members'.
 const ROLES: u64 = 1 + super::layout::MEMBERS as u64;
 /// Maximum number of times that an interrupted call is repeated.
 const INTERRUPTIONS: usize = 1000;
-/// Maximum number of checks whether a heap was initialised, and the interval between two.
+/// Maximum number of checks whether a heap was initialised, and the interval between two checks.
 const LOOKS: usize = 500;
 const BETWEEN_LOOKS: Duration = Duration::from_millis(2);
 
@@ -87,13 +88,13 @@ impl HeapSpace {
 
     /// Opens the heap in a file. The descriptor is kept, and must be the process's only one.
     pub(super) fn open(file: OwnedFd) -> Result<Self> {
-        // First, and without the registry's lock: the file system of another kind of file may
-        // never reply, and then only this call hangs.
+        // The first call, and without the registry's lock: if the file is of another kind, its file
+        // system may never reply, and then only this call hangs.
         let seals = rustix::fs::fcntl_get_seals(&file).map_err(|_| HeapError::NotAHeap {
             what: "expected a memfd, found a descriptor of another kind",
         })?;
-        // Held until a file that is not a heap was closed: another thread that opened it meanwhile
-        // would lose its locks by that.
+        // Held until a file that is not a heap has been closed: closing it would release the locks
+        // of another thread that opened the same file in between.
         let mut open = registry()?;
         let space = Self::examine(file, seals, &mut open)?;
         drop(open);
@@ -101,8 +102,8 @@ impl HeapSpace {
         space.begin()
     }
 
-    /// Checks the file and maps it. If it returns an error, the file was closed, or stays open for
-    /// good if this process has the heap open.
+    /// Checks the file and maps it. If this returns an error, the file was closed; but if this
+    /// process has the heap open, the file stays open permanently.
     fn examine(file: OwnedFd, seals: SealFlags, open: &mut Vec<FileId>) -> Result<Self> {
         let stat = rustix::fs::fstat(&file).map_err(system("fstat"))?;
         if open.contains(&FileId::of(&stat)) {
@@ -141,7 +142,8 @@ impl HeapSpace {
         let id = FileId::of(&rustix::fs::fstat(&file).map_err(system("fstat"))?);
         let access = ProtFlags::READ | ProtFlags::WRITE;
         let flags = MapFlags::SHARED | MapFlags::NORESERVE;
-        // SAFETY: a new mapping at an address that the kernel chooses; it replaces none.
+        // SAFETY: a new mapping at an address that the kernel chooses; it replaces no other
+        // mapping.
         let base =
             unsafe { rustix::mm::mmap(ptr::null_mut(), geometry.size(), access, flags, &file, 0) };
         let base = NonNull::new(base.map_err(system("mmap"))?.cast()).expect("no null mapping");
@@ -172,8 +174,8 @@ impl HeapSpace {
         Ok(())
     }
 
-    /// Waits until the heap is initialised. The first process initialises it; if that one dies, the
-    /// next one does.
+    /// Waits until the heap is initialised. The first process initialises it; if that process dies,
+    /// the next one does.
     fn wait_until_made(&self) -> Result<()> {
         for _ in 0..LOOKS {
             // SYNC ready: pairs with the store in `make`.
@@ -196,8 +198,8 @@ impl HeapSpace {
         })
     }
 
-    /// Returns an error if the file has contents that are not those of a heap: it must not be
-    /// initialised as one.
+    /// Returns an error if the file has contents other than a heap's: such a file must not be
+    /// initialised as a heap.
     fn may_be_made(&self) -> Result<()> {
         let header = self.header();
         let (magic, version) =
@@ -277,9 +279,9 @@ impl HeapSpace {
         unsafe { self.at(self.geometry.destination(granule)) }
     }
 
-    /// Prefetches two cache lines of a block that its new holder will write: its first line, and
-    /// that of its word. They then come from the other processor at the same time, while two stores
-    /// would wait for one line after the other.
+    /// Prefetches two cache lines of a block that its new holder will write: the first line of the
+    /// block, and the line of its word. Both then come from the other processor at the same time;
+    /// two stores would wait for one line after the other.
     #[inline(always)]
     pub(super) fn prefetch(&self, granule: usize) {
         for at in [self.geometry.word(granule), self.geometry.block(granule)] {
@@ -287,8 +289,8 @@ impl HeapSpace {
         }
     }
 
-    /// Prefetches a third line, which the new holder writes if it hands the block over again: that
-    /// of the destination.
+    /// Prefetches a third line, that of the destination, which the new holder writes if it hands
+    /// the block over again.
     #[inline(always)]
     pub(super) fn prefetch_destination(&self, granule: usize) {
         let at = self.geometry.destination(granule);
@@ -297,7 +299,7 @@ impl HeapSpace {
 
     #[inline(always)]
     pub(super) fn header(&self) -> &HeapHeader {
-        // SAFETY: at the mapping's begin; atomics only.
+        // SAFETY: at the start of the mapping; atomics only.
         unsafe { self.at(0) }
     }
 
@@ -340,14 +342,14 @@ impl HeapSpace {
         unsafe { self.base.add(offset).cast::<T>().as_ref() }
     }
 
-    /// Fetches memory for a slab and its words.
+    /// Allocates memory for a slab and its words.
     pub(super) fn fetch_slab(&self, number: usize) -> Result<()> {
         let granule = number * super::layout::GRANULES;
         self.fetch(self.geometry.word(granule), WORDS)?;
         self.fetch(self.geometry.block(granule), SLAB)
     }
 
-    /// Fetches memory for the destinations of a slab's blocks.
+    /// Allocates memory for the destinations of a slab's blocks.
     pub(super) fn fetch_destinations(&self, number: usize) -> Result<()> {
         self.fetch(self.geometry.destination(number * super::layout::GRANULES), WORDS)
     }
@@ -388,8 +390,8 @@ impl HeapSpace {
     }
 
     /// Acquires the record lock of a member's slot. Returns `false` if the slot's member is alive,
-    /// or another process holds the lock. The caller holds a lock of this process, because record
-    /// locks do not exclude threads of one process.
+    /// or another process holds the lock. The caller must hold a lock inside this process, because
+    /// record locks do not exclude threads of one process.
     pub(super) fn try_lock_member(&self, slot: usize) -> Result<bool> {
         self.try_lock(1 + slot as u64)
     }
@@ -437,7 +439,7 @@ impl HeapSpace {
     }
 }
 
-/// Prefetches a cache line for writing, on processors that can.
+/// Prefetches a cache line for writing, on processors that support it.
 #[inline(always)]
 fn prefetch_to_write(at: *const u8) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
@@ -456,7 +458,8 @@ fn prefetch_to_write(at: *const u8) {
 
 impl Drop for HeapSpace {
     fn drop(&mut self) {
-        // A forked child did not inherit the mapping: its addresses may have another one by now.
+        // A forked child did not inherit the mapping: by now, its addresses may belong to another
+        // mapping.
         if self.guard.is_forked() {
             return;
         }
@@ -473,11 +476,11 @@ impl Drop for HeapSpace {
 }
 
 /// Creates the file of a heap, with all settings that only its creator knows. The seals come last:
-/// a file without them is not a heap, and with them any process can complete it.
+/// a file without them is not a heap, and any process can complete a file that has them.
 fn new_file(geometry: &Geometry, canaries: bool) -> Result<OwnedFd> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     let made = match rustix::fs::memfd_create("tontine-heap", flags | MemfdFlags::NOEXEC_SEAL) {
-        // Older than Linux 6.3.
+        // Linux before 6.3.
         Err(Errno::INVAL) => rustix::fs::memfd_create("tontine-heap", flags),
         made => made,
     };
@@ -509,13 +512,13 @@ mod tests {
     use super::super::{Heap, canary};
     use super::*;
 
-    /// A creator died before it initialised its heap, and the next process did so without the
-    /// canaries: blocks were shorter than members that knew of the canaries assumed.
+    /// A creator died before it initialised its heap, and the next process initialised it without
+    /// the canaries: blocks were shorter than the members that knew of the canaries assumed.
     #[test]
     fn successor_initialises_heap_of_dead_creator() {
         for canaries in [false, true] {
             let file = new_file(&Geometry::of(4), canaries).expect("there is memory");
-            // SAFETY: the only descriptor.
+            // SAFETY: this is the process's only descriptor of the file.
             let heap = unsafe { Heap::open(file) }.expect("initialised");
             let block = heap.alloc(10).expect("space").into_handle();
             let len = heap.claim(block).expect("ours").len();

@@ -263,7 +263,7 @@ fn forked_child_leaves_parents_blocks_unchanged() {
             && matches!(heap.check(), Err(HeapError::Forked));
         std::panic::set_hook(Box::new(|_| {}));
         let read = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| block[0]));
-        // SAFETY: the child's copy, which is not used again there.
+        // SAFETY: the child's copy, which the child does not use again.
         let publish = unsafe { std::ptr::read(block) }.publish();
         refused && read.is_err() && matches!(publish, Err((HeapError::Forked, _)))
     }));
@@ -281,7 +281,7 @@ fn heap_opened_twice_fails_with_already_open() {
         Heap::open(copy).expect_err("it is open")
     };
     assert_eq!(error, HeapError::AlreadyOpen);
-    // The lock is still held: no other member takes this process for dead.
+    // The lock is still held, so no other member considers this process dead.
     dies_after(&heap, |heap| heap.recover_and_trim().is_ok_and(|recovery| recovery.members == 0));
 }
 
@@ -479,7 +479,7 @@ fn successor_in_role_gets_published_blocks_of_dead_member() {
             std::mem::forget(block);
             Some(())
         });
-        // And one block that it does not publish.
+        // A block that the child does not publish.
         let count = all.flatten().count();
         std::mem::forget(heap.alloc(64).ok());
         none.is_empty() && count == 100
@@ -487,7 +487,7 @@ fn successor_in_role_gets_published_blocks_of_dead_member() {
     let root = heap.root().expect("not forked").expect("it was set");
     assert_eq!(heap.recover_and_trim().expect("recovered").blocks, 1, "the unpublished block");
     assert_eq!(heap.load(root, 0), Ok(17), "the handle is still valid");
-    // A successor that dies after it has taken over leaves all blocks to the next one.
+    // If a successor dies after it has taken over, the next one gets all blocks.
     dies_after(&heap, |heap| {
         let Ok(taken) = heap.take_over_role(role) else { return false };
         let all = taken.len() == 100;
@@ -509,7 +509,7 @@ fn successor_in_role_gets_published_blocks_of_dead_member() {
     assert_eq!(sound(&heap).in_use(), 0);
 }
 
-/// A forged handle, with the offset and generation of a block in use, is stale.
+/// A forged handle with the offset and generation of a block in use is stale.
 #[test]
 fn forged_handle_of_held_block_is_stale() {
     let heap = heap(MIB);
@@ -524,7 +524,7 @@ fn forged_handle_of_held_block_is_stale() {
     }
 }
 
-/// `reclaim_received` does not free the blocks of a member that has the slot of a dead one by now.
+/// `reclaim_received` does not free the blocks of a member that now has the slot of a dead one.
 #[test]
 fn reclaim_received_spares_new_member_in_slot() {
     let heap = heap(MIB);

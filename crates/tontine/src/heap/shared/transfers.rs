@@ -1,6 +1,6 @@
 //! This process's outboxes and inboxes: [`Transfers`].
 //!
-//! `in_flight` and `recover` decide by them which blocks in flight to free.
+//! `in_flight` and `recover` use them to decide which blocks in flight to free.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

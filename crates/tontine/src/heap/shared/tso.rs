@@ -1,7 +1,7 @@
-//! A model of the hint that a block was freed by another thread, on x86-64: every order that its
-//! memory model allows.
+//! A model of the hint that another thread has freed a block, on x86-64: it explores every order
+//! that the processor's memory model allows.
 //!
-//! loom follows the language, by which one thread's store of the hint may hide another's. This
+//! loom follows the language, in which one thread's store of the hint may hide another's. This
 //! model follows the processor (*x86-TSO*): each thread has a buffer of stores, which reach memory
 //! in order, at any later time; a load reads the thread's own buffer first; an exchange and a fence
 //! wait until the buffer is empty. The protocol is repeated here, because only the order of its
@@ -9,7 +9,7 @@
 
 use std::collections::{HashSet, VecDeque};
 
-/// The way in which a thread that has freed a block sets the hint.
+/// How a thread that has freed a block sets the hint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Give {
     Exchange,
@@ -18,10 +18,10 @@ enum Give {
     FenceAndLook,
 }
 
-/// The words: the hint, and those of the two blocks that are freed.
+/// The words: the hint, and the words of the two blocks that are freed.
 const HINT: usize = 0;
 const BLOCKS: [usize; 2] = [1, 2];
-/// The thread that owns the slab; the other two free one block each.
+/// The thread that owns the slab; each of the other two frees one block.
 const OWNER: usize = 2;
 const THREADS: usize = 3;
 
@@ -49,7 +49,7 @@ impl TsoState {
         let step = &mut next.steps[thread];
         *step += 1;
         if thread == OWNER {
-            // Twice: a load of the hint, the exchange, loads of both words.
+            // The owner's steps, run twice: a load of the hint, the exchange, loads of both words.
             match self.steps[thread] {
                 0 | 4 if self.load(thread, HINT) == 0 => *step += 3,
                 0 | 4 => {}
@@ -87,7 +87,7 @@ impl TsoState {
     }
 }
 
-/// Explores all states. Returns their number, and `true` if one final state has a free block
+/// Explores all states. Returns the number of states, and `true` if a final state has a free block
 /// without a hint.
 fn explore(give: Give) -> (usize, bool) {
     let (mut known, mut open) = (HashSet::new(), vec![TsoState::default()]);

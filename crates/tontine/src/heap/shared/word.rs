@@ -1,7 +1,7 @@
 //! The words on which members agree: the holder of a block, of a slab, of an arena, of a slot.
 //!
-//! Each is one atomic. In each state it has one process that may write it, or several that compare
-//! and swap; `docs/internals/heap-shared.md` has the table. All other data of the heap are hints.
+//! Each word is one atomic. In each state, one process may write it, or several may compare and
+//! swap it; `docs/internals/heap-shared.md` has the table. All other data of the heap are hints.
 
 use crate::sync::{AtomicU64, Ordering};
 
@@ -69,8 +69,8 @@ impl Member {
         pack(0, self.slot as usize, self.epoch)
     }
 
-    /// Returns the member with a number of [`Member::to_u64`]. Any number is allowed: a member that
-    /// does not exist is not alive.
+    /// Returns the member whose number [`Member::to_u64`] returned. Any number is allowed: a member
+    /// that does not exist is not alive.
     pub const fn from_u64(number: u64) -> Self {
         Self::new(slot(number), low(number))
     }
@@ -179,13 +179,13 @@ impl BlockWord {
         self.0 < LAST
     }
 
-    /// Returns the next generation; after the last one, the last one again.
+    /// Returns the next generation; the last generation if there is no next one.
     pub(super) const fn next(generation: u64) -> u64 {
         if generation >= LAST { LAST } else { generation + 1 }
     }
 }
 
-/// Operations on block words. They use nothing else, so that the models can run them.
+/// Operations on block words. They access no other data, so that the models can run them.
 pub(super) mod truth {
     use crate::sync::fence;
 
@@ -227,7 +227,7 @@ pub(super) mod truth {
         next
     }
 
-    /// Parks a block, for its holder, who keeps only the handle.
+    /// Parks a block, for its holder, which keeps only the handle.
     #[inline(always)]
     pub(in crate::heap::shared) fn park(word: &AtomicU64, holder: usize, generation: u64) {
         // SYNC truth: pairs with the exchange in `Core::claim`.
@@ -247,8 +247,8 @@ pub(super) mod truth {
         next
     }
 
-    /// Withdraws a published block, for its holder, who may write it from then on. Returns the new
-    /// generation.
+    /// Withdraws a published block, for its holder, which may write it from then on. Returns the
+    /// new generation.
     #[inline(always)]
     pub(in crate::heap::shared) fn withdraw(
         word: &AtomicU64,
@@ -258,13 +258,13 @@ pub(super) mod truth {
         let next = BlockWord::next(generation);
         word.store(BlockWord::allocated(holder, next).0, Ordering::Relaxed);
         // SYNC withdrawn: pairs with the fence in `Heap::still_published`: a reader that sees a
-        // later write to the block sees that word too.
+        // later write to the block sees this store too.
         fence(Ordering::SeqCst);
         next
     }
 
-    /// Ends the flight of a block: exchanges `flight` for `then`. Returns the word that it found
-    /// instead, if that was another.
+    /// Ends the flight of a block: exchanges `flight` for `then`. If the word is not `flight`,
+    /// returns the word as an error.
     #[inline(always)]
     pub(in crate::heap::shared) fn leave_flight(
         word: &AtomicU64,
@@ -297,11 +297,12 @@ pub(super) mod hint {
         // return 1 although the owner has read the words already. If two threads set the hint, the
         // language allows the second store to hide the words of the first thread. No processor on
         // which a store becomes visible to all others at once does so, and this library runs only
-        // on such processors. On another one, a lost hint would cost a rescan.
+        // on such processors. On any other processor, a lost hint would cost a rescan.
         hint.store(1, Ordering::Release);
     }
 
-    /// Returns `true` if the hint is set, and clears it: for the owner, before it reads the words.
+    /// Clears the hint, and returns `true` if it was set. The owner calls it before it reads the
+    /// words.
     #[inline]
     pub(in crate::heap::shared) fn take(hint: &AtomicU64) -> bool {
         // SYNC freed: pairs with the store in `give`, so that the owner sees the words.
@@ -345,19 +346,19 @@ pub(super) mod slab {
                 .is_ok()
     }
 
-    /// Marks a slab, in the name of an arena: its memory is being returned. Returns `false` if the
-    /// word is not `found` any more: if two processes may release the slab, one does.
+    /// Marks a slab, in the name of an arena, as being returned to the kernel. Returns `false` if
+    /// the word is no longer `found`: if two processes may release the slab, only one succeeds.
     pub(in crate::heap::shared) fn let_go(
         owner: &AtomicU64,
         found: SlabWord,
         arena: usize,
     ) -> bool {
         let punching = SlabWord::new(SlabState::Punching, arena, 0).0;
-        // SYNC slab: pairs with the stores of the arena that had it.
+        // SYNC slab: pairs with the stores of the arena that owned it.
         owner.compare_exchange(found.0, punching, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
-    /// Changes the state of a slab, for the one arena that may.
+    /// Changes the state of a slab, for the one arena that may change it.
     pub(in crate::heap::shared) fn set(owner: &AtomicU64, then: SlabWord) {
         // SYNC slab: pairs with the loads of recoverers, and of arenas that claim the slab.
         owner.store(then.0, Ordering::Release);
@@ -369,9 +370,9 @@ pub(super) mod slab {
 pub(super) enum MemberState {
     /// The slot has no member.
     Free,
-    /// The slot's member is alive, or was not found dead yet.
+    /// The slot's member is alive, or has not been found dead yet.
     Alive,
-    /// The slot's member has ended, and is being recovered or still named by a word.
+    /// The slot's member has ended, and is being recovered, or a word still names it.
     Recovering,
     /// Invalid: no member writes this.
     Rubbish,
@@ -438,7 +439,7 @@ impl ArenaWord {
 pub(super) enum SlabState {
     /// The slab has no memory.
     Empty,
-    /// An arena fetches memory for the slab.
+    /// An arena allocates memory for the slab.
     Claimed,
     /// An arena allocates blocks from the slab.
     Owned,
@@ -450,8 +451,8 @@ pub(super) enum SlabState {
     Rubbish,
 }
 
-/// The owner word of a slab: state, arena, and, for a SPAN, its distance from its block's first
-/// slab.
+/// The owner word of a slab: the state, the arena, and for a SPAN the distance from its block's
+/// first slab.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct SlabWord(pub(super) u64);
 
@@ -485,7 +486,7 @@ impl SlabWord {
         slot(self.0)
     }
 
-    /// Returns the number of slabs by which a SPAN's block begins before it.
+    /// Returns the distance, in slabs, of a SPAN from its block's first slab.
     pub(super) const fn part(self) -> usize {
         low(self.0) as usize
     }
