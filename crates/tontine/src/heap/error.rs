@@ -12,7 +12,7 @@ pub type Result<T, E = HeapError> = std::result::Result<T, E>;
 
 /// An error of [`shared`](super::shared) or [`classic`](super::classic).
 ///
-/// A call that fails leaves the heap as it was, unless the call's documentation says otherwise.
+/// A call that fails leaves the heap unchanged, unless the call's documentation says otherwise.
 /// [`HeapError::errno`] returns each variant's error number, and an error converts into a
 /// [`std::io::Error`] of the kind of that number.
 ///
@@ -80,8 +80,8 @@ pub enum HeapError {
     Corrupted {
         /// Offset of the first corrupted block.
         offset: usize,
-        /// The expected value, the one that was found, and the block whose holder may have written
-        /// it.
+        /// The expected value, the value that was found, and the block whose holder may have
+        /// written it.
         what: String,
     },
 
@@ -241,7 +241,7 @@ pub enum HeapError {
 }
 
 impl HeapError {
-    /// Returns the error number that a caller in C gets for this error.
+    /// Returns the error number that a caller in C receives for this error.
     pub fn errno(&self) -> i32 {
         match self {
             Self::Full { .. } => libc::ENOMEM,

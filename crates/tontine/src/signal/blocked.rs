@@ -21,11 +21,11 @@ use super::{
 };
 use crate::mailbox::Sender;
 
-/// Maximum number of signals that [`Blocked::discard`] takes; more than any queue holds.
+/// Maximum number of signals that [`Blocked::discard`] takes: more than any queue holds.
 const MAX_DISCARDED: usize = 1 << 20;
 
 thread_local! {
-    /// The sets of this thread's [`Blocked`]s, and the mask from before them.
+    /// The sets of this thread's [`Blocked`]s, and the mask before the first of them.
     static HELD: RefCell<BlockedSets> = const { RefCell::new(BlockedSets::new()) };
 }
 
@@ -36,23 +36,23 @@ struct BlockedSets {
     before: SignalSet,
 }
 
-/// A set of signals that this thread blocks, and all threads that start later. When it was made,
-/// every other thread of the process blocked the set as well.
+/// A set of signals that this thread blocks, as do all threads that start later. When it was
+/// created, every other thread of the process blocked the set as well.
 ///
-/// If two places take at the same time, each signal goes to one of them: take in one place. A
-/// signal sent to one thread (`tgkill`, `pthread_kill`) reaches that thread alone.
+/// If two places take signals at the same time, each signal goes to only one of them: take signals
+/// in one place. A signal sent to one thread (`tgkill`, `pthread_kill`) reaches that thread alone.
 ///
 /// Dropping it unblocks, in this thread, the signals that it has blocked, and restores the
 /// disposition of SIGCHLD if `Blocked::new` had to change it, because SIGCHLD was ignored or had
-/// `SA_NOCLDWAIT`. Then each pending signal has the effect of its disposition, which may end the
-/// program; [`Blocked::discard`] takes the pending signals before that.
+/// `SA_NOCLDWAIT`. Each pending signal then takes effect by its disposition, which may end the
+/// program; call [`Blocked::discard`] first to take the pending signals.
 ///
 /// A `Blocked` cannot move to another thread, and each value that takes its signals borrows it. If
 /// such a value must live as long as the program, leak the `Blocked`:
 /// `Box::leak(Box::new(Blocked::new(…)?))`.
 ///
-/// `exec` keeps the mask: see [`Blocked::unblock_in`]. A forked child has the mask too, but no
-/// thread that takes signals.
+/// `exec` keeps the mask: see [`Blocked::unblock_in`]. A forked child has the mask too, but lacks
+/// the threads that take signals.
 ///
 /// # Examples
 /// ```
@@ -83,11 +83,11 @@ impl Blocked {
     /// them. Call it at the top of `main`, before a thread or a runtime starts.
     ///
     /// # Errors
-    /// If it fails, it has blocked nothing.
+    /// A call that fails has blocked nothing.
     ///
-    /// - [`SignalError::CannotTake`] for SIGKILL and SIGSTOP, for a signal that is for the thread
-    ///   that caused it (SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS), and for those that the
-    ///   C library uses.
+    /// - [`SignalError::CannotTake`] for SIGKILL and SIGSTOP, for signals that the kernel sends to
+    ///   the thread that caused them (SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS), and for
+    ///   the signals that the C library uses.
     /// - [`SignalError::EmptySet`] if the set is empty.
     /// - [`SignalError::Unblocked`] if another thread runs with one of the signals unblocked.
     /// - [`SignalError::ProcUnavailable`] if `/proc/self/task` cannot be read.
@@ -226,8 +226,8 @@ impl Blocked {
     /// [`SignalInfo::to_bytes`], which the receiver decodes by [`SignalInfo::from_bytes`]. While
     /// the mailbox is full the thread waits, and further signals stay pending in the kernel.
     ///
-    /// If a signal cannot be sent, the thread calls `undelivered` with it and the error. It then
-    /// tries to send the next one, because the sender may have found a successor by then.
+    /// If a signal cannot be sent, the thread calls `undelivered` with the signal and the error. It
+    /// then tries to send the next signal, because the sender may have found a successor by then.
     ///
     /// # Errors
     /// [`SignalError::System`] if the system refuses a thread.
@@ -260,17 +260,17 @@ impl Blocked {
     /// [`SignalError::System`] if `signalfd(2)` fails, or the runtime cannot watch the descriptor.
     ///
     /// # Panics
-    /// Outside of a tokio runtime, and in one without its I/O driver.
+    /// Outside of a tokio runtime, or in a runtime without its I/O driver.
     #[cfg(feature = "tokio")]
     pub fn stream(&self) -> Result<super::SignalStream<'_>, SignalError> {
         super::SignalStream::new(self.signal_fd()?)
     }
 
-    /// Makes the program that `command` starts begin with the signal mask from before this
-    /// `Blocked`, and with the disposition of SIGCHLD from before. Returns `command`.
+    /// Makes the program that `command` starts begin with the signal mask and the disposition of
+    /// SIGCHLD that were in effect before this `Blocked`. Returns `command`.
     ///
-    /// Without this call the program would begin with these signals blocked, and most programs
-    /// never unblock any.
+    /// Without this call, the program would begin with these signals blocked, and most programs
+    /// never unblock signals.
     ///
     /// # Examples
     /// ```
@@ -303,9 +303,9 @@ impl Blocked {
 impl Drop for Blocked {
     fn drop(&mut self) {
         self.sigchld = None;
-        // If the thread's local data are gone already, the thread is about to end.
+        // If the thread's local data are gone already, the thread is ending.
         let ours = HELD.try_with(|held| held.borrow_mut().remove(self.set)).unwrap_or_default();
-        // The kernel knows this set and this operation: the call cannot fail.
+        // The kernel accepts this set and this operation: the call cannot fail.
         let _ = RawSet::of(ours).unblock();
     }
 }

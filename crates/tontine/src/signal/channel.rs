@@ -1,7 +1,7 @@
 //! Signals in a bounded queue: [`SignalChannel`].
 //!
 //! The queue holds one entry for each standard signal, like the kernel, and counts further ones in
-//! that entry. It holds real-time signals up to its bound. When they fill it, the thread takes only
+//! that entry. It holds up to its bound of real-time signals. At the bound, the thread takes only
 //! standard signals.
 
 use std::collections::VecDeque;
@@ -14,14 +14,14 @@ use super::error::SignalError;
 use super::thread::{POLL_INTERVAL, SignalWorker, Sink};
 use super::{SignalInfo, SignalSet};
 
-/// A bounded queue of signals, filled by a thread. [`Blocked::channel`] makes it.
+/// A bounded queue of signals, filled by a thread. [`Blocked::channel`] returns it.
 ///
 /// Any number of threads may receive from it. Dropping it stops the thread and discards the signals
 /// in the queue.
 ///
-/// Standard signals coalesce: if one is in the queue, another one is counted in its
-/// [`SignalInfo::coalesced`], and its sender and value are lost, as they are in the kernel.
-/// Real-time signals arrive in order, and none is lost.
+/// Standard signals coalesce: if a signal is already in the queue when it arrives again, the
+/// entry's [`SignalInfo::coalesced`] counts it, and its sender and value are lost, as they are in
+/// the kernel. Real-time signals arrive in order, and none is lost.
 ///
 /// # Examples
 /// ```
@@ -44,11 +44,11 @@ pub struct SignalChannel<'a> {
     // Dropped first: the thread may be waiting for space.
     worker: SignalWorker,
     shared: Arc<ChannelShared>,
-    /// The signals must stay blocked.
+    /// Borrows the [`Blocked`](super::Blocked): the signals must stay blocked.
     _blocked: PhantomData<&'a ()>,
 }
 
-/// Threads may share a channel by reference, and move it.
+/// Threads may share a channel by reference, and may move it.
 const _: () = {
     const fn shared_by_threads<T: Send + Sync>() {}
     shared_by_threads::<SignalChannel<'_>>();
@@ -56,12 +56,12 @@ const _: () = {
 
 struct ChannelShared {
     queue: Mutex<SignalQueue>,
-    /// A receiving thread has a signal to take, or the queue has ended.
+    /// Signalled if a receiving thread has a signal to take, or the queue has ended.
     filled: Condvar,
-    /// The queue is no longer full.
+    /// Signalled if the queue is no longer full.
     space: Condvar,
-    /// The queue holds `bound` real-time signals. Stored under the lock; the thread, which alone
-    /// fills the queue, reads it without.
+    /// `true` while the queue holds `bound` real-time signals. Stored under the lock; the thread,
+    /// which alone fills the queue, reads it without the lock.
     full: AtomicBool,
     bound: usize,
 }
@@ -70,7 +70,7 @@ struct ChannelShared {
 struct SignalQueue {
     signals: VecDeque<SignalInfo>,
     realtime: usize,
-    /// The thread has ended.
+    /// `true` once the thread has ended.
     ended: bool,
 }
 
@@ -223,7 +223,7 @@ impl Sink for QueueSink {
     fn wait_for_space(&self) {
         let queue = self.0.lock();
         if self.0.full.load(Ordering::Relaxed) {
-            // The caller checks again, whether the wait was notified or timed out.
+            // The caller checks again in either case: after a notification and after a timeout.
             drop(self.0.space.wait_timeout(queue, POLL_INTERVAL));
         }
     }

@@ -1,13 +1,13 @@
-//! Dispositions of signals: [`KernelDisposition`]; and that of SIGCHLD while it is blocked:
-//! [`SigchldGuard`].
+//! Dispositions of signals: [`KernelDisposition`]; and the disposition of SIGCHLD while it is
+//! blocked: [`SigchldGuard`].
 //!
 //! If SIGCHLD is ignored, or has `SA_NOCLDWAIT`, the kernel sends no SIGCHLD, and leaves no child
-//! to wait for. All other dispositions stay as they are: a blocked signal can be taken with any
+//! to wait for. All other dispositions are unchanged: a blocked signal can be taken with any
 //! disposition.
 //!
 //! Each process has its own lock, so that a forked child never waits for a thread that it does not
 //! have. The data under the lock are valid at each step. If a child is forked while another thread
-//! changes them, the child may keep the default although none of its threads holds a
+//! changes the data, the child may keep the default although none of its threads holds a
 //! [`SigchldGuard`].
 
 #![allow(unsafe_code, reason = "sigaction, and handlers of the program")]
@@ -51,7 +51,7 @@ impl KernelDisposition {
         }
     }
 
-    /// Installs the action as the disposition of the signal. Returns the disposition from before.
+    /// Installs the action as the disposition of the signal. Returns the previous disposition.
     pub(super) fn install(&self, signal: Signal) -> Result<Self, SignalError> {
         // SAFETY: an action that the kernel has returned, or one of this module's handlers, which
         // exists as long as the program; the call writes to a live local.
@@ -153,17 +153,17 @@ impl Saved {
 /// Number of [`SigchldGuard`]s.
 static HELD: AtomicUsize = AtomicUsize::new(0);
 
-/// The disposition from before the first guard; valid while [`IS_CHANGED`].
+/// The disposition before the first guard; valid while [`IS_CHANGED`] is `true`.
 static BEFORE: Saved = Saved::new();
 
 /// `true` if the default was installed instead of [`BEFORE`].
 static IS_CHANGED: AtomicBool = AtomicBool::new(false);
 
-/// The lock over these three. A forked child has its own.
+/// The lock over these three statics. A forked child has its own.
 static LOCK: PerProcess<Mutex<()>> = PerProcess::new(Mutex::default);
 
 /// A guard of SIGCHLD's disposition: while it exists, the kernel sends SIGCHLD when a child ends,
-/// and leaves the child to be waited for.
+/// and keeps the child so that it can be waited for.
 #[derive(Debug)]
 pub(super) struct SigchldGuard(());
 
@@ -186,8 +186,7 @@ impl SigchldGuard {
         Ok(Self(()))
     }
 
-    /// Returns the disposition from before, if it was changed, for a child that executes another
-    /// program.
+    /// Returns the previous disposition, if it was changed, for a child that calls exec.
     pub(super) fn before(&self) -> Option<&'static KernelDisposition> {
         // SYNC disposition-changed: pairs with the store in `new`.
         IS_CHANGED.load(Ordering::Acquire).then(|| BEFORE.get()).flatten()
@@ -201,7 +200,7 @@ impl Drop for SigchldGuard {
         if HELD.fetch_sub(1, Ordering::Relaxed) == 1
             && let Some(before) = self.before()
         {
-            // Another library's handler stays.
+            // Another library's handler is kept.
             let is_ours = |action: &KernelDisposition| {
                 action.handler() == libc::SIG_DFL && !action.discards_children()
             };

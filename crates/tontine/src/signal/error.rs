@@ -24,7 +24,8 @@ use super::{Signal, SignalSet};
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SignalError {
-    /// The set has, or the handler is for, a signal that no program can take as a value.
+    /// The set contains a signal that no program can take as a value, or the handler is for such a
+    /// signal.
     #[error("{signal} cannot be taken: {reason}")]
     CannotTake {
         /// The signal.
@@ -33,12 +34,12 @@ pub enum SignalError {
         reason: &'static str,
     },
 
-    /// The set has no signal.
+    /// The set contains no signal.
     #[error("the set of signals is empty, so no signal could ever be taken; name at least one")]
     EmptySet,
 
     /// Another thread runs with signals of the set unblocked: they could interrupt that thread, or
-    /// end the process. The call has unblocked again what it had blocked.
+    /// end the process. The call has undone its own blocking.
     #[error(
         "thread {thread} ({name}) runs with {signals} unblocked and could be interrupted by it, \
          but every thread must block what is to be taken; call Blocked::new at the top of main, \
@@ -61,14 +62,13 @@ pub enum SignalError {
         io::Error::from_raw_os_error(*.errno)
     )]
     ProcUnavailable {
-        /// The path that was to be read.
+        /// The path that could not be read.
         path: String,
         /// The error number of the system call that failed.
         errno: i32,
     },
 
-    /// The handle was made before a fork, by the parent of this process. Its thread runs in the
-    /// parent.
+    /// The parent of this process created the handle, before a fork. Its thread runs in the parent.
     #[error(
         "this handle was made before a fork and its thread runs in the parent process; \
          make a new Blocked and a new handle in the child"
@@ -83,7 +83,7 @@ pub enum SignalError {
     )]
     Disconnected,
 
-    /// The bytes are not a [`SignalInfo`](super::SignalInfo), or the text is not a signal's name.
+    /// The bytes are not a [`SignalInfo`](super::SignalInfo), or the text does not name a signal.
     #[error("not a signal: {reason}")]
     Malformed {
         /// The expected form.
@@ -106,7 +106,7 @@ impl SignalError {
         Self::System { call, errno }
     }
 
-    /// Returns an I/O error as the error of `call`.
+    /// Converts an I/O error into the error of `call`.
     pub(super) fn io(call: &'static str, error: &io::Error) -> Self {
         Self::system(call, error.raw_os_error().unwrap_or(libc::EIO))
     }

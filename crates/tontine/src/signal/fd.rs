@@ -8,11 +8,10 @@ use super::kernel::{self, RawSet};
 use super::{SignalInfo, SignalSet};
 
 /// A signalfd: a descriptor that is readable while a signal of the set is pending.
-/// [`Blocked::signal_fd`](super::Blocked::signal_fd) makes it, close-on-exec and nonblocking.
+/// [`Blocked::signal_fd`](super::Blocked::signal_fd) returns it, close-on-exec and nonblocking.
 ///
-/// A read returns the signals of the thread that reads, and those of its process: a forked child
-/// reads its own signals. An `epoll` set reports the signals of the process that registered the
-/// descriptor.
+/// A read returns signals of the reading thread and of its process, so a forked child reads its own
+/// signals. An `epoll` set reports the signals of the process that registered the descriptor.
 ///
 /// # Examples
 /// ```no_run
@@ -32,7 +31,7 @@ use super::{SignalInfo, SignalSet};
 #[derive(Debug)]
 pub struct SignalFd<'a> {
     fd: OwnedFd,
-    /// The signals must stay blocked.
+    /// Borrows the [`Blocked`](super::Blocked): the signals must stay blocked.
     _blocked: PhantomData<&'a ()>,
 }
 

@@ -1,4 +1,4 @@
-//! Signal handlers, for programs that must have one: [`SignalFlag`], [`SignalCounter`],
+//! Signal handlers, for programs that must install one: [`SignalFlag`], [`SignalCounter`],
 //! [`SelfPipe`].
 //!
 //! # What a handler may do
@@ -8,20 +8,20 @@
 //!   atomics, `write` to a descriptor, `_exit`, `sem_post` and `kill`.
 //! - It must not allocate or free, lock, print by `println!`, panic, or access a thread-local that
 //!   is initialised on first use.
-//! - When it returns, `errno` must have the value from before the handler.
+//! - When it returns, it must have restored `errno`.
 //!
 //! # The handlers of this module
-//! They do only what is allowed, and have `SA_RESTART` and `SA_ONSTACK`. A program may install
-//! several for one signal. When the last of them is dropped, the signal gets back the disposition
-//! that it had before the first.
+//! The handlers do only what is allowed, and have `SA_RESTART` and `SA_ONSTACK`. A program may
+//! install several for one signal. When the last of them is dropped, the signal regains the
+//! disposition that it had before the first.
 //!
-//! If another library has installed its own handler meanwhile, that handler stays, and it may call
-//! the handler of this module that it replaced. Once nothing of this module watches the signal, the
+//! If another library has since installed its own handler, that handler stays, and it may call the
+//! handler of this module that it replaced. Once nothing of this module watches the signal, the
 //! replaced handler acts like the disposition before the first: it calls the handler that the
 //! program had then, or returns if the signal was ignored or had its default.
 //!
-//! The memory that a handler refers to (some tens of bytes each) is never freed, because a handler
-//! may still run while it is removed.
+//! The memory that a handler refers to (some tens of bytes per handler) is never freed, because a
+//! handler may still run during its removal.
 //!
 //! A forked child has the handlers that the forking thread had installed, and may install more.
 //! Handlers that other threads of the parent had installed stay installed in the child. In the
@@ -186,18 +186,18 @@ impl SelfPipe {
         }
     }
 
-    /// Returns `true` if the signal has arrived since the last call, and drains the pipe: the
-    /// descriptor is not readable until the next signal.
+    /// Returns `true` if the signal has arrived since the last call, and drains the pipe, so that
+    /// the descriptor is not readable until the next signal.
     pub fn take(&self) -> bool {
-        // The pipe first: a byte drained after the flag was read could belong to a signal that no
-        // call would report.
+        // The pipe is drained first: a byte drained after the flag was read could belong to a
+        // signal that no call would report.
         self.pipe.drain();
         // SYNC handler-flag: pairs with the handler's store.
         self.installed.site.came.swap(false, Ordering::Acquire)
     }
 }
 
-/// Returns the descriptor, readable from a signal until [`SelfPipe::take`].
+/// Returns the descriptor, which is readable from a signal until [`SelfPipe::take`].
 impl AsFd for SelfPipe {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.pipe.reader.as_fd()
@@ -211,13 +211,14 @@ impl Drop for SelfPipe {
     }
 }
 
-/// A pipe that is never closed: a handler that began before its removal may still write to it.
+/// A pipe that is never closed, because a handler that began before its removal may still write to
+/// it.
 #[derive(Debug)]
 struct LeakedPipe {
     reader: OwnedFd,
     writer: OwnedFd,
-    /// A forked child has the same pipe and must not write to it: the parent would take the child's
-    /// signals for its own.
+    /// A forked child has the same pipe and must not write to it: the parent would mistake the
+    /// child's signals for its own.
     guard: Guard,
 }
 

@@ -6,7 +6,7 @@
 use super::error::SignalError;
 use super::number::Signal;
 
-/// A signal that was taken, with what the kernel reports about it.
+/// A signal that was taken, with the information that the kernel reports about it.
 ///
 /// # Examples
 /// ```
@@ -72,12 +72,12 @@ impl SignalInfo {
         self.code
     }
 
-    /// Returns the process id of the sender, or of the child that a SIGCHLD reports. It is 0 for a
-    /// process of another PID namespace.
+    /// Returns the process id of the sender, or of the child that a SIGCHLD reports. The id is 0
+    /// for a process of another PID namespace.
     ///
     /// Returns `None` if no process sent the signal, but a timer, the kernel or a descriptor did.
-    /// For `kill` and for the end of a child the kernel provides the id. For `sigqueue` the sender
-    /// chooses it, so it is an untrusted value.
+    /// For `kill` and for the end of a child, the kernel provides the id. For `sigqueue`, the
+    /// sender chooses the id, which is therefore an untrusted value.
     pub fn pid(&self) -> Option<u32> {
         self.has_sender().then_some(self.pid)
     }
@@ -95,14 +95,14 @@ impl SignalInfo {
         self.has_value().then_some(i32::from_ne_bytes(*first))
     }
 
-    /// Returns the value that came with the signal, like [`SignalInfo::value`], but all of it: it
-    /// is as wide as a pointer. Its upper bytes are valid only if the sender set them.
+    /// Returns the value that came with the signal, like [`SignalInfo::value`], but at full width,
+    /// which is that of a pointer. The upper bytes are valid only if the sender set them.
     pub fn wide_value(&self) -> Option<u64> {
         self.has_value().then_some(self.value)
     }
 
     /// Returns the change of the child's state, if this is a SIGCHLD for which the kernel reports
-    /// it.
+    /// the change.
     ///
     /// # Examples
     /// ```
@@ -132,11 +132,11 @@ impl SignalInfo {
         }
     }
 
-    /// Returns the number of further signals that this one stands for, as far as it is known:
-    /// expirations of its timer, and standard signals that the library had taken before the program
-    /// received this one.
+    /// Returns the number of further signals that this one represents, as far as known: expirations
+    /// of its timer, and standard signals that the library had taken before the program received
+    /// this one.
     ///
-    /// Even if it is 0, the kernel may have coalesced signals: it reports to no process how many.
+    /// Even if the number is 0, the kernel may have coalesced signals: it never reports how many.
     pub fn coalesced(&self) -> u32 {
         self.coalesced
     }
@@ -201,7 +201,7 @@ impl SignalInfo {
     /// All of it is untrusted: the sender of the bytes chooses them.
     ///
     /// # Errors
-    /// [`SignalError::Malformed`] if the bytes are not such a form: their number is not 32, the
+    /// [`SignalError::Malformed`] if the bytes have another form: their number is not 32, the
     /// version is not 1, or the signal is not in 1 to 64.
     ///
     /// # Examples

@@ -12,17 +12,17 @@ use super::{Blocked, Signal, SignalInfo};
 
 /// Signals within this time after the first one belong to the same request: `timeout(1)` sends
 /// SIGTERM to its child and then to the group, and a terminal that hangs up may do the same. No
-/// user types so fast.
+/// user types that fast.
 const SAME_REQUEST: Duration = Duration::from_millis(100);
 
 /// Blocks SIGINT and SIGTERM and starts a thread that takes them. The first signal sets the
-/// [`Interrupted`]; a second one ends the program, as it would without this function.
+/// [`Interrupted`]; a second signal ends the program, as it would without this function.
 ///
 /// Another signal less than 100 ms after the first belongs to the same request.
 ///
 /// # Errors
-/// - [`SignalError::Unblocked`] if another thread runs with one of the signals unblocked: call it
-///   first in `main`.
+/// - [`SignalError::Unblocked`] if another thread runs with one of the signals unblocked: call this
+///   function first in `main`.
 /// - [`SignalError::ProcUnavailable`] if `/proc/self/task` cannot be read.
 /// - [`SignalError::System`] if a system call fails, or the system refuses a thread.
 ///
@@ -51,7 +51,7 @@ pub fn interrupted() -> Result<Interrupted, SignalError> {
 
 /// The handle of [`interrupted()`], which reports whether SIGINT or SIGTERM has arrived.
 ///
-/// Dropping it unblocks both signals, which then act as before.
+/// Dropping it unblocks both signals, which then have their earlier effect.
 ///
 /// # Examples
 /// ```
@@ -84,9 +84,9 @@ impl Interrupted {
         self.received().is_some()
     }
 
-    /// Returns the signal that arrived first; `None` if none has.
+    /// Returns the signal that arrived first; `None` if no signal has arrived.
     ///
-    /// After its cleanup, a program can end by that signal: [`SignalInfo::terminate_process`].
+    /// After its cleanup, a program can end by this signal: [`SignalInfo::terminate_process`].
     pub fn received(&self) -> Option<SignalInfo> {
         // At the fork, a thread of the parent may have held the lock.
         if self.worker.is_forked() {
@@ -158,7 +158,7 @@ impl InterruptedShared {
         }
         drop(first);
         self.interrupted.notify_all();
-        // The write fails only if the counter is full, and then the descriptor is readable.
+        // The write fails only if the counter is full; the descriptor is then readable.
         let _ = rustix::io::write(&self.readable, &1_u64.to_ne_bytes());
     }
 }

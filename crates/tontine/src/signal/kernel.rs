@@ -1,5 +1,5 @@
-//! System calls for signals: [`RawSet`] has masks, `sigtimedwait` and signalfd, [`Waker`] is a
-//! timer that wakes a thread, [`SignalInfo::terminate_process`] ends the process by a signal.
+//! System calls for signals: [`RawSet`] for masks, `sigtimedwait` and signalfd; [`Waker`], a timer
+//! that wakes a thread; [`SignalInfo::terminate_process`], which ends the process by a signal.
 //!
 //! Neighbours: [`super::disposition`] and [`super::handler`] make the calls for dispositions.
 
@@ -38,7 +38,7 @@ impl RawSet {
         all.filter(|signal| unsafe { libc::sigismember(&self.0, signal.as_raw()) } == 1).collect()
     }
 
-    /// Blocks the signals in the calling thread. Returns the mask from before.
+    /// Blocks the signals in the calling thread. Returns the previous mask.
     pub(super) fn block(&self) -> Result<SignalSet, SignalError> {
         self.change(libc::SIG_BLOCK).map(|before| before.set())
     }
@@ -162,11 +162,12 @@ fn from_signalfd(info: &libc::signalfd_siginfo) -> SignalInfo {
     }
 }
 
-/// A timer that wakes the thread that made it from [`RawSet::take`]. The thread can distinguish its
-/// signal from all others.
+/// A timer that wakes the thread that created it from [`RawSet::take`]. The thread can distinguish
+/// the timer's signal from all others.
 ///
-/// The kernel reserves a timer's signal when the timer is made. So it sends the signal, with its
-/// value, even if the user's queue is full, and does not coalesce it with a pending one.
+/// The kernel reserves a timer's signal when the timer is created. It therefore sends the signal,
+/// with its value, even if the user's queue is full, and does not coalesce the signal with a
+/// pending one.
 pub(super) struct Waker {
     timer: libc::timer_t,
     /// An address in this process: no other timer of the process has this value.
@@ -179,8 +180,8 @@ unsafe impl Send for Waker {}
 unsafe impl Sync for Waker {}
 
 impl Waker {
-    /// Makes a timer for the calling thread, which must take `signal`. Returns `None` if the system
-    /// refuses.
+    /// Creates a timer for the calling thread, which must take `signal`. Returns `None` if the
+    /// system refuses.
     pub(super) fn new(signal: Signal, value: *const ()) -> Option<Self> {
         // SAFETY: zero is valid for all members; the call reads the event and writes the timer.
         unsafe {
@@ -200,7 +201,7 @@ impl Waker {
         let none = libc::timespec { tv_sec: 0, tv_nsec: 0 };
         let at_once = libc::timespec { tv_sec: 0, tv_nsec: 1 };
         let once = libc::itimerspec { it_interval: none, it_value: at_once };
-        // SAFETY: the timer is deleted when this is dropped; `once` is a live local.
+        // SAFETY: the timer exists until this value is dropped; `once` is a live local.
         unsafe { libc::timer_settime(self.timer, 0, &once, null_mut()) };
     }
 
@@ -221,7 +222,8 @@ impl Drop for Waker {
 
 impl SignalInfo {
     /// Ends the process by this signal, with its default disposition, as if the signal had never
-    /// been taken. The parent sees the same as for a program that does nothing about signals.
+    /// been taken. The parent sees the same status as for a program that does not handle the
+    /// signal.
     ///
     /// If the default disposition of the signal is not to end the process (SIGCHLD, SIGTSTP), the
     /// process exits with status 128 + the signal's number. No buffer is flushed and no value is

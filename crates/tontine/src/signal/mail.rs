@@ -31,8 +31,8 @@ impl<F: FnMut(SignalInfo, crate::Error) + Send + 'static> Sink for MailSink<F> {
     fn put(&mut self, info: SignalInfo) {
         let bytes = info.to_bytes();
         loop {
-            // The caller that stops the thread waits for this call: it must not wait indefinitely
-            // for a mailbox that no process empties.
+            // The caller that stops the thread waits for this call, so it must not wait
+            // indefinitely for a mailbox that no process empties.
             match self.sender.send_timeout(&bytes, POLL_INTERVAL) {
                 Ok(()) => return,
                 Err(crate::Error::TimedOut) if !self.stop.load(Ordering::Relaxed) => {}

@@ -1,5 +1,5 @@
-//! Signals as values: every thread blocks them, and one place takes them. [`Blocked`] is the key
-//! type.
+//! Signals as values: every thread blocks them, and one place takes them. The key type is
+//! [`Blocked`].
 //!
 //! A signal handler may interrupt a program between any two instructions, for example while a
 //! thread holds a lock. A signal that every thread *blocks* stays pending instead, and the program
@@ -7,14 +7,15 @@
 //!
 //! - [`interrupted()`] is what most programs need: it reports whether SIGINT or SIGTERM has asked
 //!   the program to end.
-//! - [`Blocked`] blocks a [`SignalSet`] of [`Signal`]s in this thread and in all that start later,
-//!   and fails if another thread runs with one of them unblocked. It has six ways to take them:
-//!   [`Blocked::wait`] in the calling thread, [`Blocked::signal_fd`] through a descriptor,
-//!   [`Blocked::thread`] by a function, [`Blocked::channel`] through a queue, [`Blocked::mailbox`]
-//!   in another process, and `Blocked::stream` (feature `tokio`) in an async task.
+//! - [`Blocked`] blocks a [`SignalSet`] of [`Signal`]s in this thread and in all threads that start
+//!   later, and fails if another thread runs with one of the signals unblocked. There are six ways
+//!   to take the signals: [`Blocked::wait`] in the calling thread, [`Blocked::signal_fd`] through a
+//!   descriptor, [`Blocked::thread`] by a function, [`Blocked::channel`] through a queue,
+//!   [`Blocked::mailbox`] in another process, and `Blocked::stream` (feature `tokio`) in an async
+//!   task.
 //! - [`SignalInfo`] is one signal that was taken: its sender, the sender's value, and how many more
-//!   signals it stands for.
-//! - [`handler`] is for programs that must have a handler. It lists what a handler may do.
+//!   signals it represents.
+//! - [`handler`] is for programs that must install a handler. It lists what a handler may do.
 //! - [`SignalError`] is the error of all of these.
 //!
 //! # Examples
@@ -32,16 +33,17 @@
 //! ```
 //!
 //! # Terms
-//! - A *standard* signal (1 to 31, such as SIGTERM) is pending once at most: if it is sent again
+//! - A *standard* signal (1 to 31, such as SIGTERM) is pending at most once: if it is sent again
 //!   before it is taken, the kernel *coalesces* the two.
 //! - A *real-time* signal (from `SIGRTMIN` on, [`Signal::realtime`]) is queued each time it is
 //!   sent.
-//! - The *disposition* of a signal is what the kernel does when it delivers the signal: the
-//!   default, such as ending the process; nothing; or a call of the program's handler.
+//! - The *disposition* of a signal determines what the kernel does when it delivers the signal: it
+//!   takes the default action, such as ending the process, does nothing, or calls the program's
+//!   handler.
 
-// `kernel` makes the system calls, `thread_masks` reads the masks of the other threads, `thread` is
-// the thread that takes signals. The only other part of the crate that this module uses is
-// `crate::mailbox`, to deliver.
+// `kernel` makes the system calls, `thread_masks` reads the masks of the other threads, and
+// `thread` runs the thread that takes signals. The only other part of the crate that this module
+// uses is `crate::mailbox`, to deliver signals.
 //
 // From `signal(7)`, `signal-safety(7)`, `pthread_sigmask(3)`, `sigwait(3)` (a thread that waits for
 // signals), `sigtimedwait(2)`, `signalfd(2)`.

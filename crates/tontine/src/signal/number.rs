@@ -101,7 +101,8 @@ impl Signal {
         self.as_raw() >= libc::SIGRTMIN()
     }
 
-    /// Returns why no program can take the signal as a value, or `None` if one can.
+    /// Returns the reason why no program can take the signal as a value, or `None` if a program
+    /// can.
     pub(super) fn refusal(self) -> Option<&'static str> {
         match self {
             Self::KILL | Self::STOP => Some("no program can block or handle it; leave it out"),

@@ -1,4 +1,4 @@
-//! A signal from its name or number as text.
+//! Parses a signal's name or number.
 
 use std::str::FromStr;
 

@@ -36,12 +36,12 @@ impl SignalSet {
         Self(self.0 | bit(signal))
     }
 
-    /// Returns `true` if the set has `signal`.
+    /// Returns `true` if the set contains `signal`.
     pub fn contains(self, signal: Signal) -> bool {
         self.0 & bit(signal) != 0
     }
 
-    /// Returns `true` if the set has no signal.
+    /// Returns `true` if the set contains no signal.
     pub fn is_empty(self) -> bool {
         self.0 == 0
     }
@@ -65,7 +65,7 @@ impl SignalSet {
         self.iter().filter(|signal| !signal.is_realtime()).collect()
     }
 
-    /// Returns the set with signal n for each bit n − 1, which is the form of `/proc`.
+    /// Returns the set that contains signal n for each bit n − 1, which is the form of `/proc`.
     pub(super) fn from_bits(bits: u64) -> Self {
         Self(bits)
     }
@@ -96,7 +96,7 @@ impl FromIterator<Signal> for SignalSet {
 impl BitOr for SignalSet {
     type Output = Self;
 
-    /// Returns the signals of both sets together.
+    /// Returns the signals that either set contains.
     fn bitor(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
@@ -105,7 +105,7 @@ impl BitOr for SignalSet {
 impl BitAnd for SignalSet {
     type Output = Self;
 
-    /// Returns the signals that both sets have.
+    /// Returns the signals that both sets contain.
     fn bitand(self, other: Self) -> Self {
         Self(self.0 & other.0)
     }

@@ -11,10 +11,10 @@ use tokio::io::unix::AsyncFd;
 use super::error::SignalError;
 use super::{SignalFd, SignalInfo};
 
-/// An async stream of signals. [`Blocked::stream`](super::Blocked::stream) makes it.
+/// An async stream of signals. [`Blocked::stream`](super::Blocked::stream) returns it.
 ///
-/// It implements [`futures_core::Stream`], and never ends. [`SignalStream::next`] needs no other
-/// crate. Signals sent to one thread of the runtime are not part of the stream.
+/// It implements [`futures_core::Stream`], and never ends. [`SignalStream::next`] works without any
+/// other crate. Signals sent to one thread of the runtime are not part of the stream.
 ///
 /// # Examples
 /// ```no_run

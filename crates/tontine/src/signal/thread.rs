@@ -3,8 +3,8 @@
 //!
 //! The thread waits in `sigtimedwait` and passes each signal to a [`Sink`]. Between the return of
 //! that call and the sink, it neither allocates nor locks. It ends on request: the caller stores
-//! `stop`, and a timer for the thread ([`Waker`]) wakes it. If the system refuses the timer (the
-//! user's queue of signals is full, or has limit 0), the thread reads `stop` every
+//! `stop`, and a timer for the thread ([`Waker`]) wakes it. If the system refuses the timer
+//! (because the user's queue of signals is full, or has limit 0), the thread reads `stop` every
 //! [`POLL_INTERVAL`].
 
 use std::marker::PhantomData;
@@ -38,7 +38,7 @@ pub(super) trait Sink: Send + 'static {
     /// Blocks until the sink may have space, for at most [`POLL_INTERVAL`].
     fn wait_for_space(&self) {}
 
-    /// Receives the flag that asks the thread to end: called once, in the thread.
+    /// Receives the flag that asks the thread to end. Called once, in the thread.
     fn begin(&mut self, _stop: &Arc<AtomicBool>) {}
 }
 
@@ -52,9 +52,9 @@ impl<F: FnMut(SignalInfo) + Send + 'static> Sink for CallSink<F> {
     }
 }
 
-/// A thread that takes signals. The drop stops it and returns after its last delivery.
+/// A thread that takes signals. Dropping it stops the thread, and returns after the last delivery.
 pub(super) struct SignalWorker {
-    /// `None` once it was stopped.
+    /// `None` once the thread was stopped.
     running: Option<StartedThread>,
     guard: Guard,
 }
@@ -77,7 +77,8 @@ impl SignalWorker {
         let its_stop = Arc::clone(&stop);
         let body = move || {
             let _ending = ending;
-            // A standard signal if the set has one: a full channel still takes those.
+            // A standard signal if the set has one, because a full channel still takes standard
+            // signals.
             let wakes = set.standard().iter().chain(set.iter()).next();
             let value = Arc::as_ptr(&its_stop).cast();
             let waker = wakes.and_then(|signal| Waker::new(signal, value)).map(Arc::new);
@@ -112,7 +113,7 @@ impl SignalWorker {
         self.is_forked() || self.running.as_ref().is_none_or(|one| one.thread.is_finished())
     }
 
-    /// Stops the thread, and resumes its panic, if it had one.
+    /// Stops the thread. If the thread panicked, resumes its panic.
     fn stop(mut self) {
         if let Some(Err(panic)) = self.join() {
             resume_unwind(panic);
@@ -123,7 +124,7 @@ impl SignalWorker {
         let running = self.running.take()?;
         if self.is_forked() {
             // A fork copies neither the thread nor the timer; in this process, their numbers may
-            // name other ones.
+            // name other objects.
             std::mem::forget(running);
             return None;
         }
@@ -171,17 +172,17 @@ fn take_until(stop: &AtomicBool, set: SignalSet, waker: Option<&Waker>, sink: &m
             Ok(Some(info)) if waker.is_some_and(|waker| waker.has_sent(&info)) => {}
             Ok(Some(info)) => sink.put(info),
             Ok(None) => {}
-            // The kernel knows this set and this timeout: the call cannot fail.
+            // The kernel accepts this set and this timeout: the call cannot fail.
             Err(error) => unreachable!("{error}"),
         }
     }
 }
 
-/// A thread that takes signals and delivers them. [`Blocked::thread`] and [`Blocked::mailbox`] make
-/// it.
+/// A thread that takes signals and delivers them. [`Blocked::thread`] and [`Blocked::mailbox`]
+/// return it.
 ///
-/// Dropping it stops the thread, and blocks until the delivery in progress has returned. Signals
-/// that are pending then stay pending.
+/// Dropping it stops the thread, and blocks until the delivery in progress has returned. Pending
+/// signals stay pending.
 ///
 /// # Examples
 /// ```
@@ -203,7 +204,7 @@ fn take_until(stop: &AtomicBool, set: SignalSet, waker: Option<&Waker>, sink: &m
 /// [`Blocked::mailbox`]: super::Blocked::mailbox
 pub struct SignalThread<'a> {
     worker: SignalWorker,
-    /// The signals must stay blocked.
+    /// Borrows the [`Blocked`](super::Blocked): the signals must stay blocked.
     _blocked: PhantomData<&'a ()>,
 }
 
@@ -223,7 +224,7 @@ impl SignalThread<'_> {
     /// Stops the thread, as dropping it does, and propagates its panic.
     ///
     /// # Panics
-    /// If a delivery has panicked, with the payload of that panic.
+    /// If a delivery has panicked; the payload is that of the delivery's panic.
     pub fn stop(self) {
         self.worker.stop();
     }

@@ -1,6 +1,6 @@
 //! The signal masks of the other threads of this process: [`all_block`].
 //!
-//! It finds mistakes and proves nothing: any thread may unblock any signal later.
+//! The check finds mistakes but proves nothing: any thread may unblock any signal later.
 
 use std::thread::sleep;
 use std::time::Duration;
@@ -8,14 +8,13 @@ use std::time::Duration;
 use super::SignalSet;
 use super::error::SignalError;
 
-/// Maximum number of listings, if each one differs from the one before because threads start and
-/// end.
+/// Maximum number of listings, if each differs from the previous one because threads start and end.
 const MAX_LISTINGS: u32 = 64;
 /// Maximum number of times that the mask of one thread is read, if the thread blocks everything, as
-/// one does during its creation, and the interval between.
+/// a thread does during its creation; and the interval between two reads.
 const MAX_READS: u32 = 200;
 const READ_INTERVAL: Duration = Duration::from_millis(1);
-/// All signals but SIGKILL and SIGSTOP. If a program blocks all signals through the C library, that
+/// All signals but SIGKILL and SIGSTOP. If a program blocks all signals through the C library, the
 /// library's own signals stay unblocked.
 const EVERYTHING: u64 = !((1 << (libc::SIGKILL - 1)) | (1 << (libc::SIGSTOP - 1)));
 
@@ -73,8 +72,8 @@ fn check_thread(thread: u32, set: SignalSet) -> Result<(), SignalError> {
         }
         let signals = set - SignalSet::from_bits(found.blocks);
         if !signals.is_empty() {
-            // A thread that ends while its status is printed has no mask any more: the next read
-            // does not find it.
+            // A thread that ends while its status is printed has no mask any more; the next read
+            // does not find the thread.
             if std::mem::replace(&mut lacked, true) {
                 return Err(SignalError::Unblocked {
                     thread,
@@ -84,7 +83,8 @@ fn check_thread(thread: u32, set: SignalSet) -> Result<(), SignalError> {
             }
             continue;
         }
-        // A thread begins with everything blocked, and blocks everything to create one.
+        // A new thread begins with everything blocked, and a thread blocks everything to create
+        // another.
         if found.blocks & EVERYTHING != EVERYTHING {
             return Ok(());
         }
@@ -97,7 +97,7 @@ fn check_thread(thread: u32, set: SignalSet) -> Result<(), SignalError> {
 struct ThreadStatus<'a> {
     name: &'a str,
     blocks: u64,
-    /// The thread is a main thread that has ended before the others.
+    /// `true` if the thread is a main thread that has ended before the others.
     is_dead: bool,
 }
 

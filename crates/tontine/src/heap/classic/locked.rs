@@ -58,7 +58,7 @@ impl LockedHeap {
     ///
     /// [`HeapError::DoubleFree`]: crate::heap::HeapError::DoubleFree
     pub unsafe fn free(&self, block: NonNull<u8>) -> Result<()> {
-        // SAFETY: the caller's promise (1 to 3).
+        // SAFETY: the caller keeps the contract (1 to 3).
         unsafe { self.lock().free(block) }
     }
 

@@ -12,7 +12,7 @@ pub struct Map {
     /// The address of the heap's first byte.
     pub(super) base: usize,
     pub(super) blocks: Vec<BlockInfo>,
-    /// The offset behind the last block.
+    /// The offset just after the last block.
     pub(super) end: usize,
 }
 

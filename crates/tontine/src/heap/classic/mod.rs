@@ -3,9 +3,10 @@
 //! 8 bytes.
 //!
 //! `malloc` goes from header to header until it finds a free block, so its time grows with the
-//! number of blocks. `free` joins a block with its free neighbours at once, in constant time, by
-//! the neighbours' footer and header. Blocks of two threads may lie in one cache line, and both
-//! threads need the lock. The allocator is not fast: it is a reference for comparisons.
+//! number of blocks. `free` joins a block with its free neighbours at once, in constant time: the
+//! footer before the block and the header after it describe them. Blocks of two threads may lie in
+//! one cache line, and both threads need the lock. The allocator is not fast: it is a reference for
+//! comparisons.
 //!
 //! # Examples
 //! ```
@@ -136,7 +137,7 @@ impl Default for ClassicHeapOptions {
 /// [`ClassicHeap::new`], [`ClassicHeap::malloc`], [`ClassicHeap::free`] and [`ClassicHeap::check`];
 /// `mm_deinit` is dropping the heap.
 ///
-/// A forked child has a copy of the heap, as it has of all memory of its parent.
+/// A forked child gets a copy of the heap, as of all its parent's memory.
 ///
 /// # Examples
 /// ```
@@ -223,7 +224,7 @@ impl ClassicHeap {
     ///
     /// # Errors
     /// The heap detects some broken contracts, and some blocks that were written out of bounds. In
-    /// each case nothing has changed.
+    /// each case the heap is unchanged.
     ///
     /// - [`HeapError::NotInHeap`] if the pointer is outside the heap.
     /// - [`HeapError::InvalidPointer`] if no block begins there.
@@ -235,12 +236,12 @@ impl ClassicHeap {
     /// The caller must ensure:
     ///
     /// 1. `malloc` of this heap returned `block`.
-    /// 2. The block was not freed since.
+    /// 2. The block has not been freed since.
     /// 3. No pointer or reference to its bytes is used from now on.
     ///
-    /// The errors do not cover every violation: if `malloc` has returned the memory to another
-    /// holder meanwhile, or bytes inside a block look like a header and a footer, that holder's
-    /// block is freed.
+    /// The errors do not cover every violation: if `malloc` has since returned the memory to
+    /// another holder, or bytes inside a block look like a header and a footer, that holder's block
+    /// is freed.
     ///
     /// # Examples
     /// ```
@@ -331,7 +332,7 @@ impl ClassicHeap {
         }
     }
 
-    /// Returns the first free block in a range that has at least `whole` bytes.
+    /// Returns the first free block that has at least `whole` bytes and begins within a range.
     fn first(&self, among: Range<usize>, whole: usize) -> Result<Option<usize>> {
         let mut block = among.start;
         while block < among.end {
@@ -396,7 +397,7 @@ impl ClassicHeap {
         Ok(Some((block - before, before + bytes)))
     }
 
-    /// Makes one free block of a range.
+    /// Turns a range of blocks into one free block.
     fn join(&mut self, blocks: Range<usize>) {
         self.set(blocks.start, Tag::free(blocks.len()));
         if blocks.contains(&self.rover) {
@@ -417,7 +418,7 @@ impl ClassicHeap {
         Ok(block - before..next + behind)
     }
 
-    /// Returns the size of the block before this one, or 0 if that is allocated.
+    /// Returns the size of the block before this one, or 0 if the block before is allocated.
     fn free_before(&self, block: usize) -> Result<usize> {
         if block == FIRST {
             return self.check_prologue().map(|()| 0);
@@ -514,7 +515,7 @@ impl ClassicHeap {
         self.space.set_word(block - WORD, tag.0);
     }
 
-    /// Writes header and footer.
+    /// Writes a block's header and footer.
     fn set(&mut self, block: usize, tag: Tag) {
         self.set_header(block, tag);
         self.space.set_word(block + tag.size() - OVERHEAD, tag.0);

@@ -1,4 +1,4 @@
-//! A classic heap's memory: address space that is reserved once, and used from its beginning on
+//! A classic heap's memory: address space that is reserved once, and used from its start upwards
 //! ([`ReservedSpace`]).
 //!
 //! A word is read and written by its offset. Each access is checked against the bytes in use, so
@@ -12,7 +12,8 @@ use rustix::mm::{MapFlags, MprotectFlags, ProtFlags};
 
 use crate::heap::{HeapError, Result};
 
-/// Number of bytes that one system call makes usable: more than the heap grows by, for fewer calls.
+/// Number of bytes that one system call makes usable. It exceeds the heap's growth, for fewer
+/// calls.
 const STEP: usize = 1 << 20;
 /// Bytes of a word: a header, or a footer.
 pub(super) const WORD: usize = size_of::<u64>();
@@ -65,7 +66,8 @@ impl ReservedSpace {
         self.base.as_ptr().addr() + offset
     }
 
-    /// Returns a pointer to the byte at an offset, which is in use or ends the bytes in use.
+    /// Returns a pointer to the byte at an offset. The byte is in use, or is the end of the bytes
+    /// in use.
     pub(super) fn at(&self, offset: usize) -> NonNull<u8> {
         assert!(offset <= self.used, "{offset:#x} is beyond the heap's end");
         // SAFETY: within the mapping.
@@ -95,7 +97,7 @@ impl ReservedSpace {
         if used > self.usable {
             let usable = used.next_multiple_of(STEP).min(self.reserved);
             let access = MprotectFlags::READ | MprotectFlags::WRITE;
-            // SAFETY: a range of this mapping, whose content stays as it is.
+            // SAFETY: a range of this mapping, whose content is unchanged.
             unsafe { rustix::mm::mprotect(self.base.as_ptr().cast(), usable, access) }.map_err(
                 |errno| HeapError::System { call: "mprotect", errno: errno.raw_os_error() },
             )?;
@@ -129,7 +131,7 @@ impl ReservedSpace {
             offset.is_multiple_of(WORD) && offset < self.used,
             "{offset:#x} is not the offset of a word of the heap"
         );
-        // SAFETY: within the mapping.
+        // SAFETY: the offset is within the mapping.
         unsafe { self.base.add(offset) }.cast()
     }
 }

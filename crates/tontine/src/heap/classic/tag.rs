@@ -5,7 +5,7 @@ use std::fmt;
 /// Alignment of payloads, and unit of sizes, in bytes.
 pub(super) const ALIGN: usize = 16;
 
-/// A block's header, and equally its footer: the size, and a bit that is set if the block is
+/// A block's header, and an equal footer: the size, and a bit that is set if the block is
 /// allocated.
 ///
 /// ```text
@@ -15,7 +15,7 @@ pub(super) const ALIGN: usize = 16;
 /// +----------------------------------------+-----+-+
 /// ```
 ///
-/// The size counts header and footer. `a`: allocated.
+/// The size includes header and footer. `a`: allocated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Tag(pub(super) u64);
 

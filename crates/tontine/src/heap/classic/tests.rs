@@ -1,4 +1,4 @@
-//! The heap as a published program uses it, and the results of mistakes.
+//! The heap as a published program uses it, and what happens after mistakes.
 
 #![allow(unsafe_code, reason = "frees blocks, and writes beyond their ends")]
 
@@ -50,7 +50,7 @@ fn map_of_three_blocks_matches_published_map() {
 }
 
 /// Two counters of the published program share a cache line because of the block before them.
-/// Without that block, or with 64 bytes each, they do not.
+/// Without that block, or with counters of 64 bytes each, they do not.
 #[test]
 fn preceding_block_puts_two_counters_into_one_line() {
     let lines = |sizes: &[usize]| {
@@ -77,8 +77,9 @@ fn each_fit_chooses_its_own_block() {
             blocks.iter().position(|other| *other == block)
         })
     });
-    // Blocks of 80 bytes and of 64. First fit: the block of 128, of which 48 are left, then that of
-    // 64. Next fit: the tail, behind the last allocated block. Best fit: those of 80 and of 64.
+    // Blocks of 80 bytes and of 64. First fit takes the block of 128, of which 48 are left, then
+    // the block of 64. Next fit takes the tail, after the last allocated block. Best fit takes the
+    // blocks of 80 and of 64.
     assert_eq!(taken, [[Some(0), Some(2)], [None, None], [Some(6), Some(2)]]);
 }
 
@@ -120,7 +121,7 @@ fn full_classic_heap_returns_full_and_stays_usable() {
         assert_eq!(found, HeapError::Full { asked: size, size: 4128, max: 8192 });
     }
     assert_eq!(drawn(&heap), ["16:a", "4096:f"]);
-    // Less than a usual extension is left, and the heap uses it.
+    // Less than a usual extension is left; the heap uses what is left.
     let blocks = [4000, 4096 - 16].map(|size| heap.malloc(size).expect("there is space"));
     assert_eq!(drawn(&heap), ["16:a", "4016:a", "4096:a", "48:f"]);
     assert!(heap.malloc(33).is_err());
@@ -167,7 +168,7 @@ fn invalid_free_names_its_mistake_and_changes_nothing() {
     assert_eq!(heap.check().expect("sound"), before);
     // Freed and joined with the free block before it.
     free(&mut heap, c);
-    // SAFETY: not an allocated block: its header has it as free.
+    // SAFETY: not an allocated block: its header marks it as free.
     assert_eq!(unsafe { heap.free(c) }, Err(HeapError::DoubleFree { offset: 0xa0 }));
 }
 
@@ -187,7 +188,7 @@ fn write_beyond_block_end_names_the_block() {
             };
             // SAFETY: the blocks are not in use.
             let freed = unsafe { [heap.free(b), heap.free(a)] };
-            // If the next header is overwritten too, the error names the block before it.
+            // If the next header is overwritten too, the error names the block before that header.
             let first = if far > 8 { 0x20 } else { 0x50 };
             assert!(damaged(&freed[0], first) && damaged(&freed[1], 0x20), "{freed:?}");
             let checked = heap.check().map(drop);

@@ -2,36 +2,36 @@
 //! disposition*.
 //!
 //! A site is the memory to which the handler writes for one `SignalFlag`, `SignalCounter` or
-//! `SelfPipe`. The original disposition is the one from before the handler; the code calls it
-//! `beneath`.
+//! `SelfPipe`. The original disposition is the one before the handler; the code calls it `beneath`.
 //!
 //! The first site of a signal installs [`on_signal`]. The removal of the last site restores the
 //! original disposition, unless another library's handler has replaced `on_signal`. No system call
-//! replaces a disposition only if it is a certain one. So the removal reads the disposition first,
-//! and restores what it has replaced by mistake: if another thread installs a handler between the
-//! first two calls, a signal that arrives before the third meets the original disposition.
+//! replaces a disposition only if it equals an expected one. The removal therefore reads the
+//! disposition first, and restores a disposition that it has replaced by mistake. If another thread
+//! installs a handler between the first two calls, a signal that arrives before the third call
+//! meets the original disposition.
 //!
-//! If `on_signal` was replaced, the newer handler may call it, and a function that saved it may
-//! restore it (the C library's `system` does). `on_signal` may then run without a site, and acts
-//! like the original disposition:
+//! If `on_signal` was replaced, the newer handler may call `on_signal`, and a function that saved
+//! `on_signal` may restore it (the C library's `system` does). `on_signal` may then run without a
+//! site, and acts like the original disposition:
 //!
-//! - If it is the current disposition, it first restores the original one.
-//! - If that is a handler, it calls it.
-//! - If that is the default, and `on_signal` was the current disposition, it raises the signal
-//!   again for the kernel. If a newer handler called it, it returns, like a handler that has
-//!   replaced the default.
+//! - If `on_signal` is the current disposition, it first restores the original one.
+//! - If the original disposition is a handler, `on_signal` calls that handler.
+//! - If the original disposition is the default, and `on_signal` was the current disposition, it
+//!   raises the signal again, so that the kernel acts on it. If a newer handler called `on_signal`,
+//!   it returns, like a handler that has replaced the default.
 //!
 //! # Forks
-//! A child inherits lists and dispositions, but no lock: the lock is a [`PerProcess`]. At the fork,
-//! a thread of the parent may be between any two steps, and the kernel copies the dispositions
-//! before it copies memory. So each step leaves the statics valid:
+//! A child inherits the lists and the dispositions, but not the lock, which is a [`PerProcess`]. At
+//! the fork, a thread of the parent may be between any two steps, and the kernel copies the
+//! dispositions before it copies memory. Each step therefore leaves the statics valid:
 //!
 //! - The original disposition is saved before the handler is installed.
 //! - If a site is in the list and the handler is not installed, the child's first installation
 //!   detects that, and installs the handler.
-//! - If the handler is installed and its site was removed meanwhile, the handler acts like one that
-//!   was restored; the child's first installation restores the original disposition.
-//! - The site of a thread that the child does not have stays, and so does the handler.
+//! - If the handler is installed and its site was removed in between, the handler acts like the
+//!   restored disposition; the child's first installation restores the original disposition.
+//! - If a site belongs to a thread that the child does not have, the site and the handler stay.
 
 #![allow(unsafe_code, reason = "the handler, and references to sites that are never freed")]
 
@@ -49,7 +49,7 @@ use crate::sys::fork::PerProcess;
 /// Number of entries of a table that has one for each signal number.
 const ENTRIES: usize = MAX_SIGNAL as usize + 1;
 
-/// The memory to which a handler writes. It is never freed; after its removal it still leads to the
+/// The memory to which a handler writes. It is never freed; after its removal it still links to the
 /// rest of its list.
 #[derive(Debug)]
 pub(super) struct Site {
@@ -65,8 +65,8 @@ static SITES: [AtomicPtr<Site>; ENTRIES] = [const { AtomicPtr::new(null_mut()) }
 /// The original disposition, saved before the handler is installed and never removed.
 static BENEATH: [Saved; ENTRIES] = [const { Saved::new() }; ENTRIES];
 
-/// The original disposition when the handler was first found replaced. A later one could be a
-/// handler that calls this one.
+/// The original disposition when the handler was first found replaced. A disposition read later
+/// could be a handler that calls this one.
 static BENEATH_REPLACED: [Saved; ENTRIES] = [const { Saved::new() }; ENTRIES];
 
 /// The lock over the statics above, and the state of this process.
@@ -75,7 +75,8 @@ static OWN: PerProcess<HandlerState> = PerProcess::new(HandlerState::default);
 #[derive(Debug, Default)]
 struct HandlerState {
     changes: Mutex<HandlerChanges>,
-    /// Cleared in a forked child until its first change, which compares lists and dispositions.
+    /// Cleared in a forked child until its first change, which first compares lists and
+    /// dispositions.
     compared: AtomicBool,
 }
 
@@ -83,7 +84,7 @@ struct HandlerState {
 pub(super) struct HandlerChanges {
     /// Signals for which this process has the handler installed.
     installed: [bool; ENTRIES],
-    /// Pipes of this process without a user.
+    /// Pipes of this process that have no user.
     pub(super) spare: Vec<&'static LeakedPipe>,
 }
 
@@ -108,7 +109,7 @@ impl HandlerChanges {
         Ok(changes)
     }
 
-    /// Makes the disposition of a signal agree with its list: after a fork they may differ.
+    /// Makes the disposition of a signal agree with its list; after a fork, the two may differ.
     fn compare(&mut self, signal: Signal) {
         let Some(beneath) = BENEATH[index(signal)].get() else { return };
         if !KernelDisposition::current(signal).is_ok_and(|current| is_handler(&current)) {
@@ -170,7 +171,7 @@ impl InstalledSite {
         Ok(Self { signal, site, removed: false })
     }
 
-    /// Removes the site. In a forked child without memory for a lock the site stays, which is
+    /// Removes the site. In a forked child that has no memory for a lock, the site stays, which is
     /// harmless.
     pub(super) fn remove(&mut self) {
         if std::mem::replace(&mut self.removed, true) {
@@ -180,7 +181,7 @@ impl InstalledSite {
         let next = self.site.next.load(Ordering::Relaxed);
         let mut link = head(self.signal);
         if next.is_null() && std::ptr::eq(link.load(Ordering::Relaxed), self.site) {
-            // Before the list is empty, so that the handler always has a site while it is
+            // Restored before the list is empty, so that the handler always has a site while it is
             // installed.
             restore(self.signal);
             changes.installed[index(self.signal)] = false;
@@ -239,7 +240,7 @@ fn restore(signal: Signal) {
     }
 }
 
-/// Notes that a newer handler may call this one.
+/// Records that a newer handler may call this one.
 fn note_replaced(signal: Signal) {
     let (beneath, first) = (&BENEATH[index(signal)], &BENEATH_REPLACED[index(signal)]);
     if first.get().is_none()
@@ -249,7 +250,8 @@ fn note_replaced(signal: Signal) {
     }
 }
 
-/// The handler: loads and stores atomics, calls `write`, and may act like the original disposition.
+/// The handler. It loads and stores atomics, calls `write`, and may act like the original
+/// disposition.
 extern "C" fn on_signal(
     number: libc::c_int,
     info: *mut libc::siginfo_t,
@@ -304,7 +306,7 @@ unsafe fn do_beneath(signal: Signal, info: *mut libc::siginfo_t, context: *mut l
     if is_current {
         let _ = beneath.install(signal);
         if reach_sites(signal) {
-            // Another thread has added a site meanwhile.
+            // Another thread has added a site in between.
             let _ = handler().install(signal);
             return;
         }
