@@ -96,14 +96,14 @@
 
 /*
  on_death: if the receiver dies, sends fail with EOWNERDEAD; tontine_sender_take_unread() returns
- the messages that it did not acknowledge.
+ the messages that the receiver did not acknowledge.
  */
 #define TONTINE_ON_DEATH_FAIL 1
 
 /*
- on_death: if the receiver dies, the sender keeps the messages that it did not acknowledge, and
- hands them to the next owner of the address. If the receiver closes its mailbox, sends fail with
- EPIPE.
+ on_death: if the receiver dies, the sender keeps the messages that the receiver did not
+ acknowledge, and hands them to the next owner of the address. If the receiver closes its
+ mailbox, sends fail with EPIPE.
  */
 #define TONTINE_ON_DEATH_WAIT_FOR_SUCCESSOR 2
 
@@ -144,13 +144,13 @@ typedef struct tontine_watch tontine_watch;
 
 /*
  Settings of a mailbox or a sender; each ignores the settings that only the other uses. Clear the
- struct, set struct_size, then the settings that are to differ from the defaults:
+ struct, set struct_size, then the settings that should differ from the defaults:
 
      tontine_options options = { .struct_size = sizeof options, .lane_cap = 1 << 20 };
 
  In every setting, 0 means the default. A program that was compiled with an older, smaller struct
- keeps working; one compiled with a newer, larger struct works if it sets nothing that is new
- (else: E2BIG).
+ keeps working; a program that was compiled with a newer, larger struct works if it uses no new
+ setting (otherwise: E2BIG).
  */
 typedef struct tontine_options {
   /*
@@ -232,9 +232,9 @@ extern "C" {
 #endif // __cplusplus
 
 /*
- Returns the error of this thread's last call that failed, as text: which process caused it, what
- was expected, what to do. Returns "" if no call has failed. The pointer is valid until another
- call fails in this thread, or the thread ends. errno has the number of the error.
+ Returns the error of this thread's last failed call, as text: which process caused it, what was
+ expected, what to do. Returns "" if no call has failed. The pointer is valid until another call
+ fails in this thread, or the thread ends. errno holds the number of the error.
  */
 const char *tontine_last_error(void);
 
@@ -244,10 +244,10 @@ const char *tontine_last_error(void);
 const char *tontine_version(void);
 
 /*
- Gives this process a life, which lasts as long as the process; a process that has one keeps it.
- If the main thread calls this function, it holds the life; else a new anchor thread does.
- Opening a mailbox or a sender does the same, so no program has to call it. Returns 0; EAGAIN if
- no thread can be started.
+ Gives this process a life, which lasts as long as the process. Does nothing if the process has a
+ life already. If the main thread calls this function, the main thread holds the life; otherwise
+ a new anchor thread holds it. Opening a mailbox or a sender does the same, so no program has to
+ call this function. Returns 0; EAGAIN if no thread can be started.
  */
 int tontine_life_register(void);
 
@@ -265,20 +265,20 @@ int tontine_life_register_anchor_thread(void);
 
 /*
  Returns the descriptor of this process's life. Pass it to another process, over a Unix socket or
- by inheritance: there, tontine_watch_open() watches this process by it. ENODATA if this process
- has no life.
+ by inheritance; tontine_watch_open() in that process returns a watch on this process. ENODATA if
+ this process has no life.
  */
 int tontine_life_fd(void);
 
 /*
- Watches the process whose tontine_life_fd() returned life_fd. The descriptor stays the caller's,
- and is not needed afterwards.
+ Watches the process whose tontine_life_fd() returned life_fd. The descriptor still belongs to
+ the caller, and is not needed afterwards.
  */
 struct tontine_watch *tontine_watch_open(int life_fd);
 
 /*
- Returns 1 while the process is alive, 0 once it has ended. It takes one load of memory and no
- system call.
+ Returns 1 while the process is alive, 0 once it has ended. The check is one load from memory,
+ without a system call.
  */
 int tontine_watch_is_alive(struct tontine_watch *watch);
 
@@ -302,7 +302,7 @@ struct tontine_mailbox *tontine_mailbox_unbound(const struct tontine_options *op
 
 /*
  Adds a connected SOCK_SEQPACKET socket of AF_UNIX, whose other end is passed to
- tontine_sender_from_socket(). From then on the socket belongs to the library, also if the call
+ tontine_sender_from_socket(). From then on the socket belongs to the library, even if the call
  fails (except with EBADF or EINVAL).
  */
 int tontine_mailbox_adopt(struct tontine_mailbox *mailbox,
@@ -310,8 +310,8 @@ int tontine_mailbox_adopt(struct tontine_mailbox *mailbox,
 
 /*
  Blocks until a message has arrived, copies it into the buffer and returns its length. First
- acknowledges the message received before. EMSGSIZE if the message is longer than the buffer: it
- is kept and received again (tontine_mailbox_next_length() returns its length).
+ acknowledges the message received before. EMSGSIZE if the message is longer than the buffer: the
+ message is kept and received again (tontine_mailbox_next_length() returns its length).
  */
 ssize_t tontine_mailbox_recv(struct tontine_mailbox *mailbox,
                              void *buffer,
@@ -325,7 +325,7 @@ ssize_t tontine_mailbox_try_recv(struct tontine_mailbox *mailbox,
                                  size_t size);
 
 /*
- Receives like tontine_mailbox_recv(), blocking for at most timeout_ms: then ETIMEDOUT.
+ Receives like tontine_mailbox_recv(), but fails with ETIMEDOUT after timeout_ms.
  */
 ssize_t tontine_mailbox_recv_timeout(struct tontine_mailbox *mailbox,
                                      void *buffer,
@@ -334,18 +334,18 @@ ssize_t tontine_mailbox_recv_timeout(struct tontine_mailbox *mailbox,
 
 /*
  Returns the length of the message that was last kept because the buffer was too small; ENODATA
- if none was. The next message received may be another one, of another sender.
+ if no message was kept. The next message received may be a different one, from another sender.
  */
 ssize_t tontine_mailbox_next_length(struct tontine_mailbox *mailbox);
 
 /*
- Stores the process that sent the message last received. ENODATA if none was received.
+ Stores the process that sent the message last received. ENODATA if no message was received.
  */
 int tontine_mailbox_peer(struct tontine_mailbox *mailbox, struct tontine_peer *peer);
 
 /*
  Stores the number of the lane by which the message last received came. No other lane of this
- mailbox has or will have that number, while one process may have several lanes, and a process id
+ mailbox has or will have that number. A process, in contrast, may have several lanes, and its id
  may be reused. ENODATA if no message was received.
  */
 int tontine_mailbox_sender(struct tontine_mailbox *mailbox,
@@ -359,10 +359,10 @@ int tontine_mailbox_sender(struct tontine_mailbox *mailbox,
 int tontine_mailbox_ack(struct tontine_mailbox *mailbox);
 
 /*
- Marks the message last received as unread, if it was not acknowledged since: call it before the
- next receiving call, tontine_mailbox_ack() and tontine_mailbox_arm(). A receiving call then
- returns the message again, perhaps after messages of other senders. If the mailbox is closed
- instead, the message stays with its sender, unread.
+ Marks the message last received as unread, if it has not been acknowledged: call this function
+ before the next receiving call, tontine_mailbox_ack() and tontine_mailbox_arm(). A receiving
+ call then returns the message again, perhaps after messages of other senders. If the mailbox is
+ closed instead, the message stays with its sender, unread.
  */
 int tontine_mailbox_requeue(struct tontine_mailbox *mailbox);
 
@@ -404,14 +404,14 @@ void tontine_mailbox_close(struct tontine_mailbox *mailbox);
  Opens a lane to the mailbox at the address. If options is NULL, every setting has its default.
  Returns as soon as the socket is connected; the receiver accepts the connection when it next
  receives, and messages sent before that wait in the lane. ECONNREFUSED if no process has a
- mailbox there.
+ mailbox at the address.
  */
 struct tontine_sender *tontine_sender_connect(const char *to,
                                               const struct tontine_options *options);
 
 /*
  Opens a lane over a connected SOCK_SEQPACKET socket of AF_UNIX, whose other end is passed to
- tontine_mailbox_adopt(). From then on the socket belongs to the library, also if the call fails
+ tontine_mailbox_adopt(). From then on the socket belongs to the library, even if the call fails
  (except with EBADF, EINVAL or E2BIG).
  */
 struct tontine_sender *tontine_sender_from_socket(int socket,
@@ -440,7 +440,7 @@ int tontine_sender_try_send(struct tontine_sender *sender,
                             size_t length);
 
 /*
- Sends like tontine_sender_send(), blocking for at most timeout_ms: then ETIMEDOUT.
+ Sends like tontine_sender_send(), but fails with ETIMEDOUT after timeout_ms.
  */
 int tontine_sender_send_timeout(struct tontine_sender *sender,
                                 const void *message,
@@ -463,7 +463,7 @@ void *tontine_sender_reserve(struct tontine_sender *sender,
 int tontine_sender_commit(struct tontine_sender *sender);
 
 /*
- Releases the reserved space: nothing was sent.
+ Releases the reserved space; nothing is sent.
  */
 int tontine_sender_cancel(struct tontine_sender *sender);
 
@@ -471,8 +471,8 @@ int tontine_sender_cancel(struct tontine_sender *sender);
  Takes back a message that the receiver did not acknowledge before it died or closed its mailbox:
  copies it into the buffer and returns its length. Call it until it fails with ENODATA: messages
  come in the order in which they were sent. EAGAIN while the receiver is alive; EMSGSIZE if the
- message is longer than the buffer: it is kept (tontine_sender_next_unread_length() returns its
- length).
+ message is longer than the buffer: the message is kept (tontine_sender_next_unread_length()
+ returns its length).
  */
 ssize_t tontine_sender_take_unread(struct tontine_sender *sender,
                                    void *buffer,
@@ -491,8 +491,8 @@ ssize_t tontine_sender_next_unread_length(struct tontine_sender *sender);
 ssize_t tontine_sender_unread_bytes(struct tontine_sender *sender);
 
 /*
- Blocks until the receiver has acknowledged every message, for at most timeout_ms: then
- ETIMEDOUT. EOWNERDEAD or EPIPE if the receiver has ended and left messages unread; with one of
+ Blocks until the receiver has acknowledged every message; fails with ETIMEDOUT after timeout_ms.
+ EOWNERDEAD or EPIPE if the receiver has ended and left messages unread; with one of
  TONTINE_ON_DEATH_WAIT_... the sender waits for the next owner instead. If the receiver ends
  after it has acknowledged every message, the call succeeds.
  */
@@ -530,7 +530,7 @@ int tontine_sender_peer(struct tontine_sender *sender, struct tontine_peer *peer
 
 /*
  Returns the length in bytes of the longest message that the lane's cap allows. Once the receiver
- has accepted the connection, its cap counts too.
+ has accepted the connection, the receiver's cap applies too.
  */
 ssize_t tontine_sender_max_message_length(struct tontine_sender *sender);
 
@@ -541,15 +541,15 @@ void tontine_sender_close(struct tontine_sender *sender);
 
 /*
  Creates the program's textbook heap: an implicit list of blocks in one arena, first fit, one
- lock for all threads. It serves to learn from and to compare with, and is not fast. Returns 0;
- -1 and errno EBUSY if the heap exists already.
+ lock for all threads. The heap is meant for learning and for comparison, and is not fast.
+ Returns 0; -1 and errno EBUSY if the heap exists already.
  */
 int mm_init(void);
 
 /*
  Allocates a block of at least `size` bytes, aligned to 16. It is valid until mm_free or
  mm_deinit. Returns NULL and sets errno if it fails: ENOMEM, no space; EUCLEAN, a write beyond a
- block's end has corrupted the heap; EINVAL, there is no heap.
+ block's end has corrupted the heap; EINVAL, the heap does not exist.
  */
 void *mm_malloc(size_t size);
 

@@ -19,9 +19,9 @@ thread_local! {
     static LAST: RefCell<CString> = RefCell::default();
 }
 
-/// Returns the error of this thread's last call that failed, as text: which process caused it, what
-/// was expected, what to do. Returns "" if no call has failed. The pointer is valid until another
-/// call fails in this thread, or the thread ends. errno has the number of the error.
+/// Returns the error of this thread's last failed call, as text: which process caused it, what was
+/// expected, what to do. Returns "" if no call has failed. The pointer is valid until another call
+/// fails in this thread, or the thread ends. errno holds the number of the error.
 #[unsafe(no_mangle)]
 pub extern "C" fn tontine_last_error() -> *const c_char {
     LAST.try_with(|last| last.try_borrow().map_or(c"".as_ptr(), |text| text.as_ptr()))
@@ -93,7 +93,8 @@ impl<T> CReturn for *mut T {
     const FAILED: Self = ptr::null_mut();
 }
 
-/// Runs the body of a call and returns its result in C's form. No panic leaves it.
+/// Runs the body of a call and returns its result in C's form. A panic of the body does not leave
+/// this function.
 pub(crate) fn answer<T: CReturn>(body: impl FnOnce() -> CResult<T>) -> T {
     // A value that a panic left incomplete is in a `Poisonable`, which refuses every later call.
     let refusal = match catch_unwind(AssertUnwindSafe(body)) {
@@ -109,7 +110,7 @@ pub(crate) fn answer<T: CReturn>(body: impl FnOnce() -> CResult<T>) -> T {
     T::FAILED
 }
 
-/// The value behind a handle. Once a call has panicked in it, it refuses all later calls.
+/// The value behind a handle. Once a call on the value has panicked, it refuses all later calls.
 #[derive(Debug)]
 pub(crate) struct Poisonable<T> {
     value: T,
@@ -125,7 +126,7 @@ impl<T> Poisonable<T> {
         if self.is_broken {
             return Err(CError::bug());
         }
-        // If `body` panics, it stays set.
+        // Stays set if `body` panics.
         self.is_broken = true;
         let done = body(&mut self.value);
         self.is_broken = false;
@@ -144,7 +145,7 @@ pub(crate) fn hand_over<T>(value: T) -> *mut T {
 /// 1. `handle` is NULL, or comes from [`hand_over`] and was not closed.
 /// 2. No other call uses it while the result lives.
 pub(crate) unsafe fn behind<'a, T>(handle: *mut T) -> CResult<&'a mut T> {
-    // SAFETY: the caller's promise (1, 2).
+    // SAFETY: the caller keeps the contract (1, 2).
     unsafe { handle.as_mut() }
         .ok_or_else(|| CError::new(libc::EINVAL, "the handle is NULL; open one first"))
 }
@@ -167,13 +168,13 @@ pub(crate) unsafe fn close<T>(handle: *mut T) {
 /// Returns the bytes of a message.
 ///
 /// # Safety
-/// `start` is NULL, or leads to `length` bytes that no thread changes while the result lives.
+/// `start` is NULL, or points to `length` bytes that no thread changes while the result lives.
 pub(crate) unsafe fn bytes<'a>(start: *const c_void, length: usize) -> CResult<&'a [u8]> {
     check_length(start, length)?;
     if length == 0 {
         return Ok(&[]);
     }
-    // SAFETY: not NULL, and a length that a slice may have; the rest is the caller's promise.
+    // SAFETY: not NULL, and a length that a slice may have; the caller ensures the rest.
     Ok(unsafe { std::slice::from_raw_parts(start.cast(), length) })
 }
 
@@ -181,7 +182,7 @@ pub(crate) unsafe fn bytes<'a>(start: *const c_void, length: usize) -> CResult<&
 /// nothing and returns EMSGSIZE.
 ///
 /// # Safety
-/// `buffer` leads to `size` bytes that may be written, or is NULL.
+/// `buffer` points to `size` bytes that may be written, or is NULL.
 pub(crate) unsafe fn copy_out(
     message: &[u8],
     buffer: *mut c_void,
@@ -242,25 +243,26 @@ pub(crate) unsafe fn address(text: *const c_char) -> CResult<Address> {
 /// Returns a descriptor that the program gives to the library.
 ///
 /// # Safety
-/// The program does not use or close it afterwards.
+/// The program does not use or close the descriptor afterwards.
 pub(crate) unsafe fn owned(fd: c_int) -> CResult<OwnedFd> {
     check_open(fd)?;
-    // SAFETY: the descriptor is open, and only the result closes it: the caller's promise.
+    // SAFETY: the caller passes an open descriptor, which only the result closes.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Returns a descriptor that stays the program's.
+/// Returns a descriptor that still belongs to the program.
 ///
 /// # Safety
-/// It stays open while the result lives.
+/// The descriptor stays open while the result lives.
 pub(crate) unsafe fn borrowed<'a>(fd: c_int) -> CResult<BorrowedFd<'a>> {
     check_open(fd)?;
-    // SAFETY: the descriptor is open, and stays so: the caller's promise.
+    // SAFETY: the caller keeps the descriptor open while the result lives.
     Ok(unsafe { BorrowedFd::borrow_raw(fd) })
 }
 
 fn check_open(fd: c_int) -> CResult<()> {
-    // SAFETY: the call reads flags of a descriptor, if there is one.
+    // SAFETY: the call only reads the flags of a descriptor; it fails if the descriptor is not
+    // open.
     if fd < 0 || unsafe { libc::fcntl(fd, libc::F_GETFD) } == -1 {
         return Err(CError::new(libc::EBADF, format!("{fd} is not an open descriptor")));
     }
@@ -328,11 +330,11 @@ mod tests {
     fn a_message_that_does_not_fit_writes_nothing() {
         let mut buffer = [7_u8; 4];
         let start: *mut c_void = buffer.as_mut_ptr().cast();
-        // SAFETY: four bytes.
+        // SAFETY: the buffer has four bytes.
         let done = unsafe { copy_out(b"longer", start, 4) };
         assert_eq!(done.expect_err("too long").errno, libc::EMSGSIZE);
         assert_eq!(buffer, [7; 4]);
-        // SAFETY: four bytes.
+        // SAFETY: the buffer has four bytes.
         assert_eq!(unsafe { copy_out(b"fits", start, 4) }.expect("fits"), 4);
         assert_eq!(&buffer, b"fits");
     }

@@ -22,8 +22,8 @@ impl From<HeapError> for CError {
 }
 
 /// Creates the program's textbook heap: an implicit list of blocks in one arena, first fit, one
-/// lock for all threads. It serves to learn from and to compare with, and is not fast. Returns 0;
-/// -1 and errno EBUSY if the heap exists already.
+/// lock for all threads. The heap is meant for learning and for comparison, and is not fast.
+/// Returns 0; -1 and errno EBUSY if the heap exists already.
 #[unsafe(no_mangle)]
 pub extern "C" fn mm_init() -> c_int {
     answer(|| {
@@ -38,7 +38,7 @@ pub extern "C" fn mm_init() -> c_int {
 
 /// Allocates a block of at least `size` bytes, aligned to 16. It is valid until mm_free or
 /// mm_deinit. Returns NULL and sets errno if it fails: ENOMEM, no space; EUCLEAN, a write beyond a
-/// block's end has corrupted the heap; EINVAL, there is no heap.
+/// block's end has corrupted the heap; EINVAL, the heap does not exist.
 #[unsafe(no_mangle)]
 pub extern "C" fn mm_malloc(size: usize) -> *mut c_void {
     answer(|| with(|heap| Ok(heap.malloc(size)?.as_ptr().cast())))
@@ -52,7 +52,7 @@ pub extern "C" fn mm_malloc(size: usize) -> *mut c_void {
 pub unsafe extern "C" fn mm_free(block: *mut c_void) -> c_int {
     answer(|| match NonNull::new(block.cast()) {
         None => Ok(0),
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller keeps the contract.
         Some(block) => with(|heap| Ok(unsafe { heap.free(block) }.map(|()| 0)?)),
     })
 }
@@ -65,7 +65,8 @@ pub extern "C" fn mm_checkheap(verbose: c_int) -> c_int {
         let map = with(|heap| Ok(heap.check()?))?;
         if verbose != 0 {
             let text = CString::new(map.to_string()).expect("a map has no NUL byte");
-            // By the program's own stdio, so that the map is in order with the program's output.
+            // Printed by the program's own stdio, so that the map is in order with the program's
+            // output.
             // SAFETY: both texts end with a NUL byte.
             unsafe { libc::printf(c"%s".as_ptr(), text.as_ptr()) };
         }
@@ -82,7 +83,8 @@ pub extern "C" fn mm_deinit() {
     });
 }
 
-/// Locks the heap. Panics if a call has panicked while it held the lock, a bug of the library.
+/// Locks the heap. Panics if a call has panicked while it held the lock, which is a bug in the
+/// library.
 fn heap() -> MutexGuard<'static, Option<ClassicHeap>> {
     HEAP.lock().expect("no thread panics while it holds the lock")
 }

@@ -9,10 +9,10 @@ use tontine::life::{Life, Watch};
 
 use crate::border::{CError, Poisonable, answer, behind, borrowed, close, hand_over};
 
-/// Gives this process a life, which lasts as long as the process; a process that has one keeps it.
-/// If the main thread calls this function, it holds the life; else a new anchor thread does.
-/// Opening a mailbox or a sender does the same, so no program has to call it. Returns 0; EAGAIN if
-/// no thread can be started.
+/// Gives this process a life, which lasts as long as the process. Does nothing if the process has a
+/// life already. If the main thread calls this function, the main thread holds the life; otherwise
+/// a new anchor thread holds it. Opening a mailbox or a sender does the same, so no program has to
+/// call this function. Returns 0; EAGAIN if no thread can be started.
 #[unsafe(no_mangle)]
 pub extern "C" fn tontine_life_register() -> c_int {
     answer(|| Ok(Life::register().map(|_| 0)?))
@@ -33,8 +33,8 @@ pub extern "C" fn tontine_life_register_anchor_thread() -> c_int {
 }
 
 /// Returns the descriptor of this process's life. Pass it to another process, over a Unix socket or
-/// by inheritance: there, tontine_watch_open() watches this process by it. ENODATA if this process
-/// has no life.
+/// by inheritance; tontine_watch_open() in that process returns a watch on this process. ENODATA if
+/// this process has no life.
 #[unsafe(no_mangle)]
 pub extern "C" fn tontine_life_fd() -> c_int {
     answer(|| match Life::current() {
@@ -50,8 +50,8 @@ pub extern "C" fn tontine_life_fd() -> c_int {
 #[derive(Debug)]
 pub struct tontine_watch(Poisonable<Watch>);
 
-/// Watches the process whose tontine_life_fd() returned life_fd. The descriptor stays the caller's,
-/// and is not needed afterwards.
+/// Watches the process whose tontine_life_fd() returned life_fd. The descriptor still belongs to
+/// the caller, and is not needed afterwards.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tontine_watch_open(life_fd: c_int) -> *mut tontine_watch {
     answer(|| {
@@ -61,8 +61,8 @@ pub unsafe extern "C" fn tontine_watch_open(life_fd: c_int) -> *mut tontine_watc
     })
 }
 
-/// Returns 1 while the process is alive, 0 once it has ended. It takes one load of memory and no
-/// system call.
+/// Returns 1 while the process is alive, 0 once it has ended. The check is one load from memory,
+/// without a system call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tontine_watch_is_alive(watch: *mut tontine_watch) -> c_int {
     // SAFETY: the contract at the header's top.

@@ -1,4 +1,4 @@
-//! The receiving end.
+//! The receiving end of lanes: [`tontine_mailbox`].
 
 #![allow(unsafe_code, reason = "handles and buffers of a program in C")]
 
@@ -79,7 +79,7 @@ fn opened(mailbox: Mailbox) -> *mut tontine_mailbox {
 }
 
 /// Adds a connected SOCK_SEQPACKET socket of AF_UNIX, whose other end is passed to
-/// tontine_sender_from_socket(). From then on the socket belongs to the library, also if the call
+/// tontine_sender_from_socket(). From then on the socket belongs to the library, even if the call
 /// fails (except with EBADF or EINVAL).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tontine_mailbox_adopt(
@@ -94,8 +94,8 @@ pub unsafe extern "C" fn tontine_mailbox_adopt(
 }
 
 /// Blocks until a message has arrived, copies it into the buffer and returns its length. First
-/// acknowledges the message received before. EMSGSIZE if the message is longer than the buffer: it
-/// is kept and received again (tontine_mailbox_next_length() returns its length).
+/// acknowledges the message received before. EMSGSIZE if the message is longer than the buffer: the
+/// message is kept and received again (tontine_mailbox_next_length() returns its length).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tontine_mailbox_recv(
     mailbox: *mut tontine_mailbox,
@@ -117,7 +117,7 @@ pub unsafe extern "C" fn tontine_mailbox_try_recv(
     unsafe { receive(mailbox, buffer, size, |mailbox| mailbox.try_recv()) }
 }
 
-/// Receives like tontine_mailbox_recv(), blocking for at most timeout_ms: then ETIMEDOUT.
+/// Receives like tontine_mailbox_recv(), but fails with ETIMEDOUT after timeout_ms.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tontine_mailbox_recv_timeout(
     mailbox: *mut tontine_mailbox,
@@ -145,7 +145,7 @@ unsafe fn receive(
     with(mailbox, |state| {
         let message = take(&mut state.mailbox)?;
         let (from, length) = ((message.peer(), message.sender()), message.len());
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller keeps the contract.
         let copied = unsafe { copy_out(&message, buffer, size) };
         if copied.is_ok() {
             (state.from, state.too_long) = (Some(from), None);
@@ -158,7 +158,7 @@ unsafe fn receive(
 }
 
 /// Returns the length of the message that was last kept because the buffer was too small; ENODATA
-/// if none was. The next message received may be another one, of another sender.
+/// if no message was kept. The next message received may be a different one, from another sender.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tontine_mailbox_next_length(mailbox: *mut tontine_mailbox) -> ssize_t {
     with(mailbox, |state| match state.too_long {
@@ -170,7 +170,7 @@ pub unsafe extern "C" fn tontine_mailbox_next_length(mailbox: *mut tontine_mailb
     })
 }
 
-/// Stores the process that sent the message last received. ENODATA if none was received.
+/// Stores the process that sent the message last received. ENODATA if no message was received.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tontine_mailbox_peer(
     mailbox: *mut tontine_mailbox,
@@ -183,7 +183,7 @@ pub unsafe extern "C" fn tontine_mailbox_peer(
 }
 
 /// Stores the number of the lane by which the message last received came. No other lane of this
-/// mailbox has or will have that number, while one process may have several lanes, and a process id
+/// mailbox has or will have that number. A process, in contrast, may have several lanes, and its id
 /// may be reused. ENODATA if no message was received.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tontine_mailbox_sender(
@@ -202,9 +202,9 @@ pub unsafe extern "C" fn tontine_mailbox_sender(
 /// Stores a peer in the program's struct.
 ///
 /// # Safety
-/// `place` is NULL, or leads to a `tontine_peer` that may be written.
+/// `place` is NULL, or points to a `tontine_peer` that may be written.
 pub(crate) unsafe fn tell_peer(known: Option<Peer>, place: *mut tontine_peer) -> CResult<c_int> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller keeps the contract.
     let place = unsafe { behind(place) }?;
     *place = known.ok_or_else(|| CError::new(libc::ENODATA, "no peer is known yet"))?.into();
     Ok(0)
@@ -221,10 +221,10 @@ pub unsafe extern "C" fn tontine_mailbox_ack(mailbox: *mut tontine_mailbox) -> c
     })
 }
 
-/// Marks the message last received as unread, if it was not acknowledged since: call it before the
-/// next receiving call, tontine_mailbox_ack() and tontine_mailbox_arm(). A receiving call then
-/// returns the message again, perhaps after messages of other senders. If the mailbox is closed
-/// instead, the message stays with its sender, unread.
+/// Marks the message last received as unread, if it has not been acknowledged: call this function
+/// before the next receiving call, tontine_mailbox_ack() and tontine_mailbox_arm(). A receiving
+/// call then returns the message again, perhaps after messages of other senders. If the mailbox is
+/// closed instead, the message stays with its sender, unread.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tontine_mailbox_requeue(mailbox: *mut tontine_mailbox) -> c_int {
     with(mailbox, |state| {
@@ -282,8 +282,8 @@ pub unsafe extern "C" fn tontine_mailbox_close(mailbox: *mut tontine_mailbox) {
     unsafe { close(mailbox) }
 }
 
-/// Runs the body of a function that takes a mailbox. Its callers have the contract at the header's
-/// top.
+/// Runs the body of a function that takes a mailbox. The callers of that function keep the contract
+/// at the header's top.
 fn with<T: crate::border::CReturn>(
     mailbox: *mut tontine_mailbox,
     body: impl FnOnce(&mut MailboxHandle) -> CResult<T>,

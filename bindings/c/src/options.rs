@@ -22,11 +22,11 @@ pub const TONTINE_FENCES_ASYMMETRIC: u32 = 1;
 pub const TONTINE_FENCES_SYMMETRIC: u32 = 2;
 
 /// on_death: if the receiver dies, sends fail with EOWNERDEAD; tontine_sender_take_unread() returns
-/// the messages that it did not acknowledge.
+/// the messages that the receiver did not acknowledge.
 pub const TONTINE_ON_DEATH_FAIL: u32 = 1;
-/// on_death: if the receiver dies, the sender keeps the messages that it did not acknowledge, and
-/// hands them to the next owner of the address. If the receiver closes its mailbox, sends fail with
-/// EPIPE.
+/// on_death: if the receiver dies, the sender keeps the messages that the receiver did not
+/// acknowledge, and hands them to the next owner of the address. If the receiver closes its
+/// mailbox, sends fail with EPIPE.
 pub const TONTINE_ON_DEATH_WAIT_FOR_SUCCESSOR: u32 = 2;
 /// on_death: like TONTINE_ON_DEATH_WAIT_FOR_SUCCESSOR, but also if the receiver closes its mailbox.
 pub const TONTINE_ON_DEATH_WAIT_THROUGH_RESTARTS: u32 = 3;
@@ -39,13 +39,13 @@ pub const TONTINE_ALLOW_UID: u32 = 2;
 pub const TONTINE_ALLOW_ANY_UID: u32 = 3;
 
 /// Settings of a mailbox or a sender; each ignores the settings that only the other uses. Clear the
-/// struct, set struct_size, then the settings that are to differ from the defaults:
+/// struct, set struct_size, then the settings that should differ from the defaults:
 ///
 ///     tontine_options options = { .struct_size = sizeof options, .lane_cap = 1 << 20 };
 ///
 /// In every setting, 0 means the default. A program that was compiled with an older, smaller struct
-/// keeps working; one compiled with a newer, larger struct works if it sets nothing that is new
-/// (else: E2BIG).
+/// keeps working; a program that was compiled with a newer, larger struct works if it uses no new
+/// setting (otherwise: E2BIG).
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C)]
 pub struct tontine_options {
@@ -81,7 +81,8 @@ pub struct tontine_options {
     pub mode: u32,
 }
 
-/// Maximum size of the struct in any version: a larger `struct_size` was not filled in.
+/// Maximum size of the struct in any version: if `struct_size` is larger, the program did not set
+/// it.
 const LARGEST: usize = 4096;
 
 /// The struct has no padding, so the program initialises every byte that is read.
@@ -90,7 +91,7 @@ const _: () = assert!(size_of::<tontine_options>() == size_of::<usize>() + 7 * 8
 /// Returns the options of a program; the defaults if `given` is NULL.
 ///
 /// # Safety
-/// `given` is NULL, or leads to a struct that has the size in its first field.
+/// `given` is NULL, or points to a struct whose first field is its size.
 pub(crate) unsafe fn read(given: *const tontine_options) -> CResult<Options> {
     if given.is_null() {
         return Ok(Options::new());
@@ -192,7 +193,7 @@ mod tests {
     const WHOLE: usize = size_of::<tontine_options>();
 
     fn of(given: &tontine_options) -> Result<String, i32> {
-        // SAFETY: in these tests, a struct that has at least the size that it names.
+        // SAFETY: in these tests, the struct is at least as large as its first field says.
         let read = unsafe { read(given) };
         read.map(|options| format!("{options:?}")).map_err(|refusal| refusal.errno)
     }
@@ -200,7 +201,7 @@ mod tests {
     #[test]
     fn null_and_zeroed_options_are_the_defaults() {
         let defaults = format!("{:?}", Options::new());
-        // SAFETY: NULL.
+        // SAFETY: the pointer is NULL.
         assert_eq!(format!("{:?}", unsafe { read(std::ptr::null()) }.expect("NULL")), defaults);
         let zeros = tontine_options { struct_size: WHOLE, ..Default::default() };
         assert_eq!(of(&zeros), Ok(defaults));
@@ -241,7 +242,7 @@ mod tests {
 
     #[test]
     fn a_smaller_struct_of_an_older_program_is_taken() {
-        // The older struct ended behind `lane_cap`; the bytes behind are not part of it.
+        // The older struct ended after `lane_cap`; the bytes after that are not part of it.
         let older = tontine_options {
             struct_size: size_of::<usize>() + 8,
             lane_cap: 1 << 20,
@@ -266,7 +267,7 @@ mod tests {
             let struct_size = size_of::<Newer>();
             let known = tontine_options { struct_size, lane_cap: 1 << 20, ..Default::default() };
             let newer = Newer { known, new };
-            // SAFETY: the struct has the size that it names.
+            // SAFETY: the struct is as large as its first field says.
             unsafe { read((&raw const newer).cast()) }.map_err(|refusal| refusal.errno)
         };
         assert!(newer(0).is_ok());

@@ -23,7 +23,7 @@ pub struct tontine_sender(Poisonable<SenderHandle>);
 
 #[derive(Debug)]
 struct SenderHandle {
-    /// From `Box::into_raw`; borrowed by `reservation` while there is one.
+    /// From `Box::into_raw`; `reservation` borrows it while space is reserved.
     sender: NonNull<Sender>,
     reservation: Option<Reservation<'static>>,
     /// Messages that were taken back from a dead receiver and not yet returned to the program.
@@ -37,7 +37,7 @@ impl SenderHandle {
             let text = "space is reserved; commit or cancel it first";
             return Err(CError::new(libc::EBUSY, text));
         }
-        // SAFETY: this value's box; only a reservation borrows it, and there is none.
+        // SAFETY: this value owns the box; only a reservation borrows it, and no space is reserved.
         Ok(unsafe { self.sender.as_mut() })
     }
 }
@@ -45,8 +45,8 @@ impl SenderHandle {
 impl Drop for SenderHandle {
     fn drop(&mut self) {
         self.reservation = None;
-        // SAFETY: from `Box::into_raw`, turned back once; the reservation, which borrowed it, is
-        // gone.
+        // SAFETY: from `Box::into_raw`, and converted back only once; the reservation, which
+        // borrowed it, is gone.
         drop(unsafe { Box::from_raw(self.sender.as_ptr()) });
     }
 }
@@ -54,7 +54,7 @@ impl Drop for SenderHandle {
 /// Opens a lane to the mailbox at the address. If options is NULL, every setting has its default.
 /// Returns as soon as the socket is connected; the receiver accepts the connection when it next
 /// receives, and messages sent before that wait in the lane. ECONNREFUSED if no process has a
-/// mailbox there.
+/// mailbox at the address.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tontine_sender_connect(
     to: *const c_char,
@@ -68,7 +68,7 @@ pub unsafe extern "C" fn tontine_sender_connect(
 }
 
 /// Opens a lane over a connected SOCK_SEQPACKET socket of AF_UNIX, whose other end is passed to
-/// tontine_mailbox_adopt(). From then on the socket belongs to the library, also if the call fails
+/// tontine_mailbox_adopt(). From then on the socket belongs to the library, even if the call fails
 /// (except with EBADF, EINVAL or E2BIG).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tontine_sender_from_socket(
@@ -119,7 +119,7 @@ pub unsafe extern "C" fn tontine_sender_try_send(
     unsafe { send(sender, message, length, |sender, message| sender.try_send(message)) }
 }
 
-/// Sends like tontine_sender_send(), blocking for at most timeout_ms: then ETIMEDOUT.
+/// Sends like tontine_sender_send(), but fails with ETIMEDOUT after timeout_ms.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tontine_sender_send_timeout(
     sender: *mut tontine_sender,
@@ -145,7 +145,7 @@ unsafe fn send(
     how: impl FnOnce(&mut Sender, &[u8]) -> tontine::Result<()>,
 ) -> c_int {
     with(sender, |state| {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller keeps the contract.
         let message = unsafe { bytes(message, length) }?;
         how(state.free()?, message)?;
         Ok(0)
@@ -163,8 +163,9 @@ pub unsafe extern "C" fn tontine_sender_reserve(
 ) -> *mut c_void {
     with(sender, |state| {
         state.free()?;
-        // SAFETY: this value's box, which lives until `SenderHandle` is dropped, after the
-        // reservation; only one reservation borrows it, because `free` refuses while there is one.
+        // SAFETY: this value owns the box, which lives until `SenderHandle` is dropped, after the
+        // reservation; only one reservation borrows it, because `free` fails while space is
+        // reserved.
         let sender: &'static mut Sender = unsafe { state.sender.as_mut() };
         let room = state.reservation.insert(sender.reserve(length)?);
         Ok(room.as_mut_ptr().cast())
@@ -182,7 +183,7 @@ pub unsafe extern "C" fn tontine_sender_commit(sender: *mut tontine_sender) -> c
     })
 }
 
-/// Releases the reserved space: nothing was sent.
+/// Releases the reserved space; nothing is sent.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tontine_sender_cancel(sender: *mut tontine_sender) -> c_int {
     with(sender, |state| {
@@ -194,8 +195,8 @@ pub unsafe extern "C" fn tontine_sender_cancel(sender: *mut tontine_sender) -> c
 /// Takes back a message that the receiver did not acknowledge before it died or closed its mailbox:
 /// copies it into the buffer and returns its length. Call it until it fails with ENODATA: messages
 /// come in the order in which they were sent. EAGAIN while the receiver is alive; EMSGSIZE if the
-/// message is longer than the buffer: it is kept (tontine_sender_next_unread_length() returns its
-/// length).
+/// message is longer than the buffer: the message is kept (tontine_sender_next_unread_length()
+/// returns its length).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tontine_sender_take_unread(
     sender: *mut tontine_sender,
@@ -234,8 +235,8 @@ pub unsafe extern "C" fn tontine_sender_unread_bytes(sender: *mut tontine_sender
     })
 }
 
-/// Blocks until the receiver has acknowledged every message, for at most timeout_ms: then
-/// ETIMEDOUT. EOWNERDEAD or EPIPE if the receiver has ended and left messages unread; with one of
+/// Blocks until the receiver has acknowledged every message; fails with ETIMEDOUT after timeout_ms.
+/// EOWNERDEAD or EPIPE if the receiver has ended and left messages unread; with one of
 /// TONTINE_ON_DEATH_WAIT_... the sender waits for the next owner instead. If the receiver ends
 /// after it has acknowledged every message, the call succeeds.
 #[unsafe(no_mangle)]
@@ -291,7 +292,7 @@ pub unsafe extern "C" fn tontine_sender_peer(
 }
 
 /// Returns the length in bytes of the longest message that the lane's cap allows. Once the receiver
-/// has accepted the connection, its cap counts too.
+/// has accepted the connection, the receiver's cap applies too.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tontine_sender_max_message_length(sender: *mut tontine_sender) -> ssize_t {
     with(sender, |state| length(state.free()?.max_message_len()))
@@ -304,8 +305,8 @@ pub unsafe extern "C" fn tontine_sender_close(sender: *mut tontine_sender) {
     unsafe { close(sender) }
 }
 
-/// Runs the body of a function that takes a sender. Its callers have the contract at the header's
-/// top.
+/// Runs the body of a function that takes a sender. The callers of that function keep the contract
+/// at the header's top.
 fn with<T: CReturn>(
     sender: *mut tontine_sender,
     body: impl FnOnce(&mut SenderHandle) -> CResult<T>,
