@@ -2,7 +2,7 @@
 //!
 //! Each comparison takes ten interleaved pairs of invocations of a single cell, in random order
 //! within the pair, and computes the interval of the paired ratio. The true ratio is 1, so every
-//! interval that excludes 1 is a false positive. At most 7 % of the intervals may be.
+//! interval that excludes 1 is a false positive. At most 7 % of the intervals may exclude 1.
 
 use std::io;
 
@@ -20,14 +20,14 @@ use crate::invocation::figure;
 /// Cells that are compared with themselves: one spins, one blocks, one is a system call.
 const CELLS: [&str; 3] = ["round-trip/flag", "round-trip/pipe", "liveness-check/kill-0"];
 
-/// Number of pairs in a comparison: that of the invocations of a default run.
+/// Number of pairs in a comparison, equal to the number of invocations of a default run.
 const PAIRS: usize = 10;
 
 /// Maximum share of false positives.
 const ALLOWED: f64 = 0.07;
 
-/// Makes `comparisons` of each cell and prints the number that found a difference. Returns
-/// `Ok(false)` if the share is above [`ALLOWED`].
+/// Makes `comparisons` of each cell and prints how many found a difference. Returns `Ok(false)` if
+/// the share is above [`ALLOWED`].
 pub(crate) fn run(comparisons: usize) -> io::Result<bool> {
     let mut random = ChaCha8Rng::seed_from_u64(1);
     let (mut all, mut false_positives) = (0, 0);

@@ -1,10 +1,10 @@
 //! `cargo xtask crash`: writes the effect of kills on each mechanism into
 //! docs/evidence/survival.md.
 //!
-//! The `tontine` command itself, built for release, explores: so a reader gets the points of the
-//! page by the same command. [`run`] first asks it for a plan, then for one operation after the
-//! other, the quickest first. The result of each is kept below `target/crash`, in a directory named
-//! by a hash of the program: after a stopped run, the next one continues.
+//! The release build of the `tontine` command explores, so that a reader gets the points of the
+//! page by the same command. [`run`] first requests a plan, then one operation after the other, the
+//! quickest first. Each result is kept below `target/crash`, in a directory named after a hash of
+//! the program, so that the next run can continue after a stopped one.
 
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -21,7 +21,7 @@ const BEGIN: &str = "<!-- begin: written by `cargo xtask crash` -->";
 const END: &str = "<!-- end -->";
 
 /// Explores, and writes the table. Operations that do not fit into `most` are explored fast.
-/// Returns `Ok(false)` if the exploration was not complete, or if a mechanism of Tontine's failed.
+/// Returns `Ok(false)` if the exploration was not complete, or if a mechanism of Tontine failed.
 pub(crate) fn run(full: bool, most: Option<Duration>, afresh: bool) -> io::Result<bool> {
     let began = Instant::now();
     let mode = if full { KillMode::Full } else { KillMode::Fast };
@@ -127,8 +127,8 @@ impl CrashProgram {
         })
     }
 
-    /// Returns the report of this name. If it does not exist, `tontine crash` makes it, and it is
-    /// kept if it is complete.
+    /// Returns the report of this name. If it does not exist, runs `tontine crash`, and keeps the
+    /// report if it is complete.
     fn report(&self, name: &str, words: &[&str]) -> io::Result<CrashReport> {
         let path = self.folder.join(name);
         if let Some(kept) = kept(&path) {
@@ -178,7 +178,7 @@ fn top() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// Returns a line about the machine of the figures.
+/// Returns a line about the machine on which the figures were measured.
 fn machine() -> String {
     let machine = tontine_bench::machine::MachineFacts::look();
     format!("Explored on: {}.", machine.one_line())

@@ -2,12 +2,13 @@
 //!
 //! Each rerun of a cell makes two comparisons like the second stage, side by side: the cell with
 //! itself, and the cell with itself plus a delay in every operation. The delay is the smallest
-//! difference that the previous rerun could have resolved (that of a pilot for the first rerun). So
-//! the claim is tried as a user reads it, and the delay follows the state of the machine. At least
-//! 95 of 100 delays must be found, and at most 7 of 100 comparisons without a delay may find one.
+//! difference that the previous rerun could have resolved (for the first rerun, that a pilot could
+//! have). The claim is thus tested as a user reads it, and the delay follows the state of the
+//! machine. At least 95 of 100 delays must be found, and at most 7 of 100 comparisons without a
+//! delay may find one.
 //!
-//! The cell that blocks runs on one processor: between two, part of a delay elapses before the
-//! other side sleeps, and does not reach the figure.
+//! The cell that blocks runs on one processor: on two, part of a delay would elapse before the
+//! other side sleeps, and would not reach the figure.
 
 use std::ffi::OsString;
 use std::io;

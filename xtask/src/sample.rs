@@ -1,7 +1,7 @@
 //! `cargo xtask sample`: random lines of the tree's texts, for a reader who judges the language.
 //!
 //! [`run`] prints 60 comments, 50 lines of documentation, 40 names of tests and 50 lines of pages
-//! and reports, each with its place. The same seed draws the same lines from the same tree.
+//! and reports, each with its file and line. The same seed draws the same lines from the same tree.
 
 use std::path::Path;
 use std::process::Command;
@@ -18,7 +18,7 @@ const KINDS: [(&str, usize, Kind); 4] = [
     ("pages and reports", 50, Kind::Page),
 ];
 
-/// Fewest words of a line that can be judged.
+/// Minimum number of words of a line that can be judged.
 const MIN_WORDS: usize = 3;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,10 +2,10 @@
 //! repeat.
 //!
 //! One real build and one real session run under `strace`, which records the calls that the virtual
-//! Unix has, with their times. Everything between two of them, including file calls, counts as
-//! computing. Tracing makes it several times as long, so it is shortened by one factor to the time
-//! of the untraced original on one processor. A line of the result is a process;
-//! `crates/experiments/src/trees/tree.rs` documents its words.
+//! Unix has, with their times. Everything between two of these calls, including file calls, counts
+//! as computing. Tracing makes the computing several times as long, so it is scaled down by one
+//! factor to the time of the untraced original on one processor. Each line of the result is a
+//! process; `crates/experiments/src/trees/tree.rs` documents the words of a line.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -19,14 +19,14 @@ use tontine_host::os::pin;
 
 use crate::invocation;
 
-/// Traced system calls: of processes, signals and pipes.
+/// Traced system calls, which are about processes, signals and pipes.
 const CALLS: &str = "fork,vfork,clone,clone3,execve,wait4,waitid,exit_group,rt_sigaction,\
      rt_sigprocmask,kill,tgkill,pipe,pipe2,read,write,setpgid,setsid";
 
 /// Number of untraced runs of each original.
 const UNTRACED: usize = 5;
 
-/// An original that is traced: its cell, and the text by which its first program is recognised.
+/// An original to trace: its cell, and the text by which its first program is recognised.
 struct Real {
     file: &'static str,
     experiment: &'static str,
@@ -42,7 +42,7 @@ const REAL: [Real; 2] = [
 /// Traces both originals and writes the results into the repository at `root`.
 ///
 /// # Errors
-/// There is no strace, or its output cannot be parsed.
+/// strace is not installed, or its output cannot be parsed.
 pub(crate) fn run(root: &Path) -> io::Result<bool> {
     for Real { file, experiment, variant, root: begins } in REAL {
         let task = InvocationTask {
@@ -81,8 +81,8 @@ pub(crate) fn run(root: &Path) -> io::Result<bool> {
     Ok(true)
 }
 
-/// Returns the seconds that a task takes on one processor, all of which are then computing: the
-/// minimum of a few runs.
+/// Returns the seconds that a task takes on one processor, which then always computes: the minimum
+/// of a few runs.
 fn untraced(task: &InvocationTask) -> io::Result<f64> {
     let wrong = |trouble: tontine_host::error::MeasureError| io::Error::other(trouble.to_string());
     let there = pin::allowed().map_err(wrong)?;
@@ -109,7 +109,7 @@ struct TracedProcess {
     words: Vec<NextAction>,
     /// Time at which the last call ended, in microseconds.
     since: f64,
-    /// A call that has begun and not ended, and its start.
+    /// A call that has begun and has not ended, and its start.
     unfinished: Option<(String, f64)>,
 }
 
@@ -120,8 +120,8 @@ impl TracedProcess {
         self.since = end;
     }
 
-    /// Returns the words, with repeated ones counted. `computed` converts the microseconds of each
-    /// stretch of computing; stretches below one are left out.
+    /// Returns the words, with a count for repeated ones. `computed` converts the microseconds of
+    /// each stretch of computing; stretches below one microsecond are left out.
     fn line(&self, computed: impl Fn(f64) -> f64) -> String {
         let mut line = format!("{}:", self.name);
         let words = self.words.iter().filter_map(|word| match word {
@@ -141,8 +141,8 @@ impl TracedProcess {
     }
 }
 
-/// Returns the processes of a trace, from the one whose execve contains `begins`. Together they
-/// compute for `whole` microseconds, or for the traced time.
+/// Returns the processes of a trace, starting at the one whose execve contains `begins`. Together
+/// they compute for `whole` microseconds, or for the traced time.
 fn tree(trace: &str, begins: &str, whole: Option<f64>) -> Result<String, String> {
     let mut numbers: BTreeMap<&str, usize> = BTreeMap::new();
     let mut processes: Vec<TracedProcess> = Vec::new();
@@ -268,7 +268,7 @@ fn take<'t>(
     Ok(())
 }
 
-/// Returns the file name of the program that an execve executes.
+/// Returns the file name of the program that an execve starts.
 fn name(call: &str) -> String {
     let path = call.split('"').nth(1).unwrap_or_default();
     path.rsplit('/').next().unwrap_or_default().to_owned()

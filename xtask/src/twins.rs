@@ -1,9 +1,9 @@
 //! `cargo xtask twins`: compares the experiments with plain C.
 //!
 //! Each mechanism has a twin in `twins/`, a small C program that times its whole loop by two clock
-//! readings. Experiment and twin run in turn, each time in a fresh process, and the ratios of the
-//! pairs show whether the instrument adds to what it measures. The means are compared, because a
-//! program with two clock readings knows only its mean.
+//! readings. Experiment and twin take turns, each time in a fresh process, and the ratios of the
+//! pairs show whether the instrument adds to what it measures. The means are compared, because two
+//! clock readings yield only a mean.
 //!
 //! The task judges the instrument's figures, not the machine: both sides have the same noise.
 
@@ -23,7 +23,7 @@ use tontine_experiments::SUITE;
 
 use crate::invocation;
 
-/// Number of pairs of runs: that of the invocations of a default run.
+/// Number of pairs of runs, equal to the number of invocations of a default run.
 const PAIRS: usize = 10;
 
 /// Number of pairs if both ends spin: such a run takes milliseconds and samples only one state of
@@ -33,7 +33,7 @@ const SPINNING_PAIRS: usize = 40;
 /// Number of checks that a C program times: enough to make its two clock readings negligible.
 const CHECKS: usize = 1_000_000;
 
-/// Number of rounds of signals and of forks: that of one invocation of the experiment.
+/// Number of rounds of signals and of forks, equal to that of one invocation of the experiment.
 const ROUNDS: usize = 10;
 
 /// Bytes that the parent of a thread or a process has touched in `thread-vs-process`.
@@ -52,7 +52,7 @@ struct Pair {
     ours: &'static str,
     /// Parameters of the cell.
     params: &'static [(&'static str, &'static str)],
-    /// Files in `twins/`; if there are several, the fastest counts.
+    /// Files in `twins/`; if there are several, the result of the fastest is used.
     twins: &'static [&'static str],
     /// Maximum ratio of experiment to twin.
     limit: f64,

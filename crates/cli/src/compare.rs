@@ -24,7 +24,7 @@ use crate::args::{Compare, Document, INVOCATION};
 use crate::repetitions::duration;
 use crate::{CommandFailure, FAILED, print, stopped_by, table};
 
-/// Carries out `compare`. Status 1 is reserved for a regression: every error has 2.
+/// Carries out `compare`. Status 1 is reserved for a regression; every error has status 2.
 pub(crate) fn compare(asked: &Compare) -> Result<ExitCode, CommandFailure> {
     let given = asked.again.iter().map(|path| given(path)).collect::<Result<Vec<_>, _>>()?;
     let (base, new) = read(&asked.base, &asked.new).map_err(CommandFailure::usage)?;
@@ -110,7 +110,7 @@ impl CompareProgress {
         if self.terminal {
             self.bar.println(line);
         } else {
-            // If standard error is closed, the line is not wanted.
+            // If standard error is closed, the line is not needed.
             let _ = writeln!(io::stderr(), "{line}");
         }
     }

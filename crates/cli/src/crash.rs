@@ -1,4 +1,5 @@
-//! `tontine crash`: kills processes at every instruction, and reports the survivors' fate.
+//! `tontine crash`: kills processes at every instruction, and reports what happens to the
+//! survivors.
 
 use std::num::NonZeroUsize;
 use std::process::ExitCode;
@@ -29,7 +30,7 @@ pub(crate) fn crash(asked: &Crash) -> Result<ExitCode, CommandFailure> {
         point: asked.point,
         sample: asked.sample.map(NonZeroUsize::get).or(asked.plan.then_some(SAMPLE)),
     };
-    // Serves as a worker by the hidden command.
+    // The hidden command makes the program serve as a worker.
     let stage = WorkerLauncher {
         program: std::env::current_exe()
             .map_err(CommandFailure::cannot("find this program's own path"))?,
@@ -52,7 +53,7 @@ pub(crate) fn crash(asked: &Crash) -> Result<ExitCode, CommandFailure> {
     Ok(match watch.stop.signal() {
         Some(signal) => stopped_by(signal),
         None if report.is_bad() => ExitCode::from(FAILED),
-        // A missing point that was named must not look like success.
+        // A requested point that does not exist must not look like success.
         None if asked.point.is_some() && report.has_failed() => ExitCode::from(FAILED),
         None => ExitCode::SUCCESS,
     })

@@ -63,7 +63,7 @@ fn found(name: &str) -> Result<String, CommandFailure> {
     Ok(known.iter().filter_map(of).collect())
 }
 
-/// Minimum similarity at which a misspelt name is taken for a topic.
+/// Minimum similarity at which a misspelt name counts as a topic.
 const NEAR: f64 = 0.88;
 
 fn alike(name: &str, topic: &str) -> f64 {

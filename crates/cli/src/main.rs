@@ -105,7 +105,7 @@ impl From<io::Error> for CommandFailure {
     }
 }
 
-/// Writes to standard output. If its reader has ended (`| head`), that is not an error.
+/// Writes to standard output. If its reader has ended (`| head`), returns `Ok`.
 pub(crate) fn print(text: &[u8]) -> io::Result<()> {
     let mut out = io::stdout().lock();
     match out.write_all(text).and_then(|()| out.flush()) {

@@ -32,7 +32,7 @@ impl RunProgress {
         if self.terminal {
             self.bar.println(line);
         } else {
-            // If standard error is closed, the line is not wanted.
+            // If standard error is closed, the line is not needed.
             let _ = writeln!(io::stderr(), "{line}");
         }
     }

@@ -1,8 +1,9 @@
 //! `tontine measure --as-published`: repeats the programs of a source: [`reproduce`].
 //!
-//! The programs run in a child process, which is this executable started again. So a signal can end
-//! them at any point, and the parent removes what they leave: processes end with the child; files
-//! and containers are deleted. The child also writes its output to a file when it has finished.
+//! The programs run in a child process, which is this executable started again. A signal can
+//! therefore end them at any point, and the parent removes what they leave: processes end with the
+//! child; files and containers are deleted. When the child has finished, it also writes its output
+//! to a file.
 
 use std::io::{self, Write as _};
 use std::process::{Child, Command, ExitCode};

@@ -9,7 +9,7 @@ use comfy_table::{CellAlignment, LineStyle, Table, TableStyle};
 use tontine_bench::schema::Results;
 use tontine_report::text::{TextRow, rows};
 
-/// Tables have one line, below the header.
+/// The style of all tables: one line, below the header.
 pub(crate) const STYLE: TableStyle =
     TableStyle::new().header_separator(LineStyle::none().fill('─').junction('─'));
 

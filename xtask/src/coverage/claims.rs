@@ -61,7 +61,7 @@ pub(super) fn broken(trials: &[CoverageTrial]) -> Vec<String> {
                 ));
             }
         }
-        // The page says that the width misses its target with 10 invocations and only there.
+        // The page says that the width misses its target with 10 invocations only.
         let wide = trial.width > WIDEST;
         if trial.model == SampleModel::Normal && wide != (trial.invocations == 10) {
             broken

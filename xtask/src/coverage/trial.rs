@@ -50,9 +50,10 @@ pub(super) struct CoverageTrial {
     pub held: [usize; 5],
     /// Number of runs that the diagnosis between invocations marked unstable.
     pub flagged: usize,
-    /// Median width of the median's interval ÷ that of Student's on the same medians, at 95 %.
+    /// Median width of the median's interval ÷ that of Student's interval on the same medians, at
+    /// 95 %.
     pub width: f64,
-    /// Like `width`, but with Student's at the confidence of the order statistics.
+    /// Like `width`, but with Student's interval at the confidence of the order statistics.
     pub width_alike: f64,
 }
 
@@ -162,7 +163,7 @@ fn figures(run: &[Vec<f64>]) -> Figures {
 }
 
 /// Returns the true value of each statistic: by symmetry or in closed form if possible, otherwise
-/// from many invocations drawn with a seed of their own.
+/// from many invocations drawn with a separate seed.
 fn truth(model: SampleModel, seed: u64) -> PopulationValue {
     let same = |level| PopulationValue { median: level, mean: level, trimmed: level };
     let closed_mean = match model {
@@ -256,7 +257,8 @@ mod tests {
     fn interpolated_interval_lies_between_exact_pairs() {
         let values: Vec<f64> = (1..=10).map(f64::from).collect();
         let found = interpolated(&values).unwrap();
-        // Depth 2 has 97.85 %, depth 3 has 89.06 %: share 0.3244, weight 8·0.3244/(2 + 6·0.3244).
+        // Depth 2 gives 97.85 %, depth 3 gives 89.06 %: share 0.3244, weight 8·0.3244/(2 +
+        // 6·0.3244).
         assert!((found.low - 2.6575).abs() < 1e-3, "{found:?}");
         assert!((found.low + found.high - 11.0).abs() < 1e-12);
     }

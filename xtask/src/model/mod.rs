@@ -1,12 +1,12 @@
-//! `cargo xtask model`: compares the modelled executor with the machine on the processors of the
+//! `cargo xtask model`: compares the modelled executor with the machine, on the processors of the
 //! machine.
 //!
 //! In each round the task measures the cost of each step, or reads it from a file; then it measures
 //! and models each figure, one directly after the other, in fresh processes. A hypervisor moves
-//! processors nearer to each other and apart, which changes the cost of a step; so each round has
-//! its own costs. The table has the median of the ratios and its interval. A figure *holds* if the
-//! whole interval is within the promised distance. Copy the table to docs/reference/model.md if the
-//! machine was otherwise idle.
+//! processors closer together and further apart, which changes the cost of a step; each round
+//! therefore uses its own costs. The table shows the median of the ratios and its interval. A
+//! figure *holds* if the whole interval is within the promised distance. Copy the table to
+//! docs/reference/model.md if the machine was otherwise idle.
 //!
 //! `--tables` models processors that the machine does not have, for the same page.
 
@@ -75,7 +75,7 @@ pub(crate) fn print_tables(times: usize, costs: Option<&Path>) -> io::Result<boo
 }
 
 /// Compares model and machine in `rounds` rounds, and prints the table. `costs` is the file with
-/// the costs; without one they are measured.
+/// the costs; without a file, they are measured.
 ///
 /// # Errors
 /// A cell yields no figure; the text names the reason.
@@ -99,7 +99,7 @@ pub(crate) fn run(rounds: usize, costs: Option<&Path>) -> io::Result<bool> {
             println!("```\n{text}```\n");
         }
         for one in &mut compared {
-            // A figure of one processor may use no other.
+            // A figure for one processor must not use any other.
             let allowed = &there[..one.figure.processors.min(there.len())];
             pin::pin_to_all(allowed).map_err(|trouble| io::Error::other(trouble.to_string()))?;
             one.compare(round, file.path())?;

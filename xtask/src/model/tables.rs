@@ -1,9 +1,9 @@
 //! The tables of figures 1 and 2 in docs/reference/model.md, for processors that the machine does
 //! not have: [`print()`].
 //!
-//! Each figure is modelled several times, each time with another seed, the number of the process
-//! that models it; the table has the median. The model uses the costs that come with the library,
-//! unless a file has others.
+//! Each figure is modelled several times, each time with a different seed: the number of the
+//! process that models it. The table shows the median. The model uses the costs that come with the
+//! library, unless a file gives others.
 
 use std::io;
 use std::path::Path;

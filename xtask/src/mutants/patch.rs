@@ -1,7 +1,7 @@
 //! Patch files: [`Patch`] and its header, and the [`PatchSet`] of patches that are applied
 //! together.
 //!
-//! The header describes the protection that the patch removes. Then it has these lines:
+//! The header describes the protection that the patch removes. These lines follow:
 //!
 //! ```text
 //! test: races::waits::one_of_two_waiters_reaps_the_only_child

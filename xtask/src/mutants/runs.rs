@@ -1,8 +1,8 @@
 //! Runs the tests that must find mutants, and prints their results: [`find_all`].
 //!
-//! A test finds a mutant if it names a seed that violates its invariant, and the same seed does so
-//! again. The example `explored` finds it if a schedule violates it, with and without the
-//! reduction.
+//! A test finds a mutant if it names a seed that violates its invariant, and a second run with the
+//! same seed violates it too. The example `explored` finds a mutant if a schedule violates the
+//! invariant, with and without the reduction.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};

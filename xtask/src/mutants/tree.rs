@@ -21,8 +21,8 @@ pub(super) struct PatchedTree {
 }
 
 impl PatchedTree {
-    /// Makes the copy, or updates the last one. Unchanged files are not written, so that cargo does
-    /// not rebuild them.
+    /// Creates the copy, or updates the last one. Unchanged files are not written, so that cargo
+    /// does not rebuild them.
     ///
     /// # Errors
     /// A patch does not apply.

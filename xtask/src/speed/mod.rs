@@ -1,9 +1,10 @@
 //! `cargo xtask speed`: measures the promises on the speed of the virtual Unix and its Linux
-//! backend, each figure as a ratio to its competitor in one run, or in its own unit without one.
+//! backend. Each figure is a ratio to its competitor in one run or, without a competitor, a value
+//! in its own unit.
 //!
 //! Both sides of a pair are measured in fresh processes, one directly after the other, and take
-//! turns at coming first. The table has the median of the pairs' ratios and its interval; a target
-//! is met if the whole interval meets it. [`side`] has the sides.
+//! turns at coming first. The table shows the median of the pairs' ratios and its interval; a
+//! target is met if the whole interval meets it. [`side`] defines the sides.
 //!
 //! The task does not fail if a target is missed, because a machine with two shared processors
 //! cannot decide that; readers judge the table.
@@ -54,7 +55,7 @@ const fn figure(what: &'static str, above: Of, below: Of, target: SpeedTarget) -
 }
 
 impl SpeedRatio {
-    /// Returns the figure for an `above` that is measured of one of `factor` concurrent pairs.
+    /// Returns the figure if `above` is measured for only one of `factor` concurrent pairs.
     const fn times(self, factor: f64) -> Self {
         Self { factor, ..self }
     }

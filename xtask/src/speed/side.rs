@@ -19,9 +19,9 @@ const MANY: usize = 100_000;
 /// Number of members of the groups that are signalled.
 const GROUP: usize = 10_000;
 const SMALL_GROUP: usize = 1_000;
-/// Number of repetitions of a short operation for one figure; the mean counts.
+/// Number of repetitions of a short operation for one figure, which is their mean.
 const SHORT: usize = 200_000;
-/// Number of Linux children created for one figure; the median counts.
+/// Number of Linux children created for one figure, which is the median of their times.
 const CHILDREN: usize = 101;
 /// Number of children if each copies the page tables of [`TOUCHED_BYTES`].
 const SLOW_CHILDREN: usize = 9;
@@ -106,8 +106,8 @@ fn many() -> io::Result<Many> {
     })
 }
 
-/// Returns the milliseconds of one `kill` to a group of `members`, each of which sleeps and ends by
-/// the signal.
+/// Returns the milliseconds that one `kill` to a group of `members` processes takes. Each member
+/// sleeps until the signal ends it.
 fn group_kill(members: usize) -> SideFigures {
     virtually(Virtual::builder(), move |sys| {
         blocked(sys, members)?;
@@ -120,7 +120,8 @@ fn group_kill(members: usize) -> SideFigures {
     })
 }
 
-/// Forks `processes` that sleep until a signal ends them, and lets all of them sleep.
+/// Forks `processes` children that sleep until a signal ends them, and yields so that all go to
+/// sleep.
 fn blocked(sys: &dyn Sys, processes: usize) -> Result<()> {
     for _ in 0..processes {
         sys.fork(|sys| {

@@ -61,7 +61,7 @@ fn foreign_path(line: &str) -> Option<String> {
     let roots = [concat!("/ho", "me/"), concat!("/wo", "rk/"), concat!("/ro", "ot/")];
     let root = roots.into_iter().find(|root| {
         line.match_indices(root).any(|(at, _)| {
-            // In the middle of a longer path, the name is that of any directory.
+            // In the middle of a longer path, any directory may have this name.
             let before = line[..at].chars().next_back();
             !before.is_some_and(|c| c.is_alphanumeric() || "._-/}".contains(c))
         })

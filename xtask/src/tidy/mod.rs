@@ -78,8 +78,8 @@ impl TextFile {
     }
 }
 
-/// Checks the tree below `root`, and returns the violations. If git or cargo is missing, that is a
-/// complaint too.
+/// Checks the tree below `root`, and returns the violations. A missing git or cargo counts as a
+/// violation.
 pub(crate) fn run(root: &Path) -> Vec<Diagnostic> {
     let files = match read(root) {
         Ok(files) => files,
@@ -108,7 +108,7 @@ pub(crate) fn run(root: &Path) -> Vec<Diagnostic> {
     found
 }
 
-/// Returns a complaint if the C header differs from the one that the sources generate.
+/// Returns a diagnostic if the C header differs from the one that the sources generate.
 fn stale_header(root: &Path) -> Option<Diagnostic> {
     let text = header::stale(root)?;
     Some(Diagnostic { path: PathBuf::from(header::PATH), line: 0, text })

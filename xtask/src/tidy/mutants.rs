@@ -31,7 +31,7 @@ fn complaint(path: &Path, text: String) -> Diagnostic {
     Diagnostic { path: path.to_owned(), line: 0, text }
 }
 
-/// Returns a complaint if a patch does not apply.
+/// Returns a diagnostic if a patch does not apply.
 fn refused(root: &Path, patch: &Patch) -> Option<Diagnostic> {
     let checked =
         Command::new("git").args(["apply", "--check"]).arg(&patch.path).current_dir(root).output();
@@ -43,7 +43,7 @@ fn refused(root: &Path, patch: &Patch) -> Option<Diagnostic> {
     Some(complaint(&patch.path, does_not_apply(&patch.path, &why)))
 }
 
-/// Returns a complaint for each test of a patch that does not exist.
+/// Returns a diagnostic for each test of a patch that does not exist.
 fn unknown_tests(patch: &Patch, files: &[TextFile]) -> Vec<Diagnostic> {
     let is_there = |test: &str| {
         let (module, name) = test.rsplit_once("::").unwrap_or_default();

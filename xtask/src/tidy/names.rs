@@ -23,7 +23,7 @@ use super::{Diagnostic, TextFile};
 const SHARED: &str = include_str!("names.txt");
 
 /// Names that public types share. `tontine` and `tontine-unix` each have a `Signal`: users of one
-/// do not need the other, and the field has no second word for it.
+/// do not need the other, and the field has no other word for a signal.
 const PUBLIC_SHARED: &[&str] = &["Signal"];
 
 /// Checks both rules on names, for all crates.

@@ -1,4 +1,4 @@
-//! Names of memory orderings: each names its partner, so each occurs at least twice.
+//! Names of memory orderings: both partners of a pair have the name, so it occurs at least twice.
 
 use std::collections::BTreeMap;
 

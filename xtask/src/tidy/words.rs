@@ -1,8 +1,8 @@
 //! The words that STYLE.md asks writers not to use, and the lengths of names and subjects.
 //!
 //! Each [`BannedPattern`] is searched in the Rust, Markdown, C header, scenario and TOML files of
-//! the tree. A pattern allows the matches that [`RATCHET`] counts for it and no more. A pattern
-//! that is not listed there allows none.
+//! the tree. A pattern may have as many matches as [`RATCHET`] lists for it. A pattern that is not
+//! listed there may have none.
 
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
@@ -24,7 +24,7 @@ const MAX_SUBJECT: usize = 72;
 /// Number of commits whose subjects are checked, from the last one backwards.
 const CHECKED_COMMITS: &str = "20";
 
-/// Files that have to name what they forbid.
+/// Files that must name the words that they forbid.
 const EXEMPT: [&str; 2] = ["STYLE.md", "xtask/src/tidy/words.rs"];
 
 /// A pattern that the tree's texts do not contain.
@@ -62,7 +62,7 @@ impl BannedPattern {
 
 const PATTERNS: &[BannedPattern] = &[
     BannedPattern::new("whoever", r"(?i)\bwhom?ever\b", "the process that …"),
-    // Not the user of that name, and not the rules of the virtual Unix.
+    // Allows the user of that name, and the rules of the virtual Unix.
     BannedPattern::new(
         "nobody",
         r"\b([Ss]ome|[Nn]o|[Ee]very|[Aa]ny)body\b",
@@ -91,7 +91,7 @@ const PATTERNS: &[BannedPattern] = &[
     BannedPattern::new("the dead", r"\bthe dead\b", "dead members; dead processes")
         .unless_after(r"^ \w"),
     BannedPattern::new("see to", r"\bsee[sn]? to\b", "handle; process").unless_after(r"^ it\b"),
-    // Not the name of a parameter, and not the beginning of a ratio's name.
+    // Allows the name of a parameter, and the beginning of a ratio's name.
     BannedPattern::new("beside", r"\bbeside\b", "next to; besides; while")
         .unless_before(r#"["`]$"#)
         .unless_after(r"^ itself\b"),

@@ -52,7 +52,7 @@ impl<'a> Stock<'a> {
     }
 }
 
-/// Creates descriptors of one kind; none if the machine cannot.
+/// Creates descriptors of one kind, or none if the machine cannot create them.
 fn make(kind: u64, random: &mut Random, victims: &[&Path]) -> Vec<OwnedFd> {
     match kind {
         0 => vec![raw::memfd(4096)],
@@ -125,7 +125,7 @@ fn epoll(random: &mut Random) -> Vec<OwnedFd> {
     for (at, fd) in watched.iter().enumerate() {
         let _ = add(&set, fd, EventData::new_u64(at as u64), EventFlags::IN);
     }
-    // An entry lasts as long as its file: so the files are passed too.
+    // An entry lasts only as long as its file, so the files are passed too.
     let mut fds = vec![set];
     fds.extend(watched.into_iter().take(20));
     fds

@@ -163,7 +163,8 @@ fn replace_ended(round: &Round<'_>, processes: &mut [RoundProcess], random: &mut
             process.progress.1 = Instant::now();
         }
         let index = process_index(process.kind);
-        // A program that replaced the worker sleeps: for the others the worker is dead.
+        // The worker has called exec, and the new program sleeps: for the others, the worker is
+        // dead.
         if round.board.has_executed(index) && process.worker.ended().is_none() && process.ordered {
             process.worker.signal(libc::SIGKILL);
         }

@@ -53,13 +53,13 @@ enum ReceiverEnd {
     Dead,
     /// The liveness word is marked, and the connection stays open.
     DeadConnected,
-    /// The mailbox is closed, and the control page says so.
+    /// The mailbox is closed, and the control page records it.
     Closed,
     /// The connection is closed.
     HungUp,
 }
 
-/// A generated case: both processes generate it alike.
+/// A generated case, which both processes generate identically.
 struct Case {
     number: u64,
     mode: ReceiverMode,
@@ -119,7 +119,8 @@ pub(super) fn run(slice: &Slice) {
                 worker::set(&board[STOP], 1);
             }
         }
-        // Its files are closed when the sender ends, which would wait for it.
+        // Dropped first: when the sender ends, the kernel closes its files, which would wait for
+        // the mount.
         if let Ok(mount) = mount {
             drop(mount);
         }
@@ -228,11 +229,11 @@ struct CaseSender<'a> {
     next: u64,
     /// The error that ended the lane.
     ended: Option<Error>,
-    /// `true` if the sender's options make it fail with its receiver.
+    /// `true` if the sender's options make it fail when its receiver ends.
     fails: bool,
 }
 
-/// Maximum number of threads that files of one user block.
+/// Maximum number of threads that the files of one user block.
 const MAX_HELD: usize = 8;
 
 /// Returns the number of threads of this process that receive or close descriptors.

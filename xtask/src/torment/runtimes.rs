@@ -50,7 +50,7 @@ fn play(slice: &Slice, case: u64, path: &Path) {
     }
 }
 
-/// Returns a runtime of one thread or of several.
+/// Returns a single-threaded or a multi-threaded runtime.
 fn runtime(threads: usize) -> Runtime {
     let mut builder = match threads {
         0 => Builder::new_current_thread(),
@@ -145,7 +145,7 @@ async fn fork_in_recv(slice: &Slice, case: u64, path: &Path, polls: bool) {
             worker::describe(status)
         )
     });
-    // The parent's mailbox is as before.
+    // The parent's mailbox is unchanged.
     let mut sender = Options::new().connect(path).expect("connects");
     let message = MessageHeader { sender: 0, incarnation: 0, number: 7 };
     sender.send(&message.encode(100)).expect("sent");
@@ -162,7 +162,7 @@ async fn fork_in_send(slice: &Slice, case: u64, path: &Path) {
     let mut sender = AsyncSender::new(options.connect(path).expect("connects"));
     let mut sent = 0_u64;
     let message = |number| MessageHeader { sender: 0, incarnation: 0, number }.encode(200);
-    // The first is received, so that the lane is accepted.
+    // The first message is received, so that the lane is accepted.
     sender.send(&message(0)).await.expect("sent");
     let _ = mailbox.recv().await.expect("received");
     sent += 1;

@@ -167,7 +167,7 @@ fn finish(
 /// Returns the process that holds a record lock on the file.
 fn holder(path: &Path) -> Option<i32> {
     let file = File::options().read(true).write(true).open(path).ok()?;
-    // SAFETY: integers, for which zero is a value.
+    // SAFETY: the structure has only integers, for which zero is valid.
     let mut lock: libc::flock = unsafe { std::mem::zeroed() };
     lock.l_type = libc::F_WRLCK as i16;
     let fd = std::os::fd::AsRawFd::as_raw_fd(&file);
@@ -282,8 +282,8 @@ fn receive_once(
     }
 }
 
-/// Checks one received message: those of the honest sender are whole and in order, and a refused
-/// user has none.
+/// Checks one received message: messages of the honest sender must be whole and in order, and a
+/// refused user must have none.
 fn judge(
     found: Option<ReceivedMessage>,
     board: SharedWords,

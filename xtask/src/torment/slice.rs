@@ -67,7 +67,8 @@ impl Slice {
         slice
     }
 
-    /// Returns `true` once the slice's time is up or it has reported the maximum of violations.
+    /// Returns `true` if the slice's time is up or it has reported the maximum number of
+    /// violations.
     pub(super) fn is_over(&self) -> bool {
         Instant::now() >= self.end || self.violations() > 0
     }
@@ -193,7 +194,7 @@ pub(super) struct SliceReport {
 }
 
 impl SliceReport {
-    /// Returns `true` once enough slices of the part have failed to end it.
+    /// Returns `true` if enough slices of the part have failed to end the part.
     pub(super) fn has_failed(&self) -> bool {
         self.failed_slices >= MAX_FAILED_SLICES
     }

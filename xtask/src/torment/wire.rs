@@ -1,4 +1,4 @@
-//! The protocol's socket without assertions: a hostile peer continues after any error. Sound
+//! The protocol's socket without assertions: a hostile peer continues after any error. Valid
 //! messages come from [`raw`](super::raw).
 
 use std::io::IoSliceMut;

@@ -61,8 +61,8 @@ pub(super) fn end_with_parent() {
 
 /// Forks; the child runs `body` and exits with 0, or with 101 if it panics. Returns its pid.
 pub(super) fn fork(body: impl FnOnce()) -> i32 {
-    // SAFETY: the child never returns into the caller's frames; processes that fork have no lock
-    // held by another thread but the allocator's, which the C library handles.
+    // SAFETY: the child never returns into the caller's frames. In a process that forks, no other
+    // thread holds a lock, except the allocator's, which the C library handles.
     match unsafe { libc::fork() } {
         0 => {
             end_with_parent();
@@ -77,7 +77,7 @@ pub(super) fn fork(body: impl FnOnce()) -> i32 {
     }
 }
 
-/// Forks a child that keeps every handle open for `pause`, even beyond the end of this process.
+/// Forks a child that keeps every handle open for `pause`, even after the end of this process.
 pub(super) fn leave_child(pause: Duration) {
     // SAFETY: the child only sleeps and exits.
     if unsafe { libc::fork() } == 0 {
@@ -113,8 +113,8 @@ impl ForkedWorker {
     pub(super) fn ended(&mut self) -> Option<i32> {
         if self.status.is_none() {
             let mut status = 0;
-            // SAFETY: the pid is that of a child that has not been reaped, and the pointer is that
-            // of an integer.
+            // SAFETY: the pid is that of a child that has not been reaped, and the pointer is to an
+            // integer.
             let found = unsafe { libc::waitpid(self.pid, &raw mut status, libc::WNOHANG) };
             if found == self.pid {
                 self.status = Some(status);

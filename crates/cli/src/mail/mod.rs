@@ -1,7 +1,7 @@
-//! `tontine recv` and `tontine send`: a mailbox from the shell, one line one message.
+//! `tontine recv` and `tontine send`: a mailbox from the shell, with one message per line.
 //!
-//! `recv` and `send` are the commands; `lines` takes messages out of standard input, `output`
-//! puts them on standard output, and `stdout` reports whether it is open. The mailbox is
+//! `recv` and `send` are the commands; `lines` splits standard input into messages, `output` writes
+//! messages to standard output, and `stdout` reports whether it is open. The mailbox is
 //! `tontine::mailbox`.
 
 mod lines;
@@ -40,7 +40,7 @@ fn separator(null: bool) -> u8 {
     if null { b'\0' } else { b'\n' }
 }
 
-/// Converts an error of the library, and adds the address if its text lacks it.
+/// Converts an error of the library, and adds the address if the error's text lacks it.
 fn refuse(address: &Address, error: &Error) -> CommandFailure {
     let (text, address) = (error.to_string(), address.to_string());
     CommandFailure::failed(if text.contains(&address) {

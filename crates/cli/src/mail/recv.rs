@@ -18,8 +18,8 @@ use super::{POLL_INTERVAL, address, refuse, separator};
 use crate::args::Recv;
 use crate::{CommandFailure, FAILED, stopped_by};
 
-/// Duration of the wait inside the library, which polls quickly and returns memory. After it there
-/// is one sleep, which a signal ends at once.
+/// Duration of the wait inside the library, which polls quickly and returns memory. After this wait
+/// there is a single sleep, which a signal ends at once.
 const LIBRARY_WAIT: Duration = Duration::from_millis(100);
 
 /// Reason for which receiving ends.
@@ -39,7 +39,7 @@ enum StopReason {
 pub(crate) fn recv(asked: &Recv) -> Result<ExitCode, CommandFailure> {
     let at = address(&asked.address)?;
     if was_closed() {
-        // Before anything is received: it would be acknowledged and lost.
+        // Checked before anything is received: a received message would be acknowledged and lost.
         return Err(CommandFailure::failed(
             "cannot print messages: standard output is closed; open it, or redirect it (`> FILE`, \
              `> /dev/null`)",
@@ -140,7 +140,7 @@ fn receive(
         match written {
             Ok(WriteResult::Whole) => mailbox.ack(),
             not_written => {
-                // The next receiver gets it.
+                // The next receiver gets the message.
                 mailbox.requeue();
                 return match not_written.map_err(RecvFailure::Output)? {
                     WriteResult::Stopped => Ok(StopReason::Stopped),
@@ -183,7 +183,7 @@ fn wait(
     let mut polled = [
         PollFd::new(&*mailbox, PollFlags::IN),
         PollFd::from_borrowed_fd(stop.as_fd(), PollFlags::IN),
-        // Without events: reports only an error of standard output.
+        // Polled without events, so that only an error of standard output is reported.
         PollFd::new(output.stdout(), PollFlags::empty()),
     ];
     match poll(&mut polled, timeout.as_ref()) {

@@ -20,8 +20,8 @@ use crate::{CommandFailure, print};
 /// Timeout for the receiver to accept the connection after all is sent.
 const ACCEPT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// While there are unread messages, interval at which to check the receiver without a notification
-/// of its end.
+/// Interval at which to check the receiver while there are unread messages, if no notification of
+/// its end arrives.
 const RECHECK_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Sends everything, then waits as asked.
@@ -88,7 +88,7 @@ impl ReconnectingSender {
         }
     }
 
-    /// Waits for standard input; meanwhile serves the lane.
+    /// Waits for standard input, and serves the lane during the wait.
     fn attend(&mut self) -> Result<(), SendFailure> {
         loop {
             if let Err(error) = self.sender.service() {

@@ -55,7 +55,7 @@ impl Bound {
         Ok(Self { runs, waiting })
     }
 
-    /// Ends the limit when the runs have ended. Returns the signal that stopped them, if one did.
+    /// Ends the limit when the runs have ended. Returns the signal that stopped them, if any did.
     /// From now on the first signal ends the command.
     pub(super) fn end(self) -> Option<i32> {
         drop(self.runs);
@@ -88,7 +88,8 @@ fn await_either(
 }
 
 /// Waits for the end of a run that was asked to stop. If the run does not end, prints the reason
-/// and ends the command. If no signal arrived before, one during the wait counts as the first.
+/// and ends the command. If no signal has arrived before, a signal during the wait counts as the
+/// first.
 fn await_end(
     ended: &io::PipeReader,
     stopper: &Stopper,

@@ -1,7 +1,8 @@
 //! `tontine unix shell`: a shell in a virtual system, at the user's own terminal.
 //!
 //! The virtual system runs in a separate thread; the calling thread carries bytes between the two
-//! terminals. Without a terminal, standard input is empty and output is not formatted for one.
+//! terminals. Without a terminal, standard input is empty and output is not formatted for a
+//! terminal.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, IsTerminal};
@@ -90,7 +91,8 @@ struct TerminalUse {
 
 impl TerminalUse {
     /// Sets the modes of the system's terminal: the user's terminal is in raw mode and needs
-    /// carriage returns, files and pipes do not. Without a terminal, standard input is at its end.
+    /// carriage returns, which files and pipes do not. Without a terminal, standard input is at its
+    /// end.
     fn prepare(self, sys: &dyn Sys) -> Result<(), Errno> {
         let mut termios = sys.tcgetattr(Fd::STDIN)?;
         termios.modes.set(Modes::ONLCR, self.typed && self.shown);

@@ -1,9 +1,9 @@
 //! Memory shared by the processes of a round: [`KillBoard`].
 //!
-//! Every lane has a slot: how many messages its sender knows to be sent, the number that a receiver
-//! expects next, and how many are known to be acknowledged. A receiver writes the expected number
-//! after it has received and the acknowledged one after the library has acknowledged, so a kill
-//! between the two leaves lower bounds.
+//! Every lane has a slot. It counts the messages that the sender knows to be sent, the number that
+//! a receiver expects next, and the messages that are known to be acknowledged. A receiver writes
+//! the expected number after it has received, and the acknowledged number after the library has
+//! acknowledged, so a kill between the two leaves lower bounds.
 
 use std::sync::atomic::AtomicU64;
 
@@ -46,10 +46,10 @@ const IDLE: usize = 4;
 const EXECUTED: usize = 5;
 const LANE: usize = 6;
 
-/// Shared by all processes of a round.
+/// The memory that all processes of a round share.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct KillBoard {
-    /// Counts of lanes and processes, and whether to stop.
+    /// The counts of lanes and processes, and the stop flag.
     counts: SharedWords,
     lanes: SharedWords,
     processes: SharedWords,

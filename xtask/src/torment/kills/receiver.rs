@@ -58,7 +58,7 @@ struct ReceiverWorker<'a> {
 }
 
 impl ReceiverWorker<'_> {
-    /// Carries out a command; returns it instead if it is one to end.
+    /// Carries out a command. If the command is to end, returns it instead.
     fn obey(&mut self) -> Option<WorkerOrder> {
         let word = self.round.board.order(self.index);
         let order = [

@@ -120,7 +120,7 @@ impl SenderWorker<'_> {
         match self.random.below(40) {
             0..20 => self.sender.send_timeout(&message, timeout)?,
             20..26 => self.sender.try_send(&message)?,
-            // Waits without a timeout: a receiver that reads, or its end, releases the call.
+            // Waits without a timeout: the call returns when a receiver reads or ends.
             26..29 => self.sender.send(&message)?,
             29..34 => {
                 let mut space = self.sender.try_reserve(message.len())?;
