@@ -108,7 +108,8 @@
 #define TONTINE_ON_DEATH_WAIT_FOR_SUCCESSOR 2
 
 /*
- on_death: like TONTINE_ON_DEATH_WAIT_FOR_SUCCESSOR, but also if the receiver closes its mailbox.
+ on_death: like TONTINE_ON_DEATH_WAIT_FOR_SUCCESSOR, but the sender waits even if the receiver
+ closes its mailbox.
  */
 #define TONTINE_ON_DEATH_WAIT_THROUGH_RESTARTS 3
 

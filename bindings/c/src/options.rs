@@ -28,7 +28,8 @@ pub const TONTINE_ON_DEATH_FAIL: u32 = 1;
 /// acknowledge, and hands them to the next owner of the address. If the receiver closes its
 /// mailbox, sends fail with EPIPE.
 pub const TONTINE_ON_DEATH_WAIT_FOR_SUCCESSOR: u32 = 2;
-/// on_death: like TONTINE_ON_DEATH_WAIT_FOR_SUCCESSOR, but also if the receiver closes its mailbox.
+/// on_death: like TONTINE_ON_DEATH_WAIT_FOR_SUCCESSOR, but the sender waits even if the receiver
+/// closes its mailbox.
 pub const TONTINE_ON_DEATH_WAIT_THROUGH_RESTARTS: u32 = 3;
 
 /// allow: only processes of this process's effective user.

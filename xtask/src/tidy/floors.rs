@@ -151,7 +151,7 @@ fn check_crate(package: &str, modules: &[(Module, &TextFile)]) -> Vec<Diagnostic
     found
 }
 
-/// Returns `true` if a directory is that of a crate, or inside it.
+/// Returns `true` if a directory is a crate's directory, or inside it.
 fn is_in(folder: &str, package: &str) -> bool {
     folder.strip_prefix(package).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }

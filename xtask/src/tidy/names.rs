@@ -7,8 +7,8 @@
 //!   number of types that have each and the reason; the list may only become shorter.
 //!
 //! Structs, enums, unions, traits and type aliases of the crates' sources count, except those of
-//! tests. An alias `Result` is not a type of its own, and each crate may have one, as the modules
-//! of the standard library do; it counts in `names.txt` alone. Error types count like any other.
+//! tests. An alias `Result` is not a separate type, and each crate may have one, as the modules of
+//! the standard library do; it counts in `names.txt` alone. Error types count like any other.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

@@ -1,7 +1,7 @@
 //! `tontine unix run`: runs a scenario on a virtual system, and prints whether its expectations
 //! hold.
 //!
-//! `document.rs` makes the JSON of a run, `bound.rs` stops runs at the limit or on a signal.
+//! `document.rs` writes a run as JSON, `bound.rs` stops runs at the limit or on a signal.
 
 use std::fmt::Write;
 use std::fs::File;

@@ -145,7 +145,7 @@ impl Saved {
     pub(super) fn get(&self) -> Option<&'static KernelDisposition> {
         // SYNC disposition-saved: pairs with the store in `set`.
         let saved = self.0.load(Ordering::Acquire);
-        // SAFETY: null, or made by `Box::into_raw` and never freed.
+        // SAFETY: null, or from `Box::into_raw` and never freed.
         unsafe { saved.as_ref() }
     }
 }

@@ -214,8 +214,8 @@ impl Waker {
 
 impl Drop for Waker {
     fn drop(&mut self) {
-        // SAFETY: made by `timer_create`, deleted once. A forked child has no timers, and no code
-        // drops the value there ([`super::thread`]).
+        // SAFETY: `timer_create` returned the timer, which is deleted once. A forked child has no
+        // timers, and no code drops the value there ([`super::thread`]).
         unsafe { libc::timer_delete(self.timer) };
     }
 }

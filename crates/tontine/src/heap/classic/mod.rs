@@ -25,8 +25,8 @@
 //! # Layout
 //! From the first byte: 8 unused bytes, so that payloads are aligned to 16; the *prologue*, a block
 //! of 16 bytes without payload; the blocks; a header of size 0 that ends the list. The first
-//! block's payload is at offset 0x20. The design is that of Bryant and O'Hallaron, *Computer
-//! Systems*, 9.9.
+//! block's payload is at offset 0x20. The design follows Bryant and O'Hallaron, *Computer Systems*,
+//! 9.9.
 
 #![allow(unsafe_code, reason = "`free` has a contract that only its caller can keep")]
 

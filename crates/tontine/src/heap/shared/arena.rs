@@ -256,7 +256,7 @@ impl Arena {
         Ok(truth::allocate(core.space.word(granule), core.slot()).then_some(granule))
     }
 
-    /// Makes a shelf for a slab whose owner word names this arena.
+    /// Creates a shelf for a slab whose owner word names this arena.
     fn enter(&mut self, slab: usize, class: SizeClass) -> u32 {
         self.forget(slab);
         let number = u32::try_from(slab).expect("a heap has fewer slabs");

@@ -84,7 +84,7 @@ pub struct SlabMap {
     pub published: usize,
     /// Number of bytes in blocks in flight.
     pub in_flight: usize,
-    /// Number of bytes behind the last block, too few for another one.
+    /// Number of bytes after the last block, too few for a further block.
     pub rest: usize,
     /// Offset and generation of each block.
     generations: Vec<(u64, u64)>,

@@ -220,7 +220,7 @@ impl Core {
     /// # Safety
     /// The arena belongs to this heap, and its thread does not use it any more.
     pub(super) unsafe fn rest(&self, mut arena: NonNull<Arena>) {
-        // SAFETY: no other thread uses the arena: the caller's promise.
+        // SAFETY: the caller ensures that no other thread uses the arena.
         unsafe { arena.as_mut() }.rest(self);
         self.desk().resting.push(AbandonedArena(arena));
     }

@@ -175,8 +175,8 @@ fn blocks_of_dead_sender_arrive_once_descriptors_are_free() {
     assert_eq!(sound(&heap).in_use(), 0);
 }
 
-/// If one lane ended and another one began between two checks, the number of lanes was the same,
-/// and the inbox did not recover the dead sender.
+/// If one lane ended and another began between two checks, the number of lanes was the same, and
+/// the inbox did not recover the dead sender.
 #[test]
 fn inbox_notices_ended_lane_despite_new_lane() {
     let heap = heap(MIB);

@@ -362,7 +362,7 @@ impl Core {
     /// # Safety
     /// The word lies within the block.
     unsafe fn word_of(&self, granule: usize, at: usize) -> &AtomicU64 {
-        // SAFETY: the caller's promise; blocks are aligned to 64.
+        // SAFETY: the caller ensures that the word is within the block; blocks are aligned to 64.
         unsafe { self.space.block(granule).cast::<AtomicU64>().add(at).as_ref() }
     }
 
@@ -372,7 +372,8 @@ impl Core {
     /// The block has at least as many bytes as `into`.
     unsafe fn copy(&self, granule: usize, into: &mut [u8]) {
         for (at, bytes) in into.chunks_mut(size_of::<u64>()).enumerate() {
-            // SAFETY: the caller's promise; aligned; atomics only.
+            // SAFETY: the caller ensures that the word is within the block; it is aligned, and
+            // atomics only.
             let word = unsafe { self.word_of(granule, at) }.load(Ordering::Relaxed);
             bytes.copy_from_slice(&word.to_ne_bytes()[..bytes.len()]);
         }

@@ -338,7 +338,7 @@ impl HeapSpace {
     /// At this offset, a `T` lies within the mapping and is aligned, and it consists of atomics.
     #[inline(always)]
     unsafe fn at<T>(&self, offset: usize) -> &T {
-        // SAFETY: the caller's promise; the mapping exists as long as `self`.
+        // SAFETY: the caller keeps the contract; the mapping exists as long as `self`.
         unsafe { self.base.add(offset).cast::<T>().as_ref() }
     }
 

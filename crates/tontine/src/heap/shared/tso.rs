@@ -9,7 +9,7 @@
 
 use std::collections::{HashSet, VecDeque};
 
-/// How a thread that has freed a block sets the hint.
+/// The method by which a thread that has freed a block sets the hint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Give {
     Exchange,
