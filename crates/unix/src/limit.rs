@@ -4,13 +4,13 @@
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Resource {
     /// `RLIMIT_CPU`: seconds of processor time of a process. The system sends SIGXCPU at the soft
-    /// limit and each second after it, and SIGKILL at the hard one.
+    /// limit and every second after that, and SIGKILL at the hard limit.
     Cpu,
     /// `RLIMIT_NPROC`: processes and threads of a user.
     Processes,
     /// `RLIMIT_SIGPENDING`: queued signals of a user.
     PendingSignals,
-    /// `RLIMIT_NOFILE`: one more than the highest descriptor.
+    /// `RLIMIT_NOFILE`: one more than the highest permitted descriptor.
     Descriptors,
 }
 

@@ -9,8 +9,8 @@ use crate::terminal::Fd;
 /// A handle of a process, or of the group or session that it leads.
 ///
 /// [`Sys::fork_boxed`](crate::Sys::fork_boxed) and [`Sys::waitid`](crate::Sys::waitid) return
-/// handles: after the process was reaped, a call with its handle returns `ESRCH`, even if another
-/// process has the number by then. [`Pid::number_only`] makes a handle of a bare number, which
+/// handles. Once the process is reaped, a call with its handle returns `ESRCH`, even if another
+/// process now has the number. [`Pid::number_only`] makes a handle from a bare number, which
 /// denotes the process that has the number at the time of the call.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Pid {
@@ -20,7 +20,7 @@ pub struct Pid {
 }
 
 impl Pid {
-    /// Returns the handle of the `birth`th process, which has this number.
+    /// Returns the handle of the process with this number and with ordinal `birth`.
     #[doc(hidden)]
     pub const fn handle(number: i32, birth: u32) -> Self {
         Self { number, birth }
@@ -37,8 +37,8 @@ impl Pid {
         self.number
     }
 
-    /// Returns the ordinal that tells the process from others with the same number; `None` for a
-    /// bare number.
+    /// Returns the ordinal that distinguishes the process from others with the same number; `None`
+    /// for a bare number.
     #[doc(hidden)]
     pub const fn birth(self) -> Option<u32> {
         if self.birth == 0 { None } else { Some(self.birth) }
@@ -156,7 +156,7 @@ pub struct SigStack {
     pub on_stack: bool,
 }
 
-/// The signals that [`Sys::fault`](crate::Sys::fault) accepts: those that a thread raises by its
-/// own execution.
+/// The signals that [`Sys::fault`](crate::Sys::fault) accepts: those that a thread's own
+/// instructions cause.
 pub const FAULTS: SigSet =
     SigSet::of(&[Signal::ILL, Signal::TRAP, Signal::BUS, Signal::FPE, Signal::SEGV, Signal::SYS]);

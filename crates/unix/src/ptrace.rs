@@ -10,11 +10,11 @@ pub enum Ptrace {
     TraceMe,
     /// `PTRACE_ATTACH`: the caller traces this process, which stops.
     Attach(Pid),
-    /// `PTRACE_CONT`: continues a stopped tracee, which receives this signal instead of the one
+    /// `PTRACE_CONT`: continues a stopped tracee, which receives this signal instead of the signal
     /// that stopped it.
     Continue(Pid, Option<Signal>),
     /// `PTRACE_KILL`: kills a tracee, stopped or running.
     Kill(Pid),
-    /// `PTRACE_DETACH`: continues a stopped tracee untraced, with this signal.
+    /// `PTRACE_DETACH`: stops tracing a stopped tracee and continues it with this signal.
     Detach(Pid, Option<Signal>),
 }

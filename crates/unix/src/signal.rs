@@ -3,9 +3,9 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// A signal, by the number that Linux gives it on x86-64 and AArch64.
+/// A signal, identified by its number on Linux for x86-64 and AArch64.
 ///
-/// The C library reserves 32 and 33 there, so they are not signals here either.
+/// The C library reserves the numbers 32 and 33, so they are not signals here.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Signal(u8);
 
@@ -132,7 +132,7 @@ impl fmt::Debug for Signal {
     }
 }
 
-/// The error of parsing a text that does not name a signal.
+/// An error returned when a string does not name a signal.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "unknown signal `{0}`: expected a name (`USR1`, `SIGUSR1`, `RTMIN+2`) or a number \
@@ -182,8 +182,8 @@ pub struct SigSet(u64);
 impl SigSet {
     /// The empty set.
     pub const EMPTY: Self = Self(0);
-    /// The set with all 64 bits, as `sigfillset` fills it; bits 31 and 32 (numbers 32 and 33) are
-    /// not signals.
+    /// The set with all 64 bits set, as by `sigfillset`. Bits 31 and 32 (numbers 32 and 33) are not
+    /// signals.
     pub const ALL: Self = Self(u64::MAX);
     /// The signals that cannot be blocked: SIGKILL and SIGSTOP.
     pub const UNBLOCKABLE: Self = Self(Self::bit(Signal::KILL) | Self::bit(Signal::STOP));
@@ -260,7 +260,7 @@ impl SigSet {
         Self(self.0 & !other.0)
     }
 
-    /// Returns the lowest signal of the set, or `None` if it has none.
+    /// Returns the lowest signal of the set, or `None` if the set is empty.
     pub const fn first(self) -> Option<Signal> {
         if self.0 == 0 { None } else { Signal::new(self.0.trailing_zeros() as i32 + 1) }
     }

@@ -32,8 +32,8 @@ pub type ThreadBody = Box<dyn FnOnce(&dyn Sys) + Send>;
 /// Each call returns the errno that Linux returns for the same mistake. A call that a backend does
 /// not implement returns `ENOSYS`; [`Sys::lacks`] gives the reason.
 ///
-/// If a signal may interrupt a call, `EINTR` means that a handler ran that was installed without
-/// [`ActionFlags::RESTART`](crate::ActionFlags::RESTART).
+/// From a call that signals may interrupt, `EINTR` means that a handler ran that was installed
+/// without [`ActionFlags::RESTART`](crate::ActionFlags::RESTART).
 pub trait Sys {
     /// Returns the calls that this backend does not implement, each with the reason.
     fn lacks(&self) -> &'static [(&'static str, &'static str)];
@@ -52,34 +52,34 @@ pub trait Sys {
     /// # Errors
     /// `EAGAIN` if the user or the system has reached its limit of processes.
     fn fork_boxed(&self, child: Program) -> Result<Pid>;
-    /// Replaces the caller's program by another one. Returns only on failure.
+    /// Replaces the caller's program with another. Returns only on failure.
     ///
     /// # Errors
     /// 1. `ENOENT`, `EACCES`, `ENOEXEC`, `ENOMEM` or `E2BIG`, as execve(2) specifies.
     /// 2. `EINVAL` if an argument contains a zero byte.
     fn exec(&self, path: &str, arguments: &[&str]) -> Result<Infallible>;
-    /// Forks and executes in one call. If the child cannot execute the program, the call fails and
-    /// leaves no child: no wait finds one, and no SIGCHLD is sent.
+    /// Forks and calls exec in one step. If the child cannot exec the program, the call fails and
+    /// leaves no child: no wait finds a child, and no SIGCHLD is sent.
     ///
     /// # Errors
     /// 1. The errors of [`Sys::fork_boxed`] and [`Sys::exec`].
-    /// 2. On `Linux`, `EAGAIN` also if the child was killed before it had executed.
+    /// 2. On `Linux`, `EAGAIN` also if the child was killed before its exec succeeded.
     fn spawn(&self, spawn: &SpawnRequest) -> Result<Pid>;
     /// Terminates the process with the low eight bits of `status`.
     ///
-    /// On `Virtual`, a destructor must not call it while the stack unwinds, be it because the
-    /// program panicked or because the process is killed, exits or executes. The other calls fail
-    /// there, but this one can neither return nor unwind further: it aborts the host process with a
-    /// message that blames the program.
+    /// On `Virtual`, a destructor must not call `exit` while the stack unwinds, whether the program
+    /// panicked or the process is killed, exits or calls exec. Other calls fail there, but `exit`
+    /// can neither return nor unwind further: it aborts the host process with a message that blames
+    /// the program.
     fn exit(&self, status: i32) -> !;
     /// Waits until a child changes state as `options` specify. With `NOHANG`, returns `None` at
-    /// once if no child has.
+    /// once if no child has changed state.
     ///
     /// # Errors
     /// 1. `ECHILD` if there is no such child, or another thread has reaped it.
     /// 2. `EINTR` if a handler interrupted the wait.
-    /// 3. `EINVAL` if `options` contain no change to wait for or an unknown bit, or if the number
-    ///    cannot be a child's or a group's.
+    /// 3. `EINVAL` if `options` contain an unknown bit or name no change to wait for, or if the
+    ///    number cannot be a child's or a group's.
     fn waitid(&self, children: Children, options: WaitOptions) -> Result<Option<WaitedChild>>;
 
     // Signals
@@ -107,7 +107,7 @@ pub trait Sys {
     /// 1. `ESRCH` if there is no such process; `EPERM` if the caller may not signal it.
     /// 2. `EAGAIN` if the queue is full.
     fn sigqueue(&self, process: Pid, signal: Option<Signal>, value: i32) -> Result<()>;
-    /// Raises a signal that the caller's own execution causes, one of [`FAULTS`](crate::FAULTS).
+    /// Raises one of [`FAULTS`](crate::FAULTS), as if an instruction of the caller had caused it.
     /// The signal is delivered to this thread at once, and ends the process if it is blocked or
     /// ignored.
     ///
@@ -116,8 +116,7 @@ pub trait Sys {
     fn fault(&self, signal: Signal) -> Result<()>;
     /// Returns the action for a signal; with `Some`, also replaces it.
     ///
-    /// # Errors
-    /// `EINVAL` if the action of SIGKILL or SIGSTOP is to be changed.
+    /// # Errors `EINVAL` if the call would change the action for SIGKILL or SIGSTOP.
     fn sigaction(&self, signal: Signal, action: Option<SigAction>) -> Result<SigAction>;
     /// Returns the signal mask; with `Some`, also changes it. The returned mask is the previous
     /// one.
@@ -127,7 +126,8 @@ pub trait Sys {
     fn sigprocmask(&self, change: Option<(SigmaskHow, SigSet)>) -> Result<SigSet>;
     /// Returns the signals that are pending and blocked.
     fn sigpending(&self) -> SigSet;
-    /// Waits with this mask until a handler has run. Always returns an error, usually `EINTR`.
+    /// Replaces the signal mask with `mask` until a handler has run. Always returns an error,
+    /// usually `EINTR`.
     fn sigsuspend(&self, mask: SigSet) -> Errno;
     /// Waits until a handler has run. Always returns an error, usually `EINTR`.
     fn pause(&self) -> Errno;
@@ -139,12 +139,11 @@ pub trait Sys {
     /// 2. `EINTR` if a handler ran for another signal, or the process was stopped.
     fn sigtimedwait(&self, set: SigSet, timeout: Option<Duration>) -> Result<SigInfo>;
     /// Sends the process SIGALRM after a number of seconds; 0 cancels the alarm. Returns the
-    /// seconds that were left of the previous one.
+    /// seconds that were left of the previous alarm.
     fn alarm(&self, seconds: u32) -> u32;
     /// Sleeps for this long.
     ///
-    /// # Errors
-    /// `EINTR` with the time that was left, if a handler interrupted the sleep.
+    /// # Errors `EINTR`, with the time that was left, if a handler interrupted the sleep.
     fn nanosleep(&self, duration: Duration) -> std::result::Result<(), (Errno, Duration)>;
 
     // Groups, sessions, the terminal
@@ -157,18 +156,19 @@ pub trait Sys {
     /// Puts a process (0: the caller) into a group (0: the one with the process's own number).
     ///
     /// # Errors
-    /// 1. `EACCES` if the process is a child that has executed.
+    /// 1. `EACCES` if the process is a child that has called exec.
     /// 2. `EINVAL` if the group's number is negative.
     /// 3. `EPERM` if the process leads a session, or the process or the group is in another
     ///    session.
-    /// 4. `ESRCH` if the process is neither the caller nor a child of it.
+    /// 4. `ESRCH` if the process is neither the caller nor its child.
     fn setpgid(&self, process: Pid, group: Pid) -> Result<()>;
     /// Returns the session of a process; number 0 denotes the caller.
     ///
     /// # Errors
     /// `ESRCH` if there is no such process.
     fn getsid(&self, process: Pid) -> Result<Pid>;
-    /// Makes the caller leader of a new session and of a new group, without a terminal.
+    /// Makes the caller the leader of a new session and a new group, without a controlling
+    /// terminal.
     ///
     /// # Errors
     /// `EPERM` if the caller leads a group already.
@@ -186,8 +186,9 @@ pub trait Sys {
     /// 2. `ENXIO` if the session has no terminal, or its leader took the terminal after the caller
     ///    had been forked.
     fn open_tty(&self) -> Result<Fd>;
-    /// Makes a terminal the session's (`TIOCSCTTY`). The caller, which leads the session, and the
-    /// processes that it forks from now on have it as their controlling terminal: see tty(4).
+    /// Makes a terminal the controlling terminal (`TIOCSCTTY`) of the session that the caller
+    /// leads. It is the controlling terminal of the caller and of the processes that it forks from
+    /// now on: see tty(4).
     ///
     /// # Errors
     /// 1. `ENOTTY` if the descriptor is not a terminal.
@@ -220,7 +221,7 @@ pub trait Sys {
     /// # Errors
     /// `ENOTTY` if the descriptor is not a terminal.
     fn tcgetattr(&self, terminal: Fd) -> Result<Termios>;
-    /// Changes the attributes of a terminal. A caller in the background gets SIGTTOU, as from
+    /// Changes the attributes of a terminal. A caller in the background gets SIGTTOU, as with
     /// [`Sys::tcsetpgrp`].
     ///
     /// # Errors
@@ -230,8 +231,8 @@ pub trait Sys {
 
     // Descriptors
 
-    /// Creates a pipe. Returns the end to read from and the end to write to. Exec closes these and
-    /// all other new descriptors, except for copies that [`Sys::dup2`] or a [`SpawnRequest`] makes.
+    /// Creates a pipe. Returns the read end and the write end. Exec closes these and all other new
+    /// descriptors, except for copies that [`Sys::dup2`] or a [`SpawnRequest`] makes.
     ///
     /// # Errors
     /// `EMFILE` or `ENFILE` if the process or the system has too many open files.
@@ -241,8 +242,9 @@ pub trait Sys {
     /// # Errors
     /// 1. `EBADF` if the descriptor is not open for reading; `EINTR` if a handler interrupted the
     ///    call.
-    /// 2. `EIO` if the descriptor is a terminal that has hung up, or that a background process
-    ///    reads which is in an orphaned group or blocks or ignores SIGTTIN.
+    /// 2. `EIO` if the descriptor is a terminal that has hung up, or if the caller reads its
+    ///    controlling terminal from the background and is in an orphaned group or blocks or ignores
+    ///    SIGTTIN.
     fn read(&self, descriptor: Fd, buffer: &mut [u8]) -> Result<usize>;
     /// Writes bytes. Sleeps while there is no free space. Returns the number of bytes written.
     ///
@@ -258,10 +260,10 @@ pub trait Sys {
     /// # Errors
     /// `EBADF` if the descriptor is not open.
     fn close(&self, descriptor: Fd) -> Result<()>;
-    /// Makes `to` a copy of `from`, and closes the file that `to` was.
+    /// Makes `to` a copy of `from`, and closes the file to which `to` referred.
     ///
-    /// # Errors
-    /// `EBADF` if `from` is not open, or `to` is negative or not below the limit of descriptors.
+    /// # Errors `EBADF` if `from` is not open, or `to` is negative or not below the descriptor
+    /// limit.
     fn dup2(&self, from: Fd, to: Fd) -> Result<()>;
 
     // Threads
@@ -278,21 +280,21 @@ pub trait Sys {
     /// 1. `ESRCH` if the process has no such thread or it was joined before; on `Linux` also for
     ///    the first thread of the process.
     /// 2. `EDEADLK` if the thread is the caller.
-    /// 3. `EINVAL` if another thread joins it already.
+    /// 3. `EINVAL` if another thread is already joining it.
     fn join(&self, thread: Tid) -> Result<()>;
     /// Yields the processor to other threads.
     fn sched_yield(&self);
     /// Lets signals interrupt, stop or terminate a program that computes without making other
     /// calls.
     fn poll(&self);
-    /// Uses the processor for this long; signals may interrupt, stop or terminate the program
-    /// meanwhile. The modelled executor advances its clock; the others poll until the system's
-    /// clock has reached the end.
+    /// Uses the processor for this long, during which signals may interrupt, stop or terminate the
+    /// program. The modelled executor advances its clock; the others poll until the time has passed
+    /// on the system's clock.
     fn compute(&self, duration: Duration) {
         compute_by_polls(self, duration);
     }
-    /// Sets the processor on which the threads and processes run that this process creates from now
-    /// on; `None` for any.
+    /// Sets the processor for the threads and processes that this process creates from now on;
+    /// `None` permits any processor.
     ///
     /// # Errors
     /// `EINVAL` if there is no such processor.
@@ -308,7 +310,7 @@ pub trait Sys {
     fn getuid(&self) -> u32;
     /// Returns the effective user.
     fn geteuid(&self) -> u32;
-    /// Sets real and effective user, as setuid(2) does.
+    /// Sets the real and the effective user, as setuid(2) does.
     ///
     /// # Errors
     /// 1. `EPERM` if the caller may not become this user.
@@ -320,8 +322,8 @@ pub trait Sys {
     ///
     /// # Errors
     /// 1. `EINVAL` if the soft limit exceeds the hard one.
-    /// 2. `EPERM` if the caller may not raise the hard limit, or may not have more descriptors than
-    ///    the system permits one process.
+    /// 2. `EPERM` if the caller may not raise the hard limit, or if the descriptor limit exceeds
+    ///    what the system permits one process.
     fn setrlimit(&self, resource: Resource, limit: Rlimit) -> Result<()>;
     /// Returns the lowest nice value (the highest priority) of these processes.
     ///
@@ -338,13 +340,13 @@ pub trait Sys {
     /// Returns the processor time that the process has used.
     fn getrusage(&self) -> Usage;
     /// Makes the caller a subreaper, to which orphaned descendants are reparented
-    /// (`PR_SET_CHILD_SUBREAPER`), or ends that.
+    /// (`PR_SET_CHILD_SUBREAPER`), or an ordinary process again.
     ///
     /// # Errors
     /// Neither backend returns an error; another implementation may.
     fn set_subreaper(&self, on: bool) -> Result<()>;
-    /// Starts to profile the calling thread: each clock tick adds one to `counts[mark]`, with the
-    /// mark that the thread last passed to [`Sys::mark`]. `None` ends the profile.
+    /// Starts to profile the calling thread: each clock tick adds one to `counts[mark]`, where
+    /// `mark` is what the thread last passed to [`Sys::mark`]. `None` ends the profile.
     ///
     /// # Errors
     /// `ENOSYS` on [`Linux`](crate::Linux).
@@ -364,25 +366,26 @@ pub trait Sys {
 
     // 4.3BSD
 
-    /// Returns and replaces the action for a signal as 4.3BSD does: like [`Sys::sigaction`], but
-    /// interrupted calls always restart.
+    /// Returns the action for a signal; with `Some`, also replaces it, as 4.3BSD does: like
+    /// [`Sys::sigaction`], but interrupted calls always restart.
     ///
     /// # Errors
     /// Like [`Sys::sigaction`].
     fn sigvec(&self, signal: Signal, vector: Option<SigVec>) -> Result<SigVec>;
-    /// Returns and replaces the alternate signal stack, as 4.3BSD does.
+    /// Returns the alternate signal stack; with `Some`, also replaces it, as 4.3BSD does.
     ///
     /// # Errors
     /// 1. `EPERM` if a handler runs on the alternate stack.
     /// 2. `ENOMEM` if the size is below 2048 bytes, or exceeds the available memory.
     fn sigstack(&self, stack: Option<SigStack>) -> Result<SigStack>;
-    /// Blocks the signals 1 to 32 whose bits are set. Returns the previous mask of those 32.
+    /// Blocks the signals 1 to 32 whose bits are set. Returns the previous mask of these 32
+    /// signals.
     fn sigblock(&self, mask: u32) -> u32 {
         let set = SigSet::from_bits(mask.into());
         self.sigprocmask(Some((SigmaskHow::Block, set))).map_or(0, |old| old.bits() as u32)
     }
-    /// Replaces the mask of the signals 1 to 32 and leaves the others. Returns the previous mask of
-    /// those 32.
+    /// Replaces the mask of the signals 1 to 32 and leaves the others unchanged. Returns the
+    /// previous mask of these 32 signals.
     fn sigsetmask(&self, mask: u32) -> u32 {
         let old = self.sigprocmask(None).unwrap_or_default();
         let high = old.bits() & !u64::from(u32::MAX);
@@ -449,7 +452,7 @@ pub trait Sys {
     fn wait3(&self, options: WaitOptions) -> Result<Option<WaitedChild>> {
         self.waitpid(Children::Any, options)
     }
-    /// Waits for some children, as 4.3BSD's `wait4` does.
+    /// Waits for the given children, as 4.3BSD's `wait4` does.
     ///
     /// # Errors
     /// The errors of [`Sys::waitpid`].

@@ -1,7 +1,7 @@
 //! The signal calls of System V (`sighold`, `sigrelse`, `sigignore`, `sigset`), and C's `signal`.
 //!
-//! They are composed of [`Sys::sigaction`] and [`Sys::sigprocmask`], so that both backends have
-//! them. System V's `sigpause`, which takes one signal, is not included: the name is 4.3BSD's
+//! They are composed of [`Sys::sigaction`] and [`Sys::sigprocmask`], so both backends provide them.
+//! System V's `sigpause`, which takes one signal, is not included: the name is 4.3BSD's
 //! ([`Sys::sigpause`]), and `sigsuspend(mask.without(signal))` does the same.
 
 use crate::errno::Result;
@@ -34,8 +34,8 @@ impl dyn Sys + '_ {
     }
 
     /// Sets the disposition of a signal and unblocks it. With `None`, which is `SIG_HOLD`, blocks
-    /// the signal and leaves its disposition. Returns the previous disposition, or `None` if the
-    /// signal was blocked.
+    /// the signal and leaves its disposition unchanged. Returns the previous disposition, or `None`
+    /// if the signal was blocked.
     ///
     /// ```
     /// use tontine_unix::{Disposition, Linux, Signal, Sys};

@@ -16,40 +16,40 @@ impl Fd {
 }
 
 bitflags! {
-    /// Modes of a terminal, of those that [`Termios`] supports.
+    /// The terminal modes that [`Termios`] supports.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct Modes: u32 {
         /// `ICRNL`: a carriage return becomes a newline.
         const ICRNL = 1 << 0;
-        /// `OPOST` with `ONLCR`: a newline is written as carriage return and newline.
+        /// `OPOST` with `ONLCR`: a newline is written as a carriage return and a newline.
         const ONLCR = 1 << 1;
-        /// `ISIG`: the characters that generate signals do so.
+        /// `ISIG`: the INTR, QUIT and SUSP characters generate their signals.
         const ISIG = 1 << 2;
-        /// `ICANON`: input is read by lines, with erase and kill.
+        /// `ICANON`: input is read line by line, and the ERASE and KILL characters edit the line.
         const ICANON = 1 << 3;
         /// `ECHO`: typed characters are shown.
         const ECHO = 1 << 4;
-        /// `TOSTOP`: a background process that writes gets SIGTTOU.
+        /// `TOSTOP`: a background process that writes to the terminal gets SIGTTOU.
         const TOSTOP = 1 << 5;
-        /// `NOFLSH`: a character that generates a signal discards no input.
+        /// `NOFLSH`: a character that generates a signal does not discard pending input.
         const NOFLSH = 1 << 6;
     }
 }
 
-/// The attributes of a terminal, as in `struct termios`. A character of 0 is disabled.
+/// The attributes of a terminal, as in `struct termios`. A control character of 0 is disabled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Termios {
     /// The modes that are set.
     pub modes: Modes,
-    /// `VINTR`: SIGINT; ^C.
+    /// `VINTR`: sends SIGINT; ^C.
     pub interrupt: u8,
-    /// `VQUIT`: SIGQUIT; ^\.
+    /// `VQUIT`: sends SIGQUIT; ^\.
     pub quit: u8,
-    /// `VSUSP`: SIGTSTP; ^Z.
+    /// `VSUSP`: sends SIGTSTP; ^Z.
     pub suspend: u8,
-    /// `VEOF`: the end of input; ^D.
+    /// `VEOF`: ends the input; ^D.
     pub end: u8,
-    /// `VERASE`: erases a character; delete.
+    /// `VERASE`: erases a character; DEL.
     pub erase: u8,
     /// `VKILL`: erases the line; ^U.
     pub kill: u8,

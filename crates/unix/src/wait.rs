@@ -22,7 +22,7 @@ pub enum Children {
 }
 
 impl Children {
-    /// Returns what the first argument of waitpid(2) means.
+    /// Returns the children that the first argument of waitpid(2) denotes.
     pub const fn of(pid: i32) -> Self {
         match pid {
             -1 => Self::Any,
@@ -43,7 +43,7 @@ bitflags! {
     /// The options of `waitid`; `waitpid` sets [`WaitOptions::EXITED`] itself.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
     pub struct WaitOptions: u32 {
-        /// `WNOHANG`: never sleep.
+        /// `WNOHANG`: return at once if no child has changed state.
         const NOHANG = 1 << 0;
         /// `WEXITED`: children that terminated.
         const EXITED = 1 << 1;
@@ -126,12 +126,12 @@ pub struct WaitedChild {
     pub uid: u32,
     /// The status of the child.
     pub status: WaitStatus,
-    /// Time used by the child and the children that it waited for, as `wait3` and `wait4` report
-    /// it.
+    /// Processor time used by the child and by the children it waited for, as `wait3` and `wait4`
+    /// report it.
     pub usage: Usage,
 }
 
-/// Processor time that was used, as in `struct rusage`.
+/// Processor time, as in `struct rusage`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Usage {
     /// Time in user mode.

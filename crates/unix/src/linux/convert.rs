@@ -23,7 +23,7 @@ pub(super) fn check_long(returned: libc::c_long) -> Result<libc::c_long> {
     if returned == -1 { Err(last_error()) } else { Ok(returned) }
 }
 
-/// Converts an error of rustix, which does not appear in the public interface.
+/// Converts an error of rustix, because rustix's types do not appear in the public interface.
 pub(super) fn to_errno(error: rustix::io::Errno) -> Errno {
     Errno::from_raw(error.raw_os_error())
 }
@@ -33,7 +33,8 @@ pub(super) fn last_error() -> Errno {
     io::Error::last_os_error().into()
 }
 
-/// Returns the signal's number; `None`, which only checks whether a signal could be sent, is 0.
+/// Returns the signal's number; 0 for `None`, with which a call only checks whether a signal could
+/// be sent.
 pub(super) fn number(signal: Option<Signal>) -> i32 {
     signal.map_or(0, Signal::number)
 }
@@ -43,7 +44,7 @@ pub(super) fn bare(number: i32) -> Pid {
     Pid::number_only(number)
 }
 
-/// Converts a set to a `sigset_t`, a longer array whose first 64 bits are the kernel's set.
+/// Converts a set to a `sigset_t`, a longer bit array whose first 64 bits are the kernel's set.
 pub(super) fn to_sigset(set: SigSet) -> libc::sigset_t {
     // SAFETY: a sigset_t is plain bits; all zeros are the empty set.
     let mut kernel: libc::sigset_t = unsafe { std::mem::zeroed() };
@@ -55,7 +56,7 @@ pub(super) fn to_sigset(set: SigSet) -> libc::sigset_t {
 
 /// Converts a `sigset_t` to a set.
 pub(super) fn from_sigset(kernel: &libc::sigset_t) -> SigSet {
-    // SAFETY: as in `to_sigset`, and every pattern of bits is a u64.
+    // SAFETY: as in `to_sigset`, and every bit pattern is a valid u64.
     SigSet::from_bits(unsafe { std::ptr::from_ref(kernel).cast::<u64>().read() })
 }
 

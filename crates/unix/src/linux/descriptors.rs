@@ -10,7 +10,7 @@ use super::convert::{check, check_long, to_errno};
 use crate::errno::{Errno, Result};
 use crate::terminal::Fd;
 
-/// Makes a pipe whose ends exec closes: `pipe`.
+/// Creates a pipe whose ends are closed by exec: `pipe`.
 pub(super) fn pipe() -> Result<(Fd, Fd)> {
     let (from, to) = pipe_with(PipeFlags::CLOEXEC).map_err(to_errno)?;
     Ok((Fd(from.into_raw_fd()), Fd(to.into_raw_fd())))
@@ -31,8 +31,8 @@ pub(super) fn write(descriptor: Fd, bytes: &[u8]) -> Result<usize> {
 
 /// Closes a descriptor: `close`.
 pub(super) fn close(descriptor: Fd) -> Result<()> {
-    // SAFETY: the call takes an integer. `Sys::close` leaves it to its caller to close only
-    // descriptors that it owns.
+    // SAFETY: the call takes an integer. The caller of `Sys::close` must close only descriptors
+    // that it owns.
     check(unsafe { libc::close(descriptor.0) }).map(drop)
 }
 

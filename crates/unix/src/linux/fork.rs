@@ -45,7 +45,7 @@ impl ExecArguments {
         Ok(Self { path, _arguments: arguments, pointers })
     }
 
-    /// Executes the program with the environment of the process. Allocates nothing.
+    /// Calls execv(3), which keeps the environment of the process. Allocates nothing.
     pub(super) fn execute(&self) -> Errno {
         // SAFETY: path and arguments end with NUL, the array ends with null, and all live across
         // the call.
@@ -58,10 +58,10 @@ impl ExecArguments {
 pub(super) fn fork(child: Program) -> Result<Pid> {
     let births = table::no_birth();
     let mut table = table::write();
-    // Fails before there is a child, if no descriptor is left to hold it by.
+    // If no descriptor is free for the child's pidfd, this fails before the child exists.
     let room = pidfd_open(rustix::process::getpid(), PidfdFlags::empty()).map_err(to_errno)?;
-    // SAFETY: in the child its only thread holds the locks that matter here. Not to depend on what
-    // other libraries locked in other threads is the program's duty, as the docs of `Linux` say.
+    // SAFETY: in the child the only thread holds all locks that matter here. The program must not
+    // depend on locks that other libraries held in other threads, as the docs of `Linux` say.
     match check(unsafe { libc::fork() })? {
         0 => {
             drop(room);
@@ -82,7 +82,7 @@ pub(super) fn fork(child: Program) -> Result<Pid> {
 }
 
 /// Opens a pidfd for a new child. If SIGCHLD is ignored, the child may have vanished, and its
-/// number may belong to another process or to a thread of one.
+/// number may belong to another process or thread.
 fn held(table: &mut table::ProcessTable, number: i32) -> Result<Pid> {
     let child = rustix::process::Pid::from_raw(number).expect("a child's number is positive");
     match pidfd_open(child, PidfdFlags::empty()) {
@@ -101,7 +101,7 @@ fn held(table: &mut table::ProcessTable, number: i32) -> Result<Pid> {
     }
 }
 
-/// Returns `true` if the child can be waited for.
+/// Returns `true` if this process can wait for the child.
 fn is_child(who: WaitId<'_>) -> bool {
     let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
     !matches!(waitid(who, look), Err(KernelErrno::CHILD))

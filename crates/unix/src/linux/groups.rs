@@ -1,6 +1,6 @@
 //! Process groups and sessions.
 //!
-//! A group that a child of this process leads or led is returned as that child's handle.
+//! If a child of this process leads or led a group, the group is returned as that child's handle.
 
 #![allow(unsafe_code, reason = "the C library's calls about groups, which take any number")]
 
@@ -16,7 +16,7 @@ pub(super) fn group(process: Pid) -> Result<Pid> {
 
 /// Puts a process into a group: `setpgid`.
 pub(super) fn set_group(process: Pid, group: Pid) -> Result<()> {
-    // For a reaped process the kernel is not called, so the check that it makes first comes here.
+    // For a reaped process the kernel is not called, so the kernel's first check is made here.
     if group.number() < 0 {
         return Err(Errno::EINVAL);
     }
@@ -41,8 +41,8 @@ pub(super) fn set_session() -> Result<Pid> {
     check(unsafe { libc::setsid() }).map(Pid::number_only)
 }
 
-/// Returns the number of a group that a process may join. Returns `EPERM`, as for every group that
-/// does not exist, if its leader's handle is stale and it has no members.
+/// Returns the number of a group that a process may join. If the leader's handle is stale and the
+/// group has no members, returns `EPERM`, as for every group that does not exist.
 pub(super) fn member_of(group: Pid) -> Result<i32> {
     numbered(&table::read(), group)
 }

@@ -1,8 +1,8 @@
 //! Dispositions of this process: `sigaction`, and the function that the kernel calls.
 //!
-//! The kernel knows one handler, [`trampoline`]. A slot for each signal holds the [`Handler`] that
-//! the trampoline calls. The contents of a slot are never freed, since a handler may be running in
-//! any thread; a program that keeps installing new closures leaks them.
+//! The kernel knows only one handler, [`trampoline`]. A slot for each signal holds the [`Handler`]
+//! that the trampoline calls. The contents of a slot are never freed, since a handler may be
+//! running in any thread; a program that keeps installing new closures leaks them.
 //!
 //! A handler that other code installed (the standard library installs some) is returned as an
 //! opaque [`Handler`]. Installing that value again restores the foreign handler.
@@ -20,19 +20,19 @@ use crate::errno::Result;
 use crate::signal::{SigSet, Signal};
 use crate::sys::{ActionFlags, Disposition, Handler, SigAction};
 
-/// Length of a table indexed by signal number.
+/// Length of a table that is indexed by signal number.
 const SIGNALS: usize = 65;
 
-/// The handler of each signal, once one was installed.
+/// The handler of each signal; null until one is installed.
 static SLOTS: [AtomicPtr<InstalledHandler>; SIGNALS] =
     [const { AtomicPtr::new(ptr::null_mut()) }; SIGNALS];
 
-/// `true` if this process has been a program of the backend since it began, and is not the host
+/// `true` if this process has been a program of the backend from its start. `false` in the host
 /// that embeds the backend.
 static IS_PROGRAM: AtomicBool = AtomicBool::new(false);
 
-/// Bit mask of the signals whose action [`action`] has set in this process or in an ancestor that
-/// forked it.
+/// Bit mask of the signals whose action [`action`] has set, in this process or, before the fork, in
+/// an ancestor.
 static CHOSEN: AtomicU64 = AtomicU64::new(0);
 
 /// The signals whose actions Rust's runtime sets: it ignores SIGPIPE, and handles the others to
@@ -58,7 +58,8 @@ pub(super) fn action(signal: Signal, new: Option<SigAction>) -> Result<SigAction
             Disposition::Handler(handler) => match table.foreign.0.get(&signal) {
                 Some((told, foreign)) if told == handler => foreign.0,
                 _ => {
-                    // The kernel refuses these two, so their slots must stay empty.
+                    // The kernel refuses handlers for these two signals, so their slots must stay
+                    // empty.
                     if !SigSet::UNBLOCKABLE.contains(signal) {
                         fill(signal, handler, &new);
                     }
@@ -101,8 +102,8 @@ pub(super) fn begin_program() -> bool {
     true
 }
 
-/// Returns the signals that the host's runtime ignores and that have their default action when a
-/// program begins.
+/// Returns the signals that the host's runtime ignores but that must have their default action when
+/// a program begins.
 pub(super) fn host_ignores() -> SigSet {
     if IS_PROGRAM.load(Relaxed) {
         return SigSet::EMPTY;
@@ -110,8 +111,8 @@ pub(super) fn host_ignores() -> SigSet {
     SigSet::of(&[Signal::PIPE]).difference(chosen())
 }
 
-/// Calls `execute` while the signals of [`host_ignores`] have their default action, and ignores
-/// them again if `execute` returns.
+/// Calls `execute` with the default action for the signals of [`host_ignores`], and ignores them
+/// again if `execute` returns.
 pub(super) fn without_ignored<T>(execute: impl FnOnce() -> T) -> T {
     let default = plain(libc::SIG_DFL, &SigAction::DEFAULT);
     let set = |signal| kernel_action(signal, Some(&default)).map(|before| (signal, before));
@@ -206,7 +207,7 @@ fn trampoline_address() -> libc::sighandler_t {
     trampoline as *const () as libc::sighandler_t
 }
 
-/// Runs the handler of the signal's slot. A handler that panics ends the process as by SIGABRT.
+/// Runs the handler of the signal's slot. If the handler panics, the process ends as if by SIGABRT.
 extern "C" fn trampoline(
     signal: libc::c_int,
     info: *mut libc::siginfo_t,
@@ -226,7 +227,8 @@ extern "C" fn trampoline(
         }
         installed.handler.call(&Linux(()), &info);
     }
-    // SAFETY: as above; the handler's own calls wrote it in between, and no reference to it exists.
+    // SAFETY: as above; the handler's own calls wrote errno in between, and no reference to it
+    // exists.
     unsafe { *errno = before };
 }
 

@@ -1,5 +1,5 @@
 //! The information with a signal: [`decode`] reads a `siginfo_t` as a [`SigInfo`];
-//! [`QueuedSiginfo`] is one to send.
+//! [`QueuedSiginfo`] is a `siginfo_t` to be sent.
 
 #![allow(unsafe_code, reason = "which fields of a siginfo_t hold depends on its code")]
 
@@ -7,7 +7,7 @@ use crate::process::FAULTS;
 use crate::signal::Signal;
 use crate::sys::{SigCode, SigInfo};
 
-/// The code of a sent fault. Positive codes tell the kinds of a fault apart; any of them will do.
+/// The code of a sent fault. Positive codes distinguish the kinds of a fault; any of them will do.
 const ANY_FAULT: i32 = 1;
 
 /// A siginfo_t to be sent: its head, and the fields of the union that `sigqueue` fills.
@@ -53,7 +53,7 @@ pub(super) fn decode(info: &libc::siginfo_t) -> Option<SigInfo> {
     match code {
         SigCode::Kernel | SigCode::Fault => {}
         // SAFETY: these three codes fill si_pid and si_uid, and SI_QUEUE si_value too; the union is
-        // plain integers, and the kernel leaves none uninitialized.
+        // plain integers, all of which the kernel initializes.
         SigCode::User | SigCode::Tkill | SigCode::Queue => unsafe {
             decoded.pid = info.si_pid();
             decoded.uid = info.si_uid();

@@ -15,7 +15,7 @@ use crate::process::Tid;
 /// `PIDFD_SIGNAL_PROCESS_GROUP` (Linux 6.9): addresses the group that the process leads or led.
 const TO_GROUP: libc::c_uint = 1 << 2;
 
-/// The lowest number of a descriptor that holds a child.
+/// The lowest number for the pidfd of a child.
 pub(super) const LOWEST_PIDFD: i32 = 512;
 
 /// Returns a duplicate of the descriptor, for a caller that releases the table.
@@ -41,7 +41,7 @@ pub(super) fn through(pidfd: BorrowedFd<'_>, signal: i32) -> Result<()> {
     pidfd_send(pidfd, signal, None, 0)
 }
 
-/// Returns `true` until the process is reaped, also while it is a zombie.
+/// Returns `true` until the process is reaped, even while it is a zombie.
 pub(super) fn is_unreaped(pidfd: BorrowedFd<'_>) -> bool {
     through(pidfd, 0) != Err(Errno::ESRCH)
 }

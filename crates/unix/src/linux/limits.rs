@@ -14,8 +14,8 @@ use crate::limit::{Resource, Rlimit};
 use crate::process::{Pid, PriorityScope};
 use crate::wait::Usage;
 
-/// The system call getpriority(2) returns this minus the nice value, so as to return no negative
-/// number.
+/// The system call getpriority(2) returns this constant minus the nice value, so that it returns no
+/// negative number.
 const NICE_FROM: i32 = 20;
 
 /// Sets the user of all threads: `setuid`.
@@ -92,7 +92,7 @@ pub(super) fn usage() -> Usage {
     })
 }
 
-/// Makes the process a subreaper or ends that: `PR_SET_CHILD_SUBREAPER`.
+/// Makes the process a subreaper, or an ordinary process again: `PR_SET_CHILD_SUBREAPER`.
 pub(super) fn set_subreaper(on: bool) -> Result<()> {
     // SAFETY: the call takes integers.
     let set =

@@ -17,7 +17,7 @@ use crate::sys::{SigInfo, SigmaskHow};
 /// Size of the kernel's signal set in bytes.
 const SET_BYTES: usize = 8;
 
-/// Returns and changes the mask of this thread: `sigprocmask`.
+/// Returns the mask of this thread, and with `Some` changes it: `sigprocmask`.
 pub(super) fn change(change: Option<(SigmaskHow, SigSet)>) -> Result<SigSet> {
     let (how, set) = change.map_or((SigmaskHow::Block, SigSet::EMPTY), |(how, set)| (how, set));
     let how = match how {
@@ -41,7 +41,7 @@ pub(super) fn pending() -> SigSet {
     from_sigset(&set)
 }
 
-/// Waits with a mask: `sigsuspend`.
+/// Waits for a handler with a temporary mask: `sigsuspend`.
 pub(super) fn suspend(mask: SigSet) -> Errno {
     let mask = to_sigset(mask);
     // SAFETY: the set lives across the call, which never succeeds.
@@ -62,7 +62,7 @@ pub(super) fn timed_wait(set: SigSet, timeout: Option<Duration>) -> Result<SigIn
     let timeout = timeout.map(to_timespec);
     let timeout = timeout.as_ref().map_or(ptr::null(), ptr::from_ref);
     loop {
-        // SAFETY: a siginfo_t is plain integers; all three live across the call.
+        // SAFETY: a siginfo_t is plain integers; all three arguments live across the call.
         let found = unsafe {
             let mut info: libc::siginfo_t = std::mem::zeroed();
             let (set, to) = (&raw const set, &raw mut info);

@@ -44,47 +44,48 @@ use crate::terminal::{Fd, Termios};
 use crate::wait::{Children, Usage, WaitOptions, WaitedChild};
 use convert::to_errno;
 
-/// The backend with real processes, for Linux 5.5 and later on x86-64. It compiles for AArch64, but
+/// The backend with real processes, for Linux 5.5 and later on x86-64. It compiles for AArch64 but
 /// is untested there.
 ///
 /// All state belongs to the process: all `Linux` values of a process are equal, and any thread may
 /// use any of them.
 ///
 /// - **Children** that [`Sys::fork_boxed`] and [`Sys::spawn`] create are held by pidfds. A call
-///   with the handle of a reaped child returns `ESRCH` (`ECHILD` if it waits), whichever process
-///   has the number by then. As a *group*, a handle denotes the group that the child led as long as
-///   the group has members (since Linux 6.9; before, the handle becomes stale with the process).
-///   For calls that need a number, such as [`Sys::setpgid`], [`Sys::tgkill`] and [`Sys::ptrace`],
-///   the backend first checks that the child still has it; a child keeps its number until it is
-///   waited for. Only if SIGCHLD is ignored may the child vanish between check and call, and
-///   another process get the number.
+///   with the handle of a reaped child returns `ESRCH` (`ECHILD` if the call waits), even if
+///   another process now has the number. As a *group*, a handle denotes the group that the child
+///   led, as long as the group has members (since Linux 6.9; on earlier kernels the handle becomes
+///   stale with the process). For calls that need a number, such as [`Sys::setpgid`],
+///   [`Sys::tgkill`] and [`Sys::ptrace`], the backend first checks that the child still has it; a
+///   child keeps its number until it is waited for. Only if SIGCHLD is ignored may the child vanish
+///   between the check and the call, and another process get the number.
 /// - [`Children::Any`] and groups match only **children that this backend created**. Children of
 ///   [`std::process::Command`] stay with `Command`, unless [`Sys::set_subreaper`] is or was on, or
-///   the process has number 1: then a wait reaps any child. By its bare number any child can be
-///   waited for. If one thread waits for any child, another thread reaps the last one, and the
-///   program has children that the backend did not create, then the waiter returns when one of
-///   those changes state.
-/// - [`Sys::fork_boxed`] calls fork(2): the child has only the calling thread, a copy of the
-///   parent's memory, and the locks of other threads in the state in which they were; in a program
-///   with many threads it should do little. The child ends with `_exit`, without flushing buffers,
-///   and by SIGABRT if it panics.
+///   the process has number 1: then a wait reaps any child. Any child can be waited for by its bare
+///   number. If one thread waits for any child, another thread reaps the backend's last child, and
+///   the program has children that the backend did not create, then the waiter returns when one of
+///   these changes state.
+/// - [`Sys::fork_boxed`] calls fork(2): the child has only the calling thread and a copy of the
+///   parent's memory, in which locks that other threads held stay locked. In a multithreaded
+///   program the child should do little. It ends with `_exit`, without flushing buffers; if it
+///   panics, it ends by SIGABRT.
 /// - A child of this program **starts** with the dispositions that [`Sys::sigaction`] has set here,
-///   and without those of Rust's runtime. The runtime ignores SIGPIPE, handles SIGSEGV and SIGBUS,
-///   and gives each thread an alternate stack; in the child the three signals have their default
-///   actions, and there is no alternate stack. A library's handler of SIGSEGV or SIGBUS is removed
-///   too; its other handlers stay, and so do other ignored signals, as nohup(1) requires. SIGPIPE
-///   also has its default action in programs that [`Sys::spawn`] and [`Sys::exec`] start, as with
-///   [`std::process::Command`]; to ignore it there, call [`Sys::sigaction`]. The calling process
-///   itself is not changed: a program that you run on a `Linux` without a fork finds SIGPIPE
-///   ignored. Children of a child inherit everything, as fork(2) specifies.
+///   and without the dispositions of Rust's runtime. The runtime ignores SIGPIPE, handles SIGSEGV
+///   and SIGBUS, and gives each thread an alternate stack; in the child the three signals have
+///   their default actions, and there is no alternate stack. A library's handler of SIGSEGV or
+///   SIGBUS is removed too; its other handlers stay, and so do other ignored signals, as nohup(1)
+///   requires. SIGPIPE also has its default action in programs that [`Sys::spawn`] and
+///   [`Sys::exec`] start, as with [`std::process::Command`]; to ignore SIGPIPE there, call
+///   [`Sys::sigaction`]. The calling process itself is not changed: a program that you run on a
+///   `Linux` without a fork finds SIGPIPE ignored. Children of a child inherit everything, as
+///   fork(2) specifies.
 /// - [`Sys::spawn`] copies no memory. Its path is used as it is; `PATH` is not searched. An ignored
 ///   signal stays ignored unless it is among the defaults.
 /// - **Descriptors** that the backend creates are closed by exec; [`Sys::dup2`] and
 ///   [`SpawnRequest::descriptors`] pass them on.
 /// - [`Sys::sigaction`] installs real handlers: see [`Handler`](crate::Handler) for what they may
 ///   do. They may not make the calls that allocate: those that create or reap a child or a thread,
-///   wait for any child or a group, or install a handler or a stack. A handler never finds a lock
-///   of this type held by the thread that it interrupts.
+///   wait for any child or a group, or install a handler or a stack. The thread that a handler
+///   interrupts never holds a lock of this type.
 ///
 /// ```
 /// use tontine_unix::{Linux, WaitStatus, Sys};
@@ -112,11 +113,11 @@ impl Linux {
         Ok(Self(()))
     }
 
-    /// Creates the backend for a process that has no children but its own (those from before it
-    /// executed its program included), in a system that does not soon reuse a process number. Such
-    /// a process, and those that it forks, wait in one call, as any program would. All dispositions
-    /// are taken to be the program's own. The caller has checked that the kernel supports the
-    /// backend.
+    /// Creates the backend for a process all of whose children are the backend's (including those
+    /// from before the process called exec), in a system that does not soon reuse a process number.
+    /// Such a process, and the processes that it forks, wait in one call, as any program would. All
+    /// dispositions count as the program's own. The caller must have checked that the kernel
+    /// supports the backend.
     #[doc(hidden)]
     pub fn alone() -> Self {
         wait::take_at_once();

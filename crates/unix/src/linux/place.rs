@@ -36,8 +36,8 @@ impl CpuPlacement {
         })
     }
 
-    /// Sets the affinity of the calling thread, a new one or the first of a new process. Does
-    /// nothing if the processor has gone since.
+    /// Sets the affinity of the calling thread, which is new or the first of a new process. Does
+    /// nothing if the processor has since gone offline.
     pub(super) fn apply(self) {
         if let Some(set) = self.wanted {
             let _ = sched_setaffinity(None, &set);
@@ -45,8 +45,8 @@ impl CpuPlacement {
     }
 }
 
-/// Returns the set of this processor alone, after a check that the kernel accepts it: this thread
-/// moves there and back.
+/// Returns the set of only this processor. Checks that the kernel accepts it by moving this thread
+/// there and back.
 fn only(processor: usize) -> Result<CpuSet> {
     if processor >= CpuSet::MAX_CPU {
         return Err(Errno::EINVAL);

@@ -16,18 +16,18 @@ use crate::process::{FAULTS, Pid, SignalTarget, Tid};
 use crate::signal::{SigSet, Signal};
 use crate::sys::{Disposition, SigAction, SigmaskHow};
 
-/// Sends a signal: `kill`. To the process of a handle it is sent through the pidfd.
+/// Sends a signal: `kill`. If the target is a handle, sends through the pidfd.
 pub(super) fn kill(target: SignalTarget, signal: Option<Signal>) -> Result<()> {
     let signal = number(signal);
     match target {
         SignalTarget::Process(pid) if pid.birth().is_some() => {
             to_child(pid, |child| through(child, signal))
         }
-        // kill(2) takes numbers of 0 and less for groups.
+        // kill(2) takes 0 and negative numbers to mean groups.
         SignalTarget::Process(pid) if pid.number() <= 0 => Err(Errno::ESRCH),
         SignalTarget::Process(pid) => by_number(pid.number(), signal),
-        // Not under the table's lock, which blocks signals: an ignored signal stays pending if it
-        // is blocked.
+        // Sent without the table's lock, which blocks signals: an ignored signal stays pending
+        // while it is blocked.
         SignalTarget::Group(group) if group.number() == 0 => by_number(0, signal),
         SignalTarget::Group(group) => kill_group(group, signal),
         SignalTarget::OwnGroup => by_number(0, signal),
@@ -49,10 +49,10 @@ fn kill_group(group: Pid, signal: i32) -> Result<()> {
     };
     match (own, number) {
         (Some(leader), _) => to_led(number, leader.as_fd(), signal, false),
-        // As kill(2): the number has no positive counterpart.
+        // Like kill(2): the number has no positive counterpart.
         (None, i32::MIN) => Err(Errno::ESRCH),
         (None, ..=0) => Err(Errno::EINVAL),
-        // kill(2) takes -1 for all processes.
+        // kill(2) takes -1 to mean all processes.
         (None, 1) => {
             let init = rustix::process::Pid::INIT;
             let leader = rustix::process::pidfd_open(init, rustix::process::PidfdFlags::empty())
@@ -66,11 +66,11 @@ fn kill_group(group: Pid, signal: i32) -> Result<()> {
 /// Sends to the group with this number and leader. With `held`, the caller holds the table.
 fn to_led(number: i32, leader: BorrowedFd<'_>, signal: i32, held: bool) -> Result<()> {
     match to_group(leader, signal) {
-        // Before Linux 6.9 a pidfd cannot name a group. The number can, and stays the group's as
-        // long as the leader has it.
+        // Before Linux 6.9 a pidfd cannot name a group. The number can, and it denotes the group as
+        // long as the leader has the number.
         Err(Errno::EINVAL) => {
-            // Keeps the leader from being reaped. The table must not be locked twice: a writer may
-            // be waiting.
+            // The lock keeps the leader from being reaped. The table must not be locked twice: a
+            // writer may be waiting.
             let _table = (!held).then(table::read);
             if is_unreaped(leader) { by_number(-number, signal) } else { Err(Errno::ESRCH) }
         }
@@ -80,7 +80,7 @@ fn to_led(number: i32, leader: BorrowedFd<'_>, signal: i32, held: bool) -> Resul
 
 /// Sends a signal to a thread: `tgkill`.
 pub(super) fn tgkill(process: Pid, thread: Tid, signal: Option<Signal>) -> Result<()> {
-    // For a reaped process the kernel is not called, so the check that it makes first comes here.
+    // For a reaped process the kernel is not called, so the kernel's first check is made here.
     if process.number() <= 0 || thread.0 <= 0 {
         return Err(Errno::EINVAL);
     }
@@ -139,7 +139,7 @@ fn send_fault(signal: Signal) -> Result<()> {
 
 /// Sends through a duplicate of the child's descriptor, with the table unlocked: the lock blocks
 /// signals, and a blocked signal is not discarded even if it is ignored. If the signal ends the
-/// child, SIGCHLD arrives meanwhile. If no descriptor is left, sends under the lock.
+/// child, SIGCHLD may arrive during the call. If no descriptor is free, sends under the lock.
 fn to_child(child: Pid, send: impl Fn(BorrowedFd<'_>) -> Result<()>) -> Result<()> {
     let own = {
         let table = table::read();

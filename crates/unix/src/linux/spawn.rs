@@ -1,12 +1,12 @@
 //! `spawn`: starts a program in a new process without copying this one.
 //!
 //! The child runs in this process's memory, on the free part of this thread's stack, while this
-//! thread sleeps (`CLONE_VM`, `CLONE_VFORK`). Its cost therefore does not depend on the size of the
-//! process, and if it fails it can store the reason in [`SpawnArgs::error`]. All signals are
-//! blocked meanwhile, and handlers are reset in the child (`CLONE_CLEAR_SIGHAND`), so no handler
-//! ever runs in the shared memory.
+//! thread sleeps (`CLONE_VM`, `CLONE_VFORK`). The cost therefore does not depend on the size of the
+//! process, and a child that fails can store the reason in [`SpawnArgs::error`]. All signals are
+//! blocked until the parent resumes, and handlers are reset in the child (`CLONE_CLEAR_SIGHAND`),
+//! so no handler ever runs in the shared memory.
 //!
-//! A child that ends before it has executed sends no signal: its exit signal is 0, and an ordinary
+//! A child that ends before exec succeeds sends no signal: its exit signal is 0, and an ordinary
 //! wait does not find it. exec sets the exit signal to SIGCHLD (execve(2)).
 
 #![allow(unsafe_code, reason = "clone3 with shared memory, and what the child calls there")]
@@ -25,7 +25,7 @@ use crate::errno::{Errno, Result};
 use crate::process::{Pid, SpawnGroup, SpawnRequest};
 use crate::signal::SigSet;
 
-/// `CLONE_CLEAR_SIGHAND` (Linux 5.5), a bit beyond those that clone(2) accepts.
+/// `CLONE_CLEAR_SIGHAND` (Linux 5.5), a bit above those that clone(2) accepts.
 const CLEAR_HANDLERS: u64 = 1 << 32;
 
 /// `struct clone_args`, in its first version.
@@ -44,7 +44,7 @@ struct CloneArguments {
 
 const _: () = assert!(size_of::<CloneArguments>() == 64);
 
-/// The tasks of the child, and the error that kept it from executing.
+/// The child's tasks, and the error that kept it from calling exec successfully.
 struct SpawnArgs {
     image: ExecArguments,
     session: bool,
@@ -65,7 +65,7 @@ struct Move {
     in_the_way: bool,
 }
 
-/// Checks that the kernel has clone3: it then rejects the missing arguments, not the call.
+/// Checks that the kernel has clone3, which then rejects the missing arguments and not the call.
 pub(super) fn probe() -> Result<()> {
     let nothing = std::ptr::null::<CloneArguments>();
     // SAFETY: the kernel refuses a size of 0 before it reads anything.
@@ -97,17 +97,16 @@ pub(super) fn spawn(spawn: &SpawnRequest) -> Result<Pid> {
     let executed = !reap_unexecuted(&pidfd);
     match order.error {
         Some(error) => Err(error),
-        // A signal killed it.
+        // A signal killed the child.
         None if !executed => Err(Errno::EAGAIN),
         None => Ok(table::write().insert(number, out_of_the_way(pidfd))),
     }
 }
 
-/// Reaps a child that no longer sleeps in `clone` and has not executed, because it ends. Returns
-/// `true` if the child was one.
+/// Reaps the child if it ended without a successful exec. Returns `true` if it did so.
 ///
-/// The exit signal tells: exec sets it to SIGCHLD before the parent resumes, and then this kind of
-/// wait does not find the child.
+/// The exit signal distinguishes the two cases: exec sets it to SIGCHLD before the parent resumes,
+/// and then this kind of wait does not find the child.
 fn reap_unexecuted(pidfd: &OwnedFd) -> bool {
     let unexecuted = WaitIdOptions::from_bits_retain(libc::__WCLONE as u32);
     // Signals are blocked, so none interrupts the wait.
@@ -123,7 +122,7 @@ fn moves(spawn: &SpawnRequest) -> Vec<Move> {
     moves.collect()
 }
 
-/// Creates the child, which carries out the order. Returns when the child has executed or ended.
+/// Creates the child, which carries out `order`. Returns when the child has called exec or ended.
 fn clone(order: &mut SpawnArgs) -> Result<(i32, OwnedFd)> {
     let mut pidfd = -1;
     let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::CLONE_PIDFD;
@@ -146,11 +145,11 @@ fn clone(order: &mut SpawnArgs) -> Result<(i32, OwnedFd)> {
 fn clone_with(arguments: &CloneArguments, order: &mut SpawnArgs) -> i32 {
     let result: i64;
     // SAFETY: the system call reads `arguments`, which lives across it and requests a child in this
-    // memory on this stack, with the parent asleep until the child executes or ends. In the child
-    // rax is 0, and it does not change this frame: it aligns the stack, calls a function that does
-    // not return, and writes only below the stack pointer, where nothing is kept across an asm
-    // block without `nostack`. The child has its own registers; in the parent the system call
-    // changes rax, rcx and r11.
+    // memory on this stack, with the parent asleep until the child calls exec or ends. In the child
+    // rax is 0, and the child does not change this frame: it aligns the stack, calls a function
+    // that does not return, and writes only below the stack pointer, where nothing is kept across
+    // an asm block without `nostack`. The child has its own registers; in the parent the system
+    // call changes rax, rcx and r11.
     unsafe {
         asm!(
             "syscall",
@@ -201,10 +200,10 @@ fn clone_with(arguments: &CloneArguments, order: &mut SpawnArgs) -> i32 {
     result as i32
 }
 
-/// The entry point of the child. It allocates nothing and takes no lock, because the memory is the
-/// parent's.
+/// The entry point of the child. It allocates nothing and takes no lock, because it runs in the
+/// parent's memory.
 unsafe extern "C" fn carry_out(order: *mut SpawnArgs) -> ! {
-    // SAFETY: the parent sleeps, and does not access the order until the child has left this
+    // SAFETY: the parent sleeps, and does not access `order` until the child has left the shared
     // memory.
     let order = unsafe { &mut *order };
     order.error = Some(match prepare(order) {
@@ -245,7 +244,7 @@ fn place_descriptors(moves: &mut [Move]) -> Result<()> {
     }
     for one in moves.iter() {
         // SAFETY: the calls take integers. dup2 to the same number would leave the close-on-exec
-        // flag.
+        // flag set.
         unsafe {
             if one.from == one.to {
                 check(libc::fcntl(one.from, libc::F_SETFD, 0))?;

@@ -1,7 +1,7 @@
 //! The alternate stack of a thread: 4.3BSD's `sigstack` over sigaltstack(2).
 //!
-//! The memory belongs to the thread until it ends: when a handler returns, its change of the stack
-//! is undone, and the previous stack is in use again.
+//! The memory belongs to the thread until it ends: if a handler changes the stack, the change is
+//! undone when it returns, and the previous stack is in use again.
 
 #![allow(unsafe_code, reason = "sigaltstack(2) and the memory under it")]
 
@@ -37,7 +37,7 @@ pub(super) fn sigstack(new: Option<SigStack>) -> Result<SigStack> {
     .map(|old| told(&old))
 }
 
-/// Installs a stack of this size: one that is mapped and unused, or a new one.
+/// Installs a stack of this size. Reuses a mapped one that is not in use, or maps a new one.
 fn install(size: usize) -> Result<libc::stack_t> {
     let current = exchange(None)?;
     OWN.with_borrow_mut(|own| {
@@ -50,9 +50,9 @@ fn install(size: usize) -> Result<libc::stack_t> {
     })
 }
 
-/// Removes the alternate stack that Rust's runtime gives each thread. So a thread starts without
-/// one, as does a child that the host forks, and `sigstack` reports none. An alternate stack that
-/// the backend allocated stays, in a child too.
+/// Removes the alternate stack that Rust's runtime gives each thread. A new thread, or a child that
+/// the host forks, therefore starts without one, and `sigstack` reports none. An alternate stack
+/// that the backend allocated stays, also in a child.
 pub(super) fn forget() {
     let Ok(current) = exchange(None) else { return };
     if !OWN.with_borrow(|own| own.iter().any(|area| area.start == current.ss_sp)) {
@@ -99,7 +99,7 @@ impl Drop for Area {
             && current.ss_sp == self.start
             && exchange(Some(&disabled())).is_err()
         {
-            // A handler runs on it.
+            // A handler runs on the stack.
             return;
         }
         // SAFETY: mapped in `map`, of this size, and the kernel no longer uses it.

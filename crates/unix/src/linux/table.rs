@@ -1,16 +1,16 @@
-//! The children that this process created: [`ProcessTable`], and the locks around it.
+//! The children that this process created, in a [`ProcessTable`], and the locks around it.
 //!
 //! An entry holds a child's number, ordinal and pidfd. The table resolves a [`Pid`] to a child, so
-//! that the handle of a reaped child resolves to none, and never to another process that got its
-//! number. An entry is removed when the child is reaped, under the lock: while a thread holds the
-//! lock for reading, a child that it finds keeps its number.
+//! that the handle of a reaped child resolves to no child, and never to another process that reuses
+//! its number. An entry is removed when the child is reaped, under the lock: while a thread holds
+//! the lock for reading, a child that it finds keeps its number.
 //!
 //! Signals are blocked while a lock is held. A handler may therefore make any call that
-//! signal-safety(7) permits: it never finds the lock held by the thread that it interrupted.
+//! signal-safety(7) permits: the thread that it interrupted never holds the lock.
 //!
 //! [`super::fork`] and [`super::spawn`] insert children, [`super::wait`] removes them, and
-//! [`super::threads`] keeps its [`MadeThreads`] here, so that one lock makes all of this consistent
-//! in a forked child.
+//! [`super::threads`] keeps its [`MadeThreads`] here, so that a single lock keeps all of this
+//! consistent in a forked child.
 
 #![allow(unsafe_code, reason = "the signal mask is the C library's")]
 
@@ -28,11 +28,11 @@ use crate::errno::{Errno, Result};
 use crate::process::{Pid, Tid};
 use crate::signal::SigSet;
 
-/// The table of this process. If both locks are taken, [`BIRTHS`] comes first.
+/// The table of this process. A thread that takes both locks takes [`BIRTHS`] first.
 static TABLE: RwLock<ProcessTable> = RwLock::new(ProcessTable::new());
 
-/// Held for reading while a child is created and not yet in the table; held for writing to fork, or
-/// to reap a child that this backend did not create.
+/// Held for reading from before a child is created until it is in the table. Held for writing to
+/// fork, or to reap a child that this backend did not create.
 static BIRTHS: RwLock<()> = RwLock::new(());
 
 /// Number of entries at which the table is first searched for children that were reaped elsewhere.
@@ -42,7 +42,7 @@ const FIRST_SWEEP: usize = 64;
 /// its group has gone, until the next search.
 const FIRST_SWEEP_OF_GROUPS: usize = 8;
 
-/// A child that was not reaped.
+/// A child that has not been reaped.
 #[derive(Debug)]
 pub(super) struct ChildEntry {
     birth: u32,
@@ -61,11 +61,11 @@ impl ChildEntry {
     }
 }
 
-/// The state of the backend that belongs to the process: see the module.
+/// The backend's state for this process: see the module.
 #[derive(Debug)]
 pub(super) struct ProcessTable {
     children: BTreeMap<i32, ChildEntry>,
-    /// Reaped children whose group still has members. The descriptor still names the group.
+    /// Reaped children whose group still has members. Each descriptor still names the group.
     groups: BTreeMap<i32, ChildEntry>,
     births: u32,
     sweep_at: usize,
@@ -82,7 +82,7 @@ pub(super) struct ProcessTable {
 
 /// Threads that this backend created and that are not joined; `None` while a thread joins one.
 ///
-/// A thread that ended and is never joined stays until a new thread has its number.
+/// The entry of a thread that ended and is never joined stays until a new thread reuses its number.
 #[derive(Debug)]
 pub(super) struct MadeThreads(pub(super) BTreeMap<Tid, Option<JoinHandle<()>>>);
 
@@ -91,8 +91,8 @@ impl MadeThreads {
         Self(BTreeMap::new())
     }
 
-    /// Called in a forked child, which has none of the threads. Leaks their handles: dropping one
-    /// would detach a thread that does not exist.
+    /// Called in a forked child, in which these threads do not exist. Leaks their handles, because
+    /// dropping one would detach a thread that does not exist.
     fn forget(&mut self) {
         std::mem::forget(std::mem::take(&mut self.0));
     }
@@ -160,7 +160,7 @@ impl ProcessTable {
         self.children.is_empty()
     }
 
-    /// Returns the number for a system call that takes no descriptor.
+    /// Returns a process's number, for a system call that takes no descriptor.
     pub(super) fn number(&self, pid: Pid) -> Result<i32> {
         if pid.birth().is_some() {
             let child = self.child(pid).ok_or(Errno::ESRCH)?;
@@ -190,7 +190,7 @@ impl ProcessTable {
         }
     }
 
-    /// Removes a child that was reaped, but keeps its group while that has members.
+    /// Removes a child that was reaped, but keeps its group while the group has members.
     pub(super) fn remove(&mut self, number: i32) {
         let Some(child) = self.children.remove(&number) else { return };
         if !is_group(child.as_fd()) {
@@ -233,7 +233,7 @@ fn known(children: &BTreeMap<i32, ChildEntry>, pid: Pid) -> Option<&ChildEntry> 
     pid.birth().is_none_or(|birth| birth == child.birth).then_some(child)
 }
 
-/// Guard of a lock. On drop, it first releases the lock and then restores the mask.
+/// The guard of a lock. On drop, it first releases the lock and then restores the mask.
 #[derive(Debug)]
 pub(super) struct TableGuard<G> {
     guard: G,
@@ -241,7 +241,7 @@ pub(super) struct TableGuard<G> {
 }
 
 impl<G> TableGuard<G> {
-    /// Returns the mask that the drop restores.
+    /// Returns the mask that the guard restores on drop.
     pub(super) fn mask_before(&self) -> &libc::sigset_t {
         &self.blocked.before
     }
@@ -273,8 +273,8 @@ pub(super) fn write() -> TableGuard<RwLockWriteGuard<'static, ProcessTable>> {
     TableGuard { guard: TABLE.write().unwrap_or_else(PoisonError::into_inner), blocked }
 }
 
-/// Calls `act` with the number of a process, a child or not; `ESRCH` for the handle of a reaped
-/// one.
+/// Calls `act` with the number of a process, which need not be a child. Returns `ESRCH` for the
+/// handle of a reaped child.
 pub(super) fn with_number<T>(process: Pid, act: impl FnOnce(i32) -> Result<T>) -> Result<T> {
     if process.birth().is_none() {
         return act(process.number());
@@ -288,21 +288,21 @@ pub(super) fn named(number: i32) -> Pid {
     if number <= 0 { bare(number) } else { read().named(number) }
 }
 
-/// Announces a child to come. While the guard exists, no thread forks, and none reaps a child that
-/// this backend did not create.
+/// Announces the creation of a child. While the guard exists, no thread forks, and none reaps a
+/// child that this backend did not create.
 pub(super) fn birth() -> TableGuard<RwLockReadGuard<'static, ()>> {
     let blocked = MaskGuard::new();
     TableGuard { guard: BIRTHS.read().unwrap_or_else(PoisonError::into_inner), blocked }
 }
 
-/// Excludes children to come. While the guard exists, the table has every child that this backend
-/// has created.
+/// Excludes the creation of children. While the guard exists, the table contains every child that
+/// this backend has created.
 pub(super) fn no_birth() -> TableGuard<RwLockWriteGuard<'static, ()>> {
     let blocked = MaskGuard::new();
     TableGuard { guard: BIRTHS.write().unwrap_or_else(PoisonError::into_inner), blocked }
 }
 
-/// Blocks all signals in this thread until it is dropped.
+/// A guard that blocks all signals in this thread until it is dropped.
 #[derive(Debug)]
 pub(super) struct MaskGuard {
     before: libc::sigset_t,

@@ -1,7 +1,7 @@
 //! Terminals: new ones, the controlling one, their groups and their attributes.
 //!
 //! Exec closes all descriptors that are created here. Opening a terminal never makes it the
-//! session's: [`set_controlling`] does.
+//! session's controlling terminal; [`set_controlling`] does.
 
 #![allow(unsafe_code, reason = "termios, whose calls take any descriptor")]
 
@@ -34,7 +34,8 @@ pub(super) fn open_own() -> Result<Fd> {
     Ok(Fd(terminal.into_raw_fd()))
 }
 
-/// Makes a terminal the session's (`TIOCSCTTY`), but takes none from another session.
+/// Makes a terminal the session's controlling terminal (`TIOCSCTTY`). Does not take it from another
+/// session.
 pub(super) fn set_controlling(terminal: Fd) -> Result<()> {
     // SAFETY: the request takes an integer.
     check(unsafe { libc::ioctl(terminal.0, libc::TIOCSCTTY, 0) }).map(drop)
@@ -48,7 +49,7 @@ pub(super) fn foreground(terminal: Fd) -> Result<Pid> {
 
 /// Sets the foreground group: `tcsetpgrp`.
 pub(super) fn set_foreground(terminal: Fd, group: Pid) -> Result<()> {
-    // For a stale group the kernel gets a number that no group has: it then finds other mistakes
+    // For a stale group the kernel gets a number that no group has, so that it reports other errors
     // first, as it would for any group.
     let group = groups::member_of(group).unwrap_or(i32::MAX);
     // SAFETY: the call takes integers.
@@ -82,7 +83,7 @@ pub(super) fn attributes(terminal: Fd) -> Result<Termios> {
     })
 }
 
-/// Sets the attributes at once: `tcsetattr`. Settings that [`Termios`] lacks are left as they are.
+/// Sets the attributes at once: `tcsetattr`. Leaves settings that [`Termios`] lacks unchanged.
 pub(super) fn set_attributes(terminal: Fd, termios: &Termios) -> Result<()> {
     let mut kernel = kernel_attributes(terminal)?;
     put(&mut kernel.c_iflag, libc::ICRNL, termios.modes.contains(Modes::ICRNL));

@@ -1,4 +1,4 @@
-//! Threads of this process: the standard library creates them, their number names them, each is
+//! Threads of this process. The standard library creates them; each has its number as a name and is
 //! joined once.
 
 use std::fs;
@@ -13,7 +13,7 @@ use crate::errno::{Errno, Result};
 use crate::process::Tid;
 use crate::sys::ThreadBody;
 
-/// Creates a thread: `thread`. If the body panics, only its thread ends.
+/// Creates a thread: `thread`. If the body panics, only the new thread ends.
 pub(super) fn start(body: ThreadBody) -> Result<Tid> {
     let placement = table::read().placement;
     let (tell, told) = mpsc::sync_channel(1);
@@ -46,29 +46,30 @@ pub(super) fn join(thread: Tid) -> Result<()> {
     let _ = handle.join();
     await_removal(thread);
     let mut table = table::write();
-    // A new thread may have got the number.
+    // A new thread may have the number by now.
     if let Some(None) = table.threads.0.get(&thread) {
         table.threads.0.remove(&thread);
     }
     Ok(())
 }
 
-/// Number of checks whether the kernel has removed a joined thread, before each further check
-/// sleeps for 100 µs.
+/// Number of checks for the removal of a joined thread, after which a sleep of 100 µs precedes each
+/// further check.
 const QUICK_LOOKS: u32 = 10_000;
 
-/// Maximum number of checks: more than a second in total; removal takes microseconds.
+/// Maximum number of checks. They take more than a second in total; removal takes microseconds.
 const MAX_LOOKS: u32 = 2 * QUICK_LOOKS;
 
 /// `PF_EXITING`, in the flags of /proc/PID/stat: the thread is exiting.
 const EXITING: u64 = 1 << 2;
 
-/// Blocks until the kernel has released the number of an ended thread, for [`MAX_LOOKS`] at
-/// most: without `/proc`, a number that was reused at once looks like one that is kept.
+/// Blocks until the kernel has released the number of an ended thread, but for at most
+/// [`MAX_LOOKS`] checks: without `/proc`, a number that was reused at once looks like one that is
+/// still held.
 ///
 /// The C library's join returns when the thread has left the address space. The kernel removes the
-/// thread a little later, and `tgkill` finds it until then. Yields, because the thread only needs a
-/// processor.
+/// thread a little later, and `tgkill` finds it until then. This function yields, because the
+/// ending thread only needs a processor.
 fn await_removal(thread: Tid) {
     let process = rustix::process::getpid().as_raw_nonzero().get();
     for look in 0..MAX_LOOKS {
@@ -89,7 +90,7 @@ fn await_removal(thread: Tid) {
 }
 
 /// Returns `true` if there is nothing left to wait for although the number is in use: a new thread
-/// has it, or a tracer keeps the ended thread until it waits for it.
+/// has the number, or a tracer keeps the ended thread until the tracer waits for it.
 fn is_removed(thread: Tid) -> bool {
     let said = |file: &str| fs::read_to_string(format!("/proc/self/task/{}/{file}", thread.0)).ok();
     let Some(stat) = said("stat") else { return false };

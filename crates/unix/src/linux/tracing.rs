@@ -15,11 +15,12 @@ use crate::signal::Signal;
 
 /// Makes a request: `ptrace`.
 ///
-/// An attach is made under the table's lock: if the child were reaped before it, its number might
-/// name a stranger. The other requests are made with the table unlocked, because the lock blocks
-/// signals: a SIGCHLD that the request causes would then stay pending and wake another thread, even
-/// if it is ignored. If another thread reaps the tracee and its number is reused meanwhile, they
-/// return ESRCH: the kernel accepts them only for a tracee of this thread.
+/// An attach is made under the table's lock: if the child were reaped before the attach, its number
+/// might name an unrelated process. The other requests are made with the table unlocked, because
+/// the lock blocks signals: a SIGCHLD that the request causes would then stay pending and wake
+/// another thread, even if it is ignored. If another thread reaps the tracee and its number is
+/// reused before the request, the request returns ESRCH: the kernel accepts it only for a tracee of
+/// this thread.
 pub(super) fn ptrace(request: Ptrace) -> Result<()> {
     match request {
         Ptrace::TraceMe => ask(libc::PTRACE_TRACEME, 0, None),

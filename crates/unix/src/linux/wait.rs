@@ -1,18 +1,19 @@
-//! `waitid`: looks, which may sleep, and then takes under the table's lock.
+//! `waitid`, in two steps: a *look*, which may sleep, and then a *take* under the table's lock.
 //!
 //! A look (`WNOWAIT`) does not change the child. The thread then takes the child through its pidfd
-//! and removes it from the table in the same critical section. If several wait, one takes the
-//! child; the others look again or return that there is none.
+//! and removes it from the table in the same critical section. If several threads wait, one takes
+//! the child; the others look again or return that there is no child.
 //!
-//! A single waitid(2) that takes has taken before it handles signals. The same holds here: a
-//! handler that runs after a look, as that of SIGCHLD mostly does, first takes what the look has
-//! found ([`take_first`]), since it may end the process or wait itself. Only a stop or an end by
-//! default can come between look and take. If every child is the backend's and no number is reused
-//! meanwhile, look and take are one call ([`take_at_once`]).
+//! A single waitid(2) without `WNOWAIT` takes the child before it handles signals. The same holds
+//! here. A handler that runs after a look, as SIGCHLD's mostly does, first takes the child that the
+//! look has found ([`take_first`]), since the handler may end the process or wait itself. Only a
+//! default action that stops or ends the process can come between look and take. If the backend
+//! created every child and no number is reused in between, look and take are one call
+//! ([`take_at_once`]).
 //!
 //! [`Children::Any`] and the groups match children that this backend created. Those that other code
 //! of the program creates, with `std::process::Command` or posix_spawn(3), are left to that code,
-//! unless this process adopts orphans ([`adopts`]): an orphan cannot be waited_child from them.
+//! unless this process adopts orphans ([`adopts`]): an orphan cannot be told apart from them.
 
 #![allow(unsafe_code, reason = "waitid(2), whose fifth argument the C library does not pass on")]
 
@@ -33,8 +34,8 @@ use crate::signal::Signal;
 use crate::wait::{Children, Usage, WaitOptions, WaitStatus, WaitedChild};
 
 /// Period of a poll, in milliseconds, while a foreign child hides the backend's children from a
-/// look. The end of a child wakes the poll at once; the period is for stops, and for children that
-/// another thread creates.
+/// look. The end of a child wakes the poll at once; only stops, and children that another thread
+/// creates, are found by the period.
 const LOOK_AGAIN_MS: i64 = 5;
 
 /// The children that the kernel is asked about: `idtype_t` and id.
@@ -62,7 +63,7 @@ thread_local! {
     static INTERRUPTED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Called before a handler runs that interrupts this thread's calls.
+/// Records that a handler without SA_RESTART is about to run in this thread.
 pub(super) fn interrupt() {
     INTERRUPTED.set(true);
 }
@@ -87,7 +88,7 @@ pub(super) fn wait(children: Children, options: WaitOptions) -> Result<Option<Wa
 fn one(pid: Pid, options: WaitOptions) -> Result<Option<WaitedChild>> {
     let held = table::read().child(pid).map(table::ChildEntry::pidfd);
     let Some(pidfd) = held else {
-        // A bare number may also name a child that the program created without the backend.
+        // A bare number may name a child that the program created without the backend.
         let bare = pid.birth().is_none();
         return if bare { ask(Whom::Number(pid.number()), options) } else { Err(Errno::ECHILD) };
     };
@@ -104,10 +105,11 @@ fn one(pid: Pid, options: WaitOptions) -> Result<Option<WaitedChild>> {
             Ok(Some(TakenChild::Yes(waited))) => return Ok(Some(waited)),
             Ok(Some(TakenChild::No | TakenChild::Foreign)) => {}
             Ok(None) => return Ok(None),
-            // Another thread has waited for it, or none can, because SIGCHLD is ignored.
+            // Another thread has reaped the child, or no thread can, because SIGCHLD is ignored.
             Err(Errno::ECHILD) => {
                 let mut table = table::write();
-                // A caller that asks only for stops does not find a zombie, which is still there.
+                // A caller that waits only for stops does not find a zombie, but the zombie still
+                // exists.
                 let gone = options.contains(WaitOptions::EXITED) && !takes_at_once();
                 if gone && holds(&table, pid.number(), &pidfd) {
                     table.remove(pid.number());
@@ -129,7 +131,8 @@ fn many(group: Option<i32>, options: WaitOptions) -> Result<Option<WaitedChild>>
         let whom = group.map_or(Whom::All, Whom::Group);
         match look(whom, options, &|found| take_found(found, options, adopts)) {
             Err(Errno::ECHILD) => {
-                // A thread that takes at once has yet to look up the handle.
+                // With `take_at_once`, another thread may have taken a child whose handle it has
+                // yet to look up in the table.
                 if !takes_at_once() {
                     table::write().sweep();
                 }
@@ -141,8 +144,8 @@ fn many(group: Option<i32>, options: WaitOptions) -> Result<Option<WaitedChild>>
             Ok(Some(TakenChild::No)) => continue,
             Ok(Some(TakenChild::Foreign)) => {}
         }
-        // Each further look would find the same foreign child, so every child of the backend is
-        // queried on its own.
+        // Each further look would find the same foreign child, so each child of the backend is
+        // queried separately.
         let ours = ours(group);
         for (number, pidfd) in &ours {
             if let Some(waited) = take_if_there(*number, pidfd, options)? {
@@ -156,12 +159,12 @@ fn many(group: Option<i32>, options: WaitOptions) -> Result<Option<WaitedChild>>
     }
 }
 
-/// Returns `true` if the table has a child in the group, or any child for `None`.
+/// Returns `true` if the table has a child in the group; for `None`, if it has any child.
 fn any_ours(group: Option<i32>) -> bool {
     if group.is_none() { !table::read().is_empty() } else { !ours(group).is_empty() }
 }
 
-/// Returns the children of the table that are in the group, or all for `None`.
+/// Returns the table's children in the group; for `None`, all of them.
 fn ours(group: Option<i32>) -> Vec<(i32, Arc<OwnedFd>)> {
     let table = table::read();
     let group = group.map(|group| if group == 0 { groups::own() } else { group });
@@ -174,8 +177,8 @@ fn ours(group: Option<i32>) -> Vec<(i32, Arc<OwnedFd>)> {
 /// Takes the child that a look found.
 fn take_found(found: WaitedChild, options: WaitOptions, adopts: bool) -> Result<TakenChild> {
     let number = found.pid.number();
-    // While this is held, no child is created, so a child that is not in the table will not be
-    // inserted.
+    // While this guard is held, no child is created, so a child that is not in the table will not
+    // be inserted later.
     let births = adopts.then(table::no_birth);
     let mut table = table::write();
     let Some(pidfd) = table.child(Pid::number_only(number)).map(table::ChildEntry::pidfd) else {
@@ -204,7 +207,8 @@ fn take_if_there(
     if holds(&table, number, pidfd) { take(&mut table, pidfd, options) } else { Ok(None) }
 }
 
-/// Replaces the number of a taken child by its handle. Removes it from the table if it has ended.
+/// Replaces the number of a taken child by its handle. Removes the child from the table if it has
+/// ended.
 fn noted(table: &mut ProcessTable, mut taken: WaitedChild, options: WaitOptions) -> WaitedChild {
     let number = taken.pid.number();
     taken.pid = table.named(number);
@@ -214,7 +218,7 @@ fn noted(table: &mut ProcessTable, mut taken: WaitedChild, options: WaitOptions)
     taken
 }
 
-/// Takes the change of a child of the table, if there is one. Does not sleep.
+/// Takes a change of state of a child in the table, if there is one. Does not sleep.
 fn take(
     table: &mut ProcessTable,
     pidfd: &OwnedFd,
@@ -239,7 +243,8 @@ fn nap(ours: &[(i32, Arc<OwnedFd>)]) -> Result<()> {
         ours.iter().map(|(_, pidfd)| PollFd::new(&**pidfd, PollFlags::IN)).collect();
     let while_ms = rustix::event::Timespec { tv_sec: 0, tv_nsec: LOOK_AGAIN_MS * 1_000_000 };
     match poll(&mut ends, Some(&while_ms)) {
-        // poll never restarts; the other calls of a wait do if the handler's flags say so.
+        // poll never restarts. The other calls of a wait restart if the handler has SA_RESTART, so
+        // this one must too.
         Ok(_) | Err(rustix::io::Errno::INTR) if !INTERRUPTED.get() => Ok(()),
         Ok(_) => Err(Errno::EINTR),
         Err(error) => Err(to_errno(error)),
@@ -249,9 +254,9 @@ fn nap(ours: &[(i32, Arc<OwnedFd>)]) -> Result<()> {
 /// `true` if a look also takes.
 static AT_ONCE: AtomicBool = AtomicBool::new(false);
 
-/// From now on treats every child as the backend's, because a child from before this process
-/// executed its program cannot be waited_child from others; and takes with each look, because no
-/// number is reused before the table knows that its child has gone. Forked processes inherit both.
+/// From now on, treats every child as the backend's, because children from before this process
+/// called exec cannot be told apart from others. Also takes with each look, because no number is
+/// reused before the table knows that its child has gone. Forked processes inherit both.
 pub(super) fn take_at_once() {
     AT_ONCE.store(true, Relaxed);
 }
@@ -261,8 +266,8 @@ fn takes_at_once() -> bool {
 }
 
 /// Returns `true` if a wait also finds children that the backend did not create: this process
-/// adopts orphans, or may have adopted some, because it was made a subreaper, by itself or by an
-/// earlier program, or is the first of its system; or all children are the backend's.
+/// adopts orphans or may have adopted some, because this program or an earlier one made it a
+/// subreaper, or because it is the first process of its system; or all children are the backend's.
 fn adopts() -> bool {
     if takes_at_once() {
         return true;
@@ -274,27 +279,27 @@ fn adopts() -> bool {
     asks || rustix::process::getpid().is_init() || table::read().has_adopted
 }
 
-/// A look, until its result is taken.
+/// A look whose result is not taken yet.
 struct PendingWait<'a> {
     /// The result of the look, with number 0 until the kernel has found a child.
     found: UnsafeCell<WaitidResult>,
-    /// Takes the child, or records that the look has taken it.
+    /// Takes the child, or records that the look itself has taken it.
     take: &'a dyn Fn(WaitedChild) -> Result<TakenChild>,
     /// The result of the attempt to take, made by the looking thread or by a handler.
     taken: Cell<Option<Result<TakenChild>>>,
 }
 
 thread_local! {
-    /// The look of this thread, if it is in one.
+    /// The look that this thread is making, or null.
     static LOOK: Cell<*const PendingWait<'static>> = const { Cell::new(ptr::null()) };
 }
 
 impl PendingWait<'_> {
-    /// Takes the child that was found, if there is one and it is not taken yet. No handler runs in
-    /// between.
+    /// Takes the child that the look found, unless there is none or it is taken already. No handler
+    /// runs between the check and the take.
     fn finish(&self) {
-        // SAFETY: only this thread accesses it, and the kernel no longer writes it: the call has
-        // returned.
+        // SAFETY: only this thread accesses `found`, and the kernel no longer writes it: the call
+        // has returned.
         let found = unsafe { ptr::read_volatile(self.found.get()) }.waited_child();
         if let Some(found) = found {
             let _blocked = table::MaskGuard::new();
@@ -305,7 +310,8 @@ impl PendingWait<'_> {
     }
 }
 
-/// Called before a handler: takes the child that this thread's look has found and not taken yet.
+/// Called before a handler runs. Takes the child that this thread's look has found and not taken
+/// yet.
 pub(super) fn take_first() {
     // SAFETY: null, or a look on this thread's stack, below this frame: `look` removes the pointer
     // before the look is dropped.
@@ -325,8 +331,8 @@ impl Drop for Outer {
     }
 }
 
-/// Looks, and takes the child that was found, as `take` specifies, before other code of this
-/// program runs in this thread.
+/// Looks for a child, and passes what it finds to `take` before other code of this program runs in
+/// this thread.
 fn look(
     whom: Whom<'_>,
     options: WaitOptions,
@@ -343,7 +349,7 @@ fn look(
         take,
         taken: Cell::new(None),
     };
-    // A handler may look while its thread does.
+    // A handler may look while the thread that it interrupted does.
     let outer = Outer(LOOK.replace(ptr::from_ref(&look).cast()));
     // SYNC look: a handler that interrupts this thread from here on finds the look.
     compiler_fence(SeqCst);
@@ -365,7 +371,7 @@ struct WaitidResult {
 
 impl WaitidResult {
     fn nothing() -> Self {
-        // SAFETY: both are plain integers, for which all zeros are a value.
+        // SAFETY: both structures are plain integers, so all zeros are valid.
         unsafe { std::mem::zeroed() }
     }
 
@@ -405,7 +411,7 @@ fn ask_into(whom: Whom<'_>, options: WaitOptions, found: *mut WaitidResult) -> R
 
 /// Converts code and status. Signals 32 and 33, which the C library reserves, become SIGKILL.
 fn decode(code: i32, status: i32) -> WaitStatus {
-    // A stop of ptrace's own has an event above the signal, or a bit that marks a system call.
+    // A ptrace stop has an event above the signal's bits, or a bit that marks a system call.
     let signal = Signal::new(status & 0x7f).unwrap_or(Signal::KILL);
     match code {
         libc::CLD_EXITED => WaitStatus::Exited(status),
@@ -417,7 +423,7 @@ fn decode(code: i32, status: i32) -> WaitStatus {
     }
 }
 
-/// Returns user and system time of a `struct rusage`.
+/// Returns the user and the system time of a `struct rusage`.
 pub(super) fn used(usage: &libc::rusage) -> Usage {
     Usage { user: from_timeval(usage.ru_utime), system: from_timeval(usage.ru_stime) }
 }

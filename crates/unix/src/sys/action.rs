@@ -1,4 +1,4 @@
-//! The action for a signal, [`SigAction`], and the information on a received one, [`SigInfo`].
+//! The action for a signal, [`SigAction`], and information about a received signal, [`SigInfo`].
 
 use std::fmt;
 use std::sync::Arc;
@@ -51,7 +51,7 @@ impl SigAction {
 /// The action for a signal, as in 4.3BSD's `struct sigvec`.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct SigVec {
-    /// The disposition, the mask and those flags that 4.3BSD has.
+    /// The disposition, the mask, and the flags that 4.3BSD supports.
     pub action: SigAction,
 }
 
@@ -70,7 +70,7 @@ pub enum Disposition {
 /// A function that runs when a signal is delivered.
 ///
 /// On [`Linux`](crate::Linux) it runs in a real handler, at any instruction of the program: it may
-/// store to atomics and make those system calls that signal-safety(7) names, and nothing else.
+/// only store to atomics and make the system calls that signal-safety(7) lists.
 #[derive(Clone)]
 pub struct Handler(Arc<HandlerFn>);
 
@@ -107,28 +107,28 @@ bitflags! {
     pub struct ActionFlags: u32 {
         /// `SA_NOCLDSTOP`: no SIGCHLD for a child that stops or continues.
         const NOCLDSTOP = 1 << 0;
-        /// `SA_NOCLDWAIT`: children leave nothing to wait for.
+        /// `SA_NOCLDWAIT`: children do not become zombies, so they cannot be waited for.
         const NOCLDWAIT = 1 << 1;
         /// `SA_SIGINFO`: the handler gets a `siginfo_t`. Handlers here always get a [`SigInfo`];
         /// the flag is kept for `sigaction` to return.
         const SIGINFO = 1 << 2;
         /// `SA_ONSTACK`: the handler runs on the alternate stack, if there is one.
         const ONSTACK = 1 << 3;
-        /// `SA_RESTART`: the call that the handler interrupted restarts, if it can.
+        /// `SA_RESTART`: the interrupted call restarts after the handler, if it can.
         const RESTART = 1 << 4;
         /// `SA_NODEFER`: the signal is not blocked in its own handler.
         const NODEFER = 1 << 5;
-        /// `SA_RESETHAND`: the handler runs once; then the default is restored.
+        /// `SA_RESETHAND`: the handler runs once; then the signal has its default action again.
         const RESETHAND = 1 << 6;
     }
 }
 
-/// Information on a received signal, for a handler or `sigwait`, as in `siginfo_t`.
+/// Information about a received signal, for a handler or `sigwait`, as in `siginfo_t`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SigInfo {
     /// The signal.
     pub signal: Signal,
-    /// The reason for which the signal was sent.
+    /// The reason why the signal was sent.
     pub code: SigCode,
     /// The sending process, or the child that changed; 0 if the system sent the signal.
     pub pid: i32,
@@ -141,30 +141,30 @@ pub struct SigInfo {
 }
 
 impl SigInfo {
-    /// Returns the information on a signal from the system that concerns no process.
+    /// Returns the information about a signal that the system sent and that concerns no process.
     pub const fn kernel(signal: Signal) -> Self {
         Self { signal, code: SigCode::Kernel, pid: 0, uid: 0, value: 0, status: 0 }
     }
 
-    /// SIGCHLD, about this child of this user.
+    /// Returns the information of SIGCHLD about this child of this user.
     #[doc(hidden)]
     pub const fn child(pid: i32, uid: u32, code: SigCode, status: i32) -> Self {
         Self { signal: Signal::CHLD, code, pid, uid, value: 0, status }
     }
 }
 
-/// The reason for which a signal was sent, as in `si_code`.
+/// The reason why a signal was sent, as in `si_code`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum SigCode {
-    /// `SI_USER`: by `kill`.
+    /// `SI_USER`: sent by `kill`.
     User,
-    /// `SI_QUEUE`: by `sigqueue`.
+    /// `SI_QUEUE`: sent by `sigqueue`.
     Queue,
-    /// `SI_TKILL`: by `tgkill`.
+    /// `SI_TKILL`: sent by `tgkill`.
     Tkill,
-    /// `SI_KERNEL`: by the system.
+    /// `SI_KERNEL`: sent by the system.
     Kernel,
-    /// A fault of the thread itself.
+    /// Caused by a fault of the thread itself.
     Fault,
     /// `CLD_EXITED`.
     Exited,
@@ -187,7 +187,7 @@ pub enum SigmaskHow {
     Block,
     /// `SIG_UNBLOCK`: removes the signals from the mask.
     Unblock,
-    /// `SIG_SETMASK`: replaces the mask by the signals.
+    /// `SIG_SETMASK`: replaces the mask with the signals.
     Set,
 }
 
