@@ -5,7 +5,7 @@ use std::fmt::{self, Display, Formatter};
 
 use super::trace::{StepRecord, Trace, TraceEnd, TraceEntry};
 
-/// Maximum number of entries displayed before the first that differs, and from it on.
+/// Maximum number of entries displayed before the first difference, and from there on.
 const SHOWN_BEFORE: usize = 12;
 const SHOWN_AFTER: usize = 8;
 

@@ -1,9 +1,10 @@
-//! The conductor of the virtual Unix: [`run`].
+//! The stepper of the virtual Unix, [`run`], which implements [`Conductor`].
 //!
 //! At a gate the fiber is parked in user mode: the thread is in no system call, and no signal
-//! interrupts it there. The simulated executor asks the conductor when no fiber can continue. All
-//! threads at a gate that have a signal, a stop or an end to handle do so first, which corresponds
-//! to an interrupt of a real thread in user mode. Then one of the threads at a gate is released.
+//! interrupts it there. When no fiber can continue, the simulated executor asks the conductor.
+//! First, all threads at a gate that have a signal, a stop or an end to handle do so, which
+//! corresponds to an interrupt of a real thread in user mode. Then one of the threads at a gate is
+//! released.
 
 #![allow(unsafe_code, reason = "a parked fiber is identified by its context")]
 
@@ -26,9 +27,10 @@ use tontine_unix_sim::{BuildError, Builder, EndReason, Stopper};
 
 /// The number of the first process, far from those that scenarios write.
 pub(super) const FIRST_NUMBER: i32 = 10_001;
-/// The run does not wait for a timer that is further off: it counts as deadlocked.
+/// Maximum time until a timer for which a run waits. If every timer is further off, the run counts
+/// as deadlocked.
 pub(super) const FARTHEST: Duration = Duration::from_secs(10);
-/// Maximum number of points of a run, for a run that makes no call.
+/// Maximum number of points of a run, which ends a run that makes no calls.
 const MOST_POINTS: u64 = 5_000_000;
 /// Maximum number of events that are kept.
 const MOST_RECORDS: usize = 100_000;
@@ -103,7 +105,7 @@ pub(super) fn run(
     Ok(Trace::new(raw, ending))
 }
 
-/// The gates and seats of the threads of a run.
+/// The gates of a run's threads, indexed by their ordinals.
 struct GateTable {
     inner: Mutex<GateTableState>,
     stopper: Stopper,
@@ -124,7 +126,7 @@ struct GateTableState {
 /// The state of a thread at its gate.
 #[derive(Default)]
 struct GateEntry {
-    /// While it is at its gate, its fiber and the context by which the kernel knows it.
+    /// While the thread is at its gate, its fiber and the context by which the kernel knows it.
     at_gate: Option<(Fiber, usize)>,
     /// `true` if it was released.
     may_go: bool,
@@ -139,7 +141,7 @@ impl GateTable {
 }
 
 impl GateTableState {
-    /// Returns the caller's seat.
+    /// Returns the ordinal of the calling thread.
     fn seat(&self, sys: &dyn Sys) -> usize {
         let number = sys.gettid().0;
         self.by_thread.get(&number).map_or(0, |seat| *seat as usize)
@@ -152,7 +154,7 @@ fn is_wanted_here() -> bool {
     unsafe { is_wanted(internal::context()) }
 }
 
-/// Removes a thread from its gate on drop, also if it is unwound there.
+/// Removes a thread from its gate on drop, even if the thread is unwound there.
 struct Leaving<'h>(&'h GateTable, usize);
 
 impl Drop for Leaving<'_> {
@@ -173,13 +175,13 @@ impl StepControl for GateTable {
                 if std::mem::take(&mut sitting.may_go) {
                     return;
                 }
-                // A handler that ran meanwhile has used the same seat.
+                // A handler that ran in between has used the same entry.
                 sitting.at_gate = Some((internal::current(), internal::context()));
                 sitting.line = due.line;
                 sitting.call.clone_from(&call);
             }
-            // A signal wakes the thread at once; it handles the signal before or after the next
-            // action of the sender.
+            // A signal wakes the thread at once, and the thread handles the signal before or after
+            // the sender's next action.
             internal::enter_kernel();
             stands(true);
             if !is_wanted_here() {
@@ -193,7 +195,8 @@ impl StepControl for GateTable {
                 sitting.at_gate = None;
                 !sitting.may_go
             };
-            // It handles what it was woken for; if that is a stop, until it is continued.
+            // Handles the signal, stop or end for which the thread was woken; a stop lasts until
+            // the process is continued.
             if is_called {
                 sys.poll();
             }

@@ -7,7 +7,7 @@ use crate::scenario::{
     StatementKind, SystemCall, Term, Tracing, TwoValueCall, ValueCall,
 };
 
-/// The reason why a process of a scenario cannot be executed.
+/// The reason given if a scenario's processes cannot call exec or spawn.
 const NOT_EXECUTED: &str = "this program cannot be executed as a process of the scenario";
 
 /// Returns why a scenario cannot be compared, with the line of the call.
@@ -18,10 +18,10 @@ pub(super) fn unfit(scenario: &Scenario) -> Option<(u32, &'static str)> {
     })
 }
 
-/// Returns why a scenario might reach processes that are not its own, with the line.
+/// Returns why a scenario might reach processes that it did not create, with the line.
 ///
-/// A scenario holds the processes that it creates by handles. A number that it writes or computes
-/// may belong to any process.
+/// A scenario refers to the processes that it creates by handles. A number that it writes or
+/// computes may belong to any process.
 pub(super) fn reaches_out(scenario: &Scenario) -> Option<(u32, &'static str)> {
     first(scenario, |step| match step {
         StatementKind::Call(step) if is_at_large(&step.call) => {
@@ -59,7 +59,8 @@ fn in_body(
     })
 }
 
-/// Returns `true` if a call names a process other than by the result of the call that created it.
+/// Returns `true` if a call names a process in any way except by the result of the call that
+/// created it.
 fn is_at_large(call: &SystemCall) -> bool {
     // 0 denotes the caller or its group.
     let is_number = |term: &Term| matches!(term, Term::Number(number) if *number != 0);

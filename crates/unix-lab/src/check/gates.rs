@@ -1,8 +1,8 @@
 //! The gates of real threads, words in shared memory: [`Gates`].
 //!
-//! A thread that reaches its gate records that and sleeps on a futex in user mode: there its
-//! handlers run, and it can be stopped and killed as anywhere. The code that handlers reach, which
-//! is the gate itself, the code after it and the log, neither allocates nor locks.
+//! A thread that reaches its gate records its arrival and sleeps on a futex, in user mode: its
+//! handlers run there, and it can be stopped and killed as at any other point. The code that
+//! handlers reach (the gate itself, the code after it, and the log) neither allocates nor locks.
 
 #![allow(unsafe_code, reason = "futexes")]
 
@@ -25,7 +25,7 @@ use crate::scenario::wire::with_line;
 use crate::scenario::{Log, LogEvent};
 
 thread_local! {
-    /// The seat of the calling thread.
+    /// The ordinal of the calling thread.
     static SEAT: Cell<u32> = const { Cell::new(0) };
 }
 
@@ -34,17 +34,18 @@ const LONG_S: i64 = 1 << 20;
 
 /// Minimum number of spacings from an alarm to the next timer.
 const BEHIND_ALARM: u64 = 16;
-/// Length of a timer, on the run's clock, that takes one spacing of real time.
+/// Length of a timer, on the run's clock, for which the real timer takes one spacing.
 const UNIT_NS: u64 = 3_000_000;
-/// Additional spacings of a timer longer than [`FARTHEST`], whose end the run does not wait for.
+/// Number of additional spacings for a timer longer than [`FARTHEST`], for which the run does not
+/// wait.
 const FAR: u64 = 1_000;
 
 /// The first argument of a process that a scenario's `exec` or `spawn` has started.
 pub(super) const MARK: &str = "tontine-unix: a process of a scenario";
-/// The program that such a process executes.
+/// The program that such a process runs: this program itself.
 const ITSELF: &str = "/proc/self/exe";
 
-/// The conductor's side in each real thread: see the module.
+/// The control of steps in each real thread: see the module.
 #[derive(Debug, Clone)]
 pub(super) struct Gates(pub(super) Arc<CheckRegion>);
 
@@ -53,9 +54,10 @@ impl Gates {
         &self.0.seats[seat as usize % SEATS]
     }
 
-    /// Sets when a call ends by itself. It must end in its turn on the run's own clock, and after
-    /// the steps that other threads can take before. Timers are therefore at least a spacing apart,
-    /// and further the longer they are. If it does not fit between the others, the run is late.
+    /// Sets the time at which a call ends by itself. The call must end in its turn on the run's own
+    /// clock, and after the steps that other threads can take before that. Timers are therefore at
+    /// least one spacing apart, and longer timers are further apart. If the timer does not fit
+    /// between the others, the run is late.
     fn set_end(&self, ends: &PendingTimer, duration: Duration) {
         let spacing = self.0.order.spacing_ns.load(SeqCst);
         let due = self.0.clock_ns.load(SeqCst) + nanoseconds(duration);
@@ -64,7 +66,7 @@ impl Gates {
         let mut next = u64::MAX;
         let seats = (self.0.seats_taken.load(SeqCst) as usize).min(SEATS);
         for seat in &self.0.seats[..seats] {
-            // An alarm expires late by the time that its process waits for the processor.
+            // An alarm is late by the time for which its process waits for the processor.
             for (timer, room) in [(&seat.ends, 1), (&seat.alarm, BEHIND_ALARM)] {
                 match (timer.real_ns.load(SeqCst), timer.due_ns.load(SeqCst)) {
                     (0, _) => {}
@@ -80,8 +82,9 @@ impl Gates {
         ends.real_ns.store(real, SeqCst);
     }
 
-    /// Records that the caller is at its gate. If one of its handlers passes a gate from here on,
-    /// before the caller sleeps, the handler leaves a mark, and the caller records its place again.
+    /// Records that the caller is at its gate. If one of the caller's handlers passes a gate
+    /// between this call and the caller's sleep, the handler leaves a mark, and the caller records
+    /// its place again.
     fn come(&self, words: &SeatWords, due: &NextCall<'_>) {
         let _ = words.go.compare_exchange(go::PASSED, go::CLOSED, SeqCst, SeqCst);
         words.line.store(due.line, Relaxed);
@@ -90,7 +93,7 @@ impl Gates {
         self.0.arrivals.fetch_add(1, SeqCst);
     }
 
-    /// Returns the seat of the first thread of a thread's process.
+    /// Returns the ordinal of the first thread in a thread's process.
     fn process_of(&self, mut seat: u32) -> u32 {
         while self.words(seat).is_thread.load(Relaxed) != 0 {
             seat = self.words(seat).maker.load(Relaxed);
@@ -108,8 +111,8 @@ fn clear(timer: &PendingTimer) {
     timer.due_ns.store(0, SeqCst);
 }
 
-/// Returns the number of spacings that a timer takes: up to 16 in proportion to its length, and
-/// beyond that one more for each doubling.
+/// Returns the number of spacings for a timer: up to 16, proportional to its length; above that,
+/// one more for each doubling.
 fn length(duration: Duration) -> u64 {
     let units = nanoseconds(duration) / UNIT_NS;
     units.min(16) + u64::from((units / 16).max(1).ilog2())
@@ -132,22 +135,22 @@ fn set_alarm(duration: Duration) -> bool {
     old.it_value.tv_sec != 0 || old.it_value.tv_usec != 0
 }
 
-/// Rounds to seconds as alarm(2) does: never to 0 for an alarm that is set.
+/// Rounds to seconds as alarm(2) does, which never returns 0 for an alarm that is set.
 fn seconds_left(left_ns: u64) -> u32 {
     let seconds = Duration::from_nanos(left_ns) + Duration::from_millis(500);
     u32::try_from(seconds.as_secs().max(1)).unwrap_or(u32::MAX)
 }
 
-/// Sleeps until the gate is open, and passes it. Returns `false` if the caller must record its
+/// Sleeps until the gate is open, and passes through. Returns `false` if the caller must record its
 /// place again.
 fn goes_through(words: &SeatWords) -> bool {
     futex_wait(&words.go);
     words.go.swap(go::PASSED, SeqCst) == go::OPEN
 }
 
-/// Sleeps while the gate is closed. May return spuriously, and returns whenever a handler has run:
-/// a wait without a timeout would restart after a handler with `SA_RESTART`, and that handler may
-/// have passed gates of its own.
+/// Sleeps while the gate is closed. May return spuriously, and always returns after a handler has
+/// run. The wait has a timeout because a wait without one would restart after a handler with
+/// `SA_RESTART`, which may have passed gates of its own.
 fn futex_wait(word: &AtomicU32) {
     let long = libc::timespec { tv_sec: LONG_S, tv_nsec: 0 };
     // SAFETY: the word and the time live across the call.
@@ -168,9 +171,9 @@ pub(super) fn futex_wake(word: &AtomicU32) {
     unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE, i32::MAX) };
 }
 
-// All words are SeqCst: the keeper draws conclusions from two inspections of several words of
-// several threads, which is sound only if all accesses have one order. Their cost is small compared
-// with the system calls.
+// All accesses to the words are SeqCst: the init process draws conclusions from two inspections of
+// several words of several threads, which is sound only if all accesses have one total order. The
+// cost is small compared with that of the system calls.
 impl StepControl for Gates {
     fn gate(&self, _: &dyn Sys, due: &NextCall<'_>) {
         let words = self.words(SEAT.get());
@@ -188,7 +191,7 @@ impl StepControl for Gates {
         }
         let place = match due.timeout {
             None => place::THROUGH,
-            // The kernel sleeps for a moment nevertheless.
+            // Even for a zero duration the kernel sleeps for a moment.
             Some(Duration::ZERO) => place::SETTLES,
             Some(duration) => {
                 self.set_end(&words.ends, duration);
@@ -203,7 +206,7 @@ impl StepControl for Gates {
         if ends.real_ns.load(SeqCst) == 0 { duration } else { until(ends) }
     }
 
-    /// An alarm uses the run's clock too: the kernel's timer is set to expire in its turn.
+    /// Sets an alarm by the run's clock: the kernel's timer is set to expire in its turn.
     fn alarm(&self, _: &dyn Sys, seconds: u32) -> u32 {
         let alarm = &self.words(self.process_of(SEAT.get())).alarm;
         let due = alarm.due_ns.load(SeqCst);
@@ -227,8 +230,8 @@ impl StepControl for Gates {
             self.0.late.store(1, SeqCst);
         }
         clear(ends);
-        // Handlers do not read, so this clears no descriptor that another call of the thread has
-        // set.
+        // Handlers do not read, so this does not clear a descriptor that an interrupted call of the
+        // thread has set.
         if due.reads.is_some() {
             words.reads.store(0, SeqCst);
         }
@@ -242,7 +245,7 @@ impl StepControl for Gates {
     fn expect(&self, _: &dyn Sys, kind: SpawnKind) -> ThreadOrdinal {
         let seat = self.0.seats_taken.fetch_add(1, SeqCst);
         if seat as usize >= SEATS {
-            // The keeper cuts the run.
+            // The init process cuts off the run.
             return ThreadOrdinal(SEATS as u32 - 1);
         }
         let words = self.words(seat);
@@ -283,7 +286,7 @@ impl StepControl for Gates {
     fn sit(&self, sys: &dyn Sys, ThreadOrdinal(seat): ThreadOrdinal) {
         SEAT.set(seat);
         let words = self.words(seat);
-        // Another thread may have executed while the first one slept.
+        // Another thread may have called exec while the first thread slept.
         clear(&words.ends);
         words.reads.store(0, SeqCst);
         words.pid.store(sys.getpid().number(), SeqCst);
@@ -312,9 +315,10 @@ mod tests {
         NextCall::simple(SourceLine { line }, &"pause")
     }
 
-    /// A signal arrived after its thread had recorded that it is at its gate, and before it slept
-    /// there; the handler passed a gate. The thread then slept at a gate that the record did not
-    /// show: the sleep looked like one within a call, and the run counted as deadlocked.
+    /// A signal arrived after its thread had recorded that it was at its gate and before the thread
+    /// slept there, and the handler passed a gate. The thread then slept at a gate that the record
+    /// did not show. The sleep looked like a sleep within a call, and the run counted as
+    /// deadlocked.
     #[test]
     fn signal_before_gate_sleep_records_gate_again() {
         let (region, _memory) = CheckRegion::new().expect("memory");

@@ -1,10 +1,10 @@
-//! The program that a scenario's `exec` and `spawn` start on Linux: this program again, which
+//! The program that a scenario's `exec` and `spawn` start on Linux: this program itself, which
 //! becomes a process of the scenario before its `main` starts ([`BEFORE_MAIN`]).
 //!
-//! It finds the run in the [`CheckRegion`], whose descriptor its parent left open, and continues in
-//! the seat that its arguments name. No part of Rust's runtime changes the state that `exec` left:
-//! SIGPIPE is not ignored, no descriptor is opened in place of a closed one, and there is no
-//! alternate stack.
+//! The program finds the run in the [`CheckRegion`], whose descriptor its parent left open, and
+//! continues as the thread whose ordinal its arguments name. No part of Rust's runtime changes the
+//! state that `exec` left: SIGPIPE is not ignored, no descriptor is opened in place of a closed
+//! one, and there is no alternate stack.
 
 #![allow(unsafe_code, reason = "a function that runs before `main`")]
 
@@ -18,20 +18,20 @@ use super::region::CheckRegion;
 use super::text;
 use crate::scenario::conducted_program;
 
-/// Exit status if there is nothing to run, as of a shell that does not find the program.
+/// Exit status if there is nothing to run, like a shell's if it does not find a program.
 const NOTHING_TO_RUN: i32 = 127;
 
-/// `true` if the function ran before `main` and found the arguments. Otherwise an execution of this
+/// `true` if the function ran before `main` and found the arguments. If it did not, an exec of this
 /// program would run its `main` again.
 static WAS_ASKED: AtomicBool = AtomicBool::new(false);
 
-/// Called by the C library before `main`; by glibc, after the function that passes the arguments to
-/// the standard library.
+/// Called by the C library before `main`. glibc calls it after the function that passes the
+/// arguments to the standard library.
 #[used]
 #[unsafe(link_section = ".init_array")]
 static BEFORE_MAIN: extern "C" fn() = before_main;
 
-/// Returns `true` if processes of a scenario can be executed.
+/// Returns `true` if processes of a scenario can call exec and spawn.
 pub(super) fn is_possible() -> bool {
     WAS_ASKED.load(Relaxed)
 }

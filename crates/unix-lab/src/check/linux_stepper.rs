@@ -1,11 +1,11 @@
-//! The conductor of real processes, which runs in the keeper: [`step_control`].
+//! The stepper of real processes, which runs in the init process: [`LinuxStepper`].
 //!
 //! It releases one thread from its gate, inspects all threads until the system is quiescent, and
-//! releases the next. The system is *quiescent* if two inspections in a row, between which no
-//! thread has reached a gate or written to the log, find each thread at the same place and none
-//! running. One inspection does not suffice, because it does not happen at one moment: a thread
-//! that was seen asleep may be woken by one that is seen later. The second inspection shows what it
-//! then does, as a running thread or as a word that has changed.
+//! releases the next. The system is *quiescent* if two consecutive inspections, between which no
+//! thread has reached a gate or written to the log, find each thread at the same place and no
+//! thread running. One inspection does not suffice, because it does not happen at one moment: a
+//! thread that was found asleep may be woken by a thread that is inspected later. The second
+//! inspection then finds the woken thread running, or finds a word that has changed.
 
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
@@ -21,30 +21,31 @@ use tontine_unix_sim::internal::SplitMix;
 
 /// Maximum wait for a thread whose timer has expired.
 const LATE_NS: u64 = 50_000_000;
-/// A timer that expires within this time may expire before the step that is about to start.
+/// If a timer expires within this time, it may expire before the step that is about to start.
 const MARGIN_NS: u64 = 300_000;
-/// The run does not wait for a timer that is further off.
+/// Maximum time until a timer for which the run waits.
 const FARTHEST_NS: u64 = FARTHEST.as_nanos() as u64;
-/// Maximum sleep while time passes, or a thread settles.
+/// Maximum length of one sleep while time passes or a thread settles.
 const NAP_NS: u64 = 1_000_000;
 /// Maximum wait for a requested thread whose creator has ended.
 const BIRTH_NS: u64 = 50_000_000;
-/// Time for which all threads must be quiescent after a write, if the conductor cannot see whether
-/// the terminal has received it.
+/// Time for which all threads must be quiescent after a write, if the stepper cannot see whether
+/// the terminal has received the bytes.
 const BLIND_NS: u64 = 2_000_000;
 /// Maximum time for which a thread may sleep in a read of a terminal that is readable.
 const WAKES_NS: u64 = 50_000_000;
-/// Time between two inspections if an immediate one is of no use.
+/// Time between two inspections if an immediate one would be useless.
 const BETWEEN_LOOKS_NS: u64 = 40_000;
 /// Maximum number of yields to a released thread before the first inspection.
 const YIELDS: u32 = 4;
-/// Number of unsuccessful inspections before threads that seem to run are checked for having ended.
+/// Number of unsuccessful inspections after which the stepper checks whether threads that seem to
+/// run have ended.
 const QUICK_LOOKS: u32 = 6;
-/// Number of unsuccessful inspections after which the conductor sleeps in between, because the
-/// running thread may be on another processor.
+/// Number of unsuccessful inspections after which the stepper sleeps between inspections, because
+/// the running thread may be on another processor.
 const EAGER_LOOKS: u32 = 200;
 
-/// The reason why a run has no end to report.
+/// The reason why a run has no ending to report.
 #[derive(Debug)]
 pub(super) enum RunError {
     /// A failure, described in words.
@@ -53,12 +54,12 @@ pub(super) enum RunError {
     Late,
 }
 
-/// The conductor's knowledge of a seat.
+/// What the stepper knows about a thread.
 #[derive(Debug, Default)]
 struct KnownThread {
     task: Option<CheckedThread>,
     has_ended: bool,
-    /// The thread has ended, but other threads of its process had not.
+    /// `true` if the thread was found ended while other threads of its process had not ended.
     is_zombie: bool,
 }
 
@@ -71,7 +72,7 @@ enum ThreadLocation {
     Ended,
 }
 
-/// Delivery of the bytes that were written to terminals.
+/// The state of the delivery of bytes that were written to terminals.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Carried {
     /// No thread sleeps in a read of a terminal.
@@ -80,24 +81,24 @@ enum Carried {
     All,
     /// A thread sleeps although its terminal is readable: the kernel is about to wake it.
     Some,
-    /// The conductor cannot inspect a terminal.
+    /// The stepper cannot inspect a terminal.
     Unknown,
 }
 
 struct LinuxStepper<'s> {
     shared: &'s RegionShared,
     known: Vec<KnownThread>,
-    /// The results of the last inspection, and of the one before.
+    /// The results of the last two inspections.
     found: Vec<ThreadLocation>,
     before: Vec<ThreadLocation>,
-    /// The seat that was released last.
+    /// The thread that was released last.
     last: usize,
     deadline_ns: u64,
     /// Timers up to this time have expired in their turn.
     passed_ns: u64,
 }
 
-/// Conducts a run whose first process has been created.
+/// Steps through a run whose first process has been created.
 pub(super) fn conduct(shared: &RegionShared) -> Result<RawEnding, RunError> {
     let timeout = Duration::from_millis(u64::from(shared.order.patience_ms.load(SeqCst)));
     let mut conductor = LinuxStepper {
@@ -156,8 +157,8 @@ pub(super) fn conduct(shared: &RegionShared) -> Result<RawEnding, RunError> {
 }
 
 impl LinuxStepper<'_> {
-    /// Yields the processor to the thread that was released, unless it has already run: most calls
-    /// return at once, and then no inspection is needed before the thread is at its next gate.
+    /// Yields the processor to the released thread, unless it has already run. Most calls return at
+    /// once, and then no inspection is needed before the thread is at its next gate.
     fn make_way(words: &SeatWords) {
         for _ in 0..YIELDS {
             rustix::thread::sched_yield();
@@ -210,7 +211,7 @@ impl LinuxStepper<'_> {
                 continue;
             }
             looks += 1;
-            // The thread may have been killed meanwhile, which a closer inspection shows.
+            // The thread may have been killed in the meantime, which a closer inspection shows.
             if self.shared.seats[self.last].place.load(SeqCst) == place::SETTLES {
                 nap(NAP_NS);
                 continue;
@@ -223,7 +224,8 @@ impl LinuxStepper<'_> {
         }
     }
 
-    /// Aborts the run once it has taken too long: in a step, over many steps, or while time passes.
+    /// Returns an error once the run has taken too long: in a step, over many steps, or while time
+    /// passes.
     fn in_time(&self) -> Result<(), RunError> {
         if now_ns() <= self.deadline_ns {
             Ok(())
@@ -252,7 +254,7 @@ impl LinuxStepper<'_> {
     /// Makes the kernel deliver written bytes to the threads that sleep in a read of a terminal.
     fn carry_to_readers(&self) -> Carried {
         let mut carried = Carried::Nothing;
-        // The terminal may echo bytes that arrive at one end to the other.
+        // Bytes that arrive at one end may be echoed to the other.
         for _ in 0..2 {
             for (seat, found) in self.found.iter().enumerate() {
                 let words = &self.shared.seats[seat];
@@ -276,14 +278,14 @@ impl LinuxStepper<'_> {
         (arrivals.load(SeqCst), log_length.load(SeqCst), seats_taken.load(SeqCst))
     }
 
-    /// Inspects all threads. Returns `false` if one runs. With `closely`, a thread that seems to
-    /// run is checked for having ended.
+    /// Inspects all threads. Returns `false` if a thread runs. With `closely`, also checks whether
+    /// threads that seem to run have ended.
     fn look(&mut self, closely: bool) -> Result<bool, RunError> {
         let seats = (self.shared.seats_taken.load(SeqCst) as usize).min(SEATS);
         self.known.resize_with(seats, KnownThread::default);
         self.found.clear();
         self.found.resize(seats, ThreadLocation::Ended);
-        // The thread that was released is the most likely to run.
+        // The released thread is the most likely to run.
         if self.last < seats && !self.look_at(self.last, closely)? {
             return Ok(false);
         }
@@ -321,15 +323,15 @@ impl LinuxStepper<'_> {
             .map_err(proc_fails)?;
         let executes = words.executes.load(SeqCst) != 0;
         self.found[seat] = match (state, place) {
-            // The words of the seat describe the previous program.
+            // The thread's words describe the previous program.
             (TaskStatus::Sleeps, _) if executes => return Ok(false),
-            // The thread is inspected again: when the last of the other threads ends, its number is
-            // freed if the parent ignores SIGCHLD.
+            // The thread is inspected again, because the end of the last other thread frees this
+            // thread's number if the parent ignores SIGCHLD.
             (TaskStatus::Zombie, _) if self.has_other_threads(seat, pid) => {
                 self.known[seat].is_zombie = true;
                 ThreadLocation::Ended
             }
-            // Both are treated alike, whether reaped or not.
+            // A thread that has ended is treated alike whether it is reaped or not.
             (TaskStatus::Gone | TaskStatus::Zombie, _) => {
                 if self.shared.has_come_early(&words.alarm) {
                     // The alarm may have expired before the process ended.
@@ -354,8 +356,8 @@ impl LinuxStepper<'_> {
         others.any(|(other, known)| !known.has_ended && is_of_it(other))
     }
 
-    /// Returns `true` if a requested thread will not come, because its creator was killed before it
-    /// had created it.
+    /// Returns `true` if a requested thread will never exist, because its creator was killed before
+    /// it created the thread.
     fn was_never_born(&mut self, seat: usize) -> bool {
         let maker = self.shared.seats[seat].maker.load(SeqCst) as usize;
         let is_orphan = self.known.get(maker).is_some_and(|maker| maker.has_ended);
@@ -366,8 +368,8 @@ impl LinuxStepper<'_> {
         self.known[seat].has_ended
     }
 
-    /// Returns the timers that are set by living threads: their real ends, and their due times on
-    /// the run's clock.
+    /// Returns the timers of living threads, each as its real end and its due time on the run's
+    /// clock.
     fn timers(&self) -> impl Iterator<Item = (u64, u64)> {
         self.found.iter().enumerate().flat_map(|(seat, found)| {
             let words = &self.shared.seats[seat];
@@ -381,14 +383,14 @@ impl LinuxStepper<'_> {
         })
     }
 
-    /// Returns `true` if a timer has expired, or is about to, before its turn.
+    /// Returns `true` if a timer has expired before its turn, or is about to.
     fn is_late(&self) -> bool {
         let soon = now_ns() + MARGIN_NS;
         let mut timers = self.timers();
         timers.any(|(real, _)| self.passed_ns < real && real < soon)
     }
 
-    /// Sleeps for a while if a timer will wake a thread. Returns `true` if it did.
+    /// If a timer will wake a thread, sleeps for a while. Returns `true` if it slept.
     fn let_time_pass(&mut self) -> bool {
         let now = now_ns();
         let to_come = self.timers().filter(|(real, _)| now < real.saturating_add(LATE_NS));
@@ -396,15 +398,15 @@ impl LinuxStepper<'_> {
         if due.saturating_sub(self.shared.clock_ns.load(SeqCst)) > FARTHEST_NS {
             return false;
         }
-        // Before the sleep, because the thread that the timer wakes checks at once whether it was
-        // its turn.
+        // Stored before the sleep, because a thread that the timer wakes checks at once whether the
+        // timer's turn had come.
         self.passed_ns = self.passed_ns.max(real);
         self.shared.clock_ns.fetch_max(due, SeqCst);
         self.shared.passed_due_ns.fetch_max(due, SeqCst);
         if now < real {
             nap((real - now).min(NAP_NS));
         } else {
-            // The timer has expired, and its thread is about to wake, or sleeps on because the
+            // The timer has expired. Its thread is about to wake, or keeps sleeping because the
             // signal is blocked.
             nap(BETWEEN_LOOKS_NS);
         }

@@ -1,13 +1,13 @@
 //! The log of a real run in the [`CheckRegion`](super::region::Region): any number of threads
 //! [`write`] at once; [`parts`] reads the log after the last write.
 //!
-//! A thread reserves a *part* by adding to a counter, and then fills it. It may be killed at any
-//! moment, so the reader tells a part from its absence by these words:
+//! A thread reserves a *part* by adding to a counter, and then fills it. The thread may be killed
+//! at any moment, so the reader recognizes an incomplete part by these words:
 //!
 //! | words of a part | | reading if the writer was killed before it stored them |
 //! | --- | --- | --- |
 //! | length of the part in units | stored first | no part: skipped unit by unit |
-//! | step, seat, and the bytes of the line | | |
+//! | step, thread ordinal, and the bytes of the line | | |
 //! | length of the line | stored last | an empty part, skipped as a whole |
 //!
 //! A part consists of whole units, so that the next one starts at a unit; [`clear`] zeroes all of
@@ -17,7 +17,8 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 
 use super::region::{LOG, RegionShared};
 
-/// Number of words before a part's line: the part's length in units, step, seat, the line's length.
+/// Number of words before a part's line: the part's length in units, the step, the thread's
+/// ordinal, the line's length.
 const HEAD: usize = 4;
 /// Size in bytes of a word, and of a unit.
 const WORD: usize = 4;
@@ -71,7 +72,7 @@ pub(super) fn parts(shared: &RegionShared) -> Vec<LogPart> {
     let mut parts = Vec::new();
     while log.len() >= HEAD {
         let word = |at: usize| log[at].load(Relaxed);
-        // A part that was reserved and not started is as long as the zeros there.
+        // A part that was reserved and never started extends over the zeros there.
         let units = (word(0) as usize).max(1);
         let used = log[3].load(Acquire) as usize;
         let (part, rest) = log.split_at((units * HEAD).min(log.len()));

@@ -1,11 +1,13 @@
 //! The comparison of a scenario's run on Linux with its run on the virtual Unix, in lock-step:
 //! [`Checker`].
 //!
-//! Each thread of a scenario stops at a *gate* before each call. A conductor releases one thread,
-//! waits until all threads are quiescent, and releases the next one; a seed and the threads' names
-//! decide which. So both backends take the same steps, and the threads must observe the same.
+//! Each thread of a scenario stops at a *gate* before each call. On each backend a stepper releases
+//! one thread, waits until all threads are quiescent, and releases the next. A seed and the
+//! threads' names decide which thread is released. So both backends take the same steps, and the
+//! threads must observe the same.
 //!
-//! A [`Trace`] is what one system did; [`compare`] returns the first [`TraceDifference`] of two.
+//! A [`Trace`] records what one system did; [`compare`] returns the first [`TraceDifference`] of
+//! two traces.
 //!
 //! ```no_run
 //! use tontine_unix_lab::check::{Checker, TraceComparison, CheckOptions};
@@ -17,9 +19,10 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-// `fibers` conducts the virtual Unix; `conductor` conducts real processes, in a `keeper`, with the
-// gates of `gates`. `image` is the program that these processes execute, `log` collects their
-// events. `trace` describes a run on either system, `compare` finds the first difference of two.
+// `fibers` steps the virtual Unix; `linux_stepper` steps real processes, in the process of
+// `namespace_init`, with the gates of `gates`. `image` is the program for which these processes
+// call exec, `log` collects their events. `trace` describes a run on either system, `compare` finds
+// the first difference of two runs.
 mod compare;
 mod fibers;
 mod fit;
@@ -56,13 +59,14 @@ pub struct CheckOptions {
     /// The builder of the virtual Unix, for example with its mode. The checker sets executor,
     /// programs and process numbers.
     pub builder: Builder,
-    /// Maximum number of steps. Both runs are cut after it.
+    /// Maximum number of steps. Both runs are cut off after it.
     pub max_steps: u32,
     /// Maximum duration of the run on Linux.
     pub timeout: Duration,
-    /// Maximum number of schedules of the virtual Unix within the steps. If a step wakes several
-    /// threads, their order is not determined, and one of the schedules must match the run on
-    /// Linux. Each schedule keeps the choices before the step in which the previous one diverged.
+    /// Maximum number of schedules tried on the virtual Unix. If a step wakes several threads,
+    /// their order within the step is not determined, and one of the schedules must match the run
+    /// on Linux. Each schedule keeps the choices before the step in which the previous schedule
+    /// diverged.
     pub max_schedules: u32,
 }
 
@@ -86,7 +90,7 @@ impl Default for CheckOptions {
     }
 }
 
-/// The result of a comparison of both systems.
+/// The result of comparing both systems.
 #[derive(Debug, Clone)]
 pub enum TraceComparison {
     /// Both systems did the same. Contains the trace of the virtual Unix.
@@ -105,7 +109,7 @@ impl TraceComparison {
     }
 }
 
-/// The error of a comparison that has no result.
+/// The error of a comparison without a result.
 #[derive(Debug, thiserror::Error)]
 pub enum CheckError {
     /// The scenario has a statement whose result cannot be compared.
@@ -122,11 +126,11 @@ pub enum CheckError {
     /// The virtual Unix cannot be built from [`CheckOptions::builder`].
     #[error(transparent)]
     Build(#[from] BuildError),
-    /// The run on Linux did not end in time, although not all its threads are blocked.
+    /// The run on Linux did not end in time, although not all of its threads are blocked.
     #[error("the run on Linux was aborted: {0}")]
     RunFailed(String),
-    /// Timers expired out of turn, at every spacing that the checker tried: steps took longer than
-    /// the time between two timers.
+    /// Timers expired out of turn at every spacing that the checker tried, because steps took
+    /// longer than the time between two timers.
     #[error(
         "timers on Linux expired before steps that other threads could take; \
          try again while the machine is less busy"
@@ -142,8 +146,8 @@ pub enum CheckError {
 #[error("the init process for runs on Linux cannot be started: {0}")]
 pub struct Unavailable(#[from] io::Error);
 
-/// Runs scenarios on Linux and on the virtual Unix, one after another. Owns the init process of the
-/// runs on Linux.
+/// Runs scenarios on Linux and on the virtual Unix, one after another. Owns the init process for
+/// the runs on Linux.
 #[derive(Debug)]
 pub struct Checker {
     keeper: NamespaceInit,
@@ -216,7 +220,7 @@ impl Checker {
     }
 }
 
-/// Maximum number of endless runs that are tried if the run on Linux has ended.
+/// Maximum number of endless runs to try if the run on Linux has ended.
 const MOST_ENDLESS: u32 = 32;
 
 /// Runs a scenario on the virtual Unix, and compares the run with the trace of Linux.
@@ -236,8 +240,8 @@ pub fn against(
         let Some(difference) = compare(options.seed, &on_virtual, on_linux) else {
             return Ok(TraceComparison::Same(on_virtual));
         };
-        // A run that is endless under one schedule is mostly endless under any, and each takes
-        // long.
+        // A run that is endless under one schedule is mostly endless under all, and each such run
+        // takes long.
         let is_endless =
             difference.on_virtual.ending == TraceEnd::Cut && on_linux.ending != TraceEnd::Cut;
         endless += u32::from(is_endless);

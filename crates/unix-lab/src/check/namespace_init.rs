@@ -1,9 +1,8 @@
-//! The keeper: a process that runs scenarios on the real system, one after another, as the init
-//! process of its own PID namespace. If the system provides no namespace, the keeper adopts the
-//! orphans of a scenario instead.
+//! The init process: runs scenarios on the real system, one after another, as process 1 of its own
+//! PID namespace. If the system provides no namespace, it adopts the orphans of a scenario instead.
 //!
-//! Processes that are left are killed and reaped before the next scenario. If the keeper of a
-//! namespace ends, the kernel kills all processes in it.
+//! Remaining processes are killed and reaped before the next scenario. If the init process of a
+//! namespace ends, the kernel kills all processes in the namespace.
 
 #![allow(unsafe_code, reason = "namespaces, mounts, limits")]
 
@@ -32,14 +31,14 @@ use crate::scenario::step_control::{SpawnKind, StepControl, ThreadOrdinal};
 use crate::scenario::wire::decode;
 use crate::scenario::{Scenario, conducted};
 
-/// The end of a scenario, as the keeper reports it.
+/// The end of a scenario, as the init process reports it.
 const FINISHED: u32 = 1;
 const STUCK: u32 = 2;
 const CUT: u32 = 3;
 const LOST: u32 = 4;
 const LATE: u32 = 5;
 
-/// Minimum distance between timers. The next one is tried if steps took longer.
+/// Minimum distances between timers. If steps took longer than one distance, the next is tried.
 const SPACINGS: [Duration; 6] = [
     Duration::from_millis(3),
     Duration::from_millis(12),
@@ -49,17 +48,18 @@ const SPACINGS: [Duration; 6] = [
     Duration::from_secs(5),
 ];
 
-/// Additional wait for the keeper after the timeout of a run.
+/// Additional time to wait for the init process after the timeout of a run.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// The checker's side of the keeper.
+/// The checker's handle of the init process.
 #[derive(Debug)]
 pub(super) struct NamespaceInit {
     region: Arc<CheckRegion>,
     line: UnixStream,
     process: Pid,
     place: Isolation,
-    /// `true` if the keeper failed to answer once: a later answer may belong to the earlier run.
+    /// `true` if the init process once failed to reply: a later reply may belong to the earlier
+    /// run.
     silent: bool,
 }
 
@@ -68,12 +68,12 @@ pub(super) struct NamespaceInit {
 pub(super) enum Isolation {
     /// In their own PID namespace.
     Namespace,
-    /// In the namespace of the checker, as descendants of the keeper.
+    /// In the namespace of the checker, as descendants of the init process.
     Open,
 }
 
 impl NamespaceInit {
-    /// Starts the keeper.
+    /// Starts the init process.
     pub(super) fn start(place: Isolation) -> io::Result<Self> {
         let (region, memory) = CheckRegion::new()?;
         let region = Arc::new(region);
@@ -124,7 +124,7 @@ impl NamespaceInit {
         patience_ms.store(u32::try_from(timeout.as_millis()).unwrap_or(u32::MAX), SeqCst);
         for spacing in SPACINGS {
             spacing_ns.store(u64::try_from(spacing.as_nanos()).unwrap_or(0), SeqCst);
-            // Until the keeper has answered.
+            // Stays `true` if the init process never replies.
             self.silent = true;
             (&self.line).write_all(&[1])?;
             self.await_word(timeout + GRACE)?;
@@ -137,7 +137,7 @@ impl NamespaceInit {
         Ok(Err(RunError::Late))
     }
 
-    /// Waits for a byte from the keeper.
+    /// Waits for a byte from the init process.
     fn await_word(&self, timeout: Duration) -> io::Result<()> {
         self.line.set_read_timeout(Some(timeout))?;
         let mut word = [0];
@@ -205,7 +205,7 @@ fn to_io(errno: tontine_unix::Errno) -> io::Error {
     io::Error::from_raw_os_error(errno.raw())
 }
 
-/// Becomes the keeper, or forks it into a namespace and waits for its end.
+/// Becomes the init process, or forks it into a new namespace and waits until it ends.
 fn begin(
     sys: &dyn Sys,
     region: Arc<CheckRegion>,
@@ -220,7 +220,7 @@ fn begin(
     let is_root = rustix::process::geteuid().is_root();
     let (user, group) = (rustix::process::geteuid(), rustix::process::getegid());
     let more = if is_root { 0 } else { libc::CLONE_NEWUSER };
-    // SAFETY: it takes flags; this process has one thread.
+    // SAFETY: the call takes flags; this process is single-threaded.
     if unsafe { libc::unshare(libc::CLONE_NEWPID | libc::CLONE_NEWNS | more) } != 0 {
         return Err(io::Error::last_os_error());
     }
@@ -242,7 +242,7 @@ fn keep(line: UnixStream, memory: OwnedFd) -> io::Result<UnixStream> {
     drop(line);
     pass_on(memory)?;
     let null = File::options().read(true).write(true).open("/dev/null")?;
-    // The number that the open returned may be 0 or 1.
+    // `open` may have returned the number 0 or 1.
     let null = fcntl_dupfd_cloexec(OwnedFd::from(null), REGION + 1)?;
     duplicate(null.as_raw_fd(), libc::STDIN_FILENO)?;
     duplicate(null.as_raw_fd(), libc::STDOUT_FILENO)?;
@@ -308,14 +308,15 @@ fn serve(
     Ok(())
 }
 
-/// Mounts /proc for this namespace, and opens the file with the namespace's last process number.
+/// Mounts /proc for this namespace, and opens the file that holds the namespace's last process
+/// number.
 fn own_numbers() -> io::Result<File> {
     // SAFETY: plain calls; strings end with NUL.
     unsafe {
         libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
         let (none, root) = (std::ptr::null(), c"/".as_ptr());
         let flags = libc::MS_REC | libc::MS_PRIVATE;
-        // Otherwise the next mount would be visible outside.
+        // Otherwise the next mount would be visible outside the namespace.
         if libc::mount(c"none".as_ptr(), root, none, flags, std::ptr::null()) != 0 {
             return Err(io::Error::last_os_error());
         }
@@ -327,8 +328,8 @@ fn own_numbers() -> io::Result<File> {
     File::options().write(true).open("/proc/sys/kernel/ns_last_pid")
 }
 
-/// Sets all dispositions to their defaults and unblocks all signals, whatever the checker's user
-/// has ignored. Disables core dumps, which take long.
+/// Sets all dispositions to their defaults, even if the checker's user ignores some signals, and
+/// unblocks all signals. Disables core dumps, which take long.
 fn as_after_login(sys: &dyn Sys) {
     for signal in Signal::all() {
         // Dispositions that cannot be changed are left as they are.
@@ -370,15 +371,16 @@ fn play(sys: &dyn Sys, region: &Arc<CheckRegion>) -> Result<RawEnding, RunError>
     assert_eq!(seat, ThreadOrdinal::INIT, "the first seat is free");
     let program = conducted(&scenario, Arc::<Gates>::clone(&gates));
     let first = sys.fork_boxed(Box::new(move |_| {
-        // A virtual process starts with the null device as its standard descriptors, and no others.
+        // A virtual process starts with the null device as its standard descriptors, and with no
+        // other descriptors.
         if duplicate(libc::STDIN_FILENO, libc::STDERR_FILENO).is_err() {
             return 1;
         }
         close(libc::STDERR_FILENO + 1, REGION - 1);
         close(REGION + 1, i32::MAX);
         let linux = Linux::alone();
-        // A virtual process is in a session that the run can name. The keeper's session has no
-        // number in this namespace.
+        // A virtual process is in a session that the run can name. The session of the init process
+        // has no number in this namespace.
         let _ = linux.setsid();
         program(&linux)
     }));
@@ -391,19 +393,20 @@ fn play(sys: &dyn Sys, region: &Arc<CheckRegion>) -> Result<RawEnding, RunError>
 fn stay_on(processor: u32) {
     let mut set = rustix::thread::CpuSet::new();
     set.set(processor as usize);
-    // If that fails, the run only takes longer.
+    // If the call fails, the run only takes longer.
     let _ = rustix::thread::sched_setaffinity(None, &set);
 }
 
-/// Kills and reaps all processes that are left in the namespace.
+/// Kills and reaps all remaining processes of the namespace.
 fn clear_namespace(sys: &dyn Sys) {
     let _ = sys.kill(SignalTarget::Everyone, Some(Signal::KILL));
     // SAFETY: the call takes integers and a null pointer.
     while unsafe { libc::waitpid(-1, std::ptr::null_mut(), libc::__WALL) } > 0 {}
 }
 
-/// Kills and reaps the keeper's children until there are none. A process whose parent is killed
-/// becomes a child, and no other process reaps it, so a number that was found still belongs to it.
+/// Kills and reaps the children of the init process until there are none. A process whose parent is
+/// killed becomes a child, and no other process reaps it, so a number that was found still belongs
+/// to the same process.
 fn clear_children(sys: &dyn Sys) -> io::Result<()> {
     loop {
         // SAFETY: the call takes integers and a null pointer.

@@ -1,12 +1,13 @@
-//! The memory that the checker, its keeper and the processes of a scenario share: [`CheckRegion`],
-//! a mapping that every fork inherits, of a memfd that exec leaves open.
+//! The memory that the checker, its init process and the processes of a scenario share:
+//! [`CheckRegion`], a mapping of a memfd. Every fork inherits the mapping, and exec leaves the
+//! memfd open.
 //!
 //! | part | written by | read by |
 //! | --- | --- | --- |
-//! | [`RunRequest`]: the scenario and the settings of the run | the checker | the keeper |
-//! | [`SeatWords`], one per thread | the thread, its creator, the keeper | the keeper |
-//! | the log | all threads, each in its own parts | the conductor (its length), the checker |
-//! | steps and the ending | the keeper | the checker |
+//! | [`RunRequest`]: the scenario and the settings of the run | the checker | the init process |
+//! | [`SeatWords`], one per thread | the thread, its creator, the init process | the init process |
+//! | the log | all threads, each in its own parts | the stepper (its length), the checker |
+//! | steps and the ending | the init process | the checker |
 
 #![allow(unsafe_code, reason = "memory that processes share")]
 
@@ -31,40 +32,41 @@ pub(super) const SEATS: usize = 512;
 pub(super) const STEPS: usize = 1 << 16;
 /// Maximum size of a scenario's text in bytes.
 pub(super) const TEXT: usize = 1 << 20;
-/// Maximum number of lines of a scenario that make a step.
+/// Maximum number of lines of a scenario that are steps.
 pub(super) const LINES: usize = 1 << 16;
 /// Size of the log in bytes.
 pub(super) const LOG: usize = 1 << 24;
-/// The number of the memory's descriptor in every process of a scenario: above the numbers that
-/// scenarios rely on, and above the first of those that hold children. A process starts with a
-/// descriptor table that is large enough for its highest number. If that were lower than the
-/// numbers for children, the first child would make the table grow, and a process with threads
-/// would wait ten milliseconds for all processors.
+/// The number of the memory's descriptor in every process of a scenario. It is above the numbers
+/// that scenarios rely on, and above the lowest number of a child's pidfd. A process starts with a
+/// descriptor table that is large enough for its highest descriptor. If this number were below the
+/// pidfds, the first child would make the table grow, and a multithreaded process would then wait
+/// ten milliseconds for all processors.
 pub(super) const REGION: i32 = 767;
 /// Maximum size in bytes of a call's text, kept for reports of blocked threads.
 const CALL: usize = 120;
 
-/// The place of a thread.
+/// The place of a thread in the run.
 pub(super) mod place {
     /// The thread was requested and does not run yet.
     pub(in super::super) const EXPECTED: u32 = 1;
     /// The thread was never created.
     pub(in super::super) const REFUSED: u32 = 2;
-    /// The thread was released: it is in a call, or between one and the next gate.
+    /// The thread was released: it is in a call, or between a call and the next gate.
     pub(in super::super) const THROUGH: u32 = 3;
     /// The thread is at a gate.
     pub(in super::super) const AT_GATE: u32 = 4;
-    /// The thread does something that soon ends by itself. It is not quiescent, although it sleeps.
+    /// The thread is in an operation that soon ends by itself. It is not quiescent, although it
+    /// sleeps.
     pub(in super::super) const SETTLES: u32 = 5;
 }
 
 /// The state of a thread's gate.
 pub(super) mod go {
-    /// The thread may not pass, and sleeps while that is so.
+    /// The thread may not pass, and sleeps until it may.
     pub(in super::super) const CLOSED: u32 = 0;
     /// The thread may pass.
     pub(in super::super) const OPEN: u32 = 1;
-    /// The thread has passed: the place that it records may be that of another gate than the one at
+    /// The thread has passed. The place that it recorded may belong to a gate other than the one at
     /// which it sleeps next.
     pub(in super::super) const PASSED: u32 = 2;
 }
@@ -76,25 +78,25 @@ pub(super) struct SeatWords {
     pub(super) place: AtomicU32,
     /// One of the values in [`go`]. The thread waits on this word.
     pub(super) go: AtomicU32,
-    /// The seat of the thread that requested this one.
+    /// The ordinal of the thread that requested this one.
     pub(super) maker: AtomicU32,
     /// 1 for a thread, 0 for a process.
     pub(super) is_thread: AtomicU32,
-    /// The number of the process, and that of the thread.
+    /// The numbers of the process and of the thread.
     pub(super) pid: AtomicI32,
     pub(super) tid: AtomicI32,
     pub(super) line: AtomicU32,
-    /// 1 while a program that will use this seat is about to be executed.
+    /// 1 while an exec is pending whose program will use these words.
     pub(super) executes: AtomicU32,
-    /// The terminal from which the call reads (`typing::to_word`); 0 if it reads from none.
+    /// The terminal from which the call reads (`typing::to_word`); 0 if it reads from no terminal.
     pub(super) reads: AtomicU32,
     /// The terminal to which the thread has typed while there was unread input, until the bytes
     /// have arrived (`typing::to_word`); else 0.
     pub(super) typed: AtomicU32,
     /// The end of the call's timer; 0 for none.
     pub(super) ends: PendingTimer,
-    /// The time at which the process gets SIGALRM; 0 for none. Used in the seat of a process's
-    /// first thread.
+    /// The time at which the process gets SIGALRM; 0 for none. Used only in the words of a
+    /// process's first thread.
     pub(super) alarm: PendingTimer,
     pub(super) call: CallText,
 }
@@ -109,10 +111,10 @@ pub(super) struct PendingTimer {
     pub(super) due_ns: AtomicU64,
 }
 
-/// The text of a call. Its thread writes it; the conductor mostly reads it while that thread is
-/// quiescent. A handler of the thread may write in the middle of it; a torn text consists of other
-/// bytes. The stores of the gate after it (`gates.rs`) publish it to a reader that finds the thread
-/// quiescent.
+/// The text of a call. Its thread writes the text; the stepper mostly reads it while that thread is
+/// quiescent. A handler may overwrite the text while the thread writes it; a torn text only has
+/// wrong bytes. The gate's later stores (`gates.rs`) publish the text to a reader that finds the
+/// thread quiescent.
 #[repr(C)]
 pub(super) struct CallText([AtomicU8; CALL]);
 
@@ -130,7 +132,7 @@ impl CallText {
     }
 }
 
-/// A writer that cuts the text at the end of the buffer.
+/// A writer that truncates the text at the end of the buffer.
 struct ShortText<'b> {
     bytes: &'b [AtomicU8; CALL],
     length: usize,
@@ -146,12 +148,12 @@ impl fmt::Write for ShortText<'_> {
     }
 }
 
-/// A request to the keeper.
+/// A request to the init process.
 #[repr(C)]
 pub(super) struct RunRequest {
     pub(super) seed: AtomicU64,
     pub(super) max_steps: AtomicU32,
-    /// The processor on which the checker is, and on which all processes run.
+    /// The checker's processor, on which all processes run.
     pub(super) processor: AtomicU32,
     /// Minimum distance between timers.
     pub(super) spacing_ns: AtomicU64,
@@ -174,18 +176,18 @@ pub(super) struct RegionShared {
     pub(super) log_length: AtomicU32,
     /// The run's own clock.
     pub(super) clock_ns: AtomicU64,
-    /// The due time of the last timer to which time has passed.
+    /// The due time of the last timer until which time has passed.
     pub(super) passed_due_ns: AtomicU64,
     /// 1 if a timer could not be set so that it expires in its turn.
     pub(super) late: AtomicU32,
     /// 1 if a thread wrote in this step, and the bytes may be in flight to a terminal.
     pub(super) wrote: AtomicU32,
-    /// 1 if a thread has typed and waits until the bytes have arrived.
+    /// 1 if a thread has typed and waits for the bytes to arrive.
     pub(super) settling: AtomicU32,
-    /// The end of the run, one of the constants in `keeper.rs`.
+    /// The end of the run, one of the constants in `namespace_init.rs`.
     pub(super) ending: AtomicU32,
     pub(super) seats: [SeatWords; SEATS],
-    /// For each step, the seat in the upper half and the line in the lower one.
+    /// For each step, the thread's ordinal in the upper half and the line in the lower half.
     pub(super) steps: [AtomicU64; STEPS],
     text: UnsafeCell<[u8; TEXT]>,
     pub(super) lines: [AtomicU32; LINES],
@@ -195,11 +197,12 @@ pub(super) struct RegionShared {
     words: UnsafeCell<[u8; 1 << 16]>,
 }
 
-// SAFETY: checker and keeper access the texts alternately.
+// SAFETY: checker and init process access the texts alternately.
 unsafe impl Sync for RegionShared {}
 
 impl RegionShared {
-    /// Returns `true` if a timer has expired before its turn: within a step, not while time passed.
+    /// Returns `true` if a timer has expired before its turn, that is, within a step and not while
+    /// time passed.
     pub(super) fn has_come_early(&self, timer: &PendingTimer) -> bool {
         let real = timer.real_ns.load(SeqCst);
         let due = timer.due_ns.load(SeqCst);
@@ -208,29 +211,30 @@ impl RegionShared {
 
     /// Stores the scenario's text.
     pub(super) fn put_text(&self, text: &str) {
-        // SAFETY: the keeper reads when it is asked to run, which happens later.
+        // SAFETY: the init process reads the text only when it gets a request, which happens later.
         unsafe { (&mut *self.text.get())[..text.len()].copy_from_slice(text.as_bytes()) };
     }
 
     /// Returns the scenario's text.
     pub(super) fn text(&self, length: usize) -> &str {
-        // SAFETY: the text was written before the keeper was asked to read it.
+        // SAFETY: the text was written before the init process was asked to read it.
         let bytes = unsafe { &(&*self.text.get())[..length.min(TEXT)] };
         std::str::from_utf8(bytes).unwrap_or_default()
     }
 
-    /// Stores the keeper's report. Cuts it if it is too long.
+    /// Stores the report of the init process. Truncates a report that is too long.
     pub(super) fn put_words(&self, text: &str) {
-        // SAFETY: the checker reads when the keeper has answered, which happens later.
+        // SAFETY: the checker reads the report only after the reply of the init process, which
+        // happens later.
         let words = unsafe { &mut *self.words.get() };
         let length = text.floor_char_boundary(words.len() - 1);
         words[..length].copy_from_slice(&text.as_bytes()[..length]);
         words[length] = 0;
     }
 
-    /// Returns the keeper's report.
+    /// Returns the report of the init process.
     pub(super) fn words(&self) -> String {
-        // SAFETY: the report was written before the keeper answered.
+        // SAFETY: the report was written before the init process replied.
         let words = unsafe { &*self.words.get() };
         let text = words.split(|byte| *byte == 0).next().unwrap_or_default();
         String::from_utf8_lossy(text).into_owned()
@@ -247,7 +251,7 @@ unsafe impl Send for CheckRegion {}
 unsafe impl Sync for CheckRegion {}
 
 impl CheckRegion {
-    /// Creates a region. Also returns its memory.
+    /// Creates a region. Also returns the descriptor of its memory.
     pub(super) fn new() -> io::Result<(Self, OwnedFd)> {
         let memory = memfd_create("tontine-check", MemfdFlags::CLOEXEC)?;
         ftruncate(&memory, size_of::<RegionShared>() as u64)?;
@@ -265,18 +269,18 @@ impl CheckRegion {
         if fstat(memory)?.st_size.unsigned_abs() < length as u64 {
             return Err(io::ErrorKind::InvalidData.into());
         }
-        // SAFETY: a new mapping of memory that is at least as long; zeros are a value of the
-        // initial contents.
+        // SAFETY: a new mapping of memory that is at least as long; all zeros are a valid initial
+        // content.
         let at = unsafe { mmap(null_mut(), length, access, MapFlags::SHARED, memory, 0) }?;
         NonNull::new(at.cast()).map(Self).ok_or_else(|| io::ErrorKind::InvalidData.into())
     }
 }
 
 /// Makes a region's memory available under its fixed number to this process, its children, and the
-/// programs that they execute.
+/// programs that they start by exec.
 pub(super) fn pass_on(memory: OwnedFd) -> io::Result<()> {
     // Copied through another number: duplicating a descriptor to itself would leave its
-    // close-on-exec flag.
+    // close-on-exec flag set.
     let copy = fcntl_dupfd_cloexec(memory, REGION + 1)?;
     // SAFETY: the call takes integers; no object in this process owns the number, as the caller
     // ensures.

@@ -2,9 +2,9 @@
 //! schedule that Linux followed.
 //!
 //! A thread that is woken in a step may continue before or after the thread that woke it. A run on
-//! Linux is one of many combinations over all steps; random choices for all steps at once would
-//! practically never hit it. Therefore each step has its own random seed, and when two runs diverge
-//! in a step, the seeds of the earlier steps are kept.
+//! Linux is one of many combinations over all steps, which random choices for all steps at once
+//! would practically never hit. Therefore each step has its own random seed, and if two runs
+//! diverge in a step, the seeds of the earlier steps are kept.
 
 use tontine_unix_sim::internal::SplitMix;
 
@@ -30,10 +30,10 @@ impl Rolls {
     }
 }
 
-/// Searches for the seeds under which the virtual Unix does what Linux did.
+/// The search for seeds under which the virtual Unix does what Linux did.
 #[derive(Debug)]
 pub(super) struct RollSearch {
-    /// The attempt that diverged latest so far, and the step in which it diverged.
+    /// The attempt that diverged in the latest step so far, and that step.
     nearest: Rolls,
     parts_in: u32,
     /// The current attempt.
@@ -42,7 +42,7 @@ pub(super) struct RollSearch {
     choice: SplitMix,
 }
 
-/// One in this many attempts also draws a new seed for the step before.
+/// Number of attempts of which one also draws a new seed for the step before.
 const STEPS_BACK: usize = 3;
 
 impl RollSearch {
@@ -57,7 +57,7 @@ impl RollSearch {
     }
 
     /// Records that the attempt diverged in this step. Returns `true` if no earlier attempt
-    /// diverged later.
+    /// diverged in a later step.
     pub(super) fn parts_in(&mut self, step: u32) -> bool {
         let is_nearest = step >= self.parts_in;
         if is_nearest {

@@ -8,26 +8,26 @@ use std::os::unix::fs::FileExt;
 /// The state of a thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TaskStatus {
-    /// The thread runs, or will run before another thread acts, or its state is unknown.
+    /// The thread runs, will run before another thread acts, or has an unknown state.
     Runs,
     /// The thread sleeps, and a signal can wake it.
     Sleeps,
     /// The thread is stopped, by a signal or for its tracer.
     Stopped,
-    /// The thread has ended and still has its number: its process is not reaped, or another thread
-    /// of the process has not ended.
+    /// The thread has ended but keeps its number, because its process is not reaped or another
+    /// thread of the process has not ended.
     Zombie,
     /// The thread has ended, and its number is free.
     Gone,
 }
 
-/// A thread, with its open files.
+/// A thread, with the open files that describe it.
 #[derive(Debug)]
 pub(super) struct CheckedThread {
     pid: i32,
     tid: i32,
     wchan: File,
-    /// Read if `wchan` does not suffice, and then if `stat` does not.
+    /// Opened if `wchan` does not suffice, and the next if `stat` does not suffice either.
     stat: OnceCell<File>,
     syscall: OnceCell<File>,
 }
@@ -37,12 +37,12 @@ const WCHAN: &str = "wchan";
 const STAT: &str = "stat";
 const SYSCALL: &str = "syscall";
 
-/// Number of bytes that are read. They contain the number, the name of at most 15 bytes and the
+/// Number of bytes read from a file. They contain the number, the name of at most 15 bytes and the
 /// letter after it, or the name of a function.
 const HEAD: usize = 64;
 
-/// The beginnings of the names of kernel functions in which calls sleep interruptibly. A function
-/// that is not listed only takes longer to classify.
+/// The beginnings of the names of kernel functions in which calls sleep interruptibly. A sleep in a
+/// function that is not listed only takes longer to classify.
 const SLEEPS: [&[u8]; 10] = [
     b"futex_",
     b"do_wait",
@@ -71,9 +71,10 @@ impl CheckedThread {
         }))
     }
 
-    /// Returns the current state. `wchan` names the function in which the thread sleeps once it has
-    /// left its processor, and costs the kernel a third of the time of `stat`. It names no function
-    /// for a thread that runs or has ended; only with `closely` are the two told apart.
+    /// Returns the current state. Once the thread has left its processor, `wchan` names the
+    /// function in which the thread sleeps, in a third of the time that the kernel takes for
+    /// `stat`. For a thread that runs or has ended, `wchan` names no function; the two are
+    /// distinguished only with `closely`.
     pub(super) fn state(&self, closely: bool) -> io::Result<TaskStatus> {
         let mut head = [0; HEAD];
         let Some(length) = self.read(&self.wchan, WCHAN, &mut head)? else {
@@ -93,8 +94,8 @@ impl CheckedThread {
     }
 
     /// Returns the state by the letter in `stat`. The letter alone does not prove that a thread
-    /// sleeps: the thread is marked before it leaves the processor, and a wait looks at its
-    /// children in between. Reading `syscall` makes the kernel wait until it has left.
+    /// sleeps: the thread is marked as sleeping before it leaves the processor, and `wait` looks at
+    /// the children in between. Reading `syscall` makes the kernel wait until it has left.
     fn state_closer(&self) -> io::Result<TaskStatus> {
         let mut head = [0; HEAD];
         let Some(length) = self.ask(&self.stat, STAT, &mut head)? else {
@@ -149,7 +150,8 @@ fn open(pid: i32, tid: i32, name: &str) -> io::Result<Option<File>> {
 }
 
 /// Returns the result of a system call on a thread's file; `None` if there is no such thread. Any
-/// other error says nothing about the thread: a run that went on would take it for ended.
+/// other error says nothing about the thread; if the run continued, it would count the thread as
+/// ended.
 fn unless_gone<T>(asked: io::Result<T>, path: impl Fn() -> String) -> io::Result<Option<T>> {
     let error = match asked {
         Ok(answer) => return Ok(Some(answer)),

@@ -1,8 +1,8 @@
 //! The scenario in the [region](super::region): the checker stores it with [`put`], the processes
 //! that run it load it with [`get`].
 //!
-//! It is stored as the text that it prints, in which statements have other lines. The lines of the
-//! original text are stored in addition.
+//! The scenario is stored as its printed text, in which statements have other lines. The original
+//! lines are stored in addition.
 
 use std::sync::atomic::Ordering::SeqCst;
 

@@ -1,4 +1,4 @@
-//! The clock of the keeper and of the real processes.
+//! The clock of the init process and of the scenario's real processes.
 
 /// Returns the time of the monotonic clock.
 pub(super) fn now_ns() -> u64 {

@@ -1,9 +1,9 @@
 //! The steps and observations of a run, in terms that do not depend on the system: [`Trace`].
 //!
-//! A conductor records which thread it released ([`StepRecord`]), and each record of the log with
-//! the step in which it came and the seat of the thread that wrote it. [`Trace::new`] replaces
-//! numbers by names, and sorts the records of one step by seat, because several threads may run at
-//! once within a step.
+//! A stepper records which thread it released ([`StepRecord`]), and each record of the log with its
+//! step and the ordinal of the thread that wrote it. [`Trace::new`] replaces numbers by names, and
+//! sorts the records of one step by thread ordinal, because several threads may run at once within
+//! a step.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Display, Formatter};
@@ -18,7 +18,7 @@ pub enum TraceEnd {
     Finished,
     /// All threads are blocked, each in this call.
     Deadlocked(Vec<BlockedThread>),
-    /// The run was cut, after the maximum number of steps or of events.
+    /// The run was cut off after the maximum number of steps or of events.
     Cut,
 }
 
@@ -51,7 +51,7 @@ pub struct TraceEntry {
     pub step: u32,
     /// The name of the thread.
     pub who: String,
-    /// The line in the text; 0 if it has none.
+    /// The line in the text; 0 if the entry has none.
     pub line: u32,
     /// The event and its result.
     pub what: String,
@@ -68,29 +68,30 @@ pub struct Trace {
     pub ending: TraceEnd,
 }
 
-/// A seat as a conductor knows it.
+/// What a stepper knows about a thread.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct SeatFacts {
-    /// The seat of the thread that requested this one.
+    /// The ordinal of the thread that requested this one.
     pub(super) maker: u32,
     pub(super) kind: SpawnKind,
     /// The number of the thread; 0 if none was created.
     pub(super) number: i32,
 }
 
-/// The record of a conductor, with seats instead of names.
+/// A stepper's record of a run, with thread ordinals instead of names.
 #[derive(Debug, Default)]
 pub(super) struct RawTrace {
     pub(super) seats: Vec<SeatFacts>,
-    /// For each step, the seat and the line.
+    /// For each step, the thread's ordinal and the line.
     pub(super) steps: Vec<(u32, u32)>,
-    /// For each record, the step and the seat.
+    /// For each record, the step and the thread's ordinal.
     pub(super) records: Vec<(u32, u32, Record)>,
-    /// Seat, line and call of each thread that is blocked at the end, and `true` if it is stopped.
+    /// For each thread that is blocked at the end: ordinal, line and call, and `true` if it is
+    /// stopped.
     pub(super) waiting: Vec<(u32, u32, String, bool)>,
 }
 
-/// The end of a conductor's run.
+/// The end of a stepper's run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum RawEnding {
     Finished,
@@ -147,7 +148,7 @@ impl Trace {
     }
 }
 
-/// Returns the names of the seats: `init`, `main`, then `main.1` for a child and `main/1` for a
+/// Returns the names of the threads: `init`, `main`, then `main.1` for a child and `main/1` for a
 /// thread.
 fn names(seats: &[SeatFacts]) -> Vec<String> {
     let mut names: Vec<String> = Vec::with_capacity(seats.len());
@@ -157,8 +158,8 @@ fn names(seats: &[SeatFacts]) -> Vec<String> {
             0 => "init".to_owned(),
             1 => "main".to_owned(),
             _ => {
-                // Children and threads are numbered per process, whichever of its threads created
-                // them.
+                // Children and threads are numbered per process, no matter which of its threads
+                // created them.
                 let process = process_of(seats, seat.maker as usize);
                 let mark = if seat.kind == SpawnKind::Process { '.' } else { '/' };
                 let ordinal = made.entry((process, mark)).or_default();
@@ -171,7 +172,7 @@ fn names(seats: &[SeatFacts]) -> Vec<String> {
     names
 }
 
-/// Returns the seat of the first thread of a thread's process.
+/// Returns the ordinal of the first thread in a thread's process.
 fn process_of(seats: &[SeatFacts], mut seat: usize) -> usize {
     while seats[seat].kind == SpawnKind::Thread {
         seat = seats[seat].maker as usize;
@@ -194,7 +195,7 @@ fn said(record: &Record, numbers: &BTreeMap<i32, &str>) -> String {
     }
 }
 
-/// Calls whose results depend on time or place, and are not compared.
+/// Calls whose results depend on time or place and are therefore not compared.
 const ELSEWHERE: [&str; 4] = ["now", "getrusage", "processor", "opentty"];
 
 /// Returns a result without the parts that may differ.
@@ -209,7 +210,7 @@ fn comparable(call: &str, result: &str, numbers: &BTreeMap<i32, &str>) -> String
 }
 
 /// Returns a text with names instead of the numbers of processes and threads, and without core
-/// dumps, which depend on a limit and on where a file can be written.
+/// dumps, which depend on a limit and on whether a file can be written.
 fn named(text: &str, numbers: &BTreeMap<i32, &str>) -> String {
     let text = text.replace("child-dumped", "child-killed");
     let text = text.strip_suffix(" core").unwrap_or(&text);

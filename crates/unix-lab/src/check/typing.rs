@@ -1,9 +1,10 @@
-//! Delivery of the bytes that are written to a terminal: a kernel worker carries them, and may run
-//! late. [`settle`], [`push`] and [`carry`] make the kernel deliver them before they return.
+//! Delivery of the bytes that are written to a terminal. A kernel worker carries the bytes, and may
+//! run late. [`settle`], [`push`] and [`carry`] make the kernel deliver the bytes before they
+//! return.
 //!
-//! A poll for input on a terminal delivers them, unless there is input to read already. Then a mark
-//! is typed after the earlier bytes: a character that stops output, and one that resumes it. A poll
-//! for output on the terminal shows whether the mark has arrived.
+//! A poll for input on a terminal delivers the bytes, unless there is already input to read. In
+//! that case a mark is typed after the earlier bytes: a character that stops output, and one that
+//! resumes output. A poll for output on the terminal shows whether the mark has arrived.
 
 #![allow(unsafe_code, reason = "terminals by their descriptors")]
 
@@ -20,7 +21,7 @@ use super::time::{nap, now_ns};
 
 /// Maximum wait for the kernel's worker.
 const WORKER_NS: u64 = 500_000_000;
-/// Length of a waiter's naps, in which the worker may use the waiter's processor.
+/// Length of a waiter's naps, during which the worker may use the waiter's processor.
 const NAP_NS: u64 = 100_000;
 /// Number of polls before the waiter naps.
 const QUICK_LOOKS: u32 = 8;
@@ -36,16 +37,17 @@ pub(super) fn is_terminal(descriptor: i32) -> bool {
     unsafe { libc::isatty(descriptor) == 1 }
 }
 
-/// Delivers typed bytes; the thread that has just written to `descriptor` calls it. The bytes
-/// arrive in this thread, signals included: if a signal is for this thread, it is still in its
-/// call. If there was input to read before, the thread waits for the keeper's [`push`]. A program's
-/// output goes the other way, and only a reader can notice it.
+/// Delivers typed bytes; called by the thread that has just written to `descriptor`. This thread
+/// delivers the bytes and the signals that they cause: if a signal is for this thread, the thread
+/// is still in its call. If there was already input to read, the thread waits until the init
+/// process calls [`push`]. A program's output goes in the other direction, where only a reader can
+/// notice it.
 pub(super) fn settle(shared: &RegionShared, words: &SeatWords, descriptor: i32) {
     if !is_terminal(descriptor) {
         return;
     }
     // SAFETY: the borrow ends with this function. Another thread may close or reuse the number
-    // meanwhile; the calls below accept any descriptor.
+    // during this function; the calls below accept any descriptor.
     let written = unsafe { BorrowedFd::borrow_raw(descriptor) };
     if let Some(other) = other_end(written)
         && can(&other, PollFlags::IN)
@@ -53,7 +55,8 @@ pub(super) fn settle(shared: &RegionShared, words: &SeatWords, descriptor: i32) 
         words.typed.store(to_word(descriptor), SeqCst);
         shared.settling.store(1, SeqCst);
         while words.typed.load(SeqCst) != 0 {
-            // A handler that runs meanwhile passes gates, which change the place, and ends the nap.
+            // A handler that runs during the nap passes gates, which change the place, and ends the
+            // nap.
             words.place.store(place::SETTLES, SeqCst);
             nap(NAP_NS);
         }
@@ -63,8 +66,8 @@ pub(super) fn settle(shared: &RegionShared, words: &SeatWords, descriptor: i32) 
     can(&written, PollFlags::IN);
 }
 
-/// Types a mark to the terminal that `process` has typed to, and waits until the mark has arrived.
-/// Returns `None` if that is not possible, or if the mark does not arrive in time.
+/// Types a mark to the terminal to which `process` has typed, and waits until the mark has arrived.
+/// Returns `None` if this is impossible or the mark does not arrive in time.
 pub(super) fn push(process: i32, word: u32) -> Option<()> {
     let user = of_process(process, word)?;
     let terminal = other_end(user.as_fd())?;
@@ -94,7 +97,7 @@ fn of_process(process: i32, word: u32) -> Option<OwnedFd> {
     pidfd_getfd(pidfd, number, PidfdGetfdFlags::empty()).ok()
 }
 
-/// Opens the programs' end of the terminal whose users' end is `user`.
+/// Opens the programs' end of the terminal whose user's end is `user`.
 fn other_end(user: BorrowedFd<'_>) -> Option<OwnedFd> {
     let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
     ioctl_tiocgptpeer(user, flags | OpenptFlags::from_bits_retain(libc::O_NONBLOCK as u32)).ok()
@@ -107,7 +110,7 @@ fn can(end: &impl AsFd, what: PollFlags) -> bool {
     poll(&mut asked, Some(&at_once)).is_ok() && asked[0].revents().intersects(what)
 }
 
-/// Waits until `is_so` returns `true`. Returns `false` if it does not within [`WORKER_NS`].
+/// Waits until `is_so` returns `true`. Returns `false` if that takes longer than [`WORKER_NS`].
 fn wait_until(is_so: impl Fn() -> bool) -> bool {
     let until = now_ns() + WORKER_NS;
     for looks in 0.. {
