@@ -25,7 +25,7 @@ use scenes::{KNOWN, lost};
 use tontine_unix_lab::explore::{Exploration, ExplorationReport};
 use tontine_unix_sim::LockingMode;
 
-/// Scenarios that use seconds of processor time, which only clock ticks count.
+/// Scenarios that use seconds of processor time. Only clock ticks count that time.
 const COMPUTE: [&str; 2] = ["limits/processor-limit", "limits/hard-processor-limit-kills"];
 /// Scenarios whose expectations rely on a timer not expiring soon.
 const PUNCTUAL: [&str; 9] = [
@@ -48,7 +48,7 @@ const DICED: [&str; 4] = [
     "sending/group-kill",
     "queues/sigqueue-order",
 ];
-/// Maximum number of schedules until a violation is found.
+/// Maximum number of schedules to run until a violation is found.
 const MOST_TO_FIND: u64 = 20_000;
 /// Number of consecutive runs of one scene.
 const IN_A_ROW: u64 = 1000;
@@ -93,7 +93,7 @@ fn held(what: &str, outcome: &ExplorationReport) -> bool {
     outcome.violation.is_none()
 }
 
-/// Explores the known races in the modes up to a bound: those that are named, or all.
+/// Explores the named races, or all known races, in all modes up to a bound.
 fn races(bound: u32, names: &[&str]) -> bool {
     let modes = LockingMode::ALL.map(|mode| (mode, mode.to_string()));
     let races = QUICK_FIRST.map(|place| &KNOWN[place]);
@@ -124,8 +124,8 @@ fn races(bound: u32, names: &[&str]) -> bool {
 }
 
 /// Searches for a violation of one race in one mode, with and without pruning. Returns `true` if
-/// both searches find one with equally few preemptions, and a replay of its schedule shows it
-/// again.
+/// both searches find a violation with equally few preemptions, and a replay of its schedule shows
+/// the violation again.
 fn find(bound: u32, mode: &str, race: &str) -> bool {
     let mode = LockingMode::ALL.into_iter().find(|one| one.to_string() == mode);
     let (Some(mode), Some(known)) = (mode, KNOWN.iter().find(|known| known.name == race)) else {
@@ -148,8 +148,8 @@ fn find(bound: u32, mode: &str, race: &str) -> bool {
     found.preemptions == first.preemptions && same
 }
 
-/// Explores each scenario with a lost wake-up, and each corrected one, in each mode with one
-/// preemption. Returns `true` if a violation is found in exactly those with the mistake.
+/// Explores each scenario with a lost wake-up, and each corrected version, in each mode with one
+/// preemption. Returns `true` if violations are found in exactly the scenarios with the mistake.
 fn lost_signals() -> bool {
     lost().iter().all(|(name, scenario)| {
         let (is_right, began) = (name.ends_with("-cured"), Instant::now());

@@ -12,7 +12,7 @@ use tontine_unix_lab::shell::{call, programs, shell_with};
 
 fn main() -> Result<ExitCode, Errno> {
     let linux = Linux::new()?;
-    // The runtime ignores it; a pipeline ends by it.
+    // Rust's runtime ignores SIGPIPE, but pipelines need it to end.
     linux.sigaction(Signal::PIPE, Some(SigAction::DEFAULT))?;
     let arguments: Vec<String> = std::env::args().collect();
     let status = shell_with(&linux, &arguments, &call(programs()));

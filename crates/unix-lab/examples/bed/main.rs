@@ -1,10 +1,10 @@
-//! Races of well-known programs, as they were reported, found and replayed in a simulated Unix.
+//! Races that were reported in well-known programs, found and replayed in a simulated Unix.
 //!
-//! `cargo run -p tontine-unix-lab --example bed` lists them. `-- NAME` finds a schedule at which
+//! `cargo run -p tontine-unix-lab --example bed` lists them. `-- NAME` finds a schedule under which
 //! the program with the mistake fails, replays it, and explores all schedules of the program
-//! without the mistake. `-- NAME replay SCHEDULE` shows one schedule. `-- NAME linux` runs the
-//! program without the mistake on real processes. `docs/guides/bed.md` describes how to test a
-//! program of your own like this.
+//! without the mistake. `-- NAME replay SCHEDULE` shows the run of one schedule. `-- NAME linux`
+//! runs the program without the mistake on real processes. `docs/guides/bed.md` describes how to
+//! test your own program like this.
 
 mod races;
 
@@ -44,8 +44,8 @@ fn exploration(program: Program) -> Exploration {
     Exploration::new(move || program).preemption_bound(BOUND)
 }
 
-/// Explores the program with the mistake and without. Returns `true` if the mistake is found and
-/// replayed, and the program without it holds.
+/// Explores the program with and without the mistake. Returns `true` if the mistake is found and
+/// replayed, and no schedule of the correct program fails.
 fn hunt(race: &Race) -> bool {
     println!("{}: {}\n{}: {}", race.name, race.what, race.project, race.report);
     let wrong = exploration(race.wrong);

@@ -1,4 +1,4 @@
-//! The exploration of the supervisor at all schedules up to a bound of preemptions:
+//! The exploration of the supervisor under all schedules up to a bound of preemptions:
 //! [`exploration`].
 
 use tontine_unix::{Children, Errno, SigSet, SigmaskHow, Signal, Sys, WaitOptions};
@@ -16,7 +16,7 @@ pub(crate) fn exploration(groups: Groups) -> Exploration {
         .preemption_bound(BOUND)
 }
 
-/// Exit status if the supervisor stopped with 0, but has a child.
+/// Exit status if the supervisor exited with 0 but left a child.
 const LEFT_BEHIND: i32 = 9;
 
 /// Runs the supervisor with one service, and sends it SIGTERM at any time. The signal is blocked

@@ -3,12 +3,12 @@
 //!
 //! `supervise` is written against `Sys` and does not depend on a backend; `main` selects one.
 //!
-//! `cargo run -p tontine-unix-lab --example supervisor -- linux` runs it; `kill -TERM` with its
-//! number stops it. `-- virtual` does the same in a simulated system, where no real time passes in
-//! sleeps.
+//! `cargo run -p tontine-unix-lab --example supervisor -- linux` runs the supervisor; `kill -TERM`
+//! with its process number stops it. `-- virtual` does the same in a simulated system, where sleeps
+//! take no real time.
 //!
-//! `-- explore` stops the supervisor at all schedules of a simulated system up to a bound, `--
-//! sample` at many random schedules, one per seed. A last argument, `planted`, plants a mistake:
+//! `-- explore` stops the supervisor under all schedules of a simulated system up to a bound, `--
+//! sample` under many random schedules, one per seed. The last argument `planted` plants a mistake:
 //! `-- explore planted` and `-- sample planted` find it, `-- replay SCHEDULE planted` and `-- seed
 //! SEED planted` show it again.
 
@@ -75,7 +75,8 @@ fn refuse(why: &str) -> i32 {
     2
 }
 
-/// Stops the supervisor at many schedules. Returns 1 if it leaves a process behind at one of them.
+/// Stops the supervisor under many schedules. Returns 1 if it leaves a process behind under one of
+/// them.
 fn search(groups: Groups, run: impl FnOnce(&Exploration) -> ExplorationReport) -> i32 {
     let outcome = run(&explored::exploration(groups));
     match outcome.violation {
@@ -91,7 +92,7 @@ fn search(groups: Groups, run: impl FnOnce(&Exploration) -> ExplorationReport) -
     }
 }
 
-/// Shows one schedule. Returns 1 if a process is left behind.
+/// Shows the run of one schedule. Returns 1 if a process is left behind.
 fn show(replayed: &ReplayReport) -> i32 {
     println!("{}\n{}", replayed.violation.as_deref().unwrap_or("holds"), replayed.interleaving);
     i32::from(replayed.violation.is_some())

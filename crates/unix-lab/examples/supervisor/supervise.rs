@@ -1,8 +1,8 @@
 //! The supervisor: [`supervise`] starts [`Service`]s, restarts a failed one, and on SIGTERM stops
 //! all of them with the processes that they left behind.
 //!
-//! It is written against `Sys` and does not depend on a backend. [`Groups::ByTheChild`] plants a
-//! mistake in it, for `explored` to find.
+//! The supervisor is written against `Sys` and does not depend on a backend. [`Groups::ByTheChild`]
+//! plants a mistake, for `explored` to find.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ const RESTARTS: u32 = 3;
 /// Time from SIGTERM to SIGKILL.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// The signals that the supervisor waits for: a child changed state, or the supervisor is to stop.
+/// The signals for which the supervisor waits: a child changed state, or the supervisor must stop.
 const WATCHED: SigSet = SigSet::of(&[Signal::CHLD, Signal::TERM, Signal::INT]);
 
 /// The processes that put a service into its group.
@@ -68,13 +68,13 @@ struct Supervisor<'a> {
     sys: &'a dyn Sys,
     by: Groups,
     running: BTreeMap<Pid, (Service, u32)>,
-    /// Every group that was created, by its leader's handle, because a group may outlive its
+    /// Every group that was created, by its leader's handle. Kept because a group may outlive its
     /// leader.
     groups: Vec<Pid>,
 }
 
 impl<'a> Supervisor<'a> {
-    /// Returns `true` if it was asked to stop.
+    /// Returns `true` if the supervisor was asked to stop.
     fn run(sys: &'a dyn Sys, services: Vec<Service>, by: Groups) -> Result<bool> {
         sys.set_subreaper(true)?;
         // sigtimedwait takes the signal; an ignored signal would not stay pending for it.
@@ -93,7 +93,7 @@ impl<'a> Supervisor<'a> {
     fn start(&mut self, service: Service, restarts: u32, mask: SigSet) -> Result<()> {
         let run = Arc::clone(&service.run);
         let child = self.sys.fork(move |sys| {
-            // The parent makes the same call: either may be first.
+            // The parent makes the same call; either call may come first.
             let own = Pid::number_only(0);
             let ready = sys
                 .setpgid(own, own)
@@ -149,7 +149,7 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    /// Returns the service, if the process was one and failed.
+    /// Returns the service, if the process was a service and failed.
     fn ended(&mut self, waited: &WaitedChild) -> Option<(Service, u32)> {
         let Some((service, restarts)) = self.running.remove(&waited.pid) else {
             say(self.sys, &format!("an orphan {}", waited.status));
@@ -168,15 +168,14 @@ impl<'a> Supervisor<'a> {
         if self.has_members() {
             say(self.sys, "still there after the grace: killing");
             self.signal_all(Signal::KILL);
-            // Each of them ends, but on a busy machine there is no bound on the time that this
-            // takes.
+            // Each killed process ends, but on a busy machine this may take arbitrarily long.
             self.await_gone(None)?;
         }
         say(self.sys, "all stopped");
         Ok(())
     }
 
-    /// Reaps until no process of a group is left, or `timeout` has passed, if there is one.
+    /// Reaps until no process of a group is left, or until `timeout` has passed, if there is one.
     fn await_gone(&mut self, timeout: Option<Duration>) -> Result<()> {
         let end = timeout.map(|timeout| self.sys.now() + timeout);
         loop {
@@ -192,7 +191,7 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    /// Sends a signal to all groups. Removes the groups for which that returns `ESRCH`, because
+    /// Sends a signal to all groups. Removes the groups for which the call returns `ESRCH`, because
     /// they have no members.
     fn signal_all(&mut self, signal: Signal) {
         self.groups.retain(|group| self.sys.killpg(*group, Some(signal)) != Err(Errno::ESRCH));

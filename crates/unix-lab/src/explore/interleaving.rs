@@ -5,13 +5,13 @@ use std::fmt::Write;
 
 use tontine_unix_sim::internal::{At, CLOCK, SwitchEvent, SwitchReason, lock_name, named_by};
 
-/// The part of a run between two points of a fiber.
+/// The part of a run between two consecutive points of a fiber.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Segment {
     pub(super) left: SwitchEvent,
-    /// The system call that the thread is in, or made last.
+    /// The system call that the thread is making, or made last.
     pub(super) call: Option<&'static str>,
-    /// The number of decisions before it.
+    /// The number of decisions before this part.
     pub(super) decision: u32,
 }
 

@@ -1,11 +1,11 @@
 //! The search through all schedules of a program or a scenario, up to a bound of preemptions:
 //! [`Exploration`].
 //!
-//! A system on the simulated executor runs again and again, each time with other choices at its
-//! points: locks, system calls, sleeps. A *preemption* takes the processor from a fiber that could
+//! A system on the simulated executor runs repeatedly, each time with other choices at its points:
+//! locks, system calls, sleeps. A *preemption* takes the processor from a fiber that could
 //! continue; a switch is free if the fiber sleeps, spins, yields or ends. All schedules without a
-//! preemption run first, then those with at most one, and so on, so the first violation that is
-//! found has the fewest.
+//! preemption run first, then those with at most one, and so on, so the first violation found has
+//! the fewest preemptions.
 //!
 //! ```
 //! use tontine_unix_lab::explore::Exploration;
@@ -25,11 +25,10 @@
 //! assert_eq!(exploration.replay(&schedule).violation, Some(violation.what));
 //! ```
 //!
-//! `search_scheduler.rs` decides at each point; `search_tree.rs` is the search through all
-//! schedules, and prunes equivalent ones; `order.rs` defines the order in which fibers are tried;
-//! `preemption_sampler.rs` samples; `subject.rs` runs and judges; `schedule.rs` and
-//! `interleaving.rs` are the printed texts. The executor carries out the choices, and
-//! `tontine_unix_sim` defines the system.
+//! `search_scheduler.rs` decides at each point; `search_tree.rs` searches all schedules and prunes
+//! equivalent ones; `order.rs` defines the order in which fibers are tried; `preemption_sampler.rs`
+//! samples schedules; `subject.rs` runs and judges the subject; `schedule.rs` and `interleaving.rs`
+//! print texts. The executor carries out the choices, and `tontine_unix_sim` defines the system.
 #![allow(unsafe_code, reason = "lends guides to runs")]
 
 mod interleaving;
@@ -71,10 +70,10 @@ pub struct ExplorationReport {
     /// Number of runs.
     pub schedules: u64,
     /// Number of runs for each bound of preemptions, from 0. Runs that turned out to be equivalent
-    /// to others count too, and the search starts from scratch at each bound.
+    /// to others count too. The search starts from scratch at each bound.
     pub by_bound: Vec<u64>,
-    /// `true` if every schedule up to the bound was run, or one that is equivalent. Always `false`
-    /// for a sample.
+    /// `true` if for every schedule up to the bound, it or an equivalent schedule was run. Always
+    /// `false` for a sample.
     pub complete: bool,
     /// The first run that failed.
     pub violation: Option<Violation>,
@@ -87,9 +86,9 @@ pub struct Violation {
     pub what: String,
     /// The schedule that reproduces the run: see [`Exploration::replay`].
     pub schedule: Schedule,
-    /// The seed that found it, in a sample.
+    /// The seed that found the failure, in a sample.
     pub seed: Option<u64>,
-    /// Number of times that a fiber lost the processor although it could have continued.
+    /// Number of times that a fiber that could have continued lost the processor.
     pub preemptions: u32,
     /// The fibers that ran, turn by turn, and the point at which each turn ended.
     pub interleaving: String,
@@ -102,14 +101,14 @@ pub struct ReplayReport {
     pub violation: Option<String>,
     /// The schedule, without the choices that could not be followed.
     pub schedule: Schedule,
-    /// Number of times that a fiber lost the processor although it could have continued.
+    /// Number of times that a fiber that could have continued lost the processor.
     pub preemptions: u32,
     /// The fibers that ran, turn by turn, and the point at which each turn ended.
     pub interleaving: String,
 }
 
 impl Exploration {
-    /// Maximum number of steps of a run, unless [`Exploration::max_steps`] sets another.
+    /// Maximum number of steps of a run, unless [`Exploration::max_steps`] sets another value.
     pub const DEFAULT_MAX_STEPS: u64 = 20_000;
 
     /// Creates the exploration of a program; `make` returns the program for each run. A run fails
@@ -141,7 +140,7 @@ impl Exploration {
         }
     }
 
-    /// Sets the locking mode, which determines the locks of the system and where its calls run.
+    /// Sets the locking mode, which determines which locks the system has and where its calls run.
     #[must_use]
     pub fn mode(mut self, mode: LockingMode) -> Self {
         self.mode = mode;
@@ -170,8 +169,8 @@ impl Exploration {
         self
     }
 
-    /// Sets the maximum number of steps: a longer run counts as one that does not end. The default
-    /// is [`Exploration::DEFAULT_MAX_STEPS`].
+    /// Sets the maximum number of steps: a longer run counts as endless. The default is
+    /// [`Exploration::DEFAULT_MAX_STEPS`].
     #[must_use]
     pub fn max_steps(mut self, steps: u64) -> Self {
         self.max_steps = steps;
@@ -258,8 +257,8 @@ impl Exploration {
         outcome
     }
 
-    /// Runs randomly chosen schedules until one fails: one for each of `seeds` seeds, starting at
-    /// `first`.
+    /// Runs randomly chosen schedules until one fails: one schedule for each of `seeds` seeds,
+    /// starting at `first`.
     pub fn sample(&self, first: u64, seeds: u64) -> ExplorationReport {
         let mut outcome = ExplorationReport {
             schedules: 0,
@@ -282,7 +281,7 @@ impl Exploration {
         outcome
     }
 
-    /// Runs one schedule, and reports the run whether it failed or not.
+    /// Runs one schedule, and reports the run, whether it fails or holds.
     pub fn replay(&self, schedule: &Schedule) -> ReplayReport {
         self.describe(SearchScheduler::given(schedule))
     }
@@ -294,7 +293,7 @@ impl Exploration {
         self.describe(guide)
     }
 
-    /// Makes one run with the guide's decisions, and reports it.
+    /// Makes one run with the scheduler's decisions, and reports it.
     fn describe(&self, guide: SearchScheduler) -> ReplayReport {
         let mut guide = LentScheduler::new(guide.with_steps());
         let seen = self.subject.run(&self.system(&guide, None));
@@ -308,7 +307,8 @@ impl Exploration {
         }
     }
 
-    /// Returns the violation that the guide has met. Runs its schedule again for the interleaving.
+    /// Returns the violation that the scheduler found. Runs the schedule again to record the
+    /// interleaving.
     fn violation(&self, guide: &SearchScheduler, seen: RunVerdict, seed: Option<u64>) -> Violation {
         let schedule = guide.taken().clone();
         let what = seen.wrong.unwrap_or_default();
@@ -324,7 +324,7 @@ impl Exploration {
         Violation { what, schedule, seed, preemptions: guide.preemptions(), interleaving }
     }
 
-    /// Builds a system in whose runs the guide decides, one after another.
+    /// Builds a system in whose consecutive runs the scheduler decides.
     fn system(&self, guide: &LentScheduler, reused: Option<&Reused>) -> Virtual {
         let usual = if self.mode == LockingMode::Uniprocessor { 1 } else { 2 };
         let builder = Virtual::builder()
@@ -333,7 +333,7 @@ impl Exploration {
             .pids(PIDS)
             .stop_at(self.max_steps);
         // SAFETY: a run is over when `ExplorationSubject::run` returns; until then the callers of
-        // this function do not access the guide, and they keep it as long as the system.
+        // this function do not access the scheduler, and they keep it alive as long as the system.
         let guided = unsafe { guide.lend(!self.idle_clock) };
         self.subject.system((self.configure)(builder).guided(guided, reused))
     }

@@ -2,13 +2,13 @@
 //! [`ReadyOrder`].
 //!
 //! The running fiber comes first if it can continue, then the others, longest-waiting first. A
-//! fiber that yields, or polls, is not chosen again before each fiber that could run at that time
-//! has had a turn or can no longer run. Without that rule a loop that polls would never end in a
+//! fiber that yields, or polls, is not chosen again until each fiber that could run at that time
+//! has had a turn or can no longer run. Without this rule, a polling loop would never end in a
 //! schedule that always chooses it.
 
 use tontine_unix_sim::internal::{At, CLOCK, SwitchEvent, SwitchReason};
 
-/// The state that decides the order, in one run.
+/// The state that determines the order in one run.
 #[derive(Debug, Default)]
 pub(super) struct ReadyOrder {
     /// The time at which each fiber last left the processor, indexed by its number; 0 for never.
@@ -70,7 +70,7 @@ impl ReadyOrder {
         self.yielded.iter().any(|one| one.fiber == fiber)
     }
 
-    /// Determines the fibers that may run, among those that can.
+    /// Determines which of the runnable fibers may run.
     pub(super) fn decide(&mut self, runnable: &[u32], running: Option<u32>) {
         let Self { last, yielded, ready, continues, .. } = self;
         let has_clock = runnable.last() == Some(&CLOCK);

@@ -1,4 +1,4 @@
-//! Random preemptions for sampled schedules, the same on every machine.
+//! Random preemptions for sampled schedules. A seed gives the same preemptions on every machine.
 
 use tontine_unix_sim::internal::SplitMix;
 
@@ -14,8 +14,8 @@ pub(super) struct PreemptionSampler {
 }
 
 impl PreemptionSampler {
-    /// Creates a sampler whose choices, and the mean, depend only on the seed: some races need a
-    /// fiber that pauses for long, others many turns in a short time.
+    /// Creates a sampler whose choices and mean depend only on the seed. The mean varies because
+    /// some races need a fiber that pauses for a long time, others need many turns in a short time.
     pub(super) fn new(seed: u64) -> Self {
         let mut sampler = Self { random: SplitMix::new(seed), odds: 1, next: 0 };
         sampler.odds = [2, 8, 32, 128][sampler.below(4) as usize];
@@ -34,7 +34,7 @@ impl PreemptionSampler {
         true
     }
 
-    /// Returns the next decision at which it may be preempted.
+    /// Returns the next decision at which the running fiber may be preempted.
     #[inline]
     pub(super) fn next(&self) -> u32 {
         self.next

@@ -5,17 +5,18 @@ use std::str::FromStr;
 
 /// The choices of a run that depart from the default.
 ///
-/// The decisions of a run are counted from 1: points at which several fibers could continue. By
-/// default the running fiber continues as long as it can, and then the one that has waited longest.
-/// `17>3.40>2` means: at decision 17 fiber 3 continues, at decision 40 fiber 2. Fibers are numbered
-/// in the order in which they begin. `-` is the schedule without departures.
+/// A decision is a point at which several fibers could continue. The decisions of a run are counted
+/// from 1. By default the running fiber continues as long as it can; after that, the fiber that has
+/// waited longest continues. `17>3.40>2` means: at decision 17 fiber 3 continues, at decision 40
+/// fiber 2. Fibers are numbered in the order in which they begin. `-` is the schedule without
+/// departures.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Schedule {
     /// The decision and the chosen fiber of each departure, in order.
     pub(super) turns: Vec<(u32, u32)>,
 }
 
-/// The error of a text that is not a schedule.
+/// An error returned when a text is not a schedule.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("expected a schedule such as `17>3.40>2` or `-`, with ascending decisions, found {0:?}")]
 pub struct ParseScheduleError(String);

@@ -1,4 +1,5 @@
-//! Decides for the simulated executor at each point, and records the run: [`SearchScheduler`].
+//! The scheduler that decides for the simulated executor at each point and records the run:
+//! [`SearchScheduler`].
 
 #![allow(unsafe_code, reason = "a guide outlives the runs in which it decides")]
 
@@ -17,27 +18,26 @@ use super::search_tree::SearchTree;
 enum Policy {
     /// The search through all schedules.
     All(SearchTree),
-    /// Random choices, and the number of preemptions so far.
+    /// Random choices, with the number of preemptions so far.
     PreemptionSampler(PreemptionSampler, u32),
-    /// A given schedule, the number of its departures that were taken, and the number of
-    /// preemptions.
+    /// A given schedule, with the number of departures taken and the number of preemptions so far.
     Given(Schedule, usize, u32),
 }
 
-/// Decides in any number of runs, one after another.
+/// A scheduler for any number of runs, one after another.
 #[derive(Debug)]
 pub(crate) struct SearchScheduler {
     policy: Policy,
     order: ReadyOrder,
     /// Number of decisions in this run.
     decisions: u32,
-    /// The next decision at which the running fiber may not simply continue.
+    /// The next decision at which the running fiber may not continue without a choice.
     next: u32,
     /// The departures of this run from the default choice.
     taken: Schedule,
-    /// A hash of the steps of each fiber in this run, indexed by its number, if that is requested.
+    /// For each fiber, indexed by its number, a hash of its steps in this run, if requested.
     histories: Option<Vec<u64>>,
-    /// `true` if the fiber that left last lets others run first.
+    /// `true` if the fiber that last left the processor lets others run first.
     yielded: bool,
     /// The steps of this run, if they are requested.
     steps: Option<Vec<Segment>>,
@@ -57,24 +57,24 @@ impl SearchScheduler {
         }
     }
 
-    /// Creates a guide that searches all schedules with at most `bound` preemptions.
+    /// Creates a scheduler that searches all schedules with at most `bound` preemptions.
     pub(super) fn all(bound: u32, reduces: bool) -> Self {
         let mut path = SearchTree::default();
         path.begin(bound, reduces);
         Self::new(Policy::All(path))
     }
 
-    /// Creates a guide that samples schedules.
+    /// Creates a scheduler that samples schedules.
     pub(super) fn sampled() -> Self {
         Self::new(Policy::PreemptionSampler(PreemptionSampler::new(0), 0))
     }
 
-    /// Creates a guide that follows a schedule.
+    /// Creates a scheduler that follows a given schedule.
     pub(super) fn given(schedule: &Schedule) -> Self {
         Self::new(Policy::Given(schedule.clone(), 0, 0))
     }
 
-    /// Makes random choices with this seed decide the next run.
+    /// Sets the seed of the random choices for the next run.
     pub(super) fn seed(&mut self, seed: u64) {
         self.policy = Policy::PreemptionSampler(PreemptionSampler::new(seed), 0);
         self.begin_run();
@@ -99,13 +99,13 @@ impl SearchScheduler {
         }
     }
 
-    /// Makes it record the equivalence class of each run.
+    /// Enables recording of the equivalence class of each run.
     pub(super) fn with_classes(mut self) -> Self {
         self.histories = Some(Vec::new());
         self
     }
 
-    /// Makes it record the steps of a run.
+    /// Enables recording of the steps of each run.
     pub(super) fn with_steps(mut self) -> Self {
         self.steps = Some(Vec::new());
         self
@@ -116,7 +116,8 @@ impl SearchScheduler {
         &self.taken
     }
 
-    /// Returns how many times this run took the processor from a fiber that could continue.
+    /// Returns the number of times that this run took the processor from a fiber that could
+    /// continue.
     pub(super) fn preemptions(&self) -> u32 {
         match &self.policy {
             Policy::All(path) => path.spent(),
@@ -126,7 +127,7 @@ impl SearchScheduler {
         }
     }
 
-    /// Returns `true` if this run is equivalent to another one.
+    /// Returns `true` if this run is equivalent to another.
     pub(super) fn repeats(&self) -> bool {
         matches!(&self.policy, Policy::All(path) if path.is_over())
     }
@@ -156,7 +157,7 @@ impl SearchScheduler {
             *history = (history.rotate_left(23) ^ step).wrapping_mul(0x0000_0100_0000_01b3);
         }
         if let Some(steps) = &mut self.steps {
-            // A fiber that has ended no longer has its thread.
+            // A fiber that has ended no longer belongs to a thread.
             let is_there = left.leave != SwitchReason::End && left.leave != SwitchReason::Overflow;
             // SAFETY: the fiber has not ended.
             let call = if is_there { unsafe { call_of(left.context) } } else { None };
@@ -179,7 +180,8 @@ impl SearchScheduler {
         true
     }
 
-    /// In a search through all schedules a handover is not a choice: it concerns no other fiber.
+    /// In a search through all schedules a handover is not a choice, because it concerns no other
+    /// fiber.
     fn hands_over(&mut self, several: bool) -> bool {
         let is_choice = several && !matches!(self.policy, Policy::All(_));
         if is_choice && self.decisions + 1 >= self.next {
@@ -235,7 +237,7 @@ impl SearchScheduler {
         let (fiber, preemptions) = match &mut self.policy {
             Policy::All(path) => (path.choose(&self.order, self.decisions), None),
             Policy::PreemptionSampler(sampler, preemptions) => {
-                // Time passes only as a preemption.
+                // Time passes only by a preemption.
                 let clocks = u32::from(!continues && ready.last() == Some(&CLOCK));
                 let others = ready.len() as u32 - u32::from(*continues) - clocks;
                 let fiber = match continues {
@@ -267,7 +269,7 @@ impl SearchScheduler {
     }
 }
 
-/// Keeps a guide at its address while it is lent to runs.
+/// A scheduler that stays at its address while it is lent to runs.
 #[derive(Debug)]
 pub(super) struct LentScheduler(*mut SearchScheduler);
 
@@ -276,12 +278,13 @@ impl LentScheduler {
         Self(Box::into_raw(Box::new(guide)))
     }
 
-    /// Lends the guide to runs. With `passes_time` it may let time pass while fibers are runnable.
+    /// Lends the scheduler to runs. With `passes_time`, it may let time pass while fibers are
+    /// runnable.
     ///
     /// # Safety
     /// 1. The runs are on this thread.
     /// 2. The runs end before `self` is dropped.
-    /// 3. The guide is not accessed through `self` during a run.
+    /// 3. The scheduler is not accessed through `self` during a run.
     pub(super) unsafe fn lend(&self, passes_time: bool) -> Guided {
         Guided { guide: self.0, passes_time }
     }
@@ -291,7 +294,7 @@ impl Deref for LentScheduler {
     type Target = SearchScheduler;
 
     fn deref(&self) -> &SearchScheduler {
-        // SAFETY: made from a box, and no run is in progress, by the contract of
+        // SAFETY: the pointer comes from a box, and no run is in progress, by the contract of
         // `LentScheduler::lend`.
         unsafe { &*self.0 }
     }
@@ -306,19 +309,20 @@ impl DerefMut for LentScheduler {
 
 impl Drop for LentScheduler {
     fn drop(&mut self) {
-        // SAFETY: made from a box, once; no run is left that uses it.
+        // SAFETY: the pointer comes from a box, is freed only here, and no run still uses it.
         drop(unsafe { Box::from_raw(self.0) });
     }
 }
 
-/// A guide as one run uses it; the guide outlives the run.
+/// A run's access to a scheduler, which outlives the run.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Guided {
     guide: *mut SearchScheduler,
     passes_time: bool,
 }
 
-// SAFETY: by the contract of `LentScheduler::lend`, the run has one thread, which made the guide.
+// SAFETY: by the contract of `LentScheduler::lend`, the run has one thread, which created the
+// scheduler.
 unsafe impl Send for Guided {}
 // SAFETY: as above.
 unsafe impl Sync for Guided {}
@@ -337,7 +341,7 @@ impl Chooser for Guided {
     }
 
     fn choose(&mut self, runnable: &[u32], running: Option<usize>) -> usize {
-        // SAFETY: the guide was lent for the run that asks.
+        // SAFETY: the scheduler was lent for the run that makes this call.
         let guide = unsafe { &mut *self.guide };
         let fiber = guide.choose(runnable, running.map(|at| runnable[at]));
         runnable.iter().position(|one| *one == fiber).unwrap_or(0)

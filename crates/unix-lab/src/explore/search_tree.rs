@@ -1,27 +1,27 @@
 //! The depth-first search through all schedules: [`SearchTree`].
 //!
-//! A run is a path through the tree of decisions. The next run repeats it up to its last decision
-//! with an untried choice. That needs no saved state of the system.
+//! A run is a path through the tree of decisions. The next run repeats the path up to its last
+//! decision with an untried choice, so no state of the system need be saved.
 //!
 //! Two schedules are equivalent if they differ only in the order of steps whose footprints do not
-//! conflict. Of equivalent schedules it suffices to run one, the first in the order of the search.
-//! Three rules prune others; docs/reference/explore.md explains why no rule prunes a schedule that
-//! needs as many preemptions or fewer.
+//! conflict. It suffices to run one schedule per equivalence class, the first in the order of the
+//! search. Three rules prune the others; docs/reference/explore.md explains why the schedule that
+//! remains never needs more preemptions.
 //!
 //! - *Sleep set*: a fiber that was interrupted before a step continues only after another fiber has
 //!   made a step that conflicts with it. Otherwise the step could have been made before the
 //!   interruption.
-//! - *Out of order*: a turn that could have come earlier, because its fiber is tried before the one
-//!   that ran then, and it conflicts with no turn in between.
-//! - *No conflict ahead*: if the first choice's step (or turn) conflicts with no step that other
-//!   fibers made after it in any run, no other choice is tried there.
+//! - **Out of order*: a run is over if a turn could have come earlier, because it conflicts with no
+//!   turn in between and its fiber is tried before the fiber that ran then.
+//! - *No conflict ahead*: if the step (or turn) of the first choice conflicts with no step that
+//!   other fibers made after it in any run, no other choice is tried at that decision.
 
 use smallvec::SmallVec;
 use tontine_unix_sim::internal::{CLOCK, Footprint, SwitchEvent, SwitchReason};
 
 use super::order::ReadyOrder;
 
-/// The search tree, as far as it is known.
+/// The known part of the search tree.
 #[derive(Debug, Default)]
 pub(super) struct SearchTree {
     nodes: Vec<Node>,
@@ -41,12 +41,13 @@ struct Node {
     ready: Vec<u32>,
     /// `true` if the first of them was running and can continue.
     continues: bool,
-    /// The fibers that are not tried, by their index in `ready`.
+    /// The fibers that need not be tried, by their index in `ready`.
     asleep: ReadySet,
-    /// The fiber that was tried first, and the one that is tried now, by index.
+    /// The indices of the fiber that was tried first and of the fiber that is tried now.
     first: usize,
     now: usize,
-    /// The footprint of the first choice: of its next step if it continued, else of its whole turn.
+    /// The footprint of the first choice: of its next step if the fiber continued, else of its
+    /// whole turn.
     reached: Footprint,
     /// The footprints of all steps after this decision in all runs, by fiber.
     after: FiberFootprints,
@@ -56,7 +57,7 @@ struct Node {
 #[derive(Debug, Clone, Default)]
 struct FiberFootprints(Vec<Footprint>);
 
-/// Number of fibers that are distinguished; all further ones count as one.
+/// Number of fibers that are distinguished; all further fibers count as one.
 const TOLD_APART: u32 = 24;
 
 /// A set of indices into the ready fibers, of any size.
@@ -100,7 +101,7 @@ impl FiberFootprints {
         }
     }
 
-    /// Returns the footprint of all fibers but this one.
+    /// Returns the footprint of all other fibers.
     fn by_others(&self, fiber: u32) -> Footprint {
         let own = if fiber < TOLD_APART { fiber as usize } else { usize::MAX };
         let others = self.0.iter().enumerate().filter(|(place, _)| *place != own);
@@ -111,23 +112,23 @@ impl FiberFootprints {
 /// The state of the run in progress.
 #[derive(Debug, Default)]
 struct RunRecord {
-    /// Number of nodes that were passed.
+    /// Number of nodes passed so far.
     passed: usize,
     /// Number of preemptions so far.
     spent: u32,
-    /// `true` if the run is equivalent to another one, so that no further choice is tried.
+    /// `true` if the run is equivalent to another, so that no further choice is tried.
     is_over: bool,
     turns: Vec<FiberTurn>,
-    /// `true` while the fiber of the last turn continues it.
+    /// `true` while the fiber of the last turn continues that turn.
     in_turn: bool,
     /// The sleep set: interrupted fibers, each with the footprint of its next step.
     asleep: Vec<(u32, Footprint)>,
-    /// The node whose first step, or first turn, runs for the first time.
+    /// The nodes whose first step, and whose first turn, is running for the first time.
     step_of: Option<usize>,
     turn_of: Option<usize>,
 }
 
-/// A turn of a fiber: its steps without another fiber in between.
+/// A turn of a fiber: its consecutive steps, without another fiber in between.
 #[derive(Debug)]
 struct FiberTurn {
     fiber: u32,
@@ -157,7 +158,7 @@ impl SearchTree {
         self.run.spent
     }
 
-    /// Returns `true` if the run in progress is equivalent to another one.
+    /// Returns `true` if the run in progress is equivalent to another.
     pub(super) fn is_over(&self) -> bool {
         self.run.is_over
     }
@@ -205,9 +206,9 @@ impl SearchTree {
         let interrupts = fiber == CLOCK || (continues && fiber != ready[0]);
         if interrupts {
             run.spent += 1;
-            // A turn that the clock cuts short does not end here for the reduction: moved to an
-            // earlier place, the clock would have to cut it short there, which is one more
-            // preemption.
+            // For the reduction, a turn that the clock cuts short does not end here: if the turn
+            // moved to an earlier place, the clock would have to cut it short there, which is one
+            // more preemption.
             if *reduces && fiber != CLOCK {
                 run.end_turn();
             }
@@ -221,15 +222,15 @@ impl SearchTree {
         fiber
     }
 
-    /// Returns `true` if the running fiber continues without a look at the others.
+    /// Returns `true` if the running fiber continues without regard to the others.
     #[inline]
     pub(super) fn leaves_alone(&self) -> bool {
         self.run.is_over || self.run.spent == self.bound
     }
 
     /// Returns the next decision at which the running fiber does not simply continue. Until then
-    /// the footprints of single steps are not needed: a step conflicts with the union if it
-    /// conflicts with any of them.
+    /// the footprints of single steps are not needed, because a step that conflicts with any of
+    /// them conflicts with their union.
     pub(super) fn next_decision(&self) -> u32 {
         if self.leaves_alone() {
             return u32::MAX;
@@ -243,7 +244,7 @@ impl SearchTree {
     pub(super) fn left(&mut self, left: &SwitchEvent, yields: bool) {
         let Self { nodes, run, .. } = self;
         let is_last = left.leave != SwitchReason::Point || yields;
-        // Whether a fiber yields depends on whether another one can run.
+        // Whether a fiber yields depends on whether another fiber can run.
         let touched = if yields { Footprint::EVERYTHING } else { left.touched };
         if !run.in_turn || run.turns.last().is_none_or(|turn| turn.fiber != left.fiber) {
             let turn =
@@ -345,7 +346,7 @@ mod tests {
     use super::*;
     use tontine_unix_sim::internal::At;
 
-    /// With more than 64 runnable fibers, those after the sixty-fourth were never tried, and the
+    /// With more than 64 runnable fibers, those after the sixty-fourth were never tried, yet the
     /// search was reported as complete.
     #[test]
     fn search_tries_each_of_150_runnable_fibers() {

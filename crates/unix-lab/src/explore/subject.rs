@@ -10,9 +10,9 @@ use crate::scenario::ScenarioRunner;
 
 /// The program or scenario that runs repeatedly.
 pub(super) enum ExplorationSubject {
-    /// A program, created for each run. A run holds if the exit status is 0.
+    /// A program, which is created for each run. A run holds if its exit status is 0.
     Program(Box<dyn Fn() -> Program>),
-    /// A scenario. A run holds if the verdict does.
+    /// A scenario. A run holds if its verdict holds.
     Scenario(Box<ScenarioRunner>),
 }
 
@@ -20,12 +20,12 @@ pub(super) enum ExplorationSubject {
 pub(super) struct RunVerdict {
     /// Description of the failure, if the run failed.
     pub(super) wrong: Option<String>,
-    /// Processes and their names.
+    /// The processes, by number, with their names.
     pub(super) names: Vec<(i32, String)>,
 }
 
 impl ExplorationSubject {
-    /// Returns the system on which it runs.
+    /// Returns the system on which the subject runs.
     ///
     /// # Panics
     /// If the settings of the builder are out of range or contradict each other.
@@ -37,7 +37,7 @@ impl ExplorationSubject {
         builder.build().unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// Runs it once, on a system that [`ExplorationSubject::system`] has built.
+    /// Runs the subject once, on a system that [`ExplorationSubject::system`] has built.
     pub(super) fn run(&self, system: &Virtual) -> RunVerdict {
         let run = || match self {
             Self::Program(make) => {

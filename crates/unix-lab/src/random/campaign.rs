@@ -10,7 +10,7 @@ use crate::scenario::Scenario;
 
 /// Maximum number of steps of a run.
 const STEPS: u32 = 400;
-/// Number of further runs that must all diverge.
+/// Number of further runs that must all diverge to confirm a divergence.
 const CONFIRMED: u32 = 3;
 /// Maximum number of attempts to shrink a scenario.
 const TRIES: u32 = 800;
@@ -24,12 +24,13 @@ pub struct Campaign(Checker);
 pub enum SeedResult {
     /// Both systems did the same.
     Same,
-    /// The systems diverge reproducibly. Contains the smallest scenario in which they do.
+    /// The systems diverge reproducibly. Contains the smallest scenario found in which they
+    /// diverge.
     Diverges(Box<Divergence>),
     /// The systems diverged once and not again: the run on Linux depends on more than the order of
     /// the steps.
     Flaky(Box<TraceDifference>),
-    /// There is no result, for this reason.
+    /// The comparison has no result, for this reason.
     Failed(CheckError),
 }
 
@@ -60,9 +61,8 @@ impl Campaign {
 
     /// Runs a seed's scenario on both backends, and shrinks it if they diverge.
     ///
-    /// # Errors
-    /// [`Unavailable`] if the init process of the runs on Linux failed, and another one cannot be
-    /// started.
+    /// # Errors [`Unavailable`] if the init process of the runs on Linux failed, and another cannot
+    /// be started.
     pub fn run(&mut self, seed: u64, mode: LockingMode) -> Result<SeedResult, Unavailable> {
         let made = scenario(seed);
         let first = match self.parts(&made, seed, mode) {
@@ -74,7 +74,7 @@ impl Campaign {
             Err(error) => return self.lost(error),
         };
         let small = shrink(&made, TRIES, |candidate| self.parts_always(candidate, seed, mode));
-        // The systems have diverged several times in a row, and mostly will once more.
+        // The systems have diverged several times in a row, and usually do so again.
         for _ in 0..TRIES {
             match self.parts(&small, seed, mode) {
                 Ok(Some(difference)) => {
@@ -88,7 +88,7 @@ impl Campaign {
         Ok(SeedResult::Flaky(Box::new(first)))
     }
 
-    /// Returns a failure. Replaces a keeper that has gone or hangs.
+    /// Returns a failure. Replaces an init process that has ended or hangs.
     fn lost(&mut self, error: CheckError) -> Result<SeedResult, Unavailable> {
         if let CheckError::InitFailed(_) = error {
             self.0 = Checker::new()?;

@@ -1,30 +1,32 @@
 //! The generator of random scenarios from phrases: [`text`].
 //!
-//! Each scenario uses a few signals, so that sent signals often meet blocked ones, and some of the
-//! features, so that each is dense in some scenarios. Processes form a tree: each is forked by one
-//! other, mostly early.
+//! Each scenario uses only a few signals, so that sent signals are often blocked, and only some of
+//! the features, so that each feature is frequent in some scenarios. Processes form a tree: each is
+//! forked by one other process, mostly early.
 
 use std::fmt::Write as _;
 
 use super::chance::Chance;
 use super::phrase::{Feature, Phrase, phrases};
 
-/// The numbers of processes to choose from, and the maximum with those that phrases add.
+/// The numbers of processes to choose from, and the maximum including the processes that phrases
+/// add.
 const PROCESSES: [usize; 4] = [2, 2, 3, 4];
 const MOST_PROCESSES: usize = 6;
-/// Maximum number of additional programs, which processes execute.
+/// Maximum number of additional programs, for which processes call exec.
 const MOST_PROGRAMS: usize = 3;
-/// Minimum number of statements, and the range above it.
+/// Minimum number of statements, and the width of the range above that minimum.
 const FEWEST: usize = 5;
 const MORE: usize = 24;
 /// Maximum depth of phrases within phrases.
 const DEPTH: usize = 2;
 
-/// Signals among which most scenarios choose.
+/// The signals from which most scenarios choose.
 const PLAIN: &[&str] = &["USR1", "USR2", "HUP", "TERM"];
 const QUIET: &[&str] = &["WINCH", "URG", "CHLD"];
 const STOPS: &[&str] = &["STOP", "TSTP", "TTIN", "TTOU"];
-/// Signals that do not affect the adopter of orphans: the process that began the run blocks them.
+/// Signals that do not affect the process that began the run and adopts orphans, because it blocks
+/// them.
 const SOFT: &[&str] = &["USR1", "USR2", "HUP", "CONT", "WINCH"];
 
 /// Returns the random scenario of a seed.
@@ -66,12 +68,12 @@ fn signals(chance: &mut Chance, features: &[Feature]) -> Vec<&'static str> {
 struct ProgramBlock {
     is_thread: bool,
     is_program: bool,
-    /// `true` if a process may trace it. It then creates no threads, because on Linux only one
-    /// thread is traced.
+    /// `true` if a process may trace this one. A process that may be traced creates no threads,
+    /// because on Linux only one thread is traced.
     is_traced: bool,
     /// Groups of statements, in order.
     units: Vec<String>,
-    /// The processes that it forks.
+    /// The processes that this one forks.
     children: Vec<usize>,
 }
 
@@ -116,7 +118,7 @@ impl Composer {
         let all: Vec<&Phrase> = all.collect();
         let wanted = FEWEST + self.chance.below(MORE);
         let mut statements = 0;
-        // A phrase that needs one more process is empty if there are enough.
+        // A phrase that needs another process is empty if the maximum is reached.
         for _ in 0..wanted {
             if statements >= wanted {
                 break;
@@ -134,8 +136,8 @@ impl Composer {
             let mut units = Vec::new();
             for _ in 0..self.chance.below(4) {
                 let phrase = *self.chance.weighted(&all, |phrase| phrase.weight);
-                // A thread that created processes would create them each time that the thread is
-                // created.
+                // A thread that created processes would create them again each time the thread
+                // itself is created.
                 if phrase.there.is_empty() && !phrase.here.iter().any(|line| is_forking(line)) {
                     units.push(self.phrase(0, phrase, DEPTH));
                 }
@@ -150,7 +152,7 @@ impl Composer {
         self.leave_out();
     }
 
-    /// Removes statements in which the two systems are known to differ: docs/reference/check.md
+    /// Removes statements for which the two systems are known to differ: docs/reference/check.md
     /// says why.
     fn leave_out(&mut self) {
         let handles = |unit: &String| unit.contains("on CHLD") || unit.contains("sigvec CHLD");
@@ -173,7 +175,8 @@ impl Composer {
         }
     }
 
-    /// Adds the statements that must come first in the first process, and the ends of processes.
+    /// Adds the statements that must come first in the first process, and the statements that end
+    /// processes.
     fn begin_and_end(&mut self, processes: usize) {
         if self.features.contains(&Feature::Pipes) {
             self.blocks[0].units.insert(0, "pipe r w\n".to_owned());
@@ -322,7 +325,7 @@ impl Composer {
         self.phrase(of, phrase, depth)
     }
 
-    /// Adds a process that runs a phrase, and returns its fork.
+    /// Adds a process that runs a phrase. Returns the statement that forks it.
     fn fork(&mut self, depth: usize) -> String {
         let new = self.blocks.len();
         if self.processes().count() >= MOST_PROCESSES {
@@ -334,7 +337,7 @@ impl Composer {
         format!("k{new} = fork p{new}")
     }
 
-    /// Returns the processes so far, without threads and programs.
+    /// Returns the processes so far, excluding threads and programs.
     fn processes(&self) -> impl Iterator<Item = usize> {
         let is_process = |at: &usize| !self.blocks[*at].is_thread && !self.blocks[*at].is_program;
         (0..self.blocks.len()).filter(is_process)
@@ -354,7 +357,7 @@ impl Composer {
         format!("{{{}}}", chosen.join(" "))
     }
 
-    /// Returns a process that this block may know.
+    /// Returns a process whose handle or number this block may have.
     fn who(&mut self, of: usize) -> String {
         match self.chance.below(8) {
             0 | 1 => "self".to_owned(),
@@ -381,7 +384,7 @@ impl Composer {
         match self.chance.below(6) {
             0..=2 => "any".to_owned(),
             3 => self.kid(of),
-            // On Linux a thread that waits for a group is not woken when its last child leaves the
+            // On Linux, a thread that waits for a group is not woken when its last child leaves the
             // group.
             4 => format!("group {} nohang", self.kid(of)),
             _ => "own-group nohang".to_owned(),
@@ -430,7 +433,8 @@ impl std::fmt::Display for Composer {
     }
 }
 
-/// Any result of a call is right, because the systems are compared with each other.
+/// Returns the suffix of a statement. Any result of a call is accepted, because the systems are
+/// compared with each other.
 fn allowance(line: &str) -> &'static str {
     let says = |word| line.trim_start().starts_with(word);
     if line.is_empty() || says("note ") || says("exit ") { "" } else { " -> anything" }

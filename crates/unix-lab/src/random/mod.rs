@@ -1,8 +1,8 @@
-//! Random scenarios: [`scenario`] generates one from a seed, a [`Campaign`] compares many on both
-//! backends, [`shrink`] reduces one that shows a difference.
+//! Random scenarios: [`scenario`] generates a scenario from a seed, a [`Campaign`] compares many
+//! scenarios on both backends, and [`shrink`] reduces a scenario that shows a difference.
 //!
-//! They are made for comparisons: a scenario has no expectations but that both backends do the
-//! same. `phrase.rs` holds their elements, `compose.rs` combines them. `cargo xtask mutants
+//! The scenarios serve only for comparisons: the only expectation is that both backends do the
+//! same. `phrase.rs` holds their elements, `compose.rs` combines the elements. `cargo xtask mutants
 //! --rules` counts which rules of the semantics the scenarios exercise.
 
 mod campaign;

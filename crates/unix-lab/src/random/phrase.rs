@@ -1,5 +1,5 @@
-//! The elements of random scenarios: [`Phrase`]s, read from `phrases.txt`, and [`Feature`]s, of
-//! which each scenario uses some.
+//! The elements of random scenarios: [`Phrase`]s, read from `phrases.txt`, and [`Feature`]s. Each
+//! scenario uses some of the features.
 //!
 //! | word | replaced by |
 //! | --- | --- |
@@ -12,7 +12,7 @@
 //! | `$whom`, `$opts` | the target and the options of `wait` |
 //! | `$flags`, `$calm`, `$child` | flags of a handler; of one that may signal itself; for SIGCHLD |
 //! | `$new`, `$new-pid` | a process made for the phrase; the variable that holds it |
-//! | `$program` | a process made for the phrase, which is executed |
+//! | `$program` | a process made for the phrase, which is started by exec |
 //! | `$thread`, `$thread-block` | a variable; a thread |
 //! | `$key`, `$modes`, `$n` | a key that generates a signal; modes for `tcsetattr`; a number |
 //! | `$ttou`, `$ttin` | a statement about this signal, or none |
@@ -69,13 +69,13 @@ features! {
 #[derive(Debug)]
 pub(super) struct Phrase {
     pub(super) feature: Feature,
-    /// The weight with which it is chosen.
+    /// The weight with which the phrase is chosen.
     pub(super) weight: usize,
     /// The statements of the process.
     pub(super) here: Vec<&'static str>,
     /// The statements of the child that the process creates for this phrase.
     pub(super) there: Vec<&'static str>,
-    /// The statements of the program that one of the two executes.
+    /// The statements of the program for which one of the two processes calls exec.
     pub(super) program: Vec<&'static str>,
 }
 
@@ -88,7 +88,7 @@ pub(super) fn phrases() -> &'static [Phrase] {
     PHRASES.get_or_init(|| read(include_str!("phrases.txt")))
 }
 
-/// The process to which the lines that are read belong.
+/// The process to which the lines being read belong.
 enum PhrasePart {
     Here,
     There,

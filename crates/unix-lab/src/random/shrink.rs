@@ -1,9 +1,9 @@
 //! Reduces a scenario that has some property: [`shrink`], by delta debugging (Zeller and
 //! Hildebrandt 2002) over its statements.
 //!
-//! It leaves out processes and threads, statements one by one and many at once, bodies of handlers,
-//! results that no statement uses, flags, options, and signals of sets. A candidate that is not a
-//! scenario, for example because no statement sets a variable, is skipped.
+//! It leaves out processes and threads, statements singly and in runs, bodies of handlers, results
+//! that no statement uses, flags, options, and signals of sets. A candidate that is not a scenario,
+//! for example because no statement sets a variable, is skipped.
 
 use tontine_unix::{ActionFlags, SigSet, WaitOptions};
 
@@ -43,12 +43,13 @@ struct Shrinker<F> {
 }
 
 impl<F: FnMut(&Scenario) -> bool> Shrinker<F> {
-    /// Adopts a candidate if it still has the property. Returns `true` if so.
+    /// Adopts a candidate if it still has the property. Returns `true` if the candidate was
+    /// adopted.
     fn take(&mut self, candidate: &Scenario) -> bool {
         if self.tries == 0 {
             return false;
         }
-        // The candidate must parse, and its lines are those of its own text.
+        // The candidate must parse; its line numbers become those of its own text.
         let Ok(read) = candidate.to_string().parse::<Scenario>() else { return false };
         self.tries -= 1;
         let takes = (self.shows)(&read);
@@ -179,7 +180,7 @@ fn simpler_calls(call: &SystemCall) -> Vec<SystemCall> {
     }
 }
 
-/// Returns the empty set, then the set without each one of its signals.
+/// Returns the empty set, then for each signal the set without that signal.
 fn fewer_signals(set: SigSet) -> impl Iterator<Item = SigSet> {
     let none = (!set.is_empty()).then_some(SigSet::EMPTY);
     none.into_iter().chain(set.iter().map(move |signal| set.without(signal)))

@@ -11,7 +11,7 @@ use super::expected::{Expected, StatusPattern};
 use super::term::Term;
 use super::word::Relation;
 
-/// A scenario. A run executes its first process; the others are forked, executed or spawned.
+/// A scenario. A run starts with its first process; the others are started by fork, exec or spawn.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Scenario {
     /// The processes and threads, in the order of the text.
@@ -32,8 +32,8 @@ impl Scenario {
     }
 }
 
-/// The line of an element in the text. All source lines compare equal, so that statements are equal
-/// wherever they are.
+/// The line of an element in the text. All source lines compare equal, so that equal statements on
+/// different lines compare equal.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SourceLine {
     /// The line, from 1.
@@ -46,12 +46,12 @@ impl PartialEq for SourceLine {
     }
 }
 
-/// `process NAME` or `thread NAME`, and its statements.
+/// A block: `process NAME` or `thread NAME`, with its statements.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ScenarioBlock {
     /// The line in the text.
     pub source: SourceLine,
-    /// Process or thread.
+    /// Whether the block is a process or a thread.
     pub kind: BlockKind,
     /// The name.
     pub name: String,
@@ -73,7 +73,7 @@ pub enum BlockKind {
 pub struct Statement {
     /// The line in the text.
     pub source: SourceLine,
-    /// The kind.
+    /// The kind of the statement.
     pub kind: StatementKind,
 }
 
@@ -103,7 +103,7 @@ pub struct CallStatement {
     pub into: Option<String>,
     /// The call.
     pub call: SystemCall,
-    /// The expected result; with `None`, any result but an error.
+    /// The expected result; `None` accepts any result except an error.
     pub expected: Option<Expected>,
 }
 
@@ -118,7 +118,7 @@ pub struct HandlerStatement {
     pub flags: ActionFlags,
     /// The signals that are blocked while the handler runs.
     pub mask: SigSet,
-    /// The expected result of the installation; with `None`, any result but an error.
+    /// The expected result of the installation; `None` accepts any result except an error.
     pub expected: Option<Expected>,
     /// The statements of the handler.
     pub body: Vec<Statement>,
@@ -133,7 +133,7 @@ pub enum NotePart {
     Value(Term),
 }
 
-/// `A`, `A + B` or `A - B`. A result beyond 32 bits wraps.
+/// `A`, `A + B` or `A - B`. A result that exceeds 32 bits wraps.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Expression {
     /// A term.
@@ -147,7 +147,7 @@ pub enum Expression {
 /// A comparison such as `A == B`. Processes are compared by their numbers.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Condition {
-    /// A.
+    /// The left side, A.
     pub left: Expression,
     /// The required relation.
     pub relation: Relation,
@@ -170,7 +170,7 @@ pub enum RunExpectation {
     /// `[COUNT of] NAME STATUS or STATUS`: the number of processes with this name whose end matches
     /// one of the patterns. Without a count, all of them must match.
     Ended {
-        /// The number; with `None`, all, and at least one.
+        /// The required number; `None` requires all processes, and at least one.
         count: Option<Count>,
         /// The process's name.
         name: String,
@@ -181,14 +181,14 @@ pub enum RunExpectation {
     Note {
         /// The text.
         text: String,
-        /// The process; with `None`, any process.
+        /// The process; `None` means any process.
         of: Option<String>,
-        /// The number.
+        /// The required number.
         count: Count,
     },
     /// `notes [of NAME] [in any order] A, B or C, D`: the complete list of notes.
     Notes {
-        /// The process; with `None`, all processes.
+        /// The process; `None` means all processes.
         of: Option<String>,
         /// `true` if the notes must have this order.
         ordered: bool,

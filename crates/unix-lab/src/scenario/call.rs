@@ -1,4 +1,4 @@
-//! The calls of a scenario: [`SystemCall`], with one variant for each form of arguments.
+//! The calls of a scenario: [`SystemCall`], with one variant for each kind of argument list.
 //!
 //! A value names the call and its arguments; `perform.rs` makes the call on a
 //! [`Sys`](tontine_unix::Sys). Handlers are statements (`ast.rs`), because they have a body.
@@ -32,10 +32,10 @@ pub enum SystemCall {
     Fork(String),
     /// `thread NAME`: a thread that runs this block.
     Thread(String),
-    /// `exec NAME`: replaces the caller's statements by those of a process. All variables start at
-    /// 0.
+    /// `exec NAME`: replaces the caller's program with the statements of a process. All variables
+    /// start at 0.
     Exec(ExecTarget),
-    /// `spawn NAME …`: forks and executes in one call.
+    /// `spawn NAME …`: forks and calls exec in one step.
     Spawn(Spawning),
     /// `wait`, `waitid`, `wait3`, `wait4`.
     Wait(WaitCall, WaitTarget, WaitOptions),
@@ -59,7 +59,7 @@ pub enum SystemCall {
     Openpty(String, String),
     /// `read DESCRIPTOR [BYTES]`.
     Read(Term, Option<Term>),
-    /// `write DESCRIPTOR TEXT`, or `type` for what a user types at a terminal.
+    /// `write DESCRIPTOR TEXT`, or `type` for input that a user types at a terminal.
     Write {
         /// `true` if the call is written `type`.
         typed: bool,
@@ -98,7 +98,7 @@ pub enum SystemCall {
 pub enum ExecTarget {
     /// A process of the scenario.
     Process(String),
-    /// Another program, by its path: a program that does not exist, to test the error.
+    /// Another program, by its path: one that does not exist, to test the error.
     Other(String),
 }
 
@@ -190,7 +190,7 @@ pub enum Tracing {
 }
 
 impl SystemCall {
-    /// Words that start a call and are not in the families of `word.rs`.
+    /// The words that start a call and are not in the families of `word.rs`.
     pub const WORDS: &'static [&'static str] = &[
         "fork",
         "thread",

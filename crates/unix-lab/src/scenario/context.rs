@@ -1,5 +1,5 @@
-//! The state of a process that runs a scenario, [`Context`], and of a thread in one of its
-//! statements, [`ThreadFrame`].
+//! The state of a process that runs a scenario, [`Context`], and of a thread that runs a statement,
+//! [`ThreadFrame`].
 //!
 //! All threads of a process share its context; a forked child gets a copy; `exec` creates a new
 //! one.
@@ -25,7 +25,7 @@ use super::word::{BuiltinValue, SignalField};
 pub(super) struct RunContext {
     pub(super) scenario: Scenario,
     pub(super) log: Arc<dyn Log>,
-    /// The conductor that decides when a thread makes its next call, if the run has one.
+    /// The control that decides when a thread makes its next call, if the run has one.
     pub(super) conduct: Option<Arc<dyn StepControl>>,
     /// All variables of the text, sorted. A variable's slot is its index here.
     variables: Vec<String>,
@@ -73,7 +73,7 @@ fn collect(body: &[Statement], into: &mut Vec<String>) {
     }
 }
 
-/// The state of one process. Handlers read and set variables, so these are atomic.
+/// The state of one process. Handlers read and set the variables, so they are atomic.
 pub(super) struct Context {
     pub(super) run: Arc<RunContext>,
     /// The block that the process runs.
@@ -82,16 +82,16 @@ pub(super) struct Context {
     pub(super) init: i32,
     /// The time at which the run began, on the monotonic clock.
     pub(super) began: Duration,
-    /// The seat of the first thread, if the run has a conductor.
+    /// The ordinal of the first thread, if the run has a step control.
     pub(super) seat: Option<ThreadOrdinal>,
     /// The process's number, once it runs.
     pub(super) pid: AtomicI32,
-    /// The contexts among which a handler finds that of its process, installed by it or by an
-    /// ancestor. They are dropped with the last of these processes, because one scenario may be run
-    /// a million times.
+    /// The contexts in which a handler finds the context of its process. The process or an ancestor
+    /// installed the handler. The contexts are dropped with the last of these processes, because a
+    /// scenario may run a million times.
     pub(super) contexts: Arc<Contexts<Self>>,
     /// Each variable, with the number in the low half and the ordinal of the process in the high
-    /// one.
+    /// half.
     variables: Box<[AtomicU64]>,
     /// The counters of `profil`.
     pub(super) profile: Mutex<Option<Arc<[AtomicU32]>>>,
@@ -115,7 +115,7 @@ impl Context {
     }
 
     /// Creates the context of a child that runs this block, with the current variables. A variable
-    /// that holds a process keeps only its number: a process that is not the parent has no handle.
+    /// that holds a process keeps only its number, because only the parent has a handle.
     pub(super) fn forked(&self, name: &str) -> Self {
         let mut child = Self::new(Arc::clone(&self.run), name, self.init, self.began);
         child.contexts = Arc::clone(&self.contexts);
@@ -147,7 +147,7 @@ impl Context {
 pub(super) struct ThreadFrame<'f> {
     pub(super) sys: &'f dyn Sys,
     pub(super) context: &'f Arc<Context>,
-    /// In a handler, the information on the signal.
+    /// In a handler, the information about the signal.
     pub(super) info: Option<&'f SigInfo>,
 }
 

@@ -1,9 +1,9 @@
-//! The errors of a text, [`SyntaxError`]: line, column, and the line itself with a marker.
+//! [`SyntaxError`], the error in a text: line, column, and the line itself with a marker.
 
 use std::error::Error;
 use std::fmt::{self, Display, Formatter};
 
-/// The error of a text that is not a scenario, with its line, its column and the text of the line.
+/// An error that makes a text not a scenario, with its line, its column and the text of the line.
 ///
 /// ```
 /// use tontine_unix_lab::scenario::Scenario;
@@ -28,7 +28,7 @@ pub struct SyntaxError {
     pub text: String,
 }
 
-/// Maximum number of characters displayed of a line, and of a message.
+/// Maximum number of characters displayed of a line or a message.
 const SHOWN: usize = 100;
 const MESSAGE: usize = 400;
 
@@ -79,7 +79,7 @@ impl Display for Printable<'_> {
 
 /// Returns ``; did you mean `fork`?`` if one of `known` resembles the word, else an empty string.
 pub(super) fn hint<'k>(word: &str, known: impl IntoIterator<Item = &'k str>) -> String {
-    // A longer word resembles none, and the distance takes long to compute.
+    // A longer word resembles no known word, and its distance takes long to compute.
     let known = known.into_iter().filter(|_| word.len() <= SHOWN);
     let near = known
         .map(|candidate| (strsim::osa_distance(word, candidate), candidate))

@@ -33,7 +33,7 @@ pub enum Pattern {
     Status(Option<Term>, StatusPattern),
     /// `SIGNAL [from VALUE] [value VALUE] [code CODE]`: a signal that was taken.
     Taken(TakenPattern),
-    /// `by-default`, `ignored`, `handled`.
+    /// `by-default`, `ignored`, `handled`: the action for a signal.
     Done(ActionKind),
     /// `soft N hard N`.
     Limit(Bounds),
@@ -46,11 +46,11 @@ pub enum Pattern {
 pub struct TakenPattern {
     /// The signal.
     pub signal: Signal,
-    /// The sender; with `None`, any.
+    /// The sender; `None` means any.
     pub from: Option<Term>,
-    /// The value; with `None`, any.
+    /// The value; `None` means any.
     pub value: Option<Term>,
-    /// The cause; with `None`, any.
+    /// The cause; `None` means any.
     pub code: Option<SignalCause>,
 }
 

@@ -1,6 +1,6 @@
-//! The observations of processes: a [`Log`] receives [`LogEvent`]s, which are kept as [`Record`]s.
+//! The observations of processes: a [`Log`] receives [`LogEvent`]s, and keeps them as [`Record`]s.
 //!
-//! Processes share no memory, so the log is the only output of one. [`MemoryLog`] is for processes
+//! Processes share no memory, so the log is a process's only output. [`MemoryLog`] is for processes
 //! within this one; `wire.rs` has a log for real processes.
 
 use std::fmt::Display;
@@ -12,13 +12,13 @@ use tontine_unix_sim::Stopper;
 
 use super::ast::SourceLine;
 
-/// Receives the events that processes observe.
+/// A receiver of the events that processes observe.
 ///
-/// Handlers call it too. For real processes it must therefore be async-signal-safe
-/// (signal-safety(7)): no allocation, no lock. For that reason a [`LogEvent`] borrows all its data,
-/// and printing one allocates nothing.
+/// Handlers also call [`Log::record`]. For real processes it must therefore be async-signal-safe
+/// (signal-safety(7)): it must not allocate or lock. For the same reason a [`LogEvent`] borrows all
+/// its data, and printing an event allocates nothing.
 pub trait Log: Send + Sync {
-    /// Receives one event. Events of one process arrive in their order.
+    /// Receives one event. The events of a process arrive in order.
     fn record(&self, event: &LogEvent<'_>);
 }
 
@@ -31,7 +31,7 @@ pub struct LogEvent<'e> {
     pub pid: i32,
     /// The thread's number.
     pub tid: i32,
-    /// The process's name, that of the block that it runs.
+    /// The process's name, which is the name of the block that it runs.
     pub name: &'e str,
     /// The line in the text.
     pub source: SourceLine,
@@ -78,7 +78,7 @@ pub enum RelatedProcess<'e> {
     Observed(i32, WaitStatus),
 }
 
-/// An event as a log keeps it.
+/// A stored event of a log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record {
     /// The time since the run began.
@@ -91,7 +91,7 @@ pub struct Record {
     pub name: String,
     /// The line in the text; 0 if the event has none.
     pub line: u32,
-    /// The kind of an event.
+    /// The kind of the event.
     pub kind: EventKind,
     /// The text of the note or call.
     pub what: String,
@@ -146,10 +146,10 @@ impl From<&LogEvent<'_>> for Record {
     }
 }
 
-/// A log for processes that live within this one. Clones share one log.
+/// A log for virtual processes in this process. Clones share one log.
 ///
-/// It keeps [`MemoryLog::RECORDS`] events and [`MemoryLog::BYTES`] bytes of text. When it is full,
-/// it stops the run and drops further events.
+/// The log keeps up to [`MemoryLog::RECORDS`] events and [`MemoryLog::BYTES`] bytes of text. When
+/// it is full, it stops the run and drops further events.
 #[derive(Debug, Clone, Default)]
 pub struct MemoryLog(Arc<SharedLog>);
 
@@ -170,7 +170,7 @@ struct TakenRecords {
 impl MemoryLog {
     /// Maximum number of events.
     pub const RECORDS: usize = 200_000;
-    /// Maximum number of bytes of their texts.
+    /// Maximum number of bytes in the texts of the events.
     pub const BYTES: usize = 1 << 26;
 
     /// Creates a log that stops the run when it is full.
@@ -178,8 +178,8 @@ impl MemoryLog {
         Self::of(stopper, false)
     }
 
-    /// Creates a log that keeps only the events that a verdict needs: no call that met its
-    /// expectation.
+    /// Creates a log that keeps only the events that a verdict needs: calls that met their
+    /// expectations are dropped.
     pub(crate) fn sparse(stopper: &Stopper) -> Self {
         Self::of(stopper, true)
     }
@@ -188,7 +188,7 @@ impl MemoryLog {
         Self(Arc::new(SharedLog { taken: Mutex::default(), stopper: stopper.clone(), sparse }))
     }
 
-    /// Returns the records so far, in order, and empties the log.
+    /// Removes and returns the records so far, in order.
     pub(crate) fn take(&self) -> Vec<Record> {
         let mut taken = self.taken();
         taken.bytes = 0;

@@ -1,7 +1,7 @@
 //! Scenarios as text: processes, what each does, and what must be observed.
 //!
-//! A [`Scenario`] is parsed from a text, printed as one, and run by [`run`] or [`program`]. A
-//! [`Statement`] is one line, with a [`SystemCall`] for example, and its [`Expected`] result.
+//! A [`Scenario`] is parsed from text, printed as text, and run by [`run`] or [`program`]. A
+//! [`Statement`] is one line, for example a [`SystemCall`] and its [`Expected`] result.
 //!
 //! ```
 //! use tontine_unix_lab::scenario::Scenario;

@@ -29,7 +29,7 @@ pub(super) enum CallResult {
     Waited(WaitedChild),
     /// No child has changed state.
     Nothing,
-    /// A signal that was taken without a handler, with its information if the call returns that.
+    /// A signal that was taken without a handler, with its information if the call returns it.
     Taken(Signal, Option<SigInfo>),
     /// The present or previous action for a signal.
     Done(ActionKind),
@@ -89,8 +89,8 @@ impl CallResult {
     }
 }
 
-/// Returns `true` if two sets have the same signals. `all` also has bits that are not signals, and
-/// signals that cannot be blocked.
+/// Returns `true` if two sets have the same signals. `all` also includes bits that are not signals,
+/// and signals that cannot be blocked.
 fn same(wanted: SigSet, found: SigSet) -> bool {
     if wanted == SigSet::ALL {
         let all: SigSet = Signal::all().collect();
@@ -99,7 +99,7 @@ fn same(wanted: SigSet, found: SigSet) -> bool {
     wanted.iter().eq(found.iter())
 }
 
-/// Returns `true` if the information on a signal matches the pattern.
+/// Returns `true` if the information about a signal matches the pattern.
 fn known(wanted: &TakenPattern, info: Option<&SigInfo>, value: impl Fn(&Term) -> i32) -> bool {
     let says_more = wanted.from.is_some() || wanted.value.is_some() || wanted.code.is_some();
     let Some(info) = info else { return !says_more };
@@ -214,7 +214,7 @@ impl Display for StatusName {
     }
 }
 
-/// Displays the information on a signal in the syntax of an expectation.
+/// Displays the information about a signal in the syntax of an expectation.
 pub(super) struct KnownSignal<'i>(pub(super) &'i SigInfo);
 
 impl Display for KnownSignal<'_> {

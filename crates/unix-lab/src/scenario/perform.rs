@@ -21,13 +21,13 @@ use super::word::{
     WaitCall,
 };
 
-/// Maximum number of bytes that `read` reads if the text gives none.
+/// Maximum number of bytes that `read` reads if the text gives no number.
 const READ: i32 = 256;
 /// Maximum number of bytes that `read` reads in any case.
 const MOST_READ: i32 = 1 << 16;
 /// Maximum number of marks of `profil`.
 const MOST_MARKS: i32 = 1 << 12;
-/// Maximum number of polls of `compute`, for the case that no time passes.
+/// Maximum number of polls of `compute`, in case no time passes.
 const MOST_POLLS: u32 = 100_000_000;
 
 impl ThreadFrame<'_> {

@@ -34,7 +34,7 @@ const MOST_ROUNDS: u32 = 1_000_000;
 /// until no child is left. Its exit status is that of the first process, or 128 plus the number of
 /// the signal that terminated the first process.
 ///
-/// The first process leads a session of its own, with no signal blocked.
+/// The first process leads its own session and starts with no signal blocked.
 ///
 /// # Panics
 /// If `scenario` was not parsed, and has no process or uses an undefined name.
@@ -105,8 +105,8 @@ pub(super) fn executed_in(
     }
 }
 
-/// Returns the path to execute, and the arguments that pass [`executed`] the state that it cannot
-/// inherit, the seat included if there is one.
+/// Returns the path for exec, and the arguments that pass [`executed`] the state that it cannot
+/// inherit, including the thread's ordinal if there is one.
 pub(super) fn image(
     context: &Context,
     path: &ExecTarget,
@@ -285,7 +285,7 @@ impl ThreadFrame<'_> {
         }
     }
 
-    /// Requests a seat for a process or thread to be created, if the run has a conductor.
+    /// Requests an ordinal for a process or thread to be created, if the run has a step control.
     pub(super) fn expect(&self, kind: SpawnKind) -> Option<ThreadOrdinal> {
         self.context.run.conduct.as_ref().map(|conduct| conduct.expect(self.sys, kind))
     }
@@ -412,7 +412,7 @@ impl ThreadFrame<'_> {
 }
 
 impl SystemCall {
-    /// Returns `true` if the process continues after the call, unless the call fails.
+    /// Returns `true` if the caller continues after the call even if the call succeeds.
     fn returns(&self) -> bool {
         !matches!(self, Self::Exec(_) | Self::Value(ValueCall::Exit, _))
     }
@@ -426,7 +426,7 @@ impl SystemCall {
     }
 }
 
-/// The values of both sides of a comparison.
+/// The values of the two sides of a comparison.
 struct Comparands(i32, i32);
 
 impl Display for Comparands {

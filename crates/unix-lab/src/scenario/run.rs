@@ -1,7 +1,7 @@
 //! Runs a scenario on a [`Virtual`](tontine_unix_sim::Virtual) system: [`run`].
 //!
 //! The programs of a scenario run on any [`Sys`](tontine_unix::Sys) (`program.rs`); only this file
-//! and `stage.rs` depend on the virtual system.
+//! and `runner.rs` depend on the virtual system.
 
 use tontine_unix_sim::{BuildError, Builder, RunReport};
 
@@ -41,7 +41,7 @@ pub struct ScenarioRun {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// Stops a run that observes more events than a [`MemoryLog`](super::MemoryLog) keeps.
+/// If a run logs more events than a [`MemoryLog`](super::MemoryLog) keeps, stops the run.
 ///
 /// # Errors
 /// The error of [`Builder::build`]: a setting is out of range, or two contradict each other.

@@ -20,12 +20,12 @@ pub(crate) struct ScenarioRunner {
 }
 
 impl ScenarioRunner {
-    /// Creates a stage that keeps all observations, and stops a run that makes too many.
+    /// Creates a runner that keeps all observations, and stops a run that makes too many.
     pub(crate) fn new(scenario: &Scenario, stopper: &Stopper) -> Self {
         Self::with_log(scenario, stopper, MemoryLog::new(stopper))
     }
 
-    /// Creates a stage that keeps only the observations that a verdict needs.
+    /// Creates a runner that keeps only the observations that a verdict needs.
     pub(crate) fn sparse(scenario: &Scenario) -> Self {
         let stopper = Stopper::new();
         Self::with_log(scenario, &stopper, MemoryLog::sparse(&stopper))

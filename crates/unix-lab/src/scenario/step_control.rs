@@ -1,9 +1,9 @@
 //! Control over the calls of a scenario's threads: [`StepControl`].
 //!
-//! Without a conductor, threads run as their system schedules them. With one, each thread stops at
-//! a *gate* before each call until it is released, and each thread that it creates gets a *seat*:
-//! an identifier that does not depend on the system. The two conductors are in
-//! [`check`](crate::check).
+//! Without a [`StepControl`], threads run as their system schedules them. With a [`StepControl`],
+//! each thread stops at a *gate* before each call until it is released, and each new thread gets a
+//! [`ThreadOrdinal`], an identifier that does not depend on the system. The two implementations are
+//! in [`check`](crate::check).
 
 use std::fmt::Display;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use tontine_unix::Sys;
 use super::ast::SourceLine;
 use super::log::Log;
 
-/// A thread of a run, identified by the order in which threads were requested. The seats are the
+/// A thread of a run, identified by the order in which threads were requested. The ordinals are the
 /// same on every system as long as the same threads are released.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct ThreadOrdinal(pub(crate) u32);
@@ -36,7 +36,7 @@ pub(crate) enum SpawnKind {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ProcessProgram {
     pub(crate) path: String,
-    /// An argument before those that the process receives.
+    /// An additional first argument, before those that the process receives.
     pub(crate) mark: Option<&'static str>,
 }
 
@@ -66,12 +66,12 @@ impl<'d> NextCall<'d> {
     }
 }
 
-/// Controls when threads make their calls: see the module. Handlers too call [`Log`],
+/// Controls when threads make their calls: see the module. Handlers also call [`Log`],
 /// [`StepControl::gate`], [`StepControl::lasting`], [`StepControl::alarm`] and
 /// [`StepControl::passed`]; on Linux these do not allocate. Handlers create no processes or
-/// threads, and execute no program.
+/// threads, and do not call exec.
 pub(crate) trait StepControl: Log {
-    /// Blocks the caller until it may make its next call. Handlers run meanwhile.
+    /// Blocks the caller until it may make its next call. Handlers may run during the wait.
     fn gate(&self, sys: &dyn Sys, due: &NextCall<'_>);
     /// Records that the call has been made.
     fn passed(&self, due: &NextCall<'_>);
@@ -83,7 +83,7 @@ pub(crate) trait StepControl: Log {
     fn alarm(&self, sys: &dyn Sys, seconds: u32) -> u32 {
         sys.alarm(seconds)
     }
-    /// Assigns a seat to the process or thread that the caller is about to create.
+    /// Assigns an ordinal to the process or thread that the caller is about to create.
     fn expect(&self, sys: &dyn Sys, kind: SpawnKind) -> ThreadOrdinal;
     /// Records the number of the created process or thread, or that the creation failed.
     fn made(&self, seat: ThreadOrdinal, number: Option<i32>);
@@ -91,11 +91,11 @@ pub(crate) trait StepControl: Log {
     fn image(&self, process: &str) -> ProcessProgram {
         ProcessProgram { path: process.to_owned(), mark: None }
     }
-    /// Announces that the caller is about to execute, and returns the seat in which its process
-    /// continues.
+    /// Announces that the caller is about to call exec, and returns the ordinal with which its
+    /// process continues.
     fn executes(&self, sys: &dyn Sys) -> ThreadOrdinal;
-    /// Records that the execution failed and the process runs on.
+    /// Records that exec failed and the process continues.
     fn stays(&self, _: ThreadOrdinal) {}
-    /// Seats the caller.
+    /// Gives the calling thread its ordinal.
     fn sit(&self, sys: &dyn Sys, seat: ThreadOrdinal);
 }

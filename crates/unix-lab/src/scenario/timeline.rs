@@ -58,13 +58,13 @@ impl Display for Timeline {
     }
 }
 
-/// A [`Timeline`] with a column for each process. From [`Columns::MOST`] processes on, the others
-/// share the last column, where each event names its process.
+/// A [`Timeline`] with a column for each process. If there are more than [`Columns::MOST`]
+/// processes, the others share the last column, where each event names its process.
 #[derive(Debug, Clone, Copy)]
 pub struct Columns<'t>(&'t Timeline);
 
 impl Columns<'_> {
-    /// Maximum number of processes with a column of their own.
+    /// Maximum number of processes with their own column.
     pub const MOST: usize = 16;
     /// Maximum width of a column in characters. Longer events are cut.
     pub const WIDEST: usize = 60;

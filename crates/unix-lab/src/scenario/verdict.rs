@@ -1,6 +1,6 @@
 //! The comparison of a run with the scenario's expectations: [`ScenarioVerdict`].
 //!
-//! The process itself judges an inline expectation, when it makes the call, and logs a miss. This
+//! A process judges its own inline expectations when it makes the calls, and logs each miss. This
 //! module collects the misses, and judges the expectations of the whole run.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -33,7 +33,7 @@ pub struct FailedExpectation {
     pub line: u32,
     /// The process, for an inline expectation.
     pub process: Option<String>,
-    /// The number of the thread, if the process has had several.
+    /// The number of the thread, if the process has had several threads.
     pub thread: Option<i32>,
     /// The call or the expectation.
     pub what: String,
@@ -137,12 +137,12 @@ fn inline_of(body: &[Statement]) -> usize {
     body.iter().map(of).sum()
 }
 
-/// The ends of processes: each the process's name and its status.
+/// The ends of processes: for each process, its name and its status.
 type Ends = Vec<(String, WaitStatus)>;
 
-/// Collects the ends. A process is named after the block that it ran last, or, if it ran none,
-/// after the block for which it was created. The log may receive the creation of a process after
-/// its beginning, or even after its end.
+/// Collects the ends. A process is named after the block that it ran last. If it ran no block, it
+/// is named after the block for which it was created. The log may receive the creation of a process
+/// after the process began, or even after it ended.
 fn ends(timeline: &Timeline) -> Ends {
     let mut names: BTreeMap<i32, &str> = BTreeMap::new();
     let mut nameless: BTreeMap<i32, WaitStatus> = BTreeMap::new();
@@ -161,7 +161,7 @@ fn ends(timeline: &Timeline) -> Ends {
                 names.entry(*pid).or_insert(name);
             }
         }
-        // A wait with `nowait` observes the same end as the next wait.
+        // A wait with `nowait` observes the same end as the wait after it.
         let seen =
             record.seen.filter(|(pid, status)| status.is_terminated() && !ended.contains(pid));
         if let Some((pid, status)) = seen {
@@ -176,7 +176,7 @@ fn ends(timeline: &Timeline) -> Ends {
     ends
 }
 
-/// Judges an expectation of the whole run; the error describes what was found instead.
+/// Judges an expectation of the whole run. On failure, the error describes what was found instead.
 fn judge(expectation: &Expectation, timeline: &Timeline, ends: &Ends) -> Result<(), String> {
     match &expectation.what {
         RunExpectation::Ended { count, name, ways } => judge_ends(*count, name, ways, ends),
@@ -361,7 +361,7 @@ mod tests {
         ScenarioVerdict::new(&scenario, &Timeline { records }).to_string()
     }
 
-    /// A report of processes that fork without end listed each `fork` beyond the limit: 95,907
+    /// A report about processes that forked endlessly listed each `fork` above the limit: 95,907
     /// lines.
     #[test]
     fn excess_call_failures_are_counted_before_run_failures() {

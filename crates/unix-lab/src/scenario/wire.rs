@@ -1,8 +1,9 @@
 //! A log for real processes: [`PipeLog`] writes each event as one line into a pipe, [`read_log`]
-//! reads them.
+//! reads the lines.
 //!
 //! Each line is written by one `write` of at most `PIPE_BUF` bytes, so lines of several processes
-//! never mix. It is composed on the stack, because a handler may write one. Longer lines are cut.
+//! never mix. A line is composed on the stack, because a handler may write it. Longer lines are
+//! truncated.
 
 use std::fmt::{self, Write as _};
 use std::io::{self, BufRead, BufReader, PipeReader, PipeWriter, Read, Write as _};
@@ -23,9 +24,8 @@ const LONGEST: usize = 4096;
 pub struct PipeLog(Arc<PipeWriter>);
 
 impl PipeLog {
-    /// Creates a log and the end of the pipe for [`read_log`]. The reader reaches the end of the
-    /// pipe when all processes that have the log have ended. The pipe holds 64 KiB of unread
-    /// events.
+    /// Creates a log and the end of the pipe for [`read_log`]. The reader reaches end-of-file when
+    /// all processes that hold the log have ended. The pipe holds 64 KiB of unread events.
     ///
     /// # Errors
     /// The errors of pipe(2).
@@ -34,8 +34,8 @@ impl PipeLog {
         Ok((Self(Arc::new(writer)), reader))
     }
 
-    /// Creates a log that writes into an existing pipe, for example a named pipe in an executed
-    /// process.
+    /// Creates a log that writes into an existing pipe, for example a named pipe in a process that
+    /// called exec.
     pub fn to(pipe: impl Into<OwnedFd>) -> Self {
         Self(Arc::new(pipe.into().into()))
     }
@@ -50,7 +50,7 @@ impl Log for PipeLog {
     }
 }
 
-/// Passes the line for the event, with its newline, to `take`. Cuts a line that is too long.
+/// Passes the line for the event, with its newline, to `take`. Truncates a line that is too long.
 /// Allocates nothing.
 pub(crate) fn with_line(event: &LogEvent<'_>, take: impl FnOnce(&[u8])) {
     let mut line = StackLine { bytes: [0; LONGEST], length: 0 };
@@ -117,7 +117,7 @@ impl fmt::Write for Field<'_> {
 /// The letters of [`EventKind::ALL`], in the same order.
 const KINDS: [&str; 5] = ["B", "C", "H", "N", "M"];
 
-/// Encodes the numbers first, so that they are never cut.
+/// Encodes the numbers first, so that they are never truncated.
 fn encode(line: &mut StackLine, event: &LogEvent<'_>) -> fmt::Result {
     let kind = EventKind::ALL.iter().zip(KINDS).find(|(kind, _)| **kind == event.kind);
     let kind = kind.map_or("", |(_, letter)| letter);

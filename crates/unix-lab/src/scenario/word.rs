@@ -134,7 +134,7 @@ words! {
 }
 
 words! {
-    /// A value that every process has without a variable.
+    /// A value that every process can name without a variable.
     pub enum BuiltinValue {
         Itself "self" "the process",
         Parent "parent" "its parent",

@@ -1,7 +1,7 @@
 //! The steps of a process between its fork from the shell and its program: [`ShellCommand`].
 //!
-//! It enters its job's group, and makes that the foreground group of the terminal. The shell does
-//! the same: neither may continue before it is done, and either may run first.
+//! The process enters its job's group, and makes that the foreground group of the terminal. The
+//! shell does the same: neither may continue before both steps are done, and either may run first.
 
 use tontine_unix::{Fd, Pid, Result, SigAction, SigSet, SigmaskHow, Signal, Sys};
 
@@ -22,7 +22,7 @@ pub(super) struct ShellCommand {
     pub(super) close: Option<Fd>,
     /// Signals that the shell ignores or catches.
     pub(super) defaults: SigSet,
-    /// The signals that are blocked when the program starts. Until then all signals are.
+    /// The signals that are blocked when the program starts. Until then all signals are blocked.
     pub(super) mask: SigSet,
 }
 
@@ -51,7 +51,7 @@ impl ShellCommand {
     }
 }
 
-/// Makes a group the foreground group of the terminal, from the background too.
+/// Makes a group the foreground group of the terminal, even if the caller is in the background.
 ///
 /// # Errors
 /// The errors of [`Sys::tcsetpgrp`].

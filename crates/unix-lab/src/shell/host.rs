@@ -1,10 +1,11 @@
-//! The connection of the user's terminal with the controlling end of another: [`attend`].
+//! The connection of the user's terminal with the controlling end of another terminal: [`attend`].
 //!
-//! Meanwhile the user's terminal is in raw mode: every key goes to the other terminal, which forms
-//! lines and signals from the keys. The user's terminal is restored on every exit: on a panic, and
-//! on each signal that would end the process and can be caught, even if its output is not being
-//! read. A stop restores it too, and it becomes raw again when the process continues. After SIGKILL
-//! it stays raw: `reset` or `stty sane`, typed blindly, make it usable. Its size is not passed on.
+//! While connected, the user's terminal is in raw mode: every key goes to the other terminal, which
+//! forms lines and signals from the keys. The user's terminal is restored on every exit: on a
+//! panic, and on each signal that would end the process and can be caught, even if its output is
+//! not being read. It is also restored when the process stops, and becomes raw again when the
+//! process continues. After SIGKILL it stays raw: `reset` or `stty sane`, typed blindly, make it
+//! usable. The terminal's size is not passed on.
 
 use std::io::{self, PipeReader, PipeWriter};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -27,21 +28,20 @@ use tontine_unix_sim::TerminalController;
 
 use super::suspend::suspend;
 
-/// Maximum time until the end of the other side is noticed.
+/// Maximum time after which the end of the other side is noticed.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// The byte that is typed when the user's input ends: ^D.
 const END: &[u8] = b"\x04";
 
 /// Types the bytes of `input` at the other terminal, and copies that terminal's output to `output`,
-/// until no process of the other side is left. If `input` is a terminal, it is in raw mode
-/// meanwhile.
+/// until no process of the other side is left. If `input` is a terminal, it is in raw mode during
+/// that time.
 ///
 /// A caught signal ends the process, as it does by default; SIGTSTP stops it.
 ///
-/// # Errors
-/// The error of a failed call on the user's terminal. Its modes are restored nevertheless, if
-/// possible.
+/// # Errors The error of a failed call on the user's terminal. The terminal's modes are still
+/// restored, if possible.
 ///
 /// # Panics
 /// If `seat` panics.
@@ -77,7 +77,7 @@ pub fn attend(
     })
 }
 
-/// Passes keys on until a signal is caught or `is_over` returns `true`.
+/// Forwards keys until a signal is caught or `is_over` returns `true`.
 fn pass_on(
     seat: &dyn TerminalController,
     input: BorrowedFd<'_>,
@@ -144,7 +144,8 @@ fn show(
             match rustix::io::write(output, rest) {
                 Ok(n) => rest = &rest[n..],
                 Err(Errno::INTR) => {}
-                // The process that made it non-blocking may still use it, so it stays non-blocking.
+                // The process that made the output non-blocking may still use it, so it stays
+                // non-blocking.
                 Err(Errno::AGAIN) if leaving.load(Ordering::Relaxed) => return Ok(()),
                 Err(Errno::AGAIN) => {
                     let mut ready = [PollFd::from_borrowed_fd(output, PollFlags::OUT)];
@@ -157,7 +158,7 @@ fn show(
     Ok(())
 }
 
-/// Tells the thread that shows output that the typing thread has ended, also if it panics.
+/// Notifies the thread that shows output when the typing thread ends, even by a panic.
 struct TyperGuard<'a>(&'a AtomicBool);
 
 impl Drop for TyperGuard<'_> {
@@ -192,8 +193,8 @@ impl<'a> RawMode<'a> {
         Ok(this)
     }
 
-    /// Sets raw mode, again if another process has had the terminal. In the background that stops
-    /// the process until it is in the foreground.
+    /// Sets raw mode, also again after another process has had the terminal. If the process is in
+    /// the background, the call stops it until it is in the foreground.
     fn again(&self) -> io::Result<()> {
         self.modes.as_ref().map_or(Ok(()), |(_, raw)| self.set(raw))
     }
@@ -222,7 +223,7 @@ impl Drop for RawMode<'_> {
     }
 }
 
-/// The signals that end a process by default, without a fault of its own.
+/// The signals that end a process by default and are not caused by a fault of its own.
 const ENDING: [i32; 12] = [
     SIGHUP, SIGINT, SIGQUIT, SIGABRT, SIGALRM, SIGTERM, SIGUSR1, SIGUSR2, SIGVTALRM, SIGPROF,
     SIGXCPU, SIGXFSZ,
@@ -232,7 +233,7 @@ const ENDING: [i32; 12] = [
 struct CaughtSignals {
     /// The last signal that arrived; 0 for none.
     number: Arc<AtomicUsize>,
-    /// `true` once the process is to be stopped.
+    /// `true` once the process is to stop.
     stop: Arc<AtomicBool>,
     /// `true` once the process was continued.
     went_on: Arc<AtomicBool>,
@@ -268,7 +269,7 @@ impl CaughtSignals {
         Ok(())
     }
 
-    /// Empties the pipe, which is readable.
+    /// Empties the pipe, which must be readable.
     fn take_note(&self) {
         let _ = rustix::io::read(&self.pipe, &mut [0; 64]);
     }

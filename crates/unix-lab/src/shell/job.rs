@@ -21,13 +21,13 @@ pub(super) struct Job {
     pub(super) group: Pid,
     /// The command line, as it was typed.
     pub(super) command: String,
-    /// The modes that it left on the terminal when it stopped in the foreground.
+    /// The terminal modes that the job left when it stopped in the foreground.
     pub(super) modes: Option<Termios>,
     /// The processes in the order of the pipeline, each with its last known status.
     members: Vec<(Pid, Option<WaitStatus>)>,
     /// `true` if the user has not been informed of the last change.
     news: bool,
-    /// The ordinal of the event at which it was last started, stopped or continued.
+    /// The ordinal of the event that last started, stopped or continued the job.
     turn: u64,
 }
 
@@ -40,7 +40,7 @@ pub(super) enum JobStatus {
     Stopped(Signal),
     /// All processes ended; the last one exited with this status.
     Done(i32),
-    /// All processes ended; this signal terminated the last one, with a core dump if `true`.
+    /// All processes ended; this signal terminated the last one; `true` if with a core dump.
     Killed(Signal, bool),
 }
 
@@ -174,7 +174,7 @@ impl Jobs {
         self.list.iter_mut().find(|job| job.number == number)
     }
 
-    /// Removes a job, of whose end the user is informed.
+    /// Removes a job after the user was informed of its end.
     pub(super) fn remove(&mut self, number: usize) {
         self.list.retain(|job| job.number != number);
     }
@@ -183,7 +183,7 @@ impl Jobs {
         self.list.iter()
     }
 
-    /// Returns the state of job `number`, which has ended if it is not in the table.
+    /// Returns the state of job `number`. A job that is not in the table counts as ended.
     pub(super) fn state(&self, number: usize) -> JobStatus {
         self.get(number).map_or(JobStatus::Done(127), Job::state)
     }
@@ -194,7 +194,8 @@ impl Jobs {
         self.list.iter().find(member).map(|job| job.number)
     }
 
-    /// Returns the job that `%1`, `%%`, `%-` or `%name` denotes; without a text, the current one.
+    /// Returns the job that `%1`, `%%`, `%-` or `%name` denotes; without a text, returns the
+    /// current job.
     ///
     /// # Errors
     /// If there is no such job, or several match `%name`.
@@ -217,7 +218,7 @@ impl Jobs {
         }
     }
 
-    /// Returns the jobs, the current one first: stopped ones before others, later ones before
+    /// Returns the jobs, the current job first: stopped jobs before others, later jobs before
     /// earlier ones.
     fn by_turn(&self) -> impl Iterator<Item = usize> {
         let mut jobs: Vec<_> = self.list.iter().filter(|job| !job.state().is_over()).collect();
@@ -239,7 +240,7 @@ impl Jobs {
         })
     }
 
-    /// Returns the line about one job, and records that the user is informed.
+    /// Returns the line about one job, and records that the user has been informed.
     pub(super) fn told(&mut self, number: usize) -> String {
         self.tell(|job| job.number == number).concat()
     }

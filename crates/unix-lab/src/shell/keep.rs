@@ -1,6 +1,6 @@
 //! The parent that continues a stopped shell: [`keep`].
 //!
-//! A shell continues its jobs; the shell itself is continued by the process that started it, as
+//! A shell continues its jobs; the process that started the shell continues the shell itself, as
 //! `login` or a terminal window does for a user's shell. Without such a parent, a stopped shell
 //! stays stopped.
 
@@ -15,8 +15,8 @@ use super::say::{complain, say};
 /// number of the signal that terminated it. If the shell stops, the user at standard input is asked
 /// whether to continue it; if standard input is not a terminal, the shell is killed.
 ///
-/// The caller must lead a session with a terminal at its standard output. All signals stay blocked
-/// in it; the shell starts with none blocked.
+/// The caller must lead a session with a terminal at its standard output. In the caller all signals
+/// stay blocked; the shell starts with no signal blocked.
 pub fn keep(sys: &dyn Sys, shell: Program) -> i32 {
     let _ = sys.sigprocmask(Some((SigmaskHow::Set, SigSet::ALL)));
     let made = sys.fork(move |sys| {

@@ -7,14 +7,15 @@ use tontine_unix::{Disposition, Errno, SigAction, Signal, Sys};
 use super::programs::Main;
 use super::say::complain;
 
-/// Runs a program in a child of the shell. Gets the program's name and arguments, and returns its
-/// exit status.
+/// A function that runs a program in a child of the shell. Takes the program's name and arguments,
+/// and returns its exit status.
 pub type Launch = Arc<dyn Fn(&dyn Sys, &[String]) -> i32 + Send + Sync>;
 
 /// The directories that are searched for a program whose name is not a path.
 const DIRECTORIES: [&str; 3] = ["", "/usr/bin/", "/bin/"];
 
-/// Returns a launch that executes the registered program of this name, or on Linux the file.
+/// Returns a launch that calls exec for the registered program of this name, or on Linux for the
+/// file.
 pub fn execute() -> Launch {
     Arc::new(|sys, arguments| {
         let name = &arguments[0];
@@ -31,7 +32,7 @@ pub fn execute() -> Launch {
     })
 }
 
-/// Returns a launch that resets handlers, as exec does, and calls one of `programs`. It serves
+/// Returns a launch that resets handlers, as exec does, and calls one of `programs`. Serves
 /// programs that are not files.
 pub fn call(programs: Vec<(&'static str, Main)>) -> Launch {
     Arc::new(move |sys, arguments| {

@@ -1,12 +1,13 @@
-//! A job-control shell, for trials and teaching: [`shell`].
+//! A job-control shell, for experiments and teaching: [`shell`].
 //!
-//! The shell is an ordinary program of [`Sys`]: it runs at a virtual terminal and at a real one.
-//! Each pipeline is a job with its own process group. The job gets the terminal, loses it when it
-//! stops, and gets it again from `fg`; `help` lists the commands. The terminal edits the lines.
+//! The shell is an ordinary program of [`Sys`]: it runs at a virtual and at a real terminal. Each
+//! pipeline is a job with its own process group. A foreground job gets the terminal, loses it when
+//! the job stops, and gets it back from `fg`; `help` lists the commands. The terminal itself does
+//! the line editing.
 //!
-//! [`programs()`] returns the programs that it runs on a system without files; a [`Launch`] runs
-//! them. [`log_in`] creates a session at a terminal for it, [`keep()`] continues it if it stops,
-//! and [`attend`] connects the user's terminal with it.
+//! [`programs()`] returns the programs that the shell runs on a system without files; a [`Launch`]
+//! runs them. [`log_in`] creates a session at a terminal for the shell, [`keep()`] continues the
+//! shell if it stops, and [`attend`] connects the user's terminal with it.
 
 mod builtins;
 mod child;
@@ -40,8 +41,8 @@ const PROMPT: &str = "tontine$ ";
 
 /// Runs a shell on standard input, or runs the commands after `-c`. Returns its exit status.
 ///
-/// The shell executes programs. It does not restore the dispositions that it sets for the calling
-/// process. A shell that leads a session gets a terminal from [`log_in`].
+/// The shell starts programs by exec. It does not restore the dispositions that it sets for the
+/// calling process. A shell that leads a session gets its terminal from [`log_in`].
 pub fn shell(sys: &dyn Sys, arguments: &[String]) -> i32 {
     shell_with(sys, arguments, &execute())
 }
@@ -80,8 +81,9 @@ pub fn shell_with(sys: &dyn Sys, arguments: &[String], launch: &Launch) -> i32 {
     }
 }
 
-/// Makes the caller leader of a session at `terminal`, which becomes its standard input, output and
-/// error. Signals get their default dispositions, those that the caller's runtime ignored included.
+/// Makes the caller the leader of a session at `terminal`, which becomes its standard input, output
+/// and error. All signals get their default dispositions, including those that the caller's runtime
+/// ignored.
 ///
 /// # Errors
 /// The errors of [`Sys::setsid`], [`Sys::set_controlling`] and [`Sys::dup2`].
@@ -91,8 +93,8 @@ pub fn log_in(sys: &dyn Sys, terminal: Fd) -> Result<()> {
     }
     sys.setsid()?;
     sys.set_controlling(terminal)?;
-    // Copied to another number first: exec would still close a copy of a descriptor to its own
-    // number.
+    // The descriptor is copied to another number first, because a copy to its own number would keep
+    // the close-on-exec flag.
     sys.dup2(terminal, ASIDE)?;
     for standard in [Fd::STDIN, Fd::STDOUT, Fd::STDERR] {
         sys.dup2(ASIDE, standard)?;
@@ -101,7 +103,7 @@ pub fn log_in(sys: &dyn Sys, terminal: Fd) -> Result<()> {
     if terminal > Fd::STDERR { sys.close(terminal) } else { Ok(()) }
 }
 
-/// A number that is not in use otherwise.
+/// A descriptor number that is not otherwise in use.
 const ASIDE: Fd = Fd(255);
 
 /// A shell.
@@ -112,11 +114,11 @@ struct Shell<'a> {
     interactive: bool,
     /// The terminal on which the shell gives jobs the foreground, if there is one.
     terminal: Option<Fd>,
-    /// The number of the group that had the terminal before, and gets it back at the end.
+    /// The number of the group that had the terminal before the shell and gets it back at the end.
     group: i32,
-    /// The modes of the terminal while the shell has it.
+    /// The terminal's modes while the shell is in the foreground.
     modes: Option<Termios>,
-    /// The mask that the shell was started with.
+    /// The signal mask with which the shell was started.
     mask: SigSet,
     jobs: Jobs,
     traps: Traps,
@@ -124,7 +126,7 @@ struct Shell<'a> {
     status: i32,
     /// `$!`
     background: Option<Pid>,
-    /// Number of lines that were read, the end of input included.
+    /// Number of lines read, including the end of input.
     lines: u64,
     /// The number of the line at which the user was last warned of stopped jobs.
     told_at: Option<u64>,
@@ -159,7 +161,7 @@ impl<'a> Shell<'a> {
         shell.traps =
             Traps::begin(sys, shell.interactive).map_err(CommandError::call("signals"))?;
         if let Some(terminal) = shell.terminal {
-            // The leader of a session leads a group already, and may not change it.
+            // The leader of a session already leads a group, and may not change its group.
             let _ = sys.setpgid(Pid::number_only(0), Pid::number_only(0));
             let taken = child::hand_over(sys, terminal, sys.getpgrp());
             taken.map_err(CommandError::call("terminal"))?;

@@ -1,9 +1,9 @@
 //! The parser of command lines: [`parse`], [`ListItem`], [`Pipeline`], [`ShellWord`].
 //!
 //! A line consists of pipelines separated by `;`, `&`, `&&` or `||`; a pipeline consists of
-//! commands separated by `|`; a command consists of words. Quotes and the backslash have the
-//! meaning that they have in sh(1). `$?`, `$!` and `$$` are replaced; there are no other variables,
-//! and no files. The parser does not interpret commands.
+//! commands separated by `|`; a command consists of words. Quotes and the backslash have the same
+//! meaning as in sh(1). `$?`, `$!` and `$$` are replaced; there are no other variables, and no
+//! redirections to files. The parser does not interpret commands.
 
 use std::ops::Range;
 
@@ -14,7 +14,7 @@ pub(super) struct ListItem {
     pub(super) pipeline: Pipeline,
 }
 
-/// The status of the previous pipeline on which a pipeline runs.
+/// The status of the previous pipeline that a pipeline requires to run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum When {
     Always,
@@ -28,7 +28,7 @@ pub(super) enum When {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Pipeline {
     pub(super) commands: Vec<Vec<ShellWord>>,
-    /// `&`
+    /// `true` if the pipeline ends with `&`.
     pub(super) background: bool,
     /// The text, as it was typed.
     pub(super) text: String,
@@ -55,7 +55,7 @@ pub(super) enum Variable {
     Shell,
 }
 
-/// The error of a text that is not a command line.
+/// An error in a text that is not a command line.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum ParseError {
     #[error("the quote {0} is not closed")]
@@ -116,7 +116,7 @@ struct Open {
     commands: Vec<Vec<ShellWord>>,
     command: Vec<ShellWord>,
     place: Option<Range<usize>>,
-    /// The operator before the next command, if it needs one after it.
+    /// The operator before the next command, if the operator needs a command after it.
     after: Option<&'static str>,
     /// The `&&` or `||` before the pipeline.
     joined: Option<&'static str>,

@@ -4,7 +4,7 @@ use tontine_unix::{Errno, Fd, Sys};
 
 use super::say::say;
 
-/// Maximum length of a line in bytes; a terminal has no longer ones.
+/// Maximum length of a line in bytes; a terminal does not deliver longer lines.
 const LONGEST: usize = 65_536;
 
 /// Lines from standard input.
@@ -14,7 +14,7 @@ const LONGEST: usize = 65_536;
 #[derive(Debug)]
 pub(super) struct InputLines {
     terminal: bool,
-    /// Bytes that were read and not returned yet: lines, and the beginning of one.
+    /// Bytes that were read and not returned yet: whole lines, and the beginning of another.
     bytes: Vec<u8>,
 }
 
@@ -22,9 +22,9 @@ pub(super) struct InputLines {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum NextInput {
     Line(String),
-    /// A signal was caught during the wait, and the typed text is discarded. A signal that is
-    /// caught just before the wait starts is noticed with the next line: unlike sigsuspend, read
-    /// takes no mask.
+    /// A signal was caught during the wait, and the typed text is discarded. If a signal is caught
+    /// just before the wait starts, it is noticed only with the next line, because read, unlike
+    /// sigsuspend, takes no mask.
     Interrupted,
     End,
 }

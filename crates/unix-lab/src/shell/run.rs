@@ -48,8 +48,8 @@ impl Shell<'_> {
 
     /// Runs the commands of `trap` for the signals that arrived. An interrupt also sets `$?`.
     pub(super) fn run_traps(&mut self) {
-        // Signals that these commands cause are handled next time, so that they cannot keep the
-        // shell busy forever.
+        // Signals that these commands cause are handled by the next call, so that they cannot keep
+        // the shell busy forever.
         let (arrived, due) = self.traps.due();
         if arrived.contains(Signal::INT) {
             self.status = 128 + Signal::INT.number();
@@ -100,7 +100,7 @@ impl Shell<'_> {
         };
         let number = self.jobs.add(group, members, &pipeline.text);
         if let Err(complaint) = started {
-            // A partial pipeline must not run: its processes are killed and waited for.
+            // A partial pipeline must not run, so its processes are killed and waited for.
             let _ = self.sys.killpg(group, Some(Signal::KILL));
             self.foreground(number);
             return Err(complaint);
@@ -142,7 +142,7 @@ impl Shell<'_> {
                     defaults: self.traps.child_defaults(),
                     mask: self.mask,
                 };
-                // A signal that arrives before the child has its own dispositions stays pending
+                // A signal that arrives before the child has set its own dispositions stays pending
                 // until then.
                 let _ = sys.sigprocmask(Some((SigmaskHow::Block, SigSet::ALL)));
                 let forked = sys.fork(move |sys| child.run(sys));
@@ -160,7 +160,8 @@ impl Shell<'_> {
             let (pid, next) = made?;
             input = next;
             members.push(pid);
-            // The child may have done so and executed, or may have ended.
+            // The call may fail: the child may have made the same call and called exec, or may have
+            // ended.
             let _ = sys.setpgid(pid, members[0]);
             if let Some(terminal) = terminal {
                 let _ = hand_over(sys, terminal, members[0]);
@@ -191,7 +192,7 @@ impl Shell<'_> {
             JobStatus::Killed(..) => say(self.sys, format_args!("{state}\n")),
             JobStatus::Running | JobStatus::Done(_) => Ok(()),
         };
-        // If the terminal has gone, the shell finds its end when it reads.
+        // If the terminal has hung up, the shell notices that when it reads.
         let _ = shown;
         if state.is_over() {
             self.jobs.remove(number);
@@ -224,7 +225,7 @@ impl Shell<'_> {
         }
     }
 
-    /// Continues a stopped job. In the foreground it gets the terminal with the modes that it left.
+    /// Continues a stopped job. A foreground job gets the terminal with the modes that it left.
     pub(super) fn send_on(&mut self, number: usize, foreground: bool) -> Result<(), CommandError> {
         let Some(job) = self.jobs.get(number) else { return Err(CommandError::Over(number)) };
         let (group, modes, stopped) = (job.group, job.modes, job.state().is_stopped());
@@ -240,10 +241,10 @@ impl Shell<'_> {
     }
 
     /// Sleeps until a child changes state or one of `signals` is caught. Returns at once if either
-    /// has happened before.
+    /// has already happened.
     pub(super) fn wait_for_change(&mut self, signals: SigSet) -> Woken {
         let sys = self.sys;
-        // A signal that is blocked between the check and the sleep cannot be missed between them.
+        // A signal that is blocked from the check until the sleep cannot be missed in between.
         let _ = sys.sigprocmask(Some((SigmaskHow::Block, self.traps.caught())));
         let woken = loop {
             match self.look() {
@@ -278,7 +279,7 @@ impl Shell<'_> {
 
     /// Returns the terminal at which the shell was started, if the shell is in its foreground.
     ///
-    /// In the background the shell stops, as every process that wants to read from a terminal.
+    /// In the background the shell stops, like every process that wants to read from a terminal.
     pub(super) fn find_terminal(&self) -> Option<Fd> {
         const TRIES: u32 = 100;
         let terminal = Fd::STDIN;

@@ -11,7 +11,7 @@ use libc::{SIG_DFL, SIGTSTP, raise, sigaction};
 /// Stops the process as SIGTSTP does by default, and catches the signal again once the process
 /// continues. A process whose group is orphaned is not stopped.
 pub(super) fn suspend() -> io::Result<()> {
-    // SAFETY: all zeros are a value: no flags, an empty mask, the default action.
+    // SAFETY: all zeros are a valid `sigaction`: no flags, an empty mask, the default action.
     let mut default: sigaction = unsafe { MaybeUninit::zeroed().assume_init() };
     default.sa_sigaction = SIG_DFL;
     let mut caught = default;

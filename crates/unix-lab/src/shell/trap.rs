@@ -1,4 +1,4 @@
-//! The signals that the shell ignores and catches, and the effect of `trap`: [`Traps`].
+//! The signals that the shell ignores or catches, and the effect of `trap`: [`Traps`].
 //!
 //! A handler only records that its signal arrived. The shell checks the record between two
 //! commands, before a prompt, and while it waits.
@@ -10,17 +10,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tontine_unix::{ActionFlags, Result, SigAction, SigSet, Signal, Sys};
 
 /// The signals that an interactive shell ignores, so that no key typed for its jobs stops or ends
-/// it.
+/// the shell.
 const IGNORED: SigSet =
     SigSet::of(&[Signal::QUIT, Signal::TERM, Signal::TSTP, Signal::TTIN, Signal::TTOU]);
-/// The signals that an interactive shell catches: for a new prompt, its end, a job that changed
-/// state.
+/// The signals that an interactive shell catches: to show a new prompt, to end, and to notice a job
+/// that changed state.
 const CAUGHT: SigSet = SigSet::of(&[Signal::INT, Signal::HUP, Signal::CHLD]);
 
 /// The dispositions of the shell.
 #[derive(Debug, Default)]
 pub(super) struct Traps {
-    /// `true` if a user types the commands. If not, only SIGCHLD is caught.
+    /// `true` if a user types the commands. Otherwise only SIGCHLD is caught.
     interactive: bool,
     /// Bit n−1 is set once signal n was caught. Handlers run in the shell's only thread.
     arrived: Arc<AtomicU64>,
@@ -94,16 +94,16 @@ impl Traps {
         self.arrived.load(Ordering::Relaxed) & self.hang_up_bits() != 0
     }
 
-    /// Returns the signals that the shell catches. They are blocked while it checks whether to
-    /// wait.
+    /// Returns the signals that the shell catches. These signals are blocked while the shell checks
+    /// whether to wait.
     pub(super) fn caught(&self) -> SigSet {
         let trapped = self.commands.iter().filter(|(_, commands)| !commands.is_empty());
         let own = self.own().intersection(CAUGHT);
         own.union(trapped.map(|(signal, _)| *signal).collect())
     }
 
-    /// Returns the signals that a child resets to the default: all but those that the user wants
-    /// ignored.
+    /// Returns the signals that a child resets to the default: all except those that the user wants
+    /// to be ignored.
     pub(super) fn child_defaults(&self) -> SigSet {
         let ignored = self.commands.iter().filter(|(_, commands)| commands.is_empty());
         self.own().union(self.caught()).difference(ignored.map(|(signal, _)| *signal).collect())

@@ -1,7 +1,7 @@
 //! A child ends before its parent has stored the child's number.
 //!
-//! OpenRC, `openrc-run`, reported as <https://github.com/OpenRC/openrc/issues/895>. The handler of
-//! SIGCHLD waits for each child that has ended, and notifies the main loop through a pipe if the
+//! OpenRC, `openrc-run`, reported as <https://github.com/OpenRC/openrc/issues/895>. The SIGCHLD
+//! handler waits for each child that has ended, and notifies the main loop through a pipe if the
 //! child was the service. The main program stores the number of the service when `fork` returns. If
 //! a service ends at once, the handler does not recognize it: no notification is sent, and the boot
 //! hangs.
@@ -26,7 +26,7 @@ pub(crate) const RACE: Race = Race {
     right: |sys| run_a_service(sys, true),
 };
 
-/// Returns 0 if the end of the service was notified.
+/// Returns 0 if the main loop was notified of the service's end.
 fn run_a_service(sys: &dyn Sys, blocks: bool) -> i32 {
     let (told, tells) = sys.pipe().expect("there is room");
     let service = Arc::new(AtomicI32::new(0));

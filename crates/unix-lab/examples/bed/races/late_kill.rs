@@ -1,12 +1,12 @@
 //! A signal is sent to a number after the child that had it was reaped.
 //!
 //! Go's `os.Process`, reported as <https://github.com/golang/go/issues/13987>. One thread waits for
-//! a child; another kills it when its time is over. The second checks whether the child was waited
-//! for, and then sends the signal to the number; if the wait returns in between, the number may
-//! belong to any process.
+//! a child; another kills the child when its time is over. The second thread checks whether the
+//! child was waited for, and then sends the signal to the number. If the wait returns in between,
+//! the number may belong to any process.
 //!
 //! Here the number stays free, so that the late `kill` returns ESRCH; on a busy system it would
-//! reach the next process with the number. The fix: wait without reaping, and reap under the lock
+//! reach the next process with the number. The fix: wait without reaping, then reap under the lock
 //! that the other thread holds while it checks and kills. (The handles of this library rule the
 //! mistake out: a [`Pid`] from `fork` never denotes the next process with the number.)
 
@@ -26,7 +26,8 @@ pub(crate) const RACE: Race = Race {
     right: |sys| wait_and_kill(sys, true),
 };
 
-/// A lock on which threads sleep: a pipe with one byte, which the holder of the lock has taken out.
+/// A lock on which threads can sleep: a pipe with one byte, which the holder of the lock has taken
+/// out.
 #[derive(Clone, Copy)]
 struct Token(Fd, Fd);
 

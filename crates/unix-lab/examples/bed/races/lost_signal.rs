@@ -1,15 +1,15 @@
-//! A signal arrives between a check and a sleep, and the program sleeps on.
+//! A signal arrives between a check and a sleep, and the program keeps sleeping.
 //!
 //! HAProxy, reported as <https://github.com/haproxy/haproxy/issues/1841>. The handler of SIGTERM
-//! sets a flag; the loop checks the flag and then waits for work. A signal between the two is
-//! noticed only when another event ends the wait: a stop took a minute.
+//! sets a flag; the loop checks the flag and then waits for work. If the signal arrives between the
+//! two, it is noticed only when another event ends the wait: a stop took a minute.
 //!
 //! If no other event comes, as here, the program sleeps forever. The fix: the handler also writes a
 //! byte to a pipe that the loop waits for.
 //!
 //! A signal that arrives between two calls is delivered before the second one begins, on Linux as
-//! in the virtual Unix. So exploration finds the mistake in the program as it is, without a
-//! [`Sys::poll`] between check and sleep.
+//! in the virtual Unix. So exploration finds the mistake in the unmodified program, without a
+//! [`Sys::poll`] between the check and the sleep.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -35,7 +35,7 @@ fn serve_until_told(sys: &dyn Sys, wakes: bool) -> i32 {
     let note = SigAction::handler(move |sys, _| {
         noted.store(true, Ordering::Relaxed);
         if wakes {
-            // A full pipe wakes its reader, too.
+            // If the pipe is full, its reader wakes anyway.
             let _ = sys.write(arrives, &[0]);
         }
     });
@@ -45,7 +45,7 @@ fn serve_until_told(sys: &dyn Sys, wakes: bool) -> i32 {
         sys.fork(move |sys| i32::from(sys.kill(server.into(), Some(Signal::TERM)).is_err()));
     let operator = operator.expect("there is room");
     while !asked.load(Ordering::Relaxed) {
-        // A real server does its work here, and computes how long it may sleep.
+        // A real server does its work here, and computes the time for which it may sleep.
         match sys.read(work, &mut [0]) {
             Ok(_) | Err(Errno::EINTR) => {}
             Err(_) => return 2,

@@ -1,6 +1,6 @@
 //! Publicly reported races, as programs: [`Race`], [`RACES`].
 //!
-//! Each file cites its report, and contains the program with the mistake and without. The programs
+//! Each file cites its report, and contains the program with and without the mistake. The programs
 //! depend neither on a backend nor on the search for schedules.
 
 mod early_handler;
@@ -12,11 +12,11 @@ mod two_waiters;
 
 use tontine_unix::Sys;
 
-/// A program that exits with 0 if it succeeds. It creates everything that its threads share, so
-/// that each run starts from the same state.
+/// A program that exits with 0 if it succeeds. The program creates everything that its threads
+/// share, so that each run starts from the same state.
 pub(crate) type Program = fn(&dyn Sys) -> i32;
 
-/// A race of a published program, with the mistake and without.
+/// A race of a published program, with and without the mistake.
 #[derive(Clone, Copy)]
 pub(crate) struct Race {
     /// The name of the race.

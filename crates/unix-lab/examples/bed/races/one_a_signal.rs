@@ -1,8 +1,8 @@
 //! Two children end, one SIGCHLD arrives, and one child is waited for.
 //!
-//! Neovim, reported as <https://github.com/neovim/neovim/issues/8740>. A signal that is pending is
-//! not queued a second time: several children that end close together cause one SIGCHLD. A program
-//! that waits for one child per signal waits for a second signal that never comes.
+//! Neovim, reported as <https://github.com/neovim/neovim/issues/8740>. A pending signal is not
+//! queued a second time, so several children that end close together cause one SIGCHLD. A program
+//! that reaps one child per signal then waits for a second signal that never comes.
 //!
 //! The fix: wait until no ended child is left.
 
@@ -22,7 +22,7 @@ pub(crate) const RACE: Race = Race {
 /// Number of children.
 const CHILDREN: usize = 2;
 
-/// Returns 0 if all children were waited for, at most `most` per signal.
+/// Waits for at most `most` children per signal. Returns 0 if all children were waited for.
 fn reap_by_signal(sys: &dyn Sys, most: usize) -> i32 {
     let blocked = SigSet::of(&[Signal::CHLD]);
     let before = sys.sigprocmask(Some((SigmaskHow::Block, blocked))).expect("it is allowed");

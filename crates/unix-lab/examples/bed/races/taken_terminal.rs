@@ -5,9 +5,9 @@
 //! shell, which opens the controlling terminal and puts itself into the foreground. When the runner
 //! ends, it restores the terminal's modes, now from the background: SIGTTOU stops it.
 //!
-//! A second check before the modes are restored narrows the window, and is the mistake here: the
-//! child may take the terminal between the check and the call. The fix is to ignore SIGTTOU: then
-//! the call is permitted from the background too.
+//! The mistake here is a second check before the modes are restored. It only narrows the window:
+//! the child may take the terminal between the check and the call. The fix is to ignore SIGTTOU,
+//! because then the call is also permitted from the background.
 
 use tontine_unix::{
     Errno, Fd, Modes, Pid, SigAction, SigSet, SigmaskHow, Signal, Sys, WaitOptions, WaitStatus,
@@ -24,7 +24,7 @@ pub(crate) const RACE: Race = Race {
     right: |sys| in_a_session(sys, true),
 };
 
-/// The caller, in calls that name a process.
+/// Denotes the caller in calls that name a process.
 const OWN: Pid = Pid::number_only(0);
 /// Exit status if the runner was stopped.
 const STOPPED: i32 = 1;
@@ -57,7 +57,7 @@ fn change(sys: &dyn Sys, child: Pid) -> WaitStatus {
     waited.expect("it is my child").expect("it changed").status
 }
 
-/// Runs as the test runner: switches echo off, runs a test, switches echo on.
+/// The test runner: switches echo off, runs a test, switches echo on.
 fn run_a_test(sys: &dyn Sys, terminal: Fd, ignores: bool) -> Result<(), Errno> {
     enter_foreground(sys, terminal)?;
     if ignores {

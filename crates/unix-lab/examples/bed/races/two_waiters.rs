@@ -2,10 +2,10 @@
 //!
 //! `System.Process` of Haskell, `waitForProcess`, reported as
 //! <https://github.com/haskell/process/issues/46>. Both threads find that the status is not known
-//! yet, and both call `waitpid`. One of them gets the child; the other gets ECHILD, which reached
+//! yet, and both call `waitpid`. One thread gets the child; the other gets ECHILD, which reached
 //! the program as an exception.
 //!
-//! The fix: a child has one waiter. A second thread waits for the first one, not for the child.
+//! The fix: a child has one waiter. A second thread waits for the first thread, not for the child.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
@@ -34,7 +34,7 @@ struct Handle {
     status: AtomicI32,
     /// `true` once a thread waits for the child.
     claimed: AtomicBool,
-    /// A pipe that its readers see end when the status is known.
+    /// A pipe whose readers get end-of-file when the status is known.
     known: (Fd, Fd),
 }
 

@@ -18,7 +18,7 @@ use crate::scenario::word::{ActionKind, BuiltinValue, SignalField};
 pub(super) const STATEMENTS: &[&str] =
     &["on", "sigvec", "note", "check", "repeat", "while", "expect", "process"];
 
-/// Words that neither start a statement nor stand for a value, but would be misread as a variable.
+/// Words that neither start a statement nor denote a value, and that would be misread as variables.
 const OTHERS: &[&str] = &[
     "any",
     "group",
@@ -85,7 +85,7 @@ impl DefinedNames {
     }
 }
 
-/// A line, and the number of tokens that were read.
+/// A line, and the number of tokens already read.
 #[derive(Debug)]
 pub(super) struct Cursor<'a> {
     pub(super) line: &'a TokenLine<'a>,
@@ -271,7 +271,7 @@ impl<'a> Cursor<'a> {
         Err(self.error(format!("no statement sets a variable `{word}`{}", hint(word, known))))
     }
 
-    /// Parses a number of 32 bits.
+    /// Parses a 32-bit number.
     pub(super) fn integer(&mut self) -> Result<i32, SyntaxError> {
         let Some(TokenKind::Number(number)) = self.peek() else {
             return Err(self.expected("a number"));
@@ -307,7 +307,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Parses a number of at least 0.
+    /// Parses a non-negative number.
     pub(super) fn count(&mut self) -> Result<u32, SyntaxError> {
         let Some(TokenKind::Number(number)) = self.peek() else {
             return Err(self.expected("a number"));

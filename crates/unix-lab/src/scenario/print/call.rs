@@ -116,7 +116,7 @@ impl Display for Spawning {
     }
 }
 
-/// Displays the children after a space; any child is an empty text.
+/// Displays the children after a space; writes nothing for any child.
 impl Display for WaitTarget {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {

@@ -1,4 +1,4 @@
-//! The text of a scenario: the parser reads what [`std::fmt::Display`] writes as the same scenario.
+//! The text of a scenario: parsing what [`std::fmt::Display`] writes yields the same scenario.
 //!
 //! This file prints blocks and statements; `call.rs` prints calls, `expected.rs` their expected
 //! results, `piece.rs` the parts of both. Bodies are always indented blocks; comments and layout

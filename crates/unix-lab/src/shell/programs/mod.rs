@@ -1,7 +1,8 @@
 //! Programs for pipelines: [`programs`].
 //!
-//! Each is a function of [`Sys`] and its arguments, the name first, and returns its exit status. On
-//! a system without files they are registered under their names.
+//! Each program is a function of [`Sys`] and its arguments, of which the first is its name, and
+//! returns its exit status. On a system without files, the programs are registered under their
+//! names.
 
 mod process;
 mod text;
@@ -16,7 +17,7 @@ use super::say::complain;
 /// The function of a program.
 pub type Main = fn(&dyn Sys, &[String]) -> i32;
 
-/// Returns the programs with their names. [`ps`] needs an argument, and is not included.
+/// Returns the programs with their names. [`ps`] is not included, because it needs an argument.
 pub fn programs() -> Vec<(&'static str, Main)> {
     PROGRAMS.iter().map(|program| (program.name, program.main)).collect()
 }
@@ -63,7 +64,7 @@ const PROGRAMS: [BuiltinProgram; 14] = [
     known("yes", text::yes, "[word…]", "writes the same line until killed"),
 ];
 
-/// The error with which a program ends early.
+/// The error that ends a program early.
 #[derive(Debug, thiserror::Error)]
 enum ProgramFailure {
     #[error("usage: {0}")]

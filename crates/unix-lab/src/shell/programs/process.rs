@@ -23,7 +23,7 @@ pub fn ps(
     }
 }
 
-/// Installs handlers and reports the signals that they get, indefinitely or a number of times.
+/// Installs handlers and reports the signals that arrive, indefinitely or a given number of times.
 pub(super) fn catch(sys: &dyn Sys, arguments: &[String]) -> i32 {
     const USAGE: ProgramFailure = ProgramFailure::Usage("catch [-n times] SIG…");
     let caught = || {
@@ -39,7 +39,8 @@ pub(super) fn catch(sys: &dyn Sys, arguments: &[String]) -> i32 {
         if signals.is_empty() {
             return Err(USAGE);
         }
-        // Blocked except in sigsuspend, so that none arrives between the check and the sleep.
+        // The signals are blocked except in sigsuspend, so that none arrives between the check and
+        // the sleep.
         let mask = sys.sigprocmask(Some((SigmaskHow::Block, signals)))?;
         let arrived = Arc::new(AtomicU64::new(0));
         for signal in signals.iter() {
@@ -64,7 +65,7 @@ pub(super) fn catch(sys: &dyn Sys, arguments: &[String]) -> i32 {
     finish(sys, arguments, caught())
 }
 
-/// Leaves an orphan behind, which reports its parent before and after.
+/// Leaves an orphan behind, which reports its parent before and after it is orphaned.
 pub(super) fn orphan(sys: &dyn Sys, arguments: &[String]) -> i32 {
     const LOOK: Duration = Duration::from_millis(10);
     let left = || {
@@ -106,7 +107,7 @@ pub(super) fn family(sys: &dyn Sys, arguments: &[String]) -> i32 {
     finish(sys, arguments, made())
 }
 
-/// Runs as the root of a tree of `members` processes: two children share the rest.
+/// Runs as the root of a tree of `members` processes: the subtrees of two children share the rest.
 fn grow(sys: &dyn Sys, members: u32) -> i32 {
     let left = members - 1;
     let mut status = 0;

@@ -20,7 +20,7 @@ pub(super) fn echo(sys: &dyn Sys, arguments: &[String]) -> i32 {
     finish(sys, arguments, said.map(|()| 0).map_err(ProgramFailure::Call))
 }
 
-/// Copies the first lines; ten without `-n`.
+/// Copies the first lines; by default ten.
 pub(super) fn head(sys: &dyn Sys, arguments: &[String]) -> i32 {
     let copied = || {
         let usage = ProgramFailure::Usage("head [-n lines]");
@@ -88,7 +88,7 @@ pub(super) fn wc(sys: &dyn Sys, arguments: &[String]) -> i32 {
     finish(sys, arguments, counted())
 }
 
-/// Writes the same line until it is killed: the arguments, or `y`.
+/// Writes the same line, the arguments or `y`, until the process is killed.
 pub(super) fn yes(sys: &dyn Sys, arguments: &[String]) -> i32 {
     let text = if arguments.len() > 1 { arguments[1..].join(" ") } else { "y".to_owned() };
     loop {
@@ -98,7 +98,7 @@ pub(super) fn yes(sys: &dyn Sys, arguments: &[String]) -> i32 {
     }
 }
 
-/// Reads to the end, or until `see` returns `false` for a part.
+/// Reads to end-of-file, or until `see` returns `false` for a part.
 fn each_part(
     sys: &dyn Sys,
     mut see: impl FnMut(&[u8]) -> Result<bool>,

@@ -7,7 +7,7 @@ use tontine_unix::Sys;
 use super::super::say::say;
 use super::{ProgramFailure, finish};
 
-/// Writes one number per second, up to the last or until it is killed.
+/// Writes one number per second, up to the last number or until the process is killed.
 pub(super) fn count(sys: &dyn Sys, arguments: &[String]) -> i32 {
     let counted = || {
         let last = match &arguments[1..] {
@@ -34,7 +34,7 @@ pub(super) fn sleep(sys: &dyn Sys, arguments: &[String]) -> i32 {
     finish(sys, arguments, slept)
 }
 
-/// Computes for a number of seconds, or until it is killed.
+/// Computes for a number of seconds, or until the process is killed.
 pub(super) fn spin(sys: &dyn Sys, arguments: &[String]) -> i32 {
     let end = match &arguments[1..] {
         [] => Some(Duration::MAX),
