@@ -30,7 +30,7 @@ pub(super) const FIRST_NUMBER: i32 = 10_001;
 /// Maximum time until a timer for which a run waits. If every timer is further off, the run counts
 /// as deadlocked.
 pub(super) const FARTHEST: Duration = Duration::from_secs(10);
-/// Maximum number of points of a run, which ends a run that makes no calls.
+/// Maximum number of points of a run. It ends a run that makes no calls.
 const MOST_POINTS: u64 = 5_000_000;
 /// Maximum number of events that are kept.
 const MOST_RECORDS: usize = 100_000;

@@ -54,7 +54,7 @@ pub(super) enum RunError {
     Late,
 }
 
-/// What the stepper knows about a thread.
+/// The stepper's record of a thread.
 #[derive(Debug, Default)]
 struct KnownThread {
     task: Option<CheckedThread>,

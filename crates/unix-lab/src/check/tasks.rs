@@ -27,7 +27,7 @@ pub(super) struct CheckedThread {
     pid: i32,
     tid: i32,
     wchan: File,
-    /// Opened if `wchan` does not suffice, and the next if `stat` does not suffice either.
+    /// Opened if `wchan` does not suffice; `syscall` is opened if `stat` does not suffice either.
     stat: OnceCell<File>,
     syscall: OnceCell<File>,
 }

@@ -68,7 +68,7 @@ pub struct Trace {
     pub ending: TraceEnd,
 }
 
-/// What a stepper knows about a thread.
+/// A stepper's record of a thread.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct SeatFacts {
     /// The ordinal of the thread that requested this one.
