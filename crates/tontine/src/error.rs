@@ -5,9 +5,9 @@
 //! [`Error::System`] and [`Error::SystemAt`] keep the number of the system call that failed. Each
 //! text names what failed, what was expected, what was found, and what to do.
 //!
-//! Neighbours: every module returns these errors. None has an error type of its own, except that
-//! `sys::region` describes what is wrong with a peer's region before the peer is known. Once the
-//! peer is known, the description becomes an [`Error::Protocol`].
+//! Neighbours: every module returns these errors. Only `sys::region` has its own error type,
+//! because it finds what is wrong with a peer's region before the peer is known. Once the peer is
+//! known, that error becomes an [`Error::Protocol`].
 
 use std::fmt;
 use std::io;
@@ -28,11 +28,11 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Peer {
-    /// The process id in the PID namespace of *this* process; `None` if the peer is not visible
-    /// from there.
+    /// The process id in the PID namespace of *this* process; `None` if the peer is not visible in
+    /// it.
     pub pid: Option<u32>,
-    /// The user id in the user namespace of this process; 65534 (the kernel's overflow uid) if
-    /// the user has no id there.
+    /// The user id in the user namespace of this process; 65534 (the kernel's overflow uid) if the
+    /// user has no id in it.
     pub uid: u32,
 }
 
@@ -72,8 +72,8 @@ impl fmt::Display for Peer {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The receiver died. The sender can still take back the unread messages, those that the
-    /// receiver had not acknowledged
+    /// The receiver died. The sender can still take back the unread messages, that is, those that
+    /// the receiver had not acknowledged
     /// ([`Sender::take_unread`](crate::mailbox::Sender::take_unread)).
     #[error("{peer} died; take the unread messages back, or connect to its successor")]
     OwnerDied {
@@ -81,8 +81,8 @@ pub enum Error {
         peer: Peer,
     },
 
-    /// The receiver closed the mailbox on purpose, or this lane because it found a violation of the
-    /// protocol in it. The sender can take back the unread messages.
+    /// The receiver closed the mailbox on purpose, or closed this lane because it found a violation
+    /// of the protocol in it. The sender can take back the unread messages.
     #[error(
         "{peer} has closed its mailbox and accepts no more messages; take the unread ones back"
     )]
@@ -91,7 +91,7 @@ pub enum Error {
         peer: Peer,
     },
 
-    /// The call does not block, and the mailbox has no message or the lane no free space.
+    /// The call does not block, and the mailbox has no message, or the lane has no free space.
     #[error("the call would block; wait for the descriptor, or use the blocking call")]
     WouldBlock,
 
@@ -110,7 +110,7 @@ pub enum Error {
         len: u64,
         /// Maximum length in bytes of a message in this lane.
         max: u64,
-        /// The receiver, if its cap is the smaller one; `None` if the sender's is.
+        /// The receiver if its cap is the smaller one; `None` if the sender's cap is smaller.
         set_by: Option<Peer>,
     },
 
@@ -186,7 +186,7 @@ pub enum Error {
     /// The calling thread cannot hold the process's life: the kernel would never mark its end.
     #[error("this thread cannot hold the process's life: {reason}")]
     CannotRegister {
-        /// The thread that was expected, the one that was found, and the remedy.
+        /// The expected thread, the thread that was found, and the remedy.
         reason: &'static str,
     },
 
@@ -213,28 +213,29 @@ pub enum Error {
         option: &'static str,
         /// The value of the option.
         value: u32,
-        /// The values that are valid, and the remedy.
+        /// The valid values, and the remedy.
         reason: &'static str,
     },
 
-    /// A fixed number of resources of this process is used up.
+    /// This process has used up a fixed number of resources.
     #[error("this process has reached its limit of {max} {what}; free some first")]
     Full {
         /// The resource, in the plural.
         what: &'static str,
-        /// Maximum number of them.
+        /// Maximum number of these resources.
         max: u64,
     },
 
-    /// Shared memory would exceed the process's limit on the size of files (memory files count).
+    /// Shared memory would exceed the process's file size limit, which also applies to memory
+    /// files.
     #[error(
         "a memory file of {asked} bytes exceeds this process's limit of {limit} bytes for a file; \
          raise the limit (RLIMIT_FSIZE, `ulimit -f`), or send smaller messages"
     )]
     FileTooLarge {
-        /// Bytes that the file would have.
+        /// Size in bytes that the file would have.
         asked: u64,
-        /// Maximum bytes of a file.
+        /// Maximum size of a file in bytes.
         limit: u64,
     },
 
@@ -259,8 +260,8 @@ pub enum Error {
     },
 }
 
-/// Returns `true` if the number means a shortage of descriptors or memory, which may end. ENOBUFS
-/// does not: with it a mailbox reports that it has reached its maximum of lanes or of memory.
+/// Returns `true` if the number means a shortage of descriptors or memory, which may be temporary.
+/// ENOBUFS is excluded: a mailbox returns it when it has reached its maximum of lanes or of memory.
 fn is_lack(errno: i32) -> bool {
     use libc::{EAGAIN, EMFILE, ENFILE, ENOMEM, ENOSPC, ETOOMANYREFS};
     [EMFILE, ENFILE, ENOMEM, ENOSPC, ETOOMANYREFS, EAGAIN].contains(&errno)
@@ -272,7 +273,7 @@ impl Error {
         Self::System { call, errno: errno.raw_os_error() }
     }
 
-    /// Converts an error of the standard library into that of the system call `call`.
+    /// Converts an error of the standard library into the error of the system call `call`.
     pub(crate) fn io(call: &'static str, error: &io::Error) -> Self {
         Self::System { call, errno: error.raw_os_error().unwrap_or(libc::EIO) }
     }
@@ -282,7 +283,7 @@ impl Error {
         Self::System { call, errno: io::Error::last_os_error().raw_os_error().unwrap_or(0) }
     }
 
-    /// Adds the file or the address that the call was about to the error of a system call.
+    /// Adds to the error of a system call the file or the address that the call concerned.
     pub(crate) fn at(self, place: impl fmt::Display) -> Self {
         match self {
             Self::System { call, errno } => {
@@ -329,7 +330,7 @@ impl Error {
     }
 }
 
-/// The result has the same text and the kind of [`Error::errno`].
+/// The result has the same text, and the kind that corresponds to [`Error::errno`].
 /// [`get_ref`](io::Error::get_ref) and [`downcast`](io::Error::downcast) return the original error.
 impl From<Error> for io::Error {
     fn from(error: Error) -> Self {
@@ -397,7 +398,7 @@ impl fmt::Display for ExpectedUsers<'_> {
     }
 }
 
-// Each function of the fast paths returns a `Result` with this error.
+// Bounded, because each function of the fast paths returns a `Result` with this error.
 const _: () = assert!(size_of::<Error>() <= 48);
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! Liveness of processes: [`Life`] (this process's), [`Watch`] (another's), [`PathLock`] (proof
-//! that the last owner of a path has ended).
+//! Liveness of processes: [`Life`] (of this process), [`Watch`] (of another process), [`PathLock`]
+//! (proof that the last owner of a path has ended).
 //!
 //! A *life* is the registration of a process with one page of shared memory. One word of that page,
 //! the *liveness word*, is the lock word of a robust mutex that one thread of the process, the
@@ -24,8 +24,8 @@
 //! # Which thread holds the life
 //!
 //! A process has one life. The first call decides which thread holds it; every later call, on any
-//! thread, returns that life as long as it lasts. [`Mailbox::bind`](crate::mailbox::Mailbox::bind)
-//! and [`Sender::connect`](crate::mailbox::Sender::connect) call [`register`](Life::register).
+//! thread, returns that life while it lasts. [`Mailbox::bind`](crate::mailbox::Mailbox::bind) and
+//! [`Sender::connect`](crate::mailbox::Sender::connect) call [`register`](Life::register).
 //!
 //! | first call | on | holder | the life ends with |
 //! | --- | --- | --- | --- |
@@ -40,9 +40,9 @@
 //!   ends.
 //! - The process ends when its last thread ends, or (for other processes) when it calls `exec`. The
 //!   main thread ends with the process, unless it calls `pthread_exit` while other threads run.
-//! - A process whose holder has ended has no life: [`Life::current`] returns `None`, and the next
-//!   call is a first call again. It makes a new life; the old one stays dead. So if the main thread
-//!   has exited, [`register`](Life::register) on another thread starts an anchor thread.
+//! - Once its holder has ended, a process has no life: [`Life::current`] returns `None`, and the
+//!   next call counts as a first call. It makes a new life; the old one stays dead. So if the main
+//!   thread has exited, [`register`](Life::register) on another thread starts an anchor thread.
 //! - A forked child has no life until its own first call. The thread that called `fork` is the
 //!   child's main thread, so [`register`](Life::register) on it starts no thread.
 //!
@@ -51,12 +51,13 @@
 //! - A stopped process is alive, and so is one that is still writing its core dump.
 //! - A malicious process can look alive indefinitely. A caller that blocks on an untrusted peer
 //!   therefore watches the connection and a pidfd as well, as the mailbox does.
-//! - The word reads *dead* when its thread ends, an instant before the process's last thread does.
-//!   A process that takes over what the dead one owned needs a proof: that is a [`PathLock`].
+//! - The word reads *dead* when its thread ends, an instant before the process's last thread ends.
+//!   A process that takes over a dead process's resources needs proof of the whole process's end: a
+//!   [`PathLock`].
 //! - Nothing here blocks, except that a first call waits until its anchor thread has started.
 
-// Neighbours: `word` makes the page and the mutex, `watch` reads a peer's, `anchor` starts the
-// anchor thread, `path_lock` locks files, `desk` has the page's other words.
+// Neighbours: `word` makes the page and the mutex, `watch` reads a peer's page, `anchor` starts the
+// anchor thread, `path_lock` locks files, `mailbox_slot` manages the page's other words.
 
 #![allow(unsafe_code, reason = "lives that are never freed")]
 
@@ -89,16 +90,16 @@ static REGISTRATION: PerProcess<Registration> = PerProcess::new(Registration::de
 /// The lives of this process.
 #[derive(Debug, Default)]
 struct Registration {
-    /// Locked while a life is made, so that the process has one.
+    /// Locked while a life is made, so that the process has only one.
     making: Mutex<()>,
     newest: AtomicPtr<Life>,
 }
 
-/// The life of this process: the registration by which other processes see whether it lives.
+/// The life of this process: the registration that tells other processes whether it is alive.
 ///
-/// The first call of one of the functions below makes it; the
-/// [module](self#which-thread-holds-the-life) documents which thread holds it. It is never freed,
-/// hence `&'static`.
+/// The first call to one of the functions below makes it; the
+/// [module](self#which-thread-holds-the-life) documents which thread holds it. A `Life` is never
+/// freed, hence `&'static`.
 ///
 /// # Examples
 /// ```
@@ -123,17 +124,16 @@ pub struct Life {
 }
 
 impl Life {
-    /// Returns this process's life, which lasts as long as the process. If there is none, makes it.
+    /// Returns this process's life, which lasts as long as the process; makes it if there is none.
     ///
     /// - On the main thread, that thread holds the life, and no thread is started. If the main
     ///   thread later leaves by `pthread_exit` while others run, the life ends with it. (Returning
     ///   from `main` ends the process.)
-    /// - On any other thread, as in a test or in an asynchronous runtime, this is
-    ///   [`Life::register_anchor_thread`], as the calling thread may end before the process.
+    /// - On any other thread, as in a test or in an asynchronous runtime, it does the same as
+    ///   [`Life::register_anchor_thread`], because the calling thread may end before the process.
     ///
-    /// A program that calls this function first in `main` never has an anchor thread. No program
-    /// has to call it: [`Mailbox`](crate::mailbox::Mailbox) and [`Sender`](crate::mailbox::Sender)
-    /// do.
+    /// A program that calls this function first in `main` never has an anchor thread. Calling it is
+    /// optional: [`Mailbox`](crate::mailbox::Mailbox) and [`Sender`](crate::mailbox::Sender) do so.
     ///
     /// A forked child has no life until it registers; `exec` ends the life.
     ///
@@ -156,7 +156,7 @@ impl Life {
     /// ```
     pub fn register() -> Result<&'static Self> {
         Self::held_by(|| {
-            // Both ids belong to the caller's own PID namespace.
+            // Both ids are in the caller's PID namespace, so they can be compared.
             if rustix::thread::gettid() == rustix::process::getpid() {
                 Self::begin()
             } else {
@@ -166,21 +166,22 @@ impl Life {
     }
 
     /// Returns this process's life. If there is none, makes one that the calling thread holds and
-    /// that ends with that *thread*: for a thread whose end makes the whole process useless.
+    /// that ends with that *thread*. Suitable for a thread whose end makes the whole process
+    /// useless.
     ///
     /// # Errors
     /// [`Error::CannotRegister`], [`Error::System`] and [`Error::FileTooLarge`] like
-    /// [`Life::register`], but no thread is started that could be refused.
+    /// [`Life::register`], except that no thread is started, so none can be refused.
     pub fn register_thread() -> Result<&'static Self> {
         Self::held_by(Self::begin)
     }
 
-    /// Returns this process's life. If there is none, starts a thread that holds the new one and
-    /// does nothing else, so that it lasts as long as the process, even if the main thread exits.
+    /// Returns this process's life. If there is none, starts a thread that holds a new one and does
+    /// nothing else. That life lasts as long as the process, even if the main thread exits.
     ///
-    /// The thread, `tontine-anchor`, costs one `clone` (about 0.1 ms, once) and 64 KiB of
-    /// address space for its stack, of which it touches two pages or so. It sleeps until the
-    /// process ends, and all signals are blocked in it.
+    /// The thread, `tontine-anchor`, costs one `clone` (about 0.1 ms, once) and 64 KiB of address
+    /// space for its stack, of which it touches about two pages. It sleeps until the process ends,
+    /// and all signals are blocked in it.
     ///
     /// # Errors
     /// [`Error::CannotRegister`], [`Error::System`] and [`Error::FileTooLarge`] like
@@ -189,8 +190,8 @@ impl Life {
         Self::held_by(|| anchor::hold(Self::begin))
     }
 
-    /// Returns this process's life, or `None` if it has not registered: in a forked child that has
-    /// not, and after the thread that held the life has ended.
+    /// Returns this process's life, or `None` if it has none: before it registers, in a forked
+    /// child before the child registers, and after the thread that held the life has ended.
     pub fn current() -> Option<&'static Self> {
         REGISTRATION.peek()?.current()
     }
@@ -227,12 +228,12 @@ impl AsFd for Life {
     }
 }
 
-/// The functions of the own life that the mailbox uses.
+/// Functions of this process's life that the mailbox uses.
 impl Life {
-    /// Returns one of the page's desks, taken until it is dropped.
+    /// Returns one of the page's mailbox slots, which stays in use until it is dropped.
     ///
     /// # Errors
-    /// [`Error::Full`] if all are taken; [`Error::Forked`] in a forked child.
+    /// [`Error::Full`] if all are in use; [`Error::Forked`] in a forked child.
     pub(crate) fn desk(&'static self) -> Result<MailboxSlot> {
         if self.is_forked() {
             return Err(Error::Forked);

@@ -1,10 +1,10 @@
 //! Both ends on tokio: [`AsyncMailbox`], [`AsyncSender`].
 //!
-//! Both do the work of `recv` and `send`, and await where those sleep. tokio reports *edges*, so
-//! each end inspects everything after it has announced that it waits and before it awaits; an event
-//! after that is an edge. If a wait must end at some time (to drop a silent connecting sender, to
-//! return a chunk, to look for a successor), it includes a timer of the kernel, so that the runtime
-//! needs only its I/O driver.
+//! Both do the work of `recv` and `send`, but await instead of sleeping. tokio reports *edges*, so
+//! each end inspects everything after announcing that it waits and before awaiting; a later event
+//! is an edge. If a wait must end at a given time (to drop a silent connecting sender, to return a
+//! chunk, to look for a successor), it includes a kernel timer, so the runtime needs only its I/O
+//! driver.
 //!
 //! Neighbours: [`super::receiver`] and [`super::sender`] do all the work. Nothing here starts a
 //! thread or a task.
@@ -33,17 +33,18 @@ use super::{Mailbox, Message, Sender};
 use crate::error::{Error, Result};
 use crate::sys::fork::Guard;
 
-/// Maximum number of passes over the connections between two awaits while more keep arriving: as
-/// many as a full backlog takes.
+/// Maximum number of passes over the connections between two awaits while more keep arriving: the
+/// number that a full backlog takes.
 const MOST_LOOKS: u32 = 256;
 
 /// A [`Mailbox`] whose `recv` is awaited on tokio.
 ///
 /// An `AsyncMailbox` belongs to the runtime in which it was made, which needs its I/O driver
 /// (`enable_io`) but no timer. [`WaitStrategy`](super::WaitStrategy) is not used: a task that polls
-/// would occupy a thread. The process's [`Life`](crate::life::Life) must not end with a thread of
-/// the runtime, which starts and ends threads as it likes: [`Mailbox::bind`] registers a life that
-/// ends with the process, on any thread, unless the process has a life already.
+/// would occupy a thread. The runtime starts and ends threads at will, so the process's
+/// [`Life`](crate::life::Life) must not end with one of its threads: on any thread,
+/// [`Mailbox::bind`] registers a life that ends with the process, unless the process already has a
+/// life.
 ///
 /// # Examples
 /// ```
@@ -63,7 +64,7 @@ const MOST_LOOKS: u32 = 256;
 /// # }
 /// ```
 pub struct AsyncMailbox {
-    /// A copy of the mailbox's descriptor.
+    /// A duplicate of the mailbox's descriptor.
     readable: Watched<OwnedFd>,
     mailbox: Mailbox,
 }
@@ -98,27 +99,27 @@ impl AsyncMailbox {
     /// Registers a mailbox with the current runtime.
     ///
     /// # Errors
-    /// - [`Error::System`] if the runtime cannot watch the mailbox's descriptor, or no descriptor
-    ///   is left for the copy that it watches.
+    /// - [`Error::System`] if the runtime cannot watch the mailbox's descriptor, or if no
+    ///   descriptor is left for the duplicate that it watches.
     /// - [`Error::Forked`] in a forked child.
     ///
     /// # Panics
-    /// Panics outside of a tokio runtime, and in one without its I/O driver.
+    /// Panics outside a tokio runtime, or in a runtime without its I/O driver.
     pub fn new(mailbox: Mailbox) -> Result<Self> {
         let copy =
             mailbox.as_fd().try_clone_to_owned().map_err(|error| Error::io("fcntl", &error))?;
         Ok(Self { readable: Watched::new(copy)?, mailbox })
     }
 
-    /// Waits for the next message and returns it, copied; acknowledges the message before it.
+    /// Waits for the next message and returns a copy of it; acknowledges the previous message.
     ///
-    /// Cancel safe: a future that is dropped before it is ready has taken no message. The message
-    /// before it may have been acknowledged.
+    /// Cancel safe: a future that is dropped before it is ready has taken no message. It may have
+    /// acknowledged the previous one.
     ///
     /// # Errors
     /// [`Error::Forked`] and [`Error::System`] like [`Mailbox::recv`].
     pub async fn recv(&mut self) -> Result<Message<'_>> {
-        // Other tasks must run also if the mailbox is never empty.
+        // Lets other tasks run even if the mailbox is never empty.
         coop::consume_budget().await;
         let taken = self.next().await?;
         Ok(self.mailbox.hand_out(taken))
@@ -147,11 +148,11 @@ impl AsyncMailbox {
                 return Ok(taken);
             }
             if !mailbox.arm()? {
-                // A message has arrived since, or a wake-up could be lost.
+                // A message has arrived in the meantime, or a wake-up could be lost.
                 yield_now().await;
                 continue;
             }
-            // One pass handles a bounded number of events, and tokio reports none twice.
+            // One pass handles a bounded number of events, and tokio reports no event twice.
             if looks < MOST_LOOKS && is_readable(mailbox.as_fd())? {
                 looks += 1;
                 mailbox.disarm();
@@ -187,7 +188,7 @@ impl AsyncSender {
     /// [`Error::TooLarge`].
     ///
     /// # Panics
-    /// Panics if it must wait outside of a tokio runtime, or in one without its I/O driver.
+    /// Panics if it must wait outside a tokio runtime, or in a runtime without its I/O driver.
     pub async fn send(&mut self, message: &[u8]) -> Result<()> {
         coop::consume_budget().await;
         loop {
@@ -223,7 +224,8 @@ impl AsyncSender {
     }
 }
 
-/// An armed mailbox. Disarmed on drop: senders need not ring once the wait has ended or is dropped.
+/// An armed mailbox. Disarmed on drop: senders need not ring after the wait has ended or was
+/// dropped.
 struct Armed<'a>(&'a mut AsyncMailbox);
 
 impl Armed<'_> {
@@ -235,7 +237,7 @@ impl Armed<'_> {
             {
                 return Poll::Ready(fired);
             }
-            // The caller inspects everything that the descriptor reports.
+            // The caller then inspects everything that the descriptor reports.
             self.0.readable.poll(context)
         });
         happened.await.map_err(|error| Error::io("epoll_wait", &error))
@@ -248,8 +250,8 @@ impl Drop for Armed<'_> {
     }
 }
 
-/// An armed sender. Disarmed on drop: the receiver need not report free space once the wait has
-/// ended or is dropped.
+/// An armed sender. Disarmed on drop: the receiver need not report free space after the wait has
+/// ended or was dropped.
 struct Asking<'a>(&'a mut Sender);
 
 impl Drop for Asking<'_> {
@@ -259,8 +261,8 @@ impl Drop for Asking<'_> {
 }
 
 /// The events that a sender waits for: a control message of the receiver, the end of its process,
-/// and the time for the next check. Made for each wait, since a successor has other descriptors; an
-/// event that has happened before is reported at once.
+/// and the time for the next check. Made for each wait, since a successor has different
+/// descriptors; an event that has already happened is reported at once.
 struct Waits<'a> {
     descriptors: Vec<Watched<BorrowedFd<'a>>>,
     timer: OneShotTimer,
@@ -314,8 +316,8 @@ impl OneShotTimer {
 
 /// A descriptor that the current runtime watches.
 ///
-/// A forked child shares the runtime's epoll set with its parent, and the locks of its own copy of
-/// the runtime may be held by threads that it does not have. So the child leaves the registration
+/// A forked child shares the runtime's epoll set with its parent, and threads that do not exist in
+/// the child may hold the locks of its copy of the runtime. So the child leaves the registration
 /// alone, and closes only its copy of the descriptor.
 struct Watched<T> {
     registration: ManuallyDrop<AsyncFd<RawFd>>,
@@ -336,8 +338,8 @@ impl<T: AsFd> Watched<T> {
 }
 
 impl<T> Watched<T> {
-    /// Waits until the descriptor is readable. Ready at once in a forked child, where the next call
-    /// of the handle returns [`Error::Forked`].
+    /// Waits until the descriptor is readable. Ready at once in a forked child, in which the
+    /// handle's next call returns [`Error::Forked`].
     fn poll(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         if !self.guard.is_forked() {
             ready!(self.registration.poll_read_ready(context))?.clear_ready();

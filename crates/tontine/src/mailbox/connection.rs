@@ -1,10 +1,10 @@
 //! The state of a sender's connection: [`Connection`].
 //!
-//! Each state is a type with the methods that make sense in it. A lane without an answer is a
-//! [`PendingLane`], an open one has its [`AcceptedLane`] receiver. A lane whose receiver has ended
-//! either waits for the next owner of its address ([`AwaitingSuccessor`]) or has ended itself
+//! Each state is a type with the methods that are valid in it. A lane without an answer is a
+//! [`PendingLane`]; an open lane has its receiver, an [`AcceptedLane`]. A lane whose receiver has
+//! ended either waits for the next owner of its address ([`AwaitingSuccessor`]) or has ended too
 //! ([`EndedLane`]); both keep the control page of the [`DepartedReceiver`]. Callers pass the socket
-//! to the methods that need it: nothing is sent to a receiver that has ended.
+//! to the methods that need it, so nothing is sent to a receiver that has ended.
 //!
 //! | state | event | next | the caller's call |
 //! | --- | --- | --- | --- |
@@ -31,13 +31,14 @@
 //! | awaiting | refused, or not reachable | ended | that error |
 //! | ended | an invalid position | ended | `Protocol` |
 //!
-//! *Gone* is awaiting, and the call continues, if the lane's options outlive that end
-//! ([`OnDeath`](super::OnDeath); a lane without an address outlives no end); otherwise it is ended.
-//! From the first handover on, a sender waits while a receiver is full (`ENOBUFS`). *Unreadable* is
-//! pending, and checks again. A call that continues leaves its message in the lane. `Closed` is the
-//! end of a receiver whose page has `CLOSED`. A shortage is an error after the handshake timeout.
-//! An ended lane returns the same error to each call except `take_unread` and a `wait_acked` with
-//! nothing to wait for; a message that is too long is `TooLarge` first.
+//! *Gone* means awaiting, and the call continues, if the lane's options outlive that end
+//! ([`OnDeath`](super::OnDeath); a lane without an address outlives no end); otherwise it means
+//! ended. From the first handover on, a sender waits while a receiver is full (`ENOBUFS`). An
+//! *unreadable* lane is pending, and checks again. A call that continues leaves its message in the
+//! lane. `Closed` is returned if the page of the ended receiver shows `CLOSED`. A shortage becomes
+//! an error after the handshake timeout. Every call on an ended lane returns the same error, except
+//! `take_unread` and a `wait_acked` with nothing to wait for; for a message that is too long,
+//! `TooLarge` takes precedence.
 //!
 //! Neighbours: [`super::outbound`] notices the events; [`super::succession`] connects.
 
@@ -61,15 +62,15 @@ const BETWEEN_REFUSALS: Duration = Duration::from_millis(100);
 
 /// A sender's connection to one receiver, in one of its states.
 ///
-/// The state is a byte of its own, which `send` compares with a small number. A state that the
-/// compiler encodes in another field costs two instructions more.
+/// The state has its own byte, which `send` compares with a small number. If the compiler encoded
+/// the state in another field, `send` would take two more instructions.
 #[repr(u8)]
 pub(super) enum Connection {
-    /// `HELLO` was sent; there is no answer yet.
+    /// `HELLO` was sent and is not answered yet.
     Pending(PendingLane),
     /// The receiver has accepted the lane.
     Open(AcceptedLane),
-    /// The receiver has ended; messages stay in the lane for the next one.
+    /// The receiver has ended; messages stay in the lane for the next receiver.
     Awaiting(AwaitingSuccessor),
     /// The lane accepts no more messages.
     Ended(EndedLane),
@@ -79,33 +80,33 @@ pub(super) enum Connection {
 pub(super) struct PendingLane {
     /// The pidfd of the process that listens at the other end.
     owner: Option<OwnedFd>,
-    /// The process of `owner`; `WELCOME` has the credentials of the one that accepts.
+    /// The process of `owner`; `WELCOME` carries the credentials of the process that accepts.
     listener: Peer,
-    /// The file that the path led to just before the connection was made.
+    /// The file to which the path led just before the connection was made.
     leads_to: Option<SocketId>,
-    /// Time of the last comparison of the path with it.
+    /// Time when the path was last compared with that file.
     looked_elsewhere: Option<Instant>,
-    /// `WELCOME` waits on the socket until this process has a free descriptor.
+    /// `true` while `WELCOME` waits on the socket for a free descriptor of this process.
     unreadable: bool,
 }
 
-/// A lane whose receiver has ended, with an address that may get another one.
+/// A lane whose receiver has ended, and whose address may get a new owner.
 pub(super) struct AwaitingSuccessor {
     last: Option<DepartedReceiver>,
     reason: Error,
     /// Time of the last attempt to find a successor.
     looked: Option<Instant>,
-    /// Time since which the attempts have failed for lack of a resource.
+    /// Time since which the attempts have failed because a resource is short.
     short_since: Option<Instant>,
 }
 
-/// A lane that ended.
+/// A lane that has ended.
 pub(super) struct EndedLane {
     last: Option<DepartedReceiver>,
     reason: Error,
 }
 
-/// A receiver that has ended: its page can be read, nothing can be sent to it.
+/// A receiver that has ended: its page can be read, but nothing can be sent to it.
 pub(super) struct DepartedReceiver(AcceptedLane);
 
 /// One control message from the receiver.
@@ -130,12 +131,12 @@ impl Connection {
         }
     }
 
-    /// Returns `true` while the receiver, if there is one yet, is not known to have ended.
+    /// Returns `true` unless the lane's receiver is known to have ended.
     pub(super) fn is_live(&self) -> bool {
         matches!(self, Self::Pending(_) | Self::Open(_))
     }
 
-    /// Returns `true` while there is no answer, not even an unreadable one.
+    /// Returns `true` until an answer arrives, even an unreadable one.
     pub(super) fn is_unanswered(&self) -> bool {
         matches!(self, Self::Pending(pending) if !pending.unreadable)
     }
@@ -145,7 +146,7 @@ impl Connection {
         matches!(self, Self::Pending(pending) if pending.unreadable)
     }
 
-    /// Returns the receiver that has accepted the lane, or the last one that had.
+    /// Returns the receiver that has accepted the lane, or the last one that did.
     pub(super) fn receiver(&self) -> Option<Peer> {
         self.last().map(|joined| joined.peer)
     }
@@ -204,7 +205,7 @@ impl Connection {
         }
     }
 
-    /// Returns the error for an end that was detected.
+    /// Returns the error that describes an end just detected.
     pub(super) fn noticed_end(&self) -> Error {
         debug_assert!(self.is_live(), "the end of an ended lane was detected again");
         let died = || Error::OwnerDied { peer: self.peer() };
@@ -213,7 +214,7 @@ impl Connection {
 
     /// Ends the lane for `reason`, permanently or until there is a successor.
     pub(super) fn end(&mut self, reason: Error, is_waited_out: bool) {
-        // No call returns before the state is replaced.
+        // A placeholder: no call returns before the state is replaced.
         let none = EndedLane { last: None, reason: Error::WouldBlock };
         *self = match mem::replace(self, Self::Ended(none)) {
             Self::Pending(_) => Self::gone(None, reason, is_waited_out),
@@ -253,7 +254,7 @@ impl PendingLane {
     }
 
     /// Returns a lane over a socket whose other end is unknown: the process that made the pair need
-    /// not hold it.
+    /// not hold that end.
     pub(super) fn over_socket() -> Self {
         Self::new(None, Peer::UNKNOWN, None)
     }
@@ -277,7 +278,8 @@ impl PendingLane {
         }
     }
 
-    /// Receives a message that carries descriptors: from an honest receiver, a `WELCOME`.
+    /// Receives a message that carries descriptors. An honest receiver sends such a message only as
+    /// `WELCOME`.
     fn hear_welcome(
         &mut self,
         socket: &PeerSocket,
@@ -291,7 +293,7 @@ impl PendingLane {
         let passed = match socket::receive_passed(socket, wire::LONGEST, true, expected) {
             Ok(Some(passed)) => passed,
             Ok(None) => return Ok(Incoming::Nothing),
-            // It stays in the queue until this process has the resources to receive it.
+            // The message stays in the queue until this process has the resources to receive it.
             Err(error) if error.is_shortage() => {
                 self.unreadable = true;
                 return Ok(Incoming::Nothing);
@@ -339,7 +341,8 @@ impl AwaitingSuccessor {
         is_due
     }
 
-    /// Records whether this process is short of a resource. Returns for how long it has been.
+    /// Records whether this process is short of a resource. Returns how long the shortage has
+    /// lasted.
     pub(super) fn note_shortage(&mut self, now: Instant, is_short: bool) -> Duration {
         if !is_short {
             self.short_since = None;
@@ -362,7 +365,7 @@ impl EndedLane {
 }
 
 impl DepartedReceiver {
-    /// Returns its cap, if it announced one.
+    /// Returns the receiver's cap, if it announced one.
     pub(super) fn max_message(&self) -> Option<u64> {
         self.0.max_message()
     }
@@ -399,7 +402,8 @@ fn strange(peer: Peer) -> Error {
 
 fn refused(errno: i32, from: Option<SenderCredentials>) -> Error {
     match (errno, from) {
-        // The message does not name the users that the receiver allows, which need not be its own.
+        // The message does not name the users that the receiver allows, and these need not include
+        // its own.
         (libc::EACCES, Some(_)) => {
             let uid = rustix::process::geteuid().as_raw();
             let ours = Peer { pid: Some(std::process::id()), uid };
@@ -413,8 +417,7 @@ fn refused(errno: i32, from: Option<SenderCredentials>) -> Error {
 mod tests {
     use super::*;
 
-    /// A full receiver refused a lane after its `HELLO`, and the sender asked again without a
-    /// pause.
+    /// A full receiver refused a lane after its `HELLO`, and the sender retried without a pause.
     #[test]
     fn successor_that_refused_is_asked_again_after_an_interval() {
         let awaiting = |reason| match Connection::gone(None, reason, true) {

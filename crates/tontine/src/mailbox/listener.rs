@@ -3,8 +3,8 @@
 //!
 //! Work that fails for lack of descriptors or memory is *deferred*: its entry in the set becomes
 //! edge-triggered, and a timer in the set fires when a retry is due. A caller that waits on the
-//! descriptor therefore sleeps until then. Neighbours: [`super::service`] processes the events,
-//! [`super::handshake`] makes lanes from pending connections.
+//! descriptor therefore sleeps until the retry. Neighbours: [`super::service`] processes the
+//! events, [`super::handshake`] makes lanes from pending connections.
 
 use std::io::ErrorKind;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -25,10 +25,10 @@ use crate::sys::fork::Guard;
 use crate::sys::quarantine;
 use crate::sys::socket::{self, PassedMessage, PeerSocket, SocketPath};
 
-/// Maximum number of accepted connections without `HELLO`; beyond it the oldest is dropped.
+/// Maximum number of accepted connections without `HELLO`; one more drops the oldest.
 const MAX_SILENT_CONNECTIONS: usize = 64;
 
-/// Maximum number of events per call.
+/// Maximum number of events returned per call.
 const EVENTS: usize = 64;
 
 /// Time after which deferred work is retried.
@@ -46,11 +46,11 @@ const BACKLOG: i32 = 4096;
 /// Source of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum EventSource {
-    /// The listener: a sender connects.
+    /// The listener: a sender is connecting.
     Listener,
-    /// The connection of this number, which has not sent `HELLO`.
+    /// The connection with this number, which has not sent `HELLO`.
     PendingConnection(u32),
-    /// A lane's socket: control messages, or the hang-up.
+    /// A lane's socket: a control message, or the hang-up.
     Socket(u32, u32),
     /// A lane's doorbell.
     Doorbell(u32, u32),
@@ -102,7 +102,8 @@ impl EventSource {
     }
 }
 
-/// Returns `true` if an event's generation is this one, by the bits that an event carries.
+/// Returns `true` if an event's generation is `generation`, compared by the bits that an event
+/// carries.
 pub(super) fn same_generation(event: u32, generation: u32) -> bool {
     event == generation & GENERATION_MASK
 }
@@ -111,15 +112,15 @@ pub(super) fn same_generation(event: u32, generation: u32) -> bool {
 pub(super) struct PendingConnection {
     number: u32,
     pub(super) socket: PeerSocket,
-    /// The program added it by `adopt`: it may be silent indefinitely.
+    /// The program added the connection by `adopt`: it may be silent indefinitely.
     adopted: bool,
-    /// Time since which it has been silent, or deferred.
+    /// Time since which the connection has been silent, or deferred.
     since: Instant,
-    /// The first message, if the handshake was deferred after it arrived.
+    /// The first message, if it arrived before the handshake was deferred.
     pub(super) said: Option<Said>,
-    /// The shortage for which it was deferred.
+    /// The shortage because of which the connection was deferred.
     pub(super) lack: Option<Error>,
-    /// The shortage was reported to the program.
+    /// `true` once the shortage was reported to the program.
     reported: bool,
 }
 
@@ -130,26 +131,26 @@ pub(super) type Said = (Result<ControlMessage, DecodeError>, PassedMessage);
 pub(super) enum NextConnection {
     /// No connection waits.
     Nothing,
-    /// A connection that is pending, by its number.
+    /// The number of a pending connection.
     Pending(u32),
-    /// The process that connected belongs to a user that is not allowed: nothing was received.
+    /// A connection of a user that is not allowed, from which nothing was received.
     Stranger(PeerSocket, Error),
 }
 
 impl PendingConnection {
-    /// Returns `true` if the handshake timeout applies to it.
+    /// Returns `true` if the handshake timeout applies to the connection.
     fn has_deadline(&self) -> bool {
         !self.adopted || self.lack.is_some()
     }
 }
 
-/// Listener, pending connections and epoll set of one mailbox.
+/// The listener, pending connections and epoll set of one mailbox.
 pub(super) struct Listener {
     set: OwnedFd,
     listener: Option<OwnedFd>,
-    /// Accepting connections is deferred.
+    /// `true` while accepting connections is deferred.
     is_paused: bool,
-    /// Made early, since no descriptor may be left for it when work is deferred.
+    /// Made early, since no descriptor may be left for a timer when work is deferred.
     timer: OwnedFd,
     timer_runs: bool,
     /// The listener's path and socket file. Removed on drop; the path lock is released after that.
@@ -161,7 +162,7 @@ pub(super) struct Listener {
 }
 
 impl Listener {
-    /// Opens a listener at `address`; without an address, there is none.
+    /// Makes the set, and opens a listener at `address`, if there is one.
     ///
     /// # Errors
     /// [`Error::AddrInUse`] if the address has a live owner, [`Error::InvalidAddress`] if it is
@@ -193,7 +194,7 @@ impl Listener {
                 door.listener = Some(listener);
             }
             Some(AddressKind::Path(path)) => {
-                // Checked first: a path that is invalid for a socket gets no lock file.
+                // Checked first, so that a path that is invalid for a socket gets no lock file.
                 SocketPath::new(path)?;
                 door._lock = Some(PathLock::acquire(path)?);
                 let (listener, file) =
@@ -217,7 +218,7 @@ impl Listener {
         self.set.as_fd()
     }
 
-    /// Reports `descriptor` from now on as long as it is readable.
+    /// Has the set report `descriptor` from now on for as long as it is readable.
     ///
     /// # Errors
     /// [`Error::System`] if there is no memory for another entry in the set.
@@ -225,8 +226,8 @@ impl Listener {
         self.tell(descriptor, about, STEADILY)
     }
 
-    /// Defers the work for `descriptor`: reports it once more, then only at new events, and has the
-    /// timer fire when a retry is due. A second call would report it once more.
+    /// Defers the work for `descriptor`: the set reports it once more, then only at new events, and
+    /// the timer fires when a retry is due. A second call would make the set report it once more.
     ///
     /// # Errors
     /// The errors of [`Listener::watch`], if the descriptor was not watched.
@@ -242,7 +243,7 @@ impl Listener {
         flags: epoll::EventFlags,
     ) -> Result<()> {
         let data = epoll::EventData::new_u64(about.word());
-        // A change of an entry needs no memory.
+        // Modifying an entry needs no memory.
         match epoll::modify(&self.set, descriptor, data, flags) {
             Err(Errno::NOENT) => epoll::add(&self.set, descriptor, data, flags),
             done => done,
@@ -250,7 +251,7 @@ impl Listener {
         .map_err(|errno| Error::system("epoll_ctl", errno))
     }
 
-    /// Has the timer fire when a retry is due.
+    /// Sets the timer to fire when a retry is due.
     pub(super) fn try_later(&mut self) {
         if !self.timer_runs {
             self.timer_runs = self.set_timer(TRY_AGAIN_AFTER);
@@ -277,8 +278,8 @@ impl Listener {
         let _ = epoll::delete(&self.set, descriptor);
     }
 
-    /// Waits for events and returns them, for at most `timeout` if there is one. A signal ends the
-    /// wait like an event.
+    /// Waits for events, for at most `timeout` if given, and returns them. A signal ends the wait
+    /// like an event.
     ///
     /// # Errors
     /// [`Error::System`] if `epoll_wait` fails.
@@ -296,12 +297,12 @@ impl Listener {
         }
     }
 
-    /// Accepts the next connection, and has `admit` check the process that connected. Receives
+    /// Accepts the next connection, and calls `admit` to check the process that connected. Receives
     /// nothing.
     ///
     /// # Errors
-    /// [`Error::System`] if there is no descriptor for it, or if too many refused connections are
-    /// still being closed.
+    /// [`Error::System`] if no descriptor is free, or if too many refused connections are still
+    /// being closed.
     pub(super) fn accept(&mut self, admit: impl Fn(Peer) -> Result<()>) -> Result<NextConnection> {
         let Some(listener) = &self.listener else { return Ok(NextConnection::Nothing) };
         if quarantine::is_behind() {
@@ -316,20 +317,22 @@ impl Listener {
         if strangers >= MAX_SILENT_CONNECTIONS
             && let Some(oldest) = self.connections.iter().position(|connection| !connection.adopted)
         {
-            // An honest sender sends `HELLO` right after it has connected.
+            // The oldest is unlikely to be honest: an honest sender sends `HELLO` right after it
+            // connects.
             let oldest = self.connections.remove(oldest);
             self.unwatch(oldest.socket.as_fd());
         }
-        // Set here too: a connection from before the option was set on the listener lacks it.
+        // Set here too, because a connection made before the listener had this option does not
+        // inherit it.
         socket::pass_credentials(&socket)?;
         Ok(NextConnection::Pending(self.add_pending(socket, false)))
     }
 
-    /// Adds a connected socket of the program as a pending connection.
+    /// Adds a connected socket that the program passed as a pending connection.
     ///
     /// # Errors
-    /// [`Error::InvalidSocket`] or [`Error::System`] if it is not a connected socket of the
-    /// expected type or cannot be watched.
+    /// [`Error::InvalidSocket`] or [`Error::System`] if the descriptor is not a connected socket of
+    /// the expected type or cannot be watched.
     pub(super) fn adopt(&mut self, socket: OwnedFd) -> Result<()> {
         socket::check_connected(&socket)?;
         let socket = PeerSocket::new(socket)?;
@@ -366,13 +369,13 @@ impl Listener {
         self.connections.iter().find(|connection| connection.number == number)
     }
 
-    /// Removes and returns a pending connection. It stays in the set.
+    /// Removes and returns a pending connection, which stays in the epoll set.
     pub(super) fn take(&mut self, number: u32) -> Option<PendingConnection> {
         let place = self.connections.iter().position(|connection| connection.number == number)?;
         Some(self.connections.remove(place))
     }
 
-    /// Puts a connection back until its first message arrives.
+    /// Puts a connection back, to wait for its first message.
     pub(super) fn keep(&mut self, mut connection: PendingConnection) {
         if connection.lack.take().is_some() {
             connection.lack = self
@@ -382,13 +385,13 @@ impl Listener {
         if connection.lack.is_some() {
             self.try_later();
         }
-        // At its old position: the oldest is the first.
+        // Inserted at its old position, since the oldest comes first.
         let place = self.connections.partition_point(|other| other.since <= connection.since);
         self.connections.insert(place, connection);
     }
 
-    /// Defers a connection until the resources to accept it are available; no other is accepted
-    /// before. Returns `true` if it was not deferred before.
+    /// Defers a connection until the resources to accept it are available; no other connection is
+    /// accepted before it. Returns `true` if the connection was not already deferred.
     pub(super) fn keep_for_later(
         &mut self,
         mut connection: PendingConnection,
@@ -397,9 +400,9 @@ impl Listener {
         connection.lack = Some(lack);
         let is_new = !std::mem::replace(&mut connection.reported, true);
         if is_new {
-            // From now on the delay is this process's, so the time starts again.
+            // From now on this process causes the delay, so the timeout starts again.
             connection.since = Instant::now();
-            // It is in the set already, so that this needs no memory.
+            // Needs no memory, because the descriptor is already in the set.
             let _ = self.defer(
                 connection.socket.as_fd(),
                 EventSource::PendingConnection(connection.number),
@@ -417,14 +420,14 @@ impl Listener {
         put_off.map(|connection| connection.number).collect()
     }
 
-    /// Stops accepting connections until [`Listener::resume_accept`]. Returns `true` if it did
-    /// accept before.
+    /// Stops accepting connections until [`Listener::resume_accept`]. Returns `true` if accepting
+    /// was not already paused.
     pub(super) fn pause_accept(&mut self) -> bool {
         let is_new = !self.is_paused;
         self.is_paused = true;
         self.try_later();
         if is_new && let Some(listener) = &self.listener {
-            // It is in the set already, so that this needs no memory.
+            // Needs no memory, because the descriptor is already in the set.
             let _ = self.tell(listener.as_fd(), EventSource::Listener, ONCE);
         }
         is_new
@@ -456,7 +459,7 @@ impl Listener {
             connection.has_deadline() && connection.since.elapsed() > deadline
         };
         let expired: Vec<PendingConnection> = self.connections.extract_if(.., over).collect();
-        // A forked child may hold a copy, which would keep the socket in the set.
+        // Removed explicitly, because a forked child's copy would keep the socket in the set.
         expired.iter().for_each(|connection| self.unwatch(connection.socket.as_fd()));
         expired
     }
@@ -468,7 +471,7 @@ impl Listener {
         Some(deadline.saturating_sub(longest).saturating_add(Duration::from_millis(1)))
     }
 
-    /// Removes the name and closes the listener: no process can connect from here on.
+    /// Removes the name and closes the listener, so that no process can connect any more.
     pub(super) fn close(&mut self) {
         if let Some((path, file)) = self.bound.take()
             // While the listener is open, no other file has its inode.
@@ -485,16 +488,16 @@ impl Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        // In a forked child, name and listener belong to the parent.
+        // In a forked child, the name and the listener belong to the parent.
         if !self.guard.is_forked() {
             self.close();
         }
     }
 }
 
-/// Listens at `path`, of which the caller holds the path lock, and replaces a dead owner's socket.
+/// Listens at `path`, whose lock the caller holds, and replaces a dead owner's socket.
 ///
-/// The new socket is bound under a name of its own and listens before it is renamed over the old
+/// The new socket is bound under a temporary name and listens before it is renamed over the old
 /// one, so that the path always leads to a socket.
 fn take_over(path: &Path, mode: u32) -> Result<(OwnedFd, SocketId)> {
     use std::os::unix::fs::{FileTypeExt, PermissionsExt};
@@ -509,14 +512,14 @@ fn take_over(path: &Path, mode: u32) -> Result<(OwnedFd, SocketId)> {
     }
     let temporary = SocketPath::temporary(path)?;
     let new = temporary.as_path();
-    // The path lock proves that a process that made one of this name has ended.
+    // The path lock proves that the process that made a file with this name has ended.
     match std::fs::remove_file(new) {
         Err(error) if error.kind() == ErrorKind::IsADirectory => {
             let reason = "`bind` makes its socket under this name first, and found a folder; \
                           remove it or choose another path";
             return Err(Error::InvalidAddress { address: temporary.display().to_string(), reason });
         }
-        // If it cannot be removed, `bind` fails and returns the reason.
+        // If the file cannot be removed, `bind` fails and returns the reason.
         _ => {}
     }
     let listener = socket::seqpacket()?;

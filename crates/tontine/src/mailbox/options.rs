@@ -1,6 +1,6 @@
 //! Settings of a mailbox or a sender: [`Options`].
 //!
-//! Neighbours: [`super::receiver`] and [`super::sender`] have the functions that open an end.
+//! Neighbours: [`super::receiver`] and [`super::sender`] contain the functions that open an end.
 
 use std::time::Duration;
 
@@ -50,12 +50,11 @@ pub struct Options {
     pub(crate) shrink_after: Duration,
 }
 
-/// Strategy by which an end waits: the receiver for messages, the sender for free space in its
-/// lane.
+/// How an end waits: the receiver for messages, the sender for free space in its lane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WaitStrategy {
-    /// Polls until the wait is over: the lowest latency, at the price of a whole processor.
+    /// Polls until the wait is over: lowest latency, but occupies a whole processor.
     Spin,
     /// Sleeps in the kernel at once.
     Sleep,
@@ -63,17 +62,18 @@ pub enum WaitStrategy {
     SpinThenSleep(Duration),
 }
 
-/// Memory fences by which no wake-up is lost when one end of a lane goes to sleep.
+/// Memory fences that keep a wake-up from being lost when one end of a lane goes to sleep.
 ///
-/// The end that sends stores its message, then checks whether the other one sleeps; the end that
-/// goes to sleep announces it, then looks for messages once more. At least one must see the other's
-/// store, so both need a fence between their two steps, or one of them must execute it for both.
+/// The sending end stores its message, then checks whether the other end sleeps; the end that goes
+/// to sleep announces that, then looks for messages once more. At least one end must see the
+/// other's store, so each needs a fence between its two steps, or one end must execute the fence
+/// for both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Fences {
     /// No fence in `send`. An end that goes to sleep interrupts the other processors with
-    /// `membarrier(2)`, which takes 7 to 10 µs. A lane is symmetric if the kernel does not support
-    /// this or the peer does not use it.
+    /// `membarrier(2)`, which takes 7 to 10 µs. If the kernel does not support `membarrier` or the
+    /// peer does not use it, the lane is symmetric.
     Asymmetric,
     /// A full fence in each `send`, about 5 ns. Going to sleep has no extra cost.
     Symmetric,
@@ -81,7 +81,7 @@ pub enum Fences {
 
 /// Behaviour of a sender whose receiver has died or closed its mailbox.
 ///
-/// A sender that waits for a successor works like this until one comes:
+/// A sender that waits for a successor works as follows until it finds one:
 ///
 /// - There is no time limit. Messages continue to go into the lane, which grows up to its cap. If
 ///   it is full, [`Sender::send`](super::Sender::send) blocks,
@@ -100,9 +100,10 @@ pub enum Fences {
 ///   of memory or descriptors for longer than the handshake timeout, calls return
 ///   [`Error::System`], and the wait continues.
 ///
-/// The first connection is not waited for: [`Sender::connect`](super::Sender::connect) returns
-/// [`Error::NoMailbox`]. A sender over a socket ([`Options::connect_socket`]) has no address, hence
-/// no successor, and behaves as with [`Fail`](OnDeath::Fail).
+/// The first connection does not wait: if there is no owner,
+/// [`Sender::connect`](super::Sender::connect) returns [`Error::NoMailbox`]. A sender over a socket
+/// ([`Options::connect_socket`]) has no address, hence no successor, and behaves as with
+/// [`Fail`](OnDeath::Fail).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OnDeath {
@@ -115,8 +116,8 @@ pub enum OnDeath {
     /// purpose: calls return [`Error::Closed`], as with `Fail`. A sender that the receiver had not
     /// yet accepted cannot tell the two apart, and waits after either.
     WaitForSuccessor,
-    /// Like `WaitForSuccessor`, but the sender waits for the next owner also if the receiver has
-    /// closed its mailbox: for a receiver that a service manager stops and starts again.
+    /// Like `WaitForSuccessor`, but the sender also waits for the next owner if the receiver has
+    /// closed its mailbox. Use it for a receiver that a service manager stops and restarts.
     WaitThroughRestarts,
 }
 
@@ -235,7 +236,7 @@ impl Options {
 
     /// Accepts peers of this user too.
     ///
-    /// By default only peers of the process's effective user are accepted, as it is when the
+    /// By default only peers with the process's effective user id are accepted. It is read when the
     /// options are made: a later `setuid` changes nothing.
     pub fn allow_uid(mut self, uid: u32) -> Self {
         if let Allowed::Users(users) = &mut self.allowed {
@@ -244,25 +245,26 @@ impl Options {
         self
     }
 
-    /// Accepts peers of any user: also those of user namespaces whose ids are not mapped here.
+    /// Accepts peers of any user, including users of other user namespaces whose ids are not mapped
+    /// here.
     pub fn allow_any_uid(mut self) -> Self {
         self.allowed = Allowed::Anyone;
         self
     }
 
-    /// Sets the maximum time that a peer may take to send its first control message after it has
-    /// connected (default 5 s).
+    /// Sets how long a peer may take from connecting to its first control message (default 5 s).
     ///
     /// It is also the maximum time that a connecting sender waits while the receiver has no
     /// descriptor or memory to accept it; after that the receiver refuses it, and the sender may
-    /// try again. At a sender it limits how long `connect` waits while the owner's backlog is full.
+    /// try again. For a sender, it limits how long `connect` waits while the owner's backlog is
+    /// full.
     pub fn handshake_timeout(mut self, timeout: Duration) -> Self {
         self.handshake_timeout = timeout;
         self
     }
 
-    /// Sets how long a lane must have been empty before the sender returns its large chunk to the
-    /// kernel (default 50 ms).
+    /// Sets how long a lane must stay empty before the sender returns its large chunk to the kernel
+    /// (default 50 ms).
     pub fn shrink_after(mut self, idle: Duration) -> Self {
         self.shrink_after = idle;
         self

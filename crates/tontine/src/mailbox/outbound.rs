@@ -1,11 +1,11 @@
 //! The sender's end of one lane: [`OutboundLane`].
 //!
-//! It checks the receiver, finds space, publishes messages, and hands the lane over. It never
-//! waits. A [`Connection`] is the state of the connection, with its transitions; a [`Growth`] the
-//! size of the lane.
+//! An [`OutboundLane`] checks the receiver, finds space, publishes messages, and hands the lane
+//! over. It never waits. A [`Connection`] is the state of the connection, with its transitions; a
+//! [`Growth`] manages the size of the lane.
 //!
-//! Neighbours: [`super::sender`] has the calls, [`super::wait_limit`] waits; [`super::inbound`] is
-//! the receiver's end.
+//! Neighbours: [`super::sender`] contains the public calls, [`super::wait_limit`] the waiting,
+//! [`super::inbound`] the receiver's end.
 
 use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -36,7 +36,7 @@ const LONGEST_OF_ALL: usize = longest_message(1 << MAX_LOG2);
 /// Maximum number of control messages processed per call.
 const NOTES_AT_ONCE: usize = 32;
 
-/// One lane, at its sender.
+/// The sender's end of one lane.
 pub(super) struct OutboundLane {
     writer: LaneWriter<OwnRegion>,
     guard: Guard,
@@ -57,7 +57,7 @@ impl fmt::Debug for OutboundLane {
     }
 }
 
-/// Opening a lane, and queries.
+/// Opening and queries.
 impl OutboundLane {
     /// Opens a lane to the owner of `address`.
     ///
@@ -103,12 +103,13 @@ impl OutboundLane {
         &self.options
     }
 
-    /// Returns the socket: readable at a control message of the receiver, and at its end.
+    /// Returns the socket, which is readable when the receiver has sent a control message or has
+    /// ended.
     pub(super) fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
 
-    /// Returns the receiver that has accepted the lane, or the last one that had.
+    /// Returns the receiver that has accepted the lane, or the last one that did.
     pub(super) fn receiver(&self) -> Option<Peer> {
         self.connection.receiver()
     }
@@ -122,7 +123,7 @@ impl OutboundLane {
         self.writer.unread_bytes()
     }
 
-    /// Returns `true` if everything was read, by the last accepted position.
+    /// Returns `true` if, according to the last accepted position, everything is read.
     pub(super) fn is_read(&self) -> bool {
         self.writer.is_read()
     }
@@ -142,7 +143,7 @@ impl OutboundLane {
         if self.connection.is_live() {
             return None;
         }
-        // An invalid position ends the lane; the last accepted one stays valid.
+        // If the position is invalid, the lane ends, and the last accepted position stays valid.
         let _ = self.refresh();
         let unread = self.writer.take_back();
         self.growth.release(&self.writer);
@@ -168,12 +169,13 @@ impl OutboundLane {
     /// Returns `true` if the lane is open and known to have free space for `length` bytes.
     #[inline(always)]
     pub(super) fn has_room(&self, length: usize) -> bool {
-        // `length` is arbitrary here, unlike that of a slice: it may exceed the memory.
+        // `length` is not the length of a slice: it is arbitrary, and may exceed all memory.
         let possible = length <= LONGEST_OF_ALL;
         possible && self.is_open() && !self.guard.is_forked() && self.writer.fits(length)
     }
 
-    /// Returns `true` if the receiver of an open lane lives, accepts messages and wants no memory.
+    /// Returns `true` if the lane is open and its receiver lives, accepts messages and requests no
+    /// memory back.
     #[inline(always)]
     pub(super) fn is_open(&self) -> bool {
         self.connection.open().is_some_and(AcceptedLane::is_open)
@@ -202,19 +204,19 @@ impl OutboundLane {
         self.wake_receiver();
     }
 
-    /// Wakes a receiver that sleeps, after a header was stored.
+    /// Wakes the receiver if it sleeps; called after a header was stored.
     fn wake_receiver(&mut self) {
         if matches!(self.connection, Connection::Pending(_)) {
-            // It may have sent WELCOME and gone to sleep. Either its check before sleeping saw the
-            // header, or its WELCOME was sent before that and has arrived: the socket's lock orders
-            // the two.
+            // The receiver may have sent WELCOME and gone to sleep. Either its check before
+            // sleeping saw the header, or it sent WELCOME before the header was stored, and WELCOME
+            // has arrived: the socket's lock orders the two.
             self.listen();
         }
         if let Some(joined) = self.connection.open() {
             joined.ring_if_asleep();
         } else if self.connection.is_unreadable() {
-            // WELCOME brings the doorbell, but the descriptor table is full. A control message
-            // wakes the receiver as well.
+            // The doorbell comes with WELCOME, for which the descriptor table has no space. A
+            // control message wakes the receiver too.
             let note = wire::write(ControlMessage::Want(self.options.lane_cap));
             let _ = socket::send(&self.socket, &note, &[]);
         }
@@ -223,7 +225,7 @@ impl OutboundLane {
 
 /// Checks of the receiver.
 impl OutboundLane {
-    /// Processes control messages, and checks whether the receiver is dead, has closed, or asks for
+    /// Processes control messages, and checks whether the receiver is dead, has closed, or requests
     /// memory back. Returns `Ok` if messages may be written to the lane.
     ///
     /// # Errors
@@ -245,8 +247,8 @@ impl OutboundLane {
         }
     }
 
-    /// Checks whether the receiver takes the reserved message. Changes nothing else: the message is
-    /// in the newest chunk, so no chunk is returned here and no successor looked for.
+    /// Checks whether the receiver can still take the reserved message. Returns no chunk and looks
+    /// for no successor, because the message is in the newest chunk.
     ///
     /// # Errors
     /// The reason why the lane has ended.
@@ -257,7 +259,7 @@ impl OutboundLane {
         self.check_ended()
     }
 
-    /// Checks that the lane has not ended, without a check of the receiver.
+    /// Checks that the lane has not ended, without checking the receiver.
     ///
     /// # Errors
     /// The reason why the lane has ended.
@@ -278,14 +280,15 @@ impl OutboundLane {
         }
     }
 
-    /// Ends the lane if the receiver's process has ended, by its pidfd; called after a sleep.
+    /// Ends the lane if the pidfd reports that the receiver's process has ended; called after a
+    /// sleep.
     pub(super) fn look_at_process(&mut self) {
         // A forked child that listened would receive messages that were sent to its parent.
         if self.check().is_err() || !self.connection.process().is_some_and(pidfd::has_ended) {
             return;
         }
-        // Messages from before its end count: since the last call it may have sent WELCOME, and
-        // acknowledged on the page that came with it.
+        // Control messages sent before the end still count: since the last call the receiver may
+        // have sent WELCOME, and acknowledged messages on the page passed with it.
         self.listen();
         if self.connection.is_live() && !self.connection.is_unreadable() {
             self.end(self.connection.noticed_end());
@@ -313,14 +316,14 @@ impl OutboundLane {
         self.connection.position().map_or(Ok(()), |position| self.accept_position(position))
     }
 
-    /// Accepts the position that the receiver last announced as free: cheaper for both ends, but
-    /// less recent.
+    /// Accepts the position up to which the receiver last announced free space: cheaper for both
+    /// ends than the exact position, but less recent.
     ///
     /// # Errors
     /// The errors of [`OutboundLane::refresh`].
     pub(super) fn refresh_room(&mut self) -> Result<()> {
         match self.connection.room() {
-            // An older position than the known one brings nothing new.
+            // A position before the known one frees nothing.
             Some(room) if room > self.writer.position() => self.accept_position(room),
             _ => Ok(()),
         }
@@ -338,9 +341,9 @@ impl OutboundLane {
         Ok(())
     }
 
-    /// Ends the lane. From here on the fast path sends nothing, independent of the liveness word:
-    /// the connection is not open. A lane that waits for a successor accepts messages by the slow
-    /// path, which looks for one.
+    /// Ends the lane. From here on the fast path sends nothing, whatever the liveness word says,
+    /// because the connection is not open. If the lane waits for a successor, the slow path accepts
+    /// messages and looks for a successor.
     fn end(&mut self, reason: Error) {
         let is_waited_out = self.succession.is_waited_out(&reason);
         self.connection.end(reason, is_waited_out);
@@ -349,10 +352,10 @@ impl OutboundLane {
 
 /// Finding space.
 impl OutboundLane {
-    /// Checks that a message may fit into the lane at some time.
+    /// Checks that a message can fit into the lane at some time.
     ///
     /// # Errors
-    /// [`Error::TooLarge`] if it is certain that it never will.
+    /// [`Error::TooLarge`] if the message can never fit.
     pub(super) fn check_length(&self, length: usize) -> Result<()> {
         self.growth.check_length(length, self.cap(), &self.writer)
     }
@@ -361,8 +364,8 @@ impl OutboundLane {
         self.growth.cap(self.connection.open())
     }
 
-    /// Returns `true` if the receiver of an open lane has freed enough space since the last check,
-    /// as a full ring needs once per lap.
+    /// Returns `true` if the receiver of an open lane has freed enough space since the last check.
+    /// A full ring needs this check once per lap.
     pub(super) fn find_room_read_meanwhile(&mut self, length: usize) -> bool {
         !self.guard.is_forked()
             && self.is_open()
@@ -370,8 +373,8 @@ impl OutboundLane {
             && (self.writer.fits(length) || self.writer.make_room(length) == FreeSpace::Here)
     }
 
-    /// Returns `true` if a message fits now, into this chunk or a new one. Unless `thorough`, it
-    /// checks only the space that the receiver has announced.
+    /// Returns `true` if a message fits now, into this chunk or a new one. Unless `thorough` is
+    /// set, checks only the space that the receiver has announced.
     ///
     /// # Errors
     /// [`Error::TooLarge`], [`Error::Protocol`], or the error of a system call.
@@ -404,10 +407,11 @@ impl OutboundLane {
         self.connection.open().is_some_and(|joined| request.waits_for(joined, &self.writer))
     }
 
-    /// Continues in a larger chunk. Returns `false` if caps or memory do not allow it now.
+    /// Continues in a larger chunk. Returns `false` if the caps or the available memory do not
+    /// allow it now.
     fn grow(&mut self, length: usize) -> Result<bool> {
         let granted = match &mut self.connection {
-            // Nothing is granted yet beyond the chunks passed with HELLO.
+            // Until it accepts the lane, the receiver grants only the chunks passed with HELLO.
             Connection::Pending(_) => None,
             Connection::Open(joined) => joined.granted(),
             Connection::Awaiting(awaiting) => {
@@ -433,7 +437,7 @@ impl OutboundLane {
     /// Passes a new chunk to the receiver, then publishes that the lane continues in it.
     fn go_on_in(&mut self, log2: u32) -> Result<bool> {
         let Some((region, descriptor)) = Growth::make_chunk(log2)? else { return Ok(false) };
-        // A dead receiver takes no more chunks: its successor gets all of them with HELLO.
+        // A dead receiver gets no more chunks: HELLO passes all of them to its successor.
         if let Some(joined) = self.connection.open() {
             let sequence = self.writer.sequence();
             match joined.pass_chunk(&self.socket, log2, sequence, descriptor.as_fd())? {
@@ -461,7 +465,7 @@ impl OutboundLane {
         }
         let cap = self.cap().0;
         let small = self.growth.smaller_log2(cap, granted, &self.writer);
-        // If there is no memory for the small one, the large one stays.
+        // If there is no memory for the small chunk, the lane keeps the large one.
         if small.is_some_and(|small| self.go_on_in(small) == Ok(true)) {
             self.writer.forget_old();
             self.growth.release(&self.writer);
@@ -483,7 +487,7 @@ impl OutboundLane {
     }
 
     /// Executes the fence between the store of `waiting` and the last check. Returns `false` if the
-    /// kernel no longer allows it, so that a wake-up could be lost.
+    /// kernel no longer allows the barrier, so that a wake-up could be lost.
     pub(super) fn heavy_fence(&self) -> bool {
         self.connection.open().is_none_or(AcceptedLane::heavy_fence)
     }
@@ -500,9 +504,9 @@ impl OutboundLane {
         self.connection.is_live()
     }
 
-    /// Returns the socket and the pidfd, as far as they are worth waiting for. A socket that hung
-    /// up is readable permanently, and one with a WELCOME for which the descriptor table is full
-    /// until the table has space: then only a timeout ends the wait.
+    /// Returns the socket and the pidfd, each only if waiting for it is useful. A socket that hung
+    /// up stays readable permanently. A socket whose WELCOME does not fit into the descriptor table
+    /// stays readable until the table has space; until then only a timeout can end the wait.
     pub(super) fn watched(&self) -> (Option<BorrowedFd<'_>>, Option<BorrowedFd<'_>>) {
         let shows = self.connection.is_live() && !self.connection.is_unreadable();
         (shows.then_some(self.socket.as_fd()), self.connection.process())
@@ -511,12 +515,13 @@ impl OutboundLane {
 
 /// Handover.
 impl OutboundLane {
-    /// Hands the lane to the next owner of the address, if there is one. Without one it succeeds
-    /// too: messages wait in the lane.
+    /// Hands the lane over to the next owner of the address. If there is no owner yet, returns
+    /// `Ok`: the messages wait in the lane.
     ///
     /// # Errors
-    /// The error for which no successor can be reached, which ends the lane: the messages can then
-    /// be taken back. Or a shortage of this process that has lasted for the handshake timeout.
+    /// - The reason why no successor can be reached. It ends the lane; the messages can then be
+    ///   taken back.
+    /// - A shortage in this process that has lasted for the handshake timeout.
     fn try_hand_over(&mut self) -> Result<()> {
         let now = Instant::now();
         let Connection::Awaiting(awaiting) = &mut self.connection else { return Ok(()) };
@@ -527,8 +532,8 @@ impl OutboundLane {
         let Connection::Awaiting(awaiting) = &mut self.connection else { return handed_over };
         let Err(error) = handed_over else { return Ok(()) };
         match error {
-            // The address has no owner yet, or the owner died at this moment or has a full queue:
-            // the lane is unchanged.
+            // The address has no owner yet, or its owner has just died or has a full queue: the
+            // lane is unchanged.
             Error::NoMailbox { .. } | Error::TimedOut | Error::WouldBlock => {
                 awaiting.note_shortage(now, false);
                 Ok(())
@@ -547,7 +552,7 @@ impl OutboundLane {
     fn hand_over(&mut self) -> Result<()> {
         let Some(address) = self.succession.address() else { return Err(Error::WouldBlock) };
         let (socket, mut pending) = succession::connect(address, &self.options, Duration::ZERO)?;
-        // The last position of the dead receiver, while its page is mapped.
+        // Accepts the dead receiver's last position while its page is still mapped.
         self.refresh()?;
         let (writer, growth) = (&self.writer, &self.growth);
         let next = self.succession.next_handover();
@@ -566,11 +571,11 @@ impl OutboundLane {
         Ok(())
     }
 
-    /// Ends an unanswered lane if another process owns the path by now. A listener that only a
-    /// forked child of a dead owner holds accepts connections that no process reads.
+    /// Ends an unanswered lane if another process now owns the path. If only a forked child of a
+    /// dead owner holds the listener, the listener queues connections that no process reads.
     ///
-    /// As long as the path leads to the same file there is no other owner, and the lane keeps its
-    /// place in the queue of a slow one.
+    /// As long as the path leads to the same file, there is no other owner, and the lane keeps its
+    /// place in the queue of an owner that is merely slow.
     fn look_for_another_owner(&mut self) {
         let Connection::Pending(pending) = &mut self.connection else { return };
         if !self.options.on_death.waits() || !pending.is_look_elsewhere_due(Instant::now()) {
@@ -582,7 +587,7 @@ impl OutboundLane {
         }
     }
 
-    /// Withdraws a `HELLO` without an answer. Returns `false` if it was answered or the lane ended.
+    /// Withdraws an unanswered `HELLO`. Returns `false` if an answer arrived or the lane ended.
     fn withdraw(&mut self) -> bool {
         let next = self.succession.next_handover();
         next.announce(&self.writer);
@@ -593,7 +598,7 @@ impl OutboundLane {
             self.succession = next;
             return true;
         }
-        // An owner that answered and saw the withdrawal hangs up, having read nothing.
+        // If the owner answered but saw the withdrawal, it hangs up and has read nothing.
         self.succession.announce(&self.writer);
         false
     }

@@ -16,11 +16,11 @@ use crate::life::{Life, MailboxSlot};
 use crate::sys::fork::Guard;
 use crate::sys::{membarrier, quarantine};
 
-/// The receiving end: receives the messages of many senders, each over a lane of its own.
+/// The receiving end: receives the messages of many senders, each over its own lane.
 ///
 /// A `Mailbox` is [`Send`], but neither [`Sync`] nor [`Clone`]. It has no background thread: it
 /// works only inside its methods. Each receiving call also accepts senders that connect, and
-/// removes the lanes of those that have ended, once everything in them is read. A sender that
+/// removes the lane of each sender that has ended once everything in it is read. A sender that
 /// breaks the protocol loses only its own lane; [`Mailbox::take_errors`] reports it.
 ///
 /// A message is *unread* until it is *acknowledged*, by the next receiving call or by
@@ -47,7 +47,7 @@ use crate::sys::{membarrier, quarantine};
 pub struct Mailbox {
     pub(super) guard: Guard,
     pub(super) lanes: Lanes,
-    /// The message that was returned last; the next call acknowledges it.
+    /// The message returned last; the next receiving call acknowledges it.
     pub(super) taken: Option<TakenMessage>,
     pub(super) copied: Vec<u8>,
     /// Time since which a long copy buffer has been unused.
@@ -89,18 +89,18 @@ impl Options {
 }
 
 impl Mailbox {
-    /// Opens a mailbox at `address` with default [`Options`], and takes the address over if its
+    /// Opens a mailbox at `address` with default [`Options`], and takes over the address if its
     /// last owner is dead.
     ///
-    /// If the process has no [`Life`], this registers one like [`Life::register`].
+    /// If the process has no [`Life`], `bind` registers one, like [`Life::register`].
     ///
     /// # Errors
     /// - [`Error::AddrInUse`] if the address has a live owner.
-    /// - [`Error::InvalidAddress`] if the path is too long, or something other than a socket is
-    ///   there.
+    /// - [`Error::InvalidAddress`] if the path is too long, or leads to a file that is not a
+    ///   socket.
     /// - [`Error::CannotRegister`] if the process has no life and the kernel would not mark the end
-    ///   of the thread that is to hold it.
-    /// - [`Error::Full`] if the process has 62 mailboxes already.
+    ///   of the thread that would hold it.
+    /// - [`Error::Full`] if the process already has 62 mailboxes.
     /// - [`Error::SystemAt`] if the folder cannot be used, [`Error::System`] if memory or
     ///   descriptors are short.
     ///
@@ -124,7 +124,7 @@ impl Mailbox {
         Options::new().bind(address)
     }
 
-    /// Opens a mailbox without an address: it receives over the sockets that [`Mailbox::adopt`]
+    /// Opens a mailbox without an address, which receives over the sockets that [`Mailbox::adopt`]
     /// adds.
     ///
     /// # Errors
@@ -137,7 +137,7 @@ impl Mailbox {
         options.check()?;
         let life = Life::register()?;
         quarantine::prepare()?;
-        // Before the listener, which publishes the name last.
+        // Taken before the listener is opened, which publishes the name as its last step.
         let desk = life.desk()?;
         let address = address.map(Address::into_absolute).transpose()?;
         let door = Listener::open(address.as_ref(), options.mode)?;
@@ -158,11 +158,11 @@ impl Mailbox {
         })
     }
 
-    /// Adds a connected `SOCK_SEQPACKET` socket of `AF_UNIX`, whose other end is given to
+    /// Adds a connected `SOCK_SEQPACKET` socket of `AF_UNIX`, whose other end a sender passes to
     /// [`Sender::from_socket`](super::Sender::from_socket).
     ///
-    /// The socket is one end of a pair that was made before a fork, or one that another process
-    /// passed. Its other end may be silent indefinitely: the handshake timeout does not apply.
+    /// The socket is one end of a pair made before a fork, or was passed by another process. Its
+    /// other end may be silent indefinitely: the handshake timeout does not apply.
     ///
     /// # Errors
     /// The socket is closed if `adopt` fails.
@@ -193,8 +193,7 @@ impl Mailbox {
         self.door.adopt(socket)
     }
 
-    /// Blocks until a message has arrived and returns it, copied; acknowledges the message before
-    /// it.
+    /// Blocks until a message arrives and returns a copy of it; acknowledges the previous message.
     ///
     /// A signal does not end the wait: the handler runs, and the wait continues. To end a wait on a
     /// signal, wait on a signalfd or the read end of a pipe together with the mailbox's
@@ -236,8 +235,8 @@ impl Mailbox {
         self.recv_slowly(None)
     }
 
-    /// Returns the next message if there is one, without blocking; acknowledges the message before
-    /// it.
+    /// Returns the next message if there is one, without blocking; acknowledges the previous
+    /// message.
     ///
     /// Each call that finds no message enters the kernel, to accept senders (about 0.3 µs without
     /// senders).
@@ -271,8 +270,8 @@ impl Mailbox {
         Ok(self.hand_out(taken))
     }
 
-    /// Blocks until a message has arrived, for at most `timeout`, and returns it; acknowledges the
-    /// message before it. A signal does not end this wait either.
+    /// Blocks for at most `timeout` until a message arrives, and returns it; acknowledges the
+    /// previous message. A signal does not end this wait either.
     ///
     /// # Errors
     /// - [`Error::TimedOut`] if no message arrived within `timeout`.
@@ -305,11 +304,11 @@ impl Mailbox {
     /// With `max` 0, returns 0 at once.
     ///
     /// # Errors
-    /// [`Error::Forked`] and [`Error::System`] like [`Mailbox::recv`], and only if no message was
-    /// passed to `f`: a later error is returned by the next call.
+    /// [`Error::Forked`] and [`Error::System`] like [`Mailbox::recv`], but only before the first
+    /// message is passed to `f`. The next call returns an error that occurs later.
     ///
     /// # Panics
-    /// Panics if `f` does. The message that `f` was given is then unacknowledged and is received
+    /// Panics if `f` does. The message that was passed to `f` stays unacknowledged and is received
     /// again; those before it are acknowledged.
     ///
     /// # Examples
@@ -340,7 +339,7 @@ impl Mailbox {
             Some(from) => from,
             None => self.recv_slowly(None).map(|message| (message.sender, message.peer))?,
         };
-        // If `f` panics, the next call must not acknowledge the message.
+        // Taken out first: if `f` panics, the next call must not acknowledge this message.
         let taken = self.taken.take();
         f(&self.message(first));
         self.acknowledge_now(taken);
@@ -360,18 +359,19 @@ impl Mailbox {
         Ok(count)
     }
 
-    /// Blocks until a message has arrived and returns a view of it in the sender's memory, without
-    /// a copy; acknowledges the message before it.
+    /// Blocks until a message arrives and returns a view of it in the sender's memory, without a
+    /// copy; acknowledges the previous message.
     ///
     /// # Safety
     /// The caller guarantees:
     ///
     /// 1. While the returned [`InPlace`] exists, the sending process does not write to the
-    ///    message's bytes. A sender that uses this library does not, once it has sent; a hostile
-    ///    one can, and the bytes of a Rust slice must not change while it exists.
+    ///    message's bytes. A sender that uses this library never writes to a message after sending
+    ///    it, but a hostile one can, and the bytes of a Rust slice must not change while the slice
+    ///    exists.
     /// 2. Point 1 holds for every process that can send to this mailbox, since the next message may
-    ///    be any sender's: those that its [`Options`] allow to connect, and the other ends of
-    ///    [adopted](Mailbox::adopt) sockets.
+    ///    come from any of them: every process that the mailbox's [`Options`] allow to connect, and
+    ///    the other ends of [adopted](Mailbox::adopt) sockets.
     ///
     /// The library checks everything else that a sender writes (lengths and positions), as in
     /// [`Mailbox::recv`].
@@ -425,9 +425,9 @@ impl Mailbox {
     /// Acknowledges the message last received: if this process dies, a successor does not receive
     /// it again. The next receiving call acknowledges too.
     ///
-    /// A sender that waits for free space, or for its messages to be acknowledged, is notified at
-    /// once. What the next receiving call acknowledges is reported to it later: when there is a
-    /// little more, or nothing else to read. So call `ack` before work that takes long.
+    /// `ack` notifies at once a sender that waits for free space or for acknowledgements. An
+    /// acknowledgement by the next receiving call reaches the sender later: when more of them have
+    /// accumulated, or when there is nothing else to read. So call `ack` before long work.
     ///
     /// # Examples
     /// ```
@@ -461,7 +461,7 @@ impl Mailbox {
         }
     }
 
-    /// Acknowledges a message, unless `f` forked and this is the child.
+    /// Acknowledges a message, unless this is a child that `f` forked.
     fn acknowledge_now(&mut self, taken: Option<TakenMessage>) {
         if !self.guard.is_forked() {
             self.taken = taken;
@@ -483,9 +483,9 @@ impl Mailbox {
     /// Marks the message last received as unread: the next receiving call finds it again, perhaps
     /// after messages of other senders.
     ///
-    /// For a program that could not do what the message asked for. If the mailbox is dropped after
-    /// `requeue`, the message stays unread, in its sender's memory. Without `requeue`, dropping the
-    /// mailbox acknowledges the message, unless the thread is panicking.
+    /// Use it if the program could not do what the message asked for. If the mailbox is dropped
+    /// after `requeue`, the message stays unread in its sender's memory. Without `requeue`,
+    /// dropping the mailbox acknowledges the message, unless the thread is panicking.
     ///
     /// # Examples
     /// ```
@@ -511,8 +511,8 @@ impl Mailbox {
 
     /// Returns the number of connected senders.
     ///
-    /// A sender is counted once a receiving call has accepted it, and until one has read everything
-    /// that it sent before it ended.
+    /// A sender counts from the receiving call that accepts it until it has ended and everything
+    /// that it sent is read.
     pub fn sender_count(&self) -> usize {
         self.lanes.len()
     }
@@ -522,14 +522,14 @@ impl Mailbox {
         self.lanes.departures
     }
 
-    /// Returns `true` if every lane was read to its end: no lane has a message, and none is stuck
-    /// for lack of a resource of this process.
+    /// Returns `true` if every lane is read to its end: no lane has a message, and none is stuck
+    /// because this process lacks a resource.
     pub(crate) fn is_read_out(&mut self) -> bool {
         self.look_everywhere() == LaneScan::Nothing && !self.lanes.all().any(|lane| lane.is_short())
     }
 
-    /// Removes and returns the errors of lanes that had to be closed, and of peers that were
-    /// refused, since the last call: at most the newest 64, oldest first.
+    /// Removes and returns the errors, since the last call, of lanes that had to be closed and of
+    /// peers that were refused: at most the newest 64, oldest first.
     #[must_use = "errors that were taken are not returned again"]
     pub fn take_errors(&mut self) -> Vec<Error> {
         self.lanes.take_faults()
@@ -543,13 +543,15 @@ impl Mailbox {
 
     /// Closes the mailbox, like dropping it, and frees its address.
     ///
-    /// Senders keep the unread messages, and their calls return [`Error::Closed`]. For a sender
-    /// that the mailbox had not accepted yet, the close is a death: [`Error::OwnerDied`]. A sender
-    /// with [`OnDeath::WaitThroughRestarts`](super::OnDeath::WaitThroughRestarts) gets no error: it
-    /// continues to send into its lane, and hands the lane to the next owner of the address.
+    /// Senders keep the unread messages, and their calls return [`Error::Closed`]. A sender that
+    /// the mailbox had not accepted yet gets [`Error::OwnerDied`] instead, as after a death. A
+    /// sender with [`OnDeath::WaitThroughRestarts`](super::OnDeath::WaitThroughRestarts) gets no
+    /// error: it continues to send into its lane, and hands the lane over to the next owner of the
+    /// address.
     ///
     /// The message last received is acknowledged, unless it was [requeued](Mailbox::requeue) or a
-    /// panic drops the mailbox. [`Sender::take_unread`](super::Sender::take_unread) has an example.
+    /// panic drops the mailbox. See [`Sender::take_unread`](super::Sender::take_unread) for an
+    /// example.
     pub fn close(self) {}
 
     #[inline(always)]
@@ -570,7 +572,7 @@ impl Drop for Mailbox {
         if self.guard.is_forked() {
             return;
         }
-        // A panic prevented the program from completing its work on the message.
+        // Not acknowledged: the panic kept the program from completing its work on the message.
         if std::thread::panicking() {
             self.requeue();
         }

@@ -1,8 +1,8 @@
 //! The sending end: [`Sender`].
 //!
 //! Each call inspects the lane, waits if it must, and inspects it again. Neighbours:
-//! [`super::outbound`] is the lane, [`super::wait_limit`] waits, [`super::reservation`] has the
-//! calls that reserve space.
+//! [`super::outbound`] contains the lane, [`super::wait_limit`] the waiting, [`super::reservation`]
+//! the calls that reserve space.
 
 use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -29,10 +29,10 @@ use crate::sys::socket::{self, PeerSocket};
 ///
 /// # End of the sender
 /// A sender can send and exit at once: if it is dropped, or its process exits, is killed or calls
-/// `exec`, a receiver that lives still receives everything that it had sent, unless it refuses the
-/// lane. To know that, call [`Sender::wait_acked`] first. If the receiver has died or closed the
-/// mailbox before, the unread messages end with the sender, also if it waits for a successor: call
-/// [`Sender::take_unread`] first.
+/// `exec`, a live receiver still receives everything that the sender had sent, unless it refuses
+/// the lane. To be sure that it has, call [`Sender::wait_acked`] first. If the receiver died or
+/// closed the mailbox earlier, the unread messages are lost with the sender, even if the sender
+/// waits for a successor: call [`Sender::take_unread`] first.
 ///
 /// # Examples
 /// ```
@@ -103,12 +103,12 @@ impl Sender {
     /// - [`Error::InvalidAddress`] if no mailbox can have this address.
     /// - [`Error::WouldBlock`] if the socket has no space for the first control message.
     /// - [`Error::CannotRegister`] if the process has no [`Life`](crate::life::Life) and the kernel
-    ///   would not mark the end of the thread that is to hold it.
+    ///   would not mark the end of the thread that would hold it.
     /// - [`Error::FileTooLarge`] if the first chunk exceeds the process's file size limit.
     /// - [`Error::System`] or [`Error::SystemAt`] if memory or descriptors are short.
     ///
     /// # Examples
-    /// A sender that starts before its receiver tries again:
+    /// A sender that starts before its receiver retries:
     ///
     /// ```
     /// use std::{thread, time::Duration};
@@ -191,14 +191,14 @@ impl Sender {
     /// that. Before the receiver has accepted the connection, the message waits in the lane; if the
     /// receiver then refuses the lane, a later call returns the error.
     ///
-    /// The death of the receiver ends the wait: at once, or within half a second if the receiver
-    /// called `exec` or left a forked child. A hostile receiver can block this call indefinitely;
-    /// [`Sender::send_timeout`] ends the wait in any case.
+    /// If the receiver dies, the wait ends: at once, or within half a second if the receiver called
+    /// `exec` or left a forked child behind. A hostile receiver can block this call indefinitely;
+    /// [`Sender::send_timeout`] always returns by its timeout.
     ///
     /// A signal does not end the wait: the handler runs, and the wait continues. To end a wait on a
     /// signal, call [`Sender::try_send`] and [`Sender::arm`], and wait on a signalfd or the read
-    /// end of a pipe together with the sender's [descriptor](Sender#impl-AsFd-for-Sender). The same
-    /// holds for [`Sender::send_timeout`] and [`Sender::wait_acked`].
+    /// end of a pipe together with the sender's [descriptor](Sender#impl-AsFd-for-Sender). This
+    /// also applies to [`Sender::send_timeout`] and [`Sender::wait_acked`].
     ///
     /// # Errors
     /// Nothing was sent if `send` fails.
@@ -309,11 +309,12 @@ impl Sender {
     /// Removes and returns, in the order in which they were sent, the messages that a dead or
     /// closed receiver did not acknowledge.
     ///
-    /// A receiver may have acted on the first of them and died before it acknowledged. Later calls
-    /// on this sender return what they returned before (`OwnerDied`, `Closed`).
+    /// A receiver may have acted on the first of these messages and died before it acknowledged
+    /// that one. Later calls on this sender still return the error that they returned before
+    /// (`OwnerDied`, `Closed`).
     ///
     /// # Errors
-    /// - [`Error::WouldBlock`] while the receiver is alive: it may be reading them.
+    /// - [`Error::WouldBlock`] while the receiver is alive, since it may be reading the messages.
     /// - [`Error::Forked`] in a forked child.
     ///
     /// # Examples
@@ -351,15 +352,15 @@ impl Sender {
         self.lane.unread_bytes()
     }
 
-    /// Blocks until the receiver has acknowledged every message, for at most `timeout` if there is
-    /// one.
+    /// Blocks until the receiver has acknowledged every message, or until `timeout`, if given, has
+    /// expired.
     ///
     /// If the receiver ends after it has acknowledged everything, the result is still `Ok`. A
-    /// signal does not end the wait, see [`Sender::send`].
+    /// signal does not end the wait; see [`Sender::send`].
     ///
     /// # Errors
     /// - [`Error::TimedOut`] if messages are unacknowledged after `timeout`.
-    /// - [`Error::OwnerDied`] or [`Error::Closed`] if messages are left that the receiver will not
+    /// - [`Error::OwnerDied`] or [`Error::Closed`] if messages remain that the receiver will not
     ///   read, unless the options say to wait for its successor.
     /// - [`Error::Forked`] in a forked child.
     /// - Otherwise the errors of [`Sender::send`] that end a lane: [`Error::Denied`],
@@ -395,7 +396,7 @@ impl Sender {
                 return Ok(lane.is_read());
             }
             let ready = lane.ready();
-            // The wait is over if the receiver ended after it had acknowledged everything.
+            // If the receiver acknowledged everything before it ended, the wait has succeeded.
             if lane.check().is_ok() && lane.refresh().is_ok() && lane.is_read() {
                 return Ok(true);
             }
@@ -406,17 +407,18 @@ impl Sender {
     /// Does the lane's pending work: reads the receiver's control messages, returns a large chunk
     /// that the lane no longer needs, and looks for a successor.
     ///
-    /// No thread does this work, so call `service` when the descriptor is readable, or from time to
-    /// time.
+    /// No thread does this work in the background: call `service` when the descriptor is readable,
+    /// or from time to time.
     ///
     /// # Errors
-    /// - [`Error::OwnerDied`] or [`Error::Closed`] if the receiver has ended, also if it has read
+    /// - [`Error::OwnerDied`] or [`Error::Closed`] if the receiver has ended, even if it has read
     ///   everything: the descriptor then stays readable permanently, so stop waiting on it.
-    ///   [`Sender::take_unread`] and [`Sender::wait_acked`] report whether messages are left.
+    ///   [`Sender::take_unread`] and [`Sender::wait_acked`] report whether messages remain.
     /// - Otherwise the errors of [`Sender::send`], except [`Error::TooLarge`].
     ///
     /// # Examples
-    /// The receiver is stopped and started again, and the sender hands over what it has not read:
+    /// The receiver is stopped and restarted, and the sender hands over the messages that the old
+    /// receiver had not read:
     ///
     /// ```
     /// use tontine::mailbox::{Mailbox, OnDeath, Options};
@@ -450,22 +452,22 @@ impl Sender {
     /// Returns the length in bytes of the longest message that the lane's cap allows: a little less
     /// than a quarter of the cap.
     ///
-    /// A record takes at most half of its chunk, and the chunk before a new one counts too. The
-    /// receiver's cap is known once it has accepted the connection; if it is smaller than this
-    /// sender's, the result is smaller from then on.
+    /// A record takes at most half of its chunk, and the previous chunk counts against the cap
+    /// while a new one is in use. The receiver's cap is known once it has accepted the connection;
+    /// if that cap is smaller than this sender's, the result is smaller from then on.
     pub fn max_message_len(&self) -> usize {
         self.lane.max_message_len()
     }
 
     /// Prepares for waiting on the descriptor until the lane has free space for a message of
-    /// `length` bytes: from now on the receiver sends a notification.
+    /// `length` bytes: from now on the receiver notifies this sender when it frees space.
     ///
-    /// Returns `true` if there is none: wait until the descriptor is readable. Returns `false` if
-    /// there may be: call [`Sender::try_send`]. Arm again before each wait.
+    /// Returns `true` if there is no free space: wait until the descriptor is readable. Returns
+    /// `false` if there may be some: call [`Sender::try_send`]. Arm again before each wait.
     ///
     /// The descriptor does not report a receiver that called `exec`, or that was killed and left a
     /// forked child behind: wait for at most half a second at a time. Nor does it report a
-    /// successor, while the sender waits for one.
+    /// successor that the sender is waiting for.
     ///
     /// # Errors
     /// The errors of [`Sender::send`], in particular [`Error::OwnerDied`], [`Error::Closed`] and
@@ -515,7 +517,7 @@ impl Sender {
         self.wait.disarm(&self.lane);
     }
 
-    /// Returns the lane of an armed sender, to wait for what its descriptors report.
+    /// Returns the lane of an armed sender, whose descriptors the caller waits on.
     #[cfg(feature = "tokio")]
     pub(super) fn lane(&mut self) -> &mut OutboundLane {
         &mut self.lane
@@ -538,9 +540,10 @@ impl Sender {
         let lane = &mut self.lane;
         lane.check()?;
         self.wait.disarm(lane);
-        // Checked first: nothing may be added to an arbitrary number.
+        // Checked first, because `length` is arbitrary: adding to it could overflow.
         lane.check_length(length)?;
-        // Returned at once: a program may send to a dead receiver often, and the error is final.
+        // Checked before any other work: the error is final, and a program may send to a dead
+        // receiver often.
         lane.check_ended()?;
         if lane.find_room_read_meanwhile(length) {
             return Ok(());
@@ -559,12 +562,12 @@ impl Sender {
     }
 }
 
-/// The descriptor is readable when [`Sender::service`] has something to do: at the receiver's end
-/// and, once [armed](Sender::arm), when the lane has free space again. [`Sender::arm`] has an
-/// example.
+/// The descriptor is readable when [`Sender::service`] has something to do: when the receiver has
+/// ended and, once [armed](Sender::arm), when the lane has free space again. See [`Sender::arm`]
+/// for an example.
 ///
-/// After each handover to a successor it is another descriptor: register it again after each call
-/// that follows the receiver's end.
+/// Each handover to a successor replaces the descriptor: register it again after each call that
+/// follows the receiver's end.
 impl AsFd for Sender {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.lane.as_fd()

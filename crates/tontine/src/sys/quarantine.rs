@@ -1,22 +1,23 @@
-//! Work on a short-lived thread whose descriptor table is its own: [`run`], [`close`].
+//! Work on a short-lived thread that has its own descriptor table: [`run`], [`close`].
 //!
-//! A descriptor that a peer chose must not enter the process's table. When an entry of a table is
-//! removed, the kernel drops every POSIX record lock that the table's owner holds on that file, and
-//! has the file system flush it; a FUSE server may never answer. A thread with another table is
-//! another owner: no lock of the process is dropped, and only the thread waits.
+//! A descriptor that a peer chose must not enter the process's table. When an entry is removed from
+//! a table, the kernel drops every POSIX record lock that the table's owner holds on that file, and
+//! asks the file system to flush it; a FUSE server may never answer. A thread with a separate table
+//! is a separate owner: no lock of the process is dropped, and only the thread waits.
 //!
-//! - The thread starts with a table of its own (`close_range` with `CLOSE_RANGE_UNSHARE`). It
-//!   shares memory with the process, so that what it maps is mapped for all.
-//! - The kernel copies at least the first 64 entries of the table. The thread cannot close them at
-//!   once, since that flushes the program's own files; its end closes them, before those of peers.
+//! - The thread starts by making its own table (`close_range` with `CLOSE_RANGE_UNSHARE`). It
+//!   shares memory with the process, so every thread can use what it maps.
+//! - The kernel copies at least the first 64 entries of the table. The thread cannot close the
+//!   copies at once, since that would flush the program's own files. They are closed when the
+//!   thread ends, before the descriptors of peers.
 //! - It borrows the process's own sockets over a datagram socket that accepts messages only from
 //!   this process's [`Loan`].
-//! - It closes no descriptor. Its end closes its table: then the kernel lets no socket linger, and
-//!   a FUSE file blocks only the thread. Its table is not the process's, so the record locks of a
-//!   process that is killed during this are released at once.
+//! - It closes no descriptor itself: its table is closed when it ends. The kernel then lets no
+//!   socket linger, and a FUSE file blocks only the thread. Because the table is separate, a
+//!   process that is killed in the meantime still releases its record locks at once.
 //!
-//! Neighbours: [`super::socket`] receives descriptors and closes connections here. Limits: the
-//! caller waits for the thread's report, so `work` must not wait for a peer.
+//! Neighbours: [`super::socket`] receives descriptors and closes connections through this module.
+//! Limits: the caller waits for the thread's report, so `work` must not wait for a peer.
 
 #![allow(unsafe_code, reason = "close_range, and a message with an address")]
 
@@ -38,29 +39,31 @@ use super::fork::PerProcess;
 use super::thread;
 use crate::error::{Error, Result};
 
-/// Number of threads blocked by files of one user from which on connections of that user wait.
+/// Number of threads blocked by one user's files at which new connections of that user start to
+/// wait.
 const MAX_HELD_BY_USER: usize = 8;
 
-/// Number of threads blocked by files of all users from which on all new connections wait.
+/// Number of threads blocked by all users' files at which all new connections start to wait.
 const MAX_HELD: usize = 64;
 
-/// Maximum number of threads that close connections, in addition to those that receive: unreceived
-/// messages are closed in bounded time, also while files that never answer block all others.
+/// Maximum number of threads that close connections, in addition to those that receive. It is
+/// separate so that unreceived messages are closed in bounded time even while files that never
+/// answer block all receiving threads.
 const MAX_CLOSERS: usize = 4;
 
-/// Number of descriptors waiting to be closed beyond which no connection is accepted.
+/// Maximum number of descriptors waiting to be closed; above it, no connection is accepted.
 const MAX_UNCLOSED: usize = 256;
 
 /// Maximum number of descriptors lent to one thread.
 const MAX_LENT: usize = 64;
 
-/// Maximum wait for the end of threads. With honest descriptors only, a thread ends within some
+/// Maximum wait for the end of threads. A thread with only honest descriptors ends within a few
 /// microseconds.
 const END_TIMEOUT: Duration = Duration::from_millis(20);
 
 static QUARANTINE: PerProcess<Mutex<Quarantine>> = PerProcess::new(Mutex::default);
 
-/// Threads of this process, and descriptors that wait for one.
+/// The threads of this process, and the descriptors that wait for one.
 #[derive(Debug, Default)]
 struct Quarantine {
     loan: Option<Loan>,
@@ -70,8 +73,8 @@ struct Quarantine {
     waiting: Vec<OwnedFd>,
 }
 
-/// Makes the descriptor that this process needs for all threads, so that a later close cannot fail
-/// for lack of it. Also closes the descriptors that wait.
+/// Makes the socket that this process needs for all threads, so that a later close cannot fail for
+/// lack of a descriptor. Also closes the descriptors that wait.
 ///
 /// # Errors
 /// [`Error::System`] if the socket cannot be made.
@@ -83,7 +86,7 @@ pub(crate) fn prepare() -> Result<()> {
 /// A thread's work with the descriptors that it borrows.
 type Work<T> = Box<dyn FnOnce(&[BorrowedFd<'_>]) -> T + Send>;
 
-/// State that the caller and its thread share. It is one allocation, because a process that has
+/// State that the caller and its thread share, in a single allocation, because a process that has
 /// touched less memory ends sooner.
 struct Exchange<T> {
     stage: Mutex<ThreadStage<T>>,
@@ -95,7 +98,7 @@ enum ThreadStage<T> {
     Starting,
     /// The thread waits for descriptors at this address.
     Ready(SocketAddrUnix, Pid),
-    /// The thread ends without a table.
+    /// The thread could not make a table, and ends.
     Failed(Error),
     /// The thread has its descriptors and runs the work.
     Lent(Option<Work<T>>),
@@ -118,18 +121,18 @@ impl<T> Drop for ThreadHandle<T> {
 #[derive(Debug)]
 struct Closing {
     thread: Pid,
-    /// The user whose descriptors it receives, if it receives any.
+    /// The user whose descriptors the thread receives, if it receives any.
     user: Option<u32>,
     since: Instant,
 }
 
 /// Runs `work` on a new thread with copies of `lent` and no other descriptor, and returns its
-/// result. Blocks until `work` returns. `user` is the peer's, if `work` receives descriptors from a
-/// peer. The thread closes its table once the [`ThreadHandle`] is dropped; no caller waits for
-/// that.
+/// result. Blocks until `work` returns. If `work` receives descriptors from a peer, `user` is the
+/// peer's user. The thread closes its table once the [`ThreadHandle`] is dropped; no caller waits
+/// for that.
 ///
-/// `work` drops no descriptor: it sends those that the caller needs over a borrowed socket, and
-/// forgets the others.
+/// `work` must not drop a descriptor: it sends those that the caller needs over a borrowed socket,
+/// and forgets the others.
 ///
 /// # Errors
 /// [`Error::System`] if the kernel refuses a thread, a socket or the table.
@@ -142,7 +145,7 @@ pub(crate) fn run<T: Send + 'static>(
         if error.is_shortage() {
             return Err(error);
         }
-        // The program may have closed the loan's socket, or left its network namespace.
+        // The program may have closed the loan socket, or left its network namespace.
         renew_loan()?;
         start(user, lent).map_err(|_| error)
     })?;
@@ -202,8 +205,8 @@ impl<T> Exchange<T> {
     }
 }
 
-/// The thread's end of an exchange. If a panic drops it before the work is done, the caller gets no
-/// result.
+/// The thread's end of an exchange. If a panic drops this value before the work is done, the caller
+/// gets no result.
 struct Serving<T>(Arc<Exchange<T>>);
 
 impl<T> Drop for Serving<T> {
@@ -224,14 +227,14 @@ impl<T> Serving<T> {
         };
         let (address, thread) = table.address();
         self.0.enter(ThreadStage::Ready(address, thread));
-        // The descriptors were lent before the work arrives.
+        // The caller lends the descriptors before it passes the work.
         let work = self.0.when(|stage| match stage {
             ThreadStage::Lent(work) => Some(work.take()),
             ThreadStage::Released => Some(None),
             _ => None,
         });
         if let (Some(work), Ok(lent)) = (work, table.borrow()) {
-            // The thread's end closes them.
+            // Not dropped: they are closed when the thread ends.
             let lent = ManuallyDrop::new(lent);
             let copies: Vec<BorrowedFd<'_>> = lent.iter().map(AsFd::as_fd).collect();
             let done = work(&copies);
@@ -241,10 +244,11 @@ impl<T> Serving<T> {
     }
 }
 
-/// Closes descriptors of this process as their last holder, on a new thread. Does not wait for it.
+/// Closes descriptors of this process on a new thread, as their last holder. Does not wait for the
+/// thread.
 ///
-/// If the kernel refuses a thread, or too many run, the descriptors stay open until the next call
-/// or the next connection.
+/// If the kernel refuses a thread, or too many threads run, the descriptors stay open until the
+/// next call or the next connection.
 pub(crate) fn close(fds: impl IntoIterator<Item = OwnedFd>) {
     if let Ok(mut quarantine) = quarantine() {
         quarantine.waiting.extend(fds);
@@ -252,7 +256,7 @@ pub(crate) fn close(fds: impl IntoIterator<Item = OwnedFd>) {
     close_waiting();
 }
 
-/// Starts threads for the descriptors that wait to be closed. Returns the number that still wait.
+/// Starts threads for the descriptors that wait to be closed. Returns how many still wait.
 fn close_waiting() -> usize {
     loop {
         let Ok(mut quarantine) = quarantine() else { return 0 };
@@ -267,7 +271,7 @@ fn close_waiting() -> usize {
         let lent: Vec<BorrowedFd<'_>> = batch.iter().map(AsFd::as_fd).collect();
         match run(&lent, None, |_| ()) {
             Ok(((), hold)) => {
-                // In this order, so that the thread is the last holder.
+                // Dropped in this order, so that the thread is the last holder.
                 drop(batch);
                 drop(hold);
             }
@@ -280,7 +284,7 @@ fn close_waiting() -> usize {
     }
 }
 
-/// Returns `true` if too many descriptors wait to be closed for another connection to be accepted.
+/// Returns `true` if so many descriptors wait to be closed that no connection may be accepted.
 /// Waits at most [`END_TIMEOUT`] for threads that are ending.
 pub(crate) fn is_behind() -> bool {
     let deadline = Instant::now() + END_TIMEOUT;
@@ -305,7 +309,7 @@ pub(crate) fn is_full(user: u32) -> bool {
         if users().count() < MAX_HELD && of_user < MAX_HELD_BY_USER {
             return false;
         }
-        // Only recently started threads may still be ending: older ones are blocked.
+        // Only recently started threads can still be ending; older ones are blocked.
         let is_young = |one: &Closing| one.user.is_some() && one.since.elapsed() < END_TIMEOUT;
         if Instant::now() >= deadline || !quarantine.closing.iter().any(is_young) {
             return true;
@@ -327,15 +331,15 @@ impl Quarantine {
     }
 }
 
-/// Returns `true` while a thread of this process has this id. A thread's id is free only after the
-/// kernel has closed its table.
+/// Returns `true` while a thread of this process has this id. The kernel frees a thread's id only
+/// after it has closed the thread's table.
 fn exists(thread: Pid) -> bool {
     let process = rustix::process::getpid().as_raw_nonzero().get();
     // SAFETY: signal 0 is not sent; the call only checks that the thread exists.
     unsafe { libc::syscall(libc::SYS_tgkill, process, thread.as_raw_nonzero().get(), 0) == 0 }
 }
 
-/// Returns the address of this process's loan socket, which the first call makes.
+/// Returns the address of this process's loan socket; the first call makes the socket.
 fn loan_name() -> Result<SocketAddrUnix> {
     let mut quarantine = quarantine()?;
     if quarantine.loan.is_none() {
@@ -345,21 +349,22 @@ fn loan_name() -> Result<SocketAddrUnix> {
     loan.ok_or(Error::system("socket", Errno::NOTSOCK))
 }
 
-/// Makes another loan socket, with a name in the calling thread's network namespace.
+/// Replaces the loan socket by one whose name is in the calling thread's network namespace.
 fn renew_loan() -> Result<()> {
     let mut quarantine = quarantine()?;
     if let Some(loan) = quarantine.loan.replace(Loan::new()?) {
         let is_ours = rustix::net::getsockname(&loan.socket)
             .is_ok_and(|name| SocketAddrUnix::try_from(name) == Ok(loan.name.clone()));
         if !is_ours {
-            // The program has closed it, and another descriptor may have its number by now.
+            // Not closed: the program has closed the socket, and another descriptor may now have
+            // its number.
             std::mem::forget(loan.socket);
         }
     }
     Ok(())
 }
 
-/// The process's end: a datagram socket that lends descriptors and receives nothing.
+/// The process's end of a loan: a datagram socket that lends descriptors and receives nothing.
 #[derive(Debug)]
 struct Loan {
     socket: OwnedFd,
@@ -393,25 +398,26 @@ impl Loan {
     }
 }
 
-/// The thread's table, with the socket over which it borrows others.
+/// The thread's table, with the socket over which it borrows descriptors.
 struct LentTable {
     socket: ManuallyDrop<OwnedFd>,
     name: SocketAddrUnix,
 }
 
-/// Number of entries that the kernel copies even if the call requests fewer.
+/// Minimum number of entries that the kernel copies, even if the call requests fewer.
 const COPIED: u32 = 64;
 
-/// Number of entries that a table needs in addition: the thread's own, and those of one message.
+/// Number of entries that a table needs besides the copies: the thread's own, and those of one
+/// message.
 const MIN_ROOM: u64 = MAX_LENT as u64 + 4;
 
 impl LentTable {
-    /// Gives the calling thread a table of its own, and a socket that accepts messages only from
-    /// the one with the name `lender`.
+    /// Gives the calling thread its own table, and a socket that accepts messages only from the
+    /// socket named `lender`.
     fn new(lender: &SocketAddrUnix) -> Result<Self> {
         let limit = getrlimit(Resource::Nofile).current;
         let is_small = limit.is_some_and(|limit| limit < u64::from(COPIED) + MIN_ROOM);
-        // A table that is too small for the copies does without them, although that flushes files.
+        // A table that is too small for the copies closes them, although that flushes files.
         let first = if is_small { 0 } else { COPIED };
         // SAFETY: the call takes three integers. The other threads' table is unchanged; this thread
         // uses none of its descriptors.
@@ -424,7 +430,7 @@ impl LentTable {
         let (socket, name) = named_socket_to(lender)?;
         let table = Self { socket: ManuallyDrop::new(socket), name };
         // The kernel closes a table in the order of its numbers. Peers' descriptors must come after
-        // the program's own: one that never answers would keep later ones open.
+        // the program's own, because a descriptor that never answers keeps all later ones open.
         for _ in 0..first {
             let copy = rustix::io::fcntl_dupfd_cloexec(&*table.socket, 0)
                 .map_err(|errno| Error::system("fcntl(F_DUPFD_CLOEXEC)", errno))?;
@@ -435,7 +441,7 @@ impl LentTable {
         Ok(table)
     }
 
-    /// Returns the socket's name and the thread that has it.
+    /// Returns the socket's name and the thread that holds the socket.
     fn address(&self) -> (SocketAddrUnix, Pid) {
         (self.name.clone(), gettid())
     }
@@ -467,7 +473,7 @@ impl LentTable {
         if !is_ours {
             return Err(system(Errno::PERM));
         }
-        // The soft limit counts in this table too.
+        // The soft limit of descriptors applies to this table too.
         if received.flags.contains(rustix::net::ReturnFlags::CTRUNC) {
             return Err(system(Errno::MFILE));
         }
@@ -486,7 +492,7 @@ fn named_socket() -> Result<(OwnedFd, SocketAddrUnix)> {
 /// other socket.
 fn named_socket_to(peer: &SocketAddrUnix) -> Result<(OwnedFd, SocketAddrUnix)> {
     let socket = datagram_socket()?;
-    // Set before it has a name, so that each message has its sender's credentials.
+    // Set before the socket has a name, so that each message carries its sender's credentials.
     sockopt::set_socket_passcred(&socket, true)
         .map_err(|errno| Error::system("setsockopt(SO_PASSCRED)", errno))?;
     rustix::net::connect(&socket, peer).map_err(|errno| Error::system("connect", errno))?;
@@ -517,8 +523,8 @@ mod tests {
         run(&[], None, move |lent| (lent.len(), number)).is_ok_and(|(got, _)| got == (0, number))
     }
 
-    /// After a program closed all descriptors (`closefrom`), it could make no connection: threads
-    /// borrow their descriptors over a socket that was closed with them.
+    /// After a program had closed all descriptors (`closefrom`), it could make no connection:
+    /// threads borrow descriptors over the loan socket, which it had closed as well.
     #[test]
     fn closed_loan_socket_is_replaced() {
         assert!(in_child(|| {
@@ -535,7 +541,8 @@ mod tests {
         }));
     }
 
-    /// The loan's name belongs to a network namespace, and a thread in another one did not find it.
+    /// The loan socket's name belongs to a network namespace, and a thread in another namespace did
+    /// not find it.
     #[test]
     fn thread_in_other_network_namespace_gets_new_loan() {
         if !rustix::process::geteuid().is_root() {
