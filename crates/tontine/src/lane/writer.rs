@@ -1,11 +1,11 @@
 //! The sender's end of a lane: [`LaneWriter`].
 //!
-//! A message becomes visible by one store, of its header, after its payload and a zero at the
-//! offset of the following header. So the receiver finds no record there until the sender has
-//! published one, independent of what an earlier lap left in the ring.
+//! The store of its header makes a message visible. Before that, the sender stores the payload, and
+//! a zero in place of the following header. So the receiver finds no further record until the
+//! sender has published one, whatever an earlier lap left in the ring.
 //!
-//! Neighbours: [`super::reader`] is the other end. [`crate::mailbox`] decides what happens if
-//! free space is missing.
+//! Neighbours: [`super::reader`] is the other end. [`crate::mailbox`] decides what happens if free
+//! space is lacking.
 
 use std::collections::VecDeque;
 
@@ -30,8 +30,8 @@ pub(crate) struct ChunkRef<R> {
 
 /// The sender's end of a lane.
 pub(crate) struct LaneWriter<R> {
-    /// Contiguous bytes from `at` on, in the ring of the newest chunk, that are known to be free.
-    /// The first field that a `send` loads.
+    /// Number of contiguous bytes from `at` on, in the ring of the newest chunk, that are known to
+    /// be free. It is the first field that a `send` loads.
     room: usize,
     /// Offset of the next record in the newest chunk.
     at: usize,
@@ -42,15 +42,15 @@ pub(crate) struct LaneWriter<R> {
     /// The position up to which messages were taken back; the receiver's own position may lie
     /// before it.
     taken_back: u64,
-    /// The chunk that is written.
+    /// The chunk that the sender writes to.
     newest: ChunkRef<R>,
-    /// Chunks before it that still have unread records, oldest first.
+    /// Earlier chunks that still have unread records, oldest first.
     older: VecDeque<ChunkRef<R>>,
     /// Offset of the end of the newest chunk's ring.
     ring_end: usize,
     /// Sequence number of the next chunk.
     sequence: u64,
-    /// Bytes of chunks that were dropped before the receiver left them.
+    /// Bytes of chunks that the sender dropped before the receiver left them.
     lent: u64,
 }
 
@@ -65,14 +65,15 @@ pub(crate) enum FreeSpace {
     Never,
 }
 
-/// The slot of a message for which space was found; invalid once the lane has continued.
+/// The slot of a message for which space was found; invalid once the lane continues in another
+/// chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RecordSlot {
     sequence: u64,
     at: usize,
 }
 
-/// A read position beyond the last record, or before one that the receiver had acknowledged.
+/// A read position after the last record, or before a record that the receiver has acknowledged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct InvalidPosition {
     /// The smallest expected position.
@@ -181,7 +182,7 @@ impl<R: LaneMemory> LaneWriter<R> {
 
     /// Publishes the payload of `length` bytes that was written at `place` as a message.
     pub(crate) fn publish(&mut self, place: RecordSlot, length: usize) {
-        // At another slot there is no payload, or no memory.
+        // Any other slot has no payload, or lies outside the chunk.
         assert!(place == self.place() && self.fits(length), "a lane continued under a reservation");
         self.append(length);
     }
@@ -218,8 +219,8 @@ impl<R: LaneMemory> LaneWriter<R> {
         Ok(())
     }
 
-    /// Finds space for a message of `length` bytes in what is known to be read, with padding if it
-    /// must go to the start of the ring.
+    /// Finds space for a message of `length` bytes in the space that is known to be read. Writes
+    /// padding if the message must go to the start of the ring.
     pub(crate) fn make_room(&mut self, length: usize) -> FreeSpace {
         let size = size_of_message(length);
         let whole = self.ring_end - RING_AT;
@@ -263,23 +264,23 @@ impl<R: LaneMemory> LaneWriter<R> {
         let newest = ChunkRef { region, log2, base: self.tail, end: None };
         let mut before = std::mem::replace(&mut self.newest, newest);
         before.end = Some(self.tail);
-        // Space for one header is always left for this.
-        // SYNC publish: pairs with the load in `LaneReader::look`.
+        // One header's space is always kept free for this store. SYNC publish: pairs with the load
+        // in `LaneReader::look`.
         before.region.word(at).store(RecordHeader::Next(log2).word(), Ordering::Release);
         self.older.push_back(before);
     }
 
-    /// Drops all chunks except the newest. Everything before it must be read.
+    /// Drops all chunks except the newest. Everything in them must be read.
     pub(crate) fn forget_old(&mut self) {
         self.lent += self.older.drain(..).map(|link| 1_u64 << link.log2).sum::<u64>();
     }
 
-    /// Returns the messages that the receiver did not read, in order, and forgets them. The last
-    /// position of the receiver stays valid, since its page still has it.
+    /// Removes and returns, in order, the messages that the receiver did not read. The receiver's
+    /// last position stays valid, since its page still shows it.
     ///
     /// The walk reads memory of this process, but begins at a position that a hostile receiver may
-    /// choose: in the middle of a message there is no header. It ends before it would leave the
-    /// chunk's records.
+    /// choose, for example in the middle of a message, where there is no header. The walk therefore
+    /// stops before it would leave the chunk's records.
     pub(crate) fn take_back(&mut self) -> Vec<Vec<u8>> {
         let mut unread = Vec::new();
         let mut position = self.position();
@@ -319,7 +320,7 @@ impl<R: LaneMemory> LaneWriter<R> {
     }
 }
 
-/// Writes the first words of a new chunk, before any other process reads it.
+/// Writes the first words of a new chunk, before another process can read them.
 fn label<R: LaneMemory>(region: &R, log2: u32, sequence: u64, base: u64) {
     region.word(MAGIC_AT).store(CHUNK_MAGIC, Ordering::Relaxed);
     let halves = u64::from(VERSION) | u64::from(log2) << 32;
@@ -345,7 +346,8 @@ mod tests {
     /// A hostile peer may choose the words of a message, for example if the sender echoes what it
     /// receives, and it chooses the position at which the sender begins to look for unread
     /// messages. A `next` in the middle of a message led the walk into the following chunk too
-    /// early, at a position before its first: an underflow, and a panic if overflow is checked.
+    /// early, at a position before that chunk's first record: an underflow, and a panic if overflow
+    /// is checked.
     #[test]
     fn next_header_inside_message_is_not_followed() {
         let mut writer = lane();
@@ -358,7 +360,7 @@ mod tests {
         assert!(writer.is_read());
     }
 
-    /// A lane that returned its large chunk forgot it at once, while the receiver had not read the
+    /// A lane that returned its large chunk forgot it at once, before the receiver had read the
     /// `next` in it. If the receiver died there, the position was before the chain's first record:
     /// a successor refused the handover, and `take_back` underflowed.
     #[test]
@@ -372,15 +374,15 @@ mod tests {
         go_on(&mut writer, MIN_LOG2);
         writer.forget_old();
         writer.push(b"unread");
-        // The dead receiver's page still has this position.
+        // The dead receiver's page still shows this position.
         writer.believe(read).expect("unchanged");
         assert_eq!(writer.position(), writer.base(), "a successor begins there");
         assert_eq!(writer.unread_bytes(), 16);
         assert_eq!(writer.take_back(), [b"unread"]);
     }
 
-    /// Messages that were taken back counted as read. The position on the dead receiver's page,
-    /// which no process changes any more, was before them and counted as invalid: each later call
+    /// Messages that were taken back counted as read. The dead receiver's page, which no process
+    /// changes any more, showed a position before them, which counted as invalid: each later call
     /// returned EPROTO, and no successor could get the lane.
     #[test]
     fn position_before_taken_back_messages_stays_valid() {

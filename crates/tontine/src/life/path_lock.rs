@@ -1,16 +1,16 @@
 //! Exclusive ownership of a path, with proof that the last owner has ended: [`PathLock`].
 //!
-//! It is a POSIX record lock (`F_SETLK`) on the first byte of `PATH.lock`. Unlike a liveness word
-//! it can be taken over, and the kernel releases it only when the whole process that held it has
-//! ended or called `exec`. A forked child does not inherit it. It works across PID namespaces. If
-//! two processes request it, one acquires it, and the other gets the holder's pid.
+//! A [`PathLock`] is a POSIX record lock (`F_SETLK`) on the first byte of `PATH.lock`. Unlike a
+//! liveness word it can be taken over, and the kernel releases it only when the whole process that
+//! held it has ended or called `exec`. A forked child does not inherit it. It works across PID
+//! namespaces. If two processes request it, one acquires it, and the other gets the holder's pid.
 //!
 //! Closing *any* descriptor of a file drops the process's record locks on it. So a process opens
 //! each lock file once, never duplicates the descriptor, and checks a registry before it opens one;
-//! a forked child does not close its parent's descriptors. Other code of the process that opened
-//! and closed the lock file would drop the lock: none has a reason to, except a second copy of this
-//! crate in the process, which has a registry of its own. The listener cannot replace the lock as
-//! proof: after an `exec` a worker's copy of it still names this process.
+//! a forked child does not close its parent's descriptors. If other code of the process opened and
+//! closed the lock file, the lock would be dropped; only a second copy of this crate, with its own
+//! registry, has a reason to do so. The listener cannot replace the lock as proof: after an `exec`,
+//! a worker's copy of the listener still names this process.
 //!
 //! For the same reason, closing the lock file would drop record locks that the program itself holds
 //! on that file. A lock file is therefore an empty regular file with one name. Any other file is
@@ -38,7 +38,7 @@ use rustix::io::Errno;
 use crate::error::{Error, Result};
 use crate::sys::fork::{Guard, PerProcess};
 
-/// Mode of a new lock file by default: only its user may lock it.
+/// Default mode of a new lock file: only its user may lock it.
 const MODE: u32 = 0o600;
 
 /// Maximum number of attempts: the holder may end between an attempt and the query for its pid.
@@ -47,9 +47,10 @@ const ATTEMPTS: usize = 8;
 /// The files that this process has locked; empty in a forked child.
 static LOCKED: PerProcess<Mutex<Vec<FileId>>> = PerProcess::new(Mutex::default);
 
-/// Exclusive ownership of a path among processes, until the value is dropped or its process ends.
+/// Exclusive ownership of a path among processes, held until the value is dropped or its process
+/// ends.
 ///
-/// The lock is on a file next to the path, `PATH.lock`, which stays when the lock is released. A
+/// The lock is on a file next to the path, `PATH.lock`, which remains when the lock is released. A
 /// forked child does not inherit it: dropping the child's copy releases nothing.
 ///
 /// # Examples
@@ -70,7 +71,7 @@ static LOCKED: PerProcess<Mutex<Vec<FileId>>> = PerProcess::new(Mutex::default);
 /// ```
 #[derive(Debug)]
 pub struct PathLock {
-    /// Closed by the lock's own drop only, which leaves it open in a forked child.
+    /// Closed only by `PathLock::drop`, which leaves the file open in a forked child.
     file: ManuallyDrop<File>,
     id: FileId,
     guard: Guard,
@@ -88,11 +89,11 @@ impl PathLock {
     /// created if it does not exist. Never blocks. Success proves that the last owner has ended.
     ///
     /// # Errors
-    /// - [`Error::AddrInUse`] with the holder's pid if a live process owns the path (this process
-    ///   included).
+    /// - [`Error::AddrInUse`] with the holder's pid if a live process, possibly this one, owns the
+    ///   path.
     /// - [`Error::InvalidAddress`] if the lock file is not an empty regular file with one name.
     /// - [`Error::SystemAt`] if the file cannot be opened or locked.
-    /// - [`Error::System`] if memory for the process's registry of locks is short.
+    /// - [`Error::System`] if there is no memory for the process's registry of locks.
     pub fn acquire(path: &Path) -> Result<Self> {
         Self::acquire_with_mode(path, MODE)
     }
@@ -103,11 +104,12 @@ impl PathLock {
         let lock_path = lock_path(path);
         let in_use = |holder| Error::AddrInUse { address: path.display().to_string(), holder };
         let at = |error: Error| error.at(lock_path.display());
-        // Done before the registry is locked: a file system that never answers blocks only this
-        // call.
+        // Called before the registry is locked, so that a file system that never answers blocks
+        // only this call.
         let found = find(&lock_path)?;
         let mut locked = locked()?;
-        // Checked before it is opened: closing a second descriptor would drop this process's lock.
+        // Checked before the file is opened, because closing a second descriptor would drop this
+        // process's lock.
         if found.is_some_and(|id| locked.contains(&id)) {
             return Err(in_use(Some(std::process::id())));
         }
@@ -115,8 +117,8 @@ impl PathLock {
         let id = match identify(&file, &lock_path) {
             Ok(id) if !locked.contains(&id) => id,
             refused => {
-                // Between the two checks the name was given to another file. The descriptor stays
-                // open: closing it could drop a lock of this process.
+                // Between the two checks, the name was given to another file. Its descriptor stays
+                // open, because closing it could drop a lock of this process.
                 std::mem::forget(file);
                 refused?;
                 return Err(in_use(Some(std::process::id())));
@@ -137,15 +139,15 @@ impl PathLock {
 
 impl Drop for PathLock {
     fn drop(&mut self) {
-        // In a forked child the lock is the parent's, or the child holds one of its own by another
-        // descriptor, which closing this one would drop.
+        // In a forked child, the lock belongs to the parent. If the child has acquired its own lock
+        // on the file, closing this descriptor would drop that lock.
         if self.guard.is_forked() {
             return;
         }
-        // Without a registry no thread of this process could have acquired the lock.
+        // Cannot fail: without a registry, no thread of this process could have acquired the lock.
         let Ok(mut locked) = locked() else { return };
         locked.retain(|id| *id != self.id);
-        // SAFETY: dropped here once; the file is not used afterwards. The registry is locked, so
+        // SAFETY: dropped once, here; the file is not used afterwards. The registry is locked, so
         // that no thread opens the file before it is closed.
         unsafe { ManuallyDrop::drop(&mut self.file) };
     }
@@ -171,8 +173,8 @@ fn locked() -> Result<MutexGuard<'static, Vec<FileId>>> {
     Ok(LOCKED.get()?.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// Identifies the lock file, if there is one, by an `O_PATH` descriptor: closing it drops no lock,
-/// and opening it starts no device and waits for no FIFO.
+/// Identifies the lock file, if there is one, by an `O_PATH` descriptor. Closing such a descriptor
+/// drops no lock; opening it starts no device and waits for no FIFO.
 ///
 /// # Errors
 /// The errors of [`identify`], and [`Error::SystemAt`] if the file cannot be opened.
@@ -250,12 +252,13 @@ fn holder(file: &File) -> Result<LockHolder> {
     if i32::from(lock.l_type) == libc::F_UNLCK {
         return Ok(LockHolder::Ended);
     }
-    // The pid is 0 for another PID namespace, and -1 for a lock that belongs to a descriptor.
+    // The pid is 0 if the holder is in another PID namespace, and -1 if the lock belongs to a
+    // descriptor.
     Ok(LockHolder::Live(u32::try_from(lock.l_pid).ok().filter(|pid| *pid != 0)))
 }
 
 fn first_byte() -> libc::flock {
-    // SAFETY: integers only, for which zero is a value.
+    // SAFETY: the structure has only integers, for which zero is a valid value.
     let mut lock: libc::flock = unsafe { std::mem::zeroed() };
     lock.l_type = libc::F_WRLCK as _;
     lock.l_whence = libc::SEEK_SET as _;

@@ -136,7 +136,7 @@ impl Connection {
         matches!(self, Self::Pending(_) | Self::Open(_))
     }
 
-    /// Returns `true` until an answer arrives, even an unreadable one.
+    /// Returns `true` while the lane's `HELLO` has no answer, not even an unreadable one.
     pub(super) fn is_unanswered(&self) -> bool {
         matches!(self, Self::Pending(pending) if !pending.unreadable)
     }

@@ -1,9 +1,10 @@
 //! One lane at its receiver: [`InboundLane`].
 //!
-//! It finds messages, acknowledges them, processes the sender's control messages, and grants memory
-//! or asks for it back. Everything that the sender wrote is an untrusted value; a violation is a
-//! [`ProtocolError`], for which the caller removes the lane. Neighbours: [`super::lanes`] holds all
-//! lanes of a mailbox, [`super::handshake`] makes them. Nothing here waits.
+//! An [`InboundLane`] finds messages, acknowledges them, processes the sender's control messages,
+//! and grants memory or requests it back. Everything that the sender wrote is an untrusted value; a
+//! violation is a [`ProtocolError`], after which the caller removes the lane. Neighbours:
+//! [`super::lanes`] holds all lanes of a mailbox, [`super::handshake`] makes them. Nothing here
+//! waits.
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
@@ -30,10 +31,10 @@ use crate::sys::socket::{self, PassedMessage, PeerSocket};
 pub(super) enum LaneScan<T> {
     /// A message.
     Message(T),
-    /// No message: a sender that sends from now on rings. Or the lane waits for a resource that
-    /// this process lacks, and the descriptor reports when to try again.
+    /// There is no message, and a sender that sends from now on rings. Or the lane waits for a
+    /// resource that this process lacks, and the descriptor reports when to retry.
     Nothing,
-    /// Not everything was checked, and no sender rings for the rest: check again.
+    /// Not everything was checked, and no sender rings for the rest: the caller must check again.
     Again,
 }
 
@@ -47,35 +48,38 @@ impl<T> LaneScan<T> {
 pub(super) struct InboundLane {
     reader: LaneReader<PeerRegion>,
     control: Control,
-    /// The position when free space was last announced to the sender.
+    /// The position up to which free space was last announced to the sender.
     told_at: u64,
     symmetric: bool,
-    /// Number of messages found, by which busy lanes are distinguished from idle ones.
+    /// Number of messages found, which distinguishes busy lanes from idle ones.
     pub(super) found: u32,
     /// `found` at the last visit of [`super::lanes::Lanes::settle`].
     pub(super) found_before: u32,
-    /// The connection hung up, or the process ended: the rest is read, then the lane is removed.
+    /// `true` once the connection hung up or the process ended: the rest is read, then the lane is
+    /// removed.
     pub(super) ended: bool,
-    /// Chunks passed and not yet announced, the oldest first.
+    /// Chunks that were passed but not yet announced, oldest first.
     passed: VecDeque<(PeerRegion, u32)>,
-    /// Control messages were left in the queue by the last call that read them.
+    /// `true` if the last call that read control messages left some in the queue.
     more_notes: bool,
-    /// The queue has a message for which descriptors or memory were missing.
+    /// `true` if a message stays in the queue because this process lacked descriptors or memory for
+    /// it.
     unreceived: bool,
-    /// The epoll set no longer reports the socket for that message.
+    /// `true` if the epoll set no longer reports the socket because of that message.
     pub(super) put_off: bool,
-    /// The violation in a chunk or its control message.
+    /// The violation found in a chunk or in its control message.
     broken: Option<ProtocolError>,
-    /// Bytes of chunks that the sender has requested in all and cannot have yet; otherwise 0.
+    /// Total bytes of chunks that the sender has requested and cannot have yet; otherwise 0.
     pub(super) wants: u64,
     /// Time since which the lane has been empty, with a chunk larger than its first.
     pub(super) idle_since: Option<Instant>,
-    /// The sender was asked to return memory.
+    /// `true` if the sender was asked to return memory.
     asked_back: bool,
-    /// The sender has reported its return; it is complete once the newest chunk is reached.
+    /// `true` if the sender has reported the return, which is complete once the receiver reaches
+    /// the newest chunk.
     returned: bool,
     first_size: usize,
-    /// Bytes that the sender may have in addition to its chunk without a request.
+    /// Bytes that the sender may have without a request, in addition to its chunk.
     spare: u64,
     /// Bytes of chunks that the sender may have.
     pub(super) granted: u64,
@@ -92,7 +96,7 @@ pub(super) struct InboundLane {
 /// Initial state of a lane.
 pub(super) struct LaneInit {
     pub(super) position: u64,
-    /// Bytes of the chunk to which the lane returns when it is idle.
+    /// Size in bytes of the chunk to which the lane returns when it is idle.
     pub(super) returns_to: usize,
     pub(super) reader: LaneReader<PeerRegion>,
     pub(super) passed: VecDeque<(PeerRegion, u32)>,
@@ -159,7 +163,7 @@ impl InboundLane {
         Some(length)
     }
 
-    /// Checks the next record, through at most one change of chunks.
+    /// Checks the next record, across at most one change of chunks.
     ///
     /// # Errors
     /// The sender broke the protocol.
@@ -180,7 +184,7 @@ impl InboundLane {
         }
     }
 
-    /// Returns `true` if there is no record: for lanes that are probably idle.
+    /// Returns `true` if there is no record. Used for lanes that are probably idle.
     #[inline(always)]
     pub(super) fn is_empty(&self) -> bool {
         self.reader.is_empty()
@@ -193,7 +197,7 @@ impl InboundLane {
             return Err(broken);
         }
         let followed = self.follow_sound(log2);
-        // Kept, since a second check would not find the invalid message again.
+        // Kept because a second check would not find the invalid message again.
         self.broken = followed.err();
         followed
     }
@@ -203,8 +207,8 @@ impl InboundLane {
             self.read_notes()?;
         }
         let Some((region, passed)) = self.passed.pop_front() else {
-            // It may come after more control messages than one call reads, or this process lacks
-            // the resources to receive it.
+            // The chunk may come after more control messages than one call reads, or this process
+            // may lack the resources to receive it.
             return match (self.more_notes, self.is_short()) {
                 (true, true) => Ok(LaneScan::Nothing),
                 (true, false) => Ok(LaneScan::Again),
@@ -221,7 +225,8 @@ impl InboundLane {
         drop(self.reader.follow(region, log2));
         self.first_size = self.first_size.min(self.reader.size());
         self.idle_since = None;
-        // Everything before is acknowledged: `look` is called only then. This frees the old chunk.
+        // All earlier messages are acknowledged, since `look` is called only then. Storing the
+        // position frees the old chunk.
         self.acknowledge_position();
         self.lower_grant();
         match self.reader.look()? {
@@ -229,8 +234,8 @@ impl InboundLane {
                 self.found = self.found.wrapping_add(1);
                 Ok(LaneScan::Message(length))
             }
-            // One chunk per check: a chain of empty ones takes several. If this one is empty, the
-            // next check announces the position to the sender.
+            // Each check follows one chunk, so a chain of empty chunks takes several. If this chunk
+            // is empty, the next check announces the position to the sender.
             Peeked::Nothing | Peeked::Next(_) => Ok(LaneScan::Again),
         }
     }
@@ -289,19 +294,19 @@ impl InboundLane {
     #[cold]
     fn notify_space(&mut self) {
         self.told_at = self.reader.position();
-        // First the exact position, which does not include skipped padding yet: otherwise a
-        // sender that has seen the free space would find a position before it.
+        // The exact position, which does not include skipped padding yet, is stored first:
+        // otherwise a sender that has seen the free space would find a position before it.
         self.control.acknowledge(self.told_at);
         self.control.make_room(self.told_at);
         if self.sender_waits() {
-            // A full queue already has one; a sender that has ended needs none.
+            // A full queue already contains a `ROOM`, and a sender that has ended needs none.
             let _ = socket::send(&self.socket, &wire::write(ControlMessage::Room), &[]);
         }
     }
 
-    /// Wakes the sender if it waits and the position has advanced. [`InboundLane::ack`]
-    /// collects several acknowledgements, since each wake-up costs time; for a receiver that works
-    /// long on each message that would delay the sender.
+    /// Wakes the sender if it waits and the position has advanced. [`InboundLane::ack`] collects
+    /// several acknowledgements, since each wake-up costs time; without this call, a receiver that
+    /// works long on each message would delay the sender.
     #[inline]
     pub(super) fn tell_if_waiting(&mut self) {
         if self.reader.position() != self.told_at && self.sender_waits() {
@@ -312,9 +317,9 @@ impl InboundLane {
     /// Returns `true` if the sender waits; called after the position was stored.
     #[inline]
     fn sender_waits(&self) -> bool {
-        // The mirror of the doorbell: this end has stored its position and loads `waiting`; the
-        // sender stores `waiting`, then loads the position once more.
-        // SYNC room-waiting: pairs with the barrier in `AcceptedLane::heavy_fence`.
+        // Mirrors the doorbell: this end has stored its position and loads `waiting`; the sender
+        // stores `waiting`, then loads the position once more. SYNC room-waiting: pairs with the
+        // barrier in `AcceptedLane::heavy_fence`.
         if self.symmetric {
             fence(Ordering::SeqCst);
         } else {
@@ -323,8 +328,8 @@ impl InboundLane {
         half_of_peer(self.reader.region(), WAITING_AT).load(Ordering::Relaxed) != 0
     }
 
-    /// Processes the sender's control messages on the socket; bounded, so that one sender cannot
-    /// block the receiver.
+    /// Processes a bounded number of the sender's control messages on the socket, so that one
+    /// sender cannot block the receiver.
     ///
     /// # Errors
     /// A message that no honest sender sends.
@@ -339,7 +344,7 @@ impl InboundLane {
                     self.more_notes = false;
                     return Ok(());
                 }
-                // Without memory for the message, it is received later.
+                // Out of memory: the message stays queued and is received later.
                 Err(_) => {
                     self.unreceived = true;
                     return Ok(());
@@ -356,7 +361,8 @@ impl InboundLane {
                 match socket::receive_passed(&self.socket, wire::LONGEST, false, expected) {
                     Ok(Some(passed)) => self.pass(passed)?,
                     Ok(None) => {}
-                    // It stays in the queue until this process has the resources to receive it.
+                    // The message stays in the queue until this process has the resources to
+                    // receive it.
                     Err(_) => {
                         self.unreceived = true;
                         return Ok(());
@@ -416,7 +422,7 @@ impl InboundLane {
             return;
         }
         let size = self.reader.size();
-        // Memory that the sender could not return is not requested again.
+        // Raised so that memory that the sender could not return is not requested again.
         self.first_size = self.first_size.max(size);
         self.asked_back = false;
         self.returned = false;
@@ -428,8 +434,8 @@ impl InboundLane {
     }
 
     /// Asks the sender of a lane that has been empty since `before` to return a chunk that is
-    /// larger than the first and, if others want it, the unused part of its grant beyond a `share`.
-    /// Returns `true` if a later call may have something to ask for.
+    /// larger than the first and, if other lanes want memory, the unused part of its grant above
+    /// `share`. Returns `true` if a later call may have something to request.
     pub(super) fn ask_back(&mut self, now: Instant, before: Instant, share: Option<u64>) -> bool {
         if let Some(share) = share {
             self.spare = self.spare.min(share);
@@ -445,7 +451,8 @@ impl InboundLane {
                 self.control.give_back(true);
                 self.asked_back = true;
                 self.idle_since = None;
-                // The sender may be waiting for a grant while it holds memory that others wait for.
+                // Wakes the sender, which may be waiting for a grant while it holds memory that
+                // others wait for.
                 self.notify_space();
                 false
             }
@@ -471,10 +478,10 @@ fn bytes_of(chunks: &VecDeque<(PeerRegion, u32)>) -> u64 {
     chunks.iter().map(|(_, log2)| 1_u64 << log2).sum()
 }
 
-/// Returns the bytes of a chunk that a sender announced.
+/// Returns the size in bytes of a chunk that a sender announced.
 ///
 /// # Errors
-/// The size is not a valid one.
+/// The size is invalid.
 pub(super) fn chunk_size(log2: u32) -> Result<usize, ProtocolError> {
     let possible = (MIN_LOG2..=MAX_LOG2).contains(&log2);
     possible

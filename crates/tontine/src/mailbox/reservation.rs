@@ -1,4 +1,4 @@
-//! A message written in place: [`Reservation`], and the functions of [`Sender`] that return it.
+//! Messages written in place: [`Reservation`], and the functions of [`Sender`] that return it.
 
 #![allow(unsafe_code, reason = "a view of our own memory")]
 
@@ -13,12 +13,12 @@ use crate::lane::writer::RecordSlot;
 /// Space in a lane for one message, to be written in place; dereferences to its bytes.
 ///
 /// [`Sender::reserve`] returns it. [`Reservation::commit`] sends the message; a reservation dropped
-/// without it sends nothing. The bytes belong to the process that reserved them, and hold what an
-/// earlier message left.
+/// without it sends nothing. The bytes belong to the process that reserved them, and initially
+/// contain remains of an earlier message.
 ///
 /// # Panics
-/// Dereferencing panics in a forked child, whose memory has no such mapping. A slice of the bytes
-/// that was taken before the fork must not be accessed in the child.
+/// Dereferencing panics in a forked child, whose memory has no such mapping. The child must not
+/// access a slice of the bytes that was taken before the fork.
 ///
 /// # Examples
 /// ```
@@ -104,17 +104,19 @@ impl<'a> Reservation<'a> {
 
     /// Sends the message that was written to the reserved space.
     ///
-    /// If the receiver has died since, and the sender waits for its successor
+    /// If the receiver has died since the reservation, and the sender waits for its successor
     /// ([`OnDeath::WaitForSuccessor`](super::OnDeath::WaitForSuccessor)), the message stays in the
-    /// lane and is handed over with the others, at the sender's next call.
+    /// lane, and the sender's next call hands it over with the others.
     ///
     /// # Errors
     /// Nothing was sent if `commit` fails.
     ///
-    /// - [`Error::OwnerDied`](crate::Error::OwnerDied) if the receiver has died since.
-    /// - [`Error::Closed`](crate::Error::Closed) if it has closed the mailbox since.
+    /// - [`Error::OwnerDied`](crate::Error::OwnerDied) if the receiver has died since the
+    ///   reservation.
+    /// - [`Error::Closed`](crate::Error::Closed) if the receiver has closed the mailbox since then.
     /// - [`Error::Forked`](crate::Error::Forked) in a forked child.
-    /// - The error of [`Sender::send`] if it has refused the lane or broken the protocol since.
+    /// - The error of [`Sender::send`] if the receiver has refused the lane or broken the protocol
+    ///   since then.
     #[inline]
     pub fn commit(self) -> Result<()> {
         self.lane.check()?;

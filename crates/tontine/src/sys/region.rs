@@ -3,11 +3,11 @@
 //! Each region is a memfd. Its maker maps it writable and then seals it, so that no other process,
 //! not even one that reopens it through `/proc`, can write it, shrink it or punch holes into it;
 //! the maker's own mapping stays writable. A process that receives the descriptor trusts it only
-//! after [`PeerRegion::map`] has checked it; [`InvalidRegion`] names what was missing. From then on
-//! reading the region cannot fault, but its content is still untrusted.
+//! after [`PeerRegion::map`] has checked it; [`InvalidRegion`] names the failed check. From then
+//! on, reading the region cannot fault, but its content is still untrusted.
 //!
-//! Neighbours: `life::word` has a process's page in a region, the lanes their chunks and control
-//! pages. They define the offsets.
+//! Neighbours: `life::word` keeps a process's page in a region, the lanes their chunks and control
+//! pages. These modules define the offsets.
 
 #![allow(unsafe_code, reason = "maps and unmaps files, and moves mappings between threads")]
 
@@ -49,9 +49,9 @@ unsafe impl Send for OwnRegion {}
 
 impl OwnRegion {
     /// Makes a region of `size` zero bytes, which `/proc/PID/maps` shows as `name`. The descriptor
-    /// is for passing to other processes, and is not needed otherwise.
+    /// serves only to be passed to other processes.
     ///
-    /// A child forked by another thread during this call may inherit the mapping, and does not use
+    /// A child forked by another thread during this call may inherit the mapping, but does not use
     /// it.
     ///
     /// # Errors
@@ -73,7 +73,7 @@ impl OwnRegion {
     }
 
     /// Returns the address of the first byte. `size` bytes are readable and writable until the
-    /// region is dropped; in a forked child none are.
+    /// region is dropped; in a forked child, none are.
     #[inline(always)]
     pub(crate) fn base(&self) -> NonNull<u8> {
         self.base
@@ -88,7 +88,7 @@ impl OwnRegion {
 
 impl Drop for OwnRegion {
     fn drop(&mut self) {
-        // A forked child did not inherit the mapping: its addresses may have another use by now.
+        // A forked child did not inherit the mapping, and may have reused its addresses.
         if !self.guard.is_forked() {
             unmap(self.base, self.size);
         }
@@ -97,8 +97,8 @@ impl Drop for OwnRegion {
 
 /// Another process's region, checked and mapped read-only.
 ///
-/// A forked child inherits the mapping: it can be read there as in the parent, and dropping the
-/// child's handle unmaps only the child's mapping.
+/// A forked child inherits the mapping and can read it like the parent. Dropping the child's handle
+/// unmaps only the child's mapping.
 #[derive(Debug)]
 pub(crate) struct PeerRegion {
     base: NonNull<u8>,
@@ -112,7 +112,7 @@ impl PeerRegion {
     /// Checks a descriptor that a peer passed, and maps all `size` bytes of it.
     ///
     /// # Errors
-    /// [`InvalidRegion`], if an honest peer would not have passed it.
+    /// [`InvalidRegion`] if an honest peer would not have passed this descriptor.
     pub(crate) fn map(fd: BorrowedFd<'_>, size: usize) -> Result<Self, InvalidRegion> {
         check(fd, size)?;
         match map(fd, size, ProtFlags::READ) {
@@ -154,19 +154,20 @@ pub(crate) enum InvalidRegion {
     Unsealed,
     /// The file is larger or smaller than announced.
     WrongSize,
-    /// The file has holes: reading them would allocate memory charged to the reader, or fail.
+    /// The file has holes: reading them would allocate memory charged to the reading process, or
+    /// fail.
     Sparse,
     /// The file has more memory than its size: the process that unmaps it last waits until the
-    /// kernel has freed it.
+    /// kernel has freed that memory.
     Oversized,
     /// The descriptor is open for writing only.
     Unreadable,
-    /// This process could not map the file, which is not the peer's fault.
+    /// This process could not map the file. This is not the peer's fault.
     System(&'static str, Errno),
 }
 
 impl InvalidRegion {
-    /// Returns the text of the error: what was expected, and what was found.
+    /// Returns the text of the error, with the expected and the found value.
     pub(crate) fn what(self) -> &'static str {
         match self {
             Self::NotMemory => "expected a sealed memfd, found a descriptor of another kind",
@@ -194,8 +195,9 @@ impl InvalidRegion {
     }
 }
 
-/// Checks the file by system calls only. The seals are checked first: the kernel knows them without
-/// a request to the file system, which a hostile peer might run and which might never answer.
+/// Checks the file by system calls only. The seals come first, because the kernel knows them
+/// without a request to the file system, which a hostile peer might run and which might then never
+/// answer.
 fn check(fd: BorrowedFd<'_>, size: usize) -> Result<(), InvalidRegion> {
     let seals = rustix::fs::fcntl_get_seals(fd).map_err(|_| InvalidRegion::NotMemory)?;
     let system =
@@ -211,12 +213,13 @@ fn check(fd: BorrowedFd<'_>, size: usize) -> Result<(), InvalidRegion> {
         return Err(InvalidRegion::WrongSize);
     }
     let allocated = u64::try_from(file.st_blocks).unwrap_or(0).saturating_mul(STAT_BLOCK);
-    // Blocks after the end (`FALLOC_FL_KEEP_SIZE`) count too, and could make up for holes inside.
+    // `st_blocks` includes blocks after the end (`FALLOC_FL_KEEP_SIZE`), which could compensate for
+    // holes inside.
     let inside = pages_inside(fd, 0, size);
     if allocated < size as u64 || inside.is_some_and(|bytes| bytes < size) {
         return Err(InvalidRegion::Sparse);
     }
-    // One huge page may extend beyond the end. The seal against growing forbids more blocks there.
+    // One huge page may extend past the end. The seal against growing forbids more blocks there.
     let huge_page = page_bytes() * (page_bytes() / 8);
     if allocated > (size as u64).saturating_add(huge_page) {
         return Err(InvalidRegion::Oversized);
@@ -224,15 +227,15 @@ fn check(fd: BorrowedFd<'_>, size: usize) -> Result<(), InvalidRegion> {
     Ok(())
 }
 
-/// Returns the bytes of the pages that `size` bytes of the file from `at` on have, in memory or
-/// swapped out; `None` if the kernel does not report them (before 6.5). The kernel reports them for
-/// descriptors that are open for writing, as an honest peer's is; for one that was reopened for
-/// reading the result is 0.
+/// Returns the bytes of allocated pages, in memory or swapped out, in the range of `size` bytes
+/// from `at`; `None` if the kernel does not report them (before 6.5). The kernel reports them only
+/// for descriptors that are open for writing, as an honest peer's descriptor is. For a descriptor
+/// that was reopened for reading, the result is 0.
 ///
 /// `SEEK_HOLE` is not suitable: it counts a page that was allocated and not yet written to as a
-/// hole (`folio_seek_hole_data` in `mm/filemap.c`). No page is accessed; 16,384 pages take some 0.1
-/// ms. The result stays valid: `F_SEAL_FUTURE_WRITE` forbids punching holes, also for the maker
-/// (`shmem_fallocate` in `mm/shmem.c`) and by `MADV_REMOVE`, and tests try both.
+/// hole (`folio_seek_hole_data` in `mm/filemap.c`). No page is accessed; 16,384 pages take about
+/// 0.1 ms. The result stays valid: `F_SEAL_FUTURE_WRITE` forbids even the maker to punch holes
+/// (`shmem_fallocate` in `mm/shmem.c`), including by `MADV_REMOVE`; tests try both.
 pub(crate) fn pages_inside(fd: BorrowedFd<'_>, at: usize, size: usize) -> Option<usize> {
     const CACHESTAT: libc::c_long = 451;
     let range = [at as u64, size as u64];
@@ -383,8 +386,8 @@ mod tests {
         assert_eq!(refusal(&memfd(MemfdFlags::empty())), InvalidRegion::Unsealed);
     }
 
-    /// Only the number of blocks was checked: as many after the end as were missing inside made
-    /// 64 MiB of holes look allocated, and reading them was charged to the reader.
+    /// Only the number of blocks was checked. Enough blocks after the end made 64 MiB of holes look
+    /// allocated, and reading them was charged to the reading process.
     #[test]
     fn blocks_after_end_do_not_hide_holes() {
         let large = 1 << 20;
@@ -438,8 +441,8 @@ mod tests {
         let peer = PeerRegion::map(fd.as_fd(), SIZE).expect("fit");
         let (own, inherited) = (&own, &peer);
         assert!(in_child(move || {
-            // SAFETY: copies of the parent's handles; the parent drops its own, and each copy is
-            // used by one process.
+            // SAFETY: these are copies of the parent's handles; the parent drops its own, and each
+            // copy is used by one process.
             let (own, peer) = unsafe { (ptr::read(own), ptr::read(inherited)) };
             // SAFETY: the address is free in the child, or the call fails.
             let stranger = unsafe {
