@@ -1,12 +1,12 @@
 //! The life of another process, read from this one: [`Watch`].
 //!
-//! A watch maps the peer's page read-only after checking what the kernel reports about it. In the
-//! page it trusts only the offset of the liveness word, after checking that the word lies inside
-//! the mutex. A malicious process can look alive indefinitely, or dead at will; it can do no other
-//! harm.
+//! A [`Watch`] maps the peer's page read-only after checking what the kernel reports about the
+//! page. Of the page's content it uses only the offset of the liveness word, after checking that
+//! the word lies inside the mutex. A malicious process can look alive indefinitely, or dead at
+//! will, but can do no other harm.
 //!
-//! Neighbours: [`crate::sys::region`] checks and maps, [`super::word`] knows the layout. A watch
-//! does not wait: for that there are pidfds and connections.
+//! Neighbours: [`crate::sys::region`] checks and maps the page, [`super::word`] defines its layout.
+//! A watch does not wait; callers wait on pidfds and connections.
 
 #![allow(unsafe_code, reason = "reads words that another process writes")]
 
@@ -21,7 +21,7 @@ use crate::sys::region::PeerRegion;
 /// The kernel's overflow uid, for a user without an id in this user namespace.
 const OVERFLOW_UID: u32 = 65534;
 
-/// Another process's liveness word, read by one load.
+/// Another process's liveness word, which one load reads.
 ///
 /// A `Watch` is [`Send`] and [`Sync`]. A forked child inherits it and can use it.
 ///
@@ -53,16 +53,16 @@ pub struct Watch {
 // SAFETY: the mapping is the process's, not a thread's, and is unmapped by the thread that drops
 // the watch.
 unsafe impl Send for Watch {}
-// SAFETY: shared access is loads of atomics.
+// SAFETY: shared access only loads atomics.
 unsafe impl Sync for Watch {}
 
 impl Watch {
-    /// Watches the process whose [`Life`](super::Life) has this descriptor. The watch does not need
-    /// the descriptor afterwards.
+    /// Watches the process to whose [`Life`](super::Life) this descriptor belongs. The watch does
+    /// not need the descriptor afterwards.
     ///
     /// # Errors
-    /// - [`Error::Protocol`] if the descriptor is not that of a life.
-    /// - [`Error::VersionMismatch`] if it belongs to another version of the layout.
+    /// - [`Error::Protocol`] if the descriptor does not belong to a life.
+    /// - [`Error::VersionMismatch`] if it belongs to a life of another layout version.
     /// - [`Error::System`] if its page cannot be mapped.
     pub fn from_fd(fd: impl AsFd) -> Result<Self> {
         let fd = fd.as_fd();
@@ -87,7 +87,7 @@ impl Watch {
 
     /// Returns `true` while the process lives (one load, one test).
     ///
-    /// `false` is final. `true` was right a moment ago; a stopped process is alive.
+    /// `false` is final. `true` may already be outdated. A stopped process is alive.
     ///
     /// # Examples
     /// ```
@@ -107,8 +107,8 @@ impl Watch {
         word::is_held(unsafe { self.word.as_ref() })
     }
 
-    /// Returns the word that is 1 while the receiver at this desk sleeps; `None` if the page has no
-    /// such desk. The index is an untrusted value from the peer.
+    /// Returns the word that is 1 while the receiver of the mailbox slot with this index sleeps;
+    /// `None` if the page has no such slot. The index is an untrusted value from the peer.
     #[inline]
     pub(crate) fn sleeping(&self, desk: u32) -> Option<&AtomicU32> {
         (desk < DESKS).then(|| &self.layout().desks[desk as usize].sleeping)
@@ -146,8 +146,8 @@ impl Watch {
     }
 }
 
-/// Returns the user that made a memfd. Makes no `fstat` call for another kind of file: its file
-/// system might never answer.
+/// Returns the user that made a memfd. Makes no `fstat` call for any other kind of file, because
+/// its file system might never answer.
 fn maker(fd: BorrowedFd<'_>) -> Option<u32> {
     rustix::fs::fcntl_get_seals(fd).ok()?;
     rustix::fs::fstat(fd).ok().map(|file| file.st_uid)

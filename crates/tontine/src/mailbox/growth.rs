@@ -1,7 +1,9 @@
-//! Space for a sender's messages, in its chunk or in a new one: [`Growth`] decides, by the caps.
+//! Space for a sender's messages, in its chunk or in a new one: [`Growth`] decides, within the
+//! caps.
 //!
-//! `docs/internals/recovery.md` lists the steps: the new chunk is passed first, then announced by
-//! `next`. Neighbours: [`super::account`] counts chunks; [`super::outbound`] passes them.
+//! `docs/internals/recovery.md` lists the steps: the sender first passes the new chunk, then
+//! announces it by `next`. Neighbours: [`super::account`] counts chunks; [`super::outbound`] passes
+//! them.
 
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -16,10 +18,10 @@ use crate::lane::LaneWriter;
 use crate::lane::page::{MAX_LOG2, MIN_LOG2, log2_for, longest_message};
 use crate::sys::region::OwnRegion;
 
-/// Minimum size of a chunk, 64 KiB, that the sender fills before the lane grows, as a power of two.
+/// Minimum size of a chunk that the sender fills before the lane grows, as a power of two (64 KiB).
 const COMFORTABLE_LOG2: u32 = 16;
 
-/// Time after which an awake receiver that frees no space does not keep up.
+/// Time without freed space after which an awake receiver counts as not keeping up.
 const KEEPING_UP: Duration = Duration::from_micros(100);
 
 /// Interval between requests for a larger grant.
@@ -27,17 +29,17 @@ const BETWEEN_WANTS: Duration = Duration::from_millis(10);
 
 /// Size of a lane, and the limits of its growth.
 pub(super) struct Growth {
-    /// The share of the cap that the chunks take, and their descriptors if a successor may need
+    /// The share of the cap that the chunks take, with their descriptors if a successor may need
     /// them.
     chunks: ChunkAccount,
     /// The sender's own cap, in bytes of chunks.
     own_cap: u64,
     /// Size of the first chunk, as a power of two.
     first_log2: u32,
-    /// A successor may need the chunks' descriptors.
+    /// `true` if a successor may need the chunks' descriptors.
     keeps_descriptors: bool,
-    /// The cap of the last receiver that accepted the lane and was replaced; until there is one,
-    /// the sender's own.
+    /// The cap of the last receiver that accepted the lane and was replaced; before the first
+    /// replacement, the sender's own cap.
     last_cap: u64,
     /// Time and size of the last request.
     wanted: Option<(Instant, u64)>,
@@ -46,7 +48,7 @@ pub(super) struct Growth {
 /// One message's search for space.
 pub(super) struct SpaceRequest {
     pub(super) length: usize,
-    /// Grow at once, rather than wait for a receiver that keeps up.
+    /// `true` to grow at once rather than wait for a receiver that keeps up.
     pub(super) at_once: bool,
     /// Time since which the chunk has been full, while the receiver may free space.
     full_since: Option<Instant>,
@@ -55,11 +57,11 @@ pub(super) struct SpaceRequest {
 /// The next step if a chunk is too small.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum GrowthStep {
-    /// Stay in the chunk: caps do not allow more now.
+    /// Stay in the chunk: the caps allow no growth now.
     Stay,
     /// Continue in a chunk of two to this power bytes.
     GoOnIn(u32),
-    /// Request a grant of this many bytes in all.
+    /// Request a total grant of this many bytes.
     AskFor(u64),
 }
 
@@ -68,7 +70,7 @@ impl SpaceRequest {
         Self { length, at_once, full_since: None }
     }
 
-    /// Returns `true` if waiting is better than growing: a receiver at work frees space soon, and a
+    /// Returns `true` if waiting is better than growing: an active receiver frees space soon, and a
     /// chunk that stays in the cache is worth more than one that never fills.
     pub(super) fn waits_for(
         &mut self,
@@ -107,7 +109,7 @@ impl Growth {
         self.first_log2
     }
 
-    /// Returns the descriptors of all chunks; of none if no successor needs them.
+    /// Returns the descriptors of all chunks, or none if no successor needs them.
     pub(super) fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         self.chunks.descriptors()
     }
@@ -117,20 +119,20 @@ impl Growth {
         self.chunks.held() > 0
     }
 
-    /// Closes the descriptors that were passed, if no successor will need them.
+    /// Closes the descriptors after they were passed, if no successor will need them.
     pub(super) fn passed_on(&mut self) {
         if !self.keeps_descriptors {
             self.chunks.close_descriptors();
         }
     }
 
-    /// Records that the oldest chunks left the lane.
+    /// Records that the oldest chunks have left the lane.
     pub(super) fn release(&mut self, writer: &LaneWriter<OwnRegion>) {
         self.chunks.release_until(writer.chunks());
     }
 
     /// Records that the lane was handed over: the chunks that the ended receiver held are free, and
-    /// its cap is the best estimate of the next one's.
+    /// its cap is the best estimate of the next receiver's.
     pub(super) fn handed_over(&mut self, last: Option<&DepartedReceiver>) {
         if let Some(last) = last {
             self.last_cap = last.max_message().unwrap_or(self.own_cap);
@@ -138,9 +140,9 @@ impl Growth {
         self.chunks.forget_unknown();
     }
 
-    /// Returns the cap that applies, in bytes of chunks, and the receiver if it set it: the smaller
-    /// one of the sender's cap and the receiver's, once that is known. The cap of a receiver that
-    /// has ended does not bind its successor, which may accept more.
+    /// Returns the cap that applies, in bytes of chunks, and the receiver if the cap is the
+    /// receiver's. The cap is the smaller of the sender's and, once known, the receiver's. The cap
+    /// of a receiver that has ended does not bind its successor, which may accept more.
     pub(super) fn cap(&self, reader: Option<&AcceptedLane>) -> (u64, Option<Peer>) {
         match reader.and_then(|reader| Some((reader.max_message()?, reader.peer))) {
             Some((theirs, peer)) if theirs < self.own_cap => (theirs, Some(peer)),
@@ -155,17 +157,18 @@ impl Growth {
         half.max(self.first_log2)
     }
 
-    /// Checks that a message may fit into the lane at some time.
+    /// Checks that a message can fit into the lane at some time.
     ///
     /// # Errors
-    /// [`Error::TooLarge`] if it is certain that it never will.
+    /// [`Error::TooLarge`] if the message can never fit.
     pub(super) fn check_length(
         &self,
         length: usize,
         (cap, set_by): (u64, Option<Peer>),
         writer: &LaneWriter<OwnRegion>,
     ) -> Result<()> {
-        // The present chunk may be larger than the rule allows; a message that fits there is sent.
+        // The current chunk may be larger than the rule allows; a message that fits into it is
+        // sent.
         let largest = self.largest_log2(cap).max(writer.log2());
         let most = longest_message(1 << largest);
         if length <= most {
@@ -174,8 +177,8 @@ impl Growth {
         Err(Error::TooLarge { len: length as u64, max: most as u64, set_by })
     }
 
-    /// Returns the bytes of chunks that a lane without a receiver may have: the next owner accepts
-    /// what HELLO passes, and most probably has the cap of the last one.
+    /// Returns the bytes of chunks that a lane without a receiver may have. The next owner accepts
+    /// the chunks that HELLO passes, and most likely has the same cap as the last owner.
     pub(super) fn expected_grant(
         &self,
         last: Option<&DepartedReceiver>,
@@ -186,7 +189,7 @@ impl Growth {
     }
 
     /// Returns the next step to find space for a message of `length` bytes. `granted` is `None`
-    /// while the grant is not known or about to be lowered.
+    /// while the grant is unknown or about to be lowered.
     pub(super) fn plan(
         &mut self,
         length: usize,
@@ -201,7 +204,8 @@ impl Growth {
         }
         self.chunks.update();
         let fits = |log2: u32, cap: u64| writer.bytes() + (1 << log2) <= cap;
-        // Doubling is not required: the rest of the cap may have space for a smaller chunk.
+        // The new chunk need not be twice as large: the rest of the cap may have space for a
+        // smaller one.
         let left = self.bytes_left(cap, writer).max(1).ilog2();
         let mut log2 = log2.min(left);
         if log2 < needed.max(MIN_LOG2) {
@@ -219,34 +223,36 @@ impl Growth {
         match granted {
             None => GrowthStep::Stay,
             Some(granted) if fits(log2, granted) => GrowthStep::GoOnIn(log2),
-            // No more than that: unused bytes are missing for other lanes.
+            // Requests no more than that, because other lanes cannot use bytes that this lane holds
+            // unused.
             Some(_) => GrowthStep::AskFor(writer.bytes() + (1 << log2)),
         }
     }
 
-    /// Returns the bytes of chunks that the caps still allow. The sender's own cap also counts the
-    /// released chunks that the receiver holds, and allows one small chunk more, which a lane needs
-    /// to return a large one.
+    /// Returns the bytes of chunks that the caps still allow. Released chunks that the receiver
+    /// still holds also count against the sender's own cap, which allows one more small chunk,
+    /// because a lane needs one to return a large chunk.
     fn bytes_left(&self, cap: u64, writer: &LaneWriter<OwnRegion>) -> u64 {
         let small = if self.is_memory_held() { 1 << self.first_log2 } else { 0 };
         let own = (self.own_cap + small).saturating_sub(self.chunks.bytes());
         own.min(cap.saturating_sub(writer.bytes()))
     }
 
-    /// Returns `true` if, after a chunk of this size, the lane could not get its largest one while
-    /// the receiver holds released chunks, which may be until the connection ends.
+    /// Returns `true` if, after a chunk of this size, the lane could not get its largest chunk as
+    /// long as the receiver holds released chunks, possibly until the connection ends.
     fn leaves_no_space_for_largest(&self, log2: u32, largest: u32) -> bool {
         self.is_memory_held()
             && log2 < largest
             && self.exceeds_cap_with((1 << log2) + (1 << largest))
     }
 
-    /// Returns `true` if this many bytes more exceed the sender's own cap and one small chunk.
+    /// Returns `true` if this many more bytes would exceed the sender's own cap plus one small
+    /// chunk.
     fn exceeds_cap_with(&self, bytes: u64) -> bool {
         self.chunks.bytes() + bytes > self.own_cap + (1 << self.first_log2)
     }
 
-    /// Returns `true` if it is time to request this many bytes: a request at every check for space
+    /// Returns `true` if it is time to request this many bytes. A request at every check for space
     /// would fill the queue.
     pub(super) fn is_request_due(&mut self, bytes: u64) -> bool {
         let now = Instant::now();
@@ -258,7 +264,7 @@ impl Growth {
         is_due
     }
 
-    /// Records that memory was returned: requests from before that no longer count.
+    /// Records that memory was returned, which makes earlier requests invalid.
     pub(super) fn returned(&mut self) {
         self.wanted = None;
     }
@@ -273,8 +279,8 @@ impl Growth {
     ) -> Option<u32> {
         let small = self.first_log2;
         let fits = writer.bytes() + (1 << small) <= granted;
-        // If the receiver still holds chunks that were returned before, no more is returned: the
-        // lane must still be able to grow to its largest chunk.
+        // If the receiver still holds chunks that were returned earlier, nothing more is returned,
+        // because the lane must still be able to grow to its largest chunk.
         self.chunks.update();
         let largest = self.largest_log2(cap);
         let reaches = writer.log2() >= largest || !self.exceeds_cap_with(1 << largest);
@@ -286,7 +292,7 @@ impl Growth {
     /// short, as if the cap were reached.
     ///
     /// # Errors
-    /// [`Error::FileTooLarge`], or [`Error::System`] for another reason than a shortage.
+    /// [`Error::FileTooLarge`], or [`Error::System`] if the reason is not a shortage.
     pub(super) fn make_chunk(log2: u32) -> Result<Option<(OwnRegion, OwnedFd)>> {
         match OwnRegion::new("tontine-chunk", 1 << log2) {
             Ok(made) => Ok(Some(made)),

@@ -1,15 +1,15 @@
 //! The receiver's side of the handshake: [`HandshakeStatus`].
 //!
-//! Each part of HELLO is an untrusted value until it is checked: the sender's process (by the
-//! kernel's credentials), its memory (sealed, of the announced size), and the bytes that it may
+//! Each part of HELLO is an untrusted value until it is checked: the sender's process against the
+//! kernel's credentials, its memory for seals and the announced size, and the bytes that it may
 //! have.
 //!
-//! If *this* process lacks a descriptor or memory to accept a sender, that is not the sender's
-//! fault: the handshake is deferred and retried. Other connections, which would lack the same, are
-//! not accepted before it. The sender is refused only when the handshake timeout has expired.
+//! If *this* process lacks a descriptor or memory to accept a sender, the sender is not at fault:
+//! the handshake is deferred and retried. Meanwhile no other connection is accepted, since it would
+//! lack the same resource. The sender is refused only when the handshake timeout has expired.
 //!
-//! Neighbours: [`super::listener`] has the connections, [`super::inbound`] the lanes made from
-//! them.
+//! Neighbours: [`super::listener`] owns the connections, [`super::inbound`] defines the lanes made
+//! from them.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -40,7 +40,8 @@ impl Mailbox {
     pub(super) fn accept(&mut self) -> Result<()> {
         for _ in 0..ACCEPTED_AT_ONCE {
             if !self.door.deferred_numbers().is_empty() {
-                // A connection that is accepted now takes a descriptor that others wait for.
+                // A connection accepted now would take a descriptor that deferred connections wait
+                // for.
                 self.door.pause_accept();
                 return Ok(());
             }
@@ -77,7 +78,7 @@ impl Mailbox {
             Ok(HandshakeStatus::Silent) => self.door.keep(connection),
             Ok(HandshakeStatus::Gone) => self.door.unwatch(connection.socket.as_fd()),
             Ok(HandshakeStatus::Busy) => {
-                // Refused at once: other users' connections must not wait for it.
+                // Refused at once, so that other users' connections do not wait for it.
                 let error = Error::system("a thread that receives HELLO", Errno::AGAIN);
                 self.refuse(&connection, &error);
                 self.lanes.fault(error);
@@ -99,12 +100,12 @@ impl Mailbox {
 
     /// Refuses a pending connection, with the reason.
     pub(super) fn refuse(&self, connection: &PendingConnection, error: &Error) {
-        // A forked child may hold a copy, which would keep the socket in the set.
+        // Removed explicitly, because a forked child's copy would keep the socket in the set.
         self.door.unwatch(connection.socket.as_fd());
         refuse(&connection.socket, error);
     }
 
-    /// Makes the handshake with a pending connection, as far as it can.
+    /// Carries out the handshake with a pending connection as far as possible.
     fn handshake(&mut self, connection: &mut PendingConnection) -> Result<HandshakeStatus> {
         let (note, mut passed) = match connection.said.take() {
             Some(said) => said,
@@ -135,7 +136,7 @@ impl Mailbox {
                 what: "HELLO carries no credentials of the process that sent it",
             });
         };
-        // The process that connected was admitted; another one may have sent the message.
+        // The process that connected was admitted, but another process may have sent the message.
         let peer = from.peer();
         self.options.admit(peer)?;
         let wrong = |what| Error::Protocol { peer, what };
@@ -160,9 +161,9 @@ impl Mailbox {
     }
 
     /// Returns the bytes of chunks that a connecting sender may have without a request. Half of the
-    /// mailbox's memory goes to the senders that connect first: their whole cap, so that they need
-    /// not wait for a receiver that is at work. A quarter is shared equally. The rest is lent on
-    /// request. If less than an equal share is left, the senders that may still connect share it.
+    /// mailbox's memory goes to the senders that connect first: each gets its whole cap, so that it
+    /// need not wait for a busy receiver. A quarter is shared equally. The rest is lent on request.
+    /// If less than an equal share is left, the senders that may still connect share the remainder.
     pub(super) fn first_grant(&self, hello: &Hello) -> Result<u64> {
         let brought: u64 = hello.named().map(|log2| 1_u64 << log2.min(MAX_LOG2)).sum();
         let left = self.options.mailbox_cap.saturating_sub(self.lanes.granted());
@@ -179,14 +180,14 @@ impl Mailbox {
         Ok(wanted.min(brought + spare).max(brought))
     }
 
-    /// Returns the bytes that each lane may have in addition to its chunk, also if others want
+    /// Returns the bytes that each lane may have in addition to its chunk, even if other lanes want
     /// them.
     pub(super) fn share(&self) -> u64 {
         self.options.mailbox_cap / 4 / self.options.max_lanes.max(1) as u64
     }
 
-    /// Returns the maximum that a lane is ever granted, also if all others end: by it the sender
-    /// distinguishes a message that has to wait from one that never fits.
+    /// Returns the maximum that a lane is ever granted, even if all others end. The sender uses it
+    /// to distinguish a message that must wait from one that never fits.
     fn most(&self, granted: u64) -> u64 {
         let others = self.options.max_lanes.saturating_sub(1) as u64;
         let left = self.options.mailbox_cap.saturating_sub(others.saturating_mul(1 << MIN_LOG2));
@@ -207,8 +208,8 @@ impl Mailbox {
         for log2 in hello.named() {
             chunk_size(log2).map_err(|broken| wrong(broken.0))?;
         }
-        // The steps for which this process may lack a resource come first: a retry needs what was
-        // passed.
+        // The steps for which this process may lack a resource come first, while the passed objects
+        // are still available for a retry.
         let (control, control_fd) = Control::new(hello.position, granted, self.most(granted))?;
         let (doorbell, button) = doorbell::make()?;
         let fences = match (self.can_interrupt, hello.fences) {
@@ -217,7 +218,7 @@ impl Mailbox {
         };
         let process = match (&passed.pidfd, peer.pid) {
             (None, Some(pid)) => match pidfd::open(pid) {
-                // The process exists, and a lane must not go without its pidfd.
+                // The process exists, and a lane must not be without its pidfd.
                 Err(error) if error.is_shortage() => return Err(error),
                 opened => opened.ok(),
             },
@@ -233,7 +234,7 @@ impl Mailbox {
             chunks.pop_front().ok_or_else(|| wrong("expected HELLO with a chunk, found none"))?;
         let reader = LaneReader::new(first, log2, hello.base, hello.position)
             .map_err(|broken| wrong(broken.0))?;
-        // A lane that is handed over still has its last size.
+        // The first chunk of a lane that is handed over still has the lane's last size.
         let returns_to = chunk_size(hello.returns_to.into()).unwrap_or(reader.size());
         let id = self.lanes.next_id();
         let given = [self.life.as_fd(), control_fd.as_fd(), button.as_fd()];
@@ -249,12 +250,12 @@ impl Mailbox {
         }
         // SYNC handover: pairs with `OutboundLane::withdraw`. The sender withdraws, then checks for
         // WELCOME; this receiver sends WELCOME, then checks whether the sender withdrew. Both have
-        // a full fence in between, so that at least one sees the other: two receivers never read
-        // one lane.
+        // a full fence in between, so at least one end sees the other's step, and two receivers
+        // never read one lane.
         fence(Ordering::SeqCst);
         if half_of_peer(reader.region(), HANDOVER_AT).load(Ordering::Relaxed) != hello.handover {
             unwatch();
-            // Its sender may have read WELCOME. This ends its fast path, so that it sees the
+            // The sender may have read WELCOME. `GIVE_BACK` ends its fast path, so that it sees the
             // hang-up. CLOSED would announce a close, and end a lane that another owner may have.
             control.give_back(true);
             return Ok(None);
@@ -276,7 +277,7 @@ impl Mailbox {
         }))
     }
 
-    /// Watches the descriptors that report a lane's events, then sends WELCOME: no step after that
+    /// Watches the descriptors that report a lane's events, then sends WELCOME, after which no step
     /// can fail.
     fn announce(
         &self,
@@ -295,9 +296,9 @@ impl Mailbox {
         self.door.watch(socket.as_fd(), EventSource::Socket(slot, generation))?;
         let welcome =
             wire::write(ControlMessage::Welcome(Welcome { fences, desk: self.desk.index }));
-        // A sender that has ended needs no WELCOME; its messages are read all the same.
+        // A sender that has ended needs no WELCOME; its messages are still read.
         if socket::send(socket, &welcome, passed)? == SendResult::Full {
-            // The sender of a lane without WELCOME would never ring.
+            // Without WELCOME, the sender would never ring.
             return Err(Error::system("sendmsg of WELCOME", Errno::TOOMANYREFS));
         }
         Ok(())
@@ -308,7 +309,7 @@ impl Mailbox {
 enum HandshakeStatus {
     /// HELLO has not arrived.
     Silent,
-    /// The sender hung up or has withdrawn HELLO.
+    /// The sender hung up or withdrew HELLO.
     Gone,
     /// All threads that could receive HELLO are blocked by files that never answer.
     Busy,
@@ -331,7 +332,7 @@ impl Mailbox {
     /// Receives a connection's first message.
     ///
     /// # Errors
-    /// This process lacks a resource: the message stays in the queue.
+    /// This process lacks a resource; the message stays in the queue.
     fn recv_hello(&self, socket: &PeerSocket) -> Result<Hearing> {
         let mut bytes = [0; wire::LONGEST];
         let Some(received) = socket::receive(socket, &mut bytes)? else {
@@ -362,7 +363,7 @@ impl Mailbox {
     }
 }
 
-/// Sends a connection the error number for which it is refused.
+/// Sends the sender the error number of the refusal.
 fn refuse(socket: &PeerSocket, error: &Error) {
     let _ = socket::send(socket, &wire::write(ControlMessage::Refused(error.errno())), &[]);
 }

@@ -8,10 +8,10 @@ use std::ptr::NonNull;
 
 use crate::error::Peer;
 
-/// Identifier of a lane, that is of one connected [`Sender`](super::Sender), unique for as long as
-/// its mailbox exists.
+/// The identifier of a lane, and so of one connected [`Sender`](super::Sender). Unique for as long
+/// as its mailbox exists.
 ///
-/// A process may have several lanes, and process ids are reused; a `SenderId` is not.
+/// A process may have several lanes, and process ids are reused; a `SenderId` is never reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SenderId {
     pub(super) slot: u32,
@@ -33,8 +33,8 @@ impl fmt::Display for SenderId {
 
 /// A received message, copied out of shared memory; dereferences to its bytes.
 ///
-/// The next receiving call acknowledges the message; [`Mailbox::ack`](super::Mailbox::ack) does so
-/// earlier, and [`Mailbox::requeue`](super::Mailbox::requeue) marks it as unread.
+/// The next receiving call acknowledges the message; [`Mailbox::ack`](super::Mailbox::ack)
+/// acknowledges it earlier, and [`Mailbox::requeue`](super::Mailbox::requeue) marks it as unread.
 ///
 /// # Examples
 /// ```
@@ -63,12 +63,13 @@ pub struct Message<'a> {
 }
 
 impl Message<'_> {
-    /// Returns the identifier of the lane by which the message arrived.
+    /// Returns the identifier of the lane on which the message arrived.
     pub fn sender(&self) -> SenderId {
         self.sender
     }
 
-    /// Returns the process that sent the message, as the kernel identified it when it connected.
+    /// Returns the process that sent the message, as the kernel identified it when the process
+    /// connected.
     pub fn peer(&self) -> Peer {
         self.peer
     }
@@ -116,12 +117,13 @@ pub struct InPlace<'a> {
 }
 
 impl InPlace<'_> {
-    /// Returns the identifier of the lane by which the message arrived.
+    /// Returns the identifier of the lane on which the message arrived.
     pub fn sender(&self) -> SenderId {
         self.sender
     }
 
-    /// Returns the process that sent the message, as the kernel identified it when it connected.
+    /// Returns the process that sent the message, as the kernel identified it when the process
+    /// connected.
     pub fn peer(&self) -> Peer {
         self.peer
     }

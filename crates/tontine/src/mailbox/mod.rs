@@ -1,10 +1,10 @@
-//! Messages from many processes to one that survive `kill -9`: [`Mailbox`] receives, [`Sender`]
+//! Messages from many processes to one, which survive `kill -9`: [`Mailbox`] receives, [`Sender`]
 //! sends.
 //!
 //! Each sender appends its messages to memory that it alone may write, and the receiver
-//! acknowledges them in memory that it alone may write. The two share no lock, so a process that is
-//! killed holds none; and if the receiver dies, what it did not acknowledge is still in the
-//! sender's memory. A sender checks whether its receiver is alive by one load of a word that the
+//! acknowledges them in memory that it alone may write. The two share no lock that a killed process
+//! could hold; and if the receiver dies, the messages that it did not acknowledge are still in the
+//! sender's memory. To check whether its receiver is alive, a sender loads one word, which the
 //! kernel marks when the receiver ends.
 //!
 //! # Examples
@@ -25,8 +25,8 @@
 //!
 //! # Terms
 //! - A *lane* is the one-way connection of one sender to a mailbox: memory for messages, which only
-//!   the sender may write, a page for acknowledgements, which only the receiver may write, and a
-//!   Unix socket. Each [`Sender`] has one; a mailbox has as many as it has senders.
+//!   the sender may write; a page for acknowledgements, which only the receiver may write; and a
+//!   Unix socket. Each [`Sender`] has one lane; a mailbox has one per sender.
 //! - A *chunk* is a piece of a lane's memory, a memory file of 4 KiB to 1 GiB. A lane begins with
 //!   one chunk, continues in a larger one if it needs more space, and returns to a small one when
 //!   it has been idle.
@@ -34,26 +34,28 @@
 //!   multiple of 8 bytes.
 //! - A message is *unread* until it is *acknowledged*, by the receiving call after the one that
 //!   returned it or by [`Mailbox::ack`]. Until then it belongs to its sender.
-//! - A *cap* is the maximum number of bytes of chunks, for one lane ([`Options::lane_cap`], the
-//!   smaller one of both ends) or for all lanes of a mailbox ([`Options::mailbox_cap`]).
-//! - A *life* is the registration by which others see whether a process lives
+//! - A *cap* is the maximum number of bytes of chunks, for one lane ([`Options::lane_cap`]; the
+//!   smaller of the two ends' caps applies) or for all lanes of a mailbox
+//!   ([`Options::mailbox_cap`]).
+//! - A *life* is the registration that shows other processes whether a process lives
 //!   ([`Life`](crate::life::Life)). Opening an end of a lane registers the process.
 //!
 //! # Guarantees
 //! - Sending to a receiver that is alive and awake makes no system call, and takes no lock.
 //! - If the receiver has died, [`Sender::send`] returns
-//!   [`Error::OwnerDied`](crate::Error::OwnerDied), and the unread messages are still there:
+//!   [`Error::OwnerDied`](crate::Error::OwnerDied), and the unread messages are not lost:
 //!   [`Sender::take_unread`] returns them, or the next owner of the address gets them
 //!   ([`OnDeath`]).
-//! - If a sender is dropped, or its process ends, a receiver that lives still receives everything
-//!   that it had sent.
-//! - A process killed at any instruction blocks no other, and leaves each message whole or absent.
-//! - The messages of one sender arrive in order; none is lost and none comes twice while both ends
-//!   live. Across a death of the receiver, delivery is *at least once*.
-//! - A hostile sender cannot crash or hang the receiver, nor lose other senders' messages. A
-//!   hostile receiver cannot crash a sender, nor hang one whose calls have a timeout.
+//! - If a sender is dropped, or its process ends, a live receiver still receives everything that
+//!   the sender had sent.
+//! - A process killed at any instruction blocks no other process, and leaves each message whole or
+//!   absent.
+//! - The messages of one sender arrive in order; while both ends live, none is lost or delivered
+//!   twice. Across a death of the receiver, delivery is *at least once*.
+//! - A hostile sender cannot crash or hang the receiver, nor destroy other senders' messages. A
+//!   hostile receiver cannot crash a sender, nor hang a sender whose calls have a timeout.
 //!
-//! The [mailbox guide](crate::guide::mailbox) has the details: each kind of death, limits,
+//! The [mailbox guide](crate::guide::mailbox) describes the details: each kind of death, limits,
 //! permissions, event loops, and how to reply.
 
 mod accepted_lane;

@@ -1,7 +1,7 @@
-//! Waiting of a [`Mailbox`]: it polls its lanes for a short time, then sleeps in the kernel.
+//! How a [`Mailbox`] waits: it polls its lanes for a short time, then sleeps in the kernel.
 //!
-//! It mirrors a sender that waits for space ([`super::wait_limit`]). [`super::service`] processes
-//! the events that wake it.
+//! The protocol mirrors that of a sender that waits for space ([`super::wait_limit`]).
+//! [`super::service`] processes the events that wake the mailbox.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
@@ -30,9 +30,9 @@ impl Mailbox {
     /// Acknowledges the message last received.
     ///
     /// Returns `true` if there is nothing to receive: wait until the descriptor is readable.
-    /// Returns `false` if there may be: call [`Mailbox::try_recv`] until it returns
-    /// [`Error::WouldBlock`], then arm again. Returns `false` also while the system keeps the
-    /// mailbox from reading a message, or from being notified: for lack of memory, for instance.
+    /// Returns `false` if there may be a message: call [`Mailbox::try_recv`] until it returns
+    /// [`Error::WouldBlock`], then arm again. Also returns `false` while the system keeps the
+    /// mailbox from reading a message or from being notified, for example because memory is short.
     ///
     /// # Errors
     /// [`Error::Forked`] in a forked child.
@@ -70,7 +70,7 @@ impl Mailbox {
         self.check()?;
         self.ack();
         if !self.announce_sleep() {
-            // A ring could be lost: the caller has to check repeatedly.
+            // A ring could be lost, so the caller must check repeatedly.
             return Ok(false);
         }
         self.armed = true;
@@ -97,14 +97,14 @@ impl Mailbox {
             self.look_at_clock();
         }
         if self.since_service > SERVICE_AFTER {
-            // An error is returned by the call that next waits.
+            // Not returned here: the next call that waits returns the error.
             let _ = self.service(Some(Duration::ZERO));
         }
         self.lanes.pass()
     }
 
-    /// Between turns, after some time: makes a service of the connections due, and wakes the sender
-    /// whose turn it was if it waits for space.
+    /// Reads the clock between two turns. If enough time has passed, makes a service of the
+    /// connections due, and wakes the sender whose turn it was if that sender waits for space.
     #[cold]
     fn look_at_clock(&mut self) {
         if self.lanes.pace.look(Instant::now()) {
@@ -113,7 +113,7 @@ impl Mailbox {
         }
     }
 
-    /// Makes the check that precedes each sleep: of every lane, and through as many empty chunks as
+    /// Makes the check that precedes each sleep: checks every lane, through as many empty chunks as
     /// an honest sender leaves.
     pub(super) fn look_everywhere(&mut self) -> LaneScan<TakenMessage> {
         for _ in 0..MOST_CHUNKS {
@@ -125,7 +125,7 @@ impl Mailbox {
         LaneScan::Again
     }
 
-    /// Returns the next message, found at once or after a service of the connections.
+    /// Returns the next message, if one is found at once or after a service of the connections.
     pub(super) fn next_or_service(&mut self) -> Result<Option<TakenMessage>> {
         self.check()?;
         self.disarm();
@@ -137,7 +137,7 @@ impl Mailbox {
         Ok(self.taken)
     }
 
-    /// Blocks until a message has arrived, and returns it.
+    /// Blocks until a message arrives, and returns it.
     #[inline]
     pub(super) fn wait(&mut self, deadline: Option<Instant>) -> Result<TakenMessage> {
         self.check()?;
@@ -224,22 +224,23 @@ impl Mailbox {
         Ok(self.taken)
     }
 
-    /// Announces that the receiver is about to sleep: every sender either sees the announcement, or
-    /// the check that must follow sees its message. Returns `false` if the kernel no longer allows
-    /// the barrier that ensures this.
+    /// Announces that the receiver is about to sleep. Then, for every sender, either the sender
+    /// sees the announcement, or the caller's next check of the lanes, which must follow, sees the
+    /// sender's message. Returns `false` if the kernel no longer allows the barrier that ensures
+    /// this.
     fn announce_sleep(&self) -> bool {
         self.desk.sleeping().store(1, Ordering::Relaxed);
         // SYNC doorbell: pairs with the barrier between header store and `sleeping` load in
         // `Sender`. Symmetric: both sides have a full fence between their store and their load, so
         // at least one load sees the other's store. Asymmetric: `heavy` executes a full fence
-        // between the same two instructions of every running sender; a sender that does not run
-        // executed one when it was switched out.
+        // between the same two instructions of every running sender; a sender that is not running
+        // executed a fence when it was switched out.
         fence(Ordering::SeqCst);
         !self.lanes.any_asymmetric() || membarrier::heavy()
     }
 
-    /// Reverts [`Mailbox::arm`]. A forked child that drops its parent's pending future calls this
-    /// too: there it does nothing, since the page is not mapped.
+    /// Reverts [`Mailbox::arm`]. A forked child that drops its parent's pending future also calls
+    /// `disarm`, which does nothing in the child, where the page is not mapped.
     pub(super) fn disarm(&mut self) {
         if self.armed && self.check().is_ok() {
             self.desk.sleeping().store(0, Ordering::Relaxed);
@@ -248,11 +249,11 @@ impl Mailbox {
     }
 }
 
-/// The descriptor is readable when the mailbox has something to do: a message, a sender that
-/// connects, or one that has ended. It is for `poll`, `epoll` or a runtime.
+/// The descriptor is readable when the mailbox has something to do: a message has arrived, or a
+/// sender is connecting or has ended. Use it with `poll`, `epoll` or a runtime.
 ///
 /// Call [`Mailbox::arm`] before each wait: senders notify only a mailbox that is armed or blocked
-/// in a receiving call. [`Mailbox::arm`] has an example.
+/// in a receiving call. See [`Mailbox::arm`] for an example.
 impl AsFd for Mailbox {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.door.as_fd()

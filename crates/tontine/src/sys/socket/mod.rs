@@ -1,15 +1,15 @@
 //! Messages with descriptors and credentials: `SOCK_SEQPACKET` over Unix sockets.
 //!
 //! The module makes connections ([`seqpacket`], [`bind_path`], [`connect_path`], [`accept`],
-//! [`pair`]), and sends and receives messages over them ([`send`], [`receive()`]). Nothing here
-//! waits, except for a connection to be queued, until a deadline. `MSG_DONTWAIT` keeps messages
-//! from waiting, not `O_NONBLOCK`: that flag belongs to the open file, which a hostile peer may
-//! share and change.
+//! [`pair`]), and sends and receives messages over them ([`send`], [`receive()`]). Only connecting
+//! waits: for space in the listener's queue, until a deadline. Sends and receives do not block
+//! because of `MSG_DONTWAIT`, not `O_NONBLOCK`: that flag belongs to the open file, which a hostile
+//! peer may share and change.
 //!
 //! Neighbours: `mailbox` defines the messages. Everything that is received here is untrusted,
 //! except [`SenderCredentials`] and the pidfd, which come from the kernel. Descriptors that a peer
-//! passed are received in a table of their own ([`receive_passed`]), and a socket whose queue has
-//! some is closed there (`close`).
+//! passed are received in a separate table ([`receive_passed`]), and a socket whose queue contains
+//! descriptors is closed there (`close`).
 
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -44,7 +44,7 @@ pub(crate) use receive::{ReceivedPacket, SenderCredentials, receive};
 /// Maximum number of descriptors that the kernel passes with one message (`SCM_MAX_FD`).
 pub(crate) const MOST_DESCRIPTORS: usize = 253;
 
-/// Bytes of `sun_path`, one of which is the zero after a path or before an abstract name.
+/// Bytes of `sun_path`, including the zero after a path or before an abstract name.
 const NAME_ROOM: usize = 108;
 
 /// Maximum number of signals that may interrupt a call before it fails.
@@ -87,7 +87,7 @@ pub(crate) fn bind_path(fd: impl AsFd, path: &SocketPath) -> Result<()> {
     bind(fd, &SocketName::path(path)?)
 }
 
-/// Binds the socket to a name in its network namespace, which ends with the socket.
+/// Binds the socket to an abstract name in its network namespace. The name ends with the socket.
 ///
 /// # Errors
 /// The errors of [`bind_path`].
@@ -132,13 +132,15 @@ pub(crate) fn listen(fd: impl AsFd, backlog: i32) -> Result<()> {
 /// Accepts the next connection; returns `None` if no connection waits.
 ///
 /// # Errors
-/// [`Error::System`]: EMFILE or ENFILE if no descriptor is free; the connection stays in the queue.
+/// [`Error::System`], with EMFILE or ENFILE if no descriptor is free: the connection stays in the
+/// queue.
 pub(crate) fn accept(fd: impl AsFd) -> Result<Option<OwnedFd>> {
     for _ in 0..INTERRUPTIONS {
         match rustix::net::accept_with(&fd, SocketFlags::CLOEXEC) {
             Ok(connection) => return Ok(Some(connection)),
             Err(Errno::AGAIN) => return Ok(None),
-            // Interrupted, or closed before it was accepted: try the next one.
+            // The call was interrupted, or the connection was closed before it was accepted: try
+            // the next one.
             Err(Errno::INTR | Errno::CONNABORTED) => {}
             Err(errno) => return Err(Error::system("accept4", errno)),
         }
@@ -150,7 +152,7 @@ pub(crate) fn accept(fd: impl AsFd) -> Result<Option<OwnedFd>> {
 /// not wait.
 ///
 /// # Errors
-/// [`Error::System`] if `sendmsg` fails for another reason than those of [`SendResult`].
+/// [`Error::System`] if `sendmsg` fails for a reason that [`SendResult`] does not cover.
 pub(crate) fn send(fd: impl AsFd, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> Result<SendResult> {
     assert!(fds.len() <= MOST_DESCRIPTORS, "{} descriptors in one message", fds.len());
     let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_DESCRIPTORS))];
@@ -211,7 +213,7 @@ fn bind(fd: impl AsFd, name: &SocketName) -> Result<()> {
 
 fn connect(fd: BorrowedFd<'_>, name: &SocketName, deadline: Option<Instant>) -> Result<()> {
     let limit = |left: Option<Duration>| {
-        // A timeout of zero would mean that there is none.
+        // At least 1 ms, since zero would mean no timeout.
         let left = left.map(|left| left.max(Duration::from_millis(1)));
         sockopt::set_socket_timeout(fd, Timeout::Send, left)
             .map_err(|errno| Error::system("setsockopt(SO_SNDTIMEO)", errno))
