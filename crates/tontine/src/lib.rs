@@ -2,15 +2,15 @@
 //! that survive `kill -9` of any process at any instruction.
 //!
 //! - [`mailbox`]: messages from many processes to one, through shared memory. If the receiver dies,
-//!   the next `send` fails, and the sender takes its unread messages back or hands them to the
+//!   the next `send` fails, and the sender takes its unread messages back or hands them over to the
 //!   receiver's successor. Neither end trusts the other.
-//! - [`heap`]: memory that several processes share, allocated in blocks. A block can be freed in
-//!   another process than the one that allocated it, and the blocks of a dead process are
-//!   recovered. The processes of one heap trust each other.
+//! - [`heap`]: memory that several processes share, allocated in blocks. Any process of the heap
+//!   can free a block that another one allocated, and the blocks of a dead process are recovered.
+//!   The processes of one heap trust each other.
 //! - [`life`]: liveness of processes. A process registers its *life*, one word of shared memory
 //!   that the kernel marks when the process ends; another process reads it with one load.
-//! - [`signal`]: signals as values, blocked in every thread and taken in one place.
-//! - [`Error`], [`Peer`]: what can fail, and which process caused it.
+//! - [`signal`]: signals as values, blocked in every thread and received in one place.
+//! - [`Error`], [`Peer`]: the possible failures, and the process that caused one.
 //!
 //! # Examples
 //! ```
@@ -39,11 +39,11 @@
 //!
 //! Guides, with tables, limits and programs to start from, are in [`guide`]: the
 //! [mailbox](guide::mailbox), the [heaps](guide::heap), [signals](guide::signal), and a page for
-//! those who know [ZeroMQ, iceoryx2 or Boost.Interprocess](guide::coming_from).
+//! users of [ZeroMQ, iceoryx2 or Boost.Interprocess](guide::coming_from).
 //!
 //! # Requirements
-//! Linux 5.10 or later on a 64-bit machine. Two processes that talk to each other use the same
-//! version of the shared layout; the handshake checks it.
+//! Linux 5.10 or later on a 64-bit machine. Two processes that communicate must use the same
+//! version of the shared layout; the handshake checks the version.
 //!
 //! # Features
 //! `tokio` adds `mailbox::AsyncMailbox`, `mailbox::AsyncSender` and `signal::SignalStream`.

@@ -1,7 +1,7 @@
 //! Shared memory as a lane's [`LaneMemory`].
 //!
 //! Bytes that another process may be writing are copied by atomic loads or by an instruction that
-//! is opaque to the compiler; no Rust reference to them is ever made.
+//! is opaque to the compiler; the module never makes a Rust reference to them.
 
 #![allow(unsafe_code, reason = "views of memory that another process writes")]
 
@@ -9,7 +9,7 @@ use super::region::LaneMemory;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use crate::sys::region::{OwnRegion, PeerRegion};
 
-/// Maximum length in bytes of copies that are made word by word; a string instruction is slow to
+/// Maximum length in bytes of copies made word by word, since a string instruction is slow to
 /// start.
 const SHORT: usize = 512;
 
@@ -43,7 +43,7 @@ impl LaneMemory for OwnRegion {
 
     fn copy_out(&self, at: usize, length: usize, into: &mut Vec<u8>) {
         debug_assert!(at + length <= self.size());
-        // SAFETY: inside the mapping, which no other process writes, nor this one during the
+        // SAFETY: inside the mapping, which no other process writes, nor does this one during the
         // borrow.
         into.extend_from_slice(unsafe {
             std::slice::from_raw_parts(self.base().add(at).as_ptr(), length)
@@ -93,7 +93,7 @@ impl LaneMemory for PeerRegion {
             // SAFETY: `length` bytes are inside the mapping and inside the reserved space.
             unsafe { copy_long(self.base().add(at).as_ptr(), into.as_mut_ptr().add(start), length) }
         }
-        // SAFETY: that many bytes were just written after `start`.
+        // SAFETY: `length` bytes were just written after `start`.
         unsafe { into.set_len(start + length) }
     }
 }
@@ -118,7 +118,7 @@ impl PeerRegion {
 #[cfg(target_arch = "x86_64")]
 unsafe fn copy_long(from: *const u8, to: *mut u8, length: usize) {
     // SAFETY: the caller's guarantee; the direction flag is clear by the ABI. To the compiler this
-    // is one opaque operation, so a concurrent change makes the bytes unspecified and nothing else.
+    // is one opaque operation, so a concurrent change only makes the bytes unspecified.
     unsafe {
         std::arch::asm!(
             "rep movsb",
@@ -156,7 +156,8 @@ pub(crate) fn half_of_own(region: &OwnRegion, at: usize) -> &AtomicU32 {
     unsafe { region.base().add(at).cast::<AtomicU32>().as_ref() }
 }
 
-/// Returns the 32-bit word at `at`, a multiple of 4, of a peer's region. It may only be loaded.
+/// Returns the 32-bit word at `at`, a multiple of 4, of a peer's region. The caller may only load
+/// it.
 #[inline(always)]
 pub(crate) fn half_of_peer(region: &PeerRegion, at: usize) -> &AtomicU32 {
     assert!(at + 4 <= region.size() && at.is_multiple_of(4));

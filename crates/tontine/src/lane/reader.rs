@@ -3,14 +3,15 @@
 //! The content of the memory is untrusted, since the sender may be hostile: each header is read
 //! once, into a local variable, and checked against the size that the receiver itself mapped.
 //!
-//! Neighbours: [`super::writer`] is the other end; [`super::control`] passes it the read position.
+//! Neighbours: [`super::writer`] is the other end; [`super::control`] passes the read position to
+//! it.
 
 use super::page::{RING_AT, ring};
 use super::record::{HEADER, NOTHING, RecordHeader, size_of_message};
 use super::region::LaneMemory;
 use crate::sync::Ordering;
 
-/// Distance in bytes of the cache line that is prefetched.
+/// Distance in bytes to the cache line that is prefetched.
 const AHEAD: usize = 192;
 
 /// Maximum position of a valid lane, 4 EiB: sums of positions and lengths do not overflow.
@@ -25,7 +26,7 @@ pub(crate) struct LaneReader<R> {
     ring_end: usize,
     /// Position in the lane that corresponds to `at`.
     position: u64,
-    /// The record before `at` was padding.
+    /// `true` if the record before `at` was padding.
     padded: bool,
 }
 
@@ -86,7 +87,7 @@ impl<R: LaneMemory> LaneReader<R> {
         self.region
     }
 
-    /// Returns the bytes of the chunk.
+    /// Returns the size of the chunk in bytes.
     pub(crate) fn size(&self) -> usize {
         self.ring_end
     }
@@ -122,7 +123,7 @@ impl<R: LaneMemory> LaneReader<R> {
         size_of_message(length) <= self.ring_end - self.at
     }
 
-    /// Handles every header except that of a valid message.
+    /// Handles every header other than that of a valid message.
     #[cold]
     fn peek_slow(&mut self, claimed: Option<RecordHeader>) -> Result<Peeked, ProtocolError> {
         match claimed {
@@ -155,7 +156,7 @@ impl<R: LaneMemory> LaneReader<R> {
         self.at + HEADER
     }
 
-    /// Prefetches the record after the next. A receiver that finds a message without waiting is
+    /// Prefetches the record after the next. A receiver that finds a message without waiting lags
     /// behind the sender, and the processor cannot speculate past lengths that it has not loaded.
     #[inline(always)]
     pub(crate) fn expect_more(&self) {
@@ -190,9 +191,9 @@ mod tests {
     use crate::lane::page::MIN_LOG2;
     use crate::lane::region::model::ModelRegion;
 
-    /// `HELLO` has the position at which reading begins, and every multiple of 8 was accepted. If a
-    /// sender began just before the largest integer, the receiver's sum overflowed with the first
-    /// message: a panic, if overflow is checked.
+    /// `HELLO` contains the position at which reading begins, and every multiple of 8 was accepted.
+    /// If a sender began just before the largest integer, the receiver's sum overflowed at the
+    /// first message: a panic, if overflow is checked.
     #[test]
     fn position_near_integer_maximum_is_refused() {
         let begin = |base, position| {

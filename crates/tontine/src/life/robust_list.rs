@@ -2,11 +2,11 @@
 //! [`own`], [`lock_word`].
 //!
 //! The C library registers the list with the kernel and links each robust mutex that the thread
-//! holds. The offset of the lock word in a mutex depends on the C library; the list reveals it.
-//! This module is not part of the public interface, and is public only for the experiment that
-//! compares ways to detect a death.
+//! holds. The offset of the lock word in a mutex depends on the C library; the list reveals that
+//! offset. This module is not part of the public interface; it is `pub` only for the experiment
+//! that compares ways to detect a death.
 //!
-//! Neighbours: `word` finds the liveness word with it.
+//! Neighbours: `word` uses it to find the liveness word.
 //!
 //! Sources: Linux `Documentation/locking/robust-futexes.rst`, `kernel/futex/core.c`
 //! (`handle_futex_death`); `get_robust_list(2)`.
@@ -18,8 +18,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::error::{Error, Result};
 
-/// The bits of a lock word that hold the id of the owning thread: 0 when unlocked, and 0 again when
-/// the kernel has marked the owner's death.
+/// The bits of a lock word that hold the id of the owning thread: 0 when the mutex is unlocked, and
+/// 0 again once the kernel has marked the owner's death.
 pub const FUTEX_TID_MASK: u32 = 0x3fff_ffff;
 
 /// Maximum number of entries of a robust list that the kernel walks (`ROBUST_LIST_LIMIT`).
@@ -77,8 +77,8 @@ pub fn own() -> Result<*const Head> {
 ///
 /// # Errors
 /// - [`Error::CannotRegister`] if the kernel would never mark the word: it is not in this thread's
-///   list, or names another thread, because a process made by a bare `clone` keeps its parent's
-///   thread id in the C library.
+///   list, or names another thread, because in a process made by a bare `clone` the C library still
+///   has the parent's thread id.
 /// - [`Error::System`] if the kernel does not return the list.
 ///
 /// # Safety
@@ -102,8 +102,8 @@ pub unsafe fn lock_word(mutex: *mut libc::pthread_mutex_t) -> Result<*mut u32> {
             // SAFETY: inside the mutex, by the check.
             let word: *mut u32 = unsafe { mutex.cast::<u8>().add(at).cast() };
             // SAFETY: aligned, and valid by the caller's guarantee; the C library, the kernel and
-            // this function access it by atomic instructions. Relaxed, as this thread's own lock
-            // operation stored it.
+            // this function access it by atomic instructions. Relaxed, because this thread's own
+            // lock operation stored the word.
             let owner = unsafe { AtomicU32::from_ptr(word) }.load(Ordering::Relaxed);
             let this = rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned();
             return if owner & FUTEX_TID_MASK == this { Ok(word) } else { Err(NOT_THIS_THREAD) };

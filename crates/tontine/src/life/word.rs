@@ -1,11 +1,11 @@
 //! The process page and its liveness word, which the kernel marks: [`LifePage`].
 //!
 //! The word is the lock word of a robust, process-shared pthread mutex. Its offset in the mutex
-//! depends on the C library; [`robust_list`] finds it once. One test of the word is enough: the
-//! kernel clears the thread id in it as it sets the mark (`handle_futex_death`), so a word with a
+//! depends on the C library; [`robust_list`] finds it once. One test of the word is enough: when
+//! the kernel sets the mark, it also clears the thread id (`handle_futex_death`), so a word with a
 //! thread id has a live owner.
 //!
-//! Neighbours: [`super::Life`] owns a page permanently, [`super::watch`] reads a peer's,
+//! Neighbours: [`super::Life`] owns a page permanently, [`super::watch`] reads a peer's page,
 //! [`super::mailbox_slot`] uses the words after the mutex. Nothing here waits for the mutex.
 
 #![allow(unsafe_code, reason = "a robust mutex in shared memory")]
@@ -27,10 +27,10 @@ pub(crate) const PAGE_SIZE: usize = 4096;
 pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"TONTPROC");
 /// Version of the protocol.
 pub(super) const VERSION: u32 = 1;
-/// Number of desks in a page.
+/// Number of mailbox slots in a page.
 pub(super) const DESKS: u32 = 62;
 
-/// Bytes that the page reserves for the mutex, enough for any C library.
+/// Number of bytes that the page reserves for the mutex, enough for any C library.
 const MUTEX_ROOM: usize = 64;
 
 /// The page, as its owner and its peers see it. The owner may write all of it at any time.
@@ -40,7 +40,7 @@ pub(super) struct Layout {
     pub(super) version: AtomicU32,
     /// Bytes from the page's start to the liveness word.
     pub(super) life: AtomicU32,
-    /// For debugging only: in another PID namespace it identifies no process.
+    /// The process id, for debugging only: in another PID namespace it identifies no process.
     pub(super) pid: AtomicU32,
     unused: [AtomicU32; 11],
     mutex: UnsafeCell<[u64; MUTEX_ROOM / 8]>,
@@ -73,7 +73,7 @@ const _: () = {
     assert!(align_of::<libc::pthread_mutex_t>() <= 64);
 };
 
-/// This process's page, whose word the thread that made it holds.
+/// This process's page, whose word is held by the thread that made the page.
 #[derive(Debug)]
 pub(super) struct LifePage {
     region: OwnRegion,
@@ -83,7 +83,8 @@ pub(super) struct LifePage {
 }
 
 // SAFETY: threads that share `&LifePage` access atomics, in memory that stays mapped as long as the
-// page exists. Only the thread that makes the page accesses the mutex, while it makes it.
+// page exists. Only the thread that makes the page accesses the mutex, and only while it makes the
+// page.
 unsafe impl Sync for LifePage {}
 
 impl AsFd for LifePage {
@@ -93,8 +94,8 @@ impl AsFd for LifePage {
 }
 
 impl LifePage {
-    /// Makes a page and lets the calling thread hold its word permanently: dropping a page that is
-    /// held would leave a dangling entry in the thread's list, so [`super::Life`] leaks it.
+    /// Makes a page whose word the calling thread holds permanently. Dropping a held page would
+    /// leave a dangling entry in the thread's list, so [`super::Life`] leaks the page.
     ///
     /// # Errors
     /// [`Error::CannotRegister`] if the kernel would never mark the word; [`Error::System`].
@@ -113,8 +114,8 @@ impl LifePage {
         match unsafe { lock_word(page.mutex()) } {
             Ok(word) => page.word_at = word as usize - page.region.base().as_ptr() as usize,
             Err(error) => {
-                // SAFETY: locked above, by this thread; unlocking takes it out of the list before
-                // it is unmapped.
+                // SAFETY: locked above, by this thread; unlocking removes the mutex from the list
+                // before it is unmapped.
                 unsafe { libc::pthread_mutex_unlock(page.mutex()) };
                 return Err(error);
             }
@@ -123,7 +124,7 @@ impl LifePage {
         layout.version.store(VERSION, Ordering::Relaxed);
         layout.life.store(page.word_at as u32, Ordering::Relaxed);
         layout.pid.store(std::process::id(), Ordering::Relaxed);
-        // The descriptor is passed later, by a system call: no process sees a half-made page.
+        // The descriptor is passed later, by a system call, so no process sees a half-made page.
         layout.magic.store(MAGIC, Ordering::Relaxed);
         Ok(page)
     }
@@ -190,7 +191,7 @@ mod tests {
             page
         });
         let page = page.join().expect("thread");
-        // `join` returns when the thread has ended for the C library; the kernel may still be
+        // `join` returns when the C library considers the thread ended; the kernel may still be
         // ending it.
         for _ in 0..5_000 {
             if !page.is_held() {

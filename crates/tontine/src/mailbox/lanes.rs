@@ -1,9 +1,9 @@
 //! All lanes of a mailbox, and the order in which they are read: [`Lanes`].
 //!
-//! Each pass checks every busy lane and a few idle ones, so that a thousand idle senders delay the
-//! messages of a busy one little. A lane with a message becomes busy; one that has had none between
-//! two calls of [`Lanes::settle`] becomes idle. Neighbours: [`super::inbound`] is one lane,
-//! [`super::poll_interval`] sets the length of a turn.
+//! Each pass checks every busy lane and a few idle ones, so that a thousand idle senders hardly
+//! delay the messages of a busy sender. A lane with a message becomes busy; a lane that had no
+//! message between two calls of [`Lanes::settle`] becomes idle. Neighbours: [`super::inbound`]
+//! defines one lane, [`super::poll_interval`] sets the length of a turn.
 
 use super::SenderId;
 use super::inbound::{InboundLane, LaneScan};
@@ -39,15 +39,15 @@ pub(super) struct Lanes {
     next_busy: usize,
     next_idle: usize,
     next_slot: usize,
-    /// Passes since idle lanes were checked.
+    /// Passes since idle lanes were last checked.
     since_idle: u32,
     /// Number of lanes in symmetric fence mode.
     symmetric: usize,
-    /// At the last check of all lanes, one had requested more memory than was left.
+    /// `true` if, at the last check of all lanes, one had requested more memory than was left.
     pub(super) wanted: bool,
-    /// Lanes that were removed and are still in the epoll set.
+    /// Removed lanes that are still in the epoll set.
     departed: Vec<InboundLane>,
-    /// Number of lanes that were removed.
+    /// Number of lanes removed so far.
     pub(super) departures: u64,
     faults: Vec<Error>,
 }
@@ -66,7 +66,7 @@ pub(super) struct TakenMessage {
 }
 
 impl Lanes {
-    /// Returns the identifier of the lane that is added next.
+    /// Returns the identifier of the next lane to be added.
     pub(super) fn next_id(&self) -> SenderId {
         let slot = self.free.last().copied().unwrap_or(self.slots.len() as u32);
         let generation = self.slots.get(slot as usize).map_or(0, |slot| slot.generation);
@@ -137,8 +137,8 @@ impl Lanes {
         self.slots.get_mut(self.turn as usize)?.lane.as_deref_mut()
     }
 
-    /// Returns the lane whose turn it is, and the number of messages, at most `most`, that the
-    /// caller takes from its turn.
+    /// Returns the lane whose turn it is, and the number of messages of its turn, at most `most`,
+    /// that the caller may take.
     #[inline(always)]
     pub(super) fn whole_turn(&mut self, most: usize) -> Option<(&mut InboundLane, usize)> {
         let taken = self.left.min(u32::try_from(most).unwrap_or(u32::MAX));
@@ -147,8 +147,8 @@ impl Lanes {
         Some((lane, taken as usize))
     }
 
-    /// Spins for a short time on the lane that sent last, which most often sends next. With several
-    /// busy lanes it checks only once.
+    /// Spins for a short time on the lane whose message arrived last, which usually sends next. If
+    /// several lanes are busy, checks only once.
     #[inline(always)]
     pub(super) fn wait_for_turn(&mut self) {
         let looks = if self.busy.len() > 1 { 1 } else { LOOKS_AT_ONE };
@@ -169,12 +169,11 @@ impl Lanes {
         self.pace.count(yielded)
     }
 
-    /// Makes one pass over the busy lanes and a few idle ones. It may miss a message;
-    /// [`Lanes::sweep`] does not.
+    /// Makes one pass over the busy lanes and a few idle ones. May miss a message, unlike
+    /// [`Lanes::sweep`].
     #[inline]
     pub(super) fn pass(&mut self) -> Option<TakenMessage> {
-        // Otherwise busy lanes that always have a message would make the idle ones wait
-        // indefinitely.
+        // Bounds how long busy lanes that always have a message can delay the idle ones.
         let idle_first = self.left == 0 || self.since_idle >= BUSY_PASSES;
         if idle_first && let Some(taken) = self.pass_idle(IDLE_A_PASS) {
             return Some(taken);
@@ -186,12 +185,12 @@ impl Lanes {
         if idle_first { None } else { self.pass_idle(IDLE_A_PASS) }
     }
 
-    /// Checks every lane once, until one has a message: the check that precedes each sleep.
+    /// Checks every lane once, until one has a message. This check precedes each sleep.
     pub(super) fn sweep(&mut self) -> LaneScan<TakenMessage> {
         self.since_idle = 0;
         let mut found = LaneScan::Nothing;
-        // In the order of the slots, which does not change: a check may move a lane from list to
-        // list or remove it.
+        // In the order of the slots, which is stable: a check may move a lane from one list to
+        // another, or remove the lane.
         for _ in 0..self.slots.len() {
             self.next_slot =
                 if self.next_slot + 1 < self.slots.len() { self.next_slot + 1 } else { 0 };
@@ -249,7 +248,7 @@ impl Lanes {
                 self.left = self.counted - 1;
                 LaneScan::Message(TakenMessage { slot, length })
             }
-            // An ended sender writes no more: no message follows the last one found.
+            // An ended sender writes nothing more, so no message follows the last one found.
             Ok(LaneScan::Nothing) if lane.ended && lane.is_empty() => {
                 self.remove(slot);
                 LaneScan::Nothing
@@ -272,7 +271,7 @@ impl Lanes {
         }
     }
 
-    /// Moves a lane to the busy ones.
+    /// Marks a lane as busy.
     pub(super) fn wake(&mut self, slot: u32) {
         if let Some(place) = self.idle.iter().position(|&other| other == slot) {
             self.idle.swap_remove(place);
@@ -280,7 +279,7 @@ impl Lanes {
         }
     }
 
-    /// Moves lanes without a message since the last call to the idle ones.
+    /// Marks as idle each lane that had no message since the last call.
     pub(super) fn settle(&mut self) {
         let mut place = 0;
         while place < self.busy.len() {
@@ -290,7 +289,7 @@ impl Lanes {
                 lane.found_before = lane.found;
                 idle
             });
-            // The only lane stays busy: a check of it in each pass costs nothing.
+            // A single lane stays busy, since checking it in each pass costs nothing.
             if idle && self.len() > 1 {
                 self.busy.swap_remove(place);
                 self.idle.push(slot);
@@ -312,7 +311,7 @@ impl Lanes {
         }
     }
 
-    /// Takes the lanes that were removed since the last call.
+    /// Returns the lanes that were removed since the last call.
     pub(super) fn take_departed(&mut self) -> Vec<InboundLane> {
         std::mem::take(&mut self.departed)
     }
@@ -321,7 +320,7 @@ impl Lanes {
     pub(super) fn remove(&mut self, slot: u32) {
         let Some(gone) = self.slots.get_mut(slot as usize) else { return };
         let Some(mut lane) = gone.lane.take() else { return };
-        // Its sender may live, and would fill a lane that no process reads.
+        // A live sender would otherwise fill a lane that no process reads.
         lane.close();
         gone.generation = gone.generation.wrapping_add(1);
         self.symmetric -= usize::from(lane.is_symmetric());

@@ -1,8 +1,8 @@
-//! Waiting of a sender for space, for acknowledgements, or for a successor: [`SenderWait`].
+//! How a sender waits for space, for acknowledgements, or for a successor: [`SenderWait`].
 //!
-//! It mirrors a receiver that sleeps: the word is `waiting` instead of `sleeping`, and the position
-//! takes the part of the header. Neighbours: [`super::outbound`] checks the condition that a call
-//! waits for.
+//! The protocol mirrors that of a receiver that sleeps: the word is `waiting` instead of
+//! `sleeping`, and the position plays the part of the header. Neighbours: [`super::outbound`]
+//! checks the condition that a call waits for.
 
 use std::time::{Duration, Instant};
 
@@ -17,8 +17,8 @@ use crate::error::{Error, Result};
 /// Number of checks between two readings of the clock.
 const LOOKS: u32 = 64;
 
-/// Number of rounds of [`LOOKS`] checks between two thorough ones, which enter the kernel and load
-/// a cache line that the receiver often writes.
+/// Number of rounds of [`LOOKS`] checks between two thorough checks, which enter the kernel and
+/// load a cache line that the receiver often writes.
 const THOROUGH_AFTER: u32 = 16;
 
 /// Interval between checks for events that no descriptor reports: a successor, a free descriptor,
@@ -64,10 +64,10 @@ impl WaitLimit {
     }
 }
 
-/// The waiting of one sender.
+/// The waiting state of one sender.
 pub(super) struct SenderWait {
     strategy: WaitStrategy,
-    /// [`SenderWait::arm`] has announced to the receiver that the sender waits.
+    /// `true` once [`SenderWait::arm`] has announced to the receiver that the sender waits.
     armed: bool,
 }
 
@@ -76,8 +76,9 @@ impl SenderWait {
         Self { strategy, armed: false }
     }
 
-    /// Has the receiver report free space from now on, and checks for it. Returns `true` if a
-    /// message of `length` bytes does not fit, and the receiver is sure to report when it does.
+    /// Asks the receiver to report free space from now on, and checks for free space. Returns
+    /// `true` if a message of `length` bytes does not fit, and the receiver is certain to report
+    /// when it does.
     ///
     /// # Errors
     /// The errors of [`OutboundLane::ready`] and [`OutboundLane::find_room`].
@@ -85,8 +86,8 @@ impl SenderWait {
         lane.check()?;
         lane.say_waiting(true);
         self.armed = true;
-        // If the kernel no longer allows the barrier, the report could be lost, and the caller has
-        // to check repeatedly.
+        // If the kernel no longer allows the barrier, the report could be lost, and the caller must
+        // check repeatedly.
         let sure = lane.heavy_fence();
         let mut request = SpaceRequest::new(length, true);
         let room = lane.ready().and_then(|()| lane.find_room(&mut request, true));
@@ -96,8 +97,8 @@ impl SenderWait {
         Ok(!room? && sure)
     }
 
-    /// Reverts [`SenderWait::arm`]. A forked child that drops its parent's pending future calls
-    /// this too, and has no chunk to write to.
+    /// Reverts [`SenderWait::arm`]. A forked child that drops its parent's pending future also
+    /// calls `disarm`, but has no chunk to write to.
     pub(super) fn disarm(&mut self, lane: &OutboundLane) {
         if self.armed && lane.check().is_ok() {
             lane.say_waiting(false);
@@ -105,12 +106,12 @@ impl SenderWait {
         }
     }
 
-    /// Calls `done` until it returns `true`; spins, then sleeps, by the wait strategy. If its
-    /// second argument is `true`, `done` is to be thorough: to enter the kernel, and to load cache
-    /// lines that the receiver often writes. Otherwise it checks only the space that was announced.
+    /// Calls `done` until it returns `true`; spins, then sleeps, as the wait strategy specifies. If
+    /// its second argument is `true`, `done` must be thorough: enter the kernel, and load cache
+    /// lines that the receiver often writes. Otherwise `done` checks only the announced space.
     ///
     /// # Errors
-    /// [`Error::TimedOut`], the errors of `done`, or that of a system call.
+    /// [`Error::TimedOut`], the errors of `done`, or the error of a system call.
     pub(super) fn until(
         &self,
         lane: &mut OutboundLane,
@@ -155,8 +156,8 @@ impl SenderWait {
     }
 }
 
-/// Waits in the kernel for a control message from the receiver, or its end. Returns the result of
-/// `done`.
+/// Waits in the kernel for a control message from the receiver, or for its end. Returns the result
+/// of `done`.
 fn sleep(
     lane: &mut OutboundLane,
     patience: &WaitLimit,
@@ -173,7 +174,7 @@ fn sleep(
     slept
 }
 
-/// Returns the maximum length of a sleep, after which the caller checks again also if no descriptor
+/// Returns the maximum length of a sleep, after which the caller checks again even if no descriptor
 /// is readable.
 pub(super) fn longest_wait(lane: &OutboundLane) -> Duration {
     if lane.has_unannounced() { LOOK_AGAIN } else { LONGEST_SLEEP }
@@ -182,7 +183,7 @@ pub(super) fn longest_wait(lane: &OutboundLane) -> Duration {
 fn wait_for_word(lane: &mut OutboundLane, timeout: Duration) -> Result<()> {
     let (socket, process) = lane.watched();
     let interest = |fd| PollFd::from_borrowed_fd(fd, PollFlags::IN);
-    // The process comes first: its result is read by index.
+    // The process comes first, because its result is read by index.
     let mut watched: Vec<PollFd<'_>> = process.into_iter().chain(socket).map(interest).collect();
     let timeout = Timespec {
         tv_sec: timeout.as_secs().cast_signed(),

@@ -10,7 +10,7 @@ use crate::sys::socket::DescriptorKind;
 /// Maximum length in bytes of a control message.
 pub(crate) const LONGEST: usize = 72;
 
-/// Maximum number of chunks in a handover: each is at least as large as all before it together.
+/// Maximum number of chunks in a handover. Each is at least as large as all earlier ones together.
 pub(crate) const MOST_CHUNKS: usize = 32;
 
 const HELLO: u32 = 1;
@@ -21,7 +21,7 @@ const WANT: u32 = 5;
 const ROOM: u32 = 6;
 const RETURNED: u32 = 7;
 
-/// Fences by which a lane's two ends see each other's stores.
+/// The fences that make a lane's two ends see each other's stores.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FenceMode {
     /// The end that goes to sleep executes the fence for both.
@@ -45,7 +45,7 @@ pub(crate) enum ControlMessage {
     Want(u64),
     /// The lane has free space, or no unread message.
     Room,
-    /// The sender keeps its newest chunk and has returned the memory that it was asked for.
+    /// The sender has returned the memory that it was asked for, and keeps its newest chunk.
     Returned,
 }
 
@@ -54,16 +54,17 @@ pub(crate) enum ControlMessage {
 pub(crate) struct Hello {
     /// The fence mode that the sender supports and requests.
     pub(crate) fences: FenceMode,
-    /// Number of this `HELLO` on its lane; it is valid while the first chunk has the same number.
+    /// Number of this `HELLO` on its lane. The `HELLO` is valid while the first chunk shows the
+    /// same number.
     pub(crate) handover: u32,
     /// Maximum number of bytes of chunks that the sender accepts.
     pub(crate) cap: u64,
-    /// Position at which reading continues.
+    /// Position from which the receiver continues to read.
     pub(crate) position: u64,
     /// Position of the first record of the first chunk.
     pub(crate) base: u64,
     /// Size, as a power of two, of the chunk to which the lane returns when it has been idle; 0
-    /// stands for the size of the first chunk that is passed.
+    /// means the size of the first chunk that is passed.
     pub(crate) returns_to: u16,
     /// Sizes of the chunks as powers of two; 0 after the last.
     pub(crate) chunks: [u8; MOST_CHUNKS],
@@ -81,7 +82,7 @@ impl Hello {
 pub(crate) struct Welcome {
     /// The fence mode of this lane.
     pub(crate) fences: FenceMode,
-    /// Index of the desk in the process page that shows whether the receiver sleeps.
+    /// Index of the mailbox slot in the process page that shows whether the receiver sleeps.
     pub(crate) desk: u32,
 }
 
@@ -174,8 +175,8 @@ pub(crate) fn write(note: ControlMessage) -> Vec<u8> {
 /// Decodes bytes from a peer.
 ///
 /// # Errors
-/// [`DecodeError`] if they are of another version, or not a message that an honest peer of this
-/// version sends.
+/// [`DecodeError`] if the bytes are of another version, or are not a message that an honest peer of
+/// this version sends.
 pub(crate) fn read(bytes: &[u8]) -> Result<ControlMessage, DecodeError> {
     let mut left = WireCursor(bytes);
     let (kind, version) = (left.u32()?, left.u32()?);

@@ -1,15 +1,15 @@
 //! Closing sockets that a peer can fill: [`PeerSocket`], [`close_listener`].
 //!
-//! A Unix socket holds the descriptors of messages that were not received, and the holder that
-//! closes it last has the kernel drop them: an inotify instance takes 13 ms, an epoll set with
-//! 15,000 entries 22 ms, a memfd 0.3 s for each GiB, a TCP socket its SO_LINGER time. So a socket
-//! is shut down first: after that no message can be queued, and the peer sees the same as after a
-//! close. A socket that this process made is closed at once if no descriptor is in its queue. Any
-//! other, and each that a peer made, is closed by [`quarantine`], whose thread lets no socket
-//! linger and waits instead of the caller.
+//! A Unix socket holds the descriptors of unreceived messages, and its last close makes the kernel
+//! drop them: an inotify instance takes 13 ms, an epoll set with 15,000 entries 22 ms, a memfd 0.3
+//! s per GiB, a TCP socket its SO_LINGER time. So a socket is shut down first: from then on no
+//! message can be queued, and the peer sees the same as after a close. A socket that this process
+//! made is closed at once if its queue contains no descriptor. Any other socket, and every socket
+//! that a peer made, is closed by [`quarantine`], whose thread lets no socket linger and waits
+//! instead of the caller.
 //!
-//! A message that was not received was in no table. So the kernel drops it without a flush (FUSE)
-//! and without effect on record locks.
+//! The descriptors of an unreceived message are in no table, so the kernel drops them without a
+//! flush (FUSE) and without effect on record locks.
 
 #![allow(unsafe_code, reason = "a drop that passes its descriptor on")]
 
@@ -25,22 +25,22 @@ use crate::error::Result;
 use crate::sys::fork::Guard;
 use crate::sys::quarantine;
 
-/// Maximum number of messages that are received from a socket before it is closed: more than the
-/// kernel queues by default (`net.unix.max_dgram_qlen`).
+/// Maximum number of messages received from a socket before it is closed: more than the kernel
+/// queues by default (`net.unix.max_dgram_qlen`).
 const MAX_MESSAGES: usize = 32;
 
 /// Maximum number of connections that are accepted from a listener before it is closed.
 const MAX_PENDING: usize = 4096;
 
-/// A socket that a peer can send to. Its drop never waits, whatever is in its queue, and ends the
-/// connection also if a forked child holds a copy.
+/// A socket that a peer can send to. Dropping it never waits, whatever is in its queue, and ends
+/// the connection even if a forked child holds a copy.
 ///
-/// In a forked child a drop closes only the copy: the connection belongs to the parent.
+/// In a forked child, dropping it closes only the copy, since the connection belongs to the parent.
 #[derive(Debug)]
 pub(crate) struct PeerSocket {
     fd: ManuallyDrop<OwnedFd>,
     guard: Guard,
-    /// A peer made the socket, and may share it.
+    /// `true` if a peer made the socket, and may share it.
     of_peer: bool,
 }
 
@@ -79,17 +79,18 @@ impl Drop for PeerSocket {
         if self.guard.is_forked() {
             return;
         }
-        // From here on the kernel refuses messages to it, under the lock of its queue.
+        // From here on the kernel, under the lock of the queue, refuses messages to the socket.
         let _ = rustix::net::shutdown(&fd, Shutdown::Both);
-        // A check of the queue proves nothing if the peer can set the socket's options
-        // (SO_PEEK_OFF).
+        // If the peer can set the socket's options (SO_PEEK_OFF), a check of the queue proves
+        // nothing.
         if self.of_peer || !is_emptied(&fd) {
             quarantine::close([fd]);
         }
     }
 }
 
-/// Closes a listener of this process, and every connection that was not accepted: each has a queue.
+/// Closes a listener of this process, and every connection that was not accepted, since each has a
+/// queue.
 pub(crate) fn close_listener(listener: OwnedFd) {
     // From here on the kernel refuses connections.
     let _ = rustix::net::shutdown(&listener, Shutdown::Both);
@@ -105,10 +106,10 @@ pub(crate) fn close_listener(listener: OwnedFd) {
     quarantine::close([listener]);
 }
 
-/// Receives messages without descriptors from a socket that is shut down. Returns `true` if the
-/// queue is empty then.
+/// Receives the messages without descriptors from a socket that is shut down. Returns `true` if the
+/// queue is then empty.
 fn is_emptied(fd: &OwnedFd) -> bool {
-    // Then each message has control data, also an empty one; the end of the connection has none.
+    // With this option, even an empty message has control data, unlike the end of the connection.
     let _ = option::pass_credentials(fd);
     // A queue of datagrams has no end: it is empty when the kernel returns EAGAIN.
     let ends = sockopt::socket_type(fd).is_ok_and(|kind| kind == SocketType::SEQPACKET);

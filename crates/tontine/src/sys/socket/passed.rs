@@ -1,13 +1,13 @@
 //! Messages with descriptors: [`receive_passed`].
 //!
-//! Such a message is received in [`quarantine`], whose thread maps memory that is as announced.
-//! Only a doorbell's end and the sender's pidfd enter the process's table: their entries are
-//! removed without a wait and without effect on locks. All other descriptors end with the thread.
-//! Nothing before the report waits: no request goes to a file system until the kernel has confirmed
-//! that a descriptor is a sealed memfd.
+//! Such a message is received in [`quarantine`], whose thread maps the memory if it is as
+//! announced. Only a doorbell's end and the sender's pidfd enter the process's table, because their
+//! entries can be removed without a wait and without effect on locks. All other descriptors are
+//! closed when the thread ends. Nothing waits before the thread reports: no request goes to a file
+//! system until the kernel has confirmed that a descriptor is a sealed memfd.
 //!
 //! Neighbours: [`super::receive`](super::receive()) detects that a message carries descriptors; the
-//! mailbox names the kinds that they should have by [`DescriptorKind`].
+//! mailbox states the expected kinds by [`DescriptorKind`].
 
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -22,31 +22,32 @@ use crate::error::{Error, Result};
 use crate::sys::region::{InvalidRegion, PeerRegion};
 use crate::sys::{limits, quarantine};
 
-/// The kind that a descriptor of a message should be.
+/// The expected kind of a descriptor in a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum DescriptorKind {
     /// Sealed memory of this many bytes.
     Memory(usize),
-    /// The end of a doorbell that rings.
+    /// The ringing end of a doorbell.
     Doorbell,
 }
 
-/// A message, with those of its descriptors that were expected.
+/// A message, with its expected descriptors.
 #[derive(Debug)]
 pub(crate) struct PassedMessage {
     /// The bytes of the message.
     pub(crate) bytes: Vec<u8>,
-    /// The message is longer than `bytes`.
+    /// `true` if the message is longer than `bytes`.
     pub(crate) oversize: bool,
     /// The sender, if the socket passes credentials.
     pub(crate) from: Option<SenderCredentials>,
     /// The sender's pidfd, if it was requested and the kernel supports it.
     pub(crate) pidfd: Option<OwnedFd>,
-    /// Number of descriptors that came with the message and for which there was space.
+    /// Number of descriptors that came with the message and fitted.
     pub(crate) count: usize,
-    /// The memory that was expected, in order; empty if the number of descriptors is another.
+    /// The expected memory, in order; empty if the number of descriptors differs from the expected
+    /// one.
     pub(crate) memory: Result<Vec<PeerRegion>, InvalidRegion>,
-    /// The doorbell that was expected.
+    /// The expected doorbell.
     pub(crate) doorbell: Option<PeerSocket>,
 }
 
@@ -59,11 +60,11 @@ impl PassedMessage {
 }
 
 /// Receives the next message, of at most `len` bytes, with its descriptors. `expected` returns the
-/// kinds that they should have. If they do, the message is removed from the queue; otherwise it
-/// stays.
+/// expected kinds. If the descriptors have these kinds, the message is removed from the queue;
+/// otherwise it stays.
 ///
 /// `with_sender` requests the sender's pidfd and a doorbell, if one is expected. Returns `None` if
-/// the queue is empty by now. The caller waits for a thread, which waits for no peer.
+/// the queue is now empty. The caller waits for a thread, which itself waits for no peer.
 ///
 /// # Errors
 /// [`Error::System`] if this process lacks a thread, a descriptor or memory; the message stays.
@@ -73,11 +74,11 @@ pub(crate) fn receive_passed(
     with_sender: bool,
     expected: impl FnOnce(&[u8]) -> Vec<DescriptorKind> + Send + 'static,
 ) -> Result<Option<PassedMessage>> {
-    // The thread returns the descriptors that this process keeps over this pair.
+    // Over this pair, the thread returns the descriptors that this process keeps.
     let way_back = with_sender.then(pair).transpose()?;
     let mut lent = vec![socket.as_fd()];
     lent.extend(way_back.iter().map(|(_, there)| there.as_fd()));
-    // The thread keeps its copies until this function is done: then it is the last holder of the
+    // The thread keeps its copies until this function is done, so it is the last holder of the
     // descriptors that are not kept.
     let user = owner(&socket)?.uid;
     let (found, _hold) = quarantine::run(&lent, Some(user), move |lent| match *lent {
@@ -99,7 +100,7 @@ pub(crate) fn receive_passed(
         passed.pidfd = if has_pidfd { kept.next() } else { None };
         passed.doorbell = kept.next().map(PeerSocket::of_peer).transpose()?;
     }
-    // All its descriptors have another holder by now, so that the kernel closes none.
+    // All its descriptors now have another holder, so the kernel closes none of them.
     if is_sound {
         remove(socket.as_fd())?;
     }
@@ -109,14 +110,14 @@ pub(crate) fn receive_passed(
 /// The thread's report.
 struct ThreadFindings {
     passed: PassedMessage,
-    /// All descriptors have the expected kinds.
+    /// `true` if all descriptors have the expected kinds.
     is_sound: bool,
     has_pidfd: bool,
     has_doorbell: bool,
 }
 
-/// Peeks at the next message in a table of its own, maps its memory, and sends the descriptors that
-/// the process keeps over `back`. Drops no descriptor: the thread's end closes them.
+/// Peeks at the next message in the thread's own table, maps its memory, and sends over `back` the
+/// descriptors that the process keeps. Drops no descriptor: they are closed when the thread ends.
 fn examine(
     socket: BorrowedFd<'_>,
     back: Option<BorrowedFd<'_>>,
@@ -166,7 +167,7 @@ fn look_whole(
     with_sender: bool,
     bytes: &mut [u8],
 ) -> Result<Option<ManuallyDrop<RecvmsgResult>>> {
-    // Set for this call only: otherwise each message would need space for it.
+    // Set for this call only, since otherwise each message would need space for the pidfd.
     if with_sender {
         pass_pidfd(socket, true);
     }

@@ -1,8 +1,9 @@
 //! Messages without descriptors: [`receive()`]; and `recvmsg` itself, for [`super::passed`].
 //!
-//! A message is peeked at first (`MSG_PEEK`), with space only for its sender's credentials. So the
-//! kernel installs no descriptor in the process's table, and reports by `MSG_CTRUNC` that there are
-//! some. Such a message stays in the queue: [`super::passed`] receives it in another table.
+//! A message is first peeked at (`MSG_PEEK`), with space only for its sender's credentials. So the
+//! kernel installs no descriptor in the process's table, and reports by `MSG_CTRUNC` that the
+//! message has descriptors. Such a message stays in the queue, and [`super::passed`] receives it in
+//! another table.
 
 #![allow(unsafe_code, reason = "recvmsg with control data without a safe wrapper")]
 
@@ -16,13 +17,14 @@ use super::INTERRUPTIONS;
 use crate::error::{Error, Peer, Result};
 
 /// Number of descriptors for which there is always space: one more than an honest peer passes with
-/// one message, which is a process page and 32 chunks. Unused space for control data may hold more.
+/// one message (a process page and 32 chunks). Unused space for control data may hold more.
 pub(super) const MAX_PASSED: usize = 34;
 
 /// `SCM_PIDFD`, since Linux 6.5.
 const SCM_PIDFD: i32 = 4;
 
-/// The sender of a message, by the kernel. A pid of 0 is not visible in this PID namespace.
+/// The sender of a message, as identified by the kernel. The pid is 0 if the process is not visible
+/// in this PID namespace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SenderCredentials {
     pub(crate) pid: u32,
@@ -42,20 +44,21 @@ impl SenderCredentials {
 pub(crate) struct ReceivedPacket {
     /// Number of bytes written to the caller's buffer.
     pub(crate) len: usize,
-    /// The message is longer than the caller's buffer.
+    /// `true` if the message is longer than the caller's buffer.
     pub(crate) oversize: bool,
-    /// The message carries descriptors and stays in the queue: see [`super::receive_passed`].
+    /// `true` if the message carries descriptors and stays in the queue: see
+    /// [`super::receive_passed`].
     pub(crate) has_descriptors: bool,
     /// The sender, if the socket passes credentials.
     pub(crate) from: Option<SenderCredentials>,
-    /// The peer has hung up and the queue is empty; no other field is set.
+    /// `true` if the peer has hung up and the queue is empty; then no other field is set.
     pub(crate) hung_up: bool,
 }
 
 /// Takes the next message from the queue unless it carries descriptors, in which case it stays.
 /// Returns `None` if the queue is empty. Does not wait.
 ///
-/// One thread at a time may call it: two could peek at the same message.
+/// Only one thread at a time may call it, since two could peek at the same message.
 ///
 /// # Errors
 /// [`Error::System`] if `recvmsg` fails.
@@ -72,12 +75,12 @@ pub(crate) fn receive(fd: impl AsFd, into: &mut [u8]) -> Result<Option<ReceivedP
     if received.hung_up || received.has_descriptors {
         return Ok(Some(received));
     }
-    // A forked child with a copy of the connection may be faster.
+    // Returns `None` if a forked child with a copy of the connection was faster.
     Ok(remove(fd)?.then_some(received))
 }
 
-/// Removes the next message from the queue, with all that it carries. Returns `false` if the queue
-/// is empty.
+/// Removes the next message from the queue, with everything that it carries. Returns `false` if the
+/// queue is empty.
 pub(super) fn remove(fd: BorrowedFd<'_>) -> Result<bool> {
     Ok(message(fd, &mut [], Take::Away)?.is_some())
 }
@@ -87,7 +90,7 @@ pub(super) fn remove(fd: BorrowedFd<'_>) -> Result<bool> {
 pub(super) struct RecvmsgResult {
     pub(super) len: usize,
     pub(super) oversize: bool,
-    /// There was not enough space for the control data.
+    /// `true` if there was not enough space for the control data.
     pub(super) truncated: bool,
     pub(super) fds: Vec<OwnedFd>,
     pub(super) from: Option<SenderCredentials>,
@@ -97,8 +100,8 @@ pub(super) struct RecvmsgResult {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Take {
-    /// Peeks at bytes and credentials. The socket must pass credentials: otherwise descriptors
-    /// would use their space.
+    /// Peeks at bytes and credentials. The socket must pass credentials, because otherwise
+    /// descriptors would use their space.
     Look,
     /// Peeks at the whole message, with copies of its descriptors.
     LookWhole,
@@ -113,7 +116,8 @@ union ControlBuffer {
     room: [u8; CONTROL_BYTES],
 }
 
-/// Bytes for credentials, which come first: the only control data that the process itself receives.
+/// Bytes for credentials, which come first, and are the only control data that the process itself
+/// receives.
 const CREDENTIALS_BYTES: usize = space(size_of::<libc::ucred>());
 
 const CONTROL_BYTES: usize = CREDENTIALS_BYTES
@@ -134,7 +138,7 @@ pub(super) fn message(
 ) -> Result<Option<RecvmsgResult>> {
     let mut control = MaybeUninit::<ControlBuffer>::uninit();
     let mut part = libc::iovec { iov_base: into.as_mut_ptr().cast(), iov_len: into.len() };
-    // SAFETY: integers and pointers, for which zero is a value.
+    // SAFETY: the structure has only integers and pointers, for which zero is a valid value.
     let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
     header.msg_iov = &raw mut part;
     header.msg_iovlen = 1;
@@ -157,7 +161,7 @@ pub(super) fn message(
         if len < 0 {
             let error = io::Error::last_os_error();
             match Errno::from_io_error(&error).unwrap_or(Errno::IO) {
-                // The kernel returns ECONNRESET once, before the messages that are in the queue.
+                // The kernel returns ECONNRESET once, before the messages in the queue.
                 Errno::INTR | Errno::CONNRESET => continue,
                 Errno::AGAIN => return Ok(None),
                 errno => return Err(Error::system("recvmsg", errno)),
@@ -172,7 +176,7 @@ pub(super) fn message(
         if room > 0 {
             // SAFETY: the kernel has filled in the header and its control data.
             unsafe { read_control(&header, &mut seen) };
-            // An empty message would have its sender's credentials.
+            // Not an empty message, which would carry its sender's credentials.
             seen.hung_up =
                 len == 0 && !seen.oversize && !seen.truncated && header.msg_controllen == 0;
         }
