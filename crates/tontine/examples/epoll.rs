@@ -1,5 +1,5 @@
 //! A mailbox in a program's own event loop, together with another descriptor that the program waits
-//! for: here a pipe.
+//! for, here a pipe.
 //!
 //! `cargo run -p tontine --example epoll`
 
@@ -54,7 +54,7 @@ pub(crate) fn main() -> Result<(), Box<dyn std::error::Error>> {
             continue;
         }
         events.clear();
-        // A timeout, since only receiving calls drop senders that connect and send nothing.
+        // Needs a timeout, because only receiving calls drop senders that connect and send nothing.
         let longest = Timespec { tv_sec: 5, tv_nsec: 0 };
         match epoll::wait(&set, spare_capacity(&mut events), Some(&longest)) {
             Ok(_) | Err(Errno::INTR) => {}

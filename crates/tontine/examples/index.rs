@@ -1,12 +1,12 @@
 //! An index in shared memory that one process writes and three read, while all of them are killed
 //! repeatedly.
 //!
-//! An entry is a published block: a key, a value, and a checksum of both, by which a reader detects
-//! an entry that is not from one write. The table has one handle per key. To change an entry, the
-//! writer publishes a new block, stores its handle, and withdraws the old one: a reader of the old
-//! one gets the error that its handle is stale, and tries again. The next writer takes over the
-//! role with everything that was published: it links the newest entry of each key, since the last
-//! writer may have died before that, and drops the others.
+//! An entry is a published block: a key, a value, and a checksum of both, with which a reader
+//! detects an entry that mixes two writes. The table has one handle per key. To change an entry,
+//! the writer publishes a new block, stores its handle, and withdraws the old one: a process that
+//! reads the old entry gets the error that its handle is stale, and tries again. The next writer
+//! takes over the role with everything that was published: it links the newest entry of each key,
+//! since the last writer may have died before doing so, and drops the others.
 //!
 //! `cargo run -p tontine --example index [KILLS]`
 
@@ -18,9 +18,9 @@ use std::time::{Duration, Instant};
 use tontine::heap::shared::{Handle, Heap, Published};
 use tontine::heap::{HeapError, Result};
 
-/// Keys are numbers below this.
+/// Number of keys; each key is smaller.
 const KEYS: usize = 1_000;
-/// The writer's role: the next writer in it gets the blocks that the last one has published.
+/// The writer's role: the next writer that takes it gets the blocks that the last writer published.
 const WRITER: NonZeroU32 = NonZeroU32::new(1).unwrap();
 /// Word of the table: number of changes so far.
 const CHANGES: usize = 0;
@@ -54,7 +54,7 @@ fn entry(heap: &Heap, table: Handle, key: usize) -> Result<Option<u64>> {
     let mut bytes = [0; 24];
     heap.read(Handle { offset, generation }, &mut bytes)?;
     let word = |at: usize| u64::from_ne_bytes(bytes[8 * at..][..8].try_into().expect("eight"));
-    // The two words of a handle may be from two entries: the block contains its key.
+    // The two words of a handle may come from two entries, so the key in the block is compared.
     if word(KEY) != key as u64 {
         return Err(HeapError::InvalidHandle { offset, reason: "it belongs to another key" });
     }
@@ -80,7 +80,8 @@ fn write(heap: &Heap) -> Result<()> {
         }
     };
     let link = |key: usize, entry: &Published<'_>| {
-        // If the writer is killed between these two, the key has no entry until the next writer.
+        // If the writer is killed between these two steps, the key has no entry until the next
+        // writer starts.
         table.store(FIRST + 2 * key + 1, entry.handle().generation);
         table.store(FIRST + 2 * key, entry.handle().offset);
     };
@@ -144,7 +145,7 @@ fn start(heap: &Heap, is_writer: bool) -> std::io::Result<Process> {
     }
 }
 
-/// A child that has not been waited for.
+/// A child process that has not been waited for.
 struct Process(libc::pid_t);
 
 impl Process {

@@ -1,9 +1,9 @@
-//! Requests and replies: a lane has one direction, so each side has a mailbox of its own, and the
+//! Requests and replies: a lane has one direction, so each side has its own mailbox, and the
 //! request contains the address for the reply.
 //!
 //! The server connects to an address that a client names, so it limits what a client can do: it
-//! accepts lanes of its own user only (the default), waits for a client at most 100 ms, and keeps
-//! at most 256 lanes, for which it has descriptors.
+//! accepts lanes only from its own user (the default), waits at most 100 ms for a client, and keeps
+//! at most 256 lanes, for which its descriptors suffice.
 //!
 //! `cargo run -p tontine --example reply`
 
@@ -14,13 +14,13 @@ use std::time::Duration;
 use tontine::Error;
 use tontine::mailbox::{Mailbox, Options, Sender};
 
-/// Maximum wait for free space in a client's lane; then the client gets no reply.
+/// Maximum wait for free space in a client's lane, after which the client gets no reply.
 const PATIENCE: Duration = Duration::from_millis(100);
 
 /// Maximum number of clients whose lanes are kept.
 const MOST_CLIENTS: usize = 256;
 
-/// Returns a request: the address for the reply, a zero, and the question.
+/// Returns a request: the address for the reply, a zero byte, and the question.
 fn request(reply_to: &str, question: &[u8]) -> Vec<u8> {
     [reply_to.as_bytes(), b"\0", question].concat()
 }
@@ -48,7 +48,7 @@ fn serve(mailbox: &mut Mailbox, count: usize) -> tontine::Result<()> {
             clients.remove(reply_to);
         }
     }
-    // Clients still receive the messages in lanes that are dropped.
+    // Clients still receive the messages in lanes that the server drops.
     Ok(())
 }
 
@@ -56,7 +56,7 @@ pub(crate) fn main() -> tontine::Result<()> {
     let server = format!("@reply-server-{}", std::process::id());
     let client = format!("@reply-client-{}", std::process::id());
 
-    // Usually two processes; two threads here, so that one command shows both.
+    // Usually these are two processes; here they are two threads, so that one command shows both.
     let mut requests = Mailbox::bind(&server)?;
     let serving = thread::spawn(move || serve(&mut requests, 2));
 

@@ -1,6 +1,6 @@
 //! A program that takes its signals as values: SIGHUP reloads its configuration, SIGCHLD reports
-//! the end of a child, and SIGTERM ends the program, which prints its sender. In this example the
-//! child sends them.
+//! the end of a child, and SIGTERM ends the program, which prints the signal's sender. In this
+//! example the child sends the signals.
 //!
 //! `cargo run -p tontine --example signals`
 
@@ -10,15 +10,15 @@ use std::time::Duration;
 use tontine::signal::{Blocked, ChildStatus, Signal, SignalChannel};
 
 pub(crate) fn main() -> Result<(), Box<dyn std::error::Error>> {
-    // First in `main`: threads inherit the signal mask, and a runtime starts threads.
+    // Must come first in `main`: threads inherit the signal mask, and a runtime starts threads.
     let blocked = Blocked::new([Signal::HUP, Signal::TERM, Signal::CHLD])?;
     let signals = blocked.channel(16)?;
 
-    // The child gets the mask from before, or SIGTERM would not end it.
+    // The child gets the earlier mask; otherwise SIGTERM would not end it.
     let kill = format!("kill -HUP {0}; kill -TERM {0}; exit 3", id());
     let mut child = blocked.unblock_in(Command::new("sh").args(["-c", &kill])).spawn()?;
     serve(&signals)?;
-    // SIGCHLD coalesces: one may stand for several children, so wait for each child.
+    // SIGCHLD coalesces: one signal may represent several children, so wait for each child.
     println!("the child has ended: {}", child.wait()?);
     Ok(())
 }

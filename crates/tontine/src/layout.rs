@@ -1,4 +1,4 @@
-//! `docs/internals/layout.md` compared with the constants of the code.
+//! Comparison of `docs/internals/layout.md` with the constants of the code.
 //!
 //! Most of what the page documents is private. `tests/documents/layout.rs` compares the part of a
 //! process page that a peer sees.
@@ -13,11 +13,11 @@ use crate::mailbox::wire::{
 
 const TEXT: &str = include_str!("../../../docs/internals/layout.md");
 
-/// Returns the cells of a section's tables, row by row, without headings.
+/// Returns the cells of a section's tables, row by row, without the header rows.
 fn rows(heading: &str) -> Vec<Vec<&'static str>> {
     let (_, behind) = TEXT.split_once(&format!("{heading}\n")).expect("the section");
     let section = behind.split("\n#").next().expect("its end");
-    // Diagrams are not tables.
+    // Skips the diagrams, which are not tables.
     let prose = section.split("```").step_by(2).flat_map(str::lines);
     let rows = prose.filter(|line| line.starts_with("| ")).map(|line| {
         let line = line.trim_start_matches('|').trim_end_matches('|');
@@ -93,7 +93,7 @@ fn region_sizes_match_layout_page() {
     assert_eq!(sizes["chunk"], "a power of two, 4,096 … 1 GiB");
 }
 
-/// Like [`rows`], for a table whose first column has words.
+/// Like [`rows`], but for a table whose first column contains names.
 fn rows_of_names(heading: &str) -> Vec<Vec<&'static str>> {
     let (_, behind) = TEXT.split_once(&format!("{heading}\n")).expect("the section");
     let section = behind.split("\n#").next().expect("its end");
@@ -116,7 +116,8 @@ fn records_match_layout_page() {
     assert_eq!(kinds.len(), words.len());
     for (name, word) in words {
         let kind: u64 = kinds[name][0].parse().expect("a number");
-        // As in the diagram: bits 63 to 40 are zero, 39 to 32 the kind, the rest the length.
+        // As in the diagram: bits 63 to 40 are zero, bits 39 to 32 are the kind, and the rest is
+        // the length.
         let length = if word == NOTHING { 0 } else { 5 };
         assert_eq!(word, kind << 32 | length, "{name}");
     }

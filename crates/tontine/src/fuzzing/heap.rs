@@ -1,12 +1,12 @@
-//! Targets for the shared heap: words that a hostile member overwrites, and forged handles, parcels
-//! and members.
+//! Fuzz targets for the shared heap: words overwritten by a hostile member, and forged handles,
+//! parcels and members.
 
 use super::input::FuzzInput;
 use crate::heap::shared::{Block, Handle, Heap, Member, Parcel};
 
 /// Number of slabs of the heap.
 const SLABS: usize = 4;
-/// Bytes of a slab.
+/// Size of a slab in bytes.
 const SLAB: usize = 64 << 10;
 /// Maximum number of steps of one run.
 const STEPS: usize = 200;
@@ -15,8 +15,8 @@ fn heap() -> Option<Heap> {
     Heap::create(SLABS * SLAB).ok()
 }
 
-/// Checks that a block is memory of the heap, and reads and writes it, independent of the heap's
-/// words.
+/// Checks that a block lies in the heap's memory, without relying on the heap's words, and reads
+/// and writes the block.
 fn read_and_write(heap: &Heap, block: &mut Block<'_>) {
     let first = heap.alloc_end() - (SLABS * SLAB) as u64;
     assert!(block.offset() >= first && block.offset() + block.len() as u64 <= heap.alloc_end());
@@ -28,7 +28,7 @@ fn read_and_write(heap: &Heap, block: &mut Block<'_>) {
     }
 }
 
-/// Overwrites words of a heap, and calls its functions in between.
+/// Overwrites words of a heap, and calls the heap's functions in between.
 pub fn heap_words(bytes: &[u8]) {
     let Some(heap) = heap() else { return };
     let mut input = FuzzInput::new(bytes);
@@ -109,8 +109,8 @@ pub fn heap_words(bytes: &[u8]) {
     let _ = heap.check().expect("not forked").to_string();
 }
 
-/// Uses forged handles, parcels and members: each must be an error or the block that it happens to
-/// name, and the heap must have no fault afterwards.
+/// Uses forged handles, parcels and members: each must yield an error or the block that it happens
+/// to name, and the heap must have no fault afterwards.
 pub fn heap_names(bytes: &[u8]) {
     let Some(heap) = heap() else { return };
     let mut input = FuzzInput::new(bytes);
@@ -141,8 +141,8 @@ pub fn heap_names(bytes: &[u8]) {
             2 => {
                 let named = Handle { offset: word(0), generation: word(8) };
                 if heap.claim(named).map(Block::into_handle).is_ok() {
-                    // A block that is in use may be claimed: programs guarantee that each handle
-                    // has one holder. Only its generation is checked.
+                    // A block in use may be claimed, since programs guarantee that each handle has
+                    // one holder. Only the block's generation is checked.
                     assert!(
                         named.generation == handle.generation || named.generation < STEPS as u64
                     );

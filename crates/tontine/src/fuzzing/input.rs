@@ -1,6 +1,6 @@
-//! Arbitrary bytes as numbers: [`FuzzInput`]. Missing bytes at the end are zero.
+//! Arbitrary bytes as numbers: [`FuzzInput`]. Bytes after the end of the input read as zero.
 
-/// The bytes that are not used yet.
+/// The bytes that have not been used yet.
 pub(super) struct FuzzInput<'a>(&'a [u8]);
 
 impl<'a> FuzzInput<'a> {

@@ -1,12 +1,12 @@
 //! Fuzz targets: functions that give arbitrary bytes to everything that a peer can write.
 //!
-//! They are not an interface: they exist under `cfg(fuzzing)`, for the targets in `fuzz/`, and in
-//! this crate's own tests, which replay the committed corpora. A function that does not return has
-//! found a bug: a panic, an access outside of mapped memory, or an endless loop.
+//! These functions are not a public interface. They exist under `cfg(fuzzing)`, for the targets in
+//! `fuzz/`, and in this crate's own tests, which replay the committed corpora. A function that does
+//! not return has found a bug: a panic, an access outside mapped memory, or an endless loop.
 //!
-//! - [`ring`]: a chunk that a hostile sender fills.
+//! - [`ring`]: a chunk filled by a hostile sender.
 //! - [`socket`]: a control message from either end.
-//! - [`position`]: the read position of a hostile receiver, at a sender.
+//! - [`position`]: a hostile receiver's read position, as a sender processes it.
 //! - [`process_page`]: a process page.
 //! - [`heap_words`]: every word of a shared heap that a member can write.
 //! - [`heap_names`]: forged handles, parcels and members.
@@ -24,8 +24,8 @@ pub use ring::ring;
 
 use crate::mailbox::wire;
 
-/// Decodes a control message, and encodes it again: a valid one must have the same meaning and
-/// length.
+/// Decodes a control message, and encodes it again if it is valid: meaning and length must be the
+/// same.
 pub fn socket(bytes: &[u8]) {
     let Ok(note) = wire::read(bytes) else { return };
     let again = wire::write(note);

@@ -1,4 +1,4 @@
-//! Target for a process page that a hostile peer fills.
+//! Fuzz target: a process page filled by a hostile peer.
 
 #![allow(unsafe_code, reason = "fills a mapping with arbitrary words")]
 
@@ -11,7 +11,7 @@ use crate::sys::region::OwnRegion;
 /// Bytes of a process page.
 const SIZE: usize = 4096;
 
-/// Reads a process page with these bytes, and desks whose indexes are among them.
+/// Reads a process page with these bytes, and mailbox slots whose indexes are among the bytes.
 pub fn process_page(bytes: &[u8]) {
     let Ok((region, descriptor)) = OwnRegion::new("fuzzed", SIZE) else { return };
     for (index, piece) in bytes.chunks(8).take(SIZE / 8).enumerate() {

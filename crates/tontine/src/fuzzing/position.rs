@@ -1,4 +1,4 @@
-//! Target for the read position of a hostile receiver, at a sender.
+//! Fuzz target: a sender processes a hostile receiver's read position.
 
 use std::collections::VecDeque;
 
@@ -13,8 +13,7 @@ const LARGEST_LOG2: u32 = MIN_LOG2 + 2;
 /// Maximum number of chunks of the lane.
 const MOST_CHUNKS: usize = 8;
 
-/// Runs a sender whose messages the receiver chooses, as in an echo, and which gets positions that
-/// the receiver chooses.
+/// Runs a sender for which the receiver chooses the messages, as with an echo, and the positions.
 pub fn position(bytes: &[u8]) {
     let mut input = FuzzInput::new(bytes);
     let mut sender =
@@ -89,17 +88,17 @@ impl FuzzSender {
         let unread = self.writer.unread_bytes();
         let back = self.writer.take_back();
         let bytes: usize = back.iter().map(|message| 8 + message.len()).sum();
-        // Bytes that are taken for a message are at most as long as a ring.
+        // Bytes that are mistaken for a message are at most as long as a ring.
         let most = unread + longest_message(2 << LARGEST_LOG2) as u64 + 8;
         assert!(bytes as u64 <= most, "{bytes} bytes out of {unread}");
         assert!(self.writer.is_read() && self.writer.chunks() == 1);
     }
 
-    /// Checks the invariants of the sender, independent of the receiver's positions.
+    /// Checks the sender's invariants, which do not depend on the receiver's positions.
     fn sound(&self) {
         let sizes: VecDeque<u64> = self.writer.chain().map(|link| 1 << link.log2).collect();
         let here: u64 = sizes.iter().sum();
-        // A returned chunk counts until the receiver's position is after it.
+        // A returned chunk counts until the receiver's position has passed it.
         assert!(!sizes.is_empty() && self.writer.bytes() >= here);
         assert!(self.writer.unread_bytes() <= here);
         assert!(self.writer.base() <= self.writer.position() + self.writer.unread_bytes());

@@ -1,4 +1,4 @@
-//! Target for a chunk that a hostile sender fills, at a receiver.
+//! Fuzz target: a receiver reads a chunk filled by a hostile sender.
 
 use std::cell::OnceCell;
 use std::os::fd::AsFd;
@@ -11,10 +11,10 @@ use crate::lane::{LaneReader, Peeked};
 use crate::sync::Ordering;
 use crate::sys::region::{OwnRegion, PeerRegion};
 
-/// Number of chunk sizes that are tried: three find as much as all 19.
+/// Number of chunk sizes tried: three find as much as all 19.
 const SIZES: u32 = 3;
 
-/// Shared memory, with the mappings of its maker and its receiver.
+/// Shared memory, with the mappings of its maker and of its receiver.
 struct MappedRing {
     own: OwnRegion,
     peer: PeerRegion,
@@ -35,10 +35,10 @@ impl MappedRing {
     }
 }
 
-/// Reads through a chunk with these bytes, from a position that the sender chooses.
+/// Reads through a chunk with these bytes, starting at a position that the sender chooses.
 ///
-/// The header of each message changes after it was found, and must not be read again. The first
-/// chunk is also in shared memory: copies from there must be the same.
+/// The header of each message changes after the message was found, and must not be read again. The
+/// first chunk is also in shared memory, and copies from there must be the same.
 pub fn ring(bytes: &[u8]) {
     let size = bytes.first().map_or(0, |&size| u32::from(size) % SIZES);
     MAPPED.with(|mapped| {
@@ -62,7 +62,7 @@ fn go_through(bytes: &[u8], mapped: &MappedRing) {
     mapped.own.copy_in(RING_AT, all);
     mapped.own.copy_in(RING_AT + all.len(), &vec![0; (1 << log2) - RING_AT - all.len()]);
     let Ok(mut reader) = LaneReader::new(chunk.clone(), log2, base, position) else { return };
-    // At most one lap of empty messages, a padding, and another lap.
+    // The maximum number of records: one lap of empty messages, a padding, and another lap.
     let most = 2 * (1 << log2) / 8 + 2;
     let mut chunks = 0;
     for _ in 0..most {
@@ -86,7 +86,7 @@ fn go_through(bytes: &[u8], mapped: &MappedRing) {
                 }
                 reader.advance(length);
             }
-            // A mailbox checks this before it follows.
+            // A mailbox checks this size before it follows `next`.
             Ok(Peeked::Next(log2)) if (MIN_LOG2..=MAX_LOG2).contains(&log2) => {
                 if chunks == 2 || log2 >= MIN_LOG2 + SIZES {
                     return;

@@ -1,5 +1,5 @@
-//! The control page, by which a receiver informs the sender of a lane: the receiver writes it by
-//! [`Control`], the sender reads it by [`Controlled`].
+//! The control page, through which a receiver informs the sender of a lane. The receiver writes it
+//! as [`Control`], the sender reads it as [`Controlled`].
 
 use std::os::fd::OwnedFd;
 
@@ -18,8 +18,8 @@ use crate::sys::region::{OwnRegion, PeerRegion};
 pub(crate) struct Control(OwnRegion);
 
 impl Control {
-    /// Makes the page of a lane that begins at `position`, has a grant of `granted` bytes of chunks
-    /// and never gets more than `most`. Returns it with the descriptor to pass.
+    /// Makes the page of a lane that begins at `position`, has a grant of `granted` bytes of
+    /// chunks, and never gets more than `most`. Returns the page and the descriptor to pass.
     ///
     /// # Errors
     /// Memory or a descriptor is not available.
@@ -41,8 +41,8 @@ impl Control {
     }
 
     /// Announces that the sender may reuse the space before `position`. Called less often than
-    /// `acknowledge`: a waiting sender polls this word, and each of its loads takes the cache line
-    /// away.
+    /// `acknowledge`, because a waiting sender polls this word, and each of its loads takes the
+    /// cache line away from the receiver.
     pub(crate) fn make_room(&self, position: u64) {
         position::publish(self.0.word(ROOM_AT), position);
     }
@@ -78,7 +78,7 @@ impl Controlled {
     /// Checks a page that a receiver passed.
     ///
     /// # Errors
-    /// The memory is not a control page of this version.
+    /// A text, if the memory is not a control page of this version.
     pub(crate) fn new(region: PeerRegion) -> Result<Self, &'static str> {
         if region.size() != CONTROL_SIZE {
             return Err("expected a control page, found memory of another size");
@@ -98,7 +98,8 @@ impl Controlled {
         half_of_peer(&self.0, STATE_AT).load(Ordering::Relaxed)
     }
 
-    /// Returns `true` from the receiver's request for memory until it has confirmed the return.
+    /// Returns `true` from the receiver's request for memory until the receiver has confirmed the
+    /// return.
     pub(crate) fn asks_back(&self) -> bool {
         // SYNC lowered: pairs with `Control::give_back`.
         half_of_peer(&self.0, STATE_AT).load(Ordering::Acquire) & GIVE_BACK != 0
@@ -109,7 +110,7 @@ impl Controlled {
         self.0.word(GRANTED_AT).load(Ordering::Relaxed)
     }
 
-    /// Returns the maximum bytes of chunks that the sender is ever granted, also if all other lanes
+    /// Returns the maximum bytes of chunks that the sender is ever granted, even if all other lanes
     /// end; `None` if the receiver does not announce it.
     pub(crate) fn most(&self) -> Option<u64> {
         let most = self.0.word(MOST_AT).load(Ordering::Relaxed);

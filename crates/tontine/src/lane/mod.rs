@@ -1,16 +1,16 @@
 //! One sender's lane to one receiver: records in a chain of chunks.
 //!
-//! [`LaneWriter`] appends records to chunks that it alone may write, [`LaneReader`] reads them in
-//! its read-only view of the same memory. [`record`] is the header word, [`page`] the offsets in
-//! control page and chunk, [`control`] the words that the receiver writes, [`position`] the most
-//! important one of them. `docs/internals/layout.md` describes all of it.
+//! [`LaneWriter`] appends records to chunks that it alone may write; [`LaneReader`] reads them in
+//! its read-only view of the same memory. [`record`] defines the header word, [`page`] the offsets
+//! in control page and chunk, [`control`] the words that the receiver writes, and [`position`] the
+//! most important of these words. `docs/internals/layout.md` describes all of it.
 //!
-//! Tests: `models` checks every interleaving and every value that the memory model allows,
-//! `schedules` many random schedules of whole protocols with deaths, `properties` many sequences of
-//! calls.
+//! Tests: `models` checks every interleaving and every value that the memory model allows;
+//! `schedules` checks many random schedules of whole protocols, including deaths; `properties`
+//! checks many sequences of calls.
 //!
-//! A lane does not wait, wake, make or pass memory, and knows no processes: that is
-//! [`crate::mailbox`].
+//! A lane does not wait or wake, does not make or pass memory, and knows no processes:
+//! [`crate::mailbox`] does all that.
 
 #[cfg(not(loom))]
 pub(crate) mod control;

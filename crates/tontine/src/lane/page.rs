@@ -6,7 +6,7 @@ pub(crate) const CONTROL_SIZE: usize = 4096;
 pub(crate) const CONTROL_MAGIC: u64 = u64::from_le_bytes(*b"TONTLANE");
 /// First word of a chunk.
 pub(crate) const CHUNK_MAGIC: u64 = u64::from_le_bytes(*b"TONTCHNK");
-/// Version of the layout and the protocol; in the low half of a region's second word.
+/// Version of the layout and the protocol, in the low half of a region's second word.
 pub(crate) const VERSION: u32 = 1;
 
 /// `magic: u64` of both regions.
@@ -20,15 +20,16 @@ pub(crate) const STATE_AT: usize = 64;
 pub(crate) const GRANTED_AT: usize = 72;
 /// `most: u64`.
 pub(crate) const MOST_AT: usize = 80;
-/// `position: u64`, in a cache line of its own.
+/// `position: u64`, in its own cache line.
 pub(crate) const POSITION_AT: usize = 128;
 
-/// `room: u64`, in a cache line of its own.
+/// `room: u64`, in its own cache line.
 pub(crate) const ROOM_AT: usize = 192;
 
 /// Bit of `state`: the receiver accepts no more messages.
 pub(crate) const CLOSED: u32 = 1;
-/// Bit of `state`: the sender is to return its large chunk, since the lane has been empty.
+/// Bit of `state`: the sender must return its large chunk, since the lane has been empty for a
+/// while.
 pub(crate) const GIVE_BACK: u32 = 2;
 
 /// `log2_size: u32` of a chunk.
@@ -46,18 +47,18 @@ pub(crate) const RING_AT: usize = 128;
 
 /// Size of the smallest chunk, as a power of two: a page.
 pub(crate) const MIN_LOG2: u32 = 12;
-/// Size of the largest chunk, as a power of two: lengths and offsets stay within 32 bits.
+/// Size of the largest chunk, as a power of two, so that lengths and offsets stay within 32 bits.
 pub(crate) const MAX_LOG2: u32 = 30;
 
-/// Returns the bytes of the ring in a chunk of `size` bytes.
+/// Returns the size in bytes of the ring in a chunk of `size` bytes.
 pub(crate) const fn ring(size: usize) -> usize {
     size - RING_AT
 }
 
 /// Returns the length of the longest message for a chunk of `size` bytes.
 ///
-/// It is half of the ring: a record never wraps, so in the worst case almost as much padding
-/// precedes it, and it must fit into an empty chunk wherever the last record ended.
+/// The length is half of the ring: a record must fit into an empty chunk wherever the last record
+/// ended, and since a record never wraps, almost as much padding may precede it.
 pub(crate) const fn longest_message(size: usize) -> usize {
     (ring(size) - 2 * super::record::HEADER) / 2 / 8 * 8 - super::record::HEADER
 }
@@ -88,7 +89,8 @@ mod tests {
         for log2 in MIN_LOG2..=MAX_LOG2 {
             let size = 1 << log2;
             let record = super::super::record::size_of_message(longest_message(size));
-            // Padding is shorter than record and header together; otherwise the record would fit.
+            // The padding is shorter than record and header together; otherwise the record would
+            // fit before the end.
             assert!((record + 8 - 8) + record + 8 <= ring(size), "2^{log2}");
         }
     }

@@ -1,7 +1,7 @@
-//! Writer and Reader compared with a plain queue, over random sequences of calls.
+//! `LaneWriter` and `LaneReader` compared with a plain queue, over random sequences of calls.
 //!
-//! All calls are made by one thread; `models` and `schedules` cover concurrent ends. Neighbours:
-//! [`super::writer`] and [`super::reader`], on a [`ModelRegion`].
+//! One thread makes all calls; `models` and `schedules` cover concurrent ends. Neighbours:
+//! [`super::writer`] and [`super::reader`], which run on a [`ModelRegion`].
 
 use std::collections::VecDeque;
 
@@ -15,7 +15,7 @@ use super::{FreeSpace, LaneReader, LaneWriter, Peeked};
 use crate::sync::AtomicU64;
 
 /// Size of the smallest chunk of these lanes, as a power of two: much smaller than that of real
-/// ones, so that rings wrap often.
+/// lanes, so that rings wrap often.
 const LEAST: u32 = 8;
 /// Size of the largest chunk of these lanes, as a power of two.
 const MOST: u32 = 12;
@@ -23,22 +23,24 @@ const MOST: u32 = 12;
 /// One operation on a lane.
 #[derive(Debug, Clone)]
 enum LaneOp {
-    /// The sender sends a message of this many thousandths of the longest for the largest chunk.
+    /// The sender sends a message whose length is this many thousandths of the longest for the
+    /// largest chunk.
     Send(usize),
-    /// The sender sends the longest message for the present chunk, or one of this many bytes more.
+    /// The sender sends a message that is this many bytes longer than the longest for the current
+    /// chunk.
     SendLongest(usize),
     /// The receiver takes and acknowledges this many messages.
     Receive(usize),
     /// The sender accepts the receiver's position.
     Believe,
-    /// The lane grows, also without need.
+    /// The lane grows, even if it need not.
     Grow,
-    /// The lane returns to its smallest chunk, if all is read.
+    /// The lane returns to its smallest chunk if everything is read.
     GiveBack,
-    /// The receiver dies with a message in hand, the sender takes the rest back, and a new lane
-    /// begins.
+    /// The receiver dies before it acknowledges a message, the sender takes the unread messages
+    /// back, and a new lane begins.
     TakeBack,
-    /// The receiver dies with a message in hand, and a successor continues.
+    /// The receiver dies before it acknowledges a message, and a successor continues.
     Succeed,
 }
 
@@ -111,7 +113,7 @@ impl LaneUnderTest {
                 self.reader = LaneReader::new(first, log2, base, at).expect("a valid handover");
             }
         }
-        // The sender forgets a returned chunk before the receiver has followed.
+        // The sender may forget a returned chunk before the receiver has followed `next`.
         assert!(self.writer.position() <= self.reader.position() + 8);
         assert!(self.reader.position() <= self.writer.position() + self.writer.unread_bytes());
     }

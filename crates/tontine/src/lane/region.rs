@@ -1,4 +1,4 @@
-//! The interface of shared memory that a lane uses: [`LaneMemory`], 64-bit words and copies.
+//! The interface to shared memory that a lane uses: [`LaneMemory`], with 64-bit words and copies.
 //!
 //! Another process may write a peer's region during a read, so nothing here ever makes a Rust
 //! reference to its bytes: words are atomics, and bytes are copied ([`super::mapped`]).
@@ -7,11 +7,11 @@ use crate::sync::AtomicU64;
 
 /// Memory of a lane. Offsets are in bytes and multiples of 8, unless stated otherwise.
 pub(crate) trait LaneMemory {
-    /// Returns the word at `at`, which must be inside.
+    /// Returns the word at `at`, which must lie inside the region.
     fn word(&self, at: usize) -> &AtomicU64;
-    /// Copies `bytes` to `at`; for regions of this process only.
+    /// Copies `bytes` to `at`; only for regions that this process made.
     fn copy_in(&self, at: usize, bytes: &[u8]);
-    /// Prefetches the cache line at `at`, which may be outside.
+    /// Prefetches the cache line at `at`, which may lie outside the region.
     fn expect_reading(&self, _at: usize) {}
     /// Appends `length` bytes at `at` to `into`.
     fn copy_out(&self, at: usize, length: usize, into: &mut Vec<u8>);

@@ -1,10 +1,10 @@
 //! The anchor thread, which holds a life and does nothing else: [`hold`].
 //!
 //! The kernel marks a liveness word when the *thread* that holds it ends. If no thread of the
-//! program is known to last as long as the process, the anchor thread does: all signals are blocked
-//! in it, its stack is small, and it sleeps until the process ends. Neighbours:
-//! [`super::Life::register`], off the main thread, and [`super::Life::register_anchor_thread`]
-//! request it; [`crate::sys::thread`] starts it.
+//! program is known to last as long as the process, the anchor thread holds the life: all signals
+//! are blocked in it, its stack is small, and it sleeps until the process ends. Neighbours:
+//! [`super::Life::register`], when called off the main thread, and
+//! [`super::Life::register_anchor_thread`] request it; [`crate::sys::thread`] starts it.
 
 use std::sync::mpsc;
 

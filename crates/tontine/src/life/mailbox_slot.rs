@@ -1,9 +1,9 @@
-//! The words of a process page by which senders see whether a mailbox's receiver sleeps:
+//! The words of a process page that tell senders whether a mailbox's receiver sleeps:
 //! [`MailboxSlot`].
 //!
-//! A page has 62, one for each mailbox of the process. Private memory records which are in use: no
-//! peer needs to know. Neighbours: [`super::Life::desk`] returns them, [`super::Watch::sleeping`]
-//! reads a peer's. The mailbox defines the meaning of the word.
+//! A page has 62 slots, one for each mailbox of the process. Private memory records which slots are
+//! in use, since no peer needs to know. Neighbours: [`super::Life::desk`] returns a slot,
+//! [`super::Watch::sleeping`] reads a peer's slot. The mailbox defines the meaning of the word.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -11,14 +11,14 @@ use super::Life;
 use super::word::DESKS;
 use crate::error::{Error, Result};
 
-/// Set of the desks of a page that are in use: bit n for desk n.
+/// The set of a page's slots that are in use: bit n for slot n.
 #[derive(Debug, Default)]
 pub(super) struct Desks(AtomicU64);
 
-/// One desk of this process's page, freed on drop.
+/// One slot of this process's page, freed on drop.
 #[derive(Debug)]
 pub(crate) struct MailboxSlot {
-    /// Index of the desk, which a peer receives for [`super::Watch::sleeping`].
+    /// Index of the slot, which a peer receives for [`super::Watch::sleeping`].
     pub(crate) index: u32,
     life: &'static Life,
 }
@@ -29,15 +29,15 @@ impl MailboxSlot {
             let free = taken.trailing_ones();
             (free < DESKS).then(|| taken | 1 << free)
         };
-        // SYNC desk: pairs with `drop`, so that the word of a free desk is zero.
+        // SYNC desk: pairs with `drop`, so that the word of a free slot is zero.
         match life.desks.0.fetch_update(Ordering::Acquire, Ordering::Relaxed, first_free) {
             Ok(taken) => Ok(Self { index: taken.trailing_ones(), life }),
             Err(_) => Err(Error::Full { what: "mailboxes", max: u64::from(DESKS) }),
         }
     }
 
-    /// Returns the word that is 1 while the receiver sleeps or is about to. It must not be accessed
-    /// in a forked child, where the page is not mapped.
+    /// Returns the word that is 1 while the receiver sleeps or is about to. A forked child must not
+    /// access it, since the page is not mapped there.
     #[inline]
     pub(crate) fn sleeping(&self) -> &AtomicU32 {
         &self.life.page.layout().desks[self.index as usize].sleeping
@@ -63,7 +63,7 @@ mod tests {
 
     #[test]
     fn all_62_desks_are_visible_to_peers() {
-        // In a child: other tests need desks too.
+        // In a child, because other tests need slots too.
         assert!(in_child(|| {
             let life = Life::register().expect("life");
             let watch = Watch::from_fd(life).expect("watch");

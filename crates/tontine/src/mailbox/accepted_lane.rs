@@ -1,7 +1,7 @@
 //! The receiver that has accepted a lane: [`AcceptedLane`].
 //!
-//! [`join`] checks the content of `WELCOME` once. Neighbours: [`super::connection`] has the other
-//! states of a connection.
+//! [`join`] checks the content of `WELCOME` once. Neighbours: [`super::connection`] defines the
+//! other states of a connection.
 
 use std::os::fd::{BorrowedFd, OwnedFd};
 
@@ -14,14 +14,15 @@ use crate::sync::{Ordering, fence};
 use crate::sys::socket::{self, PassedMessage, PeerSocket, SendResult};
 use crate::sys::{doorbell, membarrier, pidfd};
 
-/// Everything that a sender holds of the receiver that accepted its lane.
+/// Everything that a sender holds for the receiver that accepted its lane.
 pub(super) struct AcceptedLane {
     watch: Watch,
     desk: u32,
     control: Controlled,
     doorbell: PeerSocket,
     symmetric: bool,
-    /// The sender has returned the requested memory, and the receiver has not confirmed it yet.
+    /// `true` if the sender has returned the requested memory, and the receiver has not confirmed
+    /// the return yet.
     returned: bool,
     pub(super) process: Option<OwnedFd>,
     pub(super) peer: Peer,
@@ -29,7 +30,7 @@ pub(super) struct AcceptedLane {
 
 impl AcceptedLane {
     /// Returns `true` if a message may be sent without further checks: the receiver lives, accepts
-    /// messages, and asks for no memory back.
+    /// messages, and requests no memory back.
     #[inline(always)]
     pub(super) fn is_open(&self) -> bool {
         self.watch.is_alive() && self.control.state() == 0
@@ -44,20 +45,19 @@ impl AcceptedLane {
         self.control.state() & CLOSED != 0
     }
 
-    /// Returns the error for an end that was detected: `Closed` if the receiver had closed before
-    /// it ended.
+    /// Returns the error for an end that was detected: `Closed` if the receiver had closed the lane
+    /// before it ended.
     pub(super) fn noticed_end(&self) -> Error {
         let peer = self.peer;
         if !self.is_closed() {
             return Error::OwnerDied { peer };
         }
-        // SYNC closed: pairs with `Control::close`; the position that is loaded from here on is the
-        // last.
+        // SYNC closed: pairs with `Control::close`; a position loaded from here on is the last one.
         fence(Ordering::Acquire);
         Error::Closed { peer }
     }
 
-    /// Returns `true` if the receiver asks for the large chunk back.
+    /// Returns `true` if the receiver requests the large chunk back.
     pub(super) fn wants_memory_back(&self) -> bool {
         self.control.state() & GIVE_BACK != 0
     }
@@ -71,7 +71,7 @@ impl AcceptedLane {
     }
 
     /// Returns the bytes of chunks that the sender may have; `None` between the return of memory
-    /// and the receiver's confirmation, while the page still has the old number.
+    /// and the receiver's confirmation, while the page still shows the old number.
     pub(super) fn granted(&mut self) -> Option<u64> {
         self.returned &= self.control.asks_back();
         (!self.returned).then(|| self.control.granted())
@@ -93,7 +93,7 @@ impl AcceptedLane {
     /// Returns `true` if the receiver sleeps or is about to.
     #[inline(always)]
     pub(super) fn is_asleep(&self) -> bool {
-        // `join` has checked that the page has such a desk.
+        // Never `None`: `join` has checked that the page has this mailbox slot.
         self.watch.sleeping(self.desk).is_some_and(|word| word.load(Ordering::Relaxed) != 0)
     }
 
@@ -107,8 +107,8 @@ impl AcceptedLane {
         membarrier::light();
     }
 
-    /// Executes the fence for both ends before this one sleeps. Returns `false` if the kernel no
-    /// longer allows it, so that a wake-up could be lost.
+    /// Executes the fence for both ends before this end sleeps. Returns `false` if the kernel no
+    /// longer allows the barrier, so that a wake-up could be lost.
     // SYNC room-waiting: pairs with `membarrier::light` or the fence in
     // `InboundLane::notify_space`.
     pub(super) fn heavy_fence(&self) -> bool {
@@ -130,7 +130,7 @@ impl AcceptedLane {
         socket::send(socket, &wire::write(ControlMessage::Chunk(log2, sequence)), &[descriptor])
     }
 
-    /// Requests a grant of this many bytes of chunks in all.
+    /// Requests a total grant of this many bytes of chunks.
     ///
     /// # Errors
     /// The error of `sendmsg`.
@@ -138,7 +138,7 @@ impl AcceptedLane {
         socket::send(socket, &wire::write(ControlMessage::Want(bytes)), &[])
     }
 
-    /// Reports that the requested memory was returned. If the queue is full, the next call does.
+    /// Reports that the requested memory was returned. If the queue is full, the next call retries.
     pub(super) fn say_returned(&mut self, socket: &PeerSocket) {
         let said = socket::send(socket, &wire::write(ControlMessage::Returned), &[]);
         self.returned = matches!(said, Ok(SendResult::Yes));

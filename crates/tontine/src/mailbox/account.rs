@@ -2,17 +2,17 @@
 //!
 //! A chunk that leaves the chain (read to its end, given back, or taken back) is *released*: the
 //! sender closes and unmaps it, but its memory stays charged to the sender until the receiver
-//! releases it too. So it counts until [`ReleaseWatch`] reports that; if a chunk could not be
-//! watched, until the connection ends. Neighbours: [`super::growth`] checks the account before it
-//! makes a chunk.
+//! releases it too. So the chunk counts until [`ReleaseWatch`] reports the receiver's release or,
+//! if it could not be watched, until the connection ends. Neighbours: [`super::growth`] checks the
+//! account before it makes a chunk.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use crate::sys::release::ReleaseWatch;
 
-/// Maximum size of a first chunk, as a power of two (64 KiB), that is not watched and does not
-/// count once it is released: a lane that never grows needs no inotify instance.
+/// Maximum size, as a power of two (64 KiB), of a first chunk that is not watched and does not
+/// count once it is released, so that a lane that never grows needs no inotify instance.
 const MAX_UNWATCHED_LOG2: u32 = 16;
 
 /// Chunks of one lane that are charged to the sender.
@@ -20,7 +20,7 @@ const MAX_UNWATCHED_LOG2: u32 = 16;
 pub(super) struct ChunkAccount {
     /// Chunks of the chain, oldest first.
     chain: VecDeque<Chunk>,
-    /// Chunks that left the chain, and that the receiver may still hold.
+    /// Chunks that have left the chain, and that the receiver may still hold.
     released: Vec<Chunk>,
 }
 
@@ -29,11 +29,11 @@ pub(super) struct ChunkAccount {
 struct Chunk {
     bytes: u64,
     holders: ChunkHolders,
-    /// The descriptor to pass to a successor, if the lane waits for one.
+    /// The descriptor to pass to a successor, if the lane may wait for one.
     descriptor: Option<OwnedFd>,
 }
 
-/// Knowledge of the processes that hold a released chunk.
+/// What is known about the processes that hold a released chunk.
 #[derive(Debug)]
 enum ChunkHolders {
     Watched(ReleaseWatch),
@@ -64,7 +64,7 @@ impl ChunkAccount {
         self.chain.push_back(Chunk { bytes: 1 << log2, holders, descriptor: Some(descriptor) });
     }
 
-    /// Returns the descriptors of the chain that are open, oldest first.
+    /// Returns the open descriptors of the chain, oldest first.
     pub(super) fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         self.chain.iter().filter_map(|chunk| Some(chunk.descriptor.as_ref()?.as_fd()))
     }
@@ -100,8 +100,7 @@ impl ChunkAccount {
         }
     }
 
-    /// Forgets the unwatched chunks that a receiver held which has ended: the kernel has freed
-    /// them.
+    /// Forgets the unwatched chunks that an ended receiver held: the kernel has freed them.
     pub(super) fn forget_unknown(&mut self) {
         self.released.retain(|chunk| matches!(chunk.holders, ChunkHolders::Watched(_)));
     }

@@ -12,17 +12,17 @@ use crate::error::{Error, Result};
 /// The address of a mailbox: a path in the file system, or a name in Linux's abstract namespace.
 ///
 /// [`Mailbox::bind`](super::Mailbox::bind) and [`Sender::connect`](super::Sender::connect) accept
-/// every value that converts into an address: text, or a path.
+/// every value that converts into an address: a text or a path.
 ///
 /// **Text that begins with `@`** is an abstract name. It needs no folder, has no permissions, and
 /// is local to a network namespace. The kernel frees it when its owner and all children that the
-/// owner forked have ended or called `exec`: while one of them lives, a killed owner's name stays
-/// in use, since the kernel has no other way to end an inherited listener.
+/// owner forked have ended or called `exec`: while one of these children lives, a killed owner's
+/// name stays in use, since the kernel offers no other way to end an inherited listener.
 ///
 /// **Any other text, and every path type,** is a path. It is free as soon as its owner has ended,
-/// also while children of the owner live. `bind` and `connect` make a relative path absolute, so a
+/// even while children of the owner live. `bind` and `connect` make a relative path absolute, so a
 /// later `chdir` changes nothing. A path of at most 103 bytes works everywhere; a longer one needs
-/// `/proc`, and the last part of a path of more than 107 bytes has at most 82 bytes.
+/// `/proc`, and the last component of a path of more than 107 bytes may have at most 82 bytes.
 ///
 /// # Examples
 /// ```
@@ -44,28 +44,29 @@ pub(crate) enum AddressKind {
 }
 
 impl Address {
-    /// Returns the address of a path in the file system, also if it begins with `@`.
+    /// Returns the address of a path in the file system, even if the path begins with `@`.
     pub fn path(path: impl Into<PathBuf>) -> Self {
         Self(AddressKind::Path(path.into()))
     }
 
-    /// Returns the address of a name in the abstract namespace, given without an `@` before it.
+    /// Returns the address of a name in the abstract namespace. `name` has no leading `@`.
     pub fn abstract_name(name: impl AsRef<[u8]>) -> Self {
         Self(AddressKind::Abstract(name.as_ref().to_vec()))
     }
 }
 
-/// Identity of a file, independent of its names: device and inode.
+/// The identity of a file, independent of its names: device and inode.
 pub(crate) type SocketId = (u64, u64);
 
 impl Address {
-    /// Returns this address, independent of the working directory. Symbolic links are not resolved.
+    /// Makes the address independent of the working directory. Symbolic links are not resolved.
     ///
     /// # Errors
     /// [`Error::SystemAt`] if the path is relative and the working directory was removed.
     pub(crate) fn into_absolute(self) -> Result<Self> {
         match self.0 {
-            // An empty path is refused when it is used, by an error that names the reason.
+            // An empty path stays as it is: when it is used, it is refused with an error that names
+            // the reason.
             AddressKind::Path(path) if path.is_relative() && !path.as_os_str().is_empty() => {
                 let absolute = std::path::absolute(&path)
                     .map_err(|error| Error::io("getcwd", &error).at(path.display()))?;
@@ -97,7 +98,7 @@ impl From<&str> for Address {
     }
 }
 
-/// Implements the conversion from `$text` as that from `&str`: `@` begins an abstract name.
+/// Implements the conversion from `$text` like that from `&str`: `@` begins an abstract name.
 macro_rules! from_text {
     ($($text:ty),*) => {$(
         impl From<$text> for Address {
@@ -108,7 +109,7 @@ macro_rules! from_text {
     )*};
 }
 
-/// Implements the conversion from `$path` to a path in the file system, also if it begins with `@`.
+/// Implements the conversion from `$path` to a path in the file system, even if it begins with `@`.
 macro_rules! from_path {
     ($($path:ty),*) => {$(
         impl From<$path> for Address {

@@ -1,7 +1,7 @@
 //! Receiving without a system call, a fence or a lock: the fast paths of [`Mailbox`].
 //!
-//! Each is the whole of a receiving call while messages keep coming; [`super::waiting`] does the
-//! rest. Neighbours: [`super::receiver`] has the calls, [`super::lanes`] the lanes.
+//! While messages keep coming, a fast path is a whole receiving call; [`super::waiting`] does the
+//! rest. Neighbours: [`super::receiver`] defines the calls, [`super::lanes`] the lanes.
 
 use super::lanes::TakenMessage;
 use super::message::{InPlace, Message, SenderId};
@@ -11,7 +11,8 @@ use crate::error::Peer;
 
 impl Mailbox {
     /// Does all the work of a `recv` if the lane whose turn it is has a message: acknowledges the
-    /// message before it, copies, and returns the sender. Makes no system call, fence or lock.
+    /// previous message, copies the next one, and returns its sender. Makes no system call,
+    /// executes no fence and takes no lock.
     #[inline(always)]
     pub(super) fn recv_fast(&mut self) -> Option<(SenderId, Peer)> {
         if self.guard.is_forked() || self.armed {
@@ -37,8 +38,8 @@ impl Mailbox {
         self.recv_fast()
     }
 
-    /// Returns a message that is there, or that arrives while `recv` would poll without any other
-    /// work. Makes no system call.
+    /// Returns a message that is already there, or that arrives while `recv` would poll without
+    /// doing other work. Makes no system call.
     #[inline]
     pub(crate) fn recv_at_once(&mut self) -> Option<Message<'_>> {
         let from = self.recv_fast().or_else(|| self.recv_soon())?;

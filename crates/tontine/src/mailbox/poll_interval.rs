@@ -1,9 +1,9 @@
 //! Length of a lane's turn: [`PollInterval`].
 //!
 //! Between two turns the receiver checks other lanes, connecting senders and hang-ups. If turns
-//! were counted in messages alone, a program that takes a millisecond for each would accept a
-//! connecting sender after a minute; so turns are shorter if messages take long. The clock is read
-//! between turns only: once per 64 messages if they are fast.
+//! were counted in messages alone, a program that takes a millisecond per message would accept a
+//! connecting sender only after a minute; so turns become shorter if messages take long. The clock
+//! is read only between turns: once per 64 messages if they are fast.
 
 use std::time::{Duration, Instant};
 
@@ -17,9 +17,9 @@ pub(super) const MOMENT: Duration = Duration::from_millis(5);
 #[derive(Debug)]
 pub(super) struct PollInterval {
     turn: u32,
-    /// Messages since the clock was read.
+    /// Number of messages since the clock was last read.
     yielded: u32,
-    /// Time of that reading, or of the end of a wait since.
+    /// Time of that reading, or of the end of a later wait.
     looked: Instant,
     /// Time when a service of the connections was last found due.
     due: Option<Instant>,
@@ -55,8 +55,8 @@ impl PollInterval {
     pub(super) fn look(&mut self, now: Instant) -> bool {
         let took = now.saturating_duration_since(self.looked);
         (self.yielded, self.looked) = (0, now);
-        // Shorter at once, longer slowly: fast messages of one lane do not hide the slow ones of
-        // another.
+        // Turns shrink at once but grow slowly, so that one lane's fast messages do not hide
+        // another lane's slow ones.
         self.turn = if took > MOMENT {
             let share = u128::from(self.turn) * MOMENT.as_nanos() / took.as_nanos();
             (share as u32).max(1)
@@ -81,8 +81,8 @@ impl PollInterval {
 mod tests {
     use super::*;
 
-    /// Returns the number of messages, each of which takes `each`, before a sender that connected
-    /// first is accepted.
+    /// Returns the number of messages, each taking `each`, that are received before a sender that
+    /// connected earlier is accepted.
     fn messages_before_a_look(pace: &mut PollInterval, now: &mut Instant, each: Duration) -> u32 {
         for messages in 1.. {
             *now += each;

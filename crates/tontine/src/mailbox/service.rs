@@ -1,5 +1,6 @@
-//! The tasks of a [`Mailbox`] besides receiving: it accepts connections, detects ends, and asks
-//! idle lanes for memory. No thread does them: the receiving calls do.
+//! The tasks of a [`Mailbox`] besides receiving: accepting connections, detecting the ends of
+//! senders, and requesting memory back from idle lanes. There is no thread for them: the receiving
+//! calls do them.
 
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
@@ -11,17 +12,17 @@ use crate::error::{Error, Result};
 use crate::lane::page::MIN_LOG2;
 use crate::sys::doorbell;
 
-/// Maximum capacity in bytes of the copy buffer that a mailbox keeps when idle.
+/// Maximum capacity in bytes of the copy buffer that an idle mailbox keeps.
 const LONGEST_KEPT: usize = 64 << 10;
 
 impl Mailbox {
-    /// Returns the time after which a task is due that no descriptor reports.
+    /// Returns the time until the next task that no descriptor reports.
     pub(super) fn nudge(&mut self) -> Option<Duration> {
         let expiry = self.door.next_expiry(self.options.handshake_timeout);
         [self.shrink_lanes(), expiry].into_iter().flatten().min()
     }
 
-    /// Asks idle lanes for their large chunks, and checks the liveness words of all senders.
+    /// Requests the large chunks of idle lanes back, and checks the liveness words of all senders.
     /// Returns the time until the next check, if one is needed.
     pub(super) fn shrink_lanes(&mut self) -> Option<Duration> {
         let now = Instant::now();
@@ -49,8 +50,8 @@ impl Mailbox {
         if self.copied.capacity() <= LONGEST_KEPT {
             return false;
         }
-        // The caller no longer borrows the copy, since it made another call. The buffer is emptied,
-        // which shows later whether it was used again.
+        // The caller has made another call, so it no longer borrows the copy. The buffer is emptied
+        // so that a later call sees whether it was used again.
         if !self.copied.is_empty() {
             self.copied.clear();
             self.copy_idle_since = Some(now);
@@ -76,8 +77,8 @@ impl Mailbox {
                         && let doorbell::BellState::Noise = doorbell::hush(&lane.doorbell)
                         && let Some(lane) = self.lanes.at(slot)
                     {
-                        // The set would report it permanently. Its content is closed with the
-                        // lane.
+                        // Otherwise the set would report the doorbell permanently. Its content is
+                        // closed with the lane.
                         self.door.unwatch(lane.doorbell.as_fd());
                     }
                 }
@@ -95,9 +96,10 @@ impl Mailbox {
         for lane in self.lanes.take_departed() {
             let process = lane.pidfd.as_ref().map(AsFd::as_fd);
             let descriptors = [lane.socket.as_fd(), lane.doorbell.as_fd()];
-            // A forked child may hold a copy, which would keep the descriptor in the set.
+            // Removed explicitly, because a forked child's copy would keep the descriptor in the
+            // set.
             descriptors.into_iter().chain(process).for_each(|one| self.door.unwatch(one));
-            // Its resources may be those that others lack.
+            // The lane's resources may be the ones that deferred work lacks.
             again |= self.door.is_waiting();
         }
         for late in self.door.expire(self.options.handshake_timeout) {
@@ -128,15 +130,15 @@ impl Mailbox {
         if self.door.is_paused() { self.accept() } else { Ok(()) }
     }
 
-    /// Before a wait: has the descriptor become readable when it is time to retry a lane that lacks
-    /// descriptors or memory.
+    /// Called before a wait: makes the descriptor become readable when it is time to retry a lane
+    /// for which descriptors or memory are short.
     pub(super) fn wait_for_what_lanes_lack(&mut self) {
         if self.lanes.all().any(|lane| lane.is_short()) {
             self.door.try_later();
         }
     }
 
-    /// Returns the lane that an event concerns, and moves it to the busy ones.
+    /// Returns the lane that an event concerns, and marks it as busy.
     pub(super) fn of_lane(&mut self, slot: u32, event: u32) -> Option<&mut InboundLane> {
         self.lanes.wake(slot);
         self.lanes.at(slot).filter(|lane| same_generation(event, lane.id.generation))
@@ -155,14 +157,14 @@ impl Mailbox {
             return self.lanes.remove(slot);
         }
         if lane.ended {
-            // The set would report the hang-up until the lane is drained.
+            // Otherwise the set would report the hang-up until the lane is drained.
             self.door.unwatch(lane.socket.as_fd());
             return;
         }
         if lane.is_short() != lane.put_off {
             lane.put_off = !lane.put_off;
             let about = EventSource::Socket(slot, generation);
-            // It is in the set already, so that this needs no memory.
+            // Needs no memory, because the descriptor is already in the set.
             let _ = if lane.put_off {
                 self.door.defer(lane.socket.as_fd(), about)
             } else {
@@ -177,9 +179,9 @@ impl Mailbox {
         }
     }
 
-    /// Grants a lane's request if enough memory is left: all of it, since a part would be useless
-    /// to the lane and missing elsewhere. Otherwise the request waits until others have returned
-    /// memory.
+    /// Grants a lane's request in full if enough memory is left. A partial grant would be useless
+    /// to the lane and unavailable to others. Otherwise the request waits until other lanes have
+    /// returned memory.
     fn lend(&mut self, slot: u32) {
         // Reserves the smallest chunk for every sender that may still connect. `max_lanes` may be
         // usize::MAX.

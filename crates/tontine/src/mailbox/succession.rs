@@ -1,10 +1,10 @@
 //! The beginning of a lane, and its handover to the next owner of the address:
 //! [`Introduction`], [`SuccessorSearch`].
 //!
-//! The sender owns its chunks, and the page of a dead receiver still has its last position; `HELLO`
-//! passes both to a successor. `docs/internals/recovery.md` lists the steps, with each death
-//! between them. Neighbours: [`super::outbound`] decides when; [`super::connection`] has the
-//! states.
+//! The sender owns its chunks, and a dead receiver's page still shows the last position; `HELLO`
+//! passes both to a successor. `docs/internals/recovery.md` lists the steps, and the effect of a
+//! death between any two of them. Neighbours: [`super::outbound`] decides when to hand over;
+//! [`super::connection`] defines the states.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
@@ -34,12 +34,12 @@ pub(super) fn connect(
     options: &Options,
     wait: Duration,
 ) -> Result<(PeerSocket, PendingLane)> {
-    // Read before the connection is made: if the path changes in between, one check too many is
-    // made, and none too few.
+    // Read before connecting: if the path changes in between, there is one superfluous check rather
+    // than a missing one.
     let leads_to = address.leads_to();
     let socket = PeerSocket::new(socket::seqpacket()?)?;
-    // Set before an answer can arrive: the kernel attaches credentials only if the socket has asked
-    // for them.
+    // Set before an answer can arrive, because the kernel attaches credentials only if the socket
+    // has already requested them.
     socket::pass_credentials(&socket)?;
     let deadline = Instant::now().checked_add(wait);
     let connected = match &address.0 {
@@ -50,7 +50,8 @@ pub(super) fn connect(
         Ok(()) => {
             let listener = check_owner(&socket, options)?;
             let owner = socket::owner_pidfd(&socket);
-            // A forked child keeps the listener of a dead owner open.
+            // The connection may have succeeded only because a forked child keeps a dead owner's
+            // listener open.
             if owner.as_ref().is_some_and(pidfd::has_ended) {
                 return Err(Error::NoMailbox { address: address.to_string() });
             }
@@ -63,14 +64,14 @@ pub(super) fn connect(
     }
 }
 
-/// Checks that the listener's owner runs as an allowed user: messages go into the first chunk
-/// before the owner has answered.
+/// Checks that the listener's owner runs as an allowed user. The check comes first because messages
+/// go into the first chunk before the owner has answered.
 fn check_owner(socket: &PeerSocket, options: &Options) -> Result<Peer> {
     let peer = socket::owner(socket)?.peer();
     options.admit(peer).map(|()| peer)
 }
 
-/// The search of one lane for the successive owners of its address.
+/// One lane's search for the successive owners of its address.
 #[derive(Clone)]
 pub(super) struct SuccessorSearch {
     /// `None` for a lane over a socket that was passed in.
@@ -89,8 +90,8 @@ impl SuccessorSearch {
         self.address.as_ref()
     }
 
-    /// Returns `true` if the lane waits for a successor after `reason`: there may be one, or an
-    /// owner without free space may have some later.
+    /// Returns `true` if the lane waits for a successor after `reason`: a successor may come, or an
+    /// owner without free space may get some.
     pub(super) fn is_waited_out(&self, reason: &Error) -> bool {
         let is_full = matches!(reason, Error::Refused { errno: libc::ENOBUFS });
         let is_full_for_now = is_full && self.handover != 0 && self.on_death.waits();
@@ -102,7 +103,7 @@ impl SuccessorSearch {
         Self { handover: self.handover.wrapping_add(1).max(1), ..self.clone() }
     }
 
-    /// Stores, in every chunk that a receiver may get, the number of the valid `HELLO`.
+    /// Stores the number of the valid `HELLO` in every chunk that a receiver may get.
     pub(super) fn announce(&self, writer: &LaneWriter<OwnRegion>) {
         for link in writer.chain() {
             // Relaxed: the fence in `OutboundLane::withdraw` orders it before the receiver's check
@@ -150,7 +151,7 @@ impl Introduction<'_> {
         match socket::send(socket, &wire::write(ControlMessage::Hello(hello)), &passed)? {
             SendResult::Yes => Ok(()),
             SendResult::Full => Err(Error::WouldBlock),
-            // If it refuses this process's user, it has sent the reason.
+            // If the receiver refuses this process's user, it has sent the reason.
             SendResult::Gone => match pending.hear(socket, &|peer| self.options.admit(peer)) {
                 Err(refusal) => Err(refusal),
                 Ok(_) => {

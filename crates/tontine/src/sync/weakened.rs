@@ -1,10 +1,10 @@
 //! Loom's [`AtomicU64`] with injected faults: a model can remove an ordering or a store
 //! ([`InjectedFault`]).
 //!
-//! A model that passes proves little unless it can fail. So each model also runs with one fault in
-//! the protocol, and must detect it. The protocol's own code is unchanged: the fault is in the
-//! words that it stores to. The models of the lane and of the heap choose a fault, and select the
-//! words that it affects by their own layout.
+//! A passing model proves little unless it can fail. So each model also runs with one fault in the
+//! protocol, and must detect that fault. The protocol's own code is unchanged: the fault is in the
+//! atomic words that it accesses. The models of the lane and of the heap choose a fault, and use
+//! their own layout to select the words that it affects.
 
 use std::cell::Cell;
 
@@ -23,7 +23,7 @@ pub(crate) enum InjectedFault {
     LoadsRelaxed,
     /// The end that goes to sleep has no fence.
     SleeperUnfenced,
-    /// The end that decides whether to wake it has no fence.
+    /// The end that decides whether to wake the other has no fence.
     WakerUnfenced,
     /// No store has release ordering.
     StoresRelaxed,
@@ -40,7 +40,7 @@ thread_local! {
     static FAULT: Cell<InjectedFault> = const { Cell::new(InjectedFault::None) };
 }
 
-/// Sets the fault of this thread's models from here on.
+/// Sets the fault for this thread's models from now on.
 pub(crate) fn set(fault: InjectedFault) {
     FAULT.set(fault);
 }

@@ -7,8 +7,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 /// Time in seconds after which a child that hangs is killed.
 const LIMIT_S: u32 = 60;
 
-/// Forks a child that runs `body` and exits. Returns `true` if `body` did, and the child was
-/// neither killed nor panicked.
+/// Forks a child that runs `body` and exits. Returns `true` if `body` returned `true`, and the
+/// child neither was killed nor panicked.
 ///
 /// The C library's allocator works in the child. Locks that another thread of this process held at
 /// the fork stay locked, so `body` must not print.

@@ -1,16 +1,16 @@
-//! Doorbells: [`ring`] at one end makes the other readable.
+//! Doorbells: [`ring`] at one end makes the other end readable.
 //!
-//! A doorbell is a pair of sockets and not an eventfd, because its two ends belong to processes
+//! A doorbell is a pair of sockets rather than an eventfd, because its two ends belong to processes
 //! that do not trust each other. A write to an eventfd whose counter is full blocks unless
 //! `O_NONBLOCK` is set, and the other end can fill the counter and change the flag, which belongs
-//! to the open file. `MSG_DONTWAIT` applies to the call.
+//! to the open file. `MSG_DONTWAIT`, in contrast, applies to one call.
 //!
-//! A ring may bring descriptors, and closing those may wait. If the kernel supports it
-//! (`SO_PASSRIGHTS`), it refuses them; otherwise each ring is checked before it is received. The
-//! sockets are datagram sockets, not streams, so that no byte out of band evades the check, and an
-//! empty queue can be recognised with certainty before it is closed.
+//! A ring may carry descriptors, and closing those may wait. If the kernel supports it
+//! (`SO_PASSRIGHTS`), it refuses descriptors; otherwise each ring is checked before it is received.
+//! The sockets are datagram sockets, not streams, so that no out-of-band byte evades the check, and
+//! an empty queue can be recognised with certainty before the socket is closed.
 //!
-//! Neighbours: the mailbox makes one for each lane and passes the other end with `WELCOME`.
+//! Neighbours: the mailbox makes one for each lane and passes the ringing end with `WELCOME`.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,7 +23,7 @@ use crate::error::{Error, Result};
 /// Maximum number of rings received per call.
 const MOST_RINGS: usize = 64;
 
-/// Set if the kernel cannot refuse descriptors in rings.
+/// `true` if the kernel cannot refuse descriptors in rings.
 static UNGUARDED: AtomicBool = AtomicBool::new(false);
 
 /// Content of a doorbell's queue.
@@ -36,7 +36,7 @@ pub(crate) enum BellState {
     Noise,
 }
 
-/// Makes a doorbell. Returns the end that listens, and the end that rings, for another process.
+/// Makes a doorbell. Returns the listening end, and the ringing end to pass to another process.
 ///
 /// # Errors
 /// [`Error::System`].
@@ -47,16 +47,17 @@ pub(crate) fn make() -> Result<(PeerSocket, OwnedFd)> {
             .map_err(|errno| Error::system("socketpair", errno))?;
     if !socket::refuse_descriptors(&listen_end) {
         UNGUARDED.store(true, Ordering::Relaxed);
-        // Each ring is checked, with space for credentials and for no descriptor.
+        // Each ring is checked before it is received, with space for credentials but not for
+        // descriptors.
         socket::pass_credentials(&listen_end)?;
     }
-    // No message can be queued at this end, whichever process holds it.
+    // From now on, no message can be queued at this end, whichever process holds it.
     rustix::net::shutdown(&ring_end, Shutdown::Read)
         .map_err(|errno| Error::system("shutdown", errno))?;
     Ok((PeerSocket::new(listen_end)?, ring_end))
 }
 
-/// Rings. A full queue has a ring already, and a closed other end needs none.
+/// Rings. A full queue already contains a ring, and a closed end needs none.
 pub(crate) fn ring(ring_end: impl AsFd) {
     let _ = rustix::net::send(ring_end, &[1], SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
 }
@@ -78,7 +79,7 @@ fn hush_carefully(listen_end: impl AsFd) -> BellState {
     for _ in 0..MOST_RINGS {
         match socket::receive(&listen_end, &mut [0]) {
             Ok(Some(ring)) if ring.has_descriptors => return BellState::Noise,
-            // An empty message looks like the end of a connection, and is not received.
+            // An empty message, which looks like the end of a connection, is not received.
             Ok(Some(ring)) if ring.hung_up => return BellState::Noise,
             Ok(Some(_)) => {}
             Ok(None) | Err(_) => break,
@@ -106,7 +107,7 @@ mod tests {
         ring(&ring_end);
     }
 
-    /// A ring that brought a socket with SO_LINGER made `recv` wait for it.
+    /// A ring that carried a socket with SO_LINGER made `recv` wait for that socket.
     #[test]
     fn ring_with_descriptors_is_refused_or_noise() {
         let (listen_end, ring_end) = make().expect("a pair");
@@ -124,7 +125,7 @@ mod tests {
                 assert!(!UNGUARDED.load(Ordering::Relaxed));
             }
         }
-        // The case of a kernel that cannot refuse them.
+        // Simulates a kernel that cannot refuse descriptors.
         let flags = SocketFlags::CLOEXEC;
         let (listen_end, ring_end) =
             rustix::net::socketpair(AddressFamily::UNIX, SocketType::DGRAM, flags, None)

@@ -2,12 +2,12 @@
 //!
 //! A guard is a word in a page that the kernel zeroes in every forked child (`MADV_WIPEONFORK`): 1
 //! in the process that made it, 0 in each of its descendants, whether `fork`, a bare `clone` or a
-//! library made them. A child that requests a guard of its own finds the inherited word zeroed and
-//! makes a new page, so that inherited handles stay invalid and new ones work.
+//! library made them. A child that requests its own guard finds the inherited word zeroed and makes
+//! a new page, so inherited handles stay invalid and new ones work.
 //!
 //! A child that shares its parent's memory (`vfork`, threads) is not detected. Neighbours:
-//! [`super::region`] has a guard in each region that is not inherited; `life` and the path locks
-//! have their process-wide state in a [`PerProcess`].
+//! [`super::region`] keeps a guard in each region that is not inherited; `life` and the path locks
+//! keep their process-wide state in a [`PerProcess`].
 
 #![allow(unsafe_code, reason = "an anonymous mapping, and pointers that are never freed")]
 
@@ -21,16 +21,16 @@ use crate::error::{Error, Result};
 /// Length in bytes of the mapping, which the kernel rounds up to whole pages.
 const PAGE_SIZE: usize = 4096;
 
-/// The word that was made last; in a forked child the parent's, until the child makes one.
+/// The word that was made last; in a forked child, the parent's word until the child makes one.
 static NEWEST: AtomicPtr<AtomicU32> = AtomicPtr::new(ptr::null_mut());
 
-/// Detects whether this process is the one that made it.
+/// Detects whether the current process is the one that made the guard.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Guard(&'static AtomicU32);
 
 impl Guard {
-    /// Returns a guard of the calling process. All guards of a process have the same word, except
-    /// those of threads that make the first one at the same time.
+    /// Returns a guard of the calling process. All guards of a process share one word, unless
+    /// several threads make the first guard at the same time.
     ///
     /// # Errors
     /// [`Error::System`] if no page can be mapped.
@@ -45,7 +45,7 @@ impl Guard {
         }
         let word = wiped_on_fork()?;
         word.store(1, Ordering::Relaxed);
-        // If another thread was first, both words stay in use: both belong to this process.
+        // If another thread was faster, both words stay in use, since both belong to this process.
         // SYNC newest-guard: pairs with the load above.
         let _ = NEWEST.compare_exchange(
             newest,
@@ -64,8 +64,8 @@ impl Guard {
     }
 }
 
-/// One `T` per process, made at its first use. A forked child makes one of its own, so that no lock
-/// in it is held by a thread that does not exist in the child.
+/// One `T` per process, made at its first use. A forked child makes its own, so that no thread that
+/// does not exist in the child can hold a lock in it.
 #[derive(Debug)]
 pub(crate) struct PerProcess<T: 'static> {
     newest: AtomicPtr<ForkMarker<T>>,
@@ -83,7 +83,7 @@ impl<T: Sync> PerProcess<T> {
         Self { newest: AtomicPtr::new(ptr::null_mut()), make }
     }
 
-    /// Returns this process's value, if it was made already.
+    /// Returns this process's value, if it was already made.
     #[inline]
     pub(crate) fn peek(&'static self) -> Option<&'static T> {
         // SYNC per-process: pairs with the exchange in `get`.

@@ -2,7 +2,8 @@
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Raises the soft limit of descriptors to the hard one. Returns `true` if this has raised it.
+/// Raises the soft limit of descriptors to the hard limit. Returns `true` if this call raised the
+/// soft limit.
 pub(crate) fn raise_descriptors() -> bool {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     current != maximum && setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).is_ok()
@@ -10,9 +11,9 @@ pub(crate) fn raise_descriptors() -> bool {
 
 /// Returns the limit on the size of files (`RLIMIT_FSIZE`) if a file of `bytes` bytes exceeds it.
 ///
-/// Call it before a file grows: beyond the limit the kernel sends SIGXFSZ, which kills the process
-/// unless it handles or ignores the signal. If a thread lowers the limit between this call and the
-/// growth, the kernel still sends the signal.
+/// Call this function before a file grows: above the limit the kernel sends SIGXFSZ, which kills
+/// the process unless it handles or ignores the signal. If a thread lowers the limit between this
+/// call and the growth, the kernel still sends the signal.
 pub(crate) fn exceeded_file_limit(bytes: u64) -> Option<u64> {
     getrlimit(Resource::Fsize).current.filter(|limit| bytes > *limit)
 }

@@ -3,20 +3,20 @@
 //!
 //! Each end stores one word and loads the other's: the sender stores a message and loads
 //! `sleeping`, the sleeper stores `sleeping` and checks for messages. At least one must see the
-//! other's store. Two full fences would ensure it; so does this pair:
+//! other's store. Two full fences would ensure this; so does the following pair:
 //!
 //! - If the sender runs on a processor during [`heavy`], the kernel interrupts that processor and
 //!   has it execute a full fence, at one point of the sender's program. If the point is after the
 //!   sender's store, the store is visible to the sleeper's loads after `heavy`. If it is before the
 //!   store, it is also before the load ([`light`] keeps the compiler from reordering the two), and
 //!   the load sees what the sleeper stored before `heavy`.
-//! - If the sender does not run, the context switch that removed it from its processor was a full
-//!   fence at such a point.
+//! - If the sender does not run, the context switch that removed the sender from its processor was
+//!   a full fence at such a point.
 //!
 //! The kernel interrupts only processes that have registered: [`register`] is called before the
 //! other end learns that it may rely on this. Neighbours: the lanes and the mailbox choose between
-//! this and two full fences (`docs/internals/layout.md`, "The two fence modes"). Nothing here
-//! sleeps or wakes.
+//! this and two full fences (`docs/internals/layout.md`, "The two fence modes"). This module
+//! neither sleeps nor wakes.
 
 use std::sync::atomic::{Ordering, compiler_fence, fence};
 
@@ -28,13 +28,13 @@ static REGISTERED: PerProcess<bool> =
     PerProcess::new(|| membarrier(MembarrierCommand::RegisterGlobalExpedited).is_ok());
 
 /// Registers this process, once, for the [`heavy`] of other processes; a forked child registers
-/// again. Returns `false` if the kernel does not support it or a filter forbids it.
+/// again. Returns `false` if the kernel does not support the call or a filter forbids it.
 pub(crate) fn register() -> bool {
     REGISTERED.get().is_ok_and(|registered| *registered)
 }
 
-/// Executes a full fence here and on every processor that runs a registered process. Returns
-/// `false`, after a fence here only, if the kernel no longer allows it: then the caller must not
+/// Executes a full fence here and on every processor that runs a registered process. If the kernel
+/// no longer allows this, executes a fence here only, and returns `false`: the caller must then not
 /// rely on being woken.
 pub(crate) fn heavy() -> bool {
     let reached_all = membarrier(MembarrierCommand::GlobalExpedited).is_ok();

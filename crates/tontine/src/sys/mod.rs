@@ -1,8 +1,8 @@
-//! Interfaces of the kernel: memory that one process writes and others read ([`region`]), its
+//! Interfaces to the kernel: memory that one process writes and others read ([`region`]), its
 //! release ([`release`]), detection of forks ([`fork`]), messages with descriptors ([`socket`]),
 //! doorbells ([`doorbell`]), the end of another process ([`pidfd`]), fences for other processes
 //! ([`membarrier`]), resource limits ([`limits`]), threads without signals ([`thread`]), and
-//! threads with a descriptor table of their own ([`quarantine`]).
+//! threads with their own descriptor tables ([`quarantine`]).
 //!
 //! Nothing here uses lives, lanes or mailboxes. Every descriptor is made close-on-exec.
 

@@ -1,9 +1,9 @@
 //! The end of another process, as a descriptor: [`open`], [`has_ended`].
 //!
-//! A pidfd becomes readable when the whole process has ended, for any reason, and works without the
-//! process's liveness word. It does not report `exec`; the liveness word does. Neighbours:
-//! [`super::socket`] receives pidfds that the kernel attached to a message, which need no pid and
-//! cannot refer to another process.
+//! A pidfd becomes readable when the whole process has ended, for any reason, independent of the
+//! process's liveness word. Unlike that word, it does not report `exec`. Neighbours:
+//! [`super::socket`] receives pidfds that the kernel attached to a message. These need no pid, and
+//! cannot refer to a wrong process.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -16,19 +16,20 @@ use crate::error::{Error, Result};
 /// Returns a descriptor for the process that has this id *now*.
 ///
 /// # Errors
-/// [`Error::System`]: ESRCH if there is none, EINVAL if the id is 0 or that of a thread.
+/// [`Error::System`], with ESRCH if there is no such process, and EINVAL if the id is 0 or belongs
+/// to a thread.
 pub(crate) fn open(pid: u32) -> Result<OwnedFd> {
     let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
     let pid = pid.ok_or(Error::system("pidfd_open", Errno::INVAL))?;
     pidfd_open(pid, PidfdFlags::empty()).map_err(|errno| Error::system("pidfd_open", errno))
 }
 
-/// Returns `true` if the process has ended, also if it is not reaped yet; `false` if the kernel
-/// does not report it.
+/// Returns `true` if the process has ended, even if it is not reaped yet; `false` if the kernel
+/// does not report the end.
 pub(crate) fn has_ended(pidfd: impl AsFd) -> bool {
     let mut wanted = [PollFd::new(&pidfd, PollFlags::IN)];
     let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
-    // A poll without a wait is not interrupted.
+    // A poll that does not wait is never interrupted.
     poll(&mut wanted, Some(&at_once)).is_ok_and(|ready| ready > 0)
         && wanted[0].revents().intersects(PollFlags::IN | PollFlags::HUP)
 }

@@ -2,15 +2,17 @@
 //!
 //! An inotify watch ends with its file, which the kernel reports as IN_IGNORED. A memfd has no
 //! name, so its file ends with the last reference to it in any process: a descriptor (also one
-//! opened with `O_PATH`), a mapping, a message in a socket's queue. A peer cannot cause another
-//! event: the watched one, IN_MOVE_SELF, needs a name. A page that the peer has spliced into a pipe
-//! or a socket outlives the file, within the kernel's limits for those.
+//! opened with `O_PATH`), a mapping, a message in a socket's queue. A peer cannot cause any other
+//! event, because the watched event, IN_MOVE_SELF, needs a name. A page that the peer has spliced
+//! into a pipe or a socket outlives the file, within the kernel's limits for pipes and sockets.
 //!
 //! A write lease (`fcntl(F_SETLEASE)`) is not suitable: the kernel grants it while `O_PATH`
-//! descriptors exist, and an open through one of them breaks it by SIGIO, which ends a process.
+//! descriptors exist, and opening the file through such a descriptor breaks the lease by SIGIO,
+//! which ends a process.
 //!
-//! The process has one inotify instance, made by its first watch and kept, since closing one takes
-//! up to 20 ms. Neighbours: `mailbox::account` counts the chunks that a receiver holds.
+//! The process has one inotify instance, which its first watch makes and which is kept, since
+//! closing an instance takes up to 20 ms. Neighbours: `mailbox::account` counts the chunks that a
+//! receiver holds.
 
 #![allow(unsafe_code, reason = "tests: a handle that a forked child inherits")]
 
@@ -25,7 +27,7 @@ use rustix::io::Errno;
 
 use super::fork::{Guard, PerProcess};
 
-/// Watches of this process.
+/// The watches of this process.
 static WATCHES: PerProcess<Mutex<Watches>> = PerProcess::new(Mutex::default);
 
 /// Watches a memfd for the end of its last reference.
@@ -45,13 +47,13 @@ struct Watches {
 }
 
 impl ReleaseWatch {
-    /// Watches the file of `memfd`, which can be closed afterwards. Returns `None` if that is
+    /// Watches the file of `memfd`, which can be closed afterwards. Returns `None` if watching is
     /// impossible: without `/proc`, without a free descriptor, or at the user's limit of instances
     /// or watches (`/proc/sys/fs/inotify`).
     pub(crate) fn new(memfd: BorrowedFd<'_>) -> Option<Self> {
         let guard = Guard::here().ok()?;
         let mut watches = lock()?;
-        // Events of watches that no caller queries must not fill the queue.
+        // Read here too, so that events of watches that no caller queries do not fill the queue.
         watches.read_events();
         let id = watches.add(memfd)?;
         let released = Arc::new(AtomicBool::new(false));
@@ -82,7 +84,7 @@ impl Drop for ReleaseWatch {
         if watches.live.remove(&self.id).is_some()
             && let Some(inotify) = &watches.inotify
         {
-            // EINVAL means that the watch has ended and its event is not read yet.
+            // EINVAL means that the watch has ended and its event has not been read yet.
             let _ = inotify::remove_watch(inotify, self.id);
         }
     }
@@ -95,8 +97,8 @@ impl Watches {
             |inotify: &OwnedFd| inotify::add_watch(inotify, path.as_str(), WatchFlags::MOVE_SELF);
         if let Some(inotify) = &self.inotify {
             match add(inotify) {
-                // A program that closes all descriptors has closed this one; another file may have
-                // its number by now and must not be closed here.
+                // The program has closed this descriptor, for example together with all others.
+                // Another file may now have its number, and must not be closed here.
                 Err(Errno::BADF | Errno::INVAL) => {
                     std::mem::forget(self.inotify.take());
                     self.live.clear();
@@ -110,8 +112,8 @@ impl Watches {
         added
     }
 
-    /// Reads the queue, which has at most one report for each watch ever made. If it has
-    /// overflowed, reports are lost, and their files count as referenced.
+    /// Reads the queue, which has at most one report for each watch ever made. If the queue has
+    /// overflowed, reports are lost, and their files count as still referenced.
     fn read_events(&mut self) {
         let Some(inotify) = self.inotify.as_ref().filter(|_| !self.live.is_empty()) else { return };
         let mut room = [MaybeUninit::uninit(); 1024];
@@ -149,7 +151,7 @@ mod tests {
         watch.is_released()
     }
 
-    /// Waits, since a child that another test forks refers for a short time to all open files.
+    /// Waits, because a child that another test forks refers to all open files for a short time.
     fn is_soon_released(watch: &ReleaseWatch) -> bool {
         let deadline = Instant::now() + Duration::from_secs(20);
         while !is_released(watch) && Instant::now() < deadline {
@@ -177,7 +179,8 @@ mod tests {
         assert!(is_soon_released(&watch));
     }
 
-    /// The kernel grants a write lease while only such descriptors are left.
+    /// A write lease would not detect these references: the kernel grants one while only such
+    /// descriptors are left.
     #[test]
     fn path_descriptor_and_message_in_flight_hold_memory() {
         let (fd, watch) = memfd();
@@ -211,7 +214,7 @@ mod tests {
         let (fd, watch) = memfd();
         let inherited = &watch;
         assert!(in_child(move || {
-            // SAFETY: a copy of the parent's handle, which is used by one process each.
+            // SAFETY: this is a copy of the parent's handle; each process uses only its own copy.
             drop(unsafe { std::ptr::read(inherited) });
             let (own, watch) = memfd();
             drop(own);

@@ -1,4 +1,4 @@
-//! Small threads that receive no signals: [`start`].
+//! Threads with small stacks that receive no signals: [`start`].
 //!
 //! The crate starts threads for two purposes only: to hold a life (`life::anchor`), and to receive
 //! and close what peers passed ([`super::quarantine`]).
@@ -11,7 +11,7 @@ use rustix::io::Errno;
 
 use crate::error::{Error, Result};
 
-/// Stack size in bytes, of which a page or two are touched. Less would suffice, but the first
+/// Stack size in bytes. A thread touches only a page or two. Less would suffice, but the first
 /// allocation in a thread may initialise the program's own allocator.
 const STACK_BYTES: usize = 64 * 1024;
 
@@ -27,7 +27,7 @@ pub(crate) fn start(name: &str, body: impl FnOnce() + Send + 'static) -> Result<
     })
 }
 
-/// Runs `body` with all signals blocked. A thread that it starts inherits the mask.
+/// Runs `body` with all signals blocked. A thread that `body` starts inherits the mask.
 fn with_signals_blocked<T>(body: impl FnOnce() -> T) -> Result<T> {
     let mut all = MaybeUninit::<libc::sigset_t>::uninit();
     let mut before = MaybeUninit::<libc::sigset_t>::uninit();

@@ -1,4 +1,5 @@
-//! Models of message transfer: messages arrive in order and whole, none twice and none overwritten.
+//! Models of message transfer: messages arrive whole and in order; none arrives twice or is
+//! overwritten.
 
 use std::sync::Arc;
 
@@ -14,10 +15,10 @@ use crate::lane::{FreeSpace, LaneReader, LaneWriter, Peeked};
 use crate::sync::AtomicU64;
 use crate::sync::weakened::InjectedFault;
 
-/// A chunk with a ring of 128 bytes.
+/// Size of a chunk, as a power of two: its ring has 128 bytes.
 const LOG2: u32 = 8;
 
-/// Length of the longest message for it; three do not fit.
+/// Length of the longest message for this chunk; three do not fit.
 const LONG: usize = 48;
 
 /// Stores the header of a message without release.
@@ -28,13 +29,14 @@ const MESSAGE_RELAXED: InjectedFault = InjectedFault::StoreRelaxed(|word| {
 const PADDING_RELAXED: InjectedFault = InjectedFault::StoreRelaxed(|word| {
     matches!(RecordHeader::claimed(word), Some(RecordHeader::Padding(_)))
 });
-/// Stores the position without release: no header is as small as the positions of a model.
+/// Stores the position without release. It is recognised by its value: positions of a model are
+/// smaller than any header.
 const POSITION_RELAXED: InjectedFault =
     InjectedFault::StoreRelaxed(|word| RecordHeader::claimed(word).is_none());
 /// Omits the store of zero to the following header.
 const NOTHING_KEPT: InjectedFault = InjectedFault::StoreOmitted(|word| word == NOTHING);
 
-/// Returns message `number`, of `length` bytes, none of which occurs in another message.
+/// Returns message `number`, of `length` bytes, none of which occurs in any other message.
 fn message(number: usize, length: usize) -> Vec<u8> {
     vec![number as u8 + 1; length]
 }
@@ -42,7 +44,7 @@ fn message(number: usize, length: usize) -> Vec<u8> {
 /// Chunks that were passed over the socket and are not received yet.
 type PassedChunks = Mutex<Vec<(ModelRegion, u32)>>;
 
-/// State that both ends share, in addition to the ring.
+/// State that both ends share besides the ring.
 #[derive(Clone)]
 struct ModelShared {
     position: Arc<AtomicU64>,
@@ -89,8 +91,8 @@ impl ModelReceiver {
         true
     }
 
-    /// Takes the remaining messages, once the sender has ended, and checks all: messages 0, 1, … of
-    /// these lengths.
+    /// Takes the remaining messages once the sender has ended, and checks that all messages are 0,
+    /// 1, … with these lengths.
     fn finish(mut self, sent: &[usize]) {
         while self.look() {}
         let expected: Vec<_> = sent.iter().enumerate().map(|(n, &len)| message(n, len)).collect();
@@ -149,7 +151,7 @@ fn header_load_without_acquire_is_detected() {
     check(InjectedFault::LoadsRelaxed, three_messages);
 }
 
-/// Fills a ring: the next message goes, after padding, to where the receiver may still be reading.
+/// Fills a ring. After padding, the next message goes to where the receiver may still be reading.
 fn reused_ring() {
     let lengths = [LONG, LONG, LONG];
     let (ring, shared) = (ModelRegion::new(1 << LOG2), ModelShared::new());

@@ -1,13 +1,13 @@
-//! Models of going to sleep: no end sleeps while a message or free space is there for it.
+//! Models of going to sleep: no end sleeps while a message or free space is available to it.
 //!
 //! In both protocols each end stores its own word and then loads the other's (Dekker): at least one
 //! must see the other's store. In these models the barrier between the two steps is a full fence on
-//! both sides. That is the symmetric mode itself, and an abstraction of the asymmetric one: there
-//! the `membarrier` call of the end that goes to sleep executes the *other* end's fence, at a point
-//! of its program that is either after its store or before its load. Loom cannot express that, and
-//! the fence of the model is between the two, where both cases meet. `sys::membarrier` and
-//! `docs/internals/layout.md` argue that the kernel and `sys::membarrier::light` provide it; the
-//! models do not show it.
+//! both sides. This is exactly the symmetric mode, and an abstraction of the asymmetric one, in
+//! which the `membarrier` call of the end that goes to sleep executes the *other* end's fence, at a
+//! point of that end's program that is either after its store or before its load. Loom cannot
+//! express this; the model's fence is between the store and the load, which covers both cases.
+//! `sys::membarrier` and `docs/internals/layout.md` argue that the kernel and
+//! `sys::membarrier::light` provide such a fence; the models do not show this.
 
 use std::sync::Arc;
 
@@ -21,10 +21,10 @@ use crate::sync::weakened::{InjectedFault, fault};
 use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
 
 const LOG2: u32 = 8;
-/// Two of them fill the ring.
+/// Length of a message of which two fill the ring.
 const LONG: usize = 48;
 
-/// Executes the barrier of one end, unless it is missing.
+/// Executes the barrier of one end, unless the model omits it.
 fn barrier(missing: bool) {
     if !missing {
         // SYNC doorbell: pairs with the same fence at the other end; the proof is the model.
@@ -39,7 +39,7 @@ fn send_and_ring(mut writer: LaneWriter<ModelRegion>, sleeping: &AtomicU32) -> b
     sleeping.load(Ordering::Relaxed) != 0
 }
 
-/// Does the steps of `Mailbox::sleep` before it would wait. Returns for each lane whether it saw a
+/// Does the steps of `Mailbox::sleep` that precede its wait. Returns for each lane whether it saw a
 /// record.
 fn announce_and_look(readers: &mut [LaneReader<ModelRegion>], sleeping: &AtomicU32) -> Vec<bool> {
     sleeping.store(1, Ordering::Relaxed);
@@ -65,7 +65,7 @@ fn mail_for_a_sleeper(senders: usize) {
         .collect();
     let seen = announce_and_look(&mut readers, &sleeping);
     let rung: Vec<bool> = sending.into_iter().map(|one| one.join().expect("no panic")).collect();
-    // It wakes at any ring, and sleeps only if it saw no record in any lane.
+    // The receiver wakes at any ring, and sleeps only if it saw no record in any lane.
     if !seen.contains(&true) {
         assert!(!rung.contains(&false), "a sleeping receiver missed a message");
     }
@@ -105,7 +105,8 @@ fn mail_behind_empty_chunks(looked_through: usize) {
             send_and_ring(writer, &sleeping)
         })
     };
-    // The steps of `Mailbox::sleep` before it would wait, with `InboundLane::follow` in the middle.
+    // The steps of `Mailbox::sleep` that precede its wait, with `InboundLane::follow` in the
+    // middle.
     sleeping.store(1, Ordering::Relaxed);
     barrier(matches!(fault(), InjectedFault::SleeperUnfenced));
     let mut found = reader.look().expect("valid");
@@ -131,7 +132,7 @@ fn check_of_one_empty_chunk_only_loses_wake_up() {
     check(InjectedFault::None, || mail_behind_empty_chunks(1));
 }
 
-/// Runs a sender that waits for space in a full ring, and a receiver that frees some.
+/// Runs a sender that waits for space in a full ring, and a receiver that frees space.
 fn room_for_a_sleeper() {
     let (waiting, place) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU64::new(0)));
     let ring = ModelRegion::new(1 << LOG2);
@@ -142,14 +143,14 @@ fn room_for_a_sleeper() {
     let sending = {
         let (waiting, place) = (waiting.clone(), place.clone());
         thread::spawn(move || {
-            // The steps of `Sender::sleep` before it would wait.
+            // The steps of `Sender::sleep` that precede its wait.
             waiting.store(1, Ordering::Relaxed);
             barrier(matches!(fault(), InjectedFault::SleeperUnfenced));
             writer.believe(position::read(&place)).expect("an honest receiver");
             writer.make_room(LONG) == FreeSpace::Here
         })
     };
-    // `InboundLane::ack` and `notify_space`; the third message needs the space of both.
+    // `InboundLane::ack` and `notify_space`; the third message needs the space of both messages.
     for _ in 0..2 {
         assert_eq!(reader.look(), Ok(Peeked::Message(LONG)));
         reader.advance(LONG);

@@ -1,8 +1,8 @@
 //! Memory of one process, for tests and models: [`ModelRegion`].
 //!
-//! Every access is checked: one outside of it panics. Under loom it also panics if a payload is
-//! copied in while it is copied out, which only the protocol's orderings prevent.
-//! [`crate::lane::mapped`] accesses shared memory.
+//! Every access is checked: an access outside the region panics. Under loom, copying a payload in
+//! while it is copied out also panics; only the protocol's orderings prevent this. Real shared
+//! memory: [`crate::lane::mapped`].
 
 #![allow(unsafe_code, reason = "shares cells that loom checks for races")]
 
@@ -56,8 +56,8 @@ impl LaneMemory for ModelRegion {
     }
 }
 
-/// Reports to loom which words are copied, as if they were plain memory: loom panics if one thread
-/// writes a word that another may be reading.
+/// Reports to loom which words are copied, as if they were plain memory. Loom panics if one thread
+/// writes a word that another thread may be reading.
 #[cfg(loom)]
 #[derive(Clone)]
 struct Payloads(Arc<[loom::cell::UnsafeCell<()>]>);

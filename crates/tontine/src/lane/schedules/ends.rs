@@ -1,6 +1,6 @@
-//! Models of the mailbox's two ends, over the library's own Writer and Reader: [`ScheduledSender`]
-//! and [`ScheduledMailbox`], with the socket and the control page ([`LaneShared`]) and the address
-//! ([`HandoverSlot`]) between them.
+//! Models of the mailbox's two ends, over the library's own `LaneWriter` and `LaneReader`:
+//! [`ScheduledSender`] and [`ScheduledMailbox`], with the socket and the control page
+//! ([`LaneShared`]) and the address ([`HandoverSlot`]) between them.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize};
@@ -23,7 +23,7 @@ const CAP: u64 = 1024 + 512 + 256;
 /// Number of messages of each sender.
 pub(super) const MESSAGES: u32 = 12;
 
-/// State that both ends of a lane share in addition to its chunks: a socket and a control page.
+/// State that both ends of a lane share besides its chunks: a socket and a control page.
 #[derive(Default)]
 struct LaneShared {
     passed: Mutex<VecDeque<(ModelRegion, u32)>>,
@@ -41,7 +41,7 @@ pub(super) fn message(sender: u32, number: u32) -> Vec<u8> {
     bytes
 }
 
-/// HELLO: the state from which a receiver begins or continues a lane.
+/// The content of HELLO: the state from which a receiver begins or continues a lane.
 struct HandOver {
     link: Arc<LaneShared>,
     chunks: VecDeque<(ModelRegion, u32)>,
@@ -49,7 +49,7 @@ struct HandOver {
     position: u64,
 }
 
-/// The address: handovers that wait for a receiver.
+/// The model of an address: the handovers that wait for a receiver.
 #[derive(Default)]
 pub(super) struct HandoverSlot {
     waiting: Mutex<VecDeque<HandOver>>,
@@ -57,14 +57,14 @@ pub(super) struct HandoverSlot {
     pub(super) ended: AtomicUsize,
 }
 
-/// Model of `mailbox::ScheduledSender`.
+/// A model of `mailbox::Sender`.
 pub(super) struct ScheduledSender {
     name: u32,
     writer: LaneWriter<ChunkView>,
     link: Arc<LaneShared>,
     pace: PacedThread,
     door: Arc<HandoverSlot>,
-    /// Messages whose `push` has returned.
+    /// Number of messages whose `push` has returned.
     sent: Arc<AtomicU32>,
 }
 
@@ -171,8 +171,9 @@ impl ScheduledSender {
         false
     }
 
-    /// Writes a message in place, checks the receiver, which may have asked for the chunk or died
-    /// since, and publishes the message there. Returns `false` if the receiver has closed.
+    /// Writes a message in place, checks the receiver, which may have requested the chunk back or
+    /// died in the meantime, and publishes the message in that place. Returns `false` if the
+    /// receiver has closed.
     fn reserve_and_commit(&mut self, message: &[u8]) -> bool {
         let (place, at) = (self.writer.place(), self.writer.payload_at());
         self.writer.region().copy_in(at, message);
@@ -183,8 +184,8 @@ impl ScheduledSender {
         true
     }
 
-    /// Sends all messages, and hands over until all are read. Returns those that a closed receiver
-    /// left unread.
+    /// Sends all messages, and hands the lane over until all are read. Returns the messages that a
+    /// closed receiver left unread.
     pub(super) fn run(&mut self) -> Vec<Vec<u8>> {
         let open = (0..MESSAGES).all(|number| self.send(number));
         while open && !self.writer.is_read() && self.ready() {
@@ -196,14 +197,14 @@ impl ScheduledSender {
     }
 }
 
-/// Model of a mailbox's lane.
+/// A model of a mailbox's lane.
 pub(super) struct ScheduledLane {
     reader: LaneReader<ChunkView>,
     link: Arc<LaneShared>,
     chunks: VecDeque<(ModelRegion, u32)>,
 }
 
-/// Model of `mailbox::Mailbox`.
+/// A model of `mailbox::Mailbox`.
 pub(super) struct ScheduledMailbox {
     pub(super) lanes: Vec<ScheduledLane>,
     pace: PacedThread,
@@ -211,10 +212,10 @@ pub(super) struct ScheduledMailbox {
     pub(super) taken: Arc<Mutex<MessageCounts>>,
 }
 
-/// Messages that one receiver took, for the checks at the end of a test.
+/// The messages that one receiver took, for the checks at the end of a test.
 #[derive(Default)]
 pub(super) struct MessageCounts {
-    /// In the order of arrival; each contains its sender.
+    /// The messages in the order of arrival; each contains its sender.
     pub(super) delivered: Vec<Vec<u8>>,
     pub(super) acknowledged: Vec<Vec<u8>>,
 }
@@ -279,7 +280,7 @@ impl ScheduledMailbox {
     /// Receives until `senders` senders have ended, or `most` messages have arrived.
     pub(super) fn run(&mut self, senders: usize, most: usize) {
         loop {
-            // Read before both checks: a sender that has ended by now sends nothing after them.
+            // Read before both checks: a sender that has already ended sends nothing after them.
             self.pace.step();
             let all = self.door.ended.load(Ordering::Relaxed) == senders;
             self.accept();

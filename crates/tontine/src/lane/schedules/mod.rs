@@ -1,10 +1,10 @@
-//! Whole protocols of the lane in many random schedules, with deaths in them.
+//! Whole protocols of the lane in many random schedules that include deaths.
 //!
 //! Senders and a receiver ([`ends`]) grow, return memory, close, die and hand over. The operating
 //! system is modelled: the queue of the socket by a [`VecDeque`](std::collections::VecDeque), the
 //! control page by a few words, the liveness word by a flag that is set when a thread has stopped.
-//! At each access to shared state shuttle may switch threads, and a thread may die ([`pace`]). Weak
-//! memory is not covered here, but by `models`.
+//! At each access to shared state, shuttle may switch threads, and a thread may die ([`pace`]).
+//! `models`, not this module, covers weak memory.
 
 mod ends;
 mod pace;
@@ -19,7 +19,7 @@ use crate::sync::Ordering;
 use ends::{HandoverSlot, MESSAGES, ScheduledMailbox, ScheduledSender, message};
 use pace::{PacedThread, lives};
 
-/// Returns the numbers of those `messages` that `sender` sent.
+/// Returns the numbers of the `messages` that `sender` sent.
 fn numbers(messages: &[Vec<u8>], sender: u32) -> Vec<u32> {
     let number = |bytes: &[u8]| u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
     let from = |bytes: &[u8]| u32::from_le_bytes([bytes[4], bytes[5], bytes[6], bytes[7]]);
@@ -64,7 +64,7 @@ fn growth_and_close() {
     let most = thread_rng().gen_range(1..=2 * MESSAGES as usize);
     let mut receiver = ScheduledMailbox::new(PacedThread::immortal(), &door);
     receiver.run(2, most);
-    // Both senders are accepted before the receiver closes.
+    // The receiver must not close before both senders are accepted.
     while receiver.lanes.len() < 2 {
         receiver.accept();
         thread::yield_now();
@@ -103,8 +103,8 @@ fn succession() {
             let taken = taken.lock().expect("no panic");
             let delivered = numbers(&taken.delivered, name);
             let count = delivered.len() as u32;
-            // In order, from the first unacknowledged message on; at most one more than the
-            // acknowledged ones.
+            // Delivered in order, from the first unacknowledged message on; at most one more than
+            // was acknowledged.
             assert_eq!(delivered, (acknowledged..acknowledged + count).collect::<Vec<_>>());
             let done = numbers(&taken.acknowledged, name).len() as u32;
             assert!(count - done <= 1, "{count} delivered, {done} acknowledged");

@@ -1,4 +1,4 @@
-//! The points of a protocol at which a thread may be switched out or die: [`PacedThread`].
+//! The points in a protocol at which a thread may be switched out or die: [`PacedThread`].
 //!
 //! [`PacedThread::step`] is called before each access to shared state, [`ChunkView`] is a region
 //! that calls it, [`lives`] runs code that may die.
@@ -13,15 +13,15 @@ use crate::lane::region::LaneMemory;
 use crate::lane::region::model::ModelRegion;
 use crate::sync::{AtomicU64, Ordering};
 
-/// Step counter of one thread.
+/// The step counter of one thread.
 #[derive(Clone)]
 pub(super) struct PacedThread {
     switch: Arc<shuttle::sync::atomic::AtomicU32>,
-    /// Number of steps before the thread dies.
+    /// Number of steps left before the thread dies.
     left: Arc<AtomicU32>,
 }
 
-/// Panic payload of a thread that dies.
+/// The panic payload of a thread that dies.
 struct Died;
 
 impl PacedThread {
@@ -40,12 +40,12 @@ impl PacedThread {
         Self::new(thread_rng().gen_range(0..400))
     }
 
-    /// Lets shuttle switch threads, or ends this one. Called before each access to shared state.
+    /// Lets shuttle switch threads, or ends this thread. Called before each access to shared state.
     pub(super) fn step(&self) {
         self.switch.load(Ordering::SeqCst);
         let left = self.left.load(Ordering::Relaxed);
         if left == 0 {
-            // Bypasses the panic hook, since this is not a failure.
+            // Bypasses the panic hook, since this death is not a failure.
             resume_unwind(Box::new(Died));
         }
         self.left.store(left - 1, Ordering::Relaxed);

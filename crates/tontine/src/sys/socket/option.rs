@@ -10,19 +10,19 @@ use rustix::net::{AddressFamily, SocketType, sockopt};
 use super::SenderCredentials;
 use crate::error::{Error, Result};
 
-/// Since Linux 6.5; the same on all architectures except PA-RISC and SPARC.
+/// Available since Linux 6.5, with the same value on all architectures except PA-RISC and SPARC.
 const SO_PASSPIDFD: i32 = 76;
 
-/// Since Linux 6.5; the same on all architectures except PA-RISC and SPARC.
+/// Available since Linux 6.5, with the same value on all architectures except PA-RISC and SPARC.
 const SO_PEERPIDFD: i32 = 77;
 
-/// Since Linux 6.16; the same on all architectures except PA-RISC and SPARC.
+/// Available since Linux 6.16, with the same value on all architectures except PA-RISC and SPARC.
 const SO_PASSRIGHTS: i32 = 83;
 
 /// Checks that a socket from the program is a connected Unix socket of type `SOCK_SEQPACKET`.
 ///
 /// # Errors
-/// [`Error::InvalidSocket`]; [`Error::System`] if it is not a socket.
+/// [`Error::InvalidSocket`]; [`Error::System`] if the descriptor is not a socket.
 pub(crate) fn check_connected(fd: impl AsFd) -> Result<()> {
     let domain = sockopt::socket_domain(&fd)
         .map_err(|errno| Error::system("getsockopt(SO_DOMAIN)", errno))?;
@@ -45,8 +45,8 @@ pub(crate) fn check_connected(fd: impl AsFd) -> Result<()> {
     Err(Error::InvalidSocket { reason })
 }
 
-/// Has the kernel refuse descriptors that are sent to this socket. Returns `false` if the kernel
-/// does not support it: an older one returns ENOPROTOOPT.
+/// Makes the kernel refuse descriptors that are sent to this socket. Returns `false` if the kernel
+/// does not support this: an older kernel returns ENOPROTOOPT.
 pub(crate) fn refuse_descriptors(fd: impl AsFd) -> bool {
     let off = 0_i32;
     // SAFETY: the option's value is one integer, which is readable.
@@ -62,7 +62,7 @@ pub(crate) fn refuse_descriptors(fd: impl AsFd) -> bool {
     answer == 0
 }
 
-/// Has the kernel attach the sender's credentials to each message that is received from here on.
+/// Makes the kernel attach the sender's credentials to each message that is received from now on.
 /// Connections that a listener accepts inherit the option.
 ///
 /// # Errors
@@ -72,7 +72,7 @@ pub(crate) fn pass_credentials(fd: impl AsFd) -> Result<()> {
         .map_err(|errno| Error::system("setsockopt(SO_PASSCRED)", errno))
 }
 
-/// Sets whether the kernel attaches the sender's pidfd to each message that is received from here
+/// Sets whether the kernel attaches the sender's pidfd to each message that is received from now
 /// on. A kernel before 6.5 attaches none.
 pub(super) fn pass_pidfd(fd: impl AsFd, wanted: bool) {
     let wanted = i32::from(wanted);
@@ -95,8 +95,8 @@ pub(super) fn is_unix_datagram(fd: impl AsFd) -> bool {
         && sockopt::socket_type(&fd).is_ok_and(|kind| kind == SocketType::DGRAM)
 }
 
-/// Returns the process that called `listen` on the socket to which this one connected; for a pair,
-/// the process that made it.
+/// Returns the process that called `listen` on the socket to which this one is connected; for a
+/// pair, the process that made the pair.
 ///
 /// # Errors
 /// [`Error::System`] if `getsockopt` fails.

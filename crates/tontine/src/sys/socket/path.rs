@@ -1,7 +1,7 @@
 //! Paths as addresses of sockets: [`SocketPath`].
 //!
-//! A socket's address holds 107 bytes of a path. A longer one is reached by a descriptor of its
-//! folder, as `/proc/self/fd/N/NAME`, which needs `/proc`.
+//! A socket's address holds 107 bytes of a path. A longer path is reached through a descriptor of
+//! its folder, as `/proc/self/fd/N/NAME`, which needs `/proc`.
 
 use std::ffi::OsStr;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -14,17 +14,17 @@ use rustix::fs::{Access, Mode, OFlags};
 use super::NAME_ROOM;
 use crate::error::{Error, Result};
 
-/// Bytes of `/proc/self/fd/2147483647/`, with the zero at the end of the name.
+/// Bytes of `/proc/self/fd/2147483647/` and of the zero at the end of the name.
 const FOLDER_ROOM: usize = 26;
 
-/// Maximum bytes of the last part of a path that has more than 107.
+/// Maximum bytes of the last component of a path of more than 107 bytes.
 const MAX_NAME: usize = NAME_ROOM - FOLDER_ROOM;
 
 /// A path that fits into a socket's address and leads to the same file as the caller's path.
 #[derive(Debug)]
 pub(crate) struct SocketPath {
     path: PathBuf,
-    /// The path without `/proc`, for errors.
+    /// The path without the `/proc` prefix, for errors.
     plain: PathBuf,
     /// Must stay open as long as `path` is used.
     _folder: Option<OwnedFd>,
@@ -34,9 +34,9 @@ impl SocketPath {
     /// Returns the address of `path`.
     ///
     /// # Errors
-    /// [`Error::InvalidAddress`] if it is empty, contains a zero byte, has more than 107 bytes and
-    /// a last part of more than 82, or has more than 107 bytes and there is no `/proc`;
-    /// [`Error::SystemAt`] if its folder cannot be opened.
+    /// [`Error::InvalidAddress`] if the path is empty, contains a zero byte, has more than 107
+    /// bytes and a last component of more than 82, or has more than 107 bytes and there is no
+    /// `/proc`; [`Error::SystemAt`] if its folder cannot be opened.
     pub(crate) fn new(path: &Path) -> Result<Self> {
         if let Some(reason) = refusal(path) {
             return Err(Error::InvalidAddress { address: path.display().to_string(), reason });
@@ -48,8 +48,8 @@ impl SocketPath {
     }
 
     /// Returns the address of a temporary name in the folder of `path`: `PATH.tmp` if that has at
-    /// most 107 bytes, otherwise a hash. It is the same for each caller, so that an owner finds and
-    /// removes the file that a killed one left.
+    /// most 107 bytes, otherwise a hash. The name is the same for every caller, so that an owner
+    /// finds and removes a file that a killed owner left.
     ///
     /// # Errors
     /// The errors of [`SocketPath::new`].
@@ -98,7 +98,7 @@ fn fits(path: &Path) -> bool {
     path.as_os_str().len() < NAME_ROOM
 }
 
-/// Returns the reason if no socket can have this path.
+/// Returns the reason why no socket can have this path, or `None` if one can.
 fn refusal(path: &Path) -> Option<&'static str> {
     let bytes = path.as_os_str().as_bytes();
     if bytes.is_empty() {

@@ -62,13 +62,13 @@ fn message_with_memory_and_doorbell_is_mapped() {
     doorbell::ring(&doorbell);
     assert_eq!(rustix::net::recv(&ear, &mut [0_u8; 8], RecvFlags::DONTWAIT), Ok((1, 1)));
     let memory = passed.memory.expect("sealed memory");
-    // SAFETY: inside of the mapping.
+    // SAFETY: inside the mapping.
     assert_eq!(unsafe { memory[0].base().read_volatile() }, 7);
     assert!(next(&theirs).is_none(), "the message was removed from the queue");
 }
 
-/// Descriptors of the wrong kind were closed in the process's table, which waits for a FUSE server
-/// and drops the process's record locks. They no longer enter that table.
+/// Descriptors of the wrong kind were closed in the process's table. Such a close waits for a FUSE
+/// server, and drops the process's record locks. They no longer enter that table.
 #[test]
 fn unexpected_descriptors_enter_no_table_and_stay_queued() {
     let (ours, theirs) = pair().expect("pair");
@@ -94,7 +94,7 @@ fn unexpected_descriptors_enter_no_table_and_stay_queued() {
             }
             assert!(next(&there).is_some_and(|seen| seen.has_descriptors), "it stays queued");
         }
-        // The socket that lends the others to threads.
+        // One more: the socket that lends other descriptors to threads.
         open() <= before + 1
     }));
 }
@@ -150,8 +150,8 @@ fn send_to_full_queue_does_not_wait() {
 
 #[test]
 fn full_descriptor_table_keeps_message_queued() {
-    // The kernel closes passed descriptors for which the table has no space: a chunk would be lost
-    // permanently. The test runs in a child, whose table may be filled.
+    // The kernel closes passed descriptors for which the table has no space, so a chunk would be
+    // lost permanently. The test runs in a child, because it fills the descriptor table.
     assert!(in_child(|| {
         let (ours, theirs) = pair().expect("pair");
         pass_credentials(&theirs).expect("pass credentials");
@@ -180,8 +180,8 @@ fn full_descriptor_table_keeps_message_queued() {
     }));
 }
 
-/// `close` of a socket with unsent data and SO_LINGER waits. Such a socket of a peer is in the
-/// queue of a socket of this process, which is its last holder.
+/// Closing a socket with unsent data and SO_LINGER waits. Here a peer's socket of this kind is in
+/// the queue of a socket of this process, which is its last holder.
 #[test]
 fn queued_lingering_socket_holds_no_close() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("listener");
@@ -201,8 +201,8 @@ fn queued_lingering_socket_holds_no_close() {
     assert!(start.elapsed() < long / 2, "closing took {:?}", start.elapsed());
 }
 
-/// Closing a read-only descriptor of a file drops the record lock that the process holds on it, by
-/// which a peer could have a live receiver's address taken over.
+/// Closing even a read-only descriptor of a file drops the record lock that the process holds on
+/// that file. A peer could thereby have a live receiver's address taken over.
 #[test]
 fn received_descriptor_drops_no_record_lock() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -277,7 +277,7 @@ fn path_binds_connects_and_has_length_limits() {
     for text in ["", "a\0b"] {
         assert_eq!(unfit(text).errno(), libc::EINVAL);
     }
-    // In a folder whose own path is too long for a socket.
+    // The name is in a folder whose own path is too long for a socket.
     let (long, name) = ("/.".repeat(60) + "/tmp/", "x".repeat(82));
     assert!(SocketPath::new(format!("{long}{name}").as_ref()).is_ok());
     assert_eq!(unfit(&format!("{long}{name}x")).errno(), libc::EINVAL);
@@ -321,7 +321,7 @@ fn queued_file_is_closed_after_socket_drop() {
     let locked = std::fs::File::create(&path).expect("file");
     let probe = std::fs::File::open(&path).expect("file");
     std::fs::remove_file(&path).expect("remove");
-    // This lock belongs to the open file, and ends with its last holder.
+    // This lock belongs to the open file, and ends with the file's last holder.
     locked.lock().expect("lock");
     let (ours, theirs) = pair().expect("pair");
     assert_eq!(send(&ours, b"file", &[locked.as_fd()]).expect("send"), SendResult::Yes);
