@@ -1,7 +1,7 @@
 //! The life of another process, read from this one: [`Watch`].
 //!
 //! A [`Watch`] maps the peer's page read-only after checking what the kernel reports about the
-//! page. Of the page's content it uses only the offset of the liveness word, after checking that
+//! page. It uses no content of the page except the offset of the liveness word, after checking that
 //! the word lies inside the mutex. A malicious process can look alive indefinitely, or dead at
 //! will, but can do no other harm.
 //!

@@ -33,7 +33,7 @@ struct Chunk {
     descriptor: Option<OwnedFd>,
 }
 
-/// What is known about the processes that hold a released chunk.
+/// The state of knowledge about the processes that hold a released chunk.
 #[derive(Debug)]
 enum ChunkHolders {
     Watched(ReleaseWatch),

@@ -50,7 +50,8 @@ pub struct Options {
     pub(crate) shrink_after: Duration,
 }
 
-/// How an end waits: the receiver for messages, the sender for free space in its lane.
+/// The strategy by which an end waits: the receiver for messages, the sender for free space in its
+/// lane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WaitStrategy {

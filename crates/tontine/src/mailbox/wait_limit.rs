@@ -1,4 +1,4 @@
-//! How a sender waits for space, for acknowledgements, or for a successor: [`SenderWait`].
+//! The waiting of a sender for space, for acknowledgements, or for a successor: [`SenderWait`].
 //!
 //! The protocol mirrors that of a receiver that sleeps: the word is `waiting` instead of
 //! `sleeping`, and the position plays the part of the header. Neighbours: [`super::outbound`]

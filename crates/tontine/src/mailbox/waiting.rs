@@ -1,4 +1,4 @@
-//! How a [`Mailbox`] waits: it polls its lanes for a short time, then sleeps in the kernel.
+//! The waiting of a [`Mailbox`]: it polls its lanes for a short time, then sleeps in the kernel.
 //!
 //! The protocol mirrors that of a sender that waits for space ([`super::wait_limit`]).
 //! [`super::service`] processes the events that wake the mailbox.

@@ -284,8 +284,8 @@ fn close_waiting() -> usize {
     }
 }
 
-/// Returns `true` if so many descriptors wait to be closed that no connection may be accepted.
-/// Waits at most [`END_TIMEOUT`] for threads that are ending.
+/// Returns `true` while too many descriptors wait to be closed, so that no connection may be
+/// accepted. Waits at most [`END_TIMEOUT`] for threads that are ending.
 pub(crate) fn is_behind() -> bool {
     let deadline = Instant::now() + END_TIMEOUT;
     while close_waiting() > MAX_UNCLOSED {
