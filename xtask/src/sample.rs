@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_are_told_apart_by_kind() {
+    fn sample_lines_are_classified_by_kind() {
         assert_eq!(of_rust("// The sender waits here.", false), Some(Kind::Comment));
         assert_eq!(of_rust("/// Sends a message.", false), Some(Kind::Doc));
         assert_eq!(of_rust("fn send_to_dead_receiver_fails() {", true), Some(Kind::TestName));

@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_that_does_not_fit_writes_nothing() {
+    fn copy_out_into_too_small_buffer_writes_nothing() {
         let mut buffer = [7_u8; 4];
         let start: *mut c_void = buffer.as_mut_ptr().cast();
         // SAFETY: the buffer has four bytes.

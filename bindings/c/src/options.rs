@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn null_and_zeroed_options_are_the_defaults() {
+    fn null_and_zeroed_options_mean_the_defaults() {
         let defaults = format!("{:?}", Options::new());
         // SAFETY: the pointer is NULL.
         assert_eq!(format!("{:?}", unsafe { read(std::ptr::null()) }.expect("NULL")), defaults);
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn every_field_arrives() {
+    fn every_option_field_reaches_the_library() {
         let all = tontine_options {
             struct_size: WHOLE,
             lane_cap: 1 << 21,
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_smaller_struct_of_an_older_program_is_taken() {
+    fn smaller_options_of_an_older_program_are_accepted() {
         // The older struct ended after `lane_cap`; the bytes after that are not part of it.
         let older = tontine_options {
             struct_size: size_of::<usize>() + 8,

@@ -122,7 +122,7 @@ fn every_function_does_what_the_header_says() {
 
 /// A published program, and the map that it prints.
 #[test]
-fn classic_heap_works_by_its_five_names() {
+fn classic_heap_works_through_its_five_functions() {
     let installed = Installed::new();
     let mut flags = installed.flags(&["Libs", "Cflags"]);
     flags.push("-pthread".into());
@@ -137,7 +137,7 @@ fn classic_heap_works_by_its_five_names() {
 }
 
 #[test]
-fn the_header_is_also_cpp() {
+fn header_compiles_as_cpp() {
     let installed = Installed::new();
     let source = installed.path("header.cpp");
     let text = "#include <tontine.h>\n\

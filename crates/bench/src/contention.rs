@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn answer_names_the_first_number_with_a_lasting_gain() {
+    fn answer_names_first_count_with_lasting_gain() {
         let begins = |gains: &[(usize, f64)], start: &str| {
             let said = said(gains).expect("there are figures");
             assert!(said.starts_with(start), "{said}");
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn shorter_time_and_higher_rate_are_gains() {
+    fn shorter_time_and_higher_rate_count_as_gains() {
         assert!(Gain::of_time(2, 1.2, 1.0).share > 0.19);
         assert!(Gain::of_rate(2, 1.2, 1.0).share < -0.16);
     }

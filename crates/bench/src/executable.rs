@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn time_without_a_stamp_is_left_out() {
+    fn time_out_of_range_has_no_stamp() {
         let before = UNIX_EPOCH - Duration::from_secs(1);
         let year_10000 = UNIX_EPOCH + Duration::from_secs(253_402_300_800);
         assert_eq!([before, year_10000].map(stamp), [None, None]);

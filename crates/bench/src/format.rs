@@ -362,7 +362,7 @@ mod tests {
     /// The low end of `13 µs (0.025 – 25 µs)` was once shown as 0, as if a message took no time,
     /// and a tail of 0.4 ns next to a wide interval as `0 ns`.
     #[test]
-    fn only_zero_ends_are_shown_as_zero() {
+    fn only_zero_interval_ends_print_as_zero() {
         let shown =
             |low, value, high| FormattedFigure::new("ns", value, Some((low, high))).in_line();
         assert_eq!(shown(25.0, 13_100.0, 25_000.0), "13 µs (0.03 – 25 µs)");
@@ -373,7 +373,7 @@ mod tests {
     /// Student's interval of two builds, `1.2 s (−1.4 – 3.7 s)`, was once shown with a negative
     /// time.
     #[test]
-    fn negative_end_of_a_time_is_shown_as_zero() {
+    fn negative_interval_end_of_a_time_prints_as_zero() {
         let shown =
             |low, value, high| FormattedFigure::new("s", value, Some((low, high))).in_line();
         assert_eq!(shown(-1.419, 1.162, 3.742), "1.2 s (0.0 – 3.7 s)");
@@ -383,7 +383,7 @@ mod tests {
 
     /// `0 % (0 – 0 %)` once claimed a certainty that thirty kills cannot give.
     #[test]
-    fn share_of_none_or_all_shows_tries_and_bound() {
+    fn share_of_zero_or_one_prints_tries_and_bound() {
         let mut cell = fixture::small().cells.remove(0);
         let share = |cell: &mut Cell, each: f64, tries: usize| {
             cell.unit = "share".into();
@@ -427,7 +427,7 @@ mod tests {
 
     /// A ratio with two modes on one side was once shown as `2× (2× – 104×)`.
     #[test]
-    fn digits_of_a_quotient_depend_on_the_nearer_end() {
+    fn quotient_digits_depend_on_the_nearer_interval_end() {
         let shown = |value, low, high| times(value, low, high).in_line();
         assert_eq!(shown(1.72, 1.61, 104.2), "1.7× (1.6× – 104×)");
         assert_eq!(shown(1.593_8, 0.183_4, 4.753_6), "1.6× (0.2× – 4.8×)");
@@ -451,7 +451,7 @@ mod tests {
     }
 
     #[test]
-    fn non_finite_figure_is_shown_as_nothing() {
+    fn non_finite_figure_prints_as_empty() {
         assert_eq!(single("ns", f64::NAN), NOTHING);
         assert_eq!(single("ns", f64::INFINITY), NOTHING);
         assert_eq!(single("ns", 0.0), "0 ns");
@@ -469,7 +469,7 @@ mod tests {
     }
 
     #[test]
-    fn thousands_are_separated() {
+    fn large_numbers_have_thousands_separators() {
         assert_eq!(grouped(1_234_567.5, 1), "1,234,567.5");
         assert_eq!(grouped(-999.0, 0), "−999");
         assert_eq!(grouped(-0.4, 0), "0");

@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn delay_lasts_as_long_as_asked() {
+    fn injected_delay_lasts_the_requested_time() {
         // Another process on the same core can halve the speed during the calibration and stop
         // before the delay, so one successful attempt in ten is enough.
         let lasts = || {
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn plant_without_effect_is_refused() {
+    fn injected_delay_without_effect_is_refused() {
         let refused = InjectedDelay { ns: 5.0 }.plant("survival").expect_err("does not support it");
         assert!(refused.why().contains("survival"), "{refused}");
         assert!(InjectedDelay { ns: f64::NAN }.plant("round-trip").is_err());

@@ -56,7 +56,7 @@ fn invalid_reply_is_quoted() {
 }
 
 #[test]
-fn hang_ends_at_the_deadline_without_leftovers() {
+fn hanging_invocation_ends_at_deadline_without_leftovers() {
     let dir = tempfile::tempdir().expect("a folder");
     let pids = dir.path().join("pids");
     let script = format!("sleep 1000 & echo $! >> {}; wait", pids.display());

@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn owned_place_removes_all_files_with_its_name() {
+    fn run_dir_removes_all_files_with_its_name() {
         let place = RunDir::new().expect("a place");
         let folder = place.folder().to_owned();
         let shared = Path::new(SHARED_MEMORY).join(format!("{}-memory", place.name()));

@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ledger_gives_each_fault_its_verdict() {
+    fn each_message_fault_yields_its_verdict() {
         let ledger = ExpectedMessages { must: [1].into(), may: [2].into(), fresh: [3].into() };
         let of = |seen: &[MessageCheck]| ledger.judge(seen).verdict;
         let whole = |numbers: &[u32]| -> Vec<MessageCheck> {

@@ -128,7 +128,7 @@ mod tests {
 
     /// If a source's figure is shown next to ours, the explanation must state the source's result.
     #[test]
-    fn a_published_figure_is_explained() {
+    fn published_figure_is_explained() {
         for experiment in SUITE.experiments {
             let published = experiment.variants().iter().any(|variant| {
                 let params = crate::Params::new();

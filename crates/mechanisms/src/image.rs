@@ -154,7 +154,7 @@ mod tests {
 
     /// The tree must be complete: the loader, restricted to it, finds every library.
     #[test]
-    fn tree_holds_all_that_the_program_needs() {
+    fn image_tree_contains_all_files_the_program_needs() {
         let (archive, folders) = tree().expect("a tree");
         let root = tempfile::tempdir().expect("a folder");
         tar::Archive::new(archive).unpack(root.path()).expect("a sound archive");

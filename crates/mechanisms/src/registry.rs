@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn shape_opens_between_the_ends_of_its_mechanism() {
+    fn shape_opens_between_both_ends_of_its_mechanism() {
         let traffic = Traffic { bytes: 8, senders: 1 };
         for one in ALL {
             let shapes = [pairs(one.name, Ends), streams(one.name, traffic, Ends)];

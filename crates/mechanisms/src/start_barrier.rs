@@ -100,7 +100,7 @@ mod tests {
     use tontine_host::peer::PeerHandle;
 
     #[test]
-    fn muster_releases_processes_only_when_opened() {
+    fn start_barrier_releases_processes_only_when_opened() {
         let (muster, passed) = (
             StartBarrier::new().expect("memory"),
             SharedMapping::<AtomicU32>::anonymous().expect("memory"),
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn muster_names_a_process_that_ends_before_arriving() {
+    fn start_barrier_names_process_that_ends_before_arrival() {
         let muster = StartBarrier::new().expect("memory");
         let child = Child::fork(|| 7).expect("fork");
         let found =

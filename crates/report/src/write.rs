@@ -180,7 +180,7 @@ mod tests {
     /// The limit on file sizes is per process: the test runs itself again in a child under that
     /// limit.
     #[test]
-    fn a_limit_on_file_sizes_leaves_the_old_report_whole() {
+    fn file_size_limit_leaves_the_old_report_intact() {
         const CHILD: &str = "TONTINE_TEST_FSIZE";
         if let Ok(dir) = env::var(CHILD) {
             // Catch SIGXFSZ, so that the write fails instead of ending the process.
@@ -196,7 +196,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let output = Command::new(env::current_exe().unwrap())
             .args(["--exact", "--test-threads=1"])
-            .arg("write::tests::a_limit_on_file_sizes_leaves_the_old_report_whole")
+            .arg("write::tests::file_size_limit_leaves_the_old_report_intact")
             .env(CHILD, dir.path())
             .output()
             .unwrap();
@@ -207,7 +207,7 @@ mod tests {
     /// Needs permission to mount; without it, the test above covers the same path by means of
     /// another limit.
     #[test]
-    fn a_full_file_system_leaves_the_old_report_whole() {
+    fn full_file_system_leaves_the_old_report_intact() {
         struct Mounted<'a>(&'a Path);
         impl Drop for Mounted<'_> {
             fn drop(&mut self) {

@@ -519,7 +519,7 @@ mod tests {
     }
 
     #[test]
-    fn shortage_is_distinguished_from_final_refusal() {
+    fn shortage_error_differs_from_final_refusal() {
         for (errno, lack) in [(libc::EMFILE, true), (libc::ENOMEM, true), (libc::ENOBUFS, false)] {
             let refused = Error::Refused { errno };
             let text = refused.to_string();

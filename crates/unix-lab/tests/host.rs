@@ -221,7 +221,7 @@ fn stop_restores_the_terminal_and_continue_makes_it_raw() {
 }
 
 #[test]
-fn blocked_output_is_waited_for() {
+fn end_waits_for_blocked_terminal_output() {
     let _alone = alone();
     let (reader, program) = terminal();
     let (seen, shown) = rustix::pipe::pipe_with(PipeFlags::NONBLOCK).unwrap();

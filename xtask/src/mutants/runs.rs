@@ -272,7 +272,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn seed_in_requires_reproducing_seed() {
+    fn seed_in_accepts_only_a_reproducing_seed() {
         let found = |output| seed_in(output, LockingMode::Coarse);
         let ok = Ok("17".to_owned());
         assert_eq!(found("x\ncoarse, seed 17, which shows it again: Finished"), ok);

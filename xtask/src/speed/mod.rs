@@ -261,7 +261,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn judge_separates_met_failed_and_unresolved() {
+    fn speed_target_is_met_failed_or_unresolved() {
         let interval =
             |low, high| Interval { estimate: (low + high) / 2.0, low, high, achieved: 0.95 };
         assert_eq!(judge(SpeedTarget::AtLeast(20.0), interval(21.0, 22.0)).1, "met");
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn significant_shows_three_digits() {
+    fn significant_rounds_to_three_digits() {
         assert_eq!(significant(1234.4), "1234");
         assert_eq!(significant(32.14), "32.1");
         assert_eq!(significant(0.009_123), "0.00912");

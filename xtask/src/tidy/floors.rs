@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn circle_in_directory_is_reported() {
+    fn import_cycle_in_directory_is_reported() {
         let files = |b| {
             [
                 ("lib.rs", ROOT),

@@ -155,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_tree_is_tidy() {
+    fn source_tree_is_tidy() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
         let found = run(&root);
         let all: Vec<String> = found.iter().map(Diagnostic::to_string).collect();

@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn exceptions_are_allowed() {
+    fn listed_exceptions_are_allowed() {
         let allowed = [
             "there is no process",
             "is no longer",

@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn decode_one_changed_byte_finds_it_torn() {
+    fn decode_detects_one_changed_byte_as_torn() {
         let message = MessageHeader { sender: 3, incarnation: 1, number: 77 };
         for len in [0, 33, 40, 100] {
             let bytes = message.encode(len);

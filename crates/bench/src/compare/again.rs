@@ -532,7 +532,7 @@ mod tests {
     }
 
     #[test]
-    fn row_without_figures_at_any_size_is_not_measured_again() {
+    fn row_without_figures_is_not_measured_again() {
         let folder = tempfile::tempdir().expect("a folder");
         let quick = measured(&[(1, 1_000.0), (10_000, 9_000.0)]);
         let slower = measured(&[(1, 1_500.0), (10_000, 9_000.0)]);

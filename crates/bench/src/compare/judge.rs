@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn second_stage_outranks_the_screen() {
+    fn second_stage_overrides_the_screen() {
         let mut one = row(Direction::More, ChangeScale::Quotient, change(1.1, 1.3), 0.2);
         assert_eq!(verdict(&one), RowVerdict::Unsettled);
         let settled = |change| Some(Settled { change, pairs: 20, smallest: Some(0.02) });
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn nearer_end_of_interval_is_compared_with_threshold() {
+    fn interval_end_nearer_to_no_change_decides_at_threshold() {
         let by = |row: &ComparedRow| worse_by(row, row.change().expect("a change"));
         let more = row(Direction::More, ChangeScale::Quotient, change(1.08, 1.3), 0.0);
         assert!((by(&more) - 0.08).abs() < 1e-12);

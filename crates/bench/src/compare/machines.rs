@@ -113,7 +113,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn same_machine_has_no_differences_and_all_facts() {
+    fn same_machine_yields_all_facts_and_no_differences() {
         let look = || crate::engine::machine_facts(&crate::machine::MachineFacts::look());
         let [one, other] = [look(), look()];
         assert_eq!(differences(&one, &other), []);

@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn slower_is_positive_and_faster_is_negative() {
+    fn slower_row_is_positive_and_faster_row_negative() {
         for (factor, sign) in [(1.5, "+50"), (0.5, "−50")] {
             let comparison = against("flag", factor);
             let row = rows(&comparison).into_iter().find(|row| row.name == "flag").unwrap();
@@ -419,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn end_of_a_resolved_interval_is_never_shown_as_zero() {
+    fn resolved_interval_end_is_never_printed_as_zero() {
         let mut comparison = against("flag", 1.5);
         let row = row_of(&mut comparison, "flag");
         let change = |low: f64| Change { estimate: 1.2, low, high: 1.5, confidence: 0.95 };

@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_of_one_invocation_have_the_same_task() {
+    fn rows_of_one_invocation_share_their_task() {
         let after = |pause: &str| {
             let params = [("placement", "cross-core"), ("pause_us", pause)];
             task("wake-up", "futex", &params, Size::Default)

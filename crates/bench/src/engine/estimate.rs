@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn line_through_both_points_is_extrapolated() {
+    fn estimate_extrapolates_line_through_both_points() {
         let (small, large) = ((100.0, 1.5), (300.0, 2.5));
         assert_eq!(extrapolate(small, large, 100.0), 1.5);
         assert_eq!(extrapolate(small, large, 1_100.0), 6.5);

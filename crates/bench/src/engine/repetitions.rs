@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn advice_uses_line_costs_and_counts_stretches() {
+    fn advice_fits_costs_and_rounds_to_whole_stretches() {
         let small: Vec<PilotRun> =
             (0..10).map(|i| trial(0.2, 1_000, 100.0 + f64::from(i))).collect();
         let large = [trial(0.3, 11_000, 100.0), trial(0.3, 11_000, 100.0)];
@@ -232,13 +232,13 @@ mod tests {
     }
 
     #[test]
-    fn flat_line_assigns_all_time_to_the_operations() {
+    fn equal_times_leave_only_the_minimum_invocation_cost() {
         let costs = line((100.0, 2.0), (100.0, 2.0));
         assert_eq!((costs.iteration, costs.invocation), (0.02, LEAST_INVOCATION_SECONDS));
     }
 
     #[test]
-    fn judge_of_too_few_samples_returns_none() {
+    fn advice_judge_returns_none_for_too_few_samples() {
         let mut bare = trial(0.1, 5, 1.0);
         bare.figures[0].stretches.clear();
         assert_eq!(

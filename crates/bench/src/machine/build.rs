@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn build_names_its_target() {
+    fn build_facts_name_the_target() {
         let build = Build::look();
         assert_eq!(build.debug, Some(cfg!(debug_assertions)));
         assert!(build.target.is_some_and(|target| target.contains("-linux-")));

@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn invalid_or_damaged_executable_has_no_sections() {
+    fn invalid_or_damaged_executable_yields_no_sections() {
         let mut file = tempfile::tempfile().expect("a file");
         file.write_all(&[7; 100]).expect("write");
         assert_eq!(section(&file, ".comment"), None);

@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn no_limit_and_no_cgroup_have_no_quota() {
+    fn missing_limit_or_cgroup_yields_no_quota() {
         let tree = TempTree::empty();
         assert_eq!(Scheduling::look(&tree.files()).quota, None);
         tree.write("proc/self/cgroup", "1:cpu:/");
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn policy_and_nice_are_read_after_a_command_with_blanks() {
+    fn policy_and_nice_are_read_if_command_has_spaces() {
         let tree = TempTree::empty();
         let mut fields: Vec<String> = (3..=52).map(|number| number.to_string()).collect();
         fields[41 - 3] = "1".to_owned();

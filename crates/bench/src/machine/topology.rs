@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn two_sockets_of_two_caches_give_all_distances() {
+    fn two_sockets_with_two_caches_yield_all_distances() {
         let tree = TempTree::empty();
         for cpu in 0..8 {
             let cache = format!("{}-{}", cpu / 2 * 2, cpu / 2 * 2 + 1);
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn one_core_has_no_pair() {
+    fn single_core_topology_yields_no_pair() {
         let tree = TempTree::empty();
         plant(&tree, 0, "0", "0", "0");
         assert_eq!(found(&tree, &[0]), [("same-core", 0, 0)]);

@@ -185,7 +185,7 @@ mod tests {
     use tontine_host::os::files::TempTree;
 
     #[test]
-    fn stolen_time_and_its_share_are_read() {
+    fn steal_time_and_its_share_are_read() {
         let tree = TempTree::empty();
         tree.write("proc/stat", "cpu  60 0 10 900 5 5 5 20 0 0\ncpu0 1 1 1");
         let times = ProcessorTimes::read(&tree.files()).expect("times");
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn socket_counts_only_with_a_listener() {
+    fn container_socket_counts_only_if_it_has_a_listener() {
         let tree = TempTree::empty();
         let files = tree.files();
         assert!(!listens(&files, "docker.sock"));

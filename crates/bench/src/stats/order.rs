@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_values_give_a_point() {
+    fn interval_of_equal_values_is_a_point() {
         let interval = median_interval(&[7.0; 10]).unwrap();
         assert_eq!((interval.low, interval.estimate, interval.high), (7.0, 7.0, 7.0));
     }

@@ -152,7 +152,7 @@ mod tests {
     /// Checks the probability that, of two samples of 4, fewer than 2 values of the second are
     /// below the minimum of the first, by counting all orders of 8 values.
     #[test]
-    fn fewer_than_agrees_with_counting() {
+    fn fewer_than_agrees_with_direct_counting() {
         let (mut held, mut all) = (0, 0);
         for order in 0_u32..1 << 8 {
             if order.count_ones() != 4 {

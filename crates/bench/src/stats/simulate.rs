@@ -189,7 +189,7 @@ mod tests {
     const ENOUGH: usize = 274;
 
     #[test]
-    fn proper_intervals_contain_the_true_value() {
+    fn correct_intervals_contain_the_true_value() {
         for model in
             [SampleModel::Normal, SampleModel::Autoregressive(0.99), SampleModel::RandomEffect]
         {

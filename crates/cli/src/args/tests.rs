@@ -79,6 +79,6 @@ fn each_argument_and_value_has_help() {
 }
 
 #[test]
-fn the_definition_is_sound() {
+fn command_line_definition_is_consistent() {
     definition().debug_assert();
 }

@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_in_pieces_are_joined() {
+    fn line_read_in_pieces_is_joined() {
         assert_eq!(lines(&["one\ntwo\n"], 9), Ok(vec!["one".into(), "two".into()]));
         assert_eq!(lines(&["o", "ne", "\ntw", "o"], 9), Ok(vec!["one".into(), "two".into()]));
         assert_eq!(lines(&["\n", "\n"], 9), Ok(vec![String::new(), String::new()]));

@@ -193,7 +193,7 @@ fn unconfirmed_difference_is_not_a_regression() {
 }
 
 #[test]
-fn again_measures_given_programs_and_names_wrong_one() {
+fn compare_again_runs_given_programs_and_names_invalid_one() {
     let pair = Pair::modified(|new| {
         scale(new, "load", "check", 1.5);
         new["executable"] = Value::Null;

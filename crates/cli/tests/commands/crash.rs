@@ -89,7 +89,7 @@ fn unknown_point_exits_with_1() {
 }
 
 #[test]
-fn target_without_pairs_is_reported() {
+fn target_without_pairs_mode_is_reported() {
     let output = crash(&["pipe", "--mode", "pairs"]);
     assert!(text(&output.stdout).contains("this target has no pairs"));
 }

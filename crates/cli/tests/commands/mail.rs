@@ -179,7 +179,7 @@ fn successor_receives_messages_of_killed_receiver() {
 }
 
 #[test]
-fn waiting_receiver_takes_over() {
+fn recv_wait_takes_over_after_owner_ends() {
     let TestAddress(_folder, path) = test_address();
     let mut first = receiver(&path, &[]);
     let second = Run::new(&["recv", "--wait", "--count", "2", &path]);

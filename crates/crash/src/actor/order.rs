@@ -259,7 +259,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn command_and_reply_parse_back_from_their_text() {
+    fn worker_command_and_reply_round_trip_through_text() {
         for act in [
             CommandKind::Create,
             CommandKind::Open(QueueEnd::Sender),

@@ -171,7 +171,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn store_of_tells_stores_from_reads() {
+    fn store_of_distinguishes_stores_from_reads() {
         for (code, what) in [
             (&[0x48, 0x8B, 0x07][..], "mov rax, [rdi]"),
             (&[0x48, 0x39, 0x07], "cmp [rdi], rax"),

@@ -9,7 +9,7 @@ use crate::common::{explore, operations};
 
 /// The heap allocates no block twice, loses no block, and blocks no member.
 #[test]
-fn the_shared_heap_survives_every_kill() {
+fn shared_heap_survives_every_kill() {
     let report = explore("heap", |_| ());
     for one in operations(&report).into_iter().flatten() {
         assert!(one.stepped, "{one:?}");

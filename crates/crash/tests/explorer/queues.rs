@@ -11,7 +11,7 @@ use tontine_crash::verdict::KillVerdict;
 use crate::common::{explore, operations};
 
 #[test]
-fn the_mailbox_survives_every_kill() {
+fn mailbox_survives_every_kill() {
     for name in ["mailbox", "mailbox-succession"] {
         let report = explore(name, |_| ());
         for one in operations(&report).into_iter().flatten() {
@@ -21,7 +21,7 @@ fn the_mailbox_survives_every_kill() {
 }
 
 #[test]
-fn a_pipe_survives_every_kill() {
+fn pipe_survives_every_kill() {
     let report = explore("pipe", |_| ());
     for one in operations(&report).into_iter().flatten() {
         assert_eq!(one.passed, one.classes, "{one:?}");
@@ -29,7 +29,7 @@ fn a_pipe_survives_every_kill() {
 }
 
 #[test]
-fn a_ring_under_semaphores_wedges_where_its_holder_dies() {
+fn ring_under_semaphores_wedges_if_its_holder_dies() {
     let report = explore("semaphore-ring", |_| ());
     for one in operations(&report).into_iter().flatten() {
         let may_diverge = one.operation.name().ends_with("-waking");
@@ -41,7 +41,7 @@ fn a_ring_under_semaphores_wedges_where_its_holder_dies() {
 }
 
 #[test]
-fn a_ring_under_a_robust_mutex_keeps_its_messages() {
+fn ring_under_robust_mutex_keeps_its_messages() {
     let report = explore("robust-ring", |_| ());
     for one in operations(&report).into_iter().flatten() {
         // A woken process runs concurrently, so a run may take another path.
@@ -73,7 +73,7 @@ fn broken_control_queues_yield_their_verdicts() {
 }
 
 #[test]
-fn a_reproducer_repeats_its_kill() {
+fn reproducer_repeats_its_kill() {
     let report = explore("control-lock", |_| ());
     let Some(operations) = operations(&report) else {
         return;

@@ -264,7 +264,7 @@ mod tests {
     /// A row named after one allocator must not measure another one.
     #[cfg(feature = "allocators")]
     #[test]
-    fn each_block_is_known_to_its_own_allocator() {
+    fn each_block_belongs_to_its_own_allocator() {
         let [mi, je, sn] = [
             allocate::<Mimalloc>(100, 1).expect("mimalloc"),
             allocate::<Jemalloc>(100, 2).expect("jemalloc"),

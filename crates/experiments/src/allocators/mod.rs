@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn levels_end_at_twice_the_processors_and_repeat_none() {
+    fn thread_levels_end_at_twice_the_processors_without_repeats() {
         assert_eq!(levels(2, Size::Quick), [1, 2]);
         assert_eq!(levels(1, Size::Quick), [1]);
         assert_eq!(levels(2, Size::Default), [1, 2, 4]);

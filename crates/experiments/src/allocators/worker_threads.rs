@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn crew_with_unpinnable_member_does_no_work() {
+    fn workers_do_no_work_if_one_cannot_be_pinned() {
         let nowhere = rustix::thread::CpuSet::MAX_CPU - 1;
         let processors = [pin::allowed().expect("affinity")[0], nowhere];
         let workers = WorkerThreads {
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn batches_end_with_the_work_and_with_the_time() {
+    fn batches_end_when_work_or_time_is_used_up() {
         let processors = [0];
         let mut workers = WorkerThreads {
             processors: &processors,

@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn side_that_never_occurs_prints_dashes() {
+    fn outcome_that_never_occurs_prints_dashes() {
         let mut found = DeliverySummary::within(Some(Band { low: -60, high: 60 }));
         found.add(delivery(150, 100));
         assert!(found.lines()[0].starts_with("Min: -, Max: -, Avg: - "));

@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn figure_has_a_bar_per_level_and_marks_crowded_ones() {
+    fn figure_prints_bar_per_level_and_marks_crowded_levels() {
         in_a_process_of_its_own(|| {
             let mut out = Vec::new();
             draw(&CURVES[1], true, 3, &mut out).map_err(|trouble| trouble.to_string())?;

@@ -153,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_row_has_its_published_figures() {
+    fn every_row_prints_its_published_figures() {
         for (name, variant) in ROWS {
             assert_eq!(published_row(variant).split(" – ").count(), 3, "{name}");
         }
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn the_histogram_counts_every_sample() {
+    fn histogram_counts_every_sample() {
         let mut out = Vec::new();
         histogram(&mut out, &[1.0, 1.0, 2.0, 9.0]).expect("a vector can be written");
         let text = String::from_utf8(out).expect("UTF-8");

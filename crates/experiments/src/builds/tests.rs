@@ -25,7 +25,7 @@ fn entries(folder: &Path) -> usize {
 }
 
 #[test]
-fn two_builds_at_once_end_and_leave_nothing() {
+fn two_concurrent_builds_end_and_leave_no_files() {
     in_a_process_of_its_own(|| {
         let place = tempfile::tempdir().map_err(|error| error.to_string())?;
         let observed = match measured_in(place.path(), 2, AMPLE) {
@@ -47,7 +47,7 @@ fn two_builds_at_once_end_and_leave_nothing() {
 }
 
 #[test]
-fn a_build_that_takes_too_long_fails_and_leaves_nothing() {
+fn build_beyond_its_timeout_fails_and_leaves_nothing() {
     in_a_process_of_its_own(|| {
         let place = tempfile::tempdir().map_err(|error| error.to_string())?;
         let found = measured_in(place.path(), 1, Duration::ZERO);

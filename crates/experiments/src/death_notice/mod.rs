@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn each_cell_has_its_waiting_and_cause() {
+    fn each_death_notice_cell_has_wait_method_and_cause() {
         let topology = Topology::of_this_machine();
         for (variant, waiting) in [("futex-word", "spinning"), ("pidfd-poll", "blocked")] {
             let cells = DeathNotice.params(variant, &topology, Size::Quick);

@@ -221,7 +221,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lost_increment_fails() {
+    fn lost_increment_fails_the_row() {
         let counters = CounterPair::at(CounterLayout::ONE_LINE).expect("there is memory");
         increment(counters.pair()[0], 5);
         increment(counters.pair()[1], 4);

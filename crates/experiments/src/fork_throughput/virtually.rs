@@ -98,7 +98,7 @@ mod tests {
     use tontine_unix_sim::{CostModel, LockingMode};
 
     #[test]
-    fn every_virtual_process_yields_a_time_in_every_mode() {
+    fn every_virtual_process_reports_its_time_in_every_mode() {
         for mode in LockingMode::ALL {
             let processors = if mode == LockingMode::Uniprocessor { 1 } else { 2 };
             for processes in [1, 3] {

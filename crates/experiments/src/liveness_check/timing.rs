@@ -163,7 +163,7 @@ pub(crate) mod tests {
     use super::*;
 
     #[test]
-    fn repeat_stops_at_the_first_no() {
+    fn repeated_check_stops_at_first_failure() {
         assert_eq!(repeat(&MarkedWord(&AtomicU32::new(5)), 1_000), 1_000);
         assert_eq!(repeat(&MarkedWord(&AtomicU32::new(0)), 1_000), 0);
     }

@@ -91,7 +91,7 @@ fn slow_receiver_gets_merged_signals() {
 }
 
 #[test]
-fn library_loses_no_queued_signals() {
+fn library_loses_no_queued_signal() {
     in_a_process_of_its_own(|| {
         for window_ns in [0.0, 100_000.0] {
             let (placement, signal) = (usual(), libc::SIGRTMIN());

@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn every_variant_sends() {
+    fn every_checked_queue_variant_delivers_messages() {
         let topology = Topology::of_this_machine();
         let Some(placement) =
             topology.placements().iter().copied().find(|place| place.here != place.there)

@@ -226,7 +226,7 @@ fn cell_without_timing_has_no_operation_series() {
 }
 
 #[test]
-fn threads_with_strtok_r_or_flockfile_corrupt_nothing() {
+fn strtok_r_and_flockfile_are_safe_between_threads() {
     in_a_process_of_its_own(|| {
         let tokens = tokenised(Function::Reentrant, usual(), 5);
         let lines = printed(true, usual(), 5);

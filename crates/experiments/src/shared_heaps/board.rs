@@ -158,7 +158,7 @@ mod tests {
     use tontine_host::os::shared::SharedMapping;
 
     #[test]
-    fn board_is_ready_when_every_seat_is_taken() {
+    fn worker_table_is_ready_when_every_slot_is_taken() {
         let board = SharedMapping::<WorkerTable>::anonymous().expect("memory");
         board.set_workers(2);
         assert_eq!((board.sit(1, 7), board.address(1), board.all_ready()), (0, 7, false));

@@ -183,7 +183,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_second_has_one_kill() {
+    fn schedule_has_one_kill_per_second() {
         let all = moments(Duration::from_secs(5));
         let seconds: Vec<u64> = all.iter().map(Duration::as_secs).collect();
         assert_eq!(seconds, [0, 1, 2, 3, 4]);

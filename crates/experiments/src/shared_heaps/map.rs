@@ -69,7 +69,7 @@ mod tests {
     use tontine::heap::shared::Heap;
 
     #[test]
-    fn heap_map_accounts_for_every_byte() {
+    fn heap_map_covers_every_byte() {
         let heap = Heap::create(16 * SLAB).expect("memory");
         let kept = heap.alloc(1_000).expect("room");
         let parked = heap.alloc(2_000).expect("room").into_handle();

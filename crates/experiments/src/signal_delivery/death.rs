@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn an_ignored_and_blocked_signal_still_ends_the_receiver() {
+    fn ignored_and_blocked_signal_still_ends_the_receiver() {
         // Runs in its own process, so that no other test inherits the disposition.
         let mut outer = Child::fork(|| {
             // SAFETY: as in `default_and_unblocked`; this process has one thread.
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn watch_detects_live_receiver_and_not_ended_one() {
+    fn watch_distinguishes_live_and_ended_receiver() {
         let receiver = receiver(Signal::INT, None);
         let before = receiver.stamps.clock().start();
         let mut living = Child::fork(|| {

@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tie_counts_as_child_after() {
+    fn equal_stamps_count_as_child_after() {
         assert!(!delivery(500, 500).parent_after(0));
         assert!(delivery(501, 500).parent_after(0));
         assert!(!delivery(499, 500).parent_after(0));
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_last_stamp_before_the_call_stays_negative() {
+    fn last_stamp_before_the_call_stays_negative() {
         let mut tally = DeliveryTally::with_capacity(1);
         tally.add(delivery(500, 60));
         let observed = tally.into_observed(Stamps::new(Clock::monotonic()), None);

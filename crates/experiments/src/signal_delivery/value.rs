@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn each_way_takes_each_signal_after_sending() {
+    fn each_method_takes_signals_after_they_are_sent() {
         in_a_process_of_its_own(|| {
             for way in TakeMethod::ALL {
                 let seen = serve(way, same_core(), Clock::monotonic(), 20);

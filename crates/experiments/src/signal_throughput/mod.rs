@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn one_pair_has_two_placements_and_several_are_spread() {
+    fn one_pair_yields_two_placements_several_are_spread() {
         let cells = SignalThroughput.params("linux", &Topology::of_this_machine(), Size::Default);
         let shown: Vec<String> =
             cells.iter().map(|cell| format!("{} {}", cell["pairs"], cell["placement"])).collect();
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn uniprocessor_has_one_cell_others_have_off_master() {
+    fn only_multiprocessor_modes_have_off_master_cells() {
         let topology = Topology::of_this_machine();
         let shown = |variant| -> Vec<String> {
             let cells = SignalThroughput.params(variant, &topology, Size::Default);

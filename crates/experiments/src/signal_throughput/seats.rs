@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn spread_on_one_processor_uses_it_for_all() {
+    fn spread_on_one_processor_places_all_pairs_there() {
         assert!(spread(3, &[5]).iter().all(|seat| (seat.receiver, seat.sender) == (5, 5)));
     }
 }

@@ -43,7 +43,7 @@ fn plan() -> KillPlan {
 }
 
 #[test]
-fn every_variant_has_a_fate_per_kill_and_tears_nothing() {
+fn every_kill_has_an_outcome_and_tears_no_message() {
     in_a_process_of_its_own(|| {
         for variant in VARIANTS.iter() {
             let Some(fates) = fates(variant.name)? else { continue };
@@ -60,7 +60,7 @@ fn every_variant_has_a_fate_per_kill_and_tears_nothing() {
 }
 
 #[test]
-fn survivor_learns_what_its_mechanism_states() {
+fn survivor_is_notified_as_its_mechanism_documents() {
     in_a_process_of_its_own(|| {
         let mut tried = 0;
         for (mechanism, _) in registry::rows(Asked::Survival) {
@@ -161,7 +161,7 @@ fn torn_message_is_detected() {
 }
 
 #[test]
-fn swallowed_message_counts_as_lost() {
+fn dropped_message_counts_as_lost() {
     in_a_process_of_its_own(|| {
         let fates = fates_of(What::Swallows)?;
         let lost = |fate: &KillOutcome| fate.lost_with_sender || fate.lost_with_receiver;

@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn ends_within_waits_no_longer_than_told() {
+    fn ends_within_returns_false_after_timeout() {
         let mut child = Child::fork(|| {
             loop {
                 std::thread::yield_now()

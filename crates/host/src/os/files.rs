@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn chosen_and_keyed_find_their_values() {
+    fn bracketed_and_keyed_values_are_parsed() {
         assert_eq!(chosen("always [madvise] never").as_deref(), Some("madvise"));
         assert_eq!(chosen("none"), None);
         assert_eq!(keyed::<u64>("ctxt 5\nMemTotal:  7 kB", "MemTotal"), Some(7));
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn unreadable_file_is_none() {
+    fn unreadable_or_invalid_file_returns_none() {
         let tree = TempTree::empty();
         tree.write("empty", "");
         tree.write("word", "three");

@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn last_words_keeps_the_last_lines() {
+    fn last_words_joins_the_last_output_lines() {
         assert_eq!(last_words(b"a\nb\n\nc \nd\n"), "b | c | d");
         assert_eq!(last_words(b"a\n"), "a");
         assert_eq!(last_words(b"\n"), "it printed nothing");

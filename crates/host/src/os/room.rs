@@ -116,7 +116,7 @@ mod tests {
     use crate::os::files::TempTree;
 
     #[test]
-    fn room_grants_little_and_refuses_too_much() {
+    fn resource_check_accepts_little_and_refuses_excess() {
         for_processes(1, 1 << 20).expect("one process");
         let lack = for_memory(u64::MAX).expect_err("no machine has that much");
         assert!(lack.why().contains("MiB are free"), "{lack}");

@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn signal_set_is_printed_the_shorter_way() {
+    fn signal_set_is_printed_in_its_shorter_form() {
         assert_eq!(signals(0), "[]");
         assert_eq!(signals(u64::MAX), "~[]");
         assert_eq!(signals(1 << (libc::SIGCHLD - 1)), "[CHLD]");

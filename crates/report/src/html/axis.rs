@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn axis_with_zero_is_linear_and_without_figures_absent() {
+    fn axis_is_linear_with_zero_and_absent_without_figures() {
         let axis = Axis::over("cycles", [0.0, 40.0].into_iter()).unwrap();
         assert_eq!(axis.kind(), "linear");
         assert!(axis.place(0.0) < axis.place(20.0) && axis.place(20.0) < axis.place(40.0));

@@ -238,7 +238,7 @@ mod tests {
     /// Regression: one pair runs cross-core and same-core, more pairs are spread. The paper's
     /// figure was drawn without its first point.
     #[test]
-    fn pairs_curve_starts_at_one_pair_same_core_is_own_line() {
+    fn pairs_curve_starts_at_one_pair_and_separates_same_core() {
         let cells = [
             with("linux", &[("pairs", "1"), ("placement", "cross-core")]),
             with("linux", &[("pairs", "1"), ("placement", "same-core")]),

@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn undecodable_histogram_is_omitted() {
+    fn histogram_that_cannot_be_decoded_is_omitted() {
         let mut results = fixture::run();
         let cell = &mut results.cells[0];
         cell.invocations[0].summary.histogram = "bm90IGEgaGlzdG9ncmFt".into();

@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn the_verdict_follows_the_figures() {
+    fn verdict_follows_the_figures() {
         let mut results = fixture::run();
         let all = sentences(&results).join("\n");
         assert!(all.contains("futex is the fastest with a steady figure"), "{all}");
@@ -443,7 +443,7 @@ mod tests {
     }
 
     #[test]
-    fn share_of_outliving_children_states_the_offset_band() {
+    fn share_of_children_after_parent_states_offset_band() {
         let mut results = fixture::run();
         let first = |cell: &&mut Cell| cell.metric == "parent_after";
         let cell = results.cells.iter_mut().find(first).unwrap();
@@ -510,7 +510,7 @@ mod tests {
     }
 
     #[test]
-    fn rivals_within_the_interval_are_named() {
+    fn equally_fast_mechanisms_are_named_together() {
         let mut results = fixture::run();
         for cell in &mut results.cells {
             if ["pipe", "futex"].contains(&cell.variant.as_str()) {

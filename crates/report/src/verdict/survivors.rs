@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_skipped_kill_gives_its_reason() {
+    fn skipped_kill_states_its_reason() {
         let mut results = fixture::run();
         results.cells.retain(|c| c.experiment != "survival" || c.variant != "tcp-loopback");
         let mut skipped = fixture::small().cells[2].clone();

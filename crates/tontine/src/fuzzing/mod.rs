@@ -54,32 +54,32 @@ mod tests {
     }
 
     #[test]
-    fn corpus_of_ring() {
+    fn fuzz_corpus_of_ring_passes() {
         replay("ring", super::ring);
     }
 
     #[test]
-    fn corpus_of_socket() {
+    fn fuzz_corpus_of_socket_passes() {
         replay("socket", super::socket);
     }
 
     #[test]
-    fn corpus_of_position() {
+    fn fuzz_corpus_of_position_passes() {
         replay("position", super::position);
     }
 
     #[test]
-    fn corpus_of_process_page() {
+    fn fuzz_corpus_of_process_page_passes() {
         replay("process_page", super::process_page);
     }
 
     #[test]
-    fn corpus_of_heap_words() {
+    fn fuzz_corpus_of_heap_words_passes() {
         replay("heap_words", super::heap_words);
     }
 
     #[test]
-    fn corpus_of_heap_names() {
+    fn fuzz_corpus_of_heap_names_passes() {
         replay("heap_names", super::heap_names);
     }
 }

@@ -62,7 +62,7 @@ mod tests {
     use crate::sys::child::in_child;
 
     #[test]
-    fn all_62_desks_are_visible_to_peers() {
+    fn all_62_mailbox_slots_are_visible_to_peers() {
         // In a child, because other tests need slots too.
         assert!(in_child(|| {
             let life = Life::register().expect("life");
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn forked_child_neither_takes_nor_frees_parents_desks() {
+    fn forked_child_neither_takes_nor_frees_mailbox_slots() {
         assert!(in_child(|| {
             let life = Life::register().expect("life");
             let desk = life.desk().expect("free");

@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn held_test_is_correct_in_every_word_state() {
+    fn is_held_is_correct_in_every_word_state() {
         const WAITERS: u32 = 1 << 31;
         const OWNER_DIED: u32 = 1 << 30;
         for (word, held) in [

@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn waiting_time_shortens_no_turn() {
+    fn time_spent_waiting_shortens_no_turn() {
         let (mut pace, mut now) = (PollInterval::default(), Instant::now());
         pace.look(now);
         now += Duration::from_secs(60);

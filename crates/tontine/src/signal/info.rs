@@ -259,7 +259,7 @@ mod tests {
     };
 
     #[test]
-    fn bytes_follow_the_table() {
+    fn signal_info_bytes_match_the_documented_table() {
         let bytes = QUEUED.to_bytes();
         let mut expected = [0; 32];
         expected[..4].copy_from_slice(&[1, 10, 0, 0]);
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn guide_has_the_same_table() {
+    fn signal_guide_table_matches_the_source() {
         let page = include_str!("../../../../docs/guides/signal.md");
         let rows = include_str!("info.rs").lines().filter_map(|line| {
             let row = line.trim().strip_prefix("/// | ")?;
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn absent_fields_are_none() {
+    fn absent_signal_info_fields_are_none() {
         assert_eq!((QUEUED.pid(), QUEUED.uid()), (Some(4711), Some(1000)));
         assert_eq!((QUEUED.value(), QUEUED.wide_value()), (Some(2), Some(0x1_0000_0002)));
         assert_eq!(QUEUED.child_status(), None);

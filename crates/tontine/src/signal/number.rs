@@ -146,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn refusals_are_the_synchronous_and_reserved_signals() {
+    fn only_synchronous_and_reserved_signals_are_refused() {
         let refused: Vec<i32> = (1..=MAX_SIGNAL)
             .filter(|&number| Signal::from_raw(number).is_some_and(|one| one.refusal().is_some()))
             .collect();

@@ -526,7 +526,7 @@ mod tests {
     /// After a program had closed all descriptors (`closefrom`), it could make no connection:
     /// threads borrow descriptors over the loan socket, which it had closed as well.
     #[test]
-    fn closed_loan_socket_is_replaced() {
+    fn closed_quarantine_socket_is_replaced() {
         assert!(in_child(|| {
             let before = answers(1);
             let Some(closed) = quarantine()
@@ -544,7 +544,7 @@ mod tests {
     /// The loan socket's name belongs to a network namespace, and a thread in another namespace did
     /// not find it.
     #[test]
-    fn thread_in_other_network_namespace_gets_new_loan() {
+    fn thread_in_other_network_namespace_gets_new_socket() {
         if !rustix::process::geteuid().is_root() {
             return println!("skipped: only root can make a network namespace");
         }
@@ -565,7 +565,7 @@ mod tests {
     }
 
     #[test]
-    fn thread_ends_with_its_hold_and_not_before() {
+    fn quarantine_thread_ends_with_its_hold_not_before() {
         assert!(in_child(|| {
             let Ok(((), hold)) = run(&[], Some(7), |_| ()) else { return false };
             let closing = || {

@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn sealed_region_is_writable_by_maker_only() {
+    fn sealed_region_is_writable_only_by_its_creator() {
         let (own, fd) = OwnRegion::new("test", SIZE).expect("region");
         let writable = map(fd.as_fd(), SIZE, ProtFlags::READ | ProtFlags::WRITE);
         assert_eq!(writable.expect_err("sealed"), Errno::PERM);
@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn invalid_region_error_names_each_lack() {
+    fn invalid_region_error_names_each_defect() {
         let (_own, whole) = OwnRegion::new("test", SIZE).expect("region");
         let smaller = PeerRegion::map(whole.as_fd(), SIZE / 2).expect_err("unfit");
         let larger = PeerRegion::map(whole.as_fd(), SIZE * 2).expect_err("unfit");

@@ -182,7 +182,7 @@ mod tests {
     /// A write lease would not detect these references: the kernel grants one while only such
     /// descriptors are left.
     #[test]
-    fn path_descriptor_and_message_in_flight_hold_memory() {
+    fn path_descriptor_and_queued_message_keep_memory_held() {
         let (fd, watch) = memfd();
         let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
         let path = rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty());

@@ -375,7 +375,7 @@ fn blocks_are_recovered_when_their_process_execs() {
 }
 
 #[test]
-fn ending_forks_and_threads_take_no_blocks_along() {
+fn blocks_survive_the_end_of_forks_and_threads() {
     alone!();
     let heap = heap(MIB);
     let mut block = heap.alloc(1_000).expect("space is free");

@@ -205,7 +205,7 @@ fn passed_fuse_files_do_not_block_the_sender() {
 /// Regression: a process of another user connected to an abstract name, which has no permissions,
 /// and the receiver received the descriptors that it passed before it checked the user.
 #[test]
-fn stranger_is_refused_before_anything_is_received() {
+fn other_users_connection_is_refused_before_any_receive() {
     alone!();
     if !is_root() {
         return println!("skipped: only root can become another user");
@@ -258,7 +258,7 @@ fn stranger_is_refused_before_anything_is_received() {
 /// The admitted process is the one that connected, but it can pass the socket to another process.
 /// The kernel names the sender of each message.
 #[test]
-fn hello_from_another_user_than_the_connected_is_refused() {
+fn hello_from_user_other_than_the_connecting_one_is_refused() {
     alone!();
     if !is_root() {
         return println!("skipped: only root can become another user");

@@ -44,7 +44,7 @@ fn in_time(what: &str, call: impl FnOnce()) {
 /// descriptors in the second message, which had not been read, and `try_recv` waited for as long as
 /// the peer wanted.
 #[test]
-fn messages_behind_a_refused_hello_do_not_delay_calls() {
+fn messages_after_a_refused_hello_do_not_delay_calls() {
     alone!();
     let place = place();
     let mut mailbox = Mailbox::bind(&place.path).expect("binds");

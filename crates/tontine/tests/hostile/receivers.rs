@@ -63,7 +63,7 @@ fn fill(sender: &mut Sender) {
 }
 
 #[test]
-fn silent_receiver_costs_no_more_than_the_deadline() {
+fn silent_receiver_does_not_delay_past_the_deadline() {
     alone!();
     let place = place();
     let listener = raw::listen(&place.path);
@@ -192,7 +192,7 @@ fn position_inside_a_message_loses_only_messages() {
 }
 
 #[test]
-fn excessive_grants_do_not_exceed_the_own_cap() {
+fn excessive_grants_do_not_exceed_the_sender_cap() {
     alone!();
     let mut lane = lane(&Options::new().lane_cap(1 << 16));
     lane.control.put(72, u64::MAX);
@@ -286,7 +286,7 @@ fn false_liveness_word_ends_with_process_or_connection() {
 /// Regression: the search for a successor used the timeout of a first connection, 5 s, and reported
 /// an absent successor as an error even to senders that wait.
 #[test]
-fn silent_successor_costs_no_more_than_the_deadline() {
+fn silent_successor_does_not_delay_past_the_deadline() {
     alone!();
     let options = Options::new().on_death(OnDeath::WaitForSuccessor);
     let mut lane = lane(&options);

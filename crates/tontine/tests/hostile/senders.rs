@@ -134,7 +134,7 @@ fn malformed_hello_is_refused() {
 }
 
 #[test]
-fn other_version_is_refused_and_both_are_named() {
+fn version_mismatch_error_names_both_versions() {
     alone!();
     let place = place();
     let mut mailbox = Mailbox::bind(&place.path).expect("binds");
@@ -190,7 +190,7 @@ fn invalid_chunks() -> Vec<(&'static str, OwnedFd)> {
 }
 
 #[test]
-fn descriptor_of_another_kind_is_refused() {
+fn descriptor_of_an_invalid_kind_is_refused() {
     alone!();
     let place = place();
     let mut mailbox = Mailbox::bind(&place.path).expect("binds");

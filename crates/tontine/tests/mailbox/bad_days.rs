@@ -137,7 +137,7 @@ fn folder_without_permission_is_refused() {
 }
 
 #[test]
-fn one_of_two_successors_wins_and_the_error_names_it() {
+fn second_successor_gets_error_naming_the_first() {
     alone!();
     let place = place();
     let rounds = 1000;
@@ -260,7 +260,7 @@ fn empty_messages_are_delivered() {
 /// Regression: a large chunk was returned, and the receiver died before it moved on to the small
 /// chunk. Its last position lay before the small chunk, and no successor accepts that.
 #[test]
-fn receiver_may_die_between_shrinking_and_moving_on() {
+fn receiver_death_after_shrink_leaves_a_usable_lane() {
     alone!();
     let place = place();
     for on_death in [OnDeath::WaitForSuccessor, OnDeath::Fail] {

@@ -224,7 +224,7 @@ fn panicking_receiver_leaves_its_current_message_unread() {
 /// Regression: a panic during a message of a batch lost that message too, if the program continued
 /// with the next call.
 #[test]
-fn message_at_which_a_batch_panics_is_received_again() {
+fn message_whose_handler_panics_in_batch_is_redelivered() {
     alone!();
     for panics_at in 0..5 {
         let place = place();

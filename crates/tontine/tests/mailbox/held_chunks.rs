@@ -331,7 +331,7 @@ fn cross(mailbox: &mut Mailbox, sender: &mut Sender, message: &[u8]) {
 /// mapping holds the large chunk. A lane that shrank and grew a little must not be permanently
 /// prevented from sending its longest message.
 #[test]
-fn chunk_held_by_forked_worker_keeps_no_message_away() {
+fn chunk_held_by_forked_worker_blocks_no_message() {
     alone!();
     for inotify in [true, false] {
         let child = fork(|| {

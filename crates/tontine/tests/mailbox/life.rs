@@ -31,7 +31,7 @@ fn sleep_indefinitely(_: &Pipe) {
 }
 
 #[test]
-fn life_ends_after_sigkill_and_not_before() {
+fn life_ends_on_sigkill_not_before() {
     alone!();
     let (mut child, watch) = registered(sleep_indefinitely);
     thread::sleep(Duration::from_millis(20));

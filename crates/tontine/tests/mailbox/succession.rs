@@ -221,7 +221,7 @@ fn full_mailbox(path: &Path) -> (Mailbox, Sender) {
 
 /// Regression: if the successor had no space for one more lane, the lane ended permanently.
 #[test]
-fn full_successor_is_waited_for() {
+fn sender_waits_for_a_full_successor() {
     alone!();
     let place = place();
     let mut sender = orphan(&place.path, &waiting());

@@ -94,7 +94,7 @@ fn drop_waits_for_the_delivery_and_leaves_the_rest() {
 }
 
 #[test]
-fn delivery_works_without_values_at_a_queue_limit_of_zero() {
+fn delivery_without_values_works_at_zero_queue_limit() {
     alone!();
     in_a_process(|| {
         forbid_queueing();
@@ -185,7 +185,7 @@ fn channel_shared_by_threads_delivers_each_signal_once() {
 }
 
 #[test]
-fn full_channel_leaves_queued_signals_but_takes_standard() {
+fn full_channel_takes_only_standard_signals() {
     alone!();
     const SENT: i32 = 50;
     in_a_process(|| {

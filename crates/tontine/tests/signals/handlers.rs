@@ -256,7 +256,7 @@ fn flag_dropped_under_newer_handler_leaves_that_handler() {
 /// calls the handler that it replaced, replaced the flag's. After the flag was dropped, the call
 /// ended at the flag's idle handler, and the program's handler was never called again.
 #[test]
-fn handler_beneath_dropped_flag_is_called_through_chain() {
+fn handler_below_dropped_flag_is_called_through_chain() {
     alone!();
     in_a_process(|| {
         dispose(Signal::USR1, first as *const () as usize, libc::SA_RESTART);
@@ -283,7 +283,7 @@ fn handler_beneath_dropped_flag_is_called_through_chain() {
 /// been dropped in between. It swallowed the signal, so that the process could no longer be
 /// interrupted.
 #[test]
-fn handler_restored_after_drop_does_what_was_beneath() {
+fn restored_handler_of_dropped_flag_calls_previous_one() {
     alone!();
     let restored = |beneath: usize| {
         status_of(|| {

@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn task_of_ended_thread_is_gone() {
+    fn task_of_ended_thread_is_not_found() {
         let (said, (stop, stopped)) = (mpsc::channel(), mpsc::channel::<()>());
         let (say, hear) = said;
         let thread = thread::spawn(move || {

@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn timeline_columns_stand_side_by_side() {
+    fn timeline_columns_are_side_by_side() {
         assert_eq!(
             timeline().columns().to_string(),
             "    ms  2 mother            7 daughter\n \

@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn executed_process_is_named_after_last_program() {
+    fn process_is_named_after_the_last_program_it_ran() {
         let records = vec![made(5, "a"), began(5, "a"), began(5, "b"), seen(5, KILLED)];
         assert_eq!(ends_of(records), [("b".to_owned(), KILLED)]);
     }
@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn verdict_without_expectations_judges_nothing() {
+    fn verdict_without_expectations_is_empty() {
         let said = |text: &str| {
             let scenario: Scenario = text.parse().expect("a scenario");
             ScenarioVerdict::new(&scenario, &Timeline::default()).to_string()

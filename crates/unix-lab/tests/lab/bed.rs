@@ -36,7 +36,7 @@ fn in_all_modes() -> impl Iterator<Item = (&'static races::Race, LockingMode)> {
 }
 
 #[test]
-fn corrected_program_holds_at_every_schedule() {
+fn corrected_program_holds_in_every_schedule() {
     for (race, mode) in in_all_modes() {
         let outcome = Exploration::new(|| race.right).mode(mode).preemption_bound(BOUND).run();
         println!("{}, {mode}: {:?} runs", race.name, outcome.by_bound);

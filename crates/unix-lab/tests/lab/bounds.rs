@@ -84,7 +84,7 @@ fn full_log_stops_the_run() {
 }
 
 #[test]
-fn long_notes_fill_the_log_sooner() {
+fn longer_notes_fill_the_log_sooner() {
     let long = "x".repeat(10_000);
     let text = format!("process a\n  repeat 2000000000: note \"{long}\"\n");
     let observed = observe(&text, systems()[0].clone());

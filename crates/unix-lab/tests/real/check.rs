@@ -305,7 +305,7 @@ fn always_same(text: &str, seeds: u64) -> Trace {
 /// virtual Unix, whose clock advanced at each point. On Linux, where steps take longer, the run was
 /// abandoned.
 #[test]
-fn sleep_ends_after_all_steps_that_others_can_take() {
+fn sleep_ends_only_after_all_possible_steps_of_others() {
     let trace = always_same(
         "process main\n  fork sleeper\n  found = 0\n  rounds = 400\n  while rounds != 0\n    \
          found = wait nohang -> nothing\n    yield\n    rounds = rounds - 1\n  \
@@ -315,10 +315,10 @@ fn sleep_ends_after_all_steps_that_others_can_take() {
     assert!(events(&trace).contains(&"wait -> main.1 exited 0"), "{trace:?}");
 }
 
-/// Like [`sleep_ends_after_all_steps_that_others_can_take`], with a loop that polls until the sleep
+/// Like [`sleep_ends_only_after_all_possible_steps_of_others`], with a loop that polls until the sleep
 /// ends. On the virtual Unix the sleep ended.
 #[test]
-fn loop_that_polls_for_a_sleeper_is_cut_on_both_sides() {
+fn loop_polling_for_a_sleeper_is_cut_on_both_sides() {
     let text = "process main\n  fork sleeper\n  found = 0\n  while found == 0\n    \
                 found = wait nohang -> anything\n    poll\n\nprocess sleeper\n  sleep 1ms\n";
     assert_eq!(always_same(text, 1).ending, TraceEnd::Cut);

@@ -49,7 +49,7 @@ fn has_entry(trace: &Trace, what: &str) -> bool {
 }
 
 #[test]
-fn every_executing_example_matches_linux() {
+fn every_example_with_exec_matches_linux() {
     let mut checker = checker();
     let executing: Vec<_> =
         examples().into_iter().filter(|(_, scenario)| has(scenario, executes)).collect();
@@ -64,7 +64,7 @@ fn every_executing_example_matches_linux() {
 }
 
 #[test]
-fn executing_scenario_matches_linux_without_a_namespace() {
+fn scenario_with_exec_matches_linux_without_a_namespace() {
     let scenario = "process main\n  child = spawn other group new\n  wait -> child exited 3\n\n\
                     process other\n  getppid\n  exec last\n\nprocess last\n  exit 3\n";
     let scenario = scenario.parse().unwrap_or_else(|error| panic!("{error}"));
@@ -76,7 +76,7 @@ fn executing_scenario_matches_linux_without_a_namespace() {
 /// Rust's runtime ignores SIGPIPE, opens those of the first three descriptors that are closed, and
 /// gives the thread an alternate stack. A process that called exec must not show any of this.
 #[test]
-fn executed_process_shows_no_trace_of_the_rust_runtime() {
+fn exec_leaves_no_trace_of_the_rust_runtime() {
     let trace = same(
         "process main\n  close 2\n  exec after\n\nprocess after\n  \
          sigaction PIPE -> by-default\n  sigaction SEGV -> by-default\n  close 0\n  \

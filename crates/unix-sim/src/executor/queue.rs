@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_hands_out_in_order() {
+    fn queue_returns_elements_in_order() {
         with_tasks(|[a, b, c]| {
             let queue = LocalQueue::new();
             assert!(queue.pop().is_none());
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn an_inbox_hands_out_in_the_order_of_the_posts() {
+    fn inbox_returns_posts_in_order() {
         with_tasks(|tasks| {
             let inbox = WorkerInbox::new();
             for task in tasks {

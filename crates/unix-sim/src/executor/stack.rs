@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn the_stack_given_last_is_lent_first() {
+    fn last_returned_stack_is_reused_first() {
         let pool = StackPool::new(16 << 10, 100);
         let mut stacks = Vec::new();
         pool.lend(&mut stacks, 3).expect("memory is available");
@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn free_stacks_above_the_bound_give_their_memory_back() {
+    fn free_stacks_above_the_bound_release_their_memory() {
         let pool = StackPool::new(16 << 10, usize::MAX);
         let mut stacks = Vec::new();
         while stacks.len() < WARM + 8 {

@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fault_comes_before_lower_numbers() {
+    fn pending_fault_precedes_lower_numbers() {
         let mut pending = Pending::default();
         pending.add(SigInfo::kernel(Signal::HUP));
         pending.add(SigInfo::kernel(Signal::SEGV));

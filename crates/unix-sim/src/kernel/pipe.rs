@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_pipe_with_a_writer_makes_readers_wait() {
+    fn empty_pipe_with_a_writer_blocks_readers() {
         let mut pipe = KernelPipe::new();
         assert_eq!(read(&mut pipe, 9), Err(PipeRead::WouldWait));
         assert_eq!(read(&mut pipe, 0), Ok(vec![]));

@@ -99,7 +99,7 @@ const FAULTS: [(&str, ModelFault); 6] = [
 
 /// Runs all models with the fault that the environment names, or without a fault if it names none.
 #[test]
-fn with_one_fault() {
+fn lock_models_hold_unless_a_fault_is_injected() {
     let name = env::var(FAULT).unwrap_or_default();
     let fault = FAULTS.iter().find(|(known, _)| *known == name);
     set(fault.map_or(ModelFault::None, |&(_, fault)| fault));
@@ -112,12 +112,16 @@ fn with_one_fault() {
 const FAULT: &str = "TONTINE_MODEL_FAULT";
 
 #[test]
-fn every_fault_is_found() {
+fn every_injected_lock_fault_is_found() {
     let program = env::current_exe().expect("this program");
     for (name, _) in FAULTS {
         // Each fault runs in a separate process, because loom cannot clean up after a deadlock.
         let output = Command::new(&program)
-            .args(["--exact", "lock::models::with_one_fault", "--nocapture"])
+            .args([
+                "--exact",
+                "lock::models::lock_models_hold_unless_a_fault_is_injected",
+                "--nocapture",
+            ])
             .env(FAULT, name)
             .output()
             .expect("the program starts");

@@ -114,8 +114,8 @@ fn child_of_host_ends_by_sigpipe_and_by_its_first_fault() {
 
 /// Regression: programs that the host spawned ignored SIGPIPE.
 #[test]
-fn spawned_program_ignores_sigpipe_only_if_host_asked_for_it() {
-    let status = in_host("spawned_program_ignores_sigpipe_only_if_host_asked_for_it", |sys| {
+fn spawned_program_ignores_sigpipe_only_if_host_requests_it() {
+    let status = in_host("spawned_program_ignores_sigpipe_only_if_host_requests_it", |sys| {
         let killed = || SpawnRequest::new("/bin/sh", &["sh", "-c", "kill -PIPE $$"]);
         let child = sys.spawn(&killed()).unwrap();
         assert_eq!(end(sys, child).signaled(), Some(Signal::PIPE));
@@ -134,8 +134,8 @@ fn spawned_program_ignores_sigpipe_only_if_host_asked_for_it() {
 
 /// Regression: if the host ran a program in its own process by exec, the program ignored SIGPIPE.
 #[test]
-fn program_that_host_executes_ends_by_sigpipe() {
-    let status = in_host("program_that_host_executes_ends_by_sigpipe", |sys| {
+fn program_run_by_exec_of_host_ends_by_sigpipe() {
+    let status = in_host("program_run_by_exec_of_host_ends_by_sigpipe", |sys| {
         assert_eq!(sys.exec("/nowhere", &["it"]).err(), Some(Errno::ENOENT));
         assert_eq!(disposition(sys, Signal::PIPE), Disposition::Ignore, "the host continues");
         let error = sys.exec("/bin/sh", &["sh", "-c", "kill -PIPE $$"]);

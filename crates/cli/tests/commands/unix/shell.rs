@@ -216,7 +216,7 @@ fn interrupt_works_after_long_type_ahead() {
 }
 
 #[test]
-fn shell_without_terminal_never_blocks() {
+fn shell_without_terminal_does_not_block() {
     for mode in [&["-c"][..], &["--seed", "1", "-c"]] {
         let output = without_a_terminal(&[mode, &["kill -STOP $$"]].concat());
         let said = String::from_utf8_lossy(&output.stdout).into_owned();

@@ -69,7 +69,7 @@ fn unmeasured_figures_are_named_and_not_guessed() {
 }
 
 #[test]
-fn decision_without_faultless_check_names_least_wrong_one() {
+fn liveness_decision_names_least_wrong_check_if_all_fail() {
     let mut results = fixture::run();
     for row in &mut results.tried {
         if row.variant == "futex-word" && row.tried.event == "exec" {

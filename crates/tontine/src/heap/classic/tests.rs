@@ -52,7 +52,7 @@ fn map_of_three_blocks_matches_published_map() {
 /// Two counters of the published program share a cache line because of the block before them.
 /// Without that block, or with counters of 64 bytes each, they do not.
 #[test]
-fn preceding_block_puts_two_counters_into_one_line() {
+fn preceding_block_moves_two_counters_into_one_cache_line() {
     let lines = |sizes: &[usize]| {
         let mut heap = heap(Fit::First);
         let blocks = sizes.iter().map(|&size| heap.malloc(size).expect("there is space"));

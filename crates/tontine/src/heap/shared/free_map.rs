@@ -152,7 +152,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shelf_yields_first_free_block_and_refuses_duplicates() {
+    fn free_map_yields_first_block_and_refuses_duplicates() {
         let class = SizeClass::of(100);
         let mut shelf = FreeMap::new(0, class);
         assert_eq!(shelf.take(), None);

@@ -118,13 +118,13 @@ fn block_is_allocated_only_when_free() {
 
 #[test]
 #[should_panic = "Causality violation"]
-fn a_free_without_release_is_noticed() {
+fn free_without_release_is_detected() {
     check(InjectedFault::StoresRelaxed, &[], freed_and_given_out);
 }
 
 #[test]
 #[should_panic = "Causality violation"]
-fn a_loan_without_acquire_is_noticed() {
+fn allocation_without_acquire_is_detected() {
     check(InjectedFault::LoadsRelaxed, &[], freed_and_given_out);
 }
 
@@ -162,13 +162,13 @@ fn sent_and_taken() {
 }
 
 #[test]
-fn a_block_in_flight_lands_once() {
+fn block_in_flight_goes_to_exactly_one_taker() {
     check(InjectedFault::None, &["reader", "sender", "recoverer"], sent_and_taken);
 }
 
 #[test]
 #[should_panic]
-fn a_torn_exchange_is_noticed() {
+fn torn_exchange_of_sent_block_is_detected() {
     check(InjectedFault::ExchangesTorn, &[], sent_and_taken);
 }
 
@@ -198,13 +198,13 @@ fn accepted_block_has_bytes_of_its_sender() {
 
 #[test]
 #[should_panic = "Causality violation"]
-fn a_sending_without_release_is_noticed() {
+fn send_of_block_without_release_is_detected() {
     check(InjectedFault::StoresRelaxed, &[], written_and_accepted);
 }
 
 #[test]
 #[should_panic = "Causality violation"]
-fn an_accepting_without_acquire_is_noticed() {
+fn accept_of_block_without_acquire_is_detected() {
     check(InjectedFault::ExchangesRelaxed, &[], written_and_accepted);
 }
 
@@ -262,13 +262,13 @@ fn freed_block_is_found_or_hinted() {
 
 #[test]
 #[should_panic = "a free block without a hint"]
-fn a_hint_without_release_is_noticed() {
+fn hint_store_without_release_is_detected() {
     check(InjectedFault::StoresRelaxed, &[], freed_and_looked_for);
 }
 
 #[test]
 #[should_panic = "a free block without a hint"]
-fn a_hint_without_acquire_is_noticed() {
+fn hint_exchange_without_acquire_is_detected() {
     check(InjectedFault::ExchangesRelaxed, &[], freed_and_looked_for);
 }
 
@@ -289,14 +289,14 @@ fn hint_loaded_before_store_is_detected() {
 /// before, by the rules of the language. On x86-64 it does (`tso`).
 #[test]
 #[should_panic = "a free block without a hint"]
-fn stored_hint_may_hide_another_by_language_rules() {
+fn stored_hint_may_hide_earlier_hint_in_memory_model() {
     check(InjectedFault::None, &[], || looked_for::<2>(hint::give));
 }
 
 /// If two threads exchange the hint, the second exchange continues the release sequence of the
 /// first.
 #[test]
-fn an_exchanged_hint_hides_none() {
+fn exchanged_hint_hides_no_other_hint() {
     let give = |hint: &AtomicU64| {
         hint.swap(1, Ordering::Release);
     };
@@ -336,13 +336,13 @@ fn block_between_dead_members_is_freed_by_one_recoverer() {
 
 #[test]
 #[should_panic = "freed by neither"]
-fn recoverers_without_a_fence_are_noticed() {
+fn recoverers_without_fence_are_detected() {
     check(InjectedFault::Unfenced, &[], both_ends_recovered);
 }
 
 #[test]
 #[should_panic = "freed twice"]
-fn recoverers_without_an_exchange_are_noticed() {
+fn recoverers_without_exchange_are_detected() {
     check(InjectedFault::ExchangesTorn, &[], both_ends_recovered);
 }
 
@@ -372,19 +372,19 @@ fn claimed_by_two() {
 }
 
 #[test]
-fn a_slab_is_claimed_once() {
+fn slab_is_claimed_exactly_once() {
     check(InjectedFault::None, &["neither", "one"], claimed_by_two);
 }
 
 #[test]
 #[should_panic]
-fn a_torn_claim_is_noticed() {
+fn torn_slab_claim_is_detected() {
     check(InjectedFault::ExchangesTorn, &[], claimed_by_two);
 }
 
 #[test]
 #[should_panic = "Causality violation"]
-fn a_slab_emptied_without_release_is_noticed() {
+fn slab_emptied_without_release_is_detected() {
     check(InjectedFault::StoresRelaxed, &[], claimed_by_two);
 }
 
@@ -411,13 +411,13 @@ fn owned_and_read() {
 }
 
 #[test]
-fn an_owned_slab_has_its_class() {
+fn owner_of_slab_sees_its_size_class() {
     check(InjectedFault::None, &["owned", "claimed"], owned_and_read);
 }
 
 #[test]
 #[should_panic = "an old class"]
-fn a_slab_owned_without_release_is_noticed() {
+fn slab_owned_without_release_is_detected() {
     check(InjectedFault::StoresRelaxed, &[], owned_and_read);
 }
 

@@ -102,7 +102,7 @@ fn recovery_with_forged_class_releases_only_own_slabs() {
 /// that happens twice, the slabs name three arenas. No process could then adopt the block, and the
 /// slots of both dead members were not freed until the block's holder freed it.
 #[test]
-fn half_passed_large_block_is_passed_on_completely() {
+fn half_transferred_large_block_is_transferred_completely() {
     let heap = heap(3);
     let core = &heap.core;
     let _block = heap.alloc(3 * SLAB).expect("space");

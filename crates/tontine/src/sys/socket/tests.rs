@@ -183,7 +183,7 @@ fn full_descriptor_table_keeps_message_queued() {
 /// Closing a socket with unsent data and SO_LINGER waits. Here a peer's socket of this kind is in
 /// the queue of a socket of this process, which is its last holder.
 #[test]
-fn queued_lingering_socket_holds_no_close() {
+fn queued_lingering_socket_does_not_delay_close() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("listener");
     let stream = TcpStream::connect(listener.local_addr().expect("address")).expect("connect");
     let _silent = listener.accept().expect("accept");

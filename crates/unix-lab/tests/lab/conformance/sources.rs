@@ -155,10 +155,10 @@ fn test_lookup_finds_tests_in_targets_modules_and_library() {
         "lab::conformance::every_assertion_is_listed_once",
         "lab::conformance::sources::test_lookup_finds_tests_in_targets_modules_and_library",
         "sim::rules::kill::null_signal_checks_without_sending",
-        "lib::kernel::pending::tests::a_fault_comes_before_lower_numbers",
+        "lib::kernel::pending::tests::pending_fault_precedes_lower_numbers",
         "lib::kernel::pipe::tests::pipe_bytes_are_read_in_write_order",
         "lib::lock::tests::page::lock_order_page_matches_docs",
-        "lib::kernel::terminal::line::tests::kill_takes_the_line_back",
+        "lib::kernel::terminal::line::tests::kill_character_erases_the_line",
         "examples::sending::to_itself_comes_before_kill_returns",
     ] {
         assert_eq!(sources.find(path), Ok(()), "{path}");
@@ -175,7 +175,7 @@ fn test_lookup_refuses_paths_without_a_test() {
         ("sim::rules::kill::the_null_signal_only_ask", "no test"),
         ("sim::rules::kill::leader", "no test"),
         ("sim::rules::harness::everywhere", "no test"),
-        ("lib::kernel::pending::a_fault_comes_before_lower_numbers", "no test"),
+        ("lib::kernel::pending::pending_fault_precedes_lower_numbers", "no test"),
         ("lib::lock::page::lock_order_page", "no test"),
         ("examples::sending::to_itself_comes_after_kill_returns", "no scenario"),
         ("examples::to_itself_comes_before_kill_returns", "no scenario"),

@@ -348,7 +348,7 @@ process behind
 /// possible orders. Regression: the search for the order in which the virtual Unix matches Linux
 /// was abandoned earlier.
 #[test]
-fn search_continues_through_many_two_way_steps() {
+fn search_continues_through_many_steps_with_two_outcomes() {
     is_the_same(
         "\
 process p0

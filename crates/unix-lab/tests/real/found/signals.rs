@@ -169,7 +169,7 @@ process other
 /// Regression: all threads slept, and the next timer was an alarm in a hundred seconds. On the
 /// virtual clock it expired at once; on Linux the run was abandoned before it expired.
 #[test]
-fn distant_alarm_is_not_waited_for() {
+fn run_does_not_wait_for_a_distant_alarm() {
     is_the_same(
         "\
 process main
@@ -183,7 +183,7 @@ process main
 /// behind. The check restarted another thread's read, which looked up its descriptor again. By then
 /// the descriptor belonged to another file.
 #[test]
-fn read_keeps_its_file_though_the_descriptor_is_reused() {
+fn read_keeps_its_file_if_the_descriptor_is_reused() {
     is_the_same(
         "\
 process main

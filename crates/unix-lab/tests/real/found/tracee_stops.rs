@@ -53,7 +53,7 @@ fn parent_finds_stop_of_a_detached_tracee() {
 /// A parent that has detached its tracee finds the tracee's stop, but a thread of the parent that
 /// is already waiting is not woken for it.
 #[test]
-fn detaching_wakes_no_other_thread_of_the_parent() {
+fn detach_wakes_no_waiting_thread_of_the_parent() {
     is_the_same(
         "\
 process main
@@ -80,7 +80,7 @@ thread waits
 /// the tracee as stopped, so a wait reports that it continued. On the virtual Unix the tracer had
 /// ended the stop.
 #[test]
-fn sigcont_of_a_tracee_in_a_stop_is_a_continuation() {
+fn sigcont_raised_by_a_stopped_tracee_counts_as_continue() {
     is_the_same(&stopped_by_tracer(
         "wait child; ptrace continue child",
         "\
@@ -91,10 +91,10 @@ wait child continued
     ));
 }
 
-/// Like [`sigcont_of_a_tracee_in_a_stop_is_a_continuation`], with a tracer that is not the parent.
+/// Like [`sigcont_raised_by_a_stopped_tracee_counts_as_continue`], with a tracer that is not the parent.
 /// On Linux both get SIGCHLD for the continuation.
 #[test]
-fn tracer_and_parent_get_sigchld_of_a_continuation() {
+fn tracer_and_parent_get_sigchld_when_tracee_continues() {
     is_the_same(
         "\
 process main

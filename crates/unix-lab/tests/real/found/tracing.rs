@@ -203,7 +203,7 @@ fn cancelled_stop_cannot_be_chosen_by_the_tracer() {
 /// Regression: a tracee was trapped for another signal when SIGCONT arrived, and its tracer then
 /// continued it with a stop signal. On Linux SIGCONT cancels any stop about to be delivered.
 #[test]
-fn continuation_cancels_a_stop_chosen_by_the_tracer_later() {
+fn sigcont_cancels_stop_chosen_later_by_the_tracer() {
     is_the_same(&continued_in_hand("USR1", " -> anything"));
 }
 

@@ -49,7 +49,7 @@ fn no_unpark_is_lost_between_processors() {
 }
 
 #[test]
-fn an_unpark_that_comes_first_is_kept() {
+fn unpark_before_park_is_kept() {
     let executor = FiberExecutor::parallel(1, ExecutorOptions::default());
     start(&executor, || {
         current().unpark();
@@ -60,7 +60,7 @@ fn an_unpark_that_comes_first_is_kept() {
 }
 
 #[test]
-fn two_unparks_are_one() {
+fn two_unparks_count_as_one() {
     let executor = FiberExecutor::parallel(1, ExecutorOptions::default());
     start(&executor, || {
         current().unpark();
@@ -72,7 +72,7 @@ fn two_unparks_are_one() {
 }
 
 #[test]
-fn an_idle_processor_takes_fibers_that_have_not_begun() {
+fn idle_processor_takes_fibers_not_yet_started() {
     let executor = FiberExecutor::parallel(2, ExecutorOptions::default());
     let inner = Arc::clone(&executor);
     let met = Arc::new(AtomicUsize::new(0));
@@ -94,7 +94,7 @@ fn an_idle_processor_takes_fibers_that_have_not_begun() {
 }
 
 #[test]
-fn a_fiber_that_has_begun_stays_on_its_processor() {
+fn started_fiber_stays_on_its_processor() {
     let executor = FiberExecutor::parallel(2, ExecutorOptions::default());
     for _ in 0..200 {
         start(&executor, || {
@@ -109,7 +109,7 @@ fn a_fiber_that_has_begun_stays_on_its_processor() {
 }
 
 #[test]
-fn a_pinned_fiber_runs_where_it_must() {
+fn pinned_fiber_runs_on_its_processor() {
     let executor = FiberExecutor::parallel(3, ExecutorOptions::default());
     for place in 0..30 {
         let fiber = start_on(&executor, place % 3, 0, move || assert_eq!(processor(), place % 3));
@@ -119,7 +119,7 @@ fn a_pinned_fiber_runs_where_it_must() {
 }
 
 #[test]
-fn a_fiber_knows_itself() {
+fn current_returns_the_running_fiber() {
     let executor = FiberExecutor::parallel(1, ExecutorOptions::default());
     assert_eq!((current_id(), context()), (0, 0));
     let fiber = start_on(&executor, 0, 77, || {
@@ -133,7 +133,7 @@ fn a_fiber_knows_itself() {
 }
 
 #[test]
-fn timers_come_in_order_and_can_be_cancelled() {
+fn timers_fire_in_order_and_can_be_cancelled() {
     let executor = FiberExecutor::parallel(1, ExecutorOptions::default());
     let seen: Arc<Mutex<Vec<u32>>> = Arc::default();
     let at = |ms, name| {
@@ -154,7 +154,7 @@ fn timers_come_in_order_and_can_be_cancelled() {
 }
 
 #[test]
-fn a_timer_may_start_a_fiber() {
+fn timer_may_start_a_fiber() {
     let executor = FiberExecutor::parallel(2, ExecutorOptions::default());
     let waiter = start(&executor, park);
     let inner = Arc::clone(&executor);
@@ -238,7 +238,7 @@ fn stopped_run_drops_unbegun_fibers() {
 }
 
 #[test]
-fn an_abandoned_fiber_is_counted_and_never_resumed() {
+fn abandoned_fiber_is_counted_and_never_resumed() {
     let executor = FiberExecutor::parallel(2, ExecutorOptions::default());
     for _ in 0..5 {
         start(&executor, || abandon());
@@ -250,7 +250,7 @@ fn an_abandoned_fiber_is_counted_and_never_resumed() {
 }
 
 #[test]
-fn a_woken_fiber_runs_at_the_return_to_user_mode() {
+fn woken_fiber_runs_at_return_to_user_mode() {
     let executor = FiberExecutor::parallel(1, ExecutorOptions::default());
     let woken = Arc::new(AtomicBool::new(false));
     let seen = Arc::clone(&woken);
@@ -269,7 +269,7 @@ fn a_woken_fiber_runs_at_the_return_to_user_mode() {
 }
 
 #[test]
-fn two_fibers_waking_each_other_do_not_starve_a_third() {
+fn two_fibers_waking_each_other_starve_no_third() {
     let executor = FiberExecutor::parallel(1, ExecutorOptions::default());
     let done = Arc::new(AtomicBool::new(false));
     let fibers: Arc<[OnceLock<Fiber>; 2]> = Arc::default();
@@ -304,7 +304,7 @@ impl Hooks for Named {
 }
 
 #[test]
-fn the_watchdog_names_a_fiber_that_only_computes() {
+fn watchdog_names_a_fiber_that_only_computes() {
     let hooks = Arc::new(Named::default());
     let busy_limit = Duration::from_millis(20);
     let options =
@@ -351,7 +351,7 @@ fn start_beyond_stack_limit_fails() {
 }
 
 #[test]
-fn an_unpark_after_the_end_does_nothing() {
+fn unpark_after_the_end_has_no_effect() {
     let executor = FiberExecutor::parallel(1, ExecutorOptions::default());
     let fiber = start(&executor, || {});
     assert_eq!(executor.run(), RunEnd::Finished);
@@ -360,7 +360,7 @@ fn an_unpark_after_the_end_does_nothing() {
 }
 
 #[test]
-fn a_parked_fiber_takes_little_memory() {
+fn parked_fiber_uses_little_memory() {
     const FIBERS: usize = 10_000;
     let resident_kib = || {
         let file = std::fs::read_to_string("/proc/self/statm").expect("Linux has it");
@@ -379,7 +379,7 @@ fn a_parked_fiber_takes_little_memory() {
 }
 
 #[test]
-fn stacks_are_used_again() {
+fn stacks_are_reused() {
     let executor =
         FiberExecutor::parallel(1, ExecutorOptions { stacks: 40, ..ExecutorOptions::default() });
     let inner = Arc::clone(&executor);
@@ -404,7 +404,7 @@ impl Hooks for Rude {
 }
 
 #[test]
-fn a_hook_that_panics_ends_the_run() {
+fn panicking_hook_ends_the_run() {
     let executor = FiberExecutor::parallel(
         2,
         ExecutorOptions { hooks: Arc::new(Rude), ..ExecutorOptions::default() },
@@ -471,7 +471,7 @@ fn random_fiber_operations_let_all_fibers_end() {
 /// run for a whole time slice in that case, and sent thousands of signals to a receiver that was
 /// awake and waiting for its turn.
 #[test]
-fn fiber_overtaking_woken_ones_yields_at_first_return() {
+fn fiber_ahead_of_woken_ones_yields_at_first_return() {
     for offset in 0..64 {
         let executor = FiberExecutor::parallel(1, ExecutorOptions::default());
         let wakes = Arc::new(AtomicUsize::new(0));

@@ -31,14 +31,14 @@ fn order(seed: u64) -> (Vec<u32>, u64, u64) {
 }
 
 #[test]
-fn the_same_seed_gives_the_same_run() {
+fn same_seed_repeats_the_simulated_run() {
     for seed in 0..20 {
         assert_eq!(order(seed), order(seed));
     }
 }
 
 #[test]
-fn another_seed_gives_another_run() {
+fn different_seed_changes_the_simulated_run() {
     let runs: Vec<_> = (0..20).map(order).collect();
     for (index, run) in runs.iter().enumerate() {
         assert_eq!(run.1, 160);
@@ -50,7 +50,7 @@ fn another_seed_gives_another_run() {
 }
 
 #[test]
-fn the_digest_of_a_seed_is_the_same_everywhere() {
+fn digest_of_a_seed_is_machine_independent() {
     assert_eq!(order(1).2, 516_125_569_385_170_840);
 }
 
@@ -99,7 +99,7 @@ fn two_fibers_spinning_at_each_others_locks_deadlock() {
 }
 
 #[test]
-fn the_clock_jumps_to_the_next_timer() {
+fn simulated_clock_jumps_to_the_next_timer() {
     let executor = FiberExecutor::simulated(0, ExecutorOptions::default());
     let day = Duration::from_secs(86_400);
     let seen: Arc<Mutex<Vec<u32>>> = Arc::default();
@@ -122,7 +122,7 @@ fn the_clock_jumps_to_the_next_timer() {
 }
 
 #[test]
-fn each_point_takes_time() {
+fn each_point_advances_the_clock() {
     let executor = FiberExecutor::simulated(0, ExecutorOptions::default());
     let inner = Arc::clone(&executor);
     start(&executor, move || {
@@ -178,7 +178,7 @@ fn run_ends_at_requested_step() {
 }
 
 #[test]
-fn without_preemptions_a_fiber_runs_until_it_waits() {
+fn fiber_without_preemptions_runs_until_it_blocks() {
     let chooser = Seeded::new(3).odds(1).preemptions(0);
     let executor = FiberExecutor::chosen(Box::new(chooser), ExecutorOptions::default());
     let order: Arc<Mutex<Vec<u32>>> = Arc::default();
@@ -197,7 +197,7 @@ fn without_preemptions_a_fiber_runs_until_it_waits() {
 }
 
 #[test]
-fn ticks_land_at_points_below_high_level() {
+fn ticks_arrive_only_at_points_below_high_level() {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let executor = FiberExecutor::simulated(5, ExecutorOptions::default());
     executor.ticks(100, |_| {
@@ -273,7 +273,7 @@ impl Chooser for First {
 }
 
 #[test]
-fn another_chooser_decides_at_each_point() {
+fn custom_chooser_decides_at_each_point() {
     let executor = FiberExecutor::chosen(Box::new(First), ExecutorOptions::default());
     let order: Arc<Mutex<Vec<u32>>> = Arc::default();
     for number in 1..=3 {

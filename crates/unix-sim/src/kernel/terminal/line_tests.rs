@@ -45,7 +45,7 @@ fn with_modes(modes: Modes) -> LineDiscipline {
 }
 
 #[test]
-fn a_line_can_be_read_when_its_newline_is_there() {
+fn line_is_readable_once_its_newline_is_typed() {
     let mut line = LineDiscipline::default();
     typed(&mut line, b"ab");
     assert!(!line.can_read());
@@ -57,14 +57,14 @@ fn a_line_can_be_read_when_its_newline_is_there() {
 }
 
 #[test]
-fn a_line_longer_than_the_buffer_comes_in_parts() {
+fn line_longer_than_the_buffer_is_read_in_parts() {
     let mut line = LineDiscipline::default();
     typed(&mut line, b"abcd\nx");
     assert_eq!(all(&mut line, 3), [b"abc".to_vec(), b"d\n".to_vec()]);
 }
 
 #[test]
-fn a_carriage_return_is_a_newline_with_icrnl_only() {
+fn carriage_return_becomes_newline_only_with_icrnl() {
     let mut line = LineDiscipline::default();
     typed(&mut line, b"a\r");
     assert_eq!(read(&mut line, 10).unwrap(), b"a\n");
@@ -74,7 +74,7 @@ fn a_carriage_return_is_a_newline_with_icrnl_only() {
 }
 
 #[test]
-fn end_of_input_ends_text_and_alone_reads_as_end() {
+fn end_of_input_ends_text_and_alone_reads_as_eof() {
     let mut line = LineDiscipline::default();
     typed(&mut line, b"abc\x04\x04def\n");
     assert_eq!(all(&mut line, 10), [b"abc".to_vec(), vec![], b"def\n".to_vec()]);
@@ -82,7 +82,7 @@ fn end_of_input_ends_text_and_alone_reads_as_end() {
 }
 
 #[test]
-fn end_of_input_goes_with_text_that_fills_the_buffer() {
+fn end_of_input_is_consumed_with_text_filling_the_buffer() {
     let mut line = LineDiscipline::default();
     typed(&mut line, b"abc\x04");
     assert_eq!(all(&mut line, 3), [b"abc".to_vec()]);
@@ -98,14 +98,14 @@ fn erase_removes_typed_and_echoed_characters() {
 }
 
 #[test]
-fn erase_does_not_reach_into_the_line_before() {
+fn erase_does_not_affect_the_previous_line() {
     let mut line = LineDiscipline::default();
     typed(&mut line, b"ab\n\x7f\x7fc\n");
     assert_eq!(all(&mut line, 10), [b"ab\n".to_vec(), b"c\n".to_vec()]);
 }
 
 #[test]
-fn erase_takes_a_character_of_two_bytes_as_a_whole() {
+fn erase_removes_a_two_byte_character_completely() {
     let mut line = LineDiscipline::default();
     typed(&mut line, "aé\x7fz\n".as_bytes());
     assert_eq!(read(&mut line, 10).unwrap(), b"az\n");
@@ -126,7 +126,7 @@ fn erase_keeps_stray_continuation_bytes() {
 }
 
 #[test]
-fn kill_takes_the_line_back() {
+fn kill_character_erases_the_line() {
     let mut line = LineDiscipline::default();
     typed(&mut line, b"hi\x01\x15z\n");
     assert_eq!(read(&mut line, 10).unwrap(), b"z\n");
@@ -160,7 +160,7 @@ fn signal_characters_discard_typed_input() {
 }
 
 #[test]
-fn a_full_queue_lets_signals_through() {
+fn signal_characters_work_when_the_queue_is_full() {
     let full = b"line\n".repeat(2000);
     for before in [&b""[..], b"behind what has no room\n"] {
         let mut line = LineDiscipline::default();
@@ -191,7 +191,7 @@ fn signal_with_noflsh_keeps_input() {
 }
 
 #[test]
-fn without_isig_the_characters_are_text() {
+fn signal_characters_are_text_without_isig() {
     let mut line = LineDiscipline::default();
     line.set_termios(without(Modes::ISIG));
     assert!(typed(&mut line, b"\x03\x1a\x1c\n").signals.is_empty());
@@ -199,7 +199,7 @@ fn without_isig_the_characters_are_text() {
 }
 
 #[test]
-fn a_character_of_zero_is_switched_off() {
+fn special_character_set_to_zero_is_disabled() {
     let mut line = LineDiscipline::default();
     line.set_termios(Termios { interrupt: 0, end: 0, ..Termios::default() });
     let effects = typed(&mut line, b"\x03\x04a\x00b\n");
@@ -218,7 +218,7 @@ fn signal_discards_undelivered_output() {
 }
 
 #[test]
-fn without_icanon_bytes_are_read_as_they_come() {
+fn bytes_are_readable_immediately_without_icanon() {
     let mut line = LineDiscipline::default();
     line.set_termios(without(Modes::ICANON));
     typed(&mut line, b"x\x04\n\x15\x7f");
@@ -242,7 +242,7 @@ fn icanon_change_keeps_typed_input() {
 }
 
 #[test]
-fn refused_input_follows_bytes_made_a_line() {
+fn refused_input_can_follow_after_icanon_makes_a_line() {
     let mut line = LineDiscipline::default();
     line.set_termios(without(Modes::ICANON));
     let many = [b'M'; 4100];
@@ -265,7 +265,7 @@ fn icanon_off_and_on_joins_earlier_lines() {
 }
 
 #[test]
-fn a_full_line_still_takes_its_newline() {
+fn full_line_still_accepts_its_newline() {
     let mut line = LineDiscipline::default();
     typed(&mut line, &[b'a'; 5000]);
     typed(&mut line, b"bcd\n");
@@ -277,7 +277,7 @@ fn a_full_line_still_takes_its_newline() {
 }
 
 #[test]
-fn a_queue_full_of_lines_accepts_nothing_until_one_is_read() {
+fn queue_full_of_lines_accepts_input_after_a_read() {
     let mut line = LineDiscipline::default();
     let lines = [b'\n'; 5000];
     assert_eq!(line.input(&lines).taken, 4095);
@@ -291,7 +291,7 @@ fn a_queue_full_of_lines_accepts_nothing_until_one_is_read() {
 }
 
 #[test]
-fn output_has_carriage_returns_with_onlcr_only() {
+fn output_has_carriage_returns_only_with_onlcr() {
     let mut line = LineDiscipline::default();
     line.output(b"a\nb").unwrap();
     line.set_termios(without(Modes::ONLCR));
@@ -300,7 +300,7 @@ fn output_has_carriage_returns_with_onlcr_only() {
 }
 
 #[test]
-fn without_echo_nothing_is_shown() {
+fn input_is_not_shown_without_echo() {
     let mut line = LineDiscipline::default();
     line.set_termios(without(Modes::ECHO));
     typed(&mut line, b"secret\x7f\x15x\n\x03");
@@ -309,7 +309,7 @@ fn without_echo_nothing_is_shown() {
 }
 
 #[test]
-fn full_output_stops_writer_and_newline_needs_two() {
+fn full_output_blocks_writer_and_newline_needs_two_bytes() {
     let mut line = LineDiscipline::default();
     while line.output_room() > 1 {
         line.output(b"x").unwrap();
@@ -349,7 +349,7 @@ fn modes() -> impl Strategy<Value = Modes> {
 
 proptest! {
     #[test]
-    fn plain_lines_are_read_as_they_were_typed(
+    fn plain_lines_are_read_unchanged(
         lines in prop::collection::vec("[a-z ]{0,20}\n", 0..20), size in 1..30_usize,
     ) {
         let mut line = LineDiscipline::default();
@@ -359,7 +359,7 @@ proptest! {
     }
 
     #[test]
-    fn typing_in_pieces_equals_typing_at_once(
+    fn input_in_pieces_equals_input_at_once(
         modes in modes(), bytes in prop::collection::vec(byte(), 0..200), piece in 1..20_usize,
     ) {
         let (mut whole, mut cut) = (with_modes(modes), with_modes(modes));
@@ -392,7 +392,7 @@ proptest! {
     }
 
     #[test]
-    fn endless_typing_fills_only_the_queues(byte in byte(), modes in modes()) {
+    fn endless_input_fills_only_the_queues(byte in byte(), modes in modes()) {
         let mut line = with_modes(modes);
         line.input(&[byte; 30_000]);
         prop_assert!(all(&mut line, 10_000).concat().len() <= input::SIZE);

@@ -181,7 +181,7 @@ fn pgsignal_self_signals_a_member_once() {
 /// *Self* is the process that created the event, regardless of the thread that generates the signal
 /// and of the group that *self* has joined or left since.
 #[test]
-fn deferred_event_keeps_its_self() {
+fn deferred_event_keeps_its_sending_process() {
     in_each_mode(|sys| {
         let scene = Scene::new(sys);
         inside(|kernel| {

@@ -55,7 +55,7 @@ fn readers_see_whole_writes_when_waiters_sleep_at_once() {
 }
 
 #[test]
-fn readers_share() {
+fn readers_hold_a_blocking_lock_together() {
     let locks = impatient();
     let lock = Group::new(1, 5);
     let held = lock.read(&locks);

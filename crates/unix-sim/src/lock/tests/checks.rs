@@ -42,7 +42,7 @@ fn order_check_covers_every_held_lock() {
 }
 
 #[test]
-fn a_lock_that_is_refused_is_not_held() {
+fn refused_lock_is_not_held() {
     let locks = parallel();
     let count = SimpleLock::<PgRefLock, ()>::new(1, ());
     let process = SimpleLock::<PLock, ()>::new(7, ());
@@ -53,7 +53,7 @@ fn a_lock_that_is_refused_is_not_held() {
 }
 
 #[test]
-fn the_same_lock_twice_is_refused() {
+fn second_acquisition_of_the_same_lock_is_refused() {
     let locks = parallel();
     let group = BlockingLock::<PgLock, ()>::new(3, ());
     let held = group.read(&locks);
@@ -77,7 +77,7 @@ fn second_lock_of_same_rank_panics() {
 }
 
 #[test]
-fn a_lock_may_be_tried_in_any_order() {
+fn try_lock_is_allowed_in_any_order() {
     let locks = parallel();
     let count = SimpleLock::<PgRefLock, ()>::new(9, ());
     let process = SimpleLock::<PLock, ()>::new(7, ());
@@ -125,7 +125,7 @@ fn held_locks_follow_the_fiber() {
 }
 
 #[test]
-fn a_tick_that_takes_a_lock_of_base_spl_is_an_error() {
+fn tick_taking_a_base_spl_lock_panics() {
     let locks = parallel();
     let process = SimpleLock::<PLock, ()>::new(1, ());
     let _tick = spl::tick();
@@ -144,7 +144,7 @@ fn tick_may_take_absent_lock_of_base_spl() {
 }
 
 #[test]
-fn a_lock_of_high_spl_taken_at_base_is_an_error() {
+fn high_spl_lock_taken_at_base_spl_panics() {
     let locks = parallel();
     let time = SimpleLock::<UTimeLock, ()>::new(1, ());
     assert_eq!(
@@ -156,7 +156,7 @@ fn a_lock_of_high_spl_taken_at_base_is_an_error() {
 }
 
 #[test]
-fn a_tick_at_high_spl_is_an_error() {
+fn tick_at_high_spl_panics() {
     let _spl = splhigh();
     assert!(panic_of(|| drop(spl::tick())).contains("spl: a tick landed at high spl"));
 }

@@ -34,7 +34,7 @@ fn compiles() -> Vec<Vec<bool>> {
 }
 
 #[test]
-fn a_pair_of_locks_compiles_in_order_only() {
+fn lock_pair_compiles_only_in_order() {
     for (outer, row) in compiles().iter().enumerate() {
         assert_eq!(row.len(), CLASSES);
         for (inner, compiles) in row.iter().enumerate() {
@@ -45,13 +45,13 @@ fn a_pair_of_locks_compiles_in_order_only() {
 }
 
 #[test]
-fn the_papers_order_is_kept() {
+fn lock_order_matches_the_paper() {
     let numbers: Vec<_> = ORDER.iter().filter_map(|row| row.paper).collect();
     assert_eq!(numbers, [1, 2, 3, 4, 5, 6, 7, 8]);
 }
 
 #[test]
-fn blocking_locks_come_first_and_then_global_ones() {
+fn blocking_locks_precede_simple_and_global_precede_local() {
     let simple = ORDER.iter().position(|row| row.kind == LockKind::Simple).expect("simple locks");
     assert!(ORDER[simple..].iter().all(|row| row.kind == LockKind::Simple));
     let base = ORDER[simple..].iter().filter(|row| row.spl == crate::held::InterruptLevel::Base);
@@ -60,7 +60,7 @@ fn blocking_locks_come_first_and_then_global_ones() {
 }
 
 #[test]
-fn a_nested_acquisition_takes_the_inner_lock() {
+fn nested_acquisition_takes_the_inner_lock() {
     let locks = parallel();
     let group = BlockingLock::<PgLock, ()>::new(1, ());
     let other = BlockingLock::<PgrphashLock, ()>::new(0, ());
@@ -99,7 +99,7 @@ fn lock_pair_by_instance_takes_same_lock_once() {
 }
 
 #[test]
-fn two_locks_with_one_instance_have_no_order() {
+fn two_locks_of_one_instance_have_no_order() {
     let locks = parallel();
     let (one, two) = (SimpleLock::<PLock, _>::new(1, ()), SimpleLock::<PLock, _>::new(1, ()));
     let text = panic_of(|| drop(lock_both(&one, &two, &locks)));

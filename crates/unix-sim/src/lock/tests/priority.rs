@@ -19,7 +19,7 @@ fn outermost_spl_guard_restores_base_level() {
 }
 
 #[test]
-fn a_tick_takes_the_locks_of_high_spl() {
+fn tick_may_take_high_spl_locks() {
     let locks = parallel();
     let time = SimpleLock::<UTimeLock, u64>::new(1, 0);
     let events = SimpleLock::<EventLock, u64>::new(0, 0);

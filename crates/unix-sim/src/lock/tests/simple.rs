@@ -6,7 +6,7 @@ use crate::lock::{SimpleLock, lock_both};
 use std::thread;
 
 #[test]
-fn one_thread_at_a_time_has_a_simple_lock() {
+fn simple_lock_is_held_by_one_thread_at_a_time() {
     let locks = parallel();
     let lock = SimpleLock::<PLock, u64>::new(1, 0);
     thread::scope(|scope| {

@@ -97,7 +97,7 @@ fn rows() -> impl Iterator<Item = &'static Row> {
 }
 
 #[test]
-fn every_argument_has_a_row_or_a_reason_for_none() {
+fn every_argument_has_a_row_or_a_reason() {
     let rows: BTreeSet<&str> = rows().map(|row| row.of).collect();
     let sound: BTreeSet<&str> = SOUND.iter().map(|(of, _)| *of).collect();
     let places = places();

@@ -79,7 +79,7 @@ fn closed_standard_descriptor_is_allocated_next() {
 }
 
 #[test]
-fn new_descriptor_number_stays_below_the_limit() {
+fn new_descriptor_number_is_below_the_limit() {
     everywhere(|sys| {
         sys.setrlimit(Resource::Descriptors, Rlimit::of(6)).unwrap();
         let (from, to) = sys.pipe().unwrap();

@@ -205,12 +205,12 @@ const SETPGID_AGAINST_WAIT: Race = Race {
 };
 
 #[test]
-fn forked_child_is_in_the_walk_or_after_the_signal() {
+fn child_forked_during_killpg_does_not_escape_it() {
     KILLPG_AGAINST_FORK.holds();
 }
 
 #[test]
-fn child_of_a_second_thread_is_in_the_walk_or_after_the_signal() {
+fn child_forked_by_second_thread_does_not_escape_killpg() {
     KILLPG_AGAINST_FORK_OF_A_THREAD.holds();
 }
 
@@ -230,7 +230,7 @@ fn no_signal_arrives_from_a_group_after_leaving_it() {
 }
 
 #[test]
-fn reaped_child_leaves_the_group_it_was_moved_to() {
+fn reaped_child_leaves_its_current_group() {
     SETPGID_AGAINST_WAIT.holds();
 }
 

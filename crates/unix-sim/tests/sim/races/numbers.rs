@@ -357,7 +357,7 @@ fn fork_without_free_stack_fails_and_releases_everything() {
 /// Regression: a child that could not start kept its copies of the descriptors until another
 /// process received its slot. The reader of a pipe without writers therefore waited indefinitely.
 #[test]
-fn child_that_cannot_start_keeps_no_descriptor() {
+fn child_that_fails_to_start_keeps_no_descriptor() {
     for (on, system) in everywhere() {
         let report = run(system.max_stacks(64).pids(3000), |sys| {
             let (reader, writer) = sys.pipe().expect("within the limits");

@@ -157,7 +157,7 @@ const CONTINUE_AGAINST_STOP: Race = Race {
 };
 
 #[test]
-fn stop_already_taken_is_cancelled_by_sigcont() {
+fn sigcont_cancels_a_stop_signal_already_taken() {
     CONTINUE_AGAINST_STOP.holds();
 }
 
@@ -167,7 +167,7 @@ fn alarm_never_reaches_the_next_process_in_the_slot() {
 }
 
 #[test]
-fn signal_during_sigsuspend_falling_asleep_wakes_it() {
+fn signal_as_sigsuspend_falls_asleep_wakes_it() {
     SIGNAL_AGAINST_SIGSUSPEND.holds();
 }
 

@@ -219,7 +219,7 @@ fn profile_counts_each_tick_at_the_current_mark() {
 }
 
 #[test]
-fn mark_beyond_the_counts_is_not_counted() {
+fn ticks_at_a_mark_out_of_range_are_not_counted() {
     timed(|sys| {
         let counts = counts();
         sys.profil(Some(counts.clone())).unwrap();

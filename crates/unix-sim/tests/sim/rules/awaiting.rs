@@ -88,7 +88,7 @@ fn sigtimedwait_with_zero_timeout_does_not_wait() {
 }
 
 #[test]
-fn sigwait_sleeps_until_a_signal_comes() {
+fn sigwait_sleeps_until_a_signal_arrives() {
     everywhere(|sys| {
         let log = Log::default();
         let noted = log.clone();

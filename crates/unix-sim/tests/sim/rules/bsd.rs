@@ -128,7 +128,7 @@ fn wait3_and_wait4_reap_like_waitpid() {
 }
 
 #[test]
-fn a_child_inherits_the_alternate_stack_and_a_thread_does_not() {
+fn alternate_stack_is_inherited_by_child_not_thread() {
     everywhere(|sys| {
         sys.sigstack(Some(SigStack { size: 65_536, on_stack: false })).unwrap();
         let pages = |sys: &dyn Sys| (sys.sigstack(None).unwrap().size / 4096) as i32;

@@ -147,7 +147,7 @@ fn tick_counts_at_the_mark_current_on_arrival() {
 }
 
 #[test]
-fn a_profile_has_every_tick_of_its_thread() {
+fn profile_counts_every_tick_of_its_thread() {
     everywhere(|sys| {
         let counts: Arc<[AtomicU32]> = (0..2).map(|_| AtomicU32::new(0)).collect();
         sys.profil(Some(counts.clone())).unwrap();
@@ -163,7 +163,7 @@ fn a_profile_has_every_tick_of_its_thread() {
 }
 
 #[test]
-fn endless_sleep_ends_by_handler_and_endless_wait_by_signal() {
+fn handler_ends_endless_sleep_and_signal_ends_endless_wait() {
     timed(|sys| {
         act(sys, Signal::ALRM, Log::default().signals());
         sys.alarm(1);

@@ -131,7 +131,7 @@ fn oldest_thread_delivery_waits_for_the_oldest_thread() {
 }
 
 #[test]
-fn a_signal_to_a_thread_waits_for_that_thread() {
+fn signal_to_a_thread_waits_for_that_thread() {
     everywhere(|sys| {
         let log = Log::default();
         handlers_by_thread(sys, &log);

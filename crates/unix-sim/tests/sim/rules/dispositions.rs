@@ -52,7 +52,7 @@ fn handler_blocks_its_mask_and_signal_until_it_returns() {
 }
 
 #[test]
-fn a_signal_waits_for_its_own_handler_unless_nodefer() {
+fn signal_waits_for_its_own_handler_unless_nodefer() {
     everywhere(|sys| {
         for (flags, order) in
             [(ActionFlags::empty(), [1, -1, 2, -2]), (ActionFlags::NODEFER, [1, 2, -2, -1])]
@@ -240,7 +240,7 @@ fn waits_for_signals_or_time_never_restart() {
 }
 
 #[test]
-fn lower_of_two_unblocked_signals_is_set_up_first_runs_last() {
+fn handler_of_lower_unblocked_signal_finishes_last() {
     everywhere(|sys| {
         let log = Log::default();
         let both = [Signal::USR1, Signal::USR2];
@@ -256,7 +256,7 @@ fn lower_of_two_unblocked_signals_is_set_up_first_runs_last() {
 }
 
 #[test]
-fn a_mask_makes_the_higher_of_two_wait_for_the_lower() {
+fn handler_mask_delays_the_higher_of_two_signals() {
     everywhere(|sys| {
         let log = Log::default();
         let both = [Signal::USR1, Signal::USR2];

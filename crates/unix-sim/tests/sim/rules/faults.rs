@@ -3,7 +3,7 @@
 use super::harness::*;
 
 #[test]
-fn a_fault_is_handled_by_the_thread_that_caused_it() {
+fn fault_is_handled_by_the_thread_that_caused_it() {
     everywhere(|sys| {
         let log = Log::default();
         let noted = log.clone();
@@ -55,7 +55,7 @@ fn blocked_or_ignored_fault_is_still_fatal() {
 }
 
 #[test]
-fn a_fault_in_the_handler_of_a_fault_is_fatal() {
+fn fault_in_its_own_handler_is_fatal() {
     everywhere(|sys| {
         let end = end_as(sys, |sys| {
             let again = SigAction::handler(|sys, _| sys.fault(Signal::SEGV).unwrap());

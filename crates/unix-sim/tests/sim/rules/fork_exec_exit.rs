@@ -3,7 +3,7 @@
 use super::harness::*;
 
 #[test]
-fn a_child_inherits_mask_dispositions_limits_priority_and_user() {
+fn child_inherits_mask_dispositions_limits_priority_and_user() {
     everywhere(|sys| {
         let limit = Rlimit { soft: 100, hard: 200 };
         let action = Log::default().signals().with_flags(ActionFlags::RESTART);
@@ -28,7 +28,7 @@ fn a_child_inherits_mask_dispositions_limits_priority_and_user() {
 }
 
 #[test]
-fn a_child_inherits_neither_pending_signals_nor_the_alarm() {
+fn child_inherits_neither_pending_signals_nor_the_alarm() {
     everywhere(|sys| {
         block(sys, &[Signal::USR1, Signal::USR2]);
         kill(sys, sys.getpid(), Signal::USR1);
@@ -165,7 +165,7 @@ fn exec_in_another_thread_replaces_the_process() {
 }
 
 #[test]
-fn exec_may_follow_exec_repeatedly() {
+fn exec_can_be_repeated_in_one_process() {
     everywhere_with(with_programs, |sys| {
         let end = end_as(sys, |sys| {
             let Err(errno) = sys.exec("again", &["again", "40"]);
@@ -211,7 +211,7 @@ fn exec_unwinds_the_previous_program() {
 }
 
 #[test]
-fn spawn_forks_and_executes() {
+fn spawned_program_runs_in_a_new_process() {
     everywhere_with(with_programs, |sys| {
         let child = sys.spawn(&SpawnRequest::new("returns", &["returns", "300"])).unwrap();
         assert_eq!(end_of(sys, child), WaitStatus::Exited(300 & 0xff));
@@ -403,7 +403,7 @@ fn spawned_program_inherits_the_mask_unless_one_is_given() {
 }
 
 #[test]
-fn an_exit_status_has_eight_bits() {
+fn exit_status_has_eight_bits() {
     everywhere(|sys| {
         for status in [0, 1, 255, 256, 511, -1, i32::MIN] {
             let expected = WaitStatus::Exited(status & 0xff);
@@ -504,7 +504,7 @@ fn unreaped_zombie_vanishes_with_its_parent() {
 }
 
 #[test]
-fn a_subreaper_inherits_the_children_of_its_descendants() {
+fn subreaper_inherits_the_children_of_its_descendants() {
     everywhere(|sys| {
         sys.set_subreaper(true).unwrap();
         let me = sys.getpid().number();

@@ -30,7 +30,7 @@ fn handler_uses_the_alternate_stack_only_with_onstack() {
 }
 
 #[test]
-fn too_small_alternate_stack_is_refused_old_one_stays() {
+fn too_small_alternate_stack_leaves_the_old_one() {
     everywhere(|sys| {
         sys.sigstack(Some(STACK)).unwrap();
         for size in [1, 64, 2047] {

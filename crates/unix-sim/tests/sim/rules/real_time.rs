@@ -101,7 +101,7 @@ fn kill_beyond_the_limit_sends_without_information() {
 }
 
 #[test]
-fn standard_signals_count_but_are_never_refused() {
+fn standard_signals_count_toward_limit_but_are_not_refused() {
     everywhere(|sys| {
         limited(sys, 1, |sys| {
             block(sys, &[Signal::USR1, Signal::USR2]);

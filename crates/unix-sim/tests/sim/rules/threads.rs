@@ -16,7 +16,7 @@ fn a_thread_is_joined_once() {
 }
 
 #[test]
-fn a_thread_that_has_ended_can_still_be_joined() {
+fn ended_thread_can_still_be_joined() {
     everywhere(|sys| {
         let thread = sys.thread(|_| {}).unwrap();
         let gone = || sys.tgkill(sys.getpid(), thread, None) == Err(Errno::ESRCH);

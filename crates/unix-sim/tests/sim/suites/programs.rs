@@ -99,7 +99,7 @@ fn exec_of_unusable_files_returns_the_errno_of_the_reason() {
 }
 
 #[test]
-fn many_children_execute_concurrently() {
+fn many_children_call_exec_concurrently() {
     everywhere_with(
         |builder| builder.program(TRUE, |_, _| 0),
         |sys| {
@@ -168,7 +168,7 @@ fn subreaper_may_be_set_by_any_thread() {
 }
 
 #[test]
-fn setpgid_keeps_the_group_or_creates_an_own_one() {
+fn setpgid_of_self_keeps_the_group_or_creates_one() {
     everywhere(|sys| {
         let end = end_as(sys, |sys| {
             let (me, before) = (sys.getpid(), sys.getpgrp());

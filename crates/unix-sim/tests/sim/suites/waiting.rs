@@ -117,7 +117,7 @@ fn wait_and_kill_of_the_lowest_integer_return_esrch() {
 }
 
 #[test]
-fn wait_for_a_neighbouring_number_returns_echild() {
+fn wait_for_an_adjacent_pid_returns_echild() {
     everywhere(|sys| {
         let child = sys.fork(|_| 0).unwrap();
         let next = Pid::number_only(child.number() + 1);
