@@ -28,8 +28,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Peer {
-    /// The process id in the PID namespace of *this* process; `None` if the peer is not visible in
-    /// it.
+    /// The process id in the PID namespace of *this* process; `None` if it is not visible there.
     pub pid: Option<u32>,
     /// The user id in the user namespace of this process; 65534 (the kernel's overflow uid) if the
     /// user has no id in it.
@@ -226,8 +225,7 @@ pub enum Error {
         max: u64,
     },
 
-    /// Shared memory would exceed the process's file size limit, which also applies to memory
-    /// files.
+    /// Shared memory would exceed the process's file size limit, which includes memory files.
     #[error(
         "a memory file of {asked} bytes exceeds this process's limit of {limit} bytes for a file; \
          raise the limit (RLIMIT_FSIZE, `ulimit -f`), or send smaller messages"

@@ -98,8 +98,7 @@ impl Controlled {
         half_of_peer(&self.0, STATE_AT).load(Ordering::Relaxed)
     }
 
-    /// Returns `true` from the receiver's request for memory until the receiver has confirmed the
-    /// return.
+    /// Returns `true` from the receiver's request for memory until it has confirmed the return.
     pub(crate) fn asks_back(&self) -> bool {
         // SYNC lowered: pairs with `Control::give_back`.
         half_of_peer(&self.0, STATE_AT).load(Ordering::Acquire) & GIVE_BACK != 0

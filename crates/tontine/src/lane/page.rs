@@ -28,8 +28,7 @@ pub(crate) const ROOM_AT: usize = 192;
 
 /// Bit of `state`: the receiver accepts no more messages.
 pub(crate) const CLOSED: u32 = 1;
-/// Bit of `state`: the sender must return its large chunk, since the lane has been empty for a
-/// while.
+/// Bit of `state`: the sender must return its large chunk, since the lane has been empty.
 pub(crate) const GIVE_BACK: u32 = 2;
 
 /// `log2_size: u32` of a chunk.

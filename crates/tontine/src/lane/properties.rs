@@ -26,8 +26,7 @@ enum LaneOp {
     /// The sender sends a message whose length is this many thousandths of the longest for the
     /// largest chunk.
     Send(usize),
-    /// The sender sends a message that is this many bytes longer than the longest for the current
-    /// chunk.
+    /// The sender sends a message of this many bytes more than the longest for the chunk.
     SendLongest(usize),
     /// The receiver takes and acknowledges this many messages.
     Receive(usize),

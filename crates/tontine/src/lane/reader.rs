@@ -3,8 +3,7 @@
 //! The content of the memory is untrusted, since the sender may be hostile: each header is read
 //! once, into a local variable, and checked against the size that the receiver itself mapped.
 //!
-//! Neighbours: [`super::writer`] is the other end; [`super::control`] passes the read position to
-//! it.
+//! Neighbours: [`super::writer`] is the other end; [`super::control`] passes it the read position.
 
 use super::page::{RING_AT, ring};
 use super::record::{HEADER, NOTHING, RecordHeader, size_of_message};

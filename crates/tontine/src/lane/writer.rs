@@ -65,8 +65,7 @@ pub(crate) enum FreeSpace {
     Never,
 }
 
-/// The slot of a message for which space was found; invalid once the lane continues in another
-/// chunk.
+/// The slot of a message for which space was found; invalid once the lane changes chunks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RecordSlot {
     sequence: u64,
@@ -264,8 +263,8 @@ impl<R: LaneMemory> LaneWriter<R> {
         let newest = ChunkRef { region, log2, base: self.tail, end: None };
         let mut before = std::mem::replace(&mut self.newest, newest);
         before.end = Some(self.tail);
-        // One header's space is always kept free for this store. SYNC publish: pairs with the load
-        // in `LaneReader::look`.
+        // One header's space is always kept free for this store.
+        // SYNC publish: pairs with the load in `LaneReader::look`.
         before.region.word(at).store(RecordHeader::Next(log2).word(), Ordering::Release);
         self.older.push_back(before);
     }

@@ -1,5 +1,4 @@
-//! The words of a process page that tell senders whether a mailbox's receiver sleeps:
-//! [`MailboxSlot`].
+//! The words of a process page that tell senders whether a receiver sleeps: [`MailboxSlot`].
 //!
 //! A page has 62 slots, one for each mailbox of the process. Private memory records which slots are
 //! in use, since no peer needs to know. Neighbours: [`super::Life::desk`] returns a slot,

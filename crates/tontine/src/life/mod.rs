@@ -52,8 +52,7 @@
 //! - A malicious process can look alive indefinitely. A caller that blocks on an untrusted peer
 //!   therefore watches the connection and a pidfd as well, as the mailbox does.
 //! - The word reads *dead* when its thread ends, an instant before the process's last thread ends.
-//!   A process that takes over a dead process's resources needs proof of the whole process's end: a
-//!   [`PathLock`].
+//!   A process that takes over a dead process's resources needs proof of its end: a [`PathLock`].
 //! - Nothing here blocks, except that a first call waits until its anchor thread has started.
 
 // Neighbours: `word` makes the page and the mutex, `watch` reads a peer's page, `anchor` starts the

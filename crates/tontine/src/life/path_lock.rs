@@ -47,8 +47,7 @@ const ATTEMPTS: usize = 8;
 /// The files that this process has locked; empty in a forked child.
 static LOCKED: PerProcess<Mutex<Vec<FileId>>> = PerProcess::new(Mutex::default);
 
-/// Exclusive ownership of a path among processes, held until the value is dropped or its process
-/// ends.
+/// Exclusive ownership of a path among processes, until the value is dropped or its process ends.
 ///
 /// The lock is on a file next to the path, `PATH.lock`, which remains when the lock is released. A
 /// forked child does not inherit it: dropping the child's copy releases nothing.
@@ -89,8 +88,7 @@ impl PathLock {
     /// created if it does not exist. Never blocks. Success proves that the last owner has ended.
     ///
     /// # Errors
-    /// - [`Error::AddrInUse`] with the holder's pid if a live process, possibly this one, owns the
-    ///   path.
+    /// - [`Error::AddrInUse`] with the holder's pid if a live process (or this one) owns the path.
     /// - [`Error::InvalidAddress`] if the lock file is not an empty regular file with one name.
     /// - [`Error::SystemAt`] if the file cannot be opened or locked.
     /// - [`Error::System`] if there is no memory for the process's registry of locks.
@@ -104,8 +102,7 @@ impl PathLock {
         let lock_path = lock_path(path);
         let in_use = |holder| Error::AddrInUse { address: path.display().to_string(), holder };
         let at = |error: Error| error.at(lock_path.display());
-        // Called before the registry is locked, so that a file system that never answers blocks
-        // only this call.
+        // Called before the registry is locked: a silent file system blocks only this call.
         let found = find(&lock_path)?;
         let mut locked = locked()?;
         // Checked before the file is opened, because closing a second descriptor would drop this

@@ -191,8 +191,8 @@ mod tests {
             page
         });
         let page = page.join().expect("thread");
-        // `join` returns when the C library considers the thread ended; the kernel may still be
-        // ending it.
+        // `join` returns once the C library has ended the thread; the kernel may still be ending
+        // it.
         for _ in 0..5_000 {
             if !page.is_held() {
                 return;

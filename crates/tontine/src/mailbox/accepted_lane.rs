@@ -21,8 +21,7 @@ pub(super) struct AcceptedLane {
     control: Controlled,
     doorbell: PeerSocket,
     symmetric: bool,
-    /// `true` if the sender has returned the requested memory, and the receiver has not confirmed
-    /// the return yet.
+    /// `true` if the sender has returned memory, and the receiver has not confirmed that yet.
     returned: bool,
     pub(super) process: Option<OwnedFd>,
     pub(super) peer: Peer,

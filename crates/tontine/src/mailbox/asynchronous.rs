@@ -224,7 +224,7 @@ impl AsyncSender {
     }
 }
 
-/// An armed mailbox. Disarmed on drop: senders need not ring after the wait has ended or was
+/// An armed mailbox. Disarmed on drop: senders need not ring once the wait has ended or was
 /// dropped.
 struct Armed<'a>(&'a mut AsyncMailbox);
 
@@ -250,8 +250,7 @@ impl Drop for Armed<'_> {
     }
 }
 
-/// An armed sender. Disarmed on drop: the receiver need not report free space after the wait has
-/// ended or was dropped.
+/// An armed sender. Disarmed on drop: the receiver need not report free space any more.
 struct Asking<'a>(&'a mut Sender);
 
 impl Drop for Asking<'_> {

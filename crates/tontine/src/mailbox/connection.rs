@@ -278,8 +278,7 @@ impl PendingLane {
         }
     }
 
-    /// Receives a message that carries descriptors. An honest receiver sends such a message only as
-    /// `WELCOME`.
+    /// Receives a message with descriptors. An honest receiver sends no such message but `WELCOME`.
     fn hear_welcome(
         &mut self,
         socket: &PeerSocket,
@@ -341,8 +340,7 @@ impl AwaitingSuccessor {
         is_due
     }
 
-    /// Records whether this process is short of a resource. Returns how long the shortage has
-    /// lasted.
+    /// Records whether this process is short of a resource. Returns how long it has been short.
     pub(super) fn note_shortage(&mut self, now: Instant, is_short: bool) -> Duration {
         if !is_short {
             self.short_since = None;

@@ -1,5 +1,4 @@
-//! Space for a sender's messages, in its chunk or in a new one: [`Growth`] decides, within the
-//! caps.
+//! Space for a sender's messages, in its chunk or a new one: [`Growth`] decides, within the caps.
 //!
 //! `docs/internals/recovery.md` lists the steps: the sender first passes the new chunk, then
 //! announces it by `next`. Neighbours: [`super::account`] counts chunks; [`super::outbound`] passes
@@ -29,8 +28,7 @@ const BETWEEN_WANTS: Duration = Duration::from_millis(10);
 
 /// Size of a lane, and the limits of its growth.
 pub(super) struct Growth {
-    /// The share of the cap that the chunks take, with their descriptors if a successor may need
-    /// them.
+    /// The chunks' share of the cap, with their descriptors if a successor may need them.
     chunks: ChunkAccount,
     /// The sender's own cap, in bytes of chunks.
     own_cap: u64,
@@ -167,8 +165,7 @@ impl Growth {
         (cap, set_by): (u64, Option<Peer>),
         writer: &LaneWriter<OwnRegion>,
     ) -> Result<()> {
-        // The current chunk may be larger than the rule allows; a message that fits into it is
-        // sent.
+        // The current chunk may be larger than the rule allows; what fits into it is sent.
         let largest = self.largest_log2(cap).max(writer.log2());
         let most = longest_message(1 << largest);
         if length <= most {
@@ -223,8 +220,7 @@ impl Growth {
         match granted {
             None => GrowthStep::Stay,
             Some(granted) if fits(log2, granted) => GrowthStep::GoOnIn(log2),
-            // Requests no more than that, because other lanes cannot use bytes that this lane holds
-            // unused.
+            // Requests no more than that: other lanes may need bytes that this lane would not use.
             Some(_) => GrowthStep::AskFor(writer.bytes() + (1 << log2)),
         }
     }
@@ -246,8 +242,7 @@ impl Growth {
             && self.exceeds_cap_with((1 << log2) + (1 << largest))
     }
 
-    /// Returns `true` if this many more bytes would exceed the sender's own cap plus one small
-    /// chunk.
+    /// Returns `true` if `bytes` more would exceed the sender's own cap plus one small chunk.
     fn exceeds_cap_with(&self, bytes: u64) -> bool {
         self.chunks.bytes() + bytes > self.own_cap + (1 << self.first_log2)
     }

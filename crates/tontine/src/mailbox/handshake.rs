@@ -40,8 +40,7 @@ impl Mailbox {
     pub(super) fn accept(&mut self) -> Result<()> {
         for _ in 0..ACCEPTED_AT_ONCE {
             if !self.door.deferred_numbers().is_empty() {
-                // A connection accepted now would take a descriptor that deferred connections wait
-                // for.
+                // A connection accepted now would take a descriptor that deferred ones wait for.
                 self.door.pause_accept();
                 return Ok(());
             }
@@ -180,8 +179,7 @@ impl Mailbox {
         Ok(wanted.min(brought + spare).max(brought))
     }
 
-    /// Returns the bytes that each lane may have in addition to its chunk, even if other lanes want
-    /// them.
+    /// Returns the bytes that each lane may have besides its chunk, even if others want them.
     pub(super) fn share(&self) -> u64 {
         self.options.mailbox_cap / 4 / self.options.max_lanes.max(1) as u64
     }
@@ -250,8 +248,8 @@ impl Mailbox {
         }
         // SYNC handover: pairs with `OutboundLane::withdraw`. The sender withdraws, then checks for
         // WELCOME; this receiver sends WELCOME, then checks whether the sender withdrew. Both have
-        // a full fence in between, so at least one end sees the other's step, and two receivers
-        // never read one lane.
+        // a full fence in between, so at least one sees the other's step, and two receivers never
+        // read one lane.
         fence(Ordering::SeqCst);
         if half_of_peer(reader.region(), HANDOVER_AT).load(Ordering::Relaxed) != hello.handover {
             unwatch();

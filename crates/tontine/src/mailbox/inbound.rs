@@ -55,15 +55,13 @@ pub(super) struct InboundLane {
     pub(super) found: u32,
     /// `found` at the last visit of [`super::lanes::Lanes::settle`].
     pub(super) found_before: u32,
-    /// `true` once the connection hung up or the process ended: the rest is read, then the lane is
-    /// removed.
+    /// `true` if the connection hung up or the process ended: the lane is removed once it is read.
     pub(super) ended: bool,
     /// Chunks that were passed but not yet announced, oldest first.
     passed: VecDeque<(PeerRegion, u32)>,
     /// `true` if the last call that read control messages left some in the queue.
     more_notes: bool,
-    /// `true` if a message stays in the queue because this process lacked descriptors or memory for
-    /// it.
+    /// `true` if a message stays queued because descriptors or memory for it were lacking.
     unreceived: bool,
     /// `true` if the epoll set no longer reports the socket because of that message.
     pub(super) put_off: bool,
@@ -318,8 +316,8 @@ impl InboundLane {
     #[inline]
     fn sender_waits(&self) -> bool {
         // Mirrors the doorbell: this end has stored its position and loads `waiting`; the sender
-        // stores `waiting`, then loads the position once more. SYNC room-waiting: pairs with the
-        // barrier in `AcceptedLane::heavy_fence`.
+        // stores `waiting`, then loads the position once more.
+        // SYNC room-waiting: pairs with the barrier in `AcceptedLane::heavy_fence`.
         if self.symmetric {
             fence(Ordering::SeqCst);
         } else {
@@ -361,8 +359,7 @@ impl InboundLane {
                 match socket::receive_passed(&self.socket, wire::LONGEST, false, expected) {
                     Ok(Some(passed)) => self.pass(passed)?,
                     Ok(None) => {}
-                    // The message stays in the queue until this process has the resources to
-                    // receive it.
+                    // The message stays queued until this process has the resources to receive it.
                     Err(_) => {
                         self.unreceived = true;
                         return Ok(());
@@ -451,8 +448,7 @@ impl InboundLane {
                 self.control.give_back(true);
                 self.asked_back = true;
                 self.idle_since = None;
-                // Wakes the sender, which may be waiting for a grant while it holds memory that
-                // others wait for.
+                // Wakes the sender, which may wait for a grant while others wait for its memory.
                 self.notify_space();
                 false
             }

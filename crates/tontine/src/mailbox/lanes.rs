@@ -169,8 +169,7 @@ impl Lanes {
         self.pace.count(yielded)
     }
 
-    /// Makes one pass over the busy lanes and a few idle ones. May miss a message, unlike
-    /// [`Lanes::sweep`].
+    /// Passes over the busy lanes and a few idle ones. May miss a message, unlike [`Lanes::sweep`].
     #[inline]
     pub(super) fn pass(&mut self) -> Option<TakenMessage> {
         // Bounds how long busy lanes that always have a message can delay the idle ones.

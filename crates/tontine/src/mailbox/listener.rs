@@ -102,8 +102,7 @@ impl EventSource {
     }
 }
 
-/// Returns `true` if an event's generation is `generation`, compared by the bits that an event
-/// carries.
+/// Returns `true` if the generations are equal, by the bits that an event carries.
 pub(super) fn same_generation(event: u32, generation: u32) -> bool {
     event == generation & GENERATION_MASK
 }
@@ -317,13 +316,11 @@ impl Listener {
         if strangers >= MAX_SILENT_CONNECTIONS
             && let Some(oldest) = self.connections.iter().position(|connection| !connection.adopted)
         {
-            // The oldest is unlikely to be honest: an honest sender sends `HELLO` right after it
-            // connects.
+            // The oldest is unlikely to be honest: honest senders send `HELLO` at once.
             let oldest = self.connections.remove(oldest);
             self.unwatch(oldest.socket.as_fd());
         }
-        // Set here too, because a connection made before the listener had this option does not
-        // inherit it.
+        // Set here too: a connection made before the listener had the option lacks it.
         socket::pass_credentials(&socket)?;
         Ok(NextConnection::Pending(self.add_pending(socket, false)))
     }

@@ -1,4 +1,4 @@
-//! Messages from many processes to one, which survive `kill -9`: [`Mailbox`] receives, [`Sender`]
+//! Messages from many processes to one that survive `kill -9`: [`Mailbox`] receives, [`Sender`]
 //! sends.
 //!
 //! Each sender appends its messages to memory that it alone may write, and the receiver

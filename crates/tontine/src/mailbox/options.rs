@@ -50,8 +50,7 @@ pub struct Options {
     pub(crate) shrink_after: Duration,
 }
 
-/// The strategy by which an end waits: the receiver for messages, the sender for free space in its
-/// lane.
+/// The strategy by which an end waits: a receiver for messages, a sender for free space.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WaitStrategy {
@@ -246,8 +245,7 @@ impl Options {
         self
     }
 
-    /// Accepts peers of any user, including users of other user namespaces whose ids are not mapped
-    /// here.
+    /// Accepts peers of any user, including users whose ids are not mapped in this namespace.
     pub fn allow_any_uid(mut self) -> Self {
         self.allowed = Allowed::Anyone;
         self
@@ -257,8 +255,7 @@ impl Options {
     ///
     /// It is also the maximum time that a connecting sender waits while the receiver has no
     /// descriptor or memory to accept it; after that the receiver refuses it, and the sender may
-    /// try again. For a sender, it limits how long `connect` waits while the owner's backlog is
-    /// full.
+    /// retry. At a sender it limits how long `connect` waits while the owner's backlog is full.
     pub fn handshake_timeout(mut self, timeout: Duration) -> Self {
         self.handshake_timeout = timeout;
         self

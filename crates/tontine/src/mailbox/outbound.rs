@@ -103,8 +103,7 @@ impl OutboundLane {
         &self.options
     }
 
-    /// Returns the socket, which is readable when the receiver has sent a control message or has
-    /// ended.
+    /// Returns the socket, readable when the receiver has sent a control message or ended.
     pub(super) fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
@@ -174,8 +173,8 @@ impl OutboundLane {
         possible && self.is_open() && !self.guard.is_forked() && self.writer.fits(length)
     }
 
-    /// Returns `true` if the lane is open and its receiver lives, accepts messages and requests no
-    /// memory back.
+    /// Returns `true` if an open lane's receiver lives, accepts messages and requests no memory
+    /// back.
     #[inline(always)]
     pub(super) fn is_open(&self) -> bool {
         self.connection.open().is_some_and(AcceptedLane::is_open)
@@ -215,8 +214,8 @@ impl OutboundLane {
         if let Some(joined) = self.connection.open() {
             joined.ring_if_asleep();
         } else if self.connection.is_unreadable() {
-            // The doorbell comes with WELCOME, for which the descriptor table has no space. A
-            // control message wakes the receiver too.
+            // WELCOME carries the doorbell, but the descriptor table is full. A control message
+            // wakes the receiver too.
             let note = wire::write(ControlMessage::Want(self.options.lane_cap));
             let _ = socket::send(&self.socket, &note, &[]);
         }
@@ -280,8 +279,7 @@ impl OutboundLane {
         }
     }
 
-    /// Ends the lane if the pidfd reports that the receiver's process has ended; called after a
-    /// sleep.
+    /// Ends the lane if the pidfd reports the end of the receiver's process; called after a sleep.
     pub(super) fn look_at_process(&mut self) {
         // A forked child that listened would receive messages that were sent to its parent.
         if self.check().is_err() || !self.connection.process().is_some_and(pidfd::has_ended) {
@@ -317,7 +315,7 @@ impl OutboundLane {
     }
 
     /// Accepts the position up to which the receiver last announced free space: cheaper for both
-    /// ends than the exact position, but less recent.
+    /// ends than the exact position, but older.
     ///
     /// # Errors
     /// The errors of [`OutboundLane::refresh`].
@@ -407,8 +405,7 @@ impl OutboundLane {
         self.connection.open().is_some_and(|joined| request.waits_for(joined, &self.writer))
     }
 
-    /// Continues in a larger chunk. Returns `false` if the caps or the available memory do not
-    /// allow it now.
+    /// Continues in a larger chunk. Returns `false` if caps or memory do not allow that now.
     fn grow(&mut self, length: usize) -> Result<bool> {
         let granted = match &mut self.connection {
             // Until it accepts the lane, the receiver grants only the chunks passed with HELLO.
@@ -519,8 +516,7 @@ impl OutboundLane {
     /// `Ok`: the messages wait in the lane.
     ///
     /// # Errors
-    /// - The reason why no successor can be reached. It ends the lane; the messages can then be
-    ///   taken back.
+    /// - No successor can be reached: the lane ends, and its messages can be taken back.
     /// - A shortage in this process that has lasted for the handshake timeout.
     fn try_hand_over(&mut self) -> Result<()> {
         let now = Instant::now();
@@ -532,8 +528,7 @@ impl OutboundLane {
         let Connection::Awaiting(awaiting) = &mut self.connection else { return handed_over };
         let Err(error) = handed_over else { return Ok(()) };
         match error {
-            // The address has no owner yet, or its owner has just died or has a full queue: the
-            // lane is unchanged.
+            // There is no owner, or it has just died or its queue is full: the lane is unchanged.
             Error::NoMailbox { .. } | Error::TimedOut | Error::WouldBlock => {
                 awaiting.note_shortage(now, false);
                 Ok(())
@@ -575,7 +570,7 @@ impl OutboundLane {
     /// dead owner holds the listener, the listener queues connections that no process reads.
     ///
     /// As long as the path leads to the same file, there is no other owner, and the lane keeps its
-    /// place in the queue of an owner that is merely slow.
+    /// place in a slow owner's queue.
     fn look_for_another_owner(&mut self) {
         let Connection::Pending(pending) = &mut self.connection else { return };
         if !self.options.on_death.waits() || !pending.is_look_elsewhere_due(Instant::now()) {

@@ -124,8 +124,7 @@ impl Mailbox {
         Options::new().bind(address)
     }
 
-    /// Opens a mailbox without an address, which receives over the sockets that [`Mailbox::adopt`]
-    /// adds.
+    /// Opens a mailbox without an address. It receives over sockets that [`Mailbox::adopt`] adds.
     ///
     /// # Errors
     /// [`Error::CannotRegister`], [`Error::Full`] and [`Error::System`] like [`Mailbox::bind`].
@@ -235,8 +234,7 @@ impl Mailbox {
         self.recv_slowly(None)
     }
 
-    /// Returns the next message if there is one, without blocking; acknowledges the previous
-    /// message.
+    /// Returns the next message, if any, without blocking; acknowledges the previous message.
     ///
     /// Each call that finds no message enters the kernel, to accept senders (about 0.3 µs without
     /// senders).
@@ -546,7 +544,7 @@ impl Mailbox {
     /// Senders keep the unread messages, and their calls return [`Error::Closed`]. A sender that
     /// the mailbox had not accepted yet gets [`Error::OwnerDied`] instead, as after a death. A
     /// sender with [`OnDeath::WaitThroughRestarts`](super::OnDeath::WaitThroughRestarts) gets no
-    /// error: it continues to send into its lane, and hands the lane over to the next owner of the
+    /// error: it continues to send into its lane, and hands the lane to the next owner of the
     /// address.
     ///
     /// The message last received is acknowledged, unless it was [requeued](Mailbox::requeue) or a

@@ -111,9 +111,8 @@ impl<'a> Reservation<'a> {
     /// # Errors
     /// Nothing was sent if `commit` fails.
     ///
-    /// - [`Error::OwnerDied`](crate::Error::OwnerDied) if the receiver has died since the
-    ///   reservation.
-    /// - [`Error::Closed`](crate::Error::Closed) if the receiver has closed the mailbox since then.
+    /// - [`Error::OwnerDied`](crate::Error::OwnerDied) if the receiver has died since.
+    /// - [`Error::Closed`](crate::Error::Closed) if the receiver has closed the mailbox since.
     /// - [`Error::Forked`](crate::Error::Forked) in a forked child.
     /// - The error of [`Sender::send`] if the receiver has refused the lane or broken the protocol
     ///   since then.

@@ -352,8 +352,7 @@ impl Sender {
         self.lane.unread_bytes()
     }
 
-    /// Blocks until the receiver has acknowledged every message, or until `timeout`, if given, has
-    /// expired.
+    /// Blocks until the receiver has acknowledged every message, for at most `timeout` if given.
     ///
     /// If the receiver ends after it has acknowledged everything, the result is still `Ok`. A
     /// signal does not end the wait; see [`Sender::send`].
@@ -417,8 +416,7 @@ impl Sender {
     /// - Otherwise the errors of [`Sender::send`], except [`Error::TooLarge`].
     ///
     /// # Examples
-    /// The receiver is stopped and restarted, and the sender hands over the messages that the old
-    /// receiver had not read:
+    /// The receiver is stopped and restarted, and the sender hands over the unread messages:
     ///
     /// ```
     /// use tontine::mailbox::{Mailbox, OnDeath, Options};
@@ -542,8 +540,7 @@ impl Sender {
         self.wait.disarm(lane);
         // Checked first, because `length` is arbitrary: adding to it could overflow.
         lane.check_length(length)?;
-        // Checked before any other work: the error is final, and a program may send to a dead
-        // receiver often.
+        // Checked early: the error is final, and a program may send to a dead receiver often.
         lane.check_ended()?;
         if lane.find_room_read_meanwhile(length) {
             return Ok(());

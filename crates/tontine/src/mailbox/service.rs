@@ -77,8 +77,8 @@ impl Mailbox {
                         && let doorbell::BellState::Noise = doorbell::hush(&lane.doorbell)
                         && let Some(lane) = self.lanes.at(slot)
                     {
-                        // Otherwise the set would report the doorbell permanently. Its content is
-                        // closed with the lane.
+                        // Otherwise the set would report it permanently. Its content is closed with
+                        // the lane.
                         self.door.unwatch(lane.doorbell.as_fd());
                     }
                 }
@@ -96,8 +96,7 @@ impl Mailbox {
         for lane in self.lanes.take_departed() {
             let process = lane.pidfd.as_ref().map(AsFd::as_fd);
             let descriptors = [lane.socket.as_fd(), lane.doorbell.as_fd()];
-            // Removed explicitly, because a forked child's copy would keep the descriptor in the
-            // set.
+            // Removed explicitly: a forked child's copy would keep the descriptor in the set.
             descriptors.into_iter().chain(process).for_each(|one| self.door.unwatch(one));
             // The lane's resources may be the ones that deferred work lacks.
             again |= self.door.is_waiting();

@@ -34,8 +34,7 @@ pub(super) fn connect(
     options: &Options,
     wait: Duration,
 ) -> Result<(PeerSocket, PendingLane)> {
-    // Read before connecting: if the path changes in between, there is one superfluous check rather
-    // than a missing one.
+    // Read before connecting: if the path changes in between, a check is superfluous, not missing.
     let leads_to = address.leads_to();
     let socket = PeerSocket::new(socket::seqpacket()?)?;
     // Set before an answer can arrive, because the kernel attaches credentials only if the socket
@@ -50,8 +49,7 @@ pub(super) fn connect(
         Ok(()) => {
             let listener = check_owner(&socket, options)?;
             let owner = socket::owner_pidfd(&socket);
-            // The connection may have succeeded only because a forked child keeps a dead owner's
-            // listener open.
+            // A dead owner's listener still accepts connections if a forked child keeps it open.
             if owner.as_ref().is_some_and(pidfd::has_ended) {
                 return Err(Error::NoMailbox { address: address.to_string() });
             }

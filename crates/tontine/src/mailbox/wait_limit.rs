@@ -86,8 +86,8 @@ impl SenderWait {
         lane.check()?;
         lane.say_waiting(true);
         self.armed = true;
-        // If the kernel no longer allows the barrier, the report could be lost, and the caller must
-        // check repeatedly.
+        // If the kernel no longer allows the barrier, the report could be lost: the caller must
+        // poll.
         let sure = lane.heavy_fence();
         let mut request = SpaceRequest::new(length, true);
         let room = lane.ready().and_then(|()| lane.find_room(&mut request, true));

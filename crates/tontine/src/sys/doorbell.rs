@@ -47,8 +47,7 @@ pub(crate) fn make() -> Result<(PeerSocket, OwnedFd)> {
             .map_err(|errno| Error::system("socketpair", errno))?;
     if !socket::refuse_descriptors(&listen_end) {
         UNGUARDED.store(true, Ordering::Relaxed);
-        // Each ring is checked before it is received, with space for credentials but not for
-        // descriptors.
+        // Each ring is checked first, with space for credentials but not for descriptors.
         socket::pass_credentials(&listen_end)?;
     }
     // From now on, no message can be queued at this end, whichever process holds it.

@@ -2,8 +2,7 @@
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Raises the soft limit of descriptors to the hard limit. Returns `true` if this call raised the
-/// soft limit.
+/// Raises the soft limit of descriptors to the hard limit. Returns `true` if it has changed.
 pub(crate) fn raise_descriptors() -> bool {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     current != maximum && setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).is_ok()

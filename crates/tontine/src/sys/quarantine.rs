@@ -39,8 +39,7 @@ use super::fork::PerProcess;
 use super::thread;
 use crate::error::{Error, Result};
 
-/// Number of threads blocked by one user's files at which new connections of that user start to
-/// wait.
+/// Number of threads blocked by one user's files at which that user's connections start to wait.
 const MAX_HELD_BY_USER: usize = 8;
 
 /// Number of threads blocked by all users' files at which all new connections start to wait.
@@ -244,8 +243,7 @@ impl<T> Serving<T> {
     }
 }
 
-/// Closes descriptors of this process on a new thread, as their last holder. Does not wait for the
-/// thread.
+/// Closes descriptors of this process on a new thread, their last holder. Does not wait for it.
 ///
 /// If the kernel refuses a thread, or too many threads run, the descriptors stay open until the
 /// next call or the next connection.
@@ -356,8 +354,7 @@ fn renew_loan() -> Result<()> {
         let is_ours = rustix::net::getsockname(&loan.socket)
             .is_ok_and(|name| SocketAddrUnix::try_from(name) == Ok(loan.name.clone()));
         if !is_ours {
-            // Not closed: the program has closed the socket, and another descriptor may now have
-            // its number.
+            // The program has closed the socket; its number may now belong to another file.
             std::mem::forget(loan.socket);
         }
     }

@@ -51,7 +51,7 @@ impl OwnRegion {
     /// Makes a region of `size` zero bytes, which `/proc/PID/maps` shows as `name`. The descriptor
     /// serves only to be passed to other processes.
     ///
-    /// A child forked by another thread during this call may inherit the mapping, but does not use
+    /// A child that another thread forks during this call may inherit the mapping, but never uses
     /// it.
     ///
     /// # Errors
@@ -154,8 +154,7 @@ pub(crate) enum InvalidRegion {
     Unsealed,
     /// The file is larger or smaller than announced.
     WrongSize,
-    /// The file has holes: reading them would allocate memory charged to the reading process, or
-    /// fail.
+    /// The file has holes: reading them would fail, or allocate memory charged to this process.
     Sparse,
     /// The file has more memory than its size: the process that unmaps it last waits until the
     /// kernel has freed that memory.

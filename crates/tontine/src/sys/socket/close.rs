@@ -81,16 +81,14 @@ impl Drop for PeerSocket {
         }
         // From here on the kernel, under the lock of the queue, refuses messages to the socket.
         let _ = rustix::net::shutdown(&fd, Shutdown::Both);
-        // If the peer can set the socket's options (SO_PEEK_OFF), a check of the queue proves
-        // nothing.
+        // If the peer can set options (SO_PEEK_OFF), a check of the queue proves nothing.
         if self.of_peer || !is_emptied(&fd) {
             quarantine::close([fd]);
         }
     }
 }
 
-/// Closes a listener of this process, and every connection that was not accepted, since each has a
-/// queue.
+/// Closes a listener of this process, and each unaccepted connection, which has a queue too.
 pub(crate) fn close_listener(listener: OwnedFd) {
     // From here on the kernel refuses connections.
     let _ = rustix::net::shutdown(&listener, Shutdown::Both);

@@ -132,15 +132,13 @@ pub(crate) fn listen(fd: impl AsFd, backlog: i32) -> Result<()> {
 /// Accepts the next connection; returns `None` if no connection waits.
 ///
 /// # Errors
-/// [`Error::System`], with EMFILE or ENFILE if no descriptor is free: the connection stays in the
-/// queue.
+/// [`Error::System`], with EMFILE or ENFILE if no descriptor is free; the connection stays queued.
 pub(crate) fn accept(fd: impl AsFd) -> Result<Option<OwnedFd>> {
     for _ in 0..INTERRUPTIONS {
         match rustix::net::accept_with(&fd, SocketFlags::CLOEXEC) {
             Ok(connection) => return Ok(Some(connection)),
             Err(Errno::AGAIN) => return Ok(None),
-            // The call was interrupted, or the connection was closed before it was accepted: try
-            // the next one.
+            // The call was interrupted, or the connection is already closed: try the next one.
             Err(Errno::INTR | Errno::CONNABORTED) => {}
             Err(errno) => return Err(Error::system("accept4", errno)),
         }

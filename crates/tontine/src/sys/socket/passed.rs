@@ -44,8 +44,7 @@ pub(crate) struct PassedMessage {
     pub(crate) pidfd: Option<OwnedFd>,
     /// Number of descriptors that came with the message and fitted.
     pub(crate) count: usize,
-    /// The expected memory, in order; empty if the number of descriptors differs from the expected
-    /// one.
+    /// The expected memory, in order; empty if the number of descriptors is wrong.
     pub(crate) memory: Result<Vec<PeerRegion>, InvalidRegion>,
     /// The expected doorbell.
     pub(crate) doorbell: Option<PeerSocket>,
