@@ -61,8 +61,8 @@ mod tests {
     use crate::sys::child::in_child;
 
     #[test]
-    fn all_62_mailbox_slots_are_visible_to_peers() {
-        // In a child, because other tests need slots too.
+    fn all_62_desks_are_visible_to_peers() {
+        // Runs in a child, because other tests need slots too.
         assert!(in_child(|| {
             let life = Life::register().expect("life");
             let watch = Watch::from_fd(life).expect("watch");

@@ -96,7 +96,7 @@ impl PathLock {
         Self::acquire_with_mode(path, MODE)
     }
 
-    /// Like [`PathLock::acquire`], but creates the lock file with this mode, less the umask.
+    /// Like [`PathLock::acquire`], but creates the lock file with this mode, minus the umask.
     pub(crate) fn acquire_with_mode(path: &Path, mode: u32) -> Result<Self> {
         let guard = Guard::here()?;
         let lock_path = lock_path(path);

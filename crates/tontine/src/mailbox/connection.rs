@@ -1,10 +1,10 @@
 //! The state of a sender's connection: [`Connection`].
 //!
 //! Each state is a type with the methods that are valid in it. A lane without an answer is a
-//! [`PendingLane`]; an open lane has its receiver, an [`AcceptedLane`]. A lane whose receiver has
-//! ended either waits for the next owner of its address ([`AwaitingSuccessor`]) or has ended too
-//! ([`EndedLane`]); both keep the control page of the [`DepartedReceiver`]. Callers pass the socket
-//! to the methods that need it, so nothing is sent to a receiver that has ended.
+//! [`PendingLane`]; an open lane holds its receiver as an [`AcceptedLane`]. A lane whose receiver
+//! has ended either waits for the next owner of its address ([`AwaitingSuccessor`]) or has ended
+//! too ([`EndedLane`]); both keep the control page of the [`DepartedReceiver`]. Callers pass the
+//! socket to the methods that need it, so nothing is sent to a receiver that has ended.
 //!
 //! | state | event | next | the caller's call |
 //! | --- | --- | --- | --- |

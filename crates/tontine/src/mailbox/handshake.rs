@@ -247,9 +247,9 @@ impl Mailbox {
             return Err(error);
         }
         // SYNC handover: pairs with `OutboundLane::withdraw`. The sender withdraws, then checks for
-        // WELCOME; this receiver sends WELCOME, then checks whether the sender withdrew. Both have
-        // a full fence in between, so at least one sees the other's step, and two receivers never
-        // read one lane.
+        // WELCOME; this receiver sends WELCOME, then checks whether the sender withdrew. Both
+        // execute a full fence in between, so at least one sees the other's step, and two receivers
+        // never read one lane.
         fence(Ordering::SeqCst);
         if half_of_peer(reader.region(), HANDOVER_AT).load(Ordering::Relaxed) != hello.handover {
             unwatch();

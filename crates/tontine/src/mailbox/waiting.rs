@@ -231,10 +231,10 @@ impl Mailbox {
     fn announce_sleep(&self) -> bool {
         self.desk.sleeping().store(1, Ordering::Relaxed);
         // SYNC doorbell: pairs with the barrier between header store and `sleeping` load in
-        // `Sender`. Symmetric: both sides have a full fence between their store and their load, so
-        // at least one load sees the other's store. Asymmetric: `heavy` executes a full fence
-        // between the same two instructions of every running sender; a sender that is not running
-        // executed a fence when it was switched out.
+        // `Sender`. Symmetric: both sides execute a full fence between their store and their load,
+        // so at least one load sees the other side's store. Asymmetric: `heavy` executes a full
+        // fence between the same two instructions of every running sender; a sender that is not
+        // running executed a fence when it was switched out.
         fence(Ordering::SeqCst);
         !self.lanes.any_asymmetric() || membarrier::heavy()
     }

@@ -211,7 +211,7 @@ fn bind(fd: impl AsFd, name: &SocketName) -> Result<()> {
 
 fn connect(fd: BorrowedFd<'_>, name: &SocketName, deadline: Option<Instant>) -> Result<()> {
     let limit = |left: Option<Duration>| {
-        // At least 1 ms, since zero would mean no timeout.
+        // The timeout is at least 1 ms, since zero would mean no timeout.
         let left = left.map(|left| left.max(Duration::from_millis(1)));
         sockopt::set_socket_timeout(fd, Timeout::Send, left)
             .map_err(|errno| Error::system("setsockopt(SO_SNDTIMEO)", errno))
