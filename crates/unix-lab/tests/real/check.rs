@@ -315,8 +315,8 @@ fn sleep_ends_only_after_all_possible_steps_of_others() {
     assert!(events(&trace).contains(&"wait -> main.1 exited 0"), "{trace:?}");
 }
 
-/// Like [`sleep_ends_only_after_all_possible_steps_of_others`], with a loop that polls until the sleep
-/// ends. On the virtual Unix the sleep ended.
+/// Like [`sleep_ends_only_after_all_possible_steps_of_others`], with a loop that polls until the
+/// sleep ends. On the virtual Unix the sleep ended.
 #[test]
 fn loop_polling_for_a_sleeper_is_cut_on_both_sides() {
     let text = "process main\n  fork sleeper\n  found = 0\n  while found == 0\n    \

@@ -91,8 +91,8 @@ wait child continued
     ));
 }
 
-/// Like [`sigcont_raised_by_a_stopped_tracee_counts_as_continue`], with a tracer that is not the parent.
-/// On Linux both get SIGCHLD for the continuation.
+/// Like [`sigcont_raised_by_a_stopped_tracee_counts_as_continue`], with a tracer that is not the
+/// parent. On Linux both get SIGCHLD for the continuation.
 #[test]
 fn tracer_and_parent_get_sigchld_when_tracee_continues() {
     is_the_same(
