@@ -342,7 +342,8 @@ ssize_t tontine_mailbox_next_length(struct tontine_mailbox *mailbox);
 /*
  Stores the process that sent the message last received. ENODATA if no message was received.
  */
-int tontine_mailbox_peer(struct tontine_mailbox *mailbox, struct tontine_peer *peer);
+int tontine_mailbox_peer(struct tontine_mailbox *mailbox,
+                         struct tontine_peer *peer);
 
 /*
  Stores the number of the lane by which the message last received came. No other lane of this

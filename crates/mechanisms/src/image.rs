@@ -174,7 +174,7 @@ mod tests {
             .expect("the interpreter runs");
         let listed = String::from_utf8_lossy(&output.stdout);
         assert!(output.status.success(), "{output:?}");
-        assert!(listed.contains("tree_holds"), "this test lists itself");
+        assert!(listed.contains("image_tree_contains"), "this test lists itself");
         // The loader found every library in the tree, and none elsewhere.
         let output = Command::new(inside(&interpreter))
             .args(["--inhibit-cache", "--library-path"])

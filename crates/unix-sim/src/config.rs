@@ -68,8 +68,7 @@ pub trait Conductor: Send + Sync {
     fn at_rest(&self) -> bool;
     /// Returns the longest time that the system waits for a timer when all threads sleep.
     fn farthest(&self) -> Duration;
-    /// Returns the seed of the random choice of the next thread; a changed value reseeds the
-    /// generator.
+    /// Returns the seed of the generator that chooses the next thread; a changed value reseeds it.
     fn random(&self) -> u64;
 }
 

@@ -23,8 +23,8 @@ const MAX_VIOLATIONS: u64 = 5;
 /// Number of slices with violations after which a part is not continued.
 const MAX_FAILED_SLICES: u64 = 3;
 
-/// Maximum duration of a call, without the time that it waits for a processor; a longer call is a
-/// violation.
+/// Maximum duration of a call, excluding the time that it waits for a processor; a longer call is
+/// a violation.
 pub(super) const MAX_CALL: Duration = Duration::from_secs(5);
 
 /// Maximum time without progress; a longer time is a violation.

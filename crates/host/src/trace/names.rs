@@ -1,7 +1,7 @@
 //! The names of system calls by their numbers: [`name`].
 //!
-//! The numbers depend on the processor. A number without a name here is invalid or newer than this
-//! list.
+//! The numbers depend on the architecture. A number without a name here is invalid or newer than
+//! this list.
 
 /// Expands to pairs of the number and the name of the library's constants.
 macro_rules! pairs {

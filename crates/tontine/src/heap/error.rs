@@ -7,7 +7,7 @@
 use std::io;
 use std::num::NonZeroU32;
 
-/// The result of a heap's function: [`std::result::Result`] with [`HeapError`].
+/// The result of a heap operation: [`std::result::Result`] with [`HeapError`] by default.
 pub type Result<T, E = HeapError> = std::result::Result<T, E>;
 
 /// An error of [`shared`](super::shared) or [`classic`](super::classic).

@@ -171,6 +171,13 @@ impl Life {
     /// # Errors
     /// [`Error::CannotRegister`], [`Error::System`] and [`Error::FileTooLarge`] like
     /// [`Life::register`], except that no thread is started, so none can be refused.
+    ///
+    /// # Examples
+    /// ```
+    /// let life = tontine::life::Life::register_thread()?; // ends with this thread
+    /// # let _ = life;
+    /// # Ok::<(), tontine::Error>(())
+    /// ```
     pub fn register_thread() -> Result<&'static Self> {
         Self::held_by(Self::begin)
     }
@@ -185,6 +192,13 @@ impl Life {
     /// # Errors
     /// [`Error::CannotRegister`], [`Error::System`] and [`Error::FileTooLarge`] like
     /// [`Life::register`] off the main thread.
+    ///
+    /// # Examples
+    /// ```
+    /// let life = tontine::life::Life::register_anchor_thread()?; // ends with the process
+    /// # let _ = life;
+    /// # Ok::<(), tontine::Error>(())
+    /// ```
     pub fn register_anchor_thread() -> Result<&'static Self> {
         Self::held_by(|| anchor::hold(Self::begin))
     }

@@ -12,6 +12,24 @@ use crate::error::Peer;
 /// as its mailbox exists.
 ///
 /// A process may have several lanes, and process ids are reused; a `SenderId` is never reused.
+///
+/// # Examples
+/// ```
+/// use tontine::mailbox::{Mailbox, Sender};
+///
+/// # fn main() -> tontine::Result<()> {
+/// # let folder = tempfile::tempdir().expect("a folder");
+/// # let path = folder.path().join("jobs");
+/// let mut mailbox = Mailbox::bind(&path)?;
+/// let (mut one, mut two) = (Sender::connect(&path)?, Sender::connect(&path)?);
+/// one.send(b"first")?;
+/// let first = mailbox.recv()?.sender();
+/// two.send(b"second")?;
+/// assert_ne!(mailbox.recv()?.sender(), first);
+/// assert_eq!(mailbox.is_alive(first), Some(true));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SenderId {
     pub(super) slot: u32,

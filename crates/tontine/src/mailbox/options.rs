@@ -14,19 +14,25 @@ use crate::error::{Error, Peer, Result};
 /// # Examples
 /// ```
 /// use std::time::Duration;
-/// use tontine::mailbox::{OnDeath, Options, WaitStrategy};
+/// use tontine::mailbox::{Fences, OnDeath, Options, WaitStrategy};
 ///
 /// # fn main() -> tontine::Result<()> {
 /// # let folder = tempfile::tempdir().expect("a folder");
 /// # let path = folder.path().join("jobs");
 /// let mut mailbox = Options::new()
 ///     .lane_cap(1 << 20) // bytes
+///     .mailbox_cap(16 << 20)
 ///     .max_lanes(16)
+///     .mode(0o660)
+///     .allow_uid(1000) // and the own user
 ///     .wait_strategy(WaitStrategy::Sleep)
 ///     .bind(&path)?;
 ///
 /// let mut sender = Options::new()
 ///     .on_death(OnDeath::WaitForSuccessor)
+///     .first_chunk(1 << 16)
+///     .shrink_after(Duration::from_secs(10))
+///     .fences(Fences::Symmetric)
 ///     .handshake_timeout(Duration::from_secs(1))
 ///     .connect(&path)?;
 /// sender.send(b"hello")?;
@@ -51,6 +57,16 @@ pub struct Options {
 }
 
 /// The strategy by which an end waits: a receiver for messages, a sender for free space.
+///
+/// # Examples
+/// ```
+/// use std::time::Duration;
+/// use tontine::mailbox::{Options, WaitStrategy};
+///
+/// let options = Options::new();
+/// # let _ =
+/// options.wait_strategy(WaitStrategy::SpinThenSleep(Duration::from_micros(50)));
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WaitStrategy {
@@ -67,7 +83,7 @@ pub enum WaitStrategy {
 /// The sending end stores its message, then checks whether the other end sleeps; the end that goes
 /// to sleep announces that, then looks for messages once more. At least one end must see the
 /// other's store, so each needs a fence between its two steps, or one end must execute the fence
-/// for both.
+/// for both. [`Options`] has an example.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Fences {
@@ -104,6 +120,25 @@ pub enum Fences {
 /// [`Sender::connect`](super::Sender::connect) returns [`Error::NoMailbox`]. A sender over a socket
 /// ([`Options::connect_socket`]) has no address, hence no successor, and behaves as with
 /// [`Fail`](OnDeath::Fail).
+///
+/// # Examples
+/// ```
+/// use tontine::mailbox::{Mailbox, OnDeath, Options};
+///
+/// # fn main() -> tontine::Result<()> {
+/// # let folder = tempfile::tempdir().expect("a folder");
+/// # let path = folder.path().join("jobs");
+/// let mailbox = Mailbox::bind(&path)?;
+/// let mut sender = Options::new().on_death(OnDeath::WaitThroughRestarts).connect(&path)?;
+/// sender.send(b"first")?;
+/// drop(mailbox); // the service stops before it has received anything
+///
+/// let mut mailbox = Mailbox::bind(&path)?; // and starts again
+/// sender.send(b"second")?;
+/// assert_eq!(&*mailbox.recv()?, b"first");
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OnDeath {

@@ -136,7 +136,7 @@ impl Mailbox {
         options.check()?;
         let life = Life::register()?;
         quarantine::prepare()?;
-        // Taken before the listener is opened, which publishes the name as its last step.
+        // Take the slot before opening the listener: opening publishes the name as its last step.
         let desk = life.desk()?;
         let address = address.map(Address::into_absolute).transpose()?;
         let door = Listener::open(address.as_ref(), options.mode)?;
@@ -528,6 +528,15 @@ impl Mailbox {
 
     /// Removes and returns the errors, since the last call, of lanes that had to be closed and of
     /// peers that were refused: at most the newest 64, oldest first.
+    ///
+    /// # Examples
+    /// ```
+    /// # let mut mailbox = tontine::mailbox::Mailbox::unbound()?;
+    /// for error in mailbox.take_errors() {
+    ///     eprintln!("{error}"); // names the process
+    /// }
+    /// # Ok::<(), tontine::Error>(())
+    /// ```
     #[must_use = "errors that were taken are not returned again"]
     pub fn take_errors(&mut self) -> Vec<Error> {
         self.lanes.take_faults()

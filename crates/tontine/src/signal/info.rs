@@ -38,6 +38,16 @@ pub struct SignalInfo {
 /// The change of a child's state that a SIGCHLD reports: [`SignalInfo::child_status`].
 ///
 /// Source: `sigaction(2)` on `CLD_EXITED` and the other codes of SIGCHLD.
+///
+/// # Examples
+/// ```
+/// use tontine::signal::ChildStatus;
+///
+/// fn succeeded(status: ChildStatus) -> bool {
+///     matches!(status, ChildStatus::Exited(0))
+/// }
+/// assert!(!succeeded(ChildStatus::Exited(1)));
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ChildStatus {
     /// The child exited, with this status.

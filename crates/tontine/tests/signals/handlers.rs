@@ -358,7 +358,7 @@ fn in_child_of_busy_parent(inherited: &SignalFlag) {
         raise(signal);
         assert!(wake.take());
     }
-    // No thread of the parent uses this signal, which nohup(1) ignores.
+    // No thread of the parent uses SIGHUP. Reset it: nohup(1) starts programs with it ignored.
     dispose(Signal::HUP, libc::SIG_DFL, 0);
     let flag = SignalFlag::install(Signal::HUP).expect("installed");
     raise(Signal::HUP);

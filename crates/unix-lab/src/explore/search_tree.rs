@@ -207,8 +207,8 @@ impl SearchTree {
         if interrupts {
             run.spent += 1;
             // For the reduction, a turn that the clock cuts short does not end here: if the turn
-            // moved to an earlier place, the clock would have to cut it short there, which is one
-            // more preemption.
+            // moved to an earlier place, the clock would have to cut it short there, which would
+            // be one more preemption.
             if *reduces && fiber != CLOCK {
                 run.end_turn();
             }

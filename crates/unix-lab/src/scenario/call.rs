@@ -28,7 +28,7 @@ pub enum SystemCall {
     Signal(SignalCall, Signal),
     /// `ignore SIGNAL [FLAGS]`, `default SIGNAL [FLAGS]`.
     Action(SimpleAction, Signal, ActionFlags),
-    /// `fork NAME`: a child that runs this process.
+    /// `fork NAME`: forks a child that runs the block `process NAME`.
     Fork(String),
     /// `thread NAME`: a thread that runs this block.
     Thread(String),

@@ -1,5 +1,5 @@
-//! `exec`, which halts all other threads (§4.1) and waits for their forks (§6.2), and `spawn`. The
-//! programs are registered programs ([`ProgramImage`]).
+//! `exec`, which halts all other threads (§4.1) and waits for their forks (§6.2), and `spawn`.
+//! Both run registered programs only ([`ProgramImage`]).
 //!
 //! Between fork and exec, a spawned child blocks all signals and has no handlers. So a signal that
 //! arrives in that time reaches the program, and no code of the parent runs in the child. The

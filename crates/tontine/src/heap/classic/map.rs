@@ -16,7 +16,7 @@ pub struct Map {
     pub(super) end: usize,
 }
 
-/// One block of a [`Map`].
+/// One block of a [`Map`]. [`ClassicHeap::check`](super::ClassicHeap::check) has an example.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BlockInfo {
     /// Offset of the first byte that the holder may use, from the heap's first byte.

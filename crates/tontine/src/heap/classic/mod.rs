@@ -64,7 +64,8 @@ const LEAST_HEAP: usize = FIRST + EXTENSION;
 /// Maximum size of a heap: the bytes that a processor can address.
 const MOST_HEAP: usize = 1 << 46;
 
-/// The rule by which [`ClassicHeap::malloc`] chooses a free block.
+/// The rule by which [`ClassicHeap::malloc`] chooses a free block. [`ClassicHeapOptions`] has an
+/// example.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Fit {
     /// The first block that is large enough.
@@ -135,7 +136,7 @@ impl Default for ClassicHeapOptions {
 ///
 /// The functions that courses call `mm_init`, `mm_malloc`, `mm_free` and `mm_checkheap` are
 /// [`ClassicHeap::new`], [`ClassicHeap::malloc`], [`ClassicHeap::free`] and [`ClassicHeap::check`];
-/// `mm_deinit` is dropping the heap.
+/// to do what `mm_deinit` does, drop the heap.
 ///
 /// A forked child gets a copy of the heap, as of all its parent's memory.
 ///
@@ -239,7 +240,7 @@ impl ClassicHeap {
     /// 2. The block has not been freed since.
     /// 3. No pointer or reference to its bytes is used from now on.
     ///
-    /// The errors do not cover every violation: if `malloc` has since returned the memory to
+    /// The errors do not cover every violation: if `malloc` has since allocated the memory to
     /// another holder, or bytes inside a block look like a header and a footer, that holder's block
     /// is freed.
     ///

@@ -19,6 +19,7 @@ use crate::sync::Ordering;
 const MOST_FAULTS: usize = 1000;
 
 /// A fault that [`Heap::check`](super::Heap::check) has found: a violated invariant of the heap.
+/// [`HeapReport`] has an example.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HeapFault {
     /// The invariant that is violated:
@@ -45,7 +46,7 @@ impl fmt::Display for HeapFault {
     }
 }
 
-/// The use of a slab, in a [`SlabMap`].
+/// The use of a slab, in a [`SlabMap`]. [`HeapReport`] has an example.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SlabStatus {
@@ -64,7 +65,7 @@ pub enum SlabStatus {
     Corrupted,
 }
 
-/// One slab of a [`HeapReport`]: its use, and its bytes by state.
+/// One slab of a [`HeapReport`], which has an example: its use, and its bytes by state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SlabMap {
     /// Offset of the slab's first byte, from the heap's first byte.

@@ -82,8 +82,8 @@
 //! learns of a death, or from time to time; members that find no space, or no free slot in which to
 //! join, recover dead members too.
 
-// `docs/internals/heap-shared.md` describes the layout, the protocol, and the state that a death
-// after each step leaves.
+// `docs/internals/heap-shared.md` describes the layout, the protocol, and the state left by a
+// death after each step.
 
 #![allow(unsafe_code, reason = "opening a heap is unsafe")]
 

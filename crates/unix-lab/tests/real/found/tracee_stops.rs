@@ -203,8 +203,8 @@ process stopped
     );
 }
 
-/// An attached process takes the stop of the attach before another signal with a lower number,
-/// because Linux sends the stop to a thread and the other signal to the process.
+/// An attached process handles the SIGSTOP of the attach before any other signal, even one with a
+/// lower number, because Linux sends the stop to a thread and the other signal to the process.
 #[test]
 fn stop_of_an_attached_process_comes_before_other_signals() {
     is_the_same(
