@@ -194,7 +194,7 @@ fn most(did: usize, tries: usize) -> f64 {
         Ok(beta) => beta.inverse_cdf(1.0 - UNSEEN),
         Err(_) => 1.0,
     };
-    // The step is no finer than the digits of a percentage.
+    // The step is at least as coarse as the digits of a percentage.
     let step = 10_f64.powf(exact.log10().floor() - 1.0).max(1e-5);
     ((exact / step).ceil() * step).min(1.0)
 }

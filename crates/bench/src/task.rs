@@ -19,7 +19,7 @@ pub struct InvocationTask {
     pub variant: String,
     /// Parameters.
     pub params: Params,
-    /// How much to measure.
+    /// The amount to measure.
     pub size: Size,
 }
 

@@ -8,8 +8,7 @@
 //! The number of first pairs is the minimum for an interval that is corrected for the number of
 //! rows ([`resolution::fewest_pairs`]). Their spread determines how many more pairs are needed to
 //! resolve half of the difference that the screen found, up to a limit. The number depends only on
-//! the spread and never on the middle, so that evaluating the first pairs does not favour a
-//! finding.
+//! the spread, never on the middle, so that evaluating the first pairs favours no finding.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};

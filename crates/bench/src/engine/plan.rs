@@ -20,7 +20,7 @@ pub struct Plan {
     pub tasks: Vec<InvocationTask>,
     /// Number of invocations of each task, in the order of the tasks.
     invocations: Vec<usize>,
-    /// How much an invocation measures.
+    /// The amount that an invocation measures.
     pub size: Size,
     /// Seed of the order.
     pub seed: u64,

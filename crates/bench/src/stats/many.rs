@@ -1,6 +1,6 @@
 //! Tests of many rows at once: [`false_discovery`], [`each`].
 //!
-//! Of a hundred rows without any difference, about five are outside a 95 % interval. So each
+//! About five of a hundred rows without any difference are outside a 95 % interval. So each
 //! decision is corrected for the number of rows to which it applies.
 
 /// Returns the confidence that each of `rows` intervals needs so that all of them hold together

@@ -17,7 +17,7 @@ pub(super) struct TracedTask {
     pid: libc::pid_t,
 }
 
-/// How far a stopped thread runs.
+/// The distance that a stopped thread runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Resume {
     /// The thread runs one instruction.

@@ -65,7 +65,7 @@ pub enum Means {
 pub enum Home {
     /// The monitor's namespace.
     Here,
-    /// Its own PID namespace.
+    /// A PID namespace of the process alone.
     OtherPidNamespace,
 }
 

@@ -1,5 +1,5 @@
-//! Which thread receives a signal: [`to_process`] sends to the process and lets the kernel choose,
-//! [`to_thread`] names the thread.
+//! The thread that receives a signal: [`to_process`] sends to the process and lets the kernel
+//! choose, [`to_thread`] names the thread.
 //!
 //! The receiver has [`THREADS`] threads. Each handles the signal and writes its number into a log;
 //! the sender reads the log once all sleeping threads are asleep again.

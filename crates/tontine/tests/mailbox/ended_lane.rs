@@ -59,8 +59,8 @@ fn assert_all_fail(sender: &mut Sender, errno: i32) {
 }
 
 /// Regression: a program took back the unread messages of its dead receiver, and from then on every
-/// call returned EPROTO. The sender counted the messages taken back as read, and took the dead
-/// receiver's control page, which still showed the position before them, for invalid.
+/// call returned EPROTO. The sender counted the messages taken back as read, and considered the
+/// control page of its dead receiver invalid, which still showed the position before them.
 #[test]
 fn unread_from_dead_receiver_keeps_owner_dead_error() {
     alone!();

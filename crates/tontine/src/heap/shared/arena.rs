@@ -5,8 +5,7 @@
 //! block word, and sets a hint in the slab's entry. An arena without a free block reads these
 //! hints; before it reports that no block is free, it reads all words of all its slabs.
 //!
-//! `docs/internals/heap-shared.md` lists each store and exchange, and the state that a death after
-//! it leaves.
+//! `docs/internals/heap-shared.md` lists each store and exchange, and the state after a death.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -146,8 +145,7 @@ impl Arena {
 
     /// Finds a slab of the class with a free block, and makes it the current one.
     fn refill(&mut self, core: &Core, class: u8) -> Result<()> {
-        // If there is no memory for a new slab, the search continues: another thread may free a
-        // block.
+        // Without memory for a new slab, the search continues: another thread may free a block.
         if self.refill_from_own(core, class) || self.refill_with_new(core, class, false) == Ok(true)
         {
             return Ok(());
@@ -453,8 +451,7 @@ impl Arena {
         }
     }
 
-    /// Finds the large blocks that others have freed: by their hints, or if `all`, by reading every
-    /// word.
+    /// Finds the large blocks that others have freed: by their hints, or if `all`, by their words.
     fn look_at_large(&mut self, core: &Core, all: bool) {
         let mut at = 0;
         while let Some(&entry) = self.large.get(at) {
