@@ -122,7 +122,7 @@ fn widths(page: &mut String, trials: &[CoverageTrial]) {
 fn alternatives(page: &mut String, tried: &[Alternative]) {
     page.push_str(
         "\n## Alternatives\n\n\
-         [Decision 2](decisions/0002-intervals.md) explains why the exact interval was kept.\n\n\
+         [Decision 2](../decisions/0002-intervals.md) explains why the exact interval was kept.\n\n\
          | interval for the median | model | invocations | contained the true value, % \
          | ÷ Student's at 95 % |\n\
          |---|---|--:|--:|--:|\n",
