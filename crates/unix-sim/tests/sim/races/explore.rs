@@ -64,8 +64,9 @@ impl Race {
                 let violation = || self.violation(self.simulation(mode, seed));
                 if let Some(seen) = violation() {
                     let same = violation().as_ref() == Some(&seen);
-                    let again = if same { "reproducible" } else { "not reproducible" };
-                    panic!("{mode}, seed {seed}, {again}: {seen}");
+                    let again = if same { "shows it again" } else { "does not show it again" };
+                    // `cargo xtask mutants` reads this text.
+                    panic!("{mode}, seed {seed}, which {again}: {seen}");
                 }
             }
             for _ in 0..self.parallel {
