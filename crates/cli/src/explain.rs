@@ -117,6 +117,7 @@ fn wrapped(text: &str, width: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::args::tests::banned;
 
     #[test]
     fn wrapped_lines_fit_and_keep_all_words() {
@@ -159,6 +160,7 @@ mod tests {
             for line in page.lines() {
                 assert!(line.chars().count() <= WIDTH, "{name}: {line}");
             }
+            assert_eq!(banned(&page), [""; 0], "{name}:\n{page}");
         }
     }
 

@@ -1,7 +1,7 @@
 //! The command line of `torment`: [`TormentRequest`], shared with the task that builds and starts
 //! it.
 
-#![allow(dead_code, reason = "the chore passes on what the program reads")]
+#![allow(dead_code, reason = "the task passes on what the program reads")]
 
 use std::path::PathBuf;
 

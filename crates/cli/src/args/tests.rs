@@ -1,6 +1,52 @@
-//! Tests of the help texts: width and form.
+//! Tests of the help texts: width, form and words.
 
 use super::*;
+
+/// Words that STYLE.md excludes. The check reads the rendered text, because a phrase may be split
+/// over two lines of the source.
+const BANNED: [&str; 30] = [
+    "whoever",
+    "whomever",
+    "somebody",
+    "someone",
+    "nobody",
+    "everybody",
+    "anybody",
+    "for ever",
+    "so many",
+    "so much",
+    "so often",
+    "under way",
+    "anew",
+    "beside",
+    "newcomer",
+    "newcomers",
+    "for want of",
+    "in the place of",
+    "by dice",
+    "tell of",
+    "tells of",
+    "told of",
+    "comes of",
+    "came of",
+    "look after",
+    "looked after",
+    "looks after",
+    "goes on",
+    "go on",
+    "a cell",
+];
+
+/// Returns the banned phrases that `text` contains as whole words.
+pub(crate) fn banned(text: &str) -> Vec<&'static str> {
+    let words: Vec<String> = text
+        .split(|char: char| !char.is_alphanumeric() && char != '\'' && char != '-')
+        .filter(|word| !word.is_empty())
+        .map(str::to_lowercase)
+        .collect();
+    let text = format!(" {} ", words.join(" "));
+    BANNED.into_iter().filter(|phrase| text.contains(&format!(" {phrase} "))).collect()
+}
 
 /// Returns each command that the help shows, with its full name, but for `help` itself.
 fn commands() -> Vec<(String, clap::Command)> {
@@ -76,6 +122,15 @@ fn each_argument_and_value_has_help() {
             assert!(is_capital && !text.ends_with('.'), "{name}, {what}: {text:?}");
         }
     }
+}
+
+#[test]
+fn help_has_no_excluded_words() {
+    for (name, mut command) in commands() {
+        let text = command.render_long_help().to_string();
+        assert_eq!(banned(&text), [""; 0], "{name}:\n{text}");
+    }
+    assert_eq!(banned("Nobody goes\non."), ["nobody", "goes on"]);
 }
 
 #[test]
