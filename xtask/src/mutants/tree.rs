@@ -1,7 +1,8 @@
 //! A copy of the repository's files with patches applied: [`PatchedTree`].
 //!
 //! The copy is kept below `target/mutants`, so that the next build is short. It shares the build
-//! directory with the repository, which has built the dependencies.
+//! directory with the repository, which has built the dependencies. The packages of the copy are
+//! built under other file names, because a mutated kernel must not replace the repository's.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -61,6 +62,9 @@ impl PatchedTree {
         let mut cargo = Command::new("cargo");
         cargo.args(arguments).current_dir(&self.folder).stdin(Stdio::null());
         cargo.env("CARGO_TARGET_DIR", &self.target);
+        // Cargo names the files of a package by its path within the workspace, which is the same
+        // in the copy. A wrapper changes the names of the workspace's packages only.
+        cargo.env("RUSTC_WORKSPACE_WRAPPER", "env");
         cargo
     }
 }
