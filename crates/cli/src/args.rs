@@ -395,18 +395,21 @@ pub(crate) struct Recv {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Without --wait and --unread the command ends when everything is sent. If the \
-receiver dies after that, the messages that it has not acknowledged are lost.
+The command ends when the receiver has acknowledged every message. If the \
+receiver ends or dies first, the command fails and reports how many messages \
+are unread.
 
 Examples:
   seq 3 | tontine send /run/user/1000/jobs
-  seq 3 | tontine send --wait @jobs          ends when all is acknowledged
+  seq 3 | tontine send --wait @jobs          survives the receiver's death
+  seq 3 | tontine send --timeout 5 @jobs     waits 5 seconds at most
   find . -print0 | tontine send --null @jobs
   tontine send --unread @jobs < todo > left  `left`: what a dead receiver left
 
 Exit status:
-  0        all was sent and, with --wait or --unread, acknowledged
-  1        any other failure: PATH has no receiver, the receiver died, …
+  0        the receiver has acknowledged every message
+  1        any other failure: PATH has no receiver, the receiver died, --timeout
+           passed, …
   2        wrong usage")]
 pub(crate) struct Send {
     /// Path to send to, or @ and a name that needs no directory.
@@ -417,14 +420,20 @@ pub(crate) struct Send {
     #[arg(short = '0', long)]
     pub(crate) null: bool,
 
-    /// Wait for a receiver, for the next one if it ends or dies, and until all is acknowledged.
+    /// Wait for a receiver; if it ends or dies, wait for the next one, which gets the messages that
+    /// were not acknowledged.
     #[arg(long)]
     pub(crate) wait: bool,
 
-    /// Wait until all is acknowledged; if the receiver ends or dies first, print the rest on
-    /// standard output and end with status 1.
+    /// If the receiver ends or dies, print the messages that it did not acknowledge on standard
+    /// output.
     #[arg(long, conflicts_with = "wait")]
     pub(crate) unread: bool,
+
+    /// Wait at most this long for a receiver, for space for one message, and at the end for
+    /// acknowledgements.
+    #[arg(long, value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true)]
+    pub(crate) timeout: Option<Duration>,
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {

@@ -17,21 +17,18 @@ use super::{POLL_INTERVAL, address, refuse, separator};
 use crate::args::Send;
 use crate::{CommandFailure, print};
 
-/// Timeout for the receiver to accept the connection after all is sent.
-const ACCEPT_TIMEOUT: Duration = Duration::from_secs(1);
-
 /// Interval at which to check the receiver while there are unread messages, if no notification of
 /// its end arrives.
 const RECHECK_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Sends everything, then waits as asked.
+/// Sends everything, then waits until it is acknowledged.
 pub(crate) fn send(asked: &Send) -> Result<ExitCode, CommandFailure> {
     let address = address(&asked.address)?;
-    let sender = connect(&address, asked.wait)?;
+    let &Send { wait, timeout, .. } = asked;
+    let sender = connect(&address, wait, timeout)?;
     let mut lines = LineBuffer::new(separator(asked.null), sender.max_message_len());
-    let mut lane =
-        ReconnectingSender { sender, address, wait: asked.wait, at_hand: VecDeque::new() };
-    let done = lane.send_all(&mut lines).and_then(|()| lane.finish(asked));
+    let mut lane = ReconnectingSender { sender, address, wait, timeout, at_hand: VecDeque::new() };
+    let done = lane.send_all(&mut lines).and_then(|()| lane.finish());
     match done {
         Ok(()) => Ok(ExitCode::SUCCESS),
         Err(SendFailure::Gone(error)) => Err(lane.give_up(asked, &error, lines)?),
@@ -64,6 +61,7 @@ struct ReconnectingSender {
     sender: Sender,
     address: Address,
     wait: bool,
+    timeout: Option<Duration>,
     /// Messages from standard input or taken back from a receiver that are not sent yet.
     at_hand: VecDeque<Vec<u8>>,
 }
@@ -72,7 +70,7 @@ impl ReconnectingSender {
     fn send_all(&mut self, lines: &mut LineBuffer) -> Result<(), SendFailure> {
         loop {
             match lines.next().map_err(SendFailure::TooLong)? {
-                NextLine::Line(line) => match self.sender.send(line) {
+                NextLine::Line(line) => match send_one(&mut self.sender, line, self.timeout) {
                     Ok(()) => {}
                     Err(error) => {
                         self.at_hand.push_back(line.to_vec());
@@ -114,29 +112,11 @@ impl ReconnectingSender {
         }
     }
 
-    /// After everything was sent, waits until it is read, or at least until the receiver accepts
-    /// the lane.
-    fn finish(&mut self, asked: &Send) -> Result<(), SendFailure> {
-        let until = Instant::now() + ACCEPT_TIMEOUT;
+    /// Waits until the receiver has acknowledged everything.
+    fn finish(&mut self) -> Result<(), SendFailure> {
         loop {
-            let done = if asked.wait || asked.unread {
-                self.sender.wait_acked(None)
-            } else {
-                self.sender.service()
-            };
-            match done {
-                Ok(()) if asked.wait || asked.unread || self.sender.peer().is_some() => {
-                    return Ok(());
-                }
-                Ok(()) => {
-                    let left = until.saturating_duration_since(Instant::now());
-                    let mut polled = [PollFd::new(&self.sender, PollFlags::IN)];
-                    wait_for(&mut polled, Some(left))?;
-                    if left.is_zero() {
-                        // The receiver is alive and busy: it finds the lane when it next polls.
-                        return Ok(());
-                    }
-                }
+            match self.sender.wait_acked(self.timeout) {
+                Ok(()) => return Ok(()),
                 Err(error) if is_gone(&error) && self.nothing_is_left()? => return Ok(()),
                 Err(error) => self.outlive(error)?,
             }
@@ -160,7 +140,7 @@ impl ReconnectingSender {
             for message in unread.into_iter().rev() {
                 self.at_hand.push_front(message);
             }
-            self.sender = connect(&self.address, true).map_err(SendFailure::Other)?;
+            self.sender = connect(&self.address, true, self.timeout).map_err(SendFailure::Other)?;
             match self.send_at_hand() {
                 Ok(()) => return Ok(()),
                 Err(another) => error = another,
@@ -170,7 +150,7 @@ impl ReconnectingSender {
 
     fn send_at_hand(&mut self) -> Result<(), Error> {
         while let Some(message) = self.at_hand.front() {
-            self.sender.send(message)?;
+            send_one(&mut self.sender, message, self.timeout)?;
             self.at_hand.pop_front();
         }
         Ok(())
@@ -199,11 +179,11 @@ impl ReconnectingSender {
                 "{who}; the rest of standard input was not sent; start a receiver, or use --wait"
             )));
         }
+        let count = messages(left.len());
         if !asked.unread {
             return Ok(CommandFailure::failed(format!(
-                "{who}; {} messages are lost; --unread would have printed them, --wait would have \
-                 waited for the next receiver",
-                left.len()
+                "{who}; it did not acknowledge {count}; with --wait the next receiver gets them, \
+                 --unread prints them"
             )));
         }
         let mut text = Vec::new();
@@ -213,26 +193,49 @@ impl ReconnectingSender {
         }
         print(&text)?;
         Ok(CommandFailure::failed(format!(
-            "{who}; the {} messages that it did not acknowledge are on standard output",
-            left.len()
+            "{who}; {count} that it did not acknowledge: see standard output"
         )))
     }
 
+    /// Returns the error for a live receiver that acknowledged too little within the timeout.
+    fn timed_out(&self, timeout: Duration) -> CommandFailure {
+        let address = &self.address;
+        let peer = self.sender.peer().map_or_else(String::new, |peer| format!(" ({peer})"));
+        CommandFailure::failed(format!(
+            "the receiver at {address}{peer} has not acknowledged everything within {timeout:?}; \
+             it is alive and may still receive the rest: raise --timeout, or see what it is doing"
+        ))
+    }
+
     fn failed(&self, error: Error) -> SendFailure {
-        if is_gone(&error) {
-            SendFailure::Gone(error)
-        } else {
-            SendFailure::Other(refuse(&self.address, &error))
+        match (&error, self.timeout) {
+            (Error::TimedOut, Some(timeout)) => SendFailure::Other(self.timed_out(timeout)),
+            _ if is_gone(&error) => SendFailure::Gone(error),
+            _ => SendFailure::Other(refuse(&self.address, &error)),
         }
     }
+}
+
+/// Sends a message; with a timeout, waits at most that long for space.
+fn send_one(sender: &mut Sender, message: &[u8], timeout: Option<Duration>) -> Result<(), Error> {
+    match timeout {
+        Some(timeout) => sender.send_timeout(message, timeout),
+        None => sender.send(message),
+    }
+}
+
+/// Returns "1 message" or "3 messages".
+fn messages(count: usize) -> String {
+    format!("{count} message{}", if count == 1 { "" } else { "s" })
 }
 
 fn is_gone(error: &Error) -> bool {
     matches!(error, Error::OwnerDied { .. } | Error::Closed { .. })
 }
 
-/// Connects to the receiver at the address, or with `wait` to the next one.
-fn connect(to: &Address, wait: bool) -> Result<Sender, CommandFailure> {
+/// Connects to the receiver at the address; with `wait`, waits for one, at most for the timeout.
+fn connect(to: &Address, wait: bool, timeout: Option<Duration>) -> Result<Sender, CommandFailure> {
+    let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
     let on_death = if wait { OnDeath::WaitForSuccessor } else { OnDeath::Fail };
     let options = Options::new().on_death(on_death);
     loop {
@@ -243,7 +246,11 @@ fn connect(to: &Address, wait: bool) -> Result<Sender, CommandFailure> {
                     "expected a mailbox at {to}, found another file; name another path"
                 )));
             }
-            Err(Error::NoMailbox { .. }) if wait => thread::sleep(POLL_INTERVAL),
+            Err(Error::NoMailbox { .. })
+                if wait && deadline.is_none_or(|deadline| Instant::now() < deadline) =>
+            {
+                thread::sleep(POLL_INTERVAL);
+            }
             Err(error) => return Err(refuse(to, &error)),
         }
     }

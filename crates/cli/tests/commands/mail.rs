@@ -229,6 +229,41 @@ fn send_reports_dead_receiver_without_options() {
     assert!(send(&path, "2\n", &[]).fail().contains("no process listens at"));
 }
 
+/// Regression: `send` ended with status 0 once the messages were in shared memory, and they were
+/// lost with the receiver.
+#[test]
+fn send_fails_with_count_if_stopped_receiver_is_killed() {
+    let TestAddress(_folder, path) = test_address();
+    let mut first = receiver(&path, &[]);
+    let pid = first.child().id();
+    first.signal(Signal::STOP);
+    let sender = send(&path, "1\n2\n3\n", &[]);
+    thread::sleep(Duration::from_millis(100));
+    first.signal(Signal::KILL);
+    let words = sender.fail();
+    assert!(words.contains("did not acknowledge 3 messages"), "{words}");
+    assert!(words.contains(&format!("pid {pid} ")) && words.contains("--wait"), "{words}");
+}
+
+#[test]
+fn send_timeout_ends_wait_for_stopped_receiver() {
+    let TestAddress(_folder, path) = test_address();
+    let mut first = receiver(&path, &[]);
+    first.signal(Signal::STOP);
+    let words = send(&path, "1\n", &["--timeout", "0.2"]).fail();
+    assert!(words.contains("not acknowledged everything within 200ms"), "{words}");
+    // The message is in the lane, and the receiver prints it when it continues.
+    first.signal(Signal::CONT);
+    assert_eq!(first.read(2), "1\n");
+}
+
+#[test]
+fn send_timeout_ends_wait_for_missing_receiver() {
+    let TestAddress(_folder, path) = test_address();
+    let words = send(&path, "1\n", &["--wait", "--timeout", "0.1"]).fail();
+    assert!(words.contains("no process listens at"), "{words}");
+}
+
 /// Returns the error message of a sender whose standard input is still open.
 fn sender_failed(sender: &mut Run) -> String {
     let mut words = String::new();
