@@ -89,13 +89,19 @@ const LARGEST: usize = 4096;
 /// The struct has no padding, so the program initialises every byte that is read.
 const _: () = assert!(size_of::<tontine_options>() == size_of::<usize>() + 7 * 8 + 6 * 4);
 
+/// Returns the default settings of a C program, in which a signal handler ends a blocking call, as
+/// C programs expect.
+fn defaults() -> Options {
+    Options::new().interruptible(true)
+}
+
 /// Returns the options of a program; the defaults if `given` is NULL.
 ///
 /// # Safety
 /// `given` is NULL, or points to a struct whose first field is its size.
 pub(crate) unsafe fn read(given: *const tontine_options) -> CResult<Options> {
     if given.is_null() {
-        return Ok(Options::new());
+        return Ok(defaults());
     }
     // SAFETY: the struct of every version begins with its size.
     let size = unsafe { given.cast::<usize>().read_unaligned() };
@@ -129,7 +135,7 @@ impl tontine_options {
             let text = format!("{field} has an unknown value; use a constant of tontine.h, or 0");
             Err(CError::new(libc::EINVAL, text))
         };
-        let mut options = Options::new();
+        let mut options = defaults();
         if self.lane_cap != 0 {
             options = options.lane_cap(self.lane_cap);
         }
@@ -201,11 +207,11 @@ mod tests {
 
     #[test]
     fn null_and_zeroed_options_mean_the_defaults() {
-        let defaults = format!("{:?}", Options::new());
+        let expected = format!("{:?}", defaults());
         // SAFETY: the pointer is NULL.
-        assert_eq!(format!("{:?}", unsafe { read(std::ptr::null()) }.expect("NULL")), defaults);
+        assert_eq!(format!("{:?}", unsafe { read(std::ptr::null()) }.expect("NULL")), expected);
         let zeros = tontine_options { struct_size: WHOLE, ..Default::default() };
-        assert_eq!(of(&zeros), Ok(defaults));
+        assert_eq!(of(&zeros), Ok(expected));
     }
 
     #[test]
@@ -226,7 +232,7 @@ mod tests {
             allowed_uid: 4711,
             mode: 0o660,
         };
-        let expected = Options::new()
+        let expected = defaults()
             .lane_cap(1 << 21)
             .mailbox_cap(1 << 22)
             .max_lanes(3)
@@ -250,7 +256,7 @@ mod tests {
             wait_strategy: 99,
             ..Default::default()
         };
-        assert_eq!(of(&older), Ok(format!("{:?}", Options::new().lane_cap(1 << 20))));
+        assert_eq!(of(&older), Ok(format!("{:?}", defaults().lane_cap(1 << 20))));
         for size in 0..size_of::<usize>() {
             let unset = tontine_options { struct_size: size, ..Default::default() };
             assert_eq!(of(&unset), Err(libc::EINVAL), "{size}");

@@ -98,6 +98,12 @@ pub enum Error {
     #[error("the timeout expired and nothing was sent or received; retry, or allow more time")]
     TimedOut,
 
+    /// A signal handler ran while the call slept, and the end was opened with
+    /// [`Options::interruptible`](crate::mailbox::Options::interruptible). Nothing was sent or
+    /// received.
+    #[error("a signal handler ran while the call slept; call again, or stop")]
+    Interrupted,
+
     /// A message exceeds the maximum that the lane's cap allows, and can never be sent.
     #[error(
         "a message of {len} bytes exceeds the lane's maximum of {max} bytes, a cap set by {}; \
@@ -309,6 +315,7 @@ impl Error {
             Self::Closed { .. } => libc::EPIPE,
             Self::WouldBlock => libc::EAGAIN,
             Self::TimedOut => libc::ETIMEDOUT,
+            Self::Interrupted => libc::EINTR,
             Self::TooLarge { .. } => libc::EMSGSIZE,
             Self::Forked => libc::ESTALE,
             Self::AddrInUse { .. } => libc::EADDRINUSE,
@@ -411,6 +418,7 @@ mod tests {
             Error::Closed { peer: PEER },
             Error::WouldBlock,
             Error::TimedOut,
+            Error::Interrupted,
             Error::TooLarge { len: 70, max: 64, set_by: None },
             Error::Forked,
             Error::AddrInUse { address: "/run/a".into(), holder: Some(4711) },
@@ -449,6 +457,7 @@ mod tests {
              unread ones back",
             "the call would block; wait for the descriptor, or use the blocking call",
             "the timeout expired and nothing was sent or received; retry, or allow more time",
+            "a signal handler ran while the call slept; call again, or stop",
             "a message of 70 bytes exceeds the lane's maximum of 64 bytes, a cap set by this end; \
              split the message, or raise that cap (the other end's counts too)",
             "this handle belongs to the process that forked this one; make a new one in the child \
@@ -497,6 +506,7 @@ mod tests {
             (Error::Closed { peer: PEER }, ErrorKind::BrokenPipe),
             (Error::WouldBlock, ErrorKind::WouldBlock),
             (Error::TimedOut, ErrorKind::TimedOut),
+            (Error::Interrupted, ErrorKind::Interrupted),
             (Error::AddrInUse { address: "@a".into(), holder: None }, ErrorKind::AddrInUse),
             (Error::NoMailbox { address: "@a".into() }, ErrorKind::ConnectionRefused),
             (Error::Denied { peer: PEER, allowed: vec![] }, ErrorKind::PermissionDenied),

@@ -277,11 +277,11 @@ impl Listener {
         let _ = epoll::delete(&self.set, descriptor);
     }
 
-    /// Waits for events, for at most `timeout` if given, and returns them. A signal ends the wait
-    /// like an event.
+    /// Waits for events, for at most `timeout` if given, and returns them.
     ///
     /// # Errors
-    /// [`Error::System`] if `epoll_wait` fails.
+    /// - [`Error::Interrupted`] if a signal handler ran during the wait.
+    /// - [`Error::System`] if `epoll_wait` fails.
     pub(super) fn events(&self, timeout: Option<Duration>) -> Result<Vec<EventSource>> {
         let mut events: Vec<epoll::Event> = Vec::with_capacity(EVENTS);
         let timeout = timeout.map(|timeout| Timespec {
@@ -291,7 +291,7 @@ impl Listener {
         let buffer = rustix::buffer::spare_capacity(&mut events);
         match epoll::wait(&self.set, buffer, timeout.as_ref()) {
             Ok(_) => Ok(events.iter().map(|event| EventSource::of(event.data.u64())).collect()),
-            Err(Errno::INTR) => Ok(Vec::new()),
+            Err(Errno::INTR) => Err(Error::Interrupted),
             Err(errno) => Err(Error::system("epoll_wait", errno)),
         }
     }

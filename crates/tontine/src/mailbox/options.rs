@@ -48,6 +48,7 @@ pub struct Options {
     pub(crate) max_lanes: usize,
     pub(crate) first_chunk: u64,
     pub(crate) wait_strategy: WaitStrategy,
+    pub(crate) interruptible: bool,
     pub(crate) fences: Fences,
     pub(crate) on_death: OnDeath,
     pub(crate) mode: u32,
@@ -187,6 +188,7 @@ impl Default for Options {
             max_lanes: 1024,
             first_chunk: 4096,
             wait_strategy: WaitStrategy::SpinThenSleep(Duration::from_micros(20)),
+            interruptible: false,
             fences: Fences::Asymmetric,
             on_death: OnDeath::Fail,
             mode: 0o600,
@@ -246,6 +248,20 @@ impl Options {
     /// Sets how this end waits (default [`WaitStrategy::SpinThenSleep`] with 20 µs).
     pub fn wait_strategy(mut self, strategy: WaitStrategy) -> Self {
         self.wait_strategy = strategy;
+        self
+    }
+
+    /// Sets whether a signal handler ends a blocking call (default `false`: the handler runs, and
+    /// the wait continues).
+    ///
+    /// If `true`, a receive, a send that waits for space, and
+    /// [`wait_acked`](super::Sender::wait_acked) return [`Error::Interrupted`] when a handler has
+    /// run while the call slept in the kernel, with or without `SA_RESTART`. A handler that runs at
+    /// another time, for example while the call polls, does not end the call. To miss no signal,
+    /// block it, and wait on a signalfd ([`SignalFd`](crate::signal::SignalFd)) together with the
+    /// descriptor of the end.
+    pub fn interruptible(mut self, interruptible: bool) -> Self {
+        self.interruptible = interruptible;
         self
     }
 

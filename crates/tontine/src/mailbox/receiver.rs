@@ -194,12 +194,13 @@ impl Mailbox {
 
     /// Blocks until a message arrives and returns a copy of it; acknowledges the previous message.
     ///
-    /// A signal does not end the wait: the handler runs, and the wait continues. To end a wait on a
-    /// signal, wait on a signalfd or the read end of a pipe together with the mailbox's
-    /// [descriptor](Mailbox#impl-AsFd-for-Mailbox), and call [`Mailbox::try_recv`].
+    /// A signal does not end the wait (the handler runs, and the wait continues), unless
+    /// [`Options::interruptible`] is set. To miss no signal, wait on a signalfd together with the
+    /// mailbox's [descriptor](Mailbox#impl-AsFd-for-Mailbox), and call [`Mailbox::try_recv`].
     ///
     /// # Errors
     /// - [`Error::Forked`] in a forked child.
+    /// - [`Error::Interrupted`] if a signal handler ran and the mailbox is interruptible.
     /// - [`Error::System`] if the kernel refuses to wait.
     ///
     /// The death or misbehaviour of a sender is not an error of `recv`: see

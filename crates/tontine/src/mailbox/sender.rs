@@ -167,7 +167,7 @@ impl Sender {
     }
 
     fn new(lane: OutboundLane) -> Self {
-        let wait = SenderWait::new(lane.options().wait_strategy);
+        let wait = SenderWait::new(lane.options());
         Self { lane, wait }
     }
 
@@ -195,10 +195,11 @@ impl Sender {
     /// `exec` or left a forked child behind. A hostile receiver can block this call indefinitely;
     /// [`Sender::send_timeout`] always returns by its timeout.
     ///
-    /// A signal does not end the wait: the handler runs, and the wait continues. To end a wait on a
-    /// signal, call [`Sender::try_send`] and [`Sender::arm`], and wait on a signalfd or the read
-    /// end of a pipe together with the sender's [descriptor](Sender#impl-AsFd-for-Sender). This
-    /// also applies to [`Sender::send_timeout`] and [`Sender::wait_acked`].
+    /// A signal does not end the wait (the handler runs, and the wait continues), unless
+    /// [`Options::interruptible`] is set. To miss no signal, call [`Sender::try_send`] and
+    /// [`Sender::arm`], and wait on a signalfd together with the sender's
+    /// [descriptor](Sender#impl-AsFd-for-Sender). This also applies to [`Sender::send_timeout`] and
+    /// [`Sender::wait_acked`].
     ///
     /// # Errors
     /// Nothing was sent if `send` fails.
@@ -208,6 +209,7 @@ impl Sender {
     /// - [`Error::Closed`] if the receiver has closed the mailbox, unless the options say to wait
     ///   through restarts.
     /// - [`Error::TooLarge`] if the message is longer than [`Sender::max_message_len`].
+    /// - [`Error::Interrupted`] if a signal handler ran and the sender is interruptible.
     /// - [`Error::Forked`] in a forked child.
     /// - [`Error::Denied`], [`Error::Refused`] or [`Error::VersionMismatch`] if the receiver
     ///   refused the lane, [`Error::Protocol`] if it broke the protocol.

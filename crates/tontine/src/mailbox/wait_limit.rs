@@ -10,7 +10,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
 use super::growth::SpaceRequest;
-use super::options::WaitStrategy;
+use super::options::{Options, WaitStrategy};
 use super::outbound::OutboundLane;
 use crate::error::{Error, Result};
 
@@ -67,13 +67,15 @@ impl WaitLimit {
 /// The waiting state of one sender.
 pub(super) struct SenderWait {
     strategy: WaitStrategy,
+    interruptible: bool,
     /// `true` once [`SenderWait::arm`] has announced to the receiver that the sender waits.
     armed: bool,
 }
 
 impl SenderWait {
-    pub(super) fn new(strategy: WaitStrategy) -> Self {
-        Self { strategy, armed: false }
+    pub(super) fn new(options: &Options) -> Self {
+        let Options { wait_strategy: strategy, interruptible, .. } = *options;
+        Self { strategy, interruptible, armed: false }
     }
 
     /// Asks the receiver to report free space from now on, and checks for free space. Returns
@@ -111,7 +113,8 @@ impl SenderWait {
     /// lines that the receiver often writes. Otherwise `done` checks only the announced space.
     ///
     /// # Errors
-    /// [`Error::TimedOut`], the errors of `done`, or the error of a system call.
+    /// [`Error::TimedOut`], [`Error::Interrupted`] if the end is interruptible, the errors of
+    /// `done`, or the error of a system call.
     pub(super) fn until(
         &self,
         lane: &mut OutboundLane,
@@ -134,8 +137,10 @@ impl SenderWait {
         while !patience.is_over(now) {
             // A wait for a successor does not spin.
             if !lane.is_live() || spin_until.is_some_and(|until| now >= until) {
-                if sleep(lane, patience, &mut done)? {
-                    return Ok(());
+                match sleep(lane, patience, &mut done)? {
+                    Slept::Done => return Ok(()),
+                    Slept::Interrupted if self.interruptible => return Err(Error::Interrupted),
+                    Slept::Interrupted | Slept::NotDone => {}
                 }
                 now = Instant::now();
                 continue;
@@ -156,22 +161,38 @@ impl SenderWait {
     }
 }
 
-/// Waits in the kernel for a control message from the receiver, or for its end. Returns the result
-/// of `done`.
+/// The result of [`sleep`].
+enum Slept {
+    /// `done` returned `true`.
+    Done,
+    /// A signal handler ran during the sleep, and `done` returned `false`.
+    Interrupted,
+    NotDone,
+}
+
+/// Waits in the kernel for a control message from the receiver, or for its end. Calls `done` before
+/// and after the wait.
 fn sleep(
     lane: &mut OutboundLane,
     patience: &WaitLimit,
     done: &mut impl FnMut(&mut OutboundLane, bool) -> Result<bool>,
-) -> Result<bool> {
+) -> Result<Slept> {
     lane.say_waiting(true);
     let sure = lane.heavy_fence();
     let mut slept = done(lane, true);
+    let mut interrupted = false;
     if slept == Ok(false) {
         let longest = if sure { longest_wait(lane) } else { UNSURE_SLEEP };
-        slept = wait_for_word(lane, patience.left(longest)).and_then(|()| done(lane, true));
+        let waited = wait_for_word(lane, patience.left(longest));
+        interrupted = waited == Err(Error::Interrupted);
+        slept = if interrupted { Ok(()) } else { waited }.and_then(|()| done(lane, true));
     }
     lane.say_waiting(false);
-    slept
+    slept.map(|is_done| match (is_done, interrupted) {
+        (true, _) => Slept::Done,
+        (false, true) => Slept::Interrupted,
+        (false, false) => Slept::NotDone,
+    })
 }
 
 /// Returns the maximum length of a sleep, after which the caller checks again even if no descriptor
@@ -190,7 +211,8 @@ fn wait_for_word(lane: &mut OutboundLane, timeout: Duration) -> Result<()> {
         tv_nsec: timeout.subsec_nanos().into(),
     };
     match poll(&mut watched, Some(&timeout)) {
-        Ok(0) | Err(Errno::INTR) => Ok(()),
+        Ok(0) => Ok(()),
+        Err(Errno::INTR) => Err(Error::Interrupted),
         Ok(_) => {
             let ended = process.is_some() && !watched[0].revents().is_empty();
             if ended {

@@ -216,10 +216,16 @@ impl Mailbox {
         };
         self.desk.sleeping().store(0, Ordering::Relaxed);
         self.taken = found.message();
-        happened?;
+        let interrupted = happened == Err(Error::Interrupted);
+        if !interrupted {
+            happened?;
+        }
         self.lanes.pace.waited(Instant::now());
         if self.taken.is_none() {
             self.taken = self.look_everywhere().message();
+        }
+        if interrupted && self.options.interruptible && self.taken.is_none() {
+            return Err(Error::Interrupted);
         }
         Ok(self.taken)
     }

@@ -22,6 +22,7 @@ mod forks;
 mod grants;
 mod growth;
 mod held_chunks;
+mod interrupts;
 mod last_look;
 mod life;
 mod messages;
