@@ -88,10 +88,26 @@ pub struct Variant {
     pub summary: &'static str,
 }
 
+/// Cells of one experiment that a short run measures.
+#[derive(Debug, Clone, Copy)]
+pub struct HeadlineCells {
+    /// Name of the experiment.
+    pub experiment: &'static str,
+    /// Names of the variants.
+    pub variants: &'static [&'static str],
+    /// Parameters that a cell must have, besides any others.
+    pub params: &'static [(&'static str, &'static str)],
+    /// Number of invocations of each cell in a quick, a default and a full run.
+    pub invocations: [usize; 3],
+}
+
 /// The experiments that a program offers.
 pub struct Suite {
     /// All experiments, in the order in which they are listed.
     pub experiments: &'static [&'static dyn Experiment],
+    /// The cells of a run for which the user names no experiment: those that answer the questions
+    /// of the verdict.
+    pub headline: &'static [HeadlineCells],
     /// Returns the properties of the mechanisms that variants represent.
     pub mechanisms: fn() -> Vec<MechanismFacts>,
     /// Returns the figures that sources published for an experiment, a variant, a metric and

@@ -1,6 +1,7 @@
 //! The experiments, one per question: [`SUITE`].
 //!
-//! Floors, from the bottom up: `levels`, `mechanisms`, `modes`, `published`, `told`; `allocators`,
+//! Floors, from the bottom up: `headline`, `levels`, `mechanisms`, `modes`, `published`,
+//! `told`; `allocators`,
 //! `false_sharing`, `liveness_check`, `round_trip`, `shared_heaps`, `signal_delivery`, `spawn`,
 //! `survival`, `thread_vs_process`, `throughput`, `trees`; `builds`, `death_notice`,
 //! `fork_throughput`, `lost_signals`, `many_senders`, `queue_with_check`, `reentrancy`, `sessions`,
@@ -22,6 +23,7 @@ pub mod builds;
 pub mod death_notice;
 pub mod false_sharing;
 pub mod fork_throughput;
+mod headline;
 pub(crate) mod levels;
 pub mod liveness_check;
 pub mod lost_signals;
@@ -76,6 +78,7 @@ pub static SUITE: Suite = Suite {
         &fork_throughput::ForkThroughput,
         &spawn::Spawn,
     ],
+    headline: headline::HEADLINE,
     mechanisms: crate::mechanisms::facts,
     published: crate::published::published,
     libraries: tontine_mechanisms::libraries,
@@ -139,6 +142,18 @@ mod tests {
                 metrics.iter().any(|metric| !of(metric).is_empty())
             });
             assert!(!published || !experiment.explanation().found.is_empty());
+        }
+    }
+
+    #[test]
+    fn headline_names_existing_variants_and_parameters() {
+        for cells in SUITE.headline {
+            let experiment = SUITE.find(cells.experiment).expect(cells.experiment);
+            for name in cells.variants {
+                let found = experiment.variants().iter().any(|variant| variant.name == *name);
+                // Without the feature `peers`, the peers' variants are missing.
+                assert!(found || !cfg!(feature = "peers"), "{}/{name}", cells.experiment);
+            }
         }
     }
 

@@ -39,6 +39,33 @@ impl Plan {
         Self { suite, tasks, invocations, size, seed }
     }
 
+    /// Creates a plan for the cells of [`Suite::headline`], with the numbers of invocations given
+    /// there. On a machine that lacks a parameter of a cell, such as a second processor, the plan
+    /// contains the experiment's first cell instead, which reports what is missing.
+    pub fn headline(suite: &'static Suite, size: Size, seed: u64, on: &Topology) -> Self {
+        let (mut tasks, mut invocations) = (Vec::new(), Vec::new());
+        for cells in suite.headline {
+            let experiment = suite.find(cells.experiment).expect("the suite names its experiments");
+            let count = cells.invocations[size as usize];
+            for variant in cells.variants {
+                let all = tasks_of(experiment, variant, size.of_headline_invocation(), on);
+                let all: Vec<InvocationTask> = all.collect();
+                let is_asked = |task: &&InvocationTask| {
+                    cells.params.iter().all(|(name, value)| {
+                        task.params.get(*name).is_some_and(|found| found == value)
+                    })
+                };
+                let mut asked: Vec<InvocationTask> = all.iter().filter(is_asked).cloned().collect();
+                if asked.is_empty() {
+                    asked.extend(all.into_iter().next());
+                }
+                invocations.extend(asked.iter().map(|_| count));
+                tasks.extend(asked);
+            }
+        }
+        Self { suite, tasks, invocations, size, seed }
+    }
+
     /// Returns the plan with `invocations` invocations of every task.
     #[must_use]
     pub fn with_invocations(self, invocations: usize) -> Self {
@@ -128,7 +155,7 @@ pub fn select(
 
 fn tasks_of(
     experiment: &'static dyn Experiment,
-    variant: &'static str,
+    variant: &str,
     size: Size,
     on: &Topology,
 ) -> impl Iterator<Item = InvocationTask> {
