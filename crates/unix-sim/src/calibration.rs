@@ -33,7 +33,7 @@ const BURST: u32 = 50;
 const NAP: Duration = Duration::from_micros(300);
 
 impl CostModel {
-    /// Measures the costs of this machine, which takes some seconds. Other load on the machine
+    /// Measures the costs of this machine, which takes several seconds. Other load on the machine
     /// distorts the figures.
     ///
     /// # Panics

@@ -62,7 +62,8 @@ pub enum Executor {
     },
 }
 
-/// Releases threads that wait for an event from outside the system, in place of the clock.
+/// A component that releases threads waiting for an event from outside the system, in place of the
+/// clock.
 pub trait Conductor: Send + Sync {
     /// Called when no thread can run until time passes. Returns `true` if a thread can run now.
     fn at_rest(&self) -> bool;
@@ -122,7 +123,7 @@ pub(crate) struct Config {
     pub(crate) keep_locks: bool,
     /// The conductor. If it is set, the clock does not tick.
     pub(crate) conductor: Option<Arc<dyn Conductor>>,
-    /// The number of the program's process; later processes get the next numbers.
+    /// The number of the program's process; later processes receive the next numbers.
     pub(crate) second: i32,
     pub(crate) busy_limit: Duration,
     pub(crate) on_busy: Arc<dyn Fn(BusyThread) + Send + Sync>,

@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use crate::executor::Fiber;
 
-/// Maximum number of output bytes that wait here. At the limit, a process that writes to the
-/// terminal blocks.
+/// Maximum number of output bytes in a console. At the limit, a process that writes to the terminal
+/// blocks.
 const MOST: usize = 1 << 16;
 
 /// The controlling end of the terminal of a [`Virtual`](crate::Virtual), for a user or a test.
@@ -85,8 +85,8 @@ impl Console {
         Self(Arc::new(ConsoleShared { unattended: true, ..ConsoleShared::default() }))
     }
 
-    /// Types bytes without blocking. Bytes for which the terminal has no space are delivered as
-    /// soon as it has; bytes that arrive while no system runs are delivered to the next system.
+    /// Types bytes without blocking. If the terminal is full, the bytes are delivered when it has
+    /// space. If no system is running, they are delivered to the next system.
     pub fn input(&self, bytes: &[u8]) {
         let mut queues = self.queues();
         queues.typed.extend(bytes);
@@ -156,7 +156,7 @@ impl Console {
 
 /// The controlling end of a terminal.
 pub trait TerminalController: Sync {
-    /// Types bytes; blocks until there is space.
+    /// Types bytes. Blocks until the terminal has space for them.
     fn input(&self, bytes: &[u8]);
     /// Returns the output; empty if none arrives within `wait`.
     fn output(&self, wait: Duration) -> Vec<u8>;
@@ -178,7 +178,7 @@ impl TerminalController for Console {
     }
 }
 
-/// Detaches the console when dropped, so that it is detached whether a run ends normally or panics.
+/// A guard that detaches the console when dropped, after a normal end of the run and after a panic.
 pub(crate) struct DetachGuard(pub(crate) Console);
 
 impl Drop for DetachGuard {

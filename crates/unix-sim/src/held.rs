@@ -1,5 +1,5 @@
-//! The locks that are recorded for the current fiber, and its interrupt priority level:
-//! [`HeldLock`], [`InterruptLevel`].
+//! The locks recorded for the current fiber, and its interrupt priority level: [`HeldLock`],
+//! [`InterruptLevel`].
 //!
 //! The executor keeps a [`PerFiber`] for each fiber that does not run, and calls
 //! [`assert_may_park`] before a fiber sleeps. Only the locks change this state; they also check the
@@ -10,7 +10,7 @@ use std::panic::Location;
 #[cfg(debug_assertions)]
 use std::thread;
 
-/// The interrupts that are allowed.
+/// The set of interrupts that may occur.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum InterruptLevel {
     /// All interrupts.
@@ -19,7 +19,7 @@ pub(crate) enum InterruptLevel {
     High,
 }
 
-/// The level, and whether the fiber is handling a tick.
+/// The interrupt level, and a flag that is set while the fiber handles a tick.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct TickState {
     pub(crate) level: InterruptLevel,
@@ -38,7 +38,8 @@ impl Default for TickState {
 }
 
 thread_local! {
-    // Constants without a destructor, because a signal handler may read these cells.
+    // These cells are constant-initialised and have no destructor, because a signal handler may
+    // read them.
     static STATE: Cell<TickState> = const { Cell::new(TickState::BASE) };
 }
 
@@ -72,7 +73,7 @@ pub(crate) struct HeldLock {
     pub(crate) blocking: bool,
     /// The number of the lock within its class.
     pub(crate) instance: u32,
-    /// The source line that acquired it.
+    /// The source location of the acquisition.
     pub(crate) at: &'static Location<'static>,
     /// `true` while the fiber waits for the lock.
     pub(crate) waits: bool,
@@ -238,9 +239,9 @@ impl PerFiber {
         exchange(&mut self.held);
     }
 
-    /// Describes the locks that the fiber holds and the one that it waits for. Called while the
-    /// fiber does not run. The locks are known in builds with debug assertions, and when locks are
-    /// counted.
+    /// Describes the locks that the fiber holds and the lock that it waits for. Must be called
+    /// while the fiber is not running. Locks are recorded only in builds with debug assertions or
+    /// if acquisitions are counted.
     pub(crate) fn describe(&self) -> Vec<String> {
         self.held.as_ref().map_or(Vec::new(), |held| held.describe())
     }

@@ -111,7 +111,7 @@ impl Virtual {
         }
     }
 
-    /// Creates the chooser that chooses at random.
+    /// Creates a chooser that makes random choices.
     fn random(&self, seed: u64) -> Box<dyn executor::Chooser> {
         match self.config.conductor.clone() {
             Some(conductor) => {
@@ -134,14 +134,14 @@ impl Virtual {
             explore: config.executor != Executor::Parallel,
             model: matches!(config.executor, Executor::Modelled { .. }),
             hold_clock: config.statistics.then(|| HoldClock::new(move || clock.now_ns())),
-            // With a guide, busy waiting is useless: the guide would only choose the same fiber
+            // With a guide, busy waiting is useless because the guide would choose the same fiber
             // again.
             busy_turns: if config.guide.is_some() { 0 } else { LockOptions::default().busy_turns },
         };
         // SAFETY: the kernel has the processors, the master and the coarse lock that its mode
         // requires: a uniprocessor has one worker, `Kernel::on_master` runs calls on processor 0,
-        // and in mode `Coarse` the classes that the lock replaces are taken under `Kernel::coarse`
-        // only.
+        // and in mode `Coarse` the classes that the lock replaces are only taken under
+        // `Kernel::coarse`.
         unsafe { Locks::new(config.mode, options) }
     }
 }

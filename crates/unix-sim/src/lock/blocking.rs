@@ -1,4 +1,4 @@
-//! Blocking locks (§2.2): many readers or one writer hold a [`BlockingLock`]; a thread that waits
+//! Blocking locks (§2.2): many readers or one writer may hold a [`BlockingLock`]; a waiting thread
 //! is blocked.
 //!
 //! A lock that is only taken by [`BlockingLock::write`] is a mutex. A waiting fiber retries for a
@@ -63,7 +63,8 @@ impl<C: LockClass, T> BlockingLock<C, T> {
         self.write_as(locks, Manner::Alone)
     }
 
-    /// Like [`Self::write`], but returns `None` if other locks replace it in this mode.
+    /// Like [`Self::write`], but returns `None` if other locks replace this one in the current
+    /// mode.
     #[inline]
     #[track_caller]
     pub(crate) fn write_if_any<'a>(&'a self, locks: &'a Locks) -> Option<WriteGuard<'a, C, T>> {
@@ -80,7 +81,7 @@ impl<C: LockClass, T> BlockingLock<C, T> {
         self.instance
     }
 
-    /// Returns the number of fibers that sleep until they get the lock.
+    /// Returns the number of fibers that sleep until they hold the lock.
     #[cfg(test)]
     pub(super) fn queued(&self) -> usize {
         self.turns.queued()
@@ -236,7 +237,7 @@ impl<C: LockClass, T> Deref for ReadGuard<'_, C, T> {
     type Target = T;
 
     fn deref(&self) -> &T {
-        // SAFETY: while this guard lives, all other guards of the lock also only read.
+        // SAFETY: while this guard exists, all other guards of the lock are read guards.
         unsafe { &*self.hold.lock.value.get() }
     }
 }

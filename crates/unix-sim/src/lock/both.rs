@@ -6,12 +6,12 @@
 use super::taken::Manner;
 use super::{BlockingLock, LockClass, Locks, SimpleGuard, SimpleLock, WriteGuard};
 
-/// Locks both, the smaller instance first. If both arguments are the same lock, acquires it once
-/// and returns `None` as the second guard.
+/// Acquires both locks, the one with the smaller instance number first. If both arguments are the
+/// same lock, acquires it once and returns `None` as the second guard.
 ///
 /// # Panics
 ///
-/// Like [`SimpleLock::lock`], and if two different locks have the same instance number.
+/// Panics like [`SimpleLock::lock`], and also if two different locks have the same instance number.
 #[track_caller]
 pub(crate) fn lock_both<'a, C: LockClass, T>(
     a: &'a SimpleLock<C, T>,
@@ -31,12 +31,13 @@ pub(crate) fn lock_both<'a, C: LockClass, T>(
     }
 }
 
-/// Locks both for writing, the smaller instance first. If both arguments are the same lock,
-/// acquires it once and returns `None` as the second guard.
+/// Acquires both locks for writing, the one with the smaller instance number first. If both
+/// arguments are the same lock, acquires it once and returns `None` as the second guard.
 ///
 /// # Panics
 ///
-/// Like [`BlockingLock::write`], and if two different locks have the same instance number.
+/// Panics like [`BlockingLock::write`], and also if two different locks have the same instance
+/// number.
 #[track_caller]
 pub(crate) fn write_both<'a, C: LockClass, T>(
     a: &'a BlockingLock<C, T>,

@@ -1,7 +1,7 @@
 //! A queue behind a spin lock: [`Gate`].
 //!
-//! A thread neither sleeps nor switches while it holds the gate. Only threads that are about to
-//! sleep or to wake another one take it.
+//! A thread neither sleeps nor switches while it holds the gate. Only a thread that is about to
+//! sleep, or to wake another thread, takes the gate.
 #![allow(unsafe_code, reason = "the gate lends the value that it protects")]
 
 use crate::executor;
@@ -32,8 +32,8 @@ impl<T> Gate<T> {
         {
             executor::spin(&self.word);
         }
-        // SAFETY: this thread has locked the gate, and no other thread gets the value before the
-        // gate is unlocked.
+        // SAFETY: this thread has locked the gate, and no other thread can access the value before
+        // the gate is unlocked.
         let result = body(unsafe { &mut *self.value.get() });
         // SYNC gate: pairs with the exchange above.
         self.word.store(OPEN, Ordering::Release);

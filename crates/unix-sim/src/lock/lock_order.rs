@@ -25,8 +25,8 @@ pub(crate) enum LockKind {
 pub(crate) enum Existence {
     /// The lock exists.
     Kept,
-    /// No two threads can reach the lock at once in this mode, so it is omitted. The data that it
-    /// guards exist.
+    /// No two threads can reach the lock at the same time in this mode, so it is omitted. The data
+    /// that it guards still exist.
     Absent,
     /// Other locks replace this one. Taking it is a bug.
     Replaced,
@@ -49,7 +49,7 @@ pub(crate) struct OrderRow {
     pub(crate) spl: InterruptLevel,
     /// The existence of the lock in each mode, in the order of [`LockingMode::ALL`].
     pub(crate) standing: [Existence; 5],
-    /// The reason why the lock comes after the line above.
+    /// The reason why the lock comes after the lock of the line above.
     pub(crate) edge: &'static str,
 }
 
@@ -96,7 +96,7 @@ macro_rules! classes {
         /// The number of classes.
         pub(crate) const CLASSES: usize = [$(Rank::$class),+].len();
 
-        /// The order.
+        /// The lock order.
         pub(crate) static ORDER: [OrderRow; CLASSES] = [$($row),+];
 
         before!($($class)+);

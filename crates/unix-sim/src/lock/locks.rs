@@ -148,8 +148,9 @@ impl Locks {
         self.presence::<C>() != Presence::Replaced
     }
 
-    /// A point: the simulated executor may let another fiber run if the kernel of this mode runs on
-    /// several processors; the modelled executor may let another processor run.
+    /// Marks a scheduling point. The simulated executor may let another fiber run here if the
+    /// kernel of this mode runs on several processors; the modelled executor may let another
+    /// processor run.
     #[inline]
     pub(super) fn point(&self, at: At) {
         if self.preempts {
@@ -157,7 +158,7 @@ impl Locks {
         }
     }
 
-    /// Records for exploration that a lock of class `C` is wanted, even if the mode omits it.
+    /// Records for exploration that a lock of class `C` is requested, even if the mode omits it.
     #[inline]
     pub(super) fn reach_absent<C: LockClass>(&self, instance: u32, shared: bool) {
         if self.explore {
@@ -165,15 +166,15 @@ impl Locks {
         }
     }
 
-    /// Records for exploration that a lock of class `C` is wanted, for reading or exclusively.
+    /// Records for exploration that a lock of class `C` is requested, for reading or exclusively.
     #[inline]
     pub(super) fn reach<C: LockClass>(instance: u32, shared: bool) {
         let lock = Object::Lock(C::RANK, instance);
         if shared { executor::looks_at(lock) } else { executor::changes(lock) }
     }
 
-    /// A point before a lock is taken. It takes time in the modelled executor. Records for
-    /// exploration that the lock is wanted.
+    /// Marks the scheduling point before an acquisition, which takes time in the modelled executor.
+    /// Records for exploration that the lock is requested.
     #[inline]
     pub(super) fn point_at<C: LockClass>(&self, instance: u32, shared: bool) {
         executor::touch(C::RANK, instance);
@@ -226,14 +227,14 @@ impl Locks {
         }
     }
 
-    /// Panics: the mode has replaced the class.
+    /// Panics, because the mode has replaced the class.
     #[cold]
     #[track_caller]
     pub(super) fn refuse<C: LockClass>(&self) -> ! {
         panic!("{} does not exist in mode {}: other locks replace it", C::NAME, self.mode)
     }
 
-    /// Panics: the mode omits the lock, and it is already held.
+    /// Panics, because the mode omits the lock and the lock is already held.
     #[cold]
     #[track_caller]
     pub(super) fn held_twice<C: LockClass>(&self, instance: u32) -> ! {

@@ -73,7 +73,7 @@ fn two_writers_exclude_each_other_and_both_finish() {
 }
 
 #[test]
-fn readers_and_writer_leave_whole_value() {
+fn readers_and_writer_leave_consistent_value() {
     model(WRITER_AND_READERS);
 }
 

@@ -12,7 +12,7 @@ pub(crate) trait Holding<'a> {
     /// The class of the lock.
     type Class: LockClass;
 
-    /// Returns the locks with which it was acquired.
+    /// Returns the [`Locks`] with which the lock was acquired.
     fn taken_with(&self) -> &'a Locks;
 
     /// Acquires a simple lock of a later class.

@@ -27,8 +27,8 @@ pub(crate) struct SimpleLock<C: LockClass, T> {
 }
 
 // SAFETY: guards are the only access to the value, and only one guard exists at a time: `take`
-// ensures this, or, in a mode without the class, the contract of `Locks::new`. So the lock passes a
-// `T` from thread to thread and never shares it.
+// ensures this, or, in a mode without the class, the contract of `Locks::new`. The lock therefore
+// moves a `T` between threads and never shares it.
 unsafe impl<C: LockClass, T: Send> Sync for SimpleLock<C, T> {}
 
 impl<C: LockClass, T> SimpleLock<C, T> {
@@ -60,8 +60,8 @@ impl<C: LockClass, T> SimpleLock<C, T> {
     ///
     /// # Panics
     ///
-    /// Panics if other locks replace it in this mode. With debug assertions, also panics at the
-    /// wrong spl.
+    /// Panics if other locks replace this one in the current mode. With debug assertions, also
+    /// panics if the spl is wrong.
     #[cfg(test)]
     #[track_caller]
     pub(crate) fn try_lock<'a>(&'a self, locks: &'a Locks) -> Option<SimpleGuard<'a, C, T>> {
@@ -103,8 +103,8 @@ impl<C: LockClass, T> SimpleLock<C, T> {
     ///
     /// # Safety
     ///
-    /// A holder never continues: it is a fiber of a run that has ended. Its reference to the value
-    /// is never used again.
+    /// No holder ever continues: each is a fiber of a run that has ended. Its reference to the
+    /// value is never used again.
     pub(crate) unsafe fn value_after_the_end(&self) -> &T {
         // SAFETY: the caller guarantees that the value no longer changes.
         unsafe { &*self.value.get() }

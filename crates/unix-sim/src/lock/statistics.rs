@@ -1,7 +1,7 @@
 //! Statistics of each class of lock (§9): [`LockCounts`] during a run, [`LockStatistics`] after it.
 //!
-//! Each worker has its own counters, a cache line apart, so that counting one acquisition does not
-//! delay another.
+//! Each worker has its own counters on a separate cache line, so that counting one acquisition does
+//! not delay another.
 
 use super::lock_order::{CLASSES, ORDER};
 use std::cell::Cell;
@@ -14,7 +14,7 @@ const SHARDS: usize = 16;
 /// The way in which an acquisition succeeded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Came {
-    /// At once.
+    /// Immediately.
     AtOnce,
     /// After a busy wait.
     Waited,

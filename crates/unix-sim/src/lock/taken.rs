@@ -1,6 +1,6 @@
-//! The check of an acquisition, and the record that a lock is held: [`HeldRecord`]. In builds
-//! without debug assertions the record is empty, nothing is checked, and only locks that are
-//! counted are recorded ([`wait_counted`]).
+//! Checks of acquisitions, and records of held locks: [`HeldRecord`]. In builds without debug
+//! assertions the record is empty, nothing is checked, and only locks that are counted are recorded
+//! ([`wait_counted`]).
 //!
 //! The checks run before the acquisition, so a deadlock is reported rather than entered. [`held`]
 //! stores the records.
@@ -40,7 +40,7 @@ impl Manner {
     }
 }
 
-/// The record that a lock is held. It stays on the worker of the guard that owns it.
+/// A record of a held lock. It stays on the worker of the guard that owns it.
 #[derive(Debug)]
 pub(super) struct HeldRecord {
     #[cfg(debug_assertions)]
@@ -75,7 +75,8 @@ impl HeldRecord {
         }
     }
 
-    /// Marks the lock as held; until now it was recorded as waited for.
+    /// Marks the lock as held. Before this call, it was recorded as a lock that the fiber waits
+    /// for.
     #[inline(always)]
     pub(super) fn have(&self) {
         #[cfg(debug_assertions)]
@@ -111,7 +112,7 @@ pub(super) fn wait_counted<C: LockClass>(instance: u32) -> usize {
     if cfg!(debug_assertions) { 0 } else { held::note(entry::<C>(instance)) }
 }
 
-/// Marks as held the lock that [`wait_counted`] recorded.
+/// Marks the lock that [`wait_counted`] recorded as held.
 pub(super) fn have_counted(slot: usize) {
     if !cfg!(debug_assertions) {
         held::have(slot);

@@ -25,7 +25,7 @@ pub(super) enum Want {
 /// ```text
 ///  31                          2   1       0
 /// +-----------------------------+-------+-------+
-/// | readers that have the lock  | QUEUE | WRITER|
+/// | readers that hold the lock  | QUEUE | WRITER|
 /// +-----------------------------+-------+-------+
 /// ```
 const WRITER: u32 = 1;
@@ -57,7 +57,7 @@ impl Turns {
         self.state.load(Ordering::Relaxed) == 0
     }
 
-    /// Takes the lock if it is available at once. Returns `true` if it was taken.
+    /// Takes the lock if it is immediately available. Returns `true` if it was taken.
     #[inline]
     pub(super) fn try_take(&self, want: Want) -> bool {
         let mut state = self.state.load(Ordering::Relaxed);
@@ -102,7 +102,7 @@ impl Turns {
             Want::Write => WRITER,
         };
         // SYNC turns: pairs with `try_take`, and with the `give_back` of other readers: the last
-        // reader sees everything that any of them saw.
+        // reader sees everything that the other readers saw.
         let before = self.state.fetch_sub(one, Ordering::AcqRel);
         if before - one == QUEUE {
             self.hand_over();
@@ -132,7 +132,7 @@ impl Turns {
         self.state.store(state - one, Ordering::Relaxed);
     }
 
-    /// Returns the number of fibers that sleep until they get the lock.
+    /// Returns the number of fibers that sleep until they hold the lock.
     #[cfg(test)]
     pub(super) fn queued(&self) -> usize {
         self.queue.with(|queue| queue.len())
@@ -158,7 +158,7 @@ impl Turns {
         loop {
             let taken = taken(state, want);
             let next = taken.unwrap_or(state | QUEUE);
-            // SYNC turns: pairs with `give_back`, if this takes the lock.
+            // SYNC turns: pairs with `give_back`, if this exchange takes the lock.
             match self.state.compare_exchange_weak(
                 state,
                 next,
@@ -172,9 +172,8 @@ impl Turns {
     }
 
     /// Hands the free lock to the writer at the head of the queue, or to all readers there.
-    ///
-    /// The state is exactly [`QUEUE`] and stays so: later fibers queue, and only one releasing
-    /// thread observes this state.
+    /// The state is exactly [`QUEUE`] and does not change, because later fibers queue and only one
+    /// releasing thread observes this state.
     #[cold]
     fn hand_over(&self) {
         let next = self.queue.with(|queue| {
@@ -184,9 +183,9 @@ impl Turns {
                 _ => READER * next.len() as u32,
             };
             let queued = if queue.is_empty() { 0 } else { QUEUE };
-            // From here on the lock belongs to the next holders.
-            // SYNC turns: pairs with `try_take`: a reader may join those that this code wakes, and
-            // then sees the effects of the last writer through this store alone.
+            // From this store on, the lock belongs to the next holders.
+            // SYNC turns: pairs with `try_take`: a reader may join the readers that are woken
+            // below, and then sees the effects of the last writer through this store alone.
             self.state.store(held | queued, Ordering::Release);
             next
         });

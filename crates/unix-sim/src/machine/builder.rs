@@ -39,7 +39,7 @@ pub enum BuildError {
     /// Too many processors for the modelled executor.
     #[error("expected 1 to {MAX_MODELLED} modelled processors, found {0}")]
     TooManyModelled(usize),
-    /// There is no processor.
+    /// The number of processors is 0.
     #[error("expected at least one processor, found 0")]
     NoProcessor,
     /// Several processors in mode [`LockingMode::Uniprocessor`].
@@ -82,7 +82,7 @@ impl Builder {
         self
     }
 
-    /// Sets whether each thread or each process has a signal mask.
+    /// Sets whether each thread or each process has its own signal mask.
     pub fn masks(mut self, masks: Masks) -> Self {
         self.0.masks = masks;
         self
@@ -116,9 +116,9 @@ impl Builder {
         self
     }
 
-    /// Sets the maximum number of threads with a stack, including those of the system: at least 8.
-    /// The default is 1,048,576. At the limit, the creation of a thread or process fails with
-    /// `EAGAIN`.
+    /// Sets the maximum number of threads with a stack, including the system's own threads. The
+    /// minimum is 8 and the default is 1,048,576. At the limit, the creation of a thread or process
+    /// fails with `EAGAIN`.
     pub fn max_stacks(mut self, stacks: usize) -> Self {
         self.0.stacks = stacks.max(8);
         self
@@ -166,8 +166,9 @@ impl Builder {
         self.0.stopper.clone()
     }
 
-    /// Lets `conductor` select the next thread when no thread can run. The program's process gets
-    /// the number `second`. The thread that runs the system must already have a signal stack.
+    /// Lets `conductor` select the next thread when no thread can run. The program's process
+    /// receives the number `second`. The thread that runs the system must already have a signal
+    /// stack.
     #[doc(hidden)]
     pub fn conducted(mut self, conductor: Arc<dyn Conductor>, second: i32, reused: Reused) -> Self {
         (self.0.conductor, self.0.second) = (Some(conductor), second);

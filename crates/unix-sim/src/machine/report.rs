@@ -22,14 +22,14 @@ pub enum EndReason {
 /// The result of [`Virtual::run`](crate::Virtual::run).
 #[derive(Debug, Clone)]
 pub struct RunReport {
-    /// The exit status of the program; `None` if the run ended before the program.
+    /// The exit status of the program; `None` if the run ended before the program did.
     pub status: Option<WaitStatus>,
     /// The reason why the run ended.
     pub ending: EndReason,
     /// The processes whose program panicked. They ended as if killed by SIGABRT.
     pub panicked: Vec<Pid>,
     /// The number of leaked stacks. A stack is leaked if the program caught the unwinding or if the
-    /// run ended before its thread.
+    /// run ended before the thread of the stack did.
     pub abandoned: usize,
     /// The state of the system at the end; `None` if all processes had ended.
     pub state: Option<SystemState>,

@@ -1,4 +1,4 @@
-//! Events during a run: [`ExecutorWatch`] passes them on from the executor. An event is a thread
+//! Events during a run: [`ExecutorWatch`] forwards them from the executor. An event is a thread
 //! that computes without a call ([`BusyThread`]), a moment at which no thread can run, or a stack
 //! overflow, which the kernel handles.
 
@@ -9,7 +9,7 @@ use crate::executor;
 use crate::kernel::KernelHandle;
 use crate::label::named_by;
 
-/// Passes the executor's events to the configuration's hooks and to the kernel.
+/// A forwarder of the executor's events to the configuration's hooks and to the kernel.
 pub(super) struct ExecutorWatch {
     config: Arc<Config>,
     kernel: OnceLock<KernelHandle>,

@@ -45,7 +45,7 @@ fn absent_simple_lock_refuses_second_holder() {
     let held = lock.lock(&locks);
     assert_eq!(*held, 1);
     assert!(lock.try_lock(&locks).is_none());
-    // For the lock, this thread is another fiber of the same processor.
+    // From the lock's point of view, this thread is another fiber of the same processor.
     thread::scope(|scope| {
         scope.spawn(|| {
             assert_eq!(

@@ -10,7 +10,7 @@ use std::thread;
 
 type Group<T> = BlockingLock<PgLock, T>;
 
-/// Returns locks whose waiters sleep at once.
+/// Returns locks whose waiters sleep immediately.
 fn impatient() -> Locks {
     locks(LockingMode::Parallel, LockOptions { busy_turns: 0, ..LockOptions::default() })
 }
@@ -45,17 +45,17 @@ fn readers_see_whole_writes(locks: &Locks) {
 }
 
 #[test]
-fn readers_see_whole_writes_when_waiters_try_first() {
+fn readers_see_no_torn_write_when_waiters_busy_wait() {
     readers_see_whole_writes(&parallel());
 }
 
 #[test]
-fn readers_see_whole_writes_when_waiters_sleep_at_once() {
+fn readers_see_no_torn_write_when_waiters_sleep() {
     readers_see_whole_writes(&impatient());
 }
 
 #[test]
-fn readers_hold_a_blocking_lock_together() {
+fn readers_share_blocking_lock() {
     let locks = impatient();
     let lock = Group::new(1, 5);
     let held = lock.read(&locks);

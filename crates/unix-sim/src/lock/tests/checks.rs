@@ -53,7 +53,7 @@ fn refused_lock_is_not_held() {
 }
 
 #[test]
-fn second_acquisition_of_the_same_lock_is_refused() {
+fn second_acquisition_of_same_lock_panics() {
     let locks = parallel();
     let group = BlockingLock::<PgLock, ()>::new(3, ());
     let held = group.read(&locks);
@@ -104,7 +104,7 @@ fn sleep_with_simple_lock_panics() {
 }
 
 #[test]
-fn held_locks_follow_the_fiber() {
+fn held_locks_follow_fiber() {
     let locks = parallel();
     let count = SimpleLock::<PgRefLock, ()>::new(9, ());
     let process = SimpleLock::<PLock, ()>::new(7, ());
@@ -125,7 +125,7 @@ fn held_locks_follow_the_fiber() {
 }
 
 #[test]
-fn tick_taking_a_base_spl_lock_panics() {
+fn tick_taking_base_spl_lock_panics() {
     let locks = parallel();
     let process = SimpleLock::<PLock, ()>::new(1, ());
     let _tick = spl::tick();

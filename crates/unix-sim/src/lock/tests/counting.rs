@@ -21,7 +21,7 @@ fn row(locks: &Locks, name: &str) -> LockRow {
 }
 
 #[test]
-fn lock_counts_are_zero_unless_requested() {
+fn lock_statistics_are_absent_unless_requested() {
     let uncounted =
         locks(LockingMode::Parallel, LockOptions { explore: false, ..LockOptions::default() });
     assert_eq!(uncounted.statistics(), None);
@@ -76,7 +76,7 @@ fn acquisition_in_busy_wait_counts_as_waited_only() {
 }
 
 #[test]
-fn lock_holds_are_timed_by_the_given_clock() {
+fn hold_times_use_given_clock() {
     static NOW_NS: AtomicU64 = AtomicU64::new(0);
     let clock = HoldClock::new(|| NOW_NS.load(Ordering::Relaxed));
     let locks = counted(LockOptions { hold_clock: Some(clock), ..LockOptions::default() });
@@ -95,7 +95,7 @@ fn lock_holds_are_timed_by_the_given_clock() {
 }
 
 #[test]
-fn statistics_table_matches_the_papers_format() {
+fn statistics_table_matches_paper_format() {
     let row = LockRow {
         name: "proc_relation_lock",
         acquisitions: 10_000,

@@ -45,7 +45,7 @@ fn lock_pair_compiles_only_in_order() {
 }
 
 #[test]
-fn lock_order_matches_the_paper() {
+fn lock_order_matches_paper() {
     let numbers: Vec<_> = ORDER.iter().filter_map(|row| row.paper).collect();
     assert_eq!(numbers, [1, 2, 3, 4, 5, 6, 7, 8]);
 }
@@ -60,7 +60,7 @@ fn blocking_locks_precede_simple_and_global_precede_local() {
 }
 
 #[test]
-fn nested_acquisition_takes_the_inner_lock() {
+fn nested_acquisition_takes_inner_lock() {
     let locks = parallel();
     let group = BlockingLock::<PgLock, ()>::new(1, ());
     let other = BlockingLock::<PgrphashLock, ()>::new(0, ());
@@ -77,7 +77,7 @@ fn nested_acquisition_takes_the_inner_lock() {
 }
 
 #[test]
-fn lock_pair_by_instance_takes_same_lock_once() {
+fn same_lock_passed_twice_is_taken_once() {
     let locks = parallel();
     let (one, two) = (SimpleLock::<PLock, _>::new(1, 'a'), SimpleLock::<PLock, _>::new(2, 'b'));
     let values = |first, second| {
@@ -99,7 +99,7 @@ fn lock_pair_by_instance_takes_same_lock_once() {
 }
 
 #[test]
-fn two_locks_of_one_instance_have_no_order() {
+fn pair_of_locks_with_equal_instances_panics() {
     let locks = parallel();
     let (one, two) = (SimpleLock::<PLock, _>::new(1, ()), SimpleLock::<PLock, _>::new(1, ()));
     let text = panic_of(|| drop(lock_both(&one, &two, &locks)));
