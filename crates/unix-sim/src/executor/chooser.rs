@@ -7,19 +7,19 @@ use super::footprint::{At, Footprint};
 use super::task::SwitchReason;
 use crate::split_mix::SplitMix;
 
-/// The end of a stretch of a fiber.
+/// The end of a fiber's stretch.
 #[derive(Debug, Clone, Copy)]
 pub struct SwitchEvent {
     /// The number of the fiber.
     pub fiber: u32,
-    /// The word that it was started with.
+    /// The word that the fiber was started with.
     pub context: usize,
-    /// The name by which the watchdog reports the fiber; the name of the fiber that it serves, if
-    /// it serves another one; or 0.
+    /// The name by which the watchdog reports the fiber, or the fiber that it serves; 0 if it has
+    /// no name.
     pub name: usize,
-    /// The reason why it stopped running.
+    /// The reason why the fiber stopped running.
     pub leave: SwitchReason,
-    /// The point at which it stopped, if the reason is a point.
+    /// The point at which the fiber stopped, if the reason is a point.
     pub at: At,
     /// The objects that the fiber reached, if they are recorded.
     pub touched: Footprint,
@@ -28,7 +28,7 @@ pub struct SwitchEvent {
 /// Number of the clock in a list of runnable fibers, which are numbered from 1.
 pub const CLOCK: u32 = 0;
 
-/// Makes the decisions of the simulated executor.
+/// The source of the simulated executor's decisions.
 pub trait Chooser: Send {
     /// Returns the number of points that the chosen fiber passes until the next decision, including
     /// the point of the decision: at least 1.
@@ -44,8 +44,8 @@ pub trait Chooser: Send {
         false
     }
 
-    /// Returns `true` if the executor asks the chooser at each point on the fiber's own stack: a
-    /// fiber that continues is not switched away from and back to.
+    /// Returns `true` if the executor consults the chooser at each point on the fiber's own stack,
+    /// so that a fiber that continues causes no switch.
     fn decides_in_place(&self) -> bool {
         false
     }
@@ -55,16 +55,17 @@ pub trait Chooser: Send {
         false
     }
 
-    /// Called on the fiber's own stack, at a point. Returns `true` if the running fiber continues
-    /// without a choice among the `several` runnable ones. Its effects are then reported together
-    /// with those up to the next point at which this method returns `false`.
+    /// Returns `true` if the running fiber continues without a choice; `several` is `true` if there
+    /// would be a choice. Called on the fiber's own stack, at a point. The fiber's effects are then
+    /// reported together with those up to the next point at which this method returns `false`.
     fn stays(&mut self, several: bool) -> bool {
         let _ = several;
         false
     }
 
     /// Returns `true` if the fiber to which the running one handed its work continues without a
-    /// choice among the `several` runnable ones. The effects of both are then reported together.
+    /// choice; `several` is `true` if several fibers are runnable. The effects of both are then
+    /// reported together.
     fn hands_over(&mut self, several: bool) -> bool {
         let _ = several;
         false
@@ -82,8 +83,8 @@ pub trait Chooser: Send {
     }
 }
 
-/// Chooses any runnable fiber at random, all equally likely, at each point with a probability of 1
-/// in [`Seeded::ODDS`].
+/// A chooser that, at each point with a probability of 1 in [`Seeded::ODDS`], selects any runnable
+/// fiber with equal probability.
 #[derive(Debug, Clone)]
 pub(crate) struct Seeded {
     random: SplitMix,
@@ -103,8 +104,9 @@ impl Seeded {
         Self { random: SplitMix::new(seed), odds: Self::ODDS, preemptions: u64::MAX }
     }
 
-    /// Like [`Seeded::new`], but the seed also decides how often to choose: some races need a fiber
-    /// that stays suspended for long, others many switches in a short time.
+    /// Like [`Seeded::new`], but the seed also determines how often the chooser chooses, because
+    /// some races need a fiber that stays suspended for a long time, and others need many switches
+    /// in a short time.
     pub(crate) fn varied(seed: u64) -> Self {
         let mut chooser = Self::new(seed);
         let odds = [2, Self::ODDS, 32, 128][chooser.random.below(4) as usize];
@@ -147,9 +149,9 @@ impl Chooser for Seeded {
     }
 }
 
-/// Chooses at random, with a generator that is reseeded whenever the given seed changes. For most
-/// seeds it acts like one processor with a non-preemptible kernel: another fiber runs only after a
-/// call returns, or when its thread sleeps. For the other seeds it acts like [`Seeded::varied`].
+/// A random chooser whose generator is reseeded whenever the given seed changes. For most seeds it
+/// acts like one processor with a non-preemptible kernel: another fiber runs only after a call
+/// returns, or when its thread sleeps. For the other seeds it acts like [`Seeded::varied`].
 pub(crate) struct ReseedingChooser<F> {
     begin: F,
     began: u64,

@@ -35,7 +35,7 @@ impl Fiber {
         Self(FiberKind::Task(task))
     }
 
-    /// Wakes the fiber, or lets its next [`park`] return at once. Async-signal-safe.
+    /// Wakes the fiber, or makes its next [`park`] return immediately. Async-signal-safe.
     pub fn unpark(&self) {
         match &self.0 {
             FiberKind::Task(task) => unpark(task),
@@ -43,7 +43,7 @@ impl Fiber {
         }
     }
 
-    /// Like [`Fiber::unpark`], called by a fiber that is about to [`rest`]. In an exploration of
+    /// Like [`Fiber::unpark`], but for a caller that is about to [`rest`]. In an exploration of
     /// schedules, the woken fiber then continues in place of the caller.
     pub(crate) fn hand_over(&self) {
         match &self.0 {
@@ -55,7 +55,7 @@ impl Fiber {
         }
     }
 
-    /// Attributes the further work of the running fiber to this one.
+    /// Attributes the further work of the running fiber to this fiber.
     pub(crate) fn is_served(&self) {
         if let (Some(me), FiberKind::Task(task)) = (running(), &self.0) {
             me.serve(Some(task));
@@ -70,12 +70,12 @@ impl Fiber {
         }
     }
 
-    /// Describes the locks that the fiber holds and waits for. They are known in builds with debug
-    /// assertions, or if locks are counted.
+    /// Describes the locks that the fiber holds and waits for. Locks are recorded in builds with
+    /// debug assertions, or if acquisitions are counted.
     ///
     /// # Safety
     ///
-    /// The run of the fiber has ended.
+    /// The run of the fiber must have ended.
     pub(crate) unsafe fn locks(&self) -> Vec<String> {
         match &self.0 {
             // SAFETY: the caller's guarantee.
@@ -84,7 +84,7 @@ impl Fiber {
         }
     }
 
-    /// Returns the processor that the fiber runs on, or is to begin on.
+    /// Returns the processor that the fiber runs on, or on which it will begin.
     #[cfg(test)]
     pub(crate) fn processor(&self) -> usize {
         match &self.0 {
@@ -117,7 +117,7 @@ fn wake(task: &Task) {
     }
     let home = task.home();
     HERE.with(|here| {
-        // SAFETY: not null only while this thread's worker runs, and the object outlives that run.
+        // SAFETY: non-null only while this thread's worker runs, and the object outlives that run.
         match unsafe { here.local.get().as_ref() } {
             Some(local) if std::ptr::eq(here.worker.get(), home) && !here.interrupted.get() => {
                 local.woken.push(task);
@@ -166,7 +166,7 @@ pub(crate) fn processor() -> usize {
     running().map_or(0, Task::processor)
 }
 
-/// Sleeps until [`Fiber::unpark`] is called; returns at once if it was called before. May also
+/// Sleeps until [`Fiber::unpark`] is called. Returns immediately if it was called before. May also
 /// return spuriously.
 pub fn park() {
     assert_may_park();
@@ -179,8 +179,8 @@ pub fn park() {
     }
 }
 
-/// Like [`park`], for a fiber that has handed its work over or has no work: the times at which it
-/// sleeps and wakes affect no other fiber.
+/// Like [`park`], for a fiber that has handed its work over or has no work, so that the times at
+/// which it sleeps and wakes affect no other fiber.
 pub(crate) fn rest() {
     assert_may_park();
     match running() {
@@ -198,8 +198,8 @@ pub(crate) fn serve_itself() {
     }
 }
 
-/// A point at which the simulated executor may let another fiber run. Does nothing in the parallel
-/// executor.
+/// Marks a point at which the simulated executor may let another fiber run. Does nothing in the
+/// parallel executor.
 #[inline]
 pub(crate) fn point(at: At) {
     HERE.with(|here| match here.left.get() {
@@ -209,7 +209,7 @@ pub(crate) fn point(at: At) {
     });
 }
 
-/// One attempt while waiting at a lock: a [`point`] that takes time.
+/// Marks one attempt of a fiber that waits at a lock: a [`point`] that takes time.
 #[inline]
 pub(crate) fn turn() {
     spend(CostKind::Spin);
@@ -226,15 +226,14 @@ pub(crate) fn aside<R>(body: impl FnOnce() -> R) -> R {
     result
 }
 
-/// Called after each failed attempt at a simple lock: `word` is 0 when the next attempt may
-/// succeed.
+/// Waits after a failed attempt at a simple lock. `word` is 0 when the next attempt may succeed.
 ///
 /// # Panics
 ///
-/// In the simulated executor outside of fibers, where no fiber could release the lock.
+/// Panics in the simulated executor outside of fibers, because no fiber could release the lock.
 pub(crate) fn spin(word: &AtomicU32) {
-    /// Number of attempts between two calls of the operating system's scheduler: the holder of the
-    /// lock may be waiting for this processor.
+    /// Number of attempts between two calls of the operating system's scheduler, which are made
+    /// because the holder of the lock may be waiting for this processor.
     const PATIENCE: u32 = 128;
     if HERE.with(|here| here.is_simulated()) {
         return simulated::spin(word);
@@ -247,8 +246,8 @@ pub(crate) fn spin(word: &AtomicU32) {
     }
 }
 
-/// Called at a return to user mode. If a fiber was woken on this processor since the running one
-/// was resumed, or if the running fiber's time slice is over, lets another fiber run first.
+/// Lets another fiber run first, at a return to user mode, if a fiber was woken on this processor
+/// since the running one was resumed or if the running fiber's time slice is over.
 #[inline]
 pub(crate) fn preempt() {
     let worker = HERE.with(|here| here.worker.get());
@@ -276,8 +275,8 @@ pub(crate) fn take_turns() {
     }
 }
 
-/// Lets other fibers run first, except while a panic unwinds: the thread counts panics, not the
-/// fiber.
+/// Lets other fibers run first, except while a panic unwinds, because panics are counted per
+/// thread, not per fiber.
 pub(crate) fn yield_now() {
     match running() {
         Some(_) if thread::panicking() => {}
@@ -291,7 +290,7 @@ pub(crate) fn yield_now() {
 ///
 /// # Panics
 ///
-/// Outside of fibers.
+/// Panics outside of fibers.
 pub(crate) fn abandon() -> ! {
     let task = running().expect("only a fiber can be abandoned");
     suspend(task, SwitchReason::Abandon);

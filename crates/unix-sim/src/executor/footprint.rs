@@ -10,7 +10,7 @@
 
 use std::cell::Cell;
 
-/// An object that several fibers reach.
+/// An object that several fibers can reach.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Object {
     /// The data that programs share with each other.
@@ -34,9 +34,9 @@ pub enum Object {
     Timers,
 }
 
-/// A slot that no process has.
+/// The slot number that no process has.
 pub(super) const NO_SLOT: u32 = u32::MAX;
-/// Number of objects of one kind with a separate bit each.
+/// Number of objects of one kind that each have a separate bit.
 const APART: u32 = 8;
 
 /// The ranks of the locks that exist once per process or group, in ascending order. The locks of
@@ -79,7 +79,7 @@ impl Object {
         1 << place
     }
 
-    /// Returns the slot of the process whose words the object is, or [`NO_SLOT`].
+    /// Returns the slot of the process that the object represents, or [`NO_SLOT`].
     pub(super) const fn slot(self) -> u32 {
         match self {
             Self::Process(slot) => slot,
@@ -113,7 +113,7 @@ impl Footprint {
             || self.fibers & other.fibers != 0
     }
 
-    /// Returns the union of both.
+    /// Returns the union of both footprints.
     #[inline]
     pub fn and(self, other: Self) -> Self {
         Self {
@@ -130,8 +130,8 @@ impl Footprint {
     }
 }
 
-/// The objects that the running fiber has reached since it was resumed. Stored word by word,
-/// because the next point reads what was just written.
+/// The objects that the running fiber has reached since it was resumed. The words are stored one by
+/// one, because the next point reads what was just written.
 #[derive(Debug)]
 pub(super) struct Reaching {
     reached: Cell<u64>,
@@ -159,7 +159,7 @@ impl Reaching {
         self.fibers.set(self.fibers.get() | 1 << (id % u64::BITS));
     }
 
-    /// Takes the footprint, and starts an empty one.
+    /// Returns the footprint, and resets it to an empty one.
     #[inline]
     pub(super) fn take(&self) -> Footprint {
         Footprint {

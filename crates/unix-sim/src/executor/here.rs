@@ -29,12 +29,12 @@ pub(super) enum Backend {
 
 /// The state of a thread.
 pub(super) struct Here {
-    /// The fiber that runs, or null.
+    /// The running fiber, or null.
     pub(super) task: Cell<*const Task>,
     /// The opaque word of the fiber, or 0.
     pub(super) context: Cell<usize>,
-    /// Simulated, inside a fiber: points until the next decision, at least 1. Modelled: 1.
-    /// Otherwise 0.
+    /// In a fiber of the simulated executor, the number of points until the next decision, at least
+    /// 1. In the modelled executor, 1. Otherwise, 0.
     pub(super) left: Cell<u32>,
     /// The executor that this thread belongs to.
     pub(super) backend: Cell<Backend>,
@@ -42,7 +42,7 @@ pub(super) struct Here {
     pub(super) spins: Cell<u32>,
     /// `true` while a signal handler interrupts the code of this thread.
     pub(super) interrupted: Cell<bool>,
-    /// The level; above 0, ticks are deferred.
+    /// The interrupt level. While it is above 0, ticks are deferred.
     pub(super) level: Cell<u8>,
     /// Number of deferred ticks.
     pub(super) held: Cell<u32>,
@@ -151,7 +151,7 @@ pub(super) fn suspend(task: &Task, leave: SwitchReason) {
         let low = here.is_simulated() || here.level.get() == 0;
         debug_assert!(low, "a fiber leaves its processor at base level");
     });
-    // SAFETY: callers pass the result of `running`, so `task` is the one that runs on this thread;
-    // asserted above in debug builds.
+    // SAFETY: callers pass the result of `running`, so `task` is the fiber that runs on this
+    // thread. Debug builds assert this above.
     unsafe { task.suspend(leave) };
 }

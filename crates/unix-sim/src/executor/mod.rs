@@ -12,11 +12,11 @@
 //! - **Modelled** (`modelled/`): one thread that models many processors, each with a clock, and a
 //!   cost for each step. The same seed and costs give the same run.
 //!
-//! `fiber.rs` has the operations of a fiber, `task.rs` its representation, `queue.rs` the queues of
-//! runnable fibers, `worker.rs` a processor, `stack.rs` stacks, `overflow.rs` the handling of their
-//! overflow, `timer.rs` timed actions, `tick.rs` the clock, `signals.rs` the signals of threads,
-//! `footprint.rs` the objects that two steps have in common, `reach.rs` their recording. The kernel
-//! defines what a fiber does, which signals it gets and how it is killed.
+//! `fiber.rs` contains the operations of a fiber, `task.rs` its representation, `queue.rs` the
+//! queues of runnable fibers, `worker.rs` a processor, `stack.rs` stacks, `overflow.rs` the
+//! handling of their overflow, `timer.rs` timed actions, `tick.rs` the clock, `signals.rs` the
+//! signals of threads, `footprint.rs` the objects that two steps have in common, `reach.rs` their
+//! recording. The kernel defines what a fiber does, which signals it receives and how it is killed.
 #![allow(unsafe_code, reason = "queues and ends fibers by address")]
 
 mod chooser;
@@ -74,7 +74,7 @@ use worker::{AT_HAND, Local, MOVED, Worker};
 
 use crate::costs::CostModel;
 
-/// Runs fibers. A `FiberExecutor` runs once.
+/// An executor of fibers. It can run only once.
 pub(crate) struct FiberExecutor {
     workers: Box<[&'static Worker]>,
     pool: Arc<StackPool>,
@@ -107,7 +107,7 @@ enum ExecutorKind {
 /// The worker that this thread runs, if the thread belongs to the executor, and its private part.
 type CurrentWorker<'a> = Option<(&'a Worker, &'a Local)>;
 
-/// State shared by sleepers and the monitor.
+/// State shared by sleeping workers and the monitor.
 #[derive(Debug, Default)]
 struct Rest {
     asleep: usize,
@@ -119,7 +119,7 @@ impl FiberExecutor {
     ///
     /// # Panics
     ///
-    /// `processors` is 0.
+    /// Panics if `processors` is 0.
     pub(crate) fn parallel(processors: usize, options: ExecutorOptions) -> Arc<Self> {
         assert!(processors > 0, "an executor needs a processor");
         let workers = (0..processors).map(Worker::acquire).collect();
@@ -136,7 +136,7 @@ impl FiberExecutor {
     ///
     /// # Panics
     ///
-    /// [`ExecutorOptions::processors`] is 0.
+    /// Panics if [`ExecutorOptions::processors`] is 0.
     pub(crate) fn chosen(chooser: Box<dyn Chooser>, options: ExecutorOptions) -> Arc<Self> {
         assert!(options.processors > 0, "an executor needs a processor");
         let simulation = simulated::Simulation::new(chooser, options.farthest.is_some());
@@ -148,7 +148,7 @@ impl FiberExecutor {
     ///
     /// # Panics
     ///
-    /// [`ExecutorOptions::processors`] is 0.
+    /// Panics if [`ExecutorOptions::processors`] is 0.
     pub(crate) fn modelled(costs: CostModel, seed: u64, options: ExecutorOptions) -> Arc<Self> {
         assert!(options.processors > 0, "an executor needs a processor");
         let model = modelled::MachineModel::new(costs, seed);
@@ -181,15 +181,15 @@ impl FiberExecutor {
         }
     }
 
-    /// Starts a fiber. Callable from a fiber, before the run, and from a timer.
+    /// Starts a fiber. May be called from a fiber, before the run, and from a timer.
     ///
     /// # Errors
     ///
-    /// No stack is available.
+    /// Fails if no stack is available.
     ///
     /// # Panics
     ///
-    /// The processor does not exist.
+    /// Panics if the processor does not exist.
     pub(crate) fn start(&self, start: Start) -> Result<Fiber, StackError> {
         let (task, mine) = self.make(start, |local| self.stack(local))?;
         self.queue_fresh(&task, mine);
@@ -200,26 +200,26 @@ impl FiberExecutor {
     ///
     /// # Errors
     ///
-    /// No stack is available.
+    /// Fails if no stack is available.
     ///
     /// # Panics
     ///
-    /// The processor does not exist.
+    /// Panics if the processor does not exist.
     pub(crate) fn start_asleep(&self, start: Start) -> Result<Fiber, StackError> {
         let (task, _) = self.make(start, |local| self.stack(local))?;
         task.begin_asleep();
         Ok(Fiber::new(task))
     }
 
-    /// Like [`FiberExecutor::start`], but exceeds the limit of stacks if necessary.
+    /// Like [`FiberExecutor::start`], but exceeds the limit on stacks if necessary.
     ///
     /// # Errors
     ///
-    /// The kernel refuses memory for a stack.
+    /// Fails if the kernel refuses memory for a stack.
     ///
     /// # Panics
     ///
-    /// The processor does not exist.
+    /// Panics if the processor does not exist.
     pub(crate) fn start_beyond(&self, start: Start) -> Result<Fiber, StackError> {
         let (task, mine) = self.make(start, |local| {
             let at_hand = local.and_then(|local| local.stacks.borrow_mut().pop());
@@ -269,7 +269,7 @@ impl FiberExecutor {
             Some((worker, local)) if std::ptr::eq(worker, home) => {
                 let alone = self.workers.len() == 1;
                 if task.pinned || alone {
-                    // No other worker may take it.
+                    // No other worker may take the fiber.
                     local.woken.push(raw);
                 } else {
                     self.share(worker.push_fresh(raw));
@@ -286,8 +286,8 @@ impl FiberExecutor {
     ///
     /// # Panics
     ///
-    /// If it was called before or is called within a fiber, or if the system provides no thread for
-    /// a processor.
+    /// Panics if it was called before or is called within a fiber, or if the system provides no
+    /// thread for a processor.
     pub(crate) fn run(&self) -> RunEnd {
         let inside = HERE.with(|here| !here.worker.get().is_null());
         assert!(!inside, "an executor cannot run within another");
@@ -313,7 +313,7 @@ impl FiberExecutor {
         }
     }
 
-    /// Asks [`FiberExecutor::run`] to return: no more fibers are resumed.
+    /// Makes [`FiberExecutor::run`] return. No more fibers are resumed.
     pub(crate) fn stop(&self) {
         self.rest().outcome.get_or_insert(RunEnd::Stopped);
         self.stopping.store(true, Ordering::Relaxed);
@@ -323,7 +323,8 @@ impl FiberExecutor {
         }
     }
 
-    /// Returns the names of the named fibers that are on a processor. They may have left it since.
+    /// Returns the names of the named fibers that are on a processor. A fiber may have left its
+    /// processor since.
     pub(crate) fn running(&self) -> Vec<usize> {
         let names = self.workers.iter().map(|worker| worker.running.load(Ordering::Relaxed));
         names.filter(|name| *name != 0).collect()
@@ -357,13 +358,13 @@ impl FiberExecutor {
         Timer { executor: Arc::clone(self), key }
     }
 
-    /// Lets the clock tick on every processor, `hz` times per second, from the beginning of the
+    /// Makes the clock tick on every processor, `hz` times per second, from the beginning of the
     /// run. `call` must be async-signal-safe; see `tick.rs`. In the simulated executor, ticks occur
     /// at points that the chooser picks, regardless of `hz`.
     ///
     /// # Panics
     ///
-    /// The clock ticks already, or `hz` is 0 or above 1,000,000.
+    /// Panics if the clock already ticks, or if `hz` is 0 or above 1,000,000.
     pub(crate) fn ticks(&self, hz: u32, call: TickFn) {
         assert!((1..=1_000_000).contains(&hz), "expected `hz` from 1 to 1,000,000, found {hz}");
         let set = self.ticks.set(TickSettings { hz, call });
@@ -386,8 +387,8 @@ impl FiberExecutor {
         }
     }
 
-    /// Returns a hash of the order in which fibers ran; in the modelled executor also of the
-    /// processors and times. Returns 0 in the parallel executor.
+    /// Returns a hash of the order in which fibers ran. In the modelled executor, the hash also
+    /// covers the processors and times. Returns 0 in the parallel executor.
     pub(crate) fn digest(&self) -> u64 {
         match &self.kind {
             ExecutorKind::Parallel => 0,
@@ -409,8 +410,8 @@ impl FiberExecutor {
         matches!(self.kind, ExecutorKind::Parallel)
     }
 
-    /// Returns the number of fibers that were started and have not ended. Exact while no worker
-    /// runs.
+    /// Returns the number of fibers that were started and have not ended. The number is exact only
+    /// while no worker runs.
     fn live(&self) -> usize {
         let ended: usize =
             self.workers.iter().map(|worker| worker.ended.load(Ordering::Relaxed)).sum();
@@ -463,8 +464,8 @@ impl FiberExecutor {
         self.rest.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes the monitor check again, unless a worker will: a worker's own changes are noticed when
-    /// it goes to sleep.
+    /// Makes the monitor check again, unless the caller is a worker, because the monitor notices a
+    /// worker's changes when the worker goes to sleep.
     fn notify_if_outside(&self) {
         let worker = HERE.with(|here| here.worker.get());
         if worker.is_null() {

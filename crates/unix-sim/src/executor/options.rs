@@ -27,26 +27,26 @@ pub(crate) struct Start {
 /// fibers.
 pub(crate) trait Hooks: Send + Sync {
     /// Called when the fiber with this name has computed for longer than
-    /// [`ExecutorOptions::busy_limit`] without a switch or [`preempt`](super::preempt). It may have
-    /// ended since.
+    /// [`ExecutorOptions::busy_limit`] without a switch or [`preempt`](super::preempt). The fiber
+    /// may have ended since.
     fn on_busy(&self, name: usize) {
         let _ = name;
     }
 
     /// Called in a simulated run when no fiber can run until time passes. Returns `true` if it woke
-    /// fibers, which then run at once, and `false` to let time pass.
+    /// fibers, which then run immediately, and `false` to let time pass.
     fn on_rest(&self) -> bool {
         false
     }
 
     /// Called when all fibers are blocked indefinitely. Returns `true` if it woke fibers, so that
-    /// the run continues; with `false` the run ends as [`RunEnd::Deadlocked`].
+    /// the run continues. If it returns `false`, the run ends as [`RunEnd::Deadlocked`].
     fn on_stall(&self) -> bool {
         false
     }
 
-    /// Called when the fiber with this context ran out of stack in user mode. The fiber has ended,
-    /// and the contents of its stack are leaked.
+    /// Called when the fiber with this context has run out of stack in user mode. The fiber has
+    /// ended, and the contents of its stack are leaked.
     fn on_overflow(&self, context: usize) {
         let _ = context;
     }

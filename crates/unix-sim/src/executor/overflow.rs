@@ -2,12 +2,13 @@
 //!
 //! A fault in the guard below the stack of the running fiber ends that fiber, if it is in user
 //! mode: its stack is leaked with its contents, and the owner is notified. The handler jumps over
-//! the program's frames. It does so only if the fault can have interrupted nothing but the program
-//! itself: not in kernel mode ([`enter_kernel`], [`leave_kernel`]), not while a panic unwinds, and
-//! not if the faulting instruction is in a different object than this code (such as the C library,
-//! which may hold a lock or have half linked a list). The remaining damage is limited to the
-//! program: a lock that it held stays locked, and so does an allocator that is linked into the same
-//! object. In the excluded cases the process names the fiber and aborts.
+//! the program's frames. It does so only if the fault cannot have interrupted anything but the
+//! program itself. It therefore does not jump in kernel mode ([`enter_kernel`], [`leave_kernel`]),
+//! while a panic unwinds, or if the faulting instruction is in a different object from this code
+//! (such as the C library, which may hold a lock or have half linked a list). The remaining damage
+//! is limited to the program: a lock that it held stays locked, and so does an allocator that is
+//! linked into the same object. In the excluded cases the process prints the number of the fiber
+//! and aborts.
 //!
 //! Faults at other addresses go to the previous handler.
 #![allow(unsafe_code, reason = "handles faults, and redirects the code that caused them")]
@@ -37,7 +38,8 @@ pub fn enter_kernel() {
     }
 }
 
-/// Undoes one [`enter_kernel`], or the initial entry; after the last one the fiber is in user mode.
+/// Undoes one [`enter_kernel`], or the initial entry. After the last entry is undone, the fiber is
+/// in user mode.
 #[inline]
 pub fn leave_kernel() {
     if let Some(task) = running() {
@@ -85,7 +87,7 @@ pub(super) fn install() {
 
 /// Sets the handler of one signal. Returns the previous action.
 fn handle(signal: c_int) -> libc::sigaction {
-    // SAFETY: all zeroes are a valid action, without flags and with an empty mask.
+    // SAFETY: an all-zero action is valid. It has no flags and an empty mask.
     let (mut action, mut before): (libc::sigaction, libc::sigaction) =
         unsafe { (MaybeUninit::zeroed().assume_init(), MaybeUninit::zeroed().assume_init()) };
     action.sa_sigaction = on_fault as *const () as usize;
@@ -119,7 +121,7 @@ fn code() -> (usize, usize) {
         0
     }
     let mut found = (0, 0);
-    // SAFETY: `look` retains no pointer, and gets the address of a pair that outlives the call.
+    // SAFETY: `look` retains no pointer, and receives the address of a pair that outlives the call.
     unsafe { libc::dl_iterate_phdr(Some(look), (&raw mut found).cast()) };
     found
 }
@@ -236,7 +238,7 @@ fn chain(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
     });
     match before {
         Some(before) if before.sa_sigaction > libc::SIG_IGN => {
-            // SAFETY: the address is that of a handler, of the kind that its flags specify.
+            // SAFETY: the address is a handler of the kind that its flags specify.
             unsafe {
                 if before.sa_flags & libc::SA_SIGINFO == 0 {
                     let handler: extern "C" fn(c_int) = std::mem::transmute(before.sa_sigaction);

@@ -1,20 +1,20 @@
-//! The parallel executor: how a worker chooses the next fiber, how it goes to sleep, and how the
-//! end of a run is detected.
+//! The parallel executor: the choice of a worker's next fiber, the sleep of idle workers, and the
+//! detection of the end of a run.
 //!
-//! Each worker takes fibers from four queues: its inbox; the fibers woken here; those that have not
-//! begun, which other workers may take too; and those that yielded. Woken fibers come first, but
-//! each queue comes first once in [`ROUND`] choices. An idle worker polls for some microseconds,
-//! then sleeps.
+//! Each worker takes fibers from four queues: its inbox, the fibers woken on this worker, the
+//! fibers that have not begun (which other workers may also take), and the fibers that yielded.
+//! Woken fibers come first, but each queue comes first once in [`ROUND`] choices. An idle worker
+//! polls for a few microseconds and then sleeps.
 //!
 //! The thread that called `run` is the monitor. It runs timers, reports fibers that compute for too
 //! long, ends time slices, and, when all workers sleep, decides whether the run has ended.
 //!
-//! | a wake-up comes while the worker | it is noticed because |
+//! | state of the worker at a wake-up | reason why it is noticed |
 //! | --- | --- |
 //! | runs a fiber | the inbox is read before each choice |
 //! | polls | as above |
 //! | is about to sleep | `WorkerInbox::fall_asleep` fails |
-//! | sleeps | the post finds the mark of sleep, removes it, and wakes |
+//! | sleeps | the post finds the sleep mark, removes it, and wakes the worker |
 #![allow(unsafe_code, reason = "runs fibers by address")]
 #![allow(clippy::disallowed_types, reason = "the clock of this executor is the wall clock")]
 
@@ -161,9 +161,9 @@ impl FiberExecutor {
         Some(first)
     }
 
-    /// Wakes a sleeping worker to take some of `count` fibers that have not begun. The last one is
-    /// left to the worker that started it, because that worker is usually about to wait for it; if
-    /// not, the monitor shares it.
+    /// Wakes a sleeping worker to take some of `count` fibers that have not begun. The last fiber
+    /// is left to the worker that started it, because that worker is usually about to wait for it.
+    /// Otherwise the monitor shares it.
     pub(super) fn share(&self, count: usize) {
         if count < 2 || self.workers.len() == 1 {
             return;
@@ -305,8 +305,8 @@ impl FiberExecutor {
     }
 }
 
-/// Ends the run if the thread that owns this guard panics. Without it, the other threads would wait
-/// indefinitely.
+/// A guard that ends the run if the thread that owns it panics. Without it, the other threads would
+/// wait indefinitely.
 struct StopOnPanic<'a>(&'a FiberExecutor);
 
 impl Drop for StopOnPanic<'_> {

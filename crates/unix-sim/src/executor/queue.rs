@@ -84,7 +84,7 @@ impl WorkerInbox {
             // SYNC inbox: pairs with the swap in `WorkerInbox::drain`: the thread that takes the
             // task sees its link and the effects of the waker. SYNC asleep: pairs with
             // `WorkerInbox::fall_asleep`: a thread that finds the mark sees that sleep was
-            // announced, and so ends it.
+            // announced, and so ends the sleep.
             let post =
                 self.0.compare_exchange_weak(head, task, Ordering::AcqRel, Ordering::Relaxed);
             match post {
@@ -100,8 +100,8 @@ impl WorkerInbox {
         !head.is_null() && head != ASLEEP
     }
 
-    /// Passes all posts to `each`, in the order of their arrival. Called by the owner while it is
-    /// awake.
+    /// Passes all posts to `each`, in the order of their arrival. Must be called by the owner while
+    /// it is awake.
     pub(super) fn drain(&self, mut each: impl FnMut(*const Task)) {
         // SYNC inbox: pairs with the exchange in `WorkerInbox::post`.
         let mut newest = self.0.swap(ptr::null_mut(), Ordering::Acquire);
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn only_first_post_to_sleeper_must_wake_it() {
+    fn only_first_post_wakes_sleeping_owner() {
         with_tasks(|[a, b, _]| {
             let inbox = WorkerInbox::new();
             assert!(inbox.fall_asleep());

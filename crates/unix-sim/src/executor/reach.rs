@@ -45,7 +45,8 @@ fn reach(object: Object, changes: bool) {
     note(bit, if changes { bit } else { 0 }, object.slot());
 }
 
-/// Not inlined, so that the call site tests only one word if nothing is recorded.
+/// Records bits and a slot. Not inlined, so that the call site tests only one word if nothing is
+/// recorded.
 #[cold]
 #[inline(never)]
 fn note(looked_at: u64, changed: u64, slot: u32) {

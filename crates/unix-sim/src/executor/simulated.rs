@@ -36,7 +36,7 @@ const STEP_NS: u64 = 100;
 /// Maximum sleep of a simulation with an external source before it checks again.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// The part of a simulated executor that others read.
+/// The part of a simulated executor that other modules read.
 pub(super) struct Simulation {
     chooser: Mutex<Option<Box<dyn Chooser>>>,
     /// Virtual nanoseconds from one point to the next; 0 if points take no time.
@@ -156,7 +156,7 @@ impl Simulation {
 #[cold]
 pub(super) fn decide(at: At) {
     let run: *mut SimulatedRun<'_> = HERE.with(|here| here.run.get()).cast();
-    // SAFETY: set while the current run, which resumed this fiber, waits for it.
+    // SAFETY: non-null while the current run, which resumed this fiber, waits for it.
     if !run.is_null() && unsafe { SimulatedRun::stays(run, at) } || modelled::point() {
         return;
     }
@@ -177,13 +177,13 @@ pub(super) fn decide(at: At) {
 }
 
 /// Lets `task`, which was woken, continue the work of the running fiber as soon as that fiber
-/// sleeps. `task` takes over its number, so the chooser takes both for the same fiber.
+/// sleeps. `task` takes over the fiber's number, so the chooser treats both as the same fiber.
 pub(super) fn hand_over(task: &Task) {
     let run: *mut SimulatedRun<'_> = HERE.with(|here| here.run.get()).cast();
     if let Some(me) = running().filter(|_| !run.is_null()) {
         let number = me.shown();
         me.hand_number_to(task);
-        // SAFETY: set while the current run, which resumed this fiber, waits for it.
+        // SAFETY: non-null while the current run, which resumed this fiber, waits for it.
         let this = unsafe { &mut *run };
         this.heir = Some(Heir { task, number });
         this.renumber(me);
@@ -195,7 +195,7 @@ pub(super) fn hand_over(task: &Task) {
 ///
 /// # Panics
 ///
-/// Outside of fibers.
+/// Panics outside of fibers.
 pub(super) fn spin(word: &AtomicU32) {
     let task = running().expect("outside of fibers, no fiber could release the lock");
     // SAFETY: the fiber runs, so no other thread accesses its word.
@@ -224,7 +224,7 @@ impl FiberExecutor {
     }
 }
 
-/// The fiber to which another one handed its work.
+/// The fiber that takes over another fiber's work.
 struct Heir {
     task: *const Task,
     /// The former number of the fiber that handed its work over.
@@ -273,7 +273,8 @@ impl SimulatedRun<'_> {
     ///
     /// # Safety
     ///
-    /// The run lives; other code accesses it only through [`SimulatedRun::continues`].
+    /// The run must outlive the call, and other code may access it only through
+    /// [`SimulatedRun::continues`].
     unsafe fn decide_until_end(run: *mut Self) -> RunEnd {
         loop {
             // SAFETY: no fiber runs while the borrow lasts.
@@ -344,12 +345,12 @@ impl SimulatedRun<'_> {
         self.executor.stopping.load(Ordering::Relaxed) || steps >= stop_at
     }
 
-    /// Returns `true` if the running fiber continues from a point at which the chooser wants no
+    /// Returns `true` if the running fiber continues from a point at which the chooser makes no
     /// choice.
     ///
     /// # Safety
     ///
-    /// The run lives, and the caller is the fiber that it resumed.
+    /// The run must outlive the call, and the caller must be the fiber that the run resumed.
     unsafe fn stays(run: *mut Self, at: At) -> bool {
         // SAFETY: the run waits for its fiber, and no part of the run is borrowed while it waits.
         let this = unsafe { &mut *run };
@@ -400,8 +401,8 @@ impl SimulatedRun<'_> {
         }
     }
 
-    /// Reports to the chooser the effects of a fiber that is running or has just stopped. `number`
-    /// is the fiber's former number, if it has a different one now.
+    /// Reports the effects of a fiber that is running or has just stopped to the chooser. `number`
+    /// is the fiber's former number, if its number has changed.
     fn tell(&mut self, task: *const Task, leave: SwitchReason, number: Option<u32>) {
         // SAFETY: the task is alive, because it has not been buried.
         let task = unsafe { &*task };
@@ -411,8 +412,8 @@ impl SimulatedRun<'_> {
         self.chooser.left(&SwitchEvent { fiber, context, name, leave, at, touched });
     }
 
-    /// Returns `true` if the fiber that has just gone to sleep handed its work to another one, and
-    /// that one continues the work without a choice.
+    /// Returns `true` if the fiber that has just gone to sleep handed its work to another fiber,
+    /// which continues the work without a choice.
     fn hands_on(&mut self) -> bool {
         self.collect();
         let Some(at) = self.heir.as_ref().and_then(|heir| self.place(heir.task)) else {
@@ -425,7 +426,7 @@ impl SimulatedRun<'_> {
         continues
     }
 
-    /// Returns the index of a fiber among the runnable ones.
+    /// Returns the index of a fiber in the list of runnable fibers.
     fn place(&self, task: *const Task) -> Option<usize> {
         self.runnable.iter().position(|one| *one == task)
     }

@@ -1,6 +1,6 @@
 //! Stacks for fibers: [`StackPool`] lends a [`FiberStack`] and takes it back.
 //!
-//! Many stacks lie in one mapping, a slab, without huge pages and with a guard below each stack.
+//! Many stacks share one mapping, a slab, which has no huge pages and a guard below each stack.
 //! Linux 6.13 and later installs guards without splitting the mapping; earlier versions need one
 //! mapping per guard, and the number of mappings is bounded. The pool lends the most recently used
 //! stack first. Free stacks above a bound return their memory to the system. When the pool is
@@ -57,7 +57,7 @@ unsafe impl corosensei::stack::Stack for FiberStack {
 }
 
 impl FiberStack {
-    /// Returns the start and end of the addresses below the stack that fault.
+    /// Returns the start and end of the guard below the stack.
     pub(super) fn guard(&self) -> (usize, usize) {
         (self.limit.get(), self.limit.get() + GUARD)
     }
@@ -89,11 +89,11 @@ pub(crate) enum StackError {
 /// The number of stacks in each state.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct StackCounts {
-    /// Lent to fibers that have not ended.
+    /// Number of stacks lent to fibers that have not ended.
     pub(crate) live: usize,
-    /// Free.
+    /// Number of free stacks.
     pub(crate) pooled: usize,
-    /// Abandoned with their contents, and never reused.
+    /// Number of stacks that were abandoned with their contents. They are never reused.
     pub(crate) abandoned: usize,
 }
 
@@ -110,9 +110,10 @@ pub(super) struct StackPool {
 #[derive(Debug)]
 struct FreeStacks {
     slabs: Vec<StackSlab>,
-    /// Used before and still resident; the most recently used stack is at the end.
+    /// Stacks that were used before and are still resident; the most recently used stack is at the
+    /// end.
     warm: Vec<FiberStack>,
-    /// Never used, or without memory.
+    /// Stacks that were never used, or that have no memory.
     cold: Vec<FiberStack>,
     /// Number of stacks in all slabs.
     total: usize,
@@ -143,7 +144,7 @@ impl StackPool {
     ///
     /// # Errors
     ///
-    /// No stack is free and none can be created.
+    /// Fails if no stack is free and none can be created.
     pub(super) fn lend(&self, into: &mut Vec<FiberStack>, count: usize) -> Result<(), StackError> {
         let mut free = self.lock();
         if free.is_empty() {
@@ -161,7 +162,7 @@ impl StackPool {
     ///
     /// # Errors
     ///
-    /// No stack is free and the kernel refuses memory.
+    /// Fails if no stack is free and the kernel refuses memory.
     pub(super) fn lend_beyond(&self) -> Result<FiberStack, StackError> {
         let mut free = self.lock();
         if free.is_empty() {
@@ -185,9 +186,8 @@ impl StackPool {
             if let (Some(first), Some(last)) = (neighbours.first(), neighbours.last()) {
                 let start = first.limit.get() + GUARD;
                 let length = last.base.get() - start;
-                // SAFETY: all bytes from the first stack's to the last one's belong to these
-                // stacks, which are owned here and hold no live data. A refusal by the kernel only
-                // costs memory.
+                // SAFETY: all bytes from the first stack to the last belong to these stacks, which
+                // are owned here and hold no live data. A refusal by the kernel only costs memory.
                 let _ = unsafe {
                     let start = ptr::with_exposed_provenance_mut(start);
                     rustix::mm::madvise(start, length, Advice::LinuxDontNeed)
@@ -196,7 +196,7 @@ impl StackPool {
         }
     }
 
-    /// Counts `stacks` stacks as abandoned: they are never reused.
+    /// Counts `stacks` stacks as abandoned. They are never reused.
     pub(super) fn abandon(&self, stacks: usize) {
         self.abandoned.fetch_add(stacks, Ordering::Relaxed);
     }
@@ -256,15 +256,15 @@ impl FreeStacks {
         let stride = size + GUARD;
         let length = stacks * stride;
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
-        // SAFETY: a new mapping at an address of the kernel's choice.
+        // SAFETY: this is a new mapping, whose address the kernel chooses.
         let start = unsafe {
             let protection = ProtFlags::READ | ProtFlags::WRITE;
             rustix::mm::mmap_anonymous(ptr::null_mut(), length, protection, flags)
         };
         let start = start.map_err(StackError::Memory)?.expose_provenance();
         let slab = StackSlab { start, length, stacks };
-        // SAFETY: the slab's own bytes, which no code uses yet. The slab also works if the kernel
-        // refuses the advice.
+        // SAFETY: the bytes belong to the slab, and no code uses them yet. The slab also works if
+        // the kernel refuses the advice.
         let _ = unsafe {
             let start = ptr::with_exposed_provenance_mut(start);
             rustix::mm::madvise(start, length, Advice::LinuxNoHugepage)
@@ -293,7 +293,7 @@ impl FreeStacks {
         if self.light_guards != Some(false) {
             /// `MADV_GUARD_INSTALL` of Linux 6.13.
             const INSTALL: libc::c_int = 102;
-            // SAFETY: bytes of a slab that no code uses yet.
+            // SAFETY: the bytes belong to a slab that no code uses yet.
             let light = unsafe { libc::madvise(start, GUARD, INSTALL) } == 0;
             if light || self.light_guards.is_some() {
                 self.light_guards = Some(true);
@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn free_stacks_above_the_bound_release_their_memory() {
+    fn free_stacks_above_bound_release_memory() {
         let pool = StackPool::new(16 << 10, usize::MAX);
         let mut stacks = Vec::new();
         while stacks.len() < WARM + 8 {
@@ -377,10 +377,10 @@ mod tests {
         }
         let last =
             ptr::with_exposed_provenance_mut::<u8>(stacks.last().expect("a stack").base.get());
-        // SAFETY: the highest byte of a stack that is owned here.
+        // SAFETY: this is the highest byte of a stack that is owned here.
         unsafe { last.sub(1).write(7) };
         pool.give(stacks.into_iter());
-        // SAFETY: mapped until the pool is dropped; no other code writes there.
+        // SAFETY: the byte is mapped until the pool is dropped, and no other code writes to it.
         assert_eq!(unsafe { last.sub(1).read() }, 0);
         // Returning the memory of adjacent stacks in one call does not remove the guards between
         // them.

@@ -2,8 +2,8 @@
 //!
 //! The word has four states. Unparking a parked task also obliges the caller to queue it; unparking
 //! a task in any other state leaves a token, which the next park takes. A task becomes parked only
-//! after its coroutine has suspended. Its own worker marks it as parked, so a thread that finds it
-//! parked may have it resumed at once.
+//! after its coroutine has suspended. The task's own worker marks it as parked, so a thread that
+//! finds it parked may have it resumed immediately.
 //! | state | unpark | park, after the switch |
 //! | --- | --- | --- |
 //! | `RUNNING`: runs or is queued | `TOKEN` | `PARKED` |
@@ -59,11 +59,11 @@ type FiberThread = Coroutine<(), SwitchReason, SwitchReason, FiberStack>;
 pub(super) struct Task {
     /// The number of the fiber in its executor, from 1.
     pub(super) id: u32,
-    /// The word given at the start.
+    /// The word passed to the fiber at its start.
     pub(super) context: usize,
-    /// The name by which the watchdog reports it, or 0.
+    /// The name by which the watchdog reports the fiber, or 0.
     pub(super) name: usize,
-    /// Simulated: the number by which the chooser knows the fiber; see [`Task::hand_number_to`].
+    /// Simulated: the chooser's number for the fiber; see [`Task::hand_number_to`].
     shown: AtomicU32,
     /// Simulated: the name of the fiber that this one serves, or its own name.
     serves: AtomicUsize,
@@ -81,7 +81,7 @@ pub(super) struct Task {
     state: AtomicU32,
     /// The worker that runs the fiber; changes only before the fiber has begun.
     home: AtomicPtr<Worker>,
-    /// The number of its processor.
+    /// The number of the fiber's processor.
     processor: AtomicUsize,
     inner: UnsafeCell<TaskState>,
 }
@@ -157,13 +157,13 @@ impl Task {
         task
     }
 
-    /// Makes the task begin only when it is unparked. Called by its starter, before any other
-    /// thread refers to it.
+    /// Makes the task begin only when it is unparked. Must be called by the task's starter, before
+    /// any other thread refers to the task.
     pub(super) fn begin_asleep(&self) {
         self.state.store(PARKED, Ordering::Relaxed);
     }
 
-    /// Returns the number by which the chooser knows the fiber.
+    /// Returns the chooser's number for the fiber.
     #[inline]
     pub(super) fn shown(&self) -> u32 {
         self.shown.load(Ordering::Relaxed)
@@ -191,8 +191,7 @@ impl Task {
         unsafe { &*self.home.load(Ordering::Relaxed) }
     }
 
-    /// Returns `true` if the task has never run. Called by a thread that holds it out of all
-    /// queues.
+    /// Returns `true` if the task has never run. The caller must hold the task out of all queues.
     pub(super) fn is_fresh(&self) -> bool {
         // SAFETY: the caller guarantees that no other thread accesses `inner`.
         unsafe { (*self.inner.get()).body.is_some() }
@@ -227,9 +226,9 @@ impl Task {
                 ENDED => return false,
                 _ => TOKEN,
             };
-            // SYNC token: pairs with `Task::take_token` and `Task::sleep`: the effects of the waker
-            // before this are visible after the park. Even a token is exchanged for a token, so
-            // that the exchange releases this waker's writes too.
+            // SYNC token: pairs with `Task::take_token` and `Task::sleep`: the waker's earlier
+            // effects are visible after the park. Even a token is exchanged for a token, so that
+            // the exchange releases this waker's writes too.
             let exchange =
                 self.state.compare_exchange_weak(state, next, Ordering::AcqRel, Ordering::Relaxed);
             match exchange {
@@ -290,17 +289,17 @@ impl Task {
         }
     }
 
-    /// Suspends the fiber, for [`suspend`](super::here::suspend).
+    /// Suspends the fiber. Called by [`suspend`](super::here::suspend).
     ///
     /// # Safety
-    /// This task is the one that runs on the calling thread.
+    /// This task must be the one that runs on the calling thread.
     pub(super) unsafe fn suspend(&self, leave: SwitchReason) {
         // SAFETY: the caller guarantees that the fiber runs, so the base of its coroutine has set
         // the yielder. The yielder lies at the base of the stack that this code runs on.
         unsafe { (*(*self.inner.get()).yielder).suspend(leave) };
     }
 
-    /// Returns the addresses below the task's stack that fault.
+    /// Returns the address range of the guard below the task's stack.
     pub(super) fn guard(&self) -> Range<usize> {
         self.guard.0..self.guard.1
     }
@@ -311,10 +310,10 @@ impl Task {
         unsafe { (*self.inner.get()).trap }
     }
 
-    /// Returns the address of the field that names the word at which the fiber spins. Used by the
-    /// fiber itself before the switch, by its worker after it.
+    /// Returns the address of the field that points to the word at which the fiber spins. The fiber
+    /// itself uses it before the switch, its worker after the switch.
     pub(super) fn spin_word(&self) -> *mut *const AtomicU32 {
-        // SAFETY: takes an address only.
+        // SAFETY: this only takes an address.
         unsafe { &raw mut (*self.inner.get()).word }
     }
 
@@ -322,7 +321,7 @@ impl Task {
     ///
     /// # Safety
     ///
-    /// The run of the task has ended, so the task does not run.
+    /// The run of the task must have ended, so that the task does not run.
     pub(super) unsafe fn locks(&self) -> Vec<String> {
         // SAFETY: the caller guarantees that no thread accesses `inner` any more.
         unsafe { (*self.inner.get()).locks.describe() }
@@ -333,7 +332,7 @@ impl Task {
     ///
     /// # Safety
     ///
-    /// The task has stopped for good, or has never begun; it is in no queue; `bury` is called once.
+    /// The task has stopped for good or has never begun, is in no queue, and is buried only once.
     pub(super) unsafe fn bury(this: *const Self, leave: SwitchReason) -> Option<FiberStack> {
         // SAFETY: the task is alive until the end of this function, and no other thread accesses
         // `inner`.
@@ -352,14 +351,14 @@ impl Task {
             (None, None) => None,
         };
         task.state.store(ENDED, Ordering::Relaxed);
-        // SAFETY: the reference that `new` leaked.
+        // SAFETY: this is the reference that `new` leaked.
         drop(unsafe { Arc::from_raw(this) });
         stack
     }
 }
 
-/// The base of every fiber. A panic that passed it would unwind into a worker, which does not
-/// expect a panic.
+/// Runs the body at the base of every fiber. A panic that passed this frame would unwind into a
+/// worker, which does not expect a panic.
 fn run(body: Body, id: u32) -> SwitchReason {
     if catch_unwind(AssertUnwindSafe(body)).is_err() {
         eprintln!("tontine-unix: a panic left the body of fiber {id}: its owner must catch it");

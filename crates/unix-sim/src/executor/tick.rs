@@ -3,7 +3,7 @@
 //! In the parallel executor each worker has a POSIX timer whose signal, `SIGRTMAX-1`, interrupts
 //! the worker's thread; in the simulated executor a tick occurs at points that the chooser picks.
 //! In both cases the tick function is called on the interrupted processor, with the context of the
-//! fiber that ran there. At high level a tick is deferred until the level falls.
+//! fiber that was running there. At high level a tick is deferred until the level falls.
 //!
 //! The kernel defines the work of a tick: profiling and the CPU limit. The tick function must be
 //! async-signal-safe: it allocates no memory, does not block, and takes no lock that is ever held
@@ -39,8 +39,8 @@ const HIGH: u8 = 1;
 pub(crate) fn splhigh() -> u8 {
     HERE.with(|here| {
         let before = here.level.replace(HIGH);
-        // SYNC level: pairs with `splx`. A tick interrupts this very thread: the following code
-        // must not move before the rise of the level.
+        // SYNC level: pairs with `splx`. A tick interrupts this very thread, so the following code
+        // must not move before the level is raised.
         compiler_fence(Ordering::SeqCst);
         before
     })
@@ -50,8 +50,8 @@ pub(crate) fn splhigh() -> u8 {
 #[inline]
 pub(crate) fn splx(before: u8) {
     HERE.with(|here| {
-        // SYNC level: pairs with `splhigh`. The preceding code must not move past the fall of the
-        // level.
+        // SYNC level: pairs with `splhigh`. The preceding code must not move past the point at
+        // which the level is lowered.
         compiler_fence(Ordering::SeqCst);
         here.level.set(before);
         if before == BASE && here.held.get() > 0 {
@@ -100,7 +100,8 @@ pub(super) fn tick_at_point() {
 }
 
 extern "C" fn on_tick(_signal: c_int) {
-    // SAFETY: accesses this thread's own `errno`, which the interrupted code may be about to read.
+    // SAFETY: this accesses the thread's own `errno`, which the interrupted code may be about to
+    // read.
     let error = unsafe { libc::__errno_location() };
     // SAFETY: as above.
     let before = unsafe { *error };
@@ -122,10 +123,11 @@ pub(super) fn signal() -> c_int {
 fn install() {
     static INSTALLED: OnceLock<()> = OnceLock::new();
     INSTALLED.get_or_init(|| {
-        // SAFETY: all zeroes are a valid action, without flags and with an empty mask.
+        // SAFETY: an all-zero action is valid. It has no flags and an empty mask.
         let mut action: libc::sigaction = unsafe { MaybeUninit::zeroed().assume_init() };
         action.sa_sigaction = on_tick as *const () as usize;
-        // A fiber's stack is too small for the registers of some processors.
+        // The handler needs its own stack, because a fiber's is too small for the registers of some
+        // processors.
         action.sa_flags = libc::SA_RESTART | libc::SA_ONSTACK;
         // SAFETY: `on_tick` takes one argument and is async-signal-safe if the tick function is.
         let result = unsafe { libc::sigaction(signal(), &raw const action, ptr::null_mut()) };
@@ -133,7 +135,7 @@ fn install() {
     });
 }
 
-/// The ticks of this thread. Dropping it stops them.
+/// The tick timer of this thread. Dropping it stops the ticks.
 pub(super) struct TickTimer(libc::timer_t);
 
 impl TickTimer {
@@ -141,11 +143,11 @@ impl TickTimer {
     ///
     /// # Errors
     ///
-    /// The kernel has no timer left.
+    /// Fails if the kernel has no timer left.
     pub(super) fn new(ticks: TickSettings) -> std::io::Result<Self> {
         install();
         HERE.with(|here| here.tick.set(Some(ticks.call)));
-        // SAFETY: all zeroes are a valid event, which the lines below fill in.
+        // SAFETY: an all-zero event is valid, and the lines below fill it in.
         let mut event: libc::sigevent = unsafe { MaybeUninit::zeroed().assume_init() };
         event.sigev_notify = libc::SIGEV_THREAD_ID;
         event.sigev_signo = signal();

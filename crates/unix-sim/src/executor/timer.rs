@@ -1,7 +1,7 @@
-//! Timed actions: [`Timers`], a queue of actions, and [`Timer`], the right to cancel one.
+//! Timed actions: [`Timers`], a queue of actions, and [`Timer`], a handle that cancels one.
 //!
-//! The clock of the parallel executor is the monotonic one, that of the simulated executor is
-//! virtual; the queue is the same for both.
+//! The parallel executor uses the monotonic clock, and the simulated executor a virtual one. The
+//! queue is the same for both.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,19 +11,19 @@ use std::time::Duration;
 use super::footprint::Object;
 use super::reach::changes;
 
-/// A timed action: short, and run outside of fibers.
+/// A timed action. It is short, and runs outside of fibers.
 pub(crate) type TimerAction = Box<dyn FnOnce() + Send>;
 
-/// The time, and the number of the action: of actions with the same time, the one that was set
-/// first runs first.
+/// The time and the number of an action. If two actions have the same time, the one that
+/// was set first runs first.
 type TimerKey = (Duration, u64);
 
-/// The future actions.
+/// The pending actions.
 #[derive(Debug)]
 pub(super) struct Timers {
     queue: Mutex<TimerQueue>,
-    /// The time of the first action in nanoseconds, or `u64::MAX` without one. Read without the
-    /// lock, changed under it.
+    /// The time of the first action in nanoseconds, or `u64::MAX` if no action is set. Read without
+    /// the lock, changed under it.
     first_ns: AtomicU64,
 }
 
@@ -71,8 +71,8 @@ impl Timers {
         queue.actions.is_empty() && queue.running == 0
     }
 
-    /// Returns the time of the first action in nanoseconds, or `u64::MAX` without one. Exact if the
-    /// calling thread is the only one that sets and cancels actions.
+    /// Returns the time of the first action in nanoseconds, or `u64::MAX` if no action is set. The
+    /// result is exact only if no other thread sets or cancels actions.
     pub(super) fn first_ns(&self) -> u64 {
         self.first_ns.load(Ordering::Relaxed)
     }
@@ -113,7 +113,7 @@ impl Timers {
     }
 }
 
-/// The right to cancel an action. Dropping it leaves the action set.
+/// A handle that cancels an action. Dropping it leaves the action set.
 #[derive(Debug)]
 pub(crate) struct Timer {
     pub(super) executor: Arc<super::FiberExecutor>,

@@ -66,7 +66,7 @@ impl Worker {
         worker
     }
 
-    /// Returns a record to which no fiber will be posted.
+    /// Returns the record for reuse. No fiber will be posted to it.
     pub(super) fn release(&'static self) {
         unused().push(self);
     }

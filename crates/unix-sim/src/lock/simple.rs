@@ -103,8 +103,8 @@ impl<C: LockClass, T> SimpleLock<C, T> {
     ///
     /// # Safety
     ///
-    /// No holder ever continues: each is a fiber of a run that has ended. Its reference to the
-    /// value is never used again.
+    /// No holder of the lock may ever continue: it is a fiber of a run that has ended, and its
+    /// reference to the value is never used again.
     pub(crate) unsafe fn value_after_the_end(&self) -> &T {
         // SAFETY: the caller guarantees that the value no longer changes.
         unsafe { &*self.value.get() }

@@ -172,6 +172,7 @@ impl Turns {
     }
 
     /// Hands the free lock to the writer at the head of the queue, or to all readers there.
+    ///
     /// The state is exactly [`QUEUE`] and does not change, because later fibers queue and only one
     /// releasing thread observes this state.
     #[cold]

@@ -191,10 +191,10 @@ impl Builder {
     }
 
     /// Sets whether [`RunReport::locks`] contains, for each class of lock, the figures of section 9
-    /// of the paper: the numbers of acquisitions, of those that had to wait and of those that
-    /// slept, and how long locks were held, in nanoseconds of the system's clock (simulated: the
-    /// virtual one). This costs two reads of the clock per acquisition. By default nothing is
-    /// counted, at no cost.
+    /// of the paper: how many acquisitions there were, how many of them waited, how many slept, and
+    /// how long locks were held. Durations are in nanoseconds of the system's clock, which is
+    /// virtual in a simulated run. Counting costs two reads of the clock per acquisition. By
+    /// default nothing is counted, at no cost.
     ///
     /// ```
     /// use tontine_unix_sim::{Executor, LockingMode, Virtual};

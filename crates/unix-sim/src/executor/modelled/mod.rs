@@ -1,14 +1,14 @@
 //! The modelled executor: simulated processors, each with its own clock ([`ModelledRun`]).
 //!
-//! One thread runs all of them. The fiber on the processor whose clock is furthest behind runs
+//! One thread runs all processors. The fiber on the processor whose clock is furthest behind runs
 //! until that clock has passed another processor's. Effects between processors therefore occur in
 //! the order of their clocks. Each [`CostKind`] advances the clock of the processor that takes the
-//! step by its cost, plus or minus up to an eighth, as the seed decides: without this variation,
+//! step by its cost, plus or minus up to an eighth, as the seed decides. Without this variation,
 //! processors in lock-step would show effects of the lock-step rather than of the machine. The same
 //! seed and costs give the same run.
 //!
 //! The rules for placing fibers, for taking them from other processors and for sleeping are those
-//! of the parallel executor; they are in `processor.rs`. docs/reference/model.md lists what is
+//! of the parallel executor; `processor.rs` implements them. docs/reference/model.md lists what is
 //! modelled and what is not.
 #![allow(unsafe_code, reason = "runs fibers by address")]
 
@@ -32,7 +32,7 @@ use processor::{Arrival, LOOK_PS, ModelledProcessor};
 
 /// The time of an event that does not occur.
 const NEVER: u64 = u64::MAX;
-/// Costs vary by up to one part in this number, up or down.
+/// Reciprocal of the maximum variation of a cost, up or down.
 const SPREAD: u64 = 8;
 
 /// The part of a modelled executor that other modules read.
@@ -96,7 +96,8 @@ pub(super) struct ModelledRun {
     /// The last holder of each lock, by class and instance: 0 for none, otherwise one more than the
     /// processor's number.
     lines: RefCell<Vec<Vec<u16>>>,
-    /// The processors that have the words of each process in their caches, by its slot.
+    /// The processors that have the words of each process in their caches, by the slot of the
+    /// process.
     words: RefCell<Vec<LineHolders>>,
 }
 
@@ -106,14 +107,14 @@ pub(super) struct ModelledRun {
 struct LineHolders(u64);
 
 thread_local! {
-    /// The machine that this thread runs, or null. Constant and without a destructor, because a
-    /// signal handler may read it.
+    /// The machine that this thread runs, or null. The cell is constant-initialised and has no
+    /// destructor, because a signal handler may read it.
     static MACHINE: Cell<*const ModelledRun> = const { Cell::new(ptr::null()) };
 }
 
 /// Returns the machine that this thread runs.
 fn machine<'a>() -> Option<&'a ModelledRun> {
-    // SAFETY: not null only while a `MachineHere` borrows the machine; callers keep the result no
+    // SAFETY: non-null only while a `MachineHere` borrows the machine. Callers keep the result no
     // longer than a frame within that run.
     unsafe { MACHINE.get().as_ref() }
 }
@@ -203,7 +204,7 @@ pub(crate) fn compute(duration: Duration) -> bool {
 }
 
 impl ModelledRun {
-    /// Passes a point of a fiber: processors that are behind catch up.
+    /// Passes a point of a fiber, at which processors that are behind catch up.
     #[cold]
     fn point(&self) {
         let Some(task) = running() else { return };
@@ -329,7 +330,7 @@ impl ModelledRun {
         }
     }
 
-    /// Notifies another processor of work. Returns the time at which that processor notices.
+    /// Notifies another processor of work. Returns the time at which that processor notices it.
     fn reach(&self, target: &ModelledProcessor) -> u64 {
         let inside = self.inside.get();
         if inside {
@@ -346,14 +347,15 @@ impl ModelledRun {
     }
 
     /// Lets an idle processor take some of the fibers that have not begun on `from`, as the
-    /// parallel executor does. A sleeping processor is woken only if there are two or more.
+    /// parallel executor does. A sleeping processor is woken only if there are two or more such
+    /// fibers.
     fn share(&self, from: usize) {
         let many = self.processors[from].fresh.borrow().len() >= 2;
         self.share_with(from, many);
     }
 
-    /// Does the work of the parallel executor's monitor at each of its checks: no processor keeps
-    /// sleeping while another one has fibers that have not begun.
+    /// Does the work of the parallel executor's monitor at each of its checks, so that no processor
+    /// keeps sleeping while another one has fibers that have not begun.
     fn look_about(&self, now_ps: u64) {
         if now_ps < self.next_look_ps.get() {
             return;
@@ -412,7 +414,7 @@ pub(super) fn makes_way() -> Option<bool> {
     })
 }
 
-/// Records that a timer was set: at its time, a processor may have to wait for the action.
+/// Records that a timer was set, because a processor may have to wait for its action.
 pub(super) fn look_at(when: Duration) {
     if let Some(machine) = machine() {
         let ps = u64::try_from(when.as_nanos()).unwrap_or(NEVER).saturating_mul(PS_A_NS);
@@ -443,7 +445,7 @@ pub(super) fn current() -> Option<usize> {
 ///
 /// # Safety
 ///
-/// The fiber spins, so its word lives as long as the frame in which it spins.
+/// The fiber must be spinning, so that its word lives as long as the frame in which it spins.
 unsafe fn is_free(task: *const Task) -> bool {
     // SAFETY: the caller's guarantee.
     unsafe {

@@ -13,9 +13,9 @@ use crate::costs::PS_A_NS;
 use crate::executor::parallel::{BUSY_LOOK, ROUND, TAKEN};
 use crate::executor::task::Task;
 
-/// The period of the clock's ticks.
+/// Period of the clock's ticks, in picoseconds.
 const TICK_PS: u64 = 1_000_000_000_000 / crate::executor::TICKS_A_SECOND as u64;
-/// The interval of the monitor's checks.
+/// Interval between the monitor's checks, in picoseconds.
 pub(super) const LOOK_PS: u64 = BUSY_LOOK.as_nanos() as u64 * PS_A_NS;
 
 /// A fiber in a queue, and the time of its arrival.

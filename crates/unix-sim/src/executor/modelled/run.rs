@@ -94,7 +94,7 @@ impl ModelledExecution<'_> {
     }
 
     /// Returns the processor whose clock is furthest behind, its time, and the time of the next
-    /// one.
+    /// processor.
     fn next(&self) -> (usize, u64, u64) {
         let (mut next, mut due_ps, mut horizon_ps) = (0, NEVER, NEVER);
         for processor in &self.machine.processors {

@@ -1,4 +1,4 @@
-//! Decisions of a [`SimulatedRun`]: which fiber runs next, or that time passes.
+//! Decisions of a [`SimulatedRun`]: the choice of the next fiber, or of letting time pass.
 
 use std::sync::atomic::Ordering;
 

@@ -103,7 +103,7 @@ fn panic_out_of_body_aborts_and_names_fiber() {
 static TICKS: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
 
 #[test]
-fn tick_interrupts_a_fiber_and_gets_its_context() {
+fn tick_interrupts_fiber_and_receives_its_context() {
     let executor = FiberExecutor::parallel(2, ExecutorOptions::default());
     executor.ticks(1000, |context| {
         if let Some(ticks) = TICKS.get(context.wrapping_sub(1)) {
@@ -121,7 +121,7 @@ fn tick_interrupts_a_fiber_and_gets_its_context() {
 }
 
 #[test]
-fn tick_at_high_level_waits_until_the_level_falls() {
+fn tick_at_high_level_waits_until_level_falls() {
     static COUNT: AtomicUsize = AtomicUsize::new(0);
     let executor = FiberExecutor::parallel(1, ExecutorOptions::default());
     executor.ticks(1000, |_| {
@@ -144,7 +144,7 @@ fn tick_at_high_level_waits_until_the_level_falls() {
 }
 
 #[test]
-fn tick_may_wake_a_fiber_of_its_own_processor() {
+fn tick_wakes_fiber_on_same_processor() {
     static SLEEPER: OnceLock<Fiber> = OnceLock::new();
     let executor = FiberExecutor::parallel(1, ExecutorOptions::default());
     executor.ticks(1000, |_| {

@@ -119,7 +119,7 @@ fn pinned_fiber_runs_on_its_processor() {
 }
 
 #[test]
-fn current_returns_the_running_fiber() {
+fn current_returns_running_fiber() {
     let executor = FiberExecutor::parallel(1, ExecutorOptions::default());
     assert_eq!((current_id(), context()), (0, 0));
     let fiber = start_on(&executor, 0, 77, || {
@@ -154,7 +154,7 @@ fn timers_fire_in_order_and_can_be_cancelled() {
 }
 
 #[test]
-fn timer_may_start_a_fiber() {
+fn timer_action_starts_fiber() {
     let executor = FiberExecutor::parallel(2, ExecutorOptions::default());
     let waiter = start(&executor, park);
     let inner = Arc::clone(&executor);
@@ -164,7 +164,7 @@ fn timer_may_start_a_fiber() {
 }
 
 #[test]
-fn all_fibers_blocked_is_a_deadlock() {
+fn run_with_all_fibers_blocked_deadlocks() {
     for processors in 1..=3 {
         let executor = FiberExecutor::parallel(processors, ExecutorOptions::default());
         for _ in 0..10 {
@@ -181,7 +181,7 @@ fn all_fibers_blocked_is_a_deadlock() {
 }
 
 #[test]
-fn cancelling_last_timer_makes_a_deadlock() {
+fn cancelling_last_timer_causes_deadlock() {
     let executor = FiberExecutor::parallel(1, ExecutorOptions::default());
     start(&executor, park);
     let timer = executor.at(Duration::from_secs(3600), Box::new(|| {}));
@@ -207,7 +207,7 @@ fn attached_external_source_prevents_deadlock() {
 }
 
 #[test]
-fn detaching_external_source_makes_a_deadlock() {
+fn detaching_external_source_causes_deadlock() {
     let executor = FiberExecutor::parallel(2, ExecutorOptions::default());
     start(&executor, park);
     let outside = executor.external();
@@ -304,7 +304,7 @@ impl Hooks for Named {
 }
 
 #[test]
-fn watchdog_names_a_fiber_that_only_computes() {
+fn watchdog_names_computing_fiber() {
     let hooks = Arc::new(Named::default());
     let busy_limit = Duration::from_millis(20);
     let options =
@@ -330,7 +330,7 @@ impl Hooks for Rescue {
 }
 
 #[test]
-fn deadlock_hook_may_rescue_the_run() {
+fn run_continues_if_deadlock_hook_wakes_fiber() {
     let hooks = Arc::new(Rescue(OnceLock::new()));
     let options = ExecutorOptions { hooks: hooks.clone(), ..ExecutorOptions::default() };
     let executor = FiberExecutor::parallel(2, options);
@@ -351,7 +351,7 @@ fn start_beyond_stack_limit_fails() {
 }
 
 #[test]
-fn unpark_after_the_end_has_no_effect() {
+fn unpark_of_ended_fiber_has_no_effect() {
     let executor = FiberExecutor::parallel(1, ExecutorOptions::default());
     let fiber = start(&executor, || {});
     assert_eq!(executor.run(), RunEnd::Finished);
@@ -414,7 +414,7 @@ fn panicking_hook_ends_the_run() {
     assert!(run.is_err());
 }
 
-/// The body of one of many fibers that operate on each other, in an order that `seed` decides.
+/// Operates on other fibers, in a random order that `seed` decides.
 fn mingle(executor: &Arc<FiberExecutor>, others: &Mutex<Vec<Fiber>>, seed: u64) {
     let mut random = SplitMix::new(seed);
     for _ in 0..100 {
@@ -467,11 +467,11 @@ fn random_fiber_operations_let_all_fibers_end() {
     }
 }
 
-/// Regression test. Occasionally a fiber that yielded runs before those that were woken. It used to
-/// run for a whole time slice in that case, and sent thousands of signals to a receiver that was
+/// Regression test. Occasionally a fiber that yielded runs before fibers that were woken. It used
+/// to run for a whole time slice in that case, and sent thousands of signals to a receiver that was
 /// awake and waiting for its turn.
 #[test]
-fn fiber_ahead_of_woken_ones_yields_at_first_return() {
+fn fiber_run_before_woken_fibers_yields_at_first_return() {
     for offset in 0..64 {
         let executor = FiberExecutor::parallel(1, ExecutorOptions::default());
         let wakes = Arc::new(AtomicUsize::new(0));

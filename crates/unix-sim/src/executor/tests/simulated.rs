@@ -31,14 +31,14 @@ fn order(seed: u64) -> (Vec<u32>, u64, u64) {
 }
 
 #[test]
-fn same_seed_repeats_the_simulated_run() {
+fn same_seed_repeats_simulated_run() {
     for seed in 0..20 {
         assert_eq!(order(seed), order(seed));
     }
 }
 
 #[test]
-fn different_seed_changes_the_simulated_run() {
+fn different_seed_changes_simulated_run() {
     let runs: Vec<_> = (0..20).map(order).collect();
     for (index, run) in runs.iter().enumerate() {
         assert_eq!(run.1, 160);
@@ -50,7 +50,7 @@ fn different_seed_changes_the_simulated_run() {
 }
 
 #[test]
-fn digest_of_a_seed_is_machine_independent() {
+fn digest_of_seed_is_machine_independent() {
     assert_eq!(order(1).2, 516_125_569_385_170_840);
 }
 
@@ -99,7 +99,7 @@ fn two_fibers_spinning_at_each_others_locks_deadlock() {
 }
 
 #[test]
-fn simulated_clock_jumps_to_the_next_timer() {
+fn simulated_clock_jumps_to_next_timer() {
     let executor = FiberExecutor::simulated(0, ExecutorOptions::default());
     let day = Duration::from_secs(86_400);
     let seen: Arc<Mutex<Vec<u32>>> = Arc::default();
@@ -122,7 +122,7 @@ fn simulated_clock_jumps_to_the_next_timer() {
 }
 
 #[test]
-fn each_point_advances_the_clock() {
+fn each_point_advances_clock() {
     let executor = FiberExecutor::simulated(0, ExecutorOptions::default());
     let inner = Arc::clone(&executor);
     start(&executor, move || {
@@ -137,7 +137,7 @@ fn each_point_advances_the_clock() {
 }
 
 #[test]
-fn all_fibers_blocked_is_a_deadlock() {
+fn run_with_all_fibers_blocked_deadlocks() {
     let executor = FiberExecutor::simulated(0, ExecutorOptions::default());
     for _ in 0..3 {
         start(&executor, park);
@@ -147,7 +147,7 @@ fn all_fibers_blocked_is_a_deadlock() {
 }
 
 #[test]
-fn external_thread_may_wake_a_fiber() {
+fn external_thread_wakes_parked_fiber() {
     let executor = FiberExecutor::simulated(0, ExecutorOptions::default());
     let waiter = start(&executor, park);
     let outside = executor.external();
@@ -221,7 +221,7 @@ fn ticks_arrive_only_at_points_below_high_level() {
 }
 
 #[test]
-fn each_fiber_has_its_own_level() {
+fn interrupt_level_is_per_fiber() {
     let executor = FiberExecutor::simulated(5, ExecutorOptions::default());
     executor.ticks(100, |_| {});
     for _ in 0..4 {
@@ -258,7 +258,8 @@ fn simulated_fibers_can_be_abandoned_and_pinned() {
     assert_eq!((counts.live, counts.abandoned), (0, 1));
 }
 
-/// Chooses the first runnable fiber, but never switches away from a fiber that can continue.
+/// A chooser that selects the first runnable fiber, but never switches away from a fiber that can
+/// continue.
 struct First;
 
 impl Chooser for First {
@@ -299,7 +300,7 @@ impl Hooks for Rude {
 /// Regression test. The thread used to keep the state of a run that no longer existed: no other run
 /// could begin there, and a query of the current fiber read freed state.
 #[test]
-fn run_ended_by_panic_leaves_no_state_on_its_thread() {
+fn run_ended_by_panic_leaves_no_thread_state() {
     let options = || ExecutorOptions { hooks: Arc::new(Rude), ..ExecutorOptions::default() };
     for executor in [
         FiberExecutor::simulated(1, options()),

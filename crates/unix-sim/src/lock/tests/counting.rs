@@ -21,7 +21,7 @@ fn row(locks: &Locks, name: &str) -> LockRow {
 }
 
 #[test]
-fn lock_statistics_are_absent_unless_requested() {
+fn uncounted_locks_have_no_statistics() {
     let uncounted =
         locks(LockingMode::Parallel, LockOptions { explore: false, ..LockOptions::default() });
     assert_eq!(uncounted.statistics(), None);
