@@ -115,8 +115,8 @@ impl Caller<'_> {
                 each(&mut state)
             }
             PriorityScope::Group(id) => {
-                // Declared before the lock, so that it is dropped after it: dropping it may take
-                // the lock again.
+                // `group` is declared before the lock, so that it is dropped after the lock,
+                // because dropping it may take the lock again.
                 let group;
                 let _coarse = kernel.coarse();
                 let found = if id.number() == 0 {

@@ -1,4 +1,5 @@
-//! The remains of a system after all processes have ended, counted from scratch: [`Kernel::audit`].
+//! The audit of a system after all processes have ended, which counts from scratch:
+//! [`Kernel::audit`].
 //!
 //! Explored runs are audited in every build: membership, orphan status, references, numbers and the
 //! charges of users must all be as if only the first process had ever existed. The audit runs once,
@@ -9,7 +10,7 @@ use super::proc::{Phase, Proc};
 use crate::executor::RunEnd;
 
 impl Kernel {
-    /// After a run that finished, records a violation if something is left that should not be.
+    /// Records a violation if a finished run has left something behind.
     pub(super) fn audit(&self, outcome: RunEnd) {
         if outcome == RunEnd::Finished
             && self.config.is_audited()

@@ -49,7 +49,7 @@ impl SystemState {
     }
 }
 
-/// Lists the processes that have one end of a pipe open; process `own` sleeps at the other end.
+/// Lists the processes that have one end of a pipe open; process `own` is blocked at the other end.
 fn listed(owners: &[i32], own: i32, names: &BTreeMap<i32, String>) -> String {
     let named = |pid: &i32| match names.get(pid) {
         _ if *pid == own => "itself".to_owned(),

@@ -1,5 +1,5 @@
-//! A thread in the kernel: [`Caller`], the handle through which the thread's program makes system
-//! calls; and the entry to (`sig_lock_or_return`, §4.1) and exit from each call.
+//! The entry to each system call (`sig_lock_or_return`, §4.1) and the exit from it: [`Caller`], the
+//! handle through which the program of a thread makes system calls.
 
 use std::cell::Cell;
 use std::panic;
@@ -208,7 +208,7 @@ impl<'k> Caller<'k> {
     /// the processor is still in user mode.
     ///
     /// # Errors
-    /// `EINTR` while the stack is unwound: destructors cannot make system calls.
+    /// Returns `EINTR` while the stack is unwound, because destructors cannot make system calls.
     fn enter(&self) -> Result<()> {
         if self.leaving.get().is_some() || std::thread::panicking() {
             return self.refuse();
@@ -290,7 +290,7 @@ impl<'k> Caller<'k> {
         }
     }
 
-    /// Records that the thread sleeps in a way that a signal may interrupt, and on which fiber.
+    /// Records that the thread sleeps interruptibly, and the fiber on which it sleeps.
     fn sleeps(&self, state: &mut ProcState) {
         self.parks_here(state);
         self.thread.set_sleeping(true);
@@ -299,7 +299,7 @@ impl<'k> Caller<'k> {
     /// Sleeps once, until this fiber is unparked. The caller must then check its condition again.
     ///
     /// # Errors
-    /// Pending work must be handled first.
+    /// Fails if pending work must be handled first.
     pub(super) fn sleep_once(&self) -> std::result::Result<(), Unfinished> {
         {
             let mut state = self.state();
@@ -318,7 +318,7 @@ impl<'k> Caller<'k> {
     /// after a part was `written`; the call then returns the length of that part.
     ///
     /// # Errors
-    /// Pending work must be handled first, and nothing was written.
+    /// Fails if pending work must be handled first and nothing was written.
     pub(super) fn sleep_for_space(&self, written: usize) -> std::result::Result<bool, Unfinished> {
         match self.sleep_once() {
             Ok(()) => Ok(true),
@@ -347,7 +347,7 @@ impl<'k> Caller<'k> {
                 break;
             }
         }
-        // Done without `p_lock`: a poster that reads the old value merely unparks this thread once
+        // This needs no `p_lock`: a poster that reads the old value merely unparks this thread once
         // more, and every sleep checks its condition again.
         self.thread.set_sleeping(false);
         Err(Unfinished::Interrupted)

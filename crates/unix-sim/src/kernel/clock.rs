@@ -56,7 +56,7 @@ impl Kernel {
             if total >= *hard {
                 Some(Signal::KILL)
             } else if total >= *soft {
-                // The process gets one more second, to handle the signal.
+                // The process receives one more second in which to handle the signal.
                 *soft += 1;
                 Some(Signal::XCPU)
             } else {

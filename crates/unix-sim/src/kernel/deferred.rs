@@ -5,8 +5,8 @@
 //! the event is handled. It also stores which process was *self* when the event was created
 //! (§7.2.3). A thread that defers may wait until the event has been handled
 //! ([`Kernel::await_generated`]). The queue has a fixed size, because a tick must not allocate. If
-//! the queue is full, no event is created and no reference is counted: an alarm is retried with the
-//! next tick, SIGXCPU when the limit is exceeded again.
+//! the queue is full, no event is created and no reference is counted. In that case an alarm is
+//! retried at the next tick, and SIGXCPU is sent when the limit is exceeded again.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -48,7 +48,7 @@ struct EventQueue {
     made: u64,
     /// Number of events handled so far.
     generated: u64,
-    /// Fibers that wait, each until this many events have been handled.
+    /// Waiting fibers, each with the number of handled events that it waits for.
     sleepers: Vec<(u64, Fiber)>,
 }
 
@@ -108,7 +108,7 @@ impl Kernel {
         });
     }
 
-    /// Counts a reference for an event; `None` if the process is ending, because it then discards
+    /// Counts a reference for an event, or returns `None` if the process is ending and so discards
     /// signals.
     fn hold_process(&self, target: &Proc) -> Option<HeldProc> {
         ProcRef::new(self, target).hold()

@@ -22,8 +22,8 @@ use crate::executor;
 use crate::mode::LockingMode;
 
 /// Minimum stack space, in bytes, for a handler to begin. With less, the handler would run out of
-/// stack inside a call, through no fault of the program. As on Linux, too little space ends the
-/// process by SIGSEGV.
+/// stack inside a call, through no fault of the program. As on Linux, a process with too little
+/// space is killed by SIGSEGV.
 const HANDLER_ROOM: usize = if cfg!(debug_assertions) { 64 << 10 } else { 16 << 10 };
 
 /// A handler that is set up: it runs before the program, or the frame below it, continues.
@@ -57,7 +57,7 @@ enum PsigAction {
 
 impl Caller<'_> {
     /// Handles all work that the thread was marked for, runs the handlers that are due, and lets
-    /// threads run that the call woke.
+    /// the threads that the call woke run.
     pub(super) fn return_to_user(&self) -> Delivered {
         let delivered = self.handle_ast();
         executor::leave_kernel();
@@ -100,7 +100,7 @@ impl Caller<'_> {
         delivered
     }
 
-    /// Continues to unwind, for the reason that the kernel found.
+    /// Continues the unwinding, for the recorded reason.
     fn leave_now(&self) -> ! {
         let why = self.leaving.get().unwrap_or(ExitReason::Halt);
         self.leave(why)
@@ -138,9 +138,9 @@ impl Caller<'_> {
     fn deliver_one(&self) -> Option<(HandlerFrame, ActionFlags)> {
         let locks = &self.kernel.locks;
         let sig_wait_lock = || self.proc.siglock.sig_wait_lock(locks, &self.thread).ok();
-        // If another thread is delivering, `sig_wait_lock` marks this thread; the mark makes it
-        // block, and it then comes here again. In mode `Master`, threads that wait for the master
-        // are blocked already, so a thread never finds another one delivering (§4.1).
+        // If another thread is delivering, `sig_wait_lock` marks this thread. The mark makes it
+        // block and then return here. In mode `Master`, threads that wait for the master are
+        // blocked already, so a thread never finds another one delivering (§4.1).
         let waiting = if self.kernel.config.mode == LockingMode::Master {
             self.sig_lock_or_return().ok()?.unlock();
             None
@@ -197,8 +197,8 @@ impl Caller<'_> {
         }
     }
 
-    /// Takes a signal that the mask does not block: a signal of the thread first, then one of the
-    /// process, if this thread delivers those.
+    /// Takes a signal that the mask does not block: first a signal of the thread, then a signal of
+    /// the process, if this thread delivers the process's signals.
     fn issig(&self, state: &mut ProcState) -> Option<SigInfo> {
         if state.phase != Phase::Live {
             self.thread.settle(AstFlags::SIGNAL);
@@ -304,7 +304,7 @@ impl Caller<'_> {
         signal == Signal::STOP || !orphaned
     }
 
-    /// Sets up a handler. Its mask applies from now on.
+    /// Sets up a handler. The handler's mask takes effect immediately.
     fn sendsig(
         &self,
         state: &mut ProcState,
@@ -348,7 +348,7 @@ impl Caller<'_> {
         }
     }
 
-    /// Stops the whole process. If the process is traced, its tracer is also notified, as of any
+    /// Stops the whole process. If the process is traced, its tracer is also notified, as for any
     /// stop, and decides when the process continues. If the process was stopped already and its
     /// tracer had continued it, its parent is not notified again.
     fn stop(&self, signal: Signal) {
@@ -380,8 +380,8 @@ impl Caller<'_> {
         }
     }
 
-    /// Sleeps until the process is continued (by its tracer too, if it has one) or killed, or until
-    /// another thread ends the process.
+    /// Sleeps until the process is continued (possibly by its tracer) or killed, or until another
+    /// thread ends the process.
     fn stay_stopped(&self) {
         self.wakings.set(self.wakings.get().wrapping_add(1));
         loop {

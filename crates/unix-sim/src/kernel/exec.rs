@@ -1,11 +1,11 @@
 //! `exec`, which halts all other threads (§4.1) and waits for their forks (§6.2), and `spawn`.
 //! Both run registered programs only ([`ProgramImage`]).
 //!
-//! Between fork and exec, a spawned child blocks all signals and has no handlers. So a signal that
-//! arrives in that time reaches the program, and no code of the parent runs in the child. The
-//! parent sleeps until the exec, as after vfork(2); only the parent's own end interrupts that
-//! sleep. When the parent learns why a child could not exec ([`ExecFailure`]), the child has been
-//! removed completely: no other process is notified of the child.
+//! Between fork and exec, a spawned child blocks all signals and has no handlers. A signal that
+//! arrives in that time therefore reaches the program, and no code of the parent runs in the child.
+//! The parent sleeps until the exec, as after vfork(2); only the termination of the parent
+//! interrupts that sleep. When the parent learns why a child could not exec ([`ExecFailure`]), the
+//! child has been removed completely, and no other process is notified of the child.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -152,8 +152,8 @@ impl Caller<'_> {
         self.state().image.take()
     }
 
-    /// Performs `fork` and `exec` in one: the caller sleeps until the child has called exec or
-    /// failed to.
+    /// Performs `fork` and `exec` in one step. The caller sleeps until the child has called exec or
+    /// has failed to.
     pub(super) fn spawn_process(&self, sys: &SpawnRequest) -> Result<Pid> {
         check_text(&sys.path, &sys.arguments)?;
         let report = Arc::new(ExecResult::default());
@@ -286,8 +286,8 @@ impl ExecResult {
     }
 }
 
-/// Does the work of posix_spawn(3) between fork and exec. Setting the mask unblocks signals at the
-/// end.
+/// Does the work of posix_spawn(3) between fork and exec. The last step sets the mask, which
+/// unblocks signals.
 fn prepare(kernel: &Kernel, sys: &dyn Sys, spawn: &SpawnRequest, mask: SigSet) -> Result<()> {
     if spawn.session {
         sys.setsid()?;

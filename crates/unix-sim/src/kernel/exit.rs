@@ -44,7 +44,7 @@ impl Caller<'_> {
         self.leaving.set(Some(ExitReason::Exit));
     }
 
-    /// Marks all other threads to end, and wakes them. Called under `p_lock`.
+    /// Marks all other threads for termination, and wakes them. Called under `p_lock`.
     pub(super) fn halt_others(&self, state: &ProcState) {
         for member in state.threads.iter().filter(|other| other.thread.tid() != self.thread.tid()) {
             member.thread.demand(AstFlags::HALT);
@@ -101,8 +101,8 @@ impl Kernel {
         }
     }
 
-    /// The thread that drops the last reference checks under `p_lock` which fiber waits for the
-    /// release.
+    /// Waits for the drop of the last reference. The thread that drops it checks under `p_lock`
+    /// which fiber waits.
     #[cold]
     fn await_last_reference(&self, proc: &Proc) {
         proc.lock(&self.locks).ender = Some(executor::current());
@@ -139,8 +139,8 @@ impl Kernel {
         };
         self.recount(proc, group.as_ref(), &mut orphaned);
         if let Some(tracer) = tracer {
-            // The parent is notified after the tracer has waited for the process, which may be at
-            // once.
+            // The parent is notified after the tracer has waited for the process, which may happen
+            // immediately.
             drop(writing);
             self.notify_tracer(tracer, notice.info);
         } else {
@@ -150,7 +150,7 @@ impl Kernel {
     }
 
     /// Notifies the parent of a process that has ended, unless the parent was already `notified`.
-    /// Removes the process if the parent wants no zombie.
+    /// Removes the process if the parent keeps no zombies.
     pub(super) fn end_for(
         &self,
         writing: Writing<'_>,
@@ -173,12 +173,12 @@ impl Kernel {
     }
 
     /// Posts SIGCHLD for a child that has ended, and wakes the threads that wait. Returns `true` if
-    /// the parent wants no zombie. The caller holds the family's lock, so that no thread waits for
+    /// the parent keeps no zombies. The caller holds the family's lock, so that no thread waits for
     /// the child before this function is done.
     fn notify_end(&self, parent: &Proc, child: &Proc, notice: Notice) -> bool {
         let Notice { info, traced, failed } = notice;
         let mut state = parent.lock(&self.locks);
-        // A parent that traces its child wants the end reported, regardless of its action for
+        // A parent that traces its child is notified of the end, regardless of its action for
         // SIGCHLD.
         let unwanted = self.is_init(parent) || (!traced && self.auto_reaps(&state));
         // A child whose spawn failed does not count, but a thread may be waiting for only that
@@ -195,7 +195,7 @@ impl Kernel {
         vanishes
     }
 
-    /// Returns `true` if a process wants no zombies for its children.
+    /// Returns `true` if the children of a process leave no zombies.
     pub(super) fn auto_reaps(&self, state: &ProcState) -> bool {
         let flags = state.actions.of(Signal::CHLD).flags;
         Self::ignores(state, Signal::CHLD) || flags.contains(ActionFlags::NOCLDWAIT)
@@ -274,7 +274,7 @@ impl Kernel {
     }
 
     /// Returns the process that inherits the children of a dying process, and its generation.
-    /// Called under no lock of relations, so a moment later the result may be a different process.
+    /// Called without the locks of relations, so the result may already be out of date.
     fn find_reaper(&self, proc: &Proc) -> (&Proc, u32) {
         let mut below = proc.tenant();
         loop {
@@ -289,8 +289,8 @@ impl Kernel {
             below = match step {
                 Some((above, birth, true)) => return (above, birth),
                 Some((above, birth, false)) => ProcKey { slot: above.slot, birth },
-                // Relations changed in the meantime: restart, after letting the thread that changes
-                // them run.
+                // The relations changed in the meantime. The walk restarts after the thread that
+                // changes them has been allowed to run.
                 None => {
                     executor::point(At::Within);
                     proc.tenant()
@@ -323,7 +323,7 @@ impl Kernel {
     }
 }
 
-/// The notification that a parent gets about a child that has ended.
+/// The notification that a parent receives about a child that has ended.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Notice {
     info: SigInfo,

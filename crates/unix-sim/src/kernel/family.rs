@@ -2,8 +2,8 @@
 //!
 //! `proc_relation_lock` guards the pointers of all processes. In mode `PerProcess` (§9), the
 //! parent's family lock guards the parent's list of children and, in each child, the pointers to
-//! parent and siblings. The pointers are slot numbers in atomic words, so that a mistake here gives
-//! a wrong answer but no invalid access; only the locks keep several pointers consistent.
+//! parent and siblings. The pointers are slot numbers in atomic words, so that a mistake here
+//! causes a wrong answer but no invalid access; only the locks keep several pointers consistent.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
@@ -285,9 +285,10 @@ impl Kernel {
         child.links.p_pptr.get() == Some(parent.slot)
     }
 
-    /// Returns `true` if an exiting process has no children and can inherit none. Called under no
-    /// lock: its own forks are over, orphans go only to subreapers, and the thread that removed its
-    /// last child has finished with it. A child that asks to be traced by it finds it exiting.
+    /// Returns `true` if an exiting process has no children and can inherit none. Needs no lock,
+    /// because the process's forks are over, orphans are given only to subreapers, and the thread
+    /// that removed its last child has finished with the process. A child that requests tracing by
+    /// the process finds it exiting.
     pub(super) fn stays_childless(&self, proc: &Proc) -> bool {
         executor::looks_at(Object::Family(proc.slot));
         executor::looks_at(Object::Process(proc.slot));

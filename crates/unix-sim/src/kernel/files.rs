@@ -22,7 +22,7 @@ use crate::lock::lock_order::TLock;
 
 /// The descriptors of a process, by number. Numbers past the end of the list are
 /// [`FileEntry::untouched`]: with an empty list, the standard descriptors are the null device. Most
-/// processes have an empty list. A process that has ended has one too, but no call reads it.
+/// processes have an empty list. So has a process that has ended, but no call reads its list.
 #[derive(Debug, Clone, Default)]
 pub(super) struct DescriptorTable(Vec<FileEntry>);
 
@@ -128,7 +128,7 @@ impl DescriptorTable {
         &mut self.0[at]
     }
 
-    /// Opens the lowest free number.
+    /// Opens `file` under the lowest free number.
     fn insert(&mut self, file: Arc<OpenFile>, limit: u64) -> Result<Fd> {
         let at = self.lowest(limit)?;
         *self.slot(at) = FileEntry::Open(Descriptor { file, closed_by_exec: true });
@@ -140,7 +140,7 @@ impl DescriptorTable {
         self.replace(file, at, MOST).expect("a small number");
     }
 
-    /// Makes `to` another name of `file`. Returns its previous file.
+    /// Makes `to` another name of `file`. Returns the previous file of `to`.
     fn replace(
         &mut self,
         file: Arc<OpenFile>,
@@ -172,8 +172,7 @@ impl DescriptorTable {
         self.0.iter().filter_map(FileEntry::open)
     }
 
-    /// Returns the pipes of which an end is open, by the numbers of their locks. Each end appears
-    /// once.
+    /// Returns the open ends of pipes, by the numbers of the pipes' locks. Each end appears once.
     pub(super) fn pipe_ends(&self) -> Vec<(i32, PipeEnd)> {
         let mut ends: Vec<_> =
             self.open().filter_map(|descriptor| descriptor.file.end.of_pipe()).collect();
@@ -202,7 +201,7 @@ impl FileEnd {
 }
 
 impl Channel {
-    /// Returns the number that identifies the pipe, which is that of its lock.
+    /// Returns the number that identifies the pipe, which is the number of its lock.
     fn number(&self) -> i32 {
         self.state.instance() as i32
     }

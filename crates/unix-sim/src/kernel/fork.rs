@@ -31,7 +31,7 @@ impl Caller<'_> {
         self.interruptible(super::call::RestartRule::Restart, || self.fork_once(&mut first))
     }
 
-    /// Makes one attempt. `first` is kept if the attempt must be repeated.
+    /// Attempts the fork once. `first` is kept if the attempt must be repeated.
     pub(super) fn fork_once(
         &self,
         first: &mut Option<ThreadStart>,
@@ -177,7 +177,8 @@ impl Caller<'_> {
 }
 
 impl Kernel {
-    /// Releases the resources of a process, after it was unlinked so that it cannot be found alive.
+    /// Releases the resources of a process, which must be unlinked, so that no lookup finds it
+    /// alive.
     pub(super) fn reap(&self, proc: &Proc) {
         let number = proc.number();
         executor::spend(CostKind::Reap);

@@ -1,20 +1,20 @@
 //! Signal generation (§7.1, table 4): `psignal` and `pgsignal`, in their immediate forms.
 //!
-//! | name | from | |
+//! | name | calling context | effect |
 //! | --- | --- | --- |
 //! | [`Kernel::psignal`] | any context | one of the next two, by the configuration |
-//! | [`Kernel::psignal_inthread`] | base spl | at once |
-//! | [`Kernel::psignal_indirect`](super::deferred) | any context | later |
+//! | [`Kernel::psignal_inthread`] | base spl | immediate |
+//! | [`Kernel::psignal_indirect`](super::deferred) | any context | deferred |
 //! | [`Kernel::pgsignal`] | any context | the second of the next two, in every configuration |
-//! | [`Kernel::pgsignal_inthread`] | base spl | at once |
-//! | [`Kernel::pgsignal_indirect`](super::deferred) | any context | later |
-//! | [`Kernel::pgsignal_self`] | any context | the group, and *self* wherever it is (§7.2.3) |
-//! | [`Kernel::pgsignal_inthread_self`] | base spl | the same, at once |
+//! | [`Kernel::pgsignal_inthread`] | base spl | immediate |
+//! | [`Kernel::pgsignal_indirect`](super::deferred) | any context | deferred |
+//! | [`Kernel::pgsignal_self`] | any context | deferred; group, and *self* anywhere (§7.2.3) |
+//! | [`Kernel::pgsignal_inthread_self`] | base spl | the same, immediate |
 //! | [`Kernel::pgsignal_internal`] | here only | common part of the immediate forms for groups |
 //!
 //! The configuration is the mode and the executor ([`Kernel::generates_directly`]). A caller that
-//! knows that the spl is base calls an *inthread* form. In addition to the paper's nine entry
-//! points, [`Kernel::alarm_indirect`](super::deferred) defers the check of an alarm that is due.
+//! always runs at base spl calls an *inthread* form. In addition to the paper's nine entry points,
+//! [`Kernel::alarm_indirect`](super::deferred) defers the check of an alarm that is due.
 //!
 //! [`deliver`](super::deliver) implements the effect of a signal on arrival.
 
@@ -37,8 +37,8 @@ use crate::mode::LockingMode;
 pub(super) enum To {
     /// The thread that [`Delivery`] selects.
     Process,
-    /// Like [`Self::Process`], but this thread is preferred: the one that created the child that a
-    /// SIGCHLD reports.
+    /// Like [`Self::Process`], but prefers this thread, which created the child that a SIGCHLD
+    /// reports.
     Near(i32),
     /// This thread.
     Thread(i32),
@@ -69,7 +69,7 @@ impl Kernel {
         }
     }
 
-    /// Signals a process at once.
+    /// Signals a process immediately.
     pub(super) fn psignal_inthread(&self, target: &Proc, info: SigInfo) {
         self.post_own(&mut target.lock(&self.locks), info, To::Process);
     }
@@ -88,7 +88,7 @@ impl Kernel {
         self.pgsignal_indirect(group, info, None);
     }
 
-    /// Signals each member of a group at once.
+    /// Signals each member of a group immediately.
     pub(super) fn pgsignal_inthread(&self, group: &Pgrp, info: SigInfo) {
         self.pgsignal_internal(group, info, None);
     }
@@ -98,7 +98,7 @@ impl Kernel {
         self.pgsignal_indirect(group, info, Some(this));
     }
 
-    /// Signals a group and *self* at once.
+    /// Signals a group and *self* immediately.
     #[cfg_attr(
         not(test),
         expect(dead_code, reason = "table 4 has it; terminals use the form that is safe anywhere")
@@ -137,8 +137,8 @@ impl Kernel {
         let resumes = self.cancel_opposite(state, info.signal);
         let added = self.add_pending(state, info, to, resumes);
         if resumes {
-            // The STOP marks are removed last: a thread without a mark returns to user mode without
-            // taking the signal.
+            // The STOP marks are removed last, because a thread without a mark returns to user mode
+            // without taking the signal.
             for member in &state.threads {
                 member.thread.settle(AstFlags::STOP);
             }
@@ -146,7 +146,7 @@ impl Kernel {
         added
     }
 
-    /// Adds a signal to the pending ones, and wakes the thread that delivers it. `resumes` is
+    /// Adds a signal to the pending signals, and wakes the thread that delivers it. `resumes` is
     /// `true` if the signal also resumes the process.
     ///
     /// # Errors

@@ -17,10 +17,10 @@ use crate::executor;
 use crate::lock::Holding;
 use crate::mode::LockingMode;
 
-/// Maximum number of processes ever created up to which the running system is checked; above it,
-/// only the end of the run is.
+/// Maximum number of processes ever created for which the running system is checked. Above it, only
+/// the end of the run is checked.
 const MOST: u32 = 120;
-/// Number of slots that are checked: each of those processes may be forking one more process.
+/// Number of slots that are checked, because each of those processes may be forking one more.
 const SLOTS: usize = 2 * MOST as usize;
 
 impl Kernel {
@@ -47,7 +47,7 @@ impl Kernel {
         }
     }
 
-    /// Like [`Self::check_groups`], in any system whose run has ended.
+    /// Like [`Self::check_groups`], but for any system whose run has ended.
     pub(super) fn check_groups_at_the_end(&self) {
         if cfg!(debug_assertions)
             && let Err(wrong) = self.check_if_calm(usize::MAX)
@@ -56,7 +56,7 @@ impl Kernel {
         }
     }
 
-    /// Like [`Self::check_groups`], in a system without processes.
+    /// Like [`Self::check_groups`], but for a system without processes.
     pub(super) fn check_what_groups_count(&self) -> Result<(), String> {
         self.check_all_groups(usize::MAX)
     }

@@ -1,4 +1,4 @@
-//! Groups (§2.1.2) and sessions (§2.1.4): `setpgid`, `setsid`, and which groups are orphaned.
+//! Groups (§2.1.2) and sessions (§2.1.4): `setpgid`, `setsid`, and orphaned groups.
 //!
 //! A group is orphaned if no member's parent is in another group of the same session. Each group
 //! counts the members whose parent is (qualified members). A member's contribution may change when
@@ -189,8 +189,8 @@ impl Kernel {
         true
     }
 
-    /// Updates whether a process counts as a qualified member of its group, and adds a group that
-    /// this orphans to `orphaned`. Called under relations for writing.
+    /// Updates whether a process counts as a qualified member of its group, and adds the group to
+    /// `orphaned` if this orphans it. Called under relations for writing.
     pub(super) fn recount(
         &self,
         proc: &Proc,
@@ -227,7 +227,7 @@ impl Kernel {
         proc.standing().is_some() && self.parent_hint(proc).is_some_and(cares)
     }
 
-    /// Signals an orphaned group with a stopped member, because no process would continue the
+    /// Signals an orphaned group if it has a stopped member, because no process would continue the
     /// member (POSIX, `_exit`).
     pub(super) fn hang_up_if_stopped(&self, group: &Arc<Pgrp>) {
         let stopped = {

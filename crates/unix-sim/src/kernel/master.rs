@@ -40,7 +40,7 @@ struct MasterQueue {
     ending: bool,
 }
 
-/// A call. It lies on the stack of the fiber that sleeps until it is done.
+/// A call, stored on the stack of the fiber that sleeps until the call is done.
 struct MasterCall(*const MasterRequest<'static>);
 
 struct MasterRequest<'a> {
@@ -190,8 +190,8 @@ impl Kernel {
         let mut desk = self.desk();
         let (idle, me) = (desk.idle.len(), executor::current_id());
         desk.idle.retain(|fiber| fiber.id() != me);
-        // `submit` removes the fiber that it wakes from the idle ones and counts it as coming. That
-        // fiber has now arrived. `end_master` removes all fibers and counts none.
+        // `submit` removes the fiber that it wakes from the idle fibers and counts it as coming.
+        // That fiber has now arrived. `end_master` removes all fibers and counts none.
         if desk.idle.len() == idle && !desk.ending {
             desk.coming -= 1;
         }
@@ -211,8 +211,8 @@ impl Kernel {
     }
 
     /// Locks the queue. No access is recorded, because in an exploration of schedules a call is
-    /// handed over and back at once, so no other fiber observes which fiber ran it. A modelled run
-    /// charges for the queue as for a lock.
+    /// handed over and back immediately, so no other fiber observes which fiber ran it. A modelled
+    /// run charges for the queue as for a lock.
     fn desk(&self) -> MutexGuard<'_, MasterQueue> {
         executor::touch(RANK, 0);
         self.master.0.lock().unwrap_or_else(PoisonError::into_inner)

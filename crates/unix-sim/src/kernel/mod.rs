@@ -288,7 +288,7 @@ impl Kernel {
         KernelHandle(self)
     }
 
-    /// Returns an instance number for a lock, which orders it among those of its class.
+    /// Returns an instance number for a lock, which orders it among the locks of its class.
     fn instance(&self) -> u32 {
         executor::changes(Object::System);
         self.instances.fetch_add(1, Ordering::Relaxed)
@@ -316,7 +316,8 @@ impl Kernel {
         }
     }
 
-    /// Ends all processes after the program has ended, like a container whose first process ends.
+    /// Kills all processes after the program has ended, as when the first process of a container
+    /// exits.
     fn close(&self, status: WaitStatus) {
         self.notes().status = Some(status);
         executor::changes(Object::System);

@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn discard_removes_only_the_given_signals() {
+    fn discard_removes_only_given_signals() {
         let mut pending = Pending::default();
         pending.add(SigInfo::kernel(Signal::TSTP));
         pending.add(SigInfo::kernel(Signal::TTIN));

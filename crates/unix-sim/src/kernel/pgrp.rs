@@ -30,7 +30,7 @@ pub(super) struct Pgrp {
 #[derive(Debug, Default)]
 struct References {
     /// The number of references other than those of the members. While it is above 0, no other
-    /// process gets the group's number.
+    /// process receives the group's number.
     pg_refcnt: u32,
     /// `true` if the last member has left, so that the last reference must release the number.
     left: bool,
@@ -178,7 +178,7 @@ impl Members {
 }
 
 impl Kernel {
-    /// Returns the group of a process whose `p_lock` is held, with a reference: the group stays
+    /// Returns the group of a process whose `p_lock` is held, with a reference that keeps the group
     /// valid even if the process leaves it (§7.2.1).
     pub(super) fn refer_to_group<'k>(
         &'k self,
@@ -194,7 +194,7 @@ impl Kernel {
         self.hold(group).refer(self)
     }
 
-    /// Like [`Self::refer`], for the system's own structures.
+    /// Like [`Self::refer`], but for the system's own structures.
     pub(super) fn hold(&self, group: &Arc<Pgrp>) -> HeldPgrp {
         group.references.lock(&self.locks).pg_refcnt += 1;
         HeldPgrp(Arc::clone(group))
@@ -211,8 +211,8 @@ impl Kernel {
     /// Returns the group that now has the number of `held`, which may have been emptied and created
     /// again; `None` if no group has that number.
     pub(super) fn made_again<'k>(&'k self, held: PgrpRef<'k>) -> Option<PgrpRef<'k>> {
-        // Declared before the lock, so that it is dropped after it: dropping it may take the lock
-        // again.
+        // `found` is declared before the lock, so that it is dropped after the lock, because
+        // dropping it may take the lock again.
         let found;
         let _coarse = self.coarse();
         found = self.find_group(held.id);
@@ -251,8 +251,8 @@ impl Kernel {
         group
     }
 
-    /// Removes from the table a group whose last member has left, unless a process has joined it
-    /// since. Its number is released at the same time, or with the last reference.
+    /// Removes a group whose last member has left from the table, unless a process has joined the
+    /// group since. The group's number is released at the same time, or with the last reference.
     pub(super) fn forget_group(&self, group: &Arc<Pgrp>) {
         let mut groups = self.pgrphash.write(&self.locks);
         let number = group.id.number();

@@ -83,7 +83,8 @@ impl PidTable {
         self.allocation.lock(locks).next = usize::try_from(number).unwrap_or(RESERVED);
     }
 
-    /// Allocates a number and a slot for a process. Lookups do not find it before it is published.
+    /// Allocates a number and a slot for a process. Lookups find the process only after it is
+    /// published.
     ///
     /// # Errors
     /// `EAGAIN`: every number is in use.
@@ -131,12 +132,12 @@ impl PidTable {
         }
     }
 
-    /// Returns how many numbers are in use.
+    /// Returns the count of numbers in use.
     pub(super) fn used(&self, locks: &Locks) -> usize {
         self.allocation.lock(locks).used
     }
 
-    /// Lets lookups find the process whose number and slot were allocated.
+    /// Publishes an allocated number and slot, so that lookups find the process.
     pub(super) fn publish(&self, number: i32, slot: u32) {
         executor::changes(Object::Number(number));
         // No other thread changes the word of a number that was allocated and not published.
@@ -166,7 +167,7 @@ impl PidTable {
         self.words[number as usize].fetch_or(keeper as u32, Ordering::Relaxed);
     }
 
-    /// Stops keeping a number.
+    /// Removes one reason to keep a number.
     pub(super) fn drop_keeper(&self, locks: &Locks, number: i32, keeper: PidKeeper) {
         let mut allocation = self.allocation.lock(locks);
         self.release(&mut allocation, number, keeper as u32);

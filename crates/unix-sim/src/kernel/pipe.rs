@@ -73,8 +73,8 @@ impl KernelPipe {
         PipeRead::Bytes(n)
     }
 
-    /// Writes at most [`ATOMIC`] bytes as a whole; of more bytes, writes as many as there is space
-    /// for. An empty write always succeeds.
+    /// Writes up to [`ATOMIC`] bytes as a whole. If more bytes are passed, writes as many as there
+    /// is space for. An empty write always succeeds.
     pub(crate) fn write(&mut self, bytes: &[u8]) -> PipeWrite {
         if bytes.is_empty() {
             return PipeWrite::Bytes(0);
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn empty_pipe_with_a_writer_blocks_readers() {
+    fn empty_pipe_with_writer_blocks_readers() {
         let mut pipe = KernelPipe::new();
         assert_eq!(read(&mut pipe, 9), Err(PipeRead::WouldWait));
         assert_eq!(read(&mut pipe, 0), Ok(vec![]));

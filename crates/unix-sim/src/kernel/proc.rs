@@ -71,7 +71,7 @@ pub(super) struct Proc {
     pub(super) times: SimpleLock<UTimeLock, UserTimes>,
 }
 
-/// The process in a slot, for holders without a reference; different for the slot's next process.
+/// A key of the process in a slot, for holders without a reference; unique to that process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ProcKey {
     pub(super) slot: u32,
@@ -100,7 +100,7 @@ pub(super) struct ProcState {
     pub(super) phase: Phase,
     /// The threads, the oldest first. A single thread needs no allocation.
     pub(super) threads: SmallVec<[ThreadEntry; 1]>,
-    /// Ended threads that were not joined, each until another thread gets its number.
+    /// Ended threads that were not joined, each until another thread receives its number.
     pub(super) ended: BTreeSet<i32>,
     pub(super) actions: Arc<Actions>,
     pub(super) pending: Pending,
@@ -121,10 +121,10 @@ pub(super) struct ProcState {
     /// The signal that stopped the process, until SIGCONT or SIGKILL cancels the stop. A tracer may
     /// continue the process despite the stop.
     pub(super) stopped: Option<Signal>,
-    /// `true` if a thread has taken a stop and will stop the process, unless that is cancelled.
+    /// `true` if a thread has taken a stop and will stop the process, unless the stop is cancelled.
     pub(super) stopping: bool,
     /// `true` if SIGCONT arrived while the threads ran because the tracer had continued them: the
-    /// parent gets SIGCHLD when a thread next takes a signal.
+    /// parent receives SIGCHLD when a thread next takes a signal.
     pub(super) continue_unreported: bool,
     /// `true` if a thread has taken a signal that ends the process and is about to halt the rest.
     pub(super) dying: bool,
@@ -583,7 +583,7 @@ impl ThreadEntry {
         }
     }
 
-    /// Wakes the thread if it sleeps in a way that a signal may interrupt.
+    /// Wakes the thread if it sleeps interruptibly.
     pub(super) fn wake(&self) {
         if self.thread.is_sleeping() {
             self.unpark();

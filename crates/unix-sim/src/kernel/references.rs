@@ -13,8 +13,8 @@ use super::proc::{Proc, ProcState};
 use crate::lock::SimpleGuard;
 use crate::lock::lock_order::PLock;
 
-/// A process that was looked up. While this reference lives, the process completes no exit, unless
-/// it was already ending at the lookup.
+/// A process that was looked up. While this reference exists, the process cannot complete its exit,
+/// unless it was already ending at the lookup.
 #[derive(Debug)]
 pub(super) struct ProcRef<'k> {
     kernel: &'k Kernel,

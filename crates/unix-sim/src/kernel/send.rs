@@ -1,6 +1,6 @@
-//! `kill` and related calls (§2.1): the processes that a program signals, and whether it has the
-//! permission. During the call, a reference keeps a process (§5.2), and a group's lock keeps the
-//! group (§5.1).
+//! `kill` and related calls (§2.1): the selection of the processes that a program signals, and the
+//! check of its permission. During the call, a reference keeps a process (§5.2), and a group's lock
+//! keeps the group (§5.1).
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -33,16 +33,16 @@ impl Caller<'_> {
                 self.send_to_one(pid, None, self.info(signal, SigCode::User, 0))
             }
             SignalTarget::Group(id) => {
-                // Declared before the lock, so that it is dropped after it: dropping it may take
-                // the lock again.
+                // `group` is declared before the lock, so that it is dropped after the lock,
+                // because dropping it may take the lock again.
                 let group;
                 let _coarse = self.kernel.coarse();
                 group = self.kernel.find_group(id).ok_or(Errno::ESRCH)?;
                 self.send_to_group(&group, self.info(signal, SigCode::User, 0))
             }
             SignalTarget::OwnGroup => {
-                // Declared before the lock, so that it is dropped after it: dropping it may take
-                // the lock again.
+                // `group` is declared before the lock, so that it is dropped after the lock,
+                // because dropping it may take the lock again.
                 let group;
                 let _coarse = self.kernel.coarse();
                 group = self.kernel.refer_to_group(&self.state()).ok_or(Errno::ESRCH)?;
@@ -78,7 +78,7 @@ impl Caller<'_> {
         self.guarded(|| self.send_to_one(process, None, self.info(signal, SigCode::Queue, value)))
     }
 
-    /// Returns the information that the target receives; `None` sends nothing.
+    /// Returns the information that the target receives, or `None` if nothing is sent.
     fn info(&self, signal: Option<Signal>, code: SigCode, value: i32) -> Option<SigInfo> {
         let signal = signal?;
         let (pid, uid) = (self.proc.number(), self.proc.ids().real);
@@ -136,8 +136,8 @@ impl Caller<'_> {
         let mine = self.proc.ids();
         let _coarse = kernel.coarse();
         let _groups = kernel.pgrphash.write(&kernel.locks);
-        // If a fork's child gets a slot that this walk has already passed, the fork locks that slot
-        // after the walk did, and so sees this flag.
+        // If a fork's child is given a slot that this walk has already passed, the fork locks that
+        // slot after the walk did, and so sees this flag.
         executor::changes(Object::System);
         kernel.walking.store(true, Ordering::Relaxed);
         let mut result = Err(Errno::ESRCH);
@@ -203,8 +203,8 @@ fn tally(sum: Result<()>, one: Result<()>) -> Result<()> {
     }
 }
 
-/// Returns `true` if the caller may signal the process: because of its users, or because the signal
-/// is SIGCONT and both are in one session.
+/// Returns `true` if the caller may signal the process, because of the caller's users or because
+/// the signal is SIGCONT and both are in the same session.
 fn permits(mine: Ids, state: &ProcState, info: Option<SigInfo>) -> bool {
     let session = || state.pgrp.as_ref().map(|group| group.session.id.number());
     mine.may_signal(&state.credentials)

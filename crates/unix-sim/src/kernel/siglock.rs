@@ -6,8 +6,8 @@
 //! transition consumes the previous state, so a transition that the paper does not define does not
 //! compile.
 //!
-//! A thread that meets *waiting* or *exiting* is only [`Marked`] here. The mark takes effect on the
-//! thread's way to user mode ([`deliver`](super::deliver)).
+//! A thread that finds the state *waiting* or *exiting* is only [`Marked`] here. The mark takes
+//! effect on the thread's way to user mode ([`deliver`](super::deliver)).
 
 use std::sync::atomic::{AtomicI32, Ordering};
 
@@ -49,8 +49,8 @@ pub(super) struct SigWaiting<'a> {
     locks: &'a Locks,
 }
 
-/// The error of a call that must return at once: the thread carries a mark, which takes effect on
-/// its way to user mode.
+/// The error of a call that must return immediately. The thread carries a mark, which takes effect
+/// on its way to user mode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Marked;
 
@@ -60,7 +60,7 @@ impl SigLock {
         Self { state, p_end_thread: AtomicI32::new(0) }
     }
 
-    /// Moves from *unlocked* to *locked*. A thread that meets *waiting* or *exiting* is marked.
+    /// Moves from *unlocked* to *locked*. A thread that finds *waiting* or *exiting* is marked.
     pub(super) fn sig_lock_or_return<'a>(
         &'a self,
         locks: &'a Locks,

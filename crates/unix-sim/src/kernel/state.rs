@@ -47,8 +47,8 @@ pub struct ProcessState {
     pub threads: Vec<ThreadState>,
     /// The signals pending for the process.
     pub pending: SigSet,
-    /// For a process that exits or calls exec: what it waits for, apart from the end of its other
-    /// threads.
+    /// If the process is exiting or calling exec, the work that it waits for, apart from the end of
+    /// its other threads.
     pub awaits: Option<Awaits>,
     /// The pipes that the process has an end of open.
     pub(super) pipe_ends: Vec<(i32, PipeEnd)>,
@@ -70,7 +70,7 @@ pub struct ThreadState {
     pub tid: i32,
     /// The call that the thread is in, or was in last.
     pub call: &'static str,
-    /// `true` if the thread sleeps in the call in a way that a signal may interrupt.
+    /// `true` if the thread sleeps interruptibly in the call.
     pub sleeps: bool,
     /// The object of the sleep, if the call's name does not imply it, such as ` for child 5
     /// (sleeper)`.
@@ -82,7 +82,7 @@ pub struct ThreadState {
     pub blocked: SigSet,
     /// Signals pending for this thread alone.
     pub pending: SigSet,
-    /// The locks that the thread holds, and the one that it waits for. They are known after a run,
+    /// The locks that the thread holds, and the lock that it waits for. They are known after a run,
     /// in builds with debug assertions or with [`Builder::statistics`](crate::Builder::statistics)
     /// or [`Builder::keep_locks`](crate::Builder::keep_locks).
     pub locks: Vec<String>,
@@ -193,7 +193,8 @@ impl Kernel {
     ///
     /// # Safety
     ///
-    /// The run has ended: no thread continues, so locks that are still held protect nothing.
+    /// The run must have ended, so that no thread continues and locks that are still held protect
+    /// nothing.
     pub(crate) unsafe fn snapshot(&self) -> SystemState {
         self.collect(|proc| {
             // SAFETY: the caller's guarantee.

@@ -154,7 +154,7 @@ impl Caller<'_> {
     }
 
     /// Raises a signal that the thread's own execution causes (§3.1). The signal is delivered to
-    /// this thread at once, and is fatal if it is blocked or ignored.
+    /// this thread immediately, and is fatal if it is blocked or ignored.
     pub(super) fn raise_fault(&self, signal: Signal) -> Result<()> {
         if !FAULTS.contains(signal) {
             return Err(Errno::EINVAL);

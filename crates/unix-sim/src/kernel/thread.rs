@@ -114,8 +114,7 @@ pub(super) struct Thread {
     /// Blocked signals. Written under the process's `p_lock`: by the thread itself, or, if the mask
     /// belongs to the process, by any of its threads.
     mask: AtomicU64,
-    /// `true` while the thread sleeps so that a signal may wake it. Written under the process's
-    /// `p_lock`.
+    /// `true` while the thread sleeps interruptibly. Written under the process's `p_lock`.
     sleeping: AtomicBool,
     /// The signals that `sigtimedwait` waits for. Written under the process's `p_lock`.
     awaited: AtomicU64,
@@ -189,7 +188,7 @@ impl Thread {
 
     /// Returns the call that the thread is in, or was in last.
     pub(super) fn call(&self) -> &'static str {
-        // SAFETY: null, or a reference that `calls` stored and that lives forever.
+        // SAFETY: the pointer is null, or a reference that `calls` stored and that lives forever.
         unsafe { self.call.load(Ordering::Relaxed).as_ref() }.copied().unwrap_or("begins")
     }
 
@@ -198,7 +197,7 @@ impl Thread {
     ///
     /// # Safety
     ///
-    /// The context is that of a fiber that has not ended.
+    /// The context must be that of a fiber that has not ended.
     pub(super) unsafe fn call_of(context: usize) -> Option<&'static str> {
         // SAFETY: the context of a fiber is its thread, which the fiber keeps alive.
         unsafe { (context as *const Self).as_ref() }.map(Self::call)

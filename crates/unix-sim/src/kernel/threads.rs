@@ -1,4 +1,4 @@
-//! The threads of a process (§3.2): how they begin ([`Kernel::begin`]), end and are joined.
+//! The threads of a process (§3.2): their start ([`Kernel::begin`]), their end, and `join`.
 #![allow(unsafe_code, reason = "a fiber's context is its thread")]
 
 use std::any::Any;
@@ -66,7 +66,8 @@ impl Kernel {
             let kernel = kernel.get();
             let call = Caller::new(kernel, kernel.slab.get(slot), thread);
             call.run(first);
-            // The clock finds a thread by its context, as long as the thread may be in memory.
+            // The clock finds a thread by its context, so the context is cleared before the thread
+            // can be freed.
             executor::forget_context();
         };
         let name = label(proc.number(), thread_number);
@@ -81,11 +82,11 @@ impl Kernel {
 
 impl Kernel {
     /// Handles a stack overflow in a thread's program. The fiber has been lost with all data on its
-    /// stack, so another fiber ends the process, as if by SIGSEGV. That fiber gets a stack even if
-    /// all stacks are in use.
+    /// stack, so another fiber ends the process, as if by SIGSEGV. That fiber receives a stack even
+    /// if all stacks are in use.
     ///
     /// # Panics
-    /// The kernel refuses memory for the new stack.
+    /// Panics if the kernel refuses memory for the new stack.
     pub(crate) fn overflowed(&self, context: usize) {
         let kernel = self.handle();
         let body = move || {
@@ -115,15 +116,14 @@ impl Kernel {
 ///
 /// # Safety
 ///
-/// The fiber has not ended.
+/// The fiber must not have ended.
 pub unsafe fn is_wanted(context: usize) -> bool {
     // SAFETY: the context of a fiber is its thread, which the fiber keeps alive.
     let thread = unsafe { &*(context as *const Thread) };
     !thread.attention().difference(AstFlags::TICK).is_empty()
 }
 
-/// Marks whether the calling thread waits in user mode and must be woken for work that it has to
-/// handle.
+/// Marks whether the calling thread waits in user mode and must be woken to handle pending work.
 pub fn stands(it: bool) {
     // SAFETY: the context of the running fiber is its thread, which the fiber keeps alive.
     let thread = unsafe { &*(executor::context() as *const Thread) };

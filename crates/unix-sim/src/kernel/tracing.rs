@@ -48,8 +48,8 @@ impl Caller<'_> {
         let kernel = self.kernel;
         let _coarse = kernel.coarse();
         // The lock is held for writing. A parent that ends marks itself before it locks its family
-        // and checks which processes it traces. So either the parent finds this process there, or
-        // this process finds here that the parent is ending.
+        // and checks which processes it traces. Therefore either the parent finds this process
+        // there, or this process finds here that the parent is ending.
         let (_writing, parent) = kernel.write_parent(self.proc);
         let parent = parent.ok_or(Errno::EPERM)?;
         let (mut parents, mut state) = parent.lock_both(self.proc, &kernel.locks);
@@ -217,7 +217,7 @@ impl Caller<'_> {
                 if killed || halted || state.tracer.is_none() {
                     state.trapped = None;
                     // The tracer has ended. A signal that was already reported to the tracer is
-                    // discarded; one that was not is delivered.
+                    // discarded. An unreported signal is delivered.
                     let kept = state.unreported.take().filter(|_| !killed && !halted);
                     break Resumed { signal: kept, sender: (info.pid, info.uid) };
                 }
@@ -309,8 +309,8 @@ impl Kernel {
         parent.is_some_and(|parent| parent.slot == tracer.slot)
     }
 
-    /// Sends SIGCHLD to the tracer of a process that has stopped for it, before a signal or because
-    /// of one, and wakes the threads that wait.
+    /// Sends SIGCHLD to the tracer of a process that has stopped for its tracer, before a signal
+    /// takes effect or because of the signal, and wakes the threads that wait.
     pub(super) fn notify_trap(&self, proc: &Proc, code: SigCode, signal: Signal) {
         let (uid, tracer, news) = {
             let state = proc.lock(&self.locks);
@@ -359,7 +359,7 @@ impl Kernel {
     }
 
     /// Ends the tracing of one process by this tracer, or by one of its threads. Returns `true` if
-    /// the process was traced that way. If the process has ended, it is passed to its parent.
+    /// the process was traced by it. If the process has ended, it is passed to its parent.
     fn release_tracee(&self, tracee: &Proc, tracer: ProcKey, by: Option<&Arc<Thread>>) -> bool {
         let traces = {
             let state = tracee.lock(&self.locks);

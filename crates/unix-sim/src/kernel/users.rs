@@ -34,7 +34,7 @@ pub(super) struct PopulationCount([Stripe; STRIPES]);
 struct Stripe(AtomicU64);
 
 impl PopulationCount {
-    /// Adds one, unless the sum would exceed `limit`. Returns `true` if it was added.
+    /// Adds one, unless the sum would exceed `limit`. Returns `true` if the count was increased.
     pub(super) fn take(&self, limit: u64) -> bool {
         // SYNC count: pairs with `sum`: if two threads take the last unit, at least one of them
         // sees the other's addition.
@@ -109,8 +109,8 @@ pub(super) struct Ids {
 }
 
 impl Ids {
-    /// Returns `true` if, as in kill(2), a process with these users may signal a process with those
-    /// of `target`.
+    /// Returns `true` if, as in kill(2), a process with these users may signal a process with the
+    /// users in `target`.
     pub(super) fn may_signal(self, target: &Cred) -> bool {
         let mine = [self.effective, self.real];
         self.effective == 0 || mine.iter().any(|uid| [target.real, target.saved].contains(uid))

@@ -1,4 +1,4 @@
-//! `wait` (§6.2): at most one waiter owns each child, and a waiter that has no child left gets
+//! `wait` (§6.2): at most one waiter owns each child, and a waiter that has no child left receives
 //! `ECHILD`.
 
 use std::sync::atomic::Ordering;
@@ -129,7 +129,8 @@ impl Caller<'_> {
                 ChildScan::Never => WaitScan::NoChild,
             });
         }
-        // A continuation is reported at once, but the child counts as changed only once it runs.
+        // A continuation is reported immediately, but the child counts as changed only once it
+        // runs.
         let continued = options.contains(WaitOptions::CONTINUED);
         let changed = continued || kernel.any_changed(self.proc);
         let seen = |child: &Proc| {

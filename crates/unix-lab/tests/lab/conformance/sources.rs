@@ -158,7 +158,7 @@ fn test_lookup_finds_tests_in_targets_modules_and_library() {
         "lib::kernel::pending::tests::pending_fault_precedes_lower_numbers",
         "lib::kernel::pipe::tests::pipe_bytes_are_read_in_write_order",
         "lib::lock::tests::page::lock_order_page_matches_docs",
-        "lib::kernel::terminal::line::tests::kill_character_erases_the_line",
+        "lib::kernel::terminal::line::tests::kill_character_erases_line",
         "examples::sending::to_itself_comes_before_kill_returns",
     ] {
         assert_eq!(sources.find(path), Ok(()), "{path}");

@@ -14,14 +14,14 @@ use crate::kernel::Kernel;
 use crate::kernel::files::{FileEnd, OpenFile};
 use crate::kernel::proc::Proc;
 
-/// Maximum number of bytes that are moved at once.
+/// Maximum number of bytes that are moved in one step.
 const PIECE: usize = 1024;
 
 impl Kernel {
     /// Gives a session leader a terminal, with `console` at its controlling end.
     ///
     /// # Panics
-    /// If no stack is available for the fiber.
+    /// Panics if no stack is available for the fiber.
     pub(in crate::kernel) fn attach_console(&self, leader: &Proc, console: Console) {
         let terminal = Terminal::new(self.instance());
         let group = leader.lock(&self.locks).pgrp.clone().expect("a leader has a group");

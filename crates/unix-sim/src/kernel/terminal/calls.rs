@@ -1,5 +1,5 @@
-//! System calls on terminals, and job control (§2.1.3): which processes may read, write and change
-//! a terminal, and which are signalled for an attempt ([`Background`]).
+//! System calls on terminals, and job control (§2.1.3): the check that a process may read, write
+//! or change a terminal, and the signals for a rejected attempt ([`Background`]).
 
 use std::sync::Arc;
 
@@ -61,7 +61,7 @@ impl Caller<'_> {
 
     pub(in crate::kernel) fn set_foreground(&self, descriptor: Fd, group: Pid) -> Result<()> {
         self.guarded_stops(|| {
-            // `EIO` would mean to the caller that this call finds no terminal.
+            // The caller would take `EIO` to mean that this call finds no terminal.
             let not_here = |stop| match stop {
                 Unfinished::Errno(Errno::EIO) => Unfinished::Errno(Errno::ENOTTY),
                 stop => stop,
@@ -143,8 +143,8 @@ impl Caller<'_> {
                         state.sleepers.wake();
                         return Ok(n);
                     }
-                    // As on Linux, a reader that slept while the user hung up gets the error; a
-                    // later one gets end-of-file.
+                    // As on Linux, a reader that slept while the user hung up receives the error. A
+                    // later reader receives end-of-file.
                     Read::End if slept && state.line.is_hung_up() => return Err(Errno::EIO.into()),
                     Read::End => return Ok(0),
                     Read::Nothing => state.sleepers.add(executor::current()),

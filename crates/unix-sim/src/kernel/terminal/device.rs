@@ -67,8 +67,8 @@ impl Terminal {
             _ => return Err(Errno::EPERM),
         }
         own.terminal = Some(Arc::clone(self));
-        // The old terminal was hung up. As on Linux, its foreground group gets no signals for that
-        // from now on.
+        // The old terminal was hung up. As on Linux, its foreground group receives no further
+        // signals for that hang-up.
         let left = own.left.take();
         leader.set_terminal(self.instance());
         drop(own);
@@ -115,7 +115,8 @@ impl Terminal {
         Ok(effects.taken)
     }
 
-    /// Takes output; `None` if there is none and no process is left that could write any.
+    /// Takes output. Returns `None` if there is no output and no process is left that could write
+    /// any.
     pub(in crate::kernel) fn output(
         &self,
         kernel: &Kernel,
@@ -139,15 +140,15 @@ impl Terminal {
         self.state.lock(&kernel.locks).open += 1;
     }
 
-    /// Removes such a file from the count.
+    /// Removes a file for the end that processes use from the count.
     pub(in crate::kernel) fn close(&self, kernel: &Kernel) {
         let mut state = self.state.lock(&kernel.locks);
         state.open -= 1;
         state.sleepers.wake();
     }
 
-    /// Closes the controlling end: readers get end-of-file, and the session's leader is signalled.
-    /// The foreground group is signalled when the leader exits.
+    /// Closes the controlling end: readers reach end-of-file, and the session's leader is
+    /// signalled. The foreground group is signalled when the leader exits.
     pub(in crate::kernel) fn hang_up(&self, kernel: &Kernel) {
         let (session, foreground) = {
             let mut state = self.state.lock(&kernel.locks);
@@ -206,8 +207,8 @@ impl Kernel {
     }
 }
 
-/// A point at which a process that was hung up may run before the caller continues, even if calls
-/// are single steps: on Linux the caller sleeps until the terminal is unused.
+/// Marks a point at which a process that was hung up may run before the caller continues, even if
+/// calls are single steps, because on Linux the caller sleeps until the terminal is unused.
 fn may_sleep() {
     executor::point(At::Within);
 }

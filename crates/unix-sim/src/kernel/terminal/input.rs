@@ -2,7 +2,7 @@
 //!
 //! In canonical mode the queue contains lines, the last of them unfinished; otherwise it contains
 //! bytes. A line ends with its newline or at the position where end-of-file was typed. The queue
-//! stores an end-of-file as a byte 0 that no reader gets.
+//! stores an end-of-file as a byte 0 that no reader receives.
 //! [`LineDiscipline`](super::line::LineDiscipline) defines the meaning of each byte.
 
 use std::collections::VecDeque;

@@ -5,9 +5,9 @@
 //! was observed to behave, for those modes and characters of termios(3) that [`Termios`] contains.
 //! Characters of more than one byte are erased as a whole, as with `IUTF8`.
 //!
-//! It does not refer to processes and never waits. It returns the work for others as [`Effects`]; a
-//! caller that finds nothing to read, or no space, must retry after a change at the other end.
-//! There is no flow control by ^S and ^Q.
+//! It does not refer to processes and never waits. It returns the work for other modules as
+//! [`Effects`]. A caller that finds nothing to read, or no space, must retry after a change at the
+//! other end. There is no flow control by ^S and ^Q.
 
 use tontine_unix::{Errno, Modes, Result, SigSet, Signal, Termios};
 
@@ -42,7 +42,7 @@ impl LineDiscipline {
 
     /// Changes the modes and characters. Typed bytes are kept: if `ICANON` is switched on, they
     /// become one line; if it is switched off, all of them, including the unfinished line, can be
-    /// read at once.
+    /// read immediately.
     pub(crate) fn set_termios(&mut self, termios: Termios) {
         let before = self.canonical();
         self.termios = termios;
@@ -52,8 +52,8 @@ impl LineDiscipline {
     }
 
     /// Types as many bytes as there is space for. A character that generates a signal needs no
-    /// space: it takes effect even after bytes for which there is none, and discards them with the
-    /// rest of the input before it.
+    /// space: it takes effect even after bytes that do not fit, and discards them with the rest of
+    /// the input before it.
     pub(crate) fn input(&mut self, bytes: &[u8]) -> Effects {
         let mut effects = Effects::default();
         while let Some(&byte) = bytes.get(effects.taken).filter(|_| !self.hung_up) {
@@ -94,7 +94,8 @@ impl LineDiscipline {
         self.hung_up || self.input.can_read(self.canonical())
     }
 
-    /// Writes as many bytes as there is space for. Returns their number, which is 0 without space.
+    /// Writes as many bytes as there is space for. Returns their number, which is 0 if the queue is
+    /// full.
     ///
     /// # Errors
     /// `EIO`: the terminal is hung up.

@@ -45,7 +45,7 @@ fn with_modes(modes: Modes) -> LineDiscipline {
 }
 
 #[test]
-fn line_is_readable_once_its_newline_is_typed() {
+fn line_is_readable_once_newline_is_typed() {
     let mut line = LineDiscipline::default();
     typed(&mut line, b"ab");
     assert!(!line.can_read());
@@ -57,7 +57,7 @@ fn line_is_readable_once_its_newline_is_typed() {
 }
 
 #[test]
-fn line_longer_than_the_buffer_is_read_in_parts() {
+fn line_longer_than_buffer_is_read_in_parts() {
     let mut line = LineDiscipline::default();
     typed(&mut line, b"abcd\nx");
     assert_eq!(all(&mut line, 3), [b"abc".to_vec(), b"d\n".to_vec()]);
@@ -74,7 +74,7 @@ fn carriage_return_becomes_newline_only_with_icrnl() {
 }
 
 #[test]
-fn end_of_input_ends_text_and_alone_reads_as_eof() {
+fn end_of_input_after_text_ends_line_and_alone_is_eof() {
     let mut line = LineDiscipline::default();
     typed(&mut line, b"abc\x04\x04def\n");
     assert_eq!(all(&mut line, 10), [b"abc".to_vec(), vec![], b"def\n".to_vec()]);
@@ -82,7 +82,7 @@ fn end_of_input_ends_text_and_alone_reads_as_eof() {
 }
 
 #[test]
-fn end_of_input_is_consumed_with_text_filling_the_buffer() {
+fn end_of_input_is_consumed_with_text_filling_buffer() {
     let mut line = LineDiscipline::default();
     typed(&mut line, b"abc\x04");
     assert_eq!(all(&mut line, 3), [b"abc".to_vec()]);
@@ -98,14 +98,14 @@ fn erase_removes_typed_and_echoed_characters() {
 }
 
 #[test]
-fn erase_does_not_affect_the_previous_line() {
+fn erase_does_not_affect_previous_line() {
     let mut line = LineDiscipline::default();
     typed(&mut line, b"ab\n\x7f\x7fc\n");
     assert_eq!(all(&mut line, 10), [b"ab\n".to_vec(), b"c\n".to_vec()]);
 }
 
 #[test]
-fn erase_removes_a_two_byte_character_completely() {
+fn erase_removes_whole_two_byte_character() {
     let mut line = LineDiscipline::default();
     typed(&mut line, "aé\x7fz\n".as_bytes());
     assert_eq!(read(&mut line, 10).unwrap(), b"az\n");
@@ -126,7 +126,7 @@ fn erase_keeps_stray_continuation_bytes() {
 }
 
 #[test]
-fn kill_character_erases_the_line() {
+fn kill_character_erases_line() {
     let mut line = LineDiscipline::default();
     typed(&mut line, b"hi\x01\x15z\n");
     assert_eq!(read(&mut line, 10).unwrap(), b"z\n");
@@ -160,7 +160,7 @@ fn signal_characters_discard_typed_input() {
 }
 
 #[test]
-fn signal_characters_work_when_the_queue_is_full() {
+fn signal_characters_take_effect_with_full_queue() {
     let full = b"line\n".repeat(2000);
     for before in [&b""[..], b"behind what has no room\n"] {
         let mut line = LineDiscipline::default();
@@ -242,7 +242,7 @@ fn icanon_change_keeps_typed_input() {
 }
 
 #[test]
-fn refused_input_can_follow_after_icanon_makes_a_line() {
+fn refused_input_is_accepted_after_icanon_makes_line() {
     let mut line = LineDiscipline::default();
     line.set_termios(without(Modes::ICANON));
     let many = [b'M'; 4100];
@@ -277,7 +277,7 @@ fn full_line_still_accepts_its_newline() {
 }
 
 #[test]
-fn queue_full_of_lines_accepts_input_after_a_read() {
+fn queue_full_of_lines_accepts_input_after_read() {
     let mut line = LineDiscipline::default();
     let lines = [b'\n'; 5000];
     assert_eq!(line.input(&lines).taken, 4095);
@@ -359,7 +359,7 @@ proptest! {
     }
 
     #[test]
-    fn input_in_pieces_equals_input_at_once(
+    fn input_in_pieces_equals_input_in_one_call(
         modes in modes(), bytes in prop::collection::vec(byte(), 0..200), piece in 1..20_usize,
     ) {
         let (mut whole, mut cut) = (with_modes(modes), with_modes(modes));
@@ -392,7 +392,7 @@ proptest! {
     }
 
     #[test]
-    fn endless_input_fills_only_the_queues(byte in byte(), modes in modes()) {
+    fn endless_input_is_bounded_by_queues(byte in byte(), modes in modes()) {
         let mut line = with_modes(modes);
         line.input(&[byte; 30_000]);
         prop_assert!(all(&mut line, 10_000).concat().len() <= input::SIZE);

@@ -34,8 +34,8 @@ impl OutputQueue {
         SIZE.saturating_sub(self.bytes.len())
     }
 
-    /// Writes as many bytes as there is space for; with `returns`, each newline takes two bytes.
-    /// Returns the number of bytes of `bytes` that were written.
+    /// Writes as many bytes as there is space for; if `returns` is set, each newline takes two
+    /// bytes. Returns the number of bytes of `bytes` that were written.
     pub(super) fn write(&mut self, bytes: &[u8], returns: bool) -> usize {
         for (at, &byte) in bytes.iter().enumerate() {
             if self.room() < if returns && byte == b'\n' { 2 } else { 1 } {

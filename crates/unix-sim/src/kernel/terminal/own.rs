@@ -20,7 +20,7 @@ impl Proc {
         self.terminal.load(Ordering::Relaxed) == instance
     }
 
-    /// Sets the process's own terminal; [`NO_TERMINAL`] for none.
+    /// Sets the process's own terminal, or [`NO_TERMINAL`] if it has none.
     pub(in crate::kernel) fn set_terminal(&self, instance: u32) {
         executor::changes(Object::Process(self.slot));
         self.terminal.store(instance, Ordering::Relaxed);

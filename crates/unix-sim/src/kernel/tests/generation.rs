@@ -28,7 +28,7 @@ struct Scene {
 
 const SENT: Signal = Signal::RTMIN;
 
-/// Number of signals that each process got.
+/// Number of signals that each process received.
 type Counts = [usize; 3];
 
 impl Scene {
@@ -48,8 +48,8 @@ impl Scene {
         scene
     }
 
-    /// Returns the number of signals that each process has got so far, in the order caller, leader,
-    /// member.
+    /// Returns the number of signals that each process has received so far, in the order caller,
+    /// leader, member.
     fn counts(&self, kernel: &Kernel) -> Counts {
         [self.me, self.leader, self.member].map(|pid| {
             let proc = find(kernel, pid);
@@ -98,8 +98,8 @@ const TO_GROUP: Counts = [0, 1, 1];
 const TO_GROUP_AND_SELF: Counts = [1, 1, 1];
 const TO_NONE: Counts = [0, 0, 0];
 
-/// Calls an entry point in a thread or in a clock tick, and compares the signals when it returns,
-/// and later.
+/// Calls an entry point in a thread or in a clock tick, and compares the numbers of signals on
+/// return and later.
 fn call(entry: Entry, in_tick: bool, at_once: Counts, later: Counts) {
     in_each_mode(move |sys| {
         let scene = Scene::new(sys);
@@ -147,7 +147,7 @@ fn pgsignal_and_pgsignal_self_are_always_deferred() {
 }
 
 #[test]
-fn inthread_routines_signal_at_once() {
+fn inthread_routines_signal_immediately() {
     call(PSIGNAL_INTHREAD, false, TO_ONE, TO_ONE);
     call(PGSIGNAL_INTHREAD, false, TO_GROUP, TO_GROUP);
     call(PGSIGNAL_INTHREAD_SELF, false, TO_GROUP_AND_SELF, TO_GROUP_AND_SELF);
@@ -164,7 +164,7 @@ fn indirect_routines_are_deferred_in_any_context() {
 
 /// §7.2.3: a member is signalled once, as a member, and not again as *self*.
 #[test]
-fn pgsignal_self_signals_a_member_once() {
+fn pgsignal_self_signals_member_once() {
     for in_tick in [false, true] {
         in_each_mode(move |sys| {
             let scene = Scene::new(sys);
