@@ -38,7 +38,7 @@ impl CostModel {
     ///
     /// # Panics
     ///
-    /// If the virtual Unix cannot run here.
+    /// Panics if the virtual Unix cannot run here.
     #[must_use]
     pub fn measure() -> Self {
         let spin = least(|| per_operation(|_| spin_loop()));

@@ -90,7 +90,7 @@ impl CostModel {
     ///
     /// # Panics
     ///
-    /// Never: a test parses the file.
+    /// Never panics, because a test parses the file.
     #[must_use]
     pub fn published() -> Self {
         include_str!("costs/zen5.txt").parse().expect("a test reads it")

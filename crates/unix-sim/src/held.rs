@@ -182,7 +182,7 @@ pub(crate) fn forget(slot: usize) {
 ///
 /// # Panics
 ///
-/// With debug assertions, if the fiber may not sleep.
+/// With debug assertions, panics if the fiber may not sleep.
 #[inline(always)]
 #[track_caller]
 pub(crate) fn assert_may_park() {
@@ -203,7 +203,7 @@ pub(crate) fn assert_may_park() {
 ///
 /// # Panics
 ///
-/// With debug assertions, if such a lock is held.
+/// With debug assertions, panics if such a lock is held.
 #[inline(always)]
 pub(crate) fn assert_may_lower() {
     #[cfg(debug_assertions)]

@@ -286,7 +286,7 @@ impl FiberExecutor {
     ///
     /// # Panics
     ///
-    /// Panics if it was called before or is called within a fiber, or if the system provides no
+    /// Panics if `run` was called before or is called within a fiber, or if the system provides no
     /// thread for a processor.
     pub(crate) fn run(&self) -> RunEnd {
         let inside = HERE.with(|here| !here.worker.get().is_null());
@@ -440,7 +440,7 @@ impl FiberExecutor {
     ///
     /// # Safety
     ///
-    /// Like [`Task::bury`]; must be called on the thread of `worker`.
+    /// Like [`Task::bury`]. Must be called on the thread of `worker`.
     unsafe fn bury(&self, task: *const Task, leave: SwitchReason, worker: &Worker, local: &Local) {
         // SAFETY: the caller's guarantee.
         let (context, stack) = unsafe { ((*task).context, Task::bury(task, leave)) };

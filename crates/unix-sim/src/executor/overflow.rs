@@ -164,8 +164,8 @@ fn forbidden(task: &Task, context: &libc::ucontext_t) -> Option<&'static str> {
 fn end(task: &Task, context: &mut libc::ucontext_t) {
     let Some(trap) = task.trap() else { return };
     // SAFETY: execution never returns to the fiber's frames, and its stack is never reused. The
-    // stack pointer lies within that stack, and all registers are set as given. `forbidden` bounds
-    // what else the fiber may have been writing to.
+    // stack pointer is within that stack, and all registers are set as given. `forbidden` limits
+    // which other data the fiber may have been writing.
     let registers = unsafe { trap.setup_trap_handler(|| SwitchReason::Overflow) };
     redirect(context, registers);
 }

@@ -332,7 +332,8 @@ impl Task {
     ///
     /// # Safety
     ///
-    /// The task has stopped for good or has never begun, is in no queue, and is buried only once.
+    /// The task must have stopped for good or never have begun, must be in no queue, and is buried
+    /// only once.
     pub(super) unsafe fn bury(this: *const Self, leave: SwitchReason) -> Option<FiberStack> {
         // SAFETY: the task is alive until the end of this function, and no other thread accesses
         // `inner`.

@@ -208,7 +208,7 @@ impl<'k> Caller<'k> {
     /// the processor is still in user mode.
     ///
     /// # Errors
-    /// Returns `EINTR` while the stack is unwound, because destructors cannot make system calls.
+    /// Fails with `EINTR` while the stack is unwound, because destructors cannot make system calls.
     fn enter(&self) -> Result<()> {
         if self.leaving.get().is_some() || std::thread::panicking() {
             return self.refuse();

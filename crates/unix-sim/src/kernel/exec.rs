@@ -86,7 +86,7 @@ impl Caller<'_> {
     /// Returns the program with this name.
     ///
     /// # Errors
-    /// `ENOENT`, `E2BIG`; `EINVAL`: an argument contains a zero.
+    /// Fails with `ENOENT`, with `E2BIG`, or with `EINVAL` if an argument contains a zero.
     fn image(&self, path: &str, mut arguments: Vec<String>) -> Result<ProgramImage> {
         check_text(path, &arguments)?;
         let found = self.kernel.config.programs.get(path).ok_or(Errno::ENOENT)?;

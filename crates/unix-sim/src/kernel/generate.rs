@@ -129,7 +129,7 @@ impl Kernel {
     /// deliver the signal.
     ///
     /// # Errors
-    /// `EAGAIN`: the signal carries a value, and the user's queue is full.
+    /// Fails with `EAGAIN` if the signal carries a value and the user's queue is full.
     pub(super) fn post(&self, state: &mut ProcState, info: SigInfo, to: To) -> Result<()> {
         if state.phase != Phase::Live {
             return Ok(());

@@ -69,9 +69,9 @@ impl Caller<'_> {
         if moved { Ok(()) } else { Err(Errno::ESRCH) }
     }
 
-    /// Returns the groups from which and to which a process is to be moved, if the caller may do
-    /// so; `found` is the group with the number of `group`. If there is no such group and the
-    /// number is the process's own, creates the group.
+    /// Returns the groups from which and to which a process will be moved, if the caller may move
+    /// it; `found` is the group with the number of `group`. If no such group exists and the number
+    /// is the process's own, creates the group.
     fn check_move(
         &self,
         groups: &mut super::Groups,

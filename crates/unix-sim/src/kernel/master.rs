@@ -115,7 +115,7 @@ impl Kernel {
     /// arrives for it.
     ///
     /// # Errors
-    /// `EAGAIN`: no stack is available.
+    /// Fails with `EAGAIN` if no stack is available.
     pub(super) fn reserve_service(&self) -> Result<()> {
         if self.config.mode != LockingMode::Master {
             return Ok(());

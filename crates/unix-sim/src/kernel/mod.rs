@@ -124,7 +124,7 @@ pub(crate) struct Notes {
 ///
 /// # Safety
 ///
-/// The context belongs to a fiber that has not ended.
+/// The context must belong to a fiber that has not ended.
 pub unsafe fn call_of(context: usize) -> Option<&'static str> {
     // SAFETY: the caller's guarantee.
     unsafe { Thread::call_of(context) }

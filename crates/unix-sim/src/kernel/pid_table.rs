@@ -87,7 +87,7 @@ impl PidTable {
     /// published.
     ///
     /// # Errors
-    /// `EAGAIN`: every number is in use.
+    /// Fails with `EAGAIN` if every number is in use.
     pub(super) fn take(&self, locks: &Locks) -> Result<(i32, u32)> {
         let mut allocation = self.allocation.lock(locks);
         let number = self.number(&mut allocation, PidKeeper::Thread)?;

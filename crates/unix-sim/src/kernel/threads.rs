@@ -51,7 +51,7 @@ impl Kernel {
     /// Starts a thread on a new fiber.
     ///
     /// # Errors
-    /// `EAGAIN`: no stack is available.
+    /// Fails with `EAGAIN` if no stack is available.
     pub(super) fn begin(
         &self,
         proc: &Proc,
@@ -202,7 +202,7 @@ impl Caller<'_> {
             Err(payload) if is_unwind(&*payload) => self.left(),
             Err(_) => match self.leaving.get() {
                 // The program panicked in a destructor while its stack was being unwound. The
-                // thread leaves nevertheless.
+                // thread still leaves.
                 Some(_) => self.left(),
                 None => ThreadExit::Panicked,
             },

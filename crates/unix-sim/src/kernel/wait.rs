@@ -258,7 +258,7 @@ impl Kernel {
         options: WaitOptions,
         traced: bool,
     ) -> Option<(WaitStatus, bool)> {
-        // Every stop is reported to a tracer, even if the tracer did not ask for stops.
+        // Every stop is reported to a tracer, even if the tracer did not request stops.
         if let (Phase::Live, Some(signal), true) = (state.phase, state.unreported, traced) {
             return Some((WaitStatus::Trapped(signal), false));
         }

@@ -104,9 +104,10 @@ impl Locks {
     ///
     /// # Safety
     ///
-    /// Each lock is used with the same `Locks` for its whole life. If `mode` omits a class
-    /// ([`Existence::Absent`]), no two threads of the operating system take a lock of that class at
-    /// the same time, and a thread that takes such a lock sees the effects of its previous holder:
+    /// Each lock must be used with the same `Locks` for its whole life. If `mode` omits a class
+    /// ([`Existence::Absent`]), no two threads of the operating system may take a lock of that
+    /// class at the same time, and a thread that takes such a lock must see the effects of its
+    /// previous holder:
     ///
     /// - `Uniprocessor`: one thread of the operating system runs the whole virtual Unix;
     /// - `Master`: only the thread of processor 0 takes such locks;
@@ -187,7 +188,7 @@ impl Locks {
     ///
     /// # Panics
     ///
-    /// With debug assertions, if the lock may not be taken here.
+    /// With debug assertions, panics if the lock may not be taken here.
     #[inline]
     #[track_caller]
     pub(super) fn assert_alone_here(&self, name: &str) {

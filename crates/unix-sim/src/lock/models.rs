@@ -68,7 +68,7 @@ const THREE_WRITERS: &[Want] = &[Write, Write, Write];
 const READER_AND_WRITERS: &[Want] = &[Read, Write, Write];
 
 #[test]
-fn two_writers_exclude_each_other_and_both_finish() {
+fn two_writers_exclude_each_other_and_finish() {
     model(TWO_WRITERS);
 }
 
@@ -99,7 +99,7 @@ const FAULTS: [(&str, ModelFault); 6] = [
 
 /// Runs all models with the fault that the environment names, or without a fault if it names none.
 #[test]
-fn lock_models_hold_unless_a_fault_is_injected() {
+fn lock_models_hold_unless_fault_is_injected() {
     let name = env::var(FAULT).unwrap_or_default();
     let fault = FAULTS.iter().find(|(known, _)| *known == name);
     set(fault.map_or(ModelFault::None, |&(_, fault)| fault));
@@ -119,7 +119,7 @@ fn every_injected_lock_fault_is_found() {
         let output = Command::new(&program)
             .args([
                 "--exact",
-                "lock::models::lock_models_hold_unless_a_fault_is_injected",
+                "lock::models::lock_models_hold_unless_fault_is_injected",
                 "--nocapture",
             ])
             .env(FAULT, name)

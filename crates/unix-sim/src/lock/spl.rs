@@ -29,7 +29,8 @@ pub(crate) fn splhigh() -> Spl {
 ///
 /// # Panics
 ///
-/// With debug assertions, if the level is already high: the tick should have been deferred.
+/// With debug assertions, panics if the level is already high, because the tick should have been
+/// deferred.
 #[must_use]
 pub(crate) fn tick() -> Spl {
     debug_assert_eq!(level(), InterruptLevel::Base, "spl: a tick landed at high spl");

@@ -54,7 +54,7 @@ impl HeldRecord {
     ///
     /// # Panics
     ///
-    /// With debug assertions, if the lock is taken out of order, twice, or at the wrong spl.
+    /// With debug assertions, panics if the lock is taken out of order, twice, or at the wrong spl.
     #[inline(always)]
     #[track_caller]
     pub(super) fn note<C: LockClass>(instance: u32, manner: Manner, presence: Presence) -> Self {

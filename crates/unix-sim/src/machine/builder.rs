@@ -247,7 +247,7 @@ impl Builder {
     /// Builds the system.
     ///
     /// # Errors
-    /// A setting is out of range, or two settings contradict each other.
+    /// Fails if a setting is out of range, or if two settings contradict each other.
     pub fn build(self) -> Result<Virtual, BuildError> {
         let config = self.0;
         if cfg!(panic = "abort") {

@@ -1,7 +1,7 @@
 //! One processor of the model, with its clock and its queues: [`ModelledProcessor`].
 //!
-//! It chooses the next fiber by the rules of `parallel.rs`: woken fibers first, then those that
-//! have not begun, then those that yielded. Within a round, each queue comes first once.
+//! It chooses the next fiber by the rules of `parallel.rs`: woken fibers first, then fibers that
+//! have not begun, then fibers that yielded. Within a round, each queue comes first once.
 #![allow(unsafe_code, reason = "runs fibers by address")]
 
 use std::cell::{Cell, RefCell};

@@ -404,7 +404,7 @@ impl Hooks for Rude {
 }
 
 #[test]
-fn panicking_hook_ends_the_run() {
+fn panicking_hook_ends_run() {
     let executor = FiberExecutor::parallel(
         2,
         ExecutorOptions { hooks: Arc::new(Rude), ..ExecutorOptions::default() },

@@ -287,7 +287,7 @@ impl Caller<'_> {
     /// Returns the terminal, and `true` if the descriptor refers to its controlling end.
     ///
     /// # Errors
-    /// `EIO`: the terminal is hung up.
+    /// Fails with `EIO` if the terminal is hung up.
     fn terminal(&self, descriptor: Fd) -> Result<(Arc<Terminal>, bool)> {
         let file = self.file(descriptor)?;
         let (terminal, controlling) = file.terminal()?;

@@ -48,7 +48,7 @@ impl Terminal {
     /// the foreground, unless the terminal has another session or the session another terminal.
     ///
     /// # Errors
-    /// `EPERM`; `EIO`: the terminal is hung up.
+    /// Fails with `EPERM`, or with `EIO` if the terminal is hung up.
     pub(in crate::kernel) fn become_controlling(
         self: &Arc<Self>,
         kernel: &Kernel,
@@ -83,7 +83,7 @@ impl Terminal {
     /// `sleeper` is woken when there may be some.
     ///
     /// # Errors
-    /// `EIO`: the terminal is hung up.
+    /// Fails with `EIO` if the terminal is hung up.
     pub(in crate::kernel) fn input(
         &self,
         kernel: &Kernel,

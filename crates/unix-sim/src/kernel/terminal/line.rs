@@ -98,7 +98,7 @@ impl LineDiscipline {
     /// full.
     ///
     /// # Errors
-    /// `EIO`: the terminal is hung up.
+    /// Fails with `EIO` if the terminal is hung up.
     pub(crate) fn output(&mut self, bytes: &[u8]) -> Result<usize> {
         if self.hung_up {
             return Err(Errno::EIO);

@@ -265,7 +265,7 @@ fn icanon_off_and_on_joins_earlier_lines() {
 }
 
 #[test]
-fn full_line_still_accepts_its_newline() {
+fn full_line_accepts_newline() {
     let mut line = LineDiscipline::default();
     typed(&mut line, &[b'a'; 5000]);
     typed(&mut line, b"bcd\n");

@@ -181,7 +181,7 @@ fn pgsignal_self_signals_member_once() {
 /// *Self* is the process that created the event, regardless of the thread that generates the signal
 /// and of the group that *self* has joined or left since.
 #[test]
-fn deferred_event_keeps_its_sending_process() {
+fn deferred_event_keeps_sending_process() {
     in_each_mode(|sys| {
         let scene = Scene::new(sys);
         inside(|kernel| {
@@ -198,7 +198,7 @@ fn deferred_event_keeps_its_sending_process() {
 /// routine there.
 #[cfg(debug_assertions)]
 #[test]
-fn inthread_routines_in_a_tick_panic() {
+fn inthread_routines_panic_in_tick() {
     let takes_locks: [(Entry, bool); 4] = [
         (PSIGNAL_INTHREAD, false),
         (PGSIGNAL_INTHREAD, true),

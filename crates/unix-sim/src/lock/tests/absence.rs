@@ -23,7 +23,7 @@ fn parallel_modes_omit_no_lock() {
 }
 
 #[test]
-fn locks_that_a_tick_takes_exist_in_every_mode() {
+fn locks_taken_by_tick_exist_in_every_mode() {
     let mut high = ORDER.iter().filter(|row| row.spl == InterruptLevel::High);
     assert!(high.all(|row| row.standing == [Existence::Kept; 5]));
 }

@@ -6,7 +6,7 @@ use crate::lock::{SimpleLock, lock_both};
 use std::thread;
 
 #[test]
-fn simple_lock_is_held_by_one_thread_at_a_time() {
+fn simple_lock_excludes_other_threads() {
     let locks = parallel();
     let lock = SimpleLock::<PLock, u64>::new(1, 0);
     thread::scope(|scope| {
