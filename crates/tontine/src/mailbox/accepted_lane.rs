@@ -21,7 +21,7 @@ pub(super) struct AcceptedLane {
     control: Controlled,
     doorbell: PeerSocket,
     symmetric: bool,
-    /// `true` if the sender has returned memory, and the receiver has not confirmed that yet.
+    /// `true` if the sender has returned memory that the receiver has not confirmed yet.
     returned: bool,
     pub(super) process: Option<OwnedFd>,
     pub(super) peer: Peer,
@@ -51,7 +51,7 @@ impl AcceptedLane {
         if !self.is_closed() {
             return Error::OwnerDied { peer };
         }
-        // SYNC closed: pairs with `Control::close`; a position loaded from here on is the last one.
+        // SYNC closed: pairs with `Control::close`; any position loaded after this fence is final.
         fence(Ordering::Acquire);
         Error::Closed { peer }
     }
@@ -69,8 +69,9 @@ impl AcceptedLane {
         self.control.room()
     }
 
-    /// Returns the bytes of chunks that the sender may have; `None` between the return of memory
-    /// and the receiver's confirmation, while the page still shows the old number.
+    /// Returns the bytes of chunks that the sender may have. Returns `None` after the sender has
+    /// returned memory and before the receiver confirms that, while the page still shows the old
+    /// number.
     pub(super) fn granted(&mut self) -> Option<u64> {
         self.returned &= self.control.asks_back();
         (!self.returned).then(|| self.control.granted())
@@ -80,7 +81,7 @@ impl AcceptedLane {
         self.control.most()
     }
 
-    /// Rings if the receiver sleeps; called after a header was stored.
+    /// Rings if the receiver sleeps. Called after a header was stored.
     #[inline(always)]
     pub(super) fn ring_if_asleep(&self) {
         self.light_fence();
@@ -89,10 +90,10 @@ impl AcceptedLane {
         }
     }
 
-    /// Returns `true` if the receiver sleeps or is about to.
+    /// Returns `true` if the receiver sleeps or is about to sleep.
     #[inline(always)]
     pub(super) fn is_asleep(&self) -> bool {
-        // Never `None`: `join` has checked that the page has this mailbox slot.
+        // `sleeping` never returns `None`: `join` has checked that the page has this mailbox slot.
         self.watch.sleeping(self.desk).is_some_and(|word| word.load(Ordering::Relaxed) != 0)
     }
 
@@ -115,7 +116,7 @@ impl AcceptedLane {
         self.symmetric || membarrier::heavy()
     }
 
-    /// Passes the chunk that follows `sequence` others.
+    /// Passes the next chunk, which has `sequence` chunks before it.
     ///
     /// # Errors
     /// The error of `sendmsg`.
@@ -150,7 +151,7 @@ impl AcceptedLane {
     }
 }
 
-// SYNC doorbell: the half of that pair in symmetric mode.
+// SYNC doorbell: the sender's half of that pair in symmetric mode.
 #[cold]
 #[inline(never)]
 fn separate_fully() {

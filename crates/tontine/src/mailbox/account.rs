@@ -1,10 +1,10 @@
-//! The share of a sender's cap that its lane's chunks take: [`ChunkAccount`].
+//! The share of a sender's cap that its lane's chunks occupy: [`ChunkAccount`].
 //!
 //! A chunk that leaves the chain (read to its end, given back, or taken back) is *released*: the
 //! sender closes and unmaps it, but its memory stays charged to the sender until the receiver
 //! releases it too. So the chunk counts until [`ReleaseWatch`] reports the receiver's release or,
-//! if it could not be watched, until the connection ends. Neighbours: [`super::growth`] checks the
-//! account before it makes a chunk.
+//! if the chunk could not be watched, until the connection ends. Neighbours: [`super::growth`]
+//! checks the account before it makes a chunk.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -20,11 +20,11 @@ const MAX_UNWATCHED_LOG2: u32 = 16;
 pub(super) struct ChunkAccount {
     /// Chunks of the chain, oldest first.
     chain: VecDeque<Chunk>,
-    /// Chunks that have left the chain, and that the receiver may still hold.
+    /// Chunks that have left the chain but may still be held by the receiver.
     released: Vec<Chunk>,
 }
 
-/// One chunk.
+/// A chunk.
 #[derive(Debug)]
 struct Chunk {
     bytes: u64,
@@ -33,13 +33,13 @@ struct Chunk {
     descriptor: Option<OwnedFd>,
 }
 
-/// The state of knowledge about the processes that hold a released chunk.
+/// Known state of the processes that may hold a released chunk.
 #[derive(Debug)]
 enum ChunkHolders {
     Watched(ReleaseWatch),
     /// The chunk could not be watched.
     Unknown,
-    /// The chunk is not watched, and does not count.
+    /// The chunk is not watched and does not count.
     Unwatched,
 }
 
@@ -89,7 +89,7 @@ impl ChunkAccount {
         self.update();
     }
 
-    /// Forgets released chunks to which no reference is left.
+    /// Forgets released chunks that no process references any more.
     pub(super) fn update(&mut self) {
         if !self.released.is_empty() {
             ReleaseWatch::update();
@@ -100,7 +100,7 @@ impl ChunkAccount {
         }
     }
 
-    /// Forgets the unwatched chunks that an ended receiver held: the kernel has freed them.
+    /// Forgets the unwatched chunks that an ended receiver held, because the kernel has freed them.
     pub(super) fn forget_unknown(&mut self) {
         self.released.retain(|chunk| matches!(chunk.holders, ChunkHolders::Watched(_)));
     }

@@ -16,8 +16,8 @@ use crate::error::{Error, Result};
 ///
 /// **Text that begins with `@`** is an abstract name. It needs no folder, has no permissions, and
 /// is local to a network namespace. The kernel frees it when its owner and all children that the
-/// owner forked have ended or called `exec`: while one of these children lives, a killed owner's
-/// name stays in use, since the kernel offers no other way to end an inherited listener.
+/// owner forked have ended or called `exec`: while such a child lives, a killed owner's name stays
+/// in use, because the kernel offers no other way to end an inherited listener.
 ///
 /// **Any other text, and every path type,** is a path. It is free as soon as its owner has ended,
 /// even while children of the owner live. `bind` and `connect` make a relative path absolute, so a
@@ -65,8 +65,8 @@ impl Address {
     /// [`Error::SystemAt`] if the path is relative and the working directory was removed.
     pub(crate) fn into_absolute(self) -> Result<Self> {
         match self.0 {
-            // An empty path stays as it is: when it is used, it is refused with an error that names
-            // the reason.
+            // An empty path stays as it is. Its first use is refused with an error that names the
+            // reason.
             AddressKind::Path(path) if path.is_relative() && !path.as_os_str().is_empty() => {
                 let absolute = std::path::absolute(&path)
                     .map_err(|error| Error::io("getcwd", &error).at(path.display()))?;
@@ -76,8 +76,8 @@ impl Address {
         }
     }
 
-    /// Returns the file that the path leads to now, or `None` if there is none or the address is
-    /// abstract.
+    /// Returns the file that the path leads to now. Returns `None` if no file exists or the address
+    /// is abstract.
     pub(crate) fn leads_to(&self) -> Option<SocketId> {
         let AddressKind::Path(path) = &self.0 else { return None };
         std::fs::metadata(path).ok().as_ref().map(file_id)

@@ -3,8 +3,8 @@
 //! Both do the work of `recv` and `send`, but await instead of sleeping. tokio reports *edges*, so
 //! each end inspects everything after announcing that it waits and before awaiting; a later event
 //! is an edge. If a wait must end at a given time (to drop a silent connecting sender, to return a
-//! chunk, to look for a successor), it includes a kernel timer, so the runtime needs only its I/O
-//! driver.
+//! chunk, to look for a successor), it includes a kernel timer. The runtime therefore needs only
+//! its I/O driver.
 //!
 //! Neighbours: [`super::receiver`] and [`super::sender`] do all the work. Nothing here starts a
 //! thread or a task.
@@ -33,8 +33,8 @@ use super::{Mailbox, Message, Sender};
 use crate::error::{Error, Result};
 use crate::sys::fork::Guard;
 
-/// Maximum number of passes over the connections between two awaits while more keep arriving: the
-/// number that a full backlog takes.
+/// Maximum number of passes over the connections between two awaits while more connections keep
+/// arriving: the number of passes that a full backlog takes.
 const MOST_LOOKS: u32 = 256;
 
 /// A [`Mailbox`] whose `recv` is awaited on tokio.
@@ -260,8 +260,8 @@ impl Drop for Asking<'_> {
 }
 
 /// The events that a sender waits for: a control message of the receiver, the end of its process,
-/// and the time for the next check. Made for each wait, since a successor has different
-/// descriptors; an event that has already happened is reported at once.
+/// and the time of the next check. Made for each wait, since a successor has different descriptors;
+/// an event that has already happened is reported immediately.
 struct Waits<'a> {
     descriptors: Vec<Watched<BorrowedFd<'a>>>,
     timer: OneShotTimer,
@@ -317,7 +317,7 @@ impl OneShotTimer {
 ///
 /// A forked child shares the runtime's epoll set with its parent, and threads that do not exist in
 /// the child may hold the locks of its copy of the runtime. So the child leaves the registration
-/// alone, and closes only its copy of the descriptor.
+/// alone and closes only its copy of the descriptor.
 struct Watched<T> {
     registration: ManuallyDrop<AsyncFd<RawFd>>,
     guard: Guard,
@@ -337,7 +337,7 @@ impl<T: AsFd> Watched<T> {
 }
 
 impl<T> Watched<T> {
-    /// Waits until the descriptor is readable. Ready at once in a forked child, in which the
+    /// Waits until the descriptor is readable. In a forked child, returns immediately, and the
     /// handle's next call returns [`Error::Forked`].
     fn poll(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         if !self.guard.is_forked() {
@@ -350,7 +350,7 @@ impl<T> Watched<T> {
 impl<T> Drop for Watched<T> {
     fn drop(&mut self) {
         if !self.guard.is_forked() {
-            // SAFETY: dropped once, and not used afterwards.
+            // SAFETY: the registration is dropped once, and not used afterwards.
             unsafe { ManuallyDrop::drop(&mut self.registration) }
         }
     }

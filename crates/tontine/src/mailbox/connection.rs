@@ -214,7 +214,7 @@ impl Connection {
 
     /// Ends the lane for `reason`, permanently or until there is a successor.
     pub(super) fn end(&mut self, reason: Error, is_waited_out: bool) {
-        // A placeholder: no call returns before the state is replaced.
+        // This is a placeholder: the state is replaced before any call returns.
         let none = EndedLane { last: None, reason: Error::WouldBlock };
         *self = match mem::replace(self, Self::Ended(none)) {
             Self::Pending(_) => Self::gone(None, reason, is_waited_out),
@@ -229,7 +229,7 @@ impl Connection {
 
     fn gone(last: Option<DepartedReceiver>, reason: Error, is_waited_out: bool) -> Self {
         if is_waited_out {
-            // A receiver that has just refused the lane is asked again after an interval.
+            // A receiver that has just refused the lane is tried again after an interval.
             let looked = matches!(reason, Error::Refused { .. }).then(Instant::now);
             Self::Awaiting(AwaitingSuccessor { last, reason, looked, short_since: None })
         } else {
@@ -253,8 +253,8 @@ impl PendingLane {
         Self { owner, listener, leads_to, looked_elsewhere: None, unreadable: false }
     }
 
-    /// Returns a lane over a socket whose other end is unknown: the process that made the pair need
-    /// not hold that end.
+    /// Returns a lane over a socket whose other end is unknown, because the process that made the
+    /// socket pair need not hold that end.
     pub(super) fn over_socket() -> Self {
         Self::new(None, Peer::UNKNOWN, None)
     }
@@ -278,7 +278,8 @@ impl PendingLane {
         }
     }
 
-    /// Receives a message with descriptors. An honest receiver sends no such message but `WELCOME`.
+    /// Receives a message with descriptors. `WELCOME` is the only such message of an honest
+    /// receiver.
     fn hear_welcome(
         &mut self,
         socket: &PeerSocket,

@@ -1,7 +1,7 @@
 //! Receiving without a system call, a fence or a lock: the fast paths of [`Mailbox`].
 //!
-//! While messages keep coming, a fast path is a whole receiving call; [`super::waiting`] does the
-//! rest. Neighbours: [`super::receiver`] defines the calls, [`super::lanes`] the lanes.
+//! While messages keep arriving, the fast path is the whole receiving call; [`super::waiting`] does
+//! the rest. Neighbours: [`super::receiver`] defines the calls, [`super::lanes`] the lanes.
 
 use super::lanes::TakenMessage;
 use super::message::{InPlace, Message, SenderId};
@@ -27,8 +27,8 @@ impl Mailbox {
         Some((lane.id, lane.peer))
     }
 
-    /// Calls `recv_fast` after a short wait for that lane: the shortest path from its header to the
-    /// program.
+    /// Calls `recv_fast` after a short wait for that lane: the shortest path from the message's
+    /// header to the program.
     #[inline]
     pub(super) fn recv_soon(&mut self) -> Option<(SenderId, Peer)> {
         if self.options.wait_strategy == WaitStrategy::Sleep {

@@ -20,7 +20,7 @@ use crate::sys::region::OwnRegion;
 /// Minimum size of a chunk that the sender fills before the lane grows, as a power of two (64 KiB).
 const COMFORTABLE_LOG2: u32 = 16;
 
-/// Time without freed space after which an awake receiver counts as not keeping up.
+/// Time without freed space after which an awake receiver is considered not to keep up.
 const KEEPING_UP: Duration = Duration::from_micros(100);
 
 /// Interval between requests for a larger grant.
@@ -46,13 +46,13 @@ pub(super) struct Growth {
 /// One message's search for space.
 pub(super) struct SpaceRequest {
     pub(super) length: usize,
-    /// `true` to grow at once rather than wait for a receiver that keeps up.
+    /// `true` to grow immediately rather than wait for a receiver that keeps up.
     pub(super) at_once: bool,
     /// Time since which the chunk has been full, while the receiver may free space.
     full_since: Option<Instant>,
 }
 
-/// The next step if a chunk is too small.
+/// The next step when a chunk is too small.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum GrowthStep {
     /// Stay in the chunk: the caps allow no growth now.
@@ -165,7 +165,8 @@ impl Growth {
         (cap, set_by): (u64, Option<Peer>),
         writer: &LaneWriter<OwnRegion>,
     ) -> Result<()> {
-        // The current chunk may be larger than the rule allows; what fits into it is sent.
+        // The current chunk may be larger than the rule allows; any message that fits into it is
+        // sent.
         let largest = self.largest_log2(cap).max(writer.log2());
         let most = longest_message(1 << largest);
         if length <= most {
@@ -220,7 +221,7 @@ impl Growth {
         match granted {
             None => GrowthStep::Stay,
             Some(granted) if fits(log2, granted) => GrowthStep::GoOnIn(log2),
-            // Requests no more than that: other lanes may need bytes that this lane would not use.
+            // Request no more than that: other lanes may need bytes that this lane would not use.
             Some(_) => GrowthStep::AskFor(writer.bytes() + (1 << log2)),
         }
     }
@@ -234,8 +235,8 @@ impl Growth {
         own.min(cap.saturating_sub(writer.bytes()))
     }
 
-    /// Returns `true` if, after a chunk of this size, the lane could not get its largest chunk as
-    /// long as the receiver holds released chunks, possibly until the connection ends.
+    /// Returns `true` if, after a chunk of this size, the lane could not grow to its largest chunk
+    /// while the receiver holds released chunks, possibly until the connection ends.
     fn leaves_no_space_for_largest(&self, log2: u32, largest: u32) -> bool {
         self.is_memory_held()
             && log2 < largest
@@ -274,8 +275,8 @@ impl Growth {
     ) -> Option<u32> {
         let small = self.first_log2;
         let fits = writer.bytes() + (1 << small) <= granted;
-        // If the receiver still holds chunks that were returned earlier, nothing more is returned,
-        // because the lane must still be able to grow to its largest chunk.
+        // While the receiver still holds chunks that were returned earlier, the sender returns no
+        // more, because the lane must still be able to grow to its largest chunk.
         self.chunks.update();
         let largest = self.largest_log2(cap);
         let reaches = writer.log2() >= largest || !self.exceeds_cap_with(1 << largest);

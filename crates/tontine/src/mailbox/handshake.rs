@@ -6,7 +6,7 @@
 //!
 //! If *this* process lacks a descriptor or memory to accept a sender, the sender is not at fault:
 //! the handshake is deferred and retried. Meanwhile no other connection is accepted, since it would
-//! lack the same resource. The sender is refused only when the handshake timeout has expired.
+//! lack the same resource. The sender is refused only once the handshake timeout has expired.
 //!
 //! Neighbours: [`super::listener`] owns the connections, [`super::inbound`] defines the lanes made
 //! from them.
@@ -40,7 +40,8 @@ impl Mailbox {
     pub(super) fn accept(&mut self) -> Result<()> {
         for _ in 0..ACCEPTED_AT_ONCE {
             if !self.door.deferred_numbers().is_empty() {
-                // A connection accepted now would take a descriptor that deferred ones wait for.
+                // A connection accepted now would take a descriptor that deferred connections wait
+                // for.
                 self.door.pause_accept();
                 return Ok(());
             }
@@ -77,7 +78,7 @@ impl Mailbox {
             Ok(HandshakeStatus::Silent) => self.door.keep(connection),
             Ok(HandshakeStatus::Gone) => self.door.unwatch(connection.socket.as_fd()),
             Ok(HandshakeStatus::Busy) => {
-                // Refused at once, so that other users' connections do not wait for it.
+                // Refuse now, so that other users' connections do not wait for this one.
                 let error = Error::system("a thread that receives HELLO", Errno::AGAIN);
                 self.refuse(&connection, &error);
                 self.lanes.fault(error);
@@ -160,9 +161,10 @@ impl Mailbox {
     }
 
     /// Returns the bytes of chunks that a connecting sender may have without a request. Half of the
-    /// mailbox's memory goes to the senders that connect first: each gets its whole cap, so that it
-    /// need not wait for a busy receiver. A quarter is shared equally. The rest is lent on request.
-    /// If less than an equal share is left, the senders that may still connect share the remainder.
+    /// mailbox's memory is granted to the senders that connect first: each receives its whole cap,
+    /// so that it need not wait for a busy receiver. A quarter is shared equally. The rest is lent
+    /// on request. If less than an equal share is left, the senders that may still connect share
+    /// the remainder.
     pub(super) fn first_grant(&self, hello: &Hello) -> Result<u64> {
         let brought: u64 = hello.named().map(|log2| 1_u64 << log2.min(MAX_LOG2)).sum();
         let left = self.options.mailbox_cap.saturating_sub(self.lanes.granted());
@@ -179,7 +181,8 @@ impl Mailbox {
         Ok(wanted.min(brought + spare).max(brought))
     }
 
-    /// Returns the bytes that each lane may have besides its chunk, even if others want them.
+    /// Returns the bytes that each lane may have in addition to its chunk, even if other lanes
+    /// request them.
     pub(super) fn share(&self) -> u64 {
         self.options.mailbox_cap / 4 / self.options.max_lanes.max(1) as u64
     }

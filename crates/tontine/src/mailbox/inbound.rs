@@ -195,7 +195,7 @@ impl InboundLane {
             return Err(broken);
         }
         let followed = self.follow_sound(log2);
-        // Kept because a second check would not find the invalid message again.
+        // Stored, because a second check would not find the invalid message again.
         self.broken = followed.err();
         followed
     }
@@ -223,8 +223,8 @@ impl InboundLane {
         drop(self.reader.follow(region, log2));
         self.first_size = self.first_size.min(self.reader.size());
         self.idle_since = None;
-        // All earlier messages are acknowledged, since `look` is called only then. Storing the
-        // position frees the old chunk.
+        // All earlier messages are acknowledged, because `look` is called only in that state.
+        // Storing the position frees the old chunk.
         self.acknowledge_position();
         self.lower_grant();
         match self.reader.look()? {
@@ -312,7 +312,7 @@ impl InboundLane {
         }
     }
 
-    /// Returns `true` if the sender waits; called after the position was stored.
+    /// Returns `true` if the sender waits. Called after the position was stored.
     #[inline]
     fn sender_waits(&self) -> bool {
         // Mirrors the doorbell: this end has stored its position and loads `waiting`; the sender
@@ -419,7 +419,8 @@ impl InboundLane {
             return;
         }
         let size = self.reader.size();
-        // Raised so that memory that the sender could not return is not requested again.
+        // Raised so that the receiver does not request memory again that the sender could not
+        // return.
         self.first_size = self.first_size.max(size);
         self.asked_back = false;
         self.returned = false;
@@ -431,7 +432,7 @@ impl InboundLane {
     }
 
     /// Asks the sender of a lane that has been empty since `before` to return a chunk that is
-    /// larger than the first and, if other lanes want memory, the unused part of its grant above
+    /// larger than the first and, if other lanes request memory, the unused part of its grant above
     /// `share`. Returns `true` if a later call may have something to request.
     pub(super) fn ask_back(&mut self, now: Instant, before: Instant, share: Option<u64>) -> bool {
         if let Some(share) = share {
@@ -448,7 +449,8 @@ impl InboundLane {
                 self.control.give_back(true);
                 self.asked_back = true;
                 self.idle_since = None;
-                // Wakes the sender, which may wait for a grant while others wait for its memory.
+                // Wakes the sender, which may wait for a grant while other senders wait for its
+                // memory.
                 self.notify_space();
                 false
             }

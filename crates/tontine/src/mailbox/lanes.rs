@@ -43,7 +43,7 @@ pub(super) struct Lanes {
     since_idle: u32,
     /// Number of lanes in symmetric fence mode.
     symmetric: usize,
-    /// `true` if, at the last check of all lanes, one had requested more memory than was left.
+    /// `true` if a lane had requested more memory than was left at the last check of all lanes.
     pub(super) wanted: bool,
     /// Removed lanes that are still in the epoll set.
     departed: Vec<InboundLane>,
@@ -188,8 +188,8 @@ impl Lanes {
     pub(super) fn sweep(&mut self) -> LaneScan<TakenMessage> {
         self.since_idle = 0;
         let mut found = LaneScan::Nothing;
-        // In the order of the slots, which is stable: a check may move a lane from one list to
-        // another, or remove the lane.
+        // Checks the lanes in the order of their slots, which is stable: a check may move a lane
+        // from one list to another, or remove the lane.
         for _ in 0..self.slots.len() {
             self.next_slot =
                 if self.next_slot + 1 < self.slots.len() { self.next_slot + 1 } else { 0 };

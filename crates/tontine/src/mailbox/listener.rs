@@ -34,10 +34,10 @@ const EVENTS: usize = 64;
 /// Time after which deferred work is retried.
 const TRY_AGAIN_AFTER: Duration = Duration::from_millis(10);
 
-/// Level-triggered: reported as long as the descriptor is readable.
+/// Level-triggered events, reported as long as the descriptor is readable.
 const STEADILY: epoll::EventFlags = epoll::EventFlags::IN;
 
-/// Edge-triggered: reported once, then at each new event.
+/// Edge-triggered events, reported once, then again for each new event.
 const ONCE: epoll::EventFlags = epoll::EventFlags::IN.union(epoll::EventFlags::ET);
 
 /// Maximum number of connections that wait to be accepted; the kernel's own limit may be lower.
@@ -56,7 +56,7 @@ pub(super) enum EventSource {
     Doorbell(u32, u32),
     /// The end of a lane's process.
     Process(u32, u32),
-    /// The timer: a retry of deferred work is due.
+    /// A timer event: a retry of deferred work is due.
     Timer,
 }
 
@@ -111,7 +111,7 @@ pub(super) fn same_generation(event: u32, generation: u32) -> bool {
 pub(super) struct PendingConnection {
     number: u32,
     pub(super) socket: PeerSocket,
-    /// The program added the connection by `adopt`: it may be silent indefinitely.
+    /// `true` if the program added the connection by `adopt`: it may be silent indefinitely.
     adopted: bool,
     /// Time since which the connection has been silent, or deferred.
     since: Instant,
@@ -149,7 +149,7 @@ pub(super) struct Listener {
     listener: Option<OwnedFd>,
     /// `true` while accepting connections is deferred.
     is_paused: bool,
-    /// Made early, since no descriptor may be left for a timer when work is deferred.
+    /// Created early, because no descriptor may be left for a timer when work is deferred.
     timer: OwnedFd,
     timer_runs: bool,
     /// The listener's path and socket file. Removed on drop; the path lock is released after that.
@@ -217,7 +217,7 @@ impl Listener {
         self.set.as_fd()
     }
 
-    /// Has the set report `descriptor` from now on for as long as it is readable.
+    /// Adds `descriptor` to the set, which then reports it for as long as it is readable.
     ///
     /// # Errors
     /// [`Error::System`] if there is no memory for another entry in the set.
@@ -277,7 +277,8 @@ impl Listener {
         let _ = epoll::delete(&self.set, descriptor);
     }
 
-    /// Waits for events, for at most `timeout` if given, and returns them.
+    /// Waits for events, for at most `timeout` if given, and returns them. A signal ends the wait,
+    /// like an event.
     ///
     /// # Errors
     /// - [`Error::Interrupted`] if a signal handler ran during the wait.
@@ -316,11 +317,11 @@ impl Listener {
         if strangers >= MAX_SILENT_CONNECTIONS
             && let Some(oldest) = self.connections.iter().position(|connection| !connection.adopted)
         {
-            // The oldest is unlikely to be honest: honest senders send `HELLO` at once.
+            // The oldest is unlikely to be honest: honest senders send `HELLO` immediately.
             let oldest = self.connections.remove(oldest);
             self.unwatch(oldest.socket.as_fd());
         }
-        // Set here too: a connection made before the listener had the option lacks it.
+        // Set the option here too: a connection made before the listener had the option lacks it.
         socket::pass_credentials(&socket)?;
         Ok(NextConnection::Pending(self.add_pending(socket, false)))
     }
@@ -397,7 +398,7 @@ impl Listener {
         connection.lack = Some(lack);
         let is_new = !std::mem::replace(&mut connection.reported, true);
         if is_new {
-            // From now on this process causes the delay, so the timeout starts again.
+            // The delay is now this process's fault, so the timeout starts again.
             connection.since = Instant::now();
             // Needs no memory, because the descriptor is already in the set.
             let _ = self.defer(

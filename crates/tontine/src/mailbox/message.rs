@@ -151,7 +151,7 @@ impl Deref for InPlace<'_> {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: the bytes lie in a mapping that the borrowed mailbox holds, as was checked when
+        // SAFETY: the bytes are in a mapping that the borrowed mailbox holds, as was checked when
         // the message was found. The caller of `recv_in_place` guarantees that the sender no longer
         // changes them.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.length) }

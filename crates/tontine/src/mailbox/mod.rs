@@ -44,7 +44,7 @@
 //! - Sending to a receiver that is alive and awake makes no system call, and takes no lock.
 //! - If the receiver has died, [`Sender::send`] returns
 //!   [`Error::OwnerDied`](crate::Error::OwnerDied), and the unread messages are not lost:
-//!   [`Sender::take_unread`] returns them, or the next owner of the address gets them
+//!   [`Sender::take_unread`] returns them, or the next owner of the address receives them
 //!   ([`OnDeath`]).
 //! - If a sender is dropped, or its process ends, a live receiver still receives everything that
 //!   the sender had sent.

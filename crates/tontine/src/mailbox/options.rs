@@ -73,7 +73,7 @@ pub struct Options {
 pub enum WaitStrategy {
     /// Polls until the wait is over: lowest latency, but occupies a whole processor.
     Spin,
-    /// Sleeps in the kernel at once.
+    /// Sleeps in the kernel immediately.
     Sleep,
     /// Polls for this long, then sleeps in the kernel.
     SpinThenSleep(Duration),
@@ -81,8 +81,8 @@ pub enum WaitStrategy {
 
 /// Memory fences that keep a wake-up from being lost when one end of a lane goes to sleep.
 ///
-/// The sending end stores its message, then checks whether the other end sleeps; the end that goes
-/// to sleep announces that, then looks for messages once more. At least one end must see the
+/// The sending end stores its message, then checks whether the other end sleeps. The end that is
+/// about to sleep announces that, then checks for messages once more. At least one end must see the
 /// other's store, so each needs a fence between its two steps, or one end must execute the fence
 /// for both. [`Options`] has an example.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -100,8 +100,8 @@ pub enum Fences {
 ///
 /// A sender that waits for a successor works as follows until it finds one:
 ///
-/// - There is no time limit. Messages continue to go into the lane, which grows up to its cap. If
-///   it is full, [`Sender::send`](super::Sender::send) blocks,
+/// - There is no time limit. Messages are still appended to the lane, which grows up to its cap. If
+///   the lane is full, [`Sender::send`](super::Sender::send) blocks,
 ///   [`try_send`](super::Sender::try_send) returns [`Error::WouldBlock`], and
 ///   [`send_timeout`](super::Sender::send_timeout) returns [`Error::TimedOut`];
 ///   [`wait_acked`](super::Sender::wait_acked) blocks while messages are unread.
@@ -110,11 +110,12 @@ pub enum Fences {
 ///   the last owner refused the lane). A program that has nothing to send calls `service` from time
 ///   to time.
 /// - [`Sender::take_unread`](super::Sender::take_unread) removes and returns the messages that no
-///   receiver has acknowledged. If the sender is dropped or its process ends, they are lost.
-/// - An owner that is short of space, memory or descriptors is asked again later. If it refuses the
-///   lane for another reason, the wait ends: this call and all later ones return the error
-///   ([`Error::Denied`], [`Error::Refused`], [`Error::VersionMismatch`]). If this process is short
-///   of memory or descriptors for longer than the handshake timeout, calls return
+///   receiver has acknowledged. If the sender is dropped or its process ends, these messages are
+///   lost.
+/// - If an owner is short of space, memory or descriptors, the sender tries again later. If the
+///   owner refuses the lane for another reason, the wait ends: this call and all later ones return
+///   the error ([`Error::Denied`], [`Error::Refused`], [`Error::VersionMismatch`]). If this process
+///   is short of memory or descriptors for longer than the handshake timeout, calls return
 ///   [`Error::System`], and the wait continues.
 ///
 /// The first connection does not wait: if there is no owner,
@@ -148,9 +149,9 @@ pub enum OnDeath {
     /// that were not acknowledged.
     Fail,
     /// If the receiver has died, the sender keeps the messages that were not acknowledged and hands
-    /// them to the next owner of the address. If it has closed its mailbox, it has ended on
-    /// purpose: calls return [`Error::Closed`], as with `Fail`. A sender that the receiver had not
-    /// yet accepted cannot tell the two apart, and waits after either.
+    /// them to the next owner of the address. If the receiver has closed its mailbox, it has ended
+    /// on purpose: calls return [`Error::Closed`], as with `Fail`. A sender that the receiver had
+    /// not yet accepted cannot distinguish the two, and waits in either case.
     WaitForSuccessor,
     /// Like `WaitForSuccessor`, but the sender also waits for the next owner if the receiver has
     /// closed its mailbox. Use it for a receiver that a service manager stops and restarts.
@@ -226,8 +227,8 @@ impl Options {
         self
     }
 
-    /// Sets the maximum number of senders that a mailbox accepts at once (default 1,024; at least
-    /// 1).
+    /// Sets the maximum number of senders that a mailbox accepts at the same time (default 1,024;
+    /// at least 1).
     ///
     /// Each sender takes three descriptors at each end. `bind` returns [`Error::InvalidOption`] for
     /// 0.
@@ -287,8 +288,8 @@ impl Options {
 
     /// Accepts peers of this user too.
     ///
-    /// By default only peers with the process's effective user id are accepted. It is read when the
-    /// options are made: a later `setuid` changes nothing.
+    /// By default only peers with the process's effective user id are accepted. That id is read
+    /// when the options are made: a later `setuid` changes nothing.
     pub fn allow_uid(mut self, uid: u32) -> Self {
         if let Allowed::Users(users) = &mut self.allowed {
             users.push(uid);

@@ -80,7 +80,7 @@ impl OutboundLane {
         mut options: Options,
     ) -> Result<Self> {
         if address.is_none() {
-            // Without an address there is no successor.
+            // A lane without an address has no successor.
             options.on_death = OnDeath::Fail;
         }
         let life = Life::register()?;
@@ -246,8 +246,8 @@ impl OutboundLane {
         }
     }
 
-    /// Checks whether the receiver can still take the reserved message. Returns no chunk and looks
-    /// for no successor, because the message is in the newest chunk.
+    /// Checks whether the receiver can still take the reserved message. Returns no chunk and does
+    /// not look for a successor, because the message is in the newest chunk.
     ///
     /// # Errors
     /// The reason why the lane has ended.
@@ -339,9 +339,8 @@ impl OutboundLane {
         Ok(())
     }
 
-    /// Ends the lane. From here on the fast path sends nothing, whatever the liveness word says,
-    /// because the connection is not open. If the lane waits for a successor, the slow path accepts
-    /// messages and looks for a successor.
+    /// Ends the lane. The fast path then sends nothing, whatever the liveness word shows, because
+    /// the connection is not open. If the lane waits for a successor, the slow path accepts
     fn end(&mut self, reason: Error) {
         let is_waited_out = self.succession.is_waited_out(&reason);
         self.connection.end(reason, is_waited_out);
@@ -434,7 +433,7 @@ impl OutboundLane {
     /// Passes a new chunk to the receiver, then publishes that the lane continues in it.
     fn go_on_in(&mut self, log2: u32) -> Result<bool> {
         let Some((region, descriptor)) = Growth::make_chunk(log2)? else { return Ok(false) };
-        // A dead receiver gets no more chunks: HELLO passes all of them to its successor.
+        // A dead receiver receives no more chunks: HELLO passes all of them to its successor.
         if let Some(joined) = self.connection.open() {
             let sequence = self.writer.sequence();
             match joined.pass_chunk(&self.socket, log2, sequence, descriptor.as_fd())? {
@@ -512,8 +511,8 @@ impl OutboundLane {
 
 /// Handover.
 impl OutboundLane {
-    /// Hands the lane over to the next owner of the address. If there is no owner yet, returns
-    /// `Ok`: the messages wait in the lane.
+    /// Hands the lane over to the next owner of the address. If the address has no owner yet,
+    /// returns `Ok`: the messages wait in the lane.
     ///
     /// # Errors
     /// - No successor can be reached: the lane ends, and its messages can be taken back.
@@ -528,7 +527,7 @@ impl OutboundLane {
         let Connection::Awaiting(awaiting) = &mut self.connection else { return handed_over };
         let Err(error) = handed_over else { return Ok(()) };
         match error {
-            // There is no owner, or it has just died or its queue is full: the lane is unchanged.
+            // There is no owner, or it has just died, or its queue is full: the lane is unchanged.
             Error::NoMailbox { .. } | Error::TimedOut | Error::WouldBlock => {
                 awaiting.note_shortage(now, false);
                 Ok(())

@@ -55,7 +55,7 @@ impl PollInterval {
     pub(super) fn look(&mut self, now: Instant) -> bool {
         let took = now.saturating_duration_since(self.looked);
         (self.yielded, self.looked) = (0, now);
-        // Turns shrink at once but grow slowly, so that one lane's fast messages do not hide
+        // Turns shrink immediately but grow slowly, so that one lane's fast messages do not hide
         // another lane's slow ones.
         self.turn = if took > MOMENT {
             let share = u128::from(self.turn) * MOMENT.as_nanos() / took.as_nanos();

@@ -300,7 +300,7 @@ impl Mailbox {
     /// Blocks for the first message, then passes up to `max` queued messages to `f`, and
     /// acknowledges each when `f` returns. Returns the number of messages.
     ///
-    /// With `max` 0, returns 0 at once.
+    /// If `max` is 0, returns 0 immediately.
     ///
     /// # Errors
     /// [`Error::Forked`] and [`Error::System`] like [`Mailbox::recv`], but only before the first
@@ -424,7 +424,7 @@ impl Mailbox {
     /// Acknowledges the message last received: if this process dies, a successor does not receive
     /// it again. The next receiving call acknowledges too.
     ///
-    /// `ack` notifies at once a sender that waits for free space or for acknowledgements. An
+    /// `ack` immediately notifies a sender that waits for free space or for acknowledgements. An
     /// acknowledgement by the next receiving call reaches the sender later: when more of them have
     /// accumulated, or when there is nothing else to read. So call `ack` before long work.
     ///
@@ -552,9 +552,9 @@ impl Mailbox {
     /// Closes the mailbox, like dropping it, and frees its address.
     ///
     /// Senders keep the unread messages, and their calls return [`Error::Closed`]. A sender that
-    /// the mailbox had not accepted yet gets [`Error::OwnerDied`] instead, as after a death. A
-    /// sender with [`OnDeath::WaitThroughRestarts`](super::OnDeath::WaitThroughRestarts) gets no
-    /// error: it continues to send into its lane, and hands the lane to the next owner of the
+    /// the mailbox had not accepted yet receives [`Error::OwnerDied`] instead, as after a death. A
+    /// sender with [`OnDeath::WaitThroughRestarts`](super::OnDeath::WaitThroughRestarts) receives
+    /// no error: it continues to send into its lane, and hands the lane to the next owner of the
     /// address.
     ///
     /// The message last received is acknowledged, unless it was [requeued](Mailbox::requeue) or a

@@ -12,9 +12,9 @@ use crate::lane::writer::RecordSlot;
 
 /// Space in a lane for one message, to be written in place; dereferences to its bytes.
 ///
-/// [`Sender::reserve`] returns it. [`Reservation::commit`] sends the message; a reservation dropped
-/// without it sends nothing. The bytes belong to the process that reserved them, and initially
-/// contain remains of an earlier message.
+/// [`Sender::reserve`] returns it. [`Reservation::commit`] sends the message; a reservation that is
+/// dropped without a commit sends nothing. The bytes belong to the process that reserved them, and
+/// initially contain remains of an earlier message.
 ///
 /// # Panics
 /// Dereferencing panics in a forked child, whose memory has no such mapping. The child must not
@@ -134,8 +134,8 @@ impl<'a> Reservation<'a> {
              reserve in the child, with a Sender that was connected there"
         );
         let (region, at) = self.lane.payload();
-        // SAFETY: the place of a message that fits lies inside the mapping, which exists, since
-        // this is the process that made it.
+        // SAFETY: the slot of a message that fits is inside the mapping, and the mapping exists
+        // because this is the process that made it.
         unsafe { region.base().add(at) }.as_ptr()
     }
 }
@@ -144,9 +144,9 @@ impl Deref for Reservation<'_> {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: the space was found to fit, and the sender is borrowed: no other code writes to
-        // it or continues the lane elsewhere. All its bytes are initialised, by an earlier lap or
-        // as zero.
+        // SAFETY: the space was found to fit, and the sender is borrowed, so no other code writes
+        // to it or continues the lane elsewhere. All its bytes are initialised, by an earlier lap
+        // or to zero.
         unsafe { std::slice::from_raw_parts(self.start(), self.length) }
     }
 }

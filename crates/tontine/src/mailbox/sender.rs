@@ -28,11 +28,11 @@ use crate::sys::socket::{self, PeerSocket};
 /// or the sender hands them to the next owner of the address ([`OnDeath`](super::OnDeath)).
 ///
 /// # End of the sender
-/// A sender can send and exit at once: if it is dropped, or its process exits, is killed or calls
-/// `exec`, a live receiver still receives everything that the sender had sent, unless it refuses
-/// the lane. To be sure that it has, call [`Sender::wait_acked`] first. If the receiver died or
-/// closed the mailbox earlier, the unread messages are lost with the sender, even if the sender
-/// waits for a successor: call [`Sender::take_unread`] first.
+/// A sender can exit immediately after it sends: if it is dropped, or its process exits, is killed
+/// or calls `exec`, a live receiver still receives everything that the sender had sent, unless it
+/// refuses the lane. To make sure that everything was received, call [`Sender::wait_acked`] first.
+/// If the receiver died or closed the mailbox earlier, the unread messages are lost with the
+/// sender, even if the sender waits for a successor: call [`Sender::take_unread`] first.
 ///
 /// # Examples
 /// ```
@@ -191,9 +191,9 @@ impl Sender {
     /// that. Before the receiver has accepted the connection, the message waits in the lane; if the
     /// receiver then refuses the lane, a later call returns the error.
     ///
-    /// If the receiver dies, the wait ends: at once, or within half a second if the receiver called
-    /// `exec` or left a forked child behind. A hostile receiver can block this call indefinitely;
-    /// [`Sender::send_timeout`] always returns by its timeout.
+    /// If the receiver dies, the wait ends immediately, or within half a second if the receiver
+    /// called `exec` or left a forked child behind. A hostile receiver can block this call
+    /// indefinitely; [`Sender::send_timeout`] always returns by its timeout.
     ///
     /// A signal does not end the wait (the handler runs, and the wait continues), unless
     /// [`Options::interruptible`] is set. To miss no signal, call [`Sender::try_send`] and
@@ -311,9 +311,9 @@ impl Sender {
     /// Removes and returns, in the order in which they were sent, the messages that a dead or
     /// closed receiver did not acknowledge.
     ///
-    /// A receiver may have acted on the first of these messages and died before it acknowledged
-    /// that one. Later calls on this sender still return the error that they returned before
-    /// (`OwnerDied`, `Closed`).
+    /// A receiver may have acted on the first of these messages and died before it acknowledged it.
+    /// Later calls on this sender still return the error that they returned before (`OwnerDied`,
+    /// `Closed`).
     ///
     /// # Errors
     /// - [`Error::WouldBlock`] while the receiver is alive, since it may be reading the messages.
@@ -454,16 +454,16 @@ impl Sender {
     ///
     /// A record takes at most half of its chunk, and the previous chunk counts against the cap
     /// while a new one is in use. The receiver's cap is known once it has accepted the connection;
-    /// if that cap is smaller than this sender's, the result is smaller from then on.
+    /// if that cap is smaller than this sender's, the result then decreases.
     pub fn max_message_len(&self) -> usize {
         self.lane.max_message_len()
     }
 
     /// Prepares for waiting on the descriptor until the lane has free space for a message of
-    /// `length` bytes: from now on the receiver notifies this sender when it frees space.
+    /// `length` bytes: the receiver then notifies this sender when it frees space.
     ///
     /// Returns `true` if there is no free space: wait until the descriptor is readable. Returns
-    /// `false` if there may be some: call [`Sender::try_send`]. Arm again before each wait.
+    /// `false` if there may be free space: call [`Sender::try_send`]. Arm again before each wait.
     ///
     /// The descriptor does not report a receiver that called `exec`, or that was killed and left a
     /// forked child behind: wait for at most half a second at a time. Nor does it report a

@@ -77,8 +77,8 @@ impl Mailbox {
                         && let doorbell::BellState::Noise = doorbell::hush(&lane.doorbell)
                         && let Some(lane) = self.lanes.at(slot)
                     {
-                        // Otherwise the set would report it permanently. Its content is closed with
-                        // the lane.
+                        // Otherwise the set would report the doorbell permanently. Its content is
+                        // closed with the lane.
                         self.door.unwatch(lane.doorbell.as_fd());
                     }
                 }
@@ -129,8 +129,8 @@ impl Mailbox {
         if self.door.is_paused() { self.accept() } else { Ok(()) }
     }
 
-    /// Called before a wait: makes the descriptor become readable when it is time to retry a lane
-    /// for which descriptors or memory are short.
+    /// Makes the descriptor become readable when it is time to retry a lane for which descriptors
+    /// or memory are short.
     pub(super) fn wait_for_what_lanes_lack(&mut self) {
         if self.lanes.all().any(|lane| lane.is_short()) {
             self.door.try_later();

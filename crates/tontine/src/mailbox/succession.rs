@@ -34,11 +34,12 @@ pub(super) fn connect(
     options: &Options,
     wait: Duration,
 ) -> Result<(PeerSocket, PendingLane)> {
-    // Read before connecting: if the path changes in between, a check is superfluous, not missing.
+    // Read the path before connecting: if it changes in between, a check is superfluous rather than
+    // missing.
     let leads_to = address.leads_to();
     let socket = PeerSocket::new(socket::seqpacket()?)?;
-    // Set before an answer can arrive, because the kernel attaches credentials only if the socket
-    // has already requested them.
+    // Request credentials before an answer can arrive, because the kernel attaches them only if the
+    // socket has already requested them.
     socket::pass_credentials(&socket)?;
     let deadline = Instant::now().checked_add(wait);
     let connected = match &address.0 {
@@ -62,8 +63,8 @@ pub(super) fn connect(
     }
 }
 
-/// Checks that the listener's owner runs as an allowed user. The check comes first because messages
-/// go into the first chunk before the owner has answered.
+/// Checks that the listener's owner runs as an allowed user. This check is first, because messages
+/// are written to the first chunk before the owner has answered.
 fn check_owner(socket: &PeerSocket, options: &Options) -> Result<Peer> {
     let peer = socket::owner(socket)?.peer();
     options.admit(peer).map(|()| peer)
@@ -88,8 +89,8 @@ impl SuccessorSearch {
         self.address.as_ref()
     }
 
-    /// Returns `true` if the lane waits for a successor after `reason`: a successor may come, or an
-    /// owner without free space may get some.
+    /// Returns `true` if the lane waits for a successor after `reason`: a successor may appear, or
+    /// an owner without free space may free some.
     pub(super) fn is_waited_out(&self, reason: &Error) -> bool {
         let is_full = matches!(reason, Error::Refused { errno: libc::ENOBUFS });
         let is_full_for_now = is_full && self.handover != 0 && self.on_death.waits();
@@ -101,7 +102,7 @@ impl SuccessorSearch {
         Self { handover: self.handover.wrapping_add(1).max(1), ..self.clone() }
     }
 
-    /// Stores the number of the valid `HELLO` in every chunk that a receiver may get.
+    /// Stores the number of the valid `HELLO` in every chunk that a receiver may receive.
     pub(super) fn announce(&self, writer: &LaneWriter<OwnRegion>) {
         for link in writer.chain() {
             // Relaxed: the fence in `OutboundLane::withdraw` orders it before the receiver's check

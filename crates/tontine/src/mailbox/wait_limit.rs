@@ -1,7 +1,7 @@
 //! The waiting of a sender for space, for acknowledgements, or for a successor: [`SenderWait`].
 //!
 //! The protocol mirrors that of a receiver that sleeps: the word is `waiting` instead of
-//! `sleeping`, and the position plays the part of the header. Neighbours: [`super::outbound`]
+//! `sleeping`, and the position takes the role of the header. Neighbours: [`super::outbound`]
 //! checks the condition that a call waits for.
 
 use std::time::{Duration, Instant};
@@ -78,9 +78,8 @@ impl SenderWait {
         Self { strategy, interruptible, armed: false }
     }
 
-    /// Asks the receiver to report free space from now on, and checks for free space. Returns
-    /// `true` if a message of `length` bytes does not fit, and the receiver is certain to report
-    /// when it does.
+    /// Asks the receiver to report free space, and checks for free space. Returns `true` if a
+    /// message of `length` bytes does not fit, and the receiver is certain to report when it does.
     ///
     /// # Errors
     /// The errors of [`OutboundLane::ready`] and [`OutboundLane::find_room`].

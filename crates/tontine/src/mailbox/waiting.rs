@@ -26,8 +26,8 @@ const CLOCK_AFTER: u32 = 64;
 const UNSURE_SLEEP: Duration = Duration::from_millis(1);
 
 impl Mailbox {
-    /// Prepares for waiting on the descriptor: from now on senders notify this mailbox.
-    /// Acknowledges the message last received.
+    /// Prepares for waiting on the descriptor: senders then notify this mailbox. Acknowledges the
+    /// message last received.
     ///
     /// Returns `true` if there is nothing to receive: wait until the descriptor is readable.
     /// Returns `false` if there may be a message: call [`Mailbox::try_recv`] until it returns
@@ -125,7 +125,7 @@ impl Mailbox {
         LaneScan::Again
     }
 
-    /// Returns the next message, if one is found at once or after a service of the connections.
+    /// Returns the next message, if one is found immediately or after a service of the connections.
     pub(super) fn next_or_service(&mut self) -> Result<Option<TakenMessage>> {
         self.check()?;
         self.disarm();

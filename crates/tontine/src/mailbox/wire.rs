@@ -109,7 +109,7 @@ pub(crate) fn read_received(bytes: &[u8], oversize: bool) -> Result<ControlMessa
 }
 
 /// Returns the descriptors that a message should carry. Returns none if the bytes are not a
-/// message, or if its chunks have more than `most` bytes together: those are not mapped.
+/// message, or if its chunks have more than `most` bytes together: such chunks are not mapped.
 pub(crate) fn expected(bytes: &[u8], most: u64) -> Vec<DescriptorKind> {
     let (mut expected, chunks): (_, Vec<u32>) = match read(bytes) {
         Ok(ControlMessage::Hello(hello)) => {
