@@ -154,9 +154,10 @@ pub enum Error {
         allowed: Vec<u32>,
     },
 
-    /// The receiver refused the lane: permanently, or because its process is short of descriptors
-    /// or memory. In the second case, `field `errno` is EMFILE, ENOMEM or another shortage, the
-    /// text recommends to retry, and a sender that waits for successors retries by itself.
+    /// The receiver refused the lane, either permanently or because its process is short of
+    /// descriptors or memory. In the second case, field `errno` is EMFILE, ENOMEM or another
+    /// shortage, the text recommends a retry, and a sender that waits for successors retries by
+    /// itself.
     #[error(
         "the receiver refused the lane: {}{}",
         io::Error::from_raw_os_error(*.errno),
@@ -184,7 +185,7 @@ pub enum Error {
     Protocol {
         /// The process that violated it.
         peer: Peer,
-        /// Expected and found value.
+        /// The expected and the found value.
         what: &'static str,
     },
 
@@ -307,8 +308,8 @@ impl Error {
         matches!(self, Self::Refused { errno } if is_lack(*errno))
     }
 
-    /// Returns the error number that stands for the variant, as listed in the C header;
-    /// [`Error::System`] and [`Error::SystemAt`] have that of the system call.
+    /// Returns the error number of the variant, as listed in the C header. The error number of
+    /// [`Error::System`] and [`Error::SystemAt`] is that of the system call.
     pub fn errno(&self) -> i32 {
         match self {
             Self::OwnerDied { .. } => libc::EOWNERDEAD,
@@ -403,7 +404,7 @@ impl fmt::Display for ExpectedUsers<'_> {
     }
 }
 
-// Bounded, because each function of the fast paths returns a `Result` with this error.
+// The size is bounded, because each function of the fast paths returns a `Result` with this error.
 const _: () = assert!(size_of::<Error>() <= 48);
 
 #[cfg(test)]

@@ -116,7 +116,7 @@ fn records_match_layout_page() {
     assert_eq!(kinds.len(), words.len());
     for (name, word) in words {
         let kind: u64 = kinds[name][0].parse().expect("a number");
-        // As in the diagram: bits 63 to 40 are zero, bits 39 to 32 are the kind, and the rest is
+        // As in the diagram, bits 63 to 40 are zero, bits 39 to 32 are the kind, and the rest is
         // the length.
         let length = if word == NOTHING { 0 } else { 5 };
         assert_eq!(word, kind << 32 | length, "{name}");

@@ -1,4 +1,4 @@
-//! The atomics of the protocols: those of the standard library, or loom's in a model
+//! The atomics of the protocols: the standard library's, or loom's in a model
 //! (`RUSTFLAGS="--cfg loom"`).
 
 #[cfg(loom)]

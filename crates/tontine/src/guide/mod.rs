@@ -1,4 +1,4 @@
-//! The guides of this crate: how to use each part, what it promises, and its limits.
+//! The guides of this crate: how to use each part, its guarantees, and its limits.
 //!
 //! The modules have no items. The same pages are in the folder `docs` of the repository, which also
 //! has pages about the shared layout, the recovery from each death, and the design decisions.

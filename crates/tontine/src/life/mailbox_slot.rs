@@ -1,8 +1,7 @@
-//! The words of a process page that tell senders whether a receiver sleeps: [`MailboxSlot`].
+//! The words of a process page that show senders whether a receiver sleeps: [`MailboxSlot`].
 //!
 //! A page has 62 slots, one for each mailbox of the process. Private memory records which slots are
-//! in use, since no peer needs to know. Neighbours: [`super::Life::desk`] returns a slot,
-//! [`super::Watch::sleeping`] reads a peer's slot. The mailbox defines the meaning of the word.
+//! in use, since no peer needs this information. Neighbours: [`super::Life::desk`] returns a slot,
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -35,8 +34,8 @@ impl MailboxSlot {
         }
     }
 
-    /// Returns the word that is 1 while the receiver sleeps or is about to. A forked child must not
-    /// access it, since the page is not mapped there.
+    /// Returns the word that is 1 while the receiver sleeps or is about to sleep. A forked child
+    /// must not access it, since the page is not mapped there.
     #[inline]
     pub(crate) fn sleeping(&self) -> &AtomicU32 {
         &self.life.page.layout().desks[self.index as usize].sleeping
@@ -62,7 +61,7 @@ mod tests {
 
     #[test]
     fn all_62_desks_are_visible_to_peers() {
-        // Runs in a child, because other tests need slots too.
+        // The test runs in a child, because other tests need slots too.
         assert!(in_child(|| {
             let life = Life::register().expect("life");
             let watch = Watch::from_fd(life).expect("watch");

@@ -41,18 +41,20 @@
 //! - The process ends when its last thread ends, or (for other processes) when it calls `exec`. The
 //!   main thread ends with the process, unless it calls `pthread_exit` while other threads run.
 //! - Once its holder has ended, a process has no life: [`Life::current`] returns `None`, and the
-//!   next call counts as a first call. It makes a new life; the old one stays dead. So if the main
-//!   thread has exited, [`register`](Life::register) on another thread starts an anchor thread.
+//!   next call is treated as a first call. It makes a new life; the old one stays dead. So if the
+//!   main thread has exited, [`register`](Life::register) on another thread starts an anchor
+//!   thread.
 //! - A forked child has no life until its own first call. The thread that called `fork` is the
 //!   child's main thread, so [`register`](Life::register) on it starts no thread.
 //!
 //! # Limits
 //!
-//! - A stopped process is alive, and so is one that is still writing its core dump.
+//! - A stopped process is alive, and so is a process that is still writing its core dump.
 //! - A malicious process can look alive indefinitely. A caller that blocks on an untrusted peer
 //!   therefore watches the connection and a pidfd as well, as the mailbox does.
-//! - The word reads *dead* when its thread ends, an instant before the process's last thread ends.
-//!   A process that takes over a dead process's resources needs proof of its end: a [`PathLock`].
+//! - The word reads *dead* when its thread ends, shortly before the process's last thread ends.
+//!   A process that takes over a dead process's resources needs proof that the process has ended: a
+//!   [`PathLock`].
 //! - Nothing here blocks, except that a first call waits until its anchor thread has started.
 
 // Neighbours: `word` makes the page and the mutex, `watch` reads a peer's page, `anchor` starts the
@@ -94,7 +96,7 @@ struct Registration {
     newest: AtomicPtr<Life>,
 }
 
-/// The life of this process: the registration that tells other processes whether it is alive.
+/// The life of this process: the registration that shows other processes whether it is alive.
 ///
 /// The first call to one of the functions below makes it; the
 /// [module](self#which-thread-holds-the-life) documents which thread holds it. A `Life` is never
@@ -123,13 +125,15 @@ pub struct Life {
 }
 
 impl Life {
-    /// Returns this process's life, which lasts as long as the process; makes it if there is none.
+    /// Returns this process's life, which lasts as long as the process. Makes the life if the
+    /// process has none.
     ///
     /// - On the main thread, that thread holds the life, and no thread is started. If the main
     ///   thread later leaves by `pthread_exit` while others run, the life ends with it. (Returning
     ///   from `main` ends the process.)
-    /// - On any other thread, as in a test or in an asynchronous runtime, it does the same as
-    ///   [`Life::register_anchor_thread`], because the calling thread may end before the process.
+    /// - On any other thread, as in a test or in an asynchronous runtime, this function behaves
+    ///   like [`Life::register_anchor_thread`], because the calling thread may end before the
+    ///   process.
     ///
     /// A program that calls this function first in `main` never has an anchor thread. Calling it is
     /// optional: [`Mailbox`](crate::mailbox::Mailbox) and [`Sender`](crate::mailbox::Sender) do so.
@@ -170,7 +174,8 @@ impl Life {
     ///
     /// # Errors
     /// [`Error::CannotRegister`], [`Error::System`] and [`Error::FileTooLarge`] like
-    /// [`Life::register`], except that no thread is started, so none can be refused.
+    /// [`Life::register`], except that no thread is started, so the limit of threads cannot cause
+    /// an error.
     ///
     /// # Examples
     /// ```
@@ -214,7 +219,7 @@ impl Life {
         if let Some(life) = registration.current() {
             return Ok(life);
         }
-        // A panic while the lock is held leaves nothing half-done.
+        // A panic while the lock is held leaves no partial change.
         let _making = registration.making.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(life) = registration.current() {
             return Ok(life);
@@ -265,7 +270,8 @@ impl Registration {
     fn current(&self) -> Option<&'static Life> {
         // SYNC own-life: pairs with the store in `Life::held_by`.
         let newest = self.newest.load(Ordering::Acquire);
-        // SAFETY: null, or a life that was leaked; `Life` may be shared between threads.
+        // SAFETY: the pointer is null, or points to a life that was leaked; `Life` may be shared
+        // between threads.
         let life: &'static Life = unsafe { newest.as_ref() }?;
         life.page.is_held().then_some(life)
     }

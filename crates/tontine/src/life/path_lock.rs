@@ -3,7 +3,8 @@
 //! A [`PathLock`] is a POSIX record lock (`F_SETLK`) on the first byte of `PATH.lock`. Unlike a
 //! liveness word it can be taken over, and the kernel releases it only when the whole process that
 //! held it has ended or called `exec`. A forked child does not inherit it. It works across PID
-//! namespaces. If two processes request it, one acquires it, and the other gets the holder's pid.
+//! namespaces. If two processes request it, one acquires it, and the other receives the holder's
+//! pid.
 //!
 //! Closing *any* descriptor of a file drops the process's record locks on it. So a process opens
 //! each lock file once, never duplicates the descriptor, and checks a registry before it opens one;
@@ -17,7 +18,7 @@
 //! refused before it is opened: a user who may write to the folder could have linked a database
 //! there.
 //!
-//! The file is never unlinked: two processes could then hold locks of two files with one name.
+//! The file is never unlinked: two processes could then hold locks on two files with the same name.
 //! Neighbours: the mailbox's listener acquires the lock of its address before it changes the socket
 //! file. This module does not block, and does not access the file at `PATH` itself.
 
@@ -41,7 +42,8 @@ use crate::sys::fork::{Guard, PerProcess};
 /// Default mode of a new lock file: only its user may lock it.
 const MODE: u32 = 0o600;
 
-/// Maximum number of attempts: the holder may end between an attempt and the query for its pid.
+/// Maximum number of attempts, because the holder may end between an attempt and the query for its
+/// pid.
 const ATTEMPTS: usize = 8;
 
 /// The files that this process has locked; empty in a forked child.
@@ -141,11 +143,12 @@ impl Drop for PathLock {
         if self.guard.is_forked() {
             return;
         }
-        // Cannot fail: without a registry, no thread of this process could have acquired the lock.
+        // `locked` cannot fail: without a registry, no thread of this process could have acquired
+        // the lock.
         let Ok(mut locked) = locked() else { return };
         locked.retain(|id| *id != self.id);
-        // SAFETY: dropped once, here; the file is not used afterwards. The registry is locked, so
-        // that no thread opens the file before it is closed.
+        // SAFETY: the file is dropped once, here, and not used afterwards. The registry is locked,
+        // so that no thread opens the file before it is closed.
         unsafe { ManuallyDrop::drop(&mut self.file) };
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! A [`Watch`] maps the peer's page read-only after checking what the kernel reports about the
 //! page. It uses no content of the page except the offset of the liveness word, after checking that
-//! the word lies inside the mutex. A malicious process can look alive indefinitely, or dead at
+//! the word is inside the mutex. A malicious process can look alive indefinitely, or dead at
 //! will, but can do no other harm.
 //!
 //! Neighbours: [`crate::sys::region`] checks and maps the page, [`super::word`] defines its layout.
@@ -50,8 +50,8 @@ pub struct Watch {
     region: PeerRegion,
 }
 
-// SAFETY: the mapping is the process's, not a thread's, and is unmapped by the thread that drops
-// the watch.
+// SAFETY: the mapping belongs to the process, not to a thread, and is unmapped by the thread that
+// drops the watch.
 unsafe impl Send for Watch {}
 // SAFETY: shared access only loads atomics.
 unsafe impl Sync for Watch {}
@@ -102,12 +102,12 @@ impl Watch {
     /// ```
     #[inline]
     pub fn is_alive(&self) -> bool {
-        // SAFETY: the word lies inside the mapping, which lives as long as `self`, and is aligned
+        // SAFETY: the word is inside the mapping, which exists as long as `self`, and is aligned
         // (checked in `new`); its owner and the kernel write it by atomic instructions only.
         word::is_held(unsafe { self.word.as_ref() })
     }
 
-    /// Returns the word that is 1 while the receiver of the mailbox slot with this index sleeps;
+    /// Returns the word that is 1 while the receiver of the mailbox slot with this index sleeps, or
     /// `None` if the page has no such slot. The index is an untrusted value from the peer.
     #[inline]
     pub(crate) fn sleeping(&self, desk: u32) -> Option<&AtomicU32> {
@@ -128,25 +128,25 @@ impl Watch {
         if theirs != VERSION {
             return Err(Error::VersionMismatch { ours: VERSION, theirs });
         }
-        // Read once: the owner may change it at any time.
+        // The offset is read once, because the owner may change it at any time.
         let at = page.life.load(Ordering::Relaxed) as usize;
         if !(MUTEX_AT..=MUTEX_END - size_of::<u32>()).contains(&at) || !at.is_multiple_of(4) {
             return wrong("expected the liveness word inside the page's mutex, found it elsewhere");
         }
-        // SAFETY: `at` lies inside the mapping, by the check above and the layout's.
+        // SAFETY: `at` is inside the mapping, by the check above and the layout's.
         watch.word = unsafe { watch.region.base().add(at) }.cast();
         Ok(watch)
     }
 
     #[inline]
     fn layout(&self) -> &Layout {
-        // SAFETY: the mapping is as large as the layout, aligned to a page, and lives as long as
+        // SAFETY: the mapping is as large as the layout, aligned to a page, and exists as long as
         // `self`. All fields that are read are atomics, for which each bit pattern is valid.
         unsafe { self.region.base().cast().as_ref() }
     }
 }
 
-/// Returns the user that made a memfd. Makes no `fstat` call for any other kind of file, because
+/// Returns the user that made a memfd. Does not call `fstat` for any other kind of file, because
 /// its file system might never answer.
 fn maker(fd: BorrowedFd<'_>) -> Option<u32> {
     rustix::fs::fcntl_get_seals(fd).ok()?;

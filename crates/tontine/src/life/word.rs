@@ -50,7 +50,7 @@ pub(super) struct Layout {
 /// The words by which one mailbox of the process informs its senders.
 #[repr(C, align(64))]
 pub(super) struct DeskLayout {
-    /// 1 while the mailbox's receiver sleeps, or is about to.
+    /// 1 while the mailbox's receiver sleeps, or is about to sleep.
     pub(super) sleeping: AtomicU32,
 }
 
@@ -82,9 +82,9 @@ pub(super) struct LifePage {
     word_at: usize,
 }
 
-// SAFETY: threads that share `&LifePage` access atomics, in memory that stays mapped as long as the
-// page exists. Only the thread that makes the page accesses the mutex, and only while it makes the
-// page.
+// SAFETY: threads that share `&LifePage` access only atomics, in memory that stays mapped as long
+// as the page exists. Only the thread that makes the page accesses the mutex, and only while it
+// makes the page.
 unsafe impl Sync for LifePage {}
 
 impl AsFd for LifePage {
@@ -100,22 +100,22 @@ impl LifePage {
     /// # Errors
     /// [`Error::CannotRegister`] if the kernel would never mark the word; [`Error::System`].
     pub(super) fn hold() -> Result<Self> {
-        // Checked before the C library accesses its list: a process made by a bare clone inherits a
-        // list whose entries are not mapped in it.
+        // The check precedes the C library's first access to its list: a process made by a bare
+        // clone inherits a list whose entries are not mapped in it.
         if cfg!(target_env = "gnu") {
             robust_list::own()?;
         }
         let (region, fd) = OwnRegion::new("tontine-life", PAGE_SIZE)?;
         let mut page = Self { region, fd, word_at: MUTEX_AT };
         page.make_mutex()?;
-        // SAFETY: the mutex was just initialised, and no other thread knows it.
+        // SAFETY: the mutex was just initialised, and no other thread can access it yet.
         zero_is_ok("pthread_mutex_lock", unsafe { libc::pthread_mutex_lock(page.mutex()) })?;
-        // SAFETY: locked above, by this thread; a page whose word is found is never unmapped.
+        // SAFETY: this thread locked the mutex above; a page whose word is found is never unmapped.
         match unsafe { lock_word(page.mutex()) } {
             Ok(word) => page.word_at = word as usize - page.region.base().as_ptr() as usize,
             Err(error) => {
-                // SAFETY: locked above, by this thread; unlocking removes the mutex from the list
-                // before it is unmapped.
+                // SAFETY: this thread locked the mutex above; unlocking removes the mutex from the
+                // list before it is unmapped.
                 unsafe { libc::pthread_mutex_unlock(page.mutex()) };
                 return Err(error);
             }
@@ -135,13 +135,13 @@ impl LifePage {
     }
 
     pub(super) fn layout(&self) -> &Layout {
-        // SAFETY: the mapping is as large as the layout, aligned to a page, lives as long as
+        // SAFETY: the mapping is as large as the layout, aligned to a page, and exists as long as
         // `self`; all fields are atomics, cells or unused.
         unsafe { self.region.base().cast().as_ref() }
     }
 
     fn word(&self) -> &AtomicU32 {
-        // SAFETY: `word_at` lies inside the mutex and is aligned (`lock_word`); the C library, the
+        // SAFETY: `word_at` is inside the mutex and is aligned (`lock_word`); the C library, the
         // kernel and this module access the word by atomic instructions.
         unsafe { self.region.base().add(self.word_at).cast().as_ref() }
     }

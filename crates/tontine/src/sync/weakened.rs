@@ -21,15 +21,15 @@ pub(crate) enum InjectedFault {
     StoreOmitted(fn(u64) -> bool),
     /// Words are loaded without acquire.
     LoadsRelaxed,
-    /// The end that goes to sleep has no fence.
+    /// The end that goes to sleep executes no fence.
     SleeperUnfenced,
-    /// The end that decides whether to wake the other has no fence.
+    /// The end that decides whether to wake the other executes no fence.
     WakerUnfenced,
     /// No store has release ordering.
     StoresRelaxed,
     /// Exchanges neither acquire nor release.
     ExchangesRelaxed,
-    /// Exchanges are a load and a separate store.
+    /// Each exchange is a load and a separate store.
     ExchangesTorn,
     /// No fence has an effect.
     Unfenced,
@@ -40,12 +40,12 @@ thread_local! {
     static FAULT: Cell<InjectedFault> = const { Cell::new(InjectedFault::None) };
 }
 
-/// Sets the fault for this thread's models from now on.
+/// Sets the fault for this thread's subsequent models.
 pub(crate) fn set(fault: InjectedFault) {
     FAULT.set(fault);
 }
 
-/// Returns the fault.
+/// Returns this thread's current fault.
 pub(crate) fn fault() -> InjectedFault {
     FAULT.get()
 }

@@ -4,7 +4,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Time in seconds after which a child that hangs is killed.
+/// Time in seconds after which a hanging child is killed.
 const LIMIT_S: u32 = 60;
 
 /// Forks a child that runs `body` and exits. Returns `true` if `body` returned `true`, and the

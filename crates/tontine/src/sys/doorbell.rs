@@ -5,7 +5,7 @@
 //! `O_NONBLOCK` is set, and the other end can fill the counter and change the flag, which belongs
 //! to the open file. `MSG_DONTWAIT`, in contrast, applies to one call.
 //!
-//! A ring may carry descriptors, and closing those may wait. If the kernel supports it
+//! A ring may carry descriptors, and closing them may block. If the kernel supports it
 //! (`SO_PASSRIGHTS`), it refuses descriptors; otherwise each ring is checked before it is received.
 //! The sockets are datagram sockets, not streams, so that no out-of-band byte evades the check, and
 //! an empty queue can be recognised with certainty before the socket is closed.
@@ -50,7 +50,7 @@ pub(crate) fn make() -> Result<(PeerSocket, OwnedFd)> {
         // Each ring is checked first, with space for credentials but not for descriptors.
         socket::pass_credentials(&listen_end)?;
     }
-    // From now on, no message can be queued at this end, whichever process holds it.
+    // No message can be queued at this end any more, whichever process holds it.
     rustix::net::shutdown(&ring_end, Shutdown::Read)
         .map_err(|errno| Error::system("shutdown", errno))?;
     Ok((PeerSocket::new(listen_end)?, ring_end))
@@ -61,7 +61,7 @@ pub(crate) fn ring(ring_end: impl AsFd) {
     let _ = rustix::net::send(ring_end, &[1], SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
 }
 
-/// Receives up to [`MOST_RINGS`] rings; the rest stays for the next call.
+/// Receives up to [`MOST_RINGS`] rings; the others stay queued for the next call.
 pub(crate) fn hush(listen_end: impl AsFd) -> BellState {
     if UNGUARDED.load(Ordering::Relaxed) {
         return hush_carefully(listen_end);

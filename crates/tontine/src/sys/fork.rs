@@ -21,7 +21,7 @@ use crate::error::{Error, Result};
 /// Length in bytes of the mapping, which the kernel rounds up to whole pages.
 const PAGE_SIZE: usize = 4096;
 
-/// The word that was made last; in a forked child, the parent's word until the child makes one.
+/// The word that was made last. In a forked child, the parent's word until the child makes its own.
 static NEWEST: AtomicPtr<AtomicU32> = AtomicPtr::new(ptr::null_mut());
 
 /// Detects whether the current process is the one that made the guard.
@@ -45,7 +45,8 @@ impl Guard {
         }
         let word = wiped_on_fork()?;
         word.store(1, Ordering::Relaxed);
-        // If another thread was faster, both words stay in use, since both belong to this process.
+        // If another thread was faster, both words stay in use, because both belong to this
+        // process.
         // SYNC newest-guard: pairs with the load above.
         let _ = NEWEST.compare_exchange(
             newest,
@@ -64,8 +65,8 @@ impl Guard {
     }
 }
 
-/// One `T` per process, made at its first use. A forked child makes its own, so that no thread that
-/// does not exist in the child can hold a lock in it.
+/// One `T` per process, made at its first use. A forked child makes its own value, so that no
+/// thread that does not exist in the child can hold a lock in it.
 #[derive(Debug)]
 pub(crate) struct PerProcess<T: 'static> {
     newest: AtomicPtr<ForkMarker<T>>,
@@ -109,7 +110,8 @@ impl<T: Sync> PerProcess<T> {
             Box::into_raw(Box::new(ForkMarker { guard: Guard::here()?, value: (self.make)() }));
         // SYNC per-process: pairs with the load in `peek`, and with itself in another thread.
         match self.newest.compare_exchange(stale, made, Ordering::AcqRel, Ordering::Acquire) {
-            // SAFETY: just made by `Box::into_raw`, published, and never freed.
+            // SAFETY: the value was just made by `Box::into_raw`, was published, and is never
+            // freed.
             Ok(_) => Ok(unsafe { &(*made).value }),
             Err(newer) => {
                 // SAFETY: `made` was not published. `newer` has just replaced `stale`, so another
@@ -125,7 +127,8 @@ impl<T: Sync> PerProcess<T> {
 
 fn wiped_on_fork() -> Result<&'static AtomicU32> {
     let flags = MapFlags::PRIVATE;
-    // SAFETY: a new mapping at an address that the kernel chooses; no other memory is changed.
+    // SAFETY: this is a new mapping at an address that the kernel chooses; no other memory is
+    // changed.
     unsafe {
         let page = rustix::mm::mmap_anonymous(
             ptr::null_mut(),

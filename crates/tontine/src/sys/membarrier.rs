@@ -1,5 +1,5 @@
-//! Fences that one end executes for both: [`heavy`] in a process that goes to sleep, [`light`] in
-//! one that decides whether to wake it.
+//! Fences that one end executes for both: [`heavy`] in a process that is about to sleep, [`light`]
+//! in a process that decides whether to wake it.
 //!
 //! Each end stores one word and loads the other's: the sender stores a message and loads
 //! `sleeping`, the sleeper stores `sleeping` and checks for messages. At least one must see the
@@ -39,7 +39,7 @@ pub(crate) fn register() -> bool {
 pub(crate) fn heavy() -> bool {
     let reached_all = membarrier(MembarrierCommand::GlobalExpedited).is_ok();
     if !reached_all {
-        // SYNC asymmetric-fence: this half alone, which the result reports.
+        // SYNC asymmetric-fence: only this half is executed, as the result reports.
         fence(Ordering::SeqCst);
     }
     reached_all

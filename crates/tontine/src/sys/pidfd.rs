@@ -29,7 +29,7 @@ pub(crate) fn open(pid: u32) -> Result<OwnedFd> {
 pub(crate) fn has_ended(pidfd: impl AsFd) -> bool {
     let mut wanted = [PollFd::new(&pidfd, PollFlags::IN)];
     let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
-    // A poll that does not wait is never interrupted.
+    // A poll with a timeout of zero is never interrupted.
     poll(&mut wanted, Some(&at_once)).is_ok_and(|ready| ready > 0)
         && wanted[0].revents().intersects(PollFlags::IN | PollFlags::HUP)
 }

@@ -8,13 +8,13 @@
 //! - The thread starts by making its own table (`close_range` with `CLOSE_RANGE_UNSHARE`). It
 //!   shares memory with the process, so every thread can use what it maps.
 //! - The kernel copies at least the first 64 entries of the table. The thread cannot close the
-//!   copies at once, since that would flush the program's own files. They are closed when the
+//!   copies immediately, since that would flush the program's own files. They are closed when the
 //!   thread ends, before the descriptors of peers.
-//! - It borrows the process's own sockets over a datagram socket that accepts messages only from
-//!   this process's [`Loan`].
-//! - It closes no descriptor itself: its table is closed when it ends. The kernel then lets no
-//!   socket linger, and a FUSE file blocks only the thread. Because the table is separate, a
-//!   process that is killed in the meantime still releases its record locks at once.
+//! - The thread borrows the process's own sockets over a datagram socket that accepts messages only
+//!   from this process's [`Loan`].
+//! - The thread closes no descriptor itself: its table is closed when it ends. The kernel then lets
+//!   no socket linger, and a FUSE file blocks only the thread. Because the table is separate, a
+//!   process that is killed in the meantime still releases its record locks immediately.
 //!
 //! Neighbours: [`super::socket`] receives descriptors and closes connections through this module.
 //! Limits: the caller waits for the thread's report, so `work` must not wait for a peer.
@@ -85,8 +85,8 @@ pub(crate) fn prepare() -> Result<()> {
 /// A thread's work with the descriptors that it borrows.
 type Work<T> = Box<dyn FnOnce(&[BorrowedFd<'_>]) -> T + Send>;
 
-/// State that the caller and its thread share, in a single allocation, because a process that has
-/// touched less memory ends sooner.
+/// State that the caller and its thread share. It is a single allocation, because a process that
+/// has touched less memory ends sooner.
 struct Exchange<T> {
     stage: Mutex<ThreadStage<T>>,
     changed: Condvar,
@@ -130,8 +130,8 @@ struct Closing {
 /// peer's user. The thread closes its table once the [`ThreadHandle`] is dropped; no caller waits
 /// for that.
 ///
-/// `work` must not drop a descriptor: it sends those that the caller needs over a borrowed socket,
-/// and forgets the others.
+/// `work` must not drop a descriptor: it sends the descriptors that the caller needs over a
+/// borrowed socket, and forgets the others.
 ///
 /// # Errors
 /// [`Error::System`] if the kernel refuses a thread, a socket or the table.
@@ -205,7 +205,7 @@ impl<T> Exchange<T> {
 }
 
 /// The thread's end of an exchange. If a panic drops this value before the work is done, the caller
-/// gets no result.
+/// receives no result.
 struct Serving<T>(Arc<Exchange<T>>);
 
 impl<T> Drop for Serving<T> {
@@ -233,7 +233,7 @@ impl<T> Serving<T> {
             _ => None,
         });
         if let (Some(work), Ok(lent)) = (work, table.borrow()) {
-            // Not dropped: they are closed when the thread ends.
+            // The descriptors are not dropped: they are closed when the thread ends.
             let lent = ManuallyDrop::new(lent);
             let copies: Vec<BorrowedFd<'_>> = lent.iter().map(AsFd::as_fd).collect();
             let done = work(&copies);
@@ -243,7 +243,8 @@ impl<T> Serving<T> {
     }
 }
 
-/// Closes descriptors of this process on a new thread, their last holder. Does not wait for it.
+/// Closes descriptors of this process on a new thread, which is their last holder. Does not wait
+/// for the thread.
 ///
 /// If the kernel refuses a thread, or too many threads run, the descriptors stay open until the
 /// next call or the next connection.
@@ -254,7 +255,8 @@ pub(crate) fn close(fds: impl IntoIterator<Item = OwnedFd>) {
     close_waiting();
 }
 
-/// Starts threads for the descriptors that wait to be closed. Returns how many still wait.
+/// Starts threads for the descriptors that wait to be closed. Returns the number of descriptors
+/// that still wait.
 fn close_waiting() -> usize {
     loop {
         let Ok(mut quarantine) = quarantine() else { return 0 };
@@ -269,7 +271,7 @@ fn close_waiting() -> usize {
         let lent: Vec<BorrowedFd<'_>> = batch.iter().map(AsFd::as_fd).collect();
         match run(&lent, None, |_| ()) {
             Ok(((), hold)) => {
-                // Dropped in this order, so that the thread is the last holder.
+                // The values are dropped in this order, so that the thread is the last holder.
                 drop(batch);
                 drop(hold);
             }
@@ -347,7 +349,7 @@ fn loan_name() -> Result<SocketAddrUnix> {
     loan.ok_or(Error::system("socket", Errno::NOTSOCK))
 }
 
-/// Replaces the loan socket by one whose name is in the calling thread's network namespace.
+/// Replaces the loan socket with one whose name is in the calling thread's network namespace.
 fn renew_loan() -> Result<()> {
     let mut quarantine = quarantine()?;
     if let Some(loan) = quarantine.loan.replace(Loan::new()?) {
@@ -414,7 +416,7 @@ impl LentTable {
     fn new(lender: &SocketAddrUnix) -> Result<Self> {
         let limit = getrlimit(Resource::Nofile).current;
         let is_small = limit.is_some_and(|limit| limit < u64::from(COPIED) + MIN_ROOM);
-        // A table that is too small for the copies closes them, although that flushes files.
+        // If the table is too small for the copies, they are closed, although that flushes files.
         let first = if is_small { 0 } else { COPIED };
         // SAFETY: the call takes three integers. The other threads' table is unchanged; this thread
         // uses none of its descriptors.
@@ -485,11 +487,12 @@ fn named_socket() -> Result<(OwnedFd, SocketAddrUnix)> {
     Ok((socket, name))
 }
 
-/// Like [`named_socket`], but connected first: from then on the kernel refuses messages from any
+/// Like [`named_socket`], but connects the socket first: the kernel then refuses messages from any
 /// other socket.
 fn named_socket_to(peer: &SocketAddrUnix) -> Result<(OwnedFd, SocketAddrUnix)> {
     let socket = datagram_socket()?;
-    // Set before the socket has a name, so that each message carries its sender's credentials.
+    // Set the option before the socket has a name, so that each message carries its sender's
+    // credentials.
     sockopt::set_socket_passcred(&socket, true)
         .map_err(|errno| Error::system("setsockopt(SO_PASSCRED)", errno))?;
     rustix::net::connect(&socket, peer).map_err(|errno| Error::system("connect", errno))?;
@@ -532,14 +535,15 @@ mod tests {
             else {
                 return false;
             };
-            // SAFETY: the library must tolerate that a program closes a descriptor it does not own.
+            // SAFETY: the library must tolerate that a program closes a descriptor that it does not
+            // own.
             unsafe { libc::close(closed) };
             before && answers(2) && answers(3)
         }));
     }
 
-    /// The loan socket's name belongs to a network namespace, and a thread in another namespace did
-    /// not find it.
+    /// The loan socket's name belongs to a network namespace, and a thread in another namespace
+    /// could not find it.
     #[test]
     fn thread_in_other_network_namespace_gets_new_socket() {
         if !rustix::process::geteuid().is_root() {

@@ -3,8 +3,8 @@
 //! Each region is a memfd. Its maker maps it writable and then seals it, so that no other process,
 //! not even one that reopens it through `/proc`, can write it, shrink it or punch holes into it;
 //! the maker's own mapping stays writable. A process that receives the descriptor trusts it only
-//! after [`PeerRegion::map`] has checked it; [`InvalidRegion`] names the failed check. From then
-//! on, reading the region cannot fault, but its content is still untrusted.
+//! after [`PeerRegion::map`] has checked it; [`InvalidRegion`] names the failed check. After the
+//! check, reading the region cannot fault, but its content is still untrusted.
 //!
 //! Neighbours: `life::word` keeps a process's page in a region, the lanes their chunks and control
 //! pages. These modules define the offsets.
@@ -48,8 +48,8 @@ pub(crate) struct OwnRegion {
 unsafe impl Send for OwnRegion {}
 
 impl OwnRegion {
-    /// Makes a region of `size` zero bytes, which `/proc/PID/maps` shows as `name`. The descriptor
-    /// serves only to be passed to other processes.
+    /// Makes a region of `size` zero bytes, which `/proc/PID/maps` shows as `name`. The returned
+    /// descriptor is only passed to other processes.
     ///
     /// A child that another thread forks during this call may inherit the mapping, but never uses
     /// it.
@@ -73,7 +73,7 @@ impl OwnRegion {
     }
 
     /// Returns the address of the first byte. `size` bytes are readable and writable until the
-    /// region is dropped; in a forked child, none are.
+    /// region is dropped; in a forked child, none of them is mapped.
     #[inline(always)]
     pub(crate) fn base(&self) -> NonNull<u8> {
         self.base
@@ -156,8 +156,8 @@ pub(crate) enum InvalidRegion {
     WrongSize,
     /// The file has holes: reading them would fail, or allocate memory charged to this process.
     Sparse,
-    /// The file has more memory than its size: the process that unmaps it last waits until the
-    /// kernel has freed that memory.
+    /// The file has more memory than its size: the last process to unmap it waits until the kernel
+    /// has freed that memory.
     Oversized,
     /// The descriptor is open for writing only.
     Unreadable,
@@ -227,9 +227,9 @@ fn check(fd: BorrowedFd<'_>, size: usize) -> Result<(), InvalidRegion> {
 }
 
 /// Returns the bytes of allocated pages, in memory or swapped out, in the range of `size` bytes
-/// from `at`; `None` if the kernel does not report them (before 6.5). The kernel reports them only
-/// for descriptors that are open for writing, as an honest peer's descriptor is. For a descriptor
-/// that was reopened for reading, the result is 0.
+/// from `at`. Returns `None` if the kernel does not report them (before 6.5). The kernel reports
+/// them only for descriptors that are open for writing, as an honest peer's descriptor is. For a
+/// descriptor that was reopened for reading, the result is 0.
 ///
 /// `SEEK_HOLE` is not suitable: it counts a page that was allocated and not yet written to as a
 /// hole (`folio_seek_hole_data` in `mm/filemap.c`). No page is accessed; 16,384 pages take about
@@ -266,7 +266,7 @@ fn page_bytes() -> u64 {
 fn create(name: &str) -> Result<OwnedFd> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     match rustix::fs::memfd_create(name, flags | MemfdFlags::NOEXEC_SEAL) {
-        // Before Linux 6.3.
+        // Kernels before Linux 6.3 do not accept one of the flags.
         Err(Errno::INVAL) => rustix::fs::memfd_create(name, flags),
         made => made,
     }
@@ -288,15 +288,15 @@ fn allocate(fd: BorrowedFd<'_>, size: usize) -> Result<()> {
 }
 
 fn map(fd: BorrowedFd<'_>, size: usize, protection: ProtFlags) -> Result<NonNull<u8>, Errno> {
-    // SAFETY: a new mapping at an address that the kernel chooses; no mapping is replaced.
+    // SAFETY: this is a new mapping at an address that the kernel chooses; no mapping is replaced.
     let base =
         unsafe { rustix::mm::mmap(ptr::null_mut(), size, protection, MapFlags::SHARED, fd, 0)? };
     NonNull::new(base.cast()).ok_or(Errno::NOMEM)
 }
 
 fn unmap(base: NonNull<u8>, size: usize) {
-    // SAFETY: called once for a mapping that this module made, by the handle that owns it; users of
-    // the address do not outlive the handle.
+    // SAFETY: the call is made once for a mapping that this module made, by the handle that owns
+    // it; users of the address do not outlive the handle.
     let unmapped = unsafe { rustix::mm::munmap(base.as_ptr().cast(), size) };
     debug_assert!(unmapped.is_ok(), "munmap of an own mapping: {unmapped:?}");
 }
@@ -337,7 +337,7 @@ mod tests {
         let writable = map(fd.as_fd(), SIZE, ProtFlags::READ | ProtFlags::WRITE);
         assert_eq!(writable.expect_err("sealed"), Errno::PERM);
         let peer = PeerRegion::map(fd.as_fd(), SIZE).expect("fit");
-        // SAFETY: the range is the peer's mapping; the call fails, or only widens what is allowed.
+        // SAFETY: the range is the peer's mapping; the call fails, or only extends its permissions.
         let widened = unsafe {
             libc::mprotect(peer.base().as_ptr().cast(), SIZE, libc::PROT_READ | libc::PROT_WRITE)
         };
@@ -402,7 +402,7 @@ mod tests {
         }
         let (own, whole) = OwnRegion::new("test", size).expect("region");
         PeerRegion::map(whole.as_fd(), size).expect("fit, before it was written to");
-        // SAFETY: inside an own mapping, which only this test uses.
+        // SAFETY: the byte is inside this process's own mapping, which only this test uses.
         unsafe { own.base().add(5 << 12).write_volatile(1) };
         PeerRegion::map(whole.as_fd(), size).expect("fit, and after");
     }
@@ -454,14 +454,14 @@ mod tests {
             };
             let Ok(stranger) = stranger else { return false };
             drop(own);
-            // SAFETY: mapped above; the drop must not have unmapped it.
+            // SAFETY: the page was mapped above, and the drop must not have unmapped it.
             unsafe { stranger.cast::<u8>().write_volatile(3) };
-            // SAFETY: inherited, and read-only.
+            // SAFETY: the page is inherited and read-only.
             let readable = unsafe { peer.base().read_volatile() } == 0;
             drop(peer);
             readable
         }));
-        // SAFETY: still mapped here.
+        // SAFETY: the page is still mapped here.
         assert_eq!(unsafe { peer.base().read_volatile() }, 0);
     }
 }

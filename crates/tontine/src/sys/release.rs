@@ -1,7 +1,7 @@
 //! Detection of the last reference to a memfd: [`ReleaseWatch`].
 //!
 //! An inotify watch ends with its file, which the kernel reports as IN_IGNORED. A memfd has no
-//! name, so its file ends with the last reference to it in any process: a descriptor (also one
+//! name, so its file ends with the last reference to it in any process: a descriptor (including one
 //! opened with `O_PATH`), a mapping, a message in a socket's queue. A peer cannot cause any other
 //! event, because the watched event, IN_MOVE_SELF, needs a name. A page that the peer has spliced
 //! into a pipe or a socket outlives the file, within the kernel's limits for pipes and sockets.
@@ -10,9 +10,9 @@
 //! descriptors exist, and opening the file through such a descriptor breaks the lease by SIGIO,
 //! which ends a process.
 //!
-//! The process has one inotify instance, which its first watch makes and which is kept, since
-//! closing an instance takes up to 20 ms. Neighbours: `mailbox::account` counts the chunks that a
-//! receiver holds.
+//! The process has one inotify instance. The first watch makes it, and it is kept, since closing an
+//! instance takes up to 20 ms. Neighbours: `mailbox::account` counts the chunks that a receiver
+//! holds.
 
 #![allow(unsafe_code, reason = "tests: a handle that a forked child inherits")]
 
@@ -53,7 +53,8 @@ impl ReleaseWatch {
     pub(crate) fn new(memfd: BorrowedFd<'_>) -> Option<Self> {
         let guard = Guard::here().ok()?;
         let mut watches = lock()?;
-        // Read here too, so that events of watches that no caller queries do not fill the queue.
+        // Read the events here too, so that events of watches that no caller queries do not fill
+        // the queue.
         watches.read_events();
         let id = watches.add(memfd)?;
         let released = Arc::new(AtomicBool::new(false));
@@ -113,7 +114,7 @@ impl Watches {
     }
 
     /// Reads the queue, which has at most one report for each watch ever made. If the queue has
-    /// overflowed, reports are lost, and their files count as still referenced.
+    /// overflowed, reports are lost, and the files that they concern still count as referenced.
     fn read_events(&mut self) {
         let Some(inotify) = self.inotify.as_ref().filter(|_| !self.live.is_empty()) else { return };
         let mut room = [MaybeUninit::uninit(); 1024];
@@ -179,7 +180,7 @@ mod tests {
         assert!(is_soon_released(&watch));
     }
 
-    /// A write lease would not detect these references: the kernel grants one while only such
+    /// A write lease would not detect these references: the kernel grants a lease while only such
     /// descriptors are left.
     #[test]
     fn path_descriptor_and_queued_message_keep_memory_held() {

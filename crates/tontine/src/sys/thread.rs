@@ -11,8 +11,8 @@ use rustix::io::Errno;
 
 use crate::error::{Error, Result};
 
-/// Stack size in bytes. A thread touches only a page or two. Less would suffice, but the first
-/// allocation in a thread may initialise the program's own allocator.
+/// Stack size in bytes. A thread touches only a page or two. A smaller stack would suffice, but the
+/// first allocation in a thread may initialise the program's own allocator.
 const STACK_BYTES: usize = 64 * 1024;
 
 /// Runs `body` on a new thread. All signals are blocked before it starts.

@@ -11,8 +11,8 @@ use std::process::{Command, Stdio};
 /// Environment variable that names the test for which this process was started.
 const NAME: &str = "TONTINE_TEST_ALONE";
 
-/// Runs the calling test in its own process, and returns from the test in this one. Must be the
-/// first statement of the test.
+/// Runs the calling test in its own process, and returns from the test in the calling process. Must
+/// be the first statement of the test.
 macro_rules! alone {
     () => {
         if crate::alone::ran_elsewhere(&|| {}) {
@@ -21,18 +21,18 @@ macro_rules! alone {
     };
 }
 
-/// Runs the test that contains the closure `within` in its own process and returns `true`, or
-/// returns `false` if this is that process.
+/// Runs the test that contains the closure `within` in its own process and returns `true`. In that
+/// process, returns `false`.
 ///
 /// # Panics
-/// If the test fails in that process.
+/// Panics if the test fails in that process.
 pub(crate) fn ran_elsewhere<F: Fn()>(within: &F) -> bool {
     let path = type_name_of_val(within).trim_end_matches("::{{closure}}");
     let (_, name) = path.split_once("::").expect("a function of a crate");
     if env::var_os(NAME).is_some_and(|started_for| started_for == name) {
         return false;
     }
-    // A file, because a process that the test leaves behind would keep a pipe open.
+    // The output is a file, because a process that the test leaves behind would keep a pipe open.
     let mut output = tempfile::tempfile().expect("a file");
     let to_output = || Stdio::from(output.try_clone().expect("within the limits"));
     let status = Command::new(env::current_exe().expect("the test has an executable"))

@@ -13,10 +13,10 @@ use tontine::Error;
 use tontine::life::Life;
 use tontine::mailbox::{Options, Sender};
 
-/// A timeout longer than any successful operation takes.
+/// A timeout that no successful operation reaches.
 pub const AMPLE: Duration = Duration::from_secs(20);
 
-/// A time within which another process reaches its wait, and not much longer.
+/// A time in which another process reaches its wait, and not much more.
 pub const SHORT: Duration = Duration::from_millis(50);
 
 /// Maximum lifetime in seconds of a forked process, which holds even if its test fails.
@@ -46,12 +46,12 @@ pub fn fork(child: impl FnOnce()) -> i32 {
 /// Like [`fork`], but does not register the child, whose liveness page could be mapped at the
 /// address of its parent's.
 pub fn bare_fork(child: impl FnOnce()) -> i32 {
-    // SAFETY: the child calls `_exit` and never returns into the harness. It uses no lock that
+    // SAFETY: the child calls `_exit` and never returns to the harness. It uses no lock that
     // another thread may hold at the fork except the allocator's, which the C library resets in the
     // child.
     match unsafe { libc::fork() } {
         0 => {
-            // A failed test leaves its children behind, but not for long.
+            // A failed test leaves its children behind, so a timer ends them.
             // SAFETY: `alarm` only sets a timer.
             unsafe { libc::alarm(LIMIT_S) };
             let done = catch_unwind(AssertUnwindSafe(child));
@@ -94,7 +94,7 @@ impl Signal {
     /// Like [`Signal::take`], for a word from a child. Returns `None` after `milliseconds`.
     ///
     /// # Panics
-    /// If the child has ended.
+    /// Panics if the child has ended.
     pub fn take_within(&self, milliseconds: i32, pid: i32) -> Option<i32> {
         let mut ends = [libc::pollfd {
             fd: std::os::fd::AsRawFd::as_raw_fd(&self.0),

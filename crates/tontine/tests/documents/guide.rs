@@ -1,4 +1,4 @@
-//! Every promise of `docs/guides/mailbox.md` is shown by a test: each test that it names exists.
+//! A test shows every guarantee of `docs/guides/mailbox.md`: each test that the guide names exists.
 
 use std::path::Path;
 

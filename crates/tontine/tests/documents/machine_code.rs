@@ -1,9 +1,9 @@
-//! The machine code of an unobstructed send and receive: it contains no instruction that locks,
-//! fences or enters the kernel.
+//! The machine code of an uncontended send and receive contains no instruction that locks, fences
+//! or enters the kernel.
 //!
 //! The code of a probe is decoded from its entry, along every branch and into every function that
-//! it calls, except the functions for obstructed cases. These functions are listed here, and found
-//! by their names in the program's symbol table. A listed function that was inlined is decoded too.
+//! it calls, except the functions for other cases. These functions are listed here, and found by
+//! their names in the program's symbol table. A listed function that was inlined is decoded too.
 
 #![cfg(target_arch = "x86_64")]
 #![allow(unsafe_code, reason = "reads its own instructions")]
@@ -180,7 +180,7 @@ impl Walk {
 }
 
 fn decode(at: u64) -> Instruction {
-    // SAFETY: `at` lies in this program's code, which stays mapped. The bytes after the last
+    // SAFETY: `at` is in this program's code, which stays mapped. The bytes after the last
     // instruction belong to other sections of the same file.
     let bytes = unsafe { std::slice::from_raw_parts(at as *const u8, 15) };
     let instruction = Decoder::with_ip(64, bytes, at, DecoderOptions::NONE).decode();
@@ -196,7 +196,7 @@ fn through_table(instruction: &Instruction, functions: &Functions, at: u64) -> u
         functions.names.range(..=at).next_back().map_or("?", |(_, name)| name),
     );
     let slot = instruction.ip_rel_memory_address() as *const u64;
-    // SAFETY: `slot` lies in the program's own table, filled in when the program was loaded.
+    // SAFETY: `slot` is in the program's own table, filled in when the program was loaded.
     unsafe { slot.read() }
 }
 
@@ -218,7 +218,7 @@ fn fast_send_neither_locks_nor_fences_nor_enters_the_kernel() {
         assert!(walk.aside.iter().any(|seen| seen.contains(name)), "{name}: {:?}", walk.aside);
     }
 
-    // The liveness check: one load, one test, one branch.
+    // The liveness check consists of one load, one test and one branch.
     let held = |instruction: &&Instruction| {
         instruction.mnemonic() == Mnemonic::Test
             && instruction.op_count() == 2
@@ -244,7 +244,7 @@ fn fast_recv_neither_locks_nor_fences_nor_enters_the_kernel() {
     let functions = functions();
     let entry = black_box(probe_receive as *const ()) as u64;
     let aside = [
-        // The lane is empty, or it is another lane's turn.
+        // The lane is empty, or another lane has its turn.
         "recv_slowly",
         // A quarter of the ring was read.
         "notify_space",

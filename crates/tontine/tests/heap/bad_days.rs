@@ -98,7 +98,7 @@ fn overrun_report_names_the_preceding_block_and_its_owner() {
         let mut blocks: Vec<_> = (0..2).map(|_| heap.alloc(100).expect("space is free")).collect();
         blocks.sort_by_key(tontine::heap::shared::Block::offset);
         // SAFETY: the write stays within the mapping. It reaches the neighbouring block, whose
-        // words stay as they are.
+        // words are not changed.
         unsafe { blocks[0].as_mut_ptr().write_bytes(0xee, 200) };
         done.give(0);
         sleep_indefinitely();
@@ -156,7 +156,7 @@ fn failed_commit_leaves_nothing_half_allocated() {
     let blocks: Vec<_> = std::iter::from_fn(|| heap.alloc(SLAB).ok()).collect();
     assert_eq!(blocks.len(), 16);
     drop(blocks);
-    // A block that cannot be sent can be kept.
+    // The program can keep a block that cannot be sent.
     let block = heap.alloc(10).expect("space is free");
     without_memory(0, || {
         let (error, block) =
@@ -167,8 +167,8 @@ fn failed_commit_leaves_nothing_half_allocated() {
     assert_eq!(sound(&heap), 0);
 }
 
-/// Regression: a member without its own slab that got no memory for one failed before it checked
-/// the blocks left by ended threads and dead members.
+/// Regression: a member without its own slab that could not allocate memory for one failed before
+/// it checked the blocks left by ended threads and dead members.
 #[test]
 fn failed_commit_still_uses_space_freed_by_others() {
     alone!();
@@ -295,7 +295,8 @@ fn heap_whose_creator_died_is_initialised_again() {
     alone!();
     let size = size_of_a_heap();
     let magic = u64::from_le_bytes(*b"tontheap");
-    // The initialising member died after none, one or several of its steps, in any order.
+    // The initialising member died before the first step, or after one or several steps, in any
+    // order.
     for words in [&[][..], &[magic], &[magic, 1], &[magic, 1, 4], &[0, 1], &[0, 0, 4]] {
         // SAFETY: the descriptor has no other owner.
         let heap = unsafe { Heap::open(forged(size, words, SEALS)) }.expect("initialised again");
@@ -328,7 +329,7 @@ fn heap_whose_creator_died_is_initialised_again() {
 }
 
 /// Regression: a descriptor that was refused for its mode was closed, which dropped the process's
-/// record locks. Other members took the living member for dead, and reused its blocks.
+/// record locks. Other members considered the living member dead, and reused its blocks.
 #[test]
 fn refused_second_descriptor_keeps_the_record_locks() {
     alone!();
@@ -430,7 +431,7 @@ fn heap_accepts_exactly_512_members() {
         );
     });
     assert_eq!(reap(one_more), 0);
-    // Some members are killed, the others leave properly.
+    // Some members are killed; the others leave properly.
     let (some, others) = members.split_at(200);
     some.iter().for_each(|pid| kill(*pid));
     go.1.write_all(&[0; 311]).expect("notified");
@@ -508,7 +509,7 @@ fn thread_uses_two_heaps_at_once() {
 
 /// Regression: a process passed a file of a file system that never answers, instead of a heap.
 /// `Heap::open` asked that file system for the file's size while it held the lock over all heaps of
-/// the process. Neither that call nor any other that opened or closed a heap returned.
+/// the process. Neither that call nor any other call that opened or closed a heap returned.
 #[test]
 fn file_of_silent_file_system_is_refused_at_once() {
     alone!();
@@ -522,7 +523,7 @@ fn file_of_silent_file_system_is_refused_at_once() {
             // SAFETY: `_exit` only ends the process.
             unsafe { libc::_exit(NOT_PERMITTED) }
         };
-        // SAFETY: there is no other descriptor of the file.
+        // SAFETY: the file has no other descriptor.
         let error = unsafe { Heap::open(file) }.expect_err("not a heap");
         assert!(matches!(error, HeapError::NotAHeap { .. }), "{error}");
     });
@@ -554,7 +555,7 @@ fn file_of_silent_file_system(place: &std::path::Path) -> Option<OwnedFd> {
     };
     // The server's end stays open while the process lives, and is never read.
     std::mem::forget(server);
-    // An `O_PATH` descriptor opens no file, so that its close does not wait either.
+    // An `O_PATH` descriptor opens no file, so its close does not wait either.
     let flags = rustix::fs::OFlags::PATH | rustix::fs::OFlags::CLOEXEC;
     mounted.then(|| rustix::fs::open(place, flags, rustix::fs::Mode::empty()).expect("open"))
 }

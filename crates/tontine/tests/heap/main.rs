@@ -1,4 +1,4 @@
-//! The shared heap when it is misused or its file is broken.
+//! Misuse of the shared heap, and broken heap files.
 //!
 //! Each test runs in its own process ([`alone`]).
 

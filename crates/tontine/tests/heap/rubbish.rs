@@ -41,7 +41,8 @@ fn spoil(heap: &Heap, random: &mut Random) -> ! {
             1 => (4096 + 64 * 2560) / 8 + random.below(8 * SLABS as u64),
             _ => random.below(words.len() as u64),
         };
-        // The canary setting is left alone, because dropping an overrun block panics as documented.
+        // The canary setting is not changed, because dropping an overrun block panics as
+        // documented.
         if at == CANARIES {
             continue;
         }

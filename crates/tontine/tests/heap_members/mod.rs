@@ -291,7 +291,7 @@ fn start(
     match unsafe { libc::fork() } {
         0 => {
             // SAFETY: these calls set a timer, tie the child's life to its parent's, and lower the
-            // child's priority, so that the parent gets to kill.
+            // child's priority, so that the parent is scheduled and can kill it.
             unsafe {
                 libc::alarm(LIMIT_S);
                 libc::nice(5);
@@ -357,7 +357,7 @@ pub struct Counts {
 /// after each round that nothing leaked and that no block was allocated twice.
 ///
 /// # Panics
-/// If a check fails, or a member makes no progress.
+/// Panics if a check fails, or if a member makes no progress.
 pub fn torment(seed: u64, is_done: impl Fn(u64) -> bool) -> Counts {
     let mut random = Random(seed.max(1));
     let heap = Heap::create(CAPACITY).expect("there is memory");

@@ -1,4 +1,4 @@
-//! Descriptors that a hostile peer passes because closing them takes long or drops a lock: no call
+//! Descriptors that a hostile peer passes because closing them takes long or drops a lock. No call
 //! of the receiving process waits for the close, and none of its locks is dropped.
 
 #![allow(unsafe_code, reason = "record locks, users and numbers of descriptors")]
@@ -19,7 +19,7 @@ use tontine::{Error, Peer};
 /// A user whose only processes are those of these tests.
 const STRANGER: u32 = 65534;
 
-/// Longer than a call that waits for no peer takes, shorter than any wait that a test creates.
+/// Longer than any call takes that waits for no peer, shorter than any wait that a test creates.
 const AT_ONCE: Duration = Duration::from_secs(10);
 
 fn open_descriptors() -> usize {
@@ -88,9 +88,9 @@ fn attacker(mount: &Mount, attack: impl FnOnce(&File)) -> i32 {
     fork(|| attack(&std::mem::ManuallyDrop::new(mount.open().expect("opens"))))
 }
 
-/// Regression: a peer passed files of its own FUSE file system with a message. Files that did not
-/// fit into the receiver's table were closed there, and `close` waited for the peer's file system:
-/// the receiver hung for as long as the peer wanted. Five messages sufficed at a limit of 1,024
+/// Regression: a peer passed files of its own FUSE file system with a message. Files for which the
+/// receiver's table had no space were closed there, and `close` waited for the peer's file system:
+/// the receiver hung for as long as the peer chose. Five messages sufficed at a limit of 1,024
 /// descriptors.
 #[test]
 fn passed_fuse_files_do_not_block_the_receiver() {
@@ -115,7 +115,7 @@ fn passed_fuse_files_do_not_block_the_receiver() {
             longest = longest.max(serve_honest(&mut mailbox, &mut sender));
             let faults = mailbox.take_errors();
             // While files occupy eight threads, a connection waits for a free thread, and is
-            // refused for now.
+            // temporarily refused.
             let known = |fault: &Error| [libc::EPROTO, libc::EAGAIN].contains(&fault.errno());
             assert!(faults.iter().all(known), "{faults:?}");
             refused += faults.len();
@@ -255,8 +255,8 @@ fn other_users_connection_is_refused_before_any_receive() {
     assert_eq!((reap(attacker), reap(receiver)), (0, 0));
 }
 
-/// The admitted process is the one that connected, but it can pass the socket to another process.
-/// The kernel names the sender of each message.
+/// The admitted process is the process that connected, but it can pass the socket to another
+/// process. The kernel names the sender of each message.
 #[test]
 fn hello_from_user_other_than_the_connecting_one_is_refused() {
     alone!();
@@ -338,7 +338,7 @@ fn passed_descriptors_drop_no_record_locks() {
     assert_eq!(reap(receiver), 0);
 }
 
-/// Returns how long the last holder of the descriptors of `make` takes to close them.
+/// Returns the time that the last holder of the descriptors of `make` takes to close them.
 fn price(make: &dyn Fn() -> Vec<OwnedFd>) -> Duration {
     let made = make();
     timed(|| drop(made))
@@ -402,8 +402,8 @@ fn slow_to_close_descriptors_do_not_delay_calls() {
             println!("{name}: closing all of it takes only {price:?}");
             continue;
         }
-        // A receiver that closed the descriptors would take that long in each call. A receiver on a
-        // busy machine would not.
+        // A receiver that closed the descriptors would take this long in each call, while a
+        // receiver on a busy machine would not.
         let attempts = (0..10).map(|_| longest_call(&*make));
         let mut longest = Duration::MAX;
         let is_short = attempts.into_iter().any(|one| {
@@ -433,8 +433,8 @@ fn passed_lingering_sockets_do_not_delay_calls() {
     assert!(longest < AT_ONCE, "{longest:?}");
 }
 
-/// Closing an io_uring instance also takes long. Kernels since 6.8 refuse to pass one; on older
-/// kernels only the receiver's closing thread waits.
+/// Closing an io_uring instance also takes long. Kernels since 6.8 refuse to pass such an instance;
+/// on older kernels only the receiver's closing thread waits.
 #[test]
 fn passed_io_uring_instances_do_not_delay_calls() {
     alone!();
@@ -498,7 +498,7 @@ fn epoll(entries: usize) -> OwnedFd {
         let _ = add(&set, &copy, data, EventFlags::IN);
         copies.push(copy);
     }
-    // The entries stay, because the forgotten descriptor keeps their open file.
+    // The entries stay, because the forgotten descriptor keeps their file open.
     std::mem::forget(event);
     set
 }

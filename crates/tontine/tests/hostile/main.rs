@@ -1,4 +1,4 @@
-//! Hostile peers: the messages and descriptors that they send or withhold harm neither the other
+//! Hostile peers. The messages and descriptors that they send or withhold harm neither the other
 //! end nor third parties.
 //!
 //! Each test runs in its own process ([`alone`]).

@@ -14,7 +14,7 @@ use rustix::net::sockopt;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use tontine::mailbox::{Mailbox, Options, Sender};
 
-/// Longer than a call that does not wait for a lingering socket takes.
+/// Longer than any call takes that does not wait for a lingering socket.
 const AT_ONCE: Duration = Duration::from_secs(30);
 
 fn pair(kind: SocketType) -> (OwnedFd, OwnedFd) {
@@ -42,7 +42,7 @@ fn in_time(what: &str, call: impl FnOnce()) {
 
 /// Regression: the receiver closed a connection at the first invalid message. That also closed the
 /// descriptors in the second message, which had not been read, and `try_recv` waited for as long as
-/// the peer wanted.
+/// the peer chose.
 #[test]
 fn messages_after_a_refused_hello_do_not_delay_calls() {
     alone!();
@@ -61,7 +61,7 @@ fn messages_after_a_refused_hello_do_not_delay_calls() {
     }
 }
 
-/// Regression: like above, one level deeper. Unix sockets were regarded as harmless.
+/// Regression: like the previous test, one level deeper. Unix sockets were regarded as harmless.
 #[test]
 fn messages_in_a_passed_socket_do_not_delay_calls() {
     alone!();
@@ -79,8 +79,9 @@ fn messages_in_a_passed_socket_do_not_delay_calls() {
     }
 }
 
-/// Regression: like above, on a connection that is never read. Such a connection is dropped if
-/// there are too many, if it stays silent, or with the mailbox, whether or not it was accepted.
+/// Regression: like the previous test, on a connection that is never read. Such a connection is
+/// dropped if there are too many, if it stays silent, or with the mailbox, whether or not it was
+/// accepted.
 #[test]
 fn dropping_unread_connections_does_not_wait() {
     alone!();
@@ -95,7 +96,7 @@ fn dropping_unread_connections_does_not_wait() {
 }
 
 /// Regression: the doorbell receives bytes, and with them descriptors. Removing the rings waited
-/// for their close, and so did dropping the lane.
+/// for the descriptors to be closed, and so did dropping the lane.
 #[test]
 fn descriptors_at_the_doorbell_do_not_delay_calls() {
     alone!();
@@ -121,7 +122,7 @@ fn descriptors_at_the_doorbell_do_not_delay_calls() {
     in_time("dropping the mailbox", || drop(mailbox));
 }
 
-/// Regression: control messages behind `WELCOME`, and the doorbell itself, delayed the drop of a
+/// Regression: control messages after `WELCOME`, and the doorbell itself, delayed the drop of a
 /// sender.
 #[test]
 fn hostile_receiver_does_not_delay_the_drop_of_a_sender() {
@@ -151,7 +152,7 @@ fn hostile_receiver_does_not_delay_the_drop_of_a_sender() {
 }
 
 /// Regression: a peek at the queue of a peer's doorbell proved nothing, because an empty datagram
-/// hid the messages behind it, and so did SO_PEEK_OFF. The sender that dropped the doorbell waited
+/// hid the messages after it, and so did SO_PEEK_OFF. The sender that dropped the doorbell waited
 /// for a lingering socket.
 #[test]
 fn doorbell_with_hidden_messages_does_not_delay_a_drop() {
@@ -209,8 +210,8 @@ fn forked_child_ends_no_connection_of_its_parent() {
     Options::new().connect(&place.path).expect("the listener exists");
 }
 
-/// The library's threads that receive and close descriptors end once they are done: however a lane
-/// ends, an honest program has no thread of the library.
+/// The library's threads that receive and close descriptors end once they are done. However a lane
+/// ends, an honest program then has no thread of the library.
 #[test]
 fn no_library_thread_remains_after_honest_ends() {
     alone!();

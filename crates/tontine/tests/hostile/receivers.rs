@@ -1,5 +1,5 @@
-//! Hostile receivers: raw sockets and memory against an honest sender. Whatever a receiver does,
-//! the sender does not crash, and a call with a deadline meets it.
+//! Hostile receivers: raw sockets and memory against an honest sender. The sender does not crash,
+//! and a call with a deadline meets it, whatever the receiver does.
 
 #![allow(unsafe_code, reason = "setuid in a forked child")]
 
@@ -173,7 +173,8 @@ fn impossible_positions_are_protocol_errors() {
 }
 
 /// Regression: a receiver that stopped in the middle of a message made its sender read headers from
-/// the message's bytes. A `next` among them led into a chunk that begins later, and to an overflow.
+/// the message's bytes. One of these headers was a `next`, which led to a chunk that begins later,
+/// and to an overflow.
 #[test]
 fn position_inside_a_message_loses_only_messages() {
     alone!();
@@ -328,7 +329,7 @@ fn other_user_is_refused_unless_allowed() {
         let mut mailbox = options.bind(&place.path).expect("binds");
         let path = place.path.clone();
         let child = fork(move || {
-            // SAFETY: the child is single-threaded, and only gives up its privilege.
+            // SAFETY: the child is single-threaded, and only drops its privilege.
             assert_eq!(unsafe { libc::setuid(NOBODY) }, 0);
             let refused = Sender::connect(&path).and_then(|mut sender| {
                 sender.send(b"hello")?;

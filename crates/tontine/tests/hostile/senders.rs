@@ -1,5 +1,5 @@
-//! Hostile senders: raw sockets and memory against an honest mailbox. Whatever a sender does, the
-//! mailbox neither crashes nor hangs nor loses another sender's messages.
+//! Hostile senders: raw sockets and memory against an honest mailbox. The mailbox neither crashes
+//! nor hangs nor loses another sender's messages, whatever a sender does.
 
 use crate::raw;
 use std::os::fd::{AsFd, OwnedFd};
@@ -48,8 +48,7 @@ fn silent_connection_is_dropped_without_blocking_others() {
     let silent = raw::dial(&place.path);
     let mut sender = Sender::connect(&place.path).expect("connects");
     still_serves(&mut mailbox, &mut sender);
-    // The receiver sleeps, and wakes by itself when the handshake timeout of the silent peer
-    // expires.
+    // The receiver sleeps, and wakes by itself when the silent peer's handshake timeout expires.
     let nothing = mailbox.recv_timeout(Duration::from_millis(400)).expect_err("no sender sends");
     assert_eq!(nothing, Error::TimedOut);
     let (kind, ..) = raw::receive(&silent);
@@ -207,7 +206,7 @@ fn descriptor_of_an_invalid_kind_is_refused() {
             assert!(broken(&found).starts_with("expected a "), "{name}: {found:?}");
             assert_eq!(raw::refusal(&socket), libc::EPROTO, "{name}");
         }
-        // Now the same descriptor is passed later, by an admitted lane.
+        // Then an admitted lane passes the same descriptor.
         let (socket, first) = raw::lane(&place.path);
         assert!(raw::send(&socket, &raw::chunk_note(12, 1), &[invalid_chunks.as_fd()]));
         assert!(broken(&faults(&mut mailbox)).starts_with("expected a "), "{name}");
@@ -218,8 +217,8 @@ fn descriptor_of_an_invalid_kind_is_refused() {
 }
 
 /// Regression: descriptors that arrived with a refused message were closed synchronously, by a
-/// plain `close`: a lingering socket held the receiver for as long as the peer wanted. Only those
-/// of a `HELLO` with too many or too few descriptors were closed safely.
+/// plain `close`: a lingering socket held the receiver for as long as the peer chose. Only the
+/// descriptors of a `HELLO` with too many or too few descriptors were closed safely.
 #[test]
 fn closing_refused_descriptors_does_not_wait() {
     alone!();
@@ -300,7 +299,7 @@ fn chain_of_empty_chunks_is_bounded() {
         raw::send(&socket, &raw::chunk_note(12, sequence), &[next.fd.as_fd()]);
     }
     assert!(broken(&faults(&mut mailbox)).contains("chunk"));
-    // `next` names a size other than that of the passed chunk.
+    // `next` announces a size other than that of the passed chunk.
     let (socket, chunk) = raw::lane(&place.path);
     assert!(raw::send(&socket, &raw::chunk_note(12, 1), &[next.fd.as_fd()]));
     chunk.put(RING, header(3, 13));
@@ -427,8 +426,8 @@ fn answered_hello_that_was_withdrawn_leaves_no_open_lane() {
 }
 
 /// Regression: a sender requested more memory from a mailbox with a huge `max_lanes`. A receiver
-/// built with overflow checks panicked, because the number of slots for all senders that may still
-/// connect overflowed an integer.
+/// built with overflow checks panicked, because the number of slots for all senders that might
+/// still connect overflowed an integer.
 #[test]
 fn request_for_memory_with_huge_max_lanes_is_harmless() {
     alone!();

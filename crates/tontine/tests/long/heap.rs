@@ -8,7 +8,7 @@
 use crate::heap_members;
 use std::time::Instant;
 
-/// Number of kills, unless the environment sets another.
+/// Number of kills, unless the environment sets another number.
 const DEFAULT_KILLS: u64 = 1_500;
 
 #[test]

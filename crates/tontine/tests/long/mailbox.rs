@@ -31,7 +31,7 @@ fn number(variable: &str) -> Option<u64> {
     std::env::var(variable).ok()?.parse().ok()
 }
 
-/// Returns the number of messages that each sender knows to be sent, in memory shared with forked
+/// Returns the number of messages that each sender knows to have sent, in memory shared with forked
 /// processes.
 fn counters() -> &'static [AtomicU64] {
     let bytes = MOST_SENDERS * size_of::<AtomicU64>();
@@ -138,7 +138,7 @@ fn soak_accounts_for_every_message() {
     let deadline = end + 3 * AMPLE;
     loop {
         assert!(Instant::now() < deadline, "{} senders do not end", living.len());
-        // Senders that ended by themselves are removed.
+        // Senders that have ended by themselves are removed.
         living.retain(|&(pid, sender)| match ended(pid) {
             None => true,
             Some(status) => {

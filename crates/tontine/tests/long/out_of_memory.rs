@@ -1,11 +1,11 @@
-//! A member of a shared heap to which the kernel really gives no more memory, because its memory
-//! cgroup is full. The member gets an error, nothing is half allocated, and it continues once its
+//! A member of a shared heap to which the kernel grants no more memory, because its memory cgroup
+//! is full. The member receives an error, nothing is half allocated, and it continues once its
 //! limit is raised.
 //!
 //! A file size limit would not work: a heap has its full size from the beginning, so `RLIMIT_FSIZE`
 //! lets all of its `fallocate` calls pass, and a memfd is not on a tmpfs with a size limit. A
-//! process that exceeds a cgroup's limit is killed unless that is disabled; then the call fails.
-//! The machine itself has enough memory, and other processes are not affected.
+//! process that exceeds a cgroup's limit is killed, unless the OOM killer is disabled; then the call
+//! fails. The machine itself has enough memory, and other processes are not affected.
 
 #![allow(unsafe_code, reason = "fork, and joining a heap in the child")]
 
@@ -72,7 +72,7 @@ impl Cgroup {
                     let cgroup = Self { folder, limit, bytes };
                     match cgroup.set_limit(bytes) {
                         Ok(()) => {
-                            // Otherwise, swapped-out blocks would make space for more.
+                            // Otherwise, swapped-out blocks would free memory for more blocks.
                             for swap in ["memory.swap.max", "memory.swappiness"] {
                                 let _ = fs::write(cgroup.folder.join(swap), "0");
                             }
@@ -181,7 +181,7 @@ fn heap_member_at_its_memory_limit_fails_then_continues() {
     assert_eq!(full, blocks.div_ceil(SLAB / 1_024), "no slab without a block");
 
     // The member frees a few blocks and requests a block of many slabs, only some of which are
-    // available: it gets none of them.
+    // available: it receives none of them.
     go.give(0);
     let freed = answer(&mut cgroup);
     assert_eq!(sound(&heap), (blocks - freed) * 1_024);

@@ -153,7 +153,7 @@ fn folder_at_temporary_name_is_reported_as_folder() {
 }
 
 /// The limit that [`Address`] documents: a forked child of a killed owner also holds the listener,
-/// so an abstract name stays in use until the child has ended. A path is free at once.
+/// so an abstract name stays in use until the child has ended. A path is free immediately.
 #[test]
 fn abstract_name_of_killed_owner_is_free_after_its_child() {
     alone!();

@@ -179,7 +179,7 @@ fn dropped_send_future_has_sent_nothing() {
             }
             let (_sender, dropped) = sending.await.expect("the sender's task");
             assert!(dropped > 0, "no future was ever dropped");
-            // A message here would be one that arrived twice.
+            // A message received here would have arrived twice.
             nothing(&mut mailbox, Duration::from_millis(20)).await;
         });
     }
@@ -307,7 +307,7 @@ fn poll_pending<T>(future: Pin<&mut impl Future<Output = T>>) {
     assert!(polled.is_pending(), "expected a pending future, found a ready one");
 }
 
-/// Polls a future in a forked child. The poll must fail at once.
+/// Polls a future in a forked child. The poll must fail immediately.
 fn poll_forked<T>(future: Pin<&mut impl Future<Output = tontine::Result<T>>>) {
     let polled = future.poll(&mut Context::from_waker(Waker::noop()));
     let std::task::Poll::Ready(Err(error)) = polled else { panic!("expected an error") };

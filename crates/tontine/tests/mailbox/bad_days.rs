@@ -1,4 +1,4 @@
-//! Failures of honest processes: paths that are taken, too long or forbidden, peers that stop,
+//! Failures of honest processes: paths that are taken, too long or forbidden, and peers that stop,
 //! close or die at the wrong moment. Forks and execs are in `forks.rs`.
 
 #![allow(unsafe_code, reason = "setuid")]
@@ -13,8 +13,8 @@ use crate::common::{
 use tontine::Error;
 use tontine::mailbox::{Mailbox, OnDeath, Options, Sender, WaitStrategy};
 
-/// Regression: the lock was named after the address `PATH.lock`, which created `PATH.lock.lock`,
-/// and errors named a file instead of the mailbox.
+/// Regression: the lock was named after the address `PATH.lock`. This created `PATH.lock.lock`, and
+/// errors named a file instead of the mailbox.
 #[test]
 fn addr_in_use_names_the_mailbox_and_the_lock_file_matches() {
     alone!();
@@ -78,7 +78,7 @@ fn system_errors_name_the_file_concerned() {
     let error = Mailbox::bind(&place.path).expect_err("the first name is in use");
     assert!(error.to_string().contains("mailbox.tmp"), "{error}");
     std::fs::remove_dir(folder.join("mailbox.tmp")).expect("removed");
-    // The path has a file in place of a folder.
+    // The path contains a file instead of a folder.
     std::fs::write(folder.join("file"), "").expect("written");
     let path = folder.join("file/mailbox");
     let error = Sender::connect(&path).expect_err("no folder");
@@ -92,7 +92,7 @@ fn system_errors_name_the_file_concerned() {
         let any_user = std::os::unix::fs::PermissionsExt::from_mode(0o666);
         std::fs::set_permissions(folder.join("mailbox.lock"), any_user).expect("chmod");
         let child = fork(move || {
-            // SAFETY: the child is single-threaded, and only gives up its privilege.
+            // SAFETY: the child is single-threaded, and only drops its privilege.
             assert_eq!(unsafe { libc::setuid(65534) }, 0);
             let error = Mailbox::bind(&path).expect_err("no file can be created");
             names(&error, "bind", &path.with_file_name("mailbox.tmp"));
@@ -127,7 +127,7 @@ fn folder_without_permission_is_refused() {
     let closed = std::os::unix::fs::PermissionsExt::from_mode(0o700);
     std::fs::set_permissions(path.parent().expect("a folder"), closed).expect("chmod");
     let child = fork(move || {
-        // SAFETY: the child is single-threaded, and only gives up its privilege.
+        // SAFETY: the child is single-threaded, and only drops its privilege.
         assert_eq!(unsafe { libc::setuid(65534) }, 0);
         assert_eq!(Mailbox::bind(&path).expect_err("a foreign owner").errno(), libc::EACCES);
         let error = Sender::connect(&path).expect_err("a foreign owner");
@@ -257,8 +257,8 @@ fn empty_messages_are_delivered() {
     assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), b"");
 }
 
-/// Regression: a large chunk was returned, and the receiver died before it moved on to the small
-/// chunk. Its last position lay before the small chunk, and no successor accepts that.
+/// Regression: a large chunk was returned, and the receiver died before it continued in the small
+/// chunk. Its last position was before the small chunk, and no successor accepts such a position.
 #[test]
 fn receiver_death_after_shrink_leaves_a_usable_lane() {
     alone!();
@@ -300,8 +300,8 @@ fn receiver_death_after_shrink_leaves_a_usable_lane() {
     }
 }
 
-/// Regression: a mailbox with a maximum of no sender was bound and refused all senders, and some of
-/// the excess bits of a mode were taken for permissions.
+/// Regression: a mailbox whose maximum number of senders was 0 was bound and refused all senders,
+/// and some of the excess bits of a mode were interpreted as permissions.
 #[test]
 fn meaningless_options_are_refused() {
     alone!();
@@ -352,7 +352,7 @@ fn file_size_limit_is_an_error_and_no_signal() {
         // The message is too long for the current chunk.
         let error = sender.send(&[1; 10_000]).expect_err("no larger chunk");
         assert!(matches!(error, Error::FileTooLarge { limit: 4096, .. }), "{error}");
-        // The message is short enough: the call waits as it does at the cap.
+        // The message fits into the current chunk: the call waits, as it does at the cap.
         let error = loop {
             if let Err(error) = sender.try_send(&[2; 1000]) {
                 break error;
@@ -388,7 +388,7 @@ fn refusal_after_setuid_names_the_allowed_users() {
     let path = place.path.clone();
     let receiver = fork(|| {
         let mut mailbox = Options::new().mode(0o666).allow_uid(7).bind(&path).expect("binds");
-        // SAFETY: the child is single-threaded, and only gives up its privilege.
+        // SAFETY: the child is single-threaded, and only drops its privilege.
         assert_eq!(unsafe { libc::setuid(65534) }, 0);
         bound.give(0);
         until("the sender is refused", || {

@@ -25,8 +25,8 @@ fn message_beyond_the_receiver_cap_is_refused_at_once() {
     alone!();
     let place = place();
     let narrow = Options::new().lane_cap(1 << 16);
-    // The mailbox's cap leaves the lane all of its memory, or what remains after the other lanes'
-    // shares.
+    // The mailbox's cap leaves the lane either all of its memory, or the memory that remains after
+    // the other lanes' shares.
     let shared = Options::new().mailbox_cap(1 << 16).max_lanes(1);
     let places = Options::new().mailbox_cap(1 << 16).max_lanes(9);
     for (theirs, cap) in [(narrow, 1 << 16), (shared, 1 << 16), (places, 1 << 15)] {
@@ -111,7 +111,7 @@ fn large_message_waits_for_the_welcome_small_ones_do_not() {
         sending.join().expect("no panic").expect("sent");
     });
     assert_eq!(mailbox.take_errors(), []);
-    // A sender that must send large messages at once can have a larger first chunk.
+    // A sender that must send large messages immediately can have a larger first chunk.
     let options = Options::new().first_chunk(1 << 18);
     let mut sender = options.connect(&place.path).expect("connects");
     sender.try_send(&large).expect("space before the lane is accepted");

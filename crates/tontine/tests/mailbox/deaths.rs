@@ -1,4 +1,4 @@
-//! Results of a sender's calls for each way in which its receiver can end, or appear to.
+//! Results of a sender's calls for each way in which its receiver can end, or appear to end.
 
 #![allow(unsafe_code, reason = "waitpid for a stopped process")]
 
@@ -147,7 +147,7 @@ fn receiver_that_exits_is_dead() {
 }
 
 /// Ends this process with a core dump. The core is in `folder` if the system writes cores to the
-/// working directory. The program's own handlers would return, and are removed.
+/// working directory. Removes the program's own handlers, which would return.
 fn dump_core(folder: &std::path::Path, signal: i32) {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     std::env::set_current_dir(folder).expect("a folder");
@@ -197,7 +197,7 @@ fn sender_that_dumps_core_leaves_its_sent_messages() {
     }
 }
 
-/// Regression: if a handler panicked, its job was lost, because unwinding dropped the mailbox,
+/// Regression: if a handler panicked, its message was lost, because unwinding dropped the mailbox,
 /// which acknowledged the last received message.
 #[test]
 fn panicking_receiver_leaves_its_current_message_unread() {

@@ -1,5 +1,5 @@
-//! Results of a sender's calls after its receiver's end: the same error each time, whatever calls
-//! came before.
+//! Results of a sender's calls after its receiver's end: every call returns the same error,
+//! whatever the order of the calls.
 
 #![allow(unsafe_code, reason = "robust mutexes in a forked process")]
 
@@ -58,9 +58,9 @@ fn assert_all_fail(sender: &mut Sender, errno: i32) {
     }
 }
 
-/// Regression: a program took back the unread messages of its dead receiver, and from then on every
-/// call returned EPROTO. The sender counted the messages taken back as read, and considered the
-/// control page of its dead receiver invalid, which still showed the position before them.
+/// Regression: a program took back the unread messages of its dead receiver, and every later call
+/// returned EPROTO. The sender counted the messages taken back as read. It then considered the dead
+/// receiver's control page invalid, because the page still showed the position before them.
 #[test]
 fn unread_from_dead_receiver_keeps_owner_dead_error() {
     alone!();
@@ -93,8 +93,8 @@ fn unread_from_closed_receiver_keeps_broken_pipe_error() {
 }
 
 /// Regression: a sender that waits for a successor took back the dead receiver's unread messages.
-/// After that, its lane could never be handed over, because before each handover the sender reads
-/// the dead receiver's position again, and refused it.
+/// After that, its lane could never be handed over, because the sender reads the dead receiver's
+/// position again before each handover, and refused it.
 #[test]
 fn unread_while_waiting_for_successor_is_handed_over() {
     alone!();
@@ -125,10 +125,10 @@ fn unread_while_waiting_for_successor_is_handed_over() {
     assert_eq!(mailbox.take_errors(), []);
 }
 
-/// Regression: a sender over a passed socket had the option to wait for a successor. Without an
-/// address there can be no successor. A search for one returned the receiver's end, but calls
-/// within the next 5 ms did not search, and put their messages into a lane that no process would
-/// ever read.
+/// Regression: a sender over a passed socket had the option to wait for a successor, which cannot
+/// exist without an address. A search for a successor returned the receiver's end, but calls within
+/// the next 5 ms did not search, and put their messages into a lane that no process would ever
+/// read.
 #[test]
 fn lane_without_address_waits_for_no_successor() {
     alone!();
@@ -201,8 +201,8 @@ fn send_after_service_reported_death_fails_despite_life_word() {
 }
 
 /// Regression: a sender that waits for a successor of such a receiver continued to send into the
-/// lane by the fast path, which never searches for a successor. The next owner got nothing until
-/// the chunk was full.
+/// lane by the fast path, which never searches for a successor. The next owner received nothing
+/// until the chunk was full.
 #[test]
 fn sends_after_unmarked_death_reach_successor_at_once() {
     alone!();
@@ -253,7 +253,7 @@ fn hostile(options: &Options) -> Hostile {
 }
 
 /// Regression: a receiver wrote an invalid position, while its liveness word still showed it alive.
-/// `service` returned EPROTO, but `send` then returned `Ok` 58 times, and a reservation made before
+/// `service` returned EPROTO, but `send` then returned `Ok` 58 times, and an earlier reservation
 /// could still be committed.
 #[test]
 fn send_after_service_reported_false_position_fails() {
@@ -268,8 +268,8 @@ fn send_after_service_reported_false_position_fails() {
 }
 
 /// Regression: a receiver's liveness word was marked and then appeared alive again. Taking messages
-/// back in between ended the lane only while the word was marked: later messages went into the lane
-/// and were lost.
+/// back in between ended the lane only while the word was marked: later messages were written to
+/// the lane and were lost.
 #[test]
 fn unread_ends_lane_though_life_word_revives() {
     alone!();
@@ -287,8 +287,7 @@ fn unread_ends_lane_though_life_word_revives() {
 fn sends_while_waiting_do_not_ring_old_receiver() {
     alone!();
     let mut lane = hostile(&waiting());
-    // If another test forks, its child holds a copy of the socket, so that closing it would not
-    // hang up.
+    // If another test forks, its child holds a copy of the socket, so closing it would not hang up.
     rustix::net::shutdown(&lane.socket, rustix::net::Shutdown::Both).expect("the peer hung up");
     lane.sender.service().expect("waits for a successor");
     lane.page.half(128).store(1, Ordering::Relaxed);

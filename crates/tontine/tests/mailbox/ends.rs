@@ -249,7 +249,7 @@ fn sender_without_space_waits_asleep() {
     assert_eq!(reap(child), 0);
 }
 
-/// Deadlines past the range of the clock never expire. Regression: a handshake's deadline
+/// Deadlines beyond the range of the clock never expire. Regression: a handshake's deadline
 /// overflowed.
 #[test]
 fn longest_timeouts_never_expire() {
@@ -287,8 +287,8 @@ fn longest_timeouts_never_expire() {
 }
 
 /// Regression: a receiver that a service manager restarts closes its mailbox. A sender with the
-/// option to wait for a successor got EPIPE, because no option made it wait through a restart as
-/// well.
+/// option to wait for a successor received EPIPE, because no option made it wait through a restart
+/// as well.
 #[test]
 fn sender_with_wait_through_restarts_outlasts_a_restart() {
     alone!();

@@ -8,7 +8,7 @@ use tontine::Error;
 use tontine::mailbox::{Mailbox, Sender};
 
 /// Maximum number of messages of one lane between two checks of the others, as the mailbox
-/// promises. Idle lanes may have to wait for as many again.
+/// promises. Idle lanes may have to wait for twice this number.
 const TURN: u32 = 64;
 
 /// Number of turns of a flooding lane between two checks for connections, if turns take no time.

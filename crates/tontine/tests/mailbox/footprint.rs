@@ -80,8 +80,8 @@ fn memory_is_returned_after_a_gibibyte_of_messages() {
     kill(child);
 }
 
-/// Regression: the copy that `recv` returns permanently kept the capacity of the longest message so
-/// far.
+/// Regression: the copy that `recv` returns permanently kept the capacity of the longest message
+/// received.
 #[test]
 fn copy_of_a_long_message_is_released() {
     alone!();

@@ -22,8 +22,8 @@ fn exec_sleep() {
     unsafe { libc::execvp(arguments[0], arguments.as_ptr()) };
 }
 
-/// Regression: after a fork in the middle of a batch, the child acknowledged on a page that it does
-/// not inherit, and crashed; or it got the error `Forked` instead of the number of messages
+/// Regression: after a fork during a batch, the child acknowledged on a page that it does not
+/// inherit, and crashed, or it received the error `Forked` instead of the number of messages
 /// received.
 #[test]
 fn batch_ends_at_the_fork_in_the_child() {

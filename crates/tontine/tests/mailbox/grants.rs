@@ -1,5 +1,5 @@
-//! Sharing a mailbox's memory among senders: each has a small share, requests more when it needs
-//! it, and returns it.
+//! Sharing a mailbox's memory among senders: each has a small share, requests more when needed, and
+//! returns it.
 
 use crate::common;
 use crate::raw;
@@ -28,8 +28,8 @@ fn senders(
     connected.collect()
 }
 
-/// Regression: each new sender was permanently granted 64 MiB while that much was left. With the
-/// default options the twentieth sender could not send 1 MiB although the memory was idle.
+/// Regression: each new sender was permanently granted 64 MiB while that much memory was left. With
+/// the default options the twentieth sender could not send 1 MiB although the memory was idle.
 #[test]
 fn forty_senders_in_turn_send_a_large_message_twice() {
     alone!();
@@ -59,7 +59,7 @@ fn forty_senders_in_turn_send_a_large_message_twice() {
 }
 
 /// Regression: memory that a lane had returned stayed granted to that lane. In a mailbox with space
-/// for two large lanes at once, no other lane could ever become large.
+/// for two large lanes, no other lane could ever become large.
 #[test]
 fn returned_memory_is_granted_to_other_lanes() {
     alone!();
@@ -112,7 +112,7 @@ fn unused_grant_is_revoked_when_others_need_it() {
 }
 
 /// Both ends run independently, with growing, requesting, returning and lowering in every order
-/// that occurs. No sender is taken for one that exceeds its grant.
+/// that occurs. No sender is wrongly found to exceed its grant.
 #[test]
 fn concurrent_shrinking_and_growing_breaks_no_lane() {
     alone!();

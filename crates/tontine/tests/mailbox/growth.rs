@@ -33,10 +33,11 @@ fn most_at_once(mailbox: &mut Mailbox, sender: &mut Sender) -> u64 {
     rounds.max().unwrap_or(0)
 }
 
-/// Regression: a sender that requested more than its first share never got any, because the mailbox
-/// compared the request with the sender's first announcement, which is the same. A sender that had
-/// returned a large chunk and grew again did not count that chunk, which the receiver had not left
-/// yet: the sender was taken for one that exceeds its grant, and its lane was closed.
+/// Regression: a sender that requested more than its first share was never granted more, because
+/// the mailbox compared the request with the sender's first announcement, which is the same. A
+/// sender that had returned a large chunk and grew again did not count that chunk, which the
+/// receiver had not left yet. The sender was therefore considered to exceed its grant, and its lane
+/// was closed.
 #[test]
 fn lanes_share_a_mailbox_and_inherit_freed_memory() {
     alone!();
@@ -47,7 +48,7 @@ fn lanes_share_a_mailbox_and_inherit_freed_memory() {
     mailbox.try_recv().expect_err("no message yet");
     let one = most_at_once(&mut mailbox, &mut first) * 1008;
     assert!((200_000..1 << 20).contains(&one), "{one} bytes of a mailbox of 1 MiB");
-    // Another sender still gets a lane.
+    // Another sender still receives a lane.
     let mut second = options.connect(&place.path).expect("connects");
     second.send(b"late").expect("space in the first chunk");
     assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), b"late");

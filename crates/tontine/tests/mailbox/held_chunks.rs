@@ -1,5 +1,5 @@
-//! Chunks that a receiver does not release count against the sender's cap. Released chunks do not,
-//! so an honest lane grows and shrinks without limit.
+//! Chunks that a receiver does not release count against the sender's cap. Released chunks do not
+//! count, so an honest lane grows and shrinks without limit.
 
 #![allow(unsafe_code, reason = "mappings, and a filter of system calls")]
 
@@ -152,7 +152,7 @@ impl Hostile {
         self.listen();
     }
 
-    /// Requests the sender's large chunk.
+    /// Requests the sender's large chunk back.
     fn ask_back(&mut self) {
         self.control.half(STATE_AT).store(GIVE_BACK, std::sync::atomic::Ordering::Relaxed);
         self.sender.service().expect("alive");
@@ -217,8 +217,8 @@ fn mapped() -> u64 {
     sizes.sum()
 }
 
-/// Runs an honest receiver that requests memory after each of many large messages. Returns how
-/// often the memory was released.
+/// Runs an honest receiver that requests memory after each of many large messages. Returns the
+/// number of times that the memory was released.
 ///
 /// After each message, checks up to `looks` times, 2 ms apart, whether the memory is released.
 fn grow_and_shrink(rounds: usize, looks: u32, options: &Options) -> u64 {
@@ -258,8 +258,8 @@ fn grow_and_shrink(rounds: usize, looks: u32, options: &Options) -> u64 {
     shrunk
 }
 
-/// Memory that an honest receiver releases belongs to the lane again. The lane grows and shrinks as
-/// often as requested, to a total of many times its cap.
+/// Memory that an honest receiver releases is available to the lane again. The lane grows and
+/// shrinks as often as requested, to a total of many times its cap.
 #[test]
 fn honest_lane_grows_and_shrinks_many_times_its_cap() {
     alone!();
@@ -308,7 +308,7 @@ fn honest_lane_keeps_large_chunk_without_inotify() {
     assert_eq!(reap(child), 0);
 }
 
-/// Sends and receives `message`, with as many calls as that takes.
+/// Sends and receives `message`, with as many calls as necessary.
 fn cross(mailbox: &mut Mailbox, sender: &mut Sender, message: &[u8]) {
     let mut sent = false;
     until("the message has crossed", || {

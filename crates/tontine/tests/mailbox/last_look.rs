@@ -1,4 +1,4 @@
-//! No process sleeps while messages are pending: the check before each sleep covers every lane, to
+//! No process sleeps while messages are pending: the check before each sleep covers every lane to
 //! its end.
 
 #![allow(unsafe_code, reason = "another process's limits")]
@@ -140,7 +140,7 @@ fn broken_lane_does_not_hide_the_message_of_another() {
     }
 }
 
-/// Limits the address space of a process from now on.
+/// Limits the address space of a process.
 fn limit_address_space(pid: i32, bytes: u64) {
     let limit = libc::rlimit { rlim_cur: bytes, rlim_max: libc::RLIM_INFINITY };
     // SAFETY: the process is our own child; the call reads `limit` and returns no old limit.

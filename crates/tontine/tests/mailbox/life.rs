@@ -1,5 +1,5 @@
 //! Lives of real processes: each row of the table in [`tontine::life`], each kind of end, and each
-//! event that must not count as an end.
+//! event that must not be reported as an end.
 
 #![allow(unsafe_code, reason = "fork, kill and bare clones")]
 
@@ -171,8 +171,8 @@ fn process_created_without_the_c_library_is_refused() {
             }
             let mut arguments = [0_u64; 8];
             arguments[4] = libc::SIGCHLD as u64;
-            // SAFETY: clone3 without CLONE_VM is a fork of which the C library does not know; the
-            // copy leaves by `_exit`.
+            // SAFETY: clone3 without CLONE_VM is a fork that the C library does not observe; the
+            // copy exits by `_exit`.
             let stranger = unsafe {
                 libc::syscall(libc::SYS_clone3, arguments.as_ptr(), size_of_val(&arguments))
             };

@@ -1,4 +1,4 @@
-//! The mailbox from its users' point of view, between threads of one process and between processes.
+//! The mailbox as its users see it, between threads of one process and between processes.
 
 #![allow(unsafe_code, reason = "zero-copy receiving")]
 
@@ -59,7 +59,7 @@ fn small_messages_arrive_in_every_mode() {
     }
 }
 
-/// Regression: a receiver that had passed padding and found nothing behind it published the free
+/// Regression: a receiver that had passed padding and found nothing after it published the free
 /// space, padding included, but not the position. A sender that saw the free space before the
 /// position took this for a protocol violation and closed the lane.
 #[test]
@@ -70,7 +70,7 @@ fn padding_without_a_following_message_breaks_no_lane() {
     let mut mailbox = options.bind(&place.path).expect("binds");
     let mut sender = options.connect(&place.path).expect("connects");
     let message = [7; 20_000];
-    // Three messages fill the ring, except for a rest that is too short for a fourth message.
+    // Three messages fill the ring, except for a remainder that is too short for a fourth message.
     for _ in 0..3 {
         sender.send_timeout(&message, AMPLE).expect("sent");
     }

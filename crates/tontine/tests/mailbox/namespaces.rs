@@ -23,7 +23,7 @@ const LIMIT_S: u32 = 60;
 
 /// Moves this process into new namespaces.
 fn unshare() -> std::io::Result<()> {
-    // SAFETY: the call changes only what this process sees, and nothing of its memory.
+    // SAFETY: the call changes only the resources that this process sees, and none of its memory.
     if unsafe { libc::unshare(NAMESPACES) } == 0 {
         return Ok(());
     }

@@ -240,8 +240,8 @@ fn mount_small(folder: &std::path::Path, holds: &str) -> bool {
     let (kind, root, folder) = (text(b"tmpfs"), text(b"/"), text(folder.as_os_str().as_bytes()));
     let holds = text(holds.as_bytes());
     let none = std::ptr::null();
-    // SAFETY: the calls change only what this process sees, and nothing of its memory; the strings
-    // are terminated, and the kernel keeps none of them.
+    // SAFETY: the calls change only the resources that this process sees, and none of its memory;
+    // the strings are terminated, and the kernel keeps none of them.
     unsafe {
         let private = libc::MS_REC | libc::MS_PRIVATE;
         libc::unshare(libc::CLONE_NEWNS) == 0

@@ -28,7 +28,8 @@ fn message(number: u64) -> Vec<u8> {
 }
 
 /// Regression: a sender that had used up its known free space, as it does once per lap, read from
-/// its socket before it checked the receiver's position: one system call per few hundred messages.
+/// its socket before it checked the receiver's position. This took one system call per few hundred
+/// messages.
 #[test]
 fn send_to_an_awake_receiver_makes_no_system_call() {
     alone!();

@@ -1,4 +1,4 @@
-//! Path locks among real processes: which process gets a lock, and what releases it.
+//! Path locks among real processes: which process acquires a lock, and what releases it.
 
 #![allow(unsafe_code, reason = "exec and bare closes in forked children")]
 
@@ -190,7 +190,7 @@ fn hard_link_to_locked_database_keeps_its_record_lock() {
     }
 }
 
-/// Regression: a FIFO in place of the lock file was locked as if it were one, which no later owner
+/// Regression: a FIFO in place of the lock file was locked like a lock file, which no later owner
 /// of the path could notice.
 #[test]
 fn fifo_or_folder_as_lock_file_is_refused() {

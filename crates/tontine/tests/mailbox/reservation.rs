@@ -69,8 +69,8 @@ fn commit_to_a_dead_receiver_fails() {
     assert_eq!(sender.take_unread().expect("the process has ended"), Vec::<Vec<u8>>::new());
 }
 
-/// Regression: `commit` checked only whether the receiver was alive, and returned `Ok` for one that
-/// had closed.
+/// Regression: `commit` checked only whether the receiver was alive, and returned `Ok` for a
+/// receiver that had closed.
 #[test]
 fn commit_to_a_closed_mailbox_fails() {
     alone!();
@@ -92,7 +92,8 @@ fn commit_to_a_closed_mailbox_fails() {
 }
 
 /// Regression: a child does not inherit the memory of its parent's reservation. Safe code in the
-/// child crashed when it read that memory, or wrote into whatever had been mapped there since.
+/// child crashed when it read that memory, or wrote to whatever had been mapped there since the
+/// fork.
 #[test]
 fn forked_child_panics_on_access_to_a_parent_reservation() {
     alone!();

@@ -46,9 +46,9 @@ fn armed_sender_is_notified_of_space() {
     assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), [7; 100]);
 }
 
-/// Regression: space was announced for each quarter of the ring, and when the lane was found empty.
-/// If a receiver acknowledged one message and then worked for an hour, an armed sender was not
-/// notified, and a sender that waited for the acknowledgement woke only by its own timer.
+/// Regression: free space was announced for each quarter of the ring, and when the lane was found
+/// empty. If a receiver acknowledged one message and then worked for an hour, an armed sender was
+/// not notified, and a sender that waited for the acknowledgement woke only by its own timer.
 #[test]
 fn explicit_acknowledgement_notifies_an_armed_sender() {
     alone!();
@@ -61,8 +61,8 @@ fn explicit_acknowledgement_notifies_an_armed_sender() {
     assert!(is_notified(&sender, 0), "a message was acknowledged without a notification");
 }
 
-/// Regression: like above, with a receiver that takes long for each message and leaves the
-/// acknowledgement to the next call.
+/// Regression: like the previous test, with a receiver that takes long for each message and leaves
+/// the acknowledgement to the next call.
 #[test]
 fn slow_receiver_announces_space_in_time() {
     alone!();
@@ -78,7 +78,7 @@ fn slow_receiver_announces_space_in_time() {
         work(&mut mailbox);
         fill(&mut sender);
     }
-    // Afterwards the mailbox has just notified the sender, for whatever reason.
+    // The mailbox has now just notified the sender, for whatever reason.
     assert_eq!(sender.arm(100), Ok(true), "the lane has no space");
     until("the sender is notified of space", || {
         work(&mut mailbox);

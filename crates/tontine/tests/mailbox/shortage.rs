@@ -1,5 +1,6 @@
 //! Shortages of the machine: full descriptor tables, lack of memory. A process that lacks a
-//! resource names it, waits without using a processor, and continues once it is available.
+//! resource names it, waits without using a processor, and continues once the resource is
+//! available.
 
 #![allow(unsafe_code, reason = "changes limits of forked processes")]
 
@@ -20,7 +21,7 @@ const TABLE: u64 = 100;
 /// Length of a wait whose cost is measured.
 const A_WHILE: Duration = Duration::from_millis(600);
 
-/// Descriptors that leave a process only a few free ones.
+/// Descriptors that leave only a few entries of a process's table free.
 struct Held(Vec<OwnedFd>);
 
 impl Held {
@@ -42,7 +43,7 @@ impl Held {
     }
 }
 
-/// Returns the number of open descriptors, except the one used for counting.
+/// Returns the number of open descriptors, except the descriptor used for counting.
 fn open_descriptors() -> usize {
     std::fs::read_dir("/proc/self/fd").expect("a folder").count() - 1
 }
@@ -149,7 +150,7 @@ fn receiver_with_a_full_table_sleeps_and_accepts_later() {
                 if let Some(message) = wait(&mut mailbox, how, left, &mut woken) {
                     assert_eq!(message[..4], first.to_le_bytes());
                     first += 1;
-                    // The new sender must not get the descriptors that the dead sender's lane
+                    // The new sender must not receive the descriptors that the dead sender's lane
                     // releases.
                     held.leave(0);
                 }
@@ -358,7 +359,7 @@ fn bind_lacking_any_one_descriptor_fails_cleanly() {
 }
 
 /// A sender that waits longer than the handshake timeout is refused temporarily, as the error
-/// states. Regression: a sender with the option to wait for a successor gave up then.
+/// states. Regression: a sender with the option to wait for a successor then gave up.
 #[test]
 fn long_descriptor_shortage_refuses_senders_temporarily() {
     alone!();

@@ -55,8 +55,8 @@ fn inherit(mailbox: &mut Mailbox, sender: &mut Sender) -> Vec<Vec<u8>> {
     got
 }
 
-/// The first search for a successor happens as soon as the end is noticed, however recently the
-/// sender checked whether its first receiver, which had not answered yet, still owned the path.
+/// The first search for a successor happens as soon as the end is noticed, no matter how recently
+/// the sender checked whether its first receiver, which had not answered yet, still owned the path.
 #[test]
 fn first_search_for_a_successor_is_immediate() {
     alone!();
@@ -82,7 +82,7 @@ fn first_search_for_a_successor_is_immediate() {
 
 /// Regression: the receiver forked a worker, then called `exec`. The worker's copy of the listener
 /// still accepts connections, and the pidfd does not fire. The lane was handed to a listener that
-/// no process read, and the later owner of the path never got it.
+/// no process read, and the later owner of the path never received it.
 #[test]
 fn lane_at_a_leftover_listener_moves_to_the_next_owner() {
     alone!();
@@ -132,8 +132,9 @@ fn lane_at_a_leftover_listener_moves_to_the_next_owner() {
     unsafe { libc::kill(worker, libc::SIGKILL) };
 }
 
-/// A sender may withdraw a `HELLO` that is still answered later. Two owners must not read it: the
-/// one that reads it late, and the one that got the lane in the meantime.
+/// A sender may withdraw a `HELLO` that is still answered later. Only one of two owners may read
+/// the lane: the owner that reads the `HELLO` late, or the owner that received the lane in the
+/// meantime.
 #[test]
 fn withdrawn_hello_is_read_by_no_second_owner() {
     alone!();
@@ -152,7 +153,7 @@ fn withdrawn_hello_is_read_by_no_second_owner() {
     assert_eq!(&*owner.recv_timeout(AMPLE).expect("a message"), b"two");
 }
 
-/// Regression: every error in a handover was permanently taken for "no successor yet".
+/// Regression: every error in a handover was permanently treated as "no successor yet".
 #[test]
 fn permanent_handover_error_is_returned_with_the_messages() {
     alone!();
@@ -210,7 +211,7 @@ fn sender_short_of_descriptors_continues_when_some_are_free() {
     assert_eq!(reap(child), 0);
 }
 
-/// Returns a mailbox whose only lane is taken.
+/// Returns a mailbox whose only lane is in use.
 fn full_mailbox(path: &Path) -> (Mailbox, Sender) {
     let mut mailbox = Options::new().max_lanes(1).bind(path).expect("binds");
     let mut occupant = Sender::connect(path).expect("connects");

@@ -1,4 +1,4 @@
-//! A FUSE file system that answers until a file is open, and nothing after that: [`Mount`].
+//! A FUSE file system that answers until a file is open, and does not answer afterwards: [`Mount`].
 //!
 //! Closing a descriptor of its file waits in the kernel until the server ends, even in a process
 //! that is being killed.
@@ -34,7 +34,7 @@ impl Mount {
     /// Mounts at `folder`.
     ///
     /// # Errors
-    /// If the machine has no FUSE, or the user may not mount it.
+    /// Returns an error if the machine has no FUSE, or if the user may not mount it.
     pub fn new(folder: &Path) -> Result<Self, String> {
         std::fs::create_dir_all(folder).map_err(|error| error.to_string())?;
         let (mut mounted, says) = std::io::pipe().map_err(|error| error.to_string())?;

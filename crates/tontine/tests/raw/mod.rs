@@ -268,7 +268,8 @@ pub fn lane(path: &Path) -> (OwnedFd, Memory) {
     (socket, chunk)
 }
 
-/// Returns a TCP socket whose last close waits a minute, with unsent data for its silent other end.
+/// Returns a TCP socket whose last close waits for a minute, with unsent data for its silent other
+/// end.
 pub fn lingering() -> (OwnedFd, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("binds");
     let mut stream = TcpStream::connect(listener.local_addr().expect("a port")).expect("connected");

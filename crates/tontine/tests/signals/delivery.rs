@@ -40,7 +40,7 @@ fn signal_thread_delivers_each_signal_and_ends_on_drop() {
         drop(thread);
         assert!(child::eventually(|| threads() == 1));
         assert!(said.recv().is_err(), "a signal was delivered that was not sent");
-        // The next taker gets a signal that arrives now.
+        // The next taker receives a signal that arrives now.
         kill_self(Signal::USR1);
         assert!(blocked.wait(Some(LONG)).expect("waits").is_some());
     });
@@ -152,8 +152,8 @@ fn channel_keeps_one_of_each_standard_signal_and_counts() {
 }
 
 /// Regression: a program that shared one channel among several threads, as the documentation
-/// permits, did not compile, because the handle of the signal thread held a receiver that only one
-/// thread may use.
+/// permits, did not compile, because the handle of the signal thread contained a receiver that only
+/// one thread may use.
 #[test]
 fn channel_shared_by_threads_delivers_each_signal_once() {
     alone!();

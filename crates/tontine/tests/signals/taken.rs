@@ -454,8 +454,8 @@ fn terminate_process_dies_of_the_taken_signal() {
         });
         assert_eq!(died, status, "{signal}");
     }
-    // The default of these signals would stop the process, or have no effect. The process still
-    // ends, with the status.
+    // The default of these signals would stop the process, or have no effect. The process
+    // nevertheless ends with the status.
     for signal in [Signal::CHLD, Signal::TSTP] {
         let mut child = Child::fork(|_| {
             let blocked = Blocked::new(signal).expect("blocked");

@@ -2,11 +2,11 @@
 //!
 //! A Unix socket holds the descriptors of unreceived messages, and its last close makes the kernel
 //! drop them: an inotify instance takes 13 ms, an epoll set with 15,000 entries 22 ms, a memfd 0.3
-//! s per GiB, a TCP socket its SO_LINGER time. So a socket is shut down first: from then on no
-//! message can be queued, and the peer sees the same as after a close. A socket that this process
-//! made is closed at once if its queue contains no descriptor. Any other socket, and every socket
-//! that a peer made, is closed by [`quarantine`], whose thread lets no socket linger and waits
-//! instead of the caller.
+//! s per GiB, a TCP socket its SO_LINGER time. So a socket is shut down first: no message can then
+//! be queued, and the peer sees the same as after a close. A socket that this process made is
+//! closed immediately if its queue contains no descriptor. Any other socket, and every socket that
+//! a peer made, is closed by [`quarantine`], whose thread lets no socket linger and waits instead
+//! of the caller.
 //!
 //! The descriptors of an unreceived message are in no table, so the kernel drops them without a
 //! flush (FUSE) and without effect on record locks.
@@ -35,7 +35,8 @@ const MAX_PENDING: usize = 4096;
 /// A socket that a peer can send to. Dropping it never waits, whatever is in its queue, and ends
 /// the connection even if a forked child holds a copy.
 ///
-/// In a forked child, dropping it closes only the copy, since the connection belongs to the parent.
+/// In a forked child, dropping it closes only the child's copy, since the connection belongs to the
+/// parent.
 #[derive(Debug)]
 pub(crate) struct PeerSocket {
     fd: ManuallyDrop<OwnedFd>,
@@ -74,12 +75,12 @@ impl AsFd for PeerSocket {
 
 impl Drop for PeerSocket {
     fn drop(&mut self) {
-        // SAFETY: dropped once, and not used afterwards.
+        // SAFETY: the descriptor is taken once, and not used afterwards.
         let fd = unsafe { ManuallyDrop::take(&mut self.fd) };
         if self.guard.is_forked() {
             return;
         }
-        // From here on the kernel, under the lock of the queue, refuses messages to the socket.
+        // The kernel, under the lock of the queue, now refuses messages to the socket.
         let _ = rustix::net::shutdown(&fd, Shutdown::Both);
         // If the peer can set options (SO_PEEK_OFF), a check of the queue proves nothing.
         if self.of_peer || !is_emptied(&fd) {
@@ -90,7 +91,7 @@ impl Drop for PeerSocket {
 
 /// Closes a listener of this process, and each unaccepted connection, which has a queue too.
 pub(crate) fn close_listener(listener: OwnedFd) {
-    // From here on the kernel refuses connections.
+    // The kernel now refuses connections.
     let _ = rustix::net::shutdown(&listener, Shutdown::Both);
     for _ in 0..MAX_PENDING {
         match accept(&listener) {

@@ -62,7 +62,7 @@ pub(crate) fn refuse_descriptors(fd: impl AsFd) -> bool {
     answer == 0
 }
 
-/// Makes the kernel attach the sender's credentials to each message that is received from now on.
+/// Makes the kernel attach the sender's credentials to each message that is received afterwards.
 /// Connections that a listener accepts inherit the option.
 ///
 /// # Errors
@@ -72,8 +72,8 @@ pub(crate) fn pass_credentials(fd: impl AsFd) -> Result<()> {
         .map_err(|errno| Error::system("setsockopt(SO_PASSCRED)", errno))
 }
 
-/// Sets whether the kernel attaches the sender's pidfd to each message that is received from now
-/// on. A kernel before 6.5 attaches none.
+/// Sets whether the kernel attaches the sender's pidfd to each message that is received afterwards.
+/// A kernel before 6.5 attaches none.
 pub(super) fn pass_pidfd(fd: impl AsFd, wanted: bool) {
     let wanted = i32::from(wanted);
     // SAFETY: the option's value is one integer, which is readable. An older kernel returns
@@ -95,8 +95,8 @@ pub(super) fn is_unix_datagram(fd: impl AsFd) -> bool {
         && sockopt::socket_type(&fd).is_ok_and(|kind| kind == SocketType::DGRAM)
 }
 
-/// Returns the process that called `listen` on the socket to which this one is connected; for a
-/// pair, the process that made the pair.
+/// Returns the process that called `listen` on the socket to which this socket is connected, or the
+/// process that made the pair if the socket is one of a pair.
 ///
 /// # Errors
 /// [`Error::System`] if `getsockopt` fails.
@@ -120,8 +120,8 @@ pub(crate) fn owner(fd: impl AsFd) -> Result<SenderCredentials> {
     Ok(SenderCredentials { pid, uid: owner.uid, gid: owner.gid })
 }
 
-/// Returns the pidfd of the [`owner`]; `None` if the kernel does not support it, or the process was
-/// reaped.
+/// Returns the pidfd of the [`owner`], or `None` if the kernel does not support it or the process
+/// was reaped.
 pub(crate) fn owner_pidfd(fd: impl AsFd) -> Option<OwnedFd> {
     let mut pidfd = -1_i32;
     let mut length = size_of::<i32>() as libc::socklen_t;

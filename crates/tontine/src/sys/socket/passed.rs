@@ -42,7 +42,7 @@ pub(crate) struct PassedMessage {
     pub(crate) from: Option<SenderCredentials>,
     /// The sender's pidfd, if it was requested and the kernel supports it.
     pub(crate) pidfd: Option<OwnedFd>,
-    /// Number of descriptors that came with the message and fitted.
+    /// Number of descriptors that the message carried and for which there was space.
     pub(crate) count: usize,
     /// The expected memory, in order; empty if the number of descriptors is wrong.
     pub(crate) memory: Result<Vec<PeerRegion>, InvalidRegion>,
@@ -99,7 +99,7 @@ pub(crate) fn receive_passed(
         passed.pidfd = if has_pidfd { kept.next() } else { None };
         passed.doorbell = kept.next().map(PeerSocket::of_peer).transpose()?;
     }
-    // All its descriptors now have another holder, so the kernel closes none of them.
+    // All descriptors of the message now have another holder, so the kernel closes none of them.
     if is_sound {
         remove(socket.as_fd())?;
     }
@@ -116,7 +116,8 @@ struct ThreadFindings {
 }
 
 /// Peeks at the next message in the thread's own table, maps its memory, and sends over `back` the
-/// descriptors that the process keeps. Drops no descriptor: they are closed when the thread ends.
+/// descriptors that the process keeps. Drops no descriptor: all of them are closed when the thread
+/// ends.
 fn examine(
     socket: BorrowedFd<'_>,
     back: Option<BorrowedFd<'_>>,
@@ -166,7 +167,8 @@ fn look_whole(
     with_sender: bool,
     bytes: &mut [u8],
 ) -> Result<Option<ManuallyDrop<RecvmsgResult>>> {
-    // Set for this call only, since otherwise each message would need space for the pidfd.
+    // The option is set for this call only, since otherwise each message would need space for the
+    // pidfd.
     if with_sender {
         pass_pidfd(socket, true);
     }

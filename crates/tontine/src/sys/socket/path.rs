@@ -26,7 +26,7 @@ pub(crate) struct SocketPath {
     path: PathBuf,
     /// The path without the `/proc` prefix, for errors.
     plain: PathBuf,
-    /// Must stay open as long as `path` is used.
+    /// Must stay open while `path` is used.
     _folder: Option<OwnedFd>,
 }
 
@@ -98,7 +98,7 @@ fn fits(path: &Path) -> bool {
     path.as_os_str().len() < NAME_ROOM
 }
 
-/// Returns the reason why no socket can have this path, or `None` if one can.
+/// Returns the reason why no socket can have this path, or `None` if a socket can have it.
 fn refusal(path: &Path) -> Option<&'static str> {
     let bytes = path.as_os_str().as_bytes();
     if bytes.is_empty() {

@@ -55,10 +55,10 @@ pub(crate) struct ReceivedPacket {
     pub(crate) hung_up: bool,
 }
 
-/// Takes the next message from the queue unless it carries descriptors, in which case it stays.
-/// Returns `None` if the queue is empty. Does not wait.
+/// Removes the next message from the queue, unless the message carries descriptors and therefore
+/// stays. Returns `None` if the queue is empty. Does not wait.
 ///
-/// Only one thread at a time may call it, since two could peek at the same message.
+/// Only one thread at a time may call this function, because two could peek at the same message.
 ///
 /// # Errors
 /// [`Error::System`] if `recvmsg` fails.
@@ -75,7 +75,7 @@ pub(crate) fn receive(fd: impl AsFd, into: &mut [u8]) -> Result<Option<ReceivedP
     if received.hung_up || received.has_descriptors {
         return Ok(Some(received));
     }
-    // Returns `None` if a forked child with a copy of the connection was faster.
+    // The result is `None` if a forked child with a copy of the connection was faster.
     Ok(remove(fd)?.then_some(received))
 }
 
@@ -116,7 +116,7 @@ union ControlBuffer {
     room: [u8; CONTROL_BYTES],
 }
 
-/// Bytes for credentials, which come first, and are the only control data that the process itself
+/// Bytes for credentials, which come first and are the only control data that the process itself
 /// receives.
 const CREDENTIALS_BYTES: usize = space(size_of::<libc::ucred>());
 
@@ -176,7 +176,7 @@ pub(super) fn message(
         if room > 0 {
             // SAFETY: the kernel has filled in the header and its control data.
             unsafe { read_control(&header, &mut seen) };
-            // Not an empty message, which would carry its sender's credentials.
+            // This is not an empty message, which would carry its sender's credentials.
             seen.hung_up =
                 len == 0 && !seen.oversize && !seen.truncated && header.msg_controllen == 0;
         }

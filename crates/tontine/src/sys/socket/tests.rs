@@ -35,7 +35,7 @@ fn message_with_memory_and_doorbell_is_mapped() {
     pass_credentials(&theirs).expect("pass credentials");
     assert!(next(&theirs).is_none());
     let (own, memory) = OwnRegion::new("test", 4096).expect("region");
-    // SAFETY: inside an own mapping.
+    // SAFETY: the byte is inside this process's own mapping.
     unsafe { own.base().write(7) };
     let (ear, button) = doorbell::make().expect("bell");
     let sent = send(&ours, b"hello", &[memory.as_fd(), button.as_fd()]).expect("send");
@@ -62,7 +62,7 @@ fn message_with_memory_and_doorbell_is_mapped() {
     doorbell::ring(&doorbell);
     assert_eq!(rustix::net::recv(&ear, &mut [0_u8; 8], RecvFlags::DONTWAIT), Ok((1, 1)));
     let memory = passed.memory.expect("sealed memory");
-    // SAFETY: inside the mapping.
+    // SAFETY: the byte is inside the mapping.
     assert_eq!(unsafe { memory[0].base().read_volatile() }, 7);
     assert!(next(&theirs).is_none(), "the message was removed from the queue");
 }
@@ -94,7 +94,7 @@ fn unexpected_descriptors_enter_no_table_and_stay_queued() {
             }
             assert!(next(&there).is_some_and(|seen| seen.has_descriptors), "it stays queued");
         }
-        // One more: the socket that lends other descriptors to threads.
+        // One more is allowed: the socket that lends descriptors to threads.
         open() <= before + 1
     }));
 }
