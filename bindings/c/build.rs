@@ -1,5 +1,5 @@
-//! Sets the name by which programs find the shared library at run time. Its number is that of the
-//! interface: it rises when programs have to be compiled again.
+//! Sets the name by which programs find the shared library at run time. The number in the name is
+//! the version of the interface: it increases when programs must be compiled again.
 
 fn main() {
     println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,libtontine.so.1");

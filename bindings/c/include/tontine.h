@@ -4,23 +4,22 @@
  * Compile with `cc program.c $(pkg-config --cflags --libs tontine)`.
  *
  * A mailbox receives the messages of many processes. Each sender has a lane to it: memory that the
- * two processes share. A process that opens a mailbox or a sender gets a life: a word of shared
- * memory that the kernel marks when the process ends. By it, the process at the other end of each
- * lane notices the death. One thread holds the life: the main thread if it registers the life, else
- * an anchor thread, which the library starts and which does nothing else.
+ * two processes share. Opening a mailbox or a sender gives the process a life: a word of shared
+ * memory that the kernel marks when the process ends. The process at the other end of each lane
+ * reads this word to detect the death. One thread holds the life: the main thread if it registers
+ * the life, otherwise an anchor thread, which the library starts and which does nothing else.
  *
- * mm_init() to mm_deinit() are a textbook heap for one process. The shared heap of the Rust library
- * has no interface in C yet, and neither have its signals.
+ * mm_init() to mm_deinit() are a textbook heap for one process. The shared heap and the signals of
+ * the Rust library have no C interface yet.
  *
- * - A function that returns int returns 0 on success, unless its text names another result. A
+ * - A function that returns int returns 0 on success, unless its comment names another result. A
  *   function that fails returns -1, or NULL if it returns a pointer, and sets errno.
  *   tontine_last_error() returns the error as text, with the process that caused it. The numbers:
  *
- *     EOWNERDEAD       the receiver died; tontine_sender_take_unread() returns what is unread
- *     EPIPE            the receiver closed its mailbox on purpose; likewise
+ *     EOWNERDEAD       the receiver died; tontine_sender_take_unread() returns the unread messages
+ *     EPIPE            the receiver closed its mailbox on purpose; unread messages as above
  *     EAGAIN           nothing to receive, or no free space to send, in a call that does not block
- *     ETIMEDOUT        nothing to receive, or no free space to send, until the timeout ended
- *     EINTR            a signal handler ran while the call slept, see below
+ *     ETIMEDOUT        nothing to receive, or no free space to send, before the timeout expired
  *     EMSGSIZE         the message exceeds the lane's cap, or your buffer (then it is kept)
  *     ECONNREFUSED     no process has a mailbox at the address
  *     EADDRINUSE       the address has a live owner
@@ -34,33 +33,30 @@
  *     EFBIG            shared memory would exceed the process's file size limit (RLIMIT_FSIZE)
  *     EPROTOTYPE       the socket is not SOCK_SEQPACKET of AF_UNIX, or not connected
  *     EBUSY            space is reserved: commit it or cancel it first
- *     ENODATA          what was asked for does not exist
+ *     ENODATA          the requested value does not exist
  *     EINVAL, E2BIG    a pointer is NULL, an option is unknown, an address is invalid
  *     ENOTRECOVERABLE  a bug in the library; the handle can only be closed
  *
- *   and any other that a system call returned.
+ *   and any other number that a system call returned.
  * - These functions block: tontine_mailbox_recv() and tontine_mailbox_recv_timeout() until a
  *   message has arrived; tontine_sender_send(), tontine_sender_send_timeout() and
  *   tontine_sender_reserve() while the lane has no free space; tontine_sender_wait_acked() until
  *   every message is acknowledged. tontine_sender_connect() and tontine_sender_clone() wait if the
  *   mailbox has too many new connections, for at most the handshake timeout.
- * - If a sender's process exits or is killed, the receiver still receives what was sent. If the
- *   receiver's process ends, the messages that it has not acknowledged stay in memory that the
- *   sender owns (tontine_sender_take_unread()).
+ * - If a sender's process exits or is killed, the receiver still receives everything that was sent.
+ *   If the receiver's process ends, the messages that it has not acknowledged stay in memory that
+ *   the sender owns (tontine_sender_take_unread()).
  * - A handle belongs to the process that opened it, until it is closed, exactly once. It may move
  *   between threads, but two threads must not use one handle at the same time. Closing NULL does
  *   nothing; any other call with NULL fails with EINVAL.
- * - A forked child cannot use its parent's handles; it may close them. exec ends all handles.
+ * - A forked child cannot use its parent's handles; it may close them. exec invalidates all handles.
  * - A descriptor that a function returns belongs to the library: wait on it, but do not close or
  *   read it.
  * - An address is a path, or @ and a name in the abstract namespace. bind and connect make a
  *   relative path absolute. A path of more than 103 bytes needs /proc.
- * - Timeouts are in milliseconds; a negative one waits indefinitely.
- * - A signal handler that runs while a call sleeps in the kernel ends the call with EINTR, with or
- *   without SA_RESTART; nothing was sent or received. A handler that runs while the call polls, or
- *   just before it sleeps, goes unnoticed. To notice every signal, block it, and wait on a signalfd
- *   together with the descriptor of the mailbox or the sender.
- * - If size_t length follows a pointer, the pointer leads to that many bytes; it may be NULL if
+ * - Timeouts are in milliseconds; a negative timeout waits indefinitely. A signal handler does
+ *   not end a wait.
+ * - If size_t length follows a pointer, the pointer points to that many bytes; it may be NULL if
  *   length is 0.
  *
  * Generated from bindings/c by `cargo xtask header`: edit src and cbindgen.toml there.
@@ -74,12 +70,12 @@
 #include <sys/types.h>
 
 /*
- wait_strategy: poll all the time; the lowest latency, but it takes a whole processor.
+ wait_strategy: poll continuously; lowest latency, but occupies a whole processor.
  */
 #define TONTINE_WAIT_STRATEGY_SPIN 1
 
 /*
- wait_strategy: sleep in the kernel at once.
+ wait_strategy: sleep in the kernel immediately.
  */
 #define TONTINE_WAIT_STRATEGY_SLEEP 2
 
@@ -89,7 +85,8 @@
 #define TONTINE_WAIT_STRATEGY_SPIN_THEN_SLEEP 3
 
 /*
- fences: no memory fence in a send; an end that goes to sleep interrupts the other processors.
+ fences: no memory fence in a send; an end that is about to sleep interrupts the other
+ processors.
  */
 #define TONTINE_FENCES_ASYMMETRIC 1
 
@@ -123,7 +120,7 @@
 #define TONTINE_ALLOW_OWN_UID 1
 
 /*
- allow: processes of the user allowed_uid too.
+ allow: processes of the user allowed_uid as well.
  */
 #define TONTINE_ALLOW_UID 2
 
@@ -154,7 +151,7 @@ typedef struct tontine_watch tontine_watch;
      tontine_options options = { .struct_size = sizeof options, .lane_cap = 1 << 20 };
 
  In every setting, 0 means the default. A program that was compiled with an older, smaller struct
- keeps working; a program that was compiled with a newer, larger struct works if it uses no new
+ keeps working. A program that was compiled with a newer, larger struct works if it uses no new
  setting (otherwise: E2BIG).
  */
 typedef struct tontine_options {
@@ -172,11 +169,12 @@ typedef struct tontine_options {
    */
   uint64_t mailbox_cap;
   /*
-   Maximum number of senders that a mailbox accepts at once; default 1024.
+   Maximum number of senders that a mailbox accepts at the same time; default 1024.
    */
   uint64_t max_lanes;
   /*
-   Bytes of shared memory with which a lane begins; default 4096. It grows up to lane_cap.
+   Number of bytes of shared memory with which a lane begins; default 4096. The lane grows up
+   to lane_cap.
    */
   uint64_t first_chunk;
   /*
@@ -237,9 +235,9 @@ extern "C" {
 #endif // __cplusplus
 
 /*
- Returns the error of this thread's last failed call, as text: which process caused it, what was
- expected, what to do. Returns "" if no call has failed. The pointer is valid until another call
- fails in this thread, or the thread ends. errno holds the number of the error.
+ Returns the text of the error of this thread's last failed call: the process that caused it, the
+ expected value, and the remedy. Returns "" if no call has failed. The pointer is valid until
+ another call fails in this thread, or the thread ends. errno contains the number of the error.
  */
 const char *tontine_last_error(void);
 
@@ -249,10 +247,10 @@ const char *tontine_last_error(void);
 const char *tontine_version(void);
 
 /*
- Gives this process a life, which lasts as long as the process. Does nothing if the process has a
- life already. If the main thread calls this function, the main thread holds the life; otherwise
- a new anchor thread holds it. Opening a mailbox or a sender does the same, so no program has to
- call this function. Returns 0; EAGAIN if no thread can be started.
+ Gives this process a life, which lasts as long as the process. Does nothing if the process
+ already has a life. If the main thread calls this function, the main thread holds the life;
+ otherwise a new anchor thread holds it. Opening a mailbox or a sender does the same, so no
+ program has to call this function. Returns 0; EAGAIN if no thread can be started.
  */
 int tontine_life_register(void);
 
@@ -263,8 +261,9 @@ int tontine_life_register(void);
 int tontine_life_register_thread(void);
 
 /*
- Gives this process a life, if it has none. A new anchor thread holds it: for a program whose
- main thread exits before the process does. The thread takes 64 KiB of address space.
+ Gives this process a life, if it has none. A new anchor thread holds it. Use this function in a
+ program whose main thread exits before the process does. The thread takes 64 KiB of address
+ space.
  */
 int tontine_life_register_anchor_thread(void);
 
@@ -277,7 +276,7 @@ int tontine_life_fd(void);
 
 /*
  Watches the process whose tontine_life_fd() returned life_fd. The descriptor still belongs to
- the caller, and is not needed afterwards.
+ the caller, and can be closed afterwards.
  */
 struct tontine_watch *tontine_watch_open(int life_fd);
 
@@ -293,8 +292,8 @@ int tontine_watch_is_alive(struct tontine_watch *watch);
 void tontine_watch_close(struct tontine_watch *watch);
 
 /*
- Opens a mailbox at the address, and takes the address over if its last owner is dead. If options
- is NULL, every setting has its default. EADDRINUSE if the address has a live owner.
+ Opens a mailbox at the address. Takes over the address if its last owner is dead. If options is
+ NULL, every setting has its default. EADDRINUSE if the address has a live owner.
  */
 struct tontine_mailbox *tontine_mailbox_bind(const char *at,
                                              const struct tontine_options *options);
@@ -307,8 +306,8 @@ struct tontine_mailbox *tontine_mailbox_unbound(const struct tontine_options *op
 
 /*
  Adds a connected SOCK_SEQPACKET socket of AF_UNIX, whose other end is passed to
- tontine_sender_from_socket(). From then on the socket belongs to the library, even if the call
- fails (except with EBADF or EINVAL).
+ tontine_sender_from_socket(). The socket then belongs to the library, even if the call fails
+ (except with EBADF or EINVAL).
  */
 int tontine_mailbox_adopt(struct tontine_mailbox *mailbox,
                           int socket);
@@ -338,7 +337,7 @@ ssize_t tontine_mailbox_recv_timeout(struct tontine_mailbox *mailbox,
                                      int64_t timeout_ms);
 
 /*
- Returns the length of the message that was last kept because the buffer was too small; ENODATA
+ Returns the length of the last message that was kept because the buffer was too small; ENODATA
  if no message was kept. The next message received may be a different one, from another sender.
  */
 ssize_t tontine_mailbox_next_length(struct tontine_mailbox *mailbox);
@@ -350,7 +349,7 @@ int tontine_mailbox_peer(struct tontine_mailbox *mailbox,
                          struct tontine_peer *peer);
 
 /*
- Stores the number of the lane by which the message last received came. No other lane of this
+ Stores the number of the lane on which the message last received arrived. No other lane of this
  mailbox has or will have that number. A process, in contrast, may have several lanes, and its id
  may be reused. ENODATA if no message was received.
  */
@@ -359,8 +358,8 @@ int tontine_mailbox_sender(struct tontine_mailbox *mailbox,
 
 /*
  Acknowledges the message last received: if this process dies, a successor does not receive it
- again. The next receiving call acknowledges it too, whether or not it finds a message, and so do
- tontine_mailbox_arm() and tontine_mailbox_close().
+ again. The next receiving call also acknowledges it, whether or not it finds a message, and so
+ do tontine_mailbox_arm() and tontine_mailbox_close().
  */
 int tontine_mailbox_ack(struct tontine_mailbox *mailbox);
 
@@ -380,8 +379,8 @@ int tontine_mailbox_fd(struct tontine_mailbox *mailbox);
 
 /*
  Prepares for waiting on the descriptor, and acknowledges the message last received. Returns 1 if
- there is nothing to receive: wait. Returns 0 if there may be: call tontine_mailbox_try_recv()
- until it fails with EAGAIN, then arm again.
+ there is nothing to receive: wait. Returns 0 if there may be a message: call
+ tontine_mailbox_try_recv() until it fails with EAGAIN, then arm again.
  */
 int tontine_mailbox_arm(struct tontine_mailbox *mailbox);
 
@@ -398,10 +397,10 @@ ssize_t tontine_mailbox_sender_count(struct tontine_mailbox *mailbox);
 int tontine_mailbox_next_error(struct tontine_mailbox *mailbox);
 
 /*
- Closes the mailbox, and acknowledges the message last received: to leave that one unread, call
- tontine_mailbox_requeue() first. The calls of its senders fail with EPIPE from now on; the
- senders keep the messages that were not acknowledged. A sender that the mailbox had not accepted
- yet gets EOWNERDEAD instead. In a forked child, the call only frees the child's copy of the
+ Closes the mailbox, and acknowledges the message last received: to leave that message unread,
+ call tontine_mailbox_requeue() first. The calls of its senders then fail with EPIPE; the senders
+ keep the messages that were not acknowledged. A sender that the mailbox had not accepted yet
+ receives EOWNERDEAD instead. In a forked child, the call only frees the child's copy of the
  handle.
  */
 void tontine_mailbox_close(struct tontine_mailbox *mailbox);
@@ -417,8 +416,8 @@ struct tontine_sender *tontine_sender_connect(const char *to,
 
 /*
  Opens a lane over a connected SOCK_SEQPACKET socket of AF_UNIX, whose other end is passed to
- tontine_mailbox_adopt(). From then on the socket belongs to the library, even if the call fails
- (except with EBADF, EINVAL or E2BIG).
+ tontine_mailbox_adopt(). The socket then belongs to the library, even if the call fails (except
+ with EBADF, EINVAL or E2BIG).
  */
 struct tontine_sender *tontine_sender_from_socket(int socket,
                                                   const struct tontine_options *options);
@@ -457,7 +456,7 @@ int tontine_sender_send_timeout(struct tontine_sender *sender,
  Reserves space for a message of length bytes, and returns a pointer to it; blocks while the lane
  has no free space. Write the message there, then call tontine_sender_commit() or
  tontine_sender_cancel(). Until then the pointer is valid, and every other call with this sender
- but tontine_sender_close() fails with EBUSY.
+ except tontine_sender_close() fails with EBUSY.
  */
 void *tontine_sender_reserve(struct tontine_sender *sender,
                              size_t length);
@@ -469,24 +468,24 @@ void *tontine_sender_reserve(struct tontine_sender *sender,
 int tontine_sender_commit(struct tontine_sender *sender);
 
 /*
- Releases the reserved space; nothing is sent.
+ Releases the reserved space without sending a message.
  */
 int tontine_sender_cancel(struct tontine_sender *sender);
 
 /*
  Takes back a message that the receiver did not acknowledge before it died or closed its mailbox:
- copies it into the buffer and returns its length. Call it until it fails with ENODATA: messages
- come in the order in which they were sent. EAGAIN while the receiver is alive; EMSGSIZE if the
- message is longer than the buffer: the message is kept (tontine_sender_next_unread_length()
- returns its length).
+ copies the message into the buffer and returns its length. Call this function until it fails
+ with ENODATA: it returns the messages in the order in which they were sent. EAGAIN while the
+ receiver is alive; EMSGSIZE if the message is longer than the buffer: the message is kept
+ (tontine_sender_next_unread_length() returns its length).
  */
 ssize_t tontine_sender_take_unread(struct tontine_sender *sender,
                                    void *buffer,
                                    size_t size);
 
 /*
- Returns the length of the message that tontine_sender_take_unread() takes next. EAGAIN while the
- receiver is alive; ENODATA when no message is left.
+ Returns the length of the message that tontine_sender_take_unread() returns next. EAGAIN while
+ the receiver is alive; ENODATA when no message is left.
  */
 ssize_t tontine_sender_next_unread_length(struct tontine_sender *sender);
 
@@ -506,25 +505,25 @@ int tontine_sender_wait_acked(struct tontine_sender *sender,
                               int64_t timeout_ms);
 
 /*
- Does the lane's pending work: reads the receiver's control messages, returns memory, looks for a
- successor. No thread does this work: call it when the descriptor of tontine_sender_fd() is
- readable, or from time to time. EOWNERDEAD or EPIPE if the receiver has ended: stop waiting on
- the descriptor, which then stays readable.
+ Does the lane's pending work: reads the receiver's control messages, returns memory, and looks
+ for a successor. No thread does this work: call this function when the descriptor of
+ tontine_sender_fd() is readable, or from time to time. EOWNERDEAD or EPIPE if the receiver has
+ ended: stop waiting on the descriptor, which then stays readable.
  */
 int tontine_sender_service(struct tontine_sender *sender);
 
 /*
  Returns the descriptor to wait on, with poll or epoll: readable when tontine_sender_service()
- has something to do, such as at the receiver's end. It reports free space in the lane only after
- tontine_sender_arm(). After a handover to a successor it is another descriptor.
+ has something to do, such as after the receiver's end. The descriptor reports free space in the
+ lane only after tontine_sender_arm(). A handover to a successor replaces the descriptor.
  */
 int tontine_sender_fd(struct tontine_sender *sender);
 
 /*
  Prepares for waiting on the descriptor until the lane has free space for a message of `length`
  bytes. Returns 1 if it has none: wait, for at most half a second, because the descriptor does
- not report every end of a receiver. Returns 0 if it may have: call tontine_sender_try_send().
- Arm again before each wait. Fails like tontine_sender_send().
+ not report every end of a receiver. Returns 0 if the lane may have free space: call
+ tontine_sender_try_send(). Arm again before each wait. Fails like tontine_sender_send().
  */
 int tontine_sender_arm(struct tontine_sender *sender,
                        size_t length);
@@ -541,14 +540,14 @@ int tontine_sender_peer(struct tontine_sender *sender, struct tontine_peer *peer
 ssize_t tontine_sender_max_message_length(struct tontine_sender *sender);
 
 /*
- Closes the lane. A live receiver still receives the messages that are in it.
+ Closes the lane. A live receiver still receives the messages in it.
  */
 void tontine_sender_close(struct tontine_sender *sender);
 
 /*
  Creates the program's textbook heap: an implicit list of blocks in one arena, first fit, one
  lock for all threads. The heap is meant for learning and for comparison, and is not fast.
- Returns 0; -1 and errno EBUSY if the heap exists already.
+ Returns 0; -1 and errno EBUSY if the heap already exists.
  */
 int mm_init(void);
 
@@ -560,10 +559,10 @@ int mm_init(void);
 void *mm_malloc(size_t size);
 
 /*
- Frees a block that mm_malloc has returned and that the program does not use any more; does
- nothing if `block` is NULL. Returns 0; if it detects a mistake, -1 and errno: EFAULT or EINVAL,
- no block of this heap begins there; EALREADY, the block is already free; EUCLEAN, a write beyond
- a block's end has corrupted the heap.
+ Frees a block that mm_malloc has returned and that the program no longer uses. Does nothing if
+ `block` is NULL. Returns 0; if it detects a mistake, -1 and errno: EFAULT or EINVAL, no block of
+ this heap begins there; EALREADY, the block is already free; EUCLEAN, a write beyond a block's
+ end has corrupted the heap.
  */
 int mm_free(void *block);
 

@@ -19,9 +19,9 @@ thread_local! {
     static LAST: RefCell<CString> = RefCell::default();
 }
 
-/// Returns the error of this thread's last failed call, as text: which process caused it, what was
-/// expected, what to do. Returns "" if no call has failed. The pointer is valid until another call
-/// fails in this thread, or the thread ends. errno holds the number of the error.
+/// Returns the text of the error of this thread's last failed call: the process that caused it, the
+/// expected value, and the remedy. Returns "" if no call has failed. The pointer is valid until
+/// another call fails in this thread, or the thread ends. errno contains the number of the error.
 #[unsafe(no_mangle)]
 pub extern "C" fn tontine_last_error() -> *const c_char {
     LAST.try_with(|last| last.try_borrow().map_or(c"".as_ptr(), |text| text.as_ptr()))
@@ -64,7 +64,7 @@ impl CError {
     /// Keeps the text for `tontine_last_error`.
     pub(crate) fn keep_words(self) {
         let text = CString::new(self.text.replace('\0', "\\0")).unwrap_or_default();
-        // A thread that is ending has no thread-local storage any more.
+        // A thread that is ending no longer has thread-local storage.
         let _ = LAST.try_with(|last| last.try_borrow_mut().map(|mut last| *last = text));
     }
 }
@@ -96,12 +96,13 @@ impl<T> CReturn for *mut T {
 /// Runs the body of a call and returns its result in C's form. A panic of the body does not leave
 /// this function.
 pub(crate) fn answer<T: CReturn>(body: impl FnOnce() -> CResult<T>) -> T {
-    // A value that a panic left incomplete is in a `Poisonable`, which refuses every later call.
+    // A value that a panic left incomplete is inside a `Poisonable`, which refuses every later
+    // call.
     let refusal = match catch_unwind(AssertUnwindSafe(body)) {
         Ok(Ok(value)) => return value,
         Ok(Err(refusal)) => refusal,
         Err(payload) => {
-            // Dropping it could panic again.
+            // Dropping the payload could panic again.
             std::mem::forget(payload);
             CError::bug()
         }
@@ -126,7 +127,7 @@ impl<T> Poisonable<T> {
         if self.is_broken {
             return Err(CError::bug());
         }
-        // Stays set if `body` panics.
+        // The flag stays set if `body` panics.
         self.is_broken = true;
         let done = body(&mut self.value);
         self.is_broken = false;
@@ -143,7 +144,7 @@ pub(crate) fn hand_over<T>(value: T) -> *mut T {
 ///
 /// # Safety
 /// 1. `handle` is NULL, or comes from [`hand_over`] and was not closed.
-/// 2. No other call uses it while the result lives.
+/// 2. No other call uses the value while the result lives.
 pub(crate) unsafe fn behind<'a, T>(handle: *mut T) -> CResult<&'a mut T> {
     // SAFETY: the caller keeps the contract (1, 2).
     unsafe { handle.as_mut() }
@@ -158,7 +159,8 @@ pub(crate) unsafe fn behind<'a, T>(handle: *mut T) -> CResult<&'a mut T> {
 pub(crate) unsafe fn close<T>(handle: *mut T) {
     answer(|| {
         if !handle.is_null() {
-            // SAFETY: not NULL, so `hand_over` made it (1), and it is not used afterwards (2).
+            // SAFETY: the pointer is not NULL, so `hand_over` made it (1), and it is not used
+            // afterwards (2).
             drop(unsafe { Box::from_raw(handle) });
         }
         Ok(0)
@@ -174,7 +176,8 @@ pub(crate) unsafe fn bytes<'a>(start: *const c_void, length: usize) -> CResult<&
     if length == 0 {
         return Ok(&[]);
     }
-    // SAFETY: not NULL, and a length that a slice may have; the caller ensures the rest.
+    // SAFETY: the pointer is not NULL, and the length is valid for a slice; the caller ensures the
+    // rest.
     Ok(unsafe { std::slice::from_raw_parts(start.cast(), length) })
 }
 
@@ -198,8 +201,8 @@ pub(crate) unsafe fn copy_out(
         return Err(CError::new(libc::EMSGSIZE, text));
     }
     if !message.is_empty() {
-        // SAFETY: the message fits; the buffer is not NULL, as its size is not 0, and is the
-        // program's own: it does not overlap what the library holds.
+        // SAFETY: the message fits. The buffer is not NULL, because its size is not 0; it belongs
+        // to the program, so it does not overlap memory of the library.
         unsafe { ptr::copy_nonoverlapping(message.as_ptr(), buffer.cast(), message.len()) };
     }
     length(message.len())
@@ -232,7 +235,7 @@ pub(crate) unsafe fn address(text: *const c_char) -> CResult<Address> {
     if text.is_null() {
         return Err(CError::new(libc::EINVAL, "the address is NULL; pass a path, or @ and a name"));
     }
-    // SAFETY: not NULL, and ended by a NUL byte.
+    // SAFETY: the text is not NULL, and ends with a NUL byte.
     let text = unsafe { CStr::from_ptr(text) }.to_bytes();
     Ok(match text.strip_prefix(b"@") {
         Some(name) => Address::abstract_name(name),
@@ -240,7 +243,7 @@ pub(crate) unsafe fn address(text: *const c_char) -> CResult<Address> {
     })
 }
 
-/// Returns a descriptor that the program gives to the library.
+/// Returns a descriptor that the program passes to the library.
 ///
 /// # Safety
 /// The program does not use or close the descriptor afterwards.
@@ -269,7 +272,7 @@ fn check_open(fd: c_int) -> CResult<()> {
     Ok(())
 }
 
-/// Returns a timeout; `None`, which waits indefinitely, for a negative number.
+/// Returns a timeout, or `None`, which waits indefinitely, for a negative number.
 pub(crate) fn timeout(timeout_ms: i64) -> Option<Duration> {
     u64::try_from(timeout_ms).ok().map(Duration::from_millis)
 }
@@ -283,7 +286,7 @@ mod tests {
     }
 
     fn last() -> String {
-        // SAFETY: valid until the next call of this thread that fails.
+        // SAFETY: the text is valid until the next call of this thread that fails.
         unsafe { CStr::from_ptr(tontine_last_error()) }.to_string_lossy().into_owned()
     }
 

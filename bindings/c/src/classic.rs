@@ -1,4 +1,4 @@
-//! The textbook heap with the five names that courses give it: [`mm_init`] to [`mm_deinit`].
+//! The textbook heap with the five function names used in courses: [`mm_init`] to [`mm_deinit`].
 //!
 //! The program has one heap, behind one lock, as programs in C expect.
 
@@ -23,7 +23,7 @@ impl From<HeapError> for CError {
 
 /// Creates the program's textbook heap: an implicit list of blocks in one arena, first fit, one
 /// lock for all threads. The heap is meant for learning and for comparison, and is not fast.
-/// Returns 0; -1 and errno EBUSY if the heap exists already.
+/// Returns 0; -1 and errno EBUSY if the heap already exists.
 #[unsafe(no_mangle)]
 pub extern "C" fn mm_init() -> c_int {
     answer(|| {
@@ -44,10 +44,10 @@ pub extern "C" fn mm_malloc(size: usize) -> *mut c_void {
     answer(|| with(|heap| Ok(heap.malloc(size)?.as_ptr().cast())))
 }
 
-/// Frees a block that mm_malloc has returned and that the program does not use any more; does
-/// nothing if `block` is NULL. Returns 0; if it detects a mistake, -1 and errno: EFAULT or EINVAL,
-/// no block of this heap begins there; EALREADY, the block is already free; EUCLEAN, a write beyond
-/// a block's end has corrupted the heap.
+/// Frees a block that mm_malloc has returned and that the program no longer uses. Does nothing if
+/// `block` is NULL. Returns 0; if it detects a mistake, -1 and errno: EFAULT or EINVAL, no block of
+/// this heap begins there; EALREADY, the block is already free; EUCLEAN, a write beyond a block's
+/// end has corrupted the heap.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mm_free(block: *mut c_void) -> c_int {
     answer(|| match NonNull::new(block.cast()) {
@@ -65,8 +65,8 @@ pub extern "C" fn mm_checkheap(verbose: c_int) -> c_int {
         let map = with(|heap| Ok(heap.check()?))?;
         if verbose != 0 {
             let text = CString::new(map.to_string()).expect("a map has no NUL byte");
-            // Printed by the program's own stdio, so that the map is in order with the program's
-            // output.
+            // The map is printed by the program's own stdio, so that it is in order with the
+            // program's output.
             // SAFETY: both texts end with a NUL byte.
             unsafe { libc::printf(c"%s".as_ptr(), text.as_ptr()) };
         }

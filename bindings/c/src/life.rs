@@ -1,4 +1,4 @@
-//! The life of this process, and a watch on that of another process.
+//! The life of this process, and a watch on the life of another process.
 
 #![allow(unsafe_code, reason = "handles that a program in C holds")]
 
@@ -9,10 +9,10 @@ use tontine::life::{Life, Watch};
 
 use crate::border::{CError, Poisonable, answer, behind, borrowed, close, hand_over};
 
-/// Gives this process a life, which lasts as long as the process. Does nothing if the process has a
-/// life already. If the main thread calls this function, the main thread holds the life; otherwise
-/// a new anchor thread holds it. Opening a mailbox or a sender does the same, so no program has to
-/// call this function. Returns 0; EAGAIN if no thread can be started.
+/// Gives this process a life, which lasts as long as the process. Does nothing if the process
+/// already has a life. If the main thread calls this function, the main thread holds the life;
+/// otherwise a new anchor thread holds it. Opening a mailbox or a sender does the same, so no
+/// program has to call this function. Returns 0; EAGAIN if no thread can be started.
 #[unsafe(no_mangle)]
 pub extern "C" fn tontine_life_register() -> c_int {
     answer(|| Ok(Life::register().map(|_| 0)?))
@@ -25,8 +25,9 @@ pub extern "C" fn tontine_life_register_thread() -> c_int {
     answer(|| Ok(Life::register_thread().map(|_| 0)?))
 }
 
-/// Gives this process a life, if it has none. A new anchor thread holds it: for a program whose
-/// main thread exits before the process does. The thread takes 64 KiB of address space.
+/// Gives this process a life, if it has none. A new anchor thread holds it. Use this function in a
+/// program whose main thread exits before the process does. The thread takes 64 KiB of address
+/// space.
 #[unsafe(no_mangle)]
 pub extern "C" fn tontine_life_register_anchor_thread() -> c_int {
     answer(|| Ok(Life::register_anchor_thread().map(|_| 0)?))
@@ -51,7 +52,7 @@ pub extern "C" fn tontine_life_fd() -> c_int {
 pub struct tontine_watch(Poisonable<Watch>);
 
 /// Watches the process whose tontine_life_fd() returned life_fd. The descriptor still belongs to
-/// the caller, and is not needed afterwards.
+/// the caller, and can be closed afterwards.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tontine_watch_open(life_fd: c_int) -> *mut tontine_watch {
     answer(|| {
@@ -65,13 +66,13 @@ pub unsafe extern "C" fn tontine_watch_open(life_fd: c_int) -> *mut tontine_watc
 /// without a system call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tontine_watch_is_alive(watch: *mut tontine_watch) -> c_int {
-    // SAFETY: the contract at the header's top.
+    // SAFETY: the caller keeps the contract at the header's top.
     answer(|| unsafe { behind(watch) }?.0.with(|watch| Ok(c_int::from(watch.is_alive()))))
 }
 
 /// Closes the watch.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tontine_watch_close(watch: *mut tontine_watch) {
-    // SAFETY: the contract at the header's top.
+    // SAFETY: the caller keeps the contract at the header's top.
     unsafe { close(watch) }
 }

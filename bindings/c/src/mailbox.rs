@@ -46,15 +46,15 @@ impl From<Peer> for tontine_peer {
     }
 }
 
-/// Opens a mailbox at the address, and takes the address over if its last owner is dead. If options
-/// is NULL, every setting has its default. EADDRINUSE if the address has a live owner.
+/// Opens a mailbox at the address. Takes over the address if its last owner is dead. If options is
+/// NULL, every setting has its default. EADDRINUSE if the address has a live owner.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tontine_mailbox_bind(
     at: *const c_char,
     options: *const tontine_options,
 ) -> *mut tontine_mailbox {
     answer(|| {
-        // SAFETY: the contract at the header's top.
+        // SAFETY: the caller keeps the contract at the header's top.
         let (address, options) = unsafe { (address(at)?, read(options)?) };
         Ok(opened(options.bind(address)?))
     })
@@ -67,7 +67,7 @@ pub unsafe extern "C" fn tontine_mailbox_unbound(
     options: *const tontine_options,
 ) -> *mut tontine_mailbox {
     answer(|| {
-        // SAFETY: the contract at the header's top.
+        // SAFETY: the caller keeps the contract at the header's top.
         let options = unsafe { read(options) }?;
         Ok(opened(options.unbound()?))
     })
@@ -79,15 +79,15 @@ fn opened(mailbox: Mailbox) -> *mut tontine_mailbox {
 }
 
 /// Adds a connected SOCK_SEQPACKET socket of AF_UNIX, whose other end is passed to
-/// tontine_sender_from_socket(). From then on the socket belongs to the library, even if the call
-/// fails (except with EBADF or EINVAL).
+/// tontine_sender_from_socket(). The socket then belongs to the library, even if the call fails
+/// (except with EBADF or EINVAL).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tontine_mailbox_adopt(
     mailbox: *mut tontine_mailbox,
     socket: c_int,
 ) -> c_int {
     with(mailbox, |state| {
-        // SAFETY: the caller gives the socket to the library.
+        // SAFETY: the caller passes ownership of the socket to the library.
         state.mailbox.adopt(unsafe { owned(socket) }?)?;
         Ok(0)
     })
@@ -102,7 +102,7 @@ pub unsafe extern "C" fn tontine_mailbox_recv(
     buffer: *mut c_void,
     size: usize,
 ) -> ssize_t {
-    // SAFETY: the contract at the header's top.
+    // SAFETY: the caller keeps the contract at the header's top.
     unsafe { receive(mailbox, buffer, size, |mailbox| mailbox.recv()) }
 }
 
@@ -113,7 +113,7 @@ pub unsafe extern "C" fn tontine_mailbox_try_recv(
     buffer: *mut c_void,
     size: usize,
 ) -> ssize_t {
-    // SAFETY: the contract at the header's top.
+    // SAFETY: the caller keeps the contract at the header's top.
     unsafe { receive(mailbox, buffer, size, |mailbox| mailbox.try_recv()) }
 }
 
@@ -125,7 +125,7 @@ pub unsafe extern "C" fn tontine_mailbox_recv_timeout(
     size: usize,
     timeout_ms: i64,
 ) -> ssize_t {
-    // SAFETY: the contract at the header's top.
+    // SAFETY: the caller keeps the contract at the header's top.
     unsafe {
         receive(mailbox, buffer, size, |mailbox| match timeout(timeout_ms) {
             Some(timeout) => mailbox.recv_timeout(timeout),
@@ -157,7 +157,7 @@ unsafe fn receive(
     })
 }
 
-/// Returns the length of the message that was last kept because the buffer was too small; ENODATA
+/// Returns the length of the last message that was kept because the buffer was too small; ENODATA
 /// if no message was kept. The next message received may be a different one, from another sender.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tontine_mailbox_next_length(mailbox: *mut tontine_mailbox) -> ssize_t {
@@ -177,12 +177,12 @@ pub unsafe extern "C" fn tontine_mailbox_peer(
     peer: *mut tontine_peer,
 ) -> c_int {
     with(mailbox, |state| {
-        // SAFETY: the contract at the header's top.
+        // SAFETY: the caller keeps the contract at the header's top.
         unsafe { tell_peer(state.from.map(|(peer, _)| peer), peer) }
     })
 }
 
-/// Stores the number of the lane by which the message last received came. No other lane of this
+/// Stores the number of the lane on which the message last received arrived. No other lane of this
 /// mailbox has or will have that number. A process, in contrast, may have several lanes, and its id
 /// may be reused. ENODATA if no message was received.
 #[unsafe(no_mangle)]
@@ -191,7 +191,7 @@ pub unsafe extern "C" fn tontine_mailbox_sender(
     sender: *mut u64,
 ) -> c_int {
     with(mailbox, |state| {
-        // SAFETY: the contract at the header's top.
+        // SAFETY: the caller keeps the contract at the header's top.
         let place = unsafe { behind(sender) }?;
         let no_message = || CError::new(libc::ENODATA, "no message was received yet");
         *place = state.from.ok_or_else(no_message)?.1.number();
@@ -211,8 +211,8 @@ pub(crate) unsafe fn tell_peer(known: Option<Peer>, place: *mut tontine_peer) ->
 }
 
 /// Acknowledges the message last received: if this process dies, a successor does not receive it
-/// again. The next receiving call acknowledges it too, whether or not it finds a message, and so do
-/// tontine_mailbox_arm() and tontine_mailbox_close().
+/// again. The next receiving call also acknowledges it, whether or not it finds a message, and so
+/// do tontine_mailbox_arm() and tontine_mailbox_close().
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tontine_mailbox_ack(mailbox: *mut tontine_mailbox) -> c_int {
     with(mailbox, |state| {
@@ -241,8 +241,8 @@ pub unsafe extern "C" fn tontine_mailbox_fd(mailbox: *mut tontine_mailbox) -> c_
 }
 
 /// Prepares for waiting on the descriptor, and acknowledges the message last received. Returns 1 if
-/// there is nothing to receive: wait. Returns 0 if there may be: call tontine_mailbox_try_recv()
-/// until it fails with EAGAIN, then arm again.
+/// there is nothing to receive: wait. Returns 0 if there may be a message: call
+/// tontine_mailbox_try_recv() until it fails with EAGAIN, then arm again.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tontine_mailbox_arm(mailbox: *mut tontine_mailbox) -> c_int {
     with(mailbox, |state| Ok(c_int::from(state.mailbox.arm()?)))
@@ -271,14 +271,14 @@ pub unsafe extern "C" fn tontine_mailbox_next_error(mailbox: *mut tontine_mailbo
     })
 }
 
-/// Closes the mailbox, and acknowledges the message last received: to leave that one unread, call
-/// tontine_mailbox_requeue() first. The calls of its senders fail with EPIPE from now on; the
-/// senders keep the messages that were not acknowledged. A sender that the mailbox had not accepted
-/// yet gets EOWNERDEAD instead. In a forked child, the call only frees the child's copy of the
+/// Closes the mailbox, and acknowledges the message last received: to leave that message unread,
+/// call tontine_mailbox_requeue() first. The calls of its senders then fail with EPIPE; the senders
+/// keep the messages that were not acknowledged. A sender that the mailbox had not accepted yet
+/// receives EOWNERDEAD instead. In a forked child, the call only frees the child's copy of the
 /// handle.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tontine_mailbox_close(mailbox: *mut tontine_mailbox) {
-    // SAFETY: the contract at the header's top.
+    // SAFETY: the caller keeps the contract at the header's top.
     unsafe { close(mailbox) }
 }
 
@@ -288,6 +288,6 @@ fn with<T: crate::border::CReturn>(
     mailbox: *mut tontine_mailbox,
     body: impl FnOnce(&mut MailboxHandle) -> CResult<T>,
 ) -> T {
-    // SAFETY: the contract at the header's top.
+    // SAFETY: the caller keeps the contract at the header's top.
     answer(|| unsafe { behind(mailbox) }?.0.with(body))
 }

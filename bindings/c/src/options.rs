@@ -9,14 +9,15 @@ use tontine::mailbox::{Fences, OnDeath, Options, WaitStrategy};
 
 use crate::border::{CError, CResult};
 
-/// wait_strategy: poll all the time; the lowest latency, but it takes a whole processor.
+/// wait_strategy: poll continuously; lowest latency, but occupies a whole processor.
 pub const TONTINE_WAIT_STRATEGY_SPIN: u32 = 1;
-/// wait_strategy: sleep in the kernel at once.
+/// wait_strategy: sleep in the kernel immediately.
 pub const TONTINE_WAIT_STRATEGY_SLEEP: u32 = 2;
 /// wait_strategy: poll for spin_ns, then sleep.
 pub const TONTINE_WAIT_STRATEGY_SPIN_THEN_SLEEP: u32 = 3;
 
-/// fences: no memory fence in a send; an end that goes to sleep interrupts the other processors.
+/// fences: no memory fence in a send; an end that is about to sleep interrupts the other
+/// processors.
 pub const TONTINE_FENCES_ASYMMETRIC: u32 = 1;
 /// fences: one memory fence in each send, about 5 ns.
 pub const TONTINE_FENCES_SYMMETRIC: u32 = 2;
@@ -34,7 +35,7 @@ pub const TONTINE_ON_DEATH_WAIT_THROUGH_RESTARTS: u32 = 3;
 
 /// allow: only processes of this process's effective user.
 pub const TONTINE_ALLOW_OWN_UID: u32 = 1;
-/// allow: processes of the user allowed_uid too.
+/// allow: processes of the user allowed_uid as well.
 pub const TONTINE_ALLOW_UID: u32 = 2;
 /// allow: processes of any user.
 pub const TONTINE_ALLOW_ANY_UID: u32 = 3;
@@ -45,7 +46,7 @@ pub const TONTINE_ALLOW_ANY_UID: u32 = 3;
 ///     tontine_options options = { .struct_size = sizeof options, .lane_cap = 1 << 20 };
 ///
 /// In every setting, 0 means the default. A program that was compiled with an older, smaller struct
-/// keeps working; a program that was compiled with a newer, larger struct works if it uses no new
+/// keeps working. A program that was compiled with a newer, larger struct works if it uses no new
 /// setting (otherwise: E2BIG).
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C)]
@@ -57,9 +58,10 @@ pub struct tontine_options {
     pub lane_cap: u64,
     /// Maximum number of bytes of shared memory for all lanes of a mailbox together; default 1 GiB.
     pub mailbox_cap: u64,
-    /// Maximum number of senders that a mailbox accepts at once; default 1024.
+    /// Maximum number of senders that a mailbox accepts at the same time; default 1024.
     pub max_lanes: u64,
-    /// Bytes of shared memory with which a lane begins; default 4096. It grows up to lane_cap.
+    /// Number of bytes of shared memory with which a lane begins; default 4096. The lane grows up
+    /// to lane_cap.
     pub first_chunk: u64,
     /// Time to poll before sleeping, in nanoseconds; default 20000.
     pub spin_ns: u64,
@@ -82,20 +84,15 @@ pub struct tontine_options {
     pub mode: u32,
 }
 
-/// Maximum size of the struct in any version: if `struct_size` is larger, the program did not set
-/// it.
+/// Maximum size of the struct in any version. A larger `struct_size` means that the program did not
+/// set it.
 const LARGEST: usize = 4096;
 
-/// The struct has no padding, so the program initialises every byte that is read.
+/// The assertion ensures that the struct has no padding, so the program initialises every byte that
+/// is read.
 const _: () = assert!(size_of::<tontine_options>() == size_of::<usize>() + 7 * 8 + 6 * 4);
 
-/// Returns the default settings of a C program, in which a signal handler ends a blocking call, as
-/// C programs expect.
-fn defaults() -> Options {
-    Options::new().interruptible(true)
-}
-
-/// Returns the options of a program; the defaults if `given` is NULL.
+/// Returns the options of a program, or the defaults if `given` is NULL.
 ///
 /// # Safety
 /// `given` is NULL, or points to a struct whose first field is its size.

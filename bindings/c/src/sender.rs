@@ -23,7 +23,7 @@ pub struct tontine_sender(Poisonable<SenderHandle>);
 
 #[derive(Debug)]
 struct SenderHandle {
-    /// From `Box::into_raw`; `reservation` borrows it while space is reserved.
+    /// The pointer is from `Box::into_raw`; `reservation` borrows it while space is reserved.
     sender: NonNull<Sender>,
     reservation: Option<Reservation<'static>>,
     /// Messages that were taken back from a dead receiver and not yet returned to the program.
@@ -31,7 +31,7 @@ struct SenderHandle {
 }
 
 impl SenderHandle {
-    /// Returns the sender; EBUSY if space is reserved in it.
+    /// Returns the sender, or EBUSY if space is reserved in it.
     fn free(&mut self) -> CResult<&mut Sender> {
         if self.reservation.is_some() {
             let text = "space is reserved; commit or cancel it first";
@@ -45,8 +45,8 @@ impl SenderHandle {
 impl Drop for SenderHandle {
     fn drop(&mut self) {
         self.reservation = None;
-        // SAFETY: from `Box::into_raw`, and converted back only once; the reservation, which
-        // borrowed it, is gone.
+        // SAFETY: the pointer is from `Box::into_raw`, and converted back only once; the
+        // reservation, which borrowed it, no longer exists.
         drop(unsafe { Box::from_raw(self.sender.as_ptr()) });
     }
 }
@@ -61,22 +61,23 @@ pub unsafe extern "C" fn tontine_sender_connect(
     options: *const tontine_options,
 ) -> *mut tontine_sender {
     answer(|| {
-        // SAFETY: the contract at the header's top.
+        // SAFETY: the caller keeps the contract at the header's top.
         let (address, options) = unsafe { (address(to)?, read(options)?) };
         Ok(opened(options.connect(address)?))
     })
 }
 
 /// Opens a lane over a connected SOCK_SEQPACKET socket of AF_UNIX, whose other end is passed to
-/// tontine_mailbox_adopt(). From then on the socket belongs to the library, even if the call fails
-/// (except with EBADF, EINVAL or E2BIG).
+/// tontine_mailbox_adopt(). The socket then belongs to the library, even if the call fails (except
+/// with EBADF, EINVAL or E2BIG).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tontine_sender_from_socket(
     socket: c_int,
     options: *const tontine_options,
 ) -> *mut tontine_sender {
     answer(|| {
-        // SAFETY: the contract at the header's top; the caller gives the socket to the library.
+        // SAFETY: the caller keeps the contract at the header's top, and passes ownership of the
+        // socket to the library.
         let (options, socket) = unsafe { (read(options)?, owned(socket)?) };
         Ok(opened(options.connect_socket(socket)?))
     })
@@ -104,7 +105,7 @@ pub unsafe extern "C" fn tontine_sender_send(
     message: *const c_void,
     length: usize,
 ) -> c_int {
-    // SAFETY: the contract at the header's top.
+    // SAFETY: the caller keeps the contract at the header's top.
     unsafe { send(sender, message, length, |sender, message| sender.send(message)) }
 }
 
@@ -115,7 +116,7 @@ pub unsafe extern "C" fn tontine_sender_try_send(
     message: *const c_void,
     length: usize,
 ) -> c_int {
-    // SAFETY: the contract at the header's top.
+    // SAFETY: the caller keeps the contract at the header's top.
     unsafe { send(sender, message, length, |sender, message| sender.try_send(message)) }
 }
 
@@ -127,7 +128,7 @@ pub unsafe extern "C" fn tontine_sender_send_timeout(
     length: usize,
     timeout_ms: i64,
 ) -> c_int {
-    // SAFETY: the contract at the header's top.
+    // SAFETY: the caller keeps the contract at the header's top.
     unsafe {
         send(sender, message, length, |sender, message| match timeout(timeout_ms) {
             Some(timeout) => sender.send_timeout(message, timeout),
@@ -155,7 +156,7 @@ unsafe fn send(
 /// Reserves space for a message of length bytes, and returns a pointer to it; blocks while the lane
 /// has no free space. Write the message there, then call tontine_sender_commit() or
 /// tontine_sender_cancel(). Until then the pointer is valid, and every other call with this sender
-/// but tontine_sender_close() fails with EBUSY.
+/// except tontine_sender_close() fails with EBUSY.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tontine_sender_reserve(
     sender: *mut tontine_sender,
@@ -163,8 +164,8 @@ pub unsafe extern "C" fn tontine_sender_reserve(
 ) -> *mut c_void {
     with(sender, |state| {
         state.free()?;
-        // SAFETY: this value owns the box, which lives until `SenderHandle` is dropped, after the
-        // reservation; only one reservation borrows it, because `free` fails while space is
+        // SAFETY: this value owns the box, which exists until `SenderHandle` is dropped, after the
+        // reservation. Only one reservation borrows it, because `free` fails while space is
         // reserved.
         let sender: &'static mut Sender = unsafe { state.sender.as_mut() };
         let room = state.reservation.insert(sender.reserve(length)?);
@@ -183,7 +184,7 @@ pub unsafe extern "C" fn tontine_sender_commit(sender: *mut tontine_sender) -> c
     })
 }
 
-/// Releases the reserved space; nothing is sent.
+/// Releases the reserved space without sending a message.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tontine_sender_cancel(sender: *mut tontine_sender) -> c_int {
     with(sender, |state| {
@@ -193,10 +194,10 @@ pub unsafe extern "C" fn tontine_sender_cancel(sender: *mut tontine_sender) -> c
 }
 
 /// Takes back a message that the receiver did not acknowledge before it died or closed its mailbox:
-/// copies it into the buffer and returns its length. Call it until it fails with ENODATA: messages
-/// come in the order in which they were sent. EAGAIN while the receiver is alive; EMSGSIZE if the
-/// message is longer than the buffer: the message is kept (tontine_sender_next_unread_length()
-/// returns its length).
+/// copies the message into the buffer and returns its length. Call this function until it fails
+/// with ENODATA: it returns the messages in the order in which they were sent. EAGAIN while the
+/// receiver is alive; EMSGSIZE if the message is longer than the buffer: the message is kept
+/// (tontine_sender_next_unread_length() returns its length).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tontine_sender_take_unread(
     sender: *mut tontine_sender,
@@ -204,15 +205,15 @@ pub unsafe extern "C" fn tontine_sender_take_unread(
     size: usize,
 ) -> ssize_t {
     with(sender, |state| {
-        // SAFETY: the contract at the header's top.
+        // SAFETY: the caller keeps the contract at the header's top.
         let copied = unsafe { copy_out(next_unread(state)?, buffer, size) }?;
         state.unread.pop_front();
         Ok(copied)
     })
 }
 
-/// Returns the length of the message that tontine_sender_take_unread() takes next. EAGAIN while the
-/// receiver is alive; ENODATA when no message is left.
+/// Returns the length of the message that tontine_sender_take_unread() returns next. EAGAIN while
+/// the receiver is alive; ENODATA when no message is left.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tontine_sender_next_unread_length(sender: *mut tontine_sender) -> ssize_t {
     with(sender, |state| length(next_unread(state)?.len()))
@@ -250,10 +251,10 @@ pub unsafe extern "C" fn tontine_sender_wait_acked(
     })
 }
 
-/// Does the lane's pending work: reads the receiver's control messages, returns memory, looks for a
-/// successor. No thread does this work: call it when the descriptor of tontine_sender_fd() is
-/// readable, or from time to time. EOWNERDEAD or EPIPE if the receiver has ended: stop waiting on
-/// the descriptor, which then stays readable.
+/// Does the lane's pending work: reads the receiver's control messages, returns memory, and looks
+/// for a successor. No thread does this work: call this function when the descriptor of
+/// tontine_sender_fd() is readable, or from time to time. EOWNERDEAD or EPIPE if the receiver has
+/// ended: stop waiting on the descriptor, which then stays readable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tontine_sender_service(sender: *mut tontine_sender) -> c_int {
     with(sender, |state| {
@@ -263,8 +264,8 @@ pub unsafe extern "C" fn tontine_sender_service(sender: *mut tontine_sender) -> 
 }
 
 /// Returns the descriptor to wait on, with poll or epoll: readable when tontine_sender_service()
-/// has something to do, such as at the receiver's end. It reports free space in the lane only after
-/// tontine_sender_arm(). After a handover to a successor it is another descriptor.
+/// has something to do, such as after the receiver's end. The descriptor reports free space in the
+/// lane only after tontine_sender_arm(). A handover to a successor replaces the descriptor.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tontine_sender_fd(sender: *mut tontine_sender) -> c_int {
     with(sender, |state| Ok(state.free()?.as_fd().as_raw_fd()))
@@ -272,8 +273,8 @@ pub unsafe extern "C" fn tontine_sender_fd(sender: *mut tontine_sender) -> c_int
 
 /// Prepares for waiting on the descriptor until the lane has free space for a message of `length`
 /// bytes. Returns 1 if it has none: wait, for at most half a second, because the descriptor does
-/// not report every end of a receiver. Returns 0 if it may have: call tontine_sender_try_send().
-/// Arm again before each wait. Fails like tontine_sender_send().
+/// not report every end of a receiver. Returns 0 if the lane may have free space: call
+/// tontine_sender_try_send(). Arm again before each wait. Fails like tontine_sender_send().
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tontine_sender_arm(sender: *mut tontine_sender, length: usize) -> c_int {
     with(sender, |state| Ok(c_int::from(state.free()?.arm(length)?)))
@@ -286,7 +287,7 @@ pub unsafe extern "C" fn tontine_sender_peer(
     peer: *mut tontine_peer,
 ) -> c_int {
     with(sender, |state| {
-        // SAFETY: the contract at the header's top.
+        // SAFETY: the caller keeps the contract at the header's top.
         unsafe { tell_peer(state.free()?.peer(), peer) }
     })
 }
@@ -298,10 +299,10 @@ pub unsafe extern "C" fn tontine_sender_max_message_length(sender: *mut tontine_
     with(sender, |state| length(state.free()?.max_message_len()))
 }
 
-/// Closes the lane. A live receiver still receives the messages that are in it.
+/// Closes the lane. A live receiver still receives the messages in it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tontine_sender_close(sender: *mut tontine_sender) {
-    // SAFETY: the contract at the header's top.
+    // SAFETY: the caller keeps the contract at the header's top.
     unsafe { close(sender) }
 }
 
@@ -311,6 +312,6 @@ fn with<T: CReturn>(
     sender: *mut tontine_sender,
     body: impl FnOnce(&mut SenderHandle) -> CResult<T>,
 ) -> T {
-    // SAFETY: the contract at the header's top.
+    // SAFETY: the caller keeps the contract at the header's top.
     answer(|| unsafe { behind(sender) }?.0.with(body))
 }

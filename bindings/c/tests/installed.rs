@@ -14,7 +14,7 @@ fn here() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// The library, installed into a folder of its own.
+/// The library, installed into its own folder.
 struct Installed(tempfile::TempDir);
 
 impl Installed {

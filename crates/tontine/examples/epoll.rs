@@ -61,7 +61,7 @@ pub(crate) fn main() -> Result<(), Box<dyn std::error::Error>> {
             Err(errno) => return Err(errno.into()),
         }
         for event in &events {
-            // The top of the loop receives in any case.
+            // The next iteration receives in any case.
             if event.data.u64() == OTHER {
                 println!("the other descriptor says stop");
                 break 'waiting;

@@ -3,10 +3,9 @@
 //!
 //! An entry is a published block: a key, a value, and a checksum of both, with which a reader
 //! detects an entry that mixes two writes. The table has one handle per key. To change an entry,
-//! the writer publishes a new block, stores its handle, and withdraws the old one: a process that
-//! reads the old entry gets the error that its handle is stale, and tries again. The next writer
-//! takes over the role with everything that was published: it links the newest entry of each key,
-//! since the last writer may have died before doing so, and drops the others.
+//! reads the old entry receives the error that its handle is stale, and tries again. The next
+//! writer takes over the role with everything that was published: it links the newest entry of each
+//! key, since the last writer may have died before doing so, and drops the others.
 //!
 //! `cargo run -p tontine --example index [KILLS]`
 
@@ -20,7 +19,8 @@ use tontine::heap::{HeapError, Result};
 
 /// Number of keys; each key is smaller.
 const KEYS: usize = 1_000;
-/// The writer's role: the next writer that takes it gets the blocks that the last writer published.
+/// The writer's role: the next writer that takes it receives the blocks that the last writer
+/// published.
 const WRITER: NonZeroU32 = NonZeroU32::new(1).unwrap();
 /// Word of the table: number of changes so far.
 const CHANGES: usize = 0;
@@ -85,7 +85,7 @@ fn write(heap: &Heap) -> Result<()> {
         table.store(FIRST + 2 * key + 1, entry.handle().generation);
         table.store(FIRST + 2 * key, entry.handle().offset);
     };
-    // The newest entry of each key, whether it was linked or not.
+    // The newest entry of each key, whether or not it was linked.
     let mut entries: Vec<Option<Published<'_>>> = (0..KEYS).map(|_| None).collect();
     left.sort_by_key(|entry| entry.load(VALUE));
     for entry in left {
@@ -128,8 +128,8 @@ fn read(heap: &Heap) -> Result<()> {
 
 /// Forks a process that writes or reads until it is killed.
 fn start(heap: &Heap, is_writer: bool) -> std::io::Result<Process> {
-    // SAFETY: this program has one thread; the child exits by `_exit`, and joins the heap by the
-    // descriptor that it has inherited.
+    // SAFETY: this program has one thread; the child exits by `_exit`, and joins the heap through
+    // the descriptor that it inherited.
     unsafe {
         match libc::fork() {
             -1 => Err(std::io::Error::last_os_error()),

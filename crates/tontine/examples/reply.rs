@@ -14,7 +14,7 @@ use std::time::Duration;
 use tontine::Error;
 use tontine::mailbox::{Mailbox, Options, Sender};
 
-/// Maximum wait for free space in a client's lane, after which the client gets no reply.
+/// Maximum wait for free space in a client's lane, after which the client receives no reply.
 const PATIENCE: Duration = Duration::from_millis(100);
 
 /// Maximum number of clients whose lanes are kept.
@@ -25,7 +25,7 @@ fn request(reply_to: &str, question: &[u8]) -> Vec<u8> {
     [reply_to.as_bytes(), b"\0", question].concat()
 }
 
-/// Answers `count` requests with their text in capitals.
+/// Replies to `count` requests with their text in capitals.
 fn serve(mailbox: &mut Mailbox, count: usize) -> tontine::Result<()> {
     let mut clients: HashMap<String, Sender> = HashMap::new();
     for _ in 0..count {
@@ -34,7 +34,7 @@ fn serve(mailbox: &mut Mailbox, count: usize) -> tontine::Result<()> {
         let Ok(reply_to) = std::str::from_utf8(&message[..zero]) else { continue };
         let answer = message[zero + 1..].to_ascii_uppercase();
         if !clients.contains_key(reply_to) {
-            // A client that has ended, or never existed, gets no reply.
+            // A client that has ended, or never existed, receives no reply.
             let options = Options::new().handshake_timeout(PATIENCE);
             let Ok(sender) = options.connect(reply_to) else { continue };
             if clients.len() == MOST_CLIENTS {

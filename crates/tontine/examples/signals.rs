@@ -10,11 +10,12 @@ use std::time::Duration;
 use tontine::signal::{Blocked, ChildStatus, Signal, SignalChannel};
 
 pub(crate) fn main() -> Result<(), Box<dyn std::error::Error>> {
-    // Must come first in `main`: threads inherit the signal mask, and a runtime starts threads.
+    // This call must be the first in `main`: threads inherit the signal mask, and a runtime starts
+    // threads.
     let blocked = Blocked::new([Signal::HUP, Signal::TERM, Signal::CHLD])?;
     let signals = blocked.channel(16)?;
 
-    // The child gets the earlier mask; otherwise SIGTERM would not end it.
+    // The child receives the earlier mask; otherwise SIGTERM would not end it.
     let kill = format!("kill -HUP {0}; kill -TERM {0}; exit 3", id());
     let mut child = blocked.unblock_in(Command::new("sh").args(["-c", &kill])).spawn()?;
     serve(&signals)?;
