@@ -49,7 +49,8 @@
  * - A handle belongs to the process that opened it, until it is closed, exactly once. It may move
  *   between threads, but two threads must not use one handle at the same time. Closing NULL does
  *   nothing; any other call with NULL fails with EINVAL.
- * - A forked child cannot use its parent's handles; it may close them. exec invalidates all handles.
+ * - A forked child cannot use its parent's handles; it may close them. exec invalidates all
+ *   handles.
  * - A descriptor that a function returns belongs to the library: wait on it, but do not close or
  *   read it.
  * - An address is a path, or @ and a name in the abstract namespace. bind and connect make a
