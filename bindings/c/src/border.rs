@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn panic_becomes_error_and_closes_its_handle() {
+    fn panic_becomes_error_and_closes_handle() {
         let mut kept = Poisonable::new(7);
         assert_eq!(answer(|| kept.with(|value| Ok(*value))), 7);
         let failed: c_int = answer(|| kept.with(|_| panic!("on purpose")));

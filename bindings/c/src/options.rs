@@ -203,8 +203,8 @@ mod tests {
     }
 
     #[test]
-    fn null_and_zeroed_options_mean_the_defaults() {
-        let expected = format!("{:?}", defaults());
+    fn null_and_zeroed_options_mean_defaults() {
+        let defaults = format!("{:?}", Options::new());
         // SAFETY: the pointer is NULL.
         assert_eq!(format!("{:?}", unsafe { read(std::ptr::null()) }.expect("NULL")), expected);
         let zeros = tontine_options { struct_size: WHOLE, ..Default::default() };
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn every_option_field_reaches_the_library() {
+    fn every_option_field_reaches_library() {
         let all = tontine_options {
             struct_size: WHOLE,
             lane_cap: 1 << 21,
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn smaller_options_of_an_older_program_are_accepted() {
+    fn smaller_options_of_older_program_are_accepted() {
         // The older struct ended after `lane_cap`; the bytes after that are not part of it.
         let older = tontine_options {
             struct_size: size_of::<usize>() + 8,

@@ -113,7 +113,7 @@ fn hello_example_kills_receiver_and_takes_messages_back() {
 }
 
 #[test]
-fn every_function_does_what_the_header_says() {
+fn every_function_matches_header_comments() {
     let installed = Installed::new();
     let flags = installed.flags(&["Libs", "Cflags"]);
     let program = installed.compile(&here().join("tests/installed.c"), "installed", &flags);
@@ -122,7 +122,7 @@ fn every_function_does_what_the_header_says() {
 
 /// A published program, and the map that it prints.
 #[test]
-fn classic_heap_works_through_its_five_functions() {
+fn classic_heap_works_through_five_functions() {
     let installed = Installed::new();
     let mut flags = installed.flags(&["Libs", "Cflags"]);
     flags.push("-pthread".into());

@@ -60,7 +60,7 @@ mod tests {
     use crate::sys::child::in_child;
 
     #[test]
-    fn all_62_desks_are_visible_to_peers() {
+    fn all_62_mailbox_slots_are_visible_to_peers() {
         // The test runs in a child, because other tests need slots too.
         assert!(in_child(|| {
             let life = Life::register().expect("life");

@@ -184,7 +184,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn page_is_held_until_its_thread_ends() {
+    fn page_is_held_until_creating_thread_ends() {
         let page = std::thread::spawn(|| {
             let page = LifePage::hold().expect("page");
             assert!(page.is_held());

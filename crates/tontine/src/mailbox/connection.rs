@@ -418,7 +418,7 @@ mod tests {
 
     /// A full receiver refused a lane after its `HELLO`, and the sender retried without a pause.
     #[test]
-    fn successor_that_refused_is_retried_after_an_interval() {
+    fn refusing_successor_is_retried_after_interval() {
         let awaiting = |reason| match Connection::gone(None, reason, true) {
             Connection::Awaiting(awaiting) => awaiting,
             _ => panic!("expected a lane that awaits a successor"),

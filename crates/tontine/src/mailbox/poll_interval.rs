@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn slow_messages_make_short_turns() {
+    fn slow_messages_shorten_turns() {
         let (mut pace, mut now) = (PollInterval::default(), Instant::now());
         pace.look(now);
         let slow = Duration::from_millis(1);
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn time_spent_waiting_shortens_no_turn() {
+    fn wait_time_does_not_shorten_turns() {
         let (mut pace, mut now) = (PollInterval::default(), Instant::now());
         pace.look(now);
         now += Duration::from_secs(60);

@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn decode_of_other_version_returns_its_number() {
+    fn decode_of_other_version_returns_version_number() {
         let mut bytes = write(ControlMessage::Room);
         bytes[4] = 9;
         assert_eq!(read(&bytes), Err(DecodeError::Version(9)));

@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ring_never_waits_for_full_queue() {
+    fn ring_with_full_queue_does_not_wait() {
         let (listen_end, ring_end) = make().expect("a pair");
         assert_eq!(hush(&listen_end), BellState::Rings);
         rustix::io::ioctl_fionbio(&ring_end, false).expect("set");

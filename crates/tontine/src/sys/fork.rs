@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn forked_child_gets_a_fresh_value() {
+    fn forked_child_creates_fresh_value() {
         COUNTED.get().expect("value").store(5, Ordering::Relaxed);
         assert!(in_child(|| {
             COUNTED.peek().is_none()

@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pidfd_reports_process_end_not_before() {
+    fn pidfd_is_readable_only_after_process_end() {
         let mut child = std::process::Command::new("sleep").arg("60").spawn().expect("sleep");
         let pidfd = open(child.id()).expect("pidfd");
         assert!(!has_ended(&pidfd));

@@ -558,7 +558,7 @@ mod tests {
     }
 
     #[test]
-    fn panic_in_work_is_an_error() {
+    fn panic_in_work_returns_error() {
         assert!(in_child(|| {
             let lost = run(&[], None, |_| panic!("as planned")).map(|((), _)| ());
             lost.is_err_and(|error| error.errno() == libc::EAGAIN) && answers(1)
@@ -566,7 +566,7 @@ mod tests {
     }
 
     #[test]
-    fn quarantine_thread_ends_with_its_hold_not_before() {
+    fn quarantine_thread_ends_only_when_handle_drops() {
         assert!(in_child(|| {
             let Ok(((), hold)) = run(&[], Some(7), |_| ()) else { return false };
             let closing = || {

@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn invalid_region_error_names_each_defect() {
+    fn invalid_region_error_names_defect() {
         let (_own, whole) = OwnRegion::new("test", SIZE).expect("region");
         let smaller = PeerRegion::map(whole.as_fd(), SIZE / 2).expect_err("unfit");
         let larger = PeerRegion::map(whole.as_fd(), SIZE * 2).expect_err("unfit");
@@ -422,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn invalid_region_blames_peer_and_failed_call_does_not() {
+    fn invalid_region_blames_peer_failed_call_does_not() {
         let peer = Peer { pid: Some(1), uid: 2 };
         assert_eq!(
             InvalidRegion::Sparse.into_error(peer),
@@ -435,7 +435,7 @@ mod tests {
     }
 
     #[test]
-    fn forked_child_keeps_peer_region_and_unmaps_nothing() {
+    fn forked_child_keeps_peer_region_and_unmaps_no_memory() {
         let (own, fd) = OwnRegion::new("test", SIZE).expect("region");
         let peer = PeerRegion::map(fd.as_fd(), SIZE).expect("fit");
         let (own, inherited) = (&own, &peer);

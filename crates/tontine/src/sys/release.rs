@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn dropped_watch_leaves_others_alone() {
+    fn dropped_watch_does_not_affect_other_watches() {
         let (first, dropped) = memfd();
         let (second, watch) = memfd();
         drop(dropped);
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn forked_child_drops_no_watch_of_parent() {
+    fn drop_in_forked_child_keeps_watch_of_parent() {
         let (fd, watch) = memfd();
         let inherited = &watch;
         assert!(in_child(move || {

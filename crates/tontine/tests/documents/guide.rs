@@ -30,7 +30,7 @@ fn named(guide: &str) -> Vec<&str> {
 }
 
 #[test]
-fn every_test_named_in_the_mailbox_guide_exists() {
+fn every_test_named_in_mailbox_guide_exists() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let guide = root.join("../../docs/guides/mailbox.md");
     let guide = std::fs::read_to_string(guide).expect("the guide");

@@ -25,7 +25,7 @@ fn word(fd: BorrowedFd<'_>, at: usize) -> u32 {
 }
 
 #[test]
-fn process_page_layout_matches_the_document() {
+fn process_page_layout_matches_document() {
     let table = documented("Process page");
     let at = |field: &str| {
         table.iter().find(|(name, _)| name == field).unwrap_or_else(|| panic!("{field}")).1

@@ -207,7 +207,7 @@ fn functions() -> Functions {
 /// Regression: the addresses of mapped memory were obtained by calls, two or four per message,
 /// because a function without `#[inline]` is not inlined into a separately compiled program.
 #[test]
-fn fast_send_neither_locks_nor_fences_nor_enters_the_kernel() {
+fn fast_send_neither_locks_nor_fences_nor_enters_kernel() {
     let functions = functions();
     let entry = black_box(probe_send as *const ()) as u64;
     let aside = ["send_slowly", "AcceptedLane4ring", "separate_fully"];
@@ -240,7 +240,7 @@ fn fast_send_neither_locks_nor_fences_nor_enters_the_kernel() {
 }
 
 #[test]
-fn fast_recv_neither_locks_nor_fences_nor_enters_the_kernel() {
+fn fast_recv_neither_locks_nor_fences_nor_enters_kernel() {
     let functions = functions();
     let entry = black_box(probe_receive as *const ()) as u64;
     let aside = [

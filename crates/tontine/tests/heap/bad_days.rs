@@ -42,7 +42,7 @@ fn rejoin(heap: &Heap) -> Heap {
 }
 
 #[test]
-fn wrong_handle_error_names_the_block_and_its_owner() {
+fn wrong_handle_error_names_block_and_owner() {
     alone!();
     let heap = heap(MIB);
     let me = std::process::id();
@@ -89,7 +89,7 @@ fn wrong_handle_error_names_the_block_and_its_owner() {
 }
 
 #[test]
-fn overrun_report_names_the_preceding_block_and_its_owner() {
+fn overrun_report_names_preceding_block_and_owner() {
     alone!();
     let heap = HeapOptions::new(MIB).canaries(true).create().expect("there is memory");
     let done = Signal::new();
@@ -142,7 +142,7 @@ fn lacks_memory<T>(found: Result<T>) -> bool {
 }
 
 #[test]
-fn failed_commit_leaves_nothing_half_allocated() {
+fn failed_commit_leaves_no_partial_allocation() {
     alone!();
     let heap = heap(MIB);
     without_memory(0, || {
@@ -196,7 +196,7 @@ fn failed_commit_still_uses_space_freed_by_others() {
 /// Regression: a member that could not release a dead member's memory kept that member's record
 /// lock, and no other member could recover it any more.
 #[test]
-fn failed_recovery_is_completed_by_another_member() {
+fn failed_recovery_is_completed_by_second_member() {
     alone!();
     let heap = heap(MIB);
     let child = fork(|| {
@@ -243,7 +243,7 @@ fn refusal(file: impl Into<OwnedFd>) -> String {
 }
 
 #[test]
-fn file_that_is_not_a_heap_is_refused() {
+fn non_heap_file_is_refused() {
     alone!();
     let size = size_of_a_heap();
     let magic = u64::from_le_bytes(*b"tontheap");
@@ -291,7 +291,7 @@ fn file_that_is_not_a_heap_is_refused() {
 }
 
 #[test]
-fn heap_whose_creator_died_is_initialised_again() {
+fn heap_of_dead_creator_is_initialised_again() {
     alone!();
     let size = size_of_a_heap();
     let magic = u64::from_le_bytes(*b"tontheap");
@@ -331,7 +331,7 @@ fn heap_whose_creator_died_is_initialised_again() {
 /// Regression: a descriptor that was refused for its mode was closed, which dropped the process's
 /// record locks. Other members considered the living member dead, and reused its blocks.
 #[test]
-fn refused_second_descriptor_keeps_the_record_locks() {
+fn refused_second_descriptor_keeps_record_locks() {
     alone!();
     let heap = heap(MIB);
     let mut block = heap.alloc(1_000).expect("space is free");
@@ -355,7 +355,7 @@ fn refused_second_descriptor_keeps_the_record_locks() {
 }
 
 #[test]
-fn blocks_are_recovered_when_their_process_execs() {
+fn blocks_are_recovered_when_owner_calls_exec() {
     alone!();
     let heap = heap(MIB);
     let pid = fork(|| {
@@ -376,7 +376,7 @@ fn blocks_are_recovered_when_their_process_execs() {
 }
 
 #[test]
-fn blocks_survive_the_end_of_forks_and_threads() {
+fn blocks_survive_end_of_forks_and_threads() {
     alone!();
     let heap = heap(MIB);
     let mut block = heap.alloc(1_000).expect("space is free");
@@ -475,7 +475,7 @@ fn heap_accepts_exactly_2048_arenas() {
 }
 
 #[test]
-fn thread_uses_two_heaps_at_once() {
+fn thread_uses_two_heaps_concurrently() {
     alone!();
     let heaps = [heap(MIB), heap(MIB)];
     let mut blocks = Vec::new();
@@ -511,7 +511,7 @@ fn thread_uses_two_heaps_at_once() {
 /// `Heap::open` asked that file system for the file's size while it held the lock over all heaps of
 /// the process. Neither that call nor any other call that opened or closed a heap returned.
 #[test]
-fn file_of_silent_file_system_is_refused_at_once() {
+fn file_of_silent_file_system_is_refused_promptly() {
     alone!();
     const NOT_PERMITTED: i32 = 77;
     let place = std::env::temp_dir().join(format!("tontine-silent-{}", std::process::id()));

@@ -98,7 +98,7 @@ fn work(heap: &Heap, random: &mut Random) {
 }
 
 #[test]
-fn corrupted_heap_yields_errors_not_crashes() {
+fn corrupted_heap_causes_errors_not_crashes() {
     alone!();
     let mut faults = 0;
     for round in 1..=ROUNDS {

@@ -93,7 +93,7 @@ fn attacker(mount: &Mount, attack: impl FnOnce(&File)) -> i32 {
 /// the receiver hung for as long as the peer chose. Five messages sufficed at a limit of 1,024
 /// descriptors.
 #[test]
-fn passed_fuse_files_do_not_block_the_receiver() {
+fn passed_fuse_files_do_not_block_receiver() {
     alone!();
     const ROUNDS: u32 = 20;
     let place = place();
@@ -160,7 +160,7 @@ fn passed_fuse_files_do_not_block_the_receiver() {
 
 /// Regression: a receiver passed such files with its WELCOME, and the sender's `send_timeout` hung.
 #[test]
-fn passed_fuse_files_do_not_block_the_sender() {
+fn passed_fuse_files_do_not_block_sender() {
     alone!();
     let place = place();
     let Some(mount) = fuse(place.path.parent().expect("a folder")) else { return };
@@ -258,7 +258,7 @@ fn other_users_connection_is_refused_before_any_receive() {
 /// The admitted process is the process that connected, but it can pass the socket to another
 /// process. The kernel names the sender of each message.
 #[test]
-fn hello_from_user_other_than_the_connecting_one_is_refused() {
+fn hello_from_other_user_than_connecting_user_is_refused() {
     alone!();
     if !is_root() {
         return println!("skipped: only root can become another user");
@@ -513,7 +513,7 @@ fn memory(size: usize) -> OwnedFd {
 /// Sends a HELLO that names many chunks of the largest size, each of which would be checked page by
 /// page.
 #[test]
-fn announced_memory_beyond_the_cap_is_not_mapped() {
+fn announced_memory_beyond_cap_is_not_mapped() {
     alone!();
     let place = place();
     let options = Options::new().lane_cap(1 << 20);

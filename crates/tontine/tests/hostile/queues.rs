@@ -44,7 +44,7 @@ fn in_time(what: &str, call: impl FnOnce()) {
 /// descriptors in the second message, which had not been read, and `try_recv` waited for as long as
 /// the peer chose.
 #[test]
-fn messages_after_a_refused_hello_do_not_delay_calls() {
+fn messages_after_refused_hello_do_not_delay_calls() {
     alone!();
     let place = place();
     let mut mailbox = Mailbox::bind(&place.path).expect("binds");
@@ -63,7 +63,7 @@ fn messages_after_a_refused_hello_do_not_delay_calls() {
 
 /// Regression: like the previous test, one level deeper. Unix sockets were regarded as harmless.
 #[test]
-fn messages_in_a_passed_socket_do_not_delay_calls() {
+fn messages_in_passed_socket_do_not_delay_calls() {
     alone!();
     let place = place();
     let mut mailbox = Mailbox::bind(&place.path).expect("binds");
@@ -98,7 +98,7 @@ fn dropping_unread_connections_does_not_wait() {
 /// Regression: the doorbell receives bytes, and with them descriptors. Removing the rings waited
 /// for the descriptors to be closed, and so did dropping the lane.
 #[test]
-fn descriptors_at_the_doorbell_do_not_delay_calls() {
+fn descriptors_at_doorbell_do_not_delay_calls() {
     alone!();
     let place = place();
     let mut mailbox = Mailbox::bind(&place.path).expect("binds");
@@ -125,7 +125,7 @@ fn descriptors_at_the_doorbell_do_not_delay_calls() {
 /// Regression: control messages after `WELCOME`, and the doorbell itself, delayed the drop of a
 /// sender.
 #[test]
-fn hostile_receiver_does_not_delay_the_drop_of_a_sender() {
+fn hostile_receiver_does_not_delay_sender_drop() {
     alone!();
     for welcomes in [false, true] {
         let place = place();
@@ -155,7 +155,7 @@ fn hostile_receiver_does_not_delay_the_drop_of_a_sender() {
 /// hid the messages after it, and so did SO_PEEK_OFF. The sender that dropped the doorbell waited
 /// for a lingering socket.
 #[test]
-fn doorbell_with_hidden_messages_does_not_delay_a_drop() {
+fn doorbell_with_hidden_messages_does_not_delay_drop() {
     alone!();
     const SO_PEEK_OFF: i32 = 42;
     for hides_by_offset in [false, true] {
@@ -193,7 +193,7 @@ fn doorbell_with_hidden_messages_does_not_delay_a_drop() {
 
 /// A child closes its copies without a shutdown, because the connections belong to its parent.
 #[test]
-fn forked_child_ends_no_connection_of_its_parent() {
+fn drop_in_forked_child_keeps_parent_connections() {
     alone!();
     let place = place();
     let mut mailbox = Mailbox::bind(&place.path).expect("binds");
@@ -213,7 +213,7 @@ fn forked_child_ends_no_connection_of_its_parent() {
 /// The library's threads that receive and close descriptors end once they are done. However a lane
 /// ends, an honest program then has no thread of the library.
 #[test]
-fn no_library_thread_remains_after_honest_ends() {
+fn no_library_thread_remains_after_honest_lanes_end() {
     alone!();
     let threads = || std::fs::read_dir("/proc/self/task").expect("a folder").count();
     // The test needs its own process, because other tests do start such threads.

@@ -63,7 +63,7 @@ fn fill(sender: &mut Sender) {
 }
 
 #[test]
-fn silent_receiver_does_not_delay_past_the_deadline() {
+fn silent_receiver_does_not_delay_past_deadline() {
     alone!();
     let place = place();
     let listener = raw::listen(&place.path);
@@ -75,7 +75,7 @@ fn silent_receiver_does_not_delay_past_the_deadline() {
 }
 
 #[test]
-fn garbled_welcome_is_a_protocol_error() {
+fn garbled_welcome_is_protocol_error() {
     alone!();
     let (good_page, good, bell) = (raw::process_page(1), raw::control(0, 4096), bell_pair());
     let no_page = Memory::new(4096);
@@ -117,7 +117,7 @@ fn garbled_welcome_is_a_protocol_error() {
 }
 
 #[test]
-fn refusal_and_version_mismatch_reach_the_sender() {
+fn refusal_and_version_mismatch_reach_sender() {
     alone!();
     for (bytes, expected) in [
         (raw::note(raw::REFUSED, &[libc::ENOSPC as u32]), libc::ECONNABORTED),
@@ -176,7 +176,7 @@ fn impossible_positions_are_protocol_errors() {
 /// the message's bytes. One of these headers was a `next`, which led to a chunk that begins later,
 /// and to an overflow.
 #[test]
-fn position_inside_a_message_loses_only_messages() {
+fn position_inside_message_loses_only_messages() {
     alone!();
     let mut lane = lane(&Options::new());
     lane.control.put(72, 1 << 20);
@@ -193,7 +193,7 @@ fn position_inside_a_message_loses_only_messages() {
 }
 
 #[test]
-fn excessive_grants_do_not_exceed_the_sender_cap() {
+fn excessive_grants_do_not_exceed_sender_cap() {
     alone!();
     let mut lane = lane(&Options::new().lane_cap(1 << 16));
     lane.control.put(72, u64::MAX);
@@ -232,7 +232,7 @@ fn full_or_closed_doorbell_does_not_block_sends() {
 /// Regression: a sender reads its receiver's control messages until the queue is empty. If the
 /// receiver sent them faster, the call never returned.
 #[test]
-fn flood_of_control_messages_does_not_block_a_sender() {
+fn flood_of_control_messages_does_not_block_sender() {
     alone!();
     let mut lane = lane(&Options::new());
     let (socket, stop) = (&lane.socket, AtomicBool::new(false));
@@ -250,7 +250,7 @@ fn flood_of_control_messages_does_not_block_a_sender() {
 }
 
 #[test]
-fn false_liveness_word_ends_with_process_or_connection() {
+fn false_liveness_word_is_overruled_by_end_or_hang_up() {
     alone!();
     let place = place();
     for hold_connection in [false, true] {
@@ -287,7 +287,7 @@ fn false_liveness_word_ends_with_process_or_connection() {
 /// Regression: the search for a successor used the timeout of a first connection, 5 s, and reported
 /// an absent successor as an error even to senders that wait.
 #[test]
-fn silent_successor_does_not_delay_past_the_deadline() {
+fn silent_successor_does_not_delay_past_deadline() {
     alone!();
     let options = Options::new().on_death(OnDeath::WaitForSuccessor);
     let mut lane = lane(&options);

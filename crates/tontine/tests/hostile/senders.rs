@@ -189,7 +189,7 @@ fn invalid_chunks() -> Vec<(&'static str, OwnedFd)> {
 }
 
 #[test]
-fn descriptor_of_an_invalid_kind_is_refused() {
+fn descriptor_of_invalid_kind_is_refused() {
     alone!();
     let place = place();
     let mut mailbox = Mailbox::bind(&place.path).expect("binds");
@@ -247,7 +247,7 @@ fn closing_refused_descriptors_does_not_wait() {
 }
 
 #[test]
-fn garbage_in_a_chunk_closes_only_its_lane() {
+fn garbage_in_chunk_closes_only_that_lane() {
     alone!();
     let place = place();
     let mut mailbox = Mailbox::bind(&place.path).expect("binds");
@@ -326,7 +326,7 @@ fn hello_with_unreachable_positions_is_refused() {
 }
 
 #[test]
-fn chunk_that_changes_during_a_read_is_harmless() {
+fn chunk_changed_during_read_is_harmless() {
     alone!();
     let place = place();
     let mut mailbox = Mailbox::bind(&place.path).expect("binds");
@@ -385,7 +385,7 @@ fn flood_of_control_messages_does_not_delay_others() {
 /// Regression: the mailbox forgot a lane that it closed for an error, without notifying its sender.
 /// The sender filled the rest of the ring, and then regarded its living receiver as dead.
 #[test]
-fn protocol_violator_gets_an_error_at_its_next_message() {
+fn protocol_violator_gets_error_at_next_message() {
     alone!();
     let place = place();
     let mut mailbox = Mailbox::bind(&place.path).expect("binds");
@@ -407,7 +407,7 @@ fn protocol_violator_gets_an_error_at_its_next_message() {
 /// but left the control page in the state of an open lane. The sender's `send` therefore continued
 /// without checking the socket until the chunk was full.
 #[test]
-fn answered_hello_that_was_withdrawn_leaves_no_open_lane() {
+fn withdrawn_answered_hello_leaves_no_open_lane() {
     alone!();
     let place = place();
     let mut mailbox = Mailbox::bind(&place.path).expect("binds");

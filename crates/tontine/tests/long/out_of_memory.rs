@@ -4,8 +4,8 @@
 //!
 //! A file size limit would not work: a heap has its full size from the beginning, so `RLIMIT_FSIZE`
 //! lets all of its `fallocate` calls pass, and a memfd is not on a tmpfs with a size limit. A
-//! process that exceeds a cgroup's limit is killed, unless the OOM killer is disabled; then the call
-//! fails. The machine itself has enough memory, and other processes are not affected.
+//! process that exceeds a cgroup's limit is killed, unless the OOM killer is disabled; then the
+//! call fails. The machine itself has enough memory, and other processes are not affected.
 
 #![allow(unsafe_code, reason = "fork, and joining a heap in the child")]
 
@@ -145,7 +145,7 @@ fn slabs(heap: &Heap) -> usize {
 }
 
 #[test]
-fn heap_member_at_its_memory_limit_fails_then_continues() {
+fn heap_member_at_memory_limit_fails_then_continues() {
     alone!();
     let heap = Heap::create(HEAP).expect("there is memory");
     let mut cgroup = match Cgroup::new(LIMIT) {

@@ -31,7 +31,7 @@ fn names(folder: &Path) -> Vec<String> {
 /// Regression: a program bound a relative path, changed its folder and dropped the mailbox. The
 /// drop removed the file of that name in the new folder, and left the socket in the old one.
 #[test]
-fn relative_mailbox_dropped_after_chdir_removes_only_its_socket() {
+fn relative_mailbox_dropped_after_chdir_removes_own_socket() {
     alone!();
     let place = place();
     let [one, two] = folders(&place);
@@ -110,7 +110,7 @@ fn long_folder_path_works_relative_and_absolute() {
 /// another process bound the path. When the first mailbox was dropped, it removed the second one's
 /// socket.
 #[test]
-fn drop_after_another_bind_keeps_new_socket() {
+fn drop_after_second_bind_keeps_new_socket() {
     alone!();
     let place = place();
     let first = Mailbox::bind(&place.path).expect("binds");
@@ -155,7 +155,7 @@ fn folder_at_temporary_name_is_reported_as_folder() {
 /// The limit that [`Address`] documents: a forked child of a killed owner also holds the listener,
 /// so an abstract name stays in use until the child has ended. A path is free immediately.
 #[test]
-fn abstract_name_of_killed_owner_is_free_after_its_child() {
+fn abstract_name_of_killed_owner_is_free_after_child_ends() {
     alone!();
     let place = place();
     let name = Address::abstract_name(place.path.as_os_str().as_encoded_bytes());

@@ -86,7 +86,7 @@ fn async_messages_of_several_senders_arrive_in_order() {
 }
 
 #[test]
-fn awaited_recv_is_woken_by_a_message() {
+fn awaited_recv_is_woken_by_message() {
     alone!();
     let place = place();
     for runtime in both() {
@@ -186,7 +186,7 @@ fn dropped_send_future_has_sent_nothing() {
 }
 
 #[test]
-fn awaited_send_fails_when_the_receiver_dies() {
+fn awaited_send_fails_when_receiver_dies() {
     alone!();
     let place = place();
     let options = Options::new().lane_cap(NARROW);
@@ -220,7 +220,7 @@ fn awaited_send_fails_when_the_receiver_dies() {
 }
 
 #[test]
-fn awaited_send_finds_the_successor() {
+fn awaited_send_finds_live_successor() {
     alone!();
     let place = place();
     let options = Options::new().lane_cap(NARROW).on_death(OnDeath::WaitForSuccessor);

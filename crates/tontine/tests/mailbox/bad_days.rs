@@ -16,7 +16,7 @@ use tontine::mailbox::{Mailbox, OnDeath, Options, Sender, WaitStrategy};
 /// Regression: the lock was named after the address `PATH.lock`. This created `PATH.lock.lock`, and
 /// errors named a file instead of the mailbox.
 #[test]
-fn addr_in_use_names_the_mailbox_and_the_lock_file_matches() {
+fn addr_in_use_names_mailbox_and_lock_file_matches() {
     alone!();
     let place = place();
     let _mailbox = Mailbox::bind(&place.path).expect("binds");
@@ -62,7 +62,7 @@ fn invalid_socket_path_is_refused_and_left_unchanged() {
 
 /// Regression: the error *open of the lock file failed: Permission denied* did not name the file.
 #[test]
-fn system_errors_name_the_file_concerned() {
+fn system_errors_name_affected_file() {
     alone!();
     let place = place();
     let folder = place.path.parent().expect("a folder");
@@ -105,7 +105,7 @@ fn system_errors_name_the_file_concerned() {
 /// Regression: a path of 107 bytes fits into a socket's address, but was refused because the name
 /// under which the socket is first created is longer.
 #[test]
-fn mailbox_with_the_longest_possible_path_works() {
+fn mailbox_with_longest_possible_path_works() {
     alone!();
     let place = place();
     let folder = place.path.parent().expect("a folder");
@@ -137,7 +137,7 @@ fn folder_without_permission_is_refused() {
 }
 
 #[test]
-fn second_successor_gets_error_naming_the_first() {
+fn second_successor_gets_error_naming_first() {
     alone!();
     let place = place();
     let rounds = 1000;
@@ -178,7 +178,7 @@ fn second_successor_gets_error_naming_the_first() {
 }
 
 #[test]
-fn stopped_receiver_resumes_at_its_position() {
+fn stopped_receiver_resumes_at_last_position() {
     alone!();
     let place = place();
     let path = place.path.clone();
@@ -219,7 +219,7 @@ fn stopped_receiver_resumes_at_its_position() {
 }
 
 #[test]
-fn closing_a_mailbox_ends_a_blocked_send() {
+fn closed_mailbox_ends_blocked_send() {
     alone!();
     let place = place();
     for waiting in [WaitStrategy::Sleep, WaitStrategy::Spin] {
@@ -260,7 +260,7 @@ fn empty_messages_are_delivered() {
 /// Regression: a large chunk was returned, and the receiver died before it continued in the small
 /// chunk. Its last position was before the small chunk, and no successor accepts such a position.
 #[test]
-fn receiver_death_after_shrink_leaves_a_usable_lane() {
+fn receiver_death_after_shrink_leaves_usable_lane() {
     alone!();
     let place = place();
     for on_death in [OnDeath::WaitForSuccessor, OnDeath::Fail] {
@@ -303,7 +303,7 @@ fn receiver_death_after_shrink_leaves_a_usable_lane() {
 /// Regression: a mailbox whose maximum number of senders was 0 was bound and refused all senders,
 /// and some of the excess bits of a mode were interpreted as permissions.
 #[test]
-fn meaningless_options_are_refused() {
+fn invalid_options_are_refused() {
     alone!();
     let place = place();
     for (options, named) in
@@ -330,7 +330,7 @@ fn limit_files(bytes: u64) {
 /// which its lane had to grow, or created a shared heap. Each time SIGXFSZ killed the process,
 /// because the limit also applies to memory files.
 #[test]
-fn file_size_limit_is_an_error_and_no_signal() {
+fn file_size_limit_is_error_without_signal() {
     alone!();
     use tontine::heap;
     let place = place();
@@ -375,7 +375,7 @@ fn file_size_limit_is_an_error_and_no_signal() {
 /// Regression: a process changed its user after it had built its options, and refused peers of its
 /// new user. The error stated that uid 65534 was expected, in a process of uid 65534.
 #[test]
-fn refusal_after_setuid_names_the_allowed_users() {
+fn refusal_after_setuid_names_allowed_users() {
     alone!();
     if !rustix::process::geteuid().is_root() {
         return;
@@ -426,7 +426,7 @@ fn refusal_after_setuid_names_the_allowed_users() {
 /// Regression: `adopt` and `from_socket` accepted any socket. A stream merges messages and a
 /// datagram socket has no hang-up, so the lane broke later, with an error that named the peer.
 #[test]
-fn sockets_of_another_kind_are_refused() {
+fn sockets_of_other_kinds_are_refused() {
     alone!();
     use std::os::fd::OwnedFd;
 

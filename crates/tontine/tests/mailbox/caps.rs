@@ -21,7 +21,7 @@ fn limit(error: &Error) -> (u64, Option<u32>) {
 /// Regression: a message within the sender's cap but over the receiver's waited indefinitely in
 /// `send` for space that could never exist.
 #[test]
-fn message_beyond_the_receiver_cap_is_refused_at_once() {
+fn message_beyond_receiver_cap_is_refused_promptly() {
     alone!();
     let place = place();
     let narrow = Options::new().lane_cap(1 << 16);
@@ -58,7 +58,7 @@ fn message_beyond_the_receiver_cap_is_refused_at_once() {
 /// Until the receiver has announced its cap, a message beyond the cap must wait like any other
 /// large message. Regression: a blocked `send` was not notified when the cap became known.
 #[test]
-fn blocked_send_fails_once_the_receiver_cap_is_known() {
+fn blocked_send_fails_once_receiver_cap_is_known() {
     alone!();
     let place = place();
     for waiting in [WaitStrategy::Sleep, WaitStrategy::Spin] {
@@ -79,7 +79,7 @@ fn blocked_send_fails_once_the_receiver_cap_is_known() {
 /// The receiver's grant is unknown before the handshake: chunks larger than the first cannot be
 /// passed, and large messages wait. No message is lost or overtaken.
 #[test]
-fn large_message_waits_for_the_welcome_small_ones_do_not() {
+fn large_message_waits_for_welcome_small_does_not() {
     alone!();
     let place = place();
     let mut mailbox = Mailbox::bind(&place.path).expect("binds");

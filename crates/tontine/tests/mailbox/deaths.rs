@@ -18,7 +18,7 @@ fn fill(sender: &mut Sender) {
 }
 
 #[test]
-fn receiver_that_calls_exec_is_dead_though_its_pid_lives() {
+fn exec_of_receiver_is_death_though_pid_lives() {
     alone!();
     let place = place();
     let path = place.path.clone();
@@ -44,7 +44,7 @@ fn receiver_that_calls_exec_is_dead_though_its_pid_lives() {
 }
 
 #[test]
-fn stopped_receiver_is_alive_and_sends_to_it_time_out() {
+fn stopped_receiver_is_alive_and_sends_time_out() {
     alone!();
     let place = place();
     let options = Options::new().lane_cap(1 << 16);
@@ -70,7 +70,7 @@ fn stopped_receiver_is_alive_and_sends_to_it_time_out() {
 }
 
 #[test]
-fn killed_receiver_is_dead_though_its_child_is_connected() {
+fn killed_receiver_is_dead_though_child_is_connected() {
     alone!();
     let place = place();
     let options = Options::new().lane_cap(1 << 16);
@@ -95,7 +95,7 @@ fn killed_receiver_is_dead_though_its_child_is_connected() {
 }
 
 #[test]
-fn killed_ends_leave_only_a_name_for_the_next_owner() {
+fn killed_ends_leave_only_name_for_next_owner() {
     alone!();
     let place = place();
     let path = place.path.clone();
@@ -162,7 +162,7 @@ fn dump_core(folder: &std::path::Path, signal: i32) {
 }
 
 #[test]
-fn sender_that_dumps_core_leaves_its_sent_messages() {
+fn sender_that_dumps_core_leaves_sent_messages() {
     alone!();
     let pattern = std::fs::read_to_string("/proc/sys/kernel/core_pattern").unwrap_or_default();
     if pattern.starts_with('/') {
@@ -200,7 +200,7 @@ fn sender_that_dumps_core_leaves_its_sent_messages() {
 /// Regression: if a handler panicked, its message was lost, because unwinding dropped the mailbox,
 /// which acknowledged the last received message.
 #[test]
-fn panicking_receiver_leaves_its_current_message_unread() {
+fn panicking_receiver_leaves_current_message_unread() {
     alone!();
     let place = place();
     let mut mailbox = Mailbox::bind(&place.path).expect("binds");
@@ -224,7 +224,7 @@ fn panicking_receiver_leaves_its_current_message_unread() {
 /// Regression: a panic during a message of a batch lost that message too, if the program continued
 /// with the next call.
 #[test]
-fn message_whose_handler_panics_in_batch_is_redelivered() {
+fn message_of_panicking_batch_handler_is_redelivered() {
     alone!();
     for panics_at in 0..5 {
         let place = place();

@@ -62,7 +62,7 @@ fn assert_all_fail(sender: &mut Sender, errno: i32) {
 /// returned EPROTO. The sender counted the messages taken back as read. It then considered the dead
 /// receiver's control page invalid, because the page still showed the position before them.
 #[test]
-fn unread_from_dead_receiver_keeps_owner_dead_error() {
+fn take_unread_keeps_owner_died_error() {
     alone!();
     let place = place();
     let mut sender = sender_of_killed(&place, &Options::new());
@@ -75,10 +75,10 @@ fn unread_from_dead_receiver_keeps_owner_dead_error() {
     assert_all_fail(&mut sender, libc::EOWNERDEAD);
 }
 
-/// Like [`unread_from_dead_receiver_keeps_owner_dead_error`], with a receiver that closed its
+/// Like [`take_unread_keeps_owner_died_error`], with a receiver that closed its
 /// mailbox.
 #[test]
-fn unread_from_closed_receiver_keeps_broken_pipe_error() {
+fn take_unread_keeps_closed_error() {
     alone!();
     let place = place();
     let mut mailbox = Mailbox::bind(&place.path).expect("binds");
@@ -96,7 +96,7 @@ fn unread_from_closed_receiver_keeps_broken_pipe_error() {
 /// After that, its lane could never be handed over, because the sender reads the dead receiver's
 /// position again before each handover, and refused it.
 #[test]
-fn unread_while_waiting_for_successor_is_handed_over() {
+fn lane_is_handed_over_after_take_unread() {
     alone!();
     let place = place();
     let mut sender = sender_of_killed(&place, &waiting());
@@ -130,7 +130,7 @@ fn unread_while_waiting_for_successor_is_handed_over() {
 /// the next 5 ms did not search, and put their messages into a lane that no process would ever
 /// read.
 #[test]
-fn lane_without_address_waits_for_no_successor() {
+fn lane_without_address_does_not_wait_for_successor() {
     alone!();
     let flags = SocketFlags::CLOEXEC;
     let (ours, theirs) =
@@ -204,7 +204,7 @@ fn send_after_service_reported_death_fails_despite_life_word() {
 /// lane by the fast path, which never searches for a successor. The next owner received nothing
 /// until the chunk was full.
 #[test]
-fn sends_after_unmarked_death_reach_successor_at_once() {
+fn sends_after_unmarked_death_reach_successor_promptly() {
     alone!();
     let place = place();
     let (receiver, mut sender) = lane_to_unmarked_receiver(&place, &waiting());
@@ -271,7 +271,7 @@ fn send_after_service_reported_false_position_fails() {
 /// back in between ended the lane only while the word was marked: later messages were written to
 /// the lane and were lost.
 #[test]
-fn unread_ends_lane_though_life_word_revives() {
+fn take_unread_ends_lane_though_life_word_revives() {
     alone!();
     let mut lane = hostile(&Options::new());
     lane.sender.send(b"unread").expect("sent");

@@ -65,7 +65,7 @@ fn reservation_beyond_any_possible_size_is_refused() {
 /// Regression: `commit` checked only whether the receiver was alive, and returned `Ok` for a
 /// mailbox that had closed.
 #[test]
-fn commit_after_the_receiver_closed_fails() {
+fn commit_after_receiver_closed_fails() {
     alone!();
     let place = place();
     let mut mailbox = Mailbox::bind(&place.path).expect("binds");
@@ -85,7 +85,7 @@ fn commit_after_the_receiver_closed_fails() {
 /// contained an uncommitted message. `commit` returned the chunk first, and published the bytes at
 /// that offset of the small chunk, or past its end.
 #[test]
-fn reservation_in_a_requested_chunk_is_sent_whole() {
+fn reservation_in_requested_chunk_is_sent_whole() {
     alone!();
     let place = place();
     let path = place.path.clone();
@@ -119,7 +119,7 @@ fn reservation_in_a_requested_chunk_is_sent_whole() {
 /// Regression: a receiver that had closed its mailbox and then ended was reported as dead if its
 /// forked child kept the connection, because the liveness word was checked first.
 #[test]
-fn receiver_that_closed_before_it_ended_is_closed() {
+fn receiver_ended_after_close_is_reported_closed() {
     alone!();
     let place = place();
     let path = place.path.clone();
@@ -145,7 +145,7 @@ fn receiver_that_closed_before_it_ended_is_closed() {
 /// Regression: `wait_acked` returned the receiver's close or death as an error although everything
 /// had been read.
 #[test]
-fn wait_acked_succeeds_if_all_was_read_before_the_end() {
+fn wait_acked_succeeds_if_all_was_read_before_end() {
     alone!();
     let place = place();
     let mut mailbox = Mailbox::bind(&place.path).expect("binds");
@@ -182,7 +182,7 @@ fn wait_acked_succeeds_if_all_was_read_before_the_end() {
 /// Regression: a WELCOME that did not fit into the sender's descriptor table left its socket
 /// readable, so that a sender waiting for space used a whole processor.
 #[test]
-fn sender_without_a_free_descriptor_waits_asleep() {
+fn sender_without_free_descriptor_sleeps() {
     alone!();
     use rustix::process::{Resource, Rlimit, setrlimit};
     let place = place();
@@ -222,7 +222,7 @@ fn sender_without_a_free_descriptor_waits_asleep() {
 
 /// Waiting for a stopped or slow receiver uses no more processor time than the spin time.
 #[test]
-fn sender_without_space_waits_asleep() {
+fn sender_without_free_space_sleeps() {
     alone!();
     let place = place();
     let mut mailbox = Options::new().lane_cap(8192).bind(&place.path).expect("binds");
@@ -290,7 +290,7 @@ fn longest_timeouts_never_expire() {
 /// option to wait for a successor received EPIPE, because no option made it wait through a restart
 /// as well.
 #[test]
-fn sender_with_wait_through_restarts_outlasts_a_restart() {
+fn sender_with_wait_through_restarts_survives_restart() {
     alone!();
     let place = place();
     let narrow = Options::new().lane_cap(1 << 16);

@@ -15,7 +15,7 @@ const TURN: u32 = 64;
 const TURNS_BETWEEN_LOOKS: u32 = 1024 + 1;
 
 #[test]
-fn full_lane_does_not_starve_another() {
+fn full_lane_does_not_starve_other_lanes() {
     alone!();
     let place = place();
     let mut mailbox = Mailbox::bind(&place.path).expect("binds");
@@ -70,7 +70,7 @@ fn always_full_lanes_get_equal_shares() {
 /// Regression: turns were counted, not timed. With a millisecond of work per message, a new sender
 /// waited a minute for 65,527 messages of another sender.
 #[test]
-fn new_sender_is_served_though_each_message_takes_long() {
+fn new_sender_is_served_despite_slow_messages() {
     alone!();
     let place = place();
     let mut mailbox = Mailbox::bind(&place.path).expect("binds");
@@ -97,7 +97,7 @@ fn new_sender_is_served_though_each_message_takes_long() {
 }
 
 #[test]
-fn new_sender_is_served_while_another_floods() {
+fn new_sender_is_served_during_flood() {
     alone!();
     let place = place();
     let mut mailbox = Mailbox::bind(&place.path).expect("binds");

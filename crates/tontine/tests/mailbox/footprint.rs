@@ -27,7 +27,7 @@ fn own_pid() -> i32 {
 }
 
 #[test]
-fn memory_is_returned_after_a_gibibyte_of_messages() {
+fn memory_is_returned_after_gibibyte_of_messages() {
     alone!();
     const PIECE: usize = 1 << 20;
     const PIECES: usize = 1024;
@@ -83,7 +83,7 @@ fn memory_is_returned_after_a_gibibyte_of_messages() {
 /// Regression: the copy that `recv` returns permanently kept the capacity of the longest message
 /// received.
 #[test]
-fn copy_of_a_long_message_is_released() {
+fn copy_of_long_message_is_released() {
     alone!();
     const LONG: usize = 8 << 20;
     let place = place();

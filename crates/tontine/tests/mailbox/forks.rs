@@ -26,7 +26,7 @@ fn exec_sleep() {
 /// inherit, and crashed, or it received the error `Forked` instead of the number of messages
 /// received.
 #[test]
-fn batch_ends_at_the_fork_in_the_child() {
+fn batch_in_forked_child_ends_at_fork() {
     alone!();
     for forks_at in 0..3 {
         let place = place();
@@ -59,7 +59,7 @@ fn batch_ends_at_the_fork_in_the_child() {
 /// Regression: in a forked child, an armed mailbox, or one with a received message, accessed memory
 /// that a child does not inherit, and the child crashed. So did a reservation.
 #[test]
-fn forked_handles_amid_operations_are_stale_and_harmless() {
+fn forked_handles_in_mid_operation_return_forked() {
     alone!();
     let place = place();
     let mut mailbox = Mailbox::bind(&place.path).expect("binds");
@@ -308,7 +308,7 @@ fn receiver_that_calls_exec_is_dead() {
 /// forgotten. Neither hang-up nor pidfd reports that, and the receiver did not check the liveness
 /// word.
 #[test]
-fn sender_that_calls_exec_is_forgotten_after_its_messages() {
+fn sender_that_calls_exec_is_removed_after_messages() {
     alone!();
     for with_child in [false, true] {
         let place = place();

@@ -31,7 +31,7 @@ fn senders(
 /// Regression: each new sender was permanently granted 64 MiB while that much memory was left. With
 /// the default options the twentieth sender could not send 1 MiB although the memory was idle.
 #[test]
-fn forty_senders_in_turn_send_a_large_message_twice() {
+fn forty_senders_in_turn_send_large_message_twice() {
     alone!();
     let place = place();
     let path = place.path.clone();
@@ -85,7 +85,7 @@ fn returned_memory_is_granted_to_other_lanes() {
 
 /// Regression: a grant that arrived after the sender's deadline was never used.
 #[test]
-fn unused_grant_is_revoked_when_others_need_it() {
+fn unused_grant_is_revoked_for_other_lanes() {
     alone!();
     let place = place();
     // Each of the messages takes a chunk of 2 MiB, and three such chunks do not fit.
@@ -114,7 +114,7 @@ fn unused_grant_is_revoked_when_others_need_it() {
 /// Both ends run independently, with growing, requesting, returning and lowering in every order
 /// that occurs. No sender is wrongly found to exceed its grant.
 #[test]
-fn concurrent_shrinking_and_growing_breaks_no_lane() {
+fn concurrent_shrink_and_grow_keeps_lanes_intact() {
     alone!();
     let place = place();
     let path = place.path.clone();
@@ -149,7 +149,7 @@ fn concurrent_shrinking_and_growing_breaks_no_lane() {
 
 /// A return lowers the grant only once for each request of the receiver.
 #[test]
-fn unrequested_return_closes_its_lane() {
+fn unrequested_return_closes_lane() {
     alone!();
     let place = place();
     let mut mailbox = Mailbox::bind(&place.path).expect("binds");

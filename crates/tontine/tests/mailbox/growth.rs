@@ -39,7 +39,7 @@ fn most_at_once(mailbox: &mut Mailbox, sender: &mut Sender) -> u64 {
 /// receiver had not left yet. The sender was therefore considered to exceed its grant, and its lane
 /// was closed.
 #[test]
-fn lanes_share_a_mailbox_and_inherit_freed_memory() {
+fn lanes_share_mailbox_and_inherit_freed_memory() {
     alone!();
     let place = place();
     let options = Options::new().lane_cap(1 << 20).mailbox_cap(1 << 20).max_lanes(64);
@@ -66,7 +66,7 @@ fn lanes_share_a_mailbox_and_inherit_freed_memory() {
 /// Regression: a chunk that was passed while the receiver's descriptor table was full was regarded
 /// as not passed, and an honest lane was closed, with all its messages.
 #[test]
-fn lane_grows_while_the_receiver_table_is_full() {
+fn lane_grows_while_receiver_table_is_full() {
     alone!();
     use rustix::process::{Resource, Rlimit, setrlimit};
     let place = place();
@@ -124,7 +124,7 @@ fn lane_grows_while_the_receiver_table_is_full() {
 /// Regression: a sender whose descriptor table was full when the WELCOME arrived could not ring the
 /// doorbell, and the receiver slept despite pending messages.
 #[test]
-fn sender_without_a_free_descriptor_is_served_then_grows() {
+fn sender_without_free_descriptor_is_served_then_grows() {
     alone!();
     use rustix::process::{Resource, Rlimit, setrlimit};
     let place = place();

@@ -261,7 +261,7 @@ fn grow_and_shrink(rounds: usize, looks: u32, options: &Options) -> u64 {
 /// Memory that an honest receiver releases is available to the lane again. The lane grows and
 /// shrinks as often as requested, to a total of many times its cap.
 #[test]
-fn honest_lane_grows_and_shrinks_many_times_its_cap() {
+fn honest_lane_grows_and_shrinks_many_times_over_cap() {
     alone!();
     let child = fork(|| {
         // A user may have 128 instances, some of which other programs may hold.
@@ -331,7 +331,7 @@ fn cross(mailbox: &mut Mailbox, sender: &mut Sender, message: &[u8]) {
 /// mapping holds the large chunk. A lane that shrank and grew a little must not be permanently
 /// prevented from sending its longest message.
 #[test]
-fn chunk_held_by_forked_worker_blocks_no_message() {
+fn chunk_held_by_forked_worker_does_not_block_messages() {
     alone!();
     for inotify in [true, false] {
         let child = fork(|| {

@@ -35,7 +35,7 @@ fn leave_empty_chunks(sender: &mut Sender) {
 /// lane. `arm` reported that nothing was pending although a message was two chunks further on, and
 /// no sender rang for that message again.
 #[test]
-fn message_behind_empty_chunks_is_seen_before_waiting() {
+fn message_after_empty_chunks_is_seen_before_waiting() {
     alone!();
     let place = place();
     let mut mailbox = Mailbox::bind(&place.path).expect("binds");
@@ -47,10 +47,10 @@ fn message_behind_empty_chunks_is_seen_before_waiting() {
     assert_eq!(&*mailbox.try_recv().expect("a message"), b"behind them");
 }
 
-/// Like [`message_behind_empty_chunks_is_seen_before_waiting`], but the receiver already sleeps, or
+/// Like [`message_after_empty_chunks_is_seen_before_waiting`], but the receiver already sleeps, or
 /// is in `recv` with and without a deadline.
 #[test]
-fn message_behind_empty_chunks_wakes_the_receiver() {
+fn message_after_empty_chunks_wakes_receiver() {
     alone!();
     let place = place();
     let mut mailbox =
@@ -106,7 +106,7 @@ fn longest_chain_of_empty_chunks_is_followed_in_one_scan() {
 /// (it was broken, had ended, or continued in an empty chunk), the receiver went to sleep despite
 /// the moved lane's message.
 #[test]
-fn broken_lane_does_not_hide_the_message_of_another() {
+fn broken_lane_does_not_hide_other_lanes_message() {
     alone!();
     for broken_at in 0..6 {
         for modest in 0..5 {
@@ -151,7 +151,7 @@ fn limit_address_space(pid: i32, bytes: u64) {
 /// Regression: a receiver that lacked the memory to map a chunk slept, although no sender rings
 /// when memory becomes available.
 #[test]
-fn chunk_mapping_is_retried_after_a_lack_of_memory() {
+fn chunk_mapping_is_retried_after_memory_shortage() {
     alone!();
     let place = place();
     let path = place.path.clone();

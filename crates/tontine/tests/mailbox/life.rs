@@ -31,7 +31,7 @@ fn sleep_indefinitely(_: &Pipe) {
 }
 
 #[test]
-fn life_ends_on_sigkill_not_before() {
+fn life_lasts_until_sigkill() {
     alone!();
     let (mut child, watch) = registered(sleep_indefinitely);
     thread::sleep(Duration::from_millis(20));
@@ -41,7 +41,7 @@ fn life_ends_on_sigkill_not_before() {
 }
 
 #[test]
-fn life_ends_when_the_process_exits() {
+fn life_ends_when_process_exits() {
     alone!();
     let (mut child, watch) = registered(|pipe| _ = pipe.receive_byte());
     child.pipe.send_byte(1);
@@ -50,7 +50,7 @@ fn life_ends_when_the_process_exits() {
 }
 
 #[test]
-fn life_ends_when_the_process_crashes() {
+fn life_ends_when_process_crashes() {
     alone!();
     let (mut child, watch) = registered(|pipe| {
         pipe.receive_byte();
@@ -63,7 +63,7 @@ fn life_ends_when_the_process_crashes() {
 }
 
 #[test]
-fn life_ends_on_exec_though_the_process_lives() {
+fn life_ends_on_exec_though_process_lives() {
     alone!();
     let (mut child, watch) = registered(|pipe| {
         pipe.receive_byte();
@@ -78,7 +78,7 @@ fn life_ends_on_exec_though_the_process_lives() {
 }
 
 #[test]
-fn life_ends_with_its_holding_thread() {
+fn life_ends_with_holding_thread() {
     alone!();
     let (mut child, watch) = registered(|pipe| {
         thread::spawn(|| thread::sleep(Duration::from_secs(1000)));
@@ -92,7 +92,7 @@ fn life_ends_with_its_holding_thread() {
 }
 
 #[test]
-fn life_of_a_thread_ends_with_it_and_another_can_begin() {
+fn thread_life_ends_with_thread_and_new_life_can_begin() {
     alone!();
     let mut child = Child::fork(|pipe| {
         let thread = thread::spawn(|| Life::register_thread().expect("life"));
@@ -113,7 +113,7 @@ fn life_of_a_thread_ends_with_it_and_another_can_begin() {
 }
 
 #[test]
-fn life_continues_while_the_process_is_stopped() {
+fn life_continues_while_process_is_stopped() {
     alone!();
     let (mut child, watch) = registered(sleep_indefinitely);
     child.signal(Signal::STOP);
@@ -124,7 +124,7 @@ fn life_continues_while_the_process_is_stopped() {
 }
 
 #[test]
-fn forked_child_does_not_keep_the_life_of_its_parent() {
+fn forked_child_does_not_keep_life_of_parent() {
     alone!();
     let (mut child, watch) = registered(|pipe| {
         let grandchild = Child::fork(sleep_indefinitely);
@@ -139,7 +139,7 @@ fn forked_child_does_not_keep_the_life_of_its_parent() {
 }
 
 #[test]
-fn forked_child_has_no_life_until_it_registers() {
+fn forked_child_has_no_life_before_registration() {
     alone!();
     let (mut child, parents) = registered(|pipe| {
         let mut grandchild = Child::fork(|_| {
@@ -162,7 +162,7 @@ fn forked_child_has_no_life_until_it_registers() {
 }
 
 #[test]
-fn process_created_without_the_c_library_is_refused() {
+fn process_created_without_c_library_is_refused() {
     alone!();
     for registers_first in [false, true] {
         let mut child = Child::fork(|_| {
@@ -210,7 +210,7 @@ fn exit_main_thread() {
 /// Regression: when a user's first test created a sender and a mailbox, `bind` off the main thread
 /// returned `NotMainThread`, which no program that runs its tests on threads could avoid.
 #[test]
-fn first_test_of_a_user_needs_no_setup() {
+fn bind_and_connect_on_test_thread_need_no_setup() {
     alone!();
     let folder = tempfile::tempdir().expect("a folder");
     let mut mailbox = Mailbox::bind(folder.path().join("jobs")).expect("binds");
@@ -220,7 +220,7 @@ fn first_test_of_a_user_needs_no_setup() {
 }
 
 #[test]
-fn register_on_the_main_thread_starts_no_thread() {
+fn register_on_main_thread_starts_no_thread() {
     alone!();
     let mut child = Child::fork(|_| {
         let life = Life::register().expect("life");
@@ -237,7 +237,7 @@ fn register_on_the_main_thread_starts_no_thread() {
 }
 
 #[test]
-fn register_off_the_main_thread_starts_an_anchor_thread() {
+fn register_off_main_thread_starts_anchor_thread() {
     alone!();
     let mut child = Child::fork(|pipe| {
         let life = thread::spawn(Life::register).join().expect("the thread").expect("life");
@@ -269,7 +269,7 @@ fn concurrent_first_registrations_create_one_life() {
 }
 
 #[test]
-fn life_on_an_anchor_thread_outlives_the_main_thread() {
+fn life_on_anchor_thread_outlives_main_thread() {
     alone!();
     let off_main = || thread::spawn(Life::register).join().expect("the thread");
     let register: [fn() -> _; 2] = [Life::register_anchor_thread, off_main];
@@ -290,7 +290,7 @@ fn life_on_an_anchor_thread_outlives_the_main_thread() {
 
 /// The main thread, which may have held the life, exits; then another thread registers.
 #[test]
-fn register_after_the_main_thread_exited_creates_a_life() {
+fn register_after_main_thread_exit_creates_life() {
     alone!();
     for registers_first in [true, false] {
         let mut child = Child::fork(|pipe| {
@@ -321,7 +321,7 @@ fn register_after_the_main_thread_exited_creates_a_life() {
 
 /// The forking thread is the child's main thread: the child needs no anchor thread.
 #[test]
-fn child_forked_by_another_thread_needs_no_anchor_thread() {
+fn child_forked_off_main_thread_needs_no_anchor_thread() {
     alone!();
     let mut child = Child::fork(|_| {
         thread::spawn(Life::register).join().expect("the thread").expect("life");
@@ -367,7 +367,7 @@ fn anchor_thread_blocks_all_signals() {
 }
 
 #[test]
-fn process_page_is_writable_only_by_its_owner() {
+fn process_page_is_writable_only_by_owner() {
     alone!();
     let life = Life::register().expect("life");
     let fd = life.as_fd();
@@ -442,7 +442,7 @@ fn invalid_process_page_is_refused() {
 }
 
 #[test]
-fn watch_outlives_its_descriptor_and_works_in_a_child() {
+fn watch_outlives_descriptor_and_works_in_child() {
     alone!();
     let (mut child, watch) = registered(sleep_indefinitely);
     let watch = &watch;

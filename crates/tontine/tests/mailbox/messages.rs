@@ -63,7 +63,7 @@ fn small_messages_arrive_in_every_mode() {
 /// space, padding included, but not the position. A sender that saw the free space before the
 /// position took this for a protocol violation and closed the lane.
 #[test]
-fn padding_without_a_following_message_breaks_no_lane() {
+fn padding_without_following_message_keeps_lane_intact() {
     alone!();
     let place = place();
     let options = Options::new().first_chunk(1 << 16).lane_cap(1 << 16);
@@ -94,7 +94,7 @@ fn padding_without_a_following_message_breaks_no_lane() {
 }
 
 #[test]
-fn lane_grows_to_the_smaller_of_both_caps() {
+fn lane_grows_to_smaller_of_both_caps() {
     alone!();
     let place = place();
     for (theirs, ours) in [(1 << 20, 64 << 20), (64 << 20, 1 << 20)] {
@@ -119,7 +119,7 @@ fn lane_grows_to_the_smaller_of_both_caps() {
 }
 
 #[test]
-fn longest_message_is_sent_and_a_longer_one_refused() {
+fn longest_message_is_sent_longer_message_refused() {
     alone!();
     let place = place();
     let options = Options::new().lane_cap(1 << 20);
@@ -140,7 +140,7 @@ fn longest_message_is_sent_and_a_longer_one_refused() {
 }
 
 #[test]
-fn death_of_the_receiver_is_noticed_and_messages_remain() {
+fn death_of_receiver_is_noticed_and_messages_remain() {
     alone!();
     let place = place();
     let path = place.path.clone();
@@ -206,7 +206,7 @@ fn successor_inherits_unacknowledged_messages() {
 }
 
 #[test]
-fn closed_mailbox_is_a_broken_pipe_and_frees_its_name() {
+fn closed_mailbox_returns_closed_and_frees_name() {
     alone!();
     let place = place();
     let mut mailbox = Mailbox::bind(&place.path).expect("binds");
@@ -225,7 +225,7 @@ fn closed_mailbox_is_a_broken_pipe_and_frees_its_name() {
 }
 
 #[test]
-fn sender_that_ends_leaves_its_sent_messages() {
+fn sender_that_ends_leaves_sent_messages() {
     alone!();
     let place = place();
     let mut mailbox = Mailbox::bind(&place.path).expect("binds");
@@ -250,7 +250,7 @@ fn sender_that_ends_leaves_its_sent_messages() {
 }
 
 #[test]
-fn handles_return_forked_in_a_forked_child() {
+fn handles_in_forked_child_return_forked() {
     alone!();
     let place = place();
     let mut mailbox = Mailbox::bind(&place.path).expect("binds");
@@ -319,7 +319,7 @@ fn adopted_sockets_may_stay_silent_indefinitely() {
 }
 
 #[test]
-fn abstract_name_works_like_a_path() {
+fn abstract_name_works_like_path() {
     alone!();
     let _place = place();
     let name = format!("@tontine-test-{}", std::process::id());
@@ -352,7 +352,7 @@ fn reservation_is_sent_on_commit() {
 }
 
 #[test]
-fn sleeping_receiver_is_woken_by_a_message() {
+fn sleeping_receiver_is_woken_by_message() {
     alone!();
     let place = place();
     for fences in [Fences::Asymmetric, Fences::Symmetric] {
@@ -431,7 +431,7 @@ fn requeued_message_is_received_again_or_stays_unread() {
 /// Regression: the lock file was once called `mailbox.lock.lock`, and a living owner's address
 /// `mailbox.lock`: both the mailbox and the path lock added the ending.
 #[test]
-fn lock_file_and_refusal_have_the_documented_names() {
+fn lock_file_and_refusal_have_documented_names() {
     alone!();
     let place = place();
     let mailbox = Mailbox::bind(&place.path).expect("binds");

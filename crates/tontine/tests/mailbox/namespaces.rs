@@ -133,7 +133,7 @@ fn send(sender: &mut Sender, mut numbers: std::ops::Range<u32>) {
 }
 
 #[test]
-fn containers_sharing_a_folder_communicate_and_notice_deaths() {
+fn containers_sharing_folder_communicate_and_notice_deaths() {
     alone!();
     if !possible() {
         return;

@@ -155,7 +155,7 @@ fn failed_call_during_connect_is_named_and_leaves_nothing() {
 /// Regression: each of these failures permanently cost the new sender its lane, or made `recv`
 /// fail.
 #[test]
-fn failed_call_during_handshake_only_delays_the_sender() {
+fn failed_call_during_handshake_only_delays_sender() {
     alone!();
     let place = place();
     let options = Options::new().handshake_timeout(AMPLE).wait_strategy(WaitStrategy::Sleep);
@@ -205,7 +205,7 @@ fn failed_call_during_handshake_only_delays_the_sender() {
 }
 
 #[test]
-fn failed_call_during_growth_only_delays_the_message() {
+fn failed_call_during_growth_only_delays_message() {
     alone!();
     let place = place();
     let mut mailbox = Mailbox::bind(&place.path).expect("binds");
@@ -252,7 +252,7 @@ fn mount_small(folder: &std::path::Path, holds: &str) -> bool {
 }
 
 #[test]
-fn mailbox_in_a_folder_on_a_full_file_system_fails_cleanly() {
+fn mailbox_on_full_file_system_fails_cleanly() {
     alone!();
     let place = place();
     let folder = place.path.parent().expect("a folder");

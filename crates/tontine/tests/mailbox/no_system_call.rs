@@ -31,7 +31,7 @@ fn message(number: u64) -> Vec<u8> {
 /// its socket before it checked the receiver's position. This took one system call per few hundred
 /// messages.
 #[test]
-fn send_to_an_awake_receiver_makes_no_system_call() {
+fn send_to_awake_receiver_makes_no_system_call() {
     alone!();
     let place = place();
     let options = Options::new().wait_strategy(WaitStrategy::Spin).first_chunk(4096);
@@ -109,7 +109,7 @@ fn receive_without_system_calls() -> i32 {
 }
 
 #[test]
-fn system_call_filter_kills_the_process() {
+fn system_call_filter_kills_process() {
     alone!();
     let status = reap(fork(|| {
         forbid_system_calls();

@@ -65,7 +65,7 @@ fn holder(scratch: &Scratch) -> Option<u32> {
 }
 
 #[test]
-fn path_lock_is_held_by_one_process_and_names_it() {
+fn path_lock_is_exclusive_and_names_holder() {
     alone!();
     let scratch = Scratch::new("lock-two");
     let mut child = owner(&scratch, sleep_indefinitely);
@@ -76,7 +76,7 @@ fn path_lock_is_held_by_one_process_and_names_it() {
 }
 
 #[test]
-fn path_lock_cannot_be_acquired_twice_by_a_process() {
+fn path_lock_cannot_be_acquired_twice_by_process() {
     alone!();
     let scratch = Scratch::new("lock-twice");
     let lock = PathLock::acquire(scratch.path()).expect("lock");
@@ -92,7 +92,7 @@ fn path_lock_cannot_be_acquired_twice_by_a_process() {
 }
 
 #[test]
-fn path_lock_is_free_after_death_though_a_child_lives() {
+fn path_lock_is_free_after_death_though_child_lives() {
     alone!();
     let scratch = Scratch::new("lock-forked");
     let mut child = owner(&scratch, |pipe| {
@@ -122,7 +122,7 @@ fn path_lock_is_free_after_exec() {
 }
 
 #[test]
-fn path_lock_copy_dropped_in_a_child_releases_nothing() {
+fn path_lock_copy_dropped_in_child_does_not_release_lock() {
     alone!();
     let scratch = Scratch::new("lock-copy");
     let lock = PathLock::acquire(scratch.path()).expect("lock");
@@ -154,7 +154,7 @@ fn path_lock_copy_dropped_in_a_child_releases_nothing() {
 }
 
 #[test]
-fn path_lock_refuses_a_link_and_a_missing_folder() {
+fn path_lock_refuses_link_and_missing_folder() {
     alone!();
     let scratch = Scratch::new("lock-link");
     std::os::unix::fs::symlink("/dev/null", scratch.lock()).expect("symlink");
@@ -167,7 +167,7 @@ fn path_lock_refuses_a_link_and_a_missing_folder() {
 /// database there as the lock file. The path lock opened that file, and when it closed the
 /// descriptor, the kernel dropped the record lock with which the program protected its database.
 #[test]
-fn hard_link_to_locked_database_keeps_its_record_lock() {
+fn hard_link_to_locked_database_keeps_record_lock() {
     alone!();
     for is_moved in [false, true] {
         let scratch = Scratch::new("lock-database");

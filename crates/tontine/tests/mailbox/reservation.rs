@@ -36,7 +36,7 @@ fn idle_reader(place: &Place, on_death: OnDeath) -> (i32, Sender) {
 /// returned the chunk before it published. It wrote a header far past the end of a chunk of 4,096
 /// bytes, or, for a small message, published the new chunk's bytes as the message.
 #[test]
-fn chunk_with_a_reservation_is_not_returned() {
+fn chunk_with_reservation_is_not_returned() {
     alone!();
     for length in [200_000, 100] {
         let place = place();
@@ -56,7 +56,7 @@ fn chunk_with_a_reservation_is_not_returned() {
 }
 
 #[test]
-fn commit_to_a_dead_receiver_fails() {
+fn commit_to_dead_receiver_fails() {
     alone!();
     let place = place();
     let (reader, mut sender) = idle_reader(&place, OnDeath::Fail);
@@ -72,7 +72,7 @@ fn commit_to_a_dead_receiver_fails() {
 /// Regression: `commit` checked only whether the receiver was alive, and returned `Ok` for a
 /// receiver that had closed.
 #[test]
-fn commit_to_a_closed_mailbox_fails() {
+fn commit_to_closed_mailbox_fails() {
     alone!();
     for on_death in [OnDeath::Fail, OnDeath::WaitForSuccessor] {
         let place = place();
@@ -95,7 +95,7 @@ fn commit_to_a_closed_mailbox_fails() {
 /// child crashed when it read that memory, or wrote to whatever had been mapped there since the
 /// fork.
 #[test]
-fn forked_child_panics_on_access_to_a_parent_reservation() {
+fn forked_child_panics_on_access_to_parent_reservation() {
     alone!();
     let place = place();
     let mut mailbox = Mailbox::bind(&place.path).expect("binds");

@@ -50,7 +50,7 @@ fn armed_sender_is_notified_of_space() {
 /// empty. If a receiver acknowledged one message and then worked for an hour, an armed sender was
 /// not notified, and a sender that waited for the acknowledgement woke only by its own timer.
 #[test]
-fn explicit_acknowledgement_notifies_an_armed_sender() {
+fn explicit_acknowledgement_notifies_armed_sender() {
     alone!();
     let place = place();
     let (mut mailbox, mut sender, _) = full(&Options::new().lane_cap(8192), &place.path);

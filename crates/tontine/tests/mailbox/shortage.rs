@@ -121,7 +121,7 @@ fn processor_time() -> Duration {
 /// connections, and a socket with a chunk that cannot be received, stay readable, and `recv` polled
 /// only these, a hundred thousand times per second.
 #[test]
-fn receiver_with_a_full_table_sleeps_and_accepts_later() {
+fn receiver_with_full_table_sleeps_and_accepts_later() {
     alone!();
     for how in [Waits::InRecv, Waits::OnTheDescriptor] {
         let place = place();
@@ -208,7 +208,7 @@ fn receiver_with_a_full_table_sleeps_and_accepts_later() {
 /// The descriptors that a new sender needs are missing one by one. Regression: if the WELCOME
 /// failed for lack of one descriptor, the sender was permanently refused.
 #[test]
-fn receiver_lacking_any_one_descriptor_accepts_later() {
+fn receiver_lacking_any_descriptor_accepts_later() {
     alone!();
     let place = place();
     let path = place.path.clone();
@@ -272,7 +272,7 @@ fn receiver_lacking_any_one_descriptor_accepts_later() {
 }
 
 #[test]
-fn sender_lacking_any_one_descriptor_fails_cleanly() {
+fn sender_lacking_any_descriptor_fails_cleanly() {
     alone!();
     let place = place();
     let mut mailbox = Mailbox::bind(&place.path).expect("binds");
@@ -324,7 +324,7 @@ fn sender_lacking_any_one_descriptor_fails_cleanly() {
 }
 
 #[test]
-fn bind_lacking_any_one_descriptor_fails_cleanly() {
+fn bind_lacking_any_descriptor_fails_cleanly() {
     alone!();
     let place = place();
     let path = place.path.clone();
@@ -419,7 +419,7 @@ fn long_descriptor_shortage_refuses_senders_temporarily() {
 /// later chunk could not be mapped, the receiver tried again only when something else woke it, and
 /// slept despite pending messages.
 #[test]
-fn chunk_that_cannot_be_mapped_is_mapped_later() {
+fn unmappable_chunk_is_mapped_later() {
     alone!();
     const LARGE: usize = 3 << 20;
     let place = place();

@@ -58,7 +58,7 @@ fn inherit(mailbox: &mut Mailbox, sender: &mut Sender) -> Vec<Vec<u8>> {
 /// The first search for a successor happens as soon as the end is noticed, no matter how recently
 /// the sender checked whether its first receiver, which had not answered yet, still owned the path.
 #[test]
-fn first_search_for_a_successor_is_immediate() {
+fn first_search_for_successor_is_immediate() {
     alone!();
     for round in 0..20 {
         let place = place();
@@ -84,7 +84,7 @@ fn first_search_for_a_successor_is_immediate() {
 /// still accepts connections, and the pidfd does not fire. The lane was handed to a listener that
 /// no process read, and the later owner of the path never received it.
 #[test]
-fn lane_at_a_leftover_listener_moves_to_the_next_owner() {
+fn lane_at_leftover_listener_moves_to_next_owner() {
     alone!();
     let place = place();
     let path = place.path.clone();
@@ -136,7 +136,7 @@ fn lane_at_a_leftover_listener_moves_to_the_next_owner() {
 /// the lane: the owner that reads the `HELLO` late, or the owner that received the lane in the
 /// meantime.
 #[test]
-fn withdrawn_hello_is_read_by_no_second_owner() {
+fn withdrawn_hello_is_not_read_by_second_owner() {
     alone!();
     let place = place();
     let mut late = Mailbox::bind(&place.path).expect("binds");
@@ -155,7 +155,7 @@ fn withdrawn_hello_is_read_by_no_second_owner() {
 
 /// Regression: every error in a handover was permanently treated as "no successor yet".
 #[test]
-fn permanent_handover_error_is_returned_with_the_messages() {
+fn permanent_handover_error_is_returned_with_messages() {
     alone!();
     let place = place();
     let mut sender = orphan(&place.path, &waiting());
@@ -183,7 +183,7 @@ fn permanent_handover_error_is_returned_with_the_messages() {
 /// A lack of descriptors does not end the lane: the error is reported if the lack lasts, and the
 /// lane continues.
 #[test]
-fn sender_short_of_descriptors_continues_when_some_are_free() {
+fn sender_short_of_descriptors_continues_once_available() {
     alone!();
     let place = place();
     let path = place.path.clone();
@@ -222,7 +222,7 @@ fn full_mailbox(path: &Path) -> (Mailbox, Sender) {
 
 /// Regression: if the successor had no space for one more lane, the lane ended permanently.
 #[test]
-fn sender_waits_for_a_full_successor() {
+fn sender_waits_for_full_successor() {
     alone!();
     let place = place();
     let mut sender = orphan(&place.path, &waiting());
@@ -254,7 +254,7 @@ fn sender_waits_for_a_full_successor() {
 
 /// A refusal for another reason ends the lane, and the messages can be taken back.
 #[test]
-fn refusal_by_a_successor_ends_the_lane() {
+fn refusal_by_successor_ends_lane() {
     alone!();
     for errno in [libc::EACCES, libc::EPROTONOSUPPORT] {
         let place = place();
@@ -278,7 +278,7 @@ fn refusal_by_a_successor_ends_the_lane() {
 /// Regression: the error was "A process of uid 4294967295 died", because before the `WELCOME`, only
 /// the kernel knew the process.
 #[test]
-fn hang_up_before_the_welcome_names_the_process() {
+fn hang_up_before_welcome_names_process() {
     alone!();
     let place = place();
     let listener = raw::listen(&place.path);

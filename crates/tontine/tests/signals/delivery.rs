@@ -47,7 +47,7 @@ fn signal_thread_delivers_each_signal_and_ends_on_drop() {
 }
 
 #[test]
-fn wake_up_signal_of_the_thread_is_never_delivered() {
+fn wake_up_signal_of_signal_thread_is_not_delivered() {
     alone!();
     in_a_process(|| {
         for set in [vec![Signal::TERM], vec![realtime(0)], vec![Signal::HUP, realtime(3)]] {
@@ -68,7 +68,7 @@ fn wake_up_signal_of_the_thread_is_never_delivered() {
 }
 
 #[test]
-fn drop_waits_for_the_delivery_and_leaves_the_rest() {
+fn drop_waits_for_delivery_and_keeps_other_signals_pending() {
     alone!();
     in_a_process(|| {
         let blocked = Blocked::new([Signal::TERM, realtime(0)]).expect("blocked");
@@ -116,7 +116,7 @@ fn delivery_without_values_works_at_zero_queue_limit() {
 }
 
 #[test]
-fn panic_in_a_delivery_reaches_stop() {
+fn panic_in_delivery_reaches_stop() {
     alone!();
     in_a_process(|| {
         std::panic::set_hook(Box::new(|_| ()));
@@ -130,7 +130,7 @@ fn panic_in_a_delivery_reaches_stop() {
 }
 
 #[test]
-fn channel_keeps_one_of_each_standard_signal_and_counts() {
+fn channel_coalesces_and_counts_standard_signals() {
     alone!();
     in_a_process(|| {
         let blocked = Blocked::new([Signal::USR1, Signal::USR2]).expect("blocked");
@@ -265,7 +265,7 @@ fn reader(path: &std::path::Path, takes: bool) -> Child {
 }
 
 #[test]
-fn mailbox_delivers_signals_to_another_process() {
+fn mailbox_delivers_signals_to_other_process() {
     alone!();
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("signals");
@@ -292,7 +292,7 @@ fn mailbox_delivers_signals_to_another_process() {
 }
 
 #[test]
-fn full_mailbox_does_not_delay_the_drop() {
+fn full_mailbox_does_not_delay_drop() {
     alone!();
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("signals");
@@ -406,7 +406,7 @@ fn first_interruption_is_noticed() {
 }
 
 #[test]
-fn second_interruption_ends_the_program() {
+fn second_interruption_ends_program() {
     alone!();
     let second = status_of(|| {
         let interrupted = signal::interrupted().expect("blocked");

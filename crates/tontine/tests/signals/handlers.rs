@@ -26,7 +26,7 @@ fn is_readable(wake: &SelfPipe) -> bool {
 }
 
 #[test]
-fn flag_counter_and_pipe_report_their_signal() {
+fn flag_counter_and_pipe_report_installed_signal() {
     alone!();
     in_a_process(|| {
         let flag = SignalFlag::install(Signal::USR1).expect("installed");
@@ -48,7 +48,7 @@ fn flag_counter_and_pipe_report_their_signal() {
 }
 
 #[test]
-fn drop_of_the_last_handler_restores_the_disposition() {
+fn drop_of_last_handler_restores_disposition() {
     alone!();
     in_a_process(|| {
         dispose(Signal::USR1, libc::SIG_IGN, libc::SA_NODEFER);
@@ -93,7 +93,7 @@ fn full_self_pipe_is_harmless_and_errno_is_preserved() {
 }
 
 #[test]
-fn handlers_may_be_installed_and_dropped_while_running() {
+fn handlers_can_be_installed_and_dropped_while_running() {
     alone!();
     in_a_process(|| {
         let always = SignalCounter::install(Signal::USR1).expect("installed");
@@ -238,7 +238,7 @@ fn first_calls() -> usize {
 /// program dropped the flag, which restored the default disposition without checking whose handler
 /// it replaced, and the next signal killed the process.
 #[test]
-fn flag_dropped_under_newer_handler_leaves_that_handler() {
+fn flag_dropped_under_newer_handler_keeps_newer_handler() {
     alone!();
     in_a_process(|| {
         let flag = SignalFlag::install(Signal::USR1).expect("installed");

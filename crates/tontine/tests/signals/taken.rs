@@ -41,7 +41,7 @@ fn nothing(blocked: &Blocked) {
 }
 
 #[test]
-fn blocking_fails_and_names_a_thread_that_does_not_block() {
+fn blocking_fails_and_names_thread_with_signal_unblocked() {
     alone!();
     in_a_process(|| {
         let (id, _stay) = thread("unaware", || signals_blocked(Signal::USR1));
@@ -108,7 +108,7 @@ fn blocking_is_inherited_and_ignores_starting_threads() {
 }
 
 #[test]
-fn untakeable_signals_are_refused_with_the_reason() {
+fn untakeable_signals_are_refused_with_reason() {
     alone!();
     let thread_directed = [Signal::SEGV, Signal::BUS, Signal::FPE, Signal::ILL, Signal::SYS];
     for (signals, reason) in [
@@ -196,7 +196,7 @@ fn no_real_time_signal_of_several_senders_is_lost() {
 }
 
 #[test]
-fn wait_keeps_its_timeout_despite_handlers() {
+fn wait_keeps_timeout_despite_handlers() {
     alone!();
     in_a_process(|| {
         let blocked = Blocked::new(Signal::TERM).expect("blocked");
@@ -221,7 +221,7 @@ fn wait_keeps_its_timeout_despite_handlers() {
 }
 
 #[test]
-fn timer_signal_reports_its_overruns() {
+fn timer_signal_reports_overruns() {
     alone!();
     in_a_process(|| {
         let signal = realtime(4);
@@ -268,7 +268,7 @@ fn child_that_exits(status: i32) -> i32 {
 }
 
 #[test]
-fn child_exit_is_reported_whatever_the_disposition() {
+fn child_exit_is_reported_under_any_disposition() {
     alone!();
     let reaped = |pid| {
         // SAFETY: the call only takes numbers and a null pointer.
@@ -336,7 +336,7 @@ fn blocked_sigchld_dropped_leaves_newer_handler() {
 }
 
 #[test]
-fn blocked_signal_is_taken_whatever_its_disposition() {
+fn blocked_signal_is_taken_under_any_disposition() {
     alone!();
     in_a_process(|| {
         let all = [Signal::HUP, Signal::WINCH, Signal::USR1];
@@ -359,7 +359,7 @@ fn readable(descriptor: &impl AsFd, wanted: bool) {
 }
 
 #[test]
-fn signal_descriptor_is_readable_while_a_signal_is_pending() {
+fn signal_descriptor_is_readable_while_signal_is_pending() {
     alone!();
     in_a_process(|| {
         let blocked = Blocked::new([Signal::USR1, realtime(0)]).expect("blocked");
@@ -382,7 +382,7 @@ fn signal_descriptor_is_readable_while_a_signal_is_pending() {
 }
 
 #[test]
-fn started_program_begins_with_the_previous_mask() {
+fn started_program_begins_with_previous_mask() {
     alone!();
     in_a_process(|| {
         dispose(Signal::CHLD, libc::SIG_IGN, 0);
@@ -407,7 +407,7 @@ fn started_program_begins_with_the_previous_mask() {
 }
 
 #[test]
-fn drop_unblocks_only_signals_that_no_other_blocks() {
+fn drop_unblocks_only_signals_not_blocked_elsewhere() {
     alone!();
     in_a_process(|| {
         signals_blocked(Signal::HUP);
@@ -441,7 +441,7 @@ fn pending_signal_takes_effect_on_drop_unless_discarded() {
 }
 
 #[test]
-fn terminate_process_dies_of_the_taken_signal() {
+fn terminate_process_ends_by_taken_signal() {
     alone!();
     for (signal, status) in
         [(Signal::TERM, 128 + 15), (Signal::USR1, 128 + 10), (realtime(5), 128 + 39)]
@@ -467,7 +467,7 @@ fn terminate_process_dies_of_the_taken_signal() {
 }
 
 #[test]
-fn forked_child_inherits_the_mask_but_no_taker() {
+fn forked_child_inherits_mask_but_no_taker() {
     alone!();
     in_a_process(|| {
         let blocked = Blocked::new([Signal::TERM, Signal::USR1]).expect("blocked");

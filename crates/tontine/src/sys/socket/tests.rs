@@ -70,7 +70,7 @@ fn message_with_memory_and_doorbell_is_mapped() {
 /// Descriptors of the wrong kind were closed in the process's table. Such a close waits for a FUSE
 /// server, and drops the process's record locks. They no longer enter that table.
 #[test]
-fn unexpected_descriptors_enter_no_table_and_stay_queued() {
+fn unexpected_descriptors_stay_queued_outside_table() {
     let (ours, theirs) = pair().expect("pair");
     pass_credentials(&theirs).expect("pass credentials");
     let (reader, writer) = pipe();
@@ -231,7 +231,7 @@ fn received_descriptor_drops_no_record_lock() {
 }
 
 #[test]
-fn abstract_name_binds_connects_and_is_exclusive() {
+fn abstract_name_binds_exclusively_and_connects() {
     let name = format!("tontine-test-{}", std::process::id());
     let deadline = Instant::now() + Duration::from_secs(20);
     let early = seqpacket().expect("socket");
@@ -255,7 +255,7 @@ fn abstract_name_binds_connects_and_is_exclusive() {
 }
 
 #[test]
-fn path_binds_connects_and_has_length_limits() {
+fn path_within_length_limits_binds_and_connects() {
     let path = std::env::temp_dir().join(format!("tontine-socket-{}", std::process::id()));
     let _ = std::fs::remove_file(&path);
     let listener = seqpacket().expect("socket");
@@ -286,7 +286,7 @@ fn path_binds_connects_and_has_length_limits() {
 }
 
 #[test]
-fn connect_to_full_backlog_ends_at_deadline() {
+fn connect_to_full_backlog_fails_at_deadline() {
     let name = format!("tontine-full-{}", std::process::id());
     let listener = seqpacket().expect("socket");
     bind_abstract(&listener, &name).expect("bind");
