@@ -59,8 +59,9 @@ fn assert_all_fail(sender: &mut Sender, errno: i32) {
 }
 
 /// Regression: a program took back the unread messages of its dead receiver, and every later call
-/// returned EPROTO. The sender counted the messages taken back as read. It then considered the dead
-/// receiver's control page invalid, because the page still showed the position before them.
+/// returned EPROTO. The sender counted the messages taken back as read. It then considered the
+/// control page of the dead receiver invalid, because the page still showed the position before
+/// them.
 #[test]
 fn take_unread_keeps_owner_died_error() {
     alone!();
