@@ -146,7 +146,7 @@ pub(crate) fn hand_over<T>(value: T) -> *mut T {
 /// 1. `handle` is NULL, or comes from [`hand_over`] and was not closed.
 /// 2. No other call uses the value while the result lives.
 pub(crate) unsafe fn behind<'a, T>(handle: *mut T) -> CResult<&'a mut T> {
-    // SAFETY: the caller keeps the contract (1, 2).
+    // SAFETY: the caller upholds the contract (1, 2).
     unsafe { handle.as_mut() }
         .ok_or_else(|| CError::new(libc::EINVAL, "the handle is NULL; open one first"))
 }

@@ -52,7 +52,7 @@ pub extern "C" fn mm_malloc(size: usize) -> *mut c_void {
 pub unsafe extern "C" fn mm_free(block: *mut c_void) -> c_int {
     answer(|| match NonNull::new(block.cast()) {
         None => Ok(0),
-        // SAFETY: the caller keeps the contract.
+        // SAFETY: the caller upholds the contract.
         Some(block) => with(|heap| Ok(unsafe { heap.free(block) }.map(|()| 0)?)),
     })
 }

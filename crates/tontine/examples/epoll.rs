@@ -54,7 +54,8 @@ pub(crate) fn main() -> Result<(), Box<dyn std::error::Error>> {
             continue;
         }
         events.clear();
-        // Needs a timeout, because only receiving calls drop senders that connect and send nothing.
+        // The wait needs a timeout, because only receiving calls drop senders that connect and send
+        // nothing.
         let longest = Timespec { tv_sec: 5, tv_nsec: 0 };
         match epoll::wait(&set, spare_capacity(&mut events), Some(&longest)) {
             Ok(_) | Err(Errno::INTR) => {}

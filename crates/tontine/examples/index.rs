@@ -1,5 +1,5 @@
-//! An index in shared memory that one process writes and three read, while all of them are killed
-//! repeatedly.
+//! An index in shared memory that one process writes and three processes read, while all of them
+//! are killed repeatedly.
 //!
 //! An entry is a published block: a key, a value, and a checksum of both, with which a reader
 //! detects an entry that mixes two writes. The table has one handle per key. To change an entry,

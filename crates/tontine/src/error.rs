@@ -3,7 +3,7 @@
 //!
 //! Each variant corresponds to one error number ([`Error::errno`]), which the C bindings return;
 //! [`Error::System`] and [`Error::SystemAt`] keep the number of the system call that failed. Each
-//! text names what failed, what was expected, what was found, and what to do.
+//! text names the failed operation, the expected and the found value, and the remedy.
 //!
 //! Neighbours: every module returns these errors. Only `sys::region` has its own error type,
 //! because it finds what is wrong with a peer's region before the peer is known. Once the peer is
@@ -71,8 +71,8 @@ impl fmt::Display for Peer {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The receiver died. The sender can still take back the unread messages, that is, those that
-    /// the receiver had not acknowledged
+    /// The receiver died. The sender can still take back the unread messages, that is, the messages
+    /// that the receiver had not acknowledged
     /// ([`Sender::take_unread`](crate::mailbox::Sender::take_unread)).
     #[error("{peer} died; take the unread messages back, or connect to its successor")]
     OwnerDied {
@@ -150,7 +150,7 @@ pub enum Error {
     Denied {
         /// The process that was refused.
         peer: Peer,
-        /// The users that are allowed; empty if the other end refused and named none.
+        /// The allowed users; empty if the other end refused without naming any.
         allowed: Vec<u32>,
     },
 
@@ -201,14 +201,14 @@ pub enum Error {
     InvalidAddress {
         /// The address.
         address: String,
-        /// The expected value, the one that was found, and the remedy.
+        /// The expected value, the found value, and the remedy.
         reason: &'static str,
     },
 
     /// The socket cannot carry a lane.
     #[error("this socket cannot carry a lane: {reason}")]
     InvalidSocket {
-        /// The expected value, the one that was found, and the remedy.
+        /// The expected value, the found value, and the remedy.
         reason: &'static str,
     },
 

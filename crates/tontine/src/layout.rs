@@ -1,7 +1,7 @@
 //! Comparison of `docs/internals/layout.md` with the constants of the code.
 //!
-//! Most of what the page documents is private. `tests/documents/layout.rs` compares the part of a
-//! process page that a peer sees.
+//! Most items that the page documents are private. `tests/documents/layout.rs` compares the part of
+//! a process page that a peer sees.
 
 use std::collections::BTreeMap;
 

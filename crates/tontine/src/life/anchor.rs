@@ -23,7 +23,7 @@ pub(super) fn hold<T: Send + 'static>(make: fn() -> Result<T>) -> Result<T> {
     let body = move || {
         let made_it = make();
         let stays = made_it.is_ok();
-        // Cannot fail: the receiving end waits below.
+        // The send cannot fail, because the receiving end waits below.
         let _ = made.send(made_it);
         drop(made);
         if !stays {

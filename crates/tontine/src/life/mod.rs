@@ -187,8 +187,8 @@ impl Life {
         Self::held_by(Self::begin)
     }
 
-    /// Returns this process's life. If there is none, starts a thread that holds a new one and does
-    /// nothing else. That life lasts as long as the process, even if the main thread exits.
+    /// Returns this process's life. If there is none, starts a thread that holds a new life and
+    /// does nothing else. That life lasts as long as the process, even if the main thread exits.
     ///
     /// The thread, `tontine-anchor`, costs one `clone` (about 0.1 ms, once) and 64 KiB of address
     /// space for its stack, of which it touches about two pages. It sleeps until the process ends,

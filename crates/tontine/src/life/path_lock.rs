@@ -104,10 +104,11 @@ impl PathLock {
         let lock_path = lock_path(path);
         let in_use = |holder| Error::AddrInUse { address: path.display().to_string(), holder };
         let at = |error: Error| error.at(lock_path.display());
-        // Called before the registry is locked: a silent file system blocks only this call.
+        // This call precedes the lock of the registry, so a silent file system blocks only this
+        // call.
         let found = find(&lock_path)?;
         let mut locked = locked()?;
-        // Checked before the file is opened, because closing a second descriptor would drop this
+        // The check precedes opening the file, because closing a second descriptor would drop this
         // process's lock.
         if found.is_some_and(|id| locked.contains(&id)) {
             return Err(in_use(Some(std::process::id())));

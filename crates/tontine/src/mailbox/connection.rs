@@ -146,7 +146,7 @@ impl Connection {
         matches!(self, Self::Pending(pending) if pending.unreadable)
     }
 
-    /// Returns the receiver that has accepted the lane, or the last one that did.
+    /// Returns the receiver that has accepted the lane, or the last receiver that accepted it.
     pub(super) fn receiver(&self) -> Option<Peer> {
         self.last().map(|joined| joined.peer)
     }

@@ -69,7 +69,7 @@ impl SpaceRequest {
     }
 
     /// Returns `true` if waiting is better than growing: an active receiver frees space soon, and a
-    /// chunk that stays in the cache is worth more than one that never fills.
+    /// chunk that stays in the cache is worth more than a chunk that never fills.
     pub(super) fn waits_for(
         &mut self,
         reader: &AcceptedLane,

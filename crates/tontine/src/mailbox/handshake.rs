@@ -100,7 +100,7 @@ impl Mailbox {
 
     /// Refuses a pending connection, with the reason.
     pub(super) fn refuse(&self, connection: &PendingConnection, error: &Error) {
-        // Removed explicitly, because a forked child's copy would keep the socket in the set.
+        // The socket is removed explicitly, because a forked child's copy would keep it in the set.
         self.door.unwatch(connection.socket.as_fd());
         refuse(&connection.socket, error);
     }
@@ -188,7 +188,7 @@ impl Mailbox {
     }
 
     /// Returns the maximum that a lane is ever granted, even if all others end. The sender uses it
-    /// to distinguish a message that must wait from one that never fits.
+    /// to distinguish a message that must wait from a message that never fits.
     fn most(&self, granted: u64) -> u64 {
         let others = self.options.max_lanes.saturating_sub(1) as u64;
         let left = self.options.mailbox_cap.saturating_sub(others.saturating_mul(1 << MIN_LOG2));
@@ -209,7 +209,7 @@ impl Mailbox {
         for log2 in hello.named() {
             chunk_size(log2).map_err(|broken| wrong(broken.0))?;
         }
-        // The steps for which this process may lack a resource come first, while the passed objects
+        // The steps for which this process may lack a resource are first, while the passed objects
         // are still available for a retry.
         let (control, control_fd) = Control::new(hello.position, granted, self.most(granted))?;
         let (doorbell, button) = doorbell::make()?;

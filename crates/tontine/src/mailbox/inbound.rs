@@ -31,7 +31,7 @@ use crate::sys::socket::{self, PassedMessage, PeerSocket};
 pub(super) enum LaneScan<T> {
     /// A message.
     Message(T),
-    /// There is no message, and a sender that sends from now on rings. Or the lane waits for a
+    /// There is no message, and a sender rings when it sends a message. Or the lane waits for a
     /// resource that this process lacks, and the descriptor reports when to retry.
     Nothing,
     /// Not everything was checked, and no sender rings for the rest: the caller must check again.
@@ -205,8 +205,8 @@ impl InboundLane {
             self.read_notes()?;
         }
         let Some((region, passed)) = self.passed.pop_front() else {
-            // The chunk may come after more control messages than one call reads, or this process
-            // may lack the resources to receive it.
+            // The chunk may be queued after more control messages than one call reads, or this
+            // process may lack the resources to receive it.
             return match (self.more_notes, self.is_short()) {
                 (true, true) => Ok(LaneScan::Nothing),
                 (true, false) => Ok(LaneScan::Again),
@@ -297,7 +297,8 @@ impl InboundLane {
         self.control.acknowledge(self.told_at);
         self.control.make_room(self.told_at);
         if self.sender_waits() {
-            // A full queue already contains a `ROOM`, and a sender that has ended needs none.
+            // A full queue already contains a `ROOM`, and a sender that has ended needs no
+            // notification.
             let _ = socket::send(&self.socket, &wire::write(ControlMessage::Room), &[]);
         }
     }
@@ -419,8 +420,8 @@ impl InboundLane {
             return;
         }
         let size = self.reader.size();
-        // Raised so that the receiver does not request memory again that the sender could not
-        // return.
+        // Raised so that the receiver does not repeat a request for memory that the sender could
+        // not return.
         self.first_size = self.first_size.max(size);
         self.asked_back = false;
         self.returned = false;

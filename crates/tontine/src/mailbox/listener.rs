@@ -193,7 +193,8 @@ impl Listener {
                 door.listener = Some(listener);
             }
             Some(AddressKind::Path(path)) => {
-                // Checked first, so that a path that is invalid for a socket gets no lock file.
+                // The path is checked first, so that no lock file is created for a path that is
+                // invalid for a socket.
                 SocketPath::new(path)?;
                 door._lock = Some(PathLock::acquire(path)?);
                 let (listener, file) =
@@ -383,7 +384,7 @@ impl Listener {
         if connection.lack.is_some() {
             self.try_later();
         }
-        // Inserted at its old position, since the oldest comes first.
+        // The connection is inserted at its old position, because the oldest must be first.
         let place = self.connections.partition_point(|other| other.since <= connection.since);
         self.connections.insert(place, connection);
     }
@@ -400,7 +401,7 @@ impl Listener {
         if is_new {
             // The delay is now this process's fault, so the timeout starts again.
             connection.since = Instant::now();
-            // Needs no memory, because the descriptor is already in the set.
+            // This call needs no memory, because the descriptor is already in the set.
             let _ = self.defer(
                 connection.socket.as_fd(),
                 EventSource::PendingConnection(connection.number),
@@ -425,7 +426,7 @@ impl Listener {
         self.is_paused = true;
         self.try_later();
         if is_new && let Some(listener) = &self.listener {
-            // Needs no memory, because the descriptor is already in the set.
+            // This call needs no memory, because the descriptor is already in the set.
             let _ = self.tell(listener.as_fd(), EventSource::Listener, ONCE);
         }
         is_new
@@ -457,7 +458,8 @@ impl Listener {
             connection.has_deadline() && connection.since.elapsed() > deadline
         };
         let expired: Vec<PendingConnection> = self.connections.extract_if(.., over).collect();
-        // Removed explicitly, because a forked child's copy would keep the socket in the set.
+        // The sockets are removed explicitly, because a forked child's copies would keep them in
+        // the set.
         expired.iter().for_each(|connection| self.unwatch(connection.socket.as_fd()));
         expired
     }

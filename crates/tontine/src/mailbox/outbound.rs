@@ -108,7 +108,7 @@ impl OutboundLane {
         self.socket.as_fd()
     }
 
-    /// Returns the receiver that has accepted the lane, or the last one that did.
+    /// Returns the receiver that has accepted the lane, or the last receiver that accepted it.
     pub(super) fn receiver(&self) -> Option<Peer> {
         self.connection.receiver()
     }

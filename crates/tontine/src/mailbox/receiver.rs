@@ -308,7 +308,7 @@ impl Mailbox {
     ///
     /// # Panics
     /// Panics if `f` does. The message that was passed to `f` stays unacknowledged and is received
-    /// again; those before it are acknowledged.
+    /// again; the messages before it are acknowledged.
     ///
     /// # Examples
     /// ```
@@ -521,7 +521,7 @@ impl Mailbox {
         self.lanes.departures
     }
 
-    /// Returns `true` if every lane is read to its end: no lane has a message, and none is stuck
+    /// Returns `true` if every lane is read to its end: no lane has a message, and no lane is stuck
     /// because this process lacks a resource.
     pub(crate) fn is_read_out(&mut self) -> bool {
         self.look_everywhere() == LaneScan::Nothing && !self.lanes.all().any(|lane| lane.is_short())
@@ -580,7 +580,7 @@ impl Drop for Mailbox {
         if self.guard.is_forked() {
             return;
         }
-        // Not acknowledged: the panic kept the program from completing its work on the message.
+        // The message stays unacknowledged: the panic interrupted the program's work on it.
         if std::thread::panicking() {
             self.requeue();
         }

@@ -540,9 +540,10 @@ impl Sender {
         let lane = &mut self.lane;
         lane.check()?;
         self.wait.disarm(lane);
-        // Checked first, because `length` is arbitrary: adding to it could overflow.
+        // The length is checked first, because it is arbitrary: adding to it could overflow.
         lane.check_length(length)?;
-        // Checked early: the error is final, and a program may send to a dead receiver often.
+        // The end is checked early: the error is final, and a program may send to a dead receiver
+        // often.
         lane.check_ended()?;
         if lane.find_room_read_meanwhile(length) {
             return Ok(());

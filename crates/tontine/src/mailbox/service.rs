@@ -96,7 +96,8 @@ impl Mailbox {
         for lane in self.lanes.take_departed() {
             let process = lane.pidfd.as_ref().map(AsFd::as_fd);
             let descriptors = [lane.socket.as_fd(), lane.doorbell.as_fd()];
-            // Removed explicitly: a forked child's copy would keep the descriptor in the set.
+            // The descriptors are removed explicitly: a forked child's copies would keep them in
+            // the set.
             descriptors.into_iter().chain(process).for_each(|one| self.door.unwatch(one));
             // The lane's resources may be the ones that deferred work lacks.
             again |= self.door.is_waiting();
@@ -163,7 +164,7 @@ impl Mailbox {
         if lane.is_short() != lane.put_off {
             lane.put_off = !lane.put_off;
             let about = EventSource::Socket(slot, generation);
-            // Needs no memory, because the descriptor is already in the set.
+            // This call needs no memory, because the descriptor is already in the set.
             let _ = if lane.put_off {
                 self.door.defer(lane.socket.as_fd(), about)
             } else {

@@ -203,7 +203,7 @@ pub(super) fn longest_wait(lane: &OutboundLane) -> Duration {
 fn wait_for_word(lane: &mut OutboundLane, timeout: Duration) -> Result<()> {
     let (socket, process) = lane.watched();
     let interest = |fd| PollFd::from_borrowed_fd(fd, PollFlags::IN);
-    // The process comes first, because its result is read by index.
+    // The process is first, because its result is read by index.
     let mut watched: Vec<PollFd<'_>> = process.into_iter().chain(socket).map(interest).collect();
     let timeout = Timespec {
         tv_sec: timeout.as_secs().cast_signed(),

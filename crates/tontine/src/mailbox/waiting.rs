@@ -97,7 +97,7 @@ impl Mailbox {
             self.look_at_clock();
         }
         if self.since_service > SERVICE_AFTER {
-            // Not returned here: the next call that waits returns the error.
+            // The error is not returned here: the next call that waits returns it.
             let _ = self.service(Some(Duration::ZERO));
         }
         self.lanes.pass()

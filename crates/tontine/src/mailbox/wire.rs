@@ -24,7 +24,7 @@ const RETURNED: u32 = 7;
 /// The fences that make a lane's two ends see each other's stores.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FenceMode {
-    /// The end that goes to sleep executes the fence for both.
+    /// The end that is about to sleep executes the fence for both.
     Asymmetric,
     /// Each end executes its own fence.
     Symmetric,

@@ -21,7 +21,7 @@ pub(crate) enum InjectedFault {
     StoreOmitted(fn(u64) -> bool),
     /// Words are loaded without acquire.
     LoadsRelaxed,
-    /// The end that goes to sleep executes no fence.
+    /// The end that is about to sleep executes no fence.
     SleeperUnfenced,
     /// The end that decides whether to wake the other executes no fence.
     WakerUnfenced,

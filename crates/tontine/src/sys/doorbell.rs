@@ -56,7 +56,7 @@ pub(crate) fn make() -> Result<(PeerSocket, OwnedFd)> {
     Ok((PeerSocket::new(listen_end)?, ring_end))
 }
 
-/// Rings. A full queue already contains a ring, and a closed end needs none.
+/// Rings. A full queue already contains a ring, and a closed end needs no ring.
 pub(crate) fn ring(ring_end: impl AsFd) {
     let _ = rustix::net::send(ring_end, &[1], SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
 }

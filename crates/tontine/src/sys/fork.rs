@@ -24,7 +24,7 @@ const PAGE_SIZE: usize = 4096;
 /// The word that was made last. In a forked child, the parent's word until the child makes its own.
 static NEWEST: AtomicPtr<AtomicU32> = AtomicPtr::new(ptr::null_mut());
 
-/// Detects whether the current process is the one that made the guard.
+/// Detects whether the current process is the process that made the guard.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Guard(&'static AtomicU32);
 
@@ -57,8 +57,8 @@ impl Guard {
         Ok(Self(word))
     }
 
-    /// Returns `true` if this process is a forked descendant of the one that made the guard (one
-    /// load).
+    /// Returns `true` if this process is a forked descendant of the process that made the guard
+    /// (one load).
     #[inline(always)]
     pub(crate) fn is_forked(self) -> bool {
         self.0.load(Ordering::Relaxed) == 0

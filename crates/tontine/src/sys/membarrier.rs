@@ -49,7 +49,7 @@ pub(crate) fn heavy() -> bool {
 /// instruction.
 #[inline(always)]
 pub(crate) fn light() {
-    // SYNC asymmetric-fence: pairs with `heavy` in the process that goes to sleep; proof above.
+    // SYNC asymmetric-fence: pairs with `heavy` in the process that is about to sleep; proof above.
     compiler_fence(Ordering::SeqCst);
 }
 

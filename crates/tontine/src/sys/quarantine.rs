@@ -6,7 +6,7 @@
 //! is a separate owner: no lock of the process is dropped, and only the thread waits.
 //!
 //! - The thread starts by making its own table (`close_range` with `CLOSE_RANGE_UNSHARE`). It
-//!   shares memory with the process, so every thread can use what it maps.
+//!   shares memory with the process, so every thread can use the memory that it maps.
 //! - The kernel copies at least the first 64 entries of the table. The thread cannot close the
 //!   copies immediately, since that would flush the program's own files. They are closed when the
 //!   thread ends, before the descriptors of peers.
@@ -45,9 +45,9 @@ const MAX_HELD_BY_USER: usize = 8;
 /// Number of threads blocked by all users' files at which all new connections start to wait.
 const MAX_HELD: usize = 64;
 
-/// Maximum number of threads that close connections, in addition to those that receive. It is
-/// separate so that unreceived messages are closed in bounded time even while files that never
-/// answer block all receiving threads.
+/// Maximum number of threads that close connections, in addition to the threads that receive. The
+/// limit is separate so that unreceived messages are closed in bounded time even while files that
+/// never answer block all receiving threads.
 const MAX_CLOSERS: usize = 4;
 
 /// Maximum number of descriptors waiting to be closed; above it, no connection is accepted.
@@ -406,8 +406,8 @@ struct LentTable {
 /// Minimum number of entries that the kernel copies, even if the call requests fewer.
 const COPIED: u32 = 64;
 
-/// Number of entries that a table needs besides the copies: the thread's own, and those of one
-/// message.
+/// Number of entries that a table needs in addition to the copies: the thread's own entries, and
+/// the entries of one message.
 const MIN_ROOM: u64 = MAX_LENT as u64 + 4;
 
 impl LentTable {

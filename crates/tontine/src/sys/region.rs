@@ -1,10 +1,10 @@
 //! Memory that one process writes and others read: [`OwnRegion`], [`PeerRegion`].
 //!
 //! Each region is a memfd. Its maker maps it writable and then seals it, so that no other process,
-//! not even one that reopens it through `/proc`, can write it, shrink it or punch holes into it;
-//! the maker's own mapping stays writable. A process that receives the descriptor trusts it only
-//! after [`PeerRegion::map`] has checked it; [`InvalidRegion`] names the failed check. After the
-//! check, reading the region cannot fault, but its content is still untrusted.
+//! not even a process that reopens it through `/proc`, can write it, shrink it or punch holes into
+//! it; the maker's own mapping stays writable. A process that receives the descriptor trusts it
+//! only after [`PeerRegion::map`] has checked it; [`InvalidRegion`] names the failed check. After
+//! the check, reading the region cannot fault, but its content is still untrusted.
 //!
 //! Neighbours: `life::word` keeps a process's page in a region, the lanes their chunks and control
 //! pages. These modules define the offsets.

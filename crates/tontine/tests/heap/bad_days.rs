@@ -485,7 +485,7 @@ fn thread_uses_two_heaps_concurrently() {
         blocks.push(block);
     }
     let handle = heaps[0].alloc(10).expect("space is free").into_handle();
-    // In the other heap, the same offset is another block or no block.
+    // In the other heap, the same offset is another block, or is not a block.
     let other = heaps[1].free(Handle { generation: handle.generation + 7, ..handle });
     assert!(
         matches!(other, Err(HeapError::Stale { .. } | HeapError::InvalidHandle { .. })),

@@ -16,7 +16,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tontine::mailbox::{Mailbox, Options, Sender};
 use tontine::{Error, Peer};
 
-/// A user whose only processes are those of these tests.
+/// A user whose only processes belong to these tests.
 const STRANGER: u32 = 65534;
 
 /// Longer than any call takes that waits for no peer, shorter than any wait that a test creates.

@@ -209,7 +209,7 @@ fn excessive_grants_do_not_exceed_sender_cap() {
 }
 
 /// Regression: the doorbell was an eventfd. A receiver that filled it, cleared `O_NONBLOCK` and
-/// claimed to sleep blocked every `send` indefinitely, even one that must not wait.
+/// claimed to sleep blocked every `send` indefinitely, even a call that must not wait.
 #[test]
 fn full_or_closed_doorbell_does_not_block_sends() {
     alone!();

@@ -91,8 +91,8 @@ fn open_descriptors_are_bounded_under_10000_connections() {
                 }
                 Err(error) => assert_eq!(error, Error::TimedOut),
             }
-            // The descriptors are those of 64 pending connections, the hostile peer's own 101, and
-            // those of other tests.
+            // These are the descriptors of 64 pending connections, the hostile peer's own 101, and
+            // the descriptors of other tests.
             assert!(open() < before + 400, "{} descriptors, {before} before", open());
             mailbox.ack();
         }

@@ -111,7 +111,7 @@ fn lane_grows_while_receiver_table_is_full() {
     std::io::Read::read_exact(&mut told, &mut [0]).expect("the table is full");
     let mut rest = 0..300_u32;
     let message = |number: u32| number.to_le_bytes().repeat(250);
-    // Several chunks are passed to a receiver that can accept none.
+    // Several chunks are passed to a receiver that cannot accept any.
     let waiting = rest.by_ref().take(20);
     waiting.for_each(|number| sender.try_send(&message(number)).expect("the lane grows"));
     std::io::Write::write_all(&mut ready, &[1]).expect("notified");

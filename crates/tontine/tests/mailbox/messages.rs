@@ -288,7 +288,7 @@ fn socket_pair_needs_no_address() {
 }
 
 /// Regression: a program that adopted a hundred sockets, for children yet to be started, silently
-/// lost the first ones, which were taken for pending connections that send nothing.
+/// lost the first sockets, which were treated as pending connections that send nothing.
 #[test]
 fn adopted_sockets_may_stay_silent_indefinitely() {
     alone!();

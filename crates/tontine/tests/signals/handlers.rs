@@ -328,7 +328,7 @@ fn child_forked_during_installs_does_not_hang() {
                 });
             }
             let begin = Instant::now();
-            // On a machine busy with other programs, a round takes long.
+            // On a machine busy with other programs, a round takes a long time.
             for round in (0..300).take_while(|_| begin.elapsed() < Duration::from_secs(5)) {
                 let status = status_of(|| in_child_of_busy_parent(&flag));
                 if status != 0 {

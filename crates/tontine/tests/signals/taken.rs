@@ -259,7 +259,7 @@ fn timer_signal_reports_overruns() {
 }
 
 fn child_that_exits(status: i32) -> i32 {
-    // SAFETY: the child exits at once.
+    // SAFETY: the child exits immediately.
     match unsafe { libc::fork() } {
         // SAFETY: `_exit` only ends the child.
         0 => unsafe { libc::_exit(status) },

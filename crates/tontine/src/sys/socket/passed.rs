@@ -3,8 +3,9 @@
 //! Such a message is received in [`quarantine`], whose thread maps the memory if it is as
 //! announced. Only a doorbell's end and the sender's pidfd enter the process's table, because their
 //! entries can be removed without a wait and without effect on locks. All other descriptors are
-//! closed when the thread ends. Nothing waits before the thread reports: no request goes to a file
-//! system until the kernel has confirmed that a descriptor is a sealed memfd.
+//! closed when the thread ends. The caller does not wait for a peer before the thread reports: no
+//! request is sent to a file system until the kernel has confirmed that a descriptor is a sealed
+//! memfd.
 //!
 //! Neighbours: [`super::receive`](super::receive()) detects that a message carries descriptors; the
 //! mailbox states the expected kinds by [`DescriptorKind`].
