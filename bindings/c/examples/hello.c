@@ -22,7 +22,7 @@ static void fail(const char *what)
     exit(1);
 }
 
-/* Receives one message, and no more. */
+/* Receives one message, then sleeps until it is killed. */
 static void receive_one(const char *address)
 {
     char text[64];

@@ -282,8 +282,8 @@ pub unsafe extern "C" fn tontine_mailbox_close(mailbox: *mut tontine_mailbox) {
     unsafe { close(mailbox) }
 }
 
-/// Runs the body of a function that takes a mailbox. The callers of that function uphold the contract
-/// at the header's top.
+/// Runs the body of a function that takes a mailbox. The callers of that function uphold the
+/// contract at the header's top.
 fn with<T: crate::border::CReturn>(
     mailbox: *mut tontine_mailbox,
     body: impl FnOnce(&mut MailboxHandle) -> CResult<T>,

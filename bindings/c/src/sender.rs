@@ -306,8 +306,8 @@ pub unsafe extern "C" fn tontine_sender_close(sender: *mut tontine_sender) {
     unsafe { close(sender) }
 }
 
-/// Runs the body of a function that takes a sender. The callers of that function uphold the contract
-/// at the header's top.
+/// Runs the body of a function that takes a sender. The callers of that function uphold the
+/// contract at the header's top.
 fn with<T: CReturn>(
     sender: *mut tontine_sender,
     body: impl FnOnce(&mut SenderHandle) -> CResult<T>,

@@ -288,7 +288,7 @@ impl Error {
         Self::System { call, errno: io::Error::last_os_error().raw_os_error().unwrap_or(0) }
     }
 
-    /// Adds to the error of a system call the file or the address that the call concerned.
+    /// Adds the file or address that the call concerned to a system call's error.
     pub(crate) fn at(self, place: impl fmt::Display) -> Self {
         match self {
             Self::System { call, errno } => {

@@ -155,7 +155,7 @@ impl Growth {
         half.max(self.first_log2)
     }
 
-    /// Checks that a message can fit into the lane at some time.
+    /// Checks that a message can ever fit into the lane.
     ///
     /// # Errors
     /// [`Error::TooLarge`] if the message can never fit.

@@ -306,8 +306,8 @@ impl Options {
     /// Sets how long a peer may take from connecting to its first control message (default 5 s).
     ///
     /// It is also the maximum time that a connecting sender waits while the receiver has no
-    /// descriptor or memory to accept it; after that the receiver refuses it, and the sender may
-    /// retry. At a sender it limits how long `connect` waits while the owner's backlog is full.
+    /// descriptor or memory to accept it; the receiver then refuses the sender, which may retry. At
+    /// a sender it limits how long `connect` waits while the owner's backlog is full.
     pub fn handshake_timeout(mut self, timeout: Duration) -> Self {
         self.handshake_timeout = timeout;
         self

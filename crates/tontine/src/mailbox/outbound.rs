@@ -349,7 +349,7 @@ impl OutboundLane {
 
 /// Finding space.
 impl OutboundLane {
-    /// Checks that a message can fit into the lane at some time.
+    /// Checks that a message can ever fit into the lane.
     ///
     /// # Errors
     /// [`Error::TooLarge`] if the message can never fit.

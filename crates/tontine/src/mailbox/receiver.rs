@@ -338,7 +338,7 @@ impl Mailbox {
             Some(from) => from,
             None => self.recv_slowly(None).map(|message| (message.sender, message.peer))?,
         };
-        // Taken out first: if `f` panics, the next call must not acknowledge this message.
+        // The message is taken out first: if `f` panics, the next call must not acknowledge it.
         let taken = self.taken.take();
         f(&self.message(first));
         self.acknowledge_now(taken);
@@ -510,8 +510,8 @@ impl Mailbox {
 
     /// Returns the number of connected senders.
     ///
-    /// A sender counts from the receiving call that accepts it until it has ended and everything
-    /// that it sent is read.
+    /// A sender is counted from the receiving call that accepts it until it has ended and
+    /// everything that it sent is read.
     pub fn sender_count(&self) -> usize {
         self.lanes.len()
     }

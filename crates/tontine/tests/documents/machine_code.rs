@@ -248,14 +248,15 @@ fn fast_recv_neither_locks_nor_fences_nor_enters_kernel() {
         "recv_slowly",
         // A quarter of the ring was read.
         "notify_space",
-        // Padding, another chunk, or a protocol violation.
+        // The next record is padding, the next message is in another chunk, or the sender broke the
+        // protocol.
         "peek_slow",
         "InboundLane6follow",
         // A message longer than any before.
         "do_reserve_and_handle",
         "finish_grow",
         "handle_error",
-        // An error's contents are freed, if there is an error.
+        // The contents of an error are freed, if an error exists.
         "drop_in_place",
         OUTSIDE,
     ];

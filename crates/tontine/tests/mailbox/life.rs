@@ -354,7 +354,7 @@ fn anchor_thread_blocks_all_signals() {
     };
     let blocked = mask_of("tontine-anchor").expect("the anchor thread");
     let blocked = u64::from_str_radix(&blocked, 16).expect("a mask");
-    // All signals except the unblockable ones and the C library's own.
+    // All signals are expected except the unblockable signals and the C library's own.
     let expected = !(1 << (libc::SIGKILL - 1) | 1 << (libc::SIGSTOP - 1) | 0b111 << 31);
     assert_eq!(blocked & expected, expected, "{blocked:#x}");
     let mut own = std::mem::MaybeUninit::<libc::sigset_t>::uninit();

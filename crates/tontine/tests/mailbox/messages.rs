@@ -257,7 +257,7 @@ fn handles_in_forked_child_return_forked() {
     let mut sender = Sender::connect(&place.path).expect("connects");
     sender.send(b"from the parent").expect("sent");
     assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), b"from the parent");
-    // A forked child's copies of both handles.
+    // These are a forked child's copies of both handles.
     let mut copies = Some((sender, mailbox));
     let child = fork(|| {
         let (mut sender, mut mailbox) = copies.take().expect("the child's copies");
@@ -429,7 +429,7 @@ fn requeued_message_is_received_again_or_stays_unread() {
 }
 
 /// Regression: the lock file was once called `mailbox.lock.lock`, and a living owner's address
-/// `mailbox.lock`: both the mailbox and the path lock added the ending.
+/// `mailbox.lock`: both the mailbox and the path lock added the suffix.
 #[test]
 fn lock_file_and_refusal_have_documented_names() {
     alone!();
