@@ -90,8 +90,10 @@ pub(crate) const ACTOR: &str = "__actor";
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  tontine measure                            everything, in under 12 minutes
-  tontine measure --quick                    everything, briefly
+  tontine measure                            the questions of the verdict, in
+                                             under 150 seconds
+  tontine measure --quick                    the same, in under a minute
+  tontine measure --all                      all experiments, in 12 minutes
   tontine measure round-trip                 one experiment
   tontine measure round-trip/futex liveness-check/kill-0
                                              two variants
@@ -107,16 +109,22 @@ Exit status:
   2        wrong usage
   128 + N  stopped by signal N; what was measured is kept")]
 pub(crate) struct Measure {
-    /// Experiments or variants: round-trip, round-trip/futex [default: all].
+    /// Experiments or variants: round-trip, round-trip/futex [default: the cells that answer the
+    /// questions of the verdict].
     #[arg(value_name = "NAME", conflicts_with = "as_published")]
     pub(crate) names: Vec<String>,
 
-    /// Measure briefly, in under 4 minutes: 6 invocations per cell, 2 if one takes seconds.
+    /// Measure all experiments.
+    #[arg(long, conflicts_with_all = ["names", "as_published"])]
+    pub(crate) all: bool,
+
+    /// Measure with less effort: 6 invocations per cell, 2 if one takes seconds. With --all, in
+    /// under 4 minutes.
     #[arg(long, conflicts_with = "full")]
     pub(crate) quick: bool,
 
-    /// Measure at full size, and print an estimate of the time first: 20 invocations per cell, 6
-    /// if one takes seconds.
+    /// Measure with more effort, and print an estimate of the time first: 20 invocations per cell,
+    /// 6 if one takes seconds.
     #[arg(long)]
     pub(crate) full: bool,
 

@@ -26,13 +26,17 @@ pub(crate) fn measure(asked: &Measure) -> Result<ExitCode, CommandFailure> {
         return reproduce(seed, asked);
     }
     let size = size_of(asked);
-    let tasks = select(&SUITE, &asked.names, size, &Topology::of_this_machine())
-        .map_err(CommandFailure::usage)?;
+    let seed = asked.order_seed.unwrap_or_else(engine::plan::fresh_seed);
+    let topology = Topology::of_this_machine();
+    let mut plan = if asked.names.is_empty() && !asked.all {
+        Plan::headline(&SUITE, size, seed, &topology)
+    } else {
+        let tasks = select(&SUITE, &asked.names, size, &topology).map_err(CommandFailure::usage)?;
+        Plan::new(&SUITE, tasks, size, seed)
+    };
     if asked.plan {
-        return advise(&tasks, asked, &launcher(size)?);
+        return advise(&plan.tasks, asked, &launcher(size)?);
     }
-    let mut plan =
-        Plan::new(&SUITE, tasks, size, asked.order_seed.unwrap_or_else(engine::plan::fresh_seed));
     if let Some(invocations) = asked.invocations {
         plan = plan.with_invocations(invocations.into());
     }
