@@ -15,7 +15,7 @@ fn heap() -> Option<Heap> {
     Heap::create(SLABS * SLAB).ok()
 }
 
-/// Checks that a block lies in the heap's memory, without relying on the heap's words, and reads
+/// Checks that a block is inside the heap's memory, without relying on the heap's words, and reads
 /// and writes the block.
 fn read_and_write(heap: &Heap, block: &mut Block<'_>) {
     let first = heap.alloc_end() - (SLABS * SLAB) as u64;
@@ -109,8 +109,8 @@ pub fn heap_words(bytes: &[u8]) {
     let _ = heap.check().expect("not forked").to_string();
 }
 
-/// Uses forged handles, parcels and members: each must yield an error or the block that it happens
-/// to name, and the heap must have no fault afterwards.
+/// Uses forged handles, parcels and members. Each call must return an error or the block that the
+/// value happens to name, and the heap must have no fault afterwards.
 pub fn heap_names(bytes: &[u8]) {
     let Some(heap) = heap() else { return };
     let mut input = FuzzInput::new(bytes);
@@ -125,7 +125,7 @@ pub fn heap_names(bytes: &[u8]) {
         if input.is_empty() {
             break;
         }
-        // Arbitrary bytes, or a variation of a valid parcel.
+        // The parcel consists of arbitrary bytes or is a variation of a valid parcel.
         let near = input.u8();
         let mut made_up = [0; Parcel::SIZE];
         let some = input.bytes(Parcel::SIZE);

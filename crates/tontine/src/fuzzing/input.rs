@@ -1,6 +1,7 @@
-//! Arbitrary bytes as numbers: [`FuzzInput`]. Bytes after the end of the input read as zero.
+//! Decoding of arbitrary bytes as numbers: [`FuzzInput`]. Bytes after the end of the input read as
+//! zero.
 
-/// The bytes that have not been used yet.
+/// The part of the input that has not been consumed yet.
 pub(super) struct FuzzInput<'a>(&'a [u8]);
 
 impl<'a> FuzzInput<'a> {

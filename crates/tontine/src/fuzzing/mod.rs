@@ -1,4 +1,4 @@
-//! Fuzz targets: functions that give arbitrary bytes to everything that a peer can write.
+//! Fuzz targets: functions that fill everything that a peer can write with arbitrary bytes.
 //!
 //! These functions are not a public interface. They exist under `cfg(fuzzing)`, for the targets in
 //! `fuzz/`, and in this crate's own tests, which replay the committed corpora. A function that does
@@ -24,8 +24,8 @@ pub use ring::ring;
 
 use crate::mailbox::wire;
 
-/// Decodes a control message, and encodes it again if it is valid: meaning and length must be the
-/// same.
+/// Decodes a control message and, if it is valid, encodes it again. The meaning and the length must
+/// not change.
 pub fn socket(bytes: &[u8]) {
     let Ok(note) = wire::read(bytes) else { return };
     let again = wire::write(note);
@@ -45,7 +45,7 @@ mod tests {
         let mut count = 0;
         for file in files {
             let path = file.expect("a file").path();
-            // Shown if the test fails.
+            // The test harness prints this line if the test fails.
             println!("{}", path.display());
             target(&std::fs::read(&path).expect("readable"));
             count += 1;

@@ -11,13 +11,13 @@ use crate::sys::region::OwnRegion;
 /// Bytes of a process page.
 const SIZE: usize = 4096;
 
-/// Reads a process page with these bytes, and mailbox slots whose indexes are among the bytes.
+/// Reads a process page with these bytes, and the mailbox slots whose indexes are among the bytes.
 pub fn process_page(bytes: &[u8]) {
     let Ok((region, descriptor)) = OwnRegion::new("fuzzed", SIZE) else { return };
     for (index, piece) in bytes.chunks(8).take(SIZE / 8).enumerate() {
         let mut word = [0; 8];
         word[..piece.len()].copy_from_slice(piece);
-        // SAFETY: inside the mapping and aligned; all access to it is atomic.
+        // SAFETY: the word is inside the mapping and aligned; all access to it is atomic.
         let place = unsafe { region.base().add(8 * index).cast::<AtomicU64>().as_ref() };
         place.store(u64::from_le_bytes(word), Ordering::Relaxed);
     }

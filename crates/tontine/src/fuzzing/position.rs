@@ -13,7 +13,7 @@ const LARGEST_LOG2: u32 = MIN_LOG2 + 2;
 /// Maximum number of chunks of the lane.
 const MOST_CHUNKS: usize = 8;
 
-/// Runs a sender for which the receiver chooses the messages, as with an echo, and the positions.
+/// Runs a sender whose receiver chooses the messages, as with an echo, and the positions.
 pub fn position(bytes: &[u8]) {
     let mut input = FuzzInput::new(bytes);
     let mut sender =

@@ -11,16 +11,16 @@ use crate::lane::{LaneReader, Peeked};
 use crate::sync::Ordering;
 use crate::sys::region::{OwnRegion, PeerRegion};
 
-/// Number of chunk sizes tried: three find as much as all 19.
+/// Number of chunk sizes that the target tries. Three sizes find as much as all 19.
 const SIZES: u32 = 3;
 
-/// Shared memory, with the mappings of its maker and of its receiver.
+/// Shared memory, with the mappings of its creator and of its receiver.
 struct MappedRing {
     own: OwnRegion,
     peer: PeerRegion,
 }
 
-/// One mapping of each size, made once, since making one takes longer than a run.
+/// One mapping of each size. Each is created only once because creating it takes longer than a run.
 type OfEachSize = [OnceCell<Option<MappedRing>>; SIZES as usize];
 
 thread_local! {
@@ -37,8 +37,9 @@ impl MappedRing {
 
 /// Reads through a chunk with these bytes, starting at a position that the sender chooses.
 ///
-/// The header of each message changes after the message was found, and must not be read again. The
-/// first chunk is also in shared memory, and copies from there must be the same.
+/// The target changes the header of each message after the reader has found the message, and the
+/// reader must not read the header again. The first chunk is also in shared memory, and copies from
+/// there must be the same.
 pub fn ring(bytes: &[u8]) {
     let size = bytes.first().map_or(0, |&size| u32::from(size) % SIZES);
     MAPPED.with(|mapped| {

@@ -1,5 +1,5 @@
-//! The control page, through which a receiver informs the sender of a lane. The receiver writes it
-//! as [`Control`], the sender reads it as [`Controlled`].
+//! The control page, through which a receiver informs the sender of a lane. The receiver writes the
+//! page as [`Control`]; the sender reads it as [`Controlled`].
 
 use std::os::fd::OwnedFd;
 
@@ -18,11 +18,12 @@ use crate::sys::region::{OwnRegion, PeerRegion};
 pub(crate) struct Control(OwnRegion);
 
 impl Control {
-    /// Makes the page of a lane that begins at `position`, has a grant of `granted` bytes of
-    /// chunks, and never gets more than `most`. Returns the page and the descriptor to pass.
+    /// Creates the control page of a lane that begins at `position` with a grant of `granted` bytes
+    /// of chunks, which never exceeds `most`. Returns the page and the descriptor to pass to the
+    /// sender.
     ///
     /// # Errors
-    /// Memory or a descriptor is not available.
+    /// Returns an error if memory or a descriptor is not available.
     pub(crate) fn new(position: u64, granted: u64, most: u64) -> Result<(Self, OwnedFd)> {
         let (region, descriptor) = OwnRegion::new("tontine-lane", CONTROL_SIZE)?;
         region.word(MAGIC_AT).store(CONTROL_MAGIC, Ordering::Relaxed);
@@ -40,22 +41,22 @@ impl Control {
         position::publish(self.0.word(POSITION_AT), position);
     }
 
-    /// Announces that the sender may reuse the space before `position`. Called less often than
-    /// `acknowledge`, because a waiting sender polls this word, and each of its loads takes the
-    /// cache line away from the receiver.
+    /// Announces that the sender may reuse the space before `position`. The receiver calls this
+    /// less often than `acknowledge` because a waiting sender polls this word, and each load by the
+    /// sender takes the cache line away from the receiver.
     pub(crate) fn make_room(&self, position: u64) {
         position::publish(self.0.word(ROOM_AT), position);
     }
 
-    /// Sets the bytes of chunks that the sender may have.
+    /// Sets the number of bytes of chunks that the sender may have.
     pub(crate) fn grant(&self, bytes: u64) {
         self.0.word(GRANTED_AT).store(bytes, Ordering::Relaxed);
     }
 
     /// Announces that the receiver accepts no more messages.
     pub(crate) fn close(&self) {
-        // SYNC closed: pairs with the fence in `AcceptedLane::noticed_end`: the last position is
-        // visible before the state.
+        // SYNC closed: pairs with the fence in `AcceptedLane::noticed_end`; the last position
+        // becomes visible before the state.
         half_of_own(&self.0, STATE_AT).fetch_or(CLOSED, Ordering::Release);
     }
 
@@ -65,7 +66,8 @@ impl Control {
         if wanted {
             state.fetch_or(GIVE_BACK, Ordering::Relaxed);
         } else {
-            // SYNC lowered: pairs with `Controlled::asks_back`; the lower grant is visible before.
+            // SYNC lowered: pairs with `Controlled::asks_back`; the lower grant becomes visible
+            // first.
             state.fetch_and(!GIVE_BACK, Ordering::Release);
         }
     }
@@ -78,7 +80,7 @@ impl Controlled {
     /// Checks a page that a receiver passed.
     ///
     /// # Errors
-    /// A text, if the memory is not a control page of this version.
+    /// Returns a description of the fault if the memory is not a control page of this version.
     pub(crate) fn new(region: PeerRegion) -> Result<Self, &'static str> {
         if region.size() != CONTROL_SIZE {
             return Err("expected a control page, found memory of another size");
@@ -98,19 +100,19 @@ impl Controlled {
         half_of_peer(&self.0, STATE_AT).load(Ordering::Relaxed)
     }
 
-    /// Returns `true` from the receiver's request for memory until it has confirmed the return.
+    /// Returns `true` while the receiver's request to return memory is unconfirmed.
     pub(crate) fn asks_back(&self) -> bool {
         // SYNC lowered: pairs with `Control::give_back`.
         half_of_peer(&self.0, STATE_AT).load(Ordering::Acquire) & GIVE_BACK != 0
     }
 
-    /// Returns the bytes of chunks that the sender may have.
+    /// Returns the number of bytes of chunks that the sender may have.
     pub(crate) fn granted(&self) -> u64 {
         self.0.word(GRANTED_AT).load(Ordering::Relaxed)
     }
 
-    /// Returns the maximum bytes of chunks that the sender is ever granted, even if all other lanes
-    /// end; `None` if the receiver does not announce it.
+    /// Returns the maximum number of bytes of chunks that the sender is ever granted, even if all
+    /// other lanes end, or `None` if the receiver does not announce it.
     pub(crate) fn most(&self) -> Option<u64> {
         let most = self.0.word(MOST_AT).load(Ordering::Relaxed);
         (most != 0).then(|| most.max(self.granted()))

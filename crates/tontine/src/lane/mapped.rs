@@ -9,16 +9,17 @@ use super::region::LaneMemory;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use crate::sys::region::{OwnRegion, PeerRegion};
 
-/// Maximum length in bytes of copies made word by word, since a string instruction is slow to
-/// start.
+/// Maximum length in bytes of a copy made word by word. Longer copies use a string instruction,
+/// which is slow to start.
 const SHORT: usize = 512;
 
 impl LaneMemory for OwnRegion {
     #[inline(always)]
     fn word(&self, at: usize) -> &AtomicU64 {
         debug_assert!(at + 8 <= self.size() && at.is_multiple_of(8));
-        // SAFETY: inside the mapping (callers stay within the size that they requested), aligned,
-        // and as long-lived as `self`; all access to shared words is atomic.
+        // SAFETY: the word is inside the mapping (callers stay within the size that they
+        // requested), is aligned, and lives as long as `self`. All access to shared words is
+        // atomic.
         unsafe { self.base().add(at).cast::<AtomicU64>().as_ref() }
     }
 
@@ -29,9 +30,9 @@ impl LaneMemory for OwnRegion {
             let word = u64::from_ne_bytes(bytes.try_into().expect("eight"));
             return self.word(at).store(word, Ordering::Relaxed);
         }
-        // SAFETY: inside the mapping, which only this process writes, and only through this handle.
-        // The program's slice cannot overlap it: only a `Reservation` has a reference into it, and
-        // that borrows the sender.
+        // SAFETY: the bytes are inside the mapping, which only this process writes, and only
+        // through this handle. The program's slice cannot overlap the mapping, because only a
+        // `Reservation` holds a reference into it, and a `Reservation` borrows the sender.
         unsafe {
             std::ptr::copy_nonoverlapping(
                 bytes.as_ptr(),
@@ -43,8 +44,8 @@ impl LaneMemory for OwnRegion {
 
     fn copy_out(&self, at: usize, length: usize, into: &mut Vec<u8>) {
         debug_assert!(at + length <= self.size());
-        // SAFETY: inside the mapping, which no other process writes, nor does this one during the
-        // borrow.
+        // SAFETY: the bytes are inside the mapping. No other process writes the mapping, and this
+        // process does not write it during the borrow.
         into.extend_from_slice(unsafe {
             std::slice::from_raw_parts(self.base().add(at).as_ptr(), length)
         });
@@ -55,8 +56,8 @@ impl LaneMemory for PeerRegion {
     #[inline(always)]
     fn word(&self, at: usize) -> &AtomicU64 {
         debug_assert!(at + 8 <= self.size() && at.is_multiple_of(8));
-        // SAFETY: inside the mapping (callers check untrusted values against the size), aligned,
-        // and as long-lived as `self`. It is mapped read-only: callers only load.
+        // SAFETY: the word is inside the mapping (callers check untrusted values against the size),
+        // is aligned, and lives as long as `self`. The mapping is read-only: callers only load.
         unsafe { self.base().add(at).cast::<AtomicU64>().as_ref() }
     }
 
@@ -105,7 +106,7 @@ impl PeerRegion {
     /// Panics if `at` is outside.
     pub(crate) fn place(&self, at: usize) -> std::ptr::NonNull<u8> {
         assert!(at <= self.size());
-        // SAFETY: inside the mapping, or one past its end.
+        // SAFETY: the pointer is inside the mapping or one byte past its end.
         unsafe { self.base().add(at) }
     }
 }
@@ -114,11 +115,12 @@ impl PeerRegion {
 ///
 /// # Safety
 /// 1. `from` is valid for reads and `to` for writes of `length` bytes.
-/// 2. The two do not overlap.
+/// 2. The two ranges do not overlap.
 #[cfg(target_arch = "x86_64")]
 unsafe fn copy_long(from: *const u8, to: *mut u8, length: usize) {
-    // SAFETY: the caller's guarantee; the direction flag is clear by the ABI. To the compiler this
-    // is one opaque operation, so a concurrent change only makes the bytes unspecified.
+    // SAFETY: the caller guarantees both conditions, and the ABI guarantees a clear direction flag.
+    // To the compiler this is one opaque operation, so a concurrent change only makes the bytes
+    // unspecified.
     unsafe {
         std::arch::asm!(
             "rep movsb",
@@ -135,12 +137,12 @@ unsafe fn copy_long(from: *const u8, to: *mut u8, length: usize) {
 /// # Safety
 /// 1. `from` is valid for reads and `to` for writes of `length` bytes, rounded up to a multiple of
 ///    8.
-/// 2. The two do not overlap.
+/// 2. The two ranges do not overlap.
 /// 3. `from` is aligned to 8.
 #[cfg(not(target_arch = "x86_64"))]
 unsafe fn copy_long(from: *const u8, to: *mut u8, length: usize) {
     for offset in (0..length).step_by(8) {
-        // SAFETY: the caller's guarantee.
+        // SAFETY: the caller guarantees that the word is valid and aligned.
         unsafe {
             let word = (*from.add(offset).cast::<AtomicU64>()).load(Ordering::Relaxed);
             to.add(offset).cast::<u64>().write_unaligned(word);
@@ -152,7 +154,7 @@ unsafe fn copy_long(from: *const u8, to: *mut u8, length: usize) {
 #[inline(always)]
 pub(crate) fn half_of_own(region: &OwnRegion, at: usize) -> &AtomicU32 {
     assert!(at + 4 <= region.size() && at.is_multiple_of(4));
-    // SAFETY: inside, aligned, as long-lived as the region.
+    // SAFETY: the word is inside the region, is aligned, and lives as long as the region.
     unsafe { region.base().add(at).cast::<AtomicU32>().as_ref() }
 }
 
@@ -161,6 +163,7 @@ pub(crate) fn half_of_own(region: &OwnRegion, at: usize) -> &AtomicU32 {
 #[inline(always)]
 pub(crate) fn half_of_peer(region: &PeerRegion, at: usize) -> &AtomicU32 {
     assert!(at + 4 <= region.size() && at.is_multiple_of(4));
-    // SAFETY: inside, aligned, as long-lived as the region; it is mapped read-only.
+    // SAFETY: the word is inside the region, is aligned, and lives as long as the region, which is
+    // mapped read-only.
     unsafe { region.base().add(at).cast::<AtomicU32>().as_ref() }
 }

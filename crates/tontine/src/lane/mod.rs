@@ -1,16 +1,17 @@
 //! One sender's lane to one receiver: records in a chain of chunks.
 //!
 //! [`LaneWriter`] appends records to chunks that it alone may write; [`LaneReader`] reads them in
-//! its read-only view of the same memory. [`record`] defines the header word, [`page`] the offsets
-//! in control page and chunk, [`control`] the words that the receiver writes, and [`position`] the
-//! most important of these words. `docs/internals/layout.md` describes all of it.
+//! its read-only view of the same memory. [`record`] defines the header word. [`page`] defines the
+//! offsets in control pages and chunks. [`control`] defines the words that the receiver writes, and
+//! [`position`] defines the most important of these words. `docs/internals/layout.md` describes the
+//! whole layout.
 //!
 //! Tests: `models` checks every interleaving and every value that the memory model allows;
 //! `schedules` checks many random schedules of whole protocols, including deaths; `properties`
 //! checks many sequences of calls.
 //!
-//! A lane does not wait or wake, does not make or pass memory, and knows no processes:
-//! [`crate::mailbox`] does all that.
+//! This module does not block or wake threads, create or pass memory, or track processes.
+//! [`crate::mailbox`] does all of this.
 
 #[cfg(not(loom))]
 pub(crate) mod control;

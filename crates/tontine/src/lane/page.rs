@@ -28,7 +28,7 @@ pub(crate) const ROOM_AT: usize = 192;
 
 /// Bit of `state`: the receiver accepts no more messages.
 pub(crate) const CLOSED: u32 = 1;
-/// Bit of `state`: the sender must return its large chunk, since the lane has been empty.
+/// Bit of `state`: the sender must return its large chunk because the lane has been empty.
 pub(crate) const GIVE_BACK: u32 = 2;
 
 /// `log2_size: u32` of a chunk.
@@ -56,8 +56,8 @@ pub(crate) const fn ring(size: usize) -> usize {
 
 /// Returns the length of the longest message for a chunk of `size` bytes.
 ///
-/// The length is half of the ring: a record must fit into an empty chunk wherever the last record
-/// ended, and since a record never wraps, almost as much padding may precede it.
+/// The limit is half of the ring because a record must fit into an empty chunk wherever the last
+/// record ended. A record never wraps, so almost as much padding may precede it.
 pub(crate) const fn longest_message(size: usize) -> usize {
     (ring(size) - 2 * super::record::HEADER) / 2 / 8 * 8 - super::record::HEADER
 }
@@ -88,8 +88,8 @@ mod tests {
         for log2 in MIN_LOG2..=MAX_LOG2 {
             let size = 1 << log2;
             let record = super::super::record::size_of_message(longest_message(size));
-            // The padding is shorter than record and header together; otherwise the record would
-            // fit before the end.
+            // The padding is shorter than the record and the header together. Otherwise, the record
+            // would fit before the end of the ring.
             assert!((record + 8 - 8) + record + 8 <= ring(size), "2^{log2}");
         }
     }

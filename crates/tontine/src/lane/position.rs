@@ -7,7 +7,7 @@ use crate::sync::{AtomicU64, Ordering};
 /// Acknowledges everything before `position`.
 #[inline(always)]
 pub(crate) fn publish(word: &AtomicU64, position: u64) {
-    // SYNC room: pairs with `read`; the receiver's reads come before the sender's reuse.
+    // SYNC room: pairs with `read`; the receiver's reads precede the sender's reuse of the space.
     word.store(position, Ordering::Release);
 }
 

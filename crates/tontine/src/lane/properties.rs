@@ -1,7 +1,7 @@
 //! `LaneWriter` and `LaneReader` compared with a plain queue, over random sequences of calls.
 //!
-//! One thread makes all calls; `models` and `schedules` cover concurrent ends. Neighbours:
-//! [`super::writer`] and [`super::reader`], which run on a [`ModelRegion`].
+//! The tests drive [`super::writer`] and [`super::reader`] on a [`ModelRegion`] from one thread.
+//! `models` and `schedules` cover concurrent ends.
 
 use std::collections::VecDeque;
 
@@ -14,8 +14,8 @@ use super::region::model::ModelRegion;
 use super::{FreeSpace, LaneReader, LaneWriter, Peeked};
 use crate::sync::AtomicU64;
 
-/// Size of the smallest chunk of these lanes, as a power of two: much smaller than that of real
-/// lanes, so that rings wrap often.
+/// Size of the smallest chunk of these lanes, as a power of two. The chunk is much smaller than in
+/// real lanes so that rings wrap often.
 const LEAST: u32 = 8;
 /// Size of the largest chunk of these lanes, as a power of two.
 const MOST: u32 = 12;
@@ -23,10 +23,10 @@ const MOST: u32 = 12;
 /// One operation on a lane.
 #[derive(Debug, Clone)]
 enum LaneOp {
-    /// The sender sends a message whose length is this many thousandths of the longest for the
+    /// The sender sends a message whose length is this many thousandths of the maximum for the
     /// largest chunk.
     Send(usize),
-    /// The sender sends a message of this many bytes more than the longest for the chunk.
+    /// The sender sends a message that exceeds the maximum length for the chunk by this many bytes.
     SendLongest(usize),
     /// The receiver takes and acknowledges this many messages.
     Receive(usize),
@@ -36,8 +36,8 @@ enum LaneOp {
     Grow,
     /// The lane returns to its smallest chunk if everything is read.
     GiveBack,
-    /// The receiver dies before it acknowledges a message, the sender takes the unread messages
-    /// back, and a new lane begins.
+    /// The receiver dies before it acknowledges a message. The sender takes the unread messages
+    /// back and starts a new lane.
     TakeBack,
     /// The receiver dies before it acknowledges a message, and a successor continues.
     Succeed,
@@ -61,7 +61,7 @@ struct LaneUnderTest {
     reader: LaneReader<ModelRegion>,
     passed: VecDeque<(ModelRegion, u32)>,
     position: AtomicU64,
-    /// Messages that were sent and are not acknowledged.
+    /// Messages that were sent but are not yet acknowledged.
     queue: VecDeque<Vec<u8>>,
     sent: u64,
 }

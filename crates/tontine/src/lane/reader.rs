@@ -1,9 +1,11 @@
 //! The receiver's end of a lane: [`LaneReader`].
 //!
-//! The content of the memory is untrusted, since the sender may be hostile: each header is read
-//! once, into a local variable, and checked against the size that the receiver itself mapped.
+//! The sender may be hostile, so the content of the memory is untrusted. The reader loads each
+//! header once, into a local variable, and checks it against the size that the receiver itself
+//! mapped.
 //!
-//! Neighbours: [`super::writer`] is the other end; [`super::control`] passes it the read position.
+//! [`super::writer`] is the other end of the lane. [`super::control`] passes the read position to
+//! it.
 
 use super::page::{RING_AT, ring};
 use super::record::{HEADER, NOTHING, RecordHeader, size_of_message};
@@ -13,7 +15,7 @@ use crate::sync::Ordering;
 /// Distance in bytes to the cache line that is prefetched.
 const AHEAD: usize = 192;
 
-/// Maximum position of a valid lane, 4 EiB: sums of positions and lengths do not overflow.
+/// Maximum position of a valid lane: 4 EiB, so that sums of positions and lengths do not overflow.
 const MOST_POSITION: u64 = 1 << 62;
 
 /// The receiver's end of a lane.
@@ -32,24 +34,24 @@ pub(crate) struct LaneReader<R> {
 /// Result of a check for the next record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Peeked {
-    /// No record yet.
+    /// No further record is available yet.
     Nothing,
     /// A message of this length, whose payload is at [`LaneReader::payload_at`].
     Message(usize),
-    /// The lane continues in a chunk of two to this power bytes.
+    /// The lane continues in a chunk whose size is two to this power bytes.
     Next(u32),
 }
 
-/// A violation of the protocol by the sender, described by the text.
+/// A protocol violation by the sender, with its description.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ProtocolError(pub(crate) &'static str);
 
 impl<R: LaneMemory> LaneReader<R> {
-    /// Returns a reader that continues at `position` in `region`, a chunk of two to the power
-    /// `log2` bytes whose first record is at position `base`.
+    /// Returns a reader that continues at `position` in `region`, a chunk of `1 << log2` bytes
+    /// whose first record is at position `base`.
     ///
     /// # Errors
-    /// No record of the chunk can have this position.
+    /// Returns an error if no record of the chunk can have this position.
     pub(crate) fn new(
         region: R,
         log2: u32,
@@ -91,16 +93,16 @@ impl<R: LaneMemory> LaneReader<R> {
         self.ring_end
     }
 
-    /// Returns `true` if there is no record: the shortest check, of one word.
+    /// Returns `true` if there is no record. This is the cheapest check: it loads one word.
     #[inline(always)]
     pub(crate) fn is_empty(&self) -> bool {
         self.region.word(self.at).load(Ordering::Relaxed) == NOTHING
     }
 
-    /// Checks the next record, past at most one padding.
+    /// Checks for the next record, skipping at most one padding record.
     ///
     /// # Errors
-    /// A header that no honest sender writes.
+    /// Returns an error if no honest sender writes the header that was found.
     #[inline(always)]
     pub(crate) fn look(&mut self) -> Result<Peeked, ProtocolError> {
         // SYNC publish: pairs with the header stores in `LaneWriter`.
@@ -122,7 +124,7 @@ impl<R: LaneMemory> LaneReader<R> {
         size_of_message(length) <= self.ring_end - self.at
     }
 
-    /// Handles every header other than that of a valid message.
+    /// Handles every header that is not the header of a valid message.
     #[cold]
     fn peek_slow(&mut self, claimed: Option<RecordHeader>) -> Result<Peeked, ProtocolError> {
         match claimed {
@@ -143,7 +145,7 @@ impl<R: LaneMemory> LaneReader<R> {
                 self.position += (HEADER + length) as u64;
                 self.at = RING_AT;
                 self.padded = true;
-                // Recurses once only: `padded` is set.
+                // Recurses at most once because `padded` is set.
                 self.look()
             }
         }
@@ -155,8 +157,9 @@ impl<R: LaneMemory> LaneReader<R> {
         self.at + HEADER
     }
 
-    /// Prefetches the record after the next. A receiver that finds a message without waiting lags
-    /// behind the sender, and the processor cannot speculate past lengths that it has not loaded.
+    /// Prefetches the record after the next one. A receiver that finds a message without waiting
+    /// lags behind the sender, and the processor cannot speculate past lengths that it has not
+    /// loaded.
     #[inline(always)]
     pub(crate) fn expect_more(&self) {
         self.region.expect_reading(self.at + AHEAD);
@@ -174,7 +177,7 @@ impl<R: LaneMemory> LaneReader<R> {
         }
     }
 
-    /// Continues in the chunk that a [`Peeked::Next`] announced; returns the old one.
+    /// Continues in the chunk that a [`Peeked::Next`] announced, and returns the old chunk.
     pub(crate) fn follow(&mut self, region: R, log2: u32) -> R {
         self.position += HEADER as u64;
         self.at = RING_AT;
@@ -190,9 +193,10 @@ mod tests {
     use crate::lane::page::MIN_LOG2;
     use crate::lane::region::model::ModelRegion;
 
-    /// `HELLO` contains the position at which reading begins, and every multiple of 8 was accepted.
-    /// If a sender began just before the largest integer, the receiver's sum overflowed at the
-    /// first message: a panic, if overflow is checked.
+    /// Regression test: `HELLO` contains the position at which reading begins, and the receiver
+    /// accepted every multiple of 8. If a sender began just below the integer maximum, the
+    /// receiver's sum overflowed at the first message, which is a panic if overflow checks are
+    /// enabled.
     #[test]
     fn position_near_integer_maximum_is_refused() {
         let begin = |base, position| {
@@ -204,8 +208,9 @@ mod tests {
         assert_eq!(begin(0, MOST_POSITION), Ok(()));
     }
 
-    /// Found by fuzzing: only the distance to the chunk's first record was checked, so that a lane
-    /// could begin at an odd position, which its own sender would never have accepted.
+    /// Regression test, found by fuzzing: only the distance to the chunk's first record was
+    /// checked, so a lane could begin at an odd position, which its own sender would never have
+    /// accepted.
     #[test]
     fn odd_base_is_refused() {
         let begin = |base| {

@@ -24,9 +24,9 @@ const NEXT: u64 = 3;
 pub(crate) enum RecordHeader {
     /// A message of this many bytes follows.
     Message(usize),
-    /// This many bytes after the header are skipped, to the end of the ring.
+    /// The receiver skips this many bytes after the header, up to the end of the ring.
     Padding(usize),
-    /// The lane continues in the next chunk, of two to this power bytes.
+    /// The lane continues in the next chunk, whose size is two to this power bytes.
     Next(u32),
 }
 
@@ -42,8 +42,8 @@ impl RecordHeader {
         kind << KIND_SHIFT | length
     }
 
-    /// Decodes a peer's word, an untrusted value other than [`NOTHING`]; `None` if no honest peer
-    /// writes it.
+    /// Decodes a word from a peer: an untrusted value other than [`NOTHING`]. Returns `None` if no
+    /// honest peer writes this value.
     #[inline(always)]
     pub(crate) const fn claimed(word: u64) -> Option<Self> {
         let length = word & LENGTH_MASK;
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn header_words_of_no_honest_peer_are_refused() {
+    fn invalid_header_word_is_refused() {
         for word in [4 << 32, 1 << 40 | 1 << 32, u64::MAX, 1 << 63, 7] {
             assert_eq!(RecordHeader::claimed(word), None, "{word:#x}");
         }

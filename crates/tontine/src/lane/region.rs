@@ -1,7 +1,7 @@
 //! The interface to shared memory that a lane uses: [`LaneMemory`], with 64-bit words and copies.
 //!
-//! Another process may write a peer's region during a read, so nothing here ever makes a Rust
-//! reference to its bytes: words are atomics, and bytes are copied ([`super::mapped`]).
+//! A peer may write its region during a read. Nothing here therefore creates a Rust reference to
+//! the region's bytes: words are atomics, and payloads are copied ([`super::mapped`]).
 
 use crate::sync::AtomicU64;
 

@@ -1,11 +1,11 @@
 //! The sender's end of a lane: [`LaneWriter`].
 //!
-//! The store of its header makes a message visible. Before that, the sender stores the payload, and
-//! a zero in place of the following header. So the receiver finds no further record until the
-//! sender has published one, whatever an earlier lap left in the ring.
+//! A message becomes visible when the sender stores its header. Before that, the sender stores the
+//! payload, and a zero in place of the following header. The receiver therefore finds no further
+//! record until the sender has published one, whatever an earlier lap left in the ring.
 //!
-//! Neighbours: [`super::reader`] is the other end. [`crate::mailbox`] decides what happens if free
-//! space is lacking.
+//! [`super::reader`] is the other end of the lane. [`crate::mailbox`] decides what happens if the
+//! lane has no free space.
 
 use std::collections::VecDeque;
 
@@ -30,8 +30,8 @@ pub(crate) struct ChunkRef<R> {
 
 /// The sender's end of a lane.
 pub(crate) struct LaneWriter<R> {
-    /// Number of contiguous bytes from `at` on, in the ring of the newest chunk, that are known to
-    /// be free. It is the first field that a `send` loads.
+    /// Number of contiguous bytes, starting at `at` in the ring of the newest chunk, that are known
+    /// to be free. This is the first field that a `send` loads.
     room: usize,
     /// Offset of the next record in the newest chunk.
     at: usize,
@@ -39,8 +39,7 @@ pub(crate) struct LaneWriter<R> {
     tail: u64,
     /// The receiver's read position, as last accepted.
     position: u64,
-    /// The position up to which messages were taken back; the receiver's own position may lie
-    /// before it.
+    /// The position up to which messages were taken back. The receiver's own position may be lower.
     taken_back: u64,
     /// The chunk that the sender writes to.
     newest: ChunkRef<R>,
@@ -84,7 +83,7 @@ pub(crate) struct InvalidPosition {
 }
 
 impl<R: LaneMemory> LaneWriter<R> {
-    /// Returns a lane that begins in `first`, zeroed memory of two to the power `log2` bytes.
+    /// Returns a lane that begins in `first`, which is `1 << log2` bytes of zeroed memory.
     pub(crate) fn new(first: R, log2: u32) -> Self {
         label(&first, log2, 0, 0);
         Self {
@@ -116,7 +115,8 @@ impl<R: LaneMemory> LaneWriter<R> {
         self.newest.log2
     }
 
-    /// Returns the bytes of all chunks, including those that the receiver still holds.
+    /// Returns the total size of all chunks in bytes, including chunks that the receiver still
+    /// holds.
     pub(crate) fn bytes(&self) -> u64 {
         self.lent + self.chain().map(|link| 1_u64 << link.log2).sum::<u64>()
     }
@@ -131,18 +131,20 @@ impl<R: LaneMemory> LaneWriter<R> {
         self.older.front().unwrap_or(&self.newest).base
     }
 
-    /// Returns the receiver's read position, as last accepted; at least that of the oldest chunk,
-    /// since forgotten chunks had no unread record, and that of the messages that were taken back.
+    /// Returns the receiver's read position, as last accepted. The result is never before the
+    /// oldest chunk, because dropped chunks had no unread record, nor before the end of the
+    /// messages that were taken back.
     pub(crate) fn position(&self) -> u64 {
         self.position.max(self.base()).max(self.taken_back)
     }
 
-    /// Returns `true` if everything was read, by the last accepted position.
+    /// Returns `true` if the receiver has read everything, according to the last accepted position.
     pub(crate) fn is_read(&self) -> bool {
         self.position() == self.tail
     }
 
-    /// Returns the unread bytes of the lane, headers included, by the last accepted position.
+    /// Returns the number of unread bytes, headers included, according to the last accepted
+    /// position.
     pub(crate) fn unread_bytes(&self) -> u64 {
         self.tail - self.position()
     }
@@ -150,11 +152,11 @@ impl<R: LaneMemory> LaneWriter<R> {
     /// Returns `true` if a message of `length` bytes fits into the space that is known to be free.
     #[inline(always)]
     pub(crate) fn fits(&self, length: usize) -> bool {
-        // One header more than the record, since the following header must be zeroed.
+        // The record needs space for one more header because the following header must be zeroed.
         size_of_message(length) + HEADER <= self.room
     }
 
-    /// Returns the offset of the next message's payload. Valid once the message fits.
+    /// Returns the offset of the next message's payload. The offset is valid once the message fits.
     #[inline(always)]
     pub(crate) fn payload_at(&self) -> usize {
         self.at + HEADER
@@ -173,7 +175,8 @@ impl<R: LaneMemory> LaneWriter<R> {
     /// Appends a message that fits.
     #[inline(always)]
     pub(crate) fn push(&mut self, message: &[u8]) {
-        // Costs nothing for a caller that has just checked: it is the same comparison.
+        // The check costs nothing if the caller has just made it, because the comparison is the
+        // same.
         assert!(self.fits(message.len()));
         self.newest.region.copy_in(self.at + HEADER, message);
         self.append(message.len());
@@ -202,7 +205,7 @@ impl<R: LaneMemory> LaneWriter<R> {
     /// Accepts the receiver's `position`, and frees the chunks before it.
     ///
     /// # Errors
-    /// The receiver cannot have read up to this position.
+    /// Returns an error if the receiver cannot have read up to this position.
     pub(crate) fn believe(&mut self, position: u64) -> Result<(), InvalidPosition> {
         let possible = self.position..=self.tail;
         if !possible.contains(&position) || !position.is_multiple_of(HEADER as u64) {
@@ -218,8 +221,8 @@ impl<R: LaneMemory> LaneWriter<R> {
         Ok(())
     }
 
-    /// Finds space for a message of `length` bytes in the space that is known to be read. Writes
-    /// padding if the message must go to the start of the ring.
+    /// Searches the space that is known to be read for space for a message of `length` bytes.
+    /// Writes padding if the message must go to the start of the ring.
     pub(crate) fn make_room(&mut self, length: usize) -> FreeSpace {
         let size = size_of_message(length);
         let whole = self.ring_end - RING_AT;
@@ -251,8 +254,8 @@ impl<R: LaneMemory> LaneWriter<R> {
         self.tail += to_end as u64;
     }
 
-    /// Continues in `region`, zeroed memory of two to the power `log2` bytes, which was passed to
-    /// the receiver before.
+    /// Continues in `region`, which is `1 << log2` bytes of zeroed memory that was already passed
+    /// to the receiver.
     pub(crate) fn go_on_in(&mut self, region: R, log2: u32) {
         let at = std::mem::replace(&mut self.at, RING_AT);
         self.tail += HEADER as u64;
@@ -263,13 +266,13 @@ impl<R: LaneMemory> LaneWriter<R> {
         let newest = ChunkRef { region, log2, base: self.tail, end: None };
         let mut before = std::mem::replace(&mut self.newest, newest);
         before.end = Some(self.tail);
-        // One header's space is always kept free for this store.
+        // Space for one header is always kept free for this store.
         // SYNC publish: pairs with the load in `LaneReader::look`.
         before.region.word(at).store(RecordHeader::Next(log2).word(), Ordering::Release);
         self.older.push_back(before);
     }
 
-    /// Drops all chunks except the newest. Everything in them must be read.
+    /// Drops all chunks except the newest. All records in them must have been read.
     pub(crate) fn forget_old(&mut self) {
         self.lent += self.older.drain(..).map(|link| 1_u64 << link.log2).sum::<u64>();
     }
@@ -342,11 +345,11 @@ mod tests {
         writer.go_on_in(ModelRegion::new(1 << log2), log2);
     }
 
-    /// A hostile peer may choose the words of a message, for example if the sender echoes what it
-    /// receives, and it chooses the position at which the sender begins to look for unread
-    /// messages. A `next` in the middle of a message led the walk into the following chunk too
-    /// early, at a position before that chunk's first record: an underflow, and a panic if overflow
-    /// is checked.
+    /// Regression test: a hostile peer may choose the words of a message, for example if the sender
+    /// echoes what it receives. The peer also chooses the position at which the sender begins to
+    /// search for unread messages. A `next` in the middle of a message led the search into the
+    /// following chunk too early, at a position before that chunk's first record. The subtraction
+    /// underflowed, which is a panic if overflow checks are enabled.
     #[test]
     fn next_header_inside_message_is_not_followed() {
         let mut writer = lane();
@@ -359,9 +362,9 @@ mod tests {
         assert!(writer.is_read());
     }
 
-    /// A lane that returned its large chunk forgot it at once, before the receiver had read the
-    /// `next` in it. If the receiver died there, the position was before the chain's first record:
-    /// a successor refused the handover, and `take_back` underflowed.
+    /// Regression test: a lane that returned its large chunk dropped the chunk before the receiver
+    /// had read the `next` in it. If the receiver died at that point, its position was before the
+    /// chain's first record. A successor then refused the handover, and `take_back` underflowed.
     #[test]
     fn receiver_dead_before_following_returned_chunk_loses_nothing() {
         let mut writer = lane();
@@ -380,9 +383,10 @@ mod tests {
         assert_eq!(writer.take_back(), [b"unread"]);
     }
 
-    /// Messages that were taken back counted as read. The dead receiver's page, which no process
-    /// changes any more, showed a position before them, which counted as invalid: each later call
-    /// returned EPROTO, and no successor could get the lane.
+    /// Regression test: messages that were taken back counted as read. The dead receiver's page,
+    /// which no process changes any more, showed a position before these messages, and the sender
+    /// treated that position as invalid. Each later call returned EPROTO, and no successor could
+    /// receive the lane.
     #[test]
     fn position_before_taken_back_messages_stays_valid() {
         let mut writer = lane();
@@ -401,8 +405,9 @@ mod tests {
         assert_eq!(writer.take_back(), [b"next"]);
     }
 
-    /// A chunk was returned between `reserve` and `commit`: a message written in the large chunk
-    /// was published in the small one, whose memory ended before the following header.
+    /// Regression test: a chunk was returned between `reserve` and `commit`. A message written into
+    /// the large chunk was then published in the small chunk, whose memory ended before the
+    /// following header.
     #[test]
     #[should_panic(expected = "a lane continued under a reservation")]
     fn reservation_in_old_chunk_is_not_published_in_new_one() {

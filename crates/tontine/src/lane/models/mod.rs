@@ -3,12 +3,12 @@
 //!
 //! `RUSTFLAGS="--cfg loom" cargo test -p tontine --lib --release models`
 //!
-//! [`ring`] checks that messages arrive, [`sleep`] that no end sleeps while the condition it waits
-//! for holds. LaneWriter, LaneReader and position are the library's own, on a
-//! [`ModelRegion`](super::region::model::ModelRegion); a model's chunk is smaller than the smallest
-//! real chunk (2⁸ bytes, with a ring of 128). Threads do not wait for each other: a thread without
-//! work ends, and the rest is checked when the other thread has ended. Each model also runs with an
-//! [`InjectedFault`], and must then fail.
+//! [`ring`] checks that messages arrive. [`sleep`] checks that no end sleeps while the condition
+//! that it waits for holds. The models run the library's own LaneWriter, LaneReader and position on
+//! a [`ModelRegion`](super::region::model::ModelRegion). A model's chunk has 2⁸ bytes and a ring of
+//! 128 bytes, less than the smallest real chunk. Threads do not wait for each other: a thread that
+//! has no more work exits, and the remaining records are checked after the other thread has exited.
+//! Each model also runs with an [`InjectedFault`], and must then fail.
 
 mod ring;
 mod sleep;

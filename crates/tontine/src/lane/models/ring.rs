@@ -1,4 +1,4 @@
-//! Models of message transfer: messages arrive whole and in order; none arrives twice or is
+//! Models of message transfer: messages arrive whole and in order, and no message is duplicated or
 //! overwritten.
 
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::sync::weakened::InjectedFault;
 /// Size of a chunk, as a power of two: its ring has 128 bytes.
 const LOG2: u32 = 8;
 
-/// Length of the longest message for this chunk; three do not fit.
+/// Maximum length in bytes of a message in this chunk. The ring has no space for three of them.
 const LONG: usize = 48;
 
 /// Stores the header of a message without release.
@@ -29,8 +29,8 @@ const MESSAGE_RELAXED: InjectedFault = InjectedFault::StoreRelaxed(|word| {
 const PADDING_RELAXED: InjectedFault = InjectedFault::StoreRelaxed(|word| {
     matches!(RecordHeader::claimed(word), Some(RecordHeader::Padding(_)))
 });
-/// Stores the position without release. It is recognised by its value: positions of a model are
-/// smaller than any header.
+/// Stores the position without release. The fault recognises a position by its value, because the
+/// positions of a model are smaller than any header.
 const POSITION_RELAXED: InjectedFault =
     InjectedFault::StoreRelaxed(|word| RecordHeader::claimed(word).is_none());
 /// Omits the store of zero to the following header.
@@ -41,7 +41,7 @@ fn message(number: usize, length: usize) -> Vec<u8> {
     vec![number as u8 + 1; length]
 }
 
-/// Chunks that were passed over the socket and are not received yet.
+/// Chunks that were passed over the socket but not yet received.
 type PassedChunks = Mutex<Vec<(ModelRegion, u32)>>;
 
 /// State that both ends share besides the ring.
@@ -57,7 +57,7 @@ impl ModelShared {
     }
 }
 
-/// The receiving end, as a mailbox uses it.
+/// The receiving end, driven as a mailbox drives it.
 struct ModelReceiver {
     reader: LaneReader<ModelRegion>,
     shared: ModelShared,
@@ -70,7 +70,7 @@ impl ModelReceiver {
         Self { reader, shared: shared.clone(), taken: Vec::new() }
     }
 
-    /// Checks for a record once. Returns `true` if there was one.
+    /// Checks for a record once, and returns `true` if it found one.
     fn look(&mut self) -> bool {
         match self.reader.look().expect("an honest sender") {
             Peeked::Nothing => return false,
@@ -91,8 +91,8 @@ impl ModelReceiver {
         true
     }
 
-    /// Takes the remaining messages once the sender has ended, and checks that all messages are 0,
-    /// 1, … with these lengths.
+    /// Takes the remaining messages after the sender has exited, and checks that the messages are
+    /// 0, 1, … with these lengths.
     fn finish(mut self, sent: &[usize]) {
         while self.look() {}
         let expected: Vec<_> = sent.iter().enumerate().map(|(n, &len)| message(n, len)).collect();
@@ -100,8 +100,8 @@ impl ModelReceiver {
     }
 }
 
-/// Sends from message `first` on, as long as there is space. Returns the number of messages sent,
-/// including those before `first`.
+/// Sends messages, starting with `first`, while the lane has space. Returns the number of messages
+/// sent, including the messages before `first`.
 fn send(
     writer: &mut LaneWriter<ModelRegion>,
     shared: &ModelShared,
@@ -151,7 +151,8 @@ fn header_load_without_acquire_is_detected() {
     check(InjectedFault::LoadsRelaxed, three_messages);
 }
 
-/// Fills a ring. After padding, the next message goes to where the receiver may still be reading.
+/// Fills a ring. After the padding, the next message is written where the receiver may still be
+/// reading.
 fn reused_ring() {
     let lengths = [LONG, LONG, LONG];
     let (ring, shared) = (ModelRegion::new(1 << LOG2), ModelShared::new());
@@ -192,7 +193,7 @@ fn header_of_earlier_lap_is_detected() {
     check(NOTHING_KEPT, reused_ring);
 }
 
-/// Fills a ring, and continues in a second chunk of twice its size.
+/// Fills a ring and continues in a second chunk of twice the size.
 fn second_chunk() {
     let lengths = [LONG, LONG, LONG, 8];
     let (ring, shared) = (ModelRegion::new(1 << LOG2), ModelShared::new());

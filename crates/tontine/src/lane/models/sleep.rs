@@ -1,13 +1,14 @@
 //! Models of going to sleep: no end sleeps while a message or free space is available to it.
 //!
-//! In both protocols each end stores its own word and then loads the other's (Dekker): at least one
-//! must see the other's store. In these models the barrier between the two steps is a full fence on
-//! both sides. This is exactly the symmetric mode, and an abstraction of the asymmetric one, in
-//! which the `membarrier` call of the end that goes to sleep executes the *other* end's fence, at a
-//! point of that end's program that is either after its store or before its load. Loom cannot
-//! express this; the model's fence is between the store and the load, which covers both cases.
-//! `sys::membarrier` and `docs/internals/layout.md` argue that the kernel and
-//! `sys::membarrier::light` provide such a fence; the models do not show this.
+//! In both protocols, each end stores its own word and then loads the other end's word (Dekker's
+//! algorithm). At least one end must see the other's store. In these models, the barrier between
+//! the two steps is a full fence on both sides. This is exactly the symmetric mode. It abstracts
+//! from the asymmetric mode, in which the `membarrier` call of the end that goes to sleep executes
+//! the *other* end's fence. That fence takes effect at a point of the other end's program that is
+//! either after its store or before its load. Loom cannot express this. The model's fence is
+//! between the store and the load, which covers both cases. `sys::membarrier` and
+//! `docs/internals/layout.md` argue that the kernel and `sys::membarrier::light` provide such a
+//! fence; the models do not show this.
 
 use std::sync::Arc;
 
@@ -21,26 +22,27 @@ use crate::sync::weakened::{InjectedFault, fault};
 use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
 
 const LOG2: u32 = 8;
-/// Length of a message of which two fill the ring.
+/// Message length in bytes at which two messages fill the ring.
 const LONG: usize = 48;
 
 /// Executes the barrier of one end, unless the model omits it.
 fn barrier(missing: bool) {
     if !missing {
-        // SYNC doorbell: pairs with the same fence at the other end; the proof is the model.
+        // SYNC doorbell: pairs with the same fence at the other end; the model is the proof.
         fence(Ordering::SeqCst);
     }
 }
 
-/// Does the steps of `Sender::send` from the header store on. Returns `true` if it rang.
+/// Performs the steps of `Sender::send` from the header store to the end. Returns `true` if it rang
+/// the doorbell.
 fn send_and_ring(mut writer: LaneWriter<ModelRegion>, sleeping: &AtomicU32) -> bool {
     writer.push(b"contents");
     barrier(matches!(fault(), InjectedFault::WakerUnfenced));
     sleeping.load(Ordering::Relaxed) != 0
 }
 
-/// Does the steps of `Mailbox::sleep` that precede its wait. Returns for each lane whether it saw a
-/// record.
+/// Performs the steps of `Mailbox::sleep` that precede its wait. Returns one flag per lane, which
+/// is `true` if the lane had a record.
 fn announce_and_look(readers: &mut [LaneReader<ModelRegion>], sleeping: &AtomicU32) -> Vec<bool> {
     sleeping.store(1, Ordering::Relaxed);
     barrier(matches!(fault(), InjectedFault::SleeperUnfenced));
@@ -89,8 +91,8 @@ fn receiver_without_fence_loses_wake_up() {
     check(InjectedFault::SleeperUnfenced, || mail_for_a_sleeper(1));
 }
 
-/// Runs a sender that leaves two empty chunks and a message in the third, and a receiver that goes
-/// to sleep and checks through `looked_through` changes of chunks.
+/// Runs a sender that leaves two empty chunks and a message in the third, and a receiver that
+/// follows up to `looked_through` changes of chunks before it sleeps.
 fn mail_behind_empty_chunks(looked_through: usize) {
     let sleeping = Arc::new(AtomicU32::new(0));
     let chunks: Vec<ModelRegion> = (0..3).map(|_| ModelRegion::new(1 << LOG2)).collect();
@@ -105,8 +107,8 @@ fn mail_behind_empty_chunks(looked_through: usize) {
             send_and_ring(writer, &sleeping)
         })
     };
-    // The steps of `Mailbox::sleep` that precede its wait, with `InboundLane::follow` in the
-    // middle.
+    // These are the steps of `Mailbox::sleep` that precede its wait, with the steps of
+    // `InboundLane::follow` in the middle.
     sleeping.store(1, Ordering::Relaxed);
     barrier(matches!(fault(), InjectedFault::SleeperUnfenced));
     let mut found = reader.look().expect("valid");
@@ -128,7 +130,7 @@ fn message_after_empty_chunks_is_not_missed() {
 
 #[test]
 #[should_panic = "missed a message"]
-fn check_of_one_empty_chunk_only_loses_wake_up() {
+fn check_of_only_one_empty_chunk_loses_wake_up() {
     check(InjectedFault::None, || mail_behind_empty_chunks(1));
 }
 
@@ -143,14 +145,15 @@ fn room_for_a_sleeper() {
     let sending = {
         let (waiting, place) = (waiting.clone(), place.clone());
         thread::spawn(move || {
-            // The steps of `Sender::sleep` that precede its wait.
+            // These are the steps of `Sender::sleep` that precede its wait.
             waiting.store(1, Ordering::Relaxed);
             barrier(matches!(fault(), InjectedFault::SleeperUnfenced));
             writer.believe(position::read(&place)).expect("an honest receiver");
             writer.make_room(LONG) == FreeSpace::Here
         })
     };
-    // `InboundLane::ack` and `notify_space`; the third message needs the space of both messages.
+    // Each pass performs the steps of `InboundLane::ack` and `notify_space`. The third message
+    // needs the space of the first two.
     for _ in 0..2 {
         assert_eq!(reader.look(), Ok(Peeked::Message(LONG)));
         reader.advance(LONG);

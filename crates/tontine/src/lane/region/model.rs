@@ -1,8 +1,8 @@
 //! Memory of one process, for tests and models: [`ModelRegion`].
 //!
 //! Every access is checked: an access outside the region panics. Under loom, copying a payload in
-//! while it is copied out also panics; only the protocol's orderings prevent this. Real shared
-//! memory: [`crate::lane::mapped`].
+//! while it is copied out also panics; only the protocol's orderings prevent this.
+//! [`crate::lane::mapped`] implements real shared memory.
 
 #![allow(unsafe_code, reason = "shares cells that loom checks for races")]
 
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use super::LaneMemory;
 use crate::sync::{AtomicU64, Ordering};
 
-/// Words on the heap, shared by both ends.
+/// Words on the heap that both ends share.
 #[derive(Clone)]
 pub(crate) struct ModelRegion {
     words: Arc<[AtomicU64]>,
@@ -65,7 +65,7 @@ struct Payloads(Arc<[loom::cell::UnsafeCell<()>]>);
 // SAFETY: the cells are empty; loom, which runs one thread at a time, only records the accesses.
 #[cfg(loom)]
 unsafe impl Send for Payloads {}
-// SAFETY: like `Send`.
+// SAFETY: the reason is the same as for `Send`.
 #[cfg(loom)]
 unsafe impl Sync for Payloads {}
 

@@ -1,6 +1,6 @@
-//! Models of the mailbox's two ends, over the library's own `LaneWriter` and `LaneReader`:
-//! [`ScheduledSender`] and [`ScheduledMailbox`], with the socket and the control page
-//! ([`LaneShared`]) and the address ([`HandoverSlot`]) between them.
+//! Models of the mailbox's two ends: [`ScheduledSender`] and [`ScheduledMailbox`]. Both run the
+//! library's own `LaneWriter` and `LaneReader`. Between them are the socket and the control page
+//! ([`LaneShared`]) and the address ([`HandoverSlot`]).
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize};
@@ -20,7 +20,7 @@ use crate::sync::{AtomicU64, Ordering};
 const SMALL: u32 = 8;
 /// Maximum bytes of all chunks of a lane.
 const CAP: u64 = 1024 + 512 + 256;
-/// Number of messages of each sender.
+/// Number of messages that each sender sends.
 pub(super) const MESSAGES: u32 = 12;
 
 /// State that both ends of a lane share besides its chunks: a socket and a control page.
@@ -125,7 +125,7 @@ impl ScheduledSender {
         self.writer.go_on_in(chunk, log2);
     }
 
-    /// Does the work that precedes a message. Returns `false` if the receiver has closed.
+    /// Prepares the sender for the next message. Returns `false` if the receiver has closed.
     fn ready(&mut self) -> bool {
         if self.receiver_died() {
             self.refresh();
@@ -171,9 +171,8 @@ impl ScheduledSender {
         false
     }
 
-    /// Writes a message in place, checks the receiver, which may have requested the chunk back or
-    /// died in the meantime, and publishes the message in that place. Returns `false` if the
-    /// receiver has closed.
+    /// Writes a message in place, checks the receiver, and publishes the message. The receiver may
+    /// have died or requested the chunk back in the meantime. Returns `false` if it has closed.
     fn reserve_and_commit(&mut self, message: &[u8]) -> bool {
         let (place, at) = (self.writer.place(), self.writer.payload_at());
         self.writer.region().copy_in(at, message);
@@ -184,8 +183,8 @@ impl ScheduledSender {
         true
     }
 
-    /// Sends all messages, and hands the lane over until all are read. Returns the messages that a
-    /// closed receiver left unread.
+    /// Sends all messages, and hands the lane over until all messages are read. Returns the
+    /// messages that were unread when the receiver closed.
     pub(super) fn run(&mut self) -> Vec<Vec<u8>> {
         let open = (0..MESSAGES).all(|number| self.send(number));
         while open && !self.writer.is_read() && self.ready() {
@@ -227,7 +226,7 @@ impl ScheduledMailbox {
 
     pub(super) fn accept(&mut self) {
         self.pace.step();
-        // From here on `mark_dead` reaches these lanes.
+        // From this point, `mark_dead` reaches these lanes.
         let come = std::mem::take(&mut *self.door.waiting.lock().expect("not poisoned"));
         for HandOver { link, mut chunks, base, position } in come {
             let (heap, log2) = chunks.pop_front().expect("the first chunk");
@@ -237,7 +236,7 @@ impl ScheduledMailbox {
         }
     }
 
-    /// Checks each lane once. Returns `true` if one had a record.
+    /// Checks each lane once. Returns `true` if any lane had a record.
     fn pass(&mut self) -> bool {
         let mut any = false;
         for lane in &mut self.lanes {
@@ -280,7 +279,8 @@ impl ScheduledMailbox {
     /// Receives until `senders` senders have ended, or `most` messages have arrived.
     pub(super) fn run(&mut self, senders: usize, most: usize) {
         loop {
-            // Read before both checks: a sender that has already ended sends nothing after them.
+            // The counter is read before both checks because a sender that has already ended sends
+            // nothing after them.
             self.pace.step();
             let all = self.door.ended.load(Ordering::Relaxed) == senders;
             self.accept();

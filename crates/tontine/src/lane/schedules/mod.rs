@@ -1,10 +1,10 @@
-//! Whole protocols of the lane in many random schedules that include deaths.
+//! Tests of whole lane protocols under many random schedules that include deaths.
 //!
 //! Senders and a receiver ([`ends`]) grow, return memory, close, die and hand over. The operating
-//! system is modelled: the queue of the socket by a [`VecDeque`](std::collections::VecDeque), the
-//! control page by a few words, the liveness word by a flag that is set when a thread has stopped.
-//! At each access to shared state, shuttle may switch threads, and a thread may die ([`pace`]).
-//! `models`, not this module, covers weak memory.
+//! system is modelled: a [`VecDeque`](std::collections::VecDeque) replaces the queue of the socket,
+//! a few words replace the control page, and a flag that is set when a thread has stopped replaces
+//! the liveness word. At each access to shared state, shuttle may switch threads, and a thread may
+//! die ([`pace`]). `models`, not this module, covers weak memory.
 
 mod ends;
 mod pace;
@@ -80,14 +80,14 @@ fn growth_and_close() {
     }
 }
 
-/// Runs two receivers that die, one after the other, and a third one that does not.
+/// Runs two receivers that die, one after the other, and a third receiver that survives.
 fn succession() {
     let door = Arc::new(HandoverSlot::default());
     let sending = begin_senders(2, PacedThread::immortal, &door);
     let mut reigns = Vec::new();
     for pace in [PacedThread::mortal(), PacedThread::mortal(), PacedThread::immortal()] {
         let mut receiver = ScheduledMailbox::new(pace, &door);
-        // Each receiver runs until it dies; the last one until all messages have arrived.
+        // Each receiver runs until it dies or until all messages have arrived.
         let died = lives(|| receiver.run(2, usize::MAX)).is_none();
         receiver.mark_dead();
         reigns.push(receiver.taken);
@@ -103,8 +103,8 @@ fn succession() {
             let taken = taken.lock().expect("no panic");
             let delivered = numbers(&taken.delivered, name);
             let count = delivered.len() as u32;
-            // Delivered in order, from the first unacknowledged message on; at most one more than
-            // was acknowledged.
+            // Messages are delivered in order, starting with the first unacknowledged message. At
+            // most one more message is delivered than acknowledged.
             assert_eq!(delivered, (acknowledged..acknowledged + count).collect::<Vec<_>>());
             let done = numbers(&taken.acknowledged, name).len() as u32;
             assert!(count - done <= 1, "{count} delivered, {done} acknowledged");
@@ -128,8 +128,8 @@ fn dying_senders() {
     }
 }
 
-/// Runs `body` under both schedulers: with uniformly random switches, and with few switches at
-/// unfavourable points.
+/// Runs `body` under both schedulers: one switches uniformly at random, the other switches rarely
+/// and at unfavourable points.
 fn explore(body: fn()) {
     shuttle::check_random(body, 150);
     shuttle::check_pct(body, 150, 3);

@@ -1,7 +1,7 @@
 //! The points in a protocol at which a thread may be switched out or die: [`PacedThread`].
 //!
-//! [`PacedThread::step`] is called before each access to shared state, [`ChunkView`] is a region
-//! that calls it, [`lives`] runs code that may die.
+//! [`PacedThread::step`] is called before each access to shared state. [`ChunkView`] is a region
+//! that calls it, and [`lives`] runs code that may die.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
@@ -34,13 +34,14 @@ impl PacedThread {
         Self::new(u32::MAX)
     }
 
-    /// Returns a counter with a random number of steps, which may exceed those that the thread
-    /// makes.
+    /// Returns a counter with a random number of steps, which may exceed the number that the thread
+    /// takes.
     pub(super) fn mortal() -> Self {
         Self::new(thread_rng().gen_range(0..400))
     }
 
-    /// Lets shuttle switch threads, or ends this thread. Called before each access to shared state.
+    /// Lets shuttle switch threads, or makes this thread die. Called before each access to shared
+    /// state.
     pub(super) fn step(&self) {
         self.switch.load(Ordering::SeqCst);
         let left = self.left.load(Ordering::Relaxed);
