@@ -39,13 +39,13 @@ struct BlockedSets {
 /// A set of signals that this thread blocks, as do all threads that start later. When it was
 /// created, every other thread of the process blocked the set as well.
 ///
-/// If two places take signals at the same time, each signal goes to only one of them: take signals
+/// If two places take signals at the same time, each signal goes to only one of them. Take signals
 /// in one place. A signal sent to one thread (`tgkill`, `pthread_kill`) reaches that thread alone.
 ///
-/// Dropping it unblocks, in this thread, the signals that it has blocked, and restores the
+/// Dropping a `Blocked` unblocks, in this thread, the signals that it has blocked, and restores the
 /// disposition of SIGCHLD if `Blocked::new` had to change it, because SIGCHLD was ignored or had
-/// `SA_NOCLDWAIT`. Each pending signal then takes effect by its disposition, which may end the
-/// program; call [`Blocked::discard`] first to take the pending signals.
+/// `SA_NOCLDWAIT`. Each pending signal then takes effect by its disposition, which may terminate
+/// the program. Call [`Blocked::discard`] first to take the pending signals.
 ///
 /// A `Blocked` cannot move to another thread, and each value that takes its signals borrows it. If
 /// such a value must live as long as the program, leak the `Blocked`:
@@ -116,7 +116,7 @@ impl Blocked {
         }
         let before = RawSet::of(set).block()?;
         HELD.with_borrow_mut(|held| held.add(set, before));
-        // From here on, dropping `blocked` undoes the changes.
+        // From this point on, dropping `blocked` undoes the changes.
         let mut blocked = Self { set, sigchld: None, _not_send: PhantomData };
         thread_masks::all_block(set)?;
         if set.contains(Signal::CHLD) {
@@ -131,7 +131,7 @@ impl Blocked {
     }
 
     /// Blocks until a signal of the set is pending and takes it, in this thread. Returns `None`
-    /// after `timeout`; without a timeout it blocks indefinitely.
+    /// after `timeout`. Without a timeout, it blocks indefinitely.
     ///
     /// If a handler interrupts the wait, the wait continues with the rest of the timeout.
     ///
@@ -217,14 +217,14 @@ impl Blocked {
     /// [`SignalError::System`] if the system refuses a thread.
     ///
     /// # Panics
-    /// If `bound` is 0.
+    /// Panics if `bound` is 0.
     pub fn channel(&self, bound: usize) -> Result<SignalChannel<'_>, SignalError> {
         channel::start(self.set, bound)
     }
 
     /// Starts a thread that sends each signal to another process, through `sender`. The message is
-    /// [`SignalInfo::to_bytes`], which the receiver decodes by [`SignalInfo::from_bytes`]. While
-    /// the mailbox is full the thread waits, and further signals stay pending in the kernel.
+    /// [`SignalInfo::to_bytes`], which the receiver decodes with [`SignalInfo::from_bytes`]. While
+    /// the mailbox is full, the thread waits, and further signals stay pending in the kernel.
     ///
     /// If a signal cannot be sent, the thread calls `undelivered` with the signal and the error. It
     /// then tries to send the next signal, because the sender may have found a successor by then.
@@ -260,7 +260,7 @@ impl Blocked {
     /// [`SignalError::System`] if `signalfd(2)` fails, or the runtime cannot watch the descriptor.
     ///
     /// # Panics
-    /// Outside of a tokio runtime, or in a runtime without its I/O driver.
+    /// Panics if called outside a tokio runtime or in a runtime without its I/O driver.
     #[cfg(feature = "tokio")]
     pub fn stream(&self) -> Result<super::SignalStream<'_>, SignalError> {
         super::SignalStream::new(self.signal_fd()?)
@@ -289,13 +289,14 @@ impl Blocked {
         let disposition = self.sigchld.as_ref().and_then(SigchldGuard::before);
         let restore = move || {
             if let Some(disposition) = disposition {
-                // The kernel has returned this disposition for this signal: the call cannot fail.
+                // The kernel has returned this disposition for this signal, so the call cannot
+                // fail.
                 let _ = disposition.install(Signal::CHLD);
             }
             raw.unblock().map_err(|error| std::io::Error::from_raw_os_error(error.errno()))
         };
-        // SAFETY: between fork and exec the closure makes two system calls; it allocates and locks
-        // nothing, because an error of `unblock` has no heap data.
+        // SAFETY: between fork and exec, the closure makes two system calls. It neither allocates
+        // nor locks, because an error of `unblock` has no heap data.
         unsafe { command.pre_exec(restore) }
     }
 }
@@ -303,9 +304,9 @@ impl Blocked {
 impl Drop for Blocked {
     fn drop(&mut self) {
         self.sigchld = None;
-        // If the thread's local data are gone already, the thread is ending.
+        // If the thread-local value has already been destroyed, the thread is exiting.
         let ours = HELD.try_with(|held| held.borrow_mut().remove(self.set)).unwrap_or_default();
-        // The kernel accepts this set and this operation: the call cannot fail.
+        // The kernel accepts this set and this operation, so the call cannot fail.
         let _ = RawSet::of(ours).unblock();
     }
 }
@@ -342,7 +343,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn drop_order_keeps_what_others_block() {
+    fn removed_set_keeps_signals_of_other_sets_blocked() {
         let [int, term, hup] = [Signal::INT, Signal::TERM, Signal::HUP].map(SignalSet::from);
         let mut held = BlockedSets::new();
         held.add(int | hup, hup);

@@ -1,8 +1,8 @@
 //! Signals in a bounded queue: [`SignalChannel`].
 //!
-//! The queue holds one entry for each standard signal, like the kernel, and counts further ones in
-//! that entry. It holds up to its bound of real-time signals. At the bound, the thread takes only
-//! standard signals.
+//! Like the kernel, the queue holds one entry for each standard signal; the entry counts further
+//! instances of the signal. The queue holds up to its bound of real-time signals. At the bound, the
+//! thread takes only standard signals.
 
 use std::collections::VecDeque;
 use std::marker::PhantomData;
@@ -41,7 +41,7 @@ use super::{SignalInfo, SignalSet};
 ///
 /// [`Blocked::channel`]: super::Blocked::channel
 pub struct SignalChannel<'a> {
-    // Dropped first: the thread may be waiting for space.
+    // The worker is dropped first because its thread may be waiting for space.
     worker: SignalWorker,
     shared: Arc<ChannelShared>,
     /// Borrows the [`Blocked`](super::Blocked): the signals must stay blocked.
@@ -56,12 +56,12 @@ const _: () = {
 
 struct ChannelShared {
     queue: Mutex<SignalQueue>,
-    /// Signalled if a receiving thread has a signal to take, or the queue has ended.
+    /// Signalled when a receiving thread has a signal to take, or when the queue has ended.
     filled: Condvar,
-    /// Signalled if the queue is no longer full.
+    /// Signalled when the queue is no longer full.
     space: Condvar,
-    /// `true` while the queue holds `bound` real-time signals. Stored under the lock; the thread,
-    /// which alone fills the queue, reads it without the lock.
+    /// `true` while the queue holds `bound` real-time signals. The flag is stored under the lock.
+    /// The worker's thread, which alone fills the queue, reads it without the lock.
     full: AtomicBool,
     bound: usize,
 }
@@ -185,7 +185,7 @@ impl ChannelShared {
 }
 
 impl SignalQueue {
-    /// Adds one signal. Returns `true` if it is a new entry.
+    /// Adds one signal. Returns `true` if the signal is a new entry.
     fn push(&mut self, info: SignalInfo) -> bool {
         if info.signal().is_realtime() {
             self.realtime += 1;
@@ -223,7 +223,7 @@ impl Sink for QueueSink {
     fn wait_for_space(&self) {
         let queue = self.0.lock();
         if self.0.full.load(Ordering::Relaxed) {
-            // The caller checks again in either case: after a notification and after a timeout.
+            // The caller checks again, both after a notification and after a timeout.
             drop(self.0.space.wait_timeout(queue, POLL_INTERVAL));
         }
     }

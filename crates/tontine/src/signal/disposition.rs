@@ -1,9 +1,9 @@
-//! Dispositions of signals: [`KernelDisposition`]; and the disposition of SIGCHLD while it is
-//! blocked: [`SigchldGuard`].
+//! Dispositions of signals, [`KernelDisposition`], and the disposition of SIGCHLD while it is
+//! blocked, [`SigchldGuard`].
 //!
 //! If SIGCHLD is ignored, or has `SA_NOCLDWAIT`, the kernel sends no SIGCHLD, and leaves no child
-//! to wait for. All other dispositions are unchanged: a blocked signal can be taken with any
-//! disposition.
+//! to wait for. All other dispositions stay unchanged, because a blocked signal can be taken under
+//! any disposition.
 //!
 //! Each process has its own lock, so that a forked child never waits for a thread that it does not
 //! have. The data under the lock are valid at each step. If a child is forked while another thread
@@ -22,7 +22,7 @@ use super::error::SignalError;
 use super::number::MAX_SIGNAL;
 use crate::sys::fork::PerProcess;
 
-/// A disposition, as the kernel returns it. Its functions allocate nothing and lock nothing.
+/// A disposition, as the kernel returns it. Its functions neither allocate nor lock.
 #[derive(Clone, Copy)]
 pub(super) struct KernelDisposition(libc::sigaction);
 
@@ -53,8 +53,8 @@ impl KernelDisposition {
 
     /// Installs the action as the disposition of the signal. Returns the previous disposition.
     pub(super) fn install(&self, signal: Signal) -> Result<Self, SignalError> {
-        // SAFETY: an action that the kernel has returned, or one of this module's handlers, which
-        // exists as long as the program; the call writes to a live local.
+        // SAFETY: the kernel returned the action, or it is one of this module's handlers, which
+        // exist as long as the program. The call writes to a live local.
         unsafe {
             let mut replaced = zeroed();
             match libc::sigaction(signal.as_raw(), &self.0, &mut replaced) {
@@ -81,8 +81,8 @@ impl KernelDisposition {
     ) {
         type Long = extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void);
         type Short = extern "C" fn(libc::c_int);
-        // SAFETY: the action is a handler (1) and has valid arguments (2); the kernel calls it in
-        // the same way, and the flag determines how many arguments it has.
+        // SAFETY: the action is a handler (1) and has valid arguments (2). The kernel calls it in
+        // the same way, and the flag determines how many arguments it takes.
         unsafe {
             if self.0.sa_flags & libc::SA_SIGINFO != 0 {
                 std::mem::transmute::<usize, Long>(self.handler())(signal.as_raw(), info, context);
@@ -105,7 +105,7 @@ impl KernelDisposition {
     }
 }
 
-/// Replaces the disposition of the signal if it is `expected`; returns `true` if it was.
+/// Replaces the disposition of the signal if it is `expected`. Returns `true` if it was.
 ///
 /// A disposition that another thread installs between the two calls is restored.
 pub(super) fn exchange(
@@ -145,7 +145,7 @@ impl Saved {
     pub(super) fn get(&self) -> Option<&'static KernelDisposition> {
         // SYNC disposition-saved: pairs with the store in `set`.
         let saved = self.0.load(Ordering::Acquire);
-        // SAFETY: null, or from `Box::into_raw` and never freed.
+        // SAFETY: the pointer is null, or comes from `Box::into_raw` and is never freed.
         unsafe { saved.as_ref() }
     }
 }
@@ -175,8 +175,8 @@ impl SigchldGuard {
         if current.discards_children() {
             if !IS_CHANGED.load(Ordering::Relaxed) {
                 BEFORE.set(current);
-                // SYNC disposition-changed: pairs with the load in `before`. Stored before the
-                // change, so that a child that is forked in between can restore the disposition.
+                // SYNC disposition-changed: pairs with the load in `before`. The flag is stored
+                // before the change, so that a child forked in between can restore the disposition.
                 IS_CHANGED.store(true, Ordering::Release);
             }
             let flags = current.0.sa_flags & libc::SA_NOCLDSTOP;
@@ -220,8 +220,9 @@ mod tests {
     use super::*;
     use crate::sys::child::in_child;
 
-    /// Threads blocked and unblocked SIGCHLD while another thread forked. If one of them held the
-    /// lock over the saved disposition at the fork, the child hung when it dropped its own guard.
+    /// Regression test: threads block and unblock SIGCHLD while another thread forks. If one of
+    /// them held the lock over the saved disposition at the fork, the child hung when it dropped
+    /// its own guard.
     #[test]
     fn child_forked_during_sigchld_changes_does_not_hang() {
         assert!(in_child(|| {

@@ -1,7 +1,7 @@
 //! The error of [`signal`](super): [`SignalError`].
 //!
-//! It is separate from [`crate::Error`], which is about peers: a [`SignalError`] has its cause in
-//! this program or in the system.
+//! [`SignalError`] is separate from [`crate::Error`], which concerns peers. The cause of a
+//! [`SignalError`] is in this program or in the system.
 
 use std::io;
 
@@ -38,8 +38,8 @@ pub enum SignalError {
     #[error("the set of signals is empty, so no signal could ever be taken; name at least one")]
     EmptySet,
 
-    /// Another thread runs with signals of the set unblocked: they could interrupt that thread, or
-    /// end the process. The call has undone its own blocking.
+    /// Another thread runs with signals of the set unblocked. These signals could interrupt that
+    /// thread or terminate the process. The call has undone its own blocking.
     #[error(
         "thread {thread} ({name}) runs with {signals} unblocked and could be interrupted by it, \
          but every thread must block what is to be taken; call Blocked::new at the top of main, \
@@ -122,7 +122,7 @@ impl SignalError {
     /// | --- | --- |
     /// | `CannotTake`, `EmptySet` | EINVAL |
     /// | `Unblocked` | EBUSY |
-    /// | `ProcUnavailable`, `System` | the system call's |
+    /// | `ProcUnavailable`, `System` | the error number of the system call |
     /// | `Forked` | ESTALE |
     /// | `Disconnected` | EPIPE |
     /// | `Malformed` | EBADMSG |

@@ -11,14 +11,14 @@
 //! - When it returns, it must have restored `errno`.
 //!
 //! # The handlers of this module
-//! The handlers do only what is allowed, and have `SA_RESTART` and `SA_ONSTACK`. A program may
-//! install several for one signal. When the last of them is dropped, the signal regains the
-//! disposition that it had before the first.
+//! The handlers do only what is allowed, and are installed with `SA_RESTART` and `SA_ONSTACK`. A
+//! program may install several handlers for one signal. When the last of them is dropped, the
+//! signal regains the disposition that it had before the first handler was installed.
 //!
 //! If another library has since installed its own handler, that handler stays, and it may call the
-//! handler of this module that it replaced. Once nothing of this module watches the signal, the
-//! replaced handler acts like the disposition before the first: it calls the handler that the
-//! program had then, or returns if the signal was ignored or had its default.
+//! handler of this module that it replaced. Once this module no longer watches the signal, the
+//! replaced handler acts like the disposition before the first handler: it calls the handler that
+//! the program had then, or returns if the signal was ignored or had its default disposition.
 //!
 //! The memory that a handler refers to (some tens of bytes per handler) is never freed, because a
 //! handler may still run during its removal.
@@ -27,9 +27,9 @@
 //! Handlers that other threads of the parent had installed stay installed in the child. In the
 //! child, a handler does not write to a [`SelfPipe`] of the parent.
 //!
-//! # Handler or `Blocked`
-//! A signal that every thread blocks never reaches its handler: use one of the two for each signal,
-//! a handler or [`Blocked`](super::Blocked).
+//! # Choosing between a handler and `Blocked`
+//! A signal that every thread blocks never reaches its handler. Use either a handler or
+//! [`Blocked`](super::Blocked) for each signal.
 
 // From `signal-safety(7)`, `sigaction(2)`, and D. J. Bernstein, *The self-pipe trick*.
 
@@ -106,7 +106,7 @@ pub struct SignalCounter(InstalledSite);
 /// ```
 #[derive(Debug)]
 pub struct SelfPipe {
-    // Removed before the pipe is reused.
+    // The handler is removed before the pipe is reused.
     installed: InstalledSite,
     pipe: &'static LeakedPipe,
 }
@@ -189,15 +189,15 @@ impl SelfPipe {
     /// Returns `true` if the signal has arrived since the last call, and drains the pipe, so that
     /// the descriptor is not readable until the next signal.
     pub fn take(&self) -> bool {
-        // The pipe is drained first: a byte drained after the flag was read could belong to a
-        // signal that no call would report.
+        // The pipe is drained first because a byte drained after the flag was read could belong to
+        // a signal that no call would report.
         self.pipe.drain();
         // SYNC handler-flag: pairs with the handler's store.
         self.installed.site.came.swap(false, Ordering::Acquire)
     }
 }
 
-/// Returns the descriptor, which is readable from a signal until [`SelfPipe::take`].
+/// Returns the descriptor, which is readable from the arrival of a signal until [`SelfPipe::take`].
 impl AsFd for SelfPipe {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.pipe.reader.as_fd()
@@ -244,7 +244,7 @@ impl LeakedPipe {
         }
     }
 
-    /// Writes a byte to the pipe, from a handler, so that it is readable.
+    /// Writes a byte to the pipe, from a handler, so that the pipe becomes readable.
     fn fill(&self) {
         if !self.guard.is_forked() {
             // SAFETY: the descriptor is open, never closed, and nonblocking; the byte is a

@@ -85,7 +85,7 @@ impl SignalInfo {
     /// Returns the process id of the sender, or of the child that a SIGCHLD reports. The id is 0
     /// for a process of another PID namespace.
     ///
-    /// Returns `None` if no process sent the signal, but a timer, the kernel or a descriptor did.
+    /// Returns `None` if a timer, the kernel or a descriptor sent the signal instead of a process.
     /// For `kill` and for the end of a child, the kernel provides the id. For `sigqueue`, the
     /// sender chooses the id, which is therefore an untrusted value.
     pub fn pid(&self) -> Option<u32> {
@@ -105,8 +105,8 @@ impl SignalInfo {
         self.has_value().then_some(i32::from_ne_bytes(*first))
     }
 
-    /// Returns the value that came with the signal, like [`SignalInfo::value`], but at full width,
-    /// which is that of a pointer. The upper bytes are valid only if the sender set them.
+    /// Returns the value that came with the signal, like [`SignalInfo::value`], but at the full
+    /// width of a pointer. The upper bytes are valid only if the sender set them.
     pub fn wide_value(&self) -> Option<u64> {
         self.has_value().then_some(self.value)
     }
@@ -142,11 +142,12 @@ impl SignalInfo {
         }
     }
 
-    /// Returns the number of further signals that this one represents, as far as known: expirations
-    /// of its timer, and standard signals that the library had taken before the program received
-    /// this one.
+    /// Returns the known number of further signals that this signal represents: expirations of its
+    /// timer, and standard signals that the library had taken before the program received this
+    /// signal.
     ///
-    /// Even if the number is 0, the kernel may have coalesced signals: it never reports how many.
+    /// Even if the number is 0, the kernel may have coalesced signals, because it never reports how
+    /// many.
     pub fn coalesced(&self) -> u32 {
         self.coalesced
     }
@@ -208,11 +209,11 @@ impl SignalInfo {
     /// Returns the signal that [`SignalInfo::to_bytes`] encoded, such as a message of
     /// [`Blocked::mailbox`].
     ///
-    /// All of it is untrusted: the sender of the bytes chooses them.
+    /// The whole value is untrusted, because the sender of the bytes chooses them.
     ///
     /// # Errors
     /// [`SignalError::Malformed`] if the bytes have another form: their number is not 32, the
-    /// version is not 1, or the signal is not in 1 to 64.
+    /// version is not 1, or the signal is not between 1 and 64.
     ///
     /// # Examples
     /// ```no_run
@@ -269,7 +270,7 @@ mod tests {
     };
 
     #[test]
-    fn signal_info_bytes_match_the_documented_table() {
+    fn signal_info_bytes_match_documented_table() {
         let bytes = QUEUED.to_bytes();
         let mut expected = [0; 32];
         expected[..4].copy_from_slice(&[1, 10, 0, 0]);
@@ -284,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn signal_guide_table_matches_the_source() {
+    fn signal_guide_table_matches_source() {
         let page = include_str!("../../../../docs/guides/signal.md");
         let rows = include_str!("info.rs").lines().filter_map(|line| {
             let row = line.trim().strip_prefix("/// | ")?;

@@ -1,4 +1,4 @@
-//! The request to end, by SIGINT or SIGTERM: [`interrupted()`].
+//! The request to terminate by SIGINT or SIGTERM: [`interrupted()`].
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -10,9 +10,9 @@ use super::error::SignalError;
 use super::thread::{CallSink, SignalWorker};
 use super::{Blocked, Signal, SignalInfo};
 
-/// Signals within this time after the first one belong to the same request: `timeout(1)` sends
-/// SIGTERM to its child and then to the group, and a terminal that hangs up may do the same. No
-/// user types that fast.
+/// Period after the first signal during which further signals belong to the same request.
+/// `timeout(1)` sends SIGTERM to its child and then to the group, and a terminal that hangs up may
+/// do the same. No user types that fast.
 const SAME_REQUEST: Duration = Duration::from_millis(100);
 
 /// Blocks SIGINT and SIGTERM and starts a thread that takes them. The first signal sets the
@@ -65,7 +65,7 @@ pub fn interrupted() -> Result<Interrupted, SignalError> {
 /// # Ok::<(), tontine::signal::SignalError>(())
 /// ```
 pub struct Interrupted {
-    // Dropped first: the thread ends before its signals are unblocked.
+    // The worker is dropped first so that its thread ends before the signals are unblocked.
     worker: SignalWorker,
     shared: Arc<InterruptedShared>,
     blocked: Blocked,
@@ -74,7 +74,7 @@ pub struct Interrupted {
 struct InterruptedShared {
     first: Mutex<Option<(SignalInfo, Instant)>>,
     interrupted: Condvar,
-    /// Readable from the first signal on.
+    /// A descriptor that is readable once the first signal has arrived.
     readable: OwnedFd,
 }
 
@@ -86,7 +86,8 @@ impl Interrupted {
 
     /// Returns the signal that arrived first; `None` if no signal has arrived.
     ///
-    /// After its cleanup, a program can end by this signal: [`SignalInfo::terminate_process`].
+    /// After its cleanup, a program can terminate by this signal:
+    /// [`SignalInfo::terminate_process`].
     pub fn received(&self) -> Option<SignalInfo> {
         // At the fork, a thread of the parent may have held the lock.
         if self.worker.is_forked() {
@@ -95,8 +96,8 @@ impl Interrupted {
         self.shared.lock().map(|(info, _)| info)
     }
 
-    /// Blocks until a signal has arrived and returns it. Returns `None` after `timeout`; without a
-    /// timeout it blocks indefinitely.
+    /// Blocks until a signal has arrived and returns it. Returns `None` after `timeout`. Without a
+    /// timeout, it blocks indefinitely.
     ///
     /// # Errors
     /// [`SignalError::Forked`] in a forked child, because the thread runs in the parent.
@@ -122,14 +123,14 @@ impl Interrupted {
         Ok(first.map(|(info, _)| info))
     }
 
-    /// Returns the [`Blocked`] of SIGINT and SIGTERM, for its [`Blocked::unblock_in`]: programs
-    /// that this one starts should begin with both signals unblocked.
+    /// Returns the [`Blocked`] of SIGINT and SIGTERM. Call its [`Blocked::unblock_in`] so that the
+    /// programs that this program starts begin with both signals unblocked.
     pub fn blocked(&self) -> &Blocked {
         &self.blocked
     }
 }
 
-/// Returns a descriptor for an event loop, readable from the first signal on.
+/// Returns a descriptor for an event loop, which is readable once the first signal has arrived.
 impl AsFd for Interrupted {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.shared.readable.as_fd()

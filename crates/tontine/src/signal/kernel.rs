@@ -21,7 +21,8 @@ pub(super) struct RawSet(libc::sigset_t);
 
 impl RawSet {
     pub(super) fn of(set: SignalSet) -> Self {
-        // SAFETY: a plain C structure, which `sigemptyset` initialises; both calls write to it.
+        // SAFETY: the set is a plain C structure, which `sigemptyset` initialises; both calls write
+        // to it.
         unsafe {
             let mut raw = zeroed();
             libc::sigemptyset(&mut raw);
@@ -43,7 +44,7 @@ impl RawSet {
         self.change(libc::SIG_BLOCK).map(|before| before.set())
     }
 
-    /// Unblocks the signals in the calling thread. Allocates nothing and locks nothing.
+    /// Unblocks the signals in the calling thread. Neither allocates nor locks.
     pub(super) fn unblock(&self) -> Result<(), SignalError> {
         self.change(libc::SIG_UNBLOCK).map(drop)
     }
@@ -62,7 +63,7 @@ impl RawSet {
     }
 
     /// Blocks until a signal of the set is pending and takes it, in the calling thread. Returns
-    /// `None` after `timeout`; without a timeout it blocks indefinitely.
+    /// `None` after `timeout`. Without a timeout, it blocks indefinitely.
     #[inline]
     pub(super) fn take(
         &self,
@@ -76,7 +77,7 @@ impl RawSet {
             // SAFETY: the set is initialised, `info` is writable, the time is null or a live local.
             let taken = unsafe { libc::sigtimedwait(&self.0, info.as_mut_ptr(), time_pointer) };
             if taken > 0 {
-                // SAFETY: the call has filled it in.
+                // SAFETY: the call has initialised `info`.
                 return Ok(Some(from_siginfo(unsafe { info.assume_init_ref() })));
             }
             match std::io::Error::last_os_error().raw_os_error() {
@@ -94,12 +95,12 @@ impl RawSet {
 
     /// Returns a new signalfd, readable while a signal of the set is pending.
     pub(super) fn signal_fd(&self) -> Result<OwnedFd, SignalError> {
-        // SAFETY: the set is initialised; −1 asks for a new descriptor.
+        // SAFETY: the set is initialised; −1 requests a new descriptor.
         let made = unsafe { libc::signalfd(-1, &self.0, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) };
         if made < 0 {
             return Err(SignalError::last("signalfd"));
         }
-        // SAFETY: just made, with no other owner.
+        // SAFETY: the descriptor was just created and has no other owner.
         Ok(unsafe { OwnedFd::from_raw_fd(made) })
     }
 }
@@ -134,7 +135,7 @@ fn from_siginfo(info: &libc::siginfo_t) -> SignalInfo {
         let value = info.si_value().sival_ptr as usize as u64;
         (info.si_pid(), info.si_uid(), value, info.si_status())
     };
-    // A timer's overrun count has the offset of the other codes' user id.
+    // A timer's overrun count is at the offset of the other codes' user id.
     let timer = info.si_code == libc::SI_TIMER;
     let child = signal == Signal::CHLD && info.si_code > 0;
     SignalInfo {
@@ -162,26 +163,26 @@ fn from_signalfd(info: &libc::signalfd_siginfo) -> SignalInfo {
     }
 }
 
-/// A timer that wakes the thread that created it from [`RawSet::take`]. The thread can distinguish
-/// the timer's signal from all others.
+/// A timer that wakes its creating thread from [`RawSet::take`]. The thread can distinguish the
+/// timer's signal from all others.
 ///
 /// The kernel reserves a timer's signal when the timer is created. It therefore sends the signal,
 /// with its value, even if the user's queue is full, and does not coalesce the signal with a
 /// pending one.
 pub(super) struct Waker {
     timer: libc::timer_t,
-    /// An address in this process: no other timer of the process has this value.
+    /// An address in this process, so that no other timer of the process has this value.
     value: u64,
 }
 
 // SAFETY: a timer is a number, which any thread of the process may set and delete.
 unsafe impl Send for Waker {}
-// SAFETY: as above; no field changes.
+// SAFETY: the reason is the same as for `Send`, and no field changes.
 unsafe impl Sync for Waker {}
 
 impl Waker {
     /// Creates a timer for the calling thread, which must take `signal`. Returns `None` if the
-    /// system refuses.
+    /// system refuses the timer.
     pub(super) fn new(signal: Signal, value: *const ()) -> Option<Self> {
         // SAFETY: zero is valid for all members; the call reads the event and writes the timer.
         unsafe {
@@ -245,8 +246,8 @@ impl SignalInfo {
             let mut action: libc::sigaction = zeroed();
             action.sa_sigaction = libc::SIG_DFL;
             if ends_process(signal) && libc::sigaction(signal.as_raw(), &action, null_mut()) == 0 {
-                // Raised in this thread, so that no other thread takes the signal; it is delivered
-                // before the call returns.
+                // The signal is raised in this thread so that no other thread takes it. It is
+                // delivered before the call returns.
                 let _ = RawSet::of(signal.into()).unblock();
                 libc::raise(signal.as_raw());
             }

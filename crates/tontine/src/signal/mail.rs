@@ -1,4 +1,4 @@
-//! Signals to another process, through a mailbox: [`start`].
+//! Delivery of signals to another process, through a mailbox: [`start`].
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

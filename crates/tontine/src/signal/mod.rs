@@ -5,18 +5,18 @@
 //! thread holds a lock. A signal that every thread *blocks* stays pending instead, and the program
 //! *takes* it, at a point of its choice, as an ordinary value.
 //!
-//! - [`interrupted()`] is what most programs need: it reports whether SIGINT or SIGTERM has asked
-//!   the program to end.
+//! - [`interrupted()`] suffices for most programs: it reports whether SIGINT or SIGTERM has
+//!   requested the program's termination.
 //! - [`Blocked`] blocks a [`SignalSet`] of [`Signal`]s in this thread and in all threads that start
 //!   later, and fails if another thread runs with one of the signals unblocked. There are six ways
 //!   to take the signals: [`Blocked::wait`] in the calling thread, [`Blocked::signal_fd`] through a
-//!   descriptor, [`Blocked::thread`] by a function, [`Blocked::channel`] through a queue,
+//!   descriptor, [`Blocked::thread`] in a callback, [`Blocked::channel`] through a queue,
 //!   [`Blocked::mailbox`] in another process, and `Blocked::stream` (feature `tokio`) in an async
 //!   task.
 //! - [`SignalInfo`] is one signal that was taken: its sender, the sender's value, and how many more
 //!   signals it represents.
 //! - [`handler`] is for programs that must install a handler. It lists what a handler may do.
-//! - [`SignalError`] is the error of all of these.
+//! - [`SignalError`] is the error type of this module.
 //!
 //! # Examples
 //! ```
@@ -35,11 +35,11 @@
 //! # Terms
 //! - A *standard* signal (1 to 31, such as SIGTERM) is pending at most once: if it is sent again
 //!   before it is taken, the kernel *coalesces* the two.
-//! - A *real-time* signal (from `SIGRTMIN` on, [`Signal::realtime`]) is queued each time it is
+//! - A *real-time* signal (`SIGRTMIN` and above, [`Signal::realtime`]) is queued each time it is
 //!   sent.
-//! - The *disposition* of a signal determines what the kernel does when it delivers the signal: it
-//!   takes the default action, such as ending the process, does nothing, or calls the program's
-//!   handler.
+//! - The *disposition* of a signal determines what the kernel does when it delivers the signal. The
+//!   kernel takes the default action, such as terminating the process, does nothing, or calls the
+//!   program's handler.
 
 // `kernel` makes the system calls, `thread_masks` reads the masks of the other threads, and
 // `thread` runs the thread that takes signals. The only other part of the crate that this module

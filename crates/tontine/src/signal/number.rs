@@ -69,7 +69,7 @@ standard! {
 }
 
 impl Signal {
-    /// Returns the signal with this number, or `None` if it is not in 1 to 64.
+    /// Returns the signal with this number, or `None` if the number is not between 1 and 64.
     pub fn from_raw(number: i32) -> Option<Self> {
         (1..=MAX_SIGNAL).contains(&number).then_some(Self(number as u8))
     }

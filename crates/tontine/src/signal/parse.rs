@@ -1,4 +1,4 @@
-//! Parses a signal's name or number.
+//! Parsing of a signal's name or number.
 
 use std::str::FromStr;
 
@@ -31,7 +31,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_number_has_a_name_that_parses_back() {
+    fn signal_name_parses_to_its_number() {
         for number in 1..=MAX_SIGNAL {
             let signal = Signal::from_raw(number).expect("there is one");
             assert_eq!(signal.as_raw(), number);

@@ -7,8 +7,8 @@ use super::Signal;
 
 /// A set of signals, one bit for each.
 ///
-/// A set prints as the names of its signals. `|` is the union of two sets, `&` the intersection,
-/// `-` the difference.
+/// A set prints as the names of its signals. `|` is the union of two sets, `&` is the intersection,
+/// and `-` is the difference.
 ///
 /// # Examples
 /// ```

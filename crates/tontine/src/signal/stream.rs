@@ -1,6 +1,6 @@
 //! Signals in an async task: [`SignalStream`].
 
-#![allow(unsafe_code, reason = "tokio wants a promise that descriptors stay open")]
+#![allow(unsafe_code, reason = "tokio requires that descriptors stay open")]
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};

@@ -1,10 +1,10 @@
-//! The thread that takes signals for the others: [`SignalWorker`], and [`SignalThread`], its public
-//! handle.
+//! The thread that takes signals for the other threads: [`SignalWorker`], and [`SignalThread`], its
+//! public handle.
 //!
 //! The thread waits in `sigtimedwait` and passes each signal to a [`Sink`]. Between the return of
 //! that call and the sink, it neither allocates nor locks. It ends on request: the caller stores
-//! `stop`, and a timer for the thread ([`Waker`]) wakes it. If the system refuses the timer
-//! (because the user's queue of signals is full, or has limit 0), the thread reads `stop` every
+//! `stop`, and a timer for the thread ([`Waker`]) wakes it. If the system refuses the timer because
+//! the user's queue of signals is full or has limit 0, the thread reads `stop` every
 //! [`POLL_INTERVAL`].
 
 use std::marker::PhantomData;
@@ -38,7 +38,7 @@ pub(super) trait Sink: Send + 'static {
     /// Blocks until the sink may have space, for at most [`POLL_INTERVAL`].
     fn wait_for_space(&self) {}
 
-    /// Receives the flag that asks the thread to end. Called once, in the thread.
+    /// Receives the flag that requests the thread's end. Called once, in the thread.
     fn begin(&mut self, _stop: &Arc<AtomicBool>) {}
 }
 
@@ -54,7 +54,7 @@ impl<F: FnMut(SignalInfo) + Send + 'static> Sink for CallSink<F> {
 
 /// A thread that takes signals. Dropping it stops the thread, and returns after the last delivery.
 pub(super) struct SignalWorker {
-    /// `None` once the thread was stopped.
+    /// `None` once the thread has been stopped.
     running: Option<StartedThread>,
     guard: Guard,
 }
@@ -62,7 +62,8 @@ pub(super) struct SignalWorker {
 struct StartedThread {
     stop: Arc<AtomicBool>,
     waker: Option<Arc<Waker>>,
-    /// Disconnects when the thread ends; carries no value. Never locked: the mutex makes it `Sync`.
+    /// A channel that carries no value and disconnects when the thread ends. The mutex is never
+    /// locked; it makes the receiver `Sync`.
     ended: Mutex<mpsc::Receiver<()>>,
     thread: JoinHandle<()>,
 }
@@ -77,8 +78,8 @@ impl SignalWorker {
         let its_stop = Arc::clone(&stop);
         let body = move || {
             let _ending = ending;
-            // A standard signal if the set has one, because a full channel still takes standard
-            // signals.
+            // The timer sends a standard signal if the set has one, because a full channel still
+            // takes standard signals.
             let wakes = set.standard().iter().chain(set.iter()).next();
             let value = Arc::as_ptr(&its_stop).cast();
             let waker = wakes.and_then(|signal| Waker::new(signal, value)).map(Arc::new);
@@ -104,7 +105,7 @@ impl SignalWorker {
         }
     }
 
-    /// Returns `true` if this process was forked from the one that has the thread.
+    /// Returns `true` if this process was forked from the process that runs the thread.
     pub(super) fn is_forked(&self) -> bool {
         self.guard.is_forked()
     }
@@ -141,7 +142,8 @@ impl SignalWorker {
             if let Some(waker) = &waker {
                 waker.wake();
             }
-            // Repeated, because the program may have discarded the signal by ignoring it.
+            // The wake-up is repeated because the program may have discarded the signal by ignoring
+            // it.
             if ended.recv_timeout(POLL_INTERVAL) != Err(RecvTimeoutError::Timeout) {
                 return Some(thread.join());
             }
@@ -172,7 +174,7 @@ fn take_until(stop: &AtomicBool, set: SignalSet, waker: Option<&Waker>, sink: &m
             Ok(Some(info)) if waker.is_some_and(|waker| waker.has_sent(&info)) => {}
             Ok(Some(info)) => sink.put(info),
             Ok(None) => {}
-            // The kernel accepts this set and this timeout: the call cannot fail.
+            // The kernel accepts this set and this timeout, so the call cannot fail.
             Err(error) => unreachable!("{error}"),
         }
     }
@@ -224,7 +226,7 @@ impl SignalThread<'_> {
     /// Stops the thread, as dropping it does, and propagates its panic.
     ///
     /// # Panics
-    /// If a delivery has panicked; the payload is that of the delivery's panic.
+    /// Panics if a delivery has panicked, with the payload of that panic.
     pub fn stop(self) {
         self.worker.stop();
     }

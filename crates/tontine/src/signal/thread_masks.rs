@@ -1,6 +1,6 @@
 //! The signal masks of the other threads of this process: [`all_block`].
 //!
-//! The check finds mistakes but proves nothing: any thread may unblock any signal later.
+//! The check finds mistakes but proves nothing, because any thread may unblock any signal later.
 
 use std::thread::sleep;
 use std::time::Duration;
@@ -8,11 +8,13 @@ use std::time::Duration;
 use super::SignalSet;
 use super::error::SignalError;
 
-/// Maximum number of listings, if each differs from the previous one because threads start and end.
+/// Maximum number of listings, in case each differs from the previous one because threads start and
+/// end.
 const MAX_LISTINGS: u32 = 64;
-/// Maximum number of times that the mask of one thread is read, if the thread blocks everything, as
-/// a thread does during its creation; and the interval between two reads.
+/// Maximum number of reads of one thread's mask while the thread blocks everything, as a thread
+/// does during its creation.
 const MAX_READS: u32 = 200;
+/// Interval between two reads of a mask.
 const READ_INTERVAL: Duration = Duration::from_millis(1);
 /// All signals but SIGKILL and SIGSTOP. If a program blocks all signals through the C library, the
 /// library's own signals stay unblocked.
@@ -23,7 +25,8 @@ const TASKS: &str = "/proc/self/task";
 /// Returns an error if a thread of the process does not block `set`.
 ///
 /// # Errors
-/// [`SignalError::Unblocked`] for the first such thread; [`SignalError::ProcUnavailable`].
+/// [`SignalError::Unblocked`] for the first such thread, and [`SignalError::ProcUnavailable`] if
+/// `/proc/self/task` cannot be read.
 pub(super) fn all_block(set: SignalSet) -> Result<(), SignalError> {
     let mut before = Vec::new();
     for _ in 0..MAX_LISTINGS {
@@ -72,7 +75,7 @@ fn check_thread(thread: u32, set: SignalSet) -> Result<(), SignalError> {
         }
         let signals = set - SignalSet::from_bits(found.blocks);
         if !signals.is_empty() {
-            // A thread that ends while its status is printed has no mask any more; the next read
+            // A thread that ends while its status is printed no longer has a mask. The next read
             // does not find the thread.
             if std::mem::replace(&mut lacked, true) {
                 return Err(SignalError::Unblocked {
@@ -124,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn status_of_the_kernel_is_parsed() {
+    fn proc_thread_status_is_parsed() {
         let status = "Name:\ta b\nUmask:\t0022\nState:\tS (sleeping)\nSigBlk:\t0000000000004002\n";
         let expected = ThreadStatus { name: "a b", blocks: 0x4002, is_dead: false };
         assert_eq!(ThreadStatus::parse(status), Some(expected));

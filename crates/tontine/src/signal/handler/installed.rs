@@ -2,14 +2,15 @@
 //! disposition*.
 //!
 //! A site is the memory to which the handler writes for one `SignalFlag`, `SignalCounter` or
-//! `SelfPipe`. The original disposition is the one before the handler; the code calls it `beneath`.
+//! `SelfPipe`. The original disposition is the disposition that the handler replaced; the code
+//! calls it `beneath`.
 //!
 //! The first site of a signal installs [`on_signal`]. The removal of the last site restores the
-//! original disposition, unless another library's handler has replaced `on_signal`. No system call
-//! replaces a disposition only if it equals an expected one. The removal therefore reads the
-//! disposition first, and restores a disposition that it has replaced by mistake. If another thread
-//! installs a handler between the first two calls, a signal that arrives before the third call
-//! meets the original disposition.
+//! original disposition, unless another library's handler has replaced `on_signal`. Dispositions
+//! have no compare-and-exchange system call. The removal therefore reads the disposition first, and
+//! restores a disposition that it has replaced by mistake. If another thread installs a handler
+//! between the first two calls, the original disposition handles a signal that arrives before the
+//! third call.
 //!
 //! If `on_signal` was replaced, the newer handler may call `on_signal`, and a function that saved
 //! `on_signal` may restore it (the C library's `system` does). `on_signal` may then run without a
@@ -46,11 +47,11 @@ use crate::signal::number::MAX_SIGNAL;
 use crate::signal::{Signal, disposition};
 use crate::sys::fork::PerProcess;
 
-/// Number of entries of a table that has one for each signal number.
+/// Number of entries of a table with one entry for each signal number.
 const ENTRIES: usize = MAX_SIGNAL as usize + 1;
 
-/// The memory to which a handler writes. It is never freed; after its removal it still links to the
-/// rest of its list.
+/// The memory to which a handler writes. It is never freed. After its removal, it still links to
+/// the rest of its list.
 #[derive(Debug)]
 pub(super) struct Site {
     pub(super) came: AtomicBool,
@@ -75,7 +76,7 @@ static OWN: PerProcess<HandlerState> = PerProcess::new(HandlerState::default);
 #[derive(Debug, Default)]
 struct HandlerState {
     changes: Mutex<HandlerChanges>,
-    /// Cleared in a forked child until its first change, which first compares lists and
+    /// `false` in a forked child until its first change, which first compares lists and
     /// dispositions.
     compared: AtomicBool,
 }
@@ -95,7 +96,7 @@ impl Default for HandlerChanges {
 }
 
 impl HandlerChanges {
-    /// Locks the changes of this process.
+    /// Locks the state of this process for a change.
     pub(super) fn lock() -> Result<MutexGuard<'static, Self>, SignalError> {
         let own = OWN.get().map_err(|error| SignalError::system("mmap", error.errno()))?;
         let mut changes = own.changes.lock().unwrap_or_else(PoisonError::into_inner);
@@ -181,8 +182,8 @@ impl InstalledSite {
         let next = self.site.next.load(Ordering::Relaxed);
         let mut link = head(self.signal);
         if next.is_null() && std::ptr::eq(link.load(Ordering::Relaxed), self.site) {
-            // Restored before the list is empty, so that the handler always has a site while it is
-            // installed.
+            // The disposition is restored before the list is empty, so that the handler always has
+            // a site while it is installed.
             restore(self.signal);
             changes.installed[index(self.signal)] = false;
         }
@@ -193,7 +194,7 @@ impl InstalledSite {
                 link.store(next, Ordering::Release);
                 break;
             }
-            // SAFETY: null, or a site of the list, which is never freed.
+            // SAFETY: the pointer is null or refers to a site of the list, which is never freed.
             match unsafe { to.as_ref() } {
                 Some(site) => link = &site.next,
                 None => break,
@@ -269,12 +270,12 @@ extern "C" fn on_signal(
     unsafe { *libc::__errno_location() = errno };
 }
 
-/// Writes to each site of the signal; returns `true` if there is one.
+/// Writes to each site of the signal. Returns `true` if the signal has a site.
 fn reach_sites(signal: Signal) -> bool {
     // SYNC handler-sites: pairs with the store that adds a site or removes one.
     let mut next = head(signal).load(Ordering::Acquire);
     let is_any = !next.is_null();
-    // SAFETY: null, or a site of the list, which is never freed.
+    // SAFETY: the pointer is null or refers to a site of the list, which is never freed.
     while let Some(site) = unsafe { next.as_ref() } {
         // SYNC handler-flag: pairs with the load of the flag's owner.
         site.came.store(true, Ordering::Release);
@@ -301,12 +302,13 @@ unsafe fn do_beneath(signal: Signal, info: *mut libc::siginfo_t, context: *mut l
     if is_current && !has_compared {
         beneath = beneath.or_else(|| BENEATH[index(signal)].get());
     }
-    // `None` if a thread has just removed the last site, which restored the original disposition.
+    // The value is `None` if a thread has just removed the last site, which restored the original
+    // disposition.
     let Some(beneath) = beneath else { return };
     if is_current {
         let _ = beneath.install(signal);
         if reach_sites(signal) {
-            // Another thread has added a site in between.
+            // Another thread has added a site in the meantime.
             let _ = handler().install(signal);
             return;
         }
@@ -317,7 +319,7 @@ unsafe fn do_beneath(signal: Signal, info: *mut libc::siginfo_t, context: *mut l
         // SAFETY: the argument is a number.
         libc::SIG_DFL if is_current => drop(unsafe { libc::raise(signal.as_raw()) }),
         libc::SIG_DFL => {}
-        // SAFETY: the disposition is a handler (1), and gets the kernel's arguments (2).
+        // SAFETY: the disposition is a handler (1), and receives the kernel's arguments (2).
         _ => unsafe { beneath.call(signal, info, context) },
     }
 }
