@@ -1,8 +1,8 @@
 //! Errors of heaps and blocks: [`HeapError`].
 //!
-//! It is separate from [`crate::Error`], which is about peers: only [`HeapError::Mailbox`] has a
-//! cause in another process. Errors name a block by its offset from the heap's first byte, as the
-//! heap's map prints it.
+//! [`HeapError`] is separate from [`crate::Error`], which concerns peers. Only
+//! [`HeapError::Mailbox`] is caused by another process. Errors name a block by its offset from the
+//! heap's first byte, as the heap's map prints it.
 
 use std::io;
 use std::num::NonZeroU32;
@@ -140,7 +140,7 @@ pub enum HeapError {
         found: u64,
     },
 
-    /// The file is not a heap, or not a complete one.
+    /// The file is not a heap, or the heap is incomplete.
     #[error("the descriptor is not a shared heap's: {what}; pass the one that a member sent")]
     NotAHeap {
         /// The expected and the found contents.
@@ -189,7 +189,7 @@ pub enum HeapError {
         slot: usize,
     },
 
-    /// The outbox's lane leads to another process than the member that should receive the blocks.
+    /// The outbox's lane leads to a process other than the member that should receive the blocks.
     #[error(
         "the lane leads to pid {found}, but heap member {slot} is pid {expected}, and only that \
          process could accept the blocks; name the member that the receiver says it is"
@@ -203,7 +203,7 @@ pub enum HeapError {
         found: u32,
     },
 
-    /// A live member has the role that this process wants to take.
+    /// A live member has the role that this process tried to take.
     #[error(
         "role {role} is held by pid {pid}, which lives; wait for its end, or take another role"
     )]
@@ -273,8 +273,8 @@ impl HeapError {
     }
 }
 
-/// Converts into an I/O error with the kind of [`HeapError::errno`]. Its text and inner error are
-/// those of the [`HeapError`].
+/// Converts into an I/O error with the kind of [`HeapError::errno`]. The I/O error has the text and
+/// the inner error of the [`HeapError`].
 impl From<HeapError> for io::Error {
     fn from(error: HeapError) -> Self {
         let kind = Self::from_raw_os_error(error.errno()).kind();

@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard};
 use super::{ClassicHeap, Map};
 use crate::heap::Result;
 
-/// A [`ClassicHeap`] that threads share: each call takes one lock, so it does not scale with
+/// A [`ClassicHeap`] that threads share. Each call takes one lock, so the heap does not scale with
 /// threads. `tontine measure allocators` measures the cost.
 ///
 /// # Examples
@@ -54,11 +54,11 @@ impl LockedHeap {
     ///
     /// 1. `malloc` of this heap returned `block`, in this thread or another.
     /// 2. No thread has freed the block since.
-    /// 3. No thread uses a pointer or reference to its bytes from now on.
+    /// 3. No thread uses a pointer or reference to the block's bytes after the call.
     ///
     /// [`HeapError::DoubleFree`]: crate::heap::HeapError::DoubleFree
     pub unsafe fn free(&self, block: NonNull<u8>) -> Result<()> {
-        // SAFETY: the caller keeps the contract (1 to 3).
+        // SAFETY: the caller upholds the contract (1 to 3).
         unsafe { self.lock().free(block) }
     }
 

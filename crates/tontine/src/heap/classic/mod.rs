@@ -2,10 +2,11 @@
 //! threads. It has one arena and an implicit list of blocks, each with a header and a footer of
 //! 8 bytes.
 //!
-//! `malloc` goes from header to header until it finds a free block, so its time grows with the
-//! number of blocks. `free` joins a block with its free neighbours at once, in constant time: the
-//! footer before the block and the header after it describe them. Blocks of two threads may lie in
-//! one cache line, and both threads need the lock. The allocator is not fast: it is a reference for
+//! `malloc` walks from header to header until it finds a free block, so its time grows with the
+//! number of blocks. `free` immediately joins a block with its free neighbours. This takes constant
+//! time, because the footer before the block and the header after it describe the neighbours.
+//! Blocks of two threads may share a cache line, and both threads need the lock. The allocator is
+//! not fast: it is a reference for comparisons.
 //! comparisons.
 //!
 //! # Examples
@@ -23,9 +24,10 @@
 //! ```
 //!
 //! # Layout
-//! From the first byte: 8 unused bytes, so that payloads are aligned to 16; the *prologue*, a block
-//! of 16 bytes without payload; the blocks; a header of size 0 that ends the list. The first
-//! block's payload is at offset 0x20. The design follows Bryant and O'Hallaron, *Computer Systems*,
+//! A heap begins with 8 unused bytes, so that payloads are aligned to 16. They are followed by the
+//! *prologue*, which is a block of 16 bytes without payload, and by the blocks. A header of size 0
+//! ends the list. The first block's payload is at offset 0x20. The design follows Bryant and
+//! O'Hallaron, *Computer Systems*, 9.9.
 //! 9.9.
 
 #![allow(unsafe_code, reason = "`free` has a contract that only its caller can keep")]
@@ -74,7 +76,7 @@ pub enum Fit {
     /// The first block that is large enough, searched from the previous result to the end and then
     /// from the beginning.
     Next,
-    /// The smallest block that is large enough; of equal ones, the first.
+    /// The smallest block that is large enough, or the first of several such blocks.
     Best,
 }
 
@@ -120,7 +122,7 @@ impl ClassicHeapOptions {
     ///
     /// # Errors
     /// - [`HeapError::InvalidSize`] if [`max_size`](Self::max_size) is below 4,128 or above 2⁴⁶.
-    /// - [`HeapError::System`] if the kernel has no address space or memory for it.
+    /// - [`HeapError::System`] if the kernel has no address space or memory for the heap.
     pub fn create(self) -> Result<ClassicHeap> {
         ClassicHeap::with(self)
     }
@@ -138,7 +140,7 @@ impl Default for ClassicHeapOptions {
 /// [`ClassicHeap::new`], [`ClassicHeap::malloc`], [`ClassicHeap::free`] and [`ClassicHeap::check`];
 /// to do what `mm_deinit` does, drop the heap.
 ///
-/// A forked child gets a copy of the heap, as of all its parent's memory.
+/// A forked child receives a copy of the heap, as it does of all its parent's memory.
 ///
 /// # Examples
 /// ```
@@ -166,7 +168,7 @@ impl ClassicHeap {
     /// Creates a heap with the default settings: first fit, at most 1 GiB.
     ///
     /// # Errors
-    /// [`HeapError::System`] if the kernel has no address space or memory for it.
+    /// [`HeapError::System`] if the kernel has no address space or memory for the heap.
     pub fn new() -> Result<Self> {
         ClassicHeapOptions::new().create()
     }
@@ -191,8 +193,8 @@ impl ClassicHeap {
 
     /// Allocates a block of at least `size` bytes (16 if `size` is 0), aligned to 16.
     ///
-    /// The block's bytes are not initialised: they may hold what an earlier block held. The block
-    /// is valid until it is freed or the heap is dropped.
+    /// The block's bytes are not initialised: they may contain the bytes of an earlier block. The
+    /// block is valid until it is freed or the heap is dropped.
     ///
     /// # Errors
     /// - [`HeapError::Full`] if no free block is large enough, and the heap cannot grow that far.
@@ -224,8 +226,8 @@ impl ClassicHeap {
     /// Frees a block, and joins it with its free neighbours.
     ///
     /// # Errors
-    /// The heap detects some broken contracts, and some blocks that were written out of bounds. In
-    /// each case the heap is unchanged.
+    /// The heap detects some violations of the contract and some writes beyond a block's bounds. In
+    /// each case, the heap is unchanged.
     ///
     /// - [`HeapError::NotInHeap`] if the pointer is outside the heap.
     /// - [`HeapError::InvalidPointer`] if no block begins there.
@@ -238,7 +240,7 @@ impl ClassicHeap {
     ///
     /// 1. `malloc` of this heap returned `block`.
     /// 2. The block has not been freed since.
-    /// 3. No pointer or reference to its bytes is used from now on.
+    /// 3. No pointer or reference to the block's bytes is used after the call.
     ///
     /// The errors do not cover every violation: if `malloc` has since allocated the memory to
     /// another holder, or bytes inside a block look like a header and a footer, that holder's block
@@ -256,8 +258,8 @@ impl ClassicHeap {
     pub unsafe fn free(&mut self, block: NonNull<u8>) -> Result<()> {
         let (block, size) = self.allocated_at(block)?;
         let joined = self.free_around(block, size)?;
-        // If the block is joined with the one before it, its header stays in the payload, so that a
-        // second `free` is detected.
+        // If the block is joined with the block before it, its old header stays in the payload, so
+        // that a second `free` is detected.
         self.set(block, Tag::free(size));
         self.join(joined);
         Ok(())
@@ -267,7 +269,7 @@ impl ClassicHeap {
     ///
     /// # Errors
     /// [`HeapError::Corrupted`] with the first block whose header and footer differ, whose size
-    /// leads out of the heap, or which is free and follows a free block.
+    /// leads outside the heap, or which is free and follows a free block.
     ///
     /// # Examples
     /// ```
@@ -300,7 +302,7 @@ impl ClassicHeap {
         Ok(Map { base: self.space.address(0), blocks, end })
     }
 
-    /// Returns the size of the heap in bytes, allocated or not.
+    /// Returns the size of the heap in bytes, including free blocks.
     pub fn size(&self) -> usize {
         self.space.used()
     }
@@ -369,8 +371,8 @@ impl ClassicHeap {
         Err(self.sound(block).err().unwrap_or_else(|| unreachable!("{tag} leads somewhere")))
     }
 
-    /// Allocates `whole` bytes of a free block. The rest becomes a free block, if it is large
-    /// enough for one.
+    /// Allocates `whole` bytes of a free block. The rest becomes a free block if it is large
+    /// enough.
     fn place(&mut self, block: usize, size: usize, whole: usize) {
         let over = size - whole;
         if over < LEAST {
@@ -406,7 +408,7 @@ impl ClassicHeap {
         }
     }
 
-    /// Returns the range of a block that is being freed and its free neighbours.
+    /// Returns the range of a block that is being freed, including its free neighbours.
     fn free_around(&self, block: usize, size: usize) -> Result<Range<usize>> {
         let (before, next) = (self.free_before(block)?, block + size);
         let behind = if next == self.space.used() {
@@ -449,7 +451,7 @@ impl ClassicHeap {
         }
     }
 
-    /// Returns the reason why no block at an offset can be freed. Goes through all blocks.
+    /// Returns the reason why no block at an offset can be freed. Walks all blocks.
     #[cold]
     fn why_not(&self, offset: usize) -> HeapError {
         let Map { blocks, .. } = match self.check() {
@@ -458,7 +460,7 @@ impl ClassicHeap {
         };
         let within = blocks.iter().rfind(|block| block.offset <= offset);
         let BlockInfo { offset: block, size, allocated } = *within.expect("at least the prologue");
-        // A freed block that was joined with the one before it still has its header.
+        // A freed block that was joined with the block before it still has its header.
         let is_freed = || {
             let tag = self.header(offset);
             !tag.is_allocated() && tag.is_whole() && tag.size() >= LEAST

@@ -1,4 +1,4 @@
-//! Random calls, compared with a model, for each fit.
+//! Tests of random calls, compared with a model, for each fit.
 
 #![allow(unsafe_code, reason = "writes into blocks, and frees them")]
 
@@ -9,7 +9,7 @@ use proptest::prelude::*;
 
 use super::{ClassicHeap, ClassicHeapOptions, Fit};
 
-/// A call of the heap.
+/// A call to the heap.
 #[derive(Debug, Clone)]
 enum ClassicOp {
     Malloc(usize),
@@ -43,7 +43,7 @@ struct HeapAndModel {
 
 impl HeapAndModel {
     fn malloc(&mut self, size: usize, byte: u8) {
-        // The heap's maximum size is reached sometimes.
+        // The heap sometimes reaches its maximum size.
         let Ok(block) = self.heap.malloc(size) else { return };
         let offset = self.heap.offset_of(block).expect("its own");
         assert_eq!(block.as_ptr().addr() % 16, 0);
@@ -87,7 +87,7 @@ impl HeapAndModel {
     }
 }
 
-/// A value written out of bounds: a word that looks like a header, or any other.
+/// A value written out of bounds: a word that looks like a header, or any other word.
 fn rubbish() -> impl Strategy<Value = u64> {
     prop_oneof![
         (0..300_u64, 0..2_u64).prop_map(|(size, allocated)| (16 * size) | allocated),
@@ -97,7 +97,7 @@ fn rubbish() -> impl Strategy<Value = u64> {
 
 proptest! {
     /// After any words of the heap are overwritten, each call returns an error, or a block within
-    /// the heap. An access outside of the heap's memory would end the test by SIGSEGV or a panic.
+    /// the heap. An access outside the heap's memory would end the test with SIGSEGV or a panic.
     #[test]
     fn overwritten_classic_heap_stays_within_its_memory(
         fit in fit(),
@@ -131,7 +131,7 @@ proptest! {
     }
 
     #[test]
-    fn classic_heap_gives_each_byte_to_one_holder(
+    fn classic_heap_allocates_each_byte_to_one_holder(
         fit in fit(),
         steps in prop::collection::vec(step(), 1..120),
     ) {

@@ -1,8 +1,8 @@
 //! A classic heap's memory: address space that is reserved once, and used from its start upwards
 //! ([`ReservedSpace`]).
 //!
-//! A word is read and written by its offset. Each access is checked against the bytes in use, so
-//! that an overwritten size leads to no address outside of the heap.
+//! Words are read and written by their offsets. Each access is checked against the number of bytes
+//! in use, so that an overwritten size cannot lead to an address outside the heap.
 
 #![allow(unsafe_code, reason = "reserves memory, and reads and writes words in it")]
 
@@ -12,8 +12,8 @@ use rustix::mm::{MapFlags, MprotectFlags, ProtFlags};
 
 use crate::heap::{HeapError, Result};
 
-/// Number of bytes that one system call makes usable. It exceeds the heap's growth, for fewer
-/// calls.
+/// Number of bytes that one system call makes usable. It exceeds the heap's growth so that fewer
+/// calls are needed.
 const STEP: usize = 1 << 20;
 /// Bytes of a word: a header, or a footer.
 pub(super) const WORD: usize = size_of::<u64>();
@@ -32,12 +32,12 @@ pub(super) struct ReservedSpace {
 unsafe impl Send for ReservedSpace {}
 
 impl ReservedSpace {
-    /// Reserves `most` bytes, none of them in use. The first one begins a page.
+    /// Reserves `most` bytes, none of them in use. The first byte begins a page.
     ///
     /// # Errors
     /// [`HeapError::System`] if the address space is too small.
     pub(super) fn reserve(most: usize) -> Result<Self> {
-        // SAFETY: a new mapping at an address that the kernel chooses.
+        // SAFETY: the call creates a new mapping at an address that the kernel chooses.
         let base = unsafe {
             rustix::mm::mmap_anonymous(
                 ptr::null_mut(),
@@ -70,7 +70,7 @@ impl ReservedSpace {
     /// in use.
     pub(super) fn at(&self, offset: usize) -> NonNull<u8> {
         assert!(offset <= self.used, "{offset:#x} is beyond the heap's end");
-        // SAFETY: within the mapping.
+        // SAFETY: the offset is within the mapping.
         unsafe { self.base.add(offset) }
     }
 
@@ -90,14 +90,14 @@ impl ReservedSpace {
     /// [`HeapError::System`] if the kernel has no memory for them.
     ///
     /// # Panics
-    /// If fewer bytes are left.
+    /// Panics if fewer bytes are left.
     pub(super) fn grow(&mut self, bytes: usize) -> Result<()> {
         assert!(bytes <= self.left(), "{bytes} bytes are not reserved");
         let used = self.used + bytes;
         if used > self.usable {
             let usable = used.next_multiple_of(STEP).min(self.reserved);
             let access = MprotectFlags::READ | MprotectFlags::WRITE;
-            // SAFETY: a range of this mapping, whose content is unchanged.
+            // SAFETY: the range is part of this mapping, and its content is unchanged.
             unsafe { rustix::mm::mprotect(self.base.as_ptr().cast(), usable, access) }.map_err(
                 |errno| HeapError::System { call: "mprotect", errno: errno.raw_os_error() },
             )?;
@@ -111,9 +111,9 @@ impl ReservedSpace {
     #[inline]
     pub(super) fn word(&self, offset: usize) -> u64 {
         let place = self.place(offset);
-        // SAFETY: aligned, in use, and outside of every block that a caller holds, as long as the
-        // callers of `ClassicHeap::free` keep its contract. If a holder has written beyond its
-        // block's end, the word may have any value.
+        // SAFETY: the word is aligned, in use, and outside every block that a caller holds,
+        // provided that the callers of `ClassicHeap::free` uphold its contract. If a holder has
+        // written beyond its block's end, the word may have any value.
         unsafe { place.read() }
     }
 
@@ -121,7 +121,7 @@ impl ReservedSpace {
     #[inline]
     pub(super) fn set_word(&mut self, offset: usize, word: u64) {
         let place = self.place(offset);
-        // SAFETY: as above.
+        // SAFETY: the reason is the same as in `word`.
         unsafe { place.write(word) };
     }
 
@@ -138,7 +138,7 @@ impl ReservedSpace {
 
 impl Drop for ReservedSpace {
     fn drop(&mut self) {
-        // SAFETY: the mapping is this handle's, and blocks are valid only until the heap is
+        // SAFETY: this handle owns the mapping, and blocks are valid only until the heap is
         // dropped, as `ClassicHeap::malloc` documents.
         let unmapped = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.reserved) };
         debug_assert!(unmapped.is_ok(), "{unmapped:?}");

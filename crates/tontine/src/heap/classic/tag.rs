@@ -15,7 +15,7 @@ pub(super) const ALIGN: usize = 16;
 /// +----------------------------------------+-----+-+
 /// ```
 ///
-/// The size includes header and footer. `a`: allocated.
+/// The size includes header and footer. `a` is the bit of allocated blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Tag(pub(super) u64);
 
@@ -31,7 +31,7 @@ impl Tag {
         Self(size as u64)
     }
 
-    /// Returns the size of the block in bytes; 0 for the end of the list.
+    /// Returns the size of the block in bytes, or 0 for the end of the list.
     pub(super) fn size(self) -> usize {
         (self.0 & !Self::FLAGS) as usize
     }
@@ -40,7 +40,7 @@ impl Tag {
         self.0 & Self::ALLOCATED != 0
     }
 
-    /// Returns `true` if a heap may have written the tag: no other flag is set.
+    /// Returns `true` if a heap may have written the tag, that is, if no other flag is set.
     pub(super) fn is_whole(self) -> bool {
         self.0 & Self::FLAGS & !Self::ALLOCATED == 0
     }

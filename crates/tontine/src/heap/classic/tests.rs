@@ -1,4 +1,4 @@
-//! The heap as a published program uses it, and what happens after mistakes.
+//! Tests of the heap as a published program uses it, and of its reaction to misuse.
 
 #![allow(unsafe_code, reason = "frees blocks, and writes beyond their ends")]
 
@@ -11,7 +11,7 @@ fn heap(fit: Fit) -> ClassicHeap {
 }
 
 fn free(heap: &mut ClassicHeap, block: NonNull<u8>) {
-    // SAFETY: a block of this heap, which is not used any more.
+    // SAFETY: this is a block of this heap, which is not used any more.
     unsafe { heap.free(block) }.expect("it is allocated");
 }
 
@@ -21,7 +21,8 @@ fn drawn(heap: &ClassicHeap) -> Vec<String> {
     map.blocks().iter().map(|block| format!("{}:{}", block.size, letter(block))).collect()
 }
 
-/// A published program's map, exactly as it was printed, apart from the heap's address.
+/// The map equals a published program's map, exactly as it was printed, except for the heap's
+/// address.
 #[test]
 fn map_of_three_blocks_matches_published_map() {
     for fit in FITS {
@@ -62,9 +63,10 @@ fn preceding_block_moves_two_counters_into_one_cache_line() {
     assert_eq!([lines(&[32, 8, 8]), lines(&[8, 8]), lines(&[32, 64, 64])], [0, 1, 1]);
 }
 
-/// Four free blocks, of 128, 64, 96 and 80 bytes, and a free tail: each fit chooses differently.
+/// The heap has four free blocks, of 128, 64, 96 and 80 bytes, and a free tail. Each fit chooses
+/// differently.
 #[test]
-fn each_fit_chooses_its_own_block() {
+fn fits_choose_different_free_blocks() {
     let taken = FITS.map(|fit| {
         let mut heap = heap(fit);
         let sizes = [112, 16, 48, 16, 80, 16, 64, 16];
@@ -77,9 +79,9 @@ fn each_fit_chooses_its_own_block() {
             blocks.iter().position(|other| *other == block)
         })
     });
-    // Blocks of 80 bytes and of 64. First fit takes the block of 128, of which 48 are left, then
-    // the block of 64. Next fit takes the tail, after the last allocated block. Best fit takes the
-    // blocks of 80 and of 64.
+    // The heap allocates 80 bytes and then 64. First fit takes the block of 128, of which 48 are
+    // left, then the block of 64. Next fit takes the tail, after the last allocated block. Best fit
+    // takes the blocks of 80 and of 64.
     assert_eq!(taken, [[Some(0), Some(2)], [None, None], [Some(6), Some(2)]]);
 }
 
@@ -104,7 +106,7 @@ fn next_fit_wraps_around_and_resumes_at_joined_block() {
 }
 
 #[test]
-fn heap_grows_by_4096_bytes_or_by_what_a_block_needs() {
+fn classic_heap_grows_by_4096_bytes_or_block_size() {
     let mut heap = heap(Fit::First);
     assert_eq!(heap.size(), 32 + 4096);
     heap.malloc(4096).expect("it grows");
@@ -121,7 +123,7 @@ fn full_classic_heap_returns_full_and_stays_usable() {
         assert_eq!(found, HeapError::Full { asked: size, size: 4128, max: 8192 });
     }
     assert_eq!(drawn(&heap), ["16:a", "4096:f"]);
-    // Less than a usual extension is left; the heap uses what is left.
+    // The remaining space is smaller than a usual extension, so the heap uses all of it.
     let blocks = [4000, 4096 - 16].map(|size| heap.malloc(size).expect("there is space"));
     assert_eq!(drawn(&heap), ["16:a", "4016:a", "4096:a", "48:f"]);
     assert!(heap.malloc(33).is_err());
@@ -140,7 +142,7 @@ fn impossible_classic_heap_size_is_refused() {
 }
 
 #[test]
-fn invalid_free_names_its_mistake_and_changes_nothing() {
+fn invalid_free_returns_error_and_changes_nothing() {
     let mut heap = heap(Fit::First);
     let [a, b, c] = [40, 40, 40].map(|size| heap.malloc(size).expect("there is space"));
     for block in [a, c] {
@@ -150,7 +152,7 @@ fn invalid_free_names_its_mistake_and_changes_nothing() {
     free(&mut heap, b);
     let before = heap.check().expect("sound");
     let foreign = NonNull::from(&mut 0_u64).cast::<u8>();
-    // SAFETY: within the heap.
+    // SAFETY: all results are within the heap.
     let [inside, odd, never, prologue] = unsafe { [c.add(16), a.add(3), c.add(128), a.sub(16)] };
     let address = |block: NonNull<u8>| block.as_ptr().addr();
     let expected = [
@@ -162,25 +164,25 @@ fn invalid_free_names_its_mistake_and_changes_nothing() {
         (never, HeapError::InvalidPointer { offset: 0x120, block: 0xe0, size: 3904 }),
     ];
     for (block, error) in expected {
-        // SAFETY: not an allocated block, and the word before it is not the header of one.
+        // SAFETY: no block is allocated there, and the word before it is not a block's header.
         assert_eq!(unsafe { heap.free(block) }, Err(error));
     }
     assert_eq!(heap.check().expect("sound"), before);
-    // Freed and joined with the free block before it.
+    // The block is freed and joined with the free block before it.
     free(&mut heap, c);
-    // SAFETY: not an allocated block: its header marks it as free.
+    // SAFETY: the block is not allocated: its header marks it as free.
     assert_eq!(unsafe { heap.free(c) }, Err(HeapError::DoubleFree { offset: 0xa0 }));
 }
 
 /// A write beyond a block's end overwrites the heap's own words. It is detected when that block or
 /// the next one is freed, or by a check, and the error names the block.
 #[test]
-fn write_beyond_block_end_names_the_block() {
+fn write_beyond_block_end_error_names_block() {
     for far in [1, 8, 16] {
         for byte in [0xee, 0xef, 0, 1] {
             let mut heap = heap(Fit::First);
             let [a, b] = [32, 32].map(|size| heap.malloc(size).expect("there is space"));
-            // SAFETY: the mistake that the test is about; within the heap's memory.
+            // SAFETY: the write is the mistake under test, and stays within the heap's memory.
             unsafe { a.add(32).write_bytes(byte, far) };
             let damaged = |found: &Result<()>, at: usize| match found {
                 Err(HeapError::Corrupted { offset, .. }) => *offset == at,

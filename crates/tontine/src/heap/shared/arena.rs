@@ -1,9 +1,9 @@
 //! One thread's part of a shared heap: [`Arena`].
 //!
-//! An arena owns slabs, and only it allocates from them. Its map of their free blocks ([`FreeMap`])
-//! is in private memory and may be out of date: when another thread frees a block, it updates the
-//! block word, and sets a hint in the slab's entry. An arena without a free block reads these
-//! hints; before it reports that no block is free, it reads all words of all its slabs.
+//! An arena owns slabs, and no other arena allocates from them. Its map of their free blocks
+//! ([`FreeMap`]) is in private memory and may be out of date: another thread that frees a block
+//! updates the block word, and sets a hint in the slab's entry. An arena without a free block reads
+//! these hints. Before it reports that no block is free, it reads all words of all its slabs.
 //!
 //! `docs/internals/heap-shared.md` lists each store and exchange, and the state after a death.
 
@@ -20,9 +20,9 @@ use super::word::{BlockWord, hint, truth};
 use crate::heap::Result;
 use crate::sync::Ordering;
 
-/// Maximum number of hints read before a slab is claimed, and of slabs returned at once.
+/// Maximum number of hints read before a slab is claimed, and of slabs returned in one step.
 const LOOKS: usize = 64;
-/// Number of empty slabs that are kept regardless of age; slabs of large blocks are not.
+/// Number of empty slabs of small blocks that are kept regardless of age.
 const KEPT: usize = 4;
 /// Time for which other empty slabs are kept for reuse.
 const PATIENCE: Duration = Duration::from_millis(100);
@@ -35,7 +35,7 @@ const NOTHING: u32 = 0;
 struct Bin {
     /// The slab from which blocks are allocated.
     current: u32,
-    /// The first slab of the list of those that have free blocks, apart from `current`.
+    /// Head of the list of slabs that have free blocks, apart from `current`.
     listed: u32,
     all: Vec<u32>,
     /// Index at which the last scan of hints ended.
@@ -57,10 +57,10 @@ pub(super) struct Arena {
     shelves: Vec<FreeMap>,
     /// Entries of `shelves` that no slab uses.
     vacant: Vec<u32>,
-    /// For each slab its entry, or 0.
+    /// The entry of each slab, or 0.
     by_slab: Box<[u32]>,
     classes: Box<[Bin; CLASSES]>,
-    /// Allocated blocks of whole slabs.
+    /// Allocated blocks that occupy whole slabs.
     large: Vec<u32>,
     spare: VecDeque<Spare>,
     spare_large: VecDeque<Spare>,
@@ -89,7 +89,7 @@ impl Arena {
         self.index
     }
 
-    /// Allocates a block of this class from the current slab, if one is known to be free there.
+    /// Allocates a block of this class from the current slab, if a block is known to be free there.
     /// Returns its granule.
     #[inline(always)]
     pub(super) fn loan_known(&mut self, core: &Core, class: u8) -> Option<usize> {
@@ -123,7 +123,7 @@ impl Arena {
         if !shelf.put(granule % GRANULES) {
             return true;
         }
-        // Rare: the first block of a slab to become free, or the last one.
+        // This is rare: the block is the first of its slab to become free, or the last.
         if shelf.free() == 1 || shelf.is_whole() {
             self.note(core, entry);
         }
@@ -145,12 +145,12 @@ impl Arena {
 
     /// Finds a slab of the class with a free block, and makes it the current one.
     fn refill(&mut self, core: &Core, class: u8) -> Result<()> {
-        // Without memory for a new slab, the search continues: another thread may free a block.
+        // If a new slab has no memory, the search continues: another thread may free a block.
         if self.refill_from_own(core, class) || self.refill_with_new(core, class, false) == Ok(true)
         {
             return Ok(());
         }
-        // No hint and no new slab: read every word of every slab.
+        // Neither a hint nor a new slab was found, so every word of every slab is read.
         self.close();
         self.look_everywhere(core);
         if self.refill_from_own(core, class) {
@@ -306,7 +306,7 @@ impl Arena {
         self.retire(core, entry);
     }
 
-    /// Adds a shelf to those of its class.
+    /// Adds a shelf to the shelves of its class.
     fn assign(&mut self, entry: u32) {
         let SizeClass::Small(class) = self.shelves[entry as usize].class() else { return };
         let all = &mut self.classes[usize::from(class)].all;
@@ -314,7 +314,7 @@ impl Arena {
         all.push(entry);
     }
 
-    /// Removes a shelf from those of its class.
+    /// Removes a shelf from the shelves of its class.
     fn resign(&mut self, entry: u32) {
         let shelf = &self.shelves[entry as usize];
         let place = shelf.place as usize;
@@ -357,8 +357,8 @@ impl Arena {
         self.assign(entry);
     }
 
-    /// Returns the memory of slabs that were not reused in time, except for a few slabs; at most
-    /// [`LOOKS`] slabs at once.
+    /// Releases the memory of slabs that were not reused in time, except for a few slabs. Releases
+    /// at most [`LOOKS`] slabs per call.
     fn give_back_old(&mut self, core: &Core, now: Duration) {
         let old = |spare: &Spare| now.saturating_sub(spare.since) > PATIENCE;
         // If the system call fails, a slab is kept for reuse, or stays unused until this process
@@ -375,14 +375,14 @@ impl Arena {
         let _ = self.give_back_runs(core, spare);
     }
 
-    /// Reads all words, and returns the memory of all empty slabs. Returns the number of slabs.
+    /// Reads all words and releases the memory of all empty slabs. Returns the number of slabs.
     pub(super) fn trim(&mut self, core: &Core) -> Result<usize> {
         self.close();
         self.look_everywhere(core);
         self.give_back_all(core)
     }
 
-    /// Returns the memory of all slabs that are known to be empty. Returns the number of slabs.
+    /// Releases the memory of all slabs that are known to be empty. Returns the number of slabs.
     fn give_back_all(&mut self, core: &Core) -> Result<usize> {
         let mut slabs = 0;
         while let Some(spare) = self.spare_large.pop_back() {
@@ -395,7 +395,7 @@ impl Arena {
         Ok(slabs)
     }
 
-    /// Returns the memory of spare slabs of small blocks, with one system call for adjacent slabs.
+    /// Releases the memory of spare slabs of small blocks, with one system call for adjacent slabs.
     /// If the call fails, the slabs stay spare.
     fn give_back_runs(&mut self, core: &Core, mut spare: Vec<Spare>) -> Result<()> {
         spare.sort_unstable_by_key(|spare| self.shelves[spare.shelf as usize].slab);
@@ -451,7 +451,8 @@ impl Arena {
         }
     }
 
-    /// Finds the large blocks that others have freed: by their hints, or if `all`, by their words.
+    /// Finds large blocks that other threads have freed, by their hints or, if `all`, by their
+    /// words.
     fn look_at_large(&mut self, core: &Core, all: bool) {
         let mut at = 0;
         while let Some(&entry) = self.large.get(at) {
@@ -470,7 +471,7 @@ impl Arena {
         hint::take(&core.space.slab(self.shelves[entry as usize].slab as usize).freed)
     }
 
-    /// Reads all words again if there was a recovery, which may have changed any of them.
+    /// Reads all words again after a recovery, which may have changed any of them.
     fn look_after_deaths(&mut self, core: &Core) {
         // SYNC deaths: pairs with the addition at a recovery's end.
         let deaths = core.space.header().deaths.load(Ordering::Acquire);
@@ -485,7 +486,7 @@ impl Arena {
     fn look_everywhere(&mut self, core: &Core) {
         for entry in 1..self.shelves.len() as u32 {
             if self.shelves[entry as usize].used == Use::Open {
-                // Cleared before the words are read: a block freed from now on sets the hint again.
+                // The hint is cleared before the words are read; a block freed later sets it again.
                 // SYNC freed: pairs with the store in `hint::give`.
                 let slab = self.shelves[entry as usize].slab as usize;
                 core.space.slab(slab).freed.swap(0, Ordering::Acquire);
@@ -548,8 +549,8 @@ impl Arena {
         }
     }
 
-    /// Returns the memory of the empty slabs, and passes all others to `heir`, an arena of the same
-    /// process.
+    /// Releases the memory of the empty slabs, and passes all other slabs to `heir`, an arena of
+    /// the same process.
     pub(super) fn transfer_to(&mut self, core: &Core, heir: &mut Self) -> Result<()> {
         self.trim(core)?;
         for entry in 1..self.shelves.len() as u32 {
@@ -569,14 +570,14 @@ impl Arena {
         Ok(())
     }
 
-    /// Returns the memory of the empty slabs at the end of the thread. Another thread may take over
-    /// the arena, with the other slabs.
+    /// Releases the memory of the empty slabs at the end of the thread. Another thread may take
+    /// over the arena, with the other slabs.
     pub(super) fn rest(&mut self, core: &Core) {
         // If a system call fails, the arena keeps the slab.
         let _ = self.trim(core);
     }
 
-    /// Leaves every class without a current slab.
+    /// Removes the current slab of every class.
     fn close(&mut self) {
         for class in 0..CLASSES {
             let entry = std::mem::replace(&mut self.classes[class].current, NOTHING);
@@ -593,7 +594,7 @@ impl Arena {
     }
 }
 
-/// Returns the time of a coarse clock, which is exact enough for the age of a slab.
+/// Returns the time of a coarse clock, which is precise enough for the age of a slab.
 fn now() -> Duration {
     let now = clock_gettime(ClockId::MonotonicCoarse);
     Duration::new(now.tv_sec.unsigned_abs(), u32::try_from(now.tv_nsec).unwrap_or(0))

@@ -32,7 +32,7 @@ use crate::heap::Result;
 /// ```
 pub struct Array<'heap, T: Pod> {
     heap: &'heap Heap,
-    /// The block of the values, with their length.
+    /// The block that contains the values. Its length is their total length.
     block: Block<'heap>,
     values: PhantomData<T>,
 }
@@ -159,7 +159,7 @@ impl<T: Pod> Deref for Array<'_, T> {
     type Target = [T];
 
     fn deref(&self) -> &[T] {
-        // A block begins at a multiple of 64, and this one contains whole values only.
+        // A block begins at a multiple of 64, and this block contains only whole values.
         bytemuck::cast_slice(&self.block)
     }
 }

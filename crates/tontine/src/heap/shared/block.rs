@@ -1,6 +1,6 @@
 //! A block that this process holds: [`Block`].
 
-#![allow(unsafe_code, reason = "a block's bytes lie in shared memory")]
+#![allow(unsafe_code, reason = "the bytes of a block are in shared memory")]
 
 use std::fmt;
 use std::mem::ManuallyDrop;
@@ -20,12 +20,12 @@ use crate::sync::{AtomicU64, Ordering};
 /// A block of a shared heap that this process holds: a smart pointer to `[u8]`. Dropping it frees
 /// the block.
 ///
-/// Any thread may drop a block: the block returns to the slab that it came from. A new block has
-/// the contents of an earlier block.
+/// Any thread may drop a block, which then returns to the slab that it came from. A new block is
+/// not cleared: it has the contents of an earlier block.
 ///
 /// # Panics
-/// - Reading and writing a block of the parent panics in a forked child: its memory is not mapped
-///   there.
+/// - In a forked child, reading or writing a block of the parent panics, because the block's memory
+///   is not mapped there.
 /// - In a heap with canaries, dropping a block that was written beyond its end panics;
 ///   [`Block::free`] returns an error instead.
 ///
@@ -45,25 +45,25 @@ use crate::sync::{AtomicU64, Ordering};
 /// ```
 pub struct Block<'heap> {
     core: &'heap Core,
-    // Two words, which move in two registers. A larger value moves by wide loads, which wait for
-    // the narrow stores before them. The generation is in the block word, which no other process
-    // writes while this process holds the block.
+    // A block consists of two words, which move in two registers. A larger value would move by wide
+    // loads, which wait for the narrow stores before them. The generation is in the block word,
+    // which no other process writes while this process holds the block.
     //
     //  63      16 15    0
     // +----------+-------+
-    // | granule  | bytes |   or `LONG`: then the heap's list of long blocks has them
+    // | granule  | bytes |   or `LONG` if the list of long blocks has the length
     // +----------+-------+
     name: u64,
 }
 
-/// Bits of the length in a block's name.
+/// Number of bits of the length in a block's name.
 const LEN_BITS: u32 = u16::BITS;
 
 const _: () = assert!(MOST_SLABS * GRANULES <= 1 << (u64::BITS - LEN_BITS));
 const _: () = assert!(LARGEST < LONG as usize, "blocks of a class are never long");
 
 impl<'heap> Block<'heap> {
-    /// Returns a block that this process holds from now on.
+    /// Returns a block, which this process now holds.
     #[inline(always)]
     pub(super) fn new(core: &'heap Core, granule: usize, len: usize) -> Self {
         Self { core, name: Self::name(core, granule, len) }
@@ -80,7 +80,7 @@ impl<'heap> Block<'heap> {
         (self.name >> LEN_BITS) as usize
     }
 
-    /// Returns the length in bytes, also in a forked child, which cannot read the bytes.
+    /// Returns the length in bytes. A forked child can read the length, but not the bytes.
     #[inline(always)]
     pub(super) fn bytes(&self) -> usize {
         match self.name & LONG {
@@ -105,7 +105,7 @@ impl<'heap> Block<'heap> {
     /// Sets the block's length.
     ///
     /// # Panics
-    /// If `len` exceeds [`Block::room`].
+    /// Panics if `len` exceeds [`Block::room`].
     pub(super) fn resize(&mut self, len: usize) {
         assert!(len <= self.room(), "{len} bytes in a block of {}", self.room());
         let granule = self.granule();
@@ -152,8 +152,8 @@ impl<'heap> Block<'heap> {
         Handle { offset: block.offset(), generation }
     }
 
-    /// Turns the block into a pointer to its bytes, without freeing it: to pass it to C code, or
-    /// through a queue of words to another thread.
+    /// Turns the block into a pointer to its bytes without freeing it. The pointer can be passed to
+    /// C code, or through a queue of words to another thread.
     ///
     /// The process holds the bytes until [`Block::from_raw_in`] turns the pointer back into the
     /// block, or the heap is dropped, which frees and unmaps them. The call writes no memory.
@@ -180,16 +180,16 @@ impl<'heap> Block<'heap> {
     /// Returns the block of a pointer that [`Block::into_raw`] has returned. [`Block::into_raw`]
     /// has an example.
     ///
-    /// The pointer may have a shorter length than the block had: unless the heap has canaries, the
-    /// block has that length from then on.
+    /// The pointer may have a shorter length than the block had. The block then keeps the shorter
+    /// length, unless the heap has canaries.
     ///
     /// # Safety
     /// The caller must ensure:
     ///
     /// 1. [`Block::into_raw`] has returned the pointer, in this process, for a block of `heap`.
     /// 2. The pointer is turned into a block once.
-    /// 3. Its length is not larger than the block's.
-    /// 4. No other pointer or reference to the bytes is used from now on.
+    /// 3. Its length does not exceed the length of the block.
+    /// 4. No other pointer or reference to the bytes is used after the call.
     #[inline(always)]
     pub unsafe fn from_raw_in(raw: NonNull<[u8]>, heap: &'heap Heap) -> Self {
         let core = &*heap.core;
@@ -199,23 +199,23 @@ impl<'heap> Block<'heap> {
         Self::new(core, granule, len)
     }
 
-    /// Hands the block over to another member, which gets it when it passes the parcel to
+    /// Hands the block over to another member, which receives it by passing the parcel to
     /// [`Heap::accept`].
     ///
-    /// From now on neither process holds the block. The caller sends the parcel to the member by
-    /// any channel, or takes the block back with [`Heap::take_back`]. An [`Outbox`](super::Outbox)
-    /// does both through a mailbox.
+    /// After the call, neither process holds the block. The caller sends the parcel to the member
+    /// by any channel, or takes the block back with [`Heap::take_back`]. An
+    /// [`Outbox`](super::Outbox) does both through a mailbox.
     ///
-    /// If the receiver dies before it accepts the block, [`Heap::reclaim_sent`] frees it; if this
-    /// process dies, the receiver frees it with [`Heap::reclaim_received`]; if both die,
-    /// [`Heap::recover_and_trim`] in any member frees it.
+    /// If the receiver dies before it accepts the block, [`Heap::reclaim_sent`] frees the block. If
+    /// this process dies, the receiver frees the block with [`Heap::reclaim_received`]. If both
+    /// die, [`Heap::recover_and_trim`] in any member frees the block.
     ///
     /// # Errors
-    /// Each error comes with the block, which this process still holds.
+    /// Each error is returned with the block, which this process still holds.
     ///
     /// - [`HeapError::MemberDead`] if the member is known to have ended.
     /// - [`HeapError::Overrun`] if the block was written beyond its end (heap with canaries).
-    /// - [`HeapError::System`] if the kernel has no memory to note the block's destination.
+    /// - [`HeapError::System`] if the kernel has no memory to record the block's destination.
     /// - [`HeapError::Forked`] in a forked child.
     ///
     /// # Examples
@@ -260,8 +260,8 @@ impl<'heap> Block<'heap> {
         }
         self.check_canary()?;
         self.core.fetch_destinations(self.granule())?;
-        // Stored before the word, so that a member that sees the block in flight sees its
-        // destination too.
+        // The destination is stored before the word, so that a member that sees the block in flight
+        // also sees its destination.
         self.core.space.destination(self.granule()).store(destination.0, Ordering::Relaxed);
         Ok(())
     }
@@ -326,8 +326,8 @@ impl Deref for Block<'_> {
     #[inline(always)]
     fn deref(&self) -> &[u8] {
         self.must_be_ours();
-        // SAFETY: within the mapping, which outlives the borrow; while this process holds the
-        // block, no other process writes it (contract 1 of `Heap::open`).
+        // SAFETY: the bytes are within the mapping, which outlives the borrow. While this process
+        // holds the block, no other process writes it (contract 1 of `Heap::open`).
         unsafe {
             let first = self.core.space.block(self.granule()).as_ptr();
             std::slice::from_raw_parts(first, self.bytes())
@@ -339,7 +339,7 @@ impl DerefMut for Block<'_> {
     #[inline(always)]
     fn deref_mut(&mut self) -> &mut [u8] {
         self.must_be_ours();
-        // SAFETY: as above, and no other process reads it.
+        // SAFETY: the reason is the same as in `deref`, and no other process reads the block.
         unsafe {
             let first = self.core.space.block(self.granule()).as_ptr();
             std::slice::from_raw_parts_mut(first, self.bytes())
@@ -361,7 +361,7 @@ impl AsMut<[u8]> for Block<'_> {
 
 impl Drop for Block<'_> {
     /// # Panics
-    /// In a heap with canaries, if the block was written beyond its end.
+    /// Panics if the block of a heap with canaries was written beyond its end.
     #[inline(always)]
     fn drop(&mut self) {
         if self.core.canaries {
@@ -423,7 +423,7 @@ impl Core {
         if self.canaries { super::canary::BYTES } else { 0 }
     }
 
-    /// Returns the block of a handle to the first thread that asks.
+    /// Returns the block of a handle to the first thread that claims it.
     pub(super) fn claim(&self, handle: Handle) -> Result<Block<'_>> {
         let (granule, len) = self.find(handle.offset)?;
         let word = self.space.word(granule);
@@ -434,7 +434,8 @@ impl Core {
             let found = BlockWord(word.load(Ordering::Relaxed));
             return Err(self.stale(handle.offset, handle.generation, found));
         }
-        // SYNC truth: pairs with itself: if two threads have one handle, one gets the block.
+        // SYNC truth: pairs with itself; if two threads have one handle, only one obtains the
+        // block.
         match word.compare_exchange(ours.0, then.0, Ordering::AcqRel, Ordering::Acquire) {
             Ok(_) => {
                 let len = if self.canaries { super::canary::len(self, granule) } else { len };
@@ -444,14 +445,14 @@ impl Core {
         }
     }
 
-    /// Returns the block of a parcel, which this process holds from now on.
+    /// Returns the block of a parcel, which this process now holds.
     #[inline]
     pub(super) fn accept(&self, parcel: Parcel) -> Result<Block<'_>> {
         let then = BlockWord::allocated(self.slot(), BlockWord(parcel.flight).generation());
         self.land(parcel, then)
     }
 
-    /// Returns a block that this process has sent and that no process has accepted.
+    /// Returns a block that this process has sent and that no process has accepted yet.
     pub(super) fn take_back(&self, parcel: Parcel) -> Result<Block<'_>> {
         let flight = BlockWord(parcel.flight);
         if flight.holder() != self.slot() {

@@ -1,8 +1,8 @@
-//! Canaries behind blocks: written by [`write()`], checked by [`look`] before a block changes its
-//! holder.
+//! Canaries behind blocks. [`write()`] writes them, and [`look`] checks them before a block changes
+//! its holder.
 //!
-//! The last 16 bytes of the block hold its length, and a number derived from its offset. The bytes
-//! between the requested length and these 16 are filled with one value.
+//! The last 16 bytes of the block hold its length and a number derived from its offset. The bytes
+//! between the requested length and these 16 bytes are filled with one value.
 
 #![allow(unsafe_code, reason = "reads and writes behind a block")]
 
@@ -21,12 +21,12 @@ fn tail(core: &Core, granule: usize) -> Option<(*mut u64, usize)> {
     let bytes = core.class(granule / GRANULES)?.bytes();
     let room = core.space.geometry().size() - core.space.geometry().block(granule);
     let most = bytes.min(room) - BYTES;
-    // SAFETY: within the mapping, by the line above; aligned, because blocks are whole granules.
+    // SAFETY: the address is within the mapping by the line above, and aligned to a granule.
     Some((unsafe { core.space.block(granule).add(most).as_ptr().cast() }, most))
 }
 
 fn canary(core: &Core, granule: usize) -> u64 {
-    // An odd number, unlike any address or count: Knuth's multiplier.
+    // Knuth's multiplier gives an odd number, unlike any address or count.
     let number = (core.space.geometry().block(granule) / GRANULE) as u64;
     number.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1
 }
@@ -37,8 +37,8 @@ fn canary(core: &Core, granule: usize) -> u64 {
 pub(super) fn write(core: &Core, granule: usize, class: SizeClass, len: usize) {
     let most = class.bytes() - BYTES;
     let len = len.min(most);
-    // SAFETY: within the block, which this process holds; aligned, because blocks are whole
-    // granules.
+    // SAFETY: the bytes are within the block, which this process holds, and are aligned because
+    // blocks are whole granules.
     unsafe {
         let tail: *mut u64 = core.space.block(granule).add(most).as_ptr().cast();
         core.space.block(granule).add(len).write_bytes(FILL, most - len);
@@ -47,10 +47,10 @@ pub(super) fn write(core: &Core, granule: usize, class: SizeClass, len: usize) {
     }
 }
 
-/// Returns the requested length of a block, limited to the block's size: the value is untrusted.
+/// Returns the requested length of a block. The value is untrusted and limited to the block's size.
 pub(super) fn len(core: &Core, granule: usize) -> usize {
     let Some((tail, most)) = tail(core, granule) else { return 0 };
-    // SAFETY: within the mapping.
+    // SAFETY: the tail is within the mapping.
     usize::try_from(unsafe { tail.read_volatile() }).map_or(most, |len| len.min(most))
 }
 
@@ -58,12 +58,12 @@ pub(super) fn len(core: &Core, granule: usize) -> usize {
 pub(super) fn look(core: &Core, granule: usize, expected_len: Option<usize>) -> Result<()> {
     let Some((tail, most)) = tail(core, granule) else { return Ok(()) };
     let expected = canary(core, granule);
-    // SAFETY: within the mapping.
+    // SAFETY: the tail is within the mapping.
     let (len, found) = unsafe { (tail.read_volatile(), tail.add(1).read_volatile()) };
     let len = usize::try_from(len).map_or(most + 1, |len| len);
     let lied = len > most || expected_len.is_some_and(|expected| expected != len);
     let asked = expected_len.unwrap_or(len.min(most));
-    // SAFETY: within the block.
+    // SAFETY: the byte is within the block.
     let byte = |at| unsafe { core.space.block(granule).add(at).read_volatile() };
     let overrun = |expected, found| {
         let offset = core.space.geometry().block(granule) as u64;
@@ -91,7 +91,7 @@ mod tests {
         let mut block = heap.alloc(100).expect("space");
         block.fill(7);
         let raw = NonNull::slice_from_raw_parts(block.into_raw().cast(), 8);
-        // SAFETY: from `into_raw`, with a smaller length.
+        // SAFETY: the pointer is from `into_raw`, with a smaller length.
         let block = unsafe { Block::from_raw_in(raw, &heap) };
         assert_eq!(block.len(), 100);
         block.free().expect("the canary is unchanged");

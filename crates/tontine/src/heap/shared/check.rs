@@ -1,7 +1,7 @@
 //! The check of a whole heap: [`check`], and its result, [`HeapReport`], which prints as a map.
 //!
-//! The check reads everything and writes nothing. The result is exact while no member works.
-//! Otherwise it is a snapshot, in which a block that is changing its holder may look invalid.
+//! The check reads everything and writes nothing. The result is exact while no member uses the
+//! heap. Otherwise it is a snapshot, in which a block that is changing its holder may look invalid.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -25,11 +25,11 @@ pub struct HeapFault {
     /// The invariant that is violated:
     ///
     /// - 0: a canary is overwritten.
-    /// - 1: each byte of a slab is free, in a block, in flight or without memory, exactly one of
-    ///   these.
+    /// - 1: each byte of a slab is in exactly one state: free, in a block, in flight, or without
+    ///   memory.
     /// - 2: blocks in flight and parcels match one to one.
     /// - 3: each holder is alive, or is being recovered.
-    /// - 4: what a thread believes to be free is free.
+    /// - 4: each block that a thread considers free is free.
     /// - 5: no generation decreases.
     /// - 6: no cache line has two owners.
     /// - 7: a slab has memory if and only if the table says so.
@@ -56,7 +56,7 @@ pub enum SlabStatus {
     Claimed,
     /// The slab has blocks of this size in bytes.
     Blocks(usize),
-    /// The slab is part of a block that begins this number of slabs before it; 0 if that block
+    /// The slab is part of a block that begins this number of slabs before it, or 0 if that block
     /// does not exist.
     Part(usize),
     /// The slab's memory is being returned to the kernel.
@@ -112,7 +112,7 @@ pub struct SlabMap {
 pub struct HeapReport {
     /// All slabs, in order.
     pub slabs: Vec<SlabMap>,
-    /// The faults; the first thousand if there are more.
+    /// The faults, limited to the first thousand.
     pub faults: Vec<HeapFault>,
     /// Number of faults beyond the first thousand.
     pub more_faults: usize,
@@ -385,7 +385,7 @@ impl HeapWalk<'_> {
                 let what =
                     format!("part {part} of a block of {} slabs belongs to another", class.slabs());
                 self.report.blame(6, at(first + part * GRANULES), what);
-                // The class is probably wrong; and one fault is enough, because in a corrupted heap
+                // The class is probably wrong. One fault is enough, because in a corrupted heap
                 // each slab may claim all the others.
                 break;
             }
@@ -433,7 +433,7 @@ impl HeapWalk<'_> {
 }
 
 impl Core {
-    /// Returns the process id of the slot's present or last member; 0 if it never had one.
+    /// Returns the process id of the slot's present or last member, or 0 if it never had a member.
     pub(super) fn pid_of(&self, slot: usize) -> u32 {
         let pid = (slot < MEMBERS).then(|| self.space.member(slot).pid.load(Ordering::Relaxed));
         pid.and_then(|pid| u32::try_from(pid).ok()).unwrap_or(0)

@@ -70,7 +70,7 @@ const _: () = assert!(SIZES[31] as usize * GRANULE == LARGEST);
 /// The class of a slab, which determines the blocks in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SizeClass {
-    /// Blocks of one size, which has this number.
+    /// Blocks of the size with this number.
     Small(u8),
     /// The first slab of a block that has this number of slabs.
     Large(usize),
@@ -121,8 +121,8 @@ impl SizeClass {
         }
     }
 
-    /// Returns the distance in granules between the beginnings of two blocks; for a large block,
-    /// the granules of a slab.
+    /// Returns the distance in granules between the beginnings of two blocks. For a large block,
+    /// this is the number of granules in a slab.
     #[inline]
     pub(super) const fn stride(self) -> usize {
         match self {
@@ -159,13 +159,13 @@ impl SizeClass {
     /// Returns `true` if a block begins at this granule of a slab.
     #[inline]
     pub(super) fn begins_at(self, granule: usize) -> bool {
-        // Looked up in a table: a division would take as long as all other steps of claiming a
+        // A table replaces a division, which would take as long as all other steps of claiming a
         // block.
         let bits = self.begin_bits().get(granule / 64);
         bits.is_some_and(|bits| bits >> (granule % 64) & 1 != 0)
     }
 
-    /// Returns the number of slabs of a block; 1 for small blocks, which share a slab.
+    /// Returns the number of slabs of a block, or 1 for a small block, which shares its slab.
     pub(super) const fn slabs(self) -> usize {
         match self {
             Self::Small(_) => 1,
@@ -179,7 +179,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_size_fits_and_wastes_little() {
+    fn size_class_wastes_at_most_a_quarter_or_granule() {
         for bytes in 0..=LARGEST {
             let class = SizeClass::of(bytes);
             assert!(class.bytes() >= bytes, "{bytes}");

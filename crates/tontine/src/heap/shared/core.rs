@@ -24,6 +24,7 @@ use crate::sync::{AtomicU64, Ordering};
 /// Maximum number of searches for an empty slab while slabs are changing hands, and the interval
 /// between two searches.
 const LOOKS: usize = 50;
+/// Interval between two of these searches.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(1);
 
 /// Marks, in a block's name, a length that does not fit there.
