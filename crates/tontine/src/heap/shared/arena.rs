@@ -451,8 +451,7 @@ impl Arena {
         }
     }
 
-    /// Finds large blocks that other threads have freed, by their hints or, if `all`, by their
-    /// words.
+    /// Finds large blocks freed by other threads, through their hints or, if `all`, their words.
     fn look_at_large(&mut self, core: &Core, all: bool) {
         let mut at = 0;
         while let Some(&entry) = self.large.get(at) {

@@ -1,6 +1,6 @@
 //! One process's membership of a shared heap: [`Core`], to which its arenas and blocks refer.
 //!
-//! It claims slabs for arenas, passes them on, and returns their memory. The recovery of dead
+//! [`Core`] claims slabs for arenas, passes them on, and returns their memory. The recovery of dead
 //! members is in `recover`.
 
 #![allow(unsafe_code, reason = "arenas are borrowed by their threads through raw pointers")]
@@ -21,8 +21,7 @@ use super::word::{ArenaWord, Member, MemberState, MemberWord, SlabState, SlabWor
 use crate::heap::{HeapError, Result};
 use crate::sync::{AtomicU64, Ordering};
 
-/// Maximum number of searches for an empty slab while slabs are changing hands, and the interval
-/// between two searches.
+/// Maximum number of searches for an empty slab while slabs are changing hands.
 const LOOKS: usize = 50;
 /// Interval between two of these searches.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(1);
@@ -30,7 +29,8 @@ const BETWEEN_LOOKS: Duration = Duration::from_millis(1);
 /// Marks, in a block's name, a length that does not fit there.
 pub(super) const LONG: u64 = u16::MAX as u64;
 
-/// Number of heaps that this process has opened so far. Each heap takes its own number from it.
+/// Number of heaps that this process has opened so far. Each heap takes its number from this
+/// counter.
 static OPENED: AtomicU64 = AtomicU64::new(0);
 
 /// One process's membership of a shared heap.
@@ -52,9 +52,9 @@ pub(super) struct Core {
 /// Policy for a dead member's slabs that are empty after its blocks were freed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum EmptySlabPolicy {
-    /// The adopting arena keeps them for its next blocks, except the slabs of large blocks.
+    /// The adopting arena keeps the slabs for its next blocks, except the slabs of large blocks.
     Kept,
-    /// The kernel gets their memory back, which takes longer than all other steps.
+    /// The kernel receives the slabs' memory back, which takes longer than all other steps.
     GivenBack,
 }
 
@@ -79,8 +79,8 @@ pub(super) struct ArenaRegistry {
     resting: Vec<AbandonedArena>,
 }
 
-/// An arena, at the address that its thread stores. Not a `Box`: moving a `Box` asserts that no
-/// other pointer to its value exists.
+/// An arena, at the address that its thread stores. This is not a `Box`, because moving a `Box`
+/// asserts that no other pointer to its value exists.
 #[derive(Debug)]
 struct ArenaBox(NonNull<Arena>);
 
@@ -102,7 +102,7 @@ impl Drop for ArenaBox {
 #[derive(Debug)]
 struct AbandonedArena(NonNull<Arena>);
 
-// SAFETY: an arena is used by one thread at a time: its own, or the one that holds the lock.
+// SAFETY: one thread at a time uses an arena: its own thread, or the thread that holds the lock.
 unsafe impl Send for ArenaRegistry {}
 
 impl Core {
@@ -112,12 +112,12 @@ impl Core {
         let slabs = space.geometry().slabs();
         let destinations = (0..slabs.div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
         let id = OPENED.fetch_add(1, Ordering::Relaxed) + 1;
-        // Not a member yet: this value reads the slots before it owns one.
+        // The process is not a member yet: this value reads the slots before it owns a slot.
         let me = Member::new(MEMBERS, 0);
         let desk = Mutex::default();
         let mail = Transfers::default();
-        // SAFETY: zero is a valid atomic. The zeros are the kernel's: most pages of a large slice
-        // are never touched.
+        // SAFETY: zero is a valid atomic. The kernel provides the zeros, so most pages of a large
+        // slice are never touched.
         let long = unsafe { Box::new_zeroed_slice(slabs).assume_init() };
         let mut core = Self { space, me, id, canaries, desk, mail, destinations, long };
         core.me = core.take_slot()?;
@@ -168,13 +168,13 @@ impl Core {
         self.me.slot()
     }
 
-    /// Returns the number of this heap among those that this process has opened.
+    /// Returns the number of this heap among the heaps that this process has opened.
     #[inline(always)]
     pub(super) fn id(&self) -> u64 {
         self.id
     }
 
-    /// Returns `true` if the member is alive: its slot says so until a member has proved its end.
+    /// Returns `true` if the member is alive. Its slot says so until a member has proved its end.
     #[inline]
     pub(super) fn is_alive(&self, member: Member) -> bool {
         if member.slot() >= MEMBERS {
@@ -190,7 +190,7 @@ impl Core {
         self.desk.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns an arena for a thread that has none.
+    /// Returns an arena for a thread that does not have one.
     pub(super) fn new_arena(&self) -> Result<NonNull<Arena>> {
         let mut desk = self.desk();
         if let Some(AbandonedArena(arena)) = desk.resting.pop() {
@@ -216,7 +216,7 @@ impl Core {
         Err(HeapError::LimitReached { what: "thread's arena", max: ARENAS })
     }
 
-    /// Abandons an arena, whose thread ends.
+    /// Abandons an arena whose thread is ending.
     ///
     /// # Safety
     /// The arena belongs to this heap, and its thread does not use it any more.
@@ -247,11 +247,11 @@ impl Core {
         Ok(none)
     }
 
-    /// Claims adjacent empty slabs for one block. Returns the number of the first one.
+    /// Claims adjacent empty slabs for one block. Returns the number of the first slab.
     pub(super) fn claim_slabs(&self, arena: usize, slabs: usize) -> Result<SlabSearch> {
         let mut none = SlabSearch::None;
-        // Lengths of the run that ends at this slab: of empty slabs, and of slabs that are or may
-        // soon be empty.
+        // Lengths of the runs that end at this slab: the run of empty slabs, and the run of slabs
+        // that are or may soon be empty.
         let (mut empty, mut hopeful) = (0, 0);
         for last in 0..self.space.geometry().slabs() {
             let owner = self.space.slab(last).owner.load(Ordering::Relaxed);
@@ -322,7 +322,7 @@ impl Core {
         slab::claim(owner, arena)
     }
 
-    /// Allocates memory for claimed slabs. If the kernel has none, releases them.
+    /// Allocates memory for claimed slabs. If the kernel has no memory, releases the slabs.
     fn fetch(&self, first: usize, slabs: usize) -> Result<()> {
         let fetched = (first..first + slabs).try_for_each(|slab| self.space.fetch_slab(slab));
         if fetched.is_err() {
@@ -350,7 +350,7 @@ impl Core {
         self.set_owner(slab, SlabWord::new(SlabState::Punching, arena, 0));
     }
 
-    /// Returns the memory of slabs with that mark to the kernel, and marks the slabs as empty.
+    /// Returns the memory of slabs with this mark to the kernel, and marks the slabs as empty.
     pub(super) fn empty(&self, slabs: Range<usize>) -> Result<()> {
         if !slabs.is_empty() {
             self.space.punch(slabs.start, slabs.len())?;
@@ -387,8 +387,8 @@ impl Core {
         let slabs = 1 + (1..class.slabs()).take_while(|part| self.is_part(first, *part)).count();
         let mut run = first + slabs..first + slabs;
         for part in (1..slabs).rev() {
-            // Read before the class changes: as long as the class counts the part, only this arena
-            // owns it.
+            // The word is read before the class changes. While the class counts the part, only this
+            // arena owns it.
             let found = SlabWord(self.space.slab(first + part).owner.load(Ordering::Relaxed));
             let ours = found.state() == SlabState::Span
                 && self.begin_to_let_go(first + part, found, arena);
@@ -427,8 +427,8 @@ impl Core {
             let state = if part == 0 { SlabState::Owned } else { SlabState::Span };
             let owner = &self.space.slab(slab + part).owner;
             let found = SlabWord(owner.load(Ordering::Relaxed));
-            // If a process was killed here, it has already passed some parts on: they name its
-            // arena.
+            // If a process was killed here, it has already passed some parts on. These parts name
+            // its arena.
             let from = if part == 0 { from } else { found.arena() };
             let [from, to] = [from, to].map(|arena| SlabWord::new(state, arena, part).0);
             // SYNC slab: pairs with the stores of the arena that owned it.
@@ -465,7 +465,7 @@ impl Core {
         hint::give(&self.space.slab(granule / GRANULES).freed);
     }
 
-    /// Allocates memory for the destinations of this granule's slab, unless they have some.
+    /// Allocates memory for the destinations of this granule's slab, unless they already have some.
     #[inline]
     pub(super) fn fetch_destinations(&self, granule: usize) -> Result<()> {
         let slab = granule / GRANULES;
@@ -514,7 +514,7 @@ impl Core {
     }
 }
 
-/// Returns the number of this process's PID namespace; 0 if it is unknown.
+/// Returns the number of this process's PID namespace, or 0 if it is unknown.
 fn namespace() -> u64 {
     std::fs::metadata("/proc/self/ns/pid").map_or(0, |found| found.ino())
 }

@@ -1,7 +1,7 @@
 //! An arena's map of the free blocks of one of its slabs: [`FreeMap`].
 //!
-//! The map is in the owner's private memory, and is a hint: the block words decide. It has one bit
-//! per granule, set if a free block begins there.
+//! The map is in the owner's private memory and is only a hint, because the block words decide. It
+//! has one bit per granule, which is set if a free block begins there.
 
 use super::class::SizeClass;
 use super::layout::GRANULES;
@@ -9,7 +9,7 @@ use super::layout::GRANULES;
 const BITS: usize = 64;
 const _: () = assert!(GRANULES / BITS <= u32::BITS as usize);
 
-/// Means no shelf, in a list.
+/// Index that marks the absence of a shelf in a list.
 pub(super) const NONE: u32 = u32::MAX;
 
 /// The use of a shelf.
@@ -26,20 +26,21 @@ pub(super) enum Use {
 /// The free blocks of one slab, as known to its owner.
 #[derive(Debug, Clone)]
 pub(super) struct FreeMap {
-    /// Number of the slab; for a large block, of its first slab.
+    /// Number of the slab, or of the first slab of a large block.
     pub(super) slab: u32,
     pub(super) used: Use,
     class: SizeClass,
-    // The counts have one width, because a load that is wider than the store before it has to wait.
+    // All counts have the same width, because a load that is wider than the preceding store must
+    // wait.
     /// Number of bits that are set.
     free: u32,
     /// Number of bits that can be set.
     blocks: u32,
-    /// One bit for each word of `bits` that is not 0. A search word by word would end in a branch
+    /// One bit for each word of `bits` that is not 0. A word-by-word search would end in a branch
     /// that the processor cannot predict.
     some: u32,
     bits: [u64; GRANULES / BITS],
-    /// Bits that may be set: those of the class.
+    /// Bits that may be set, as the class determines.
     begins: &'static [u64; GRANULES / BITS],
     /// Neighbours in the class's list of shelves with free blocks.
     pub(super) before: u32,
@@ -68,7 +69,7 @@ impl FreeMap {
         }
     }
 
-    /// Returns the shelf for classes that have no slab: always empty.
+    /// Returns the shelf for classes without a slab, which is always empty.
     pub(super) fn nothing() -> Self {
         Self { used: Use::Vacant, ..Self::new(NONE, SizeClass::Small(0)) }
     }
@@ -107,7 +108,7 @@ impl FreeMap {
     }
 
     /// Adds a free block. Returns `false`, and changes nothing, if the map has the block already or
-    /// no block begins at the granule: both happen if a member has overwritten the heap's words.
+    /// no block begins at the granule. Both happen if a member has overwritten the heap's words.
     #[inline(always)]
     pub(super) fn put(&mut self, granule: usize) -> bool {
         let (at, bit) = (granule / BITS % self.bits.len(), 1 << (granule % BITS));

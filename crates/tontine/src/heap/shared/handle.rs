@@ -4,11 +4,11 @@ use super::word::BlockWord;
 
 /// A name of a block: its offset and its generation, 16 bytes of plain data.
 ///
-/// A handle means the same block in every process, wherever the heap is mapped, and never a
-/// different block: once the block is freed, the handle is stale, and using it is an error.
+/// A handle names the same block in every process, wherever the heap is mapped, and never a
+/// different block. Once the block is freed, the handle is stale, and using it is an error.
 /// [`Block::into_handle`](super::Block::into_handle) returns a handle for the process that holds
 /// the block; [`Published::handle`](super::Published::handle) returns a handle by which all members
-/// read it.
+/// read the block.
 ///
 /// # Examples
 /// ```
@@ -33,7 +33,7 @@ pub struct Handle {
 /// A block in flight to another member, as 24 bytes of plain data that any channel can carry.
 ///
 /// [`Block::hand_over`](super::Block::hand_over) returns it. The receiver passes it to
-/// [`Heap::accept`](super::Heap::accept), which returns the block once; from then on, the parcel is
+/// [`Heap::accept`](super::Heap::accept), which returns the block once. After that, the parcel is
 /// stale.
 ///
 /// # Examples
@@ -76,8 +76,8 @@ impl Parcel {
         Self::from_slice(&bytes).expect("a parcel has 24 bytes")
     }
 
-    /// Returns the parcel that 24 bytes represent. It loads word by word, as the words were
-    /// written: a wider load would wait for all of those stores.
+    /// Returns the parcel that 24 bytes represent. Loads word by word, as the words were written,
+    /// because a wider load would wait for all of these stores.
     #[inline]
     pub(super) fn from_slice(bytes: &[u8]) -> Option<Self> {
         let (&[offset, flight, len], []) = bytes.as_chunks() else { return None };

@@ -1,11 +1,11 @@
-//! Frees blocks in flight that no process will accept: [`Core::reclaim_stranded`],
+//! Reclamation of blocks in flight that no process will accept: [`Core::reclaim_stranded`],
 //! [`Core::reclaim_received`], [`Core::reclaim_sent`].
 //!
 //! If the program carries a parcel itself, the program reports when no process will read the parcel
-//! any more. A block that was posted through an outbox is freed without the program's help: by its
-//! sender, if the receiver is dead and the sender has no outbox to that receiver any more; by its
-//! receiver, if the sender is dead and the receiver has no inbox any more. `recover` frees blocks
-//! between two dead members.
+//! any more. A block that was posted through an outbox is freed without the program's help. The
+//! sender frees it if the receiver is dead and the sender no longer has an outbox to that receiver.
+//! The receiver frees it if the sender is dead and the receiver no longer has an inbox. `recover`
+//! frees blocks between two dead members.
 
 use super::core::Core;
 use super::layout::MEMBERS;
@@ -26,7 +26,7 @@ impl Core {
         if !destination.is_posted() {
             return false;
         }
-        // If there never was an inbox, the program may be about to create one.
+        // If this process never had an inbox, the program may be about to create one.
         let no_reader = to == self.me() && ways.had_inbox && ways.inboxes == 0;
         (flight.holder() == self.slot() && !ways.leads_to(to) && !self.is_alive(to))
             || (no_reader && self.known_dead(flight.holder()).is_some())
@@ -44,7 +44,7 @@ impl Core {
         self.free_flights(|flight, destination| self.is_ours_to_free(&ways, flight, destination))
     }
 
-    /// Like [`Core::reclaim_stranded`], but runs even if there was no recovery since the last call.
+    /// Like [`Core::reclaim_stranded`], but runs even without a recovery since the last call.
     /// Called when an outbox or inbox is dropped.
     pub(super) fn settle_again(&self) -> usize {
         let deaths = self.space.header().deaths.load(Ordering::Relaxed);
@@ -53,8 +53,8 @@ impl Core {
     }
 
     /// Frees the blocks that these dead members have sent to this process and that it has not
-    /// accepted: all of them, or only those that were posted. If another member has the slot of a
-    /// dead member by now, the dead member's blocks are not freed.
+    /// accepted. If `posted`, frees only posted blocks. If another member now has the slot of a
+    /// dead member, the dead member's blocks are not freed.
     pub(super) fn reclaim_received(&self, dead: &[Member], posted: bool) -> usize {
         let is_dead = |holder| self.known_dead(holder).is_some_and(|member| dead.contains(&member));
         self.free_flights(|flight, destination| {
@@ -76,7 +76,7 @@ impl Core {
         (0..MEMBERS).filter_map(|slot| self.known_dead(slot)).collect()
     }
 
-    /// Returns the dead member of a slot; `None` if its slot was freed, because no word names it.
+    /// Returns the dead member of a slot, or `None` if the slot was freed because no word names it.
     fn known_dead(&self, slot: usize) -> Option<Member> {
         // SYNC member: pairs with the stores of its holder, and of its recoverer.
         let word = &self.space.member((slot < MEMBERS).then_some(slot)?).word;

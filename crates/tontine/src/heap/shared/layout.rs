@@ -14,9 +14,9 @@ pub(super) const VERSION: u64 = 1;
 
 /// Bytes of a slab.
 pub(super) const SLAB: usize = 64 << 10;
-/// Alignment of a block: a cache line, so that no two blocks share one.
+/// Alignment of a block: a cache line, so that no two blocks share a line.
 pub(super) const GRANULE: usize = 64;
-/// Granules of a slab, which has one block word for each.
+/// Number of granules in a slab, which has one block word for each granule.
 pub(super) const GRANULES: usize = SLAB / GRANULE;
 /// Maximum number of members at a time.
 pub(super) const MEMBERS: usize = 512;
@@ -27,7 +27,7 @@ pub(super) const MOST_SLABS: usize = 1 << 26;
 
 /// Bytes of a page, the unit in which memory is allocated.
 pub(super) const PAGE: usize = 4096;
-/// Bytes of a slab's block words, and of its destinations: whole pages.
+/// Size in bytes of a slab's block words, and of its destinations: whole pages.
 pub(super) const WORDS: usize = GRANULES * size_of::<AtomicU64>();
 
 const MEMBERS_AT: usize = PAGE;
@@ -64,7 +64,7 @@ pub(super) struct HeapHeader {
 pub(super) struct MemberSlot {
     /// A [`MemberWord`](super::word::MemberWord).
     pub(super) word: AtomicU64,
-    /// Process id: for messages, and for an outbox, which checks that its lane leads to this
+    /// Process id, for messages, and for an outbox, which checks that its lane leads to this
     /// process.
     pub(super) pid: AtomicU64,
     /// The member's role, or 0. If the member has a role, its published blocks outlive it.
@@ -91,7 +91,7 @@ pub(super) struct SlabSlot {
     pub(super) owner: AtomicU64,
     /// Class of its blocks: [`super::class::SizeClass::raw`].
     pub(super) class: AtomicU64,
-    /// 1 if others have freed blocks in the slab since its owner's last scan: a hint.
+    /// 1 if other threads have freed blocks in the slab since its owner's last scan: a hint.
     pub(super) freed: AtomicU64,
 }
 
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn regions_follow_each_other() {
+    fn heap_regions_are_adjacent_and_in_order() {
         let geometry = Geometry::of(1_000);
         assert_eq!(Geometry::member(MEMBERS), Geometry::arena(0));
         assert_eq!(Geometry::arena(ARENAS), Geometry::slab(0));

@@ -1,5 +1,5 @@
-//! Regressions: members, outboxes and inboxes that begin or end at unusual moments. The comment of
-//! each test describes the failure that it caught.
+//! Regression tests for members, outboxes and inboxes that begin or end at unusual moments. The
+//! comment of each test describes the failure that it caught.
 
 use std::cell::RefCell;
 use std::io::{PipeReader, PipeWriter, Read, Write, pipe};
@@ -64,7 +64,7 @@ fn leave_two_in_a_lane(heap: &Heap, name: &str) {
 }
 
 /// Blocks that were in flight when the outbox was dropped stayed in flight after the receiver's
-/// death: only the sender may free them, and it had to call `reclaim_sent`.
+/// death, because only the sender may free them, and it had to call `reclaim_sent`.
 #[test]
 fn blocks_of_dropped_outbox_return_after_receiver_dies() {
     let heap = heap(MIB);
@@ -87,7 +87,7 @@ fn sent_blocks_return_after_recovery_by_another_member() {
 
 /// Blocks of a sender that died after its receiver had dropped its only inbox stayed in flight
 /// until the receiver called `reclaim_received`. Blocks whose parcels the program itself carries
-/// still do, because the program may read the parcels later.
+/// still stay in flight, because the program may read the parcels later.
 #[test]
 fn posted_blocks_without_inbox_are_freed_after_sender_dies() {
     let heap = heap(MIB);
@@ -113,8 +113,8 @@ fn posted_blocks_without_inbox_are_freed_after_sender_dies() {
     assert_eq!(sound(&heap).in_use(), 0);
 }
 
-/// A lane that could not be read to its end, for lack of a descriptor for its next chunk, counted
-/// as empty: the blocks that a dead sender had put into it were freed, and lost.
+/// A lane that could not be read to its end, because no descriptor was available for its next
+/// chunk, counted as empty. The blocks that a dead sender had put into it were freed, and so lost.
 #[test]
 fn blocks_of_dead_sender_arrive_once_descriptors_are_free() {
     const ALL: usize = 20_000;
@@ -127,8 +127,8 @@ fn blocks_of_dead_sender_arrive_once_descriptors_are_free() {
         tell(&tells, own.member().to_u64())?;
         drop(inbox.recv().ok()?);
         let before = getrlimit(Resource::Nofile);
-        // The thread that receives a chunk has its own descriptor table, with one entry: it cannot
-        // receive a second chunk.
+        // The thread that receives a chunk has its own descriptor table with one entry, so it
+        // cannot receive a second chunk.
         setrlimit(Resource::Nofile, Rlimit { current: Some(1), ..before }).ok()?;
         tell(&go, 0)?;
         hear(&ended)?;
@@ -246,21 +246,23 @@ struct Late(Arc<Heap>);
 
 impl Drop for Late {
     fn drop(&mut self) {
-        // A panic here would end the process.
+        // A panic here would abort the process.
         let blocks: Vec<_> = (0..100).filter_map(|_| self.0.alloc(100).ok()).collect();
         LATE_BLOCKS.fetch_add(blocks.len() as u64, Ordering::Relaxed);
     }
 }
 
 /// An allocation in a thread-local value's destructor, after the thread had abandoned its arena,
-/// took another arena each time and kept it: after 2,048 such allocations no arena was left.
+/// took another arena each time and kept it. After 2,048 allocations of this kind, no arena was
+/// left.
 #[test]
-fn allocations_after_thread_end_borrow_an_arena() {
+fn allocation_after_thread_end_borrows_arena() {
     let heap = Arc::new(heap(MIB));
     for _ in 0..3 {
         let late = Late(heap.clone());
         std::thread::spawn(move || {
-            // Before the thread's arena: the value created first is dropped last.
+            // The value is created before the thread's arena, because the value created first is
+            // dropped last.
             LATE.with(|place| *place.borrow_mut() = Some(late));
             LATE.with(|late| drop(late.borrow().as_ref().map(|late| late.0.alloc(10))));
         })
@@ -273,7 +275,7 @@ fn allocations_after_thread_end_borrow_an_arena() {
     assert_eq!(sound(&heap).in_use(), 0);
 }
 
-/// A slab whose memory was being allocated or returned counted as taken: a heap with free space
+/// A slab whose memory was being allocated or returned counted as taken, so a heap with free space
 /// returned `Full`.
 #[test]
 fn alloc_waits_for_slabs_changing_hands() {
@@ -287,8 +289,8 @@ fn alloc_waits_for_slabs_changing_hands() {
         set(word);
         assert_eq!(heap.core.claim_slabs(0, 4), Ok(SlabSearch::Later));
         assert_eq!(heap.core.claim_slab(0, SizeClass::of(len)), Ok(SlabSearch::Later));
-        // If the other thread is not scheduled in time, `Full` is correct; that does not happen ten
-        // times in a row.
+        // If the other thread is not scheduled in time, `Full` is correct, but that does not happen
+        // ten times in a row.
         let found = (0..10).any(|_| {
             set(word);
             scope(|threads| {
@@ -301,7 +303,7 @@ fn alloc_waits_for_slabs_changing_hands() {
             })
         });
         assert!(found, "full");
-        // No member owns that arena, so its slabs are not waited for.
+        // No member owns that arena, so `claim_slabs` does not wait for its slabs.
         set(SlabWord::new(state, layout::ARENAS - 1, 0).0);
         assert_eq!(heap.core.claim_slabs(0, 4), Ok(SlabSearch::None));
         set(SlabWord::EMPTY.0);
@@ -319,7 +321,7 @@ fn send<'a>(heap: &'a Heap, outbox: &mut Outbox<'a>, inbox: &mut Inbox<'a>) -> R
     }
 }
 
-/// Blocks were sent to the process at the lane's other end, although the outbox named another
+/// Blocks were sent to the process at the lane's other end although the outbox named another
 /// member, and only that member could have accepted them.
 #[test]
 fn outbox_to_another_process_fails_with_wrong_member() {

@@ -11,8 +11,8 @@ use super::core::Core;
 use crate::heap::Result;
 
 thread_local! {
-    // These have no destructor, so reading each is one access.
-    /// Number of the heap that this thread used last; 0 if none.
+    // These values have no destructor, so each read is a single access.
+    /// Number of the heap that this thread used last, or 0 if it has not used one.
     static HEAP: Cell<u64> = const { Cell::new(0) };
     /// The thread's arena of that heap.
     static ARENA: Cell<*mut Arena> = const { Cell::new(ptr::null_mut()) };
@@ -32,9 +32,9 @@ struct LocalArenas {
     arena: *mut Arena,
 }
 
-/// Calls `action` with this thread's arena of a heap. A thread that has none gets one.
+/// Calls `action` with this thread's arena of a heap. A thread without an arena receives one.
 ///
-/// No other code uses the arena during the call: `action` calls no code of the program.
+/// No other code uses the arena during the call, because `action` calls no code of the program.
 pub(super) fn with<R>(core: &Arc<Core>, action: impl FnOnce(&mut Arena) -> R) -> Result<R> {
     let arena = if HEAP.get() == core.id() {
         ARENA.get()
@@ -44,7 +44,8 @@ pub(super) fn with<R>(core: &Arc<Core>, action: impl FnOnce(&mut Arena) -> R) ->
             None => return lend(core, action),
         }
     };
-    // SAFETY: an arena of an open heap, which only this thread uses, in one place at a time.
+    // SAFETY: the arena belongs to an open heap, and only this thread uses it, in one place at a
+    // time.
     Ok(action(unsafe { &mut *arena }))
 }
 
@@ -58,7 +59,7 @@ pub(super) fn with_recent<R>(
     if HEAP.get() != core.id() {
         return None;
     }
-    // SAFETY: as above.
+    // SAFETY: the reason is the same as in `with`.
     action(unsafe { &mut *ARENA.get() })
 }
 
@@ -66,12 +67,12 @@ pub(super) fn with_recent<R>(
 #[inline(always)]
 pub(super) fn with_known<R>(core: &Core, action: impl FnOnce(&mut Arena) -> R) -> Option<R> {
     let arena = if HEAP.get() == core.id() { ARENA.get() } else { find_known(core.id())? };
-    // SAFETY: as above.
+    // SAFETY: the reason is the same as in `with`.
     Some(action(unsafe { &mut *arena }))
 }
 
-/// Returns the thread's arena. Returns `None` at the thread's end, when the list that would return
-/// the arena is gone.
+/// Returns the thread's arena. Returns `None` at the thread's end, once the list that would return
+/// the arena has been destroyed.
 #[cold]
 fn find(core: &Arc<Core>) -> Result<Option<*mut Arena>> {
     if let Some(arena) = find_known(core.id()) {
@@ -95,9 +96,9 @@ fn find(core: &Arc<Core>) -> Result<Option<*mut Arena>> {
 #[cold]
 fn lend<R>(core: &Core, action: impl FnOnce(&mut Arena) -> R) -> Result<R> {
     let mut arena = core.new_arena()?;
-    // SAFETY: an arena of an open heap, which no other thread has.
+    // SAFETY: the arena belongs to an open heap, and no other thread has it.
     let answer = action(unsafe { arena.as_mut() });
-    // SAFETY: as above, and it is not used any more.
+    // SAFETY: as above, and the arena is not used any more.
     unsafe { core.rest(arena) };
     Ok(answer)
 }
@@ -123,7 +124,7 @@ impl Drop for Arenas {
         for mine in self.0.drain(..) {
             let Some(core) = mine.core.upgrade() else { continue };
             if let (false, Some(arena)) = (core.space.is_forked(), NonNull::new(mine.arena)) {
-                // SAFETY: this thread's arena of an open heap, and the thread ends.
+                // SAFETY: this is the thread's arena of an open heap, and the thread is ending.
                 unsafe { core.rest(arena) };
             }
         }

@@ -2,12 +2,12 @@
 //! [`Heap`].
 //!
 //! **The members of one heap trust each other.** All of them write to the same memory, so a member
-//! that writes outside of its blocks can destroy the data of every other one. Opening a heap is
+//! that writes outside its blocks can destroy the data of every other member. Opening a heap is
 //! therefore `unsafe` ([`Heap::open`]). Processes that do not trust each other send copies instead,
 //! through a [`mailbox`](crate::mailbox).
 //!
-//! If a member is killed, the others continue at once: there is no lock that it could hold. No
-//! block leaks, and no block is allocated twice.
+//! If a member is killed, the others continue immediately, because the heap has no lock that the
+//! member could hold. No block leaks, and no block is allocated twice.
 //!
 //! # Examples
 //! ```
@@ -33,10 +33,10 @@
 //! - A *handle* names a block in 16 bytes that mean the same in every process ([`Handle`]). It is
 //!   *stale*, and using it is an error, once the block is freed or has another holder.
 //! - A *parcel* names a block in flight from one member to another ([`Parcel`]).
-//! - A *published* block is one that all members may read by its handle ([`Published`]).
+//! - A *published* block is a block that all members may read by its handle ([`Published`]).
 //! - A *role* is a number that a program gives to a task, such as writing the published blocks. At
-//!   most one live member holds a role. If that member ends, the next member to take the role gets
-//!   its published blocks ([`Heap::take_over_role`]).
+//!   most one live member holds a role. If that member ends, the next member to take the role
+//!   receives its published blocks ([`Heap::take_over_role`]).
 //! - A *granule* is 64 bytes, a cache line. Each block occupies whole granules, so no cache line
 //!   contains parts of two holders' blocks.
 //! - A *slab* is 64 KiB of the heap, divided into blocks of one size. A block of more than 32 KiB
@@ -69,17 +69,17 @@
 //! ```
 //!
 //! # After the death of a member
-//! | Blocks | freed by |
+//! | Blocks | Freed by |
 //! | --- | --- |
-//! | that the dead member held | any member: [`Heap::recover_and_trim`] or [`Heap::recover`] |
+//! | held by the dead member | any member: [`Heap::recover_and_trim`] or [`Heap::recover`] |
 //! | in flight between two dead members | any member: the same two functions |
-//! | that this process sent to it, not accepted | this process: [`Heap::reclaim_sent`] |
-//! | that it sent to this process, not received | this process: [`Heap::reclaim_received`] |
-//! | that an [`Outbox`] sent | the members, without a call by the program |
+//! | sent to it by this process, not accepted | this process: [`Heap::reclaim_sent`] |
+//! | sent by it to this process, not received | this process: [`Heap::reclaim_received`] |
+//! | sent through an [`Outbox`] | the members, without a call by the program |
 //!
-//! The recovery proves that a member has ended, so it comes first; the two functions that reclaim
+//! The recovery proves that a member has ended, so it comes first. The two functions that reclaim
 //! parcels ignore members that have not been recovered. A program calls `recover_and_trim` when it
-//! learns of a death, or from time to time; members that find no space, or no free slot in which to
+//! learns of a death, or periodically. Members that find no space, or no free slot in which to
 //! join, recover dead members too.
 
 // `docs/internals/heap-shared.md` describes the layout, the protocol, and the state left by a
@@ -141,10 +141,10 @@ use crate::heap::{HeapError, Result};
 /// A heap in shared memory, of which this process is a member.
 ///
 /// All threads of the process may use it at the same time. Dropping it leaves the heap: the blocks
-/// that the process still holds are freed, and those that it has handed over can be accepted.
+/// that the process still holds are freed, and blocks that it has handed over can be accepted.
 ///
-/// [`Heap::create`] makes a heap. Another process joins with [`Heap::open`] and a descriptor of the
-/// heap, which it has inherited or received over a Unix socket; a forked child joins with
+/// [`Heap::create`] creates a heap. Another process joins with [`Heap::open`] and a descriptor of
+/// the heap, which it has inherited or received over a Unix socket. A forked child joins with
 /// [`Heap::rejoin`]. Until then, methods that return a [`Result`] fail in the child with
 /// [`HeapError::Forked`].
 ///
@@ -165,7 +165,7 @@ pub struct Heap {
 }
 
 impl Heap {
-    /// Creates a heap with `capacity` bytes of blocks, and makes this process its first member;
+    /// Creates a heap with `capacity` bytes of blocks, and makes this process its first member.
     /// [`HeapOptions`] has further settings.
     ///
     /// # Errors
@@ -191,21 +191,21 @@ impl Heap {
     ///
     /// # Errors
     /// If the file is refused, it is closed, and the kernel releases all record locks of this
-    /// process on it: take descriptors from members only.
+    /// process on it. Take descriptors from members only.
     ///
-    /// - [`HeapError::NotAHeap`] if the file is not a heap, or not a complete one.
+    /// - [`HeapError::NotAHeap`] if the file is not a heap, or the heap is incomplete.
     /// - [`HeapError::VersionMismatch`] if another version of the library created the heap.
     /// - [`HeapError::AlreadyOpen`] if this process is already a member. `file` then stays open.
     /// - [`HeapError::LimitReached`] if the heap has 512 members.
     /// - [`HeapError::System`] if a system call fails.
     ///
     /// # Safety
-    /// All members write to one memory and trust each other. The caller must ensure:
+    /// All members write to the same memory and trust each other. The caller must ensure:
     ///
     /// 1. Every process that can write to the file writes to it through this library only.
     /// 2. This process has no other descriptor of the file.
-    /// 3. While the process is a member, it closes no descriptor of the file: the kernel would
-    ///    release its record locks, and the other members would consider it dead and free its
+    /// 3. While the process is a member, it closes no descriptor of the file. Otherwise, the kernel
+    ///    would release its record locks, and the other members would consider it dead and free its
     ///    blocks.
     ///
     /// # Examples
@@ -268,10 +268,10 @@ impl Heap {
     /// # Safety
     /// The caller must ensure:
     ///
-    /// 1. No duplicate of the descriptor is closed in this process while it is a member: the kernel
-    ///    would release its record locks, and the other members would consider it dead and free its
-    ///    blocks.
-    /// 2. The descriptor goes only to processes that use the file through this library.
+    /// 1. No duplicate of the descriptor is closed in this process while it is a member. Otherwise,
+    ///    the kernel would release its record locks, and the other members would consider it dead
+    ///    and free its blocks.
+    /// 2. The descriptor is passed only to processes that use the file through this library.
     pub unsafe fn descriptor(&self) -> BorrowedFd<'_> {
         self.core.space.file()
     }
@@ -284,7 +284,7 @@ impl Heap {
 
     /// Allocates a block of `len` bytes, aligned to 64.
     ///
-    /// Its bytes are not initialised: they hold the contents of an earlier block, of any member.
+    /// The bytes are not initialised: they hold the contents of an earlier block of any member.
     /// [`Heap::alloc_zeroed`] sets them to zero. The block is freed when it is dropped.
     ///
     /// If no space is left, `alloc` recovers dead members first, like [`Heap::recover_and_trim`].
@@ -354,17 +354,17 @@ impl Heap {
         Ok(block)
     }
 
-    /// Returns the block of a handle that this process got from [`Block::into_handle`].
+    /// Returns the block of a handle that this process obtained from [`Block::into_handle`].
     ///
-    /// If several threads claim one handle, one of them gets the block. Unless the heap has
-    /// canaries, the block has the full length of its size class, which may be more than was
-    /// requested.
+    /// If several threads claim one handle, only one of them obtains the block. Unless the heap has
+    /// canaries, the block has the full length of its size class, which may exceed the requested
+    /// length.
     ///
     /// # Errors
     /// - [`HeapError::Stale`] if the block was freed, handed over or claimed before, or another
     ///   process holds it.
-    /// - [`HeapError::InvalidHandle`] if no block begins at the handle's offset, or none does any
-    ///   longer: the memory of a freed block's slab may have been returned.
+    /// - [`HeapError::InvalidHandle`] if no block begins, or no longer begins, at the handle's
+    ///   offset. The memory of a freed block's slab may have been returned.
     /// - [`HeapError::Forked`] in a forked child that has not joined.
     ///
     /// # Examples
@@ -384,16 +384,16 @@ impl Heap {
         self.core.claim(handle)
     }
 
-    /// Frees the block of a handle that this process got from [`Block::into_handle`].
+    /// Frees the block of a handle that this process obtained from [`Block::into_handle`].
     ///
-    /// The handle of a block that another process holds is stale here: that process frees the
+    /// The handle of a block that another process holds is stale here. That process frees the
     /// block, or hands it over ([`Block::hand_over`]).
     ///
     /// # Errors
     /// - [`HeapError::Stale`] if the block was freed or handed over before, or another process
     ///   holds it.
-    /// - [`HeapError::InvalidHandle`] if no block begins at the handle's offset, or none does any
-    ///   longer.
+    /// - [`HeapError::InvalidHandle`] if no block begins, or no longer begins, at the handle's
+    ///   offset.
     /// - [`HeapError::Overrun`] if the block was written beyond its end (heap with canaries). The
     ///   block is freed nevertheless.
     /// - [`HeapError::Forked`] in a forked child that has not joined.
@@ -411,7 +411,7 @@ impl Heap {
     }
 
     /// Accepts a block that another member has handed over to this process ([`Block::hand_over`]).
-    /// From then on this process holds the block. [`Parcel`] has an example.
+    /// This process then holds the block. [`Parcel`] has an example.
     ///
     /// # Errors
     /// - [`HeapError::Stale`] if the block was accepted or taken back before, or freed because both
@@ -449,10 +449,10 @@ impl Heap {
     }
 
     /// Frees the blocks that this process has handed over to a member that has ended and that the
-    /// member has not accepted. Returns their number; 0 if the member counts as alive.
+    /// member has not accepted. Returns their number, or 0 if the member counts as alive.
     ///
-    /// Call it when a receiver has died, after [`Heap::recover_and_trim`], which proves that it has
-    /// ended. Blocks that an [`Outbox`] has sent are freed without this call.
+    /// Call this method when a receiver has died, after [`Heap::recover_and_trim`], which proves
+    /// the receiver's end. Blocks that an [`Outbox`] has sent are freed without this call.
     ///
     /// # Errors
     /// [`HeapError::Forked`] in a forked child that has not joined.
@@ -485,10 +485,10 @@ impl Heap {
     /// Frees the blocks that dead members have handed over to this process and that it has not
     /// accepted. Returns their number. Members that are alive are ignored.
     ///
-    /// Call it when a sender has died, because it may have died after it handed a block over and
-    /// before it wrote the parcel. `dead` must be a result of [`Heap::dead_members`] from *before*
-    /// all available parcels were read: a member that has died since may have sent a parcel that
-    /// was not read.
+    /// Call this method when a sender has died, because the sender may have died after it handed a
+    /// block over and before it wrote the parcel. `dead` must be a result of [`Heap::dead_members`]
+    /// from *before* all available parcels were read: a member that has died since may have sent a
+    /// parcel that was not read.
     ///
     /// An [`Inbox`] does this for the blocks that outboxes have sent, if the process has one inbox.
     ///
@@ -522,7 +522,7 @@ impl Heap {
     /// Recovers dead members: proves that each has ended, frees its blocks and adopts its slabs.
     /// Also returns the memory of this thread's empty slabs to the kernel.
     ///
-    /// Call it when the program learns of a death, or from time to time. Members that find no
+    /// Call this method when the program learns of a death, or periodically. Members that find no
     /// space, or no free slot in which to join, recover dead members too.
     ///
     /// # Errors
@@ -569,8 +569,8 @@ impl Heap {
         })?
     }
 
-    /// Checks the whole heap. The [`HeapReport`] is exact while no member works, and a snapshot
-    /// otherwise. Faults of the heap are in the report.
+    /// Checks the whole heap. The [`HeapReport`] is exact while no member uses the heap, and a
+    /// snapshot otherwise. It contains the faults of the heap.
     ///
     /// # Errors
     /// [`HeapError::Forked`] in a forked child that has not joined.

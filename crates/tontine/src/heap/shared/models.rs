@@ -47,7 +47,7 @@ fn check(fault: InjectedFault, outcomes: &[&str], body: impl Fn() + Sync + Send 
     assert!(missing.is_empty(), "in no run: {missing:?}; seen: {seen:?}");
 }
 
-/// A block's bytes, or a slab's memory: concurrent accesses are detected.
+/// A block's bytes or a slab's memory, in which loom detects concurrent accesses.
 #[derive(Default)]
 struct ModelMemory(UnsafeCell<u64>);
 
@@ -84,8 +84,8 @@ impl ModelBlock {
 }
 
 /// One thread frees a block in another thread's slab, and that thread allocates the block again.
-/// The owner's thread is spawned last: otherwise, if the holder reads the word first, loom would
-/// not try the owner after its store.
+/// The owner's thread is spawned last. Otherwise, if the holder reads the word first, loom would
+/// not try the owner after the holder's store.
 fn freed_and_given_out() {
     let block = ModelBlock::new(BlockWord::allocated(2, 0));
     let holder = thread::spawn({
@@ -129,7 +129,7 @@ fn allocation_without_acquire_is_detected() {
 }
 
 /// A block is sent. The receiver accepts it, the sender takes it back, and a recoverer, which found
-/// both dead, frees it, all at the same time: exactly one of the three gets the block, with the
+/// both dead, frees it, all at the same time. Exactly one of the three obtains the block, with the
 /// bytes that the sender wrote.
 fn sent_and_taken() {
     let block = ModelBlock::new(BlockWord::allocated(1, 4));
@@ -162,7 +162,7 @@ fn sent_and_taken() {
 }
 
 #[test]
-fn block_in_flight_goes_to_exactly_one_taker() {
+fn block_in_flight_is_taken_exactly_once() {
     check(InjectedFault::None, &["reader", "sender", "recoverer"], sent_and_taken);
 }
 
@@ -172,7 +172,7 @@ fn torn_exchange_of_sent_block_is_detected() {
     check(InjectedFault::ExchangesTorn, &[], sent_and_taken);
 }
 
-/// A sender writes and sends a block; the receiver that reads the word gets the block and its
+/// A sender writes and sends a block. The receiver that reads the word obtains the block and its
 /// bytes.
 fn written_and_accepted() {
     let block = ModelBlock::new(BlockWord::allocated(1, 0));
@@ -192,7 +192,7 @@ fn written_and_accepted() {
 }
 
 #[test]
-fn accepted_block_has_bytes_of_its_sender() {
+fn accepted_block_has_bytes_of_sender() {
     check(InjectedFault::None, &["accepted"], written_and_accepted);
 }
 
@@ -220,8 +220,8 @@ fn looked_for<const BLOCKS: usize>(give: fn(&AtomicU64)) {
             give(&slab.0);
         })
     });
-    // In a thread that is spawned last: otherwise loom would not try the other threads before it if
-    // they load first.
+    // The owner's thread is spawned last. Otherwise, loom would not try the other threads before it
+    // if they load first.
     let owner = thread::spawn({
         let slab = slab.clone();
         move || {
@@ -249,7 +249,7 @@ fn looked_for<const BLOCKS: usize>(give: fn(&AtomicU64)) {
     assert!(seen == [true; BLOCKS] || hint::take(&slab.0), "a free block without a hint");
 }
 
-/// With one block, because loom lets unordered stores and exchanges occur in two orders at once.
+/// Uses one block, because loom lets unordered stores and exchanges occur in two orders at once.
 /// `tso` checks the hint with two threads that free blocks.
 fn freed_and_looked_for() {
     looked_for::<1>(hint::give);
@@ -272,8 +272,8 @@ fn hint_exchange_without_acquire_is_detected() {
     check(InjectedFault::ExchangesRelaxed, &[], freed_and_looked_for);
 }
 
-/// An exchange only after a load that returned 0 does not suffice: the owner may have read the
-/// words already.
+/// Exchanging the hint only after a load that returned 0 does not suffice, because the owner may
+/// have read the words already.
 #[test]
 #[should_panic = "a free block without a hint"]
 fn hint_loaded_before_store_is_detected() {
@@ -285,8 +285,8 @@ fn hint_loaded_before_store_is_detected() {
     check(InjectedFault::None, &[], move || looked_for::<2>(give));
 }
 
-/// If two threads store the hint, the second store does not make visible what the first thread did
-/// before, by the rules of the language. On x86-64 it does (`tso`).
+/// If two threads store the hint, the rules of the language do not make the first thread's earlier
+/// stores visible through the second store. On x86-64, they are visible (`tso`).
 #[test]
 #[should_panic = "a free block without a hint"]
 fn stored_hint_may_hide_earlier_hint_in_memory_model() {
@@ -346,7 +346,7 @@ fn recoverers_without_exchange_are_detected() {
     check(InjectedFault::ExchangesTorn, &[], both_ends_recovered);
 }
 
-/// One arena returns a slab, and two others claim it: at most one gets its memory.
+/// One arena returns a slab, and two others claim it. At most one of them obtains its memory.
 fn claimed_by_two() {
     let owned = SlabWord::new(SlabState::Punching, 1, 0);
     let shared = Arc::new((AtomicU64::new(owned.0), AtomicU64::new(0), ModelMemory::default()));
@@ -427,9 +427,9 @@ fn slab_owner_read_without_acquire_is_detected() {
     check(InjectedFault::LoadsRelaxed, &[], owned_and_read);
 }
 
-/// A slab of a large block whose adopter died during the adoption: the recoverer of the dead owner
-/// releases the block, the recoverer of the adopter releases slabs of no block, and a third process
-/// claims the slab.
+/// The adopter of a large block died during the adoption. The recoverer of the dead owner releases
+/// the block, the recoverer of the adopter releases slabs of no block, and a third process claims
+/// the slab.
 fn part_let_go_by_two() {
     let span = SlabWord::new(SlabState::Span, 2, 1);
     let shared = Arc::new((AtomicU64::new(span.0), AtomicU64::new(2), ModelMemory::default()));
@@ -457,7 +457,7 @@ fn part_let_go_by_two() {
         }
     };
     let others = [1, 2].map(|arena| thread::spawn(empties(arena)));
-    // Spawned last, as above.
+    // This thread is spawned last, as above.
     let third = thread::spawn({
         let shared = shared.clone();
         move || {

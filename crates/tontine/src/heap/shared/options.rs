@@ -26,7 +26,7 @@ impl HeapOptions {
     /// Returns the settings of a heap with `capacity` bytes of blocks, rounded up to whole slabs of
     /// 64 KiB, without canaries.
     ///
-    /// Memory is allocated when blocks need it: a large capacity costs only address space.
+    /// Memory is allocated when blocks need it, so a large capacity costs only address space.
     pub const fn new(capacity: usize) -> Self {
         Self { capacity, canaries: false }
     }
@@ -35,7 +35,7 @@ impl HeapOptions {
     /// when the block is freed, handed over or published. A canary that has changed means that the
     /// block was written beyond its end: [`HeapError::Overrun`].
     ///
-    /// This is for debugging: each block takes 16 bytes more. Default: `false`.
+    /// Canaries are for debugging: each block takes 16 bytes more. Default: `false`.
     ///
     /// # Examples
     /// ```

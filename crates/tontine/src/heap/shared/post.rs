@@ -123,8 +123,8 @@ impl Heap {
     /// [`HeapError::Forked`] in a forked child that has not joined.
     ///
     /// # Panics
-    /// If the sender waits for its receiver's successor ([`OnDeath`](crate::mailbox::OnDeath)): a
-    /// block is sent to one member.
+    /// Panics if the sender waits for its receiver's successor
+    /// ([`OnDeath`](crate::mailbox::OnDeath)), because a block is sent to one member.
     pub fn outbox(&self, sender: Sender, to: Member) -> Result<Outbox<'_>> {
         self.here()?;
         assert!(!sender.waits_for_successor(), "a block goes to one member, not to its successor");
@@ -151,18 +151,18 @@ impl<'heap> Outbox<'heap> {
     /// After `Ok`, this process no longer holds the block.
     ///
     /// # Errors
-    /// Each error comes with the block, which this process still holds.
+    /// Each error is returned with the block, which this process still holds.
     ///
     /// - [`HeapError::Mailbox`] with an error of [`Sender::send`], such as
     ///   [`OwnerDied`](crate::Error::OwnerDied) or [`Closed`](crate::Error::Closed).
     /// - [`HeapError::MemberDead`] if the receiver is known to have ended.
-    /// - [`HeapError::WrongMember`] if the lane leads to another process than the member.
+    /// - [`HeapError::WrongMember`] if the lane leads to a process other than the member.
     /// - [`HeapError::Overrun`] if the block was written beyond its end (heap with canaries).
-    /// - [`HeapError::System`] if the kernel has no memory to note the block's destination.
+    /// - [`HeapError::System`] if the kernel has no memory to record the block's destination.
     /// - [`HeapError::Forked`] in a forked child.
     ///
     /// # Panics
-    /// If the block belongs to another heap.
+    /// Panics if the block belongs to another heap.
     #[inline]
     pub fn send(&mut self, block: Block<'heap>) -> Result<(), (HeapError, Block<'heap>)> {
         if !self.welcome
@@ -181,7 +181,7 @@ impl<'heap> Outbox<'heap> {
     /// - Otherwise the errors of [`Outbox::send`], each with the block.
     ///
     /// # Panics
-    /// If the block belongs to another heap.
+    /// Panics if the block belongs to another heap.
     #[inline]
     pub fn try_send(&mut self, block: Block<'heap>) -> Result<(), (HeapError, Block<'heap>)> {
         if !self.welcome {
@@ -240,12 +240,13 @@ impl<'heap> Outbox<'heap> {
     /// Takes back the blocks that a receiver did not accept before it died or closed its mailbox.
     ///
     /// # Errors
-    /// [`HeapError::Mailbox`] with [`crate::Error::WouldBlock`] while the receiver is alive: it may
-    /// be reading them.
+    /// [`HeapError::Mailbox`] with [`crate::Error::WouldBlock`] while the receiver is alive,
+    /// because it may be reading them.
     pub fn take_unread(&mut self) -> Result<Vec<Block<'heap>>> {
         let parcels = self.sender.take_unread()?;
         let parcels = parcels.into_iter().filter_map(|bytes| Parcel::from_slice(&bytes));
-        // Blocks that fail were accepted, or freed by the member that recovered the receiver.
+        // Blocks that cannot be taken back were accepted, or freed by the member that recovered the
+        // receiver.
         Ok(parcels.filter_map(|parcel| self.heap.take_back(parcel).ok()).collect())
     }
 
@@ -259,7 +260,8 @@ impl<'heap> Outbox<'heap> {
         Ok(self.sender.wait_acked(timeout)?)
     }
 
-    /// Does the lane's pending work, like [`Sender::service`]: no thread does it in the background.
+    /// Performs the lane's pending work, like [`Sender::service`]. No thread does this in the
+    /// background.
     ///
     /// # Errors
     /// [`HeapError::Mailbox`] with an error of [`Sender::service`], such as
@@ -269,8 +271,8 @@ impl<'heap> Outbox<'heap> {
     }
 
     /// Prepares for waiting on the outbox's descriptor until the lane has free space for a block,
-    /// like [`Sender::arm`]. Returns `true` if the lane has no free space: wait. Returns `false` if
-    /// it may have some: call [`Outbox::try_send`].
+    /// like [`Sender::arm`]. Returns `true` if the lane has no free space and the caller can wait.
+    /// Returns `false` if the lane may have free space: call [`Outbox::try_send`].
     ///
     /// # Errors
     /// [`HeapError::Mailbox`] with an error of [`Sender::arm`], such as
@@ -279,13 +281,13 @@ impl<'heap> Outbox<'heap> {
         Ok(self.sender.arm(Parcel::SIZE)?)
     }
 
-    /// Returns the receiver's process; `None` before it has accepted the connection.
+    /// Returns the receiver's process, or `None` before it has accepted the connection.
     pub fn peer(&self) -> Option<Peer> {
         self.sender.peer()
     }
 }
 
-/// Returns the sender's descriptor, readable when [`Outbox::service`] has something to do.
+/// Returns the sender's descriptor, readable when [`Outbox::service`] has work to do.
 impl AsFd for Outbox<'_> {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.sender.as_fd()
@@ -308,8 +310,8 @@ impl Drop for Outbox<'_> {
 }
 
 impl<'heap> Inbox<'heap> {
-    /// Blocks until a block arrives. Returns the block, which this process holds from then on, and
-    /// the lane by which it came.
+    /// Blocks until a block arrives. Returns the block, which this process then holds, and the lane
+    /// through which it arrived.
     ///
     /// # Errors
     /// - [`HeapError::Mailbox`] with an error of [`Mailbox::recv`], such as
@@ -318,8 +320,8 @@ impl<'heap> Inbox<'heap> {
     #[inline]
     pub fn recv(&mut self) -> Result<(Block<'heap>, SenderId)> {
         let core = &self.heap.core;
-        // First, before the calls that accept connecting senders and check for dead members, so
-        // that a block that arrives soon does not wait for those calls.
+        // This loop precedes the calls that accept connecting senders and check for dead members,
+        // so that a block that arrives soon does not wait for those calls.
         while let Some(message) = self.mailbox.recv_at_once() {
             match accept(core, &message) {
                 Some(found) => return Ok(found),
@@ -380,7 +382,8 @@ impl<'heap> Inbox<'heap> {
             }
             return Ok(false);
         }
-        // Counts ended lanes, not senders: a new sender may have replaced the one that ended.
+        // The mailbox counts ended lanes, because a new sender may have replaced the one that
+        // ended.
         let departures = self.mailbox.departures();
         if std::mem::replace(&mut self.departures, departures) != departures {
             self.heap.recover_and_trim()?;
@@ -432,7 +435,7 @@ impl<'heap> Inbox<'heap> {
     }
 }
 
-/// Returns the mailbox's descriptor, readable when the inbox has something to do.
+/// Returns the mailbox's descriptor, readable when the inbox has work to do.
 impl AsFd for Inbox<'_> {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.mailbox.as_fd()
@@ -455,8 +458,8 @@ impl Drop for Inbox<'_> {
 }
 
 impl Core {
-    /// Returns an error if the process at a lane's other end is not the member to which the blocks
-    /// go: only that member can accept them. Pids are comparable within one PID namespace.
+    /// Returns an error if the process at a lane's other end is not the member that the blocks are
+    /// for, because only that member can accept them. Pids are comparable within one PID namespace.
     fn must_be(&self, to: Member, peer: Peer) -> Result<()> {
         let namespace = |slot: usize| self.space.member(slot).namespace.load(Ordering::Relaxed);
         let slot = to.slot();

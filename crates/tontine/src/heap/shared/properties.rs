@@ -1,8 +1,8 @@
-//! Random calls by two threads and another process, compared with the textbook heap and a model.
+//! Tests of random calls by two threads and another process, against the textbook heap and a model.
 //!
-//! After any calls: if the textbook heap has space for a block, so has this heap; each byte has one
-//! holder, and has the value that this holder wrote; using an old handle is an error; `check` finds
-//! no fault after any step; and in the end no block is left. Sometimes the other process is killed.
+//! If the textbook heap has space for a block, so has this heap. Each byte has one holder, and has
+//! the value that this holder wrote. Using an old handle is an error. `check` finds no fault after
+//! any step, and no block is left in the end. Sometimes the other process is killed.
 
 #![allow(unsafe_code, reason = "fork, and blocks of the textbook heap")]
 
@@ -75,7 +75,7 @@ fn parcel(words: CommandWords) -> Parcel {
     Parcel::from_bytes(bytes.try_into().expect("three words"))
 }
 
-/// Makes a call. If it panics, the caller gets no result.
+/// Makes a call. If the call panics, the caller receives no result.
 fn obey(heap: &Heap, call: CommandWords) -> CommandWords {
     let [what, a, b, c, d] = call;
     let answer = |block: Result<super::Block<'_>, HeapError>, byte: Option<(u64, u64)>| match block
@@ -164,7 +164,7 @@ impl Other {
                     }
                 };
                 let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(serve));
-                // SAFETY: ends this process.
+                // SAFETY: the call ends this process.
                 unsafe { libc::_exit(i32::from(done.is_err())) }
             }
             pid => Self { pid, calls, answers },
@@ -184,7 +184,7 @@ impl Other {
 
 impl Drop for Other {
     fn drop(&mut self) {
-        // SAFETY: a child of this process that was not reaped.
+        // SAFETY: the pid is that of a child of this process that was not reaped.
         unsafe {
             libc::kill(self.pid, libc::SIGKILL);
             libc::waitpid(self.pid, std::ptr::null_mut(), 0);
@@ -221,7 +221,7 @@ impl<'a> CommandedThread<'a> {
     }
 }
 
-/// The members of the model: this process, the other one, and dead ones.
+/// The members of the model: this process, the other process, and dead processes.
 const OURS: usize = 0;
 const THEIRS: usize = 1;
 const A_DEAD_ONES: usize = 2;
@@ -386,7 +386,7 @@ impl ModelHeap<'_> {
         for (offset, held) in lost {
             self.done_with(offset, held);
         }
-        // Blocks sent to that member are reclaimed; those that it has sent can still be accepted.
+        // Blocks sent to that member are reclaimed. Blocks that it has sent can still be accepted.
         let expected = self.sent.iter().filter(|(_, held)| held.member == OURS).count();
         assert_eq!(self.heap.reclaim_sent(member).expect("not forked"), expected);
         let (back, still): (Vec<_>, _) =
@@ -481,12 +481,12 @@ proptest! {
     fn ample_heap_allocates_what_textbook_heap_allocates(
         steps in prop::collection::vec(step(), 1..STEPS),
     ) {
-        // Each step takes at most two slabs, so two adjacent ones are always left.
+        // Each step takes at most two slabs, so two adjacent slabs are always left.
         run(4 * STEPS + 16, true, steps);
     }
 
     #[test]
-    fn small_heap_gives_each_byte_to_one_holder(steps in prop::collection::vec(step(), 1..STEPS)) {
+    fn small_heap_allocates_each_byte_to_one_holder(steps in prop::collection::vec(step(), 1..STEPS)) {
         run(7, false, steps);
     }
 }

@@ -3,7 +3,8 @@
 //! A reader copies the block with atomic loads, and loads the block word before and after the copy.
 //! A copy therefore holds the contents of one generation only. The writer stores whole words. To
 //! make a larger change, it publishes a new block, stores one word that refers to the new block,
-//! and withdraws the old one; readers that still have the old handle get [`HeapError::Stale`].
+//! and withdraws the old block. Readers that still have the old handle receive
+//! [`HeapError::Stale`].
 
 #![allow(unsafe_code, reason = "words of a block are shared atomics")]
 
@@ -24,9 +25,9 @@ use super::{Heap, canary};
 use crate::heap::{HeapError, Result};
 use crate::sync::{AtomicU64, Ordering, fence};
 
-/// Maximum number of checks whether the holder of a role is alive, and the interval between two
-/// checks.
+/// Maximum number of checks whether the holder of a role is alive.
 const LOOKS: usize = 200;
+/// Interval between two of these checks.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(1);
 
 /// A block that all members may read by its handle, and that this process may change word by word.
@@ -65,11 +66,11 @@ pub struct Published<'heap> {
 }
 
 impl<'heap> Block<'heap> {
-    /// Publishes the block: all members may read it by its handle, and no process changes it except
-    /// by [`Published::store`].
+    /// Publishes the block. All members may then read it by its handle, and no process changes it
+    /// except by [`Published::store`].
     ///
     /// # Errors
-    /// Each error comes with the block, which this process still holds.
+    /// Each error is returned with the block, which this process still holds.
     ///
     /// - [`HeapError::Overrun`] if the block was written beyond its end (heap with canaries).
     /// - [`HeapError::Forked`] in a forked child.
@@ -111,16 +112,16 @@ impl<'heap> Published<'heap> {
     /// Returns the 8-byte word with index `at`.
     ///
     /// # Panics
-    /// If `at` is not below [`Published::words`], or in a forked child.
+    /// Panics if `at` is not below [`Published::words`], or in a forked child.
     pub fn load(&self, at: usize) -> u64 {
         self.word(at).load(Ordering::Acquire)
     }
 
-    /// Stores the 8-byte word with index `at`. Readers load the old or the new word; a reader that
+    /// Stores the 8-byte word with index `at`. Readers load the old or the new word. A reader that
     /// loads the new word sees everything that this process stored before.
     ///
     /// # Panics
-    /// If `at` is not below [`Published::words`], or in a forked child.
+    /// Panics if `at` is not below [`Published::words`], or in a forked child.
     ///
     /// # Examples
     /// ```
@@ -143,11 +144,11 @@ impl<'heap> Published<'heap> {
         unsafe { self.core.word_of(self.granule, at) }
     }
 
-    /// Withdraws the block from its readers, and returns it: the handle is stale from now on. A
-    /// reader that is copying the block discards the copy.
+    /// Withdraws the block from its readers, and returns it. The handle becomes stale. A reader
+    /// that is copying the block discards the copy.
     ///
     /// # Panics
-    /// In a forked child.
+    /// Panics in a forked child.
     ///
     /// # Examples
     /// ```
@@ -172,7 +173,7 @@ impl<'heap> Published<'heap> {
 impl Drop for Published<'_> {
     fn drop(&mut self) {
         if !self.core.space.is_forked() {
-            // Withdrawn before it is freed, because the next holder writes into the block.
+            // The block is withdrawn first, because the next holder writes into it.
             let word = self.core.space.word(self.granule);
             truth::withdraw(word, self.core.slot(), self.generation);
             self.core.free(self.granule);
@@ -181,17 +182,17 @@ impl Drop for Published<'_> {
 }
 
 impl Heap {
-    /// Copies the first bytes of a published block into `into`. Returns the number of bytes copied:
-    /// the smaller of the two lengths.
+    /// Copies the first bytes of a published block into `into`. Returns the number of bytes copied,
+    /// which is the smaller of the two lengths.
     ///
     /// Unless the heap has canaries, the block has the full length of its size class. The copy
-    /// holds the block's contents from while the handle was valid. If the holder stores words
-    /// during the copy, each word of the copy is the old or the new one.
+    /// holds contents that the block had while the handle was valid. If the holder stores words
+    /// during the copy, each word of the copy is the old or the new word.
     ///
     /// # Errors
     /// - [`HeapError::Stale`] if the block is no longer published.
-    /// - [`HeapError::InvalidHandle`] if no block begins at the handle's offset, or none does any
-    ///   longer: the memory of its slab may have been returned.
+    /// - [`HeapError::InvalidHandle`] if no block begins, or no longer begins, at the handle's
+    ///   offset. The memory of its slab may have been returned.
     /// - [`HeapError::Forked`] in a forked child that has not joined.
     ///
     /// # Examples
@@ -220,11 +221,11 @@ impl Heap {
     /// [`Heap::read`].
     ///
     /// # Panics
-    /// If the block has no word with that index.
+    /// Panics if the block has no word with that index.
     pub fn load(&self, handle: Handle, at: usize) -> Result<u64> {
         let (granule, len) = self.published(handle)?;
         assert!(at < len / size_of::<u64>(), "word {at} of a block of {len} bytes");
-        // SAFETY: within the block, as `published` has it; aligned; atomics only.
+        // SAFETY: the word is within the length that `published` returned, aligned, and atomic.
         // SYNC published: pairs with the store in `Published::store`.
         let word = unsafe { self.core.word_of(granule, at) }.load(Ordering::Acquire);
         self.still_published(handle, granule, at * size_of::<u64>()..(at + 1) * size_of::<u64>())?;
@@ -241,7 +242,7 @@ impl Heap {
     /// Returns an error if the block was not published throughout a read of these bytes.
     fn still_published(&self, handle: Handle, granule: usize, bytes: Range<usize>) -> Result<()> {
         // SYNC withdrawn: pairs with the fence in `truth::withdraw`, and with the exchanges and
-        // stores by which a member that writes into the block gets it.
+        // stores by which a member that writes into the block obtains it.
         fence(Ordering::Acquire);
         let found = self.core.expect_published(handle, granule);
         if found.is_err() {
@@ -253,13 +254,13 @@ impl Heap {
     }
 
     /// Returns a slab's memory to the kernel once more, after a read of a block that no longer
-    /// existed: if the slab's memory had been returned before, the kernel has allocated new pages
-    /// for the reader.
+    /// existed. If the slab's memory had been returned before the read, the kernel has allocated
+    /// new pages for the reader.
     fn punch_again(&self, slab: usize) {
         if slab >= self.core.space.geometry().slabs() {
             return;
         }
-        // While the memory is being returned, it is unknown whether the read came first: wait.
+        // While the memory is being returned, the order of the return and the read is unknown.
         for _ in 0..LOOKS {
             if !self.core.is_punching(slab) {
                 break;
@@ -267,8 +268,8 @@ impl Heap {
             yield_now();
         }
         if self.core.is_empty(slab) {
-            // If this thread gets no arena, or the call fails, the pages stay allocated until the
-            // slab is used.
+            // If this thread cannot have an arena, or the call fails, the pages stay allocated
+            // until the slab is used.
             let _ = local::with(&self.core, |arena| self.core.empty_again(arena.index(), slab));
         }
     }
@@ -295,7 +296,7 @@ impl Heap {
         let header = self.core.space.header();
         let handle = root.unwrap_or(Handle { offset: 0, generation: 0 });
         let next = header.roots.load(Ordering::Relaxed).wrapping_add(1);
-        // The entry that is not in use: if the process is killed here, nothing has changed.
+        // The other entry is not in use, so if the process is killed here, nothing has changed.
         let entry = &header.root[next as usize % 2];
         entry[0].store(handle.offset, Ordering::Relaxed);
         entry[1].store(handle.generation, Ordering::Relaxed);
@@ -318,7 +319,8 @@ impl Heap {
             let [offset, generation] =
                 [0, 1].map(|at| header.root[before as usize % 2][at].load(Ordering::Acquire));
             // `set_root` writes the next root into the other entry, and only the root after that
-            // into this entry. So if `roots` has not changed, this entry has not changed either.
+            // into this entry. If `roots` has not changed, this entry therefore has not changed
+            // either.
             if header.roots.load(Ordering::Relaxed) == before {
                 return Ok((offset != 0).then_some(Handle { offset, generation }));
             }
@@ -326,16 +328,16 @@ impl Heap {
     }
 
     /// Takes a role, a number that the program has given to a task. If a member that had the role
-    /// has ended, returns the blocks that it had published. Readers notice nothing: their handles
+    /// has ended, returns the blocks that it had published. Readers are not affected: their handles
     /// stay valid.
     ///
-    /// From now on, the blocks that this process publishes outlive it, and go to the next process
-    /// that takes the role. If this process dies during the call, the next process gets the
-    /// remaining blocks and those that this process has taken.
+    /// After the call, the blocks that this process publishes outlive it, and pass to the next
+    /// process that takes the role. If this process dies during the call, the next process receives
+    /// the remaining blocks and the blocks that this process has taken.
     ///
     /// # Errors
-    /// - [`HeapError::RoleTaken`] if a live member has the role. The call returns it only after 200
-    ///   ms, because a member that recovers dead members holds their locks for a moment.
+    /// - [`HeapError::RoleTaken`] if a live member has the role. The call returns this error only
+    ///   after 200 ms, because a member that recovers dead members holds their locks for a moment.
     /// - [`HeapError::System`] if a lock call fails.
     /// - [`HeapError::Forked`] in a forked child that has not joined.
     ///
@@ -360,7 +362,7 @@ impl Core {
     /// Returns a word of a block.
     ///
     /// # Safety
-    /// The word lies within the block.
+    /// The word is within the block.
     unsafe fn word_of(&self, granule: usize, at: usize) -> &AtomicU64 {
         // SAFETY: the caller ensures that the word is within the block; blocks are aligned to 64.
         unsafe { self.space.block(granule).cast::<AtomicU64>().add(at).as_ref() }
@@ -372,8 +374,8 @@ impl Core {
     /// The block has at least as many bytes as `into`.
     unsafe fn copy(&self, granule: usize, into: &mut [u8]) {
         for (at, bytes) in into.chunks_mut(size_of::<u64>()).enumerate() {
-            // SAFETY: the caller ensures that the word is within the block; it is aligned, and
-            // atomics only.
+            // SAFETY: the caller ensures that the word is within the block. The word is aligned and
+            // accessed by atomics only.
             let word = unsafe { self.word_of(granule, at) }.load(Ordering::Relaxed);
             bytes.copy_from_slice(&word.to_ne_bytes()[..bytes.len()]);
         }
@@ -392,8 +394,8 @@ impl Core {
         let mut looks = 0;
         loop {
             let desk = self.desk();
-            // Only one process at a time: two processes that both find the role free would both
-            // take it.
+            // Only one process at a time takes a role. Otherwise, two processes that both find the
+            // role free would both take it.
             let answer = match self.space.try_lock_roles()? {
                 true => {
                     let answer = self.succeed_alone(role);
@@ -414,14 +416,14 @@ impl Core {
 
     fn succeed_alone(&self, role: NonZeroU32) -> Result<Vec<Published<'_>>> {
         let dead = self.dead_in_role(role)?;
-        // Stored first: if this process dies from here on, the next process that takes the role
-        // gets the blocks that this process has taken.
+        // The role is stored first. If this process dies later, the next process that takes the
+        // role receives the blocks that this process has taken.
         // SYNC role: pairs with the load in `Core::take_blocks`.
         self.space.member(self.slot()).role.store(role.get().into(), Ordering::Release);
         let taken = self.take_published(&dead);
         for slot in dead {
             self.space.member(slot).role.store(0, Ordering::Relaxed);
-            // If the recovery fails, another member recovers the slot later; this process holds the
+            // If the recovery fails, another member recovers the slot later. This process holds the
             // blocks that it has taken.
             let _ = self.recover(slot, None, EmptySlabPolicy::GivenBack);
             let _ = self.space.unlock_member(slot);
@@ -486,7 +488,7 @@ mod tests {
     use super::*;
 
     /// A reader loaded the block word, and read the bytes after the slab's memory had been
-    /// returned: the kernel allocated new pages, which then belonged to no slab.
+    /// returned. The kernel allocated new pages, which then belonged to no slab.
     #[test]
     fn late_reader_leaves_no_memory_in_returned_slab() {
         for len in [64, 30_000, 3 * SLAB] {
@@ -504,7 +506,7 @@ mod tests {
             };
             late(&|heap, granule| {
                 let mut bytes = vec![1; len];
-                // SAFETY: within the mapping, where the block was.
+                // SAFETY: the bytes are within the mapping, where the block was.
                 unsafe { heap.core.copy(granule, &mut bytes) };
                 assert!(bytes.iter().all(|byte| *byte == 0), "a hole");
             });

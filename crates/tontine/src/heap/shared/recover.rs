@@ -1,6 +1,6 @@
 //! The recovery of dead members: [`Core::recover`], [`Core::recover_all`].
 //!
-//! The steps have the numbers of `docs/internals/heap-shared.md`. Each step can be repeated: if a
+//! The steps are numbered as in `docs/internals/heap-shared.md`. Each step can be repeated: if a
 //! member dies during a recovery, the next recoverer recovers that member, and repeats the recovery
 //! that the member had begun.
 
@@ -17,7 +17,7 @@ use crate::heap::Result;
 use crate::sync::Ordering;
 
 /// The result of [`Heap::recover_and_trim`](super::Heap::recover_and_trim) and of
-/// [`Heap::recover`](super::Heap::recover): how many members and blocks were recovered.
+/// [`Heap::recover`](super::Heap::recover): the numbers of recovered members, blocks and slabs.
 ///
 /// # Examples
 /// ```
@@ -31,7 +31,7 @@ use crate::sync::Ordering;
 pub struct Recovery {
     /// Number of members that were found dead.
     pub members: usize,
-    /// Number of blocks freed: those that dead members held, and those in flight that no process
+    /// Number of blocks freed: blocks that dead members held, and blocks in flight that no process
     /// will accept.
     pub blocks: usize,
     /// Number of slabs of dead members from which this process allocates now.
@@ -106,8 +106,9 @@ impl Core {
         };
         recovery.given_back += self.let_halves_go(&arenas)?;
         let left = self.take_blocks(member, &mut recovery);
-        // Once per dead member, even if no block was freed: the member may have freed blocks
-        // without setting the hint. Not repeated for a member that a word still names.
+        // The counter is incremented once per dead member, even if no block was freed, because the
+        // member may have freed blocks without setting the hint. This is not repeated for a member
+        // that a word still names.
         let told = &self.space.member(slot).told;
         if recovery.blocks > 0 || told.load(Ordering::Relaxed) != found.epoch() {
             // SYNC deaths: pairs with the loads in `Arena`.
@@ -234,12 +235,12 @@ impl Core {
                         truth::free(word, found.generation());
                         true
                     }
-                    // If the member has a role, its successor gets the published blocks.
+                    // If the member has a role, its successor receives the published blocks.
                     BlockState::Published if found.holder() == member.slot() => {
                         left.names_it |= has_role;
                         if !has_role {
-                            // Withdrawn before it is freed, because the next holder writes into the
-                            // block.
+                            // The block is withdrawn before it is freed, because the next holder
+                            // writes into it.
                             let generation =
                                 truth::withdraw(word, member.slot(), found.generation());
                             truth::free(word, generation);

@@ -1,5 +1,6 @@
-//! Regressions: if a member overwrites the heap's words, the others do not panic, hang, or access
-//! memory outside of the mapping. The comment of each test describes the failure that it caught.
+//! Regression tests: if a member overwrites the heap's words, the others do not panic, hang, or
+//! access memory outside the mapping. The comment of each test describes the failure that it
+//! caught.
 
 #![allow(unsafe_code, reason = "children join the heap")]
 
@@ -35,8 +36,8 @@ fn blocks_of_last_generation_are_not_allocated() {
 }
 
 /// If the word of a held block is overwritten with FREE, the block is allocated again, and both
-/// holders free it. The second time, an assertion failed, and a slab whose blocks were all free was
-/// retired twice, which removed another slab from its list.
+/// holders free it. The second time, an assertion failed. A slab whose blocks were all free was
+/// also retired twice, which removed another slab from its list.
 #[test]
 fn double_free_after_overwritten_words_does_not_panic() {
     let heap = heap(3);
@@ -54,7 +55,7 @@ fn double_free_after_overwritten_words_does_not_panic() {
 }
 
 /// A slab's owner word is overwritten with EMPTY, and its owner claims the slab again for blocks of
-/// another size. Old blocks of the slab begin inside new ones. When an old block was freed, it was
+/// another size. Old blocks of the slab begin inside new blocks. An old block that was freed was
 /// entered into the slab's shelf, allocated again, and reached beyond the heap's end.
 #[test]
 fn slab_claimed_twice_after_overwrite_stays_in_bounds() {
@@ -77,8 +78,8 @@ fn slab_claimed_twice_after_overwrite_stays_in_bounds() {
     }
 }
 
-/// The class of a dead member's slab with a block of 64 bytes is overwritten with that of a block
-/// of three slabs. All three slabs were released, although two belonged to another member.
+/// The class of a dead member's slab with a block of 64 bytes is overwritten with the class of a
+/// block of three slabs. All three slabs were released, although two belonged to another member.
 #[test]
 fn recovery_with_forged_class_releases_only_own_slabs() {
     let heap = heap(3);
@@ -98,9 +99,9 @@ fn recovery_with_forged_class_releases_only_own_slabs() {
     assert_eq!(heap.check().expect("not forked").faults, []);
 }
 
-/// A process that adopts a large block, from its last slab to its first, may die in between; if
-/// that happens twice, the slabs name three arenas. No process could then adopt the block, and the
-/// slots of both dead members were not freed until the block's holder freed it.
+/// A process that adopts a large block, from its last slab to its first, may die during the
+/// adoption. If that happens twice, the slabs name three arenas. No process could then adopt the
+/// block, and the slots of both dead members were not freed until the block's holder freed it.
 #[test]
 fn half_transferred_large_block_is_transferred_completely() {
     let heap = heap(3);
@@ -117,7 +118,7 @@ fn half_transferred_large_block_is_transferred_completely() {
 }
 
 /// Every slab's entry says that its block contains all slabs after it. Each part of each block was
-/// reported as a fault with its own text: a hundred million faults for a heap of 1 GiB.
+/// reported as a fault with its own text, which made a hundred million faults in a heap of 1 GiB.
 #[test]
 fn report_of_corrupted_heap_is_bounded() {
     let heap = heap(4_096);

@@ -1,4 +1,4 @@
-//! For fuzzing and tests: overwrites any word that a member can write.
+//! Overwriting of any word that a member can write, for fuzzing and tests.
 
 use super::Heap;
 use super::layout::{ARENAS, GRANULES, MEMBERS};

@@ -33,16 +33,17 @@ use crate::sys::region::pages_inside;
 const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
 /// Byte that is locked while a heap is initialised.
 const MAKING: u64 = 0;
-/// Byte that is locked while a role is taken. The bytes between [`MAKING`] and this one are the
-/// members'.
+/// Byte that is locked while a role is taken. The bytes between [`MAKING`] and this byte belong to
+/// the members.
 const ROLES: u64 = 1 + super::layout::MEMBERS as u64;
 /// Maximum number of times that an interrupted call is repeated.
 const INTERRUPTIONS: usize = 1000;
-/// Maximum number of checks whether a heap was initialised, and the interval between two checks.
+/// Maximum number of checks whether a heap was initialised.
 const LOOKS: usize = 500;
+/// Interval between two of these checks.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(2);
 
-/// The heaps that this process has open. A forked child starts with none.
+/// The heaps that this process has open. A forked child starts with an empty list.
 static OPEN: PerProcess<Mutex<Vec<FileId>>> = PerProcess::new(Mutex::default);
 
 /// The identity of a file, which all its descriptors share.
@@ -63,7 +64,8 @@ impl FileId {
 pub(super) struct HeapSpace {
     base: NonNull<u8>,
     geometry: Geometry,
-    /// Stays open in a forked child: closing it would release the locks of the child's own heap.
+    /// The file stays open in a forked child, because closing it would release the locks of the
+    /// child's own heap.
     file: ManuallyDrop<OwnedFd>,
     id: FileId,
     guard: Guard,
@@ -86,15 +88,15 @@ impl HeapSpace {
         space.begin()
     }
 
-    /// Opens the heap in a file. The descriptor is kept, and must be the process's only one.
+    /// Opens the heap in a file. The descriptor is kept, and must be the only one of the process.
     pub(super) fn open(file: OwnedFd) -> Result<Self> {
-        // The first call, and without the registry's lock: if the file is of another kind, its file
-        // system may never reply, and then only this call hangs.
+        // This call comes first, and without the registry's lock. If the file is of another kind,
+        // its file system may never reply, and then only this call hangs.
         let seals = rustix::fs::fcntl_get_seals(&file).map_err(|_| HeapError::NotAHeap {
             what: "expected a memfd, found a descriptor of another kind",
         })?;
-        // Held until a file that is not a heap has been closed: closing it would release the locks
-        // of another thread that opened the same file in between.
+        // The lock is held until a file that is not a heap has been closed, because closing the
+        // file would release the locks of another thread that opened the same file in the meantime.
         let mut open = registry()?;
         let space = Self::examine(file, seals, &mut open)?;
         drop(open);
@@ -102,8 +104,8 @@ impl HeapSpace {
         space.begin()
     }
 
-    /// Checks the file and maps it. If this returns an error, the file was closed; but if this
-    /// process has the heap open, the file stays open permanently.
+    /// Checks the file and maps it. After an error, the file is closed, unless this process has the
+    /// heap open. The file then stays open permanently.
     fn examine(file: OwnedFd, seals: SealFlags, open: &mut Vec<FileId>) -> Result<Self> {
         let stat = rustix::fs::fstat(&file).map_err(system("fstat"))?;
         if open.contains(&FileId::of(&stat)) {
@@ -142,8 +144,8 @@ impl HeapSpace {
         let id = FileId::of(&rustix::fs::fstat(&file).map_err(system("fstat"))?);
         let access = ProtFlags::READ | ProtFlags::WRITE;
         let flags = MapFlags::SHARED | MapFlags::NORESERVE;
-        // SAFETY: a new mapping at an address that the kernel chooses; it replaces no other
-        // mapping.
+        // SAFETY: the call creates a new mapping at an address that the kernel chooses; it replaces
+        // no other mapping.
         let base =
             unsafe { rustix::mm::mmap(ptr::null_mut(), geometry.size(), access, flags, &file, 0) };
         let base = NonNull::new(base.map_err(system("mmap"))?.cast()).expect("no null mapping");
@@ -151,7 +153,7 @@ impl HeapSpace {
         Ok(Self { base, geometry, file: ManuallyDrop::new(file), id, guard })
     }
 
-    /// Completes the opening. From here on, dropping the value closes the heap.
+    /// Completes the opening. From this point on, dropping the value closes the heap.
     fn begin(self) -> Result<Self> {
         let (base, size) = (self.base.as_ptr().cast(), self.geometry.size());
         // SAFETY: the range is this mapping; the advice changes nothing in this process.
@@ -162,7 +164,7 @@ impl HeapSpace {
         Ok(self)
     }
 
-    /// Initialises the header; stores `ready` last.
+    /// Initialises the header, and stores `ready` last.
     fn make(&self) -> Result<()> {
         self.fetch(0, self.geometry.tables())?;
         let header = self.header();
@@ -174,8 +176,8 @@ impl HeapSpace {
         Ok(())
     }
 
-    /// Waits until the heap is initialised. The first process initialises it; if that process dies,
-    /// the next one does.
+    /// Waits until the heap is initialised. The first process initialises it. If that process dies,
+    /// the next process does.
     fn wait_until_made(&self) -> Result<()> {
         for _ in 0..LOOKS {
             // SYNC ready: pairs with the store in `make`.
@@ -198,8 +200,8 @@ impl HeapSpace {
         })
     }
 
-    /// Returns an error if the file has contents other than a heap's: such a file must not be
-    /// initialised as a heap.
+    /// Returns an error if the file has contents other than a heap's, because such a file must not
+    /// be initialised as a heap.
     fn may_be_made(&self) -> Result<()> {
         let header = self.header();
         let (magic, version) =
@@ -251,7 +253,8 @@ impl HeapSpace {
     #[inline(always)]
     pub(super) fn block(&self, granule: usize) -> NonNull<u8> {
         debug_assert!(granule < self.geometry.slabs() * super::layout::GRANULES);
-        // SAFETY: within the mapping: callers have checked the granule against the geometry.
+        // SAFETY: within the mapping, because callers have checked the granule against the
+        // geometry.
         unsafe { self.base.add(self.geometry.block(granule)) }
     }
 
@@ -267,7 +270,7 @@ impl HeapSpace {
     #[inline(always)]
     pub(super) fn word(&self, granule: usize) -> &AtomicU64 {
         debug_assert!(granule < self.geometry.slabs() * super::layout::GRANULES);
-        // SAFETY: within the mapping, as above; aligned; zero, or written by atomics.
+        // SAFETY: the word is within the mapping and aligned, and is zero or written by atomics.
         unsafe { self.at(self.geometry.word(granule)) }
     }
 
@@ -275,13 +278,13 @@ impl HeapSpace {
     #[inline(always)]
     pub(super) fn destination(&self, granule: usize) -> &AtomicU64 {
         debug_assert!(granule < self.geometry.slabs() * super::layout::GRANULES);
-        // SAFETY: as above.
+        // SAFETY: the reason is the same as in `word`.
         unsafe { self.at(self.geometry.destination(granule)) }
     }
 
     /// Prefetches two cache lines of a block that its new holder will write: the first line of the
-    /// block, and the line of its word. Both then come from the other processor at the same time;
-    /// two stores would wait for one line after the other.
+    /// block, and the line of its word. Both then arrive from the other processor at the same time,
+    /// whereas two stores would wait for one line after the other.
     #[inline(always)]
     pub(super) fn prefetch(&self, granule: usize) {
         for at in [self.geometry.word(granule), self.geometry.block(granule)] {
@@ -289,8 +292,8 @@ impl HeapSpace {
         }
     }
 
-    /// Prefetches a third line, that of the destination, which the new holder writes if it hands
-    /// the block over again.
+    /// Prefetches a third line, which contains the destination. The new holder writes it if it
+    /// hands the block over again.
     #[inline(always)]
     pub(super) fn prefetch_destination(&self, granule: usize) {
         let at = self.geometry.destination(granule);
@@ -299,46 +302,46 @@ impl HeapSpace {
 
     #[inline(always)]
     pub(super) fn header(&self) -> &HeapHeader {
-        // SAFETY: at the start of the mapping; atomics only.
+        // SAFETY: the header is at the start of the mapping, and consists of atomics.
         unsafe { self.at(0) }
     }
 
     /// Returns a member's slot.
     ///
     /// # Panics
-    /// If there is no such slot.
+    /// Panics if the slot does not exist.
     pub(super) fn member(&self, slot: usize) -> &MemberSlot {
         assert!(slot < super::layout::MEMBERS);
-        // SAFETY: within the table; atomics only.
+        // SAFETY: the slot is within the table, and consists of atomics.
         unsafe { self.at(Geometry::member(slot)) }
     }
 
     /// Returns an arena's slot.
     ///
     /// # Panics
-    /// If there is no such slot.
+    /// Panics if the slot does not exist.
     pub(super) fn arena(&self, index: usize) -> &ArenaSlot {
         assert!(index < super::layout::ARENAS);
-        // SAFETY: within the table; atomics only.
+        // SAFETY: the slot is within the table, and consists of atomics.
         unsafe { self.at(Geometry::arena(index)) }
     }
 
     /// Returns a slab's entry.
     ///
     /// # Panics
-    /// If there is no such slab.
+    /// Panics if the slab does not exist.
     #[inline]
     pub(super) fn slab(&self, number: usize) -> &SlabSlot {
         assert!(number < self.geometry.slabs());
-        // SAFETY: within the table; atomics only.
+        // SAFETY: the entry is within the table, and consists of atomics.
         unsafe { self.at(Geometry::slab(number)) }
     }
 
     /// # Safety
-    /// At this offset, a `T` lies within the mapping and is aligned, and it consists of atomics.
+    /// A `T` at this offset is within the mapping, is aligned, and consists of atomics.
     #[inline(always)]
     unsafe fn at<T>(&self, offset: usize) -> &T {
-        // SAFETY: the caller keeps the contract; the mapping exists as long as `self`.
+        // SAFETY: the caller upholds the contract, and the mapping exists as long as `self`.
         unsafe { self.base.add(offset).cast::<T>().as_ref() }
     }
 
@@ -354,7 +357,7 @@ impl HeapSpace {
         self.fetch(self.geometry.destination(number * super::layout::GRANULES), WORDS)
     }
 
-    /// Returns the memory of adjacent slabs to the kernel, but not that of their words.
+    /// Returns the memory of adjacent slabs to the kernel, but keeps the memory of their words.
     pub(super) fn punch(&self, first: usize, slabs: usize) -> Result<()> {
         let at = self.geometry.block(first * super::layout::GRANULES);
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
@@ -458,29 +461,29 @@ fn prefetch_to_write(at: *const u8) {
 
 impl Drop for HeapSpace {
     fn drop(&mut self) {
-        // A forked child did not inherit the mapping: by now, its addresses may belong to another
+        // A forked child did not inherit the mapping, and its addresses may now belong to another
         // mapping.
         if self.guard.is_forked() {
             return;
         }
-        // SAFETY: the mapping is this handle's, and every block borrows the handle.
+        // SAFETY: this handle owns the mapping, and every block borrows the handle.
         let unmapped =
             unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.geometry.size()) };
         debug_assert!(unmapped.is_ok(), "{unmapped:?}");
         let Ok(mut open) = registry() else { return };
         open.retain(|id| *id != self.id);
-        // SAFETY: dropped here once; the file is not used afterwards. The registry's lock keeps
-        // other threads from opening the same file before it is closed.
+        // SAFETY: the file is dropped once, here, and is not used afterwards. The registry's lock
+        // keeps other threads from opening the same file before it is closed.
         unsafe { ManuallyDrop::drop(&mut self.file) };
     }
 }
 
-/// Creates the file of a heap, with all settings that only its creator knows. The seals come last:
-/// a file without them is not a heap, and any process can complete a file that has them.
+/// Creates the file of a heap, with all settings that only its creator knows. The seals are added
+/// last: a file without seals is not a heap, and any process can complete a file with seals.
 fn new_file(geometry: &Geometry, canaries: bool) -> Result<OwnedFd> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     let made = match rustix::fs::memfd_create("tontine-heap", flags | MemfdFlags::NOEXEC_SEAL) {
-        // Linux before 6.3.
+        // Linux before 6.3 does not support `NOEXEC_SEAL`.
         Err(Errno::INVAL) => rustix::fs::memfd_create("tontine-heap", flags),
         made => made,
     };
@@ -513,7 +516,7 @@ mod tests {
     use super::*;
 
     /// A creator died before it initialised its heap, and the next process initialised it without
-    /// the canaries: blocks were shorter than the members that knew of the canaries assumed.
+    /// canaries. Blocks were then shorter than members with canaries assumed.
     #[test]
     fn successor_initialises_heap_of_dead_creator() {
         for canaries in [false, true] {

@@ -41,7 +41,7 @@ fn allocated_blocks_are_distinct_and_reusable() {
 }
 
 #[test]
-fn full_shared_heap_returns_full_until_a_block_is_freed() {
+fn full_shared_heap_returns_full_until_block_is_freed() {
     let heap = heap(4 * SLAB);
     for len in [64, 3_000, 32 << 10, 64 << 10] {
         let mut blocks: Vec<_> = std::iter::from_fn(|| heap.alloc(len).ok()).collect();
@@ -132,7 +132,7 @@ fn slabs_of_ended_thread_serve_another_thread() {
     sound(&heap);
 }
 
-/// Runs `body` in a child that joins the heap and ends by `_exit`, as if it were killed.
+/// Runs `body` in a child that joins the heap and calls `_exit`, as if it were killed.
 pub(super) fn dies_after(heap: &Heap, body: impl FnOnce(&Heap) -> bool) {
     assert!(in_child(|| {
         // SAFETY: the child has only the inherited descriptor, which stays open.
@@ -193,7 +193,7 @@ fn handed_over_block_outlives_dead_sender() {
                 let parcel = block.hand_over(me).ok()?;
                 pipe.1.write_all(&parcel.to_bytes()).ok()?;
             }
-            // Two blocks that it holds at its end, and two whose parcels are never sent.
+            // The child holds two blocks at its end, and never sends the parcels of two others.
             std::mem::forget((heap.alloc(300).ok()?, heap.alloc(300).ok()?));
             for _ in 0..2 {
                 let _ = heap.alloc(300).ok()?.hand_over(me).ok()?;
@@ -263,7 +263,7 @@ fn forked_child_leaves_parents_blocks_unchanged() {
             && matches!(heap.check(), Err(HeapError::Forked));
         std::panic::set_hook(Box::new(|_| {}));
         let read = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| block[0]));
-        // SAFETY: the child's copy, which the child does not use again.
+        // SAFETY: this is the child's copy, which the child does not use again.
         let publish = unsafe { std::ptr::read(block) }.publish();
         refused && read.is_err() && matches!(publish, Err((HeapError::Forked, _)))
     }));
@@ -275,7 +275,7 @@ fn forked_child_leaves_parents_blocks_unchanged() {
 #[test]
 fn heap_opened_twice_fails_with_already_open() {
     let heap = heap(MIB);
-    // SAFETY: the duplicate is kept open, by the library.
+    // SAFETY: the library keeps the duplicate open.
     let error = unsafe {
         let copy = heap.descriptor().try_clone_to_owned().expect("dup");
         Heap::open(copy).expect_err("it is open")
@@ -286,13 +286,13 @@ fn heap_opened_twice_fails_with_already_open() {
 }
 
 #[test]
-fn overrun_block_is_named_by_canary_error() {
+fn canary_error_names_overrun_block() {
     let heap = HeapOptions::new(MIB).canaries(true).create().expect("there is memory");
     for (len, beyond) in [(100, 0), (100, 27), (112, 0), (112, 8), (112, 15), (60_000, 0)] {
         let mut block = heap.alloc(len).expect("space");
         let offset = block.offset();
         block.check_canary().expect("nothing was written");
-        // SAFETY: within the mapping: the mistake that a canary detects.
+        // SAFETY: the byte is within the mapping; the write is the mistake that a canary detects.
         unsafe { *block.as_mut_ptr().add(len + beyond) ^= 0x11 };
         let report = heap.check().expect("not forked");
         assert_eq!(report.faults.len(), 1, "{report}");
@@ -331,9 +331,9 @@ pub(super) fn address(name: &str) -> String {
 }
 
 #[test]
-fn blocks_go_through_a_mailbox_without_a_copy() {
+fn mailbox_passes_blocks_without_copy() {
     use crate::mailbox::{Mailbox, Sender};
-    // Space for all 20 MB: the child may send every block before the first is received.
+    // All 20 MB fit, because the child may send every block before the first is received.
     let heap = heap(64 * MIB);
     let address = address("copy");
     let mut inbox = heap.inbox(Mailbox::bind(address.as_str()).expect("bound")).expect("ours");
@@ -414,7 +414,7 @@ fn outbox_takes_back_blocks_of_dead_receiver() {
 }
 
 #[test]
-fn arrays_grow_and_travel_as_blocks() {
+fn arrays_grow_and_are_handed_over_as_blocks() {
     for canaries in [false, true] {
         let heap = HeapOptions::new(16 * MIB).canaries(canaries).create().expect("there is memory");
         let mut array = Array::<u64>::new(&heap).expect("space");
@@ -465,7 +465,7 @@ fn published_block_is_readable_until_withdrawn() {
 }
 
 #[test]
-fn successor_in_role_gets_published_blocks_of_dead_member() {
+fn role_successor_receives_published_blocks() {
     let role = std::num::NonZeroU32::new(5).expect("not 0");
     let heap = heap(MIB);
     dies_after(&heap, |heap| {
@@ -479,7 +479,7 @@ fn successor_in_role_gets_published_blocks_of_dead_member() {
             std::mem::forget(block);
             Some(())
         });
-        // A block that the child does not publish.
+        // The child does not publish this block.
         let count = all.flatten().count();
         std::mem::forget(heap.alloc(64).ok());
         none.is_empty() && count == 100
@@ -487,7 +487,7 @@ fn successor_in_role_gets_published_blocks_of_dead_member() {
     let root = heap.root().expect("not forked").expect("it was set");
     assert_eq!(heap.recover_and_trim().expect("recovered").blocks, 1, "the unpublished block");
     assert_eq!(heap.load(root, 0), Ok(17), "the handle is still valid");
-    // If a successor dies after it has taken over, the next one gets all blocks.
+    // If a successor dies after it has taken over, the next successor receives all blocks.
     dies_after(&heap, |heap| {
         let Ok(taken) = heap.take_over_role(role) else { return false };
         let all = taken.len() == 100;
@@ -524,7 +524,7 @@ fn forged_handle_of_held_block_is_stale() {
     }
 }
 
-/// `reclaim_received` does not free the blocks of a member that now has the slot of a dead one.
+/// `reclaim_received` does not free the blocks of a member that now has the slot of a dead member.
 #[test]
 fn reclaim_received_spares_new_member_in_slot() {
     let heap = heap(MIB);
@@ -560,7 +560,7 @@ fn block_from_raw_pointer_keeps_length_and_bytes() {
         let offset = block.offset();
         let raw = block.into_raw();
         assert_eq!(raw.len(), len);
-        // SAFETY: from `into_raw`, and turned into a block once.
+        // SAFETY: the pointer is from `into_raw`, and is turned into a block once.
         let block = unsafe { Block::from_raw_in(raw, &heap) };
         assert_eq!((block.offset(), block.len()), (offset, len));
         assert!(block.iter().all(|byte| *byte == 7));

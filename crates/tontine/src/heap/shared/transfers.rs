@@ -1,6 +1,6 @@
 //! This process's outboxes and inboxes: [`Transfers`].
 //!
-//! `in_flight` and `recover` use them to decide which blocks in flight to free.
+//! `in_flight` and `recover` use these numbers to decide which blocks in flight to free.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -15,12 +15,12 @@ pub(super) struct Endpoints {
     /// The receiver of each outbox. An outbox takes back the blocks that a dead receiver has not
     /// read.
     outboxes: Vec<Member>,
-    /// Number of inboxes. A single inbox frees the blocks of dead senders that did not reach its
-    /// lanes.
+    /// Number of inboxes. If the process has only one inbox, it frees the blocks of dead senders
+    /// that did not reach its lanes.
     pub(super) inboxes: usize,
-    /// `true` if there was an outbox or an inbox.
+    /// `true` once the process has had an outbox or an inbox.
     pub(super) used: bool,
-    /// `true` if there was an inbox.
+    /// `true` once the process has had an inbox.
     pub(super) had_inbox: bool,
     /// Number of recoveries at the last
     /// [`Core::reclaim_stranded`](super::core::Core::reclaim_stranded).
@@ -41,7 +41,7 @@ impl Endpoints {
         self.used = true;
     }
 
-    /// Removes an outbox to a member. Returns `true` if it was the last one.
+    /// Removes an outbox to a member. Returns `true` if it was the last outbox to that member.
     pub(super) fn close_outbox(&mut self, to: Member) -> bool {
         if let Some(at) = self.outboxes.iter().position(|other| *other == to) {
             self.outboxes.swap_remove(at);
@@ -54,7 +54,7 @@ impl Endpoints {
         (self.used, self.had_inbox) = (true, true);
     }
 
-    /// Removes an inbox. Returns `true` if it was the last one.
+    /// Removes an inbox. Returns `true` if it was the last inbox.
     pub(super) fn close_inbox(&mut self) -> bool {
         self.inboxes -= 1;
         self.inboxes == 0

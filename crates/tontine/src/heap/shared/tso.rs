@@ -1,11 +1,12 @@
 //! A model of the hint that another thread has freed a block, on x86-64: it explores every order
 //! that the processor's memory model allows.
 //!
-//! loom follows the language, in which one thread's store of the hint may hide another's. This
-//! model follows the processor (*x86-TSO*): each thread has a buffer of stores, which reach memory
-//! in order, at any later time; a load reads the thread's own buffer first; an exchange and a fence
-//! wait until the buffer is empty. The protocol is repeated here, because only the order of its
-//! stores and loads matters; the library's own code is in `word`, and runs in `models`.
+//! loom follows the language, in which one thread's store of the hint may hide another thread's
+//! store. This model follows the processor (*x86-TSO*). Each thread has a buffer of stores, which
+//! reach memory in order, at any later time. A load reads the thread's own buffer first. An
+//! exchange and a fence wait until the buffer is empty. The protocol is repeated here because only
+//! the order of its stores and loads matters. The library's own code is in `word`, and runs in
+//! `models`.
 
 use std::collections::{HashSet, VecDeque};
 
@@ -18,10 +19,10 @@ enum Give {
     FenceAndLook,
 }
 
-/// The words: the hint, and the words of the two blocks that are freed.
+/// Indices of the words: the hint, and the words of the two blocks that are freed.
 const HINT: usize = 0;
 const BLOCKS: [usize; 2] = [1, 2];
-/// The thread that owns the slab; each of the other two frees one block.
+/// The thread that owns the slab. Each of the other two threads frees one block.
 const OWNER: usize = 2;
 const THREADS: usize = 3;
 
@@ -42,14 +43,16 @@ impl TsoState {
         own.map_or(self.memory[word], |(_, value)| *value)
     }
 
-    /// Returns the state after this thread's next step; `None` if it must wait, or has ended.
+    /// Returns the state after this thread's next step, or `None` if the thread must wait or has
+    /// ended.
     fn stepped(&self, thread: usize, give: Give) -> Option<Self> {
         let mut next = self.clone();
         let drained = self.buffers[thread].is_empty();
         let step = &mut next.steps[thread];
         *step += 1;
         if thread == OWNER {
-            // The owner's steps, run twice: a load of the hint, the exchange, loads of both words.
+            // The owner runs these steps twice: a load of the hint, the exchange, and loads of both
+            // words.
             match self.steps[thread] {
                 0 | 4 if self.load(thread, HINT) == 0 => *step += 3,
                 0 | 4 => {}

@@ -1,4 +1,4 @@
-//! The words on which members agree: the holder of a block, of a slab, of an arena, of a slot.
+//! The words on which members agree: the holder of a block, of a slab, of an arena, and of a slot.
 //!
 //! Each word is one atomic. In each state, one process may write it, or several may compare and
 //! swap it; `docs/internals/heap-shared.md` has the table. All other data of the heap are hints.
@@ -30,10 +30,10 @@ const fn low(word: u64) -> u64 {
     word & LOW_MASK
 }
 
-/// The name of one member of a heap: a process, from joining the heap to its end.
+/// The identity of one member of a heap: a process, from joining the heap to its end.
 ///
-/// [`Heap::member`](super::Heap::member) names the calling process. A process that is to receive
-/// blocks sends its number, [`Member::to_u64`], to the members that hand blocks over to it.
+/// [`Heap::member`](super::Heap::member) identifies the calling process. To receive blocks, a
+/// process sends its number, [`Member::to_u64`], to the members that hand blocks over to it.
 ///
 /// # Examples
 /// ```
@@ -118,7 +118,7 @@ pub(super) enum BlockState {
     Published,
     /// A member holds the block, by its handle alone.
     Parked,
-    /// Invalid: no member writes this.
+    /// Invalid: no member writes this state.
     Rubbish,
 }
 
@@ -179,7 +179,7 @@ impl BlockWord {
         self.0 < LAST
     }
 
-    /// Returns the next generation; the last generation if there is no next one.
+    /// Returns the next generation, or the last generation if no next one exists.
     pub(super) const fn next(generation: u64) -> u64 {
         if generation >= LAST { LAST } else { generation + 1 }
     }
@@ -205,7 +205,8 @@ pub(super) mod truth {
         true
     }
 
-    /// Returns the block's generation, for the holder: no other process writes the word.
+    /// Returns the block's generation to its holder. No other process writes the word while it is
+    /// held.
     #[inline(always)]
     pub(in crate::heap::shared) fn generation(word: &AtomicU64) -> u64 {
         BlockWord(word.load(Ordering::Relaxed)).generation()
@@ -247,8 +248,8 @@ pub(super) mod truth {
         next
     }
 
-    /// Withdraws a published block, for its holder, which may write it from then on. Returns the
-    /// new generation.
+    /// Withdraws a published block, for its holder, which may then write it. Returns the new
+    /// generation.
     #[inline(always)]
     pub(in crate::heap::shared) fn withdraw(
         word: &AtomicU64,
@@ -286,7 +287,8 @@ pub(super) mod truth {
     }
 }
 
-/// Operations on a slab's hint, which tells its owner that other threads have freed blocks in it.
+/// Operations on a slab's hint, which notifies its owner that other threads have freed blocks in
+/// it.
 pub(super) mod hint {
     use super::{AtomicU64, Ordering};
 
@@ -295,9 +297,10 @@ pub(super) mod hint {
     pub(in crate::heap::shared) fn give(hint: &AtomicU64) {
         // SYNC freed: pairs with the exchange in `take`. The store is unconditional: a load could
         // return 1 although the owner has read the words already. If two threads set the hint, the
-        // language allows the second store to hide the words of the first thread. No processor on
-        // which a store becomes visible to all others at once does so, and this library runs only
-        // on such processors. On any other processor, a lost hint would cost a rescan.
+        // language allows the second store to hide the words of the first thread. A processor on
+        // which a store becomes visible to all other processors at the same time does not hide
+        // them, and this library runs only on such processors. On any other processor, a lost hint
+        // would cost a rescan.
         hint.store(1, Ordering::Release);
     }
 
@@ -319,8 +322,8 @@ pub(super) mod ended {
     pub(in crate::heap::shared) fn say(word: &AtomicU64, epoch: u64) {
         // SYNC member: pairs with the loads that check whether the member is alive.
         word.store(MemberWord::new(MemberState::Recovering, epoch).0, Ordering::Release);
-        // SYNC recoverers: pairs with itself, in another process: if one process recovers a block's
-        // holder and another its destination, at least one sees in `is` the other's store above.
+        // SYNC recoverers: pairs with itself, in another process. If one process recovers a block's
+        // holder and another its destination, at least one sees the other's store above in `is`.
         fence(Ordering::SeqCst);
     }
 
@@ -336,7 +339,7 @@ pub(super) mod ended {
 pub(super) mod slab {
     use super::{AtomicU64, Ordering, SlabState, SlabWord};
 
-    /// Claims an empty slab for an arena. Returns `false` if it is not empty.
+    /// Claims an empty slab for an arena. Returns `false` if the slab is not empty.
     pub(in crate::heap::shared) fn claim(owner: &AtomicU64, arena: usize) -> bool {
         let claimed = SlabWord::new(SlabState::Claimed, arena, 0).0;
         owner.load(Ordering::Relaxed) == SlabWord::EMPTY.0
@@ -358,7 +361,7 @@ pub(super) mod slab {
         owner.compare_exchange(found.0, punching, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
-    /// Changes the state of a slab, for the one arena that may change it.
+    /// Changes the state of a slab, for the only arena that may change it.
     pub(in crate::heap::shared) fn set(owner: &AtomicU64, then: SlabWord) {
         // SYNC slab: pairs with the loads of recoverers, and of arenas that claim the slab.
         owner.store(then.0, Ordering::Release);
@@ -374,7 +377,7 @@ pub(super) enum MemberState {
     Alive,
     /// The slot's member has ended, and is being recovered, or a word still names it.
     Recovering,
-    /// Invalid: no member writes this.
+    /// Invalid: no member writes this state.
     Rubbish,
 }
 
@@ -447,7 +450,7 @@ pub(super) enum SlabState {
     Span,
     /// The slab's memory is being returned.
     Punching,
-    /// Invalid: no member writes this.
+    /// Invalid: no member writes this state.
     Rubbish,
 }
 
