@@ -24,7 +24,7 @@ pub(crate) struct ChunkRef<R> {
     pub(crate) log2: u32,
     /// The lane's position at the chunk's first record.
     base: u64,
-    /// The lane's position after the chunk's `next`; `None` for the newest chunk.
+    /// The lane's position after the chunk's `next`, or `None` for the newest chunk.
     end: Option<u64>,
 }
 

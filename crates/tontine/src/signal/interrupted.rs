@@ -84,7 +84,7 @@ impl Interrupted {
         self.received().is_some()
     }
 
-    /// Returns the signal that arrived first; `None` if no signal has arrived.
+    /// Returns the signal that arrived first, or `None` if no signal has arrived.
     ///
     /// After its cleanup, a program can terminate by this signal:
     /// [`SignalInfo::terminate_process`].

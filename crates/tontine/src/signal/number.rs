@@ -35,7 +35,7 @@ macro_rules! standard {
 }
 
 standard! {
-    HUP = SIGHUP, "Hangup of the terminal; by convention also: reload the configuration.";
+    HUP = SIGHUP, "Hangup of the terminal, or by convention a request to reload the settings.";
     INT = SIGINT, "Interrupt from the terminal (Ctrl-C).";
     QUIT = SIGQUIT, "Quit from the terminal (`Ctrl-\\`), with a core dump.";
     ILL = SIGILL, "Illegal instruction.";
@@ -49,7 +49,7 @@ standard! {
     USR2 = SIGUSR2, "Second user-defined signal.";
     PIPE = SIGPIPE, "This thread wrote to a pipe or socket without a reader.";
     ALRM = SIGALRM, "Timer of `alarm(2)`.";
-    TERM = SIGTERM, "Request to end.";
+    TERM = SIGTERM, "Request to terminate.";
     STKFLT = SIGSTKFLT, "Stack fault of a coprocessor; unused.";
     CHLD = SIGCHLD, "A child ended, stopped or was continued.";
     CONT = SIGCONT, "Continues a stopped process.";
@@ -65,7 +65,7 @@ standard! {
     WINCH = SIGWINCH, "The terminal's window was resized.";
     IO = SIGIO, "I/O is possible on a descriptor.";
     PWR = SIGPWR, "Power failure.";
-    SYS = SIGSYS, "Bad system call; on Linux one that a seccomp filter refuses.";
+    SYS = SIGSYS, "Bad system call; on Linux, a call that a seccomp filter refuses.";
 }
 
 impl Signal {

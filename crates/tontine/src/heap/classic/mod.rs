@@ -30,7 +30,7 @@
 //! O'Hallaron, *Computer Systems*, 9.9.
 //! 9.9.
 
-#![allow(unsafe_code, reason = "`free` has a contract that only its caller can keep")]
+#![allow(unsafe_code, reason = "only the caller can uphold the contract of `free`")]
 
 mod locked;
 mod map;
@@ -308,7 +308,7 @@ impl ClassicHeap {
     }
 
     /// Returns the offset of an address from the heap's first byte, as errors and the [`Map`] name
-    /// blocks; `None` if the address is outside the heap.
+    /// blocks, or `None` if the address is outside the heap.
     pub fn offset_of(&self, address: NonNull<u8>) -> Option<usize> {
         self.space.offset_of(address.as_ptr().addr())
     }

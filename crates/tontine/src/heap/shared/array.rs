@@ -140,7 +140,7 @@ impl<'heap, T: Pod> Array<'heap, T> {
         Ok(())
     }
 
-    /// Removes the last value and returns it; `None` if the array is empty.
+    /// Removes the last value and returns it, or returns `None` if the array is empty.
     pub fn pop(&mut self) -> Option<T> {
         let last = *self.last()?;
         self.truncate(self.len() - 1);

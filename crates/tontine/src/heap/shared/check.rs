@@ -72,7 +72,7 @@ pub struct SlabMap {
     pub offset: u64,
     /// The use of the slab.
     pub status: SlabStatus,
-    /// Process id of the member that allocates from the slab; `None` if no member does.
+    /// Process id of the member that allocates from the slab, or `None` if no member does.
     pub owner: Option<u32>,
     /// Number of free bytes.
     pub free: usize,

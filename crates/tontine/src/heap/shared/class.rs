@@ -179,7 +179,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn size_class_wastes_at_most_a_quarter_or_granule() {
+    fn size_class_wastes_at_most_quarter_or_granule() {
         for bytes in 0..=LARGEST {
             let class = SizeClass::of(bytes);
             assert!(class.bytes() >= bytes, "{bytes}");

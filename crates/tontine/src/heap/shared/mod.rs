@@ -18,7 +18,7 @@
 //! let mut block = heap.alloc(100)?;
 //! block.fill(7);
 //! let handle = block.into_handle();          // 16 bytes that mean the same in every process
-//! let block = heap.claim(handle)?;           // the block again, for the first thread that asks
+//! let block = heap.claim(handle)?;           // the block again; a second claim fails
 //! assert!(block[..100].iter().all(|byte| *byte == 7));
 //! drop(block);                               // frees it
 //! assert!(heap.claim(handle).is_err());      // and the handle is stale

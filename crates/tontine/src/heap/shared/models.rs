@@ -9,7 +9,7 @@
 //! in some run ([`saw`]): loom omits orders that it considers equivalent, and it is wrong about
 //! them if a thread reads a word before it changes the word.
 
-#![allow(unsafe_code, reason = "loom cells")]
+#![allow(unsafe_code, reason = "accesses loom cells")]
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;

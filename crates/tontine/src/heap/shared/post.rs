@@ -36,8 +36,8 @@ const UNTIL_A_LOOK: Duration = Duration::from_secs(1);
 /// # let folder = tempfile::tempdir()?;
 /// # let path = folder.path().join("jobs");
 /// let heap = Heap::create(1 << 20)?;
-/// let mut inbox = heap.inbox(Mailbox::bind(&path)?)?; // in a program, in another process,
-/// let number = heap.member().to_u64(); // which tells its number to the senders
+/// let mut inbox = heap.inbox(Mailbox::bind(&path)?)?; // usually in another process,
+/// let number = heap.member().to_u64(); // which sends its number to the senders
 ///
 /// let mut outbox = heap.outbox(Sender::connect(&path)?, Member::from_u64(number))?;
 /// let mut block = heap.alloc(1000)?;

@@ -4,7 +4,7 @@
 //! the value that this holder wrote. Using an old handle is an error. `check` finds no fault after
 //! any step, and no block is left in the end. Sometimes the other process is killed.
 
-#![allow(unsafe_code, reason = "fork, and blocks of the textbook heap")]
+#![allow(unsafe_code, reason = "forks, and writes to blocks of the textbook heap")]
 
 use std::collections::BTreeMap;
 use std::io::{PipeReader, PipeWriter, Read, Write};
@@ -478,7 +478,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
-    fn ample_heap_allocates_what_textbook_heap_allocates(
+    fn ample_heap_allocates_if_textbook_heap_does(
         steps in prop::collection::vec(step(), 1..STEPS),
     ) {
         // Each step takes at most two slabs, so two adjacent slabs are always left.
@@ -486,7 +486,7 @@ proptest! {
     }
 
     #[test]
-    fn small_heap_allocates_each_byte_to_one_holder(steps in prop::collection::vec(step(), 1..STEPS)) {
+    fn small_heap_bytes_have_one_holder(steps in prop::collection::vec(step(), 1..STEPS)) {
         run(7, false, steps);
     }
 }

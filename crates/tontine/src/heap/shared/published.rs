@@ -305,8 +305,8 @@ impl Heap {
         Ok(())
     }
 
-    /// Returns the handle that the last [`Heap::set_root`] has set; `None` if no root is set. The
-    /// block may have been withdrawn since; the handle is then stale.
+    /// Returns the handle that the last [`Heap::set_root`] has set, or `None` if no root is set.
+    /// The block may have been withdrawn since; the handle is then stale.
     ///
     /// # Errors
     /// [`HeapError::Forked`] in a forked child that has not joined.

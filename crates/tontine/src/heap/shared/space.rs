@@ -385,7 +385,7 @@ impl HeapSpace {
         answer.map_err(system(call))
     }
 
-    /// Returns the number of bytes of a slab that have memory; `None` if the kernel does not
+    /// Returns the number of bytes of a slab that have memory, or `None` if the kernel does not
     /// report it.
     pub(super) fn backed(&self, slab: usize) -> Option<usize> {
         let at = self.geometry.block(slab * super::layout::GRANULES);

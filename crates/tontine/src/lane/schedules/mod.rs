@@ -53,7 +53,7 @@ fn begin_senders(
 
 struct SendingSchedule {
     sent: Arc<AtomicU32>,
-    /// Returns the messages that the sender took back; `None` if it died.
+    /// Returns the messages that the sender took back, or `None` if the sender died.
     handle: thread::JoinHandle<Option<Vec<Vec<u8>>>>,
 }
 
