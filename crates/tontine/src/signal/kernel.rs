@@ -175,7 +175,7 @@ pub(super) struct Waker {
     value: u64,
 }
 
-// SAFETY: a timer is a number, which any thread of the process may set and delete.
+// SAFETY: a timer is a number, which any thread of the process may use to set and delete the timer.
 unsafe impl Send for Waker {}
 // SAFETY: the reason is the same as for `Send`, and no field changes.
 unsafe impl Sync for Waker {}
@@ -241,7 +241,7 @@ impl SignalInfo {
     /// ```
     pub fn terminate_process(&self) -> ! {
         let signal = self.signal;
-        // SAFETY: zero is a valid action: the default, no flags. The calls read live locals.
+        // SAFETY: zero is a valid action: the default without flags. The calls read live locals.
         unsafe {
             let mut action: libc::sigaction = zeroed();
             action.sa_sigaction = libc::SIG_DFL;

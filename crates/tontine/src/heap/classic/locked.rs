@@ -37,7 +37,8 @@ impl LockedHeap {
     /// Allocates a block, like [`ClassicHeap::malloc`].
     ///
     /// # Errors
-    /// The errors of [`ClassicHeap::malloc`], such as [`HeapError::Full`] if no space is left.
+    /// Returns the errors of [`ClassicHeap::malloc`], such as [`HeapError::Full`] if no space is
+    /// left.
     ///
     /// [`HeapError::Full`]: crate::heap::HeapError::Full
     pub fn malloc(&self, size: usize) -> Result<NonNull<u8>> {
@@ -47,7 +48,7 @@ impl LockedHeap {
     /// Frees a block, like [`ClassicHeap::free`].
     ///
     /// # Errors
-    /// The errors of [`ClassicHeap::free`], such as [`HeapError::DoubleFree`].
+    /// Returns the errors of [`ClassicHeap::free`], such as [`HeapError::DoubleFree`].
     ///
     /// # Safety
     /// The caller must ensure:

@@ -50,7 +50,7 @@ impl<'heap, T: Pod> Array<'heap, T> {
     /// Returns an empty array in a block of the smallest size.
     ///
     /// # Errors
-    /// The errors of [`Heap::alloc`], such as [`HeapError::Full`] if no space is left.
+    /// Returns the errors of [`Heap::alloc`], such as [`HeapError::Full`] if no space is left.
     ///
     /// [`HeapError::Full`]: crate::heap::HeapError::Full
     pub fn new(heap: &'heap Heap) -> Result<Self> {
@@ -60,7 +60,7 @@ impl<'heap, T: Pod> Array<'heap, T> {
     /// Returns an empty array with space for at least `values` values.
     ///
     /// # Errors
-    /// The errors of [`Heap::alloc`], such as [`HeapError::Full`] if no space is left.
+    /// Returns the errors of [`Heap::alloc`], such as [`HeapError::Full`] if no space is left.
     ///
     /// # Examples
     /// ```
@@ -102,8 +102,8 @@ impl<'heap, T: Pod> Array<'heap, T> {
     /// size.
     ///
     /// # Errors
-    /// The errors of [`Heap::alloc`], such as [`HeapError::Full`] if no space is left. The array is
-    /// then unchanged.
+    /// Returns the errors of [`Heap::alloc`], such as [`HeapError::Full`] if no space is left. The
+    /// array is then unchanged.
     ///
     /// [`HeapError::Full`]: crate::heap::HeapError::Full
     pub fn push(&mut self, value: T) -> Result<()> {
@@ -113,7 +113,7 @@ impl<'heap, T: Pod> Array<'heap, T> {
     /// Appends all values of a slice.
     ///
     /// # Errors
-    /// The errors of [`Array::push`]. The array is then unchanged.
+    /// Returns the errors of [`Array::push`]. The array is then unchanged.
     ///
     /// # Examples
     /// ```

@@ -347,7 +347,7 @@ impl Heap {
     /// Allocates a block like [`Heap::alloc`], and sets all its bytes to zero.
     ///
     /// # Errors
-    /// The errors of [`Heap::alloc`], such as [`HeapError::Full`] if no space is left.
+    /// Returns the errors of [`Heap::alloc`], such as [`HeapError::Full`] if no space is left.
     pub fn alloc_zeroed(&self, len: usize) -> Result<Block<'_>> {
         let mut block = self.alloc(len)?;
         block.fill(0);

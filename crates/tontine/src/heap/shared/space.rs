@@ -253,8 +253,8 @@ impl HeapSpace {
     #[inline(always)]
     pub(super) fn block(&self, granule: usize) -> NonNull<u8> {
         debug_assert!(granule < self.geometry.slabs() * super::layout::GRANULES);
-        // SAFETY: within the mapping, because callers have checked the granule against the
-        // geometry.
+        // SAFETY: the address is within the mapping, because callers have checked the granule
+        // against the geometry.
         unsafe { self.base.add(self.geometry.block(granule)) }
     }
 
