@@ -132,7 +132,7 @@ classes! {
         guards: "relations, groups and their members, in mode coarse",
         spl: Base,
         standing: [Replaced, Replaced, Kept, Replaced, Replaced],
-        edge: "Held across all uses of relations or groups, so before the locks that it replaces.",
+        edge: "It is held while relations or groups are used, so it precedes the replaced locks.",
     };
     PgrphashLock = OrderRow {
         name: "pgrphash_lock",
@@ -162,7 +162,7 @@ classes! {
         guards: "the list of a process's children, and their p_pptr, p_ysptr and p_osptr",
         spl: Base,
         standing: [Replaced, Replaced, Replaced, Replaced, Kept],
-        edge: "Replaces proc_relation_lock, and is blocking like it: for setpgid.",
+        edge: "It replaces proc_relation_lock and, because of setpgid, is also a blocking lock.",
     };
     PgLock = OrderRow {
         name: "pg_lock",
@@ -172,7 +172,7 @@ classes! {
         guards: "the group and its list of members",
         spl: Base,
         standing: [Kept, Absent, Absent, Kept, Kept],
-        edge: "The last blocking lock: held across pgsignal, which takes locks of each member.",
+        edge: "The last blocking lock is held across pgsignal, which takes locks of each member.",
     };
     UidhashLock = OrderRow {
         name: "uidhash_lock",
@@ -182,7 +182,7 @@ classes! {
         guards: "the hash table of user ids",
         spl: Base,
         standing: [Absent, Absent, Kept, Kept, Kept],
-        edge: "The first simple lock: its holder must not sleep, so no blocking lock may follow.",
+        edge: "The holder of the first simple lock must not sleep, so no blocking lock may follow.",
     };
     PidLock = OrderRow {
         name: "pid_lock",
@@ -192,7 +192,7 @@ classes! {
         guards: "the table of handles: the process of each pid",
         spl: Base,
         standing: [Absent, Absent, Kept, Kept, Kept],
-        edge: "The order of the paper's table 3.",
+        edge: "Table 3 of the paper lists it in this position.",
     };
     PSiglock = OrderRow {
         name: "p_siglock",
@@ -202,7 +202,7 @@ classes! {
         guards: "p_sigwait and p_end_thread",
         spl: Base,
         standing: [Absent, Kept, Kept, Kept, Kept],
-        edge: "Local, so after the global ones; sig_lock_or_return takes it holding no lock.",
+        edge: "It is local, so it follows global locks. sig_lock_or_return holds no other lock.",
     };
     PLock = OrderRow {
         name: "p_lock",
@@ -212,7 +212,7 @@ classes! {
         guards: "the contents of a process, p_forkcnt among them",
         spl: Base,
         standing: [Absent, Kept, Kept, Kept, Kept],
-        edge: "sig_lock_or_return, then the contents that it guards: fork counts under both.",
+        edge: "sig_lock_or_return takes p_siglock first; fork then counts while both are held.",
     };
     TLock = OrderRow {
         name: "t_lock",
@@ -242,7 +242,7 @@ classes! {
         guards: "the contents of a session",
         spl: Base,
         standing: [Absent, Absent, Kept, Kept, Kept],
-        edge: "The order of the paper's table 3.",
+        edge: "Table 3 of the paper lists it in this position.",
     };
     UTimeLock = OrderRow {
         name: "u_time_lock",

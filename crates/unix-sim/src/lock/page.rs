@@ -12,32 +12,34 @@ const HEAD: &str = "\
 Generated from `crates/unix-sim/src/lock/lock_order.rs`, which defines the order; a test compares
 the two, and `WRITE_DOCS=1 cargo test -p tontine-unix-sim lock_order_page` writes this page.
 
-A lock may be taken while any of those above it are held, and none below. In general blocking locks
-come before simple ones and, subject to this, global ones before local ones; the locks at the bottom
-are held so briefly that they may be taken anywhere. The numbers in the second column are those of
-table 3 of the paper. Two locks of one class are taken together, the smaller instance (slot number)
-first.
+A lock may be taken while locks above it are held, but not while locks below it are held. In
+general, blocking locks come before simple locks and, within each kind, global locks come before
+local locks. The locks at the bottom are held so briefly that they may be taken anywhere. The
+numbers in the second column are those of table 3 of the paper. If two locks of one class are taken
+together, the lock with the smaller instance (slot number) is taken first.
 
-- *blocking*: many readers or one writer; a waiting thread tries for a short while, then sleeps.
-- *simple*: a waiting thread spins. Never held across a sleep.
-- *high* spl: taken with ticks deferred, because a tick takes it. A tick takes no other lock.
+- *blocking*: many readers or one writer hold the lock; a waiting thread tries for a short while,
+  then sleeps.
+- *simple*: a waiting thread spins, and the lock is never held across a sleep.
+- *high* spl: the lock is taken with ticks deferred, because a tick takes it. A tick takes no other
+  lock.
 
 ";
 
 const CHECKS: &str = "
-## What is checked, and when
+## Checks at compile time and at run time
 
 - *at compile time*: a lock that is taken through a guard (`then_lock`, `then_read`, `then_write`)
   belongs to a class after the guard's. Only a few nestings of the kernel are written like this: the
   table of groups with a group, a group with a member, a group with its references. All other
   acquisitions do not name the locks that are held; many are in functions that are called with
   locks held, and the compiler cannot check them.
-- *at run time, with debug assertions*: each acquisition, before it waits, against all locks that
-  its fiber holds, by class and by instance; that a lock that a tick takes is always taken at high
-  spl, and that a tick takes no other lock; that no fiber sleeps while it holds a simple lock. Tests
-  run in such builds, and check the nestings that they reach.
-- *at run time, in every build*: that the mode has the class, and that a lock that the mode omits
-  has one holder. A build without debug assertions checks nothing else.
+- *at run time, with debug assertions*: each acquisition is compared, before it waits, with all
+  locks that its fiber holds, by class and by instance. A lock that a tick takes must always be
+  taken at high spl, a tick must take no other lock, and no fiber may sleep while it holds a simple
+  lock. Tests run in such builds, and check the nestings that they reach.
+- *at run time, in every build*: the mode must have the class, and a lock that the mode omits must
+  have only one holder. A build without debug assertions checks nothing else.
 
 [Decision 10](../decisions/0010-lock-order.md) gives the reasons.
 ";
@@ -48,15 +50,16 @@ const MODES: &str = "
 A lock that is *absent* is not needed in that mode, because no two threads can reach it at once; its
 data exist, and a second holder is an error. A *replaced* lock must not be taken in that mode.
 
-- *uniprocessor*: the kernel switches threads only where one sleeps, so every lock that is neither
-  held across a sleep nor taken by a tick is absent.
+- *uniprocessor*: the kernel switches threads only where a thread sleeps, so every lock that is
+  neither held across a sleep nor taken by a tick is absent.
 - *master*: processor 0 runs all code that would take the absent locks. As in OSF/1.0, exec runs on
   every processor, and takes `p_siglock` and `p_lock`; so do the terminal code and the clock.
 - *coarse*: `coarse_lock` is held during every operation on relations, groups and their members,
   from fork to wait. Operations on one process alone, a pipe or a terminal do not take it.
-- *parallel*: tables 1 and 3 of the paper.
-- *per-process*: what section 9 suggests: `p_family_lock` instead of `proc_relation_lock`. The other
-  lock of that section, around the reference count of a process, is an atomic word in every mode.
+- *parallel*: the locks of tables 1 and 3 of the paper.
+- *per-process*: `p_family_lock` replaces `proc_relation_lock`, as section 9 suggests. That section
+  also suggests a lock around the reference count of a process; in every mode, the count is an
+  atomic word instead.
 
 ";
 
@@ -91,7 +94,7 @@ pub fn lock_order_page() -> String {
         let standings = LockingMode::ALL.map(|mode| standing(row, mode)).join(" | ");
         page.push_str(&format!("| `{}` | {standings} |\n", row.name));
     }
-    page.push_str("\n## Why each lock comes after the one above it\n\n");
+    page.push_str("\n## Reasons for the position of each lock\n\n");
     for row in &ORDER {
         page.push_str(&format!("- `{}`: {}\n", row.name, row.edge));
     }
