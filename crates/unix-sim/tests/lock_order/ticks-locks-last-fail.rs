@@ -1,4 +1,4 @@
-//! One program of a pair that differs in one line: see `tests/sim/lock_order.rs`.
+//! One of two programs that differ in one line: see `tests/sim/lock_order.rs`.
 
 #![allow(warnings)]
 

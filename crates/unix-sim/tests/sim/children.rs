@@ -1,16 +1,16 @@
-//! Processes that many tests create, and their end.
+//! Helpers that create, signal and reap processes, shared by many tests.
 
 use tontine_unix::{Children, Errno, Pid, SigAction, Signal, Sys, WaitOptions, WaitStatus};
 
-/// The caller, as the argument of calls that name a process.
+/// The process argument that denotes the caller.
 pub(crate) const SELF: Pid = Pid::number_only(0);
 
-/// Returns a child that sleeps until a signal ends it.
+/// Returns a child that sleeps until a signal terminates it.
 pub(crate) fn sleeper(sys: &dyn Sys) -> Pid {
     sys.fork(sleep_on).expect("within the limits")
 }
 
-/// Sleeps until a signal ends the process. A program that calls this never returns.
+/// Sleeps until a signal terminates the process. Never returns.
 pub(crate) fn sleep_on(sys: &dyn Sys) -> i32 {
     loop {
         sys.pause();
@@ -24,8 +24,8 @@ pub(crate) fn leader(sys: &dyn Sys) -> Pid {
     child
 }
 
-/// Returns the bare number of a process. On Linux a handle belongs to the process that holds it, so
-/// only the parent has one; other processes use the number.
+/// Returns the process number without its handle. On Linux only the parent holds a handle of its
+/// child, so other processes use the number.
 pub(crate) const fn bare(pid: Pid) -> Pid {
     Pid::number_only(pid.number())
 }

@@ -19,7 +19,7 @@ fn all() -> Vec<Virtual> {
 }
 
 #[test]
-fn wait_returns_the_status_of_the_child() {
+fn wait_returns_child_status() {
     for unix in all() {
         eprintln!("{unix:?}");
         let report = unix.run(|sys| {
@@ -78,7 +78,7 @@ fn two_processes_exchange_signals() {
 }
 
 #[test]
-fn computing_program_is_ended_by_its_cpu_limit() {
+fn cpu_limit_terminates_computing_program() {
     for unix in all() {
         if format!("{unix:?}").contains("Simulated") {
             continue;
@@ -111,7 +111,7 @@ fn deep(n: u64) -> u64 {
 }
 
 #[test]
-fn stack_overflow_is_a_segmentation_fault_of_its_process() {
+fn stack_overflow_raises_sigsegv_in_its_process() {
     for unix in all() {
         let report = unix.run(|sys| {
             let child = sys

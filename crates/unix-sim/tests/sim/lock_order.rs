@@ -1,6 +1,6 @@
 //! Compile tests of nested locks, as pairs of programs that differ in one line. In each pair, the
-//! program that keeps the lock order compiles, and the other is refused with an error that names
-//! both locks.
+//! program that keeps the lock order compiles, and the compiler rejects the other with an error
+//! that names both locks.
 //!
 //! The programs include the crate's own `lock` module (`lock_order/world.inc`), which no external
 //! program can name. `TRYBUILD=overwrite cargo test -p tontine-unix-sim --test sim lock_order`

@@ -37,8 +37,8 @@ fn wait_for(sys: &dyn Sys, children: usize) {
     }
 }
 
-/// Pairs of processes that signal each other. Each pair has its own two processors, as long as
-/// there are enough.
+/// Returns a program that runs pairs of processes that signal each other. Each pair has its own two
+/// processors if there are enough, and the program returns the elapsed time.
 fn pairs(pairs: usize, processors: usize) -> impl FnOnce(&dyn Sys) -> Duration + Send + 'static {
     move |sys| {
         let block = SigSet::of(&[Signal::USR1]);
@@ -87,7 +87,7 @@ fn modelled_processors_compute_concurrently() {
         let (time, _) = run(at, move |sys| {
             let begun = sys.now();
             for number in 0..4 {
-                // A process that has begun stays on its processor, as on real processors.
+                // A running process stays on its processor, as on real processors.
                 sys.place(Some(number % processors)).expect("a processor");
                 sys.fork(move |sys| {
                     sys.compute(work);
@@ -166,14 +166,14 @@ fn modelled_lock_waits_appear_in_the_lock_statistics() {
     assert!(many > 10.0 && blocked > 0, "{many} %, {blocked} blocked");
 }
 
-/// Regression: a service fiber of the master took calls as long as any arrived. With eight pairs on
-/// ten processors, calls arrived without end, so processes that had slept in a call and had been
-/// woken never ran again. Receivers saw one signal in thousands.
+/// Regression: a service fiber of the master processed new calls while any arrived. With eight
+/// pairs on ten processors, calls arrived without end, so processes that had slept in a call and
+/// had been woken never ran again. Receivers handled only one signal in thousands.
 #[test]
 fn master_resumes_processes_that_slept_in_a_call() {
     let ((), report) = run((LockingMode::Master, 10, 1, CostModel::published()), |sys| {
         pairs(10, 10)(sys);
     });
-    // Each of 10 receivers takes 200 signals, and each kill takes a microsecond at most.
+    // Each of 10 receivers takes 200 signals, and each kill lasts at most a microsecond.
     assert!(report.elapsed < Duration::from_millis(50), "{:?}", report.elapsed);
 }

@@ -1,11 +1,11 @@
-//! The lock statistics (§9), and the locks of each mode.
+//! Lock statistics (§9) and the locks that each mode omits.
 
 use tontine_unix::Sys;
 use tontine_unix_sim::{
     Builder, Executor, LockRow, LockStatistics, LockingMode, RunReport, Virtual,
 };
 
-/// Calls that take locks of most kinds.
+/// Makes calls that acquire locks of most kinds.
 fn busy(sys: &dyn Sys) -> i32 {
     for _ in 0..20 {
         let child = sys.fork(|_| 0).expect("within the limits");
@@ -58,7 +58,7 @@ fn simulated_holds_take_whole_steps_and_repeat() {
 }
 
 #[test]
-fn uniprocessor_omits_locks_unless_told_to_keep_them() {
+fn uniprocessor_omits_locks_without_keep_locks() {
     let executor = Executor::Simulated { seed: 5 };
     let without = counted(LockingMode::Uniprocessor, executor);
     let with = run(LockingMode::Uniprocessor, executor, |b| b.statistics(true).keep_locks(true));

@@ -1,14 +1,14 @@
-//! The systems on which tests run programs ([`of`], [`everywhere`]) and the expected results of a
-//! run ([`assert_success`], [`assert_held`]).
+//! The systems on which tests run programs ([`of`], [`everywhere`]) and assertions about a run
+//! ([`assert_success`], [`assert_held`]).
 
 use tontine_unix::{Fd, Sys, WaitStatus};
 use tontine_unix_sim::{Builder, EndReason, Executor, LockingMode, RunReport, Virtual};
 
-/// A program that every backend has: it copies its input to its output until the input ends.
+/// A program that every backend has and that copies its input to its output until the input ends.
 /// [`with_cat`] adds it to a virtual system.
 pub(crate) const CAT: &str = "/bin/cat";
 
-/// Maximum steps of a simulated run. A run that exceeds it is taken to be endless.
+/// Maximum number of steps of a simulated run. A run that exceeds it counts as endless.
 const MAX_STEPS: u64 = 3_000_000;
 
 /// Iterates over the systems of every mode and executor, with some seeds of the simulated executor.
@@ -21,7 +21,7 @@ pub(crate) fn everywhere() -> impl Iterator<Item = (String, Builder)> {
     all.map(|(mode, executor)| (format!("{mode}, {executor:?}"), of(mode, executor)))
 }
 
-/// A small system: 400 process numbers, and 2 processors unless uniprocessor.
+/// Returns a small system with 400 process numbers, and with 2 processors unless uniprocessor.
 pub(crate) fn of(mode: LockingMode, executor: Executor) -> Builder {
     let processors = if mode == LockingMode::Uniprocessor { 1 } else { 2 };
     let builder = Virtual::builder().mode(mode).processors(processors).executor(executor);
@@ -67,8 +67,8 @@ pub(crate) fn assert_success(on: &str, report: &RunReport) {
     );
 }
 
-/// Asserts success, and that no program of the system panicked, which means that all assertions in
-/// the programs held.
+/// Asserts success, and that no program of the system panicked, so all assertions in the programs
+/// held.
 #[track_caller]
 pub(crate) fn assert_held(on: &str, report: &RunReport) {
     assert_success(on, report);

@@ -9,7 +9,7 @@ use tontine_unix::{Errno, Pid, Ptrace, SigAction, Signal, Sys, Tid, WaitStatus};
 use crate::scene::{end, play, until};
 
 #[test]
-fn a_thread_is_joined_once() {
+fn thread_can_be_joined_only_once() {
     play(|sys| {
         let ran = Arc::new(AtomicI32::new(0));
         let thread = {

@@ -1,5 +1,5 @@
-//! Completeness: reads the trait's source and checks that every call and argument has a row or a
-//! reason.
+//! Completeness check: reads the trait's source and checks that every call and argument has a row
+//! or a reason for lacking one.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -30,7 +30,7 @@ const SIGNAL: &str =
 const ANY: &str = "every value of its type is valid";
 const RUNS: &str = "a function to run";
 
-/// Arguments that cannot be wrong, each with its reason.
+/// Arguments that are always valid, each with the reason.
 const SOUND: &[(&str, &str)] = &[
     ("lacks()", ASKS),
     ("getpid()", ASKS),
@@ -82,8 +82,8 @@ fn methods() -> BTreeMap<&'static str, Vec<&'static str>> {
         .collect()
 }
 
-/// Returns all valid `of` values: `kill(target)` for each argument, and `kill()` for mistakes
-/// elsewhere.
+/// Returns all valid `of` values: `kill(target)` for each argument, and `kill()` for errors that no
+/// argument causes.
 fn places() -> BTreeSet<String> {
     let methods = methods();
     let arguments = methods.iter().flat_map(|(name, arguments)| {

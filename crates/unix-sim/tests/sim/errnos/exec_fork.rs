@@ -8,9 +8,9 @@ use crate::errnos::place::hold;
 use crate::errnos::row::{Row, refused};
 use crate::errnos::scene::{CAT, MINUS_ONE, MISSING, demote, foreigner, limit, reaped, sleeper};
 
-/// A length that exceeds the maximum of one argument, including its terminating zero.
+/// Length in bytes of an argument that, with its terminating zero, exceeds the maximum.
 const LONG: usize = 128 << 10;
-/// Reason why a row about files is for Linux only.
+/// Reason why rows about files run on Linux only.
 const NO_FILES: &str = "Virtual executes registered programs and has no files";
 
 pub(crate) const ROWS: &[Row] = &[

@@ -142,7 +142,7 @@ pub(crate) const ROWS: &[Row] = &[
         sys.setpriority(PriorityScope::Group(group), 1)
     })
     .as_root(),
-    // The tests' user may have any priority, so the refusals begin at the lowest priority.
+    // The user that runs the tests may have any priority, so these rows first set the lowest one.
     refused("setpriority(nice)", "lowered without privilege", Errno::EACCES, |sys| {
         demote(sys);
         sys.setpriority(PriorityScope::Process(SELF), LOWEST_PRIORITY)?;

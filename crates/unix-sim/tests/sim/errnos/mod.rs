@@ -1,9 +1,9 @@
 //! Every system call with every wrong argument, and the errno that Linux returns.
 //!
-//! Each file here is a table of one area. A row ([`row::Row`]) names a rule, runs it as a program
-//! and states the errno; [`place`] runs it on the real kernel and, in every mode, on the virtual
-//! one. [`complete`] reads the trait and fails for an argument that has neither a row nor a reason
-//! for lacking one.
+//! Each file in this directory is the table of one area. A row ([`row::Row`]) consists of a rule's
+//! name, a program and the expected errno. [`place`] runs the program on the real kernel and, in
+//! every mode, on the virtual kernel. [`complete`] reads the trait and fails if an argument has
+//! neither a row nor a reason for lacking one.
 //!
 //! Calls that a signal interrupts, and the effects of successful calls, are tested with the rules.
 

@@ -11,16 +11,16 @@ use crate::errnos::row::{On, Program, Row};
 use crate::keeper::keep;
 use crate::systems::{of, run, with_cat};
 
-/// The result of the call, or the reason for the lack of a result.
+/// The result of the call, or the reason why no result is available.
 type Answer = std::result::Result<Result<()>, String>;
 
-/// Runs each row on every kernel on which it can run, and fails with all results that differ.
+/// Runs each row on every kernel that supports it. Panics with all unexpected results, if any.
 pub(crate) fn hold(rows: &[Row]) {
     let wrong: Vec<String> = rows.iter().flat_map(play).collect();
     assert!(wrong.is_empty(), "{} answers:\n{}", wrong.len(), wrong.join("\n"));
 }
 
-/// Returns how the results of one row differ from its expectation.
+/// Returns the results of one row that differ from its expectation.
 fn play(row: &Row) -> Vec<String> {
     let mut answers = Vec::new();
     match row.on {

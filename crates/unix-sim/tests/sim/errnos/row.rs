@@ -2,7 +2,7 @@
 
 use tontine_unix::{Errno, Result, Sys};
 
-/// A wrong call and its expected result.
+/// An invalid call and its expected result.
 #[derive(Clone, Copy)]
 pub(crate) struct Row {
     /// The call and the argument, as in `kill(target)`, or `setsid()` if the mistake is not in an
@@ -16,7 +16,7 @@ pub(crate) struct Row {
     pub(crate) on: On,
 }
 
-/// Prepares the processes, makes the call and returns its result.
+/// A function that prepares the processes, makes the call and returns its result.
 pub(crate) type Program = fn(&dyn Sys) -> Result<()>;
 
 /// The kernels on which a row can run.
@@ -29,11 +29,11 @@ pub(crate) enum On {
     BothAsRoot,
     /// Linux only, for this reason.
     Linux(&'static str),
-    /// The virtual kernel only, for this reason; the errno is that of the manual page.
+    /// The virtual kernel only, for this reason. The errno is taken from the manual page.
     Virtual(&'static str),
 }
 
-/// A call that is refused.
+/// Returns a row for a call that fails with `errno`.
 pub(crate) const fn refused(
     of: &'static str,
     rule: &'static str,
@@ -43,13 +43,13 @@ pub(crate) const fn refused(
     Row { of, rule, answer: Err(errno), program, on: On::Both }
 }
 
-/// A call that looks wrong but is valid.
+/// Returns a row for a call that looks invalid but succeeds.
 pub(crate) const fn allowed(of: &'static str, rule: &'static str, program: Program) -> Row {
     Row { of, rule, answer: Ok(()), program, on: On::Both }
 }
 
 impl Row {
-    /// Marks a program that becomes another user.
+    /// Marks the row as one whose program becomes another user.
     pub(crate) const fn as_root(self) -> Self {
         Self { on: On::BothAsRoot, ..self }
     }

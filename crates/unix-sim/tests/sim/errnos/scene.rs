@@ -7,7 +7,7 @@ use tontine_unix::{
 pub(crate) use crate::children::{SELF, bare, ignore, leader, sleep_on, sleeper};
 pub(crate) use crate::systems::CAT;
 
-/// The highest number, which no process has.
+/// The highest process number, which no process has.
 pub(crate) const MISSING: Pid = Pid::number_only(i32::MAX);
 pub(crate) const MINUS_ONE: Pid = Pid::number_only(-1);
 pub(crate) const LOWEST: Pid = Pid::number_only(i32::MIN);
@@ -86,7 +86,7 @@ pub(crate) fn sleeping_thread(sys: &dyn Sys) -> Tid {
     sys.thread(body).expect("within the limits")
 }
 
-/// Makes the caller's user an unprivileged one that no other process has.
+/// Changes the caller's user to an unprivileged user that no other process has.
 pub(crate) fn demote(sys: &dyn Sys) {
     let uid = 100_000 + sys.getpid().number().unsigned_abs();
     sys.setuid(uid).expect("a privileged caller");
@@ -103,12 +103,12 @@ pub(crate) fn limit(sys: &dyn Sys, resource: Resource, to: u64) {
     sys.setrlimit(resource, Rlimit::of(to)).expect("the limit is lowered");
 }
 
-/// Prevents the caller from getting any further descriptor.
+/// Prevents the caller from opening further descriptors.
 pub(crate) fn no_descriptor_more(sys: &dyn Sys) {
     limit(sys, Resource::Descriptors, 0);
 }
 
-/// Permits the caller exactly one further descriptor.
+/// Lets the caller open exactly one more descriptor.
 pub(crate) fn one_descriptor_more(sys: &dyn Sys) {
     // The lowest free number is assigned first, so all numbers below `second` are in use.
     let (_, second) = sys.pipe().expect("two descriptors");

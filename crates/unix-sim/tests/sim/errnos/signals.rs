@@ -15,7 +15,7 @@ use crate::errnos::scene::{
     sleeping_thread, zombie,
 };
 
-/// Reason why the result for a thread id instead of a process id differs between the kernels.
+/// Reason why a thread id in place of a process id has different results on the two kernels.
 pub(crate) const THREADS_NUMBER: &str =
     "Linux finds its process, which no manual page promises; Virtual finds none";
 
@@ -286,7 +286,7 @@ fn signal_errors_match_linux() {
     hold(ROWS);
 }
 
-/// The type of signals excludes the numbers for which kill(2) and related calls return EINVAL.
+/// [`Signal`] cannot hold a number for which kill(2) and related calls return EINVAL.
 #[test]
 fn signal_type_excludes_invalid_numbers() {
     for wrong in [i32::MIN, -1, 0, 32, 33, 65, i32::MAX] {

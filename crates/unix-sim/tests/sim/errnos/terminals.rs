@@ -273,7 +273,7 @@ fn hung_up(
     })
 }
 
-/// Makes `call` in a process that was given another session's terminal.
+/// Makes `call` in a process that holds a descriptor of another session's terminal.
 fn from_another_session(
     sys: &dyn Sys,
     call: impl FnOnce(&dyn Sys, Fd) -> Result<()> + Send + 'static,
@@ -299,7 +299,7 @@ fn from_background(
     })
 }
 
-/// Makes `call` in an orphaned background group, which no process could continue after a stop.
+/// Makes `call` in an orphaned background group, which no process could continue if it stopped.
 fn from_orphaned_background(
     sys: &dyn Sys,
     call: impl FnOnce(&dyn Sys, Fd) -> Result<()> + Send + 'static,

@@ -36,7 +36,7 @@ pub(crate) const ROWS: &[Row] = &[
         let joined = sys.thread(move |sys| {
             let _ = sys.read(from, &mut [0]);
         })?;
-        // The second join is refused, and the refused thread releases the first.
+        // The second join fails, and the thread that made it then lets the first join return.
         let join = move |sys: &dyn Sys| {
             let answer = sys.join(joined);
             if answer.is_err() {

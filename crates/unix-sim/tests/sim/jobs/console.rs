@@ -1,4 +1,4 @@
-//! A console: a terminal whose controlling end is outside the system.
+//! Consoles: terminals whose controlling end is outside the system.
 
 use std::time::Duration;
 
@@ -56,7 +56,7 @@ fn console_input_line_and_interrupt_reach_the_program() {
 }
 
 #[test]
-fn console_input_stops_a_job_that_is_then_continued() {
+fn console_suspend_stops_job_until_continued() {
     let console = Console::new();
     with(
         |builder| builder.console(&console),
@@ -117,7 +117,7 @@ fn console_writer_waits_while_output_is_unread() {
 }
 
 #[test]
-fn console_output_can_be_read_after_the_end_of_the_run() {
+fn console_output_is_readable_after_the_run() {
     // Slightly more than the console's buffer holds. The terminal holds the rest when the program
     // ends.
     const WRITTEN: usize = (1 << 16) + 1100;

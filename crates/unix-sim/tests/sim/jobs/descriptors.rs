@@ -24,7 +24,7 @@ fn calls_on_a_closed_descriptor_return_ebadf() {
 }
 
 #[test]
-fn new_descriptor_gets_the_lowest_free_number() {
+fn new_descriptor_has_lowest_free_number() {
     everywhere(|sys| {
         assert_eq!(sys.pipe(), Ok((Fd(3), Fd(4))));
         assert_eq!(sys.pipe(), Ok((Fd(5), Fd(6))));
@@ -37,7 +37,7 @@ fn new_descriptor_gets_the_lowest_free_number() {
 /// numbers. In that case `dup2(w, 1); close(w)` closed the descriptor that it had just created, and
 /// written bytes were lost without an error.
 #[test]
-fn standard_descriptors_are_a_null_device_without_a_console() {
+fn standard_descriptors_without_console_are_null_device() {
     everywhere(|sys| {
         for standard in [Fd::STDIN, Fd::STDOUT, Fd::STDERR] {
             assert_eq!(sys.read(standard, &mut [0; 8]), Ok(0));
@@ -52,7 +52,7 @@ fn standard_descriptors_are_a_null_device_without_a_console() {
         assert_eq!(end(sys, child), WaitStatus::Exited(0));
         let mut heard = [0; 8];
         assert_eq!(sys.read(from, &mut heard), Ok(5));
-        // A copy is the device too, and closing one copy leaves the others open.
+        // A duplicate refers to the same device, and closing one duplicate leaves the others open.
         sys.dup2(Fd::STDERR, Fd(9)).unwrap();
         sys.close(Fd::STDERR).unwrap();
         assert_eq!(sys.write(Fd::STDERR, b"x"), Err(Errno::EBADF));
@@ -63,8 +63,8 @@ fn standard_descriptors_are_a_null_device_without_a_console() {
     });
 }
 
-/// If a process closes a standard descriptor, the descriptor is closed in its children too, and its
-/// number is the next to be allocated, as on Linux.
+/// If a process closes a standard descriptor, its new children lack the descriptor too, and the
+/// next open call returns its number, as on Linux.
 #[test]
 fn closed_standard_descriptor_is_allocated_next() {
     everywhere_and_on_linux(|sys| {
@@ -92,7 +92,7 @@ fn new_descriptor_number_is_below_the_limit() {
         sys.close(Fd(5)).unwrap();
         assert_eq!(sys.pipe(), Ok((Fd(3), Fd(5))), "a failed call leaves no descriptor open");
         sys.close(to).unwrap();
-        // Open descriptors stay open, whatever the limit.
+        // Lowering the limit does not close open descriptors.
         sys.setrlimit(Resource::Descriptors, Rlimit::of(0)).unwrap();
         assert_eq!(sys.write(Fd::STDOUT, b"x"), Ok(1));
         sys.close(Fd::STDOUT).unwrap();
@@ -101,7 +101,7 @@ fn new_descriptor_number_is_below_the_limit() {
 }
 
 #[test]
-fn dup2_of_a_number_to_itself_changes_nothing() {
+fn dup2_onto_same_number_changes_nothing() {
     everywhere_and_on_linux(|sys| {
         let (from, to) = sys.pipe().unwrap();
         sys.dup2(to, to).unwrap();
@@ -128,7 +128,8 @@ fn child_inherits_descriptors_and_closes_only_its_own() {
 #[test]
 fn exec_closes_new_descriptors_and_keeps_copies() {
     everywhere_and_on_linux(|sys| {
-        // After these pipes, all descriptors get numbers above the standard ones.
+        // These pipes occupy the lowest numbers, so later descriptors have numbers above the
+        // standard ones.
         let _low = (sys.pipe(), sys.pipe());
         let (input, type_in) = sys.pipe().unwrap();
         let (see, output) = sys.pipe().unwrap();
@@ -150,12 +151,12 @@ fn exec_closes_new_descriptors_and_keeps_copies() {
 }
 
 #[test]
-fn spawn_moves_all_descriptors_at_once() {
+fn spawn_moves_descriptors_simultaneously() {
     everywhere_and_on_linux(|sys| {
         let _low = (sys.pipe(), sys.pipe());
         let (input, type_in) = sys.pipe().unwrap();
         let (see, output) = sys.pipe().unwrap();
-        // The descriptors are crossed on purpose: each moves to the other's number.
+        // The descriptors exchange numbers, so moving them one by one would overwrite one of them.
         sys.dup2(input, Fd(40)).unwrap();
         sys.dup2(output, Fd(41)).unwrap();
         let mut spawn = SpawnRequest::new(CAT, &["cat"]);

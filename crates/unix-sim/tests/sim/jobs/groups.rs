@@ -8,7 +8,7 @@ use crate::jobs::scene::{
 };
 
 #[test]
-fn child_starts_in_the_group_and_session_of_its_parent() {
+fn child_starts_in_group_and_session_of_parent() {
     everywhere_and_on_linux(|sys| {
         let child = sleeper(sys);
         assert_eq!(sys.getpgid(child), Ok(sys.getpgrp()));
@@ -48,7 +48,7 @@ fn setpgid_moves_a_child_into_an_existing_group() {
 }
 
 #[test]
-fn setpgid_of_an_executed_child_returns_eacces() {
+fn setpgid_of_child_after_exec_returns_eacces() {
     everywhere_and_on_linux(|sys| {
         let (child, input) = spawn_cat(sys, |_| {});
         assert_eq!(sys.setpgid(child, child), Err(Errno::EACCES));
@@ -167,7 +167,7 @@ fn getpgid_and_getsid_of_missing_process_return_esrch() {
 }
 
 #[test]
-fn killpg_reaches_exactly_the_members() {
+fn killpg_signals_exactly_the_group_members() {
     everywhere_and_on_linux(|sys| {
         let (outside, first) = (sleeper(sys), leader(sys));
         let others = [sleeper(sys), sleeper(sys), sleeper(sys)];
@@ -186,7 +186,7 @@ fn killpg_reaches_exactly_the_members() {
 }
 
 #[test]
-fn kill_of_the_own_group_ends_its_members() {
+fn kill_of_own_group_terminates_all_members() {
     everywhere_and_on_linux(|sys| {
         let first = fork(sys, |sys| {
             sys.setpgid(SELF, SELF).unwrap();
@@ -199,7 +199,7 @@ fn kill_of_the_own_group_ends_its_members() {
 }
 
 #[test]
-fn group_outlives_its_leader_and_reserves_the_number() {
+fn group_outlives_leader_and_reserves_number() {
     with(
         |builder| builder.pids(330),
         |_| {},
@@ -230,8 +230,8 @@ fn fork_and_reap(sys: &dyn Sys) -> Pid {
     child
 }
 
-/// The child is a member before the walk over the group, or its fork completes only after the
-/// signal is delivered. No third case exists.
+/// Either the child is a member before the walk over the group, or its fork completes only after
+/// the signal is delivered.
 #[test]
 fn group_signal_reaches_children_of_a_concurrent_fork() {
     everywhere(|sys| {
@@ -258,7 +258,7 @@ fn group_signal_reaches_children_of_a_concurrent_fork() {
 }
 
 #[test]
-fn process_leaves_a_signalled_group_or_gets_the_signal() {
+fn setpgid_during_killpg_escapes_or_receives_signal() {
     everywhere(|sys| {
         for _ in 0..4 {
             let first = leader(sys);

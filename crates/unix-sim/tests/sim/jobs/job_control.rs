@@ -1,5 +1,5 @@
-//! Job control at a terminal: which processes may read, write and change it, and the signals that
-//! it sends.
+//! Job control: which processes may read, write and change a terminal, and the signals that the
+//! terminal sends.
 
 use tontine_unix::{Errno, Fd, Modes, Pid, SigAction, SigSet, SigmaskHow, Signal, Sys, WaitStatus};
 
@@ -271,8 +271,8 @@ fn typed_signal_discards_input_unless_noflsh() {
 }
 
 /// §7.2.3: a thread changes the group of its process while another thread reads from the
-/// background. The reader gets SIGTTIN whatever its group is by then, and never sleeps on as if it
-/// were in the foreground.
+/// background. The reader receives SIGTTIN, whichever group it is in by then, and never sleeps as
+/// if it were in the foreground.
 #[test]
 fn background_reader_gets_sigttin_during_group_changes() {
     everywhere(|sys| {
@@ -281,7 +281,7 @@ fn background_reader_gets_sigttin_during_group_changes() {
                 let reader = fork(sys, move |sys| {
                     let home = sys.getpgrp();
                     sys.setpgid(SELF, SELF).unwrap();
-                    // The friend's group is not the foreground group, which is that of the parent.
+                    // The friend's group is not the foreground group: the parent's group is.
                     let friend = leader(sys);
                     let mover = sys.thread(move |sys| {
                         for _ in 0..20 {

@@ -1,6 +1,6 @@
-//! Groups, sessions, job control, terminals, pipes and tracing, rule by rule. Each test is named
-//! after its rule and runs in every mode, on both executors ([`scene::everywhere`]), and also on
-//! Linux if the test requests it.
+//! Rules of groups, sessions, job control, terminals, pipes and tracing. Each test is named after
+//! its rule and runs in every mode on both executors ([`scene::everywhere`]), and also on Linux if
+//! it requests so.
 
 mod console;
 mod descriptors;

@@ -1,4 +1,4 @@
-//! Orphaned groups, which no process outside the group but in its session could continue.
+//! Orphaned groups: no member has a parent outside the group but in its session.
 
 use tontine_unix::{Errno, Pid, SigSet, Signal, WaitStatus};
 

@@ -1,4 +1,4 @@
-//! Pipes: blocking reads and writes, atomic writes, and the end of a pipe.
+//! Pipes: blocking reads and writes, atomic writes, end of file and broken pipes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
@@ -66,7 +66,7 @@ fn pipe_ends_when_its_last_writer_closes() {
         sys.close(to).unwrap();
         rest(sys);
         assert_eq!(news(sys, reader), None, "a copy and a child hold the write end");
-        // `dup2` closes the descriptor that had the number before.
+        // `dup2` closes the previous descriptor of that number.
         sys.dup2(from, Fd(40)).unwrap();
         rest(sys);
         assert_eq!(news(sys, reader), None, "a child holds the write end");
@@ -156,7 +156,7 @@ fn exit_of_the_last_reader_wakes_a_writer() {
             ignore(sys, Signal::PIPE);
             let wrote = sys.write(to, &[7; 3 * SIZE]);
             // The result is the count written before the close. On a slow machine the count may be
-            // zero, and the result is EPIPE.
+            // zero, and then the call returns EPIPE.
             assert!(matches!(wrote, Ok(SIZE) | Err(Errno::EPIPE)), "{wrote:?}");
             assert_eq!(sys.write(to, b"x"), Err(Errno::EPIPE));
         });

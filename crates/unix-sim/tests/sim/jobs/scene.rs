@@ -67,7 +67,8 @@ pub(crate) fn on_linux(program: impl Fn(&dyn Sys) + Send + 'static) {
     assert_eq!(status, Some(0), "on Linux");
 }
 
-/// Spawns [`CAT`]; returns it and the write end of its input. Closing this end ends the process.
+/// Spawns [`CAT`]; returns the process and the write end of its input. The process exits once this
+/// end is closed.
 pub(crate) fn spawn_cat(sys: &dyn Sys, change: impl FnOnce(&mut SpawnRequest)) -> (Pid, Fd) {
     let (from, to) = sys.pipe().unwrap();
     let mut spawn = SpawnRequest::new(CAT, &["cat"]);
@@ -94,8 +95,8 @@ pub(crate) fn news(sys: &dyn Sys, child: Pid) -> Option<WaitStatus> {
     found.expect("a child").map(|waited| waited.status)
 }
 
-/// Sends a child a signal repeatedly until the child ends, because a signal that arrives before the
-/// call that it should interrupt has no effect.
+/// Sends a child a signal repeatedly until the child ends. One signal is not enough, because it has
+/// no effect if it arrives before the call that it should interrupt.
 pub(crate) fn pester(sys: &dyn Sys, child: Pid, signal: Signal) -> WaitStatus {
     loop {
         sys.kill(child.into(), Some(signal)).unwrap();
@@ -127,13 +128,13 @@ pub(crate) fn stop(sys: &dyn Sys, child: Pid) {
     assert_eq!(change(sys, child), WaitStatus::Stopped(Signal::STOP));
 }
 
-/// Sleeps briefly: in a simulation, until all others sleep; elsewhere, long enough for others to
-/// run.
+/// Sleeps briefly: in a simulation, until all other threads sleep; elsewhere, long enough for other
+/// threads to run.
 pub(crate) fn rest(sys: &dyn Sys) {
     let _ = sys.nanosleep(Duration::from_millis(3));
 }
 
-/// Passes one byte from one process to another.
+/// A pipe over which a process releases a waiting process with one byte.
 #[derive(Clone, Copy)]
 pub(crate) struct Gate(Fd, Fd);
 
@@ -143,12 +144,12 @@ impl Gate {
         Self(from, to)
     }
 
-    /// Releases one process at [`Gate::pass`].
+    /// Releases one process that waits in [`Gate::pass`].
     pub(crate) fn open(self, sys: &dyn Sys) {
         assert_eq!(sys.write(self.1, b"."), Ok(1));
     }
 
-    /// Sleeps until a process opens the gate.
+    /// Blocks until a process opens the gate.
     pub(crate) fn pass(self, sys: &dyn Sys) {
         let mut byte = [0];
         loop {
@@ -170,14 +171,14 @@ impl Gate {
         assert_eq!(sys.write(self.1, &number.to_ne_bytes()), Ok(4));
     }
 
-    /// Sleeps until a number arrives.
+    /// Blocks until a number arrives.
     pub(crate) fn ask(self, sys: &dyn Sys) -> i32 {
         let mut bytes = [0; 4];
         assert_eq!(sys.read(self.0, &mut bytes), Ok(4));
         i32::from_ne_bytes(bytes)
     }
 
-    /// Sleeps until the number of a process arrives.
+    /// Blocks until the number of a process arrives.
     pub(crate) fn ask_pid(self, sys: &dyn Sys) -> Pid {
         Pid::number_only(self.ask(sys))
     }

@@ -1,4 +1,4 @@
-//! A terminal: its session, its errors, its two ends, and its hang-up.
+//! Terminals: their sessions, errors, two ends, and hang-up.
 
 use tontine_unix::{Errno, Fd, Modes, Pid, SigSet, Signal, Sys, Termios, WaitStatus};
 
@@ -269,7 +269,8 @@ fn hung_up_terminal_reads_zero_and_refuses_other_calls() {
             ignore(sys, Signal::HUP);
             let reader = fork(sys, move |sys| {
                 sys.close(controlling).unwrap();
-                // On Linux, a read that is asleep at that moment returns EIO instead.
+                // On Linux, a read that is blocked when the controlling end closes returns EIO
+                // instead.
                 let read = sys.read(terminal, &mut [0; 8]);
                 assert!(matches!(read, Ok(0) | Err(Errno::EIO)), "{read:?}");
             });
@@ -307,7 +308,7 @@ fn controlling_end_returns_eio_when_terminal_is_closed() {
 }
 
 #[test]
-fn full_terminal_makes_both_ends_wait() {
+fn full_terminal_blocks_writer_until_read() {
     everywhere_and_on_linux(|sys| {
         with_terminal(sys, |sys, controlling, terminal| {
             let writer = fork(sys, move |sys| {

@@ -1,5 +1,5 @@
-//! Tracees among families and groups: which process waits for an ended tracee if the tracee's
-//! parent or tracer dies, a tracee whose group stops, and tracees of process 1.
+//! Tracees in families and groups: an ended tracee whose parent or tracer dies, a tracee whose
+//! group stops, and tracees that are children of process 1.
 
 #![allow(unsafe_code, reason = "a PID namespace is unshared")]
 
@@ -17,7 +17,7 @@ use crate::jobs::scene::{
 };
 use crate::jobs::tracing::{TRAPPED, traced_by_another};
 
-/// Blocks SIGCHLD, so that the test can take it when it arrives.
+/// Blocks SIGCHLD to keep it pending until the test takes it.
 fn hold_sigchld(sys: &dyn Sys) {
     sys.sigprocmask(Some((SigmaskHow::Block, SIGCHLD))).unwrap();
     sys.sigaction(Signal::CHLD, Some(SigAction::handler(|_, _| {}))).unwrap();
@@ -162,9 +162,9 @@ fn tracee_of_parent_is_reaped_though_sigchld_is_ignored() {
     });
 }
 
-/// A group's stop reaches a traced member like any signal. The tracee stops with the others once
-/// its tracer has passed the signal on, and continues once its tracer lets it, whichever process
-/// continues the group.
+/// A stop signal to a group reaches a traced member like any signal. The tracee stops once its
+/// tracer has passed the signal on, and continues only when its tracer continues it, whichever
+/// process continues the group.
 #[test]
 fn tracee_in_a_stopped_group_stops_when_the_tracer_permits() {
     everywhere_and_on_linux(|sys| {
@@ -205,7 +205,7 @@ fn tracee_in_a_stopped_group_stops_when_the_tracer_permits() {
 }
 
 #[test]
-fn wait_for_a_group_reports_the_tracee_in_it() {
+fn wait_for_group_reports_its_tracee() {
     everywhere(|sys| {
         let child = leader(sys);
         let other = leader(sys);
@@ -225,8 +225,8 @@ fn wait_for_a_group_reports_the_tracee_in_it() {
             assert_eq!(waited.status, WaitStatus::Signaled(Signal::USR1, false));
             done.open(sys);
         });
-        // The parent also waits for the group. The end is reported to the parent after the tracer
-        // has been notified.
+        // The parent also waits for the group. The kernel reports the tracee's end to the parent
+        // after the tracer has been notified.
         let waited = sys.waitpid(Children::Group(child), WaitOptions::empty()).unwrap().unwrap();
         assert_eq!(waited.status, WaitStatus::Signaled(Signal::USR1, false));
         assert_eq!(waited.pid, child);
@@ -243,7 +243,7 @@ fn in_child_of_process_1(program: impl Fn(&dyn Sys) + Clone + Send + Sync + 'sta
     on_linux(move |sys| {
         // SAFETY: the call changes only the namespace of later children, and no descriptor.
         if unsafe { unshare_unsafe(UnshareFlags::NEWPID) }.is_err() {
-            // Without privilege, the only process 1 is the machine's.
+            // An unprivileged user cannot create a PID namespace with its own process 1.
             return;
         }
         let program = on_linux_too.clone();
@@ -261,10 +261,10 @@ fn in_child_of_process_1(program: impl Fn(&dyn Sys) + Clone + Send + Sync + 'sta
     everywhere(program);
 }
 
-/// Regression: the request of a child of process 1 to be traced was refused. Linux permits the
-/// request, and the child ends like any other.
+/// Regression: TraceMe failed for a child of process 1. Linux permits the request, and the child
+/// ends like any other child.
 #[test]
-fn child_of_process_1_asks_to_be_traced_and_ends() {
+fn child_of_process_1_may_request_tracing() {
     in_child_of_process_1(|sys| {
         assert_eq!(sys.getppid().number(), 1);
         sys.ptrace(Ptrace::TraceMe).unwrap();
@@ -272,8 +272,8 @@ fn child_of_process_1_asks_to_be_traced_and_ends() {
     });
 }
 
-/// An orphan that process 1 has adopted asks to be traced and stops for a signal. Neither process 1
-/// nor SIGCONT continues it, and SIGKILL ends it.
+/// An orphan that process 1 has adopted requests tracing and stops for a signal. Neither process 1
+/// nor SIGCONT continues it, and SIGKILL kills it.
 #[test]
 fn tracee_of_process_1_stays_stopped_until_it_is_killed() {
     in_child_of_process_1(|sys| {

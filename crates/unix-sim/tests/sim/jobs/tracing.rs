@@ -1,4 +1,5 @@
-//! ptrace: the reports that a tracer receives, its requests, and the view of the parent.
+//! ptrace: the reports that a tracer receives, its requests, and the changes that the parent
+//! observes.
 
 use tontine_unix::{Errno, Pid, Ptrace, Signal, Sys, WaitOptions, WaitStatus};
 
@@ -13,7 +14,7 @@ fn attach(sys: &dyn Sys, tracee: Pid) {
 }
 
 #[test]
-fn tracee_stops_for_each_signal_and_gets_the_tracers_choice() {
+fn tracee_stops_for_each_signal_and_receives_chosen_one() {
     everywhere_and_on_linux(|sys| {
         let child = fork(sys, |sys| {
             sys.ptrace(Ptrace::TraceMe).unwrap();
@@ -120,7 +121,7 @@ fn traced_exec_stops_with_sigtrap() {
     });
 }
 
-/// Makes another process attach to a child and then run `then`. Returns the process once it has
+/// Creates a process that attaches to a child and then runs `then`. Returns the process once it has
 /// attached.
 pub(crate) fn traced_by_another(
     sys: &dyn Sys,
@@ -144,7 +145,7 @@ pub(crate) fn traced_by_another(
 pub(crate) const TRAPPED: WaitStatus = WaitStatus::Trapped(Signal::STOP);
 
 #[test]
-fn parent_keeps_its_child_while_another_process_traces_it() {
+fn traced_child_remains_waitable_by_its_parent() {
     everywhere_and_on_linux(|sys| {
         let (asked, go) = (Gate::new(sys), Gate::new(sys));
         let me = sys.getpid();
@@ -168,7 +169,7 @@ fn parent_keeps_its_child_while_another_process_traces_it() {
 }
 
 #[test]
-fn death_of_the_tracer_releases_its_tracees() {
+fn tracer_death_releases_its_tracees() {
     everywhere_and_on_linux(|sys| {
         let child = sleeper(sys);
         let tracer = traced_by_another(sys, child, |sys, _| {
@@ -187,7 +188,7 @@ fn death_of_the_tracer_releases_its_tracees() {
 }
 
 #[test]
-fn ended_tracee_goes_to_its_parent_when_the_tracer_dies() {
+fn ended_tracee_returns_to_parent_when_tracer_dies() {
     everywhere_and_on_linux(|sys| {
         let child = sleeper(sys);
         let tracer = traced_by_another(sys, child, |sys, _| {

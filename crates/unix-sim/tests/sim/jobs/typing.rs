@@ -1,10 +1,10 @@
-//! Input and output of a terminal: any byte, overlong lines, empty writes.
+//! Input and output of a terminal: arbitrary bytes, overlong lines, empty writes.
 
 use tontine_unix::{Fd, Modes, Sys, WaitStatus};
 
 use crate::jobs::scene::{end, everywhere_and_on_linux, fork, with_terminal};
 
-/// Maximum bytes of a line that a reader gets, the newline included.
+/// Maximum length in bytes of a line that a reader receives, the newline included.
 const LONGEST: usize = 4096;
 
 /// Clears `modes`.
@@ -30,7 +30,7 @@ fn terminal_input_accepts_any_byte() {
         with_terminal(sys, |sys, controlling, terminal| {
             without(sys, terminal, Modes::ICANON | Modes::ISIG | Modes::ICRNL);
             let bytes: Vec<u8> = (0..=u8::MAX).collect();
-            // ^Q and ^S are flow control on Linux.
+            // ^Q and ^S control the flow of output on Linux, so the input omits them.
             let bytes: Vec<u8> =
                 bytes.into_iter().filter(|byte| !matches!(byte, 17 | 19)).collect();
             assert_eq!(sys.write(controlling, &bytes), Ok(bytes.len()));

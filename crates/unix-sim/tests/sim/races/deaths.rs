@@ -1,5 +1,5 @@
-//! Deaths of programs: by a panic, in a handler, during refused unwinding, while asleep in each
-//! kind of call, and with many threads.
+//! Deaths of programs: by a panic, in a handler, during an unwinding that the program catches,
+//! while asleep in each kind of call, and with many threads.
 
 use std::os::unix::process::ExitStatusExt as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -35,7 +35,7 @@ const ABORTED: WaitStatus = WaitStatus::Signaled(Signal::ABRT, true);
 const KILLED: WaitStatus = WaitStatus::Signaled(Signal::KILL, false);
 
 #[test]
-fn panic_ends_only_its_process_as_by_sigabrt() {
+fn panic_kills_only_its_process_with_sigabrt() {
     for (on, system) in everywhere() {
         let report = run(system, |sys| {
             let healthy = sys.fork(|sys| {
@@ -52,7 +52,7 @@ fn panic_ends_only_its_process_as_by_sigabrt() {
     }
 }
 
-/// Recurses without end; each call takes more of the stack.
+/// Recurses without end; each call uses more of the stack.
 #[inline(never)]
 fn descend(depth: u64) -> u64 {
     let room = std::hint::black_box([depth; 64]);
@@ -60,7 +60,7 @@ fn descend(depth: u64) -> u64 {
 }
 
 #[test]
-fn stack_overflow_ends_only_its_process_as_by_sigsegv() {
+fn stack_overflow_kills_only_its_process_with_sigsegv() {
     for (on, system) in everywhere() {
         let report = run(system, |sys| {
             let healthy = sys.fork(|sys| {
@@ -87,7 +87,7 @@ fn stack_overflow_ends_only_its_process_as_by_sigsegv() {
 }
 
 #[test]
-fn panic_in_a_handler_ends_its_program() {
+fn panic_in_handler_kills_its_program() {
     for (on, system) in everywhere() {
         let report = run(system, |sys| {
             let child = sys.fork(|sys| {
@@ -186,7 +186,7 @@ fn calls_in_destructors_of_a_killed_program_are_refused() {
     }
 }
 
-/// Environment variable of a test whose process aborts.
+/// Name of the environment variable that makes a test's process abort.
 const ABORTS: &str = "TONTINE_DEATH_ABORTS";
 
 /// Exits when dropped.
@@ -198,8 +198,7 @@ impl Drop for Exits<'_> {
     }
 }
 
-/// Aborting is the only possible outcome: the destructor may not return, and nothing may unwind out
-/// of it.
+/// Aborting is the only possible outcome, because the destructor may neither return nor unwind.
 #[test]
 fn exit_in_a_destructor_during_unwinding_aborts_the_host() {
     if std::env::var_os(ABORTS).is_some() {
@@ -224,7 +223,7 @@ fn exit_in_a_destructor_during_unwinding_aborts_the_host() {
 
 type Sleep = fn(&dyn Sys);
 
-/// Kinds of endless sleep.
+/// Calls that sleep without end, each with its name.
 const SLEEPS: [(&str, Sleep); 9] = [
     ("sigsuspend", |sys| {
         let _ = sys.sigsuspend(SigSet::ALL);
@@ -371,7 +370,7 @@ fn stopped_tracee_can_be_killed() {
 }
 
 #[test]
-fn exit_ends_many_threads_in_any_state() {
+fn exit_terminates_threads_in_any_state() {
     for (on, system) in everywhere() {
         let report = run(system, |sys| {
             let child = sys.fork(|sys| {
@@ -398,7 +397,7 @@ fn exit_ends_many_threads_in_any_state() {
 }
 
 #[test]
-fn exec_from_a_second_thread_ends_the_first() {
+fn exec_in_second_thread_terminates_first() {
     for (on, system) in everywhere() {
         let system = system.program("alone", |sys, arguments| {
             let before: i32 = arguments[0].parse().expect("a number");

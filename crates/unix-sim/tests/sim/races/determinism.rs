@@ -1,8 +1,9 @@
-//! Determinism: equal seeds give equal runs, in two runs, in two processes, and on every machine.
+//! Determinism: runs with equal seeds are equal, within a process, across processes and across
+//! machines.
 //!
-//! `golden/*.txt` hold the runs of a small corpus. They change when the kernel's behaviour or its
-//! interruption points change. `WRITE_GOLDEN=1 cargo test -p tontine-unix-sim --test sim golden`
-//! writes them.
+//! `golden/*.txt` contain the reports of a small corpus of runs. The reports change when the
+//! kernel's behaviour or its interruption points change.
+//! `WRITE_GOLDEN=1 cargo test -p tontine-unix-sim --test sim golden` writes them.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -82,7 +83,7 @@ fn signals(sys: &dyn Sys) -> i32 {
     count.load(Ordering::Relaxed)
 }
 
-/// Creates threads that join each other, fork, and are ended by an exit.
+/// Creates threads that join each other, fork, and are terminated by an exit.
 fn threads(sys: &dyn Sys) -> i32 {
     let child = sys.fork(|sys| {
         let mut before = None;
@@ -137,7 +138,7 @@ fn jobs(sys: &dyn Sys) -> i32 {
     changes
 }
 
-/// Runs two processes, each of which reads a pipe of the other.
+/// Runs two processes, each of which reads a pipe that only the other writes.
 fn deadlock(sys: &dyn Sys) -> i32 {
     sys.setrlimit(Resource::Descriptors, Rlimit { soft: 8, hard: 8 })
         .expect("the limit is lowered");
@@ -162,7 +163,7 @@ fn simulate(program: fn(&dyn Sys) -> i32, mode: LockingMode, seed: u64) -> RunRe
 fn essence(report: &RunReport) -> String {
     let RunReport { status, ending, panicked, abandoned, state, steps, digest, elapsed, .. } =
         report;
-    // The source lines that hold locks depend on the build; the owners of the locks do not.
+    // The reported source lines of held locks depend on the build; the owners of the locks do not.
     let state = state.as_ref().map(ToString::to_string).unwrap_or_default();
     let lines = state.lines().map(|line| line.split(", has ").next().unwrap_or(line));
     format!(

@@ -9,8 +9,7 @@ use tontine_unix::{
 
 use crate::races::explore::{PARALLEL, Race};
 
-/// A program started by exec has the children that its process had, and gets others only by
-/// forking.
+/// After exec, a process has the children that it had before, and acquires others only by forking.
 const EXEC_AGAINST_FORK: Race = Race {
     scene: || {
         Arc::new(|sys| {
@@ -79,8 +78,8 @@ const EXIT_AGAINST_FORK: Race = Race {
     parallel: PARALLEL,
 };
 
-/// A child is killed before it has called exec. Its spawner sleeps until it is notified, and no
-/// longer.
+/// A child is killed before it has called exec. Its spawner sleeps until it is notified, and then
+/// wakes.
 const SPAWN_AGAINST_KILL: Race = Race {
     scene: || {
         Arc::new(|sys| {

@@ -6,14 +6,14 @@ use std::sync::Arc;
 use tontine_unix::{Sys, WaitStatus};
 use tontine_unix_sim::{Builder, EndReason, Executor, LockingMode, RunReport, Virtual};
 
-/// A program whose exit status is 0 if the endangered invariant holds.
+/// A program that exits with status 0 if the invariant under test holds.
 pub(crate) type Scene = Arc<dyn Fn(&dyn Sys) -> i32 + Send + Sync>;
 
 /// A race and the configuration of its runs.
 pub(crate) struct Race {
     /// Creates the scene for each run.
     pub(crate) scene: fn() -> Scene,
-    /// Additions to the system: programs, limits.
+    /// A function that configures the system, for example its programs and limits.
     pub(crate) with: fn(Builder) -> Builder,
     /// Number of runs on real processors, per mode.
     pub(crate) parallel: usize,
@@ -32,13 +32,13 @@ fn modes() -> Vec<LockingMode> {
     vec![named.unwrap_or_else(|| panic!("RACE_MODE={name} is not a mode"))]
 }
 
-/// Maximum number of seeds tried in the search for one that shows a race.
+/// Maximum number of seeds tried in the search for a seed that shows a race.
 const MOST_SEEDS: u64 = 10_000;
 
 /// Default number of runs on the parallel executor, per mode, for a race that takes no real time.
 pub(crate) const PARALLEL: usize = 4;
 
-/// Maximum steps of a scene. A scene that exceeds it is in an endless loop.
+/// Maximum number of steps of a scene. A scene that exceeds it is in an endless loop.
 const MOST_STEPS: u64 = 200_000;
 
 impl Race {
@@ -76,7 +76,8 @@ impl Race {
         }
     }
 
-    /// Asserts that the race is in the program itself: in every mode a seed shows it reproducibly.
+    /// Asserts that the race is in the program itself: in every mode, some seed shows it
+    /// reproducibly.
     pub(crate) fn fails(&self) {
         for mode in LockingMode::ALL {
             let violated = |seed| self.violation(self.simulation(mode, seed));
@@ -87,7 +88,8 @@ impl Race {
         }
     }
 
-    /// Describes a violation: the end of the run, or the kernel's own check that failed.
+    /// Describes the violation in a run, if any: its unexpected end, or the kernel check that
+    /// failed.
     fn violation(&self, builder: Builder) -> Option<String> {
         match catch_unwind(AssertUnwindSafe(|| self.run(builder))) {
             Ok(report) if held(&report) => None,

@@ -10,9 +10,9 @@ use crate::races::explore::{PARALLEL, Race, Scene};
 
 const OWN: Pid = Pid::number_only(0);
 
-/// A process forks while its group is signalled. The child is a member before the walk, or is never
-/// created because its fork would complete only after the signal is delivered. The scene also has a
-/// scheduling point before the call, so that the race exists in every mode.
+/// A process forks while its group is signalled. Either the child is a member before the walk, or
+/// it is never created, because its fork would complete only after the signal is delivered. The
+/// scene also has a scheduling point before the call, so that the race exists in every mode.
 const KILLPG_AGAINST_FORK: Race = Race {
     scene: || {
         Arc::new(|sys| {
@@ -42,7 +42,7 @@ const KILLPG_AGAINST_FORK: Race = Race {
 };
 
 /// Like [`KILLPG_AGAINST_FORK`], but the first thread of the program sleeps while a second thread
-/// forks. The sleeping thread gets the signal, and the forking thread must notice it.
+/// forks. The sleeping thread receives the signal, and the fork of the other thread must detect it.
 fn killpg_against_a_second_thread(signal: Signal) -> Scene {
     Arc::new(move |sys| {
         sys.set_subreaper(true).expect("permitted");
@@ -66,16 +66,16 @@ const KILLPG_AGAINST_FORK_OF_A_THREAD: Race = Race {
     parallel: PARALLEL,
 };
 
-/// A signal that no thread can handle ends the program, even if the oldest thread delivers all
-/// other signals.
+/// A signal that no thread can handle terminates the program, even if the oldest thread delivers
+/// all other signals.
 const KILLPG_AGAINST_FORK_BESIDE_THE_OLDEST: Race = Race {
     scene: || killpg_against_a_second_thread(Signal::KILL),
     with: |builder| builder.delivery(Delivery::Oldest),
     parallel: PARALLEL,
 };
 
-/// A program forks into slots below its own while all processes are killed. The walk reaches the
-/// children, or they are never created.
+/// A program forks into slots below its own slot while all processes are killed. Either the walk
+/// reaches the children, or they are never created.
 const KILL_EVERYONE_AGAINST_FORK: Race = Race {
     scene: || {
         Arc::new(|sys| {
@@ -149,8 +149,8 @@ const KILLPG_AGAINST_SETPGID: Race = Race {
 };
 
 /// A shell runs pipelines of two processes. The first process leads a group, which both it and the
-/// shell create, and the second process is moved into that group. Afterwards there is one such
-/// group, which contains both.
+/// shell try to create, and the second process is moved into that group. Afterwards one group
+/// exists, which contains both processes.
 const TWO_SETPGID: Race = Race {
     scene: || Arc::new(|sys| (0..3).map(|_| run_pipeline(sys)).max().unwrap_or(0)),
     with: |builder| builder,
@@ -180,8 +180,8 @@ fn run_pipeline(sys: &dyn Sys) -> i32 {
 }
 
 /// Regression: one thread waits for a child while another thread moves the child between two groups
-/// until the child is reaped. The child must leave its group of that time. It once left its
-/// previous group instead, which no longer contained it.
+/// until the child is reaped. The child must leave its current group. It formerly left its previous
+/// group instead, which no longer contained it.
 const SETPGID_AGAINST_WAIT: Race = Race {
     scene: || {
         Arc::new(|sys| {

@@ -20,8 +20,8 @@ fn on_master(
     run(of(LockingMode::Master, executor).processors(4).first_on(1), program)
 }
 
-/// Children on each processor except the master sleep in calls of all kinds at once; their parent,
-/// on another processor, continues to make calls, and then ends them.
+/// Children on each processor except the master sleep in calls of all kinds at the same time. Their
+/// parent, on another processor, continues to make calls and then kills them.
 #[test]
 fn sleeping_calls_do_not_occupy_the_master() {
     for executor in executors() {
@@ -75,7 +75,8 @@ fn sleeping_calls_do_not_occupy_the_master() {
     }
 }
 
-/// A handler is the program's own code, and so runs on the program's processor, not on the master.
+/// A handler is the program's code, and therefore runs on the program's processor, not on the
+/// master.
 #[test]
 fn handlers_run_on_the_processor_of_their_program() {
     for executor in executors() {

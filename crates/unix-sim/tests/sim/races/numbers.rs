@@ -1,5 +1,5 @@
-//! Exhaustion of process numbers and other resources returns `EAGAIN`, and all of them are released
-//! again. Numbers wrap around, and a stale handle never reaches a process.
+//! Exhaustion of process numbers and other resources: calls return `EAGAIN`, and every resource is
+//! released again. Numbers wrap around, and a stale handle never reaches a process.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -61,8 +61,8 @@ fn unreaped_forks_reach_the_user_limit_repeatedly() {
 fn unreaped_forks_fill_the_process_table_repeatedly() {
     for (on, system) in everywhere() {
         let report = run(system, |sys| {
-            // There are 400 numbers. Those of the first processes and the reserved ones below 300
-            // are assigned only once.
+            // There are 400 numbers. The numbers of the first processes and the reserved numbers
+            // below 300 are assigned only once.
             let (first, errno) = fork_all(sys);
             assert_eq!((first, errno), (398, Errno::EAGAIN));
             assert_eq!(reap_all(sys), first);
@@ -172,7 +172,7 @@ fn session_of_one(sys: &dyn Sys) -> (i32, Pid) {
     (leader.number(), Pid::number_only(orphan.load(Ordering::Relaxed)))
 }
 
-/// Returns the number of a child that exits at once.
+/// Returns the number of a child that exits immediately.
 fn next_number(sys: &dyn Sys) -> i32 {
     let child = sys.fork(|_| 0).expect("within the limits");
     sys.waitpid(child.into(), WaitOptions::empty()).expect("a child of the caller");
@@ -183,7 +183,7 @@ fn next_number(sys: &dyn Sys) -> i32 {
 fn session_number_is_reused_only_after_its_last_group() {
     for (on, system) in everywhere() {
         let report = run(system, |sys| {
-            // Lower numbers are assigned only once.
+            // Numbers below 300 are assigned only once.
             while next_number(sys) < 320 {}
             let (session, orphan) = session_of_one(sys);
             assert_eq!(sys.getsid(orphan).map(Pid::number), Ok(session));
@@ -281,7 +281,7 @@ fn stale_handle_never_names_the_current_group() {
 fn number_of_a_foreground_group_is_reused_only_after_release() {
     for (on, system) in everywhere() {
         let report = run(system, |sys| {
-            // Numbers from 300 upwards are reused.
+            // Only numbers from 300 upwards are reused.
             for _ in 0..300 {
                 sys.fork(|_| 0).expect("within the limits");
                 sys.wait().expect("a child of the caller");
@@ -303,7 +303,7 @@ fn number_of_a_foreground_group_is_reused_only_after_release() {
                         child.number() == job.number()
                     })
                 };
-                // The loop forks more often than there are numbers.
+                // The loop forks more often than there are process numbers.
                 assert!(!reborn(500), "{job} still owns the terminal");
                 assert_eq!(sys.tcgetpgrp(terminal).map(Pid::number), Ok(job.number()));
                 sys.sigaction(Signal::TTOU, Some(SigAction::IGNORE)).expect("permitted");
@@ -324,13 +324,14 @@ fn number_of_a_foreground_group_is_reused_only_after_release() {
 }
 
 #[test]
-fn fork_without_free_stack_fails_and_releases_everything() {
+fn fork_without_free_stack_fails_without_leaks() {
     for (on, system) in everywhere() {
         let limit = Rlimit { soft: 300, hard: 300 };
         let system = system.max_stacks(256).pids(3000).limit(Resource::Processes, limit);
         let report = run(system, |sys| {
             sys.setuid(7).expect("permitted");
-            // There are more refusals than numbers, and more than the user's process limit.
+            // The number of refused calls exceeds both the process numbers and the user's process
+            // limit.
             let mut refused = 0;
             while refused < 3500 {
                 let mut children = Vec::new();
@@ -354,8 +355,8 @@ fn fork_without_free_stack_fails_and_releases_everything() {
     }
 }
 
-/// Regression: a child that could not start kept its copies of the descriptors until another
-/// process received its slot. The reader of a pipe without writers therefore waited indefinitely.
+/// Regression: a child that could not start kept its copies of the descriptors until its slot was
+/// reused. The reader of a pipe whose other writers had closed it therefore waited indefinitely.
 #[test]
 fn child_that_fails_to_start_keeps_no_descriptor() {
     for (on, system) in everywhere() {
@@ -400,14 +401,14 @@ fn threads_release_their_numbers_on_every_kind_of_end() {
                 let waited = sys.wait().expect("a child of the caller");
                 assert_eq!(waited.status.exited(), Some(0));
             }
-            // All numbers except the program's are free.
+            // All numbers except the program's must be free.
             i32::from(fork_all(sys) != (101, Errno::EAGAIN))
         });
         assert_success(&on, &report);
     }
 }
 
-/// Attempted forks in one run; the next constant is the number of processes permitted to the user.
+/// Number of forks attempted in one run. The next constant is the user's process limit.
 const TRIED: i32 = if cfg!(debug_assertions) { 20_000 } else { 1_000_000 };
 const ALLOWED: i32 = TRIED / 5;
 
@@ -440,7 +441,7 @@ fn deep(n: u64) -> u64 {
 }
 
 #[test]
-fn overflow_of_the_last_stack_ends_only_its_program() {
+fn overflow_of_last_stack_kills_only_its_program() {
     for (on, system) in everywhere() {
         let report = run(system.max_stacks(256), |sys| {
             for _ in 0..3 {
@@ -453,7 +454,7 @@ fn overflow_of_the_last_stack_ends_only_its_program() {
                     });
                     match child {
                         Ok(child) => break child,
-                        // Processes that have ended have yet to release their stacks.
+                        // Processes that have ended may not have released their stacks yet.
                         Err(_) => sys.sched_yield(),
                     }
                 };

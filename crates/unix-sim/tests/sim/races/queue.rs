@@ -1,4 +1,4 @@
-//! More simultaneous deferred events than the event queue can hold.
+//! Overload of the event queue by simultaneous deferred events.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,7 +9,7 @@ use tontine_unix_sim::{Executor, LockingMode};
 
 use crate::systems::{assert_success, of, run};
 
-/// Number of alarms, which exceeds the space in the queue.
+/// Number of alarms, which exceeds the capacity of the queue.
 const ALARMS: usize = 1200;
 /// Number of processes that delay the signal thread.
 const BUSY: usize = 32;
@@ -17,7 +17,7 @@ const BUSY: usize = 32;
 /// Regression: an alarm was lost if the queue was full. Its reference to the process was never
 /// released, so the process could not end.
 #[test]
-fn every_alarm_expires_though_the_event_queue_is_full() {
+fn full_event_queue_loses_no_alarm() {
     let system =
         of(LockingMode::Parallel, Executor::Simulated { seed: 3 }).pids(3000).max_stacks(2000);
     let no_limit = Rlimit { soft: u64::MAX, hard: u64::MAX };

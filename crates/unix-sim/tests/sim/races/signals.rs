@@ -1,4 +1,4 @@
-//! A signal to a process that is about to sleep, and to one that is about to end.
+//! Signals to a process that is about to sleep, and to a process that is about to end.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
@@ -29,7 +29,7 @@ const SIGNAL_AGAINST_SIGSUSPEND: Race = Race {
 };
 
 /// Repeatedly signals `target`, which names the child `victim`, while the child is reaped and
-/// another process gets its slot. Returns 1 if the signal ended that other process.
+/// another process is created in its slot. Returns 1 if the signal terminated that other process.
 fn signal_as_it_is_replaced(sys: &dyn Sys, victim: Pid, target: SignalTarget) -> i32 {
     let over = Arc::new(AtomicBool::new(false));
     let seen = over.clone();
@@ -55,8 +55,8 @@ fn signal_as_it_is_replaced(sys: &dyn Sys, victim: Pid, target: SignalTarget) ->
     i32::from(status.exited() != Some(0))
 }
 
-/// A process ends and is reaped, and another process gets its slot, while the first process is
-/// being signalled.
+/// A process ends and is reaped, and another process is created in its slot, while the first
+/// process is being signalled.
 const REFERENCE_AGAINST_EXIT: Race = Race {
     scene: || {
         Arc::new(|sys| {
@@ -93,8 +93,8 @@ const GROUP_AGAINST_EXIT: Race = Race {
     parallel: PARALLEL,
 };
 
-/// An alarm expires as its process ends, and another process has the slot when the signal thread
-/// handles the alarm.
+/// An alarm expires as its process ends, and another process occupies the slot when the signal
+/// thread handles the alarm.
 const ALARM_AGAINST_EXIT: Race = Race {
     scene: || {
         Arc::new(|sys| {
@@ -125,7 +125,7 @@ const ALARM_AGAINST_EXIT: Race = Race {
     parallel: 0,
 };
 
-/// A process is stopped and continued, and then sent a signal that ends it. It does not stay
+/// A process is stopped and continued, and then sent a fatal signal. The process does not stay
 /// stopped.
 const CONTINUE_AGAINST_STOP: Race = Race {
     scene: || {
@@ -196,11 +196,13 @@ const TWO_SIGNALS_AGAINST_TWO_WAITERS: Race = Race {
                 let waits = move |sys: &dyn Sys| {
                     let had = sys.sigtimedwait(awaited, None).expect("a signal arrives").signal;
                     if had == higher && awaited == both {
-                        // Only the second signal arrived; the other thread still waits for one.
+                        // Only the second signal arrived, and the other thread still waits for a
+                        // signal.
                         sys.kill(sys.getpid().into(), Some(had)).expect("the caller exists");
                     }
                     taken.fetch_add(1, Ordering::Relaxed);
-                    // A thread that ends notifies the other threads of the signals that it leaves.
+                    // A thread that ends notifies the other threads of the signals that it leaves
+                    // pending.
                     while taken.load(Ordering::Relaxed) < 2 {
                         sys.sched_yield();
                     }

@@ -1,4 +1,4 @@
-//! Deadlocks and stopped runs: how they are detected, and the state that is printed.
+//! Deadlocks and stopped runs: their detection and the printed state.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
@@ -57,8 +57,8 @@ fn deadlock_report_names_each_sleeping_call() {
     }
 }
 
-/// Runs a reader that did not close its own write end, and a writer whose pipe is full and whose
-/// reader sleeps.
+/// Runs a reader that has not closed its copy of the write end, and a writer whose pipe is full
+/// because the reader sleeps.
 fn forgotten_ends(sys: &dyn Sys) -> i32 {
     let (reader, writer) = sys.pipe().expect("within the limits");
     let forgets = sys.fork(move |sys| {

@@ -1,4 +1,4 @@
-//! The lock statistics, which are off unless requested.
+//! Lock statistics, which are off unless requested.
 
 use tontine_unix::{Signal, SignalTarget, Sys};
 use tontine_unix_sim::{Executor, LockRow, LockStatistics, LockingMode, RunReport};
@@ -15,7 +15,7 @@ fn row(report: &RunReport, name: &str) -> LockRow {
     rows.iter().find(|row| row.name == name).expect("each class has a row").clone()
 }
 
-/// Processes that fork, signal their group and wait, concurrently.
+/// Runs processes that concurrently fork, signal their group and wait.
 fn families(sys: &dyn Sys, rounds: usize) -> i32 {
     let family = move |sys: &dyn Sys| {
         for _ in 0..rounds {
@@ -54,7 +54,7 @@ fn lock_statistics_are_consistent() {
         });
         assert_success(&on, &report);
         let locks = report.locks.expect("statistics were requested");
-        // A tick takes this lock in every mode, and so does each fork.
+        // Each tick and each fork acquires this lock in every mode.
         let times =
             locks.rows.iter().find(|row| row.name == "u_time_lock").expect("the class exists");
         assert!(times.acquisitions >= 2, "{on}: {times:?}");
@@ -100,7 +100,7 @@ fn simulated_lock_statistics_repeat_for_equal_seeds() {
 
 #[test]
 fn two_processors_contend_for_the_relation_lock() {
-    // Contention in one run is a matter of chance, but some of 1000 runs must have contention.
+    // Contention in one run depends on chance, but some of the 1000 runs must have contention.
     const RUNS: usize = 1000;
     let contended = (0..RUNS).any(|_| {
         let system = of(LockingMode::Parallel, Executor::Parallel).statistics(true);

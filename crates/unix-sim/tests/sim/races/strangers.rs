@@ -1,5 +1,5 @@
-//! A process that gets the slot of an ended process must not be mistaken for the ended process: not
-//! by its children, its terminal, or the process that inherits its children.
+//! Reuse of an ended process's slot: neither the ended process's children, nor its terminal, nor
+//! the process that inherits the children may mistake the new process for the ended process.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -20,14 +20,14 @@ fn await_set(sys: &dyn Sys, flag: &AtomicBool) {
     }
 }
 
-/// Waits for a child; returns its exit status, if it has one.
+/// Waits for a child; returns its exit status if it exited.
 fn exited(sys: &dyn Sys, child: Pid) -> Option<i32> {
     let waited = sys.waitpid(child.into(), WaitOptions::empty());
     waited.expect("a child of the caller").expect("the wait blocks").status.exited()
 }
 
-/// A process ends while the process that is to inherit its child also ends and is reaped. The next
-/// process in the heir's slot must not have a child.
+/// A process ends while the heir of its child also ends and is reaped. The next process in the
+/// heir's slot must not have a child.
 const ORPHANS_AGAINST_REAPER: Race = Race {
     scene: || {
         Arc::new(|sys| {
@@ -64,7 +64,7 @@ const ORPHANS_AGAINST_REAPER: Race = Race {
     parallel: PARALLEL,
 };
 
-/// Number of new processes, one of which gets the slot.
+/// Number of new processes, one of which receives the slot.
 const STRANGERS: u32 = 4;
 
 /// A terminal is hung up while the leader of its session ends and is auto-reaped. The next process
@@ -105,8 +105,8 @@ const HANG_UP_AGAINST_EXIT: Race = Race {
     parallel: PARALLEL,
 };
 
-/// A process queries its parent while the parent ends and is reaped, and another process gets the
-/// parent's slot. The answer is the parent or the first process.
+/// A process calls `getppid` while its parent ends and is reaped, and another process receives the
+/// parent's slot. The call returns the parent or the first process.
 const GETPPID_AGAINST_EXIT: Race = Race {
     scene: || {
         Arc::new(|sys| {
@@ -156,8 +156,7 @@ fn getppid_never_returns_the_next_process_in_a_slot() {
     GETPPID_AGAINST_EXIT.holds();
 }
 
-/// A parent and its child end at the same time. The process that inherits the child reaps each of
-/// them once.
+/// A parent and its child end at the same time. Their heir reaps each of them once.
 const CHAIN: Race = Race {
     scene: || {
         Arc::new(|sys| {
@@ -181,8 +180,7 @@ fn process_ending_with_its_parent_is_inherited_once() {
 }
 
 /// Like [`CHAIN`], but on real processors, where interleavings are not limited to the switch points
-/// of the simulation. A long chain of processes runs, each of which ends as soon as it has forked
-/// the next.
+/// of the simulation. Each process of a long chain ends as soon as it has forked the next process.
 #[test]
 fn every_process_of_a_long_chain_is_inherited() {
     const LINKS: u32 = 1000;

@@ -1,5 +1,5 @@
-//! Races for a terminal: a shell and its job both give the job the terminal, as with `setpgid`, and
-//! the later call has no effect; two session leaders compete for one terminal; another thread
+//! Races for a terminal. A shell and its job both give the job the terminal, as with `setpgid`, and
+//! the later call has no effect. Two session leaders compete for one terminal. Another thread
 //! changes a reader's group (§7.2.3).
 
 use std::sync::Arc;
@@ -13,8 +13,8 @@ use crate::races::explore::{PARALLEL, Race, Scene};
 
 const OWN: Pid = Pid::number_only(0);
 
-/// A shell with a terminal gives the terminal to a job that reads a line, and takes it back. A job
-/// that is not `careful` leaves the setup to the shell.
+/// A shell with a terminal gives the terminal to a job that reads a line, and then takes the
+/// terminal back. If `careful` is false, the job leaves the setup to the shell.
 fn hand_over(careful: bool) -> Scene {
     Arc::new(move |sys| {
         let shell = sys.fork(move |sys| {
@@ -70,8 +70,8 @@ fn status_of(sys: &dyn Sys, child: Pid) -> i32 {
     waited.expect("a child of the caller").expect("the wait blocks").status.exited().unwrap_or(9)
 }
 
-/// Two session leaders compete for the same terminal. One gets the terminal, and the other an
-/// error.
+/// Two session leaders compete for the same terminal. One acquires the terminal, and the other
+/// receives an error.
 const TWO_LEADERS: Race = Race {
     scene: || {
         let tried = Arc::new(AtomicI32::new(0));
@@ -103,9 +103,9 @@ const TWO_LEADERS: Race = Race {
     parallel: PARALLEL,
 };
 
-/// A process reads from a background group while another thread moves it to the foreground. If the
-/// read signals the old group, the signal reaches the process too, whichever group it is in by
-/// then.
+/// A process reads from a background group while another thread moves it to the foreground group.
+/// If the read signals the old group, the signal also reaches the process, whichever group it is in
+/// by then.
 const READ_AGAINST_SETPGID: Race = Race {
     scene: || {
         Arc::new(|sys| {

@@ -1,4 +1,4 @@
-//! A tracer waits for its tracee, or dies, while the tracee's parent waits or dies too.
+//! Races between a tracer that waits or dies and its tracee's parent that waits or dies.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -33,9 +33,9 @@ fn await_set(sys: &dyn Sys, flag: &AtomicBool) {
     }
 }
 
-/// A tracee ends. Two threads of its tracer wait for it. Tracer and parent are each notified once,
-/// the parent after the tracer has waited or died. Until then the parent's wait never fails with
-/// `ECHILD`.
+/// A tracee ends, and two threads of its tracer wait for it. Tracer and parent are each notified
+/// once; the parent is notified after the tracer has waited or died. Until then the parent's wait
+/// never fails with `ECHILD`.
 fn both_wait(tracer_waits: bool) -> Scene {
     Arc::new(move |sys| {
         let child = sys.fork(pauses).expect("within the limits");
@@ -138,7 +138,7 @@ fn ended_tracee_is_inherited_once_while_the_tracer_dies() {
     race(|| parent_dies(false)).holds();
 }
 
-/// Polls until a child has ended; returns `false` if there is no such child.
+/// Polls until a child has ended; returns `false` if the child does not exist.
 fn polls(sys: &dyn Sys, child: Pid) -> bool {
     loop {
         match sys.waitpid(child.into(), WaitOptions::NOHANG) {
@@ -149,7 +149,7 @@ fn polls(sys: &dyn Sys, child: Pid) -> bool {
 }
 
 /// A tracer kills its tracee and exits, while the parent of both polls for the tracee. The tracee
-/// ends only once, so that its user's process count is correct afterwards.
+/// is counted as ended only once, so its user's process count is correct afterwards.
 const TRACER_AGAINST_PARENT: Race = Race {
     scene: || {
         Arc::new(|sys| {

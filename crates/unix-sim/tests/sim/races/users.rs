@@ -1,5 +1,5 @@
-//! `setuid` in one thread while another creates a process or a thread: the user's process count
-//! must be correct.
+//! `setuid` in one thread against the creation of a process or thread in another: the user's
+//! process count must be correct.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use tontine_unix::{Errno, Resource, Rlimit, Sys, WaitOptions};
 use crate::races::explore::{PARALLEL, Race, Scene};
 
 /// A program changes its user while it creates a process or thread that ends. Afterwards the new
-/// user has one process, and with a limit of one process may have no other.
+/// user has one process, and a process limit of one permits no other.
 fn counted(makes: fn(&dyn Sys)) -> Scene {
     Arc::new(move |sys| {
         let program = sys.fork(move |sys| {

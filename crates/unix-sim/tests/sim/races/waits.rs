@@ -85,7 +85,7 @@ fn wait_never_reports_a_failed_spawn() {
     FAILED_SPAWN_AGAINST_WAIT.holds();
 }
 
-/// Two threads wait for the only child. One reaps the child, the other gets `ECHILD`.
+/// Two threads wait for the only child. One reaps the child, and the other receives `ECHILD`.
 const TWO_WAITERS: Race = Race {
     scene: || {
         let won = Arc::new(AtomicI32::new(0));
@@ -135,7 +135,7 @@ fn reaps_by_signal(most: usize) -> Scene {
     })
 }
 
-/// SIGCHLD coalesces: after one signal, the parent can reap all children that have ended.
+/// SIGCHLD coalesces: after one signal, the parent may find several ended children to reap.
 const CHILDREN_COALESCE: Race =
     Race { scene: || reaps_by_signal(usize::MAX), with: |builder| builder, parallel: PARALLEL };
 
@@ -154,7 +154,7 @@ fn waiting_until_echild_loses_no_child_to_coalescing() {
     CHILDREN_COALESCE.holds();
 }
 
-/// The race is in the program itself: it reaps only one of the children that end before it is
+/// The race is in the program itself, which reaps only one of the children that end before it is
 /// scheduled again.
 #[test]
 fn waiting_once_per_signal_loses_children_in_every_mode() {

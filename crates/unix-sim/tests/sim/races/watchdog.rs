@@ -1,4 +1,4 @@
-//! The watchdog names a program that never makes a system call, and names no other program.
+//! The watchdog, which names a program that never makes a system call, and no other program.
 
 #![allow(clippy::disallowed_types, reason = "the watchdog's clock is the wall clock")]
 
@@ -11,7 +11,8 @@ use tontine_unix_sim::{BusyThread, Executor, LockingMode};
 
 use crate::systems::{assert_success, of, run};
 
-/// Longer than a processor takes to return to a thread that makes calls.
+/// The watchdog's limit, which exceeds the time until a processor returns to a thread that makes
+/// calls.
 const LIMIT: Duration = Duration::from_secs(2);
 /// Maximum wait for the watchdog's report.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -71,7 +72,7 @@ fn watchdog_names_only_programs_that_make_no_call() {
         let spawned = Arc::clone(&pid);
         let report = run(system, move |sys| {
             let polite = sys.spawn(&SpawnRequest::new("behaves", &[])).expect("within the limits");
-            // In that mode, processor 0 is the master's.
+            // In mode `Master`, processor 0 is the master.
             sys.place(Some(1)).expect("the processor exists");
             let busy = sys.spawn(&SpawnRequest::new("computes", &[])).expect("within the limits");
             *spawned.lock().expect("no panic") = busy.number();

@@ -1,5 +1,5 @@
-//! Processor time: which process is charged, when the time of children is added, the effect of the
-//! limit, and `profil` (§6.1).
+//! Processor time: the charged process, the addition of children's time, the CPU limit, and
+//! `profil` (§6.1).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use super::harness::*;
 
-/// A long time in comparison with a few system calls.
+/// A processor time that is long in comparison with a few system calls.
 const LONG: Duration = Duration::from_millis(300);
 
 /// Returns the processor time that the calling process has used.
@@ -103,14 +103,13 @@ fn time_of_an_auto_reaped_child_is_not_added() {
     .and_on_linux();
 }
 
-/// Runs a program with a handler for SIGXCPU that exceeds its limit and receives the signal every
-/// second. Each signal finds a soft limit one second higher, until the hard limit kills the
-/// program.
+/// Runs a program that handles SIGXCPU, exceeds its limit, and receives the signal every second. At
+/// each signal the soft limit is one second higher, until the program is killed at the hard limit.
 fn exceeds_its_limit(sys: &dyn Sys) {
     let exceeded = Bell::new(sys);
     let child = sys.fork(move |sys| {
-        // The signal arrives a moment after the limit was raised, perhaps while the heir is
-        // awaited.
+        // The signal arrives shortly after the limit was raised, perhaps while the program waits
+        // for the heir.
         let ring = SigAction::handler(move |sys, _| exceeded.ring(sys));
         act(sys, Signal::XCPU, ring.with_flags(ActionFlags::RESTART));
         sys.setrlimit(Resource::Cpu, Rlimit { soft: 1, hard: 3 }).unwrap();
@@ -137,8 +136,8 @@ fn exceeds_its_limit(sys: &dyn Sys) {
     exceeded.heard(sys);
 }
 
-/// Minimum time that is measured per second of the limit. Linux enforces the limit by ticks, which
-/// are samples, but reports the measured time.
+/// Minimum measured time per second of the limit. Linux enforces the limit by ticks, which are
+/// samples, but reports the measured time.
 const LIMIT_AT_LEAST: Duration = Duration::from_millis(500);
 
 #[test]
@@ -160,7 +159,7 @@ fn each_processor_clock_charges_the_process_it_runs() {
 }
 
 #[test]
-fn sigxcpu_default_action_ends_the_process() {
+fn sigxcpu_default_action_terminates_process() {
     simulated(|sys| {
         let end = end_as(sys, |sys| {
             sys.setrlimit(Resource::Cpu, Rlimit { soft: 1, hard: 9 }).unwrap();
@@ -211,7 +210,7 @@ fn profile_counts_each_tick_at_the_current_mark() {
         let [zero, one, two] = all(&counts);
         assert!(zero >= 3 && one == 0 && two >= 5, "{:?}", [zero, one, two]);
         let charged = (used(sys) - before).as_millis() / 10;
-        // One tick may have arrived after the last check and before the profile was ended.
+        // One tick may have arrived between the last check and the end of the profile.
         assert!(u128::from(zero + two) <= charged, "{charged} ticks: {zero} and {two}");
         compute_until(sys, used(sys) + LONG);
         assert_eq!(all(&counts), [zero, one, two], "the profile still counts after its end");

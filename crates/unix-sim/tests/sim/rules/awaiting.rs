@@ -1,5 +1,5 @@
-//! Threads that wait for signals: which signals `sigsuspend` and `sigwait` take, and which they
-//! leave pending.
+//! Threads that wait for signals: the signals that `sigsuspend` and `sigwait` take or leave
+//! pending.
 
 use super::harness::*;
 

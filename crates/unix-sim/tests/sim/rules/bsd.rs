@@ -104,7 +104,7 @@ fn sigstack_is_in_use_while_an_onstack_handler_runs() {
 }
 
 #[test]
-fn killpg_is_kill_of_a_group() {
+fn killpg_equals_kill_of_group() {
     everywhere(|sys| {
         let child = sys.fork(sleep_on).unwrap();
         sys.setpgid(child, child).unwrap();

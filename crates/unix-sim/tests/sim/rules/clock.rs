@@ -121,7 +121,7 @@ fn tick_counts_at_the_mark_current_on_arrival() {
             let report = unix.run(|sys| {
                 let counts: Arc<[AtomicU32]> = (0..4).map(|_| AtomicU32::new(0)).collect();
                 let count = |mark: usize| counts[mark].load(Ordering::Relaxed);
-                // The profile does not count ticks before its start.
+                // Ticks that arrive before the profile starts are not counted.
                 while sys.getrusage() == Usage::default() {
                     sys.poll();
                 }

@@ -2,7 +2,7 @@
 
 use super::harness::*;
 
-/// Installs a handler for SIGUSR1 that notes its thread; returns the id of the first thread.
+/// Installs a handler for SIGUSR1 that logs its thread; returns the id of the first thread.
 fn handlers_by_thread(sys: &dyn Sys, log: &Log) -> i32 {
     let noted = log.clone();
     act(sys, Signal::USR1, SigAction::handler(move |sys, _| noted.note(sys.gettid().0)));
@@ -116,7 +116,7 @@ fn oldest_thread_delivery_waits_for_the_oldest_thread() {
                 .thread(move |sys| {
                     unblock(sys, &[Signal::USR1]);
                     kill(sys, sys.getpid(), Signal::USR1);
-                    // The call makes the thread check again for signals that the mask admits.
+                    // The call makes the thread check again for unblocked signals.
                     block(sys, &[Signal::HUP]);
                     rest(sys);
                     assert_eq!(seen.len(), 0);
@@ -154,13 +154,13 @@ fn signal_to_a_thread_waits_for_that_thread() {
 }
 
 #[test]
-fn signal_being_blocked_is_left_to_another_thread() {
+fn signal_blocked_by_handler_goes_to_another_thread() {
     everywhere(|sys| {
         for _ in 0..4 {
             let log = Log::default();
             handlers_by_thread(sys, &log);
-            // The handler of SIGHUP blocks SIGUSR1 while SIGUSR1 may be about to be delivered to
-            // the same thread.
+            // The handler of SIGHUP blocks SIGUSR1 while the kernel may be about to deliver SIGUSR1
+            // to the same thread.
             let waited_for = log.clone();
             let holds = SigAction::handler(move |sys, _| until(sys, || waited_for.len() == 1));
             act(sys, Signal::HUP, holds.with_mask(SigSet::of(&[Signal::USR1])));

@@ -17,7 +17,7 @@ fn sigaction_returns_the_previous_action() {
 }
 
 #[test]
-fn actions_of_kill_and_stop_are_readable_but_fixed() {
+fn sigkill_and_sigstop_actions_are_read_only() {
     everywhere(|sys| {
         for signal in [Signal::KILL, Signal::STOP] {
             assert_eq!(sys.sigaction(signal, None), Ok(SigAction::DEFAULT));
@@ -135,7 +135,7 @@ fn ignored_blocked_signal_stays_pending_then_is_discarded() {
 }
 
 #[test]
-fn default_actions_end_stop_or_ignore() {
+fn default_actions_terminate_stop_or_ignore() {
     everywhere(|sys| {
         for signal in Signal::all() {
             let child = sys
@@ -148,7 +148,7 @@ fn default_actions_end_stop_or_ignore() {
             let expected = match signal.default_action() {
                 DefaultAction::Terminate => WaitStatus::Signaled(signal, false),
                 DefaultAction::Core => WaitStatus::Signaled(signal, true),
-                // The group that runs the rule is orphaned: only SIGSTOP stops its members.
+                // The group that runs the rule is orphaned, so only SIGSTOP stops its members.
                 DefaultAction::Stop if signal != Signal::STOP => WaitStatus::Exited(7),
                 DefaultAction::Stop => WaitStatus::Stopped(signal),
                 DefaultAction::Ignore | DefaultAction::Continue => WaitStatus::Exited(7),
@@ -163,7 +163,7 @@ fn default_actions_end_stop_or_ignore() {
 }
 
 #[test]
-fn restart_flag_decides_whether_a_sleeping_call_resumes() {
+fn sleeping_call_restarts_only_with_restart_flag() {
     everywhere(|sys| {
         for (flags, expected) in [(ActionFlags::RESTART, 1), (ActionFlags::empty(), 2)] {
             let end = end_as(sys, move |sys| {

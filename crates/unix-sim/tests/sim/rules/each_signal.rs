@@ -1,8 +1,8 @@
-//! Rules that hold for each signal that can be caught.
+//! Rules for each signal that can be caught.
 
 use super::harness::*;
 
-/// All signals except SIGKILL and SIGSTOP.
+/// Returns all signals except SIGKILL and SIGSTOP.
 fn each() -> impl Iterator<Item = Signal> {
     Signal::all().filter(|&signal| !SigSet::UNBLOCKABLE.contains(signal))
 }

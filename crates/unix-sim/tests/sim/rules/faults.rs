@@ -68,7 +68,7 @@ fn fault_in_its_own_handler_is_fatal() {
 }
 
 #[test]
-fn fault_in_one_thread_ends_the_process() {
+fn fault_in_one_thread_kills_process() {
     everywhere(|sys| {
         let end = end_as(sys, |sys| {
             sys.thread(|sys| sys.fault(Signal::FPE).unwrap()).unwrap();

@@ -59,7 +59,8 @@ fn child_pid_differs_from_all_live_pids_and_groups() {
     everywhere_with(
         |builder| builder.pids(320),
         |sys| {
-            // Numbers below 300 are assigned once; above, the allocator wraps around.
+            // Numbers below 300 are assigned only once; from 300 upwards the allocator wraps
+            // around.
             while reaped(sys) < 300 {}
             let living = [(); 5].map(|()| sys.fork(sleep_on).unwrap());
             let [leader, member, ..] = living;
@@ -79,7 +80,7 @@ fn child_pid_differs_from_all_live_pids_and_groups() {
     );
 }
 
-/// Returns the number of a child that exits and is waited for.
+/// Returns the number of a child that has exited and been reaped.
 fn reaped(sys: &dyn Sys) -> i32 {
     let child = sys.fork(|_| 0).unwrap();
     end_of(sys, child);

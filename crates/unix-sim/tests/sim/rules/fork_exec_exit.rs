@@ -1,4 +1,5 @@
-//! The state that a child inherits and that a program keeps across exec, and the end of processes.
+//! The state that a child inherits, the state that a process keeps across exec, and the end of
+//! processes.
 
 use super::harness::*;
 
@@ -65,7 +66,7 @@ fn child_changes_do_not_affect_the_parent() {
 }
 
 #[test]
-fn child_knows_its_parent_group_and_session() {
+fn getppid_getpgrp_getsid_of_child_match_its_parent() {
     everywhere(|sys| {
         let (me, group, session) = (sys.getpid(), sys.getpgrp(), sys.getsid(sys.getpid()).unwrap());
         let child = sys
@@ -122,7 +123,7 @@ fn prepare_to_look(sys: &dyn Sys) {
 }
 
 #[test]
-fn exec_resets_handlers_and_keeps_the_rest() {
+fn exec_resets_handlers_and_keeps_other_state() {
     everywhere_with(with_programs, |sys| {
         let end = end_as(sys, |sys| {
             prepare_to_look(sys);
@@ -288,8 +289,8 @@ fn spawned_child_killed_before_exec_is_still_reaped() {
     });
 }
 
-/// A request for a child in the group of `leader`. Its setup takes so long that a signal to the
-/// group arrives before its program begins.
+/// Returns a request for a child in the group of `leader` whose setup takes so long that a signal
+/// to the group arrives before the program starts.
 fn slow_to_begin(leader: Pid) -> SpawnRequest {
     let mut spawn = SpawnRequest::new("sleeps", &["sleeps"]);
     spawn.group = SpawnGroup::Of(leader);
@@ -415,7 +416,7 @@ fn exit_status_has_eight_bits() {
 }
 
 #[test]
-fn exit_in_any_thread_ends_the_process() {
+fn exit_in_any_thread_terminates_process() {
     everywhere(|sys| {
         let end = end_as(sys, |sys| {
             sys.thread(|sys| {
@@ -431,7 +432,7 @@ fn exit_in_any_thread_ends_the_process() {
 }
 
 #[test]
-fn return_from_the_first_thread_is_exit() {
+fn return_from_first_thread_exits_process() {
     everywhere(|sys| {
         let end = end_as(sys, |sys| {
             sys.thread(|sys| {
@@ -446,7 +447,7 @@ fn return_from_the_first_thread_is_exit() {
 }
 
 #[test]
-fn fatal_signal_to_any_thread_ends_the_process() {
+fn fatal_signal_to_any_thread_terminates_process() {
     everywhere(|sys| {
         let end = end_as(sys, |sys| {
             block(sys, &[Signal::TERM]);

@@ -1,10 +1,10 @@
-//! Entry and exit of a handler: its stack, its mask, the order of queued signals.
+//! Entry and exit of handlers: the stack, the mask, the order of queued signals.
 
 use super::harness::*;
 
 const STACK: SigStack = SigStack { size: 65_536, on_stack: false };
 
-/// Returns a handler that notes whether it runs on the alternate stack.
+/// Returns a handler that logs 1 if it runs on the alternate stack, and 0 otherwise.
 fn looks_at_its_stack(log: &Log) -> SigAction {
     let log = log.clone();
     SigAction::handler(move |sys, _| log.note(sys.sigstack(None).unwrap().on_stack.into()))
@@ -62,7 +62,7 @@ fn alternate_stack_in_use_cannot_be_changed() {
 }
 
 #[test]
-fn executed_program_has_no_alternate_stack() {
+fn program_after_exec_has_no_alternate_stack() {
     let with_program = |builder: Builder| {
         builder.program("looks", |sys, _| i32::from(sys.sigstack(None) == Ok(SigStack::default())))
     };
@@ -195,7 +195,7 @@ fn lowest_of_several_queued_signals_is_delivered_first() {
 /// Regression: the stack overflowed in the call in which the handler signalled itself. The overflow
 /// was mistaken for a bug in the system itself, and aborted the host.
 #[test]
-fn endlessly_recursive_handler_is_a_segmentation_fault() {
+fn endlessly_recursive_handler_raises_sigsegv() {
     everywhere(|sys| {
         let end = end_as(sys, |sys| {
             let again = SigAction::handler(|sys, _| sys.raise(Signal::USR1).unwrap());

@@ -1,4 +1,4 @@
-//! [`everywhere`] and its variants, which run the rules, and the helpers of the rules, such as
+//! The functions that run rules, [`everywhere`] and its variants, and helpers of the rules, such as
 //! [`Log`].
 
 use std::process::{Command, Stdio};
@@ -13,7 +13,7 @@ pub(crate) use crate::children::{bare, leader, sleep_on};
 use crate::keeper::keep;
 use crate::systems::{assert_held, of, run};
 
-/// Environment variable of a test that runs only on Linux, in its own process.
+/// Name of the environment variable that makes a test run its rule on Linux only.
 const ON_LINUX: &str = "TONTINE_RULE_ON_LINUX";
 const EXECUTORS: [Executor; 4] = [
     Executor::Simulated { seed: 1 },
@@ -83,8 +83,8 @@ fn on<F: Fn(&dyn Sys) + Send + Sync + 'static>(
 }
 
 impl<F: Fn(&dyn Sys) + Send + Sync + 'static> Held<F> {
-    /// Runs the rule on Linux too. For that, starts this test again, alone in a process, whose
-    /// child runs the rule in its own session.
+    /// Also runs the rule on Linux. Starts this test again, alone in a new process, whose child
+    /// runs the rule in its own session.
     pub(crate) fn and_on_linux(self) {
         if std::env::var_os(ON_LINUX).is_some() {
             self.on_linux();
@@ -116,7 +116,7 @@ impl<F: Fn(&dyn Sys) + Send + Sync + 'static> Held<F> {
     }
 }
 
-/// A log of the numbers that handlers and programs note, in order.
+/// A log of numbers that handlers and programs add, in order.
 #[derive(Clone, Default)]
 pub(crate) struct Log(Arc<Notes>);
 
@@ -133,24 +133,24 @@ impl Log {
         self.0.notes[at].store(number, Ordering::Relaxed);
     }
 
-    /// Returns all notes.
+    /// Returns all logged numbers.
     pub(crate) fn all(&self) -> Vec<i32> {
         let count = self.0.count.load(Ordering::Relaxed);
         self.0.notes[..count].iter().map(|note| note.load(Ordering::Relaxed)).collect()
     }
 
-    /// Returns the number of notes.
+    /// Returns the length of the log.
     pub(crate) fn len(&self) -> usize {
         self.0.count.load(Ordering::Relaxed)
     }
 
-    /// Returns a handler that notes the number of its signal.
+    /// Returns a handler that logs the number of its signal.
     pub(crate) fn signals(&self) -> SigAction {
         let log = self.clone();
         SigAction::handler(move |_, info| log.note(info.signal.number()))
     }
 
-    /// Returns a handler that notes the information of its signal: code, pid, uid, value, status.
+    /// Returns a handler that logs the information of its signal: code, pid, uid, value, status.
     pub(crate) fn infos(&self) -> SigAction {
         let log = self.clone();
         SigAction::handler(move |_, info| {
@@ -178,7 +178,7 @@ pub(crate) fn code(code: SigCode) -> i32 {
     }
 }
 
-/// A short time of some milliseconds.
+/// A short pause.
 pub(crate) const MOMENT: Duration = Duration::from_millis(5);
 
 /// Blocks signals.
@@ -225,8 +225,8 @@ pub(crate) fn end_as(
     end_of(sys, child)
 }
 
-/// Asserts that SIGSTOP stops a child and SIGKILL ends it, whatever the child's dispositions for
-/// them.
+/// Asserts that SIGSTOP stops a child and SIGKILL kills it, whatever the child's dispositions for
+/// these signals.
 pub(crate) fn stop_and_kill(sys: &dyn Sys, child: Pid) {
     kill(sys, child, Signal::STOP);
     assert_eq!(change_of(sys, child, WaitOptions::STOPPED), WaitStatus::Stopped(Signal::STOP));
@@ -234,7 +234,7 @@ pub(crate) fn stop_and_kill(sys: &dyn Sys, child: Pid) {
     assert_eq!(end_of(sys, child), WaitStatus::Signaled(Signal::KILL, false));
 }
 
-/// Waits for a child. During the wait, which then restarts, the child sends the caller a signal.
+/// Waits for a child that signals the caller during the wait, which then restarts.
 pub(crate) fn wait_through(sys: &dyn Sys, signal: Signal) {
     let me = sys.getpid();
     let child = sys
@@ -248,8 +248,8 @@ pub(crate) fn wait_through(sys: &dyn Sys, signal: Signal) {
     assert_eq!(end_of(sys, child), WaitStatus::Exited(3));
 }
 
-/// Raises a signal whose handler raises it once more, and notes when each handler run begins and
-/// ends: 1 and −1 for the first run, 2 and −2 for the second.
+/// Raises a signal whose handler raises it once more. Returns the beginnings and ends of the
+/// handler's runs in order: 1 and −1 for the first run, 2 and −2 for the second.
 pub(crate) fn raise_twice(sys: &dyn Sys, signal: Signal, flags: ActionFlags) -> Vec<i32> {
     let log = Log::default();
     let noted = log.clone();
@@ -283,7 +283,7 @@ pub(crate) fn until(sys: &dyn Sys, holds: impl Fn() -> bool) {
     }
 }
 
-/// A pipe on which one process waits for the other.
+/// A pipe over which one process waits for another.
 #[derive(Clone, Copy)]
 pub(crate) struct Bell(pub Fd, Fd);
 

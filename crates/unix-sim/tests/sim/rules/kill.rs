@@ -2,7 +2,7 @@
 
 use super::harness::*;
 
-/// Asserts that SIGTERM ended a child.
+/// Asserts that SIGTERM terminated a child.
 fn killed(sys: &dyn Sys, child: Pid) {
     assert_eq!(end_of(sys, child), WaitStatus::Signaled(Signal::TERM, false));
 }
@@ -56,19 +56,19 @@ fn kill_of_a_zombie_succeeds_and_of_a_reaped_child_fails() {
     .and_on_linux();
 }
 
-/// Returns a child that leads a group and whose number is reused.
+/// Returns a child that leads a group and whose number can be reused.
 fn leader_of_many(sys: &dyn Sys) -> Pid {
     loop {
         let child = leader(sys);
         if child.number() >= 300 {
             return child;
         }
-        // Numbers below 300 are assigned once.
+        // Numbers below 300 are assigned only once.
         terminate(sys, child);
     }
 }
 
-/// Returns an ended process and the process that has its number now.
+/// Returns an ended process and the process that now has its number.
 fn two_with_one_number(sys: &dyn Sys) -> (Pid, Pid) {
     let old = leader_of_many(sys);
     terminate(sys, old);
@@ -135,7 +135,7 @@ fn kill_of_a_group_reaches_exactly_its_members() {
 }
 
 #[test]
-fn kill_of_the_own_group_includes_the_caller() {
+fn kill_of_own_group_includes_caller() {
     everywhere(|sys| {
         let log = Log::default();
         act(sys, Signal::USR1, log.signals());

@@ -1,9 +1,9 @@
-//! `setrlimit`, and the limit of processes.
+//! `setrlimit`, and the limit on processes.
 
 use super::harness::*;
 
 #[test]
-fn limit_is_lowered_by_any_user_raised_by_privileged() {
+fn only_privileged_user_may_raise_hard_limit() {
     everywhere(|sys| {
         let of = |soft, hard| Rlimit { soft, hard };
         assert_eq!(sys.setrlimit(Resource::Processes, of(50, 100)), Ok(()));
@@ -56,7 +56,7 @@ fn process_limit_counts_processes_and_threads_of_a_user() {
 }
 
 #[test]
-fn process_limit_does_not_bind_the_privileged() {
+fn process_limit_exempts_privileged_users() {
     everywhere(|sys| {
         sys.setrlimit(Resource::Processes, Rlimit::of(1)).unwrap();
         let children = [sys.fork(|_| 0).unwrap(), sys.fork(|_| 0).unwrap()];
@@ -70,7 +70,7 @@ fn process_limit_does_not_bind_the_privileged() {
 }
 
 #[test]
-fn process_counts_for_its_user_after_setuid() {
+fn process_is_counted_for_new_user_after_setuid() {
     everywhere(|sys| {
         let bell = Bell::new(sys);
         let holder = sys
@@ -95,7 +95,7 @@ fn process_counts_for_its_user_after_setuid() {
 }
 
 #[test]
-fn pending_signals_count_for_the_user_after_setuid() {
+fn pending_signals_are_counted_for_new_user_after_setuid() {
     everywhere(|sys| {
         let end = end_as(sys, |sys| {
             block(sys, &[Signal::RTMIN]);
@@ -112,8 +112,8 @@ fn pending_signals_count_for_the_user_after_setuid() {
     .and_on_linux();
 }
 
-/// Runs with limits of 1 and 2 seconds. The handler for SIGXCPU finds the soft limit raised, its
-/// child inherits the raised limit, and the hard limit kills the process.
+/// Runs with CPU limits of 1 and 2 seconds. The handler for SIGXCPU finds the soft limit raised,
+/// its child inherits the raised limit, and the kernel kills the process at the hard limit.
 fn meets_its_limits_of_time(sys: &dyn Sys) {
     let (from, to) = sys.pipe().unwrap();
     let child = sys

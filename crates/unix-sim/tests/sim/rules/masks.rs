@@ -44,7 +44,7 @@ fn unblocked_signals_are_delivered_before_sigprocmask_returns() {
 }
 
 #[test]
-fn signal_to_oneself_arrives_before_kill_returns() {
+fn signal_to_self_arrives_before_kill_returns() {
     everywhere(|sys| {
         let log = Log::default();
         act(sys, Signal::USR1, log.signals());

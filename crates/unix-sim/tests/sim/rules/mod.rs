@@ -1,6 +1,6 @@
 //! The rules of processes and signals by topic, from POSIX.1-2024, Linux's manual pages and the
-//! paper (§3 to §7). Each rule is a test that is named after it. [`harness`] runs each rule in
-//! every mode on both executors, and also on Linux unless the rule shares memory between processes.
+//! paper (§3 to §7). Each rule is a test of the same name. [`harness`] runs each rule in every mode
+//! on both executors, and also on Linux unless the rule shares memory between processes.
 
 #![allow(clippy::disallowed_types, reason = "some rules concern real time")]
 

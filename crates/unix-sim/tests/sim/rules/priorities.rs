@@ -51,7 +51,7 @@ fn nice_value_is_lowered_only_with_privilege() {
 }
 
 #[test]
-fn priority_of_another_user_is_readable_but_fixed() {
+fn priority_of_another_user_is_read_only() {
     everywhere(|sys| {
         let other = sys.fork(sleep_on).unwrap();
         sys.setpriority(PriorityScope::Process(other), 2).unwrap();

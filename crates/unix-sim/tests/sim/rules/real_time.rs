@@ -1,4 +1,4 @@
-//! Real-time signals, which queue.
+//! Real-time signals: their order, queue and limit.
 
 use super::harness::*;
 
@@ -50,7 +50,7 @@ fn real_time_signal_default_action_terminates() {
     .and_on_linux();
 }
 
-/// Runs a part of a rule with a limit on queued signals, as a separate user.
+/// Runs part of a rule with a limit on queued signals, as a user without other processes.
 fn limited(sys: &dyn Sys, limit: u64, rule: impl FnOnce(&dyn Sys) + Send + 'static) {
     let end = end_as(sys, move |sys| {
         sys.setuid(unused_uid(sys)).unwrap();

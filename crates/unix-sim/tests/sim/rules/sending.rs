@@ -1,4 +1,4 @@
-//! Guarantees of calls that send a signal: which process or thread receives it and when it arrives,
+//! Guarantees of calls that send a signal: the receiving process or thread, the time of arrival,
 //! and that a refused call sends nothing.
 
 use super::harness::*;
@@ -55,7 +55,7 @@ fn raise_beyond_the_queue_limit_returns_eagain() {
 }
 
 #[test]
-fn signal_queued_to_oneself_arrives_before_sigqueue_returns() {
+fn signal_queued_to_self_arrives_before_sigqueue_returns() {
     everywhere(|sys| {
         let log = Log::default();
         let noted = log.clone();
@@ -91,7 +91,7 @@ fn sigqueue_value_reaches_another_process() {
 }
 
 #[test]
-fn signal_to_oneself_goes_to_the_thread_that_admits_it() {
+fn signal_to_self_goes_to_unblocking_thread() {
     everywhere(|sys| {
         let log = Log::default();
         let noted = log.clone();
@@ -127,7 +127,7 @@ fn refused_calls_send_no_signal() {
             0
         });
         assert_eq!(end, WaitStatus::Exited(0));
-        // A thread of another process does not belong to this one.
+        // The thread belongs to a process other than the named one.
         let thread = Tid(target.number());
         let refused = sys.tgkill(sys.getpid(), thread, Some(Signal::USR1));
         assert_eq!(refused, Err(Errno::ESRCH));

@@ -223,7 +223,7 @@ fn stop_ends_sigtimedwait_with_eintr_like_linux() {
                 }
             })
             .unwrap();
-        // A stop signal may arrive before the child waits. The loop then sends another.
+        // A stop signal may arrive before the child waits, and then the loop sends another.
         let end = loop {
             rest(sys);
             kill(sys, child, Signal::STOP);

@@ -7,7 +7,7 @@ fn handler(log: &Log) -> Disposition {
 }
 
 #[test]
-fn sighold_blocks_a_signal_and_sigrelse_lets_it_in() {
+fn sighold_blocks_and_sigrelse_unblocks_signal() {
     everywhere(|sys| {
         let log = Log::default();
         act(sys, Signal::USR1, log.signals());

@@ -1,9 +1,9 @@
-//! Threads: creating, joining, ending.
+//! Creation, joining and end of threads.
 
 use super::harness::*;
 
 #[test]
-fn a_thread_is_joined_once() {
+fn thread_can_be_joined_only_once() {
     everywhere(|sys| {
         let log = Log::default();
         let noted = log.clone();
@@ -28,7 +28,7 @@ fn ended_thread_can_still_be_joined() {
 }
 
 #[test]
-fn join_of_itself_or_of_a_foreign_thread_fails() {
+fn join_of_self_or_foreign_thread_fails() {
     everywhere(|sys| {
         assert_eq!(sys.join(sys.gettid()), Err(Errno::EDEADLK));
         let child = sys.fork(sleep_on).unwrap();

@@ -52,7 +52,7 @@ fn wait_reports_an_ended_child_once() {
 }
 
 #[test]
-fn nohang_returns_nothing_while_children_run() {
+fn nohang_returns_none_while_children_run() {
     everywhere(|sys| {
         let child = sys.fork(sleep_on).unwrap();
         assert_eq!(sys.waitid(Children::Any, EXITED | NOHANG), Ok(None));
@@ -63,7 +63,7 @@ fn nohang_returns_nothing_while_children_run() {
 }
 
 #[test]
-fn nowait_leaves_the_change_to_be_reported_again() {
+fn nowait_keeps_change_waitable() {
     everywhere(|sys| {
         let child = sys.fork(sleep_on).unwrap();
         kill(sys, child, Signal::STOP);
@@ -117,7 +117,7 @@ fn wait_for_a_group_ignores_other_children() {
 }
 
 #[test]
-fn only_children_are_waited_for() {
+fn wait_for_non_child_returns_echild() {
     everywhere(|sys| {
         let child = sys
             .fork(|sys| {
@@ -211,7 +211,7 @@ fn stop_and_continue_affect_all_threads() {
         until(sys, || count.len() >= 2);
         kill(sys, child, Signal::STOP);
         assert_eq!(change_of(sys, child, STOPPED), WaitStatus::Stopped(Signal::STOP));
-        // A thread that has not yet stopped may note a number once more.
+        // A thread that has not yet stopped may log one more number.
         rest(sys);
         let before = count.len();
         for _ in 0..4 {
@@ -227,7 +227,7 @@ fn stop_and_continue_affect_all_threads() {
 }
 
 #[test]
-fn stopped_process_is_killed_at_once() {
+fn sigkill_kills_stopped_process_immediately() {
     everywhere(|sys| {
         for threads in [0, 2] {
             let child = sys
@@ -337,7 +337,7 @@ fn blocked_sigcont_still_continues_the_process() {
 }
 
 #[test]
-fn two_threads_waiting_for_one_child_one_gets_echild() {
+fn second_waiter_for_one_child_gets_echild() {
     everywhere(|sys| {
         let log = Log::default();
         let bell = Bell::new(sys);

@@ -1,5 +1,4 @@
-//! Alarms: the calls that they interrupt, the process and thread that they signal, and the
-//! remaining time.
+//! Alarms: the interrupted calls, the signalled process and thread, and the remaining time.
 
 use super::seconds::{in_computed_seconds, in_seconds};
 use crate::rules::harness::*;
@@ -35,7 +34,7 @@ fn alarm_interrupts_or_restarts_a_read() {
             let bell = Bell::new(sys);
             sys.alarm(1);
             let rung = log.clone();
-            // The read restarts, so another thread ends it.
+            // The read restarts, so another thread must end it.
             let other = sys
                 .thread(move |sys| {
                     block(sys, &[Signal::ALRM]);

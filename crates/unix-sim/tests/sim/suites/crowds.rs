@@ -1,4 +1,4 @@
-//! Large numbers of threads, children, groups and readers, and their process numbers.
+//! Large numbers of threads, children, groups and readers, and the reuse of process numbers.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -59,7 +59,7 @@ fn computing_processes_do_not_starve_others() {
 }
 
 #[test]
-fn sched_yield_lets_the_others_run() {
+fn sched_yield_runs_other_threads() {
     everywhere(|sys| {
         let log = Log::default();
         let seen = log.clone();
@@ -211,7 +211,7 @@ fn child_closes_every_possible_descriptor() {
             };
             assert_eq!(refused, Errno::EMFILE);
             assert_eq!(pipes.len() as i32, (MOST - open) / 2);
-            // On Linux, a fork needs a free descriptor.
+            // On Linux, a fork needs a free descriptor for the child's handle.
             let (from, to) = pipes.pop().expect("a pipe is open");
             sys.close(from).and(sys.close(to)).unwrap();
             let inherited = pipes.clone();
@@ -238,7 +238,7 @@ fn child_closes_every_possible_descriptor() {
 
 #[test]
 fn no_thread_runs_after_exit() {
-    // Only on `Virtual` do parent and child share this memory.
+    // Parent and child share this memory on `Virtual` only.
     everywhere(|sys| {
         let count = Arc::new(AtomicU64::new(0));
         let counted = Arc::clone(&count);

@@ -1,4 +1,4 @@
-//! Priorities, in the cases from other test suites.
+//! Priorities: cases from other test suites.
 
 use crate::rules::harness::*;
 

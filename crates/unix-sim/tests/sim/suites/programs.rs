@@ -1,11 +1,11 @@
-//! Exec: the state that a program keeps, the errors of exec; groups and subreapers.
+//! Exec (the state that a process keeps, and errors), groups and subreapers.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::os::unix::fs::PermissionsExt;
 
 use crate::rules::harness::*;
 
-/// A program that both backends have and that exits at once.
+/// A program that both backends have and that exits immediately.
 const TRUE: &str = "/bin/true";
 const ITSELF: Pid = Pid::number_only(0);
 

@@ -1,5 +1,6 @@
-//! Rules that take seconds: [`in_seconds`], and [`in_computed_seconds`] for rules that compute for
-//! seconds. Each runs once in real time on processors and once on Linux, not in every mode.
+//! Functions that run rules that take seconds: [`in_seconds`], and [`in_computed_seconds`] for
+//! rules that compute for seconds. In real time, each rule runs once on processors and once on
+//! Linux, not in every mode.
 
 use crate::rules::harness::*;
 use crate::systems::{assert_held, of, run};

@@ -1,4 +1,4 @@
-//! Sending signals: the target of a number, and the information that the receiver gets.
+//! Sending signals: the target that a number denotes, and the information that arrives.
 
 use crate::rules::harness::*;
 
@@ -53,7 +53,7 @@ fn group_exists_until_its_last_member_is_reaped() {
 }
 
 #[test]
-fn sigkill_to_the_own_group_ends_the_caller_too() {
+fn sigkill_to_own_group_kills_caller() {
     everywhere(|sys| {
         // A process that has ended remains a member until it is reaped.
         sys.set_subreaper(true).unwrap();

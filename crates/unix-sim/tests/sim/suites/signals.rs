@@ -1,8 +1,8 @@
-//! Each signal in turn: its number, and how it is caught, ignored, held and released.
+//! Rules for each signal: its number, and catching, ignoring, holding and releasing it.
 
 use crate::rules::harness::*;
 
-/// The signals that a program may catch and block.
+/// Returns the signals that a program may catch and block.
 fn catchable() -> impl Iterator<Item = Signal> {
     Signal::all().filter(|signal| !SigSet::UNBLOCKABLE.contains(*signal))
 }
@@ -118,7 +118,7 @@ fn each_signal_is_caught_then_ignored_then_reset() {
 }
 
 #[test]
-fn process_ignoring_all_signals_dies_only_of_sigkill() {
+fn only_sigkill_kills_process_ignoring_all_signals() {
     everywhere(|sys| {
         for caught in [false, true] {
             let bell = Bell::new(sys);
@@ -150,14 +150,14 @@ fn process_ignoring_all_signals_dies_only_of_sigkill() {
     .and_on_linux();
 }
 
-/// The signals whose default action ends the process.
+/// Returns the signals whose default action terminates the process.
 fn fatal() -> impl Iterator<Item = Signal> {
     Signal::all().filter(|signal| {
         matches!(signal.default_action(), DefaultAction::Terminate | DefaultAction::Core)
     })
 }
 
-/// Restores the default of signals that the Rust runtime changes on Linux.
+/// Restores the default action of a signal, which the Rust runtime may have changed on Linux.
 fn default_action(sys: &dyn Sys, signal: Signal) {
     if signal != Signal::KILL {
         act(sys, signal, SigAction::DEFAULT);
@@ -165,7 +165,7 @@ fn default_action(sys: &dyn Sys, signal: Signal) {
 }
 
 #[test]
-fn fatal_signal_to_itself_ends_the_process() {
+fn fatal_signal_to_self_terminates_process() {
     everywhere(|sys| {
         for signal in fatal() {
             let end = end_as(sys, move |sys| {
@@ -173,7 +173,7 @@ fn fatal_signal_to_itself_ends_the_process() {
                 let _ = sys.kill(sys.getpid().into(), Some(signal));
                 1
             });
-            // On Linux, the core limit decides whether there is a core.
+            // On Linux, the core limit decides whether the kernel dumps a core.
             assert_eq!(end.signaled(), Some(signal), "{signal}");
         }
     })
@@ -181,7 +181,7 @@ fn fatal_signal_to_itself_ends_the_process() {
 }
 
 #[test]
-fn fatal_signal_from_the_parent_ends_a_child() {
+fn fatal_signal_from_parent_terminates_child() {
     everywhere(|sys| {
         let bell = Bell::new(sys);
         for signal in fatal() {
@@ -223,7 +223,7 @@ fn resethand_keeps_the_other_flags() {
 }
 
 #[test]
-fn flags_are_kept_for_every_real_time_signal() {
+fn action_flags_persist_for_every_real_time_signal() {
     everywhere(|sys| {
         let reset = ActionFlags::RESETHAND;
         let kinds = [reset | ActionFlags::SIGINFO, reset, ActionFlags::NODEFER];

@@ -24,7 +24,7 @@ fn silence(sys: &dyn Sys, child: Pid) {
 }
 
 #[test]
-fn wait_for_no_signal_ends_by_timeout_or_handler() {
+fn wait_for_empty_set_ends_by_timeout_or_handler() {
     everywhere(|sys| {
         assert_eq!(sys.sigtimedwait(SigSet::EMPTY, NO_TIME), Err(Errno::EAGAIN));
         let before = sys.now();
@@ -96,7 +96,7 @@ fn sigtimedwait_reports_the_sender_blocked_or_not() {
     everywhere(|sys| {
         let log = Log::default();
         for blocked in [false, true] {
-            // An unblocked signal may arrive before the wait, and is then handled.
+            // An unblocked signal may arrive before the wait, and then its handler runs.
             act(sys, Signal::USR1, SigAction::handler(|_, _| {}));
             if blocked {
                 act(sys, Signal::USR1, log.signals());

@@ -26,7 +26,7 @@ fn traced(sys: &dyn Sys, body: impl FnOnce(&dyn Sys) -> i32 + Send + 'static) ->
 }
 
 #[test]
-fn attach_to_the_own_process_returns_eperm() {
+fn attach_to_self_returns_eperm() {
     everywhere(|sys| {
         let me = Pid::number_only(sys.getpid().number());
         let log = Log::default();
@@ -138,7 +138,7 @@ fn attach_and_detach_leave_a_stopped_process_stopped() {
 }
 
 #[test]
-fn stopped_process_continues_under_its_tracer_or_dies() {
+fn attach_to_stopped_process_allows_continue_and_kill() {
     everywhere(|sys| {
         for killed in [false, true] {
             let child = sys.fork(sleep_on).unwrap();

@@ -1,9 +1,9 @@
-//! Used processor time: the process to which it is charged, and its limit.
+//! Processor time: the process that is charged, and the limit.
 
 use super::seconds::in_computed_seconds;
 use crate::rules::harness::*;
 
-/// An amount of computation, which takes some ticks.
+/// Processor time that a computation uses, which is some ticks.
 const WORK: Duration = Duration::from_millis(50);
 
 fn used(usage: Usage) -> Duration {

@@ -1,11 +1,12 @@
-//! Waiting for children: which child is reported, when, and the errors for missing children.
+//! Waiting for children: the reported child, the time of the report, and the errors for missing
+//! children.
 
 use crate::rules::harness::*;
 
 const NOHANG: WaitOptions = WaitOptions::NOHANG;
 const STOPPED: WaitOptions = WaitOptions::STOPPED;
 
-/// Waits for the end of a child or, with `STOPPED`, its stop; returns `None` when no child is left.
+/// Waits until a child has ended or, with `STOPPED`, stopped; returns `None` if no child is left.
 fn next(sys: &dyn Sys, children: Children, options: WaitOptions) -> Option<WaitedChild> {
     loop {
         match sys.waitpid(children, options) {
@@ -134,7 +135,8 @@ fn wait_for_an_adjacent_pid_returns_echild() {
 }
 
 /// Creates eight children that wait for the bell, four in the caller's group and four in another
-/// group, which is returned with them. If `stop` is set, each child first stops itself.
+/// group. If `stop` is set, each child first stops itself. Returns the first four, the other group
+/// and the others.
 fn eight(sys: &dyn Sys, bell: Bell, stop: bool) -> ([Pid; 4], Pid, Vec<Pid>) {
     let mut other = None;
     let mut make = |elsewhere: bool| {
@@ -157,7 +159,8 @@ fn eight(sys: &dyn Sys, bell: Bell, stop: bool) -> ([Pid; 4], Pid, Vec<Pid>) {
     (mine, other.expect("four children"), others)
 }
 
-/// Returns all children that `children` reports. If children stop first, continues each of them.
+/// Waits for the children in `children` and returns them. If `stop` is set, continues each child
+/// once it has stopped.
 fn all(sys: &dyn Sys, children: Children, options: WaitOptions, stop: bool) -> Vec<Pid> {
     let (mut ended, mut stopped) = (Vec::new(), Vec::new());
     while let Some(waited) = next(sys, children, options) {
@@ -178,7 +181,8 @@ fn all(sys: &dyn Sys, children: Children, options: WaitOptions, stop: bool) -> V
     ended
 }
 
-/// Runs eight children. None is reported before the bell, and all are reported after it.
+/// Runs eight children, and asserts that none is reported before the bell rings and that all are
+/// reported afterwards.
 fn play_eight(sys: &dyn Sys, options: WaitOptions, stop: bool) {
     for by_group in [false, true] {
         let bell = Bell::new(sys);
