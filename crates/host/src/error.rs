@@ -2,15 +2,16 @@
 //!
 //! An experiment is *skipped* if the machine lacks something that it needs, and it has *failed* if
 //! something went wrong that should have worked. The two are never mixed: a skip is a property of
-//! the machine, a failure is a bug. A wedged mechanism is neither; it is a result.
+//! the machine, and a failure is a bug. A wedged mechanism is neither a skip nor a failure, but a
+//! result.
 
 use std::io;
 
 /// The reason why an invocation, or an operation under exploration, has no result.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum MeasureError {
-    /// The machine lacks a requirement of the row; the text names it and, if possible, how to get
-    /// it.
+    /// The machine lacks a requirement of the row. The text names the requirement and, if possible,
+    /// a way to meet it.
     #[error("skipped: {0}")]
     Skipped(String),
     /// The row should have worked and did not.
@@ -46,7 +47,7 @@ impl MeasureError {
     }
 }
 
-/// Conversion of an error that names the system call that returned it.
+/// Conversion of an error to a [`MeasureError`] that names the failed system call.
 pub trait ErrorContext<T> {
     /// Converts the error of a call that *sets up an experiment*: to a skip if the system refused
     /// the call (no permission, no such call, a limit), otherwise to a failure.

@@ -1,5 +1,5 @@
-//! Files of measured processes, each in a [`Folder`], and removal of what killed processes left
-//! behind.
+//! The files of measured processes, each in a [`Folder`], and the removal of files that killed
+//! processes left behind.
 //!
 //! Every name starts with `tontine-` or `tontine_`, a kind, and its [`maker`]: the number of a PID
 //! namespace and a pid in it. [`sweep`] removes everything that belongs to an ended process of this
@@ -17,13 +17,13 @@ use crate::error::{ErrorContext, MeasureError, Result};
 
 /// Directory of the names of POSIX shared memory.
 pub const SHARED_MEMORY: &str = "/dev/shm";
-/// Start of iceoryx2's names in that directory; the maker follows.
+/// Prefix of iceoryx2's names in that directory; the maker follows.
 pub const MEMORY: &str = "tontine_ice_";
-/// Start of the names of directories; the kind and the maker follow.
+/// Prefix of the names of directories; the kind and the maker follow.
 const FOLDER: &str = "tontine-";
 /// The kinds of directories.
 const KINDS: [&str; 5] = ["ice", "zmq", "builds", "sessions", "boost"];
-/// End of the name of a directory that is removed when the whole run ends.
+/// Suffix of the names of directories that are removed when the whole run ends.
 const OF_A_RUN: &str = "-run";
 
 /// A temporary directory. Dropping it in the process that created it removes the directory.
@@ -104,8 +104,8 @@ fn run_folder(kind: &str, starter: u32) -> PathBuf {
     std::env::temp_dir().join(format!("{FOLDER}{kind}-{maker}{OF_A_RUN}"))
 }
 
-/// Returns this process's part of its names: PID namespace and pid. The number 0 represents a
-/// namespace that `/proc` does not report.
+/// Returns the part of a name that identifies this process: PID namespace and pid. The number 0
+/// represents a namespace that `/proc` does not report.
 pub fn maker() -> String {
     format!("{}p{}", namespace().unwrap_or(0), std::process::id())
 }
@@ -150,7 +150,7 @@ pub fn left_in(folder: &Path, start: &str) -> Vec<PathBuf> {
     left.map(|entry| entry.path()).collect()
 }
 
-/// Removes everything in `folder` that starts with `start`.
+/// Removes every entry of `folder` whose name starts with `start`.
 pub fn remove_all(folder: &Path, start: &str) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         if entry.file_name().to_str().is_some_and(|name| name.starts_with(start)) {
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn sweep_keeps_live_and_foreign_processes_files() {
+    fn sweep_keeps_files_of_live_and_foreign_processes() {
         let mut child = Child::fork(|| 0).expect("fork");
         let dead = child.pid();
         child.wait().expect("reaped");

@@ -4,10 +4,10 @@
 //!
 //! [`os`] wraps the few system calls that experiments share, each behind a safe interface.
 //! [`clock`] returns time stamps. [`peer`] checks whether the other end of a mechanism is alive.
-//! [`trace`] records the system calls of a function by `ptrace`. [`leftovers`] removes what killed
-//! processes left in the file system. [`error`] defines the reasons why a figure is missing.
+//! [`trace`] records the system calls of a function by `ptrace`. [`leftovers`] removes the files
+//! that killed processes left behind. [`error`] defines the reasons why a figure is missing.
 //!
-//! The crate has no knowledge of mechanisms and experiments, and computes no statistics.
+//! The crate depends on neither mechanisms nor experiments, and computes no statistics.
 
 pub mod clock;
 pub mod error;

@@ -1,9 +1,9 @@
-//! The liveness of the other end: [`PeerHandle`], and the signal that interrupts a blocked call so
-//! that the caller can check the other end: [`PeriodicSignal`].
+//! The liveness of the other end of a mechanism, [`PeerHandle`], and the signal that interrupts a
+//! blocked call so that the caller can check the other end, [`PeriodicSignal`].
 //!
-//! A spinning end checks its peer after every [`SPINS`] polls. A blocking end gets a signal every
-//! quarter of a second, so that its call returns EINTR, and then checks. Neither method adds
-//! anything to the path of a message. [`ChildError`] carries a child's error to its parent.
+//! A spinning end checks its peer after every [`SPINS`] polls. A blocking end receives a signal
+//! every quarter of a second, so its call returns EINTR, and then checks its peer. Neither method
+//! adds work to the path of a message. [`ChildError`] carries a child's error to its parent.
 //!
 //! This module does not kill or reap processes; [`crate::os::child`] does.
 
@@ -20,10 +20,10 @@ use crate::os::shared::{Shareable, SharedMapping};
 /// Number of polls by a spinning end between two checks of its peer.
 pub const SPINS: u32 = 1 << 20;
 
-/// Interval at which a blocked call is interrupted.
+/// Interval, in nanoseconds, at which a blocked call is interrupted.
 const NUDGE_NS: libc::c_long = 250_000_000;
 
-/// A handle of the other end, to check whether it is alive.
+/// A handle of the other end, for liveness checks.
 #[derive(Debug, Clone, Copy)]
 pub enum PeerHandle<'a> {
     /// A child process that has not been reaped yet.
@@ -95,7 +95,7 @@ pub fn spin_until(peer: PeerHandle<'_>, pause: bool, mut done: impl FnMut() -> b
     }
 }
 
-/// A guard: while it lives, the thread that created it is interrupted every quarter of a second.
+/// A guard during whose lifetime a signal interrupts the creating thread every quarter of a second.
 #[derive(Debug)]
 pub struct PeriodicSignal(libc::timer_t);
 
@@ -187,8 +187,8 @@ impl ChildError {
     }
 }
 
-/// Runs `body` in a forked, single-threaded process, for tests whose result another test in the
-/// same process could spoil: by a fork that keeps a descriptor open, or by a thread that receives a
+/// Runs `body` in a forked, single-threaded process, for tests that another test in the same
+/// process could disturb: by a fork that keeps a descriptor open, or by a thread that receives a
 /// signal.
 ///
 /// # Panics
@@ -196,7 +196,8 @@ impl ChildError {
 #[doc(hidden)]
 pub fn in_a_process_of_its_own(body: impl FnOnce() -> std::result::Result<(), String>) {
     let words = ChildError::new().expect("shared memory");
-    // Another test's thread may be calibrating now, and the child would wait for it indefinitely.
+    // The clock is calibrated before the fork: a child forked during another thread's calibration
+    // would wait for that thread indefinitely.
     crate::clock::Clock::calibrated();
     let mut child = crate::os::child::Child::fork(|| match body() {
         Ok(()) => 0,

@@ -64,7 +64,7 @@ errnos! {
 }
 
 impl Errno {
-    /// Creates an error from its number. The number need not be one that [`Errno::name`] knows.
+    /// Creates an error from its number, which may be a number without a name in [`Errno::name`].
     pub const fn from_raw(number: i32) -> Self {
         Self(number)
     }

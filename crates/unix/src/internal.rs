@@ -1,4 +1,4 @@
-//! Items that the other crates of the Unix use in addition to the public interface. They may change
-//! in any release.
+//! Items that `tontine-unix-sim` and `tontine-unix-lab` use in addition to the public interface.
+//! The items may change in any release.
 
 pub use crate::sys::compute_by_polls;

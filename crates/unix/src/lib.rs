@@ -18,8 +18,8 @@
 //! # Ok::<(), tontine_unix::Errno>(())
 //! ```
 //!
-//! The same program runs on the virtual Unix of `tontine-unix-sim`, where a seed decides the order
-//! of events; `tontine-unix-lab` runs it under all schedules. This crate contains neither.
+//! The same program runs on the virtual Unix of `tontine-unix-sim`, where a seed determines the
+//! order of events, and under all schedules in `tontine-unix-lab`. This crate contains neither.
 //!
 //! Floors, from the bottom up: `errno`, `signal`, `terminal`, `limit`; `process`; `ptrace`, `wait`;
 //! `sys`; `system_v`, `linux`; `internal`.

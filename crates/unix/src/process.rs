@@ -27,7 +27,7 @@ impl Pid {
     }
 
     /// Returns a handle of the process that has this number at the time of each call. Any integer
-    /// is accepted, as a program may pass any to a system call.
+    /// is accepted, because a program may pass any integer to a system call.
     pub const fn number_only(number: i32) -> Self {
         Self { number, birth: 0 }
     }
@@ -70,7 +70,7 @@ pub enum SignalTarget {
     Group(Pid),
     /// The caller's own group: `kill` with 0.
     OwnGroup,
-    /// All processes that the caller may signal, except the first one and itself: `kill` with −1.
+    /// All processes that the caller may signal, except process 1 and the caller: `kill` with −1.
     Everyone,
 }
 
@@ -108,11 +108,11 @@ pub struct SpawnRequest {
     pub mask: Option<SigSet>,
     /// The signals that the child resets to their default disposition.
     pub defaults: SigSet,
-    /// Descriptors of the parent, each with the number that it has in the child.
+    /// Descriptors of the parent, each with its number in the child.
     pub descriptors: Vec<(Fd, Fd)>,
 }
 
-/// The group that a spawned process is in; `G` names one.
+/// The group of a spawned process; `G` is the type that names a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum SpawnGroup<G = Pid> {
     /// The parent's group.
@@ -125,8 +125,8 @@ pub enum SpawnGroup<G = Pid> {
 }
 
 impl SpawnRequest {
-    /// Creates a request for a program with these arguments, its name included. The child inherits
-    /// everything else.
+    /// Creates a request for a program with these arguments, the first of which is its name. The
+    /// child inherits everything else.
     pub fn new(path: &str, arguments: &[&str]) -> Self {
         Self {
             path: path.to_owned(),
@@ -156,7 +156,7 @@ pub struct SigStack {
     pub on_stack: bool,
 }
 
-/// The signals that [`Sys::fault`](crate::Sys::fault) accepts: those that a thread's own
+/// The signals that [`Sys::fault`](crate::Sys::fault) accepts: the signals that a thread's own
 /// instructions cause.
 pub const FAULTS: SigSet =
     SigSet::of(&[Signal::ILL, Signal::TRAP, Signal::BUS, Signal::FPE, Signal::SEGV, Signal::SYS]);

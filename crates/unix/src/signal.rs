@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 /// A signal, identified by its number on Linux for x86-64 and AArch64.
 ///
-/// The C library reserves the numbers 32 and 33, so they are not signals here.
+/// The C library reserves the numbers 32 and 33, so no `Signal` has these numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Signal(u8);
 
@@ -68,7 +68,7 @@ impl Signal {
         }
     }
 
-    /// Returns the `n`th real-time signal, `SIGRTMIN` + `n`; `None` if that exceeds `SIGRTMAX`.
+    /// Returns the signal `SIGRTMIN` + `n`, or `None` if the number exceeds `SIGRTMAX`.
     pub const fn realtime(n: u8) -> Option<Self> {
         if n <= Self::RTMAX.0 - Self::RTMIN.0 { Some(Self(Self::RTMIN.0 + n)) } else { None }
     }
@@ -132,7 +132,7 @@ impl fmt::Debug for Signal {
     }
 }
 
-/// An error returned when a string does not name a signal.
+/// The error returned if a string does not name a signal.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "unknown signal `{0}`: expected a name (`USR1`, `SIGUSR1`, `RTMIN+2`) or a number \

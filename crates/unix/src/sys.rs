@@ -27,7 +27,7 @@ pub type ThreadBody = Box<dyn FnOnce(&dyn Sys) + Send>;
 ///
 /// A program is a function of `&dyn Sys`. It runs unchanged on [`Linux`](crate::Linux) (real
 /// processes) and on the `Virtual` of `tontine-unix-sim` (a Unix in this process). Each thread has
-/// its own handle, which its function gets as an argument ([`Sys::thread_boxed`]).
+/// its own handle, which its function receives as an argument ([`Sys::thread_boxed`]).
 ///
 /// Each call returns the errno that Linux returns for the same mistake. A call that a backend does
 /// not implement returns `ENOSYS`; [`Sys::lacks`] gives the reason.
@@ -72,11 +72,11 @@ pub trait Sys {
     /// can neither return nor unwind further: it aborts the host process with a message that blames
     /// the program.
     fn exit(&self, status: i32) -> !;
-    /// Waits until a child changes state as `options` specify. With `NOHANG`, returns `None` at
-    /// once if no child has changed state.
+    /// Waits until a child changes state as `options` specify. With `NOHANG`, returns `None`
+    /// immediately if no child has changed state.
     ///
     /// # Errors
-    /// 1. `ECHILD` if there is no such child, or another thread has reaped it.
+    /// 1. `ECHILD` if no such child exists, or another thread has reaped it.
     /// 2. `EINTR` if a handler interrupted the wait.
     /// 3. `EINVAL` if `options` contain an unknown bit or name no change to wait for, or if the
     ///    number cannot be a child's or a group's.
@@ -88,7 +88,7 @@ pub trait Sys {
     /// thread denotes the thread's process.
     ///
     /// # Errors
-    /// 1. `ESRCH` if there is no such process, or `target` is the group with the lowest number,
+    /// 1. `ESRCH` if no such process exists, or `target` is the group with the lowest number,
     ///    `i32::MIN`.
     /// 2. `EPERM` if the caller may signal none of the processes.
     /// 3. `EINVAL` if `target` is a group with any other negative number.
@@ -108,15 +108,16 @@ pub trait Sys {
     /// 2. `EAGAIN` if the queue is full.
     fn sigqueue(&self, process: Pid, signal: Option<Signal>, value: i32) -> Result<()>;
     /// Raises one of [`FAULTS`](crate::FAULTS), as if an instruction of the caller had caused it.
-    /// The signal is delivered to this thread at once, and ends the process if it is blocked or
-    /// ignored.
+    /// The signal is delivered to this thread immediately, and terminates the process if it is
+    /// blocked or ignored.
     ///
     /// # Errors
     /// `EINVAL` for any other signal.
     fn fault(&self, signal: Signal) -> Result<()>;
     /// Returns the action for a signal; with `Some`, also replaces it.
     ///
-    /// # Errors `EINVAL` if the call would change the action for SIGKILL or SIGSTOP.
+    /// # Errors
+    /// `EINVAL` if the call would change the action for SIGKILL or SIGSTOP.
     fn sigaction(&self, signal: Signal, action: Option<SigAction>) -> Result<SigAction>;
     /// Returns the signal mask; with `Some`, also changes it. The returned mask is the previous
     /// one.
@@ -139,11 +140,12 @@ pub trait Sys {
     /// 2. `EINTR` if a handler ran for another signal, or the process was stopped.
     fn sigtimedwait(&self, set: SigSet, timeout: Option<Duration>) -> Result<SigInfo>;
     /// Sends the process SIGALRM after a number of seconds; 0 cancels the alarm. Returns the
-    /// seconds that were left of the previous alarm.
+    /// remaining seconds of the previous alarm.
     fn alarm(&self, seconds: u32) -> u32;
     /// Sleeps for this long.
     ///
-    /// # Errors `EINTR`, with the time that was left, if a handler interrupted the sleep.
+    /// # Errors
+    /// `EINTR`, with the remaining time, if a handler interrupted the sleep.
     fn nanosleep(&self, duration: Duration) -> std::result::Result<(), (Errno, Duration)>;
 
     // Groups, sessions, the terminal
@@ -153,7 +155,8 @@ pub trait Sys {
     /// # Errors
     /// `ESRCH` if there is no such process.
     fn getpgid(&self, process: Pid) -> Result<Pid>;
-    /// Puts a process (0: the caller) into a group (0: the one with the process's own number).
+    /// Moves a process into a group. Process 0 denotes the caller, and group 0 the group with the
+    /// process's number.
     ///
     /// # Errors
     /// 1. `EACCES` if the process is a child that has called exec.
@@ -173,8 +176,8 @@ pub trait Sys {
     /// # Errors
     /// `EPERM` if the caller leads a group already.
     fn setsid(&self) -> Result<Pid>;
-    /// Creates a pseudoterminal. Returns its controlling end, for a user or a program, and the
-    /// terminal itself.
+    /// Creates a pseudoterminal. Returns its controlling end, which a user or a program uses, and
+    /// the terminal itself.
     ///
     /// # Errors
     /// `EMFILE` or `ENFILE` if the process or the system has too many open files.
@@ -200,14 +203,15 @@ pub trait Sys {
     /// # Errors
     /// `ENOTTY` if the descriptor is not a terminal, or not the caller's controlling terminal.
     fn tcgetpgrp(&self, terminal: Fd) -> Result<Pid>;
-    /// Makes a group the foreground group of a terminal. A caller in the background gets SIGTTOU,
-    /// unless it blocks or ignores the signal.
+    /// Makes a group the foreground group of a terminal. A caller in the background receives
+    /// SIGTTOU, unless it blocks or ignores the signal.
     ///
     /// # Errors
     /// 1. `ENOTTY` if the descriptor is not a terminal or not the caller's controlling terminal, or
     ///    the caller is in an orphaned background group.
-    /// 2. `EPERM` if the group is in another session. POSIX also refuses the number of a process of
-    ///    the same session that leads no group; Linux accepts it, and so do both backends.
+    /// 2. `EPERM` if the group is in another session. POSIX also requires an error for the number
+    ///    of a process of the same session that leads no group; Linux accepts the number, and so do
+    ///    both backends.
     /// 3. `EINVAL` if the number is negative.
     /// 4. `ESRCH` if there is no such group.
     fn tcsetpgrp(&self, terminal: Fd, group: Pid) -> Result<()>;
@@ -221,7 +225,7 @@ pub trait Sys {
     /// # Errors
     /// `ENOTTY` if the descriptor is not a terminal.
     fn tcgetattr(&self, terminal: Fd) -> Result<Termios>;
-    /// Changes the attributes of a terminal. A caller in the background gets SIGTTOU, as with
+    /// Changes the attributes of a terminal. A caller in the background receives SIGTTOU, as with
     /// [`Sys::tcsetpgrp`].
     ///
     /// # Errors
@@ -237,7 +241,7 @@ pub trait Sys {
     /// # Errors
     /// `EMFILE` or `ENFILE` if the process or the system has too many open files.
     fn pipe(&self) -> Result<(Fd, Fd)>;
-    /// Reads the bytes that are available, and waits for at least one. Returns 0 at end-of-file.
+    /// Reads the available bytes; waits for at least one byte. Returns 0 at end-of-file.
     ///
     /// # Errors
     /// 1. `EBADF` if the descriptor is not open for reading; `EINTR` if a handler interrupted the
@@ -246,7 +250,7 @@ pub trait Sys {
     ///    controlling terminal from the background and is in an orphaned group or blocks or ignores
     ///    SIGTTIN.
     fn read(&self, descriptor: Fd, buffer: &mut [u8]) -> Result<usize>;
-    /// Writes bytes. Sleeps while there is no free space. Returns the number of bytes written.
+    /// Writes bytes. Blocks while there is no free space. Returns the number of bytes written.
     ///
     /// # Errors
     /// 1. `EBADF` if the descriptor is not open for writing; `EINTR` if a handler interrupted the
@@ -262,8 +266,8 @@ pub trait Sys {
     fn close(&self, descriptor: Fd) -> Result<()>;
     /// Makes `to` a copy of `from`, and closes the file to which `to` referred.
     ///
-    /// # Errors `EBADF` if `from` is not open, or `to` is negative or not below the descriptor
-    /// limit.
+    /// # Errors
+    /// `EBADF` if `from` is not open, or `to` is negative or not below the descriptor limit.
     fn dup2(&self, from: Fd, to: Fd) -> Result<()>;
 
     // Threads
@@ -274,7 +278,7 @@ pub trait Sys {
     /// # Errors
     /// `EAGAIN` if the user or the system has too many threads.
     fn thread_boxed(&self, body: ThreadBody) -> Result<Tid>;
-    /// Waits until a thread of this process has ended. Each thread can be joined once.
+    /// Waits until a thread of this process has ended. Each thread can be joined only once.
     ///
     /// # Errors
     /// 1. `ESRCH` if the process has no such thread or it was joined before; on `Linux` also for
@@ -284,8 +288,8 @@ pub trait Sys {
     fn join(&self, thread: Tid) -> Result<()>;
     /// Yields the processor to other threads.
     fn sched_yield(&self);
-    /// Lets signals interrupt, stop or terminate a program that computes without making other
-    /// calls.
+    /// Gives signals an opportunity to interrupt, stop or terminate a program that computes without
+    /// making other calls.
     fn poll(&self);
     /// Uses the processor for this long, during which signals may interrupt, stop or terminate the
     /// program. The modelled executor advances its clock; the others poll until the time has passed
@@ -321,9 +325,9 @@ pub trait Sys {
     /// Changes a limit of the caller's process.
     ///
     /// # Errors
-    /// 1. `EINVAL` if the soft limit exceeds the hard one.
+    /// 1. `EINVAL` if the soft limit exceeds the hard limit.
     /// 2. `EPERM` if the caller may not raise the hard limit, or if the descriptor limit exceeds
-    ///    what the system permits one process.
+    ///    the system's limit for a process.
     fn setrlimit(&self, resource: Resource, limit: Rlimit) -> Result<()>;
     /// Returns the lowest nice value (the highest priority) of these processes.
     ///
@@ -346,7 +350,7 @@ pub trait Sys {
     /// Neither backend returns an error; another implementation may.
     fn set_subreaper(&self, on: bool) -> Result<()>;
     /// Starts to profile the calling thread: each clock tick adds one to `counts[mark]`, where
-    /// `mark` is what the thread last passed to [`Sys::mark`]. `None` ends the profile.
+    /// `mark` is the value that the thread last passed to [`Sys::mark`]. `None` ends the profile.
     ///
     /// # Errors
     /// `ENOSYS` on [`Linux`](crate::Linux).
@@ -359,8 +363,8 @@ pub trait Sys {
     /// Makes a request as a tracer or a tracee.
     ///
     /// # Errors
-    /// 1. `ESRCH` if there is no such process, or the request needs a stopped tracee of the calling
-    ///    thread and the process is not one.
+    /// 1. `ESRCH` if no such process exists, or if the request requires a stopped tracee of the
+    ///    calling thread and the process is not such a tracee.
     /// 2. `EPERM` if the process is traced already or belongs to another user.
     fn ptrace(&self, request: Ptrace) -> Result<()>;
 
@@ -397,7 +401,7 @@ pub trait Sys {
         self.sigsuspend(SigSet::from_bits(mask.into()))
     }
 
-    // Calls that are composed of others
+    // Calls composed of other calls
 
     /// Sends a signal to a process group.
     ///

@@ -1,8 +1,8 @@
 //! The signal calls of System V (`sighold`, `sigrelse`, `sigignore`, `sigset`), and C's `signal`.
 //!
-//! They are composed of [`Sys::sigaction`] and [`Sys::sigprocmask`], so both backends provide them.
-//! System V's `sigpause`, which takes one signal, is not included: the name is 4.3BSD's
-//! ([`Sys::sigpause`]), and `sigsuspend(mask.without(signal))` does the same.
+//! The calls are composed of [`Sys::sigaction`] and [`Sys::sigprocmask`], so both backends provide
+//! them. System V's `sigpause`, which takes one signal, is not included, because the name denotes
+//! 4.3BSD's call ([`Sys::sigpause`]); `sigsuspend(mask.without(signal))` is equivalent.
 
 use crate::errno::Result;
 use crate::signal::{SigSet, Signal};
@@ -25,7 +25,7 @@ impl dyn Sys + '_ {
         self.sigprocmask(Some((SigmaskHow::Unblock, SigSet::of(&[signal])))).map(drop)
     }
 
-    /// Ignores a signal from now on.
+    /// Sets the disposition of a signal to `SIG_IGN`.
     ///
     /// # Errors
     /// Like [`Sys::sigaction`].

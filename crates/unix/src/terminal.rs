@@ -29,14 +29,14 @@ bitflags! {
         const ICANON = 1 << 3;
         /// `ECHO`: typed characters are shown.
         const ECHO = 1 << 4;
-        /// `TOSTOP`: a background process that writes to the terminal gets SIGTTOU.
+        /// `TOSTOP`: a background process that writes to the terminal receives SIGTTOU.
         const TOSTOP = 1 << 5;
         /// `NOFLSH`: a character that generates a signal does not discard pending input.
         const NOFLSH = 1 << 6;
     }
 }
 
-/// The attributes of a terminal, as in `struct termios`. A control character of 0 is disabled.
+/// The attributes of a terminal, as in `struct termios`. The value 0 disables a control character.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Termios {
     /// The modes that are set.

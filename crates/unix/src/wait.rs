@@ -43,7 +43,7 @@ bitflags! {
     /// The options of `waitid`; `waitpid` sets [`WaitOptions::EXITED`] itself.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
     pub struct WaitOptions: u32 {
-        /// `WNOHANG`: return at once if no child has changed state.
+        /// `WNOHANG`: returns immediately if no child has changed state.
         const NOHANG = 1 << 0;
         /// `WEXITED`: children that terminated.
         const EXITED = 1 << 1;
@@ -51,7 +51,7 @@ bitflags! {
         const STOPPED = 1 << 2;
         /// `WCONTINUED`: children that were continued.
         const CONTINUED = 1 << 3;
-        /// `WNOWAIT`: leaves the child waitable: the next wait finds it too.
+        /// `WNOWAIT`: leaves the child waitable, so that the next wait finds it again.
         const NOWAIT = 1 << 4;
     }
 }
@@ -71,7 +71,7 @@ impl WaitOptions {
 pub enum WaitStatus {
     /// The child exited with this status, 0 to 255.
     Exited(i32),
-    /// A signal terminated the child; `true` if it would have dumped core.
+    /// A signal terminated the child; the flag is `true` if the child would have dumped core.
     Signaled(Signal, bool),
     /// A signal stopped the child.
     Stopped(Signal),
@@ -126,8 +126,8 @@ pub struct WaitedChild {
     pub uid: u32,
     /// The status of the child.
     pub status: WaitStatus,
-    /// Processor time used by the child and by the children it waited for, as `wait3` and `wait4`
-    /// report it.
+    /// Processor time used by the child and by the children that it waited for, as `wait3` and
+    /// `wait4` report it.
     pub usage: Usage,
 }
 

@@ -1,9 +1,9 @@
 //! Time stamps: [`Clock`].
 //!
-//! An invariant time-stamp counter is read with fences (`lfence; rdtsc; lfence` to start, `rdtscp;
-//! lfence` to stop). Without such a counter the stamps come from `CLOCK_MONOTONIC`. The exception
-//! is [`bare_counter`], for the stamps of source 000 and for those between the rounds of
-//! `round-trip`.
+//! The clock reads an invariant time-stamp counter with fences (`lfence; rdtsc; lfence` to start,
+//! `rdtscp; lfence` to stop). Without such a counter it reads `CLOCK_MONOTONIC`. Only
+//! [`bare_counter`] reads the counter without fences, for the stamps of source 000 and for the
+//! stamps between the rounds of `round-trip`.
 //!
 //! A calibration converts ticks to nanoseconds; its drift during the invocation is reported.
 //! [`offset`] bounds the difference between the counters of two processors. On aarch64 the counter
@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 
 /// Minimum duration of a calibration.
 const CALIBRATION: Duration = Duration::from_millis(10);
-/// Number of brackets around both clocks at each end of a calibration; the tightest counts.
+/// Number of brackets around both clocks at each end of a calibration; only the tightest is used.
 const BRACKETS: usize = 16;
 
 /// A source of time stamps and the length of its tick.
@@ -40,14 +40,14 @@ pub enum ClockSource {
     Monotonic,
 }
 
-/// The system's time and the counter at the same instant.
+/// Readings of the system's time and the counter at the same instant.
 #[derive(Debug, Clone, Copy)]
 struct ClockPair {
     time: Instant,
     ticks: u64,
 }
 
-/// This process's calibration, and the instant at which it began.
+/// The calibration of this process, and the instant at which the calibration began.
 static CALIBRATED: OnceLock<(Clock, ClockPair)> = OnceLock::new();
 
 impl Clock {
@@ -78,8 +78,8 @@ impl Clock {
     }
 
     /// Returns the current instant: the middle of the tightest of [`BRACKETS`] pairs of stamps
-    /// around a reading of the time. A preemption between the two stamps would spoil every
-    /// conversion, but does not hit all brackets.
+    /// around a reading of the time. A preemption between the two stamps would distort every
+    /// conversion, but is unlikely to hit all brackets.
     fn moment(&self) -> ClockPair {
         let bracket = || {
             let before = self.start();
@@ -117,7 +117,8 @@ impl Clock {
         self.ns(to.wrapping_sub(from).cast_signed())
     }
 
-    /// Returns a stamp before the timed operation: no later instruction starts earlier.
+    /// Returns a stamp before the timed operation: no later instruction starts before the stamp is
+    /// taken.
     #[inline(always)]
     pub fn start(&self) -> u64 {
         match self.source {
@@ -135,7 +136,7 @@ impl Clock {
         }
     }
 
-    /// Returns the nanoseconds between the two stamps of an empty pair: the median of 1,001.
+    /// Returns the nanoseconds between the two stamps of an empty pair: the median of 1,001 pairs.
     pub fn empty_pair_ns(&self) -> f64 {
         let mut pairs: Vec<u64> = (0..1001)
             .map(|_| {
@@ -148,7 +149,7 @@ impl Clock {
     }
 
     /// Returns the relative deviation of the mean tick since the calibration from the calibrated
-    /// tick. If the system's own clock *is* the counter, this only checks the conversion.
+    /// tick. If the system's own clock is the same counter, the result only checks the conversion.
     pub fn drift(&self) -> f64 {
         match (self.source, CALIBRATED.get()) {
             (ClockSource::Counter, Some(&(clock, began))) => {

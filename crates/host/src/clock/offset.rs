@@ -13,7 +13,7 @@ use super::Clock;
 use crate::error::{MeasureError, Result};
 use crate::os::pin;
 
-/// Number of round trips; the tightest counts.
+/// Number of round trips; only the tightest is used.
 const ROUNDS: u64 = 20_000;
 /// Value that the answering thread publishes before the first round.
 const READY: u64 = u64::MAX;
@@ -47,7 +47,8 @@ impl Band {
                 asking.join().map_err(|_| MeasureError::fail("the asking thread panicked"))?;
             let answered =
                 other.join().map_err(|_| MeasureError::fail("the answering thread panicked"))?;
-            // If one thread could not be pinned, it has the reason; the other thread only waited.
+            // If one thread could not be pinned, its result holds the reason, and the other thread
+            // only timed out.
             match (band, answered) {
                 (Ok(Some(band)), Ok(())) => Ok(band),
                 (Err(trouble), _) | (_, Err(trouble)) => Err(trouble),
@@ -65,7 +66,7 @@ impl Band {
 struct StampLine(AtomicU64);
 
 /// Words that the two threads write. The number of a round marks its stamp as present. The stamp
-/// alone does not, because a coarse clock returns equal stamps.
+/// alone could not mark it, because a coarse clock returns equal stamps.
 #[derive(Debug, Default)]
 struct PingPong {
     /// The requested round.
@@ -131,7 +132,7 @@ fn soon(done: impl Fn() -> bool) -> bool {
             }
             std::hint::spin_loop();
         }
-        // The clock is first read late, outside all rounds that count.
+        // The clock is first read after many polls, so no useful round contains the reading.
         if began.get_or_insert_with(Instant::now).elapsed() > PATIENCE {
             return false;
         }
@@ -156,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn offset_thread_without_a_partner_gives_up() {
+    fn offset_thread_without_partner_times_out() {
         let only = pin::allowed().expect("affinity")[0];
         let clock = Clock::monotonic();
         assert_eq!(PingPong::default().ask(clock, only), Ok(None));
@@ -164,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn missing_processor_is_a_skip() {
+    fn missing_processor_is_skipped() {
         let only = pin::allowed().expect("affinity")[0];
         let nowhere = rustix::thread::CpuSet::MAX_CPU - 1;
         for (here, there) in [(only, nowhere), (nowhere, only)] {

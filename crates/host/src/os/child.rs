@@ -31,7 +31,7 @@ impl Child {
     /// Returns `Skipped` if the system refuses another process.
     pub fn fork(body: impl FnOnce() -> i32) -> Result<Self> {
         let parent = rustix::process::getpid();
-        // SAFETY: the child runs `body` on a copy of this thread and ends by `_exit`; it never
+        // SAFETY: the child runs `body` on a copy of this thread and exits by `_exit`; it never
         // returns into the caller's frames. The caller must respect the documented limits on `body`
         // in a process that had several threads.
         match unsafe { libc::fork() } {
@@ -53,7 +53,7 @@ impl Child {
         }
     }
 
-    /// Returns the process id, which no other process can get until the child is reaped.
+    /// Returns the process id, which the kernel does not reuse until the child is reaped.
     pub fn pid(&self) -> Pid {
         self.pid
     }
@@ -67,7 +67,7 @@ impl Child {
         if self.reaped { Err(Errno::SRCH) } else { kill_process(self.pid, signal) }
     }
 
-    /// Waits for the child's end and reaps it.
+    /// Waits until the child has ended, and reaps it.
     ///
     /// # Errors
     /// Returns `Failed` if the child was reaped elsewhere.
@@ -96,8 +96,9 @@ impl Child {
     /// Kills the child with SIGKILL and reaps it.
     ///
     /// # Errors
-    /// Like [`Child::wait`]. Returns `Skipped`, without waiting, if the system refuses the signal:
-    /// the child might live indefinitely. It ends when the thread that forked it ends.
+    /// Like [`Child::wait`]. Returns `Skipped`, without waiting, if the system refuses the signal,
+    /// because the child might live indefinitely. The kernel kills the child when the thread that
+    /// forked it ends.
     pub fn kill(&mut self) -> Result<WaitStatus> {
         match self.signal(Signal::KILL) {
             Ok(()) | Err(Errno::SRCH) => self.wait(),
@@ -115,8 +116,7 @@ impl Drop for Child {
 }
 
 /// Returns `true` if a child that was forked anywhere in this process ends within `patience`. Does
-/// not reap it.
-/// reaped.
+/// not reap the child.
 ///
 /// # Errors
 /// Returns `Skipped` if the system has no pidfds, `Failed` if the child does not exist.
@@ -136,7 +136,7 @@ pub fn ends_within(pid: Pid, patience: Duration) -> Result<bool> {
 
 /// Exits a forked child without running the parent's exit handlers.
 pub fn exit_at_once(status: i32) -> ! {
-    // SAFETY: `_exit` ends the process; none of its memory is used afterwards.
+    // SAFETY: `_exit` terminates the process, so none of its memory is used afterwards.
     unsafe { libc::_exit(status) }
 }
 

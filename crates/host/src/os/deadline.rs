@@ -1,5 +1,5 @@
-//! The deadline of this process, set by its parent: [`within`]. The processes that it starts time
-//! out earlier, so that the reason is still reported.
+//! The deadline of this process, set by its parent: [`within`]. The processes that this process
+//! starts time out earlier, so that it can still report the reason.
 
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ const LEAST: Duration = Duration::from_secs(1);
 
 static UNTIL: OnceLock<Option<Instant>> = OnceLock::new();
 
-/// Starts the countdown to the deadline.
+/// Reads the deadline from the environment, relative to the current time.
 pub fn begin() {
     until();
 }
@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn wait_ends_before_the_deadline_of_the_process() {
+    fn timeout_ends_before_process_deadline() {
         let [short, long] = [2, 120].map(Duration::from_secs);
         assert_eq!(shorter(long, None), long);
         assert_eq!(shorter(short, Some(long)), short);

@@ -1,7 +1,7 @@
-//! Access to what the kernel presents as files: [`Files`].
+//! Access to the kernel's pseudo-files, such as those of `/proc`: [`Files`].
 //!
 //! Every path is relative to a root, so that a test can read a constructed tree instead of the
-//! machine's. An unreadable file is `None`; no function here fails.
+//! machine's. No function here fails; an unreadable file is `None`.
 
 use std::fs;
 use std::io::Read;
@@ -26,7 +26,7 @@ impl Files {
         Self::below(Path::new("/"))
     }
 
-    /// Returns the files of a tree that looks like a machine's.
+    /// Returns the files of a tree with the layout of a machine's.
     pub fn below(root: &Path) -> Self {
         let root = root.to_path_buf();
         Self { root }
@@ -112,7 +112,7 @@ impl TempTree {
         Self(tempfile::tempdir().expect("a temporary folder"))
     }
 
-    /// Writes a file and creates the directories above it.
+    /// Writes a file, creating its parent directories.
     ///
     /// # Panics
     /// Panics if the file cannot be written.

@@ -3,12 +3,12 @@
 //! The cost of a fork grows with the number of mappings and with the number of pages that the
 //! parent has written. This executable is large and loads libraries (above all libzmq's C++
 //! library) that no child uses in a measurement of forks. Users compare the result with a small
-//! program. Therefore the libraries are excluded from children, and the pages of the executable
-//! that the dynamic linker has written and then made read-only become a shared mapping of the same
+//! program. Therefore children are forked without the libraries. The pages of the executable that
+//! the dynamic linker has written and then made read-only become a shared mapping of the same
 //! bytes, which a fork does not copy.
 //!
-//! Each step is best effort: a part for which the system refuses the change stays as it is. The C
-//! library, the dynamic linker, stacks and the heap are not touched.
+//! Each step is best effort: if the system refuses a change, that part of the process stays
+//! unchanged. The C library, the dynamic linker, stacks and the heap are not touched.
 
 #![allow(unsafe_code, reason = "advises on mappings and replaces some by equal ones")]
 
@@ -26,7 +26,7 @@ pub const IN_WORDS: &str = "The creating process is made small first: libraries 
                             has about as many mappings as a small C program; each mapping and each \
                             written page makes a fork slower.";
 
-/// A guard: while it lives, children are forked without the libraries that they do not need.
+/// A guard during whose lifetime children are forked without the libraries that they do not need.
 /// Children must not unwind, because the unwinder is one of these libraries.
 #[derive(Debug)]
 pub struct ForkTrim {
@@ -117,7 +117,8 @@ fn is_unneeded_library(path: &str) -> bool {
 }
 
 fn advise(range: Range, advice: Advice) -> bool {
-    // SAFETY: the advice selects what a fork copies; nothing changes for this process.
+    // SAFETY: the advice only selects the memory that a fork copies; nothing changes for this
+    // process.
     unsafe { madvise(range.from as *mut c_void, range.to - range.from, advice) }.is_ok()
 }
 
@@ -221,7 +222,7 @@ Anonymous:           8 kB
     }
 
     #[test]
-    fn lean_process_forks_children_without_libraries() {
+    fn trimmed_process_forks_children_without_libraries() {
         in_a_process_of_its_own(|| {
             let libraries = || -> i32 {
                 let text = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();

@@ -1,12 +1,12 @@
 //! The system facilities that experiments share, each behind a safe interface.
 //!
-//! [`shared`] is memory that two processes share, [`child`] a forked process that cannot outlive
-//! its handle. [`pin`] binds a thread to one processor, [`room`] checks that enough memory and
-//! processes are free, [`signal`] masks and handles signals, and [`state`] checks whether a thread
-//! sleeps. [`program`] finds other programs, and [`process_group`] runs them with their
-//! descendants. `deadline` holds this process's deadline, and `fork_trim` makes this process as
-//! cheap to fork as a small one. `namespaces` creates the namespaces of a container, and `netlink`
-//! connects them.
+//! [`shared`] provides memory that two processes share, and [`child`] a forked process that cannot
+//! outlive its handle. [`pin`] binds a thread to one processor, [`room`] checks that enough memory
+//! and processes are free, [`signal`] masks and handles signals, and [`state`] checks whether a
+//! thread sleeps. [`program`] finds other programs, and [`process_group`] runs them with their
+//! descendants. `deadline` holds this process's deadline, and `fork_trim` makes a fork of this
+//! process as cheap as a fork of a small process. `namespaces` creates the namespaces of a
+//! container, and `netlink` connects them.
 
 pub mod child;
 pub mod deadline;

@@ -1,9 +1,9 @@
-//! This process's own namespaces, like those of a container: [`leave_network`] and [`leave_all`].
+//! New namespaces for this process, like those of a container: [`leave_network`] and [`leave_all`].
 //!
-//! The caller should be a forked, single-threaded process: it cannot return to the namespaces that
-//! it leaves, and only a single-threaded process can create a user namespace. If the process lacks
-//! the permission, it gets it from its own user namespace. Namespaces and their contents end with
-//! the last process inside.
+//! The caller should be a forked, single-threaded process, because it cannot return to the
+//! namespaces that it leaves, and only a single-threaded process can create a user namespace. A
+//! process without the required privilege first creates a user namespace, in which it is
+//! privileged. Namespaces and their contents are removed with the last process inside.
 
 #![allow(unsafe_code, reason = "unshare")]
 
@@ -23,10 +23,10 @@ const CONTAINER: UnshareFlags = UnshareFlags::NEWNET
     .union(UnshareFlags::NEWIPC)
     .union(UnshareFlags::NEWUTS);
 
-/// Moves the calling process to its own network namespace, with permission to configure it.
+/// Moves the calling process to a new network namespace that it may configure.
 ///
 /// # Errors
-/// Returns `Skipped`, with what would allow the call, if the system refuses the call.
+/// Returns `Skipped`, with a way to permit the call, if the system refuses the call.
 pub fn leave_network() -> Result<()> {
     match unshare(UnshareFlags::NEWNET) {
         Err(Errno::PERM) => {}
@@ -39,7 +39,7 @@ pub fn leave_network() -> Result<()> {
              user.max_user_namespaces, kernel.unprivileged_userns_clone"
         ))
     })?;
-    // A new user namespace may clear the signal that ties this process to its parent.
+    // A new user namespace may clear the parent-death signal.
     let _ = set_parent_process_death_signal(Some(Signal::KILL));
     // Older kernels do not have this file and do not need it.
     let _ = fs::write("/proc/self/setgroups", "deny");
@@ -53,7 +53,7 @@ pub fn leave_network() -> Result<()> {
     })
 }
 
-/// Moves the calling process to its own network, mount, IPC and UTS namespaces, and creates a PID
+/// Moves the calling process to new network, mount, IPC and UTS namespaces. Also creates a PID
 /// namespace for its children, in which the next child is the first process.
 ///
 /// # Errors

@@ -1,10 +1,10 @@
 //! Creation of network devices by messages to the kernel: [`Netlink`].
 //!
-//! It does not need the `ip` command, which some machines lack. It acts on the network namespace in
-//! which its socket was opened, and has only the requests that connect two namespaces: create a
-//! bridge, create a veth pair with one end elsewhere, add an address, enable a device.
-//! [`super::namespaces`] creates the namespaces. It never removes a device, because devices are
-//! removed with their namespace.
+//! The `ip` command is not needed, because some machines lack it. Requests act on the network
+//! namespace in which the socket was opened. Only the requests that connect two namespaces are
+//! implemented: create a bridge, create a veth pair with one end elsewhere, add an address, enable
+//! a device. [`super::namespaces`] creates the namespaces. No request removes a device, because
+//! devices are removed with their namespace.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
@@ -45,7 +45,7 @@ impl Netlink {
             rustix::net::AddressFamily::NETLINK,
             SocketType::RAW,
             SocketFlags::CLOEXEC,
-            // NETLINK_ROUTE is protocol 0, and so the default.
+            // NETLINK_ROUTE is protocol 0, the default.
             None,
         )
         .setting_up("socket(AF_NETLINK)")?;
@@ -86,7 +86,7 @@ impl Netlink {
         self.create(RouteNetlinkMessage::NewLink(pair)).setting_up("netlink: creating a veth pair")
     }
 
-    /// Adds to a device an address in a network of 256 addresses.
+    /// Adds an address in a /24 network to a device.
     ///
     /// # Errors
     /// Returns `Skipped` if the kernel refuses it.
@@ -122,7 +122,7 @@ impl Netlink {
         self.ask(NLM_F_CREATE | NLM_F_EXCL, message)
     }
 
-    /// Sends one request and waits for its acknowledgement, which the kernel sends at once.
+    /// Sends one request and waits for its acknowledgement, which the kernel sends immediately.
     fn ask(&mut self, flags: u16, message: RouteNetlinkMessage) -> io::Result<()> {
         self.sequence += 1;
         let mut header = NetlinkHeader::default();

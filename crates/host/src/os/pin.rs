@@ -1,4 +1,4 @@
-//! Pinning the calling thread to one processor.
+//! The processors on which the calling thread may run.
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
@@ -37,8 +37,7 @@ pub fn allowed() -> Result<Vec<usize>> {
     Ok((0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect())
 }
 
-/// A guard: the calling thread is pinned to one processor until the guard is dropped, which
-/// restores the affinity.
+/// A guard that pins the calling thread to one processor and restores the affinity when dropped.
 #[derive(Debug)]
 pub struct Pinned(Option<CpuSet>);
 

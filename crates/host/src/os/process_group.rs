@@ -1,10 +1,10 @@
 //! Commands and all their descendants in one process group, which is killed when its handle is
 //! dropped: [`ProcessGroup`].
 //!
-//! A command such as `make` starts others, which would keep running after a kill of the command
-//! alone. The group's leader is a *keeper*: a child that sleeps until this process has ended for
-//! any reason, and then kills the group, including itself. While the keeper is a member, or its
-//! zombie is not reaped, no other group can get the group's number.
+//! A command such as `make` starts other commands, which would keep running if only `make` were
+//! killed. The group's leader is a *keeper*: a child that sleeps until this process has ended for
+//! any reason, and then kills the group, including itself. Until the keeper is reaped, the kernel
+//! does not reuse the group's number.
 //!
 //! A process that moves to another group (a daemon, or a process with its own session) is not
 //! killed.
@@ -30,7 +30,7 @@ use crate::error::{ErrorContext, MeasureError, Result};
 #[derive(Debug)]
 pub struct ProcessGroup {
     keeper: Child,
-    /// End of the pipe whose end of file notifies the keeper that this process has ended.
+    /// Write end of the pipe whose end-of-file notifies the keeper that this process has ended.
     _alive: OwnedFd,
 }
 
@@ -46,7 +46,7 @@ impl ProcessGroup {
             drop(alive.take());
             keep(&ended)
         })?;
-        // Both processes call it, so that neither has to wait for the other.
+        // Both processes call setpgid, so neither has to wait for the other.
         setpgid(Some(keeper.pid()), Some(keeper.pid())).during("setpgid")?;
         let alive = alive.take().ok_or_else(|| MeasureError::fail("the pipe was taken twice"))?;
         Ok(Self { keeper, _alive: alive })
@@ -83,13 +83,12 @@ impl ProcessGroup {
 
 impl Drop for ProcessGroup {
     fn drop(&mut self) {
-        // The group's leader is reaped after this, when the handle of the child is dropped.
+        // The group's leader is reaped afterwards, when the handle of the child is dropped.
         let _ = kill_process_group(self.keeper.pid(), Signal::KILL);
     }
 }
 
-/// The keeper's body. It only makes system calls, because other threads may have held locks at the
-/// fork.
+/// Runs the keeper. Makes only system calls, because other threads may have held locks at the fork.
 fn keep(ended: &OwnedFd) -> i32 {
     // The parent's end must not kill the keeper before the keeper has killed the others.
     if setpgid(None, None).is_err() || set_parent_process_death_signal(None).is_err() {
@@ -100,7 +99,7 @@ fn keep(ended: &OwnedFd) -> i32 {
     1
 }
 
-/// Sleeps until the child `pid` has ended; does not reap it.
+/// Blocks until the child `pid` has ended; does not reap the child.
 ///
 /// # Errors
 /// Returns `Failed` if the child has not ended by `until`.
@@ -131,7 +130,8 @@ mod tests {
 
     const LONG: Duration = Duration::from_secs(60);
 
-    /// Returns `true` if `pid` ends within [`LONG`]; init reaps an orphan a moment later.
+    /// Returns `true` if `pid` ends within [`LONG`]. A zombie counts as ended, because init reaps
+    /// orphans with a delay.
     fn ends(pid: Pid) -> bool {
         let until = Instant::now() + LONG;
         let stat = format!("/proc/{}/stat", pid.as_raw_nonzero());
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn group_is_killed_with_the_process_of_its_handle() {
+    fn group_is_killed_when_owner_process_ends() {
         in_a_process_of_its_own(|| {
             let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
             let pids = folder.path().join("pids");
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn run_returns_status_and_time_of_the_command() {
+    fn run_returns_status_and_elapsed_time() {
         in_a_process_of_its_own(|| {
             let processes = ProcessGroup::new().map_err(|trouble| trouble.to_string())?;
             let mut command = Command::new("/bin/sh");

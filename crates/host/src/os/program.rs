@@ -1,4 +1,4 @@
-//! Programs of the machine: [`find`], and the last lines printed by a program that failed.
+//! Programs installed on the machine: [`find`], and the last lines that a failed program printed.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -36,8 +36,8 @@ pub fn last_words(printed: &[u8]) -> String {
 pub fn file_system(path: &Path) -> Option<String> {
     let path = path.canonicalize().ok()?;
     let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
-    // The file system is at the longest mount point above the path; of several at one point, the
-    // last is on top.
+    // The path belongs to its longest mount point; if several file systems are mounted there, the
+    // last one listed is on top.
     let holds = mounts.lines().filter_map(|line| {
         let (mount, source) = line.split_once(" - ")?;
         let point = mount.split(' ').nth(4)?.replace("\\040", " ");

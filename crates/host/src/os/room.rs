@@ -1,5 +1,5 @@
-//! Checks that the machine has enough free processes and memory before an experiment creates many
-//! processes, so that none ends because another took the rest.
+//! Checks, before an experiment creates many processes, that the machine has enough free processes
+//! and memory for all of them.
 
 use rustix::process::{Resource, getrlimit, getuid};
 
@@ -8,7 +8,7 @@ use crate::os::files::Files;
 
 /// Number of processes that remain free for other programs.
 const SPARE: u64 = 64;
-/// Divisor of the free memory: an experiment may take half of it.
+/// Divisor of the free memory: an experiment may use half of it.
 const SHARE: u64 = 2;
 
 /// Checks that `count` more processes or threads of `bytes` each can be created.
@@ -39,7 +39,7 @@ pub fn for_processes(count: u64, bytes: u64) -> Result<()> {
     for_memory(count.saturating_mul(bytes))
 }
 
-/// Checks that an experiment may take `bytes` of memory: at most half of the free memory.
+/// Checks that an experiment may use `bytes` of memory: at most half of the free memory.
 ///
 /// # Errors
 /// Returns `Skipped`, with the amount of free memory.
@@ -116,7 +116,7 @@ mod tests {
     use crate::os::files::TempTree;
 
     #[test]
-    fn resource_check_accepts_little_and_refuses_excess() {
+    fn resource_check_accepts_small_and_refuses_large_request() {
         for_processes(1, 1 << 20).expect("one process");
         let lack = for_memory(u64::MAX).expect_err("no machine has that much");
         assert!(lack.why().contains("MiB are free"), "{lack}");

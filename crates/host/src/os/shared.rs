@@ -1,6 +1,6 @@
 //! Memory that two processes share: [`SharedMapping`].
 //!
-//! The memory is anonymous by default (inherited across `fork`), or has a POSIX name that is
+//! The memory is either anonymous and inherited across `fork`, or has a POSIX name. The name is
 //! unlinked before the first use, so that a killed process leaves nothing in `/dev/shm`.
 
 #![allow(unsafe_code, reason = "maps memory and hands out references into it")]
@@ -19,18 +19,18 @@ use rustix::shm;
 
 use crate::error::{ErrorContext, Result};
 
-/// Number of names to try before all are considered used.
+/// Maximum number of names tried.
 const NAMES: u32 = 64;
 
-/// A type that may be in shared memory: valid if all its bytes are zero, changed only through
-/// atomics or through cells with documented owners, and never dropped.
+/// A type whose values may be in shared memory. A value is valid if all its bytes are zero, is
+/// changed only through atomics or through cells with documented owners, and is never dropped.
 ///
 /// # Safety
 /// The implementor guarantees that the all-zero pattern is a valid value and that several processes
-/// may use shared references at once.
+/// may use shared references concurrently.
 pub unsafe trait Shareable: Sync {}
 
-// SAFETY: zero is a valid value, and atomics are made for concurrent use.
+// SAFETY: zero is a valid value, and atomics may be used concurrently.
 unsafe impl Shareable for std::sync::atomic::AtomicU32 {}
 // SAFETY: as above.
 unsafe impl Shareable for std::sync::atomic::AtomicU64 {}
@@ -45,7 +45,7 @@ pub struct SharedMapping<T> {
     _holds: PhantomData<T>,
 }
 
-// SAFETY: `Shareable` requires `Sync`; the mapping is bound to no thread.
+// SAFETY: `Shareable` requires `Sync`, and the mapping is not bound to a thread.
 unsafe impl<T: Shareable> Send for SharedMapping<T> {}
 // SAFETY: a shared handle gives out only `&T`, and `T` is `Sync`.
 unsafe impl<T: Shareable> Sync for SharedMapping<T> {}
@@ -108,7 +108,8 @@ impl<T: Shareable> SharedMapping<T> {
 }
 
 impl<T> SharedMapping<T> {
-    /// Returns the address, for system calls that take one. It is valid as long as the handle.
+    /// Returns the address, for system calls that take a pointer. The address is valid while the
+    /// handle exists.
     pub fn as_ptr(&self) -> *mut T {
         self.at.as_ptr()
     }
@@ -140,7 +141,7 @@ impl<T> Drop for SharedMapping<T> {
 /// # Errors
 /// Returns the error of `make`; EEXIST only if all names are taken.
 pub fn first_free_name<T>(make: impl Fn(&CStr) -> io::Result<T>) -> io::Result<(CString, T)> {
-    // Two threads may be here at once.
+    // Two threads may run this code concurrently.
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let mut taken = io::Error::from_raw_os_error(libc::EEXIST);
     for _ in 0..NAMES {

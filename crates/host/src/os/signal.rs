@@ -10,7 +10,7 @@ use rustix::process::Pid;
 use crate::error::{ErrorContext, Result};
 use crate::os::checked;
 
-/// The signal that experiments send; no terminal sends it.
+/// The signal that experiments send, which no terminal generates.
 pub const SIGNAL: libc::c_int = libc::SIGUSR1;
 
 /// A set that contains only [`SIGNAL`].
@@ -20,8 +20,8 @@ pub struct Only(libc::sigset_t);
 impl Only {
     /// Returns the set that contains [`SIGNAL`].
     pub fn signal() -> Self {
-        // SAFETY: this is a plain C structure that `sigemptyset` initialises; both calls only write
-        // to it.
+        // SAFETY: a `sigset_t` is a plain C structure that `sigemptyset` initialises; both calls
+        // only write to it.
         unsafe {
             let mut set: libc::sigset_t = std::mem::zeroed();
             libc::sigemptyset(&mut set);
@@ -30,7 +30,7 @@ impl Only {
         }
     }
 
-    /// Returns the set itself, for system calls that take one.
+    /// Returns the set itself, for system calls that take a signal set.
     pub fn set(&self) -> &libc::sigset_t {
         &self.0
     }
@@ -114,7 +114,7 @@ pub fn send(to: Pid, signal: libc::c_int) -> std::io::Result<()> {
 }
 
 /// Installs `handler` for [`SIGNAL`], which is blocked while the handler runs. `handler` may call
-/// only async-signal-safe functions, unless its process may break.
+/// only async-signal-safe functions, unless undefined behaviour in its process is acceptable.
 ///
 /// # Errors
 /// Returns the errors of `sigaction(2)`.

@@ -1,14 +1,14 @@
 //! The state of a thread from `/proc`: [`ProcStatFile`]; and the threads of a process.
 //!
 //! A signal that wakes a thread changes the thread's state before the call that sends the signal
-//! returns. So if the thread is still asleep after the call, the signal did not wake it.
+//! returns. Therefore, if the thread is still asleep after the call, the signal did not wake it.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
 use crate::error::{ErrorContext, MeasureError, Result};
 
-/// A thread's open `/proc/…/stat`.
+/// An open `/proc/…/stat` file of a thread.
 #[derive(Debug)]
 pub struct ProcStatFile(File);
 
@@ -27,8 +27,8 @@ impl ProcStatFile {
     pub fn asleep(&self) -> bool {
         let mut text = [0; 256];
         let length = self.0.read_at(&mut text, 0).unwrap_or(0);
-        // The name in parentheses may contain anything, including a parenthesis: the state follows
-        // the last one.
+        // The name in parentheses may contain any characters, even parentheses, so the state
+        // follows the last closing parenthesis.
         let end_of_name = text[..length].iter().rposition(|&byte| byte == b')');
         end_of_name.is_some_and(|at| text[..length].get(at + 2) == Some(&b'S'))
     }
@@ -53,7 +53,7 @@ mod tests {
     use std::time::{Duration, Instant};
 
     #[test]
-    fn spinning_thread_is_awake_and_waiting_one_asleep() {
+    fn spinning_thread_is_awake_and_waiting_thread_asleep() {
         let us = std::process::id();
         let tid = rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned();
         assert!(!ProcStatFile::of(us, tid).expect("proc").asleep());

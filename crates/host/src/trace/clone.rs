@@ -7,7 +7,7 @@ use std::fmt;
 
 use super::words;
 
-/// One flag.
+/// A flag of `clone` or `clone3`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CloneFlag {
     /// Name of the flag.
@@ -145,7 +145,7 @@ pub const FLAGS: [CloneFlag; 27] = [
     ),
 ];
 
-/// The fields of `clone3`'s structure, in its order.
+/// The fields of `clone3`'s structure, in their order.
 pub const FIELDS: [(&str, &str); 11] = [
     ("flags", "the flags below; unlike clone's argument, the field contains no signal"),
     ("pidfd", "address at which CLONE_PIDFD stores the descriptor"),
@@ -213,8 +213,7 @@ impl Creation {
         }
     }
 
-    /// Converts the structure's bytes. If an older caller's shorter structure lacks fields, they
-    /// are 0.
+    /// Converts the structure's bytes. Fields that an older caller's shorter structure lacks are 0.
     pub(super) fn of_clone3(bytes: [u8; size_of::<Self>()]) -> Self {
         let mut words = bytes
             .chunks_exact(8)
@@ -328,8 +327,8 @@ impl fmt::Display for Creation {
 mod tests {
     use super::*;
 
-    /// Pairs of name and value. The library's constants are signed, and two do not fit into its
-    /// type.
+    /// Expands to pairs of name and value. The library's constants are signed, and two values do
+    /// not fit into its type.
     macro_rules! of_the_library {
         ($($constant:ident)*) => {
             [$((stringify!($constant), u64::from(libc::$constant.cast_unsigned()))),*]
@@ -337,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn clone_flags_have_the_values_of_the_library() {
+    fn clone_flags_match_library_values() {
         let all = of_the_library! {
             CLONE_NEWTIME CLONE_VM CLONE_FS CLONE_FILES CLONE_SIGHAND CLONE_PIDFD CLONE_PTRACE
             CLONE_VFORK CLONE_PARENT CLONE_THREAD CLONE_NEWNS CLONE_SYSVSEM CLONE_SETTLS
@@ -349,12 +348,12 @@ mod tests {
             let flag = FLAGS.iter().find(|flag| flag.name == name);
             assert_eq!(flag.map(|flag| flag.bit), Some(bit), "{name}");
         }
-        // These are above 32 bits; the library's type has 32.
+        // These flags exceed 32 bits, which is the width of the library's type.
         let wide: Vec<_> = FLAGS[all.len()..].iter().map(|flag| (flag.name, flag.bit)).collect();
         assert_eq!(wide, [("CLONE_CLEAR_SIGHAND", 1 << 32), ("CLONE_INTO_CGROUP", 1 << 33)]);
     }
 
-    /// From the signal's byte to the newest flag, every bit is used.
+    /// Every bit from the signal's byte to the newest flag is used.
     #[test]
     fn clone_flags_explain_every_bit_once() {
         let bits: Vec<u64> = FLAGS.iter().map(|flag| flag.bit).collect();

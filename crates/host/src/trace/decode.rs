@@ -24,7 +24,7 @@ enum ArgKind {
     Signals,
     /// A set of signals, as output.
     OldSignals,
-    /// Bytes, as output; the result is their number.
+    /// Bytes, as output; the call returns their number.
     Filled,
     /// A futex operation.
     Futex,
@@ -87,7 +87,7 @@ pub(super) fn creation(
     match name? {
         "clone" => Some(Creation::of_clone(arguments)),
         "clone3" => {
-            // A caller that knows fewer fields passes fewer bytes.
+            // A caller built for an older kernel passes a shorter structure.
             let mut bytes = [0; size_of::<Creation>()];
             let size = bytes.len().min(arguments[1] as usize);
             traced.read(arguments[0], &mut bytes[..size]).ok()?;
@@ -196,7 +196,7 @@ fn futex(operation: u64) -> String {
     let operation_name = words::one_of(operation & !extra, words::FUTEX);
     match words::bits(operation & extra, words::FUTEX_BITS, "").replace("_FLAG", "") {
         none if none.is_empty() => operation_name,
-        // The two are joined into one word, as in strace.
+        // The operation and its private flag are joined into one word, as in strace.
         bits => match bits.strip_prefix("FUTEX_PRIVATE") {
             Some(rest) => format!("{operation_name}_PRIVATE{rest}"),
             None => format!("{operation_name}|{bits}"),

@@ -1,5 +1,5 @@
-//! Tracing of a function's system calls: [`events`], [`system_calls`]; and of a C `pthread_create`
-//! and a `fork`: [`pthread_create`], [`fork`].
+//! Traces of the system calls of a function ([`events`], [`system_calls`]), of a C `pthread_create`
+//! ([`pthread_create`]) and of a C `fork` ([`fork`]).
 //!
 //! The traced function runs in a forked child under `ptrace`, as does every thread and process that
 //! it creates. Each [`TraceEvent`] is one observation; the events are in order, and their text is
@@ -7,8 +7,8 @@
 //! field of a signal's `siginfo`.
 //!
 //! [`tracer`] resumes the child from stop to stop, [`requests`] contains the `ptrace` requests,
-//! [`decode`] formats arguments, and [`names`] maps numbers to names. The module does not time
-//! anything (a traced call takes a hundred times as long) and does not follow 32-bit programs.
+//! [`decode`] formats arguments, and [`names`] maps numbers to names. The module does not measure
+//! time, because a traced call takes a hundred times as long, and does not follow 32-bit programs.
 
 pub mod clone;
 mod decode;
@@ -99,8 +99,8 @@ impl TraceEvent {
     }
 }
 
-/// Runs `of` in a forked, traced child, and returns the events, until `of` returns, of the child
-/// and of all tasks that it created. Waits for a thread that is already exiting by then.
+/// Runs `of` in a forked, traced child. Returns the events of the child, and of all tasks that it
+/// created, until `of` returns. Waits for a thread that is already exiting by then.
 ///
 /// # Errors
 /// Returns `Skipped` if the system refuses `ptrace` (Yama, a filter, another tracer), `Failed` if
@@ -121,8 +121,8 @@ pub fn system_calls(of: impl FnOnce() + Send) -> Result<Vec<Call>> {
     Ok(calls.collect())
 }
 
-/// Returns only the names, those of the caller first: `mmap, clone3, futex; the new task: rseq,
-/// exit`.
+/// Returns only the names of the calls, beginning with the caller's:
+/// `mmap, clone3, futex; the new task: rseq, exit`.
 pub fn in_short(events: &[TraceEvent]) -> String {
     let names = |callers: bool| -> Vec<String> {
         let calls = events.iter().filter_map(TraceEvent::call);

@@ -1,7 +1,7 @@
 //! The names of system calls by their numbers: [`name`].
 //!
-//! The numbers depend on the architecture. A number without a name here is invalid or newer than
-//! this list.
+//! The numbers depend on the architecture. A number that is not in this list is invalid or newer
+//! than the list.
 
 /// Expands to pairs of the number and the name of the library's constants.
 macro_rules! pairs {
@@ -23,7 +23,7 @@ pub(super) fn is_name(word: &str) -> bool {
     EVERYWHERE.iter().chain(OLD).any(named)
 }
 
-/// System calls of every 64-bit processor.
+/// System calls that exist on every 64-bit processor.
 const EVERYWHERE: &[(libc::c_long, &str)] = pairs! {
     SYS_read SYS_write SYS_close SYS_fstat SYS_lseek SYS_mmap SYS_mprotect SYS_munmap
     SYS_brk SYS_rt_sigaction SYS_rt_sigprocmask SYS_rt_sigreturn SYS_ioctl SYS_pread64
@@ -95,7 +95,7 @@ const OLD: &[(libc::c_long, &str)] = pairs! {
     SYS_signalfd SYS_eventfd
 };
 
-/// There are none on this processor.
+/// This processor has no such calls.
 #[cfg(not(target_arch = "x86_64"))]
 const OLD: &[(libc::c_long, &str)] = &[];
 

@@ -17,7 +17,7 @@ pub(super) enum SyscallStop {
     Entry(u64, [u64; 6]),
     /// At the exit, with the result: a negative `errno` if it failed.
     Exit(i64),
-    /// Neither; for example, a filter's stop.
+    /// Any other stop, for example that of a filter.
     Other,
 }
 
@@ -32,7 +32,7 @@ const OPTIONS: libc::c_int = libc::PTRACE_O_TRACESYSGOOD
 
 /// Lets the thread that forked this process trace it.
 pub(super) fn trace_me() -> io::Result<()> {
-    // SAFETY: the call only changes which thread is notified of this process's stops.
+    // SAFETY: the call only selects the thread that is notified of this process's stops.
     check(unsafe { libc::ptrace(libc::PTRACE_TRACEME, 0, 0_usize, 0_usize) }).map(|_| ())
 }
 
@@ -74,8 +74,8 @@ impl Traced {
         check(set).map(|_| ())
     }
 
-    /// Resumes the thread until its next call; delivers `signal` to it unless that is 0. If the
-    /// thread has been killed, this is not an error: its end is the next event.
+    /// Resumes the thread until its next call; delivers `signal` to it unless the number is 0. A
+    /// thread that has been killed is not an error: its end is the next event.
     pub(super) fn resume(self, signal: libc::c_int) -> io::Result<()> {
         let signal = signal.unsigned_abs() as usize;
         // SAFETY: the call accesses no memory of this process.
@@ -130,8 +130,7 @@ impl Traced {
         check(got).ok().map(|_| unsafe { info.assume_init() })
     }
 
-    /// Copies memory of the stopped thread, one word at a time, which is permitted wherever tracing
-    /// is.
+    /// Copies memory of the stopped thread one word at a time, which any tracer is permitted to do.
     pub(super) fn read(self, at: u64, into: &mut [u8]) -> io::Result<()> {
         const WORD: u64 = size_of::<u64>() as u64;
         for (place, at) in into.iter_mut().zip(at..) {

@@ -40,7 +40,7 @@ pub struct ChildEnd {
     pub stime: i64,
 }
 
-/// The fields, each with its meaning.
+/// The fields of a `siginfo`, each with its meaning.
 pub const FIELDS: [(&str, &str); 7] = [
     ("si_signo", "the number of the signal"),
     (

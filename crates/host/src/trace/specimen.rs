@@ -29,12 +29,12 @@ pub fn pthread_create() -> Result<Vec<TraceEvent>> {
     })
 }
 
-/// Traces a C `fork` whose child exits at once, and its `waitpid`.
+/// Traces a C `fork` whose child exits immediately, and its `waitpid`.
 ///
 /// # Errors
 /// Like [`events`].
 pub fn fork() -> Result<Vec<TraceEvent>> {
-    // SAFETY: the child exits at once and never returns into the caller's frames.
+    // SAFETY: the child exits immediately and never returns into the caller's frames.
     events(|| match unsafe { libc::fork() } {
         0 => exit_at_once(0),
         child if child > 0 => {

@@ -7,7 +7,7 @@ use std::ptr;
 use super::*;
 use crate::error::MeasureError;
 
-/// Returns `None` if tracing is not permitted here.
+/// Returns the events, or `None` if tracing is not permitted here.
 fn traced(events: Result<Vec<TraceEvent>>) -> Option<Vec<TraceEvent>> {
     match events {
         Ok(events) => {
@@ -59,7 +59,7 @@ fn traced_thread_has_published_flags_and_ends() {
     assert!(explained(&events).contains("one address space for both"));
 }
 
-/// The joiner is woken while the joined thread still has to close its files; here, closing takes
+/// The kernel wakes the joiner before the joined thread has closed its files; here, closing takes
 /// long.
 #[test]
 fn trace_contains_a_thread_end_after_the_join() {
@@ -140,17 +140,18 @@ fn trace_lists_exactly_the_calls_with_arguments() {
     assert!(system_calls(|| {}).is_ok_and(|none| none.is_empty()));
 }
 
-/// The structure of Linux 5.3 had eight fields. Bytes after a shorter structure are not part of it.
+/// The structure of Linux 5.3 had eight fields. Bytes that follow a shorter structure do not belong
+/// to it.
 #[test]
 fn short_clone3_structure_is_read_to_its_size() {
     const SHORT: usize = 64;
     let mut words = [0_u64; size_of::<Creation>() / 8];
     words[4] = libc::SIGCHLD as u64;
-    // If they were read, they would be two pids at address 1 and a cgroup.
+    // If the kernel read these words, they would be two pids at address 1 and a cgroup.
     words[SHORT / 8..].copy_from_slice(&[1, 2, 3]);
     let forks = move || {
-        // SAFETY: without flags the child gets copies, and it exits at once; the pointer for the
-        // status may be null.
+        // SAFETY: without flags the child runs on copies, and it exits immediately; the pointer for
+        // the status may be null.
         unsafe {
             match libc::syscall(libc::SYS_clone3, words.as_ptr(), SHORT) {
                 0 => crate::os::child::exit_at_once(0),

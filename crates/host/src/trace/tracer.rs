@@ -1,7 +1,7 @@
 //! The loop that resumes a child from stop to stop and records the events: [`trace`].
 //!
-//! The tracer runs in its own thread, so that it can wait for *any* of the tasks that it traces
-//! without taking the ends of other children from their waiters.
+//! The tracer runs in its own thread, so that it can wait for *any* traced task without reaping
+//! children for which other threads wait.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -40,7 +40,8 @@ fn fork_and_follow(of: impl FnOnce()) -> Result<Vec<TraceEvent>> {
             return 1;
         }
         of();
-        // Stored before any later call of this child; the tracer reads it at that call.
+        // The store precedes any later call of this child, and the tracer reads the word at that
+        // call.
         returned.store(1, Ordering::Relaxed);
         0
     })?;
@@ -80,15 +81,15 @@ struct Tracer<'a> {
     returned: &'a AtomicU32,
     tasks: BTreeMap<libc::pid_t, TracedThread>,
     events: Vec<TraceEvent>,
-    /// `true` if the traced function has returned.
+    /// `true` once the traced function has returned.
     over: bool,
     /// The end of the child, set when it is reaped.
     end: Option<ExitKind>,
 }
 
 impl Tracer<'_> {
-    /// Follows the tasks until none is left. After a failure all are killed, but still waited for:
-    /// the process is reaped only after each of its threads.
+    /// Follows the tasks until none is left. After a failure, kills all tasks but still waits for
+    /// them, because the process can be reaped only after all of its threads.
     fn follow(&mut self) -> Result<()> {
         let deadline = Instant::now() + PATIENCE;
         let _nudge = PeriodicSignal::this_thread()?;
@@ -130,7 +131,7 @@ impl Tracer<'_> {
             if pid == self.root {
                 Traced(pid).set_options().setting_up("ptrace(PTRACE_SETOPTIONS)")?;
             }
-            // Every task begins with this stop, which is caused by the tracing.
+            // Every traced task begins with this stop, which the tracing causes.
             if signal == libc::SIGSTOP {
                 return Ok(0);
             }
@@ -199,15 +200,15 @@ impl Tracer<'_> {
         let task = self.tasks.remove(&pid);
         if pid == self.root {
             self.end = Some(end);
-            // These are the tasks that the child left behind.
+            // The remaining tasks are those that the child left behind.
             self.kill_all();
         } else if let Some(task) = task.filter(|task| !self.over || self.was_leaving(task)) {
             self.events.push(TraceEvent::Ended(task.who, end));
         }
     }
 
-    /// Returns `true` if the task had called its own exit: a joiner is woken before that call
-    /// completes.
+    /// Returns `true` if the task had called exit itself: the kernel wakes a joiner before that
+    /// call completes.
     fn was_leaving(&self, task: &TracedThread) -> bool {
         let call = task.pending.and_then(|(at, ..)| self.events[at].call());
         call.is_some_and(|call| matches!(call.name, Some("exit" | "exit_group")))

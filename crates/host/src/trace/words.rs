@@ -1,4 +1,4 @@
-//! Conversion of numbers to the words that manual pages use: flags, signals, errors.
+//! Conversion of numbers to the names in manual pages: flags, signals, errors.
 
 /// Flags by value.
 pub(super) type Flags = &'static [(u64, &'static str)];
@@ -48,7 +48,7 @@ const RESTARTS: Flags = &[
     (514, "ERESTARTNOHAND"),
     (516, "ERESTART_RESTARTBLOCK"),
 ];
-/// The first real-time signal, by the kernel's number; the C library reserves some.
+/// The kernel's number of the first real-time signal; the C library reserves some of these signals.
 const REAL_TIME: i32 = 32;
 
 /// Calls that return an address.
@@ -69,7 +69,7 @@ pub(super) fn bits(mut value: u64, known: Flags, none: &str) -> String {
     if names.is_empty() { none.to_owned() } else { names.join("|") }
 }
 
-/// Returns the name of one of several numbers.
+/// Returns the name of a number, or the number in hexadecimal if it has no name.
 pub(super) fn one_of(value: u64, known: Flags) -> String {
     find(value, known).map_or_else(|| format!("{value:#x}"), str::to_owned)
 }
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn value_without_a_name_stays_a_number() {
+    fn unnamed_value_is_printed_as_number() {
         assert_eq!(bits(0x1003, PROT, "PROT_NONE"), "PROT_READ|PROT_WRITE|0x1000");
         assert_eq!(bits(0, PROT, "PROT_NONE"), "PROT_NONE");
         assert_eq!(one_of(4, ADVICE), "MADV_DONTNEED");

@@ -1,7 +1,8 @@
 //! Conversions between the kernel's types and the crate's: results, signal sets, times, wait
 //! options.
 //!
-//! [`super::info`] converts a `siginfo_t`, [`super::terminal`] the modes of a terminal.
+//! [`super::info`] converts a `siginfo_t`, and [`super::terminal`] converts the modes of a
+//! terminal.
 
 #![allow(unsafe_code, reason = "a sigset_t is made of bits, and read as bits")]
 
@@ -33,8 +34,8 @@ pub(super) fn last_error() -> Errno {
     io::Error::last_os_error().into()
 }
 
-/// Returns the signal's number; 0 for `None`, with which a call only checks whether a signal could
-/// be sent.
+/// Returns the signal's number, or 0 for `None`, with which a call only checks permission and
+/// existence.
 pub(super) fn number(signal: Option<Signal>) -> i32 {
     signal.map_or(0, Signal::number)
 }
@@ -60,7 +61,7 @@ pub(super) fn from_sigset(kernel: &libc::sigset_t) -> SigSet {
     SigSet::from_bits(unsafe { std::ptr::from_ref(kernel).cast::<u64>().read() })
 }
 
-/// Converts a duration, saturating at the longest that a timespec can hold.
+/// Converts a duration, saturating at the maximum of a timespec.
 pub(super) fn to_timespec(duration: Duration) -> libc::timespec {
     libc::timespec {
         tv_sec: i64::try_from(duration.as_secs()).unwrap_or(i64::MAX),

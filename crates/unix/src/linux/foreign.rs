@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use crate::signal::Signal;
 use crate::sys::Handler;
 
-/// Handlers that other code installed: each both as the crate returns it and as the kernel stores
-/// it.
+/// Handlers that other code installed. Each is held both as the crate returns it and as the kernel
+/// stores it.
 #[derive(Debug)]
 pub(super) struct Foreign(pub(super) BTreeMap<Signal, (Handler, SigactionRecord)>);
 

@@ -1,8 +1,8 @@
 //! `fork`, `exec` and `exit`.
 //!
-//! The C library's fork makes the child, a copy of the process with only the calling thread, and
-//! keeps its own locks consistent. The parent opens a pidfd before another thread can reap the
-//! child through the table.
+//! The C library's fork creates the child, a copy of the process with only the calling thread, and
+//! keeps the library's locks consistent. The parent opens a pidfd before another thread can reap
+//! the child through the table.
 //!
 //! [`super::spawn`] starts programs without a copy.
 
@@ -23,7 +23,7 @@ use crate::errno::{Errno, Result};
 use crate::process::Pid;
 use crate::sys::Program;
 
-/// Path and arguments of a program as execve(2) takes them: pointers to strings, and a null
+/// Path and arguments of a program as execve(2) expects them: pointers to strings, and a null
 /// pointer.
 #[derive(Debug)]
 pub(super) struct ExecArguments {
@@ -33,8 +33,8 @@ pub(super) struct ExecArguments {
 }
 
 impl ExecArguments {
-    /// Returns `ENOENT` for a path and `EINVAL` for an argument that contains a NUL: no file has
-    /// such a name.
+    /// Converts a path and arguments. Returns `ENOENT` for a path that contains a NUL, because no
+    /// file has such a name, and `EINVAL` for such an argument.
     pub(super) fn new<T: AsRef<str>>(path: &str, arguments: &[T]) -> Result<Self> {
         let path = CString::new(path).map_err(|_| Errno::ENOENT)?;
         let arguments = arguments.iter().map(|argument| CString::new(argument.as_ref()));
@@ -60,8 +60,8 @@ pub(super) fn fork(child: Program) -> Result<Pid> {
     let mut table = table::write();
     // If no descriptor is free for the child's pidfd, this fails before the child exists.
     let room = pidfd_open(rustix::process::getpid(), PidfdFlags::empty()).map_err(to_errno)?;
-    // SAFETY: in the child the only thread holds all locks that matter here. The program must not
-    // depend on locks that other libraries held in other threads, as the docs of `Linux` say.
+    // SAFETY: in the child, the only thread holds all locks of this backend. The program must not
+    // depend on locks that other threads held in other libraries, as the docs of `Linux` say.
     match check(unsafe { libc::fork() })? {
         0 => {
             drop(room);
@@ -81,8 +81,8 @@ pub(super) fn fork(child: Program) -> Result<Pid> {
     }
 }
 
-/// Opens a pidfd for a new child. If SIGCHLD is ignored, the child may have vanished, and its
-/// number may belong to another process or thread.
+/// Opens a pidfd for a new child. If SIGCHLD is ignored, the child may already have vanished, and
+/// its number may belong to another process or thread.
 fn held(table: &mut table::ProcessTable, number: i32) -> Result<Pid> {
     let child = rustix::process::Pid::from_raw(number).expect("a child's number is positive");
     match pidfd_open(child, PidfdFlags::empty()) {
@@ -116,7 +116,7 @@ fn run(program: Program) -> ! {
     }
 }
 
-/// Ends the process with `_exit`: data in buffers copied from the parent is not written twice.
+/// Exits with `_exit`, so that data in buffers copied from the parent is not written twice.
 pub(super) fn exit(status: i32) -> ! {
     // SAFETY: the call takes an integer and does not return.
     unsafe { libc::_exit(status & 0xff) }

@@ -1,6 +1,7 @@
 //! Process groups and sessions.
 //!
-//! If a child of this process leads or led a group, the group is returned as that child's handle.
+//! If a child of this process leads or led a group, the calls return that child's handle as the
+//! group.
 
 #![allow(unsafe_code, reason = "the C library's calls about groups, which take any number")]
 
@@ -16,13 +17,14 @@ pub(super) fn group(process: Pid) -> Result<Pid> {
 
 /// Puts a process into a group: `setpgid`.
 pub(super) fn set_group(process: Pid, group: Pid) -> Result<()> {
-    // For a reaped process the kernel is not called, so the kernel's first check is made here.
+    // The kernel is not called for a reaped process, so this function makes the kernel's first
+    // check.
     if group.number() < 0 {
         return Err(Errno::EINVAL);
     }
     let table = table::read();
     let process = table.number(process)?;
-    // As in `terminal::set_foreground`: the kernel looks up the process first and the group last,
+    // As in `terminal::set_foreground`, the kernel looks up the process first and the group last,
     // so a stale group must not hide an error of the process.
     let group = numbered(&table, group).unwrap_or(i32::MAX);
     // SAFETY: the call takes integers.

@@ -1,8 +1,8 @@
 //! Dispositions of this process: `sigaction`, and the function that the kernel calls.
 //!
-//! The kernel knows only one handler, [`trampoline`]. A slot for each signal holds the [`Handler`]
-//! that the trampoline calls. The contents of a slot are never freed, since a handler may be
-//! running in any thread; a program that keeps installing new closures leaks them.
+//! Only one handler is ever installed in the kernel, [`trampoline`]. A slot for each signal holds
+//! the [`Handler`] that the trampoline calls. The contents of a slot are never freed, because a
+//! handler may be running in any thread. A program that keeps installing new closures leaks them.
 //!
 //! A handler that other code installed (the standard library installs some) is returned as an
 //! opaque [`Handler`]. Installing that value again restores the foreign handler.
@@ -23,12 +23,12 @@ use crate::sys::{ActionFlags, Disposition, Handler, SigAction};
 /// Length of a table that is indexed by signal number.
 const SIGNALS: usize = 65;
 
-/// The handler of each signal; null until one is installed.
+/// The handler of each signal; null until a handler is installed.
 static SLOTS: [AtomicPtr<InstalledHandler>; SIGNALS] =
     [const { AtomicPtr::new(ptr::null_mut()) }; SIGNALS];
 
-/// `true` if this process has been a program of the backend from its start. `false` in the host
-/// that embeds the backend.
+/// `true` if this process was forked as a program of the backend, `false` in the host that embeds
+/// the backend.
 static IS_PROGRAM: AtomicBool = AtomicBool::new(false);
 
 /// Bit mask of the signals whose action [`action`] has set, in this process or, before the fork, in
@@ -58,7 +58,7 @@ pub(super) fn action(signal: Signal, new: Option<SigAction>) -> Result<SigAction
             Disposition::Handler(handler) => match table.foreign.0.get(&signal) {
                 Some((told, foreign)) if told == handler => foreign.0,
                 _ => {
-                    // The kernel refuses handlers for these two signals, so their slots must stay
+                    // The kernel refuses handlers for SIGKILL and SIGSTOP, so their slots must stay
                     // empty.
                     if !SigSet::UNBLOCKABLE.contains(signal) {
                         fill(signal, handler, &new);
@@ -78,10 +78,10 @@ pub(super) fn mark_as_program() {
     IS_PROGRAM.store(true, Relaxed);
 }
 
-/// Called in a forked child. If the host forked it, resets the dispositions that Rust's runtime
-/// set, and returns `true`. Removes any handler of SIGSEGV or SIGBUS that was not set through the
-/// backend, and no longer ignores SIGPIPE. Other ignored signals stay ignored, as under nohup(1),
-/// and other handlers stay, because the library that installed one expects it in the child.
+/// Prepares a forked child. If the host forked it, resets the dispositions that Rust's runtime set,
+/// and returns `true`: removes any handler of SIGSEGV or SIGBUS that was not set through the
+/// backend, and stops ignoring SIGPIPE. Other ignored signals stay ignored, as under nohup(1).
+/// Other handlers stay, because the library that installed a handler expects it in the child.
 pub(super) fn begin_program() -> bool {
     if IS_PROGRAM.load(Relaxed) {
         return false;
@@ -119,7 +119,7 @@ pub(super) fn without_ignored<T>(execute: impl FnOnce() -> T) -> T {
     let before: Vec<_> = host_ignores().iter().filter_map(|signal| set(signal).ok()).collect();
     let returned = execute();
     for (signal, action) in &before {
-        // The kernel accepts the action that it returned.
+        // The kernel accepts an action that it returned.
         let _ = kernel_action(*signal, Some(action));
     }
     returned
@@ -139,8 +139,8 @@ pub(super) fn is_foreign(signal: Signal) -> Result<bool> {
 fn kernel_action(signal: Signal, new: Option<&libc::sigaction>) -> Result<libc::sigaction> {
     let mut old = plain(libc::SIG_DFL, &SigAction::DEFAULT);
     let new = new.map_or(ptr::null(), ptr::from_ref);
-    // SAFETY: both live across the call. A handler in `new` is `trampoline`, whose slot is filled,
-    // or one that other code installed before.
+    // SAFETY: both live across the call. A handler in `new` is either `trampoline`, whose slot is
+    // filled, or a handler that other code installed before.
     check(unsafe { libc::sigaction(signal.number(), new, &raw mut old) })?;
     Ok(old)
 }
@@ -184,7 +184,7 @@ fn fill(signal: Signal, handler: &Handler, action: &SigAction) {
 fn slot(signal: Signal) -> Option<&'static InstalledHandler> {
     // SYNC handler-slot: pairs with `fill`.
     let installed = SLOTS[signal.number() as usize].load(Acquire);
-    // SAFETY: null, or a box that `fill` leaked and no thread changes.
+    // SAFETY: the pointer is null or refers to a box that `fill` leaked and no thread changes.
     unsafe { installed.as_ref() }
 }
 
@@ -227,8 +227,8 @@ extern "C" fn trampoline(
         }
         installed.handler.call(&Linux(()), &info);
     }
-    // SAFETY: as above; the handler's own calls wrote errno in between, and no reference to it
-    // exists.
+    // SAFETY: as above; the handler's calls may have written errno in between, but no reference to
+    // it exists.
     unsafe { *errno = before };
 }
 

@@ -1,5 +1,5 @@
-//! The information with a signal: [`decode`] reads a `siginfo_t` as a [`SigInfo`];
-//! [`QueuedSiginfo`] is a `siginfo_t` to be sent.
+//! The information that accompanies a signal: [`decode`] converts a `siginfo_t` to a [`SigInfo`],
+//! and a [`QueuedSiginfo`] is a `siginfo_t` for sending.
 
 #![allow(unsafe_code, reason = "which fields of a siginfo_t hold depends on its code")]
 
@@ -7,10 +7,11 @@ use crate::process::FAULTS;
 use crate::signal::Signal;
 use crate::sys::{SigCode, SigInfo};
 
-/// The code of a sent fault. Positive codes distinguish the kinds of a fault; any of them will do.
+/// The code of a sent fault. Positive codes distinguish kinds of faults, and any positive code is
+/// accepted.
 const ANY_FAULT: i32 = 1;
 
-/// A siginfo_t to be sent: its head, and the fields of the union that `sigqueue` fills.
+/// A `siginfo_t` for sending: its head, and the fields of the union that `sigqueue` fills.
 #[derive(Debug)]
 #[repr(C)]
 pub(super) struct QueuedSiginfo {
@@ -45,7 +46,8 @@ impl QueuedSiginfo {
     }
 }
 
-/// Converts what the kernel wrote; `None` for the two signals that the C library reserves.
+/// Converts the information that the kernel wrote; returns `None` for the two signals that the C
+/// library reserves.
 pub(super) fn decode(info: &libc::siginfo_t) -> Option<SigInfo> {
     let signal = Signal::new(info.si_signo)?;
     let code = code(signal, info.si_code);

@@ -23,9 +23,9 @@ pub(super) fn own(pidfd: BorrowedFd<'_>) -> rustix::io::Result<OwnedFd> {
     rustix::io::fcntl_dupfd_cloexec(pidfd, LOWEST_PIDFD)
 }
 
-/// Moves the descriptor to a number that no program relies on, if one is free. A program expects
-/// the next file that it opens to get the lowest number that it has closed, even if it forked a
-/// child in between.
+/// Moves the descriptor to a number that no program relies on, if such a number is free. A program
+/// expects the next file that it opens to receive the lowest number that it has closed, even if it
+/// forked a child in between.
 pub(super) fn out_of_the_way(pidfd: OwnedFd) -> OwnedFd {
     rustix::io::fcntl_dupfd_cloexec(&pidfd, LOWEST_PIDFD).unwrap_or(pidfd)
 }

@@ -14,8 +14,8 @@ use crate::limit::{Resource, Rlimit};
 use crate::process::{Pid, PriorityScope};
 use crate::wait::Usage;
 
-/// The system call getpriority(2) returns this constant minus the nice value, so that it returns no
-/// negative number.
+/// The constant from which the system call getpriority(2) subtracts the nice value, so that it
+/// never returns a negative number.
 const NICE_FROM: i32 = 20;
 
 /// Sets the user of all threads: `setuid`.

@@ -1,7 +1,7 @@
 //! The mask of the calling thread, and waiting for signals.
 //!
-//! [`timed_wait`] makes the system call itself: the C library's sigtimedwait turns SI_TKILL into
-//! SI_USER.
+//! [`timed_wait`] makes the system call itself, because the C library's sigtimedwait turns SI_TKILL
+//! into SI_USER.
 
 #![allow(unsafe_code, reason = "the C library's calls about masks")]
 

@@ -1,11 +1,12 @@
 //! The backend with real processes: [`Linux`].
 //!
-//! [`table`] holds this process's children by pidfds; [`fork`] and [`spawn`] insert them, [`wait`]
-//! removes them. [`send`] sends signals; [`handlers`] and [`masks`] receive them. The other modules
-//! are named after the calls that they make; [`convert`] and [`info`] translate between the
-//! kernel's types and the crate's.
+//! [`table`] holds this process's children by pidfds. [`fork`] and [`spawn`] insert children, and
+//! [`wait`] removes them. [`send`] sends signals; [`handlers`] and [`masks`] receive them.
+//! [`convert`] and [`info`] convert between the kernel's types and the crate's. The other modules
+//! are named after the calls that they make.
 //!
-//! No module decides what a call means: the kernel does, and each call returns the kernel's errno.
+//! The kernel, and no module, defines the meaning of a call, and each call returns the kernel's
+//! errno.
 
 mod convert;
 mod descriptors;
@@ -47,43 +48,43 @@ use convert::to_errno;
 /// The backend with real processes, for Linux 5.5 and later on x86-64. It compiles for AArch64 but
 /// is untested there.
 ///
-/// All state belongs to the process: all `Linux` values of a process are equal, and any thread may
-/// use any of them.
+/// All state belongs to the process: all `Linux` values of a process are equivalent, and any thread
+/// may use any of them.
 ///
 /// - **Children** that [`Sys::fork_boxed`] and [`Sys::spawn`] create are held by pidfds. A call
 ///   with the handle of a reaped child returns `ESRCH` (`ECHILD` if the call waits), even if
 ///   another process now has the number. As a *group*, a handle denotes the group that the child
 ///   led, as long as the group has members (since Linux 6.9; on earlier kernels the handle becomes
 ///   stale with the process). For calls that need a number, such as [`Sys::setpgid`],
-///   [`Sys::tgkill`] and [`Sys::ptrace`], the backend first checks that the child still has it; a
-///   child keeps its number until it is waited for. Only if SIGCHLD is ignored may the child vanish
-///   between the check and the call, and another process get the number.
+///   [`Sys::tgkill`] and [`Sys::ptrace`], the backend first checks that the child still has its
+///   number. A child keeps its number until it is waited for. Only if SIGCHLD is ignored may the
+///   child vanish between the check and the call, and another process receive the number.
 /// - [`Children::Any`] and groups match only **children that this backend created**. Children of
-///   [`std::process::Command`] stay with `Command`, unless [`Sys::set_subreaper`] is or was on, or
-///   the process has number 1: then a wait reaps any child. Any child can be waited for by its bare
+///   [`std::process::Command`] are left to `Command`. If [`Sys::set_subreaper`] is or was on, or
+///   the process has number 1, a wait reaps any child. Any child can be waited for by its bare
 ///   number. If one thread waits for any child, another thread reaps the backend's last child, and
 ///   the program has children that the backend did not create, then the waiter returns when one of
 ///   these changes state.
 /// - [`Sys::fork_boxed`] calls fork(2): the child has only the calling thread and a copy of the
 ///   parent's memory, in which locks that other threads held stay locked. In a multithreaded
-///   program the child should do little. It ends with `_exit`, without flushing buffers; if it
-///   panics, it ends by SIGABRT.
+///   program the child should do little. It exits with `_exit`, without flushing buffers; if it
+///   panics, SIGABRT terminates it.
 /// - A child of this program **starts** with the dispositions that [`Sys::sigaction`] has set here,
 ///   and without the dispositions of Rust's runtime. The runtime ignores SIGPIPE, handles SIGSEGV
 ///   and SIGBUS, and gives each thread an alternate stack; in the child the three signals have
-///   their default actions, and there is no alternate stack. A library's handler of SIGSEGV or
-///   SIGBUS is removed too; its other handlers stay, and so do other ignored signals, as nohup(1)
+///   their default actions, and no alternate stack is set. A library's handler of SIGSEGV or SIGBUS
+///   is removed too; its other handlers stay, and so do other ignored signals, as nohup(1)
 ///   requires. SIGPIPE also has its default action in programs that [`Sys::spawn`] and
-///   [`Sys::exec`] start, as with [`std::process::Command`]; to ignore SIGPIPE there, call
-///   [`Sys::sigaction`]. The calling process itself is not changed: a program that you run on a
-///   `Linux` without a fork finds SIGPIPE ignored. Children of a child inherit everything, as
+///   [`Sys::exec`] start, as with [`std::process::Command`]. To ignore SIGPIPE in such a program,
+///   call [`Sys::sigaction`]. The calling process itself is not changed: in a program that you run
+///   on a `Linux` without a fork, SIGPIPE is ignored. Children of a child inherit everything, as
 ///   fork(2) specifies.
 /// - [`Sys::spawn`] copies no memory. Its path is used as it is; `PATH` is not searched. An ignored
 ///   signal stays ignored unless it is among the defaults.
 /// - **Descriptors** that the backend creates are closed by exec; [`Sys::dup2`] and
 ///   [`SpawnRequest::descriptors`] pass them on.
 /// - [`Sys::sigaction`] installs real handlers: see [`Handler`](crate::Handler) for what they may
-///   do. They may not make the calls that allocate: those that create or reap a child or a thread,
+///   do. Handlers may not make calls that allocate: calls that create or reap a child or a thread,
 ///   wait for any child or a group, or install a handler or a stack. The thread that a handler
 ///   interrupts never holds a lock of this type.
 ///
@@ -113,10 +114,10 @@ impl Linux {
         Ok(Self(()))
     }
 
-    /// Creates the backend for a process all of whose children are the backend's (including those
-    /// from before the process called exec), in a system that does not soon reuse a process number.
+    /// Creates the backend for a process whose children are all the backend's, including children
+    /// from before the process called exec, in a system that does not soon reuse a process number.
     /// Such a process, and the processes that it forks, wait in one call, as any program would. All
-    /// dispositions count as the program's own. The caller must have checked that the kernel
+    /// dispositions count as set by the program. The caller must have checked that the kernel
     /// supports the backend.
     #[doc(hidden)]
     pub fn alone() -> Self {
@@ -294,7 +295,8 @@ impl Sys for Linux {
         rustix::thread::sched_yield();
     }
 
-    /// Does nothing: the kernel interrupts, stops and ends a program at any instruction.
+    /// Does nothing, because the kernel can interrupt, stop and terminate a program at any
+    /// instruction.
     fn poll(&self) {}
 
     fn place(&self, processor: Option<usize>) -> Result<()> {
@@ -352,7 +354,7 @@ impl Sys for Linux {
         Err(Errno::ENOSYS)
     }
 
-    /// Does nothing, because there is no [`Sys::profil`].
+    /// Does nothing, because the backend has no [`Sys::profil`].
     fn mark(&self, _mark: usize) {}
 
     fn ptrace(&self, request: Ptrace) -> Result<()> {

@@ -12,7 +12,7 @@ use crate::errno::{Errno, Result};
 #[derive(Debug, Clone, Copy)]
 pub(super) struct CpuPlacement {
     wanted: Option<CpuSet>,
-    /// The affinity that this process, or the one that forked it, had before it was placed.
+    /// The affinity that this process, or the process that forked it, had before its placement.
     before: Option<CpuSet>,
 }
 
@@ -22,7 +22,7 @@ impl CpuPlacement {
         Self { wanted: None, before: None }
     }
 
-    /// Returns the placement on `processor`; with `None`, the affinity from before the first
+    /// Returns the placement on `processor`, or for `None` the affinity from before the first
     /// placement.
     pub(super) fn moved_to(self, processor: Option<usize>) -> Result<Self> {
         let Self { before, .. } = self;
@@ -36,8 +36,8 @@ impl CpuPlacement {
         })
     }
 
-    /// Sets the affinity of the calling thread, which is new or the first of a new process. Does
-    /// nothing if the processor has since gone offline.
+    /// Sets the affinity of the calling thread, which is new or the first thread of a new process.
+    /// Does nothing if the processor has since gone offline.
     pub(super) fn apply(self) {
         if let Some(set) = self.wanted {
             let _ = sched_setaffinity(None, &set);
@@ -45,8 +45,8 @@ impl CpuPlacement {
     }
 }
 
-/// Returns the set of only this processor. Checks that the kernel accepts it by moving this thread
-/// there and back.
+/// Returns the set that contains only this processor. Checks that the kernel accepts the set by
+/// moving this thread to the processor and back.
 fn only(processor: usize) -> Result<CpuSet> {
     if processor >= CpuSet::MAX_CPU {
         return Err(Errno::EINVAL);

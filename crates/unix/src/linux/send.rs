@@ -23,11 +23,11 @@ pub(super) fn kill(target: SignalTarget, signal: Option<Signal>) -> Result<()> {
         SignalTarget::Process(pid) if pid.birth().is_some() => {
             to_child(pid, |child| through(child, signal))
         }
-        // kill(2) takes 0 and negative numbers to mean groups.
+        // kill(2) interprets 0 and negative numbers as groups.
         SignalTarget::Process(pid) if pid.number() <= 0 => Err(Errno::ESRCH),
         SignalTarget::Process(pid) => by_number(pid.number(), signal),
-        // Sent without the table's lock, which blocks signals: an ignored signal stays pending
-        // while it is blocked.
+        // The signal is sent without the table's lock. The lock blocks signals, and an ignored
+        // signal stays pending while it is blocked.
         SignalTarget::Group(group) if group.number() == 0 => by_number(0, signal),
         SignalTarget::Group(group) => kill_group(group, signal),
         SignalTarget::OwnGroup => by_number(0, signal),
@@ -49,10 +49,10 @@ fn kill_group(group: Pid, signal: i32) -> Result<()> {
     };
     match (own, number) {
         (Some(leader), _) => to_led(number, leader.as_fd(), signal, false),
-        // Like kill(2): the number has no positive counterpart.
+        // As in kill(2), the lowest number has no positive counterpart.
         (None, i32::MIN) => Err(Errno::ESRCH),
         (None, ..=0) => Err(Errno::EINVAL),
-        // kill(2) takes -1 to mean all processes.
+        // kill(2) interprets -1 as all processes.
         (None, 1) => {
             let init = rustix::process::Pid::INIT;
             let leader = rustix::process::pidfd_open(init, rustix::process::PidfdFlags::empty())
@@ -63,14 +63,15 @@ fn kill_group(group: Pid, signal: i32) -> Result<()> {
     }
 }
 
-/// Sends to the group with this number and leader. With `held`, the caller holds the table.
+/// Sends to the group with this number and leader. If `held` is set, the caller holds the table's
+/// lock.
 fn to_led(number: i32, leader: BorrowedFd<'_>, signal: i32, held: bool) -> Result<()> {
     match to_group(leader, signal) {
-        // Before Linux 6.9 a pidfd cannot name a group. The number can, and it denotes the group as
-        // long as the leader has the number.
+        // Before Linux 6.9 a pidfd cannot denote a group. The number denotes the group while the
+        // leader has the number.
         Err(Errno::EINVAL) => {
-            // The lock keeps the leader from being reaped. The table must not be locked twice: a
-            // writer may be waiting.
+            // The lock keeps the leader from being reaped. The table must not be locked twice,
+            // because a writer may be waiting.
             let _table = (!held).then(table::read);
             if is_unreaped(leader) { by_number(-number, signal) } else { Err(Errno::ESRCH) }
         }
@@ -80,7 +81,8 @@ fn to_led(number: i32, leader: BorrowedFd<'_>, signal: i32, held: bool) -> Resul
 
 /// Sends a signal to a thread: `tgkill`.
 pub(super) fn tgkill(process: Pid, thread: Tid, signal: Option<Signal>) -> Result<()> {
-    // For a reaped process the kernel is not called, so the kernel's first check is made here.
+    // The kernel is not called for a reaped process, so this function makes the kernel's first
+    // check.
     if process.number() <= 0 || thread.0 <= 0 {
         return Err(Errno::EINVAL);
     }
@@ -101,12 +103,12 @@ pub(super) fn queue(process: Pid, signal: Option<Signal>, value: i32) -> Result<
     check_long(sent).map(drop)
 }
 
-/// Raises a fault of this thread. As in the kernel, a signal that is blocked or ignored first gets
-/// its default action back, which ends the process.
+/// Raises a fault of this thread. As in the kernel, a blocked or ignored signal is first reset to
+/// its default action, which terminates the process.
 ///
-/// A handler that the backend did not install, such as that of Rust's runtime, may restore the
-/// default action and return, because a faulting instruction would fault again. The signal is then
-/// sent a second time.
+/// A handler that the backend did not install, such as the handler of Rust's runtime, may restore
+/// the default action and return, because a faulting instruction would fault again. This function
+/// then sends the signal a second time.
 pub(super) fn fault(signal: Signal) -> Result<()> {
     if !FAULTS.contains(signal) {
         return Err(Errno::EINVAL);
@@ -137,9 +139,9 @@ fn send_fault(signal: Signal) -> Result<()> {
     check_long(sent).map(drop)
 }
 
-/// Sends through a duplicate of the child's descriptor, with the table unlocked: the lock blocks
-/// signals, and a blocked signal is not discarded even if it is ignored. If the signal ends the
-/// child, SIGCHLD may arrive during the call. If no descriptor is free, sends under the lock.
+/// Sends through a duplicate of the child's descriptor with the table unlocked. The lock blocks
+/// signals, and a blocked signal is not discarded even if it is ignored; SIGCHLD may arrive during
+/// the call if the signal terminates the child. If no descriptor is free, sends under the lock.
 fn to_child(child: Pid, send: impl Fn(BorrowedFd<'_>) -> Result<()>) -> Result<()> {
     let own = {
         let table = table::read();

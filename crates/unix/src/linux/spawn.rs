@@ -1,4 +1,4 @@
-//! `spawn`: starts a program in a new process without copying this one.
+//! `spawn`, which starts a program in a new process without copying this process.
 //!
 //! The child runs in this process's memory, on the free part of this thread's stack, while this
 //! thread sleeps (`CLONE_VM`, `CLONE_VFORK`). The cost therefore does not depend on the size of the
@@ -6,8 +6,8 @@
 //! blocked until the parent resumes, and handlers are reset in the child (`CLONE_CLEAR_SIGHAND`),
 //! so no handler ever runs in the shared memory.
 //!
-//! A child that ends before exec succeeds sends no signal: its exit signal is 0, and an ordinary
-//! wait does not find it. exec sets the exit signal to SIGCHLD (execve(2)).
+//! A child that ends before exec succeeds sends no signal, and an ordinary wait does not find it,
+//! because its exit signal is 0. exec sets the exit signal to SIGCHLD (execve(2)).
 
 #![allow(unsafe_code, reason = "clone3 with shared memory, and what the child calls there")]
 
@@ -25,7 +25,7 @@ use crate::errno::{Errno, Result};
 use crate::process::{Pid, SpawnGroup, SpawnRequest};
 use crate::signal::SigSet;
 
-/// `CLONE_CLEAR_SIGHAND` (Linux 5.5), a bit above those that clone(2) accepts.
+/// `CLONE_CLEAR_SIGHAND` (Linux 5.5), a bit above the bits that clone(2) accepts.
 const CLEAR_HANDLERS: u64 = 1 << 32;
 
 /// `struct clone_args`, in its first version.
@@ -44,7 +44,7 @@ struct CloneArguments {
 
 const _: () = assert!(size_of::<CloneArguments>() == 64);
 
-/// The child's tasks, and the error that kept it from calling exec successfully.
+/// The child's tasks, and the error because of which it could not call exec.
 struct SpawnArgs {
     image: ExecArguments,
     session: bool,
@@ -65,7 +65,8 @@ struct Move {
     in_the_way: bool,
 }
 
-/// Checks that the kernel has clone3, which then rejects the missing arguments and not the call.
+/// Checks that the kernel has clone3: the kernel then rejects the missing arguments and not the
+/// call.
 pub(super) fn probe() -> Result<()> {
     let nothing = std::ptr::null::<CloneArguments>();
     // SAFETY: the kernel refuses a size of 0 before it reads anything.
@@ -103,7 +104,7 @@ pub(super) fn spawn(spawn: &SpawnRequest) -> Result<Pid> {
     }
 }
 
-/// Reaps the child if it ended without a successful exec. Returns `true` if it did so.
+/// Reaps the child if it ended without a successful exec. Returns `true` if the child was reaped.
 ///
 /// The exit signal distinguishes the two cases: exec sets it to SIGCHLD before the parent resumes,
 /// and then this kind of wait does not find the child.
@@ -173,8 +174,8 @@ fn clone_with(arguments: &CloneArguments, order: &mut SpawnArgs) -> i32 {
     result as i32
 }
 
-/// Like the version for x86-64. The kernel preserves all registers but x0, and the stack pointer is
-/// aligned already.
+/// Like the version for x86-64, but the kernel preserves all registers except x0, and the stack
+/// pointer is already aligned.
 #[cfg(target_arch = "aarch64")]
 fn clone_with(arguments: &CloneArguments, order: &mut SpawnArgs) -> i32 {
     let result: i64;

@@ -1,7 +1,7 @@
-//! The alternate stack of a thread: 4.3BSD's `sigstack` over sigaltstack(2).
+//! The alternate stack of a thread: 4.3BSD's `sigstack`, implemented with sigaltstack(2).
 //!
-//! The memory belongs to the thread until it ends: if a handler changes the stack, the change is
-//! undone when it returns, and the previous stack is in use again.
+//! The memory belongs to the thread until the thread ends: if a handler changes the stack, the
+//! kernel undoes the change when the handler returns, and the previous stack is in use again.
 
 #![allow(unsafe_code, reason = "sigaltstack(2) and the memory under it")]
 
@@ -37,7 +37,7 @@ pub(super) fn sigstack(new: Option<SigStack>) -> Result<SigStack> {
     .map(|old| told(&old))
 }
 
-/// Installs a stack of this size. Reuses a mapped one that is not in use, or maps a new one.
+/// Installs a stack of this size. Reuses a mapped stack that is not in use, or maps a new stack.
 fn install(size: usize) -> Result<libc::stack_t> {
     let current = exchange(None)?;
     OWN.with_borrow_mut(|own| {
@@ -56,7 +56,7 @@ fn install(size: usize) -> Result<libc::stack_t> {
 pub(super) fn forget() {
     let Ok(current) = exchange(None) else { return };
     if !OWN.with_borrow(|own| own.iter().any(|area| area.start == current.ss_sp)) {
-        // Fails only while a handler runs on the stack, and none does.
+        // The call fails only while a handler runs on the stack, and no handler does.
         let _ = exchange(Some(&disabled()));
     }
 }
@@ -86,7 +86,7 @@ impl Area {
     fn map(size: usize) -> Result<Self> {
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         let flags = MapFlags::PRIVATE | MapFlags::STACK;
-        // SAFETY: a new mapping at an address that the kernel chooses.
+        // SAFETY: the call creates a new mapping at an address that the kernel chooses.
         let start = unsafe { mmap_anonymous(ptr::null_mut(), size, protection, flags) }
             .map_err(to_errno)?;
         Ok(Self { start, size })
@@ -102,7 +102,7 @@ impl Drop for Area {
             // A handler runs on the stack.
             return;
         }
-        // SAFETY: mapped in `map`, of this size, and the kernel no longer uses it.
+        // SAFETY: `map` created the mapping with this size, and the kernel no longer uses it.
         let _ = unsafe { munmap(self.start, self.size) };
     }
 }

@@ -1,12 +1,12 @@
 //! The children that this process created, in a [`ProcessTable`], and the locks around it.
 //!
-//! An entry holds a child's number, ordinal and pidfd. The table resolves a [`Pid`] to a child, so
-//! that the handle of a reaped child resolves to no child, and never to another process that reuses
-//! its number. An entry is removed when the child is reaped, under the lock: while a thread holds
-//! the lock for reading, a child that it finds keeps its number.
+//! An entry holds a child's number, ordinal and pidfd. The table resolves a [`Pid`] to a child. The
+//! handle of a reaped child resolves to no child, and never to another process that reuses its
+//! number. An entry is removed under the lock when the child is reaped, so while a thread holds the
+//! lock for reading, a child that it finds keeps its number.
 //!
 //! Signals are blocked while a lock is held. A handler may therefore make any call that
-//! signal-safety(7) permits: the thread that it interrupted never holds the lock.
+//! signal-safety(7) permits, because the thread that it interrupted never holds the lock.
 //!
 //! [`super::fork`] and [`super::spawn`] insert children, [`super::wait`] removes them, and
 //! [`super::threads`] keeps its [`MadeThreads`] here, so that a single lock keeps all of this
@@ -28,18 +28,19 @@ use crate::errno::{Errno, Result};
 use crate::process::{Pid, Tid};
 use crate::signal::SigSet;
 
-/// The table of this process. A thread that takes both locks takes [`BIRTHS`] first.
+/// The table of this process. A thread that acquires both locks acquires [`BIRTHS`] first.
 static TABLE: RwLock<ProcessTable> = RwLock::new(ProcessTable::new());
 
-/// Held for reading from before a child is created until it is in the table. Held for writing to
-/// fork, or to reap a child that this backend did not create.
+/// The lock on the creation of children. It is held for reading from before a child is created
+/// until it is in the table, and for writing to fork or to reap a child that this backend did not
+/// create.
 static BIRTHS: RwLock<()> = RwLock::new(());
 
 /// Number of entries at which the table is first searched for children that were reaped elsewhere.
 const FIRST_SWEEP: usize = 64;
 
-/// Like [`FIRST_SWEEP`], for groups without a leader: each such entry holds a descriptor, even if
-/// its group has gone, until the next search.
+/// Like [`FIRST_SWEEP`], for groups without a leader. Such an entry holds a descriptor until the
+/// next search, even if its group no longer exists.
 const FIRST_SWEEP_OF_GROUPS: usize = 8;
 
 /// A child that has not been reaped.
@@ -61,18 +62,19 @@ impl ChildEntry {
     }
 }
 
-/// The backend's state for this process: see the module.
+/// The backend's state for this process; see the module.
 #[derive(Debug)]
 pub(super) struct ProcessTable {
     children: BTreeMap<i32, ChildEntry>,
-    /// Reaped children whose group still has members. Each descriptor still names the group.
+    /// Reaped children whose group still has members. Each descriptor still denotes the group.
     groups: BTreeMap<i32, ChildEntry>,
     births: u32,
     sweep_at: usize,
     sweep_groups_at: usize,
     /// The threads that this backend created.
     pub(super) threads: MadeThreads,
-    /// `true` if the process was once a subreaper. Orphans that it adopted then stay its children.
+    /// `true` if the process was ever a subreaper. Orphans that it adopted then remain its
+    /// children.
     pub(super) has_adopted: bool,
     /// The placement of new threads and children.
     pub(super) placement: CpuPlacement,
@@ -80,9 +82,10 @@ pub(super) struct ProcessTable {
     pub(super) foreign: Foreign,
 }
 
-/// Threads that this backend created and that are not joined; `None` while a thread joins one.
+/// Threads that this backend created and that are not joined; the value is `None` while a thread
+/// joins the entry's thread.
 ///
-/// The entry of a thread that ended and is never joined stays until a new thread reuses its number.
+/// The entry of an ended thread that is never joined remains until a new thread reuses its number.
 #[derive(Debug)]
 pub(super) struct MadeThreads(pub(super) BTreeMap<Tid, Option<JoinHandle<()>>>);
 
@@ -91,8 +94,8 @@ impl MadeThreads {
         Self(BTreeMap::new())
     }
 
-    /// Called in a forked child, in which these threads do not exist. Leaks their handles, because
-    /// dropping one would detach a thread that does not exist.
+    /// Clears the entries in a forked child, in which these threads do not exist. Leaks their
+    /// handles, because dropping a handle would detach a thread that does not exist.
     fn forget(&mut self) {
         std::mem::forget(std::mem::take(&mut self.0));
     }
@@ -133,7 +136,7 @@ impl ProcessTable {
         pid
     }
 
-    /// Returns a handle for a child that vanished before it could be held.
+    /// Returns a handle for a child that vanished before a pidfd could be opened.
     pub(super) fn next(&mut self, number: i32) -> Pid {
         self.births += 1;
         Pid::handle(number, self.births)
@@ -144,7 +147,8 @@ impl ProcessTable {
         known(&self.children, pid)
     }
 
-    /// Returns the handle of the child with this number, or a bare number if there is none.
+    /// Returns the handle of the child with this number, or a bare number if the child does not
+    /// exist.
     pub(super) fn named(&self, number: i32) -> Pid {
         let child = self.children.get(&number).or_else(|| self.groups.get(&number));
         child.map_or(Pid::number_only(number), |child| Pid::handle(number, child.birth))
@@ -155,7 +159,7 @@ impl ProcessTable {
         self.children.iter().map(|(number, child)| (*number, child))
     }
 
-    /// Returns `true` if there is no child.
+    /// Returns `true` if the table contains no child.
     pub(super) fn is_empty(&self) -> bool {
         self.children.is_empty()
     }
@@ -164,7 +168,7 @@ impl ProcessTable {
     pub(super) fn number(&self, pid: Pid) -> Result<i32> {
         if pid.birth().is_some() {
             let child = self.child(pid).ok_or(Errno::ESRCH)?;
-            // Other code may have reaped it.
+            // Other code may have reaped the child.
             if !is_unreaped(child.as_fd()) {
                 return Err(Errno::ESRCH);
             }
@@ -202,8 +206,8 @@ impl ProcessTable {
         self.groups.insert(number, child);
     }
 
-    /// Removes children that cannot be waited for: SIGCHLD was ignored, or other code reaped them
-    /// without the table.
+    /// Removes children that can no longer be waited for, because SIGCHLD was ignored or other code
+    /// reaped them.
     pub(super) fn sweep(&mut self) {
         self.children.retain(|_, child| is_unreaped(child.as_fd()));
         self.sweep_at = (2 * self.children.len()).max(FIRST_SWEEP);
@@ -216,7 +220,7 @@ impl ProcessTable {
         self.sweep_groups_at = (2 * self.groups.len()).max(FIRST_SWEEP_OF_GROUPS);
     }
 
-    /// Called in a forked child, which has neither the parent's children nor its threads.
+    /// Clears the table in a forked child, which has neither the parent's children nor its threads.
     pub(super) fn forget(&mut self) {
         self.children.clear();
         self.groups.clear();
@@ -233,7 +237,7 @@ fn known(children: &BTreeMap<i32, ChildEntry>, pid: Pid) -> Option<&ChildEntry> 
     pid.birth().is_none_or(|birth| birth == child.birth).then_some(child)
 }
 
-/// The guard of a lock. On drop, it first releases the lock and then restores the mask.
+/// The guard of a lock, which on drop first releases the lock and then restores the mask.
 #[derive(Debug)]
 pub(super) struct TableGuard<G> {
     guard: G,
@@ -288,8 +292,8 @@ pub(super) fn named(number: i32) -> Pid {
     if number <= 0 { bare(number) } else { read().named(number) }
 }
 
-/// Announces the creation of a child. While the guard exists, no thread forks, and none reaps a
-/// child that this backend did not create.
+/// Announces the creation of a child. While the guard exists, no thread forks or reaps a child that
+/// this backend did not create.
 pub(super) fn birth() -> TableGuard<RwLockReadGuard<'static, ()>> {
     let blocked = MaskGuard::new();
     TableGuard { guard: BIRTHS.read().unwrap_or_else(PoisonError::into_inner), blocked }

@@ -1,4 +1,4 @@
-//! Terminals: new ones, the controlling one, their groups and their attributes.
+//! New terminals, the controlling terminal, and the groups and attributes of terminals.
 //!
 //! Exec closes all descriptors that are created here. Opening a terminal never makes it the
 //! session's controlling terminal; [`set_controlling`] does.
@@ -49,8 +49,8 @@ pub(super) fn foreground(terminal: Fd) -> Result<Pid> {
 
 /// Sets the foreground group: `tcsetpgrp`.
 pub(super) fn set_foreground(terminal: Fd, group: Pid) -> Result<()> {
-    // For a stale group the kernel gets a number that no group has, so that it reports other errors
-    // first, as it would for any group.
+    // For a stale group, the call passes a number that no group has, so the kernel reports other
+    // errors first, as it would for any group.
     let group = groups::member_of(group).unwrap_or(i32::MAX);
     // SAFETY: the call takes integers.
     check(unsafe { libc::tcsetpgrp(terminal.0, group) }).map(drop)
@@ -83,7 +83,7 @@ pub(super) fn attributes(terminal: Fd) -> Result<Termios> {
     })
 }
 
-/// Sets the attributes at once: `tcsetattr`. Leaves settings that [`Termios`] lacks unchanged.
+/// Sets the attributes immediately: `tcsetattr`. Leaves settings that [`Termios`] lacks unchanged.
 pub(super) fn set_attributes(terminal: Fd, termios: &Termios) -> Result<()> {
     let mut kernel = kernel_attributes(terminal)?;
     put(&mut kernel.c_iflag, libc::ICRNL, termios.modes.contains(Modes::ICRNL));

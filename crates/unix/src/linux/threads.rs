@@ -1,5 +1,5 @@
-//! Threads of this process. The standard library creates them; each has its number as a name and is
-//! joined once.
+//! Threads of this process. The standard library creates the threads. Each thread is identified by
+//! its number and is joined once.
 
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -13,7 +13,7 @@ use crate::errno::{Errno, Result};
 use crate::process::Tid;
 use crate::sys::ThreadBody;
 
-/// Creates a thread: `thread`. If the body panics, only the new thread ends.
+/// Creates a thread: `thread`. A panic of the body terminates only the new thread.
 pub(super) fn start(body: ThreadBody) -> Result<Tid> {
     let placement = table::read().placement;
     let (tell, told) = mpsc::sync_channel(1);
@@ -46,29 +46,29 @@ pub(super) fn join(thread: Tid) -> Result<()> {
     let _ = handle.join();
     await_removal(thread);
     let mut table = table::write();
-    // A new thread may have the number by now.
+    // A new thread may already have the number.
     if let Some(None) = table.threads.0.get(&thread) {
         table.threads.0.remove(&thread);
     }
     Ok(())
 }
 
-/// Number of checks for the removal of a joined thread, after which a sleep of 100 µs precedes each
+/// Number of checks for the removal of a joined thread before a sleep of 100 µs precedes each
 /// further check.
 const QUICK_LOOKS: u32 = 10_000;
 
-/// Maximum number of checks. They take more than a second in total; removal takes microseconds.
+/// Maximum number of checks. All checks take more than a second; a removal takes microseconds.
 const MAX_LOOKS: u32 = 2 * QUICK_LOOKS;
 
 /// `PF_EXITING`, in the flags of /proc/PID/stat: the thread is exiting.
 const EXITING: u64 = 1 << 2;
 
 /// Blocks until the kernel has released the number of an ended thread, but for at most
-/// [`MAX_LOOKS`] checks: without `/proc`, a number that was reused at once looks like one that is
+/// [`MAX_LOOKS`] checks. Without `/proc`, an immediately reused number looks like a number that is
 /// still held.
 ///
 /// The C library's join returns when the thread has left the address space. The kernel removes the
-/// thread a little later, and `tgkill` finds it until then. This function yields, because the
+/// thread slightly later, and until then `tgkill` finds it. This function yields, because the
 /// ending thread only needs a processor.
 fn await_removal(thread: Tid) {
     let process = rustix::process::getpid().as_raw_nonzero().get();
@@ -76,21 +76,21 @@ fn await_removal(thread: Tid) {
         if to_thread(process, thread, 0) == Err(Errno::ESRCH) {
             return;
         }
-        // The number may name another thread: see `is_removed`. That function reads files, so it is
-        // called only after every 64th check.
+        // The number may denote another thread (see `is_removed`). That function reads files, so it
+        // is called only after every 64th check.
         if look % 64 == 63 && is_removed(thread) {
             return;
         }
         match look {
             ..QUICK_LOOKS => rustix::thread::sched_yield(),
-            // A sleep lets the thread run even if the caller's priority is higher.
+            // A sleep lets the ending thread run even if the caller's priority is higher.
             _ => std::thread::sleep(Duration::from_micros(100)),
         }
     }
 }
 
-/// Returns `true` if there is nothing left to wait for although the number is in use: a new thread
-/// has the number, or a tracer keeps the ended thread until the tracer waits for it.
+/// Returns `true` if the number is in use but the wait is over: a new thread has the number, or a
+/// tracer keeps the ended thread until the tracer waits for it.
 fn is_removed(thread: Tid) -> bool {
     let said = |file: &str| fs::read_to_string(format!("/proc/self/task/{}/{file}", thread.0)).ok();
     let Some(stat) = said("stat") else { return false };
@@ -98,7 +98,7 @@ fn is_removed(thread: Tid) -> bool {
     let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
     let mut fields = fields.split_ascii_whitespace();
     let letter = fields.next();
-    // The ninth field of the file.
+    // The flags are the ninth field of the file.
     let flags = fields.nth(5).and_then(|flags| flags.parse::<u64>().ok());
     let is_another = flags.is_some_and(|flags| flags & EXITING == 0);
     let is_kept = || {

@@ -1,4 +1,4 @@
-//! The part of ptrace(2) that [`Ptrace`] names.
+//! The requests of ptrace(2) that [`Ptrace`] names.
 //!
 //! A tracee belongs to the thread that attached to it; requests by other threads return ESRCH.
 
@@ -15,12 +15,12 @@ use crate::signal::Signal;
 
 /// Makes a request: `ptrace`.
 ///
-/// An attach is made under the table's lock: if the child were reaped before the attach, its number
-/// might name an unrelated process. The other requests are made with the table unlocked, because
-/// the lock blocks signals: a SIGCHLD that the request causes would then stay pending and wake
-/// another thread, even if it is ignored. If another thread reaps the tracee and its number is
-/// reused before the request, the request returns ESRCH: the kernel accepts it only for a tracee of
-/// this thread.
+/// An attach is made under the table's lock, because if the child were reaped before the attach,
+/// its number might denote an unrelated process. The other requests are made with the table
+/// unlocked, because the lock blocks signals: a SIGCHLD that the request causes would stay pending
+/// and wake another thread, even if the signal is ignored. If another thread reaps the tracee and
+/// its number is reused before the request, the request returns ESRCH, because the kernel accepts
+/// it only for a tracee of this thread.
 pub(super) fn ptrace(request: Ptrace) -> Result<()> {
     match request {
         Ptrace::TraceMe => ask(libc::PTRACE_TRACEME, 0, None),

@@ -1,19 +1,20 @@
 //! `waitid`, in two steps: a *look*, which may sleep, and then a *take* under the table's lock.
 //!
 //! A look (`WNOWAIT`) does not change the child. The thread then takes the child through its pidfd
-//! and removes it from the table in the same critical section. If several threads wait, one takes
-//! the child; the others look again or return that there is no child.
+//! and removes it from the table in the same critical section. If several threads wait, one thread
+//! takes the child, and the others look again or return `ECHILD`.
 //!
-//! A single waitid(2) without `WNOWAIT` takes the child before it handles signals. The same holds
-//! here. A handler that runs after a look, as SIGCHLD's mostly does, first takes the child that the
-//! look has found ([`take_first`]), since the handler may end the process or wait itself. Only a
-//! default action that stops or ends the process can come between look and take. If the backend
-//! created every child and no number is reused in between, look and take are one call
-//! ([`take_at_once`]).
+//! A single waitid(2) without `WNOWAIT` takes the child before it handles signals, and so does this
+//! module. A handler that runs after a look, as SIGCHLD's mostly does, first takes the child that
+//! the look has found ([`take_first`]), because the handler may terminate the process or wait
+//! itself. Only a default action that stops or terminates the process can occur between look and
+//! take. If the backend created every child and no number is reused in between, look and take are
+//! one call ([`take_at_once`]).
 //!
-//! [`Children::Any`] and the groups match children that this backend created. Those that other code
-//! of the program creates, with `std::process::Command` or posix_spawn(3), are left to that code,
-//! unless this process adopts orphans ([`adopts`]): an orphan cannot be told apart from them.
+//! [`Children::Any`] and the groups match children that this backend created. Children that other
+//! code of the program creates, with `std::process::Command` or posix_spawn(3), are left to that
+//! code. If this process adopts orphans ([`adopts`]), waits match all children, because orphans
+//! cannot be distinguished from them.
 
 #![allow(unsafe_code, reason = "waitid(2), whose fifth argument the C library does not pass on")]
 
@@ -34,11 +35,11 @@ use crate::signal::Signal;
 use crate::wait::{Children, Usage, WaitOptions, WaitStatus, WaitedChild};
 
 /// Period of a poll, in milliseconds, while a foreign child hides the backend's children from a
-/// look. The end of a child wakes the poll at once; only stops, and children that another thread
-/// creates, are found by the period.
+/// look. The end of a child wakes the poll immediately; stops, and children that another thread
+/// creates, are found only when the period has passed.
 const LOOK_AGAIN_MS: i64 = 5;
 
-/// The children that the kernel is asked about: `idtype_t` and id.
+/// The children that a wait selects: `idtype_t` and id.
 #[derive(Debug, Clone, Copy)]
 enum Whom<'a> {
     Number(i32),
@@ -52,7 +53,7 @@ enum Whom<'a> {
 enum TakenChild {
     /// The child was taken.
     Yes(WaitedChild),
-    /// Another thread took it first.
+    /// Another thread took the child first.
     No,
     /// The child belongs to other code of the program.
     Foreign,
@@ -132,7 +133,7 @@ fn many(group: Option<i32>, options: WaitOptions) -> Result<Option<WaitedChild>>
         match look(whom, options, &|found| take_found(found, options, adopts)) {
             Err(Errno::ECHILD) => {
                 // With `take_at_once`, another thread may have taken a child whose handle it has
-                // yet to look up in the table.
+                // not yet looked up in the table.
                 if !takes_at_once() {
                     table::write().sweep();
                 }
@@ -159,7 +160,7 @@ fn many(group: Option<i32>, options: WaitOptions) -> Result<Option<WaitedChild>>
     }
 }
 
-/// Returns `true` if the table has a child in the group; for `None`, if it has any child.
+/// Returns `true` if the table contains a child in the group, or for `None` any child.
 fn any_ours(group: Option<i32>) -> bool {
     if group.is_none() { !table::read().is_empty() } else { !ours(group).is_empty() }
 }
@@ -207,7 +208,7 @@ fn take_if_there(
     if holds(&table, number, pidfd) { take(&mut table, pidfd, options) } else { Ok(None) }
 }
 
-/// Replaces the number of a taken child by its handle. Removes the child from the table if it has
+/// Replaces the number of a taken child with its handle. Removes the child from the table if it has
 /// ended.
 fn noted(table: &mut ProcessTable, mut taken: WaitedChild, options: WaitOptions) -> WaitedChild {
     let number = taken.pid.number();
@@ -218,7 +219,7 @@ fn noted(table: &mut ProcessTable, mut taken: WaitedChild, options: WaitOptions)
     taken
 }
 
-/// Takes a change of state of a child in the table, if there is one. Does not sleep.
+/// Takes a state change of a child in the table, if it has one. Does not sleep.
 fn take(
     table: &mut ProcessTable,
     pidfd: &OwnedFd,
@@ -231,32 +232,33 @@ fn take(
     Ok(taken.map(|taken| noted(table, taken, options)))
 }
 
-/// Returns `true` if the table still has this child.
+/// Returns `true` if the table still contains this child.
 fn holds(table: &ProcessTable, number: i32, pidfd: &Arc<OwnedFd>) -> bool {
     let child = table.child(Pid::number_only(number));
     child.is_some_and(|child| Arc::ptr_eq(&child.pidfd(), pidfd))
 }
 
-/// Sleeps until a child of the backend ends, or the period has passed.
+/// Blocks until a child of the backend has ended or the period has passed.
 fn nap(ours: &[(i32, Arc<OwnedFd>)]) -> Result<()> {
     let mut ends: Vec<_> =
         ours.iter().map(|(_, pidfd)| PollFd::new(&**pidfd, PollFlags::IN)).collect();
     let while_ms = rustix::event::Timespec { tv_sec: 0, tv_nsec: LOOK_AGAIN_MS * 1_000_000 };
     match poll(&mut ends, Some(&while_ms)) {
         // poll never restarts. The other calls of a wait restart if the handler has SA_RESTART, so
-        // this one must too.
+        // this call must restart too.
         Ok(_) | Err(rustix::io::Errno::INTR) if !INTERRUPTED.get() => Ok(()),
         Ok(_) => Err(Errno::EINTR),
         Err(error) => Err(to_errno(error)),
     }
 }
 
-/// `true` if a look also takes.
+/// `true` if each look also takes the child.
 static AT_ONCE: AtomicBool = AtomicBool::new(false);
 
-/// From now on, treats every child as the backend's, because children from before this process
-/// called exec cannot be told apart from others. Also takes with each look, because no number is
-/// reused before the table knows that its child has gone. Forked processes inherit both.
+/// Makes later waits treat every child as the backend's, because children from before this process
+/// called exec cannot be distinguished from others. Also makes each look take the child, because no
+/// number is reused before the child is removed from the table. Forked processes inherit both
+/// settings.
 pub(super) fn take_at_once() {
     AT_ONCE.store(true, Relaxed);
 }
@@ -265,9 +267,10 @@ fn takes_at_once() -> bool {
     AT_ONCE.load(Relaxed)
 }
 
-/// Returns `true` if a wait also finds children that the backend did not create: this process
-/// adopts orphans or may have adopted some, because this program or an earlier one made it a
-/// subreaper, or because it is the first process of its system; or all children are the backend's.
+/// Returns `true` if a wait also finds children that the backend did not create. The reason is
+/// either that all children count as the backend's, or that this process may adopt or have adopted
+/// orphans: this program or an earlier one made it a subreaper, or it is the first process of its
+/// system.
 fn adopts() -> bool {
     if takes_at_once() {
         return true;
@@ -279,7 +282,7 @@ fn adopts() -> bool {
     asks || rustix::process::getpid().is_init() || table::read().has_adopted
 }
 
-/// A look whose result is not taken yet.
+/// A look whose result has not been taken yet.
 struct PendingWait<'a> {
     /// The result of the look, with number 0 until the kernel has found a child.
     found: UnsafeCell<WaitidResult>,
@@ -295,7 +298,7 @@ thread_local! {
 }
 
 impl PendingWait<'_> {
-    /// Takes the child that the look found, unless there is none or it is taken already. No handler
+    /// Takes the child that the look found, if any, unless it has already been taken. No handler
     /// runs between the check and the take.
     fn finish(&self) {
         // SAFETY: only this thread accesses `found`, and the kernel no longer writes it: the call
@@ -310,11 +313,11 @@ impl PendingWait<'_> {
     }
 }
 
-/// Called before a handler runs. Takes the child that this thread's look has found and not taken
-/// yet.
+/// Takes the child that this thread's look has found and not yet taken. Called before a handler
+/// runs.
 pub(super) fn take_first() {
-    // SAFETY: null, or a look on this thread's stack, below this frame: `look` removes the pointer
-    // before the look is dropped.
+    // SAFETY: the pointer is null or refers to a look on this thread's stack, in a caller's frame:
+    // `look` removes the pointer before the look is dropped.
     if let Some(look) = unsafe { LOOK.get().as_ref() } {
         look.finish();
     }
@@ -331,7 +334,7 @@ impl Drop for Outer {
     }
 }
 
-/// Looks for a child, and passes what it finds to `take` before other code of this program runs in
+/// Looks for a child, and passes a found child to `take` before other code of this program runs in
 /// this thread.
 fn look(
     whom: Whom<'_>,
@@ -349,7 +352,7 @@ fn look(
         take,
         taken: Cell::new(None),
     };
-    // A handler may look while the thread that it interrupted does.
+    // A handler may make a look while the interrupted thread is making one.
     let outer = Outer(LOOK.replace(ptr::from_ref(&look).cast()));
     // SYNC look: a handler that interrupts this thread from here on finds the look.
     compiler_fence(SeqCst);
@@ -401,7 +404,8 @@ fn ask_into(whom: Whom<'_>, options: WaitOptions, found: *mut WaitidResult) -> R
         Whom::Group(group) => (libc::P_PGID, group),
         Whom::All => (libc::P_ALL, 0),
     };
-    // SAFETY: the pointee belongs to the caller and lives across the call; both are fields of it.
+    // SAFETY: the pointee belongs to the caller and lives across the call; both pointers refer to
+    // its fields.
     let (info_to, usage_to) = unsafe { (&raw mut (*found).info, &raw mut (*found).usage) };
     let flags = wait_flags(options);
     // SAFETY: as above; the call writes nothing else.

@@ -20,7 +20,7 @@ pub struct SigAction {
 }
 
 impl SigAction {
-    /// The action that has the signal's default effect.
+    /// The default action.
     pub const DEFAULT: Self = Self {
         disposition: Disposition::Default,
         mask: SigSet::EMPTY,
@@ -109,12 +109,12 @@ bitflags! {
         const NOCLDSTOP = 1 << 0;
         /// `SA_NOCLDWAIT`: children do not become zombies, so they cannot be waited for.
         const NOCLDWAIT = 1 << 1;
-        /// `SA_SIGINFO`: the handler gets a `siginfo_t`. Handlers here always get a [`SigInfo`];
-        /// the flag is kept for `sigaction` to return.
+        /// `SA_SIGINFO`: the handler receives a `siginfo_t`. Handlers of this crate always receive
+        /// a [`SigInfo`]; `sigaction` only stores and returns the flag.
         const SIGINFO = 1 << 2;
-        /// `SA_ONSTACK`: the handler runs on the alternate stack, if there is one.
+        /// `SA_ONSTACK`: the handler runs on the alternate stack, if one is set.
         const ONSTACK = 1 << 3;
-        /// `SA_RESTART`: the interrupted call restarts after the handler, if it can.
+        /// `SA_RESTART`: a restartable call that the handler interrupts restarts.
         const RESTART = 1 << 4;
         /// `SA_NODEFER`: the signal is not blocked in its own handler.
         const NODEFER = 1 << 5;
@@ -136,12 +136,12 @@ pub struct SigInfo {
     pub uid: u32,
     /// The value that the sender passed to `sigqueue`.
     pub value: i32,
-    /// The child's exit status, or the signal that ended, stopped or continued it.
+    /// The child's exit status, or the signal that terminated, stopped or continued it.
     pub status: i32,
 }
 
 impl SigInfo {
-    /// Returns the information about a signal that the system sent and that concerns no process.
+    /// Returns the information about a signal that the system sent on behalf of no process.
     pub const fn kernel(signal: Signal) -> Self {
         Self { signal, code: SigCode::Kernel, pid: 0, uid: 0, value: 0, status: 0 }
     }
@@ -192,7 +192,7 @@ pub enum SigmaskHow {
 }
 
 impl SigmaskHow {
-    /// Returns `mask`, changed by `set`.
+    /// Returns `mask`, changed by `set` in this way.
     pub const fn apply(self, mask: SigSet, set: SigSet) -> SigSet {
         let new = match self {
             Self::Block => mask.union(set),

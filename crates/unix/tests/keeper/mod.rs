@@ -1,4 +1,4 @@
-//! Runs a program on the real kernel so that no process outlives the run: [`keep`].
+//! Runs of programs on the real kernel that leave no process behind: [`keep`].
 
 #![allow(clippy::disallowed_types, reason = "the real kernel uses real time")]
 
@@ -11,17 +11,17 @@ use tontine_unix::{
     WaitOptions, WaitStatus,
 };
 
-/// Maximum run time of a player; a player that exceeds it is taken to be endless.
+/// Maximum run time of a player; a player that exceeds it counts as endless.
 const TIMEOUT: Duration = Duration::from_secs(30);
-/// Status of a player that did not exit by itself, which is not an errno.
+/// Status, which is not an errno, of a player that did not exit by itself.
 const NO_STATUS: i32 = 255;
 
 /// Runs `player` in a forked process and returns its exit status, or `None` if it panicked, was
 /// killed or took too long.
 ///
 /// The player's parent, the keeper, is forked too. It leads the session of both, inherits the
-/// processes that the player leaves behind, and finally kills and reaps them. However a player
-/// ends, and whether or not it is reaped, no process is left.
+/// processes that the player leaves behind, and finally kills and reaps them. Therefore no process
+/// is left, however the player ends and whether or not it is reaped.
 pub(crate) fn keep(player: impl FnOnce(&dyn Sys) -> i32 + Send + 'static) -> Option<i32> {
     let linux: &dyn Sys = &Linux::new().expect("pidfds and clone3");
     let keeper = linux.fork(move |linux| {
@@ -38,8 +38,8 @@ pub(crate) fn keep(player: impl FnOnce(&dyn Sys) -> i32 + Send + 'static) -> Opt
     end.exited().filter(|status| *status != NO_STATUS)
 }
 
-/// Resets signals that the environment left ignored or blocked: nohup(1) leaves SIGHUP ignored, so
-/// that a hang-up would have no effect.
+/// Resets signals that the environment left ignored or blocked. For example, nohup(1) leaves SIGHUP
+/// ignored, so a hang-up would have no effect.
 fn as_after_login(linux: &dyn Sys) {
     for signal in Signal::all() {
         let action = linux.sigaction(signal, None).expect("every signal has an action");
@@ -61,7 +61,7 @@ fn loudly(player: impl FnOnce() -> i32) -> i32 {
     })
 }
 
-/// Returns how a player ended, or `None` if it did not.
+/// Returns the status of an ended player, or `None` if the player does not end in time.
 fn await_end(linux: &dyn Sys, player: Pid) -> Option<WaitStatus> {
     let begun = Instant::now();
     while begun.elapsed() < TIMEOUT {
@@ -79,7 +79,7 @@ fn reap_all(linux: &dyn Sys) {
     let look = WaitOptions::EXITED | WaitOptions::NOHANG;
     while linux.waitid(Children::Any, look) != Err(Errno::ECHILD) {
         for child in children_of(linux.getpid().number()) {
-            // No other process reaps the child, so the number is still its own.
+            // No other process reaps the child, so the number still belongs to it.
             let _ = linux.kill(Pid::number_only(child).into(), Some(Signal::KILL));
         }
         std::thread::sleep(Duration::from_micros(500));

@@ -1,4 +1,4 @@
-//! Fork, exit, wait, handles.
+//! Tests of fork, exit, wait and handles.
 
 #![allow(unsafe_code, reason = "a PID namespace is unshared")]
 
@@ -29,7 +29,7 @@ fn exit_status_is_the_return_value_modulo_256() {
 }
 
 #[test]
-fn panic_ends_the_child_by_sigabrt() {
+fn panic_kills_child_with_sigabrt() {
     play(|sys| {
         std::panic::set_hook(Box::new(|_| {}));
         let child = sys.fork(|_| panic!("on purpose")).unwrap();
@@ -57,7 +57,7 @@ fn handle_never_names_the_next_process_with_its_pid() {
         // SAFETY: the call changes only the namespace of children created from now on, and no
         // descriptor.
         if unsafe { unshare_unsafe(UnshareFlags::NEWPID) }.is_err() {
-            // Without privilege, the test cannot choose the number.
+            // An unprivileged process cannot choose the number.
             return;
         }
         let first_of_its_system = sys.fork(|sys| {
@@ -143,7 +143,7 @@ fn many_waiters_reap_each_of_many_children_once() {
 }
 
 #[test]
-fn wait_for_any_leaves_a_child_of_command_to_it() {
+fn wait_for_any_ignores_children_of_command() {
     play(|sys| {
         let mut theirs = Command::new("/bin/sh").args(["-c", "exit 5"]).spawn().unwrap();
         let number = theirs.id() as i32;
@@ -179,7 +179,7 @@ fn wait_reports_own_stop_despite_a_foreign_zombie() {
 }
 
 #[test]
-fn nowait_leaves_the_child_to_the_next_wait() {
+fn nowait_leaves_child_to_next_wait() {
     play(|sys| {
         let child = sys.fork(|_| 4).unwrap();
         for children in [Children::Any, Children::One(child), Children::OwnGroup] {
@@ -297,7 +297,7 @@ fn kill_of_an_invalid_number_returns_esrch() {
 }
 
 #[test]
-fn wait_returns_the_time_that_the_child_used() {
+fn wait_returns_processor_time_of_child() {
     play(|sys| {
         let child = sys.fork(|sys| {
             while sys.getrusage().user.as_millis() < 30 {}

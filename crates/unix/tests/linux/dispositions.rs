@@ -1,5 +1,5 @@
-//! Initial dispositions of a process, whatever dispositions the host (the program that embeds the
-//! backend) has set.
+//! Initial dispositions of a process, which do not depend on the dispositions that the host (the
+//! program that embeds the backend) has set.
 #![allow(unsafe_code, reason = "sets dispositions as a library of the host would")]
 
 use std::os::unix::process::ExitStatusExt;
@@ -11,15 +11,16 @@ use tontine_unix::{
 
 use crate::scene::end;
 
-/// Exit status of a host whose assertions held. It differs from that of a test program that found
-/// no test.
+/// Exit status of a host whose assertions held. It differs from the status of a test program that
+/// found no test.
 const HOST_HELD: i32 = 42;
 
-/// Environment variable of a test that runs as the host.
+/// Name of the environment variable that makes a test run as the host.
 const AS_HOST: &str = "TONTINE_UNIX_TEST_AS_HOST";
 
 /// Runs `host` in a new process of this program, in which only Rust's runtime has changed
-/// dispositions, and returns how that process ended. `test` is the calling test.
+/// dispositions, and returns the exit status of that process. `test` is the name of the calling
+/// test.
 fn in_host(test: &str, host: impl FnOnce(&dyn Sys)) -> ExitStatus {
     if std::env::var_os(AS_HOST).is_some() {
         host(&Linux::new().expect("pidfds and clone3"));
@@ -47,8 +48,8 @@ fn set_disposition_directly(signal: Signal, does: libc::sighandler_t) {
 }
 
 /// Regression: Rust's runtime ignores SIGPIPE and handles SIGSEGV and SIGBUS, and programs that the
-/// backend ran inherited that. A program that wrote to a pipe without a reader did not end, and
-/// each test had to reset the disposition.
+/// backend ran inherited these dispositions. A program that wrote to a pipe without a reader was
+/// not terminated, and each test had to reset the disposition.
 #[test]
 fn child_of_host_begins_with_default_dispositions() {
     let status = in_host("child_of_host_begins_with_default_dispositions", |sys| {
@@ -63,7 +64,7 @@ fn child_of_host_begins_with_default_dispositions() {
             for signal in [Signal::PIPE, Signal::SEGV] {
                 assert_eq!(disposition(sys, signal), Disposition::Default, "{signal}");
             }
-            // A library relies on its handler and would not install it again.
+            // The handler remains, because its library relies on it and would not install it again.
             assert_ne!(
                 disposition(sys, Signal::USR2),
                 Disposition::Default,
@@ -77,7 +78,8 @@ fn child_of_host_begins_with_default_dispositions() {
             );
             assert_eq!(disposition(sys, Signal::BUS), handler.disposition, "the program's handler");
             assert_eq!(sys.sigstack(None), Ok(SigStack::default()));
-            // Children inherit what a program sets without the backend, as after any fork.
+            // Children inherit dispositions that a program sets without the backend, as after any
+            // fork.
             set_disposition_directly(Signal::USR2, caught as *const () as libc::sighandler_t);
             let grandchild =
                 sys.fork(|sys| i32::from(disposition(sys, Signal::USR2) == Disposition::Default));
@@ -96,8 +98,8 @@ fn child_of_host_begins_with_default_dispositions() {
 /// Regression: a child of the host survived a write to a pipe without a reader. Its first
 /// `fault(SEGV)` had no effect, because the runtime's handler took the signal.
 #[test]
-fn child_of_host_ends_by_sigpipe_and_by_its_first_fault() {
-    let status = in_host("child_of_host_ends_by_sigpipe_and_by_its_first_fault", |sys| {
+fn child_of_host_is_killed_by_sigpipe_and_first_fault() {
+    let status = in_host("child_of_host_is_killed_by_sigpipe_and_first_fault", |sys| {
         let writer = sys.fork(|sys| {
             let (from, to) = sys.pipe().unwrap();
             sys.close(from).unwrap();
@@ -134,8 +136,8 @@ fn spawned_program_ignores_sigpipe_only_if_host_requests_it() {
 
 /// Regression: if the host ran a program in its own process by exec, the program ignored SIGPIPE.
 #[test]
-fn program_run_by_exec_of_host_ends_by_sigpipe() {
-    let status = in_host("program_run_by_exec_of_host_ends_by_sigpipe", |sys| {
+fn program_after_exec_of_host_is_killed_by_sigpipe() {
+    let status = in_host("program_after_exec_of_host_is_killed_by_sigpipe", |sys| {
         assert_eq!(sys.exec("/nowhere", &["it"]).err(), Some(Errno::ENOENT));
         assert_eq!(disposition(sys, Signal::PIPE), Disposition::Ignore, "the host continues");
         let error = sys.exec("/bin/sh", &["sh", "-c", "kill -PIPE $$"]);
@@ -144,18 +146,18 @@ fn program_run_by_exec_of_host_ends_by_sigpipe() {
     assert_eq!(status.signal(), Some(libc::SIGPIPE), "{status}");
 }
 
-/// For a fault that is not a stack overflow, the runtime's handler restores the default and
-/// returns, so that the instruction faults again. A fault that was sent does not recur by itself.
+/// For a fault that is not a stack overflow, the runtime's handler restores the default action and
+/// returns, so that the instruction faults again. A sent fault does not recur by itself.
 #[test]
-fn first_fault_of_host_ends_it() {
-    let status = in_host("first_fault_of_host_ends_it", |sys| {
+fn first_fault_kills_host() {
+    let status = in_host("first_fault_kills_host", |sys| {
         sys.fault(Signal::SEGV).unwrap();
     });
     assert_eq!(status.signal(), Some(libc::SIGSEGV), "{status}");
 }
 
-/// Regression: a library's handler of SIGPIPE was removed too, although only the SIG_IGN of the
-/// runtime should have been undone.
+/// Regression: the reset also removed a library's handler of SIGPIPE, although it should only have
+/// undone the SIG_IGN of the runtime.
 #[test]
 fn child_of_host_keeps_the_library_handler_of_sigpipe() {
     let status = in_host("child_of_host_keeps_the_library_handler_of_sigpipe", |sys| {

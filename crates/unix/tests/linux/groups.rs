@@ -56,7 +56,7 @@ fn descriptor_of_a_group_is_closed_with_the_group() {
     play(|sys| {
         let before = open_descriptors();
         for _ in 0..100 {
-            // Like a shell's `a | b`, whose first process ends first.
+            // The test acts like a shell with `a | b` whose first process ends first.
             let (leader, member) = (sleeper(sys), sleeper(sys));
             sys.setpgid(leader, leader).unwrap();
             sys.setpgid(member, leader).unwrap();
@@ -70,16 +70,16 @@ fn descriptor_of_a_group_is_closed_with_the_group() {
     });
 }
 
-/// As for a process (`children.rs`), a process in its own PID namespace can choose the next number.
-/// The leader vanishes when it ends, because SIGCHLD is ignored, and its number goes to a
-/// grandchild that this process does not know.
+/// As in `children.rs`, a process in its own PID namespace can choose the next number. The leader
+/// vanishes when it ends, because SIGCHLD is ignored, and a grandchild that is not in this
+/// process's table receives its number.
 #[test]
 fn group_handle_never_names_the_next_group_with_its_number() {
     play(|sys| {
         // SAFETY: the call changes only the namespace of children created from now on, and no
         // descriptor.
         if unsafe { unshare_unsafe(UnshareFlags::NEWPID) }.is_err() {
-            // Without privilege, the test cannot choose the number.
+            // An unprivileged process cannot choose the number.
             return;
         }
         let first_of_its_system = sys.fork(|sys| {
@@ -163,7 +163,7 @@ fn setpgid_returns_the_errors_of_the_kernel() {
 }
 
 #[test]
-fn kill_of_the_own_group_signals_the_callers_group() {
+fn kill_of_own_group_signals_callers_group() {
     play(|sys| {
         let child = sys.fork(|sys| {
             sys.setpgid(SELF, SELF).unwrap();

@@ -1,4 +1,5 @@
-//! Handlers: the information that they get, when they run, and the actions that are reported.
+//! Handlers: the information that they receive, the time at which they run, and the reported
+//! actions.
 #![allow(unsafe_code, reason = "installs a handler without the library")]
 
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use tontine_unix::{
 
 use crate::scene::{await_byte, end, play, send_byte, sleeper, until};
 
-/// The information that a handler got last, in words that a handler may write.
+/// The information that a handler received last, in words that a handler may write.
 #[derive(Debug, Default)]
 struct Seen {
     times: AtomicU32,
@@ -21,7 +22,7 @@ struct Seen {
     code: AtomicI32,
 }
 
-/// The codes, which are stored as indices into this array.
+/// Signal codes; [`Seen`] stores a code as an index into this array.
 const CODES: [SigCode; 8] = [
     SigCode::User,
     SigCode::Queue,
@@ -64,7 +65,7 @@ fn install(sys: &dyn Sys, signal: Signal, flags: ActionFlags) -> Arc<Seen> {
 }
 
 #[test]
-fn handler_gets_sender_value_and_code() {
+fn handler_receives_sender_value_and_code() {
     play(|sys| {
         let me = sys.getpid();
         let seen = install(sys, Signal::USR1, ActionFlags::empty());
@@ -103,7 +104,7 @@ fn sigqueue_value_reaches_a_child_by_its_handle() {
 }
 
 #[test]
-fn sigchld_handler_gets_the_child_and_its_status() {
+fn sigchld_handler_receives_child_and_status() {
     play(|sys| {
         let seen = install(sys, Signal::CHLD, ActionFlags::RESTART);
         let child = sys.fork(|_| 21).unwrap();
@@ -147,7 +148,7 @@ fn actions_of_sigkill_and_sigstop_are_read_only() {
     });
 }
 
-/// The standard library handles SIGSEGV, to report a stack overflow.
+/// The standard library installs a handler for SIGSEGV, which reports stack overflows.
 #[test]
 fn foreign_handler_can_be_restored() {
     play(|sys| {
@@ -301,7 +302,7 @@ fn wait_is_interrupted_only_by_a_handler_without_restart() {
 }
 
 #[test]
-fn fault_runs_its_handler_at_once() {
+fn fault_runs_its_handler_immediately() {
     play(|sys| {
         for signal in tontine_unix::FAULTS.iter() {
             let seen = install(sys, signal, ActionFlags::empty());
@@ -313,7 +314,7 @@ fn fault_runs_its_handler_at_once() {
 }
 
 #[test]
-fn blocked_or_ignored_fault_ends_the_process() {
+fn blocked_or_ignored_fault_kills_process() {
     play(|sys| {
         let blocked = sys.fork(|sys| {
             install(sys, Signal::FPE, ActionFlags::empty());
@@ -338,7 +339,7 @@ fn handler_runs_on_the_alternate_stack_with_onstack() {
             let handler = {
                 let on_it = Arc::clone(&on_it);
                 SigAction::handler(move |sys, _| {
-                    // This would disable the stack if it were not refused.
+                    // This call would disable the stack if it were not refused.
                     let off = || sys.sigstack(Some(SigStack::default()));
                     let there = sys.sigstack(None).is_ok_and(|stack| stack.on_stack);
                     on_it.fetch_add(u32::from(there && off() == Err(Errno::EPERM)), Relaxed);

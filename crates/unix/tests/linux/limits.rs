@@ -12,13 +12,14 @@ fn unused_uid(sys: &dyn Sys) -> u32 {
     1_000_000 + sys.getpid().number().unsigned_abs()
 }
 
-/// Returns `true` if this process may change its user; tests that need this are skipped otherwise.
+/// Returns `true` if this process may change its user; otherwise, tests that change the user are
+/// skipped.
 fn privileged(sys: &dyn Sys) -> bool {
     sys.geteuid() == 0
 }
 
 #[test]
-fn limit_is_set_and_read_and_refused_above_the_hard_limit() {
+fn setrlimit_sets_limit_and_refuses_soft_above_hard() {
     play(|sys| {
         for resource in Resource::ALL {
             let old = sys.getrlimit(resource);
@@ -92,7 +93,7 @@ fn signals_queue_up_to_the_pending_limit() {
 }
 
 #[test]
-fn process_beyond_its_cpu_limit_gets_sigxcpu() {
+fn process_beyond_cpu_limit_receives_sigxcpu() {
     play(|sys| {
         let child = sys.fork(|sys| {
             sys.setrlimit(Resource::Cpu, Rlimit { soft: 1, hard: 10 }).unwrap();
@@ -108,7 +109,7 @@ fn process_beyond_its_cpu_limit_gets_sigxcpu() {
 fn nice_value_is_clamped_and_not_lowered_without_privilege() {
     play(|sys| {
         let me = PriorityScope::Process(Pid::number_only(0));
-        // The tests' user may already have a higher nice value.
+        // The user that runs the tests may already have a higher nice value.
         let nice = sys.getpriority(me).unwrap().max(5);
         sys.setpriority(me, nice).unwrap();
         assert_eq!(sys.getpriority(me), Ok(nice));

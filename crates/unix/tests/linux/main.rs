@@ -1,4 +1,4 @@
-//! `Linux` with real processes that the tests start themselves.
+//! Tests of `Linux` with real processes that they start themselves.
 //!
 //! A test that waits for any child, changes a disposition of the whole process, or inspects the
 //! process's descriptors runs in its own process: [`scene::play`].

@@ -10,7 +10,7 @@ use crate::scene::{end, play};
 
 const USR1: SigSet = SigSet::of(&[Signal::USR1]);
 
-/// Installs a handler that counts; returns its counter.
+/// Installs a handler that counts signals; returns its counter.
 fn count(sys: &dyn Sys, signal: Signal) -> Arc<AtomicU32> {
     let times = Arc::new(AtomicU32::new(0));
     let counted = Arc::clone(&times);

@@ -1,4 +1,4 @@
-//! Runs a test in its own process ([`play`]), and helpers for such tests.
+//! The function that runs a test in its own process, [`play`], and helpers for such tests.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use tontine_unix::{Children, Errno, Fd, Pid, Sys, WaitOptions, WaitStatus, Waite
 
 use crate::keeper::keep;
 
-/// Maximum run time in seconds of a process. SIGALRM ends a process that exceeds it.
+/// Maximum run time of a process, in seconds. SIGALRM terminates a process that exceeds it.
 pub(crate) const TIMEOUT_S: u32 = 30;
 
 /// Runs `test` in a forked process, and fails if an assertion of `test` fails.
@@ -39,7 +39,7 @@ pub(crate) fn change(sys: &dyn Sys, child: Pid) -> WaitStatus {
     sys.waitid(Children::One(child), options).expect("a child").expect("the wait blocks").status
 }
 
-/// Returns a child that sleeps until a signal ends it.
+/// Returns a child that sleeps until a signal terminates it.
 pub(crate) fn sleeper(sys: &dyn Sys) -> Pid {
     sys.fork(|sys| {
         loop {
@@ -54,7 +54,7 @@ pub(crate) fn send_byte(sys: &dyn Sys, to: Fd) {
     assert_eq!(sys.write(to, b"."), Ok(1));
 }
 
-/// Sleeps until a byte arrives.
+/// Blocks until a byte arrives.
 pub(crate) fn await_byte(sys: &dyn Sys, from: Fd) {
     let mut byte = [0];
     assert_eq!(sys.read(from, &mut byte), Ok(1));
@@ -71,7 +71,7 @@ pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
     panic!("never happened: {what}");
 }
 
-/// Returns the state letter of a process in /proc, or `?` if there is no such process.
+/// Returns the state letter of a process from /proc, or `?` if the process does not exist.
 pub(crate) fn state(number: i32) -> char {
     let stat = std::fs::read_to_string(format!("/proc/{number}/stat")).unwrap_or_default();
     stat.rsplit(')').next().and_then(|rest| rest.trim_start().chars().next()).unwrap_or('?')

@@ -1,4 +1,4 @@
-//! Programs in new processes.
+//! Tests of `spawn` and `exec`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
@@ -43,7 +43,7 @@ fn output(sys: &dyn Sys, spawn: SpawnRequest) -> String {
 }
 
 #[test]
-fn spawn_of_an_unusable_file_fails_and_leaves_nothing() {
+fn spawn_of_unusable_file_fails_and_leaves_no_child() {
     play(|sys| {
         let folder = tempfile::tempdir().unwrap();
         let text = folder.path().join("text");
@@ -86,7 +86,7 @@ fn spawn_of_an_unusable_file_fails_and_leaves_nothing() {
     });
 }
 
-/// Number of spawned children. It is so large that some children are killed before exec and some
+/// Number of spawned children, which is large enough that some are killed before exec and some
 /// after.
 const SPAWNED: u32 = 2_000;
 
@@ -99,7 +99,8 @@ fn kill_children_of(parent: i32, until: &AtomicBool) -> u32 {
         for number in children.split_whitespace().filter_map(|number| number.parse().ok()) {
             let child = rustix::process::Pid::from_raw(number).expect("a positive number");
             let Ok(held) = pidfd_open(child, PidfdFlags::empty()) else { continue };
-            // A number that still names a child was not reused before the pidfd was opened.
+            // If the number still belongs to a child, it was not reused before the pidfd was
+            // opened.
             if parent_of(number) == Some(parent) {
                 killed += u32::from(pidfd_send_signal(held, HostSignal::KILL).is_ok());
             }
@@ -109,7 +110,7 @@ fn kill_children_of(parent: i32, until: &AtomicBool) -> u32 {
 }
 
 #[test]
-fn spawn_of_a_child_killed_before_exec_leaves_nothing() {
+fn spawn_of_child_killed_before_exec_leaves_no_child() {
     play(|sys| {
         let (over, parent) = (Arc::new(AtomicBool::new(false)), sys.getpid().number());
         let killer = std::thread::spawn({
@@ -152,7 +153,7 @@ fn spawn_leaves_memory_and_mask_of_the_parent_unchanged() {
 }
 
 #[test]
-fn spawned_program_gets_arguments_and_environment() {
+fn spawned_program_receives_arguments_and_environment() {
     play(|sys| {
         let spawn =
             SpawnRequest::new("/bin/sh", &["sh", "-c", "echo \"$0 $1 ${PATH:+set}\"", "a b", "c"]);
@@ -243,12 +244,12 @@ fn spawn_inherits_or_sets_mask_and_dispositions() {
 }
 
 #[test]
-fn spawned_program_gets_exactly_the_mapped_descriptors() {
+fn spawned_program_has_exactly_the_mapped_descriptors() {
     play(|sys| {
         let ((a, into_a), (b, into_b)) = (sys.pipe().unwrap(), sys.pipe().unwrap());
         sys.write(into_a, b"from a\n").unwrap();
         sys.write(into_b, b"from b\n").unwrap();
-        // The descriptors are exchanged: each takes the number of the other.
+        // The descriptors exchange their numbers.
         let spawn = SpawnRequest { descriptors: vec![(a, b), (b, a)], ..SpawnRequest::default() };
         let script =
             format!("read x </proc/self/fd/{}; read y </proc/self/fd/{}; echo $x, $y", b.0, a.0);

@@ -9,7 +9,8 @@ use crate::scene::{await_byte, change, end, play, send_byte, sleeper, until};
 
 const SELF: Pid = Pid::number_only(0);
 
-/// Runs `test` in the leader of a session with this terminal; passes the controlling end too.
+/// Runs `test` in the leader of a session with a terminal; passes the controlling end and the
+/// terminal.
 fn with_terminal(test: impl FnOnce(&dyn Sys, Fd, Fd) + Send + 'static) {
     play(|sys| {
         sys.setsid().unwrap();
@@ -19,7 +20,7 @@ fn with_terminal(test: impl FnOnce(&dyn Sys, Fd, Fd) + Send + 'static) {
         sys.set_controlling(terminal).unwrap();
         assert_eq!(sys.tcgetsid(terminal), Ok(sys.getpid()));
         test(sys, controlling, terminal);
-        // The end of the session sends SIGHUP to its group, including this process.
+        // The end of the session sends SIGHUP to the foreground group, including this process.
         sys.sigaction(Signal::HUP, Some(SigAction::IGNORE)).unwrap();
     });
 }
@@ -86,7 +87,7 @@ fn background_read_stops_with_sigttin() {
 }
 
 #[test]
-fn foreground_accepts_only_groups_of_the_session() {
+fn tcsetpgrp_accepts_only_groups_of_the_session() {
     with_terminal(|sys, _, terminal| {
         let (ready, tell) = sys.pipe().unwrap();
         let stranger = sys.fork(move |sys| {

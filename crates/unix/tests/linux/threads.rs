@@ -25,7 +25,7 @@ fn thread_can_be_joined_only_once() {
 }
 
 /// Regression: `join` returned as soon as the thread had left the address space, but the kernel
-/// releases the number slightly later. `tgkill` of a joined thread therefore sometimes returned
+/// releases the number slightly later. Therefore `tgkill` of a joined thread sometimes returned
 /// `Ok`.
 #[test]
 fn number_of_a_joined_thread_is_released() {
@@ -39,8 +39,8 @@ fn number_of_a_joined_thread_is_released() {
     });
 }
 
-/// A tracer keeps an ended thread until it waits for that thread. A thread that joins the ended
-/// thread must not wait for the tracer, which may wait for something else.
+/// The kernel keeps an ended tracee thread until its tracer waits for it. A thread that joins the
+/// ended thread must not wait for the tracer, which may be waiting for another event.
 #[test]
 fn join_does_not_wait_for_a_tracer_of_the_thread() {
     play(|sys| {
@@ -91,7 +91,7 @@ fn one_of_two_joiners_of_a_thread_is_refused() {
 }
 
 #[test]
-fn panic_in_a_thread_ends_only_that_thread() {
+fn panic_terminates_only_its_thread() {
     play(|sys| {
         std::panic::set_hook(Box::new(|_| {}));
         let thread = sys.thread(|_| panic!("on purpose")).unwrap();
@@ -175,8 +175,8 @@ fn children_of_a_placed_process_run_on_its_processor() {
         };
         sys.join(thread).unwrap();
         assert!(right.load(Relaxed));
-        // A child of a placed process may run on any permitted processor once it is no longer
-        // placed.
+        // A child of a placed process may run on any permitted processor once the child's placement
+        // is removed.
         let everywhere = allowed(sys);
         let child = sys.fork(move |sys| {
             sys.place(None).unwrap();
@@ -187,7 +187,7 @@ fn children_of_a_placed_process_run_on_its_processor() {
     });
 }
 
-/// The test restricts the affinity, as `taskset` does.
+/// The test first restricts the affinity, as `taskset` does.
 #[test]
 fn unplaced_process_keeps_its_original_affinity() {
     play(|sys| {

@@ -1,11 +1,11 @@
-//! Tracing of one process by another.
+//! Tests of tracing one process by another.
 
 use tontine_unix::{Errno, Pid, Ptrace, Signal, WaitOptions, WaitStatus};
 
 use crate::scene::{change, end, play, sleeper};
 
 #[test]
-fn tracee_stops_for_a_signal_and_gets_another_or_none() {
+fn tracer_replaces_or_suppresses_signal_of_tracee() {
     play(|sys| {
         let child = sys.fork(|sys| {
             sys.ptrace(Ptrace::TraceMe).unwrap();
