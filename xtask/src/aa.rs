@@ -1,7 +1,7 @@
 //! `cargo xtask aa`: compares the instrument with itself.
 //!
-//! Each comparison takes ten interleaved pairs of invocations of a single cell, in random order
-//! within the pair, and computes the interval of the paired ratio. The true ratio is 1, so every
+//! Each comparison runs ten interleaved pairs of invocations of a single cell, in random order
+//! within each pair, and computes the interval of the paired ratio. The true ratio is 1, so every
 //! interval that excludes 1 is a false positive. At most 7 % of the intervals may exclude 1.
 
 use std::io;
@@ -17,7 +17,7 @@ use tontine_experiments::SUITE;
 
 use crate::invocation::figure;
 
-/// Cells that are compared with themselves: one spins, one blocks, one is a system call.
+/// Cells that are compared with themselves: one spins, one blocks, and one makes a system call.
 const CELLS: [&str; 3] = ["round-trip/flag", "round-trip/pipe", "liveness-check/kill-0"];
 
 /// Number of pairs in a comparison, equal to the number of invocations of a default run.
@@ -26,8 +26,8 @@ const PAIRS: usize = 10;
 /// Maximum share of false positives.
 const ALLOWED: f64 = 0.07;
 
-/// Makes `comparisons` of each cell and prints how many found a difference. Returns `Ok(false)` if
-/// the share is above [`ALLOWED`].
+/// Makes `comparisons` of each cell and prints the number of comparisons that found a difference.
+/// Returns `Ok(false)` if the share is above [`ALLOWED`].
 pub(crate) fn run(comparisons: usize) -> io::Result<bool> {
     let mut random = ChaCha8Rng::seed_from_u64(1);
     let (mut all, mut false_positives) = (0, 0);

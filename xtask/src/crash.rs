@@ -1,10 +1,11 @@
 //! `cargo xtask crash`: writes the effect of kills on each mechanism into
 //! docs/evidence/survival.md.
 //!
-//! The release build of the `tontine` command explores, so that a reader gets the points of the
-//! page by the same command. [`run`] first requests a plan, then one operation after the other, the
-//! quickest first. Each result is kept below `target/crash`, in a directory named after a hash of
-//! the program, so that the next run can continue after a stopped one.
+//! The release build of the `tontine` command explores the kills, so that a reader can reproduce
+//! the points of the page with the same command. [`run`] first requests a plan, and then explores
+//! one operation after the other, the quickest first. Each result is kept below `target/crash`, in
+//! a directory named after a hash of the program, so that a later run can continue an interrupted
+//! run.
 
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -16,12 +17,13 @@ use std::time::{Duration, Instant};
 use tontine_crash::KillMode;
 use tontine_crash::report::{CrashReport, OperationReport, markdown, plan};
 
-/// Lines of the page between which the table is replaced.
+/// Lines of the page that enclose the replaced table.
 const BEGIN: &str = "<!-- begin: written by `cargo xtask crash` -->";
 const END: &str = "<!-- end -->";
 
-/// Explores, and writes the table. Operations that do not fit into `most` are explored fast.
-/// Returns `Ok(false)` if the exploration was not complete, or if a mechanism of Tontine failed.
+/// Explores the operations and writes the table. Operations that do not fit into `most` are
+/// explored in the fast mode. Returns `Ok(false)` if the exploration was not complete, or if a
+/// mechanism of Tontine failed.
 pub(crate) fn run(full: bool, most: Option<Duration>, afresh: bool) -> io::Result<bool> {
     let began = Instant::now();
     let mode = if full { KillMode::Full } else { KillMode::Fast };
@@ -58,7 +60,7 @@ struct Unit {
     target: String,
     operation: &'static str,
     estimate: Duration,
-    /// Position of the row: indices of the subject and of the operation.
+    /// Position of the row: the indices of the subject and of the operation.
     place: (usize, usize),
 }
 
@@ -87,7 +89,7 @@ struct CrashProgram {
 }
 
 impl CrashProgram {
-    /// Builds the program, and keeps a copy that later builds do not overwrite.
+    /// Builds the program and keeps a copy that later builds do not overwrite.
     fn open(afresh: bool) -> io::Result<Self> {
         let built = build()?;
         let mut hasher = DefaultHasher::new();
@@ -106,8 +108,8 @@ impl CrashProgram {
         Ok(Self { folder, program })
     }
 
-    /// Returns an estimate for a run in this mode: it records every operation and kills at a few
-    /// points.
+    /// Returns an estimate for a run in this mode. To compute it, the program records every
+    /// operation and kills at a few points.
     fn plan(&self, mode: KillMode) -> io::Result<CrashReport> {
         self.report(&format!("plan.{}.json", mode.name()), &["--plan", "--mode", mode.name()])
     }

@@ -19,7 +19,7 @@ const DEADLINE: Duration = Duration::from_secs(20);
 /// Runs `task` in a fresh process and returns the summary of its first metric.
 ///
 /// # Errors
-/// The invocation yields no figures; the text names the reason.
+/// Fails if the invocation yields no figures; the text names the reason.
 pub(crate) fn figure(task: &InvocationTask) -> io::Result<Summary> {
     let launcher = Launcher {
         program: std::env::current_exe()?,

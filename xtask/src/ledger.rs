@@ -1,10 +1,10 @@
 //! `cargo xtask ledger`: writes the seconds that each experiment takes into
 //! docs/evidence/ledger.md.
 //!
-//! A run of `tontine measure` records these seconds in its `results.json`. [`run`] writes one such
-//! run into the page, or checks the page against it: every experiment is listed, none is far slower
-//! than listed, and the sums are within the promise of the README. The page has one column for each
-//! size of a run.
+//! A run of `tontine measure` records these seconds in its `results.json`. [`run`] writes the
+//! seconds of one run into the page, or checks the page against the run. The check requires that
+//! every experiment is listed, that none is far slower than listed, and that the sums are within
+//! the promise of the README. The page has one column for each size of a run.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -17,14 +17,15 @@ use tontine_experiments::SUITE;
 /// Path of the page.
 const PAGE: &str = "docs/evidence/ledger.md";
 
-/// The sizes that have a column, each with the maximum seconds of a whole run on two processors.
+/// Sizes that have a column, each with the maximum duration of a whole run in seconds on two
+/// processors.
 const SIZES: [(Size, &str, f64); 2] =
     [(Size::Quick, "quick", 240.0), (Size::Default, "default", 720.0)];
 
-/// Maximum ratio of an experiment's time to the listed time: machines that share their processors
-/// differ that much between two runs.
+/// Maximum ratio of an experiment's time to the listed time. On a machine with shared processors,
+/// two runs can differ by this factor.
 const SLACK: f64 = 2.0;
-/// Additional seconds, for the start of processes on a loaded machine.
+/// Additional time in seconds for the start of processes on a loaded machine.
 const SPARE_SECONDS: f64 = 5.0;
 
 /// Seconds of each experiment, by size.
@@ -99,7 +100,7 @@ fn compare(ledger: &ExperimentSeconds, column: usize, results: &Results) -> Vec<
     complaints
 }
 
-/// Returns the experiments that are missing on the page, and a sum above the promise.
+/// Returns the experiments that are missing on the page, and the sum if it exceeds the promise.
 fn within(ledger: &ExperimentSeconds, column: usize) -> Vec<String> {
     let (_, size, most) = SIZES[column];
     let all = SUITE.experiments.iter().map(|experiment| experiment.name());

@@ -2,10 +2,10 @@
 //!
 //! Each rerun of a cell makes two comparisons like the second stage, side by side: the cell with
 //! itself, and the cell with itself plus a delay in every operation. The delay is the smallest
-//! difference that the previous rerun could have resolved (for the first rerun, that a pilot could
-//! have). The claim is thus tested as a user reads it, and the delay follows the state of the
-//! machine. At least 95 of 100 delays must be found, and at most 7 of 100 comparisons without a
-//! delay may find one.
+//! difference that the previous rerun (for the first rerun, a pilot) could have resolved. Therefore
+//! the task tests the claim as a user reads it, and the delay adapts to the state of the machine.
+//! At least 95 of 100 delays must be found, and at most 7 of 100 comparisons without a delay may
+//! find one.
 //!
 //! The cell that blocks runs on one processor: on two, part of a delay would elapse before the
 //! other side sleeps, and would not reach the figure.
@@ -31,7 +31,7 @@ use tontine_experiments::SUITE;
 
 use crate::invocation::NAME;
 
-/// Cells and their placements: one spins, one blocks, one is a system call.
+/// Cells and their placements: one spins, one blocks, and one makes a system call.
 const CELLS: [(&str, Option<&str>); 3] = [
     ("round-trip/flag", Some("cross-core")),
     ("round-trip/pipe", Some("same-core")),
@@ -45,7 +45,7 @@ const ALLOWED: f64 = 0.07;
 /// Makes `reruns` of each cell and prints a table. Returns `Ok(false)` if a share misses its limit.
 ///
 /// # Errors
-/// A cell cannot be measured on this machine, or `only` names no cell.
+/// Fails if a cell cannot be measured on this machine, or if `only` names no cell.
 pub(crate) fn run(reruns: usize, only: Option<&str>) -> io::Result<bool> {
     let stop = StopRequest::on_signals()?;
     let arm = Arm::new(&std::env::current_exe()?, vec![OsString::from(NAME)]);

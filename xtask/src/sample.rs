@@ -10,7 +10,7 @@ use rand::SeedableRng;
 use rand::seq::IteratorRandom;
 use rand_chacha::ChaCha8Rng;
 
-/// The kinds of lines, and how many of each are drawn.
+/// The kinds of lines, each with the number of lines drawn.
 const KINDS: [(&str, usize, Kind); 4] = [
     ("comments", 60, Kind::Comment),
     ("documentation", 50, Kind::Doc),
@@ -18,7 +18,7 @@ const KINDS: [(&str, usize, Kind); 4] = [
     ("pages and reports", 50, Kind::Page),
 ];
 
-/// Minimum number of words of a line that can be judged.
+/// Minimum number of words of a drawn line.
 const MIN_WORDS: usize = 3;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,6 +1,6 @@
-//! `cargo xtask torment`: builds the program in `torment/` with checks, and runs it.
+//! `cargo xtask torment`: builds the program in `torment/` with checks and runs the program.
 //!
-//! Overflow checks and debug assertions are on: the defaults of the `dev` profile.
+//! Overflow checks and debug assertions are on, as in the default `dev` profile.
 
 use std::io;
 use std::path::PathBuf;

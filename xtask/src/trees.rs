@@ -1,10 +1,10 @@
-//! `cargo xtask trees`: records the calls of `builds` and `sessions` for the virtual Unix to
-//! repeat.
+//! `cargo xtask trees`: records the calls of `builds` and `sessions`, which the virtual Unix
+//! repeats.
 //!
 //! One real build and one real session run under `strace`, which records the calls that the virtual
 //! Unix has, with their times. Everything between two of these calls, including file calls, counts
-//! as computing. Tracing makes the computing several times as long, so it is scaled down by one
-//! factor to the time of the untraced original on one processor. Each line of the result is a
+//! as computing. Tracing lengthens the computing several times, so all computing is scaled down by
+//! one factor to the time of the untraced original on one processor. Each line of the result is a
 //! process; `crates/experiments/src/trees/tree.rs` documents the words of a line.
 
 use std::collections::BTreeMap;
@@ -19,14 +19,14 @@ use tontine_host::os::pin;
 
 use crate::invocation;
 
-/// Traced system calls, which are about processes, signals and pipes.
+/// Traced system calls, which concern processes, signals and pipes.
 const CALLS: &str = "fork,vfork,clone,clone3,execve,wait4,waitid,exit_group,rt_sigaction,\
      rt_sigprocmask,kill,tgkill,pipe,pipe2,read,write,setpgid,setsid";
 
 /// Number of untraced runs of each original.
 const UNTRACED: usize = 5;
 
-/// An original to trace: its cell, and the text by which its first program is recognised.
+/// An original to trace: its cell, and the text that identifies its first program.
 struct Real {
     file: &'static str,
     experiment: &'static str,
@@ -42,7 +42,7 @@ const REAL: [Real; 2] = [
 /// Traces both originals and writes the results into the repository at `root`.
 ///
 /// # Errors
-/// strace is not installed, or its output cannot be parsed.
+/// Fails if strace is not installed or its output cannot be parsed.
 pub(crate) fn run(root: &Path) -> io::Result<bool> {
     for Real { file, experiment, variant, root: begins } in REAL {
         let task = InvocationTask {
@@ -81,8 +81,8 @@ pub(crate) fn run(root: &Path) -> io::Result<bool> {
     Ok(true)
 }
 
-/// Returns the seconds that a task takes on one processor, which then always computes: the minimum
-/// of a few runs.
+/// Returns the duration in seconds of a task on one processor, which is then never idle: the
+/// minimum of a few runs.
 fn untraced(task: &InvocationTask) -> io::Result<f64> {
     let wrong = |trouble: tontine_host::error::MeasureError| io::Error::other(trouble.to_string());
     let there = pin::allowed().map_err(wrong)?;
@@ -109,7 +109,7 @@ struct TracedProcess {
     words: Vec<NextAction>,
     /// Time at which the last call ended, in microseconds.
     since: f64,
-    /// A call that has begun and has not ended, and its start.
+    /// A call that has begun and has not ended, with its start.
     unfinished: Option<(String, f64)>,
 }
 
@@ -120,8 +120,8 @@ impl TracedProcess {
         self.since = end;
     }
 
-    /// Returns the words, with a count for repeated ones. `computed` converts the microseconds of
-    /// each stretch of computing; stretches below one microsecond are left out.
+    /// Returns the words, with a count for repeated words. `computed` converts the microseconds of
+    /// each stretch of computing; stretches below one microsecond are omitted.
     fn line(&self, computed: impl Fn(f64) -> f64) -> String {
         let mut line = format!("{}:", self.name);
         let words = self.words.iter().filter_map(|word| match word {
@@ -141,12 +141,12 @@ impl TracedProcess {
     }
 }
 
-/// Returns the processes of a trace, starting at the one whose execve contains `begins`. Together
-/// they compute for `whole` microseconds, or for the traced time.
+/// Returns the processes of a trace, starting at the process whose execve contains `begins`.
+/// Together they compute for `whole` microseconds, or for the traced time if `whole` is `None`.
 fn tree(trace: &str, begins: &str, whole: Option<f64>) -> Result<String, String> {
     let mut numbers: BTreeMap<&str, usize> = BTreeMap::new();
     let mut processes: Vec<TracedProcess> = Vec::new();
-    // Lines of children that appear before the parent's fork has returned.
+    // Lines of children that appear before their parent's fork has returned.
     let mut early: BTreeMap<&str, Vec<(f64, String, f64)>> = BTreeMap::new();
     for line in trace.lines() {
         // A short number is followed by more than one space.
@@ -294,7 +294,8 @@ mod tests {
 11 2.001450 exit_group(0) = ?
 9 2.001500 <... wait4 resumed>[], 0, NULL) = 11 <0.001030>
 ";
-        // The tracer's cost is ten microseconds, the shortest stretch between two calls here.
+        // The tracer's cost is ten microseconds, the shortest stretch between two calls in this
+        // trace.
         let expected = "make: c140 2*a c20 f1 w\ncc: c90 x c990\n";
         assert_eq!(tree(trace, "/make\", [", None), Ok(expected.to_owned()));
         let half = "make: c70 2*a c10 f1 w\ncc: c45 x c495\n";

@@ -1,11 +1,12 @@
 //! `cargo xtask twins`: compares the experiments with plain C.
 //!
 //! Each mechanism has a twin in `twins/`, a small C program that times its whole loop by two clock
-//! readings. Experiment and twin take turns, each time in a fresh process, and the ratios of the
-//! pairs show whether the instrument adds to what it measures. The means are compared, because two
-//! clock readings yield only a mean.
+//! readings. Experiment and twin run alternately, each time in a fresh process, and the ratios of
+//! the pairs show whether the instrument adds to the measured time. The task compares means,
+//! because two clock readings yield only a mean.
 //!
-//! The task judges the instrument's figures, not the machine: both sides have the same noise.
+//! The task judges the instrument's figures and not the machine, because both sides have the same
+//! noise.
 
 use std::ffi::OsString;
 use std::io;
@@ -30,13 +31,14 @@ const PAIRS: usize = 10;
 /// the machine.
 const SPINNING_PAIRS: usize = 40;
 
-/// Number of checks that a C program times: enough to make its two clock readings negligible.
+/// Number of checks that a C program times, which makes its two clock readings negligible.
 const CHECKS: usize = 1_000_000;
 
-/// Number of rounds of signals and of forks, equal to that of one invocation of the experiment.
+/// Number of rounds of signals and of forks, equal to the number in one invocation of the
+/// experiment.
 const ROUNDS: usize = 10;
 
-/// Bytes that the parent of a thread or a process has touched in `thread-vs-process`.
+/// Number of bytes that the parent of a thread or a process has touched in `thread-vs-process`.
 const PARENT: usize = 1 << 20;
 
 /// Flags for the program that `posix_spawn` starts: one segment and no C library, as in the
@@ -52,7 +54,7 @@ struct Pair {
     ours: &'static str,
     /// Parameters of the cell.
     params: &'static [(&'static str, &'static str)],
-    /// Files in `twins/`; if there are several, the result of the fastest is used.
+    /// Files in `twins/`; the result of the fastest file is used.
     twins: &'static [&'static str],
     /// Maximum ratio of experiment to twin.
     limit: f64,
@@ -131,7 +133,7 @@ const TABLE: &[Pair] = &[
 /// and prints one line for each. Returns `Ok(false)` if a ratio is certainly above its limit.
 ///
 /// # Errors
-/// A program cannot be compiled or run.
+/// Fails if a program cannot be compiled or run.
 pub(crate) fn run(only: &[String]) -> io::Result<bool> {
     let topology = Topology::of_this_machine();
     let folder = tempfile::tempdir()?;
@@ -163,7 +165,7 @@ pub(crate) fn run(only: &[String]) -> io::Result<bool> {
 }
 
 impl Pair {
-    /// Returns the name in the table. The parameters that all round trips share are left out.
+    /// Returns the name in the table, without the parameters that all round trips share.
     fn name(&self) -> String {
         let mut name = format!("{}/{}", self.experiment, self.ours);
         if self.experiment != "round-trip" {

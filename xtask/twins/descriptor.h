@@ -1,4 +1,4 @@
-/* Messages of BYTES bytes through descriptors that the twin opens: [0] is read, [1] written. */
+/* Sends BYTES bytes through descriptors that the twin opens: [0] is read, [1] is written. */
 #include "twin.h"
 
 static int ping_ends[2], echo_ends[2];

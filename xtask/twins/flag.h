@@ -1,4 +1,4 @@
-/* The flag, on LINES lines, with or without PAUSE. */
+/* A flag on LINES cache lines, polled with or without PAUSE. */
 #include <stdatomic.h>
 #include "twin.h"
 

@@ -1,4 +1,4 @@
-/* One process forks FORKS times, and its children sleep until all exist; in plain C.
+/* Forks FORKS times in one process, whose children sleep until all exist, in plain C.
  *
  * Prints the nanoseconds per fork, from the mean of the rounds' rates. Each round is a fresh process.
  * Usage: fork_throughput ROUNDS PROCESSOR_HERE PROCESSOR_THERE FORKS; no process is pinned, so the

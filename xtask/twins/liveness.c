@@ -20,7 +20,7 @@ static struct page *page;
 static pid_t child_pid;
 static int line, monitored_line, set, directory, child_fd;
 
-/* A separate loop for every method, so that each is compiled in place. */
+/* Each method has a separate loop, so that the compiler inlines the method. */
 #define WAY(name, alive)                                                                           \
     static long name(long checks)                                                                  \
     {                                                                                              \

@@ -1,4 +1,4 @@
-/* A program that only exits, for posix_spawn; without the C library. */
+/* A program for posix_spawn that only exits and does not use the C library. */
 #include <sys/syscall.h>
 
 void _start(void)

@@ -1,8 +1,8 @@
-/* One process sends signals in a loop over kill, another receives them in a handler, in a loop over
- * sigsuspend; in plain C.
+/* Sends signals from one process in a loop over kill to another, which receives them in a handler,
+ * in a loop over sigsuspend, in plain C.
  *
- * Each round is a fresh pair. The pair is a process group that the receiver leads, so that no other
- * process gets its number while the sender lives. Prints the nanoseconds per signal, from the mean
+ * Each round is a fresh pair. The pair is a process group that the receiver leads, so that the
+ * receiver's number is not reused while the sender lives. Prints the nanoseconds per signal, from the mean
  * of the rounds' rates. Usage: signal_throughput ROUNDS PROCESSOR_RECEIVER PROCESSOR_SENDER SIGNALS. */
 #include "tools.h"
 #include <linux/futex.h>

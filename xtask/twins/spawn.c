@@ -1,7 +1,7 @@
-/* Creates a process or a thread that ends at once, and waits for it; in plain C.
+/* Creates a process or a thread that ends immediately, and waits for it, in plain C.
  *
  * Prints the nanoseconds per process or thread. The fifth argument is the file that posix-spawn
- * executes; for the others it is the number of bytes that the parent touches, in small pages.
+ * starts; for the other methods it is the number of bytes that the parent touches, in small pages.
  * Usage: spawn COUNT PROCESSOR_HERE PROCESSOR_THERE WAY [FILE | BYTES]; pinned if HERE is THERE. */
 #include "tools.h"
 #include <linux/sched.h>

@@ -1,4 +1,4 @@
-/* A bit under a spinlock between two processes; with TTAS, the lock is read before it is swapped. */
+/* A bit under a spinlock that two processes share. With TTAS, the lock is read before the swap. */
 #include <stdatomic.h>
 #include "twin.h"
 

@@ -1,4 +1,4 @@
-/* Common functions of all twins: errors, shared memory, pinning, the clock. */
+/* Functions common to all twins: errors, shared memory, pinning, the clock. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

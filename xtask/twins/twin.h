@@ -1,9 +1,9 @@
-/* Common part of all round trips: two pinned processes, a warm-up, one loop timed by two clock
+/* The common part of all round trips: two pinned processes, a warm-up, one loop timed by two clock
  * readings.
  *
- * A twin defines set_up(), and for each end how it sends and how it waits. It prints the nanoseconds
- * of one way. Usage: twin ROUNDS PROCESSOR_HERE PROCESSOR_THERE VARIANT; the variant is for programs
- * that have several. */
+ * A twin defines set_up(), and for each end functions that send and wait. The program prints the
+ * nanoseconds of one way. Usage: twin ROUNDS PROCESSOR_HERE PROCESSOR_THERE VARIANT; the variant is
+ * for programs with several variants. */
 #include "tools.h"
 
 static void set_up(void);
@@ -32,7 +32,7 @@ int main(int count, char **arguments)
         _exit(0);
     }
     pin(atoi(arguments[2]));
-    /* A dead child ends the twin by this alarm instead of hanging it. */
+    /* If the child dies, this alarm terminates the twin, which would otherwise hang. */
     alarm(60);
     for (long i = 0; i < warm_up; i++) {
         ping_send();

@@ -4,24 +4,27 @@ use tontine_bench::stats::simulate::SampleModel;
 
 use super::trial::{CoverageTrial, Method};
 
-/// Minimum share of runs in which an interval whose assumptions hold contains the true value. 2,000
-/// runs at a true 95 % vary by ± 0.5 percentage points, so this is three deviations below.
+/// Minimum share of runs in which an interval whose assumptions hold contains the true value. With
+/// 2,000 runs, the share at a true 95 % has a standard deviation of 0.5 percentage points, so the
+/// limit is three deviations below.
 pub(super) const LIMIT: f64 = 0.935;
-/// Maximum width of the median's interval ÷ that of Student's, on independent samples.
+/// Maximum width of the median's interval ÷ width of Student's interval, on independent samples.
 pub(super) const WIDEST: f64 = 1.3;
 
-/// The promise of a method on a model.
+/// The expected coverage of a method on a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum CoverageClaim {
-    /// The assumptions hold: at least [`LIMIT`].
+    /// The assumptions hold, and the coverage is at least [`LIMIT`].
     Holds,
-    /// The assumptions do not hold, and the interval may or may not fail: printed, not promised.
+    /// The assumptions do not hold, and the interval may or may not fail. The coverage is printed,
+    /// but nothing is promised.
     Unpromised,
-    /// The assumptions are violated so that the interval must fail: below [`LIMIT`].
+    /// The assumptions are violated such that the interval must fail, and the coverage is below
+    /// [`LIMIT`].
     Fails,
 }
 
-/// Returns the promise of a method on a model.
+/// Returns the expected coverage of a method on a model.
 pub(super) fn expected(model: SampleModel, method: Method) -> CoverageClaim {
     match (method, model) {
         (Method::Paired, _) => CoverageClaim::Holds,
@@ -33,8 +36,8 @@ pub(super) fn expected(model: SampleModel, method: Method) -> CoverageClaim {
         (Method::Naive, _) => CoverageClaim::Fails,
         (Method::Mean, SampleModel::Spikes) => CoverageClaim::Unpromised,
         (Method::Mean | Method::Trimmed, SampleModel::ModesBetween) => CoverageClaim::Unpromised,
-        // The position of the fences decides whether the rarer mode is an outlier; the page
-        // explains it.
+        // The rarer mode is an outlier or not depending on the position of the fences; see the
+        // page.
         (Method::Trimmed, SampleModel::ModesWithin) => CoverageClaim::Unpromised,
         _ => CoverageClaim::Holds,
     }

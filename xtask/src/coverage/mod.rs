@@ -2,8 +2,8 @@
 //! docs/evidence/coverage.md.
 //!
 //! [`trial`] draws runs from the models of [`tontine_bench::stats::simulate`] and counts;
-//! [`claims`] defines the expected counts; [`page`] writes the page. Seeds are fixed: every run
-//! writes the same page, and `--check` compares it.
+//! [`claims`] defines the expected counts; [`page`] writes the page. Seeds are fixed, so every run
+//! writes the same page, and `--check` compares the page with the file.
 
 mod claims;
 mod page;

@@ -45,13 +45,13 @@ pub(super) fn render(trials: &[CoverageTrial], tried: &[Alternative], broken: &[
 fn introduction() -> String {
     format!(
         "# How often the intervals contain the true value\n\n\
-         Written by `cargo xtask coverage`; `cargo xtask coverage --check` fails if a statement \
-         here does not hold.\n\n\
+         Written by `cargo xtask coverage`; `cargo xtask coverage --check` fails if a statement on \
+         this page does not hold.\n\n\
          Each row draws {RUNS} runs with fixed seeds and {SAMPLES} consecutive samples per \
          invocation, and counts in per cent how often a 95 % interval contained the true value. \
-         The true value is that of the statistic that represents an invocation. It is computed in \
-         closed form or by symmetry; if neither exists (medians and trimmed means of spikes, modes \
-         and ticks), from {TRUTH_INVOCATIONS} invocations.\n\n\
+         The true value is the population value of the statistic that represents an invocation. It \
+         is computed in closed form or by symmetry. If neither exists (medians and trimmed means \
+         of spikes, modes and ticks), it is computed from {TRUTH_INVOCATIONS} invocations.\n\n\
          - **median**: exact order statistics over the invocations' medians.\n\
          - **mean**, **trimmed mean**: Kalibera and Jones over the invocations' means.\n\
          - **A/A ratio**: sign test over paired ratios of two equal arms; the true value is 1, so \
@@ -60,8 +60,8 @@ fn introduction() -> String {
          the control that should fail.\n\
          - **flagged**: runs that the diagnosis between invocations marks *unstable*.\n\n\
          Plain figures: the assumptions hold, and at least {:.1} % is promised. *Italics*: the \
-         assumptions do not hold, and nothing is promised. **Bold**: they are violated so that \
-         the interval must fail.\n\n",
+         assumptions do not hold, and nothing is promised. **Bold**: the assumptions are violated \
+         such that the interval must fail.\n\n",
         LIMIT * 100.0,
     )
 }
@@ -76,7 +76,7 @@ fn cell(trial: &CoverageTrial, method: Method) -> String {
 }
 
 const NOTES: &str = "
-Where the assumptions do not hold:
+The assumptions do not hold in these cases:
 
 - **Drift.** The true value is the level at the end of the run, from which the next run starts. No
   interval over the run contains it; only ratios of adjacent pairs are unaffected.
@@ -84,24 +84,24 @@ Where the assumptions do not hold:
   invocations the rarer mode often does not occur at all, and then the interval is short and wrong.
   The median's interval assumes no shape and holds, but it spans both modes: inspect the dots.
 - **Spikes.** A spike in a thousand, 50 times as large, dominates the mean of the invocation that
-  contains it. Then means are skewed and their interval cannot be trusted; those of median and
-  trimmed mean can.
+  contains it. The means are then skewed, and their interval is unreliable. The intervals of the
+  median and of the trimmed mean are reliable.
 - **Two modes within, trimmed mean.** The rarer mode has 30 % of the samples. In a few invocations
-  in a hundred it has less than a quarter, the interquartile range shrinks to that of the other
-  mode, and trimming removes the rarer mode entirely. So the trimmed mean has two modes *between*
-  invocations. This result was not expected: the row was first listed as holding.
-- **Ticks.** Medians that fall on the same few ticks make intervals that hold more often than
-  promised, and with few invocations the diagnosis too often takes two neighbouring ticks for two
-  modes.
-- **Period 2.** Neighbouring samples are opposed, and the naive interval is too *wide*.
+  in a hundred it has less than a quarter. The interquartile range then shrinks to that of the
+  other mode, and trimming removes the rarer mode entirely. Therefore the trimmed mean has two modes
+  *between* invocations. This result was unexpected: the row was first listed as holding.
+- **Ticks.** If medians fall on the same few ticks, intervals hold more often than promised. With
+  few invocations, the diagnosis too often mistakes two neighbouring ticks for two modes.
+- **Period 2.** Neighbouring samples deviate in opposite directions, so the naive interval is too
+  *wide*.
 ";
 
 fn widths(page: &mut String, trials: &[CoverageTrial]) {
     let _ = write!(
         page,
         "\n## Width\n\n\
-         Median width of the median's interval ÷ that of Student's on the same medians, \
-         independent normal samples. Target: at most {WIDEST} × Student's at 95 %.\n\n\
+         Median width of the median's interval ÷ width of Student's interval on the same medians, \
+         for independent normal samples. Target: at most {WIDEST} × Student's at 95 %.\n\n\
          | invocations | ÷ Student's at 95 % | ÷ Student's at the same confidence | target |\n\
          |--:|--:|--:|---|\n",
     );
@@ -115,7 +115,7 @@ fn widths(page: &mut String, trials: &[CoverageTrial]) {
     }
     page.push_str(
         "\nWith 10 invocations the target is missed: the next inner pair, [x₃, x₈], has 89.1 %, \
-        so the narrowest exact pair with at least 95 % has 97.9 %, and is wider for it.\n",
+        so the narrowest exact pair with at least 95 % has 97.9 % and is therefore wider.\n",
     );
 }
 

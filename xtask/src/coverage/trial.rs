@@ -12,12 +12,12 @@ use tontine_bench::stats::{diagnose, naive, outliers, ratio};
 pub(super) const RUNS: usize = 2_000;
 /// Number of samples per invocation.
 pub(super) const SAMPLES: usize = 200;
-/// Numbers of invocations: of `--quick`, of a default run, and of `--full`.
+/// Numbers of invocations of a `--quick` run, a default run, and a `--full` run.
 pub(super) const INVOCATIONS: [usize; 3] = [6, 10, 20];
 /// Number of invocations drawn to compute a true value that has no closed form.
 pub(super) const TRUTH_INVOCATIONS: usize = 40_000;
 
-/// The intervals under test.
+/// The methods under test, each of which computes an interval.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Method {
     Median,
@@ -40,7 +40,7 @@ pub(super) struct PopulationValue {
     pub trimmed: f64,
 }
 
-/// One row: a model and a number of invocations.
+/// The results of one row, which has a model and a number of invocations.
 #[derive(Debug)]
 pub(super) struct CoverageTrial {
     pub model: SampleModel,
@@ -64,7 +64,7 @@ impl CoverageTrial {
     }
 }
 
-/// Another interval for the median, on one model.
+/// The results of another interval for the median, on one model.
 #[derive(Debug)]
 pub(super) struct Alternative {
     pub name: &'static str,
@@ -74,7 +74,7 @@ pub(super) struct Alternative {
     pub width: f64,
 }
 
-/// Computes the median's interval from the invocations' figures.
+/// A function that computes the median's interval from the invocations' figures.
 type Find = fn(&[f64]) -> Option<Interval>;
 
 /// The figures of the invocations of one run.
@@ -171,7 +171,7 @@ fn truth(model: SampleModel, seed: u64) -> PopulationValue {
             return same(LEVEL);
         }
         SampleModel::PeriodTwo => return same(LEVEL + MODES / 2.0),
-        // The level at the end of the run, from which the next run starts.
+        // The true value is the level at the end of the run, from which the next run starts.
         SampleModel::Drift => return same(LEVEL + DRIFT),
         SampleModel::Spikes => LEVEL * 0.005_f64.exp() * (1.0 + 0.001 * 49.0),
         SampleModel::ModesWithin | SampleModel::ModesBetween => LEVEL + 0.3 * MODES,
@@ -257,8 +257,8 @@ mod tests {
     fn interpolated_interval_lies_between_exact_pairs() {
         let values: Vec<f64> = (1..=10).map(f64::from).collect();
         let found = interpolated(&values).unwrap();
-        // Depth 2 gives 97.85 %, depth 3 gives 89.06 %: share 0.3244, weight 8·0.3244/(2 +
-        // 6·0.3244).
+        // Depth 2 gives 97.85 % and depth 3 gives 89.06 %, so the share is 0.3244 and the weight is
+        // 8·0.3244/(2 + 6·0.3244).
         assert!((found.low - 2.6575).abs() < 1e-3, "{found:?}");
         assert!((found.low + found.high - 11.0).abs() < 1e-12);
     }

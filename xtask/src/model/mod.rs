@@ -1,12 +1,12 @@
 //! `cargo xtask model`: compares the modelled executor with the machine, on the processors of the
 //! machine.
 //!
-//! In each round the task measures the cost of each step, or reads it from a file; then it measures
-//! and models each figure, one directly after the other, in fresh processes. A hypervisor moves
-//! processors closer together and further apart, which changes the cost of a step; each round
-//! therefore uses its own costs. The table shows the median of the ratios and its interval. A
-//! figure *holds* if the whole interval is within the promised distance. Copy the table to
-//! docs/reference/model.md if the machine was otherwise idle.
+//! In each round the task measures the cost of each step, or reads it from a file. It then measures
+//! and models each figure, one directly after the other, in fresh processes. A hypervisor may move
+//! the virtual processors between physical ones, which changes the cost of a step, so each round
+//! uses its own costs. The table shows the median of the ratios and its interval. A figure *holds*
+//! if the whole interval is within the promised distance. Copy the table to docs/reference/model.md
+//! if the machine was otherwise idle.
 //!
 //! `--tables` models processors that the machine does not have, for the same page.
 
@@ -25,7 +25,7 @@ use tontine_unix_sim::CostModel;
 
 use crate::invocation;
 
-/// Maximum distance of a modelled from a measured figure, as a share.
+/// Maximum relative distance of a modelled figure from the measured figure.
 const DISTANCE: f64 = 0.15;
 
 /// A cell that can be measured and modelled.
@@ -39,7 +39,7 @@ struct ModelledCell {
 
 const MODES: [&str; 4] = ["master", "coarse", "parallel", "per-process"];
 
-/// The figures of one mode, for each number of processors.
+/// Cells of one mode, for each number of processors.
 const SHAPES: [ModelledCell; 7] = [
     signals("one pair", &[("pairs", "1"), ("placement", "same-core")], 1),
     signals("one pair", &[("pairs", "1"), ("placement", "cross-core")], 2),
@@ -66,7 +66,7 @@ const fn forks(
     ModelledCell { what, experiment: "fork-throughput", variant: "", params, processors }
 }
 
-/// Prints figures 1 and 2 of the model, each of `times` seeds; see [`tables`].
+/// Prints figures 1 and 2 of the model, each with `times` seeds; see [`tables`].
 ///
 /// # Errors
 /// A cell yields no figure; the text names the reason.
@@ -99,7 +99,7 @@ pub(crate) fn run(rounds: usize, costs: Option<&Path>) -> io::Result<bool> {
             println!("```\n{text}```\n");
         }
         for one in &mut compared {
-            // A figure for one processor must not use any other.
+            // A figure for one processor must not use any other processor.
             let allowed = &there[..one.figure.processors.min(there.len())];
             pin::pin_to_all(allowed).map_err(|trouble| io::Error::other(trouble.to_string()))?;
             one.compare(round, file.path())?;
@@ -126,7 +126,8 @@ impl ModelComparison {
         Self { figure, measured: Vec::new(), modelled: Vec::new() }
     }
 
-    /// Measures and models once more; the machine comes first in every second round.
+    /// Measures and models the figure once more. In every second round, the measurement comes
+    /// first.
     fn compare(&mut self, round: usize, costs: &Path) -> io::Result<()> {
         let task = |params: Params| InvocationTask {
             experiment: self.figure.experiment.to_owned(),

@@ -1,9 +1,9 @@
 //! The tables of figures 1 and 2 in docs/reference/model.md, for processors that the machine does
 //! not have: [`print()`].
 //!
-//! Each figure is modelled several times, each time with a different seed: the number of the
-//! process that models it. The table shows the median. The model uses the costs that come with the
-//! library, unless a file gives others.
+//! Each figure is modelled several times, each time with a different seed, which is the number of
+//! the process that models the figure. The table shows the median. The model uses the library's
+//! default costs unless a file contains other costs.
 
 use std::io;
 use std::path::Path;
@@ -97,8 +97,8 @@ impl PaperFigure {
     }
 }
 
-/// Formats a rate with three digits, because further ones depend on the seeds, and with separated
-/// thousands.
+/// Formats a rate with three significant digits, because further digits depend on the seeds, and
+/// with separated thousands.
 fn rounded(rate: f64) -> String {
     let unit = 10_f64.powf((rate.max(1.0).log10().floor() - 2.0).max(0.0));
     let digits = ((rate / unit).round() * unit).to_string();

@@ -1,10 +1,11 @@
 //! `cargo xtask mutants`: removes protections from a copy of the virtual Unix's kernel, or breaks
 //! its rules there, and shows that a test finds each change.
 //!
-//! `crates/unix-sim/mutants/races` holds a [`Patch`] for each protection, with the tests that must
-//! fail without it. All are applied to one [`PatchedTree`], which is built once; the environment
-//! variable `MUTANT` names the protection that is left out of a run. `mutants/rules` holds patches
-//! for a second copy, which check at each rule of the kernel whether to follow it: [`rules`].
+//! `crates/unix-sim/mutants/races` contains a [`Patch`] for each protection, with the tests that
+//! must fail without it. All patches are applied to one [`PatchedTree`], which is built once; the
+//! environment variable `MUTANT` names the protection that a run omits. `mutants/rules` contains
+//! patches for a second copy, in which the kernel checks at each of its rules whether to follow the
+//! rule: [`rules`].
 //!
 //! The task does not change the repository. A patch that no longer applies is updated by hand.
 
@@ -43,11 +44,11 @@ pub(crate) struct MutantsRequest {
     seed: u64,
 }
 
-/// Tries the requested mutants; without names, also checks that the copy with rules compiles.
+/// Tries the requested mutants. Without names, also checks that the copy with rules compiles.
 /// Returns `Ok(false)` if a mutant is not found.
 ///
 /// # Errors
-/// A patch does not apply or has no test, or a copy does not build.
+/// Fails if a patch does not apply or has no test, or if a copy does not build.
 pub(crate) fn run(root: &Path, request: &MutantsRequest) -> io::Result<bool> {
     if request.rules {
         return rules::run(&PatchedTree::make(root, &RULES)?, request.scenarios, request.seed);
@@ -76,7 +77,7 @@ fn named(all: Vec<Patch>, names: &[String]) -> io::Result<Vec<Patch>> {
     Ok(all.into_iter().filter(wanted).collect())
 }
 
-/// Returns `count` patches at equal distances; `number` determines the first.
+/// Returns `count` patches at equal distances; `number` determines the first patch.
 fn sample(all: Vec<Patch>, count: usize, number: usize) -> Vec<Patch> {
     let len = all.len();
     let count = count.min(len);
@@ -85,7 +86,7 @@ fn sample(all: Vec<Patch>, count: usize, number: usize) -> Vec<Patch> {
     numbered.filter(|(at, _)| taken.contains(at)).map(|(_, patch)| patch).collect()
 }
 
-/// Returns a number derived from the checked-out commit; 0 if there is none.
+/// Returns a number derived from the checked-out commit, or 0 without a commit.
 fn commit(root: &Path) -> usize {
     let head = Command::new("git").args(["rev-parse", "HEAD"]).current_dir(root).output();
     let name = head.map(|head| String::from_utf8_lossy(&head.stdout).into_owned());

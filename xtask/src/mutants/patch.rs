@@ -1,7 +1,7 @@
 //! Patch files: [`Patch`] and its header, and the [`PatchSet`] of patches that are applied
 //! together.
 //!
-//! The header describes the protection that the patch removes. These lines follow:
+//! The header describes the protection that the patch removes. Lines of this form follow:
 //!
 //! ```text
 //! test: races::waits::one_of_two_waiters_reaps_the_only_child
@@ -10,7 +10,7 @@
 //! ```
 //!
 //! Each test must fail in each mode. `explored` names a race of the example `explored`, which must
-//! find a violation in each mode too.
+//! also find a violation in each mode.
 
 use std::path::{Path, PathBuf};
 use std::{fs, io};
@@ -77,7 +77,7 @@ pub(crate) struct Patch {
 /// Reads the patches of a set, in the order of their names.
 ///
 /// # Errors
-/// A file cannot be read, or a header is incomplete.
+/// Fails if a file cannot be read or a header is incomplete.
 pub(crate) fn patches(root: &Path, set: &PatchSet) -> io::Result<Vec<Patch>> {
     let folder = set.folder();
     let mut found = Vec::new();

@@ -1,7 +1,7 @@
-//! Rules in a copy: counts how often random scenarios use each, and checks that they notice a
-//! broken one.
+//! Rules in a copy: counts the uses of each rule by random scenarios, and checks that the scenarios
+//! detect a broken rule.
 //!
-//! The program `mutants/rules/met.rs` does both; in the copy it is an example of
+//! The program `mutants/rules/met.rs` does both. In the copy, the program is an example of
 //! `tontine-unix-lab`.
 
 use std::io;
@@ -10,8 +10,8 @@ use super::tree::PatchedTree;
 
 const EXAMPLE: [&str; 4] = ["--package", "tontine-unix-lab", "--example", "rules"];
 
-/// Builds the program and runs it: first it counts, then it breaks each rule. Returns `Ok(false)`
-/// if a rule is used too rarely, or too many broken rules are not noticed.
+/// Builds the program and runs it. The program first counts uses and then breaks each rule. Returns
+/// `Ok(false)` if a rule is used too rarely, or if too many broken rules are not detected.
 pub(super) fn run(tree: &PatchedTree, scenarios: u64, seed: u64) -> io::Result<bool> {
     let started = |arguments: &[&str]| {
         let mut cargo = tree.cargo(&["run", "--release", "--locked", "--quiet"]);
@@ -25,7 +25,7 @@ pub(super) fn run(tree: &PatchedTree, scenarios: u64, seed: u64) -> io::Result<b
 /// Checks that the program compiles.
 ///
 /// # Errors
-/// The program does not compile.
+/// Fails if the program does not compile.
 pub(super) fn check(tree: &PatchedTree) -> io::Result<()> {
     let status = tree.cargo(&["check", "--locked", "--quiet"]).args(EXAMPLE).status()?;
     if status.success() {

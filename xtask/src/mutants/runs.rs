@@ -1,8 +1,8 @@
 //! Runs the tests that must find mutants, and prints their results: [`find_all`].
 //!
 //! A test finds a mutant if it names a seed that violates its invariant, and a second run with the
-//! same seed violates it too. The example `explored` finds a mutant if a schedule violates the
-//! invariant, with and without the reduction.
+//! same seed violates the invariant again. The example `explored` finds a mutant if a schedule
+//! violates the invariant, both with and without the reduction.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -28,7 +28,7 @@ const BASELINE_SEEDS: &str = "20";
 const BOUND: &str = "2";
 /// Maximum duration of one run.
 const RUN_TIMEOUT: Duration = Duration::from_secs(180);
-/// Interval between two checks whether a run has ended.
+/// Interval between two checks for the end of a run.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// One test or race in all modes of its mutant.
@@ -64,7 +64,7 @@ struct CopyPrograms {
 /// `explored`.
 ///
 /// # Errors
-/// A program does not build, or cannot be started.
+/// Fails if a program does not build or cannot be started.
 pub(super) fn find_all(tree: &PatchedTree, patches: &[Patch], explores: bool) -> io::Result<bool> {
     let began = Instant::now();
     let rows: Vec<FinderRow<'_>> = patches.iter().flat_map(|patch| rows(patch, explores)).collect();
@@ -150,11 +150,11 @@ impl CopyPrograms {
         command
     }
 
-    /// Runs each test of `patches` in the copy without a mutant: a test that fails there would find
-    /// every mutant.
+    /// Runs each test of `patches` in the copy without a mutant, because a test that fails there
+    /// would find every mutant.
     ///
     /// # Errors
-    /// A test fails, does not end, or does not exist.
+    /// Fails if a test fails, does not end, or does not exist.
     fn hold_without_mutant(&self, patches: &[Patch]) -> io::Result<()> {
         let tests: BTreeSet<&String> = patches.iter().flat_map(|patch| &patch.tests).collect();
         for test in tests {
@@ -201,7 +201,7 @@ impl CopyPrograms {
     }
 }
 
-/// Returns the seed that a test's output names, or the reason why there is none.
+/// Returns the seed that a test's output names, or the reason why the output names none.
 fn seed_in(output: &str, mode: LockingMode) -> Result<String, String> {
     let start = format!("{mode}, seed ");
     let line_rest = output.lines().find_map(|line| line.strip_prefix(&start));
@@ -219,8 +219,8 @@ fn schedule_in(output: &str) -> String {
     output.split(" | ").nth(2).unwrap_or_default().to_owned()
 }
 
-/// Runs a program. Returns `true` if it succeeded, and its output; `None` if it did not end in time
-/// and was killed.
+/// Runs a program. Returns its success and its output, or `None` if it did not end in time and was
+/// killed.
 fn output_in_time(mut command: Command) -> io::Result<Option<(bool, String)>> {
     let mut file: File = tempfile::tempfile()?;
     let began = Instant::now();
@@ -254,7 +254,8 @@ fn executable(tree: &PatchedTree, arguments: &[&str], name: &str) -> io::Result<
         .filter(|message| message["target"]["name"] == name)
         .find_map(|message| Some(Path::new(message["executable"].as_str()?).to_owned()));
     match program {
-        // The repository's own build has a program at the same path, and would overwrite this one.
+        // The program is copied, because the repository's own build writes a program to the same
+        // path.
         Some(program) if done.status.success() => {
             let kept = tree.folder().with_extension(name);
             fs::copy(program, &kept)?;

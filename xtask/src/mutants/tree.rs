@@ -22,11 +22,11 @@ pub(super) struct PatchedTree {
 }
 
 impl PatchedTree {
-    /// Creates the copy, or updates the last one. Unchanged files are not written, so that cargo
+    /// Creates the copy, or updates the existing copy. Unchanged files are not written, so cargo
     /// does not rebuild them.
     ///
     /// # Errors
-    /// A patch does not apply.
+    /// Fails if a patch does not apply.
     pub(super) fn make(root: &Path, set: &PatchSet) -> io::Result<Self> {
         let staged = tempfile::tempdir()?;
         let files = tracked(root)?;
@@ -62,8 +62,8 @@ impl PatchedTree {
         let mut cargo = Command::new("cargo");
         cargo.args(arguments).current_dir(&self.folder).stdin(Stdio::null());
         cargo.env("CARGO_TARGET_DIR", &self.target);
-        // Cargo names the files of a package by its path within the workspace, which is the same
-        // in the copy. A wrapper changes the names of the workspace's packages only.
+        // Cargo names the files of a package by its path within the workspace, which is the same in
+        // the copy. A wrapper changes the file names of the workspace's packages only.
         cargo.env("RUSTC_WORKSPACE_WRAPPER", "env");
         cargo
     }

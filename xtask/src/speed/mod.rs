@@ -2,12 +2,12 @@
 //! backend. Each figure is a ratio to its competitor in one run or, without a competitor, a value
 //! in its own unit.
 //!
-//! Both sides of a pair are measured in fresh processes, one directly after the other, and take
-//! turns at coming first. The table shows the median of the pairs' ratios and its interval; a
-//! target is met if the whole interval meets it. [`side`] defines the sides.
+//! Both sides of a pair are measured in fresh processes, one directly after the other, in
+//! alternating order. The table shows the median of the pairs' ratios and its interval; a target is
+//! met if the whole interval meets it. [`side`] defines the sides.
 //!
 //! The task does not fail if a target is missed, because a machine with two shared processors
-//! cannot decide that; readers judge the table.
+//! cannot prove a miss. Readers judge the table.
 
 mod side;
 
@@ -27,11 +27,11 @@ pub(crate) const NAME: &str = "__side";
 /// One side of a figure: a cell of an experiment, or a side of this task, by name.
 #[derive(Debug, Clone, Copy)]
 enum Of {
-    /// Signals per second that one receiver takes: variant, pairs, placement.
+    /// Signals that one receiver handles per second: variant, pairs, placement.
     Signals(&'static str, usize, &'static str),
     /// One of [`side::ALL`].
     Own(&'static str),
-    /// The number 1: the figure has no competitor.
+    /// The number 1, for a figure without a competitor.
     One,
 }
 
@@ -55,7 +55,8 @@ const fn figure(what: &'static str, above: Of, below: Of, target: SpeedTarget) -
 }
 
 impl SpeedRatio {
-    /// Returns the figure if `above` is measured for only one of `factor` concurrent pairs.
+    /// Returns the figure scaled by `factor`, because `above` is measured for only one of `factor`
+    /// concurrent pairs.
     const fn times(self, factor: f64) -> Self {
         Self { factor, ..self }
     }
@@ -148,7 +149,7 @@ const FIGURES: &[SpeedRatio] = &[
 /// empty), and prints the table.
 ///
 /// # Errors
-/// A side yields no figure; the text names the reason.
+/// Fails if a side yields no figure; the text names the reason.
 pub(crate) fn run(pairs: usize, only: &[String]) -> io::Result<bool> {
     println!("| figure | above | below | {pairs} pairs: median [95 %] | target | |");
     println!("| --- | --: | --: | --: | --: | --- |");

@@ -16,10 +16,11 @@ use tontine_unix_sim::{Builder, Executor, Virtual};
 
 /// Number of processes that are created, blocked and reaped.
 const MANY: usize = 100_000;
-/// Number of members of the groups that are signalled.
+/// Number of members of each signalled group.
 const GROUP: usize = 10_000;
 const SMALL_GROUP: usize = 1_000;
-/// Number of repetitions of a short operation for one figure, which is their mean.
+/// Number of repetitions of a short operation for one figure, which is the mean over all
+/// repetitions.
 const SHORT: usize = 200_000;
 /// Number of Linux children created for one figure, which is the median of their times.
 const CHILDREN: usize = 101;
@@ -50,7 +51,7 @@ pub(super) const ALL: &[(&str, SpeedSide)] = &[
 /// Measures the side of this name.
 ///
 /// # Errors
-/// The name is not known, or the measurement fails.
+/// Fails if the name is unknown or the measurement fails.
 pub(super) fn measure(name: &str) -> SideFigures {
     match ALL.iter().find(|(side, _)| *side == name) {
         Some((_, side)) => side(),
@@ -58,7 +59,7 @@ pub(super) fn measure(name: &str) -> SideFigures {
     }
 }
 
-/// Returns the seconds that a task takes to spawn and join an empty task, on one worker.
+/// Returns the time in seconds in which a task spawns and joins an empty task, on one worker.
 fn tokio_tasks() -> SideFigures {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build()?;
     let measured = runtime.spawn(async {
@@ -72,7 +73,7 @@ fn tokio_tasks() -> SideFigures {
     runtime.block_on(measured).map_err(io::Error::other)
 }
 
-/// Returns the seconds that a process takes to fork and wait for an empty process, on one
+/// Returns the time in seconds in which a process forks an empty process and waits for it, on one
 /// processor.
 fn forks() -> SideFigures {
     virtually(Virtual::builder(), |sys| {
@@ -90,7 +91,7 @@ struct Many {
     seconds: f64,
 }
 
-/// Measures [`MANY`] processes, all blocked at once, then killed and waited for.
+/// Measures [`MANY`] processes that are all blocked at the same time, and then killed and reaped.
 fn many() -> io::Result<Many> {
     virtually(Virtual::builder(), |sys| {
         let begun = Instant::now();
@@ -106,8 +107,8 @@ fn many() -> io::Result<Many> {
     })
 }
 
-/// Returns the milliseconds that one `kill` to a group of `members` processes takes. Each member
-/// sleeps until the signal ends it.
+/// Returns the duration in milliseconds of one `kill` to a group of `members` processes. Each
+/// member sleeps until the signal terminates it.
 fn group_kill(members: usize) -> SideFigures {
     virtually(Virtual::builder(), move |sys| {
         blocked(sys, members)?;
@@ -120,8 +121,8 @@ fn group_kill(members: usize) -> SideFigures {
     })
 }
 
-/// Forks `processes` children that sleep until a signal ends them, and yields so that all go to
-/// sleep.
+/// Forks `processes` children that sleep until a signal terminates them, and yields until all are
+/// asleep.
 fn blocked(sys: &dyn Sys, processes: usize) -> Result<()> {
     for _ in 0..processes {
         sys.fork(|sys| {
@@ -146,8 +147,8 @@ fn resident_bytes() -> usize {
     pages.unwrap_or(0) * 4096
 }
 
-/// Returns millions of system calls per second in the simulated executor: one process sends signals
-/// to another, which is in `sigsuspend` until it has received [`SHORT`] of them.
+/// Returns millions of system calls per second in the simulated executor. One process sends signals
+/// to another, which calls `sigsuspend` until it has received [`SHORT`] signals.
 fn simulated() -> SideFigures {
     let builder = Virtual::builder().executor(Executor::Simulated { seed: 1 });
     virtually(builder, |sys| {

@@ -1,5 +1,5 @@
-//! Dependencies of the crates: only those that the architecture allows; and the library itself
-//! depends on few packages.
+//! Dependencies of the crates. A crate depends only on crates that the architecture allows, and the
+//! library depends on few packages.
 
 use std::path::{Path, PathBuf};
 
@@ -56,7 +56,8 @@ const ALLOWED: [(&str, &[&str]); 10] = [
 
 /// The crate on which other programs depend.
 const LIBRARY: &str = "tontine";
-/// Maximum number of its direct dependencies, including optional ones, without those of its tests.
+/// Maximum number of direct dependencies of the library. Optional dependencies count; dependencies
+/// of tests do not.
 const MOST_DEPENDENCIES: usize = 6;
 
 /// Checks the dependencies of the members of the workspace, which cargo lists.

@@ -1,4 +1,5 @@
-//! The records of `docs/decisions`: each has a unique number, in its name and in its title.
+//! The records of `docs/decisions`. Each record has a unique number, which is in its file name and
+//! in its title.
 
 use std::collections::BTreeMap;
 

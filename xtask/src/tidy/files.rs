@@ -39,7 +39,7 @@ pub(super) fn check_crates(files: &[TextFile]) -> Vec<Diagnostic> {
         .collect()
 }
 
-/// Returns the crate of a file and the number of lines that count, unless the file belongs to the
+/// Returns the crate of a file and its number of counted lines, unless the file belongs to the
 /// tests.
 fn source_lines(file: &TextFile) -> Option<(&str, usize)> {
     let (package, inside) = file.path.to_str()?.strip_suffix(".rs")?.split_once("/src/")?;
@@ -70,10 +70,10 @@ fn no_module_doc(file: &TextFile) -> Option<Diagnostic> {
     })
 }
 
-/// Checks that a file with `unsafe` code allows it at its top, with a reason: the lint denies it by
-/// default.
+/// Checks that a file with `unsafe` code allows the code at its top, with a reason, because the
+/// lint denies it by default.
 fn unsafe_without_allow(file: &TextFile) -> Option<Diagnostic> {
-    // Written in halves, so that the check does not find this file.
+    // The word is written in halves, so that the check does not find this file.
     let word = concat!("un", "safe");
     let opens = ["{", "fn ", "impl ", "impl<", "extern ", "trait "];
     let is_unsafe = |line: &str| {
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn length() {
+    fn file_over_600_lines_is_reported() {
         assert_eq!(complaints(&"//! Long.\n".repeat(600)), 0);
         assert_eq!(complaints(&"//! Long.\n".repeat(601)), 1);
     }

@@ -2,14 +2,14 @@
 //!
 //! Modules of one directory must not import each other in a circle. For the modules directly below
 //! `lib.rs` or `main.rs`, a sentence in a comment or in the documentation of that file names the
-//! floors, from the bottom up: names on one floor are separated by commas, floors by semicolons.
+//! floors, from the bottom up. Commas separate names on one floor, and semicolons separate floors.
 //!
 //! ```text
 //! // Floors, from the bottom up: `errno`, `signal`; `process`; `linux`.
 //! ```
 //!
 //! An import is any path through `crate`, `super` or `self` outside of tests, comments and macros.
-//! An import from a containing module, or a re-export from a contained one, is not an import
+//! An import from a containing module, or a re-export from a contained module, is not an import
 //! between neighbours and is not checked.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -32,7 +32,7 @@ const REMAINING: [(&str, &str); 3] = [
 ];
 
 /// Remaining imports that are not from a floor below: the crate, the importing module, and the
-/// imported one. The list may only become shorter.
+/// imported module. The list may only become shorter.
 const UPWARD: [(&str, &str, &str); 0] = [];
 
 /// Maximum number of re-exports through which an item is followed.
@@ -151,7 +151,7 @@ fn check_crate(package: &str, modules: &[(Module, &TextFile)]) -> Vec<Diagnostic
     found
 }
 
-/// Returns `true` if a directory is a crate's directory, or inside it.
+/// Returns `true` if a directory is a crate's directory or inside such a directory.
 fn is_in(folder: &str, package: &str) -> bool {
     folder.strip_prefix(package).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
@@ -166,7 +166,7 @@ fn place_name(package: &str, folder: &[String]) -> String {
 /// Returns the floor of each module that the root names in a comment or in its documentation,
 /// counted from the bottom.
 fn floors(text: &str) -> Option<BTreeMap<&str, usize>> {
-    // A line that is not a comment counts as an empty one.
+    // A line that is not a comment counts as an empty line.
     let comments = || {
         text.lines().map(|line| {
             let comment = line.strip_prefix("//!").or_else(|| line.strip_prefix("//"));
@@ -189,8 +189,8 @@ fn floors(text: &str) -> Option<BTreeMap<&str, usize>> {
     Some(floors)
 }
 
-/// Returns the modules of this crate from which a module imports, each up to the module that is a
-/// file.
+/// Returns the modules of this crate from which a module imports. Each path ends at the module that
+/// is a file.
 fn imports<'a>(
     syntax: &Syntax,
     module: &[String],
@@ -214,7 +214,7 @@ fn imports<'a>(
     paths.0.iter().filter_map(resolve).collect()
 }
 
-/// Converts a path that begins with `crate`, `self` or `super` into one from the crate's root.
+/// Converts a path that begins with `crate`, `self` or `super` into a path from the crate's root.
 fn absolute(path: &[String], module: &[String]) -> Option<Vec<String>> {
     let mut whole: Vec<String> = match path.first()?.as_str() {
         "crate" => Vec::new(),
@@ -231,7 +231,7 @@ fn absolute(path: &[String], module: &[String]) -> Option<Vec<String>> {
     Some(whole)
 }
 
-/// Returns the names that a module re-exports, with the items that they name.
+/// Returns the names that a module re-exports, each with the path of its item.
 fn exported(syntax: &Syntax, module: &[String]) -> Vec<(Vec<String>, Vec<String>)> {
     let mut found = Vec::new();
     for item in &syntax.items {
@@ -303,7 +303,8 @@ pub(super) fn is_test(attribute: &Attribute) -> bool {
         && attribute.parse_args::<syn::Path>().is_ok_and(|path| path.is_ident("test"))
 }
 
-/// Returns the circles of a graph: sorted sets of modules each of which reaches all others.
+/// Returns the circles of a graph: sorted sets of modules, each of which reaches all others in its
+/// set.
 fn circles<'a>(graph: &Graph<'a>) -> Vec<Vec<&'a str>> {
     let reaches = |from: &'a str| {
         let mut seen = BTreeSet::new();

@@ -35,7 +35,7 @@ fn tab(line: &str) -> Option<String> {
     line.contains('\t').then(|| "found a tab; indent with spaces, write \\t in texts".to_owned())
 }
 
-/// Checks for spaces at the end of a line, except in snapshots, which keep their output.
+/// Checks for spaces at the end of a line, except in snapshots, which contain output verbatim.
 fn trailing_blank(file: &TextFile, line: &str) -> Option<String> {
     (line.trim_end() != line && !file.is("snap"))
         .then(|| "spaces at the end of the line; remove them".to_owned())
@@ -56,12 +56,13 @@ fn left_over(line: &str) -> Option<String> {
     Some(format!("`{mark}`: finish the work, or remove the mark"))
 }
 
-/// Checks for paths that exist on one machine only. They are written in halves for the same reason.
+/// Checks for paths that exist on one machine only. The paths are written in halves for the same
+/// reason.
 fn foreign_path(line: &str) -> Option<String> {
     let roots = [concat!("/ho", "me/"), concat!("/wo", "rk/"), concat!("/ro", "ot/")];
     let root = roots.into_iter().find(|root| {
         line.match_indices(root).any(|(at, _)| {
-            // In the middle of a longer path, any directory may have this name.
+            // In the middle of a longer path, a directory with this name is allowed.
             let before = line[..at].chars().next_back();
             !before.is_some_and(|c| c.is_alphanumeric() || "._-/}".contains(c))
         })

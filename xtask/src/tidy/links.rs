@@ -1,4 +1,4 @@
-//! Relative links in Markdown: the file and the heading must exist.
+//! Relative links in Markdown, whose file and heading must exist.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -89,8 +89,8 @@ fn targets(line: &str) -> Vec<&str> {
     found
 }
 
-/// Returns the anchors of all headings: lower case, spaces as hyphens, other characters left out; a
-/// second heading of the same name gets a number.
+/// Returns the anchors of all headings: lower case, with hyphens for spaces and without other
+/// characters. A number distinguishes further headings of the same name.
 fn anchors(text: &str) -> Vec<String> {
     let mut all: Vec<String> = Vec::new();
     let headings = prose(text).filter(|(_, line)| line.starts_with('#'));
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn headings() {
+    fn link_to_missing_heading_is_reported() {
         assert_eq!(complaints("[b](b.md#one-two-three) [b](b.md#twice-1 \"Title\")\n"), 0);
         assert_eq!(complaints("[b](b.md#twice-2)\n"), 1);
         assert_eq!(complaints("# Here\n[here](#here) [there](#there)\n"), 1);

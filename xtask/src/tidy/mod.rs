@@ -2,11 +2,11 @@
 //!
 //! [`run`] reads every file that git tracks or would add, and returns a [`Diagnostic`] for each
 //! violation. [`lines`] checks single lines, [`files`] a Rust file as a whole, [`sync`] the names
-//! of memory orderings over the whole tree, [`links`] Markdown, [`decisions`] the numbers of the
-//! records, [`toolchain`] the promised Rust version, [`arrows`] the dependencies of the crates,
-//! [`floors`] the modules within each crate, [`names`] types that share a name, [`mutants`] patches
-//! for the kernel's mutants, [`words`] the language and the subjects of commits, [`header`] the C
-//! header.
+//! of memory orderings over the whole tree, and [`links`] the links in Markdown. [`decisions`]
+//! checks the numbers of the records, [`toolchain`] the promised Rust version, [`arrows`] the
+//! dependencies of the crates, [`floors`] the modules within each crate, and [`names`] types that
+//! share a name. [`mutants`] checks patches for the kernel's mutants, [`words`] the language and
+//! the subjects of commits, and [`header`] the C header.
 //!
 //! The task does not change a file, and does not repeat what rustfmt and clippy find.
 
@@ -108,7 +108,7 @@ pub(crate) fn run(root: &Path) -> Vec<Diagnostic> {
     found
 }
 
-/// Returns a diagnostic if the C header differs from the one that the sources generate.
+/// Returns a diagnostic if the C header differs from the header generated from the sources.
 fn stale_header(root: &Path) -> Option<Diagnostic> {
     let text = header::stale(root)?;
     Some(Diagnostic { path: PathBuf::from(header::PATH), line: 0, text })
@@ -125,7 +125,7 @@ fn read(root: &Path) -> Result<Vec<TextFile>, String> {
         let Ok(bytes) = std::fs::read(root.join(&path)) else {
             continue;
         };
-        // Git's test for text files; some seeds of fuzzers are valid UTF-8 by accident.
+        // Git uses the same test for text files. Some seeds of fuzzers are valid UTF-8 by accident.
         if bytes.contains(&0) {
             continue;
         }

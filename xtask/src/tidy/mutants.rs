@@ -1,4 +1,4 @@
-//! Patches for `cargo xtask mutants`: each must apply to the tree, and name tests that exist.
+//! Patches for `cargo xtask mutants`. Each patch must apply to the tree and name existing tests.
 
 use std::path::Path;
 use std::process::Command;

@@ -1,14 +1,15 @@
 //! Names of types: each name belongs to one type.
 //!
 //! - Two public types of the library crates never share a name. A type is public here if it is
-//!   declared `pub`, without a restriction such as `(crate)`. That approximates "reachable from
-//!   outside of its crate": the lint `unreachable_pub` finds the declarations that differ.
-//! - `names.txt` lists the names that several types still share, private ones included, with the
-//!   number of types that have each and the reason; the list may only become shorter.
+//!   declared `pub`, without a restriction such as `(crate)`. This approximates "reachable from
+//!   outside its crate", because the lint `unreachable_pub` finds the declarations that differ.
+//! - `names.txt` lists the names that several types still share, private types included. Each line
+//!   contains a name, the number of its types and the reason. The list may only become shorter.
 //!
 //! Structs, enums, unions, traits and type aliases of the crates' sources count, except those of
-//! tests. An alias `Result` is not a separate type, and each crate may have one, as the modules of
-//! the standard library do; it counts in `names.txt` alone. Error types count like any other.
+//! tests. An alias `Result` is not a separate type, and each crate may have one, as modules of the
+//! standard library do. The alias counts in `names.txt` only. Error types count like any other
+//! type.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -22,8 +23,8 @@ use super::{Diagnostic, TextFile};
 /// Names that several types share.
 const SHARED: &str = include_str!("names.txt");
 
-/// Names that public types share. `tontine` and `tontine-unix` each have a `Signal`: users of one
-/// do not need the other, and the field has no other word for a signal.
+/// Names that public types share. `tontine` and `tontine-unix` each have a `Signal`, because users
+/// of one crate do not need the other, and the field has no other word for a signal.
 const PUBLIC_SHARED: &[&str] = &["Signal"];
 
 /// Checks both rules on names, for all crates.
@@ -113,7 +114,7 @@ fn is_source(file: &TextFile) -> bool {
     })
 }
 
-/// The types that a file declares, except in tests; `true` marks public ones.
+/// The types that a file declares outside of tests; `true` marks public types.
 #[derive(Default)]
 struct TypeNames(Vec<(String, bool)>);
 

@@ -1,4 +1,5 @@
-//! Names of memory orderings: both partners of a pair have the name, so it occurs at least twice.
+//! Names of memory orderings. Both partners of a pair have the same name, so each name occurs at
+//! least twice.
 
 use std::collections::BTreeMap;
 

@@ -1,8 +1,8 @@
-//! The oldest supported Rust: all files that name it must agree.
+//! The oldest supported Rust version, on which all files that name it must agree.
 //!
 //! Cargo enforces `rust-version` in the workspace's manifest, so a build with exactly that
-//! toolchain proves it. README.md documents it; a toolchain file, if there is one, determines the
-//! toolchain of every build.
+//! toolchain proves that the version suffices. README.md documents the version. A toolchain file,
+//! if present, determines the toolchain of every build.
 
 use std::path::Path;
 
@@ -20,7 +20,7 @@ pub(super) fn check(files: &[TextFile]) -> Vec<Diagnostic> {
     };
     let mut found = Vec::new();
     if let Some(readme) = named(files, "README.md") {
-        // A line may break at any blank.
+        // The text may be wrapped at any space.
         let flat = readme.text.split_whitespace().collect::<Vec<_>>().join(" ");
         let said = after(&flat, "Rust ≥ ");
         if said != Some(promised) {

@@ -1,4 +1,4 @@
-//! Descriptors for a hostile peer to pass: [`Stock`].
+//! Descriptors that a hostile peer passes: [`Stock`].
 
 #![allow(unsafe_code, reason = "a system call without a wrapper")]
 
@@ -16,12 +16,12 @@ use super::raw;
 /// Number of kinds of [`make`].
 const KINDS: u64 = 21;
 
-/// Descriptors to pass, created once for many messages.
+/// A stock of descriptors, created once for many messages.
 #[derive(Debug)]
 pub(super) struct Stock<'a> {
     fds: Vec<OwnedFd>,
-    /// A file of a file system that never replies, if there is one. Borrowed, because closing a
-    /// copy of it would wait too.
+    /// A file of a file system that never replies, if available. The descriptor is borrowed,
+    /// because closing a duplicate would block too.
     unanswered: Option<BorrowedFd<'a>>,
 }
 
@@ -67,7 +67,8 @@ fn make(kind: u64, random: &mut Random, victims: &[&Path]) -> Vec<OwnedFd> {
         5 => sealed(raw::memfd(4096), SealFlags::from_bits_truncate(random.next() as u32)),
         6 => large(random),
         7 => tempfile::tempfile().map(OwnedFd::from).into_iter().collect(),
-        // Closing one of these drops the record locks of a process that holds any on the file.
+        // Closing such a descriptor drops the record locks that the closing process holds on the
+        // file.
         8 | 9 => {
             victims.iter().filter_map(|path| File::open(path).ok()).map(OwnedFd::from).collect()
         }
@@ -103,7 +104,7 @@ fn large(random: &mut Random) -> Vec<OwnedFd> {
     sealed(fd, raw::SEALS)
 }
 
-/// Returns inotify instances: closing each waits for a grace period of the kernel.
+/// Returns inotify instances. Closing an instance waits for an RCU grace period of the kernel.
 fn inotify(random: &mut Random) -> Vec<OwnedFd> {
     use rustix::fs::inotify::{CreateFlags, WatchFlags, add_watch, init};
     let count = if random.below(4) == 0 { 100 } else { 1 };
@@ -125,13 +126,13 @@ fn epoll(random: &mut Random) -> Vec<OwnedFd> {
     for (at, fd) in watched.iter().enumerate() {
         let _ = add(&set, fd, EventData::new_u64(at as u64), EventFlags::IN);
     }
-    // An entry lasts only as long as its file, so the files are passed too.
+    // An entry is removed when its file is closed, so the files are passed too.
     let mut fds = vec![set];
     fds.extend(watched.into_iter().take(20));
     fds
 }
 
-/// Returns a TCP socket whose close waits a minute: it lingers with unsent data.
+/// Returns a TCP socket whose close waits a minute, because the socket lingers with unsent data.
 fn lingering() -> Vec<OwnedFd> {
     let Ok(listener) = std::net::TcpListener::bind("127.0.0.1:0") else { return Vec::new() };
     let Ok(address) = listener.local_addr() else { return Vec::new() };
@@ -142,7 +143,7 @@ fn lingering() -> Vec<OwnedFd> {
     let _ = ours.set_nonblocking(false);
     let linger = Some(std::time::Duration::from_secs(60));
     let _ = rustix::net::sockopt::set_socket_linger(&ours, linger);
-    // The other end stays open in the queue of the socket through which these are passed.
+    // The other end stays open in the queue of the socket through which both are passed.
     theirs.into_iter().chain([ours.into()]).collect()
 }
 
@@ -154,7 +155,7 @@ fn io_uring() -> Vec<OwnedFd> {
     if fd < 0 {
         return Vec::new();
     }
-    // SAFETY: the descriptor is new and owned by nothing else.
+    // SAFETY: the descriptor is new and has no other owner.
     vec![unsafe { OwnedFd::from_raw_fd(fd as i32) }]
 }
 
@@ -173,8 +174,8 @@ fn full_pair(random: &mut Random) -> Vec<OwnedFd> {
 }
 
 impl Drop for Stock<'_> {
-    /// Turns lingering off: if the hostile process is the last to close a socket that lingers, the
-    /// close would block.
+    /// Disables lingering, because the close of a lingering socket would block if the hostile
+    /// process is the last to close it.
     fn drop(&mut self) {
         for fd in &self.fds {
             let _ = rustix::net::sockopt::set_socket_linger(fd, None);
@@ -182,7 +183,7 @@ impl Drop for Stock<'_> {
     }
 }
 
-/// Returns the identity and the size in bytes of a descriptor's file, by `fstat`.
+/// Returns the inode number and the size in bytes of a descriptor's file, from `fstat`.
 pub(super) fn charge(fd: &OwnedFd) -> Option<(u64, u64)> {
     let stat = rustix::fs::fstat(fd).ok()?;
     Some((stat.st_ino, stat.st_blocks as u64 * 512))

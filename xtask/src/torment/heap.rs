@@ -1,4 +1,4 @@
-//! Members of a shared heap killed at random: [`run`].
+//! Random kills of members of a shared heap: [`run`].
 
 use super::heap_members;
 use super::slice::{Slice, SliceCounter};

@@ -1,8 +1,9 @@
-//! Senders and receivers of one mailbox, killed at random: [`run`].
+//! Random kills of senders and receivers of one mailbox: [`run`].
 //!
 //! All processes are forks of the slice's process and share a [`KillBoard`]. Receivers succeed each
-//! other at one path; each checks what it receives against the board at once ([`receiver`]).
-//! Senders check the results of their calls ([`sender`]). This file kills, stops and replaces them.
+//! other at one path, and each immediately checks received messages against the board
+//! ([`receiver`]). Senders check the results of their calls ([`sender`]). This module kills, stops
+//! and replaces these processes.
 
 mod board;
 mod receiver;
@@ -46,7 +47,7 @@ impl Round<'_> {
         self.slice.check(self.case, holds, text);
     }
 
-    /// Returns options for one end, with random ways to wait.
+    /// Returns options for one end, with a random wait strategy.
     fn options(&self, random: &mut Random) -> Options {
         let spins = [
             WaitStrategy::Sleep,
@@ -80,7 +81,7 @@ pub(super) fn run(slice: &Slice) {
     }
 }
 
-/// A process of the round, and the actions on it.
+/// A process of the round, and the state of the actions on it.
 struct RoundProcess {
     worker: ForkedWorker,
     kind: WorkerKind,
@@ -120,7 +121,7 @@ fn play(round: &Round<'_>, random: &mut Random) {
     finish(round, processes, random);
 }
 
-/// Kills, stops or commands one process.
+/// Kills or stops one process, or sends it a command.
 fn disturb(round: &Round<'_>, process: &mut RoundProcess, random: &mut Random) {
     let word = round.board.order(process_index(process.kind));
     match random.below(20) {
@@ -163,8 +164,8 @@ fn replace_ended(round: &Round<'_>, processes: &mut [RoundProcess], random: &mut
             process.progress.1 = Instant::now();
         }
         let index = process_index(process.kind);
-        // The worker has called exec, and the new program sleeps: for the others, the worker is
-        // dead.
+        // The worker has called exec, and the new program only sleeps, so the other processes must
+        // treat the worker as dead.
         if round.board.has_executed(index) && process.worker.ended().is_none() && process.ordered {
             process.worker.signal(libc::SIGKILL);
         }
@@ -231,7 +232,7 @@ fn finish(round: &Round<'_>, mut processes: Vec<RoundProcess>, random: &mut Rand
     round.board.stop();
     let deadline = Instant::now() + MAX_PAUSE;
     while Instant::now() < deadline && round.slice.violations() == 0 {
-        // Receivers that were asked to end do so, and get a successor; senders are not replaced.
+        // Receivers that were asked to end do so and are replaced; senders are not replaced.
         for process in &mut processes {
             if process.worker.ended().is_some() && matches!(process.kind, WorkerKind::Receiver(_)) {
                 *process = start_receiver(round, random);
@@ -270,8 +271,8 @@ fn finish(round: &Round<'_>, mut processes: Vec<RoundProcess>, random: &mut Rand
     receiver.worker.kill();
 }
 
-/// Wakes a receiver that waits without a timeout, and waits until it has nothing left to read.
-/// Returns `false` if it ended because it was asked to.
+/// Wakes a receiver that waits without a timeout, and waits until it has read all messages. Returns
+/// `false` if the receiver ended on request.
 fn flush(round: &Round<'_>, receiver: &mut RoundProcess) -> bool {
     let mut flusher = ForkedWorker::start("flusher", || wake(&round.path));
     let idle = round.board.idle(process_index(receiver.kind));

@@ -1,8 +1,9 @@
-//! Random kills and hostile peers against the library: the program behind `cargo xtask torment`.
+//! The program behind `cargo xtask torment`, which tests the library with random kills and hostile
+//! peers.
 //!
 //! [`run`] starts this program again for each slice of a [`TormentPart`]. Each slice has its own
 //! process and directory, and reports through its standard output ([`slice`]). A slice that panics,
-//! crashes or does not end is a violation like one that it reports itself.
+//! crashes or does not end counts as a violation, like a violation that it reports itself.
 
 #[path = "../../../crates/tontine/tests/common/mod.rs"]
 mod common;
@@ -108,7 +109,7 @@ fn run(request: &TormentRequest) -> io::Result<bool> {
     Ok(totals.values().all(|total| total.violations.is_empty()))
 }
 
-/// Prints the violations of one slice, or removes its directory if there are none.
+/// Prints the violations of one slice, or removes its directory if it has none.
 fn report(found: &SliceReport, slice: &SliceRequest) {
     let SliceRequest { part, seed, folder, .. } = slice;
     let part = part.name();

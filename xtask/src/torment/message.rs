@@ -2,7 +2,7 @@
 
 use super::common::Random;
 
-/// Length of a message without a body, in bytes: sender, incarnation, number, checksum.
+/// Length in bytes of a message without a body: sender, incarnation, number, checksum.
 pub(super) const MIN_LEN: usize = 32;
 
 /// The header of a message.
@@ -47,7 +47,7 @@ impl MessageHeader {
     }
 }
 
-/// Sums the length and all bytes except those of the checksum itself.
+/// Returns the checksum of the length and all bytes except the checksum itself.
 fn checksum(bytes: &[u8]) -> u64 {
     let mut sum = bytes.len() as u64;
     for (at, piece) in bytes.chunks(8).enumerate().filter(|(at, _)| *at != 3) {

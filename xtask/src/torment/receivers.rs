@@ -1,8 +1,8 @@
 //! Hostile receivers against honest senders: [`run`].
 //!
-//! A sender and a raw receiver ([`hostile`]) are two processes that go through the same cases in
-//! step. In an *exact* case the receiver acknowledges like an honest one and ends; the sender must
-//! then take back exactly what was not acknowledged. In the other cases the receiver misbehaves.
+//! A sender and a raw receiver ([`hostile`]) are two processes that run the same cases in step. In
+//! an *exact* case the receiver acknowledges like an honest receiver and then ends; the sender must
+//! take back exactly the unacknowledged messages. In the other cases the receiver misbehaves.
 
 mod hostile;
 
@@ -20,7 +20,7 @@ use super::slice::{MAX_CALL, MAX_PAUSE, Slice, SliceCounter};
 use super::wire;
 use super::worker::{self, ForkedWorker, SharedWords, Stopwatch};
 
-/// Timeout of calls that have one.
+/// Timeout of calls that take a timeout.
 const TIMEOUT: Duration = Duration::from_millis(20);
 /// Maximum time that the sender spends on one case.
 const CASE: Duration = Duration::from_millis(250);
@@ -35,18 +35,18 @@ const ACKNOWLEDGED: usize = 3;
 const STOP: usize = 4;
 const FINISHED: usize = 5;
 
-/// Behaviour of the receiver of a case.
+/// The behaviour of a case's receiver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ReceiverMode {
     /// Acknowledges at the ends of messages, then ends in one of the documented ways.
     Exact(ReceiverEnd),
-    /// Acknowledges everything, keeps every chunk, and asks for memory back again and again.
+    /// Acknowledges everything, keeps every chunk, and repeatedly requests memory back.
     Hoard,
-    /// Does anything.
+    /// Takes arbitrary actions.
     Wild,
 }
 
-/// End of an exact receiver.
+/// The end of an exact receiver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ReceiverEnd {
     /// The liveness word is marked, and the connection is closed.
@@ -59,7 +59,7 @@ enum ReceiverEnd {
     HungUp,
 }
 
-/// A generated case, which both processes generate identically.
+/// A random case, which both processes generate identically.
 struct Case {
     number: u64,
     mode: ReceiverMode,
@@ -119,8 +119,8 @@ pub(super) fn run(slice: &Slice) {
                 worker::set(&board[STOP], 1);
             }
         }
-        // Dropped first: when the sender ends, the kernel closes its files, which would wait for
-        // the mount.
+        // The mount is dropped first: when the sender ends, the kernel closes its files, which
+        // would block while the mount exists.
         if let Ok(mount) = mount {
             drop(mount);
         }
@@ -202,7 +202,7 @@ fn open(slice: &Slice, case: &mut Case, path: &Path) -> Option<(Sender, OnDeath)
     }
 }
 
-/// Returns `true` for the errors that a sender may get because of its receiver.
+/// Returns `true` for the errors that a receiver may cause in its sender.
 fn is_documented(error: &Error) -> bool {
     matches!(
         error,
@@ -219,7 +219,7 @@ fn is_documented(error: &Error) -> bool {
     )
 }
 
-/// One sender of one case.
+/// The sender of one case.
 struct CaseSender<'a> {
     slice: &'a Slice,
     board: SharedWords,
@@ -233,7 +233,7 @@ struct CaseSender<'a> {
     fails: bool,
 }
 
-/// Maximum number of threads that the files of one user block.
+/// Maximum number of threads that files of one user can block.
 const MAX_HELD: usize = 8;
 
 /// Returns the number of threads of this process that receive or close descriptors.
@@ -251,13 +251,13 @@ impl CaseSender<'_> {
             self.call(case, sender, call);
         }
         if matches!(case.mode, ReceiverMode::Exact(_)) && self.ended.is_none() {
-            // The receiver ends the lane within its own time.
+            // The receiver ends the lane after a delay of its own.
             let until = Instant::now() + MAX_CALL;
             while self.ended.is_none() && Instant::now() < until {
                 self.call(case, sender, 11);
                 std::thread::sleep(Duration::from_micros(200));
             }
-            // While files that never reply block all threads, no WELCOME is received.
+            // While files that never reply block all threads, the sender cannot receive WELCOME.
             let found = self.ended.is_some() || held_threads() >= MAX_HELD;
             self.slice.check(case.number, found, || {
                 format!("expected the end of the lane ({:?}), found none", case.mode)

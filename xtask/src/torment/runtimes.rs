@@ -1,6 +1,6 @@
 //! Tokio runtimes with many lanes, dropped futures and forked children: [`run`].
 //!
-//! Each case has its own process, since a runtime has threads and the next case forks.
+//! Each case has its own process, because a runtime has threads and the next case forks.
 
 #![allow(unsafe_code, reason = "a process that kills itself")]
 
@@ -62,7 +62,7 @@ fn runtime(threads: usize) -> Runtime {
     builder.enable_all().build().expect("a runtime")
 }
 
-/// Several tasks send and drop their futures; the receiver drops its own too.
+/// Runs several tasks that send and drop their futures; the receiver drops its futures too.
 async fn exchange(slice: &Slice, case: u64, path: &Path, cap: u64, random: &mut Random) {
     let options = Options::new().lane_cap(cap);
     let mailbox = options.bind(path).expect("binds");
@@ -96,7 +96,7 @@ async fn exchange(slice: &Slice, case: u64, path: &Path, cap: u64, random: &mut 
         let wait = Duration::from_micros(random.below(1_000));
         let Ok(message) = timeout(wait, mailbox.recv()).await else {
             pauses += 1;
-            // Far longer than any honest pause.
+            // The limit is far longer than any correct pause.
             if pauses > 1_000_000 {
                 slice.violate(case, &format!("expected more messages after {received}"));
             }
@@ -121,7 +121,7 @@ async fn exchange(slice: &Slice, case: u64, path: &Path, cap: u64, random: &mut 
     slice.check(case, more.is_err(), || "expected no further message, found one".into());
 }
 
-/// A child is forked while `recv` is pending, and polls it or drops it.
+/// Forks a child while `recv` is pending. The child polls or drops the future.
 async fn fork_in_recv(slice: &Slice, case: u64, path: &Path, polls: bool) {
     let mut mailbox =
         AsyncMailbox::new(Options::new().bind(path).expect("binds")).expect("watched");
@@ -145,7 +145,7 @@ async fn fork_in_recv(slice: &Slice, case: u64, path: &Path, polls: bool) {
             worker::describe(status)
         )
     });
-    // The parent's mailbox is unchanged.
+    // The parent's mailbox must be unchanged.
     let mut sender = Options::new().connect(path).expect("connects");
     let message = MessageHeader { sender: 0, incarnation: 0, number: 7 };
     sender.send(&message.encode(100)).expect("sent");
@@ -155,14 +155,14 @@ async fn fork_in_recv(slice: &Slice, case: u64, path: &Path, polls: bool) {
     slice.add(SliceCounter::Messages, 1);
 }
 
-/// A child is forked while `send` is pending, and drops it.
+/// Forks a child while `send` is pending. The child drops the future.
 async fn fork_in_send(slice: &Slice, case: u64, path: &Path) {
     let options = Options::new().lane_cap(4096);
     let mut mailbox = AsyncMailbox::new(options.bind(path).expect("binds")).expect("watched");
     let mut sender = AsyncSender::new(options.connect(path).expect("connects"));
     let mut sent = 0_u64;
     let message = |number| MessageHeader { sender: 0, incarnation: 0, number }.encode(200);
-    // The first message is received, so that the lane is accepted.
+    // The lane is accepted once the first message has been received.
     sender.send(&message(0)).await.expect("sent");
     let _ = mailbox.recv().await.expect("received");
     sent += 1;
@@ -192,15 +192,15 @@ async fn fork_in_send(slice: &Slice, case: u64, path: &Path) {
     slice.add(SliceCounter::Messages, sent);
 }
 
-/// The receiver of a pending `send` is killed.
+/// Kills the receiver of a pending `send`.
 async fn kill_receiver(slice: &Slice, case: u64, path: &Path, cap: u64) {
     let receiver = worker::fork(|| {
-        // The child's thread is its main thread.
+        // The forking thread is the child's main thread.
         Life::register().expect("the main thread");
         let mut mailbox = Options::new().lane_cap(cap).bind(path).expect("binds");
         let _ = mailbox.recv().map(drop);
         std::thread::sleep(Duration::from_millis(5));
-        // SAFETY: the call ends this process.
+        // SAFETY: the call terminates this process.
         unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
     });
     let options = Options::new().lane_cap(cap).on_death(OnDeath::Fail);

@@ -1,4 +1,4 @@
-//! Hostile senders against an honest receiver with an honest sender: [`run`].
+//! Hostile senders against an honest receiver that also has an honest sender: [`run`].
 //!
 //! The receiver and the honest sender are separate processes; each hostile sender runs one
 //! generated case after the other through raw sockets ([`hostile`]).
@@ -27,14 +27,16 @@ const ROUND: Duration = Duration::from_secs(4);
 const MAX_LANES: usize = 24;
 const LANE_CAP: u64 = 1 << 20;
 const MAILBOX_CAP: u64 = 16 << 20;
-/// Maximum number of threads of the receiver: its own, eight that files of one user block, four
-/// that close connections, and one for each lane that passed such a file.
+/// Maximum number of threads of the receiver: the main thread, eight that files of one user can
+/// block, four that close connections, and one for each lane that passed such a file.
 const MAX_THREADS: usize = 1 + 8 + 4 + MAX_LANES;
-/// Maximum number of descriptors of the receiver beyond its lanes: pending connections and its own.
+/// Maximum number of descriptors of the receiver in addition to its lanes: pending connections and
+/// its own descriptors.
 const MAX_OTHER_FDS: usize = 160;
-/// Descriptor limit of the receiver in half of the rounds: passed descriptors may not fit.
+/// Descriptor limit of the receiver in half of the rounds. With this limit, passed descriptors may
+/// exceed the limit.
 const FEW_FDS: u64 = 400;
-/// Maximum time without progress of an honest end while a FUSE server may block it.
+/// Maximum time without progress of an honest end that a FUSE server may block.
 const MAX_STALL: Duration = Duration::from_secs(10);
 /// Uid of a user that the receiver does not admit.
 const STRANGER: u32 = 65534;
@@ -98,14 +100,14 @@ fn play(slice: &Slice, case: u64) {
             }
             let file = mount.and_then(|mount| mount.open().ok());
             hostile::play(slice, &victims, file.as_ref(), &board[STOP]);
-            // Closing this file would wait.
+            // The file is leaked, because closing it would block.
             std::mem::forget(file);
         }));
     }
     watch(slice, &victims, board, [&mut receiver, &mut honest]);
     worker::set(&board[STOP], 1);
     peers.iter().for_each(|peer| peer.signal(libc::SIGKILL));
-    // Must come before any wait for a process that closes one of its files.
+    // The mount must be dropped before any wait for a process that closes one of its files.
     if let Ok(mount) = mount {
         drop(mount);
     }
@@ -118,7 +120,8 @@ fn play(slice: &Slice, case: u64) {
 fn watch(slice: &Slice, victims: &Victims, board: SharedWords, honest: [&mut ForkedWorker; 2]) {
     let end = Instant::now() + ROUND.min(slice.left());
     let mut progress = [(0, Instant::now()); 2];
-    // A round does not end while an honest end is stalled: the end of the round would release it.
+    // A round does not end while an honest end is stalled, because the end of the round would
+    // release it.
     let is_stalled = |last: &(u64, Instant)| last.1.elapsed() > Duration::from_secs(1);
     while (Instant::now() < end || progress.iter().any(is_stalled)) && slice.violations() == 0 {
         std::thread::sleep(Duration::from_millis(20));
@@ -167,11 +170,11 @@ fn finish(
 /// Returns the process that holds a record lock on the file.
 fn holder(path: &Path) -> Option<i32> {
     let file = File::options().read(true).write(true).open(path).ok()?;
-    // SAFETY: the structure has only integers, for which zero is valid.
+    // SAFETY: the structure contains only integers, for which zero is valid.
     let mut lock: libc::flock = unsafe { std::mem::zeroed() };
     lock.l_type = libc::F_WRLCK as i16;
     let fd = std::os::fd::AsRawFd::as_raw_fd(&file);
-    // SAFETY: an open descriptor and a structure of the size that the call expects.
+    // SAFETY: the descriptor is open, and the structure has the size that the call expects.
     let asked = unsafe { libc::fcntl(fd, libc::F_GETLK, &raw mut lock) };
     (asked == 0 && lock.l_type != libc::F_UNLCK as i16).then_some(lock.l_pid)
 }
@@ -191,11 +194,11 @@ fn become_stranger() {
         assert_eq!(libc::setgid(STRANGER), 0);
         assert_eq!(libc::setuid(STRANGER), 0);
     }
-    // A change of user clears this setting.
+    // A change of user clears the parent-death signal.
     worker::end_with_parent();
 }
 
-/// Receives with every receiving call, and checks time, order and resources.
+/// Receives messages by all receiving calls, and checks time, order and resources.
 fn receive(slice: &Slice, victims: &Victims, board: SharedWords, seed: u64) {
     Life::register().expect("the main thread");
     let _database = lock(&victims.database);
@@ -282,8 +285,8 @@ fn receive_once(
     }
 }
 
-/// Checks one received message: messages of the honest sender must be whole and in order, and a
-/// refused user must have none.
+/// Checks one received message. Messages of the honest sender must be whole and in order, and no
+/// message may be from a refused user.
 fn judge(
     found: Option<ReceivedMessage>,
     board: SharedWords,

@@ -1,7 +1,7 @@
-//! One slice of a part: [`Slice`] inside its process, [`start`] and [`SliceReport`] outside of it.
+//! A slice of a part: [`Slice`] inside the slice's process, [`start`] and [`SliceReport`] outside.
 //!
-//! The process prints its counts as lines of a name and a number. Violations go into a file of the
-//! directory, so that every forked worker can report one.
+//! The process prints its counts, one name and number per line. Violations are appended to a file
+//! in the directory, so that every forked worker can report them.
 
 use std::fmt;
 use std::fs::File;
@@ -14,20 +14,20 @@ use super::common::Random;
 use super::request::{SliceRequest, TormentPart};
 use super::worker;
 
-/// Maximum time that a slice takes to end after its time is up.
+/// Maximum delay between the end of a slice's time and the end of its process.
 const GRACE: Duration = Duration::from_secs(90);
 
 /// Maximum number of violations that one slice reports.
 const MAX_VIOLATIONS: u64 = 5;
 
-/// Number of slices with violations after which a part is not continued.
+/// Number of slices with violations after which a part is aborted.
 const MAX_FAILED_SLICES: u64 = 3;
 
 /// Maximum duration of a call, excluding the time that it waits for a processor; a longer call is
 /// a violation.
 pub(super) const MAX_CALL: Duration = Duration::from_secs(5);
 
-/// Maximum time without progress; a longer time is a violation.
+/// Maximum time without progress; a longer pause is a violation.
 pub(super) const MAX_PAUSE: Duration = Duration::from_secs(25);
 
 /// The counters of a slice.
@@ -50,7 +50,7 @@ pub(super) struct Slice {
     counts: worker::SharedWords,
 }
 
-/// Index of the next case's number among the shared words.
+/// Index of the shared word that holds the next case's number.
 const CASE: usize = 5;
 
 impl Slice {
@@ -89,7 +89,7 @@ impl Slice {
         worker::get(&self.counts[CASE]).saturating_sub(1)
     }
 
-    /// Returns the generator of one case.
+    /// Returns the random generator of one case.
     pub(super) fn random(&self, case: u64) -> Random {
         let mut state = self.seed ^ (self.part as u64) << 56;
         for word in [case, 1] {
@@ -101,7 +101,7 @@ impl Slice {
         Random(state | 1)
     }
 
-    /// Adds to a count, from any worker.
+    /// Adds to a count; any worker may call this.
     pub(super) fn add(&self, count: SliceCounter, more: u64) {
         worker::add(&self.counts[count as usize], more);
     }
@@ -158,7 +158,7 @@ impl Slice {
     }
 }
 
-/// Appends one line: several processes may do so at once.
+/// Appends one line in a single write, because several processes may append concurrently.
 fn write_violation(folder: &Path, case: u64, text: &str) {
     if read_violations(folder).len() as u64 >= MAX_VIOLATIONS {
         return;
@@ -227,7 +227,7 @@ impl fmt::Display for SliceReport {
     }
 }
 
-/// Runs one slice in a separate process and waits for its end.
+/// Runs one slice in a separate process and waits until it ends.
 pub(super) fn start(program: &Path, request: &SliceRequest) -> io::Result<SliceReport> {
     let SliceRequest { part, seed, case, milliseconds, folder } = request;
     let errors = folder.join("stderr");

@@ -1,5 +1,5 @@
-//! The protocol's socket without assertions: a hostile peer continues after any error. Valid
-//! messages come from [`raw`](super::raw).
+//! The protocol's socket without assertions, because a hostile peer continues after any error.
+//! [`raw`](super::raw) creates valid messages.
 
 use std::io::IoSliceMut;
 use std::mem::MaybeUninit;
@@ -19,7 +19,7 @@ use super::raw;
 /// Maximum number of descriptors of a message.
 pub(super) const MAX_FDS: usize = 253;
 
-/// Connects to a mailbox, if it accepts within a second.
+/// Connects to a mailbox; returns `None` if it does not accept within a second.
 pub(super) fn dial(path: &Path) -> Option<OwnedFd> {
     let socket = raw::socket();
     sockopt::set_socket_timeout(&socket, Timeout::Send, Some(Duration::from_secs(1))).ok()?;
@@ -33,13 +33,13 @@ pub(super) fn accept(listener: &OwnedFd, timeout: Duration) -> Option<OwnedFd> {
         .then(|| rustix::net::accept_with(listener, SocketFlags::CLOEXEC).ok())?
 }
 
-/// Returns `true` once there is something to read.
+/// Returns `true` if the descriptor becomes readable within `timeout`.
 pub(super) fn is_readable(fd: impl AsFd, timeout: Duration) -> bool {
     let timeout = Timespec::try_from(timeout).expect("a short timeout");
     poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&timeout)) == Ok(1)
 }
 
-/// Result of one receive from a socket.
+/// The result of one receive from a socket.
 #[derive(Debug)]
 pub(super) enum SocketLook {
     Nothing,
@@ -69,12 +69,12 @@ pub(super) fn hear(socket: &OwnedFd) -> SocketLook {
     SocketLook::Message(kind, fds)
 }
 
-/// Sends without waiting. Descriptors beyond [`MAX_FDS`] are left out.
+/// Sends without waiting. Descriptors beyond [`MAX_FDS`] are omitted.
 pub(super) fn say(socket: &OwnedFd, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> bool {
     raw::send(socket, bytes, &fds[..fds.len().min(MAX_FDS)])
 }
 
-/// Numbers at the limits of the protocol's checks.
+/// Returns a random number at a limit of the protocol's checks.
 pub(super) fn edge(random: &mut Random) -> u64 {
     const EDGES: [u64; 18] = [
         0,

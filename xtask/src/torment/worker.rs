@@ -50,7 +50,7 @@ pub(super) fn raise(word: &AtomicU64, value: u64) {
     word.fetch_max(value, Ordering::Relaxed);
 }
 
-/// Ends this process with its parent, and after [`LIMIT_S`] in any case.
+/// Makes the kernel terminate this process with its parent, or after [`LIMIT_S`] in any case.
 pub(super) fn end_with_parent() {
     // SAFETY: the calls set a timer and an attribute of this process.
     unsafe {
@@ -62,7 +62,7 @@ pub(super) fn end_with_parent() {
 /// Forks; the child runs `body` and exits with 0, or with 101 if it panics. Returns its pid.
 pub(super) fn fork(body: impl FnOnce()) -> i32 {
     // SAFETY: the child never returns into the caller's frames. In a process that forks, no other
-    // thread holds a lock, except the allocator's, which the C library handles.
+    // thread holds a lock, except the allocator's lock, which the C library handles.
     match unsafe { libc::fork() } {
         0 => {
             end_with_parent();
@@ -123,7 +123,7 @@ impl ForkedWorker {
         self.status
     }
 
-    /// Waits for the end; returns `None` after `timeout`.
+    /// Waits until the worker has ended; returns `None` after `timeout`.
     pub(super) fn wait(&mut self, timeout: Duration) -> Option<i32> {
         let deadline = Instant::now() + timeout;
         loop {
@@ -157,7 +157,7 @@ pub(super) fn reap(pid: i32, timeout: Duration) -> Option<i32> {
     child.wait(timeout)
 }
 
-/// Describes how a process ended, by its wait status.
+/// Describes the end of a process from its wait status.
 pub(super) fn describe(status: Option<i32>) -> String {
     match status {
         None => "no end".into(),

@@ -1,16 +1,17 @@
 //! Memory shared by the processes of a round: [`KillBoard`].
 //!
-//! Every lane has a slot. It counts the messages that the sender knows to be sent, the number that
-//! a receiver expects next, and the messages that are known to be acknowledged. A receiver writes
-//! the expected number after it has received, and the acknowledged number after the library has
-//! acknowledged, so a kill between the two leaves lower bounds.
+//! Every lane has a slot. The slot holds the number of messages that the sender has certainly sent,
+//! the number that a receiver expects next, and the number of messages that are certainly
+//! acknowledged. A receiver writes the expected number after it has received, and the acknowledged
+//! number after the library has acknowledged, so the numbers are lower bounds after a kill between
+//! the two.
 
 use std::sync::atomic::AtomicU64;
 
 use super::super::worker::{self, SharedWords};
 use super::Round;
 
-/// Number of the sender whose message only wakes the last receiver.
+/// Number of the sender whose only message wakes the last receiver.
 pub(super) const FLUSHER: u64 = u64::MAX;
 
 const MAX_LANES: usize = 8192;
@@ -26,7 +27,7 @@ pub(super) enum WorkerOrder {
     Fork,
 }
 
-/// Words of one lane.
+/// Number of words per lane.
 const LANE_WORDS: usize = 8;
 const SENT: usize = 0;
 const TAKEN: usize = 1;
@@ -36,7 +37,7 @@ const NEXT: usize = 4;
 const FINISHED: usize = 5;
 const KILLED_UNDER: usize = 6;
 
-/// Words of one process.
+/// Number of words per process.
 const PROCESS_WORDS: usize = 8;
 const PID: usize = 0;
 const CLOSED: usize = 1;
@@ -64,7 +65,7 @@ impl KillBoard {
         }
     }
 
-    /// Returns `true` if there may be no slot for another process or lane.
+    /// Returns `true` if another process or lane might not find a slot.
     pub(super) fn is_full(&self) -> bool {
         worker::get(&self.counts[0]) as usize + 64 > MAX_LANES
             || worker::get(&self.counts[1]) as usize + 64 > MAX_PROCESSES
@@ -205,13 +206,13 @@ impl KillBoard {
         (0..count).map(|lane| self.taken(lane)).sum()
     }
 
-    /// Checks that every message that had to be received was received.
+    /// Checks that every message that must be received was received.
     pub(super) fn account(&self, round: &Round<'_>, last_receiver: usize) {
         for lane in 0..worker::get(&self.counts[0]) as usize {
             let (sent, taken) = (self.sent(lane), self.taken(lane));
             let [finished, receiver, under] =
                 [FINISHED, RECEIVER, KILLED_UNDER].map(|word| worker::get(self.lane(lane, word)));
-            // A sender may be killed between its last message and the count.
+            // A sender may be killed after it has sent a message and before it counts the message.
             round.check(taken <= sent + 1, || {
                 format!("expected at most {sent} messages of lane {lane}, found {taken}")
             });

@@ -1,4 +1,4 @@
-//! One receiver of a round: [`run`].
+//! A receiver of a round: [`run`].
 
 #![allow(unsafe_code, reason = "_exit, and messages read in place")]
 
@@ -58,7 +58,7 @@ struct ReceiverWorker<'a> {
 }
 
 impl ReceiverWorker<'_> {
-    /// Carries out a command. If the command is to end, returns it instead.
+    /// Carries out the pending command, or returns it if it requests the end.
     fn obey(&mut self) -> Option<WorkerOrder> {
         let word = self.round.board.order(self.index);
         let order = [
@@ -104,7 +104,7 @@ impl ReceiverWorker<'_> {
             }
             WorkerOrder::Panic => {
                 self.round.board.note_closed(self.index);
-                // Unwinds without the panic hook: this is not a violation.
+                // The panic unwinds without the panic hook, because it is not a violation.
                 let mailbox = self.mailbox;
                 let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(move || {
                     let _mailbox = mailbox;
@@ -123,7 +123,7 @@ impl ReceiverWorker<'_> {
                 }
             }
             WorkerOrder::Exit | WorkerOrder::Fork => {
-                // SAFETY: the call ends this process without dropping anything.
+                // SAFETY: the call terminates this process without dropping values.
                 unsafe { libc::_exit(0) }
             }
         }
@@ -188,7 +188,7 @@ impl ReceiverWorker<'_> {
         let mut seen = Vec::new();
         let most = 1 + self.random.below(40) as usize;
         let count = self.mailbox.recv_batch(most, |message| {
-            // Called after the previous message was acknowledged.
+            // This closure is called after the previous message was acknowledged.
             if let Some((lane, number)) = pending.filter(|_| seen.is_empty()) {
                 round.board.acknowledge(lane, number);
             }
@@ -221,7 +221,8 @@ impl ReceiverWorker<'_> {
         match message {
             Ok(MessageHeader { sender: FLUSHER, .. }) => {}
             Ok(message) => {
-                // Simulated work: a kill here must leave the message unacknowledged.
+                // The sleep simulates work. A kill during the sleep must leave the message
+                // unacknowledged.
                 if self.random.below(30) == 0 {
                     std::thread::sleep(Duration::from_micros(self.random.below(3_000)));
                 }

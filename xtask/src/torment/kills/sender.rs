@@ -1,4 +1,4 @@
-//! One sender of a round: [`run`].
+//! A sender of a round: [`run`].
 
 #![allow(unsafe_code, reason = "exec and _exit")]
 
@@ -45,7 +45,7 @@ pub(super) fn run(round: &Round<'_>, index: usize, seed: u64) {
     }
 }
 
-/// Replaces this process by one that sleeps.
+/// Replaces the program of this process with `sleep`.
 pub(super) fn exec_sleep() {
     let arguments = [c"sleep".as_ptr(), c"20".as_ptr(), std::ptr::null()];
     // SAFETY: the list and its strings are terminated.
@@ -120,7 +120,7 @@ impl SenderWorker<'_> {
         match self.random.below(40) {
             0..20 => self.sender.send_timeout(&message, timeout)?,
             20..26 => self.sender.try_send(&message)?,
-            // Waits without a timeout: the call returns when a receiver reads or ends.
+            // The call waits without a timeout, and returns when a receiver reads or ends.
             26..29 => self.sender.send(&message)?,
             29..34 => {
                 let mut space = self.sender.try_reserve(message.len())?;
@@ -139,7 +139,7 @@ impl SenderWorker<'_> {
                 return self.sender.try_send(&message).map(|()| self.count());
             }
             37 => {
-                // Long enough for the receiver to ask the lane for memory.
+                // The sleep is long enough for the receiver to request memory back from the lane.
                 std::thread::sleep(Duration::from_millis(self.random.below(30)));
                 return self.sender.service();
             }
@@ -157,7 +157,7 @@ impl SenderWorker<'_> {
         self.round.board.note_sent(self.lane, self.sent);
     }
 
-    /// Checks the error that ended the lane, and takes back what was not acknowledged.
+    /// Checks the error that ended the lane, and takes back the unacknowledged messages.
     fn take_back(&mut self, error: &Error) {
         let (board, lane) = (self.round.board, self.lane);
         let allowed = match error {
@@ -224,7 +224,7 @@ impl SenderWorker<'_> {
                 self.round.board.note_executed(self.index);
                 exec_sleep();
             }
-            // SAFETY: the call ends this process without dropping anything.
+            // SAFETY: the call terminates this process without dropping values.
             WorkerOrder::Exit => unsafe { libc::_exit(0) },
             WorkerOrder::Close | WorkerOrder::Panic => {}
             WorkerOrder::Fork => {

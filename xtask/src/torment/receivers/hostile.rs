@@ -101,14 +101,14 @@ struct HostileLane<'a> {
     position: u64,
     /// Position after the last record that was read, and the number of messages read.
     read: (u64, u64),
-    /// Bytes of every passed chunk, by inode; no chunk is closed.
+    /// Size in bytes of every passed chunk, by inode; no chunk is closed.
     held: BTreeMap<u64, u64>,
     hoard: Vec<OwnedFd>,
     unanswered: Option<&'a File>,
 }
 
 impl<'a> HostileLane<'a> {
-    /// Receives `HELLO` and replies: correctly, unless the case is wild.
+    /// Receives `HELLO` and replies, correctly unless the case is wild.
     fn welcome(socket: OwnedFd, case: &mut Case, unanswered: Option<&'a File>) -> Option<Self> {
         if !wire::is_readable(&socket, Duration::from_secs(1)) {
             return None;
@@ -176,7 +176,7 @@ impl<'a> HostileLane<'a> {
         self.chunks.extend(MappedChunk::new(fd));
     }
 
-    /// Runs the case until the sender has finished it or the lane ends.
+    /// Runs the case until the sender has finished the case or the lane ends.
     fn play(
         &mut self,
         slice: &Slice,
@@ -277,7 +277,7 @@ impl<'a> HostileLane<'a> {
         }
     }
 
-    /// Reads everything and asks for memory back, without ever closing a chunk.
+    /// Reads everything and requests memory back, without ever closing a chunk.
     fn demand(&mut self, slice: &Slice, case: &mut Case, board: SharedWords) {
         self.read(u64::MAX);
         self.acknowledge(board);

@@ -1,4 +1,4 @@
-//! One hostile sender: [`play`] generates and runs one case after the other.
+//! A hostile sender: [`play`] generates and runs one case after the other.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -46,7 +46,7 @@ pub(super) fn play(slice: &Slice, victims: &Victims, unanswered: Option<&File>, 
 struct HostileConnection {
     socket: OwnedFd,
     chunks: Vec<(Memory, usize)>,
-    /// Offset after the last record of the last chunk.
+    /// Offset of the end of the last record in the last chunk.
     tail: usize,
     bell: Option<OwnedFd>,
 }
@@ -70,7 +70,7 @@ impl HostileConnection {
         };
         let cap = if random.below(3) == 0 { wire::edge(random) } else { 1 << 20 };
         let mut bytes = raw::hello_at(cap, position, base, &names);
-        // A chunk that is not the newest ends with the header of the next one.
+        // A chunk that is not the newest ends with the header of the next chunk.
         for ((chunk, _), next) in lane.chunks.iter().zip(&logs[1..]) {
             chunk.put(RING, raw::header(3, u64::from(*next)));
         }
