@@ -123,11 +123,12 @@ fn sum(ledger: &ExperimentSeconds, column: usize) -> f64 {
 fn render(ledger: &ExperimentSeconds) -> String {
     let heads: Vec<&str> = SIZES.iter().map(|(_, name, _)| *name).collect();
     let mut page = format!(
-        "# Duration of the experiments\n\nSeconds that each experiment takes in a run of all \
-         experiments on two processors of a virtual machine, sum over\nits invocations. `cargo \
-         xtask ledger RESULTS` writes this page from the record of a run, and `cargo xtask \
-         ledger\n--check RESULTS` checks it against another run. A `--full` run is not listed: \
-         it estimates its time in advance.\n\n| experiment | {} |\n| --- |{}\n",
+        "# Duration of the experiments\n\nThe table lists the duration of each experiment in \
+         seconds, summed over its invocations, in a run of all experiments\non two processors of a \
+         virtual machine. `cargo xtask ledger RESULTS` writes this page from the record of a run, \
+         and\n`cargo xtask ledger --check RESULTS` checks it against another run. A `--full` run \
+         is not listed, because it\nestimates its time in advance.\n\n\
+         | experiment | {} |\n| --- |{}\n",
         heads.join(" | "),
         " --: |".repeat(SIZES.len())
     );

@@ -2,8 +2,9 @@
  * in a loop over sigsuspend, in plain C.
  *
  * Each round is a fresh pair. The pair is a process group that the receiver leads, so that the
- * receiver's number is not reused while the sender lives. Prints the nanoseconds per signal, from the mean
- * of the rounds' rates. Usage: signal_throughput ROUNDS PROCESSOR_RECEIVER PROCESSOR_SENDER SIGNALS. */
+ * receiver's number is not reused while the sender lives. Prints the nanoseconds per signal, from
+ * the mean of the rounds' rates.
+ * Usage: signal_throughput ROUNDS PROCESSOR_RECEIVER PROCESSOR_SENDER SIGNALS. */
 #include "tools.h"
 #include <linux/futex.h>
 #include <sys/syscall.h>

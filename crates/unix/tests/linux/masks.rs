@@ -88,7 +88,7 @@ fn sigtimedwait_is_interrupted_by_another_handler() {
 }
 
 #[test]
-fn alarm_returns_the_remaining_time_of_the_previous_one() {
+fn alarm_returns_remaining_time_of_previous_alarm() {
     play(|sys| {
         sys.alarm(0);
         assert_eq!(sys.alarm(100), 0);

@@ -59,7 +59,7 @@ fn join_does_not_wait_for_a_tracer_of_the_thread() {
 }
 
 #[test]
-fn one_of_two_joiners_of_a_thread_is_refused() {
+fn second_joiner_of_thread_is_refused() {
     play(|sys| {
         let gate = Arc::new(Barrier::new(2));
         let thread = {

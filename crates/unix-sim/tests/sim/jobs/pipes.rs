@@ -126,7 +126,7 @@ fn sigpipe_goes_to_the_writing_thread() {
 }
 
 #[test]
-fn write_that_loses_its_reader_returns_the_count_and_sigpipe() {
+fn write_after_last_reader_closes_returns_count_and_sigpipe() {
     everywhere_and_on_linux(|sys| {
         let (from, to) = sys.pipe().unwrap();
         let writer = fork(sys, move |sys| {

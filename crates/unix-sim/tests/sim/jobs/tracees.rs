@@ -146,7 +146,7 @@ fn tracer_that_inherits_its_ended_tracee_is_notified_once() {
 }
 
 #[test]
-fn tracee_of_parent_is_reaped_though_sigchld_is_ignored() {
+fn tracee_of_parent_is_reaped_even_if_sigchld_is_ignored() {
     everywhere_and_on_linux(|sys| {
         ignore(sys, Signal::CHLD);
         let child = fork(sys, |sys| {

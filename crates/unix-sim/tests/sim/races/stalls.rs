@@ -107,7 +107,7 @@ fn deadlock_report_names_owners_of_the_other_pipe_end() {
 }
 
 #[test]
-fn threads_that_join_each_other_are_a_deadlock() {
+fn threads_joining_each_other_deadlock() {
     for (on, system) in everywhere() {
         let report = run(system, |sys| {
             let me = sys.gettid();

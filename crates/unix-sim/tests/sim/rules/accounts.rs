@@ -149,7 +149,7 @@ fn cpu_limit_sends_sigxcpu_per_second_then_sigkill() {
 }
 
 #[test]
-fn each_processor_clock_charges_the_process_it_runs() {
+fn processor_clock_charges_running_process() {
     let unix = Virtual::builder().processors(2).build().unwrap();
     let report = unix.run(|sys| {
         exceeds_its_limit(sys);
@@ -269,7 +269,7 @@ fn profile_is_per_thread_and_not_inherited() {
 /// While a program makes no system call, the clock writes only to the thread's own word. The next
 /// call, or the next mark, counts the ticks that have arrived for the previous mark.
 #[test]
-fn ticks_between_two_marks_count_for_the_first() {
+fn ticks_between_marks_count_for_earlier_mark() {
     let unix = Virtual::builder().build().unwrap();
     let report = unix.run(|sys| {
         let counts = counts();

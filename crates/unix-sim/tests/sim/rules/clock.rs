@@ -179,7 +179,7 @@ fn handler_ends_endless_sleep_and_signal_ends_endless_wait() {
 }
 
 #[test]
-fn endless_sleep_without_signals_is_a_deadlock() {
+fn endless_sleep_without_signals_deadlocks() {
     for mode in LockingMode::ALL {
         let builder = Virtual::builder().mode(mode).executor(Executor::Simulated { seed: 5 });
         let report = builder.build().unwrap().run(|sys| {

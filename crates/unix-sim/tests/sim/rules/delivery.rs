@@ -189,7 +189,7 @@ fn signal_blocked_by_handler_goes_to_another_thread() {
 }
 
 #[test]
-fn undelivered_signal_of_ending_thread_goes_to_another() {
+fn undelivered_signal_of_ending_thread_moves_to_another() {
     everywhere(|sys| {
         let log = Log::default();
         handlers_by_thread(sys, &log);

@@ -380,7 +380,7 @@ fn signal_before_spawned_program_runs_no_parent_handler() {
 }
 
 #[test]
-fn spawned_program_inherits_the_mask_unless_one_is_given() {
+fn spawned_program_inherits_mask_unless_mask_is_given() {
     let with_mask = |builder: Builder| {
         builder.program("mask", |sys, _| {
             let mask = sys.sigprocmask(None).unwrap();

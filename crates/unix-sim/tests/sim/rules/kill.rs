@@ -41,7 +41,7 @@ fn null_signal_checks_without_sending() {
 }
 
 #[test]
-fn kill_of_a_zombie_succeeds_and_of_a_reaped_child_fails() {
+fn kill_of_zombie_succeeds_kill_of_reaped_child_fails() {
     everywhere(|sys| {
         let child = sys.fork(|_| 3).unwrap();
         sys.waitid(child.into(), WaitOptions::EXITED | WaitOptions::NOWAIT).unwrap();

@@ -3,7 +3,7 @@
 use super::harness::*;
 
 #[test]
-fn only_privileged_user_may_raise_hard_limit() {
+fn setrlimit_sets_limits_and_refuses_unprivileged_raise() {
     everywhere(|sys| {
         let of = |soft, hard| Rlimit { soft, hard };
         assert_eq!(sys.setrlimit(Resource::Processes, of(50, 100)), Ok(()));

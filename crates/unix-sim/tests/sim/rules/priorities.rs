@@ -111,7 +111,7 @@ fn user_priority_covers_all_its_processes() {
 }
 
 #[test]
-fn group_priority_returns_eperm_though_some_were_set() {
+fn setpriority_of_group_returns_eperm_after_partial_change() {
     everywhere(|sys| {
         let bell = Bell::new(sys);
         let end = end_as(sys, move |sys| {

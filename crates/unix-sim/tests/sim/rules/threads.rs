@@ -103,7 +103,7 @@ fn new_thread_inherits_no_pending_signals() {
 }
 
 #[test]
-fn thread_created_during_exec_ends_with_the_others() {
+fn thread_created_during_exec_is_terminated() {
     everywhere_with(
         |builder| builder.program("returns", |_, _| 12),
         |sys| {

@@ -449,7 +449,7 @@ fn fatal_signal_waits_for_continue_unless_sigkill() {
 }
 
 #[test]
-fn continue_is_reported_as_soon_as_it_is_sent() {
+fn sigcont_is_reported_immediately() {
     everywhere(|sys| {
         let children = [0, 1].map(|_| sys.fork(sleep_on).unwrap());
         for child in children {

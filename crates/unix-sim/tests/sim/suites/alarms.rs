@@ -54,7 +54,7 @@ fn alarm_interrupts_or_restarts_a_read() {
 }
 
 #[test]
-fn alarm_ends_pause_whatever_the_handler_flags() {
+fn alarm_interrupts_pause_with_any_handler_flags() {
     in_seconds(|sys| {
         for flags in [ActionFlags::SIGINFO, ActionFlags::empty()] {
             let log = Log::default();
@@ -104,7 +104,7 @@ fn remaining_time_of_an_alarm_decreases() {
 }
 
 #[test]
-fn alarm_goes_to_the_first_thread_unless_blocked_there() {
+fn alarm_signals_first_thread_unless_it_blocks_sigalrm() {
     in_seconds(|sys| {
         for blocked in [false, true] {
             let log = Log::default();

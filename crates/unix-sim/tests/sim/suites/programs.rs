@@ -64,7 +64,7 @@ fn refusal(path: &str, user: u32) -> Option<Errno> {
 }
 
 #[test]
-fn exec_of_unusable_files_returns_the_errno_of_the_reason() {
+fn exec_of_unusable_file_returns_specific_errno() {
     let folder = tempfile::tempdir().expect("a folder");
     fs::set_permissions(folder.path(), Permissions::from_mode(0o755))
         .expect("the caller's own file");

@@ -92,7 +92,7 @@ fn ignored_signal_is_taken_only_if_blocked() {
 }
 
 #[test]
-fn sigtimedwait_reports_the_sender_blocked_or_not() {
+fn sigtimedwait_reports_sender_of_blocked_or_unblocked_signal() {
     everywhere(|sys| {
         let log = Log::default();
         for blocked in [false, true] {
