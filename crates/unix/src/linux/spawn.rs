@@ -44,7 +44,7 @@ struct CloneArguments {
 
 const _: () = assert!(size_of::<CloneArguments>() == 64);
 
-/// The child's tasks, and the error because of which it could not call exec.
+/// The child's tasks, and the error that prevented its exec.
 struct SpawnArgs {
     image: ExecArguments,
     session: bool,
