@@ -1,13 +1,14 @@
-//! The points of a scaling curve: [`levels`], by the size of a run; [`asked`], the point of a task.
+//! The points of a scaling curve: [`levels`] depends on the size of a run, [`asked`] reads a task's
+//! point.
 //!
-//! This module handles numbers only; the experiment decides what they count (pairs, processes).
+//! This module handles numbers only; the experiment defines what they count (pairs, processes).
 
 use tontine_bench::size::Size;
 use tontine_bench::task::InvocationTask;
 use tontine_host::error::{MeasureError, Result};
 
-/// Returns the levels, in ascending order, of a curve that a paper drew from 1 to `end`, for a
-/// number of processors.
+/// Returns the levels of a curve for a number of processors, in ascending order. The paper drew the
+/// curve from 1 to `end`.
 ///
 /// `quick`: 1, the number of processors, and twice that; `default`: powers of two, and `end`;
 /// `full`: every level. No level exceeds `end`.
@@ -27,8 +28,8 @@ pub(crate) fn levels(size: Size, processors: usize, end: usize) -> Vec<usize> {
     levels
 }
 
-/// Returns the levels of a modelled curve up to `end`, in ascending order: at least one, the number
-/// of pairs that occupy all processors, and `end`.
+/// Returns the levels of a modelled curve up to `end`, in ascending order. They include one, the
+/// number of pairs that occupy all processors, and `end`.
 pub(crate) fn modelled(size: Size, processors: usize, end: usize) -> Vec<usize> {
     let half = processors / 2;
     let mut levels: Vec<usize> = match size {

@@ -7,11 +7,11 @@
 //! `fork_throughput`, `lost_signals`, `many_senders`, `queue_with_check`, `reentrancy`, `sessions`,
 //! `signal_throughput`, `thread_local`, `wake_up`; `as_published`.
 //!
-//! Each experiment has a folder and implements [`tontine_bench::suite::Experiment`]. It names its
+//! Each experiment has a folder and implements [`tontine_bench::suite::Experiment`]. It lists its
 //! variants and, for one machine, its tasks, and returns the samples of a task in the order in
 //! which they were taken. The rows of round trip, throughput, survival and wake-up are the
-//! mechanisms of `tontine-mechanisms`, in its order. [`as_published`] contains the sources' own
-//! programs, [`published`] the sources' figures.
+//! mechanisms of `tontine-mechanisms`, in that crate's order. [`as_published`] contains the
+//! sources' own programs, [`published`] the sources' figures.
 //!
 //! Names are a contract with scripts: experiments and variants may be added, but not renamed. An
 //! experiment computes no interval, repeats nothing and prints nothing; `tontine-bench` does all of
@@ -102,8 +102,8 @@ mod tests {
     use super::*;
     use tontine_bench::size::Size;
 
-    /// Returns `true` if a line of the system calls covers a variant, by the variant's name or as
-    /// `all` or `others`.
+    /// Returns `true` if a line of system calls applies to a variant: it contains the variant's
+    /// name, `all` or `others`.
     fn covers(variants: &str, name: &str) -> bool {
         ["all", "others"].contains(&variants) || variants.split(", ").any(|one| one == name)
     }
@@ -129,7 +129,8 @@ mod tests {
         }
     }
 
-    /// If a source's figure is shown next to ours, the explanation must state the source's result.
+    /// Checks that the explanation states the source's result if a source's figure is shown next to
+    /// ours.
     #[test]
     fn published_figure_is_explained() {
         for experiment in SUITE.experiments {
@@ -164,7 +165,7 @@ mod tests {
         assert!(libraries.contains_key("libzmq"), "{libraries:?}");
     }
 
-    /// Scripts read the parameters by these names, so each name must be documented.
+    /// Checks that each parameter is documented, because scripts read the parameters by name.
     #[test]
     fn every_parameter_is_documented() {
         let page = include_str!("../../../docs/reference/results.md");

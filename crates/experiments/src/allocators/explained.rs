@@ -11,7 +11,7 @@ pub(super) const EXPLANATION: Explanation = Explanation {
          their addresses, each with its size at both ends. To find a free one it walks from block \
          to block: to the first that is large enough, to the next one from its last position, or \
          to the smallest sufficient one.",
-        "Modern allocators therefore give each thread memory of its own. glibc keeps several \
+        "Modern allocators therefore give each thread its own memory. glibc keeps several \
          arenas, each a heap with its own lock, and spreads the threads over them; in front of \
          that, a small cache for each thread (seven blocks of each size) needs no lock at all. \
          jemalloc has arenas and larger caches. mimalloc and snmalloc give whole pages to a \
@@ -22,7 +22,7 @@ pub(super) const EXPLANATION: Explanation = Explanation {
          producer's share to the consumer's (caches), or a lock is taken after all (glibc's \
          arenas).",
         "`tontine::heap::shared` is made for many processes, any of which may be killed; here its \
-         price is compared with that of allocators which die with their process. A word outside of \
+         cost is compared with that of allocators that die with their process. A word outside of \
          each block names its owner; a block that another thread frees returns to its owner by \
          that word.",
     ],
@@ -50,14 +50,14 @@ pub(super) const EXPLANATION: Explanation = Explanation {
     timing: "Batches of 256 operations between two fenced readings of the time-stamp counter on \
              the thread itself: for `pair` of one free and one malloc, for `remote_free` of one \
              block through the queue, as the freeing thread sees it. The samples are those of all \
-             threads. Inside as well: drawing size and slot (about a nanosecond), writing and \
+             threads. They include drawing size and slot (about a nanosecond), writing and \
              reading the first word, and for `remote_free` the queue itself, which takes a line \
              from processor to processor. They are the same for all allocators.",
     found: "Source 003 describes why one lock does not scale and what glibc does instead; it \
             measures nothing.",
     reading: "Compare a variant with itself at another number of threads: an allocator that scales \
               shows the same figure with as many threads as processors as with one. With more \
-              threads than processors the regime is another: some wait for their turn, the median \
+              threads than processors the regime differs: some wait for their turn, the median \
               batch is one that was not interrupted, and the tail (p99, the mean) contains the \
               waiting. A thread that is interrupted while it holds the lock of an arena makes all \
               others wait. `remote_free` is the slower of the two ends: if allocating takes longer \

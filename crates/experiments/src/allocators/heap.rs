@@ -16,7 +16,7 @@ pub(super) type BlockAddr = NonNull<u64>;
 
 /// An allocator.
 pub(super) trait Allocator: 'static {
-    /// Prepares the allocator, before the first thread is started.
+    /// Prepares the allocator. Called before the first thread is started.
     ///
     /// # Errors
     /// Skipped, if this build or this system lacks the allocator.
@@ -24,7 +24,7 @@ pub(super) trait Allocator: 'static {
         Ok(())
     }
 
-    /// The allocator's `malloc`; returns null if no memory is left.
+    /// The allocator's `malloc`. Returns null if no memory is left.
     fn malloc(size: usize) -> *mut c_void;
 
     /// The allocator's `free`.
@@ -44,7 +44,7 @@ pub(super) fn allocate<H: Allocator>(size: usize, tag: u64) -> Result<BlockAddr>
     let Some(block) = NonNull::new(H::malloc(size).cast::<u64>()) else {
         return Err(none_left(size));
     };
-    // SAFETY: a fresh block of at least a word; `malloc` aligns for any fundamental type.
+    // SAFETY: a fresh block of at least a word; `malloc` aligns it for any fundamental type.
     unsafe { block.write(tag) };
     Ok(block)
 }
@@ -86,13 +86,14 @@ impl Allocator for Glibc {
 
     #[inline(always)]
     fn malloc(size: usize) -> *mut c_void {
-        // SAFETY: a request may have any size.
+        // SAFETY: `malloc` accepts any size.
         unsafe { libc::malloc(size) }
     }
 
     #[inline(always)]
     unsafe fn free(block: *mut c_void) {
-        // SAFETY: by the caller's promise.
+        // SAFETY: the caller promises that `malloc` returned the block and that it is not yet
+        // freed.
         unsafe { libc::free(block) };
     }
 }
@@ -101,9 +102,9 @@ impl Allocator for OneArena {
     fn prepare() -> Result<()> {
         Glibc::prepare()?;
         #[cfg(target_env = "gnu")]
-        // SAFETY: sets a parameter; the C library serialises it with its own calls.
+        // SAFETY: the call sets a parameter; the C library serialises it with its other functions.
         if unsafe { libc::mallopt(libc::M_ARENA_MAX, 1) } != 1 {
-            return Err(MeasureError::fail("mallopt(M_ARENA_MAX, 1): refused"));
+            return Err(MeasureError::fail("mallopt(M_ARENA_MAX, 1) failed"));
         }
         Ok(())
     }
@@ -115,7 +116,8 @@ impl Allocator for OneArena {
 
     #[inline(always)]
     unsafe fn free(block: *mut c_void) {
-        // SAFETY: by the caller's promise.
+        // SAFETY: the caller promises that `malloc` returned the block and that it is not yet
+        // freed.
         unsafe { Glibc::free(block) };
     }
 }
@@ -127,7 +129,7 @@ pub(super) type FirstFit = Classic<0>;
 pub(super) type NextFit = Classic<1>;
 pub(super) type BestFit = Classic<2>;
 
-/// One heap per process, with one fit: an invocation measures one variant.
+/// The process's only heap, with its fit: an invocation measures one variant.
 static CLASSIC: OnceLock<(usize, LockedHeap)> = OnceLock::new();
 
 impl<const FIT: usize> Classic<FIT> {
@@ -145,7 +147,7 @@ impl<const FIT: usize> Allocator for Classic<FIT> {
                 .fit(fit)
                 .create()
                 .map_err(|error| MeasureError::fail(format!("the source's heap: {error}")))?;
-            // Another thread may have been first.
+            // If another thread stored its heap first, that one is used.
             let _ = CLASSIC.set((FIT, LockedHeap::new(heap)));
         }
         match CLASSIC.get() {
@@ -165,7 +167,8 @@ impl<const FIT: usize> Allocator for Classic<FIT> {
     #[inline(always)]
     unsafe fn free(block: *mut c_void) {
         let (Some(heap), Some(block)) = (Self::heap(), NonNull::new(block.cast())) else { return };
-        // SAFETY: by the caller's promise.
+        // SAFETY: the caller promises that `malloc` returned the block and that it is not yet
+        // freed.
         let freed = unsafe { heap.free(block) };
         freed.unwrap_or_else(|error| panic!("the source's heap: {error}"));
     }
@@ -174,15 +177,15 @@ impl<const FIT: usize> Allocator for Classic<FIT> {
 /// The library's heap in shared memory, of which this process is the only member.
 pub(super) struct SharedHeapAllocator;
 
-/// One heap per process.
+/// The process's only shared heap.
 static SHARED: OnceLock<shared::Heap> = OnceLock::new();
 
 /// Size of the heap's address range, many times what the threads hold; memory is committed on
 /// demand.
 const SHARED_BYTES: usize = 1 << 30;
 
-/// Contents of a block of [`SharedHeapAllocator`]: the word that the threads write, then the value
-/// needed to free the block, because such a block is a value and not a bare address.
+/// Contents of a block of [`SharedHeapAllocator`]: the word that the threads write, followed by the
+/// value that frees the block. The value is needed because the address alone cannot free a block.
 #[repr(C)]
 struct Carrying {
     tag: u64,
@@ -196,7 +199,7 @@ impl Allocator for SharedHeapAllocator {
     fn prepare() -> Result<()> {
         if SHARED.get().is_none() {
             let heap = shared::Heap::create(SHARED_BYTES).map_err(refused)?;
-            // Another thread may have been first.
+            // If another thread stored its heap first, that one is used.
             let _ = SHARED.set(heap);
         }
         Ok(())
@@ -209,14 +212,16 @@ impl Allocator for SharedHeapAllocator {
             return ptr::null_mut();
         };
         let at = block.as_mut_ptr().cast::<Carrying>();
-        // SAFETY: within the block, which is large enough, aligned to 64, and this process's.
+        // SAFETY: the field lies within the block, which is large enough, aligned to 64, and owned
+        // by this process.
         unsafe { (&raw mut (*at).block).write(block) };
         at.cast()
     }
 
     #[inline(always)]
     unsafe fn free(block: *mut c_void) {
-        // SAFETY: `malloc` wrote it there, and the caller promises that it is read only this once.
+        // SAFETY: `malloc` wrote the value there, and the caller promises that it is read only this
+        // once.
         drop(unsafe { (&raw const (*block.cast::<Carrying>()).block).read() });
     }
 }
@@ -231,13 +236,14 @@ macro_rules! peer {
         impl Allocator for $name {
             #[inline(always)]
             fn malloc(size: usize) -> *mut c_void {
-                // SAFETY: a request may have any size.
+                // SAFETY: the function accepts any size.
                 unsafe { $malloc(size) }
             }
 
             #[inline(always)]
             unsafe fn free(block: *mut c_void) {
-                // SAFETY: by the caller's promise.
+                // SAFETY: the caller promises that `malloc` returned the block and that it is not
+                // yet freed.
                 unsafe { $free(block) };
             }
         }
@@ -261,7 +267,7 @@ mod tests {
         fn mi_usable_size(block: *const c_void) -> usize;
     }
 
-    /// A row named after one allocator must not measure another one.
+    /// Ensures that a row named after one allocator does not measure another one.
     #[cfg(feature = "allocators")]
     #[test]
     fn each_block_belongs_to_its_own_allocator() {
@@ -279,7 +285,7 @@ mod tests {
             ]
         };
         assert!(usable.iter().all(|&size| (100..200).contains(&size)), "{usable:?}");
-        // SAFETY: each is freed once, by its own allocator.
+        // SAFETY: each block is freed once, by its own allocator.
         let tags =
             unsafe { [release::<Mimalloc>(mi), release::<Jemalloc>(je), release::<Snmalloc>(sn)] };
         assert_eq!(tags, [1, 2, 3]);

@@ -7,7 +7,7 @@
 //! names its owner, and the thread reads it before it frees the block: the row fails if an
 //! allocator returns one block twice.
 //!
-//! Not measured: how much memory an allocator wastes, and the cost of large blocks.
+//! Not measured: the memory overhead of an allocator, and the cost of large blocks.
 
 mod explained;
 mod heap;
@@ -32,7 +32,7 @@ use worker_threads::WorkerThreads;
 
 /// Maximum number of threads started without checking the available memory.
 const FEW: usize = 16;
-/// Memory per thread: the touched part of its stack, its blocks, its caches.
+/// Memory per thread: the touched part of its stack, its blocks and its caches.
 const THREAD_BYTES: u64 = 4 << 20;
 
 /// Environment variables that change an allocator's behaviour.
@@ -64,8 +64,9 @@ impl Experiment for Allocators {
         VARIANTS
     }
 
-    /// The variants with one lock show its cost even without more threads than processors;
-    /// `shared`, which has no lock, gets more threads only at full size.
+    /// Returns the thread counts. The variants with one lock show its cost even without more
+    /// threads than processors; `shared`, which has no lock, is measured with more threads only at
+    /// full size.
     fn params(&self, variant: &str, _: &Topology, size: Size) -> Vec<Params> {
         let few = variant.starts_with("classic") || variant == "shared" && size != Size::Full;
         let size = if few { Size::Quick } else { size };
@@ -94,8 +95,8 @@ impl Experiment for Allocators {
     }
 }
 
-/// Returns the numbers of threads for a number of processors: one, as many as processors, and twice
-/// as many. The levels of [`super::levels`], in contrast, end at a paper's last point.
+/// Returns the thread counts for a number of processors: one, the number of processors, and twice
+/// that number. [`super::levels`], in contrast, ends at a paper's last point.
 fn levels(processors: usize, size: Size) -> Vec<usize> {
     let mut levels = match size {
         Size::Quick => vec![1, processors],
@@ -143,7 +144,7 @@ fn measure_heap<H: Allocator>(threads: usize, time: Duration) -> Result<Observed
         room::for_processes(threads as u64, THREAD_BYTES)?;
     }
     let processors = pin::allowed()?;
-    // Called before the first thread starts: it decides how many arenas the threads find.
+    // Called before the first thread starts, because it sets the number of arenas.
     H::prepare()?;
     let workers = WorkerThreads { processors: &processors, clock: Clock::calibrated(), time };
     let mut seen = Observed::default();
@@ -171,7 +172,7 @@ const fn variant(name: &'static str, summary: &'static str) -> Variant {
 }
 
 const VARIANTS: &[Variant] = &[
-    variant("classic-first-fit", "the source's: an implicit list, first fit, one lock for all"),
+    variant("classic-first-fit", "the source's: an implicit list, first fit, one lock"),
     variant("classic-next-fit", "the source's, next fit"),
     variant("classic-best-fit", "the source's, best fit"),
     variant("shared", "tontine's heap in shared memory, in one process: slabs for each thread"),
@@ -193,7 +194,8 @@ mod tests {
     #[test]
     fn every_allocator_yields_samples_for_one_and_more_threads() {
         for variant in VARIANTS {
-            // The first call of `mallopt` is permanent, and other tests' threads allocate too.
+            // A call of `mallopt` is permanent and would affect other tests' threads, which also
+            // allocate.
             in_a_process_of_its_own(|| {
                 for threads in [1, 2, 5] {
                     let seen = match measure(variant.name, threads, Duration::from_millis(4)) {

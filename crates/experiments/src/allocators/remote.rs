@@ -1,4 +1,4 @@
-//! Blocks that one thread allocates and another frees, passed on through a bounded queue.
+//! Blocks that one thread allocates and another frees, passed through a bounded queue.
 //!
 //! The queue is a ring of pointers with one producer and one consumer; null marks an empty slot.
 //! The queue's own cost is part of the figure, and is the same for all allocators.
@@ -52,7 +52,7 @@ fn produce<H: Allocator>(member: usize, queue: &BlockQueue) -> Result<()> {
         Ok(())
     };
     let done = allocate_all();
-    // Sent in any case, because the consumer waits for it.
+    // Sent even after an error, because the consumer waits for it.
     queue.put(number, NO_MORE);
     done
 }
@@ -126,7 +126,7 @@ impl BlockQueue {
     }
 }
 
-/// Spins, and yields now and then, because both ends may share one processor.
+/// Spins until `done`, and yields at intervals, because both ends may share one processor.
 #[inline(always)]
 fn wait_until(mut done: impl FnMut() -> bool) {
     loop {

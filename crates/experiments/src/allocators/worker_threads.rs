@@ -1,5 +1,5 @@
-//! Threads that start together and work for a given time: [`WorkerThreads`]. Their random number
-//! generator: [`CrewRng`].
+//! [`WorkerThreads`]: threads that start together and work for a given time. [`CrewRng`] is their
+//! random number generator.
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,10 +12,10 @@ use tontine_host::os::pin::Pinned;
 
 /// Number of operations between two stamps.
 pub(super) const BATCH: usize = 256;
-/// Minimum number of timed batches: with fewer, a thread that got no processor would be represented
-/// by the single batch in which it waited.
+/// Minimum number of timed batches. With fewer batches, a thread that had no processor would be
+/// represented by the single batch in which it waited.
 const MIN_BATCHES: usize = 50;
-/// Share of the time that a worker warms up before it is timed: a quarter.
+/// Fraction of the time in which a worker warms up before it is timed.
 const WARM_UP: f64 = 0.25;
 
 /// Size of the smallest block, and difference between consecutive sizes.
@@ -23,7 +23,7 @@ pub(super) const STEP: usize = 16;
 /// Number of sizes: 16 to 512 bytes.
 const SIZES: u64 = 32;
 
-/// The processors of the workers, and their time.
+/// The processors of the workers, and the duration of their work.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct WorkerThreads<'a> {
     /// Worker i runs on processor i, modulo the number of processors.
@@ -33,7 +33,8 @@ pub(super) struct WorkerThreads<'a> {
 }
 
 impl WorkerThreads<'_> {
-    /// Runs `work` in `members` threads, each with its number, and releases all of them at once.
+    /// Runs `work` in `members` threads, each with its number, and releases all threads at the same
+    /// time.
     ///
     /// # Errors
     /// The first error of a worker. If a worker cannot be pinned, no worker runs `work`.
@@ -97,8 +98,8 @@ impl WorkerThreads<'_> {
     }
 }
 
-/// A linear congruential generator: cheap compared with a call of an allocator, and the same for
-/// all allocators.
+/// A linear congruential generator. It is cheap compared with a call of an allocator, and is the
+/// same for all allocators.
 #[derive(Debug)]
 pub(super) struct CrewRng(u64);
 
@@ -111,7 +112,7 @@ impl CrewRng {
     /// Draws the size of a block and a number below 1,024, both uniformly.
     #[inline(always)]
     pub(super) fn size_and_slot(&mut self) -> (usize, usize) {
-        // Knuth's MMIX; the upper bits are the random ones.
+        // Knuth's MMIX generator, of which only the upper bits are sufficiently random.
         self.0 =
             self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let size = (self.0 >> 40) % SIZES + 1;

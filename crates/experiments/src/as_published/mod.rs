@@ -15,7 +15,8 @@ use std::io::Write;
 
 use tontine_host::error::Result;
 
-/// A function that runs one reproduction, reduced if the flag is set, and writes its output.
+/// A function that runs one reproduction and writes its output. If the flag is set, the run is
+/// reduced.
 type Reproduce = fn(bool, &mut dyn Write) -> Result<()>;
 
 /// A source: one of the documents on which this project is based.

@@ -1,13 +1,15 @@
-//! Source 000, 2016: does a signal's receiver still run when `kill` has returned?
+//! Source 000, 2016: does a signal's receiver still run after `kill` has returned?
 //!
-//! A million times: the parent forks; the child writes its time-stamp counter into shared memory;
-//! the parent waits for the first stamp, sends SIGINT, stamps, reaps the child, and compares its
-//! own stamp with the child's last one. Then the same with SIGKILL, which the source's update
-//! reports. No process is pinned and no stamp is fenced.
+//! The program repeats the following a million times: the parent forks; the child writes its
+//! time-stamp counter into shared memory; the parent waits for the first stamp, sends SIGINT,
+//! stamps, reaps the child, and compares its own stamp with the child's last one. It then does the
+//! same with SIGKILL, which the source's update reports. No process is pinned and no stamp is
+//! fenced.
 //!
-//! Two differences, neither of them timed: SIGINT first gets its default action in the child; and
-//! if an outcome never occurs, its line says so, where the source's program would divide by zero.
-//! [`crate::signal_delivery`] makes the measurement with intervals.
+//! There are two differences, neither of them timed: the child first restores SIGINT's default
+//! action; and if an outcome never occurs, its line says so, where the source's program would
+//! divide by zero.
+//! [`crate::signal_delivery`] makes the same measurement with intervals.
 
 use std::io::Write;
 
@@ -26,7 +28,7 @@ use crate::signal_delivery::tally::DeliveryStamps;
 const DELIVERIES: usize = 1_000_000;
 /// Number of deliveries of each signal in a reduced run.
 const REDUCED: usize = 3_000;
-/// Cycles by which the source's child outlived `kill` on average.
+/// Average number of cycles by which the source's child outlived `kill`.
 const PUBLISHED_AVERAGE: i64 = 40;
 
 /// Repeats the source's program.
@@ -165,7 +167,7 @@ impl DeliverySummary {
         of as f64 / (self.child_after.count + self.parent_after.count) as f64
     }
 
-    /// Returns the three lines of the source.
+    /// Returns the three lines that the source prints.
     fn lines(&self) -> [String; 3] {
         [
             self.child_after.line(),

@@ -23,15 +23,15 @@ use tontine_host::error::{ErrorContext, MeasureError, Result};
 
 use crate::SUITE;
 
-/// Width of the longest bar.
+/// Width of the longest bar in characters.
 const WIDTH: f64 = 40.0;
-/// Levels of a quick run.
+/// The levels of a quick run.
 const QUICK_LEVELS: [u64; 3] = [1, 2, 4];
 /// Number of processors of the paper's machine.
 const PAPERS_PROCESSORS: usize = 10;
-/// The parameter of a cell that is modelled with the processors of the paper's machine.
+/// The parameter of a cell that models the processors of the paper's machine.
 const PAPERS_MACHINE: (&str, &str) = ("modelled", "10 processors");
-/// Placements in which both processes of a pair run at once, as in the paper.
+/// Placements in which both processes of a pair run at the same time, as in the paper.
 const APART: [&str; 2] = ["cross-core", "spread"];
 
 /// A kernel that has a curve in a figure.
@@ -114,8 +114,8 @@ const CURVES: [PublishedCurve; 4] = [
     },
 ];
 
-/// Runs the paper's four measurements and draws their curves; `quick` measures fewer levels and
-/// says so.
+/// Runs the paper's four measurements and draws their curves. If `quick`, measures fewer levels and
+/// says so in the output.
 ///
 /// # Errors
 /// Failed, if `out` cannot be written. If something cannot be measured, a line gives the reason.
@@ -145,7 +145,7 @@ pub fn reproduce(quick: bool, out: &mut dyn Write) -> Result<()> {
     )
 }
 
-/// The figures of a kernel by level, and its notes.
+/// A kernel's figures by level, and its notes.
 #[derive(Default)]
 struct Points {
     values: BTreeMap<u64, Result<f64>>,
@@ -178,7 +178,7 @@ fn draw(curve: &PublishedCurve, quick: bool, processors: usize, out: &mut dyn Wr
     say(out, format_args!("\nThe paper: {}.", curve.shape))
 }
 
-/// Measures each task. If there are no tasks, the result contains the reason instead.
+/// Measures each task. If there are no tasks, the result contains the reason.
 fn points(
     curve: &PublishedCurve,
     variant: &str,
@@ -292,8 +292,8 @@ fn tasks(curve: &PublishedCurve, variant: &str) -> BTreeMap<u64, InvocationTask>
         (level <= curve.most).then_some((level, task))
     };
     let mut tasks: BTreeMap<u64, InvocationTask> = tasks.into_iter().filter_map(of_level).collect();
-    // A model's cells have fewer levels than the paper, but the model can also run at the levels in
-    // between.
+    // A model's cells cover fewer levels than the paper, but the model can also run at the levels
+    // in between.
     if let Some(any) = tasks.values().next().filter(|_| modelled).cloned() {
         for level in 1..=curve.most {
             let mut between = any.clone();

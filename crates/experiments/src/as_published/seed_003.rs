@@ -1,9 +1,9 @@
-//! Source 003 as published: its programs, one after another, and the output of each here.
+//! Source 003 as published: its programs, run one after another, and their output.
 //!
 //! The threads that wait for signals come from `lost-signals`, the traces from `thread-vs-process`,
-//! the three times from `false-sharing`. The program with a shared and a thread-local counter is
-//! small enough to be in this file. The source's heap, whose map it prints, is
-//! `tontine::heap::classic`; the counters of `false-sharing` lie in its blocks too.
+//! and the three times from `false-sharing`. The program with a shared and a thread-local counter
+//! is small enough for this file. The source's heap, whose map the program prints, is
+//! `tontine::heap::classic`; the counters of `false-sharing` are also in its blocks.
 
 use std::cell::Cell;
 use std::io::Write;
@@ -27,7 +27,7 @@ const INCREMENTS: u64 = 10_000_000;
 /// Number of increments of each thread in a quick run.
 const QUICK_INCREMENTS: u64 = 1_000_000;
 
-/// Runs the source's programs and writes their output; `quick` shortens them and says so.
+/// Runs the source's programs and writes their output. If `quick`, shortens them and says so.
 ///
 /// # Errors
 /// Failed, if `out` cannot be written. If the machine refuses something, a line gives the reason.
@@ -88,7 +88,7 @@ fn waiting(variant: &str, size: Size) -> InvocationTask {
     InvocationTask { experiment: "lost-signals".into(), variant: variant.into(), params, size }
 }
 
-/// Writes how many of the signals a wait method received.
+/// Writes how many signals a wait method received.
 fn signals(variant: &str, title: &str, size: Size, out: &mut dyn Write) -> Result<()> {
     match observe(&waiting(variant, size), "lost") {
         Ok(each) => {
@@ -100,7 +100,7 @@ fn signals(variant: &str, title: &str, size: Size, out: &mut dyn Write) -> Resul
     }
 }
 
-/// Counts in two threads in one shared variable and in a thread-local one, and prints both.
+/// Counts in two threads, in a shared variable and in a thread-local one, and prints both counts.
 fn counters(increments: u64, out: &mut dyn Write) -> Result<()> {
     thread_local! {
         static OWN: Cell<u64> = const { Cell::new(0) };
@@ -108,7 +108,7 @@ fn counters(increments: u64, out: &mut dyn Write) -> Result<()> {
     let shared = AtomicU64::new(0);
     let count = || {
         for _ in 0..increments {
-            // Like a compiled `x++`: a load, an addition, a store, without atomicity.
+            // Like a compiled `x++`: a load, an addition and a store, not atomic as a whole.
             shared.store(shared.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
             OWN.set(std::hint::black_box(OWN.get()) + 1);
         }

@@ -1,7 +1,7 @@
-//! Source 004 as published: the minimum latency of five mechanisms, by its protocol and in its
-//! table.
+//! Source 004 as published: the minimum latency of five mechanisms, measured by its protocol and
+//! shown in its table.
 //!
-//! The program times rounds one after another, halves them, drops samples beyond 1.5 interquartile
+//! The program times consecutive rounds, halves the times, drops samples beyond 1.5 interquartile
 //! ranges, and computes the naive 95 % interval. The measurement itself is that of `round-trip`; a
 //! line below the table comments on the statistics.
 
@@ -21,10 +21,10 @@ use crate::round_trip::{self, StampMode};
 const ROUNDS: (usize, usize) = (1_000_000, 10_000);
 /// Number of rounds and of warm-up rounds in a quick run.
 const QUICK: (usize, usize) = (20_000, 2_000);
-/// Rows of a histogram, and the width of its longest bar.
+/// Number of rows of a histogram, and the width of its longest bar in characters.
 const HISTOGRAM: (usize, usize) = (8, 40);
 
-/// Rows of the source's table: the name there, and our variant.
+/// Rows of the source's table: the source's name, and our variant.
 const ROWS: [(&str, &str); 6] = [
     ("Spinlock", "spinlock-tas"),
     ("Better spinlock", "spinlock-ttas"),
@@ -34,8 +34,8 @@ const ROWS: [(&str, &str); 6] = [
     ("Docker containers", "container-tcp"),
 ];
 
-/// Runs the source's experiment here and writes its table to `out`; `quick` shortens it and says
-/// so.
+/// Runs the source's experiment and writes its table to `out`. If `quick`, shortens the run and
+/// says so.
 ///
 /// # Errors
 /// Failed, if `out` cannot be written. If a mechanism cannot be measured, its row gives the reason.

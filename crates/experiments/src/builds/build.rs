@@ -1,4 +1,4 @@
-//! Builds: [`Tools`], the tools, and [`Tools::build`], several builds at once.
+//! Builds: [`Tools`] are the tools, and [`Tools::build`] runs several builds at once.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -13,8 +13,8 @@ use tontine_host::os::program::{find, last_words};
 
 use super::source;
 
-/// Environment variables that connect a `make` with an outer one, or make it read more than its
-/// makefile.
+/// Environment variables that connect a `make` with an outer `make`, or cause it to read more than
+/// its makefile.
 const OF_MAKE: [&str; 5] = ["MAKEFLAGS", "MFLAGS", "GNUMAKEFLAGS", "MAKELEVEL", "MAKEFILES"];
 
 /// A program that every compiler with a C library's headers compiles.
@@ -26,7 +26,7 @@ pub(super) struct Tools {
     make: PathBuf,
 }
 
-/// Result of builds that ran at once.
+/// Result of simultaneous builds.
 #[derive(Debug)]
 pub(super) struct Built {
     /// Duration of each build, in seconds.
@@ -36,7 +36,7 @@ pub(super) struct Built {
 }
 
 impl Tools {
-    /// Searches for `make` and a working compiler, and tests it in `folder`.
+    /// Searches for `make` and a working compiler, and tests the compiler in `folder`.
     ///
     /// Compiling a small program is also the warm-up: it loads the compiler and the headers into
     /// memory, so that the first build does not differ from the last.
@@ -87,7 +87,8 @@ impl Tools {
         let together = Barrier::new(count);
         let one = |folder: &PathBuf| {
             let make = self.make_in(folder);
-            // Every thread must arrive here, even after an error, because the other threads wait.
+            // Every thread must reach this barrier, even after an error, because the other threads
+            // wait.
             together.wait();
             let (time, status) = processes.run(&mut make?, until)?;
             if status.success() {
@@ -119,7 +120,7 @@ impl Tools {
     }
 }
 
-/// Runs each program; all must print the same checksum.
+/// Runs each program and checks that all programs print the same checksum.
 fn agree(folders: &[PathBuf], processes: &ProcessGroup, until: Instant) -> Result<()> {
     let mut first = None;
     for folder in folders {
@@ -138,7 +139,7 @@ fn agree(folders: &[PathBuf], processes: &ProcessGroup, until: Instant) -> Resul
     Ok(())
 }
 
-/// Returns a command in `folder` that writes its output into a file there and gets no input.
+/// Returns a command that runs in `folder`, writes its output into a file there, and has no input.
 fn command(program: &Path, folder: &Path) -> Result<Command> {
     let said = File::create(folder.join("said")).setting_up("creating a file")?;
     let also = said.try_clone().setting_up("dup")?;
@@ -146,7 +147,7 @@ fn command(program: &Path, folder: &Path) -> Result<Command> {
     command.current_dir(folder).stdin(Stdio::null()).stdout(said).stderr(also);
     // A killed compiler leaves temporary files, which are removed along with our folder.
     command.env("TMPDIR", folder);
-    // Messages in one language; and no compiler cache, because it would not compile at all.
+    // The messages are in one language. A compiler cache is disabled, because it would not compile.
     command.env("LC_ALL", "C").env("CCACHE_DISABLE", "1");
     Ok(command)
 }

@@ -10,7 +10,7 @@ pub(super) const EXPLANATION: Explanation = Explanation {
          runs the compiler proper, the assembler and the linker), and all of them open, read, \
          write and close files. A build is therefore a piece of ordinary work that leans on much \
          of the kernel at once: making and ending processes, memory for each, the file system.",
-        "Several builds that share no file should not disturb each other as long as each has a \
+        "Several builds that share no file should not disturb each other if each has a \
          processor. If they do, something is shared after all: a lock inside the kernel, the disk, \
          the memory bus, the cache, or a core that is two hardware threads. The curve over the \
          number of simultaneous builds shows it.",

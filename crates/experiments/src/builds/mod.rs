@@ -1,8 +1,8 @@
 //! `builds`: the duration of a `make` while others run at the same time: [`Builds`].
 //!
-//! [`source`] writes the program, [`build`] builds several copies of it at once; [`super::trees`]
-//! repeats in the virtual Unix what a build did here. The experiment does not show how the time is
-//! spent; most of it is the compiler's own, not the kernel's.
+//! [`source`] writes the program, [`build`] builds several copies of it at once, and
+//! [`super::trees`] repeats a traced build in the virtual Unix. The experiment does not show how
+//! the time is spent; the compiler itself, not the kernel, spends most of it.
 
 mod build;
 mod explained;
@@ -33,7 +33,7 @@ const MOST: usize = 8;
 /// Number of processes per build: `make`, the compiler's driver, the compiler or the assembler, and
 /// a shell.
 const PROCESSES: u64 = 4;
-/// Memory of each process, on average: only the compiler is large.
+/// Average memory of each process in bytes: only the compiler is large.
 const MEMORY: u64 = 24 << 20;
 
 /// The experiment.
@@ -70,7 +70,7 @@ impl Experiment for Builds {
         }
     }
 
-    /// The number of builds per process: one.
+    /// The number of builds per process, which is one.
     fn operations(&self, _: &str, _: Size) -> usize {
         1
     }
@@ -91,7 +91,7 @@ impl Experiment for Builds {
     }
 }
 
-/// Times `builds` simultaneous builds; gives up after `patience`.
+/// Times `builds` simultaneous builds. Fails after `patience`.
 fn measure(builds: usize, patience: Duration) -> Result<Observed> {
     let until = Instant::now() + patience;
     room::for_processes(PROCESSES * builds as u64, MEMORY)?;

@@ -11,7 +11,7 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-/// Number of source files besides the main one.
+/// Number of source files in addition to the main file.
 const UNITS: usize = 12;
 /// Number of parts in each source file.
 const PARTS: usize = 5;
@@ -53,7 +53,7 @@ fn header() -> String {
 
 fn unit_file(unit: usize) -> String {
     let mut text = String::from(HEAD);
-    // Arbitrary constants; odd, and never 0.
+    // Arbitrary constants, which are odd and therefore never 0.
     let constant = |part: usize, which: usize| (unit * PARTS + part) * 2 + which * 34 + 3;
     for part in 0..PARTS {
         let mut own = TEMPLATE.replace('@', &format!("{unit:02}_{part}"));
@@ -78,8 +78,8 @@ fn main_file() -> String {
     text + "    printf(\"%lx\\n\", check);\n    return 0;\n}\n"
 }
 
-/// Returns the makefile: one target per object, and a link. Compiles without optimisation, because
-/// that is work enough.
+/// Returns the makefile: one target per object, and a link. The compiler does not optimise, because
+/// it has enough work without optimisation.
 fn makefile() -> String {
     let objects: Vec<String> =
         (0..UNITS).map(|unit| format!("{}.o", name(unit))).chain(["main.o".into()]).collect();

@@ -1,4 +1,4 @@
-//! Real builds, with the levels of the smallest cells.
+//! Tests of real builds, at the lowest levels.
 
 #![allow(unsafe_code, reason = "sets TMPDIR in a process of one thread")]
 
@@ -62,7 +62,7 @@ fn build_beyond_its_timeout_fails_and_leaves_nothing() {
     });
 }
 
-/// Returns the processes whose working directory lies in `folder`: `make` and everything it starts.
+/// Returns the processes whose working directory is in `folder`: `make` and all its descendants.
 fn at_work_in(folder: &Path) -> Vec<String> {
     let all = std::fs::read_dir("/proc").expect("proc").flatten();
     all.filter(|entry| {

@@ -1,8 +1,8 @@
-//! Sleeping until the kernel notifies: each variant consists of a [`Means`], a preparation and one
-//! blocking call.
+//! Blocking waits for the kernel's notice: each variant consists of a [`Means`], a preparation and
+//! one blocking call.
 //!
-//! The same thread ends the process and then waits. A death takes longer than falling asleep, so
-//! the thread is asleep when the notice arrives.
+//! The thread that ends the process also waits for the notice. A process takes longer to die than
+//! the thread takes to fall asleep, so the thread is asleep when the notice arrives.
 
 #![allow(unsafe_code, reason = "signal masks, poll and epoll_wait with RDHUP")]
 
@@ -43,7 +43,8 @@ pub(super) fn notice(variant: &str, scene: &DeathPlan) -> Result<f64> {
         ),
         "pidfd-poll" => told(scene, Means::Pid, |_| Ok(()), |dying, ()| until_ended(dying.pidfd())),
         "sigchld" => {
-            // Blocked before the fork, because an unblocked SIGCHLD is ignored by default.
+            // SIGCHLD is blocked before the fork, because an unblocked SIGCHLD is ignored by
+            // default.
             let blocked = BlockedSignal::new(libc::SIGCHLD)?;
             told(scene, Means::Pid, |_| Ok(()), |dying, ()| wait_for_sigchld(&blocked, dying))
         }
@@ -92,7 +93,7 @@ fn hang_up_of(line: BorrowedFd<'_>) -> Result<OwnedFd> {
 fn epolled(set: &OwnedFd) -> Result<()> {
     let mut event = MaybeUninit::<libc::epoll_event>::uninit();
     told_in_time("epoll_wait", || {
-        // SAFETY: the buffer has space for the one event that is requested.
+        // SAFETY: the buffer has space for the one requested event.
         unsafe { libc::epoll_wait(set.as_raw_fd(), event.as_mut_ptr(), 1, PATIENCE_MS) }
     })
 }
@@ -113,7 +114,7 @@ fn wait_for_sigchld(blocked: &BlockedSignal, dying: &DyingProcess) -> Result<()>
     let pid = dying.monitored.child().pid().as_raw_nonzero().get();
     let patience = libc::timespec { tv_sec: i64::from(PATIENCE_MS) / 1_000, tv_nsec: 0 };
     loop {
-        // SAFETY: a plain structure that the call fills; the set is initialised.
+        // SAFETY: the call fills a plain structure; the set is initialised.
         let (signal, sender) = unsafe {
             let mut info: libc::siginfo_t = std::mem::zeroed();
             let signal = libc::sigtimedwait(blocked.set(), &mut info, &patience);
@@ -121,7 +122,7 @@ fn wait_for_sigchld(blocked: &BlockedSignal, dying: &DyingProcess) -> Result<()>
         };
         match checked(signal) {
             Ok(_) if sender == pid => return Ok(()),
-            // A signal from an earlier process.
+            // An earlier process sent this signal.
             Ok(_) => {}
             Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error).during("sigtimedwait"),

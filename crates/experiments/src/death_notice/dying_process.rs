@@ -91,7 +91,7 @@ impl DyingProcess {
         // we spin would have to wait for a time slice.
         let _there = Pinned::to(scene.there)?;
         let monitored = Monitored::start_with(means, Home::Here, move || {
-            // On our side `holds` is dropped with this closure; in the child it is never dropped.
+            // On our side `holds` is dropped with this closure; the child never drops it.
             let _holds = holds;
             let _made = make();
             while rustix::io::read(&told, &mut [0_u8; 1]) == Err(Errno::INTR) {}
@@ -124,7 +124,8 @@ impl DyingProcess {
             Cause::Exit => self.order_exit(),
         };
         if let Err(error) = done {
-            // The victim must end in any case: a thread may already be waiting for that.
+            // The victim must end even after an error, because a thread may already be waiting for
+            // its end.
             let _ = self.order_exit();
             return Err(error).setting_up("pidfd_send_signal");
         }

@@ -8,10 +8,10 @@ pub(super) const EXPLANATION: Explanation = Explanation {
         "When a process dies, another process usually has to know: to take over its work, to free \
          what it held, to start it again. The kernel notifies in many ways, and not all of them at \
          the same point of a death. A dying process first leaves its threads' robust locks marked, \
-         then gives back its memory, then closes its descriptors, then becomes a zombie and sends \
+         then releases its memory, then closes its descriptors, then becomes a zombie and sends \
          SIGCHLD, and disappears when its parent has reaped it.",
         "So mechanisms differ in when they can notify at all, and also in how the notice arrives: \
-         a process that spins sees a mark at once, a process that sleeps must be woken.",
+         a process that spins sees a mark immediately, a process that sleeps must be woken.",
     ],
     steps: &[
         "For each sample a fresh process is created that registers as the variant needs, and idles \
@@ -28,10 +28,10 @@ pub(super) const EXPLANATION: Explanation = Explanation {
              the notes of the figure. Creating the process is left out.",
     found: "",
     reading: "The dying process is small. One with gigabytes of memory takes longer to die, and a \
-              mechanism that notifies after its memory is given back is later by as much. If the \
+              mechanism that notifies after its memory is released is later by as much. If the \
               watcher blocks, its processor falls idle meanwhile, and waking it is part of the \
-              figure: in a virtual machine a large part. `polling-thread` cannot be faster than \
-              its period of a millisecond.",
+              figure, and a large part of it in a virtual machine. `polling-thread` cannot be \
+              faster than its period of a millisecond.",
     calls: &[
         ("all, where the cause is SIGKILL", "pidfd_send_signal, at the beginning"),
         ("futex-word, own-robust-list, life-word", "none: they read a word that the kernel marks"),

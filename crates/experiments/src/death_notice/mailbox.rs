@@ -1,11 +1,12 @@
-//! Senders of a mailbox whose receiver dies: one sender sleeps, another one sends.
+//! Senders of a mailbox whose receiver dies: one sender sleeps, and another one sends.
 //!
 //! For comparison, a raw poll for the end of the same receiver is timed. This receiver has more
 //! resources to release than the small processes of the other variants, so its death takes longer
 //! for any observer.
 //!
-//! The dying process leaves a message unread, so that the sender has something to wait for. `recv`
-//! does not report a sender's death to a *receiver*: it waits for the next message of any sender.
+//! The dying process leaves a message unread, so that the sender has a reason to wait. A *receiver*
+//! is not tested: its `recv` does not report a sender's death, but waits for the next message of
+//! any sender.
 
 use std::cell::Cell;
 use std::time::Duration;

@@ -1,18 +1,18 @@
 //! `death-notice`: the time from a process's death until each mechanism gives notice:
 //! [`DeathNotice`].
 //!
-//! Each death is that of a fresh process ([`dying_process`]) that idles on its own processor.
-//! Either SIGKILL ends it, timed from just before the call, or it exits, timed from its own last
-//! stamp. [`spinning`] polls with the checks of [`super::liveness_check`]; [`blocked`] sleeps until
-//! the notice.
+//! Each death is that of a fresh process ([`dying_process`]) that idles on its own processor. If
+//! SIGKILL ends the process, the time starts just before the call; if the process exits, the time
+//! starts at its own last stamp. [`spinning`] polls with the checks of [`super::liveness_check`];
+//! [`blocked`] sleeps until the notice.
 //!
 //! If the observer blocks, its processor idles while the victim dies. If the processor halts then,
 //! as in virtual machines, the figure includes waking the processor, which costs more after a
 //! longer wait.
 //!
-//! The dying process is small: the more memory it has, the later is the notice of mechanisms that
-//! notify after the memory is released. `liveness-check` measures the cost of a check, and whether
-//! its answer is true.
+//! The dying process is small. If it had more memory, mechanisms that notify after the memory is
+//! released would notify later. `liveness-check` measures the cost of a check, and whether the
+//! check is correct.
 
 mod blocked;
 mod dying_process;
@@ -98,7 +98,7 @@ fn measure(variant: &str, cause: Cause, deaths: usize) -> Result<Observed> {
     let clock = Clock::calibrated();
     let mut notes = Vec::new();
     if cause == Cause::Exit && here != there {
-        // Measured before the first fork: the threads that this starts have exited by then.
+        // Measured before the first fork: the threads that this call starts have exited by then.
         let Band { low, high } = Band::between(clock, here, there)?;
         notes.push(format!(
             "offset band: the dying process's counter, which stamps its exit, is {low} to {high} \
@@ -106,8 +106,9 @@ fn measure(variant: &str, cause: Cause, deaths: usize) -> Result<Observed> {
         ));
     }
     if spinning::needs_reaper(variant) {
-        notes
-            .push("a thread reaps the process at once; until then the check says alive".to_owned());
+        notes.push(
+            "a thread reaps the process immediately; until then it counts as alive".to_owned(),
+        );
     }
     let scene = DeathPlan { cause, here, there, clock };
     let notice = |_| {

@@ -1,4 +1,5 @@
-//! Waits of at most [`PATIENCE_MS`] for a notice: from a pidfd, another descriptor, or any call.
+//! Waits of at most [`PATIENCE_MS`] for a notice from a pidfd, from another descriptor, or by any
+//! call.
 
 #![allow(unsafe_code, reason = "poll with a bare descriptor")]
 
@@ -25,7 +26,7 @@ pub(super) fn until_ended(pidfd: BorrowedFd<'_>) -> Result<()> {
 pub(super) fn polled(fd: RawFd, events: libc::c_short) -> Result<()> {
     let mut watched = libc::pollfd { fd, events, revents: 0 };
     told_in_time("poll", || {
-        // SAFETY: the call names one descriptor and gets one entry.
+        // SAFETY: the call passes one descriptor and a buffer of one entry.
         unsafe { libc::poll(&mut watched, 1, PATIENCE_MS) }
     })
 }

@@ -2,8 +2,8 @@
 //! dead.
 //!
 //! The kernel marks a word by itself. A process id, a signalled pidfd and a `/proc` directory
-//! report a dead process as alive until it has been reaped, so a thread reaps it at once, like a
-//! parent blocked in `waitpid`.
+//! report a dead process as alive until it has been reaped. A thread therefore reaps the process
+//! immediately, like a parent blocked in `waitpid`.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -22,10 +22,10 @@ use crate::with_check;
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// Number of polls between two reads of the clock.
 const POLLS: u32 = 1024;
-/// Time that a reaper gets to fall asleep.
+/// Time allowed for a reaper to fall asleep.
 const SETTLING: Duration = Duration::from_micros(100);
 
-/// Returns `true` if a variant spins.
+/// Returns `true` if this module implements the variant.
 pub(super) fn knows(variant: &str) -> bool {
     ["futex-word", "own-robust-list", "life-word", "mailbox-send"].contains(&variant)
         || needs_reaper(variant)
@@ -59,7 +59,7 @@ pub(super) fn notice(variant: &str, scene: &DeathPlan) -> Result<f64> {
     })
 }
 
-/// Runs `dying` while a thread waits for the child, if a child is given.
+/// Runs `dying`. If a child is given, a thread waits for the child in the meantime.
 fn reaping(
     scene: &DeathPlan,
     child: Option<&mut Child>,
@@ -111,7 +111,7 @@ mod tests {
     use tontine_host::clock::Clock;
     use tontine_host::peer::in_a_process_of_its_own;
 
-    /// The reason for the reaper: without it, a process id still counts a zombie as alive.
+    /// Shows why a reaper is needed: without it, a process id still counts a zombie as alive.
     #[test]
     fn zombie_is_dead_by_lock_word_and_alive_by_pid() {
         in_a_process_of_its_own(|| {
@@ -123,7 +123,7 @@ mod tests {
                 let means = means_of(variant).expect("a variant");
                 let dying = DyingProcess::start(&scene, means)?;
                 with_check!(variant, &dying.monitored, |check| {
-                    // The process has died, according to its pidfd, and is not reaped.
+                    // The process has died, as its pidfd shows, and is not reaped.
                     dying.die(&scene, || super::super::notice::until_ended(dying.pidfd()))?;
                     check.look().map_err(|error| MeasureError::fail(error.to_string()))
                 })

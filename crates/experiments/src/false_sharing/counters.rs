@@ -1,5 +1,5 @@
-//! Two counters, [`CounterPair`], placed by the source's heap or at a distance, and the counting
-//! loop: [`increment`].
+//! Two counters, [`CounterPair`], placed by the source's heap or at a given distance, and the
+//! counting loop, [`increment`].
 //!
 //! An increment loads the word, adds one and stores it, without atomicity: x86-64 compiles it to
 //! one instruction, `inc` on memory without a lock prefix (a test checks the machine code), Arm to
@@ -19,10 +19,10 @@ use tontine_host::error::{MeasureError, Result};
 use tontine_host::os::pin::Pinned;
 use tontine_host::peer::{PeerHandle, TellEnd, spin_until};
 
-/// Bytes of a cache line, on x86-64 and on most Arm processors.
+/// Size of a cache line in bytes, on x86-64 and on most Arm processors.
 pub(super) const LINE: usize = 64;
 
-/// Maximum distance of two counters.
+/// Maximum distance between two counters in bytes.
 pub(super) const MAX_DISTANCE: usize = 256;
 
 const WORD: usize = size_of::<u64>();
@@ -30,7 +30,7 @@ const WORD: usize = size_of::<u64>();
 /// Places of the two counters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum CounterLayout {
-    /// In two blocks of this many bytes in the source's heap, behind a block of 32.
+    /// In two blocks of this many bytes in the source's heap, after a block of 32 bytes.
     Blocks(usize),
     /// This many bytes apart, the first at a multiple of [`MAX_DISTANCE`].
     Apart(usize),
@@ -58,7 +58,7 @@ pub(super) struct CounterPair {
 }
 
 impl CounterPair {
-    /// Creates two counters at their places, both 0.
+    /// Creates two counters with the given layout, both 0.
     ///
     /// # Errors
     /// Failed, if no memory is available for the heap.
@@ -72,8 +72,8 @@ impl CounterPair {
                 CounterLayout::Apart(distance) => {
                     let block = heap.malloc(3 * MAX_DISTANCE)?;
                     let first = block.as_ptr().align_offset(MAX_DISTANCE);
-                    // SAFETY: the first begins within the block's first third, the second within
-                    // the next, as `CounterLayout::apart` ensures.
+                    // SAFETY: the first counter begins within the block's first third and the
+                    // second within the next third, as `CounterLayout::apart` ensures.
                     [first, first + distance].map(|at| unsafe { block.add(at) })
                 }
             };
@@ -82,7 +82,8 @@ impl CounterPair {
         let (heap, pair) =
             made.map_err(|error| MeasureError::fail(format!("the source's heap: {error}")))?;
         for counter in pair {
-            // SAFETY: a word of a block that no other code uses, aligned to 8 at least.
+            // SAFETY: the counter is a word, aligned to at least 8, of a block that no other code
+            // uses.
             unsafe { counter.write(AtomicU64::new(0)) };
         }
         Ok(Self { pair, heap })
@@ -97,20 +98,20 @@ impl CounterPair {
     }
 
     fn pair(&self) -> [&AtomicU64; 2] {
-        // SAFETY: they lie in blocks that `self`'s heap never frees, and were initialised at
-        // construction.
+        // SAFETY: the counters are in blocks that `self`'s heap never frees, and were initialised
+        // at construction.
         self.pair.map(|counter| unsafe { counter.as_ref() })
     }
 
-    /// Returns the distance between the two counters, and whether one line of `line` bytes contains
-    /// both.
+    /// Returns the distance between the two counters, and `true` if a single line of `line` bytes
+    /// contains both.
     #[cfg(test)]
     pub(super) fn lie(&self, line: usize) -> (usize, bool) {
         let [p, q] = self.pair.map(|counter| counter.as_ptr().addr());
         (q - p, p / line == q / line)
     }
 
-    /// Increments one counter, then the other, on one processor; returns the total ns.
+    /// Increments one counter, then the other, on one processor. Returns the total time in ns.
     ///
     /// # Errors
     /// Skipped, if the processor cannot be used; failed, if an increment was lost.
@@ -126,8 +127,8 @@ impl CounterPair {
         Ok(ns)
     }
 
-    /// Increments both counters at once, each in its own thread; returns the ns until both threads
-    /// have finished.
+    /// Increments both counters at the same time, each in its own thread. Returns the time in ns
+    /// until both threads have finished.
     ///
     /// The other thread is already running on its processor when the clock is read.
     ///
@@ -144,7 +145,7 @@ impl CounterPair {
                 let _told = TellEnd(&ended);
                 let _pinned = Pinned::to(on.there)?;
                 ready.raise();
-                // No timeout is needed: the flag is raised in any case.
+                // No timeout is needed, because the flag is always raised.
                 spin_until(PeerHandle::Parent, true, || go.is_raised())?;
                 increment(q, times as u64);
                 done.raise();
@@ -184,7 +185,7 @@ impl CounterPair {
     }
 }
 
-/// A flag on its own cache lines: waiting for it disturbs no counter.
+/// A flag on its own cache lines, so that waiting for it disturbs no counter.
 #[derive(Debug, Default)]
 #[repr(align(256))]
 struct PaddedFlag(AtomicBool);
@@ -201,7 +202,7 @@ impl PaddedFlag {
     }
 }
 
-/// The timed loop: `++*val`, `times` times, with every increment going to memory.
+/// The timed loop: executes `++*val` `times` times; every increment accesses memory.
 #[inline(never)]
 pub(super) fn increment(counter: &AtomicU64, times: u64) {
     for _ in 0..times {
@@ -231,14 +232,16 @@ mod tests {
         counters.check([0, 0], 5).expect("all are there");
     }
 
-    /// The source's `++*val` is timed as memory accesses: one instruction that reads and writes it,
-    /// or a load and a store, and never one that keeps the sum in a register or locks the bus.
+    /// Checks that the source's `++*val` is timed as memory accesses: one instruction that reads
+    /// and writes the word, or a load and a store. An instruction that keeps the sum in a register
+    /// or locks the bus is not allowed.
     #[cfg(target_arch = "x86_64")]
     #[test]
     fn each_increment_is_a_load_and_a_store_without_a_lock() {
         use iced_x86::{Decoder, DecoderOptions, Instruction, InstructionInfoFactory, OpAccess};
         let start = increment as fn(&AtomicU64, u64) as *const u8;
-        // SAFETY: the bytes of a function in the executable's text, which extends beyond them.
+        // SAFETY: the bytes belong to a function in the executable's text, which extends beyond
+        // them.
         let code = unsafe { std::slice::from_raw_parts(start, 256) };
         let all: Vec<Instruction> =
             Decoder::with_ip(64, code, start as u64, DecoderOptions::NONE).into_iter().collect();

@@ -17,7 +17,7 @@ use tontine_host::peer::{ChildError, PeerHandle, spin_until};
 
 use super::counters::{LINE, increment};
 
-/// Bytes of each counter, and of the heap.
+/// Size of each counter in bytes, and of the heap.
 const BYTES: usize = size_of::<u64>();
 const HEAP: usize = 1 << 20;
 
@@ -33,11 +33,11 @@ struct MemberFlags {
     counted: PaddedWord,
 }
 
-/// A word on its own cache lines: waiting for it disturbs no counter.
+/// A word on its own cache lines, so that waiting for it disturbs no counter.
 #[repr(C, align(256))]
 struct PaddedWord(AtomicU64);
 
-// SAFETY: only atomics; zero is valid.
+// SAFETY: all fields are atomics, and zero is a valid value.
 unsafe impl Shareable for MemberFlags {}
 
 impl PaddedWord {
@@ -126,7 +126,8 @@ fn count(heap: &Heap, processor: usize, times: u64, signals: &MemberFlags) -> Re
 /// Zeroes a block and returns its word.
 fn counter<'b>(block: &'b mut Block<'_>) -> &'b AtomicU64 {
     block.fill(0);
-    // SAFETY: eight bytes, aligned to 64, to which only the borrower of the block has access.
+    // SAFETY: the word has eight bytes, is aligned to 64, and only the borrower of the block
+    // accesses it.
     unsafe { AtomicU64::from_ptr(block.as_mut_ptr().cast()) }
 }
 

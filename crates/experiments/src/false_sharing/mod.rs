@@ -27,13 +27,13 @@ use counters::{CounterLayout, CounterPair, LINE};
 
 /// The baseline variant.
 const SERIAL: &str = "serial";
-/// The variant that takes a distance.
+/// The variant that has a distance as its parameter.
 const DISTANCE: &str = "distance";
 
 /// The variant in which two processes count.
 const MEMBERS: &str = "shared-heap";
 
-/// Distances between the first bytes of the two counters.
+/// Distances in bytes between the beginnings of the two counters.
 const DISTANCES: [usize; 6] = [8, 16, 32, 64, 128, 256];
 
 /// Maximum number of increments that a task may request: ten times the source's number.
@@ -64,7 +64,7 @@ impl Experiment for FalseSharing {
         VARIANTS
     }
 
-    /// Returns every placement of two processors for two threads; for one thread, one placement.
+    /// Returns every placement of two processors for two threads, and one placement for one thread.
     /// The number of increments is a parameter, because figures at different numbers are not
     /// comparable.
     fn params(&self, variant: &str, topology: &Topology, size: Size) -> Vec<Params> {
@@ -133,7 +133,7 @@ fn passes(size: Size) -> usize {
     }
 }
 
-/// Returns the number of increments that the task's parameters give, otherwise that of its size.
+/// Returns the number of increments in the task's parameters; by default, that of the task's size.
 fn increments(task: &InvocationTask) -> Result<usize> {
     let Some(text) = task.params.get("increments") else { return Ok(task.size.increments()) };
     text.parse().ok().filter(|count| (1..=MOST_INCREMENTS).contains(count)).ok_or_else(|| {

@@ -43,7 +43,7 @@ pub(super) const EXPLANATION: Explanation = Explanation {
             kernel was faster, by less than it was for signals: a fork depends much on the memory \
             manager, which was another one in each kernel. The source calls these figures its \
             least useful, and concludes from a single process that the new locks cost nothing.",
-    reading: "Higher is better. A level curve means that processes do not hinder each other. Here \
+    reading: "Higher is better. A flat curve means that processes do not hinder each other. Here \
               each child needs a moment of a processor too, before it sleeps, so two processors \
               are not enough for two processes that fork; more processes than processors are noted \
               with the figure. The size of the forking process matters: here it is small and has \

@@ -34,7 +34,7 @@ const MOST_PROCESSES: usize = 7;
 const ROUNDS: usize = 10;
 /// Number of rounds in one invocation of a model, whose memory is never cold.
 const MODELLED_ROUNDS: usize = 2;
-/// Number of processors of the paper's machine, for which the paper drew its curve.
+/// Number of processors of the paper's machine.
 const PAPERS_PROCESSORS: usize = 10;
 /// Memory of a forked process that does nothing: page tables, a kernel stack, and the memory that
 /// it touches.
@@ -102,7 +102,7 @@ impl Experiment for ForkThroughput {
 fn measure(processes: usize, forks: usize) -> Result<Observed> {
     room::for_processes((processes * (forks + 1)) as u64, BYTES_EACH)?;
     let clock = Clock::calibrated();
-    // The forking processes inherit the reduced memory, so that their forks are as fast.
+    // The forking processes inherit the trimmed memory, so that their forks are equally fast.
     let _lean = ForkTrim::now();
     // The first round is not counted, because the kernel's caches are cold.
     round::run(processes, forks, clock)?;
@@ -126,7 +126,7 @@ fn measure_virtually(system: System, processes: usize, forks: usize) -> Result<O
     Ok(Observed { series, notes, ..Observed::default() })
 }
 
-/// Returns the last level of the curve: the paper's, or that of a model of more processors.
+/// Returns the curve's last level: the paper's, or the level of a model with more processors.
 fn most(modelled: Option<usize>) -> usize {
     modelled.filter(|processors| *processors > PAPERS_PROCESSORS).unwrap_or(MOST_PROCESSES)
 }
@@ -167,8 +167,8 @@ mod tests {
         });
     }
 
-    /// Permanently limits this process to `processes` processes of its user. Root is not limited,
-    /// so if this process runs as root, it first becomes another user.
+    /// Permanently limits this process's user to `processes` processes. Root is not limited, so a
+    /// process that runs as root first becomes another user.
     fn only_so_many(processes: u64) -> std::result::Result<(), String> {
         if getuid().is_root() {
             let unprivileged = rustix::process::Uid::from_raw(65_534);
@@ -196,7 +196,7 @@ mod tests {
     #[test]
     fn fork_refused_during_round_skips_and_reaps_all() {
         in_a_process_of_its_own(|| {
-            // One more process is allowed, which may then not fork.
+            // The user may create one more process, which then cannot fork.
             only_so_many(2)?;
             let found = round::run(1, 50, Clock::calibrated());
             match (found, rustix::process::wait(rustix::process::WaitOptions::NOHANG)) {

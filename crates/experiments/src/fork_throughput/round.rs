@@ -1,9 +1,9 @@
 //! One round: several processes fork at once, and all their children sleep until the last fork:
 //! [`run`].
 //!
-//! A child sleeps on a futex word that is opened when every process has reported its last fork. If
-//! a process dies before that, its children are killed with it; if the measuring process dies, so
-//! are all processes.
+//! A child sleeps on a futex word that opens when every process has reported its last fork. If a
+//! process dies before that, its children are killed with it; if the measuring process dies, all
+//! processes are killed.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -57,7 +57,7 @@ pub(super) fn run(processes: usize, forks: usize, clock: Clock) -> Result<Vec<f6
     ticks.iter().map(seconds).collect()
 }
 
-/// Body of one process: forks, reports its last fork, and waits for its children.
+/// Runs one process: forks, reports the last fork, and waits for the children.
 fn fork_all(
     forks: usize,
     start: &StartBarrier,

@@ -7,8 +7,8 @@ use tontine_unix::{Fd, Sys};
 
 use crate::modes::{self, System, TimeSource};
 
-/// Runs `rounds` rounds in one system, after one round that is not counted because its memory is
-/// cold. In each round, each of `processes` processes forks `forks` times; returns the seconds of
+/// Runs `rounds` rounds in one system, after one round that is not counted because the memory is
+/// cold. In each round, each of `processes` processes forks `forks` times. Returns the seconds of
 /// each process.
 ///
 /// # Errors
@@ -41,8 +41,8 @@ fn round(
     forks: usize,
     all: &Arc<Mutex<Vec<f64>>>,
 ) -> tontine_unix::Result<()> {
-    // Two gates, each of which opens when the last copy of its other end is closed. The first one
-    // starts all processes; the second one opens when all forks are made.
+    // There are two gates, each of which opens when the last copy of its other end is closed. The
+    // first gate starts all processes; the second gate opens after the last fork.
     let (start, started) = sys.pipe()?;
     let (made, making) = sys.pipe()?;
     for number in 0..processes {
@@ -65,7 +65,7 @@ fn round(
     if failed { Err(tontine_unix::Errno::EAGAIN) } else { Ok(()) }
 }
 
-/// Forks as fast as it can; returns the seconds from the first fork to the last.
+/// Forks as fast as possible; returns the seconds from the first fork to the last.
 fn fork_all(sys: &dyn Sys, forks: usize, watch: TimeSource, made: Fd, making: Fd) -> Option<f64> {
     let begun = watch.begin(sys);
     for _ in 0..forks {

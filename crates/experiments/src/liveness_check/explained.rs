@@ -6,13 +6,13 @@ use tontine_bench::about::Explanation;
 pub(super) const EXPLANATION: Explanation = Explanation {
     about: &[
         "A sender that writes into a queue in shared memory should know that it has a receiver. \
-         The queue itself cannot tell: memory does not change when the receiver dies. So the \
+         The queue itself does not show it: memory does not change when the receiver dies. So the \
          sender checks before each message whether the receiver is alive, and the price of that \
          check is added to every message.",
         "There are many ways to check. kill(pid, 0) sends no signal and only reports whether such \
          a process exists; but numbers are reused, and a dead process that has not been reaped \
          still counts. A descriptor names one process permanently. And a robust mutex, held by the \
-         watched process as long as it lives, is marked by the kernel itself when that process \
+         watched process while it lives, is marked by the kernel itself when that process \
          dies: then one load from memory is enough.",
         "A cheap answer is worth little if it is wrong. So the report shows next to the price what \
          each way answers after events that really happen: exit, exec, a zombie, a reused number.",

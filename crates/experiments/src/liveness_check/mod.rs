@@ -1,15 +1,15 @@
-//! The cost of checking whether another process is alive, and the value of the answer:
+//! The cost of checking whether another process is alive, and the correctness of the check:
 //! [`LivenessCheck`].
 //!
-//! One process is watched ([`monitored`]); each variant is one of the [`ways`] to check
-//! ([`check`]), timed in loops that differ in nothing else ([`timing`]). Next to the figure are the
-//! check's answers after events that are really caused ([`tried`]). [`word`] defines the words that
-//! the kernel itself marks.
+//! One process is watched ([`monitored`]). Each variant is one of the [`ways`] to check
+//! ([`check`]), timed in otherwise identical loops ([`timing`]). The report shows, next to the
+//! figure, the check's results after events that are really caused ([`tried`]). [`word`] defines
+//! the words that the kernel itself marks.
 //!
-//! `kill-0` uses the process id that the process itself recorded, like monitors that know nothing
-//! else; in another PID namespace that number names a different process.
+//! `kill-0` uses the process id that the process itself recorded, as a monitor does that has only
+//! this number. In another PID namespace that number names a different process.
 //!
-//! Source: 002, whose figures are milliseconds per loop of ten million.
+//! Source 002, whose figures are milliseconds per loop of ten million.
 
 pub mod check;
 mod explained;
@@ -70,13 +70,13 @@ impl Experiment for LivenessCheck {
         memory_alone.map(|way| way.name).collect()
     }
 
-    /// Returns one cell: the watched process idles, so that placement changes nothing.
+    /// Returns one cell: the watched process idles, so placement makes no difference.
     fn params(&self, _: &str, _: &Topology, _: Size) -> Vec<Params> {
         vec![Params::new()]
     }
 
-    /// The number of checks, if they only access memory. Checks that enter the kernel end with
-    /// their time budget, so it is the budget's milliseconds.
+    /// The number of checks, if they only access memory. Checks that enter the kernel stop at the
+    /// end of their time budget, so for them it is the budget's milliseconds.
     fn operations(&self, variant: &str, size: Size) -> usize {
         match ways::find(variant) {
             None => 0,
@@ -88,7 +88,7 @@ impl Experiment for LivenessCheck {
     fn run(&self, task: &InvocationTask) -> Result<Observed> {
         let way = ways::find(&task.variant)
             .ok_or_else(|| MeasureError::fail(format!("no such variant: {}", task.variant)))?;
-        // Tried before any thread is started, because trying the events forks processes.
+        // The events are tried before any thread is started, because trying them forks processes.
         let tried = match task.variant.as_str() {
             "dummy" | "load" => Vec::new(),
             _ if injected_delay::delay().is_some() => Vec::new(),
@@ -99,7 +99,7 @@ impl Experiment for LivenessCheck {
         let seen = time(way, batch)?;
         let mut notes = Vec::new();
         if task.variant == "epoll-empty" {
-            notes.push("watches nothing: the price of the call, not a liveness check".to_owned());
+            notes.push("watches nothing: the cost of the call, not a liveness check".to_owned());
         }
         if task.variant == "polling-thread" {
             notes.push(format!("reports a death up to {:?} late", check::POLLING_PERIOD));
@@ -126,7 +126,7 @@ fn time(way: &CheckMethod, batch: Batch) -> Result<Interleaved> {
         *allowed.first().ok_or_else(|| MeasureError::skip("sched_getaffinity: no processor"))?;
     let there = *allowed.last().unwrap_or(&here);
     let monitored = Monitored::start_with(way.means, Home::Here, || {
-        // A failure does not matter: the process idles in either case.
+        // A failure does not matter, because the process idles in either case.
         let _ = pin::pin_to(there);
     })?;
     let clock = Clock::calibrated();
@@ -159,7 +159,7 @@ impl<C: Check> Check for SlowedCheck<'_, C> {
     }
 }
 
-/// Returns ratios of medians of batches that ran in turn.
+/// Returns the ratios between the medians of batches that ran in turn.
 fn ratios(variant: &str, seen: &Interleaved) -> Vec<PairedRatio> {
     let over = |below: &str, samples: &[f64]| {
         let value = order::median(&seen.check)? / order::median(samples)?;

@@ -1,14 +1,14 @@
 //! The monitored process: [`Monitored`].
 //!
-//! The process is forked, registers in the one way that the mechanism under test needs ([`Means`]),
-//! passes the descriptors that a monitor may hold (one end of a SOCK_SEQPACKET connection, and a
-//! descriptor of `/proc/self` or of itself, by SCM_RIGHTS), and then carries out the
+//! The process is forked and registers in the way that the mechanism under test needs ([`Means`]).
+//! It passes the descriptors that a monitor may hold by SCM_RIGHTS: one end of a SOCK_SEQPACKET
+//! connection, and a descriptor of `/proc/self` or of itself. It then executes the
 //! [`MonitorCommand`]s that arrive over that connection. It creates the connection itself, after
 //! the fork, so that no other process can hold its end by accident.
 //!
-//! Between fork and end the process calls nothing that allocates, because its parent may have had
-//! several threads when it forked. The only exception is the creation of a life, which requires an
-//! allocator that stays usable after `fork`, such as the C library's.
+//! Between fork and end the process calls no function that allocates, because its parent may have
+//! had several threads when it forked. The only exception is the creation of a life, which requires
+//! an allocator that remains usable after `fork`, such as the C library's.
 //!
 //! Neighbours: [`super::word`] defines the words that the kernel marks, [`super::check`] contains
 //! the monitor's side, [`super::tried`] causes the events.
@@ -44,7 +44,7 @@ const PATIENCE: Timespec = Timespec { tv_sec: 5, tv_nsec: 0 };
 /// Means by which a process registers for monitoring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Means {
-    /// Only by its id.
+    /// Only by its process id.
     Pid,
     /// By holding a robust mutex.
     Mutex,
@@ -65,7 +65,7 @@ pub enum Means {
 pub enum Home {
     /// The monitor's namespace.
     Here,
-    /// A PID namespace of the process alone.
+    /// A PID namespace that contains only this process.
     OtherPidNamespace,
 }
 
@@ -77,7 +77,7 @@ pub enum MonitorCommand {
     Exit = b'e',
     /// Call `execve` to run another program.
     Exec = b'x',
-    /// End the thread that registered; another thread continues.
+    /// End the thread that registered. Another thread continues.
     EndThread = b't',
     /// Unlock the mutex, then exit.
     LetGo = b'u',
@@ -136,10 +136,10 @@ impl Monitored {
 
     /// Returns the process, for signals and waiting. If the monitored process lives in another PID
     /// namespace, returns the process that created the namespace, which ends right after it. Only
-    /// one borrower at a time.
+    /// one borrower may hold it at a time.
     ///
     /// # Panics
-    /// If the last borrower still holds it.
+    /// If another borrower still holds it.
     pub fn child(&self) -> RefMut<'_, Child> {
         self.child.borrow_mut()
     }
@@ -160,14 +160,14 @@ impl Monitored {
         self.passed.as_ref().map(AsFd::as_fd)
     }
 
-    /// Returns the process's id as the process itself sees it, for mechanisms that know only a
+    /// Returns the process's id as the process itself sees it, for mechanisms that have only a
     /// number.
     pub fn own_pid(&self) -> i32 {
         self.page.pid.load(Ordering::Relaxed)
     }
 
     /// Sends a command. Blocks until [`MonitorCommand::Exec`] or [`MonitorCommand::EndThread`] is
-    /// done; does not wait for an exit.
+    /// complete, but does not wait for an exit.
     ///
     /// # Errors
     /// Skipped, if there is no other program to run; failed, if the process does not carry out the
@@ -214,7 +214,7 @@ impl Drop for Monitored {
     }
 }
 
-/// A program that runs until its input ends, with everything that `execve` needs.
+/// A program that runs until its input ends, with all arguments of `execve`.
 struct OtherProgram {
     path: Option<CString>,
 }
@@ -228,17 +228,17 @@ impl OtherProgram {
         Self { path }
     }
 
-    /// Calls `execve` for the program; returns only on failure.
+    /// Calls `execve` to run the program. Returns only on failure.
     fn become_it(&self, food: BorrowedFd<'_>) {
         let Some(path) = &self.path else { return };
-        // SAFETY: replaces this process's own standard input, from which it never reads.
+        // SAFETY: the call replaces this process's own standard input, from which it never reads.
         if unsafe { libc::dup2(food.as_raw_fd(), libc::STDIN_FILENO) } < 0 {
             return;
         }
         let arguments = [path.as_ptr(), std::ptr::null()];
         let environment = [std::ptr::null()];
-        // SAFETY: path and both arrays are terminated and live until the call; it returns only on
-        // error.
+        // SAFETY: the path and both arrays are terminated and outlive the call, which returns only
+        // on error.
         unsafe { libc::execve(path.as_ptr(), arguments.as_ptr(), environment.as_ptr()) };
     }
 }
@@ -294,7 +294,7 @@ fn life() -> std::result::Result<OwnedFd, RegisterError> {
     life.as_fd().try_clone_to_owned().map_err(|_| RegisterError::last("fcntl(F_DUPFD_CLOEXEC)"))
 }
 
-/// Sends a refusal as its error number and the name of the call.
+/// Sends a refusal as the error number and the name of the call.
 fn send_refusal(start: BorrowedFd<'_>, refusal: RegisterError) -> rustix::io::Result<usize> {
     let errno = refusal.errno.to_ne_bytes();
     let message = [IoSlice::new(&errno), IoSlice::new(refusal.call.as_bytes())];
@@ -341,7 +341,7 @@ fn receive(start: BorrowedFd<'_>) -> Result<(OwnedFd, Option<OwnedFd>)> {
     }
 }
 
-/// Waits for commands and carries them out; exits at the end of the connection.
+/// Waits for commands and executes them. Exits at the end of the connection.
 fn obey(
     page: &MonitorPage,
     line: BorrowedFd<'_>,
@@ -381,7 +381,7 @@ fn end_this_thread(page: &MonitorPage) {
     }
 }
 
-/// Continues in a new process inside a new PID namespace; the caller's process stays to reap it. On
+/// Continues in a new process inside a new PID namespace. The caller's process stays to reap it. On
 /// failure, sends the refusal and exits.
 fn enter_pid_namespace(start: BorrowedFd<'_>) {
     let refuse = |call, errno: Errno| -> ! {
@@ -390,7 +390,7 @@ fn enter_pid_namespace(start: BorrowedFd<'_>) {
     };
     // SAFETY: the flags unshare nothing that other threads use: this process has one thread.
     let alone = unsafe { unshare_unsafe(UnshareFlags::NEWPID) };
-    // SAFETY: as above.
+    // SAFETY: as above: nothing is unshared that other threads use.
     let inside =
         alone.or_else(|_| unsafe { unshare_unsafe(UnshareFlags::NEWUSER | UnshareFlags::NEWPID) });
     if let Err(errno) = inside {

@@ -1,10 +1,10 @@
 //! The timed loops: [`Batch`], [`interleaved`].
 //!
 //! The same loop times every check and is compiled once per check: a counter in a register, the
-//! check, a test, a jump back. It is aligned, so that short checks lie within one cache line.
-//! Batches of the check alternate with batches of an empty loop and of a bare load, in one process,
-//! so that the conditions are the same even for differences below a nanosecond. A sample is a
-//! batch's mean, including the loop, as in source 002.
+//! check, a test, and a jump back. The loop is aligned, so that short checks fit within one cache
+//! line. Batches of the check alternate with batches of an empty loop and of a bare load, in one
+//! process, so that the conditions are the same even for differences below a nanosecond. A sample
+//! is the mean of a batch, including the loop, as in source 002.
 //!
 //! The loop is not subtracted: below a nanosecond the parts of a loop overlap, and a difference
 //! would be meaningless.
@@ -30,13 +30,13 @@ pub struct Batch {
     pub checks: u64,
     /// Maximum number of samples.
     pub samples: usize,
-    /// Maximum time; after it no further sample begins, once there are ten.
+    /// Maximum time. When it has passed, no further sample begins, unless there are fewer than ten.
     pub budget: Duration,
 }
 
 impl Batch {
-    /// Returns long batches, for checks that only access memory: the cost of the two stamps is then
-    /// negligible.
+    /// Returns long batches, for checks that only access memory. The cost of the two stamps is
+    /// negligible in such a batch.
     pub fn of_memory_checks(size: Size) -> Self {
         Self::of(size, (size.checks() / 20).clamp(1, 50_000))
     }
@@ -56,7 +56,7 @@ impl Batch {
     }
 }
 
-/// Nanoseconds per check, for batches of each kind.
+/// Nanoseconds per check, for the batches of each kind.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Interleaved {
     /// The check.
@@ -101,7 +101,7 @@ pub fn interleaved(
     Ok(seen)
 }
 
-/// Returns the nanoseconds per check over one batch.
+/// Returns the nanoseconds per check of one batch.
 fn timed<C: Check>(check: &C, checks: u64, clock: &Clock) -> Result<f64> {
     let from = clock.start();
     let made = repeat(check, checks);
@@ -116,7 +116,7 @@ fn timed<C: Check>(check: &C, checks: u64, clock: &Clock) -> Result<f64> {
     }
 }
 
-/// Checks `checks` times, or until a check does not return "alive"; returns the number of checks
+/// Checks `checks` times, or until a check does not return "alive". Returns the number of checks
 /// that returned "alive".
 #[inline(never)]
 pub fn repeat<C: Check>(check: &C, checks: u64) -> u64 {
@@ -135,7 +135,8 @@ pub fn repeat<C: Check>(check: &C, checks: u64) -> u64 {
 /// their initialisation stays in front of the aligned code.
 #[inline(always)]
 pub(crate) fn align(made: &mut u64, checks: &mut u64) {
-    // SAFETY: a directive, and no instruction except padding; the registers keep their values.
+    // SAFETY: the assembly is a directive, without instructions except padding; the registers keep
+    // their values.
     unsafe {
         asm!(
             ".p2align 6",
@@ -150,7 +151,7 @@ pub(crate) fn align(made: &mut u64, checks: &mut u64) {
 /// Returns the counter in a way that keeps the compiler from computing it in advance.
 #[inline(always)]
 pub(crate) fn counted(mut made: u64) -> u64 {
-    // SAFETY: no instruction at all; the register keeps its value.
+    // SAFETY: the assembly contains no instruction; the register keeps its value.
     unsafe { asm!("/* {0} */", inout(reg) made, options(nomem, nostack, preserves_flags)) };
     made
 }
@@ -168,7 +169,7 @@ pub(crate) mod tests {
         assert_eq!(repeat(&MarkedWord(&AtomicU32::new(0)), 1_000), 0);
     }
 
-    /// Loops whose figures differ by less than a nanosecond must have the same alignment.
+    /// Checks that loops whose figures differ by less than a nanosecond have the same alignment.
     #[cfg(target_arch = "x86_64")]
     #[test]
     fn compared_loops_each_fit_one_cache_line() {
@@ -186,7 +187,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// The claim concerns the timed instructions, so the test reads them.
+    /// Checks the claim by reading the timed instructions.
     #[cfg(target_arch = "x86_64")]
     #[test]
     fn futex_word_check_is_one_load_one_test_one_branch() {
@@ -206,7 +207,7 @@ pub(crate) mod tests {
         };
         assert!(!read.has_lock_prefix());
 
-        // The loop's own instructions: a counter, its comparison, a branch back.
+        // The loop's own instructions: a counter, its comparison, and a branch back.
         let own = rest.split_off(rest.len().saturating_sub(3));
         let [counter, comparison, back] = own[..] else { panic!("{} instructions", own.len()) };
         assert!(matches!(counter.mnemonic(), Mnemonic::Inc | Mnemonic::Add), "{counter}");
@@ -235,7 +236,8 @@ pub(crate) mod tests {
     /// Returns the instructions of a function's loop.
     #[cfg(target_arch = "x86_64")]
     pub(crate) fn only_loop(start: *const u8) -> Vec<iced_x86::Instruction> {
-        // SAFETY: the bytes of a function in the executable's text, which extends beyond them.
+        // SAFETY: the bytes belong to a function in the executable's text, which extends beyond
+        // them.
         let code = unsafe { std::slice::from_raw_parts(start, 256) };
         let decoder =
             iced_x86::Decoder::with_ip(64, code, start as u64, iced_x86::DecoderOptions::NONE);

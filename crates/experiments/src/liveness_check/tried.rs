@@ -1,8 +1,8 @@
-//! The answer of each check after an event that is really caused: [`try_all`].
+//! The result of each check after an event that is really caused: [`try_all`].
 //!
-//! Every event gets a fresh process, which the check must first report as alive; only then is the
-//! event caused. Nothing here is asserted from documentation. If an event cannot be caused, the
-//! answer is `skipped: …`; if it is meaningless for a mechanism, `n/a: …`.
+//! Each event happens to a fresh process, which the check must first report as alive. No result is
+//! derived from documentation. If an event cannot be caused, the answer is `skipped: …`; if it is
+//! meaningless for a mechanism, the answer is `n/a: …`.
 //!
 //! Neighbours: [`super::monitored`] starts the process, [`super::check`] contains the checks.
 
@@ -19,7 +19,7 @@ use super::check::{Check, means_of};
 use super::monitored::{Home, Means, MonitorCommand, Monitored};
 use crate::with_check;
 
-/// Something that can happen to a process.
+/// An event in the life of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProcessEvent {
     /// The process exits and is reaped.
@@ -30,7 +30,7 @@ pub enum ProcessEvent {
     Zombie,
     /// The process calls exec to run another program.
     Exec,
-    /// The process ends, is reaped, and another process gets its id.
+    /// The process ends and is reaped, and another process receives its id.
     ReusedPid,
     /// The process is stopped.
     Stopped,
@@ -40,7 +40,7 @@ pub enum ProcessEvent {
     OtherPidNamespaceEnded,
     /// The thread that registered ends; the process lives on.
     ThreadEnded,
-    /// The process unlocks and ends, and the monitor's own trylock succeeds.
+    /// The process unlocks the mutex and ends, and the monitor's own trylock succeeds.
     MonitorOwns,
 }
 
@@ -75,8 +75,8 @@ impl ProcessEvent {
         }
     }
 
-    /// Returns the answer of an ideal mechanism. After an exec that is "dead", because the program
-    /// that registered no longer runs.
+    /// Returns the answer of an ideal mechanism. After an exec that answer is "dead", because the
+    /// program that registered no longer runs.
     pub fn truth(self) -> &'static str {
         match self {
             Self::Stopped | Self::OtherPidNamespace | Self::ThreadEnded => "alive",
@@ -91,19 +91,19 @@ impl ProcessEvent {
         }
     }
 
-    /// Returns `true` if the process lives in another PID namespace: then the first check is part
-    /// of the event rather than a precondition.
+    /// Returns `true` if the process lives in another PID namespace. In that case the first check
+    /// is part of the event rather than a precondition.
     fn is_there_from_the_start(self) -> bool {
         self.home() == Home::OtherPidNamespace
     }
 }
 
-/// Causes every event and checks by `variant` after each one.
+/// Causes every event and checks with `variant` after each event.
 pub fn try_all(variant: &str) -> Vec<ObservedEvent> {
     ProcessEvent::ALL.into_iter().map(|event| try_one(variant, event)).collect()
 }
 
-/// Causes one event and checks by `variant`.
+/// Causes one event and checks with `variant`.
 pub fn try_one(variant: &str, event: ProcessEvent) -> ObservedEvent {
     let says = match meaningless(variant, event) {
         Some(why) => format!("n/a: {why}"),
@@ -156,7 +156,7 @@ fn answer(check: &impl Check) -> Result<String> {
     })
 }
 
-/// Causes an event; the caller keeps the returned value until it has made the check.
+/// Causes an event. The caller keeps the returned value until it has made the check.
 fn bring_about(event: ProcessEvent, monitored: &Monitored) -> Result<Option<Impostor>> {
     let mut child = monitored.child();
     match event {
@@ -202,7 +202,7 @@ fn until(pid: Pid, what: WaitIdOptions) -> Result<()> {
     waitid(WaitId::Pid(pid), what).during("waitid").map(|_| ())
 }
 
-/// Another process with the id of a dead one; killed and reaped on drop.
+/// A process that reuses the id of a dead process. Killed and reaped on drop.
 struct Impostor(Pid);
 
 impl Impostor {
@@ -237,7 +237,7 @@ impl Impostor {
 
 impl Drop for Impostor {
     fn drop(&mut self) {
-        // The process is our own child and not yet reaped, so no other process has the id.
+        // The process is our own child and is not reaped yet, so no other process has the id.
         let _ = kill_process(self.0, Signal::KILL);
         let _ = waitpid(Some(self.0), WaitOptions::empty());
     }
@@ -267,7 +267,7 @@ mod tests {
         }
     }
 
-    /// Events that end the holder of a robust mutex; its lock word reveals all of them.
+    /// Events that end the holder of a robust mutex. The lock word reveals all of them.
     const ENDS: [ProcessEvent; 7] =
         [Exit, Killed, Zombie, Exec, ReusedPid, OtherPidNamespaceEnded, ThreadEnded];
 
@@ -332,7 +332,7 @@ mod tests {
         for variant in super::super::VARIANTS {
             for tried in try_all(variant.name) {
                 // In another namespace, a process may have an id that belongs to a process here
-                // which we may not signal: then an error is kill's true answer.
+                // that may not be signalled. In that case the error is the correct answer of kill.
                 let abroad = variant.name == "kill-0" && tried.event.starts_with("other-pid");
                 assert!(
                     abroad || !tried.says.starts_with("error"),

@@ -1,7 +1,7 @@
-//! The ways to check, in one table: [`WAYS`].
+//! The table of the ways to check: [`WAYS`].
 //!
-//! Two experiments use all of them: `liveness-check` checks in a loop, `queue-with-check` inside
-//! every send. Each experiment has its own description of a check.
+//! Two experiments use the whole table: `liveness-check` checks in a loop, `queue-with-check`
+//! inside every send. Each experiment has its own description of a check.
 //!
 //! Neighbours: [`super::check`] maps a method's name to its type, [`super::monitored`] registers
 //! the process by the method's [`Means`].

@@ -1,10 +1,10 @@
 //! Words that the kernel itself marks when their owner ends: [`MonitorPage`].
 //!
-//! Two ways to obtain one: [`MonitorPage::hold`] locks a robust process-shared pthread mutex
-//! indefinitely and finds its lock word in the thread's robust list ([`robust_list`]).
-//! [`MonitorPage::anchor`] starts a bare `clone` thread that registers its own robust list with a
-//! single word in it. [`is_held`] reads either word with one load, one test and one branch;
-//! `docs/decisions/0003-one-test-liveness.md` records why a single test is enough.
+//! There are two ways to obtain such a word. [`MonitorPage::hold`] locks a robust process-shared
+//! pthread mutex indefinitely and finds its lock word in the thread's robust list
+//! ([`robust_list`]). [`MonitorPage::anchor`] starts a bare `clone` thread that registers its own
+//! robust list with a single word in it. [`is_held`] reads either word with one load, one test and
+//! one branch; `docs/decisions/0003-one-test-liveness.md` records why a single test is enough.
 //!
 //! The library's lives keep their mutex private and map the word read-only in other processes. Here
 //! a monitor also tries to lock the mutex and an owner releases it, so this module has its own
@@ -30,7 +30,7 @@ use tontine_mechanisms::monitor::initialise_mutex;
 
 pub use tontine::life::robust_list::{FUTEX_TID_MASK, is_held};
 
-/// Stack size of a bare thread that calls two functions.
+/// Stack size in bytes of a bare thread, which calls two functions.
 const STACK_BYTES: usize = 16 * 1024;
 
 /// Memory shared by monitor and monitored process.
@@ -41,7 +41,7 @@ pub struct MonitorPage {
     lock_word_at: AtomicU64,
     /// The monitored process's id as that process sees it.
     pub pid: AtomicI32,
-    /// 1 until the thread ends and the kernel clears it (`set_tid_address`).
+    /// 1 until the thread ends, when the kernel clears the word (`set_tid_address`).
     pub thread: AtomicU32,
     list: RobustList,
     anchor_stack: ThreadStack,
@@ -71,7 +71,7 @@ struct ThreadStack(UnsafeCell<[u8; STACK_BYTES]>);
 /// The reason why a process could not register.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RegisterError {
-    /// The call, or the whole sentence if no call failed.
+    /// The name of the call, or the whole message if no call failed.
     pub call: &'static str,
     /// The error number; 0 if no call failed.
     pub errno: i32,
@@ -111,11 +111,11 @@ impl MonitorPage {
         unsafe { initialise_mutex(self.mutex.get(), true) }
     }
 
-    /// Locks the mutex and finds its lock word; the owner's half.
+    /// Locks the mutex and finds its lock word. Called by the owner.
     ///
     /// # Errors
-    /// [`RegisterError`], also if the C library takes this thread for another one because a bare
-    /// `clone` created the process: the kernel would never mark the word of such a thread.
+    /// Returns a [`RegisterError`], also if the C library takes this thread for another one
+    /// because a bare `clone` created the process. The kernel would never mark its word.
     pub fn hold(&self) -> Result<(), RegisterError> {
         // SAFETY: `prepare` initialised the mutex.
         match unsafe { libc::pthread_mutex_lock(self.mutex.get()) } {
@@ -124,7 +124,7 @@ impl MonitorPage {
                 return Err(RegisterError { call: "pthread_mutex_lock", errno });
             }
         }
-        // SAFETY: locked above, and the page outlives its uses.
+        // SAFETY: the mutex is locked, and the page outlives its uses.
         let word = unsafe { robust_list::lock_word(self.mutex.get()) }?;
         let offset = word as usize - self.mutex.get() as usize;
         self.lock_word_at.store(offset as u64, Ordering::Relaxed);
@@ -154,11 +154,10 @@ impl MonitorPage {
     /// Returns the mutex's lock word, at the offset that the owner found.
     pub fn lock_word(&self) -> &AtomicU32 {
         let offset = self.lock_word_at.load(Ordering::Relaxed) as usize;
-        // The owner may be faulty, so the offset is clamped: the word lies inside the mutex in any
-        // case.
+        // The owner may be faulty, so the offset is clamped: the word is always inside the mutex.
         let offset = offset.min(size_of::<libc::pthread_mutex_t>() - size_of::<u32>()) & !3;
-        // SAFETY: inside the page's first field and aligned; the C library, the kernel and this
-        // process access it by atomic instructions only.
+        // SAFETY: the word is inside the page's first field and is aligned; the C library, the
+        // kernel and this process access it only with atomic instructions.
         unsafe { AtomicU32::from_ptr(self.mutex.get().cast::<u8>().add(offset).cast()) }
     }
 
@@ -208,9 +207,9 @@ impl MonitorPage {
             | libc::CLONE_SIGHAND
             | libc::CLONE_THREAD
             | libc::CLONE_SYSVSEM;
-        // SAFETY: the stack is used by this one thread only and lives as long as the page, which
-        // the owner never unmaps; `body` makes bare system calls only, because the thread shares
-        // its creator's thread-local storage.
+        // SAFETY: only this thread uses the stack, which lives as long as the page, and the owner
+        // never unmaps the page. `body` makes bare system calls only, because the thread shares its
+        // creator's thread-local storage.
         let made = unsafe {
             let top = stack.0.get().cast::<u8>().add(STACK_BYTES);
             libc::clone(body, top.cast(), flags, std::ptr::from_ref(self).cast_mut().cast())
@@ -223,7 +222,8 @@ impl MonitorPage {
 #[cfg(test)]
 pub fn holds_a_robust_mutex() -> bool {
     let head = robust_list::own().expect("a list");
-    // SAFETY: the calling thread's own list head; an empty list points to it.
+    // SAFETY: the head belongs to the calling thread's own list; the head of an empty list points
+    // to itself.
     unsafe { (*head).next.cast_const().cast() != head }
 }
 
@@ -246,7 +246,7 @@ extern "C" fn hold_own_list(page: *mut c_void) -> i32 {
     idle(page)
 }
 
-/// Sleeps indefinitely, by bare system calls.
+/// Sleeps indefinitely. Makes bare system calls only.
 extern "C" fn idle(_: *mut c_void) -> i32 {
     loop {
         rustix::event::pause();
@@ -263,11 +263,11 @@ mod tests {
     fn hold_in_bare_clone_process_is_refused() {
         let page = SharedMapping::<MonitorPage>::anonymous().expect("page");
         page.prepare().expect("mutex");
-        // A forked child makes the bare clone, so that this process is not copied without
-        // the C library's knowledge.
+        // A forked child makes the bare clone, so that this process is not copied without the C
+        // library's knowledge.
         let mut child = Child::fork(|| {
-            // SAFETY: clone without CLONE_VM is a fork unknown to the C library; the copy locks a
-            // mutex and leaves by `_exit`.
+            // SAFETY: clone without CLONE_VM is a fork that the C library does not notice; the copy
+            // locks a mutex and leaves by `_exit`.
             let stranger = unsafe { libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0) };
             if stranger == 0 {
                 let refused = matches!(page.hold(), Err(refusal) if refusal.errno == 0);

@@ -21,11 +21,11 @@ use crate::SUITE;
 
 /// Number of sessions, and of builds, in the paper's load.
 const PAPERS_LOAD: usize = 8;
-/// Numbers of processors in the models that answer the question.
+/// Numbers of processors of the models that answer the question.
 const PROCESSORS: [usize; 7] = [2, 4, 8, PAPERS_PROCESSORS, 16, 32, 64];
-/// Numbers of processors in a quick run.
+/// Numbers of processors of the models in a quick run.
 const QUICK_PROCESSORS: [usize; 3] = [2, PAPERS_PROCESSORS, 64];
-/// The mode with one lock of all relations, and the name of that lock.
+/// The mode with one lock for all relations, and the name of that lock.
 const GLOBAL: (&str, &str) = ("parallel", "proc_relation_lock");
 /// The mode with per-process locks instead, and the name of such a lock.
 const OWN: (&str, &str) = ("per-process", "p_family_lock");
@@ -34,7 +34,7 @@ const PAPER: &str = "The paper on proc_relation_lock: well under 2 % of its acqu
      10 % of those waits blocked, 90 % ended while the thread still spun. Above the median of the \
      kernel's locks, and not among the most contended.";
 
-/// Writes the statistics and the answer; a quick run uses fewer numbers of processors.
+/// Writes the statistics and the answer. A quick run uses fewer numbers of processors.
 ///
 /// # Errors
 /// Failed, if `out` cannot be written.
@@ -55,7 +55,7 @@ pub(super) fn tell(quick: bool, processors: usize, out: &mut dyn Write) -> Resul
     question(if quick { &QUICK_PROCESSORS } else { &PROCESSORS }, out)
 }
 
-/// Writes the paper's load in every mode, as in the experiment's cells, modelled or not.
+/// Writes the lock statistics of the paper's load in every mode, modelled or not.
 fn table(title: &str, size: Size, modelled: bool, out: &mut dyn Write) -> Result<()> {
     say(out, format_args!("\n{title}"))?;
     let Some(sessions) = SUITE.find("sessions") else { return Ok(()) };
@@ -98,8 +98,7 @@ fn note(table: &mut ContentionTable, mode: &str, observed: &Observed) {
     }
 }
 
-/// Answers whether per-process locks would be worth it, from models with these numbers of
-/// processors.
+/// Answers whether per-process locks would be worth it, with models of these numbers of processors.
 fn question(processors: &[usize], out: &mut dyn Write) -> Result<()> {
     say(
         out,
@@ -158,7 +157,7 @@ fn question(processors: &[usize], out: &mut dyn Write) -> Result<()> {
 
 /// Gains from per-process locks on a number of processors.
 struct LockGain {
-    /// Number of sessions, and of builds.
+    /// Number of sessions, and number of builds.
     each: usize,
     /// Statistics of the one lock, and of the per-process locks.
     waits: [String; 2],

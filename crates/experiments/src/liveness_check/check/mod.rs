@@ -1,11 +1,11 @@
-//! The checks whether a process is alive, from the monitor's side: [`Check`].
+//! The checks for whether a process is alive, from the monitor's side: [`Check`].
 //!
 //! A check is a small type whose [`Check::look`] is the whole check, so that the timed loops of
 //! [`super::timing`] and the queue of [`crate::queue_with_check`] compile it in place.
 //! [`with_check!`](crate::with_check) turns a variant's name into the type.
 //!
-//! Checks that wait for a hang-up are in `waits`, the thread that polls procfs is in `polling`, all
-//! other checks are here.
+//! Checks that wait for a hang-up are in `waits`; the thread that polls procfs is in `polling`; all
+//! other checks are in this file.
 //!
 //! Neighbours: [`super::monitored`] starts the monitored process, [`super::word`] defines the words
 //! that some checks read.
@@ -35,10 +35,10 @@ use tontine_mechanisms::mailbox;
 pub use polling::{POLLING_PERIOD, PollingThread};
 pub use waits::{Epoll, Poll, Select};
 
-/// One way to check.
+/// A liveness check.
 pub trait Check {
-    /// The call that a check makes, named in the message if the system refuses it.
-    const CALL: &'static str = "a look at memory";
+    /// The name of the call that a check makes, for the error if the system refuses the call.
+    const CALL: &'static str = "a memory access";
 
     /// Returns `true` if the process is alive, `false` if the mechanism reports that it is not.
     ///
@@ -46,7 +46,7 @@ pub trait Check {
     /// Any error of the system call that means neither alive nor dead.
     fn look(&self) -> std::result::Result<bool, Errno>;
 
-    /// Waits until answers reflect everything that has already happened.
+    /// Waits until the check reflects all earlier events.
     ///
     /// # Errors
     /// Failed, if that takes more than a few seconds.
@@ -54,7 +54,7 @@ pub trait Check {
         Ok(())
     }
 
-    /// Checks once, on a process that is known to be alive, before the first timed check.
+    /// Checks once before the first timed check, while the process is known to be alive.
     ///
     /// # Errors
     /// Skipped, naming the call, if the system refuses it, as a seccomp filter does.
@@ -122,7 +122,7 @@ pub struct BareLoad<'a>(pub &'a AtomicU32);
 impl Check for BareLoad<'_> {
     #[inline(always)]
     fn look(&self) -> std::result::Result<bool, Errno> {
-        // The empty assembly "uses" the value, in a register, so that the load is kept.
+        // The empty assembly uses the value, in a register, so that the compiler keeps the load.
         used(self.0.load(Ordering::Relaxed));
         Ok(true)
     }
@@ -142,7 +142,7 @@ impl Check for MarkedWord<'_> {
 pub struct LifeWord(Watch);
 
 impl LifeWord {
-    /// Maps the life.
+    /// Maps the life that the process passed.
     ///
     /// # Errors
     /// Failed, if the process passed no descriptor; skipped, if the life cannot be mapped.
@@ -158,7 +158,7 @@ impl Check for LifeWord {
     }
 }
 
-/// Just the atomic instruction inside `pthread_mutex_trylock`.
+/// The bare atomic instruction of `pthread_mutex_trylock`.
 pub struct CompareExchange<'a> {
     word: &'a AtomicU32,
     mine: u32,
@@ -175,13 +175,13 @@ impl<'a> CompareExchange<'a> {
 impl Check for CompareExchange<'_> {
     #[inline(always)]
     fn look(&self) -> std::result::Result<bool, Errno> {
-        // Relaxed: nothing is read under this lock; on x86 the instruction is the same.
+        // Relaxed is enough: this lock guards no data; on x86 the instruction is the same.
         let seen = self.word.compare_exchange(0, self.mine, Ordering::Relaxed, Ordering::Relaxed);
         Ok(matches!(seen, Err(word) if word & FUTEX_TID_MASK != 0))
     }
 }
 
-/// `pthread_mutex_trylock`, as the source describes it: after a success the mutex stays locked.
+/// `pthread_mutex_trylock`, as the source describes it. After a success the mutex stays locked.
 pub struct TryLock<'a>(&'a MonitorPage);
 
 impl<'a> TryLock<'a> {
@@ -221,7 +221,7 @@ impl Check for Kill {
 pub struct PidfdSignal(RawFd);
 
 impl PidfdSignal {
-    /// Creates a check by the descriptor that the monitored process passed.
+    /// Creates a check with the descriptor that the monitored process passed.
     ///
     /// # Errors
     /// Failed, if the process passed no descriptor.
@@ -245,7 +245,7 @@ impl Check for PidfdSignal {
 pub struct Procfs<'a>(BorrowedFd<'a>);
 
 impl<'a> Procfs<'a> {
-    /// Creates a check by the descriptor that the monitored process passed.
+    /// Creates a check with the descriptor that the monitored process passed.
     ///
     /// # Errors
     /// Failed, if the process passed no descriptor.
@@ -291,7 +291,7 @@ fn last_errno() -> Errno {
 /// Marks a value in a register as used, at no cost.
 #[inline(always)]
 pub fn used(value: u32) {
-    // SAFETY: no instruction at all.
+    // SAFETY: the assembly contains no instruction.
     unsafe {
         asm!("/* {0} */", in(reg) u64::from(value), options(nomem, nostack, preserves_flags))
     };

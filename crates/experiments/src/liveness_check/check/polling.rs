@@ -1,4 +1,4 @@
-//! A thread of the monitor that polls: [`PollingThread`].
+//! A polling thread in the monitor: [`PollingThread`].
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -29,13 +29,14 @@ struct PublishedStatus {
 }
 
 impl PollingThread {
-    /// Starts the thread; when this returns, the thread has checked once.
+    /// Starts the thread. Returns after the thread's first check.
     ///
     /// # Errors
     /// Skipped, if the system refuses a thread, a descriptor or the check.
     pub fn of(monitored: &Monitored) -> Result<Self> {
         let directory = passed(monitored)?.try_clone_to_owned().setting_up("dup")?;
-        // Probed here, because the thread can only publish "not alive", whatever the reason.
+        // The call is probed here, because the thread only publishes "not alive", whatever the
+        // reason.
         Procfs(directory.as_fd()).probe()?;
         let shared = Arc::new(PublishedStatus::default());
         let publish = Arc::clone(&shared);
@@ -54,7 +55,7 @@ impl PollingThread {
         Ok(this)
     }
 
-    /// Waits for `looks` more checks, so that the thread has seen earlier events.
+    /// Waits for `looks` more checks, so that the thread has observed all earlier events.
     fn until_looked_again(&self, looks: u64) -> Result<()> {
         let enough = self.shared.looks.load(Ordering::Relaxed) + looks;
         for _ in 0..5_000 {

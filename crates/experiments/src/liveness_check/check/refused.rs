@@ -3,7 +3,7 @@
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, TargetArch};
 use tontine_host::error::Result;
 
-/// Variant, refused calls, and the name that the skip must give.
+/// A variant, the refused calls, and the call that the skip must name.
 pub const CASES: [(&str, &[i64], &str); 4] = [
     ("kill-0", &[libc::SYS_kill], "kill"),
     ("pidfd-signal-0", &[libc::SYS_pidfd_send_signal], "pidfd_send_signal"),
@@ -11,8 +11,8 @@ pub const CASES: [(&str, &[i64], &str); 4] = [
     ("polling-thread", &[libc::SYS_faccessat, libc::SYS_faccessat2], "faccessat"),
 ];
 
-/// Runs `body` in its own thread, in which `calls` fail with EPERM; returns `None` if the system
-/// has no filters. Children that the thread cannot kill end with it.
+/// Runs `body` in its own thread, in which `calls` fail with EPERM. Returns `None` if the system
+/// has no filters. Children that the thread cannot kill end with the thread.
 pub fn inside(calls: &[i64], body: impl FnOnce() -> Result<()> + Send) -> Option<Result<()>> {
     let arch = TargetArch::try_from(std::env::consts::ARCH).expect("a known processor");
     let rules = calls.iter().map(|call| (*call, Vec::new())).collect();

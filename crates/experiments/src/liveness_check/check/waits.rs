@@ -11,13 +11,14 @@ use tontine_host::error::{ErrorContext, MeasureError, Result};
 
 use super::{Check, last_errno};
 
-/// An `epoll_wait` that returns at once.
+/// An `epoll_wait` that returns immediately.
 pub struct Epoll {
     set: OwnedFd,
 }
 
 impl Epoll {
-    /// Creates a wait on a set without descriptors, which shows a price and checks nothing.
+    /// Creates a wait on a set without descriptors. It shows the cost of the call and checks
+    /// nothing.
     ///
     /// # Errors
     /// Skipped, if epoll is refused.
@@ -46,8 +47,7 @@ impl Check for Epoll {
     fn look(&self) -> std::result::Result<bool, Errno> {
         let mut event = MaybeUninit::<libc::epoll_event>::uninit();
         // rustix's function is not used: it calls epoll_pwait2, which also reads the clock and
-        // costs half as much again. SAFETY: the buffer has space for the one event that is
-        // requested.
+        // costs half as much again. SAFETY: the buffer has space for the one requested event.
         let ready = unsafe { libc::epoll_wait(self.set.as_raw_fd(), event.as_mut_ptr(), 1, 0) };
         nothing_ready(ready)
     }
@@ -62,8 +62,8 @@ impl Check for Poll<'_> {
     #[inline(always)]
     fn look(&self) -> std::result::Result<bool, Errno> {
         let mut line = libc::pollfd { fd: self.0.as_raw_fd(), events: libc::POLLRDHUP, revents: 0 };
-        // rustix's function is not used, as above: it calls ppoll.
-        // SAFETY: the call names one descriptor and gets one entry.
+        // rustix's function is not used, because it calls ppoll.
+        // SAFETY: the call passes one descriptor and a buffer of one entry.
         nothing_ready(unsafe { libc::poll(&mut line, 1, 0) })
     }
 }
@@ -107,7 +107,7 @@ impl Check for Select {
     }
 }
 
-/// Interprets a wait that returned at once: nothing is ready, so the peer has not hung up.
+/// Interprets a wait that returned immediately: if nothing is ready, the peer has not hung up.
 fn nothing_ready(ready: i32) -> std::result::Result<bool, Errno> {
     if ready < 0 { Err(last_errno()) } else { Ok(ready == 0) }
 }
