@@ -48,7 +48,7 @@ pub(crate) fn modelled(size: Size, processors: usize, end: usize) -> Vec<usize> 
 /// Returns the level in `task`'s parameter `name`.
 ///
 /// # Errors
-/// Failed, if the parameter is not a number from 1 to `end`.
+/// Returns `Failed` if the parameter is not a number from 1 to `end`.
 pub(crate) fn asked(task: &InvocationTask, name: &str, end: usize) -> Result<usize> {
     let found = task.params.get(name).map_or("", String::as_str);
     let level = found.parse().ok().filter(|level| (1..=end).contains(level));

@@ -89,7 +89,7 @@ pub static SUITE: Suite = Suite {
 /// Returns the placement that a cell's parameters name.
 ///
 /// # Errors
-/// Skipped, if this machine has no such placement.
+/// Returns `Skipped` if this machine has no such placement.
 pub(crate) fn placement_of(params: &Params) -> Result<Placement> {
     let name = params.get("placement").map_or("", String::as_str);
     Topology::of_this_machine()

@@ -123,7 +123,7 @@ fn apart() -> Result<Placement> {
 }
 
 fn beside_idle(idle: usize, rounds: usize, size: Size) -> Result<Observed> {
-    // Until the fork this process has two mailboxes, and both ends of a socket for each sender.
+    // Until the fork this process holds two mailboxes, and both ends of a socket for each sender.
     make_room_for(7 * idle as u64)?;
     let warm_up = size.warm_up(rounds);
     let (alone, loaded) =
@@ -140,7 +140,7 @@ fn beside_idle(idle: usize, rounds: usize, size: Size) -> Result<Observed> {
     Ok(Observed { series, ratios: ratios.into_iter().collect(), ..Observed::default() })
 }
 
-/// Times the messages that one process streams to this one with `senders` senders.
+/// Times the messages that one process streams to this process with `senders` senders.
 fn streams(senders: usize, messages: usize) -> Result<Observed> {
     make_room_for(5 * senders as u64)?;
     let placement = apart()?;
@@ -192,7 +192,7 @@ fn streams(senders: usize, messages: usize) -> Result<Observed> {
     })
 }
 
-/// Sends a burst on each lane that has free space; a full lane is skipped until its next turn.
+/// Sends a burst on each lane that has free space. A full lane is skipped until its next turn.
 fn go_round(lanes: &mut [Sender]) -> Result<()> {
     for lane in lanes {
         for _ in 0..BURST {
@@ -223,7 +223,7 @@ fn to_the_dead(sends: usize) -> Result<Observed> {
             Ok(mailbox)
         });
         match met {
-            // The process dies with the mailbox open: dropping would close it.
+            // The process dies with the mailbox open, because dropping the mailbox would close it.
             Ok(_open) => exit_at_once(0),
             Err(trouble) => words.say(&trouble),
         }
@@ -276,7 +276,7 @@ fn in_batches(
     Ok(each.map(|ns| ns / BATCH as f64).collect())
 }
 
-/// Raises the limit of descriptors as far as needed, if the hard limit allows it.
+/// Raises the limit of descriptors to the required number, if the hard limit allows it.
 fn make_room_for(descriptors: u64) -> Result<()> {
     let needed = descriptors + SPARE;
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);

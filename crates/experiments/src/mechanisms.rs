@@ -23,7 +23,7 @@ pub(crate) fn explained(own: Explanation, asked: Asked) -> Explanation {
     Explanation { calls: calls.leak(), ..own }
 }
 
-/// Leaves out the cells of a row that only a full run measures.
+/// Omits the cells of a row that only a full run measures.
 pub(crate) fn in_brief(
     mut cells: Vec<Params>,
     name: &str,

@@ -1,5 +1,5 @@
 //! The modes of the virtual Unix as variants, listed after the machine's own kernel: [`mode`],
-//! [`with_linux`], [`ran`]. They run on real processors or on a model: [`System`].
+//! [`with_linux`], [`ran`]. The modes run on real processors or on a model: [`System`].
 //!
 //! Source 001 compares two kernels: one that does all process and signal work on a master
 //! processor, and one that does it in parallel. Both are modes of `tontine-unix-sim`. The
@@ -18,28 +18,28 @@ use tontine_host::os::pin;
 use tontine_unix::Sys;
 use tontine_unix_sim::{Builder, CostModel, EndReason, Executor, LockingMode, RunReport, Virtual};
 
-/// Note: a system call of the virtual Unix is a function call.
+/// The note that a system call of the virtual Unix is a function call.
 const CALLS_NOTE: &str =
     "a virtual Unix inside one process: a system call is a function call, not a trap";
-/// Note for modelled figures.
+/// The note for modelled figures.
 pub(super) const MODEL_NOTE: &str = "simulation, validated at P = 1 (within 10 %) and, except for \
                                      `master`, at P = 2 (medians within a quarter): \
                                      docs/reference/model.md";
 /// Maximum number of modelled processors.
 const MOST_MODELLED: usize = 256;
-/// Note: a fork of the virtual Unix copies no address space.
+/// The note that a fork of the virtual Unix copies no address space.
 pub(super) const FORK_NOTE: &str =
     "a virtual fork copies no address space: the child runs another closure in the same memory";
 
-/// Interval in nanoseconds at which a computing process lets others run; the same as in a model.
+/// Interval in nanoseconds at which a computing process lets others run. A model uses the same.
 const STRETCH_NS: f64 = 25_000.0;
 /// The parameter of a modelled cell.
 const MODELLED: &str = "modelled";
-/// The parameter that names a file of costs, if the costs are not the library's.
+/// The parameter that names a file of costs; without it, the library's costs apply.
 const COSTS: &str = "costs";
 /// Number of processors of the paper's machine.
 const PAPERS: usize = 10;
-/// Number of processors of a large current machine; too many to be modelled in a quick run.
+/// Number of processors of a large current machine, which a quick run does not model.
 const TODAYS: usize = 64;
 
 /// A virtual Unix, on real processors or modelled.
@@ -50,7 +50,7 @@ pub(super) struct System {
     pub(super) watch: TimeSource,
 }
 
-/// The source of time.
+/// A source of time.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum TimeSource {
     /// The machine's clock.
@@ -60,11 +60,11 @@ pub(super) enum TimeSource {
 }
 
 impl System {
-    /// Returns the model that a cell's parameters describe; without such parameters, a system on
-    /// this machine's processors, at most `most` of them.
+    /// Returns the model that a cell's parameters describe. Without such parameters, returns a
+    /// system on this machine's processors, at most `most` of them.
     ///
     /// # Errors
-    /// Failed, if the parameters describe an invalid model.
+    /// Returns `Failed` if the parameters describe an invalid model.
     pub(super) fn of_a_cell(mode: LockingMode, params: &Params, most: usize) -> Result<Self> {
         let (processors, watch) = match modelled_with(params)? {
             Some(processors) => (processors, TimeSource::of_a_model(params)?),
@@ -102,10 +102,10 @@ impl System {
 }
 
 impl TimeSource {
-    /// Creates a model's source of time; the costs vary differently in each invocation.
+    /// Creates a model's source of time. The costs vary differently in each invocation.
     ///
     /// # Errors
-    /// Failed, if the file of costs that the parameters name cannot be read.
+    /// Returns `Failed` if the file of costs that the parameters name cannot be read.
     pub(super) fn of_a_model(params: &Params) -> Result<Self> {
         let costs = match params.get(COSTS) {
             None => CostModel::published(),
@@ -133,7 +133,7 @@ impl TimeSource {
         }
     }
 
-    /// Computes for `duration`; time for which other processes have the processor does not count.
+    /// Computes for `duration`, not counting the time for which other processes have the processor.
     pub(super) fn compute(self, sys: &dyn Sys, duration: Duration) {
         let Self::Machine(clock) = self else { return sys.compute(duration) };
         let mut left_ns = duration.as_nanos() as f64;
@@ -160,7 +160,7 @@ pub(super) fn modelled(mut params: Params, processors: usize) -> Params {
 }
 
 /// Returns one modelled cell of this mode per level and number of processors. A uniprocessor has
-/// one processor only.
+/// only one processor.
 pub(super) fn modelled_cells(
     mode: Option<LockingMode>,
     size: Size,
@@ -183,7 +183,7 @@ pub(super) fn modelled_cells(
 /// Returns the number of processors with which a cell is modelled; `None` if it is measured.
 ///
 /// # Errors
-/// Failed, if the parameter is not a valid number.
+/// Returns `Failed` if the parameter is not a valid number.
 pub(super) fn modelled_with(params: &Params) -> Result<Option<usize>> {
     let Some(found) = params.get(MODELLED) else { return Ok(None) };
     let number = found.split(' ').next().and_then(|number| number.parse().ok());
@@ -234,7 +234,8 @@ pub(super) fn two_processors(topology: &Topology) -> bool {
 /// Checks that a run ended with status 0.
 ///
 /// # Errors
-/// Failed, with the state of the system, if the run did not.
+/// Returns `Failed` if the run ended with another status or not at all; the error shows the
+/// system's state.
 pub(super) fn ran(report: &RunReport) -> Result<()> {
     let fine = report.status.and_then(|status| status.exited()) == Some(0);
     if fine && report.ending == EndReason::Finished {
@@ -261,9 +262,9 @@ mod tests {
     }
 
     /// Regression: two processes of 8 ms each on one processor took 8 ms together, because each
-    /// waited for the clock, even while the other used the processor.
+    /// process waited for the clock even while the other used the processor.
     #[test]
-    fn two_computing_processes_on_one_processor_add_up() {
+    fn computing_times_on_one_processor_add_up() {
         let watch = TimeSource::Machine(Clock::calibrated());
         let system = System { mode: LockingMode::Parallel, processors: 1, watch };
         let each = Duration::from_millis(8);

@@ -1,14 +1,14 @@
 //! The figures of the sources: [`published`].
 //!
-//! The figures are shown next to ours, so that a reader can compare them; they never enter an
-//! estimate. Each names its source by number, and the machine, because a figure without its machine
-//! means nothing. The report prints them; [`crate::as_published`] repeats the measurements. A
-//! source that only draws a curve has no entry here: no points are guessed.
+//! The figures are shown next to ours for comparison; they never enter an estimate. Each figure
+//! names its source by number, and the machine, because a figure without its machine is
+//! meaningless. The report prints the figures; [`crate::as_published`] repeats the measurements. A
+//! source that only draws a curve has no entry here, because no points are guessed.
 
 use tontine_bench::schema::PublishedFigure;
 use tontine_bench::task::Params;
 
-/// Machine of source 000, whose author names only the processor's family and the distribution.
+/// Machine of source 000, which names only the processor's family and the distribution.
 const SKYLAKE: &str = "Skylake, Ubuntu";
 /// Machine of source 002.
 const X220: &str = "ThinkPad X220, Intel i5-2520M, Linux 4.19.12";
@@ -28,10 +28,10 @@ const CHECKS: [(&str, f64); 6] = [
     ("procfs-faccessat", 8.19),
 ];
 
-/// Machine of source 003, whose author does not name it.
+/// Machine of source 003, which does not name it.
 const UNNAMED: &str = "not named";
 
-/// Source 003: variant and milliseconds for [`INCREMENTS_003`] of each counter.
+/// Source 003: variant, and milliseconds for [`INCREMENTS_003`] increments of each counter.
 const COUNTING: [(&str, f64); 3] = [("serial", 57.0), ("one-line", 63.0), ("two-lines", 33.0)];
 /// Number of increments in source 003.
 const INCREMENTS_003: &str = "10000000";
@@ -46,7 +46,8 @@ const ONE_WAY: [(&str, f64, f64, f64); 6] = [
     ("container-tcp", 17_779.21, 17_781.39, 17_783.56),
 ];
 
-/// Returns the sources' figures for a cell, in the unit of its metric; empty if there are none.
+/// Returns the sources' figures for a cell, in the unit of its metric. Returns an empty list if
+/// there are none.
 ///
 /// `params` matter only if they differ from the source's conditions: no source runs both ends on
 /// one core.

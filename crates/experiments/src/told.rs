@@ -5,11 +5,11 @@ use tontine_host::error::{MeasureError, Result};
 use tontine_host::trace::{self, TraceEvent, Who};
 use tontine_mechanisms::creation::Creator;
 
-/// A call in the explanation, and whether it is always made.
+/// A call in the explanation, and `true` if it is always made.
 type ListedCall<'a> = (&'a str, bool);
 
 /// Fails if the caller or the created process makes a call that the explanation lacks, omits a call
-/// that it lists, or makes the calls in a different order.
+/// that the explanation lists, or makes the calls in a different order.
 pub(crate) fn hold(
     explanation: &Explanation,
     variant: &str,
@@ -21,7 +21,7 @@ pub(crate) fn hold(
         // Marks the start of the second creation in the trace.
         std::hint::black_box(rustix::process::getppid());
         creator.create_and_wait().expect("the second creation");
-        // Dropped here, the creator would close its descriptors inside the trace.
+        // The creator is not dropped here, because it would close its descriptors inside the trace.
         std::mem::forget(creator);
     });
     let events = match twice {
@@ -49,8 +49,8 @@ pub(crate) fn hold(
     assert_eq!(creations.count(), 1, "{variant}");
 }
 
-/// Returns the calls in the first sentence: the caller's, and those of the created process or
-/// thread.
+/// Returns the calls in the first sentence: those of the caller, and those of the created process
+/// or thread.
 fn read(text: &str) -> (Vec<ListedCall<'_>>, Vec<ListedCall<'_>>) {
     let (mut caller, mut created) = (Vec::new(), Vec::new());
     let mut of = &mut caller;
@@ -69,7 +69,7 @@ fn read(text: &str) -> (Vec<ListedCall<'_>>, Vec<ListedCall<'_>>) {
 }
 
 /// Returns `true` if the calls are those of the explanation, with or without the calls that are not
-/// always made. Consecutive calls of one name count as one.
+/// always made. Consecutive calls with the same name count as one.
 fn agree(told: &[ListedCall<'_>], seen: &[String]) -> bool {
     let mut seen: Vec<&str> = seen.iter().map(String::as_str).collect();
     seen.dedup();
@@ -89,10 +89,10 @@ fn explained_clauses_parse_as_calls_of_caller_and_child() {
     assert_eq!(created, [("exit", true)]);
 }
 
-/// Regression: the check accepted a substring of an explained call, and an explained call did not
-/// have to be made.
+/// Regression: the check accepted a substring of an explained call, and did not require an
+/// explained call to be made.
 #[test]
-fn calls_that_differ_are_missing_or_reordered_disagree() {
+fn different_missing_or_reordered_calls_disagree() {
     let told = [("munmap", true), ("futex", false), ("exit_group", true)];
     let agrees = |seen: &[&str]| {
         let seen: Vec<String> = seen.iter().map(|&name| name.to_owned()).collect();

@@ -1,6 +1,6 @@
 //! Properties of a mechanism: [`Mechanism`].
 //!
-//! Experiments take their rows from it and the crash explorer its targets. Reports use it to say
+//! Experiments take their rows from it, and the crash explorer its targets. Reports state from it
 //! whether a receiver spins and what a kill does. It is only data: [`crate::driver`] opens the
 //! ends.
 
@@ -107,7 +107,7 @@ pub enum Need {
     Engine,
 }
 
-/// The libraries that are measured besides the mechanisms of the kernel.
+/// The libraries that are measured in addition to the mechanisms of the kernel.
 pub const PEERS: Need = Need::Feature { name: "peers", built: cfg!(feature = "peers") };
 
 /// The part of a message that reaches the receiver.
@@ -117,7 +117,7 @@ pub enum Carries {
     Messages,
     /// Only the first word.
     Word,
-    /// Nothing but the notification.
+    /// Only the notification.
     Nothing,
 }
 
@@ -126,15 +126,15 @@ pub enum Carries {
 pub enum Death {
     /// Both ends are threads of the killed process and end with it.
     TakesBoth,
-    /// The survivor keeps the other end. `survival` kills this mechanism under the name `row`: its
-    /// own name, or that of a mechanism that behaves the same for a survivor.
+    /// The survivor keeps the other end. `survival` kills this mechanism under the name `row`,
+    /// which is its own name or that of a mechanism that behaves the same for a survivor.
     LeavesOne {
         /// A row of `survival`.
         row: &'static str,
         /// Notification of the survivor.
         survivor: AfterKill,
     },
-    /// No experiment kills this mechanism; another one represents it.
+    /// No experiment kills this mechanism. Another mechanism represents it.
     As {
         /// The mechanism.
         other: &'static str,
@@ -150,16 +150,16 @@ pub enum AfterKill {
     Told,
     /// The survivor waits indefinitely.
     Wedged,
-    /// Depends on which end is killed, and when.
+    /// The notification depends on which end is killed, and when.
     Either,
 }
 
 /// The counterpart of a mechanism.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Twin {
-    /// For a mechanism between threads: the counterpart between processes.
+    /// The counterpart between processes of a mechanism between threads.
     BetweenProcesses(&'static str),
-    /// For a receiver that spins: the counterpart with a receiver that sleeps.
+    /// The counterpart with a sleeping receiver of a mechanism whose receiver spins.
     Sleeping(&'static str),
 }
 
@@ -183,14 +183,14 @@ pub struct Listing {
     pub asked: Asked,
     /// Description of the row, in one line.
     pub says: &'static str,
-    /// The system calls inside the timed part; empty if the experiment's own text names them.
+    /// The system calls inside the timed part. Empty if the experiment's own text names them.
     pub calls: &'static str,
     /// `true` if only a full run measures more than the first cell.
     pub brief: bool,
 }
 
 impl Listing {
-    /// Returns a row whose system calls are named by the experiment's own text.
+    /// Returns a row whose system calls the experiment's own text names.
     pub const fn new(asked: Asked, says: &'static str) -> Self {
         Self { asked, says, calls: "", brief: false }
     }
@@ -213,14 +213,14 @@ pub struct Explored {
     pub name: &'static str,
     /// Description, in one line.
     pub summary: &'static str,
-    /// A promise that the mechanism does not make; empty if there is none to mention.
+    /// A promise that the mechanism does not make. Empty if there is none to mention.
     pub caveat: &'static str,
     /// `true` if the mechanism is Tontine's own, so that its failure is a bug here.
     pub own: bool,
     /// Operations during which a process is killed, in the order of the report.
     pub operations: &'static [Operation],
-    /// Pairs of a victim's operation and its successor's first operation; the successor is killed
-    /// too.
+    /// Pairs of a victim's operation and its successor's first operation, in which the successor is
+    /// also killed.
     pub successions: &'static [(Operation, Operation)],
     /// Operations whose succession takes longer than all others together.
     pub long_successions: &'static [Operation],
@@ -241,7 +241,7 @@ pub struct Explored {
 }
 
 impl Explored {
-    /// Returns a peer that is idle at once and whose full queue has space after one message is
+    /// Returns a peer that is idle immediately and whose full queue has space after one message is
     /// taken.
     pub const fn new(
         name: &'static str,

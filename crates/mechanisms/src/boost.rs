@@ -1,5 +1,5 @@
-//! Boost.Interprocess. Its parts are C++, compiled on demand with the machine's `c++` and its Boost
-//! headers: [`CppPart`].
+//! Boost.Interprocess. Its parts are C++ code, compiled on demand with the machine's `c++` and its
+//! Boost headers: [`CppPart`].
 
 use std::path::Path;
 use std::process::Command;

@@ -1,9 +1,9 @@
-//! A slot under a process-shared pthread mutex, and a condition variable for the change of turns:
-//! `condvar`. The mutex is not robust.
+//! A slot under a process-shared pthread mutex, and a condition variable that signals the change of
+//! turns: `condvar`. The mutex is not robust.
 //!
-//! Neither call returns when a signal arrives. An end with peers to monitor therefore sets a
-//! deadline, which it uses for many messages; when it passes, the end checks its peers and sets the
-//! next one.
+//! A signal does not interrupt either call. An end with peers to monitor therefore sets a deadline,
+//! which it uses for many messages. When the deadline passes, the end checks its peers and sets the
+//! next deadline.
 
 #![allow(unsafe_code, reason = "declares its layout shareable")]
 
@@ -59,7 +59,7 @@ struct CondvarShared {
     slot: MessageWords,
 }
 
-// SAFETY: contains only atomics; zero is valid.
+// SAFETY: all fields are atomics, and zero is a valid value.
 unsafe impl Shareable for CondvarShared {}
 
 impl PairDriver for Guest {

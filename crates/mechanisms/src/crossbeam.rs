@@ -1,7 +1,7 @@
 //! Crossbeam's channels between threads: `crossbeam`. A receiver that finds no message sleeps.
 //!
 //! A round trip uses bounded channels. A stream uses an unbounded channel, which would fill all
-//! memory if the sender were faster than the receiver, so senders keep within a window. The window
+//! memory if the sender were faster than the receiver, so senders stay within a window. The window
 //! is far larger than the capacity of a bounded queue.
 
 use crate::about::{Asked, Between, Death, Idle, Listing, Mechanism, PEERS};
@@ -56,11 +56,11 @@ mod channels {
     use crate::driver::{Couple, PairDriver, StreamDriver, Traffic};
     use crate::end::{Duplex, Inlet, Outlet, TransferError, check, spin_until};
 
-    /// Number of bytes that all senders together may be ahead, within the two limits below.
+    /// Number of bytes by which all senders together may be ahead, within the two limits below.
     const WINDOW_BYTES: usize = 16 << 20;
-    /// Number of messages that the senders may always be ahead.
+    /// Number of messages by which the senders may always be ahead.
     const FEWEST_AHEAD: usize = 16;
-    /// Maximum number of messages that the senders may be ahead.
+    /// Maximum number of messages by which the senders may be ahead.
     const MOST_AHEAD: usize = 1 << 14;
     /// Maximum wait of the receiver before it checks the senders.
     const LOOK: Duration = Duration::from_millis(250);
@@ -98,7 +98,8 @@ mod channels {
         }
     }
 
-    /// A channel before its ends are opened, and the number of messages a sender may be ahead.
+    /// A channel before its ends are opened, and the number of messages by which a sender may be
+    /// ahead.
     pub struct ChannelBed {
         sender: Sender<Box<[u8]>>,
         receiver: Receiver<Box<[u8]>>,
@@ -134,7 +135,7 @@ mod channels {
         }
     }
 
-    /// The sender of boxes: it creates and fills each; the receiver reads and frees it.
+    /// The sender of boxes. It creates and fills each box; the receiver reads and frees it.
     pub struct Boxes {
         sender: Sender<Box<[u8]>>,
         taken: Arc<TakenCount>,

@@ -1,9 +1,9 @@
-//! Connections behind file descriptors: their creation, and their ends [`DescriptorWriter`] and
-//! [`DescriptorReader`]. All are CLOEXEC.
+//! Connections behind file descriptors: their creation, and their ends, [`DescriptorWriter`] and
+//! [`DescriptorReader`]. All descriptors are CLOEXEC.
 //!
-//! They are created before a fork; each process then closes the end of the other, so that an end of
-//! file reports a death. A mechanism that implements [`Connected`] gets its pairs and streams from
-//! this module.
+//! The connections are created before a fork. Each process then closes the end of the other, so
+//! that an end of file reports a death. This module implements the pairs and streams of every
+//! mechanism that implements [`Connected`].
 
 use std::cell::Cell;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -59,7 +59,7 @@ pub fn again(fd: &OwnedFd) -> Result<OwnedFd> {
     fd.try_clone().setting_up("fcntl(F_DUPFD_CLOEXEC)")
 }
 
-/// The end that is written to.
+/// The end to write to.
 #[derive(Debug)]
 pub struct DescriptorWriter(pub OwnedFd);
 
@@ -80,7 +80,7 @@ impl Outlet for DescriptorWriter {
     }
 }
 
-/// The end that is read from; the buffer is as long as a message.
+/// The end to read from, with a buffer that is as long as a message.
 #[derive(Debug)]
 pub struct DescriptorReader<B> {
     read: OwnedFd,
@@ -132,7 +132,7 @@ impl<B: AsMut<[u8]>> Patient for DescriptorReader<B> {
         if watched[0].revents().contains(PollFlags::IN) {
             return self.receive(&[], look).map(Some);
         }
-        // Without a sender the pipe reports end of file, which must not cause spinning.
+        // Without a sender the pipe reports an end of file, which must not cause spinning.
         std::thread::sleep(time.min(Duration::from_millis(1)));
         Ok(None)
     }
@@ -143,7 +143,7 @@ pub trait Connected {
     /// `true` if each descriptor can be read from and written to.
     const BOTH_WAYS: bool;
 
-    /// Creates a connection and returns the descriptor to read from and the one to write to.
+    /// Creates a connection. Returns the descriptor to read from and the descriptor to write to.
     ///
     /// # Errors
     /// Returns `Skipped` if the system refuses it.
@@ -169,7 +169,7 @@ impl<const BYTES: usize> StreamEnd<BYTES> {
 }
 
 impl<C: Connected> PairDriver for C {
-    /// The descriptor to read from, and the one to write to.
+    /// The descriptor to read from, and the descriptor to write to.
     type Half = (OwnedFd, OwnedFd);
     type End<const BYTES: usize> = StreamEnd<BYTES>;
 

@@ -1,9 +1,9 @@
 //! A container engine, used through its command-line tool `docker`: [`Docker`].
 //!
-//! Every call has a deadline and is killed when it overruns. [`Docker::find`] distinguishes a
-//! machine without an engine (skipped, with advice how to get one) from an engine with an invalid
-//! reply (failed). Everything created carries the label [`LABEL`] with its owner's name; [`sweep`]
-//! removes what ended owners left behind.
+//! Every call has a deadline and is killed when it overruns the deadline. [`Docker::find`]
+//! distinguishes a machine without an engine (skipped, with advice on installation) from an engine
+//! with an invalid reply (failed). Every created resource carries the label [`LABEL`] with its
+//! owner's name; [`sweep`] removes the resources of owners that have ended.
 //!
 //! Neighbours: [`super::owner`] identifies owners, [`super::image`] builds the content of an image.
 
@@ -24,7 +24,7 @@ use tontine_host::os::deadline;
 
 use super::owner::{ProcessIdentity, StaleMark};
 
-/// Label on everything that is created; its value is the owner's name.
+/// Label of every created resource. Its value is the owner's name.
 pub const LABEL: &str = "tontine";
 /// The command line tool.
 const TOOL: &str = "docker";
@@ -32,8 +32,8 @@ const TOOL: &str = "docker";
 const GREETING: Duration = Duration::from_secs(5);
 /// Timeout for any other small request.
 pub const PATIENCE: Duration = Duration::from_secs(30);
-/// Number of checks for resources that a killed invocation left, and the interval between two
-/// checks: the engine may still be busy with its last request.
+/// Number of checks for resources that a killed invocation left. Repeated checks are needed,
+/// because the engine may still be busy with its last request.
 const LOOKS: usize = 10;
 const BETWEEN_LOOKS: Duration = Duration::from_millis(300);
 /// Number of characters shown of an engine's error.
@@ -169,16 +169,16 @@ impl Docker {
         }
     }
 
-    /// Returns the last line that a container wrote to standard error, if there is one.
+    /// Returns the last line that a container wrote to standard error, if any.
     pub fn complaint_of(&self, container: &str) -> Option<String> {
         let asked = ["logs", "--tail", "5", container];
         let answer = self.call(&asked, None, PATIENCE).ok()??;
         Some(last_line(&answer.complaint)).filter(|line| !line.is_empty())
     }
 
-    /// Runs the tool until it ends; returns `None` if it was killed at its deadline. It writes to
-    /// files instead of pipes, so that no process has to read while the tool runs, however much it
-    /// prints.
+    /// Runs the tool until it ends. Returns `None` if the tool was killed at its deadline. The tool
+    /// writes to files instead of pipes, so that no process needs to read while the tool runs,
+    /// however much it prints.
     fn call(
         &self,
         arguments: &[&str],
@@ -190,7 +190,7 @@ impl Docker {
         if let Some(host) = &self.host {
             command.env("DOCKER_HOST", host);
         }
-        // SAFETY: the closure makes one system call and allocates nothing.
+        // SAFETY: the closure makes one system call and does not allocate.
         unsafe {
             command.pre_exec(|| Ok(set_parent_process_death_signal(Some(Signal::KILL))?));
         }
@@ -218,7 +218,7 @@ impl Docker {
         Ok(Some(answer))
     }
 
-    /// Removes everything with the owner's name; returns `true` if anything existed.
+    /// Removes every resource with the owner's name. Returns `true` if any existed.
     fn remove_all_of(&self, owner: &ProcessIdentity) -> Result<bool> {
         let whose = format!("label={LABEL}={}", owner.name());
         let mut found = false;
@@ -253,13 +253,13 @@ pub fn engine_name() -> String {
     std::env::var("DOCKER_HOST").unwrap_or_default()
 }
 
-/// Removes everything that ended owners, or this process, left in an engine. Contacts an engine
-/// only if a mark records that something was left there.
+/// Removes all resources that ended owners, or this process, left in an engine. Contacts an engine
+/// only if a mark records that resources were left there.
 pub fn sweep() {
     for left in StaleMark::all() {
         let host = Some(left.engine.clone()).filter(|host| !host.is_empty());
         let Ok(docker) = Docker::at(host) else {
-            // The engine may be available next time.
+            // The engine may be available at the next sweep.
             continue;
         };
         for _ in 0..LOOKS {

@@ -1,4 +1,4 @@
-//! Opening the ends of a mechanism. A [`Driver`] represents a mechanism as a type; it offers its
+//! Access to the ends of a mechanism. A [`Driver`] represents a mechanism as a type and offers its
 //! ends in up to three shapes:
 //!
 //! - [`PairDriver`]: two ends that reply to each other, created before a fork or between threads;
@@ -6,7 +6,7 @@
 //! - [`NamedDriver`]: a sender and a receiver in processes that share nothing but a name.
 //!
 //! The user of a shape is a *visitor* ([`PairUser`], [`StreamUser`], [`NamedUser`]), generic over
-//! the driver. A name is dispatched once ([`crate::registry`]); everything after that, down to the
+//! the driver. A name is dispatched once ([`crate::registry`]); all code after that, including the
 //! timed loop, is compiled for that driver alone.
 
 use std::any::Any;
@@ -125,7 +125,7 @@ pub trait StreamDriver {
     /// Like [`PairDriver::open`].
     fn inlet(bed: &Self::Bed, senders: &[PeerHandle<'_>]) -> Result<Self::In>;
 
-    /// Returns a remark for the row, if there is one.
+    /// Returns a remark for the row, if any.
     fn note(traffic: Traffic) -> Option<String> {
         let _ = traffic;
         None

@@ -1,5 +1,5 @@
 //! Mechanisms whose ends the round trip opens itself: the lower bound of the hardware, a block that
-//! is handed over, and two ends that reach each other only through a network.
+//! is handed over, and two ends that are connected only by a network.
 
 use crate::about::{Asked, Death, Idle, Listing, Mechanism, Need};
 use crate::driver::Driver;

@@ -1,8 +1,8 @@
 //! The ends of a mechanism: an [`Outlet`] sends, an [`Inlet`] receives, a [`TwoWay`] end does both.
 //!
-//! A waiting end checks from time to time whether its peers, which each call receives, are alive.
-//! Without peers it waits only for events that the mechanism itself reports, as in a test of
-//! survival. All calls are generic, so that a timed loop inlines them.
+//! A waiting end checks at intervals that its peers, which each call receives, are alive. Without
+//! peers it waits only for events that the mechanism itself reports, as in a test of survival. All
+//! calls are generic, so that a timed loop inlines them.
 
 use std::time::Duration;
 
@@ -43,7 +43,7 @@ pub fn check(peers: &[PeerHandle<'_>]) -> Result<()> {
     peers.iter().try_for_each(PeerHandle::check)
 }
 
-/// Spins until `done` returns `true`, and checks the peers from time to time.
+/// Spins until `done` returns `true`, and checks the peers at intervals.
 ///
 /// # Errors
 /// Like [`check`].
@@ -66,7 +66,7 @@ pub fn spin_until(
     }
 }
 
-/// Returns the end of a timeout in the form that POSIX expects: on the real-time clock.
+/// Returns the end of a timeout in the form that POSIX expects: a time on the real-time clock.
 pub fn deadline_in(time: Duration) -> libc::timespec {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
     let now = Duration::new(now.tv_sec.unsigned_abs(), now.tv_nsec.try_into().unwrap_or(0));
@@ -77,7 +77,7 @@ pub fn deadline_in(time: Duration) -> libc::timespec {
 
 /// An end that sends.
 pub trait Outlet {
-    /// Sends a message; waits for free space.
+    /// Sends a message. Blocks until there is free space.
     ///
     /// # Errors
     /// Returns a [`TransferError`].
@@ -125,8 +125,8 @@ pub trait Patient: Inlet {
 
 /// An end that sends and receives.
 pub trait TwoWay: Outlet + Inlet {
-    /// Prepares for the next message if this one gets no reply: does everything that `send` would
-    /// do, except wake the other end.
+    /// Prepares for the next message if this message gets no reply: performs all steps of `send`
+    /// except waking the other end.
     ///
     /// # Errors
     /// Returns the errors of the mechanism.
@@ -143,7 +143,8 @@ pub trait TwoWay: Outlet + Inlet {
 /// Number of premature deliveries at an end.
 #[derive(Debug, Clone, Copy)]
 pub struct Early {
-    /// Number of times that the end got the lock before the other end had changed the guarded word.
+    /// Number of times that the end acquired the lock before the other end had changed the guarded
+    /// word.
     pub skipped: u64,
     /// Number of messages received in the same time.
     pub rounds: u64,

@@ -1,5 +1,5 @@
-//! Two eventfds: `eventfd`. An eventfd has no ends: both processes have both descriptors, and
-//! neither is notified of the other's death.
+//! Two eventfds: `eventfd`. An eventfd has no separate ends: both processes hold both descriptors,
+//! and neither is notified of the other's death.
 
 use std::os::fd::OwnedFd;
 

@@ -47,7 +47,7 @@ struct FutexShared {
     slots: [MessageWords; 2],
 }
 
-// SAFETY: contains only atomics; zero is valid.
+// SAFETY: all fields are atomics, and zero is a valid value.
 unsafe impl Shareable for FutexShared {}
 
 impl PairDriver for FutexEnd {

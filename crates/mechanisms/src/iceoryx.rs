@@ -1,8 +1,8 @@
 //! iceoryx2 publish-subscribe between two processes; both ends poll: `iceoryx2`.
 //!
 //! If the two ends are forked, their services are in a `ServiceDir`: a private root directory and a
-//! prefix in `/dev/shm`, named after their creator and removed with it. Those of killed processes
-//! are removed at the next start. A node is created in the process that uses it.
+//! prefix in `/dev/shm`, named after their creator and removed with it. The directories of killed
+//! processes are removed at the next start. A node is created in the process that uses it.
 
 use crate::about::{AfterKill, Asked, Death, Explored, Idle, Listing, Mechanism, PEERS};
 use crate::driver::Driver;
@@ -10,7 +10,8 @@ use crate::driver::Driver;
 use crate::driver::{NAMED_BYTES, NamedUser, PairUser, StreamUser, Traffic};
 use crate::operation::Operation;
 
-/// Capacity of the buffer of a named subscriber in messages: more than any script sends.
+/// Capacity of a named subscriber's buffer in messages, which exceeds the number that any script
+/// sends.
 const NAMED_DEPTH: usize = 16;
 
 /// `iceoryx2`.
@@ -87,9 +88,10 @@ mod services {
 
     /// Timeout for two ends to find each other.
     const PATIENCE: Duration = Duration::from_secs(10);
-    /// Interval between two checks whether they have found each other.
+    /// Interval between two checks that they have found each other.
     const LOOK: Duration = Duration::from_micros(200);
-    /// Size in bytes of a stream's buffer, within the two limits below: `/dev/shm` may be small.
+    /// Size in bytes of a stream's buffer, within the two limits below, because `/dev/shm` may be
+    /// small.
     const BUFFER_BYTES: usize = 8 << 20;
     /// Minimum and maximum number of messages in the buffer.
     const DEPTH: (usize, usize) = (4, 64);
@@ -97,7 +99,7 @@ mod services {
     /// not cleaned up.
     const NAMED_PORTS: usize = 8;
 
-    /// Returns a configuration that keeps everything in this directory, and in shared memory under
+    /// Returns a configuration that stores all files in this directory, and all shared memory under
     /// this prefix.
     fn configuration(folder: &Path, prefix: &str) -> Result<Config> {
         set_log_level(LogLevel::Fatal);

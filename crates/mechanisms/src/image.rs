@@ -1,10 +1,10 @@
 //! This program packed as the file tree of a container: [`tree`].
 //!
 //! The executable, its interpreter and the libraries that it has mapped are sufficient; nothing is
-//! downloaded. The loader reports the names under which it found them, and looks for the same names
-//! in the container.
+//! downloaded. The loader reports the names under which it found them, and searches for the same
+//! names in the container.
 
-#![allow(unsafe_code, reason = "asks the loader what it mapped")]
+#![allow(unsafe_code, reason = "queries the loader for mapped objects")]
 
 use std::ffi::{CStr, OsStr, c_char, c_int, c_void};
 use std::fs::{self, File};
@@ -18,8 +18,8 @@ pub const PROGRAM: &str = "/tontine";
 /// Files that the loader has mapped into this process.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct LoadedImage {
-    /// Number of bytes of the executable's file that are ever mapped; debug information follows
-    /// them.
+    /// Number of bytes of the executable's file that are ever mapped. Debug information follows
+    /// these bytes.
     executable: u64,
     /// The path in PT_INTERP; `None` for a static executable.
     interpreter: Option<PathBuf>,
@@ -27,7 +27,7 @@ struct LoadedImage {
     libraries: Vec<PathBuf>,
 }
 
-/// Returns a tar archive of the tree, and the directories in which the loader must look for
+/// Returns a tar archive of the tree, and the directories in which the loader must search for
 /// libraries.
 ///
 /// # Errors
@@ -71,7 +71,8 @@ fn append(archive: &mut tar::Builder<File>, path: &Path, bytes: &[u8]) -> io::Re
     archive.append_data(&mut header, path.strip_prefix("/").unwrap_or(path), bytes)
 }
 
-/// Returns the running executable without the part that is never mapped: a tenth of a debug build.
+/// Returns the running executable without the part that is never mapped. The rest is a tenth of a
+/// debug build.
 fn executable(mapped: u64) -> io::Result<Vec<u8>> {
     /// Positions in a 64-bit ELF header: the offset of the section headers, and their number and
     /// names.
@@ -90,8 +91,8 @@ fn executable(mapped: u64) -> io::Result<Vec<u8>> {
 impl LoadedImage {
     fn by_this_process() -> Self {
         let mut mapped = Self::default();
-        // SAFETY: the callback receives this pointer for the duration of the call, and nothing else
-        // uses `mapped` during it.
+        // SAFETY: the callback receives this pointer for the duration of the call, and no other
+        // code uses `mapped` during it.
         unsafe { libc::dl_iterate_phdr(Some(note), (&raw mut mapped).cast()) };
         mapped
     }
@@ -112,7 +113,7 @@ unsafe extern "C" fn note(
     let name = unsafe { path(info.dlpi_name) };
     match name {
         Some(path) if path.is_absolute() => mapped.libraries.push(path),
-        // The kernel's own object has a name without a directory.
+        // The name of the kernel's own object has no directory.
         Some(_) => {}
         None if mapped.executable == 0 => {
             for header in headers {
@@ -152,7 +153,7 @@ mod tests {
     use super::*;
     use std::process::Command;
 
-    /// The tree must be complete: the loader, restricted to it, finds every library.
+    /// Checks that the tree is complete: the loader, restricted to it, finds every library.
     #[test]
     fn image_tree_contains_all_files_the_program_needs() {
         let (archive, folders) = tree().expect("a tree");
@@ -175,7 +176,7 @@ mod tests {
         let listed = String::from_utf8_lossy(&output.stdout);
         assert!(output.status.success(), "{output:?}");
         assert!(listed.contains("image_tree_contains"), "this test lists itself");
-        // The loader found every library in the tree, and none elsewhere.
+        // The loader found every library in the tree and none elsewhere.
         let output = Command::new(inside(&interpreter))
             .args(["--inhibit-cache", "--library-path"])
             .arg(std::env::join_paths(&folders).expect("no colons"))

@@ -12,12 +12,12 @@
 //! one line in [`registry`]. Its ends are an [`end::Outlet`] and an [`end::Inlet`], or one type
 //! that implements both; a driver opens them as pairs, as streams, or by name. Round trip,
 //! throughput, survival and the crash explorer use these three shapes and do not name any
-//! mechanism's library. They decide what is sent, how it is timed and what happens when an end
-//! dies.
+//! mechanism's library. They define the messages, the timing, and the reaction to the death of an
+//! end.
 //!
-//! [`docker`] runs containers by an engine, [`image`] packs this program as a container image, and
-//! [`owner`] records which process started a container. [`creation`] contains the ways to create a
-//! thread or process that does nothing.
+//! [`docker`] runs containers with an engine, [`image`] packs this program as a container image,
+//! and [`owner`] records which process started a container. [`creation`] contains the ways to
+//! create a thread or process that does nothing.
 //!
 //! The crate does not time anything, and refers to experiments only by the names of their rows.
 
@@ -59,7 +59,8 @@ pub mod zeromq;
 
 use std::collections::BTreeMap;
 
-/// Returns the versions of the libraries that are measured besides the mechanisms of the kernel.
+/// Returns the versions of the libraries that are measured in addition to the mechanisms of the
+/// kernel.
 pub fn libraries() -> BTreeMap<String, String> {
     #[cfg(feature = "peers")]
     let libraries = {
@@ -71,7 +72,7 @@ pub fn libraries() -> BTreeMap<String, String> {
     BTreeMap::from(libraries)
 }
 
-/// Removes what killed processes left in the file system and in an engine.
+/// Removes the resources that killed processes left in the file system and in an engine.
 pub fn sweep() {
     tontine_host::leftovers::sweep();
     docker::sweep();

@@ -3,7 +3,7 @@
 use std::ffi::CString;
 use std::path::{Path, PathBuf};
 
-/// A directory whose name is also the prefix of other names, such as those of shared memory.
+/// A directory whose name is also the prefix of other names, such as the names of shared memory.
 #[derive(Debug, Clone)]
 pub struct Location(PathBuf);
 

@@ -27,7 +27,7 @@ pub struct Monitor<T> {
     pub guarded: T,
 }
 
-// SAFETY: mutex and condition variable are made for concurrent use, and `T` is `Sync` itself.
+// SAFETY: mutex and condition variable are designed for concurrent use, and `T` is `Sync` itself.
 unsafe impl<T: Sync> Sync for Monitor<T> {}
 // SAFETY: zero bytes are valid for all fields; the creator calls `initialise` before the first use.
 unsafe impl<T: Shareable> Shareable for Monitor<T> {}
@@ -82,7 +82,7 @@ impl<T> Monitor<T> {
     /// Returns `Failed` with the error of `pthread_mutex_unlock(3)`.
     #[inline(always)]
     pub fn unlock(&self) -> Result<()> {
-        // SAFETY: as in `lock`, after which alone this call is valid.
+        // SAFETY: as in `lock`, which must precede this call.
         error(unsafe { libc::pthread_mutex_unlock(self.mutex.get()) })
             .during("pthread_mutex_unlock")
     }
@@ -93,7 +93,8 @@ impl<T> Monitor<T> {
     /// Returns `Failed` with the error of `pthread_cond_signal(3)`.
     #[inline(always)]
     pub fn signal(&self) -> Result<()> {
-        // SAFETY: initialised before its first use, and mapped while it is borrowed.
+        // SAFETY: the condition variable was initialised before its first use and is mapped while
+        // borrowed.
         error(unsafe { libc::pthread_cond_signal(self.turned.get()) }).during("pthread_cond_signal")
     }
 
@@ -103,7 +104,7 @@ impl<T> Monitor<T> {
     /// Returns `Failed` with the error of `pthread_cond_wait(3)`.
     #[inline(always)]
     pub fn wait(&self) -> Result<()> {
-        // SAFETY: both are initialised and mapped; the caller holds the mutex.
+        // SAFETY: both objects are initialised and mapped; the caller holds the mutex.
         error(unsafe { libc::pthread_cond_wait(self.turned.get(), self.mutex.get()) })
             .during("pthread_cond_wait")
     }

@@ -31,25 +31,25 @@ pub enum Operation {
     Bind,
     /// A sender opens its end.
     Connect,
-    /// A sender sends; there is free space.
+    /// A sender sends while there is free space.
     Send,
-    /// A sender sends; the receiver sleeps until a message comes.
+    /// A sender sends to a receiver that sleeps until a message arrives.
     SendWaking,
     /// A sender sends into a full queue, which grows.
     Grow,
     /// A sender sends into a full queue, waits, and continues when there is free space.
     SendFull,
-    /// A receiver receives; a message is present.
+    /// A receiver receives while a message is present.
     Receive,
-    /// A receiver receives from a full queue; a sender sleeps until there is free space.
+    /// A receiver receives from a full queue while a sender sleeps until there is free space.
     ReceiveWaking,
-    /// A receiver receives from an empty queue, waits, and continues when a message comes.
+    /// A receiver receives from an empty queue, waits, and continues when a message arrives.
     ReceiveEmpty,
     /// A sender closes its end.
     Close,
     /// A process joins a heap.
     Join,
-    /// A member allocates a block; a free one of this size is available.
+    /// A member allocates a block while a free block of this size is available.
     Allocate,
     /// A member allocates the first block of a size.
     AllocateSlab,
@@ -162,7 +162,7 @@ impl Operation {
         }
     }
 
-    /// Returns the end of a queue that the victim has; `None` for a heap.
+    /// Returns the victim's end of a queue, or `None` for a heap.
     pub fn end(self) -> Option<QueueEnd> {
         match self {
             Self::Bind | Self::Receive | Self::ReceiveWaking | Self::ReceiveEmpty => {

@@ -15,10 +15,10 @@ use rustix::process::{geteuid, getppid};
 use tontine_host::error::{ErrorContext, Result};
 use tontine_host::leftovers::namespace;
 
-/// Directory of the marks. It survives a reboot, as the resources do; if it cannot be used, the
+/// Directory of the marks. It survives a reboot, as the resources do. If it cannot be used, the
 /// marks are in the temporary directory.
 const LASTING: &str = "/var/tmp";
-/// Start of a mark's name; the owner's name follows.
+/// Prefix of a mark's name, which the owner's name follows.
 const MARK: &str = "tontine-docker-";
 
 /// The identity of a process, distinct from that of any later process with the same pid: PID
@@ -32,7 +32,7 @@ pub struct ProcessIdentity {
 
 impl ProcessIdentity {
     /// Returns the process of this run: the parent if it runs the same program, as an invocation's
-    /// parent does; otherwise this process.
+    /// parent does, and otherwise this process.
     ///
     /// # Errors
     /// Returns `Skipped` if `/proc` does not show it.
@@ -49,7 +49,7 @@ impl ProcessIdentity {
         Ok(Self { namespace, pid, started })
     }
 
-    /// Returns the name: digits and hyphens.
+    /// Returns the name, which consists of digits and hyphens.
     pub fn name(&self) -> String {
         format!("{}-{}-{}", self.namespace, self.pid, self.started)
     }
@@ -88,7 +88,7 @@ impl ProcessIdentity {
         };
         leave(Path::new(LASTING))
             .or_else(|_| leave(&std::env::temp_dir()))
-            .setting_up("leaving a mark in /var/tmp")
+            .setting_up("creating a mark in /var/tmp")
     }
 }
 
@@ -121,7 +121,7 @@ impl StaleMark {
         Some(Self { path: entry.path(), owner, engine })
     }
 
-    /// Removes the mark, because nothing is left.
+    /// Removes the mark when no resource is left.
     pub fn forget(self) {
         let _ = fs::remove_file(self.path);
     }
@@ -133,11 +133,11 @@ fn runs_our_program(pid: u32) -> bool {
     ours.is_some() && file(&format!("/proc/{pid}/exe")) == ours
 }
 
-/// Returns when a process started, in ticks since boot; `None` if it has ended.
+/// Returns the start time of a process in ticks since boot, or `None` if the process has ended.
 fn started(pid: u32) -> Option<u64> {
     let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The second field, a name in parentheses, may contain anything. The third is the state, the
-    // 22nd the start time.
+    // The second field, a name in parentheses, may contain any character. The third field is the
+    // state, the 22nd the start time.
     let mut fields = text[text.rfind(')')? + 1..].split_whitespace();
     let state = fields.next()?;
     let started = fields.nth(18)?.parse().ok()?;

@@ -1,4 +1,4 @@
-//! POSIX message queues: `posix-mq`, and [`nameless`] ones, whose names are unlinked before the
+//! POSIX message queues: `posix-mq`, and [`nameless`] queues, whose names are unlinked before the
 //! first message.
 
 #![allow(unsafe_code, reason = "POSIX message queues")]
@@ -177,7 +177,7 @@ impl<B: AsMut<[u8]>> Patient for Exit<B> {
     }
 }
 
-/// Handles a failed call: checks the peers if it was only interrupted.
+/// Handles a failed call. If the call was only interrupted, checks the peers.
 #[cold]
 fn interrupted(call: &str, error: io::Error, peers: &[PeerHandle<'_>]) -> Result<()> {
     if error.kind() == io::ErrorKind::Interrupted { check(peers) } else { Err(error).during(call) }

@@ -1,8 +1,8 @@
 //! A structure in shared memory, followed by bytes: [`SharedRegion`]; and memory that both ends of
 //! a pair share: [`Common`].
 //!
-//! A region is deliberately a raw pointer: the rings access it through pointers, as the authors of
-//! comparable rings do.
+//! A region is deliberately a raw pointer: the rings access it through pointers, as comparable
+//! rings do.
 
 #![allow(unsafe_code, reason = "maps shared memory")]
 
@@ -21,7 +21,7 @@ use crate::location::Location;
 
 const ACCESS: ProtFlags = ProtFlags::READ.union(ProtFlags::WRITE);
 
-/// A mapped `T` with `extra` bytes after it, which other processes may map too. All bytes start as
+/// A mapped `T` with `extra` bytes after it, which other processes may also map. All bytes start as
 /// zero.
 #[derive(Debug)]
 pub struct SharedRegion<T> {
@@ -62,12 +62,12 @@ impl<T> SharedRegion<T> {
     /// Returns `Skipped` if the system refuses the mapping.
     pub fn anonymous(extra: usize) -> Result<Self> {
         let (length, flags) = (Self::length(extra), MapFlags::SHARED | MapFlags::POPULATE);
-        // SAFETY: a fresh mapping at an address of the kernel's choice overlaps no memory in use.
+        // SAFETY: a fresh mapping at an address chosen by the kernel overlaps no memory in use.
         let at = unsafe { mmap_anonymous(std::ptr::null_mut(), length, ACCESS, flags) };
         Ok(Self::at_address(at.setting_up("mmap")?, length))
     }
 
-    /// Returns the address, which is valid as long as the handle; other processes write there too.
+    /// Returns the address, which is valid as long as the handle. Other processes also write there.
     #[inline(always)]
     pub fn at(&self) -> *mut T {
         self.at.as_ptr()
@@ -79,7 +79,7 @@ impl<T> SharedRegion<T> {
 
     fn map(file: &OwnedFd, extra: usize) -> Result<Self> {
         let length = Self::length(extra);
-        // SAFETY: a fresh mapping at an address of the kernel's choice overlaps no memory in use.
+        // SAFETY: a fresh mapping at an address chosen by the kernel overlaps no memory in use.
         let at = unsafe { mmap(std::ptr::null_mut(), length, ACCESS, MapFlags::SHARED, file, 0) };
         Ok(Self::at_address(at.setting_up("mmap")?, length))
     }
@@ -105,7 +105,7 @@ pub struct Common<T> {
     _keeps: Arc<SharedMapping<T>>,
 }
 
-// SAFETY: the handle gives out only `&T`, and `Shareable` requires `Sync`.
+// SAFETY: the handle only hands out `&T`, and `Shareable` requires `Sync`.
 unsafe impl<T: Shareable> Send for Common<T> {}
 
 impl<T: Shareable> Common<T> {

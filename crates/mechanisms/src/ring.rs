@@ -1,8 +1,8 @@
-//! The ring that several mechanisms share: a few slots, and two counts that determine which slots
-//! are full ([`Ring`]); and the ends of any ring under a [`RingGuard`].
+//! The ring that several mechanisms share, [`Ring`]: a few slots, and two counts that determine
+//! which slots are full. Also the ends of any ring under a [`RingGuard`].
 //!
 //! The ring is plain memory, as in textbooks: the caller of [`Ring::push`] or [`Ring::pop`] holds
-//! the guard. The mechanisms differ in the state in which a dead holder leaves the guard.
+//! the guard. The mechanisms differ in the state of the guard after the death of its holder.
 
 #![allow(
     unsafe_code,
@@ -88,7 +88,7 @@ impl<G> Ring<G> {
         unsafe { (*self.memory).written.wrapping_sub((*self.memory).read) >= SLOTS as u64 }
     }
 
-    /// Copies a message in, then counts it: if the sender is killed in between, the message was
+    /// Copies a message in, then counts it. If the sender is killed in between, the message was
     /// never sent.
     ///
     /// # Safety
@@ -104,7 +104,7 @@ impl<G> Ring<G> {
         }
     }
 
-    /// Copies a message out, then counts it: if the receiver is killed in between, the message is
+    /// Copies a message out, then counts it. If the receiver is killed in between, the message is
     /// still in the ring.
     ///
     /// # Safety
@@ -169,7 +169,7 @@ pub trait RingGuard: Sized + 'static {
         peers: &[PeerHandle<'_>],
     ) -> Result<(), TransferError>;
 
-    /// Waits for a message and pops it; returns `false` if none came before the deadline.
+    /// Waits for a message and pops it. Returns `false` if none arrived before the deadline.
     ///
     /// # Errors
     /// Returns a [`TransferError`].
@@ -184,7 +184,7 @@ pub trait RingGuard: Sized + 'static {
     ) -> Result<bool, TransferError>;
 }
 
-/// An end of a ring: it can send and receive.
+/// An end of a ring, which can send and receive.
 pub struct RingEnd<G> {
     region: Arc<SharedRegion<RingMemory<G>>>,
     buffer: Vec<u8>,

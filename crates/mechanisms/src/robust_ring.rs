@@ -1,7 +1,7 @@
 //! A ring under a robust mutex and two condition variables, all process-shared: `robust-ring`.
 //!
-//! It follows the usual careful practice: the ring is consistent at every point, because a message
-//! is counted after it was copied, so a thread that gets EOWNERDEAD calls
+//! The ring follows the usual careful practice: it is consistent at every point, because a message
+//! is counted after it was copied. A thread that gets EOWNERDEAD therefore calls
 //! `pthread_mutex_consistent` and continues.
 
 #![allow(unsafe_code, reason = "POSIX mutexes and condition variables in shared memory")]
@@ -17,7 +17,8 @@ use crate::monitor::{error, initialise_condition, initialise_mutex};
 use crate::operation::Operation;
 use crate::ring::{Ring, RingGuard, SLOTS};
 
-/// Interval between two checks of the peers: a signal does not end a wait for a condition variable.
+/// Interval between two checks of the peers, because a signal does not end a wait for a condition
+/// variable.
 const LOOK: Duration = Duration::from_secs(1);
 
 const CALLS: &str = "pthread_cond_signal, pthread_cond_wait and the mutex: futex(FUTEX_WAKE) and \
@@ -172,7 +173,7 @@ unsafe fn wait_or_unlock(
     }
 }
 
-/// Waits with the mutex held; returns `false` if the deadline passed.
+/// Waits with the mutex held. Returns `false` if the deadline has passed.
 ///
 /// # Safety
 /// Both are mapped and initialised, and the caller holds the mutex.
@@ -199,7 +200,7 @@ unsafe fn wait(
     Ok(until.is_none())
 }
 
-/// Handles the result of a call that may have acquired the mutex of a dead owner: the ring is
+/// Handles the result of a call that may have acquired the mutex of a dead owner. The ring is
 /// consistent at every point.
 ///
 /// # Safety

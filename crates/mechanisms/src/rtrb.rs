@@ -57,7 +57,7 @@ mod rings {
     /// Size of a stream's ring in bytes.
     const RING_BYTES: usize = 256 << 10;
 
-    /// A ring of words, each a message.
+    /// A ring of words, each of which is a message.
     pub(super) struct WordRing;
 
     /// A ring of bytes, through which longer messages pass in pieces.

@@ -62,12 +62,12 @@ impl Driver for SemaphoreProcesses {
     }
 }
 
-/// A round trip passes one word under the semaphores.
+/// Size in bytes of the word that a round trip passes under the semaphores.
 const WORD: usize = size_of::<u64>();
 
 #[repr(C)]
 struct SemaphoreShared {
-    /// Each is posted by the end with the same number.
+    /// Each semaphore is posted by the end with the same number.
     semaphores: [Semaphore; 2],
     slots: [MessageWords; 2],
 }
@@ -130,7 +130,7 @@ impl TwoWay for Poster {}
 #[repr(C, align(128))]
 pub struct Semaphore(UnsafeCell<libc::sem_t>);
 
-// SAFETY: a semaphore is made for concurrent use; only the C library accesses its content.
+// SAFETY: a semaphore is designed for concurrent use; only the C library accesses its content.
 unsafe impl Sync for Semaphore {}
 // SAFETY: zero bytes are a valid `sem_t`; the creator calls `start_at_zero` before the first use.
 unsafe impl Shareable for Semaphore {}
@@ -142,7 +142,7 @@ impl Semaphore {
     /// # Errors
     /// Returns `Skipped` if the system has no process-shared semaphores.
     pub fn start_at_zero(&self) -> Result<()> {
-        // SAFETY: the memory is mapped, not used elsewhere yet, and aligned.
+        // SAFETY: the memory is mapped, aligned, and not used elsewhere yet.
         checked(unsafe { libc::sem_init(self.0.get(), 1, 0) }).setting_up("sem_init")?;
         Ok(())
     }
@@ -153,12 +153,12 @@ impl Semaphore {
     /// Returns `Failed` if the semaphore is at its maximum.
     #[inline(always)]
     pub fn post(&self) -> Result<()> {
-        // SAFETY: initialised by `start_at_zero`, and mapped while it is borrowed.
+        // SAFETY: `start_at_zero` initialised the semaphore, which is mapped while it is borrowed.
         checked(unsafe { libc::sem_post(self.0.get()) }).during("sem_post")?;
         Ok(())
     }
 
-    /// Waits until the semaphore is above zero and decrements it; returns `true` if a signal
+    /// Waits until the semaphore is above zero and decrements it. Returns `true` if a signal
     /// interrupted the wait.
     ///
     /// # Errors

@@ -80,8 +80,8 @@ impl RingGuard for Semaphores {
         message: &[u8],
         peers: &[PeerHandle<'_>],
     ) -> Result<(), TransferError> {
-        // SAFETY: guaranteed by the caller; the ring is changed only while `mutex` is held, and
-        // after `room` was decremented the ring is not full.
+        // SAFETY: guaranteed by the caller; the ring is changed only while `mutex` is held, and it
+        // is not full after `room` was decremented.
         unsafe {
             let guard = &raw mut (*ring.memory()).guard;
             wait_for(&raw mut (*guard).room, peers, None)?;
@@ -99,7 +99,7 @@ impl RingGuard for Semaphores {
         peers: &[PeerHandle<'_>],
         until: Option<&libc::timespec>,
     ) -> Result<bool, TransferError> {
-        // SAFETY: as in `put`; after `items` was decremented the ring is not empty.
+        // SAFETY: as in `put`; the ring is not empty after `items` was decremented.
         unsafe {
             let guard = &raw mut (*ring.memory()).guard;
             if !wait_for(&raw mut (*guard).items, peers, until)? {
@@ -114,7 +114,7 @@ impl RingGuard for Semaphores {
     }
 }
 
-/// Decrements a semaphore; returns `false` if it is still zero at the deadline.
+/// Decrements a semaphore. Returns `false` if it is still zero at the deadline.
 ///
 /// # Safety
 /// `semaphore` is mapped and initialised.

@@ -1,10 +1,10 @@
 //! SIGUSR1, which is blocked, sent to the other process's thread and received by `sigwaitinfo`:
 //! `signal`. It carries no data.
 //!
-//! It is sent by `tgkill`, not `kill`. Both cost the same, and in a multithreaded process `kill`
-//! could hit a thread that does not block the signal, and end the process. A signal to a process
-//! that is dead and reaped fails with ESRCH, which notifies the sender unless the number has been
-//! reused; a survivor that waits for a signal is not notified.
+//! The signal is sent by `tgkill`, not `kill`. Both cost the same, but in a multithreaded process
+//! `kill` could hit a thread that does not block the signal, and terminate the process. A signal to
+//! a process that is dead and reaped fails with ESRCH, which notifies the sender unless the number
+//! has been reused. A survivor that waits for a signal is not notified.
 
 #![allow(unsafe_code, reason = "signal masks, sigwaitinfo and tgkill")]
 
@@ -22,7 +22,7 @@ use crate::driver::{Couple, Driver, PairDriver, PairUser};
 use crate::end::{Inlet, Outlet, TransferError, TwoWay, check};
 use crate::region::Common;
 
-/// Interval between checks whether the other end is ready.
+/// Interval between checks that the other end is ready.
 const LOOK: Duration = Duration::from_micros(50);
 
 /// `signal`.
@@ -58,7 +58,7 @@ pub struct SignalReceiver {
     process: AtomicU32,
 }
 
-// SAFETY: contains only atomics; zero is valid.
+// SAFETY: all fields are atomics, and zero is a valid value.
 unsafe impl Shareable for SignalReceiver {}
 
 /// One end before it is opened: both receivers, and the end's own number.
@@ -83,7 +83,7 @@ impl PairDriver for Usr1 {
         own.process.store(std::process::id(), Ordering::Relaxed);
         // SAFETY: the call only returns a number.
         let thread = unsafe { libc::gettid() };
-        // SYNC signal-receiver: pairs with the other end's load; the signal is blocked by now.
+        // SYNC signal-receiver: pairs with the other end's load; the signal is already blocked.
         own.thread.store(thread.cast_unsigned(), Ordering::Release);
         // SYNC signal-receiver: pairs with the other end's store.
         while other.thread.load(Ordering::Acquire) == 0 {

@@ -1,4 +1,4 @@
-//! A message in shared memory: [`MessageWords`], written by one end and read by the other, never
+//! A message in shared memory: [`MessageWords`], which one end writes and the other reads, never
 //! concurrently unless the mechanism around it breaks.
 
 #![allow(unsafe_code, reason = "declares its layout shareable")]
@@ -13,13 +13,13 @@ const WORDS: usize = 8;
 pub const CAPACITY: usize = WORDS * size_of::<u64>();
 
 /// The bytes of a message, as atomic words, so that a race tears the message but is not undefined
-/// behaviour. A message shorter than a word is not written: the mechanism of a round trip signals
-/// its arrival by other means.
+/// behaviour. A message shorter than a word is not written, because the mechanism of a round trip
+/// signals its arrival by other means.
 #[derive(Debug)]
 #[repr(C)]
 pub struct MessageWords([AtomicU64; WORDS]);
 
-// SAFETY: contains only atomics; zero is valid.
+// SAFETY: all fields are atomics, and zero is a valid value.
 unsafe impl Shareable for MessageWords {}
 
 impl MessageWords {

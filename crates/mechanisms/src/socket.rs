@@ -108,7 +108,7 @@ impl Connected for UnixSeqpacket {
         unix_pair(SocketType::SEQPACKET)
     }
 
-    /// Sends a packet as large as a message once and receives it, to check that such packets fit.
+    /// Sends one packet as large as a message and receives it, to check that such packets fit.
     fn try_out(bytes: usize, read: &OwnedFd, write: &OwnedFd) -> Result<()> {
         let mut packet = vec![0; bytes];
         match rustix::net::send(write, &packet, rustix::net::SendFlags::DONTWAIT) {

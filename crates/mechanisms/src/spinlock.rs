@@ -2,10 +2,10 @@
 //! swaps until it succeeds; `spinlock-ttas`, which reads before it swaps, and pauses; and the
 //! `-process` variant of each.
 //!
-//! One end takes the lock and sets a bit; the other takes the lock and resets it. An end that gets
-//! the lock before the bit has the awaited value releases the lock at once and tries again; each
-//! end counts these rounds. Lock and bit share one cache line, as in a plain structure. A process
-//! that is killed while it holds the lock never releases it.
+//! One end acquires the lock and sets a bit; the other acquires the lock and resets it. An end that
+//! acquires the lock before the bit has the awaited value releases the lock immediately and tries
+//! again; each end counts these rounds. Lock and bit share one cache line, as in a plain structure.
+//! A process that is killed while it holds the lock never releases it.
 
 #![allow(unsafe_code, reason = "declares its layout shareable")]
 
@@ -102,13 +102,13 @@ struct SpinlockShared {
     slot: MessageWords,
 }
 
-// SAFETY: contains only atomics; zero is valid.
+// SAFETY: all fields are atomics, and zero is a valid value.
 unsafe impl Shareable for SpinlockShared {}
 
 /// One end.
 pub struct SpinlockEnd<const TTAS: bool> {
     state: Common<SpinlockShared>,
-    /// The value of the bit for which this end waits; it writes the other value.
+    /// The value of the bit for which this end waits. The end writes the other value.
     awaited: u32,
     bytes: usize,
     tries: u64,
@@ -125,8 +125,8 @@ impl<const TTAS: bool> PairDriver for SpinlockEnd<TTAS> {
         Ok(Couple::of((end(one, 0), end(two, 1))))
     }
 
-    /// An end sends while it holds the lock, which it took to receive; so the first end starts with
-    /// the lock held.
+    /// Opens an end. An end sends while it holds the lock, which it acquired in order to receive,
+    /// so the first end starts with the lock held.
     fn open<const BYTES: usize>(half: Self, peers: &[PeerHandle<'_>]) -> Result<Self> {
         if half.awaited == 0 {
             half.lock(peers)?;

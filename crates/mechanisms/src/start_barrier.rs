@@ -1,13 +1,13 @@
 //! A start barrier for processes: [`StartBarrier`].
 //!
-//! Each process calls [`StartBarrier::arrive`] and sleeps in [`StartBarrier::pass`]; the process
+//! Each process calls [`StartBarrier::arrive`] and sleeps in [`StartBarrier::pass`]. The process
 //! that started them waits in [`StartBarrier::until`] and releases them by [`StartBarrier::open`].
 //! Both words are futexes in shared memory, so that no process spins while others have work to do.
 //!
-//! It does not reap processes: the check passed to [`StartBarrier::until`] detects a process that
-//! ends before it arrives.
+//! The barrier does not reap processes: the check passed to [`StartBarrier::until`] detects a
+//! process that ends before it arrives.
 
-#![allow(unsafe_code, reason = "shares a muster between processes")]
+#![allow(unsafe_code, reason = "shares a barrier between processes")]
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -32,7 +32,7 @@ pub struct StartBarrier {
     gate: AtomicU32,
 }
 
-// SAFETY: contains only atomics; zero is valid.
+// SAFETY: all fields are atomics, and zero is a valid value.
 unsafe impl Shareable for StartBarrier {}
 
 impl StartBarrier {
@@ -56,7 +56,7 @@ impl StartBarrier {
         }
     }
 
-    /// Sleeps until `count` processes have arrived. Calls `check` from time to time; it fails if
+    /// Sleeps until `count` processes have arrived. Calls `check` at intervals; `check` fails if
     /// the processes can no longer arrive.
     ///
     /// # Errors
@@ -87,8 +87,8 @@ impl StartBarrier {
     pub fn open(&self) {
         // SYNC muster-gate: pairs with `pass`.
         self.gate.store(1, Ordering::Release);
-        // If this wake failed, sleepers could remain at the open gate. It cannot fail: the word is
-        // mapped and aligned.
+        // If this wake failed, sleepers could remain at the open gate. It cannot fail, because the
+        // word is mapped and aligned.
         let _ = futex::wake(&self.gate, futex::Flags::empty(), i32::MAX.cast_unsigned());
     }
 }

@@ -2,7 +2,7 @@
 //! over `ipc` between processes (`zmq-ipc`).
 //!
 //! `zmq_send` returns when the message is in the library's own queue inside the process. A context
-//! cannot be used across a fork, so each process creates its own after it.
+//! cannot be used across a fork, so each process creates its own context after the fork.
 
 use crate::about::{AfterKill, Asked, Between, Death, Explored, Idle, Listing, Mechanism, PEERS};
 use crate::driver::Driver;
@@ -107,13 +107,13 @@ mod sockets {
     use crate::location::Location;
 
     /// Maximum number of bytes in flight on either side of a stream, with a minimum of two
-    /// messages: ZeroMQ's default of a thousand messages would be a gibibyte of large ones.
+    /// messages. ZeroMQ's default of a thousand messages would be a gibibyte of large messages.
     const UNDER_WAY: usize = 16 << 20;
     /// Interval between a sender's attempts to reach a receiver that may not exist yet.
     const RECONNECT_MS: i32 = 1;
     /// Like [`RECONNECT_MS`], for a process that is single-stepped.
     const NAMED_RECONNECT_MS: i32 = 5;
-    /// The address of sockets between threads; each context has its own address space.
+    /// The address of sockets between threads. Each context has its own address space.
     const INPROC: &str = "inproc://tontine";
 
     /// A socket, which keeps its context alive.
@@ -128,7 +128,8 @@ mod sockets {
             Ok(Self { socket, message: zmq::Message::new() })
         }
 
-        /// Discards unsent messages on close: by then all have arrived, or a failure occurred.
+        /// Discards unsent messages on close. At that time all have arrived, or a failure has
+        /// occurred.
         fn without_linger(self) -> Result<Self> {
             self.socket.set_linger(0).map_err(set_up("zmq_setsockopt(ZMQ_LINGER)"))?;
             Ok(self)

@@ -19,7 +19,7 @@ pub(super) trait Allocator: 'static {
     /// Prepares the allocator. Called before the first thread is started.
     ///
     /// # Errors
-    /// Skipped, if this build or this system lacks the allocator.
+    /// Returns `Skipped` if this build or this system lacks the allocator.
     fn prepare() -> Result<()> {
         Ok(())
     }
@@ -37,7 +37,7 @@ pub(super) trait Allocator: 'static {
 /// Allocates a block of `size` bytes, at least a word, and writes `tag` into its first word.
 ///
 /// # Errors
-/// Failed, if no block is available.
+/// Returns `Failed` if no block is available.
 #[inline(always)]
 pub(super) fn allocate<H: Allocator>(size: usize, tag: u64) -> Result<BlockAddr> {
     debug_assert!(size >= size_of::<u64>());

@@ -37,7 +37,7 @@ impl WorkerThreads<'_> {
     /// time.
     ///
     /// # Errors
-    /// The first error of a worker. If a worker cannot be pinned, no worker runs `work`.
+    /// Returns the first error of a worker. If a worker cannot be pinned, no worker runs `work`.
     pub(super) fn together<T: Send>(
         &self,
         members: usize,
@@ -76,7 +76,7 @@ impl WorkerThreads<'_> {
     /// batch in ns per operation, except those of the warm-up.
     ///
     /// # Errors
-    /// Those of `batch`.
+    /// Returns the errors of `batch`.
     #[inline(always)]
     pub(super) fn batches(&self, mut batch: impl FnMut() -> Result<bool>) -> Result<Vec<f64>> {
         let all = self.time.as_nanos() as f64;

@@ -82,8 +82,8 @@ impl SourceDocument {
     /// `quick`, reduces the sizes and says so in the output.
     ///
     /// # Errors
-    /// Skipped, if the machine lacks a requirement; failed, if a program fails or `out` cannot be
-    /// written.
+    /// Returns `Skipped` if the machine lacks a requirement, and `Failed` if a program fails or
+    /// `out` cannot be written.
     pub fn reproduce(&self, quick: bool, out: &mut dyn Write) -> Result<()> {
         (self.run)(quick, out)
     }

@@ -34,8 +34,8 @@ const PUBLISHED_AVERAGE: i64 = 40;
 /// Repeats the source's program.
 ///
 /// # Errors
-/// Skipped, if the system refuses processes or shared memory; failed, if a child died from another
-/// cause or `out` cannot be written.
+/// Returns `Skipped` if the system refuses processes or shared memory, and `Failed` if a child died
+/// from another cause or `out` cannot be written.
 pub fn reproduce(quick: bool, out: &mut dyn Write) -> Result<()> {
     run(if quick { REDUCED } else { DELIVERIES }, out)
 }

@@ -118,7 +118,8 @@ const CURVES: [PublishedCurve; 4] = [
 /// says so in the output.
 ///
 /// # Errors
-/// Failed, if `out` cannot be written. If something cannot be measured, a line gives the reason.
+/// Returns `Failed` if `out` cannot be written. If something cannot be measured, a line gives the
+/// reason.
 pub fn reproduce(quick: bool, out: &mut dyn Write) -> Result<()> {
     let processors = tontine_host::os::pin::allowed()?.len();
     say(

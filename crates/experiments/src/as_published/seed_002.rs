@@ -35,7 +35,8 @@ const ROWS: [PublishedRow; 6] = [
 /// Runs the source's benchmark and writes its table, with the published values next to ours.
 ///
 /// # Errors
-/// Failed, if the output cannot be written. If the system refuses a row, the table says so.
+/// Returns `Failed` if the output cannot be written. If the system refuses a row, the table says
+/// so.
 pub fn reproduce(quick: bool, out: &mut dyn Write) -> Result<()> {
     let loops = if quick { QUICK_LOOPS } else { LOOPS };
     let clock = Clock::calibrated();

@@ -38,7 +38,8 @@ const ROWS: [(&str, &str); 6] = [
 /// says so.
 ///
 /// # Errors
-/// Failed, if `out` cannot be written. If a mechanism cannot be measured, its row gives the reason.
+/// Returns `Failed` if `out` cannot be written. If a mechanism cannot be measured, its row gives
+/// the reason.
 pub fn reproduce(quick: bool, out: &mut dyn Write) -> Result<()> {
     let (rounds, warm_up) = if quick { QUICK } else { ROUNDS };
     let reduced =

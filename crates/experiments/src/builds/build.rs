@@ -42,7 +42,7 @@ impl Tools {
     /// memory, so that the first build does not differ from the last.
     ///
     /// # Errors
-    /// Skipped, naming what is missing.
+    /// Returns `Skipped`, naming what is missing.
     pub(super) fn look(folder: &Path, processes: &ProcessGroup, until: Instant) -> Result<Self> {
         let make = find("make").ok_or_else(|| {
             MeasureError::skip("needs make, and found none on PATH: install make")
@@ -68,8 +68,8 @@ impl Tools {
     /// Builds `count` copies of the program at once, each in its own folder in `folder`.
     ///
     /// # Errors
-    /// Skipped, if the sources cannot be written. Failed, if a build fails, does not end by
-    /// `until`, or yields a program whose output differs from that of the other builds.
+    /// Returns `Skipped` if the sources cannot be written. Returns `Failed` if a build fails, does
+    /// not end by `until`, or yields a program whose output differs from that of the other builds.
     pub(super) fn build(
         &self,
         count: usize,

@@ -24,8 +24,8 @@ use crate::liveness_check::monitored::Means;
 /// Returns the nanoseconds from a death to its notice.
 ///
 /// # Errors
-/// Skipped, if the system refuses a requirement of the mechanism; failed, if the mechanism never
-/// notifies.
+/// Returns `Skipped` if the system refuses a requirement of the mechanism, and `Failed` if the
+/// mechanism never notifies.
 pub(super) fn notice(variant: &str, scene: &DeathPlan) -> Result<f64> {
     match variant {
         "robust-futex-wait" => told(scene, Means::Mutex, |_| Ok(()), |dying, ()| owner_died(dying)),

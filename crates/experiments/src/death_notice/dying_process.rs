@@ -68,7 +68,7 @@ impl DyingProcess {
     /// Starts a process that registers by `means` and then idles.
     ///
     /// # Errors
-    /// Those of [`Monitored::start`].
+    /// Returns the errors of [`Monitored::start`].
     pub(super) fn start(scene: &DeathPlan, means: Means) -> Result<Self> {
         Self::start_with(scene, means, || {})
     }
@@ -77,7 +77,7 @@ impl DyingProcess {
     /// it dies.
     ///
     /// # Errors
-    /// Those of [`Monitored::start`].
+    /// Returns the errors of [`Monitored::start`].
     pub(super) fn start_with<T>(
         scene: &DeathPlan,
         means: Means,
@@ -116,7 +116,7 @@ impl DyingProcess {
     /// Ends the victim, waits until `told` returns, and returns the nanoseconds in between.
     ///
     /// # Errors
-    /// Skipped, if the system refuses the signal; otherwise the errors of `told`.
+    /// Returns `Skipped` if the system refuses the signal, and otherwise the errors of `told`.
     pub(super) fn die(&self, scene: &DeathPlan, told: impl FnOnce() -> Result<()>) -> Result<f64> {
         let struck = scene.clock.start();
         let done = match scene.cause {

@@ -33,8 +33,8 @@ const LANE: u64 = 16 << 20;
 /// Returns the nanoseconds from a death to the end of a sender's sleep.
 ///
 /// # Errors
-/// Skipped, if the system refuses a requirement of a mailbox; failed, if the sender is not
-/// notified.
+/// Returns `Skipped` if the system refuses a requirement of a mailbox, and `Failed` if the sender
+/// is not notified.
 pub(super) fn until_woken(scene: &DeathPlan) -> Result<f64> {
     let options = Options::new().wait_strategy(WaitStrategy::Sleep);
     told(scene, &options, |sender, _| match sender.wait_acked(Some(TIMEOUT)) {
@@ -47,7 +47,7 @@ pub(super) fn until_woken(scene: &DeathPlan) -> Result<f64> {
 /// pidfd: the part that does not depend on the library.
 ///
 /// # Errors
-/// Those of [`until_woken`].
+/// Returns the errors of [`until_woken`].
 pub(super) fn until_reader_ended(scene: &DeathPlan) -> Result<f64> {
     let options = Options::new().wait_strategy(WaitStrategy::Sleep);
     told(scene, &options, |_, dying| until_ended(dying.pidfd()))
@@ -56,7 +56,7 @@ pub(super) fn until_reader_ended(scene: &DeathPlan) -> Result<f64> {
 /// Returns the nanoseconds from a death to the first `send` that reports it.
 ///
 /// # Errors
-/// Those of [`until_woken`].
+/// Returns the errors of [`until_woken`].
 pub(super) fn until_send_fails(scene: &DeathPlan) -> Result<f64> {
     let options = Options::new().first_chunk(LANE).lane_cap(2 * LANE);
     told(scene, &options, |sender, _| {

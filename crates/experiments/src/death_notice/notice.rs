@@ -14,7 +14,7 @@ pub(super) const PATIENCE_MS: libc::c_int = 5_000;
 /// Waits until a pidfd signals that its process has ended.
 ///
 /// # Errors
-/// Failed, if the process does not end within five seconds.
+/// Returns `Failed` if the process does not end within five seconds.
 pub(super) fn until_ended(pidfd: BorrowedFd<'_>) -> Result<()> {
     polled(pidfd.as_raw_fd(), libc::POLLIN)
 }
@@ -22,7 +22,7 @@ pub(super) fn until_ended(pidfd: BorrowedFd<'_>) -> Result<()> {
 /// Waits until a descriptor is ready for one of these events.
 ///
 /// # Errors
-/// Failed, if no event arrives within five seconds.
+/// Returns `Failed` if no event arrives within five seconds.
 pub(super) fn polled(fd: RawFd, events: libc::c_short) -> Result<()> {
     let mut watched = libc::pollfd { fd, events, revents: 0 };
     told_in_time("poll", || {

@@ -39,8 +39,8 @@ pub(super) fn needs_reaper(variant: &str) -> bool {
 /// Returns the nanoseconds from a death to its notice.
 ///
 /// # Errors
-/// Skipped, if the system refuses a requirement of the mechanism; failed, if the mechanism never
-/// notifies.
+/// Returns `Skipped` if the system refuses a requirement of the mechanism, and `Failed` if the
+/// mechanism never notifies.
 pub(super) fn notice(variant: &str, scene: &DeathPlan) -> Result<f64> {
     if variant == "mailbox-send" {
         return mailbox::until_send_fails(scene);

@@ -61,7 +61,7 @@ impl CounterPair {
     /// Creates two counters with the given layout, both 0.
     ///
     /// # Errors
-    /// Failed, if no memory is available for the heap.
+    /// Returns `Failed` if no memory is available for the heap.
     pub(super) fn at(places: CounterLayout) -> Result<Self> {
         let made = ClassicHeap::new().and_then(|mut heap| {
             let words = match places {
@@ -92,7 +92,7 @@ impl CounterPair {
     /// Returns the heap's map.
     ///
     /// # Errors
-    /// Failed, if the heap is damaged.
+    /// Returns `Failed` if the heap is damaged.
     pub(super) fn map(&self) -> Result<Map> {
         self.heap.check().map_err(|error| MeasureError::fail(format!("the source's heap: {error}")))
     }
@@ -114,7 +114,7 @@ impl CounterPair {
     /// Increments one counter, then the other, on one processor. Returns the total time in ns.
     ///
     /// # Errors
-    /// Skipped, if the processor cannot be used; failed, if an increment was lost.
+    /// Returns `Skipped` if the processor cannot be used, and `Failed` if an increment was lost.
     pub(super) fn serial(&self, cpu: usize, times: usize, clock: Clock) -> Result<f64> {
         let _pinned = Pinned::to(cpu)?;
         let [p, q] = self.pair();
@@ -133,7 +133,7 @@ impl CounterPair {
     /// The other thread is already running on its processor when the clock is read.
     ///
     /// # Errors
-    /// Those of [`CounterPair::serial`].
+    /// Returns the errors of [`CounterPair::serial`].
     pub(super) fn at_once(&self, on: Placement, times: usize, clock: Clock) -> Result<f64> {
         let [p, q] = self.pair();
         let before = self.sums();
@@ -237,7 +237,7 @@ mod tests {
     /// or locks the bus is not allowed.
     #[cfg(target_arch = "x86_64")]
     #[test]
-    fn each_increment_is_a_load_and_a_store_without_a_lock() {
+    fn increment_compiles_to_load_and_store_without_lock() {
         use iced_x86::{Decoder, DecoderOptions, Instruction, InstructionInfoFactory, OpAccess};
         let start = increment as fn(&AtomicU64, u64) as *const u8;
         // SAFETY: the bytes belong to a function in the executable's text, which extends beyond

@@ -56,8 +56,8 @@ impl PaddedWord {
 /// pass. Returns, for each pass, the ns until both processes have finished.
 ///
 /// # Errors
-/// Failed, if the heap or the other process fails, an increment was lost, or both blocks lie in one
-/// cache line.
+/// Returns `Failed` if the heap or the other process fails, an increment was lost, or both blocks
+/// lie in one cache line.
 pub(super) fn at_once(
     on: Placement,
     times: usize,

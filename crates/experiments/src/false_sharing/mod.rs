@@ -120,7 +120,7 @@ impl Experiment for FalseSharing {
 /// Returns the map of the heap in which `one-line` counts.
 ///
 /// # Errors
-/// Failed, if no memory is available for the heap.
+/// Returns `Failed` if no memory is available for the heap.
 pub(crate) fn map() -> Result<Map> {
     CounterPair::at(CounterLayout::ONE_LINE)?.map()
 }

@@ -17,7 +17,8 @@ use tontine_mechanisms::start_barrier::StartBarrier;
 /// Returns, for each process, the seconds from its first fork to its last.
 ///
 /// # Errors
-/// Skipped, if the system refuses a process; failed, if a process does not exit with 0.
+/// Returns `Skipped` if the system refuses a process, and `Failed` if a process does not exit with
+/// 0.
 pub(super) fn run(processes: usize, forks: usize, clock: Clock) -> Result<Vec<f64>> {
     let (start, all_forked, words) =
         (StartBarrier::new()?, StartBarrier::new()?, ChildError::new()?);

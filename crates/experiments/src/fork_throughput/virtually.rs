@@ -12,7 +12,7 @@ use crate::modes::{self, System, TimeSource};
 /// each process.
 ///
 /// # Errors
-/// Failed, if the virtual Unix does not end with status 0.
+/// Returns `Failed` if the virtual Unix does not end with status 0.
 pub(super) fn run(
     system: System,
     processes: usize,

@@ -98,7 +98,7 @@ impl Monitored {
     /// Starts a process that registers by `means` and then waits for commands.
     ///
     /// # Errors
-    /// Skipped, naming the call, if the system refuses a requirement.
+    /// Returns `Skipped`, naming the call, if the system refuses a requirement.
     pub fn start(means: Means, home: Home) -> Result<Self> {
         Self::start_with(means, home, || {})
     }
@@ -107,7 +107,7 @@ impl Monitored {
     /// not allocate.
     ///
     /// # Errors
-    /// Those of [`Monitored::start`].
+    /// Returns the errors of [`Monitored::start`].
     pub fn start_with(means: Means, home: Home, first: impl FnOnce()) -> Result<Self> {
         let page = SharedMapping::<MonitorPage>::anonymous()?;
         page.prepare()?;
@@ -139,7 +139,7 @@ impl Monitored {
     /// one borrower may hold it at a time.
     ///
     /// # Panics
-    /// If another borrower still holds it.
+    /// Panics if another borrower still holds it.
     pub fn child(&self) -> RefMut<'_, Child> {
         self.child.borrow_mut()
     }
@@ -170,8 +170,8 @@ impl Monitored {
     /// complete, but does not wait for an exit.
     ///
     /// # Errors
-    /// Skipped, if there is no other program to run; failed, if the process does not carry out the
-    /// command.
+    /// Returns `Skipped` if there is no other program to run, and `Failed` if the process does not
+    /// carry out the command.
     pub fn order(&self, order: MonitorCommand) -> Result<()> {
         rustix::net::send(&self.line, &[order as u8], SendFlags::NOSIGNAL).during("send")?;
         match order {

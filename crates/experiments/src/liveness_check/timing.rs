@@ -72,7 +72,7 @@ pub struct Interleaved {
 /// Times batches of `check` and of its three baselines in turn.
 ///
 /// # Errors
-/// Failed, if a check reports the process as dead, although it is alive.
+/// Returns `Failed` if a check reports the process as dead, although it is alive.
 pub fn interleaved(
     check: &impl Check,
     dummy: &impl Check,

@@ -104,7 +104,7 @@ impl MonitorPage {
     /// Makes the mutex robust and process-shared. Call it once, before any thread locks it.
     ///
     /// # Errors
-    /// Skipped, if the system has no robust mutexes.
+    /// Returns `Skipped` if the system has no robust mutexes.
     pub fn prepare(&self) -> error::Result<()> {
         self.plain.store(1, Ordering::Relaxed);
         // SAFETY: no thread uses the mutex yet.
@@ -165,7 +165,7 @@ impl MonitorPage {
     /// [`MonitorPage::own_word`] and then sleeps indefinitely. Returns when the word is held.
     ///
     /// # Errors
-    /// [`RegisterError`], if `clone` or `set_robust_list` fails.
+    /// Returns [`RegisterError`] if `clone` or `set_robust_list` fails.
     pub fn anchor(&self) -> Result<(), RegisterError> {
         self.bare_thread(&self.anchor_stack, hold_own_list)?;
         for _ in 0..5_000 {
@@ -191,7 +191,7 @@ impl MonitorPage {
     /// Starts a bare thread that only keeps the process alive.
     ///
     /// # Errors
-    /// [`RegisterError`], if `clone` fails.
+    /// Returns [`RegisterError`] if `clone` fails.
     pub fn spare_thread(&self) -> Result<(), RegisterError> {
         self.bare_thread(&self.spare_stack, idle)
     }

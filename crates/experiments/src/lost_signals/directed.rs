@@ -1,8 +1,8 @@
-//! The thread that receives a signal: [`to_process`] sends to the process and lets the kernel
-//! choose, [`to_thread`] names the thread.
+//! The choice of the thread that receives a signal: [`to_process`] sends to the process and lets
+//! the kernel choose; [`to_thread`] names the thread.
 //!
-//! The receiver has [`THREADS`] threads. Each handles the signal and writes its number into a log;
-//! the sender reads the log once all sleeping threads are asleep again.
+//! The receiver has [`THREADS`] threads. Each thread handles the signal and writes its number into
+//! a log. The sender reads the log once all sleeping threads are asleep again.
 
 #![allow(unsafe_code, reason = "pause and tgkill")]
 
@@ -30,7 +30,7 @@ pub(super) const MAIN: u32 = 0;
 const LOG: usize = 32;
 /// Time between two checks of a thread that is awake.
 const BETWEEN_LOOKS: Duration = Duration::from_micros(20);
-/// Time for a thread that never sleeps to leave its handler.
+/// Time allowed for a thread that never sleeps to leave its handler.
 const LEAVE: Duration = Duration::from_micros(50);
 /// Timeout for the handling of a signal.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -54,11 +54,11 @@ struct SharedCounts {
     threads: [AtomicU32; THREADS],
     /// Handlers that have run since the log was last read.
     handled: AtomicU32,
-    /// Numbers, plus one, of the threads that ran them, in order.
+    /// Numbers, plus one, of the threads that ran the handlers, in order.
     log: [AtomicU32; LOG],
 }
 
-// SAFETY: only atomics; zero is valid.
+// SAFETY: all fields are atomics, and zero is a valid value.
 unsafe impl Shareable for SharedCounts {}
 
 static WORDS: AtomicPtr<SharedCounts> = AtomicPtr::new(std::ptr::null_mut());
@@ -69,18 +69,19 @@ extern "C" fn on_signal(_: libc::c_int) {
     let (words, thread) = unsafe { (&*WORDS.load(Ordering::Relaxed), libc::gettid()) };
     let is_this = |id: &AtomicU32| id.load(Ordering::Relaxed) == thread.cast_unsigned();
     let number = words.threads.iter().position(is_this).unwrap_or(THREADS);
-    // Two threads may handle signals at once, so each takes its own line.
+    // Two threads may handle signals at the same time, so each takes its own line.
     let at = words.handled.fetch_add(1, Ordering::Relaxed) as usize;
     if let Some(line) = words.log.get(at) {
         line.store(number as u32 + 1, Ordering::Relaxed);
     }
 }
 
-/// Sends `burst` signals to the process in one go, `times` times. Returns, for each time, the
-/// threads that took them.
+/// Sends `burst` signals in a row to the process, `times` times. Returns, for each time, the
+/// threads that took the signals.
 ///
 /// # Errors
-/// Skipped, if the system refuses a requirement; failed, if a signal is not handled in time.
+/// Returns `Skipped` if the system refuses a requirement, and `Failed` if a signal is not handled
+/// in time.
 pub(super) fn to_process(
     threads: ThreadSetup,
     placement: Placement,
@@ -102,7 +103,7 @@ pub(super) fn to_process(
 /// the threads that took the signal.
 ///
 /// # Errors
-/// Those of [`to_process`].
+/// Returns the errors of [`to_process`].
 pub(super) fn to_thread(
     threads: ThreadSetup,
     placement: Placement,
@@ -114,8 +115,8 @@ pub(super) fn to_thread(
         .map(|time| {
             let number = time % THREADS;
             let thread = scene.words.threads[number].load(Ordering::Relaxed);
-            // SAFETY: takes three numbers. The child is not reaped yet, and its threads are still
-            // running.
+            // SAFETY: the call takes three numbers. The child is not reaped yet, and its threads
+            // are still running.
             let sent = unsafe { libc::syscall(libc::SYS_tgkill, pid, thread, SIGNAL) };
             checked(sent as libc::c_int).during("tgkill")?;
             Ok((number as u32, scene.take_log()?))
@@ -157,8 +158,8 @@ impl ThreadedReceiver {
     /// threads are idle.
     fn take_log(&self) -> Result<Vec<u32>> {
         self.rest(1)?;
-        // Relaxed is enough: the writer is asleep, or has had time to leave its handler, and a line
-        // that is still 0 gives an error below.
+        // Relaxed is enough: the writer is asleep, or has had time to leave its handler. A line
+        // that is still 0 causes an error below.
         let handled = self.words.handled.swap(0, Ordering::Relaxed) as usize;
         let lines = &self.words.log[..handled.min(LOG)];
         let taken: Vec<u32> = lines.iter().map(|line| line.swap(0, Ordering::Relaxed)).collect();
@@ -170,7 +171,7 @@ impl ThreadedReceiver {
         Ok(taken.into_iter().map(|line| line - 1).collect())
     }
 
-    /// Waits until at least `handled` signals were handled and no thread is handling one.
+    /// Waits until at least `handled` signals have been handled and no thread is handling another.
     fn rest(&self, handled: u32) -> Result<()> {
         let since = Instant::now();
         loop {
@@ -194,7 +195,7 @@ impl ThreadedReceiver {
     }
 }
 
-/// Body of the child: runs until it is killed.
+/// Runs the child until it is killed.
 fn receive(threads: ThreadSetup, words: &SharedCounts) -> i32 {
     let only = Only::signal();
     only.block();
@@ -215,20 +216,20 @@ fn receive(threads: ThreadSetup, words: &SharedCounts) -> i32 {
     })
 }
 
-/// Body of one thread: reports that it is ready, then sleeps or spins indefinitely.
+/// Runs one thread: reports that it is ready, then sleeps or spins indefinitely.
 fn wait(words: &SharedCounts, number: usize, unblocks: Option<Only>, runs: bool) -> i32 {
     let thread = rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned();
     if let Some(only) = unblocks {
         only.unblock();
     }
-    // SYNC directed-ready: pairs with `ThreadedReceiver::new`; the mask is in place by now.
+    // SYNC directed-ready: pairs with `ThreadedReceiver::new`; the mask is already set.
     words.threads[number].store(thread, Ordering::Release);
     loop {
         if runs {
             std::hint::spin_loop();
         } else {
-            // SAFETY: takes no arguments. A signal handled before `pause` is not lost: the sender
-            // waits for sleeping threads, and the handler has logged itself.
+            // SAFETY: the call takes no arguments. A signal handled before `pause` is not lost: the
+            // sender waits for sleeping threads, and the handler has logged the signal.
             unsafe { libc::pause() };
         }
     }

@@ -27,7 +27,7 @@ pub(super) const EXPLANATION: Explanation = Explanation {
          waits for SIGUSR1 in a loop, in the variant's way, and after each return writes a byte \
          into a pipe: what the source's program prints.",
         "Sending acknowledged: the parent sends one signal to the process by kill, reads the pipe \
-         until the byte is there, and sends the next one at once. With a window of 1 µs or 10 µs \
+         until the byte arrives, and sends the next one at once. With a window of 1 µs or 10 µs \
          the thread works for that long between the byte and its next wait; `as it is`, it does \
          not.",
         "The variant library is tontine::signal, whose thread takes SIGUSR1 and calls a function \

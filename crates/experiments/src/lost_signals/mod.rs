@@ -1,8 +1,9 @@
-//! `lost-signals`: how many of the sent signals does the receiver see, and does it ever keep
-//! sleeping although a signal has arrived? [`LostSignals`].
+//! `lost-signals`: the number of sent signals that the receiver sees, and whether it keeps sleeping
+//! although a signal has arrived: [`LostSignals`].
 //!
 //! [`receiver`] is a process whose second thread waits for signals by one of five methods.
-//! [`sender`] sends them, either in bursts or singly, each once the previous one is acknowledged.
+//! [`sender`] sends the signals, either in bursts or singly, each once the previous one is
+//! acknowledged.
 //! [`directed`] counts which of several threads receives a signal sent to the process.
 //!
 //! `signal-delivery` times deliveries, `signal-throughput` measures signals per second.
@@ -36,10 +37,11 @@ pub struct LostSignals;
 /// A value of the parameter `sending`.
 pub(crate) const ACKNOWLEDGED: &str = "acknowledged";
 const IN_BURSTS: &str = "burst";
-/// A value of the parameter `window`: the time between the loop's check and its wait.
+/// A value of the parameter `window`, the time between the loop's check and its wait.
 pub(crate) const AS_IT_IS: &str = "as it is";
 const WIDENED: &str = "1 µs";
-/// Longer than a signal takes to reach another processor, even on virtual machines.
+/// A window that is longer than a signal takes to reach another processor, even on virtual
+/// machines.
 const WIDE: &str = "10 µs";
 
 /// Value of the parameter `signal` for a signal that queues, unlike SIGUSR1.
@@ -119,8 +121,8 @@ impl Experiment for LostSignals {
     }
 }
 
-/// Returns the number of signals in one invocation; for bursts it is four times as many, because
-/// each five signals become a burst of twenty.
+/// Returns the number of signals in one invocation. For bursts it is four times that number,
+/// because a burst of twenty replaces five signals.
 fn signals(size: Size) -> usize {
     match size {
         Size::Quick => 100,
@@ -187,8 +189,8 @@ fn of_acknowledged(missed: &[bool]) -> Observed {
         }
     };
     Observed {
-        // A signal whose wake-up was missed is never announced, and no other signal is lost, so a
-        // series `missed` would have the same samples.
+        // A signal whose wake-up was missed is never announced, and no other signal is lost. A
+        // series `missed` would therefore have the same samples.
         series: vec![share("lost", missed.iter().copied())],
         notes: vec![note],
         ..Observed::default()
@@ -236,7 +238,7 @@ fn of_process(taken: &[Vec<u32>]) -> Observed {
     Observed { series, notes, ..Observed::default() }
 }
 
-/// Computes which threads took the signals that were sent to a thread.
+/// Computes which threads took the signals that were sent to one thread.
 fn of_thread(taken: &[(u32, Vec<u32>)]) -> Observed {
     let own = taken.iter().flat_map(|(named, takers)| takers.iter().map(move |one| one == named));
     Observed { series: vec![share("own_thread", own)], ..Observed::default() }

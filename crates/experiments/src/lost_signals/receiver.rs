@@ -1,8 +1,8 @@
-//! The receiving process: its first thread blocks the signal and sleeps; its second thread waits
-//! for the signal by one of five [`WaitMethod`]s and reports each one: [`receive`].
+//! The receiving process, [`receive`]: its first thread blocks the signal and sleeps; its second
+//! thread waits for the signal by one of five [`WaitMethod`]s and reports each signal.
 //!
-//! It is the source's program, except that it writes a byte into a pipe instead of printing. The
-//! second thread also maintains [`SeenSignals`], from which the sender learns what happened to a
+//! The process is the source's program, except that it writes a byte into a pipe instead of
+//! printing. The second thread also maintains [`SeenSignals`], which show the sender the fate of a
 //! signal that was never announced.
 
 #![allow(unsafe_code, reason = "pause, sigsuspend, sigwait and signalfd")]
@@ -16,7 +16,7 @@ use tontine_host::os::shared::Shareable;
 use tontine_host::os::signal::{Only, handle};
 use tontine_host::os::state::second_thread;
 
-/// Wait method of the second thread.
+/// The wait method of the second thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum WaitMethod {
     /// A handler and `pause`, with the signal unblocked.
@@ -49,7 +49,7 @@ impl WaitMethod {
 #[derive(Debug)]
 #[repr(C)]
 pub(super) struct SeenSignals {
-    /// The thread's id; 0 until it is about to wait for the first time.
+    /// The thread's id; 0 until the thread is about to wait for the first time.
     pub(super) thread: AtomicU32,
     /// Signals that reached the thread: runs of the handler, or returns with a signal.
     pub(super) reached: AtomicU32,
@@ -59,7 +59,7 @@ pub(super) struct SeenSignals {
     pub(super) announced: AtomicU32,
 }
 
-// SAFETY: only atomics; zero is valid.
+// SAFETY: all fields are atomics, and zero is a valid value.
 unsafe impl Shareable for SeenSignals {}
 
 /// Status of a receiver that could not pin itself.
@@ -88,11 +88,11 @@ pub(super) struct Orders<'a> {
     pub(super) window_ns: f64,
     pub(super) clock: Clock,
     pub(super) counts: &'a SeenSignals,
-    /// The pipe that gets one byte per return of the wait.
+    /// The pipe that receives one byte per return of the wait.
     pub(super) says: BorrowedFd<'a>,
 }
 
-/// Body of the child: runs until it is killed. Call it in a fresh single-threaded process.
+/// Runs the child until it is killed. Call it in a fresh single-threaded process.
 pub(super) fn receive(orders: Orders<'_>) -> i32 {
     if pin::pin_to(orders.processor).is_err() {
         return NOT_PINNED;
@@ -119,41 +119,42 @@ pub(super) fn receive(orders: Orders<'_>) -> i32 {
     })
 }
 
-/// Body of the first thread.
+/// Runs the first thread.
 fn sleep() -> i32 {
     loop {
-        // SAFETY: takes no arguments. The signal is blocked in this thread.
+        // SAFETY: the call takes no arguments. The signal is blocked in this thread.
         unsafe { libc::pause() };
     }
 }
 
-/// Makes the library's thread take the signals.
+/// Has the library's thread take the signals.
 fn take(orders: Orders<'_>) -> std::result::Result<(), Box<dyn std::error::Error>> {
-    // SAFETY: the thread ends with this process, which waits in `sleep` indefinitely; what `orders`
-    // borrows lives in frames below that.
+    // SAFETY: the thread ends with this process, which waits in `sleep` indefinitely; all borrows
+    // of `orders` are from frames below that.
     let orders = unsafe { std::mem::transmute::<Orders<'_>, Orders<'static>>(orders) };
     let signal = tontine::signal::Signal::from_raw(orders.signal).ok_or("no such signal")?;
     let blocked = Box::leak(Box::new(tontine::signal::Blocked::new(signal)?));
     std::mem::forget(blocked.thread(move |_| {
         orders.counts.reached.fetch_add(1, Ordering::Relaxed);
-        // A write fails only if no process reads any more; then this process is about to be killed.
+        // A write fails only if no process reads any more, which means that this process is about
+        // to be killed.
         let _ = say(orders);
     })?);
     let thread = second_thread(std::process::id())?;
-    // SYNC lost-signals-ready: pairs with `BurstReceiver::new`; the signal is blocked by now.
+    // SYNC lost-signals-ready: pairs with `BurstReceiver::new`; the signal is already blocked.
     orders.counts.thread.store(thread, Ordering::Release);
     Ok(())
 }
 
-/// Body of the second thread: waits, counts and reports, indefinitely.
+/// Runs the second thread: waits, counts and reports indefinitely.
 fn announce(orders: Orders<'_>, waiter: &PreparedWait) {
     let counts = orders.counts;
     if orders.way == WaitMethod::Pause {
         waiter.only.unblock();
     }
     let thread = rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned();
-    // SYNC lost-signals-ready: pairs with `BurstReceiver::new`; mask and handler are in place by
-    // now.
+    // SYNC lost-signals-ready: pairs with `BurstReceiver::new`; mask and handler are already
+    // installed.
     counts.thread.store(thread, Ordering::Release);
     loop {
         if waiter.wait(counts).is_err() {
@@ -196,7 +197,7 @@ impl PreparedWait {
                 // SAFETY: the set is initialised; −1 requests a new descriptor, which is ours.
                 let made = unsafe { libc::signalfd(-1, only.set(), libc::SFD_CLOEXEC) };
                 let made = tontine_host::os::checked(made)?;
-                // SAFETY: just created, without another owner.
+                // SAFETY: the descriptor was just created and has no other owner.
                 Some(unsafe { OwnedFd::from_raw_fd(made) })
             }
             _ => None,
@@ -204,17 +205,17 @@ impl PreparedWait {
         Ok(Self { way, only, outside, descriptor })
     }
 
-    /// Waits once. Handlers count the signals that reach them; `sigwait` and the signalfd are
-    /// counted here.
+    /// Waits once. The handlers count the signals that reach them; this function counts those of
+    /// `sigwait` and the signalfd.
     #[inline(always)]
     fn wait(&self, counts: &SeenSignals) -> std::io::Result<()> {
         match self.way {
             WaitMethod::Pause => {
-                // SAFETY: takes no arguments; returns when a handler has run.
+                // SAFETY: the call takes no arguments and returns when a handler has run.
                 unsafe { libc::pause() };
             }
             WaitMethod::Sigsuspend => {
-                // SAFETY: the mask is initialised; returns when a handler has run.
+                // SAFETY: the mask is initialised; the call returns when a handler has run.
                 unsafe { libc::sigsuspend(&self.outside) };
             }
             WaitMethod::Sigwait => {

@@ -1,9 +1,9 @@
-//! The sending process, in two ways: [`BurstReceiver::acknowledged`] waits after each signal until
-//! the receiver has reported it; [`BurstReceiver::bursts`] sends many without waiting.
+//! The sending process. [`BurstReceiver::acknowledged`] waits after each signal until the receiver
+//! has reported it; [`BurstReceiver::bursts`] sends many signals without waiting.
 //!
 //! No decision here depends on a time alone. `kill` makes a waiting thread runnable before it
-//! returns. So if the thread is found asleep afterwards and has reported nothing, it sleeps
-//! although a signal arrived. Two checks, [`BETWEEN_LOOKS`] apart, must agree.
+//! returns. If the thread is found asleep afterwards and has reported nothing, it sleeps although a
+//! signal arrived. Two checks, [`BETWEEN_LOOKS`] apart, must agree.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::Ordering;
@@ -54,7 +54,7 @@ pub(super) struct Burst {
     pub(super) announced: u32,
     /// Signals that reached the thread.
     pub(super) reached: u32,
-    /// `true` if the thread fell asleep although a signal had arrived that it had not seen.
+    /// `true` if the thread fell asleep although an unseen signal had arrived.
     pub(super) missed: bool,
 }
 
@@ -65,7 +65,7 @@ pub(super) struct BurstReceiver {
     counts: SharedMapping<SeenSignals>,
     hears: OwnedFd,
     signal: libc::c_int,
-    /// `true` if receiver and sender share a processor; the sender must not spin then.
+    /// `true` if receiver and sender share a processor, in which case the sender must not spin.
     crowded: bool,
     _pinned: Pinned,
 }
@@ -74,7 +74,7 @@ impl BurstReceiver {
     /// Starts a receiver. Forks: call it in a single-threaded process.
     ///
     /// # Errors
-    /// Skipped, if the system refuses a requirement.
+    /// Returns `Skipped` if the system refuses a requirement.
     pub(super) fn new(plan: &BurstPlan) -> Result<Self> {
         let BurstPlan { way, placement, window_ns, clock, signal } = *plan;
         let _pinned = Pinned::to(placement.here)?;
@@ -98,12 +98,12 @@ impl BurstReceiver {
         Ok(Self { child, thread, counts, hears, signal, crowded, _pinned })
     }
 
-    /// Sends `signals` signals, each as soon as the previous one was announced. Returns for each
-    /// signal whether the receiver kept sleeping although that signal had arrived, so that an
-    /// additional signal had to wake the receiver.
+    /// Sends `signals` signals, each as soon as the previous one was announced. Returns, for each
+    /// signal, `true` if the receiver kept sleeping although the signal had arrived, so that an
+    /// additional signal had to wake it.
     ///
     /// # Errors
-    /// Failed, if the receiver ends, or neither sleeps nor reports for five seconds.
+    /// Returns `Failed` if the receiver ends, or neither sleeps nor reports for five seconds.
     pub(super) fn acknowledged(&self, signals: usize) -> Result<Vec<bool>> {
         let mut missed = Vec::with_capacity(signals);
         for _ in 0..signals {
@@ -127,10 +127,10 @@ impl BurstReceiver {
         Ok(missed)
     }
 
-    /// Sends `bursts` bursts, each once the receiver sleeps again.
+    /// Sends `bursts` bursts, each of them once the receiver sleeps again.
     ///
     /// # Errors
-    /// Those of [`BurstReceiver::acknowledged`].
+    /// Returns the errors of [`BurstReceiver::acknowledged`].
     pub(super) fn bursts(&self, bursts: usize) -> Result<Vec<Burst>> {
         self.rest()?;
         let mut before = self.read_counts();
@@ -157,7 +157,7 @@ impl BurstReceiver {
 
     fn read_counts(&self) -> [u32; 2] {
         // Relaxed is enough: the counts are used only after the thread was found asleep, and the
-        // kernel's locks order its stores before that observation.
+        // kernel's locks order the thread's stores before that observation.
         [&self.counts.announced, &self.counts.reached].map(|count| count.load(Ordering::Relaxed))
     }
 
@@ -167,7 +167,7 @@ impl BurstReceiver {
         send(self.child.pid(), self.signal).during("kill")
     }
 
-    /// Waits for one byte; returns `false` if the receiver sleeps without having sent one.
+    /// Waits for one byte. Returns `false` if the receiver sleeps without having sent a byte.
     fn hear(&self) -> Result<bool> {
         let since = Instant::now();
         loop {
@@ -180,7 +180,8 @@ impl BurstReceiver {
                 }
             }
             if since.elapsed() > QUIET && self.sleeps() {
-                // The receiver may have written between our last read and its falling asleep.
+                // The receiver may have written between our last read and the moment when it fell
+                // asleep.
                 return self.byte();
             }
             self.still_there(since)?;
@@ -209,7 +210,7 @@ impl BurstReceiver {
         }
     }
 
-    /// Reads a byte from the pipe; returns `false` if it is empty.
+    /// Reads a byte from the pipe. Returns `false` if the pipe is empty.
     fn byte(&self) -> Result<bool> {
         match rustix::io::read(&self.hears, &mut [0; 1]) {
             Ok(length) => Ok(length == 1),
@@ -227,7 +228,7 @@ impl BurstReceiver {
         Ok(heard)
     }
 
-    /// Sleeps until the pipe contains a byte, at most for `at_most`.
+    /// Sleeps until the pipe contains a byte, for at most `at_most`.
     fn doze(&self, at_most: Duration) -> Result<()> {
         let mut one = [PollFd::new(&self.hears, PollFlags::IN)];
         let time =

@@ -1,5 +1,5 @@
-//! Tests of which signals the five wait methods must and must not lose. Each test runs in its own
-//! process, which forks the receiver while it is single-threaded.
+//! Tests of which signals the five wait methods must lose and must not lose. Each test runs in its
+//! own process, which forks the receiver while it is single-threaded.
 
 use tontine_bench::machine::topology::Placement;
 use tontine_host::peer::in_a_process_of_its_own;
@@ -158,8 +158,8 @@ fn every_cell_of_a_full_run_yields_shares() {
                 if observed.series.is_empty() || !observed.series.iter().all(sane) {
                     return Err(format!("{} {params:?}: {observed:?}", variant.name));
                 }
-                // A burst may lose signals without missing a wake-up; for single signals the two
-                // are the same.
+                // A burst may lose signals without missing a wake-up; with single signals, each
+                // loss is a missed wake-up.
                 if WaitMethod::of(variant.name).is_some() {
                     let metrics = observed.series.iter().map(|series| series.metric.as_str());
                     let burst = word(&params, "sending") == IN_BURSTS;

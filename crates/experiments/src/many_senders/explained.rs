@@ -8,7 +8,7 @@ pub(super) const EXPLANATION: Explanation = Explanation {
         "A mailbox has one receiver and many senders. However many are connected, the receiver \
          should not pay for silent ones: if it polled a thousand connections one by one, every \
          message would cost a thousand polls.",
-        "And a sender should learn at once that the receiver has died, rather than fill memory \
+        "And a sender should learn immediately that the receiver has died, rather than fill memory \
          that no process will ever read.",
     ],
     steps: &[
@@ -26,8 +26,8 @@ pub(super) const EXPLANATION: Explanation = Explanation {
     found: "",
     reading: "The line over `idle` should be level: then silent senders cost nothing. The ratio \
               next to it compares both figures of one invocation. In `mailbox-streams` all senders \
-              belong to one process, so that no switching between processes is in the figure; what \
-              grows with their number is the memory that is touched. Needs two processors.",
+              belong to one process, so that no switching between processes is in the figure. What \
+              grows with their number is the touched memory. Needs two processors.",
     calls: &[
         (
             "mailbox-idle, mailbox-streams",

@@ -6,7 +6,7 @@ use tontine_bench::about::Explanation;
 pub(super) const EXPLANATION: Explanation = Explanation {
     about: &[
         "The price of a liveness check is a figure in nanoseconds. Its effect on a program is \
-         another figure: a queue in shared memory passes a message in a few nanoseconds, so a \
+         a different figure: a queue in shared memory passes a message in a few nanoseconds, so a \
          check that takes a hundred makes it many times slower, while one that takes a third of a \
          nanosecond may vanish among other work.",
         "This experiment puts each check of `liveness-check` where it would be used: inside \

@@ -31,16 +31,17 @@ use super::liveness_check::ways;
 use crate::with_check;
 use ring::{SpscRing, SpscSender};
 
-/// The check that the sender makes before each message.
+/// The checks that the sender makes before each message.
 pub const VARIANTS: &[Variant] = &ways::IN_SEND;
 
-/// Messages per batch if the check only accesses memory: several times the ring's capacity.
+/// Number of messages per batch if the check only accesses memory: several times the ring's
+/// capacity.
 const MESSAGES: u64 = 20_000;
 
 /// Number of messages per batch if every check enters the kernel.
 const SLOW_MESSAGES: u64 = 5_000;
 
-/// Time after which the sender gives up if the receiver takes nothing.
+/// Time after which the sender gives up if the receiver takes no message.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The experiment `queue-with-check`.
@@ -88,8 +89,8 @@ impl Experiment for QueueWithCheck {
         VARIANTS
     }
 
-    /// Returns one placement on two processors, because both processes spin; on a single processor,
-    /// the cell is skipped when it runs.
+    /// Returns one placement on two processors, because both processes spin. On a single processor,
+    /// the cell is skipped at run time.
     fn params(&self, _: &str, topology: &Topology, _: Size) -> Vec<Params> {
         let apart =
             topology.placements().iter().find(|placement| placement.here != placement.there);
@@ -132,7 +133,7 @@ fn measure(variant: &str, placement: Placement, plan: BatchPlan) -> Result<(Vec<
         .ok_or_else(|| MeasureError::fail(format!("no such variant: {variant}")))?;
     let ring = SharedMapping::<SpscRing>::anonymous()?;
     let receiver = Monitored::start_with(means, Home::Here, || {
-        // If this fails, the sender's own pinning fails too, and ends the run.
+        // If this fails, the sender's own pinning also fails and ends the run.
         let _ = pin::pin_to(placement.there);
         let mut sum = 0;
         loop {
@@ -159,7 +160,7 @@ fn measure(variant: &str, placement: Placement, plan: BatchPlan) -> Result<(Vec<
     Ok((with, without))
 }
 
-/// Sends a batch and waits until the receiver has taken it; returns messages per second.
+/// Sends a batch and waits until the receiver has taken it. Returns the messages per second.
 #[inline(never)]
 fn batch<C: Check>(
     sender: &mut SpscSender<'_>,
@@ -176,7 +177,7 @@ fn batch<C: Check>(
     Ok(messages as f64 / ns * 1e9)
 }
 
-/// The `send` of a queue that first checks whether the receiver lives.
+/// The `send` of a queue, which first checks that the receiver lives.
 #[inline(always)]
 fn send<C: Check>(sender: &mut SpscSender<'_>, check: &C, message: u64) -> Result<()> {
     match check.look() {
@@ -189,7 +190,7 @@ fn send<C: Check>(sender: &mut SpscSender<'_>, check: &C, message: u64) -> Resul
     if sender.offer(message) { Ok(()) } else { wait_until(|| sender.offer(message)) }
 }
 
-/// Spins until `done`, within bounds.
+/// Spins until `done` returns `true` or the timeout has passed.
 #[cold]
 fn wait_until(mut done: impl FnMut() -> bool) -> Result<()> {
     let began = Instant::now();

@@ -1,8 +1,8 @@
 //! A plain queue between two processes: [`SpscRing`].
 //!
-//! It has one sender, one receiver, messages of eight bytes, and a power of two of slots. Each side
-//! writes one position; it reads the other side's position only when its own copy indicates that
-//! the ring is full or empty. Both ends spin, so neither is ever woken.
+//! The ring has one sender, one receiver, messages of eight bytes, and a power of two of slots.
+//! Each side writes one position. It reads the other side's position only when its own copy
+//! indicates that the ring is full or empty. Both ends spin, so neither end is ever woken.
 
 #![allow(unsafe_code, reason = "declares its layout shareable")]
 
@@ -13,7 +13,7 @@ use tontine_host::os::shared::Shareable;
 /// Capacity of the ring in messages.
 pub const SLOTS: usize = 4096;
 
-/// The shared part; zeroed memory is an empty ring.
+/// The shared part. Zeroed memory is an empty ring.
 #[repr(C)]
 pub struct SpscRing {
     sent: CheckedRingPosition,

@@ -1,12 +1,12 @@
 //! A child that signals interrupt at random moments: [`interrupt`].
 //!
-//! The child repeats one operation of an [`InterruptedWork`]. If its handler interrupts an
+//! The child repeats one operation of an [`InterruptedWork`]. If the child's handler interrupts an
 //! operation, the handler runs the same operation once more. The child's work between two
 //! operations, such as searching a file for a line, takes longer than an operation. The next signal
-//! is sent only after that work; if a signal still arrives between operations, the handler does
+//! is sent only after that work. If a signal still arrives between operations, the handler does
 //! nothing and the signal is not counted. The child is expendable: it may crash or hang
-//! indefinitely. The parent reads counters only, waits until a deadline for the interrupted
-//! operation to end, and kills a child that still sleeps then.
+//! indefinitely. The parent only reads counters. It waits until a deadline for the interrupted
+//! operation to end, and kills a child that is still asleep at that time.
 
 #![allow(unsafe_code, reason = "a signal handler reaches the child's counters")]
 
@@ -26,23 +26,23 @@ use crate::signal_delivery::patience::{Pass, has_ended, wait_until};
 
 /// Maximum number of verdicts of one child.
 pub(super) const MOST: usize = 4_096;
-/// Time for which an interrupted child must be asleep, at every check, before it counts as
+/// Time for which an interrupted child must be found asleep at every check before it counts as
 /// deadlocked.
 const DEADLINE: Duration = Duration::from_millis(1);
 /// Time between two such checks.
 const BETWEEN_LOOKS: Duration = Duration::from_micros(100);
 /// Timeout for a child that neither continues nor sleeps.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Maximum pause before a signal, measured from the moment when the child is at work; uniformly
-/// distributed, so that signals hit every phase of an operation.
+/// Maximum pause before a signal, measured from the moment when the child is at work. The pause is
+/// uniformly distributed, so that signals hit every phase of an operation.
 const PAUSE_NS: u64 = 4_000;
-/// Maximum number of signals between operations per wanted signal; if there are more, the row
+/// Maximum number of signals between operations per wanted signal. If there are more, the row
 /// fails.
 const MAX_BETWEEN: usize = 100;
 /// Status of a child that could not set itself up.
 const NO_SET_UP: i32 = 5;
 
-/// The work of a child. State that the handler needs is a static of the implementing module.
+/// The work of a child. State that the handler needs is in a static of the implementing module.
 pub(super) trait InterruptedWork {
     /// Prepares the work, before the handler is installed.
     fn prepare(&mut self) -> bool;
@@ -55,13 +55,13 @@ pub(super) trait InterruptedWork {
     fn settle(&mut self, _interrupted: bool) -> bool {
         true
     }
-    /// `true` if the handler's verdict counts, `false` if the interrupted operation's does.
+    /// `true` if the handler's verdict counts, `false` if that of the interrupted operation counts.
     const HANDLER_JUDGES: bool;
-    /// `true` if each operation raises the signal itself, at the moment that it chooses, so that
-    /// the parent sends none.
+    /// `true` if each operation raises the signal itself, at a moment of its choice, so that the
+    /// parent sends no signal.
     const RAISES: bool = false;
-    /// `true` if no handler runs: the library's thread takes the signal and does the handler's
-    /// part.
+    /// `true` if no handler runs, because the library's thread takes the signal and does the
+    /// handler's part.
     const TAKEN: bool = false;
 }
 
@@ -73,18 +73,18 @@ struct HandlerCounters {
     stop: AtomicU32,
     /// `true` during an operation: the child's own flag, which its handler reads.
     at_work: AtomicBool,
-    /// Number of handlers that began, then number of those that interrupted an operation.
+    /// Number of handlers that began, then number of handlers that interrupted an operation.
     begun: AtomicU32,
     inside: AtomicU32,
     /// Number of handlers after which the child has reached its next operation, with all work in
-    /// between done.
+    /// between complete.
     settled: AtomicU32,
     /// Number of verdicts; a verdict is 1 for right, 2 for wrong.
     told: AtomicU32,
     verdicts: [AtomicU32; MOST],
 }
 
-// SAFETY: only atomics; zero is valid.
+// SAFETY: all fields are atomics, and zero is a valid value.
 unsafe impl Shareable for HandlerCounters {}
 
 impl HandlerCounters {
@@ -123,11 +123,11 @@ pub(super) struct InterruptCounts {
 }
 
 /// Interrupts children that work on `victim` until `wanted` signals have interrupted an operation
-/// and their results are known. A child that deadlocks is killed, and a new child replaces it.
+/// and their results are known. If a child deadlocks, it is killed and a new child replaces it.
 ///
 /// # Errors
-/// Skipped, if the system refuses a requirement; failed, if a child neither continues nor sleeps
-/// for five seconds, or if hardly any signal interrupts an operation.
+/// Returns `Skipped` if the system refuses a requirement, and `Failed` if a child neither continues
+/// nor sleeps for five seconds, or if hardly any signal interrupts an operation.
 pub(super) fn interrupt<V: InterruptedWork + Clone>(
     victim: &V,
     placement: Placement,
@@ -166,12 +166,12 @@ struct Parent<'a> {
 }
 
 impl Parent<'_> {
-    /// Follows signals, sent by the parent or raised by the child, to their end, until there are
-    /// enough or the child is lost.
+    /// Follows signals, sent by the parent or raised by the child, to their result, until there are
+    /// enough signals or the child is lost.
     fn bombard(&mut self, sends: bool, wanted: usize, outcome: &mut InterruptCounts) -> Result<()> {
         let desk = self.desk;
         wait_until(self.child, Pass::Yield, "the child to begin its work", || {
-            // SYNC reentrancy-ready: pairs with `work`; the handler is installed by now.
+            // SYNC reentrancy-ready: pairs with `work`; the handler is already installed.
             desk.ready.load(Ordering::Acquire) != 0
         })?;
         let pid = self.child.pid().as_raw_nonzero().get().cast_unsigned();
@@ -212,7 +212,7 @@ impl Parent<'_> {
         })
     }
 
-    /// Waits until the child is at work again after handler number `number`; `inside` counts the
+    /// Waits until the child is at work again after handler number `number`. `inside` counts the
     /// handlers that interrupted an operation.
     fn end_of(&self, number: u32, inside: &mut u32, state: &ProcStatFile) -> Result<SignalResult> {
         let since = Instant::now();
@@ -257,7 +257,7 @@ impl Parent<'_> {
     }
 }
 
-/// Pauses of random length (xorshift).
+/// A generator of pauses of random length (xorshift).
 struct PauseRng(u64);
 
 impl PauseRng {
@@ -281,7 +281,7 @@ extern "C" fn on_signal<V: InterruptedWork>(_: libc::c_int) {
     // as this process.
     let desk = unsafe { &*DESK.load(Ordering::Relaxed) };
     desk.begun.fetch_add(1, Ordering::Relaxed);
-    // Relaxed is enough: this thread wrote the flag.
+    // Relaxed is enough, because this thread wrote the flag.
     if !desk.at_work.load(Ordering::Relaxed) {
         return;
     }
@@ -292,9 +292,9 @@ extern "C" fn on_signal<V: InterruptedWork>(_: libc::c_int) {
     }
 }
 
-/// The handler's part, run in the library's thread. It increments `begun` at its end: if the thread
-/// never reaches that point, the row fails, because then the thread that sleeps is not the child's
-/// main thread.
+/// Does the handler's part in the library's thread. Increments `begun` at its end: if the thread
+/// never reaches that point, the row fails, because the sleeping thread is not the child's main
+/// thread.
 fn on_value<V: InterruptedWork>(desk: &HandlerCounters) {
     if desk.at_work.load(Ordering::Relaxed) {
         desk.inside.fetch_add(1, Ordering::Relaxed);
@@ -307,7 +307,7 @@ fn on_value<V: InterruptedWork>(desk: &HandlerCounters) {
     desk.begun.fetch_add(1, Ordering::Release);
 }
 
-/// Makes the library take the signal, for the lifetime of the process.
+/// Has the library take the signal, for the lifetime of the process.
 fn take<V: InterruptedWork>() -> Result<(), tontine::signal::SignalError> {
     let blocked = tontine::signal::Blocked::new(tontine::signal::Signal::USR1)?;
     let blocked = Box::leak(Box::new(blocked));
@@ -317,10 +317,11 @@ fn take<V: InterruptedWork>() -> Result<(), tontine::signal::SignalError> {
     Ok(())
 }
 
-/// Body of the child: works until the parent stops it, a signal kills it, or it hangs.
+/// Runs the child: works until the parent stops it, a signal kills it, or it hangs.
 fn work<V: InterruptedWork>(mut victim: V, processor: usize, desk: &HandlerCounters) -> i32 {
     let only = Only::signal();
-    // Blocked before `prepare`, which may start a thread: that thread keeps the signal blocked.
+    // The signal is blocked before `prepare`, which may start a thread: that thread keeps it
+    // blocked.
     only.block();
     DESK.store(std::ptr::from_ref(desk).cast_mut(), Ordering::Relaxed);
     if pin::pin_to(processor).is_err() || !victim.prepare() {
@@ -342,7 +343,7 @@ fn work<V: InterruptedWork>(mut victim: V, processor: usize, desk: &HandlerCount
         desk.settled.store(desk.begun.load(Ordering::Acquire), Ordering::Release);
         let before = desk.inside.load(Ordering::Relaxed);
         desk.at_work.store(true, Ordering::Relaxed);
-        // The handler runs in this thread: only the compiler must keep the order.
+        // The handler runs in this thread, so only the compiler must keep the order.
         compiler_fence(Ordering::SeqCst);
         let right = victim.operation(&mut || ());
         compiler_fence(Ordering::SeqCst);

@@ -14,16 +14,16 @@ use super::interrupted::InterruptedWork;
 /// The lock that guards the words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Lock {
-    /// A mutex that its owner may not take twice.
+    /// A mutex that its owner cannot lock again.
     Plain,
-    /// A mutex that its owner may take again.
+    /// A mutex that its owner can lock again.
     Recursive,
     /// A plain mutex; the signal is blocked while it is held.
     Masked,
 }
 
-/// Steps of work between the two changes, and again outside the lock, so that half of the time is
-/// spent inside.
+/// Number of steps of work between the two changes, and again outside the lock, so that half of the
+/// time is spent inside.
 const STEPS: u32 = 300;
 
 /// A mutex that the main program and its handler share.
@@ -33,13 +33,14 @@ struct SharedMutex(UnsafeCell<libc::pthread_mutex_t>);
 unsafe impl Sync for SharedMutex {}
 
 static MUTEX: SharedMutex = SharedMutex(UnsafeCell::new(libc::PTHREAD_MUTEX_INITIALIZER));
-/// Two words, which differ only while a thread has changed the first and not yet the second.
+/// Two words, which differ only while a thread has changed the first word and not yet the second.
 static WORDS: [AtomicU64; 2] = [AtomicU64::new(0), AtomicU64::new(0)];
 
 /// Holds the mutex while `inside` runs.
 #[inline(always)]
 fn locked<T>(inside: impl FnOnce() -> T) -> T {
-    // SAFETY: initialised by its constant or by `make`, and never moved or destroyed.
+    // SAFETY: the mutex was initialised by its constant or by `make`, and is never moved or
+    // destroyed.
     unsafe {
         libc::pthread_mutex_lock(MUTEX.0.get());
         let result = inside();
@@ -48,7 +49,7 @@ fn locked<T>(inside: impl FnOnce() -> T) -> T {
     }
 }
 
-/// Initialises the mutex, before any thread uses it.
+/// Initialises the mutex before any thread uses it.
 pub(super) fn make(lock: Lock) -> bool {
     let kind = match lock {
         Lock::Recursive => libc::PTHREAD_MUTEX_RECURSIVE,
@@ -85,7 +86,7 @@ fn work() {
     }
 }
 
-/// The words; the main program changes them while a handler reads them now and then.
+/// The words. The main program changes them while a handler reads them at intervals.
 #[derive(Clone, Copy)]
 pub(super) struct GuardedWords {
     pub(super) lock: Lock,

@@ -1,13 +1,14 @@
-//! `reentrancy`: the result of calling a function again before its first call has returned, from
+//! `reentrancy`: the effect of a call of a function whose previous call has not returned, from
 //! another thread or from a signal handler: [`Reentrancy`].
 //!
-//! [`mod@together`] runs the same operation in two threads of a child at once, [`interrupted`] in a
-//! child and its signal handler. The operation is [`strtok`], printing ([`stdio`]), or changing
-//! words that a [`lock`] guards. Everything that is undefined or may hang happens in such a child.
-//! In addition, the experiment measures the price of an operation, in a single thread.
+//! [`mod@together`] runs the same operation in two threads of a child at the same time,
+//! [`interrupted`] in a child and its signal handler. The operation is [`strtok`], printing
+//! ([`stdio`]), or changing words that a [`lock`] guards. All operations that are undefined or may
+//! hang run in such a child. In addition, the experiment measures the cost of an operation, in a
+//! single thread.
 //!
-//! The experiment does not show what undefined behaviour may do elsewhere. An event that did not
-//! occur is shown as 0 of N.
+//! The experiment does not show the possible effects of undefined behaviour elsewhere. An event
+//! that did not occur is shown as 0 of N.
 
 mod explanation;
 mod interrupted;
@@ -102,7 +103,7 @@ impl Experiment for Reentrancy {
 }
 
 impl Reentrancy {
-    /// Returns `true` if the operation is timed in this cell: the first cell of its variant. The
+    /// Returns `true` if the operation is timed in this cell, the first cell of its variant. The
     /// second caller makes no difference to an undisturbed operation.
     fn prices(&self, task: &InvocationTask) -> bool {
         let cells = self.params(&task.variant, &Topology::of_this_machine(), task.size);
@@ -113,14 +114,14 @@ impl Reentrancy {
 /// The amount of work of one invocation.
 #[derive(Debug, Clone, Copy)]
 struct Workload {
-    /// Batches of [`BATCH`] operations, for each of two threads.
+    /// Number of batches of [`BATCH`] operations, for each of two threads.
     batches: usize,
     /// Number of signals that interrupt functions of the C library.
     interrupted: usize,
-    /// Number of signals that interrupt changes of guarded words: each deadlock costs the deadline
+    /// Number of signals that interrupt changes of guarded words. Each deadlock costs the deadline
     /// and a child.
     guarded: usize,
-    /// Batches of [`PRICED`] operations that are timed; if 0, no price is measured.
+    /// Number of timed batches of [`PRICED`] operations; if 0, no cost is measured.
     timed: usize,
 }
 

@@ -1,9 +1,9 @@
 //! Lines that several calls print into one `FILE`, with and without its lock held across all of
 //! them: [`print`], [`whole`], and [`InterruptedLine`], interrupted while printing.
 //!
-//! Each call locks the `FILE` itself, so nothing here is a data race between two threads.
-//! `putc_unlocked` from two threads is omitted: it would be such a race, inside the C library, and
-//! its output would say more about the compiler than about stdio.
+//! Each call locks the `FILE` itself, so no call causes a data race between two threads.
+//! `putc_unlocked` from two threads is omitted: it would cause such a race inside the C library,
+//! and its output would depend more on the compiler than on stdio.
 
 #![allow(unsafe_code, reason = "stdio of the C library")]
 
@@ -19,12 +19,12 @@ use tontine_host::error::{ErrorContext, MeasureError, Result};
 use super::interrupted::InterruptedWork;
 
 unsafe extern "C" {
-    // Specified by POSIX, but missing in the libc crate.
+    // POSIX specifies this function, but the libc crate lacks it.
     fn flockfile(file: *mut libc::FILE);
     fn funlockfile(file: *mut libc::FILE);
 }
 
-/// The words after a line's name and number, printed by one call each.
+/// The words after a line's name and number; one call prints each word.
 const WORDS: [&std::ffi::CStr; 6] = [c" several", c" calls", c" make", c" this", c" line", c"\n"];
 /// The handler's line.
 const HANDLERS: &std::ffi::CStr = c"handler";
@@ -35,17 +35,18 @@ const LINES: u64 = 1_000;
 #[derive(Debug)]
 pub(super) struct AppendStream(*mut libc::FILE);
 
-// SAFETY: every call that is made here locks the `FILE`.
+// SAFETY: every call made here locks the `FILE`.
 unsafe impl Sync for AppendStream {}
 
 impl AppendStream {
     /// Opens a stream on `file`.
     ///
     /// # Errors
-    /// Skipped, if the system has no descriptor or memory left.
+    /// Returns `Skipped` if the system has no descriptor or memory left.
     pub(super) fn on(file: &File) -> Result<Self> {
         let descriptor = rustix::io::fcntl_dupfd_cloexec(file, 3).setting_up("fcntl")?;
-        // SAFETY: the descriptor is ours and its ownership is transferred; the mode is a C string.
+        // SAFETY: the descriptor is owned here and its ownership is transferred; the mode is a C
+        // string.
         let stream = unsafe { libc::fdopen(descriptor.into_raw_fd(), c"a".as_ptr()) };
         if stream.is_null() {
             return Err(MeasureError::setting_up("fdopen", std::io::Error::last_os_error()));
@@ -62,7 +63,8 @@ impl AppendStream {
 
 impl Drop for AppendStream {
     fn drop(&mut self) {
-        // SAFETY: opened by `on`, closed once; all threads that printed into it have ended.
+        // SAFETY: `on` opened the stream, which is closed once; all threads that printed into it
+        // have ended.
         unsafe { libc::fclose(self.0) };
     }
 }
@@ -70,25 +72,25 @@ impl Drop for AppendStream {
 /// Creates an unnamed file in memory.
 ///
 /// # Errors
-/// Skipped, if the system does not support it.
+/// Returns `Skipped` if the system does not support it.
 pub(super) fn nameless() -> Result<File> {
     let flags = rustix::fs::MemfdFlags::CLOEXEC;
     rustix::fs::memfd_create("tontine-lines", flags).map(File::from).setting_up("memfd_create")
 }
 
-/// Returns the start of a line: its name and number.
+/// Returns the start of a line: its name and its number.
 fn name(side: usize, number: u64) -> CString {
     CString::new(format!("{side}-{number}")).unwrap_or_default()
 }
 
-/// Returns a whole line as the file should contain it.
+/// Returns a whole line as expected in the file.
 pub(super) fn line(side: usize, number: u64) -> String {
     let words = WORDS.iter().filter_map(|word| word.to_str().ok());
     words.fold(format!("{side}-{number}"), |line, word| line + word).trim_end().to_owned()
 }
 
-/// Prints a line in seven calls; if `locked`, holds the lock across all of them. Each call takes
-/// the lock again, which is recursive.
+/// Prints a line in seven calls. If `locked`, holds the lock across all of them; each call acquires
+/// the lock again, because it is recursive.
 fn put(stream: *mut libc::FILE, name: &std::ffi::CStr, locked: bool, midway: &mut dyn FnMut()) {
     // SAFETY: the stream is open; all texts end with a zero byte. A handler that prints while it
     // interrupts this function is undefined behaviour and occurs in expendable children only.
@@ -120,7 +122,7 @@ pub(super) fn print_nameless(stream: &AppendStream, locked: bool) {
 /// Returns the lines in `file`.
 ///
 /// # Errors
-/// Failed, if it cannot be read.
+/// Returns `Failed` if it cannot be read.
 pub(super) fn whole(file: &mut File) -> Result<HashSet<String>> {
     let mut bytes = Vec::new();
     file.rewind().during("lseek")?;
@@ -151,7 +153,7 @@ impl<const LOCKED: bool> InterruptedLine<LOCKED> {
     /// Prints into a new file.
     ///
     /// # Errors
-    /// Those of [`nameless`].
+    /// Returns the errors of [`nameless`].
     pub(super) fn new() -> Result<Self> {
         Ok(Self { file: nameless()?, stream: None, number: 0 })
     }
@@ -188,7 +190,7 @@ impl<const LOCKED: bool> InterruptedWork for InterruptedLine<LOCKED> {
         true
     }
 
-    /// Searches the file for the line, and empties the file.
+    /// Searches the file for the line, then empties the file.
     fn settle(&mut self, interrupted: bool) -> bool {
         let full = self.number.is_multiple_of(LINES);
         if !interrupted && !full {

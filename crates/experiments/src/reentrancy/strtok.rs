@@ -1,9 +1,9 @@
 //! `strtok`, which keeps its position in a static variable, and `strtok_r`, whose caller provides
-//! that variable: [`tokenise`], and [`Tokens`], interrupted while splitting.
+//! that variable: [`tokenise`], and [`Tokens`], whose splitting is interrupted.
 //!
-//! Two threads in `strtok` at once race for its static variable: undefined behaviour, so only a
-//! child does it. The text of each side lies in a static buffer, so that any address in `strtok`'s
-//! static variable points to valid memory that ends with a zero byte.
+//! Two threads that call `strtok` at the same time race for its static variable. This is undefined
+//! behaviour, so only a child does it. The text of each side is in a static buffer, so that any
+//! address in `strtok`'s static variable points to valid memory that ends with a zero byte.
 
 #![allow(unsafe_code, reason = "strtok and strtok_r")]
 
@@ -16,7 +16,7 @@ use super::interrupted::InterruptedWork;
 /// The texts that the sides split.
 const TEXTS: [&CStr; 2] =
     [c"one two three four five six seven eight", c"eins zwei drei vier fuenf sechs sieben acht"];
-/// Size of each buffer: a text followed by zero bytes.
+/// Size of each buffer in bytes: a text followed by zero bytes.
 const ROOM: usize = 64;
 
 /// The buffer in which a side splits its text, on its own cache lines.
@@ -29,11 +29,11 @@ impl TokenBuffer {
     }
 }
 
-/// One buffer per side. Only that side writes a text into it; `strtok` on either side writes zero
-/// bytes into both buffers. The bytes after a text are always zero.
+/// One buffer per side. Only that side writes a text into it, but `strtok` on either side writes
+/// zero bytes into both buffers. The bytes after a text are always zero.
 static ROOMS: [TokenBuffer; 2] = [TokenBuffer::new(), TokenBuffer::new()];
 const _: () = assert!(TEXTS[0].count_bytes() < ROOM && TEXTS[1].count_bytes() < ROOM);
-/// Maximum number of words requested: a broken static variable must not cause an endless loop.
+/// Maximum number of words requested, so that a broken static variable causes no endless loop.
 const MOST_WORDS: usize = 32;
 
 /// The function to call.
@@ -45,7 +45,7 @@ pub(super) enum Function {
     Reentrant,
 }
 
-/// Splits the text of `side`, calls `midway` after the first word, and returns `true` if the words
+/// Splits the text of `side` and calls `midway` after the first word. Returns `true` if the words
 /// are those of the text, each of them once and in order.
 #[inline(always)]
 pub(super) fn tokenise(function: Function, side: usize, midway: &mut dyn FnMut()) -> bool {
@@ -74,7 +74,7 @@ pub(super) fn tokenise(function: Function, side: usize, midway: &mut dyn FnMut()
         if word.is_null() {
             return right && expected.next().is_none();
         }
-        // SAFETY: a word lies in one of the buffers.
+        // SAFETY: the word is in one of the buffers.
         right &= expected.next().is_some_and(|expected| unsafe { reads(word, expected) });
         if number == 0 {
             midway();
@@ -91,8 +91,8 @@ pub(super) fn tokenise(function: Function, side: usize, midway: &mut dyn FnMut()
 #[inline(always)]
 unsafe fn reads(word: *mut libc::c_char, expected: &[u8]) -> bool {
     expected.iter().chain([&0]).enumerate().all(|(at, &byte)| {
-        // SAFETY: no byte before this one was zero, because no text contains a zero byte; so the
-        // buffer has not ended. All accesses to our buffers are atomic.
+        // SAFETY: the buffer has not ended, because no text contains a zero byte and no byte before
+        // this one was zero. All accesses to our buffers are atomic.
         unsafe { AtomicU8::from_ptr(word.add(at).cast()) }.load(Ordering::Relaxed) == byte
     })
 }

@@ -1,5 +1,5 @@
-//! Tests of what must break, and what must not, when a signal arrives at the worst moment. Each
-//! test runs in its own process, which forks while it is single-threaded.
+//! Tests of which operations must break, and which must not, when a signal arrives at the worst
+//! moment. Each test runs in its own process, which forks while it is single-threaded.
 
 #![allow(unsafe_code, reason = "raises a signal")]
 
@@ -8,7 +8,7 @@ use tontine_host::peer::in_a_process_of_its_own;
 use super::interrupted::InterruptedWork;
 use super::*;
 
-/// Number of signals, each of them in the middle of an operation.
+/// Number of signals, each of which arrives in the middle of an operation.
 const SIGNALS: usize = 10;
 
 /// Returns the placement that a run uses.
@@ -16,7 +16,7 @@ fn usual() -> Placement {
     Topology::of_this_machine().placements()[0]
 }
 
-/// Work that a signal interrupts in the middle of each operation, the worst moment.
+/// Work in which a signal interrupts the middle of each operation, the worst moment.
 #[derive(Clone)]
 struct Midway<V>(V);
 
@@ -30,7 +30,7 @@ impl<V: InterruptedWork> InterruptedWork for Midway<V> {
 
     fn operation(&mut self, _: &mut dyn FnMut()) -> bool {
         self.0.operation(&mut || {
-            // SAFETY: takes a number; the handler is installed.
+            // SAFETY: the call takes a number; the handler is installed.
             unsafe { libc::raise(libc::SIGUSR1) };
         })
     }
@@ -130,7 +130,7 @@ fn signal_thread_waits_for_the_plain_lock() {
     });
 }
 
-/// Work whose operation takes less time than checking its result.
+/// Work whose operation takes less time than the check of its result.
 #[derive(Clone)]
 struct Fussy;
 
@@ -166,7 +166,8 @@ impl InterruptedWork for Fussy {
 }
 
 /// Regression: most signals arrived while the child searched the file for its line. They broke
-/// nothing, counted as signals that did not deadlock, and sometimes deadlocked inside the search.
+/// nothing, were counted as signals that did not deadlock, and sometimes deadlocked inside the
+/// search.
 #[test]
 fn signals_between_operations_are_not_counted() {
     in_a_process_of_its_own(|| {
@@ -247,8 +248,8 @@ fn every_cell_of_a_default_run_yields_shares_and_a_price() {
         let count = Workload { batches: 2, interrupted: 5, guarded: 5, timed: 2 };
         for variant in VARIANTS {
             for params in Reentrancy.params(variant.name, &topology, Size::Default) {
-                // Each variant gets a fresh process, as in a run, because measuring the price
-                // leaves a thread behind.
+                // Each variant runs in a fresh process, as in a normal run, because measuring the
+                // cost leaves a thread behind.
                 let one = || measure(variant.name, &params, count);
                 let mut child = tontine_host::os::child::Child::fork(|| match one() {
                     Ok(observed) => {

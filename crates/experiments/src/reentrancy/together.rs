@@ -1,4 +1,4 @@
-//! Two threads of a child that run the same operation at once: [`together`].
+//! Two threads of a child that run the same operation at the same time: [`together`].
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -24,13 +24,14 @@ const NO_SET_UP: i32 = 5;
 /// Number of wrong operations in each batch of each thread.
 type Wrong = [[AtomicU32; MOST]; 2];
 
-/// Runs `batches` batches of `operation` in two threads at once. The operation gets the thread's
-/// number, 0 or 1, and its own number, and returns `true` if the result was right. Returns the
-/// number of wrong operations per batch: those of the first thread, then those of the second. The
-/// child calls `finish` last.
+/// Runs `batches` batches of `operation` in two threads at the same time. The arguments of the
+/// operation are the thread's number, 0 or 1, and the operation's number; it returns `true` if the
+/// result was right. Returns the number of wrong operations per batch, first those of the first
+/// thread, then those of the second. The child calls `finish` last.
 ///
 /// # Errors
-/// Skipped, if the system refuses a process; failed, if the child dies or takes too long.
+/// Returns `Skipped` if the system refuses a process, and `Failed` if the child dies or takes too
+/// long.
 pub(super) fn together(
     placement: Placement,
     batches: usize,

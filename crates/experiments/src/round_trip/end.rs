@@ -9,8 +9,8 @@ pub(super) trait RoundTripEnd {
     fn send(&mut self) -> Result<()>;
     /// Waits for one message.
     fn wait(&mut self) -> Result<()>;
-    /// Prepares for the next message if this one is not answered: does everything that `send` would
-    /// do, except waking the other end.
+    /// Prepares for the next message if this message is not answered: performs all steps of `send`
+    /// except waking the other end.
     fn forget(&mut self) -> Result<()> {
         Ok(())
     }
@@ -23,7 +23,7 @@ pub(crate) struct Timed {
     pub(crate) one_way: Vec<f64>,
     /// Rounds in a batch.
     pub(crate) batch: usize,
-    /// Half of each singly timed round in ns, including the stamp; empty if `one_way` contains
+    /// Half of each singly timed round in ns, including the stamp. Empty if `one_way` contains
     /// single rounds.
     pub(crate) single: Vec<f64>,
 }

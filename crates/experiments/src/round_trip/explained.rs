@@ -23,7 +23,7 @@ pub(super) const EXPLANATION: Explanation = Explanation {
         "Warm-up: a tenth as many rounds as will be timed, at most 10,000, run first and are not \
          counted.",
         "In each round the first end sends a minimal message and waits; the second waits for it \
-         and sends one back. `hot` pacing means that the next round starts at once.",
+         and sends one back. `hot` pacing means that the next round starts immediately.",
         "In `hand-over` the message is a block of 1 MiB of `tontine::heap::shared`, of which a \
          parcel of 24 bytes crosses the mailbox. Each end writes a number into the block before it \
          hands it over, and the other end checks that number; if it is wrong, the row fails. At \
@@ -43,7 +43,7 @@ pub(super) const EXPLANATION: Explanation = Explanation {
     reading: "Compare with `flag`, the floor of this hardware: one word, both ends spinning. No \
               mechanism between two processors can be faster. Compare only rows of the same \
               placement. Two sleeping ends on one processor can be faster than on two, because no \
-              other processor has to be woken. A wake-up after a pause costs much more than these \
+              other processor must be woken. A wake-up after a pause costs much more than these \
               hot ones. The difference between `hand-over` and `mailbox-spin` is the price of a \
               message that is a block of any size; the cost of a copy would grow with the bytes. \
               In virtual machines every wake-up of an idle processor costs more.",

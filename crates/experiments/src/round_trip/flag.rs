@@ -1,8 +1,8 @@
 //! The floor: a flag that two processes pass back and forth by plain loads and stores.
 //!
-//! Which variant of the flag is fastest depends on the processor, so four are tried first, in turn:
-//! one line that both ends write or a line for each end, with or without a pause in the loop. Only
-//! the fastest is timed.
+//! The fastest variant of the flag depends on the processor, so four variants are tried first, in
+//! turn: one line that both ends write or a line for each end, with or without a pause in the loop.
+//! Only the fastest variant is timed.
 
 #![allow(unsafe_code, reason = "declares its layout shareable")]
 
@@ -15,7 +15,7 @@ use tontine_host::peer::{PeerHandle, spin_until};
 
 use super::harness::{self, RoundPlan, RoundTripEnd, Timed};
 
-/// Number of passes of the trial; the best pass of each variant counts.
+/// Number of passes of the trial. The best pass of each variant counts.
 const PASSES: usize = 3;
 /// Maximum number of rounds of one variant in one pass.
 const TRIAL: usize = 5_000;
@@ -32,14 +32,14 @@ struct FlagLine(AtomicU32);
 struct FlagLines {
     /// For each variant: the line of the request and the line of the reply.
     ways: [[FlagLine; 2]; 4],
-    /// The fastest variant's index, plus one.
+    /// The index of the fastest variant, plus one.
     chosen: FlagLine,
 }
 
-// SAFETY: only atomics; zero is valid.
+// SAFETY: all fields are atomics, and zero is a valid value.
 unsafe impl Shareable for FlagLines {}
 
-/// Times the flag; the note names the fastest variant.
+/// Times the flag. The note names the fastest variant.
 pub(super) fn run(plan: &RoundPlan) -> Result<(Timed, String)> {
     let board = SharedMapping::<FlagLines>::anonymous()?;
     let trial = plan.warm_up.clamp(1, TRIAL);
@@ -115,7 +115,7 @@ impl<'a> FlagEnd<'a> {
         Self { out, back, next: 2, awaited: 1, ..ping }
     }
 
-    /// Runs rounds without stamps; whether to pause is decided outside the loop.
+    /// Runs rounds without stamps. The choice whether to pause is made outside the loop.
     fn bare(&mut self, rounds: usize) -> Result<()> {
         if self.pause {
             harness::bare(rounds, &mut Looping::<true>(self))

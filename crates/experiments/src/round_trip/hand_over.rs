@@ -1,9 +1,9 @@
-//! A block of the library's shared heap, handed over through a mailbox at each end: 1 MiB without a
-//! copy. Both processes spin.
+//! A block of 1 MiB of the library's shared heap, handed over without a copy through a mailbox at
+//! each end. Both processes spin.
 //!
 //! One block passes back and forth. The sender writes into it a number that the block never held
-//! before, and the receiver reads that number: so the receiver gets the memory itself, not only its
-//! name. Only a parcel of 24 bytes crosses the lane.
+//! before, and the receiver reads that number. This shows that the receiver obtains the memory
+//! itself, not only its name. Only a parcel of 24 bytes crosses the lane.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,16 +20,17 @@ use super::harness::{self, RoundPlan, RoundTripEnd, Timed};
 
 /// Size of the block in bytes.
 const BLOCK: usize = 1 << 20;
-/// Size of the heap in bytes: the block, and free space.
+/// Size of the heap in bytes: the block and free space.
 const HEAP: usize = 4 * BLOCK;
-/// Size in bytes of the number at the block's beginning.
+/// Size in bytes of the number at the beginning of the block.
 const STAMP: usize = size_of::<u64>();
 
 /// Times the handover between two processes, and checks the heap at the end.
 pub(super) fn run(plan: &RoundPlan) -> Result<Timed> {
     let heap = Heap::create(HEAP).map_err(refused)?;
     let timer = heap.member();
-    // The answering process's identity as a member of the heap; 0 before it has joined.
+    // The identity of the answering process as a member of the heap; 0 until the process has
+    // joined.
     let answerer = SharedMapping::<AtomicU64>::anonymous()?;
     let (here, there) = posts(1)?;
     let (here, there) = (Cell::new(Some(here)), Cell::new(Some(there)));

@@ -1,22 +1,23 @@
 //! The protocol of all variants: [`RoundPlan`], and the two ways to connect two [ends](End),
 //! [`between_processes`] and [`between_threads`].
 //!
-//! Ping: rounds of { stamp; send; wait }. Echo: { wait; send }. The difference between consecutive
-//! stamps is one whole round, and the differences add up to the time of the loop.
+//! The ping runs rounds of { stamp; send; wait }, the echo runs { wait; send }. The difference
+//! between consecutive stamps is one whole round, and the differences add up to the time of the
+//! loop.
 //!
 //! Stamps are unfenced ([`clock::bare_counter`]). A stamp between two rounds needs no fence: the
 //! instructions around it are system calls, or spins that end with the other end's store. Work that
 //! is reordered across the stamp only moves from one round to the next, so the sum is unchanged.
 //!
 //! If the other end has to be woken, the cost of a stamp is negligible compared with a round. If
-//! both ends spin, it is not: a stamp costs about a third of a round, and a virtual machine's
-//! counter may advance in steps of ten nanoseconds. Spinning rounds are therefore stamped once per
-//! batch; a tenth as many additional rounds are stamped singly, to show the spread that batches
-//! hide.
+//! both ends spin, the cost is not negligible: a stamp costs about a third of a round, and a
+//! virtual machine's counter may advance in steps of ten nanoseconds. Spinning rounds are therefore
+//! stamped once per batch; a tenth as many additional rounds are stamped singly, to show the spread
+//! that batches hide.
 //!
 //! A plan with pauses ([`super::paced`]) times one-way messages instead of rounds.
 //!
-//! This module knows no mechanism; its sibling modules do.
+//! This module does not depend on any mechanism; its sibling modules implement them.
 
 use std::sync::OnceLock;
 use std::sync::atomic::AtomicBool;
@@ -48,7 +49,7 @@ pub(crate) enum StampMode {
     /// Before each round.
     EveryRound,
     /// Before each hundredth round, plus a tenth as many singly stamped rounds. Only spinning
-    /// variants have rounds short enough to need this; all others stamp every round in any case.
+    /// variants have rounds short enough to need this; all other variants stamp every round.
     Batched,
 }
 
@@ -65,7 +66,7 @@ pub(super) struct RoundPlan<'a> {
     pub(super) placement: Placement,
     /// The clock of the stamps.
     pub(super) clock: Clock,
-    /// If set, one-way messages with pauses instead of rounds; between processes only.
+    /// If set, the plan is one-way messages with pauses instead of rounds; between processes only.
     pub(super) paced: Option<Paced<'a>>,
 }
 
@@ -120,7 +121,7 @@ impl<E: RoundTripEnd> RoundTripEnd for SlowedEnd<'_, E> {
 /// Runs `echo` in a child process and `ping` here, each pinned, and returns what `ping` returns.
 ///
 /// # Errors
-/// The error of the end that failed first; if the child died, the error names its status.
+/// Returns the error of the end that failed first. If the child died, the error names its status.
 pub(super) fn between_processes<T>(
     plan: &RoundPlan,
     ping: impl FnOnce(PeerHandle<'_>) -> Result<T>,
@@ -167,15 +168,15 @@ pub(super) fn between_processes<T>(
 /// Runs `echo` in a new thread and `ping` in the calling one, each pinned.
 ///
 /// # Errors
-/// The error of the end that failed first.
+/// Returns the error of the end that failed first.
 pub(super) fn between_threads<T>(
     plan: &RoundPlan,
     ping: impl FnOnce(PeerHandle<'_>) -> Result<T>,
     echo: impl FnOnce(PeerHandle<'_>) -> Result<()> + Send,
 ) -> Result<T> {
     let (echo_ended, ping_ended) = (AtomicBool::new(false), AtomicBool::new(false));
-    // An end records its error before it reports that it has ended. So if one end fails only
-    // because the other one ended, its error is recorded second.
+    // An end records its error before it reports that it has ended. If one end fails only because
+    // the other one ended, its error is therefore recorded second.
     let first = OnceLock::new();
     let note = |trouble: &MeasureError| drop(first.set(trouble.clone()));
     thread::scope(|scope| {
@@ -204,7 +205,7 @@ pub(super) fn between_threads<T>(
     })
 }
 
-/// Answers the rounds of the plan; if it has pauses, receives its messages.
+/// Answers the rounds of the plan. If the plan has pauses, receives its messages.
 pub(super) fn answer(plan: &RoundPlan, end: &mut impl RoundTripEnd) -> Result<()> {
     if let Some(paced) = &plan.paced {
         return paced.receive(end);
@@ -230,7 +231,7 @@ fn answer_all(rounds: usize, end: &mut impl RoundTripEnd) -> Result<()> {
     Ok(())
 }
 
-/// Warms up, then times the rounds of the plan, or sends its messages if it has pauses.
+/// Warms up, then times the rounds of the plan. If the plan has pauses, sends its messages.
 pub(super) fn time(plan: &RoundPlan, end: &mut impl RoundTripEnd) -> Result<Timed> {
     if let Some(paced) = &plan.paced {
         return paced.send(end);
@@ -276,8 +277,8 @@ fn stamped(
     batch: usize,
     end: &mut impl RoundTripEnd,
 ) -> Result<Vec<f64>> {
-    // Not zeroed memory from the allocator: its pages would be touched for the first time while the
-    // rounds are timed.
+    // The stamps are not zeroed memory from the allocator, because its pages would be touched for
+    // the first time while the rounds are timed.
     let mut stamps = vec![1_u64; batches + 1];
     let (last, starts) = stamps.split_last_mut().expect("one more stamp than batches");
     match plan.clock.source() {
@@ -310,7 +311,7 @@ fn stamp_each(
     Ok(())
 }
 
-/// Waits at most `patience` for the peer to end; returns how it ended.
+/// Waits at most `patience` for the peer to end. Returns how the peer ended.
 fn await_end(peer: PeerHandle<'_>, patience: Duration) -> Option<MeasureError> {
     let began = Instant::now();
     loop {

@@ -1,7 +1,7 @@
-//! The library's mailboxes whose ends sleep, and mailboxes with idle senders.
+//! The library's mailboxes with sleeping ends, and mailboxes with idle senders.
 //!
-//! A sleeping end needs fences, and the two ends can share them in two ways. Which way is faster
-//! depends on the machine, so both are tried first and the faster one is timed.
+//! A sleeping end needs fences, and the two ends can share them in two ways. The faster way depends
+//! on the machine, so both are tried first and the faster one is timed.
 
 use std::cell::Cell;
 use std::iter::repeat;
@@ -17,13 +17,13 @@ use tontine_mechanisms::mailbox::{Correspondent, Post, posts};
 use super::harness::{self, RoundPlan, Timed};
 use super::opened::Adapted;
 
-/// Number of passes of the trial; the best pass of each way counts.
+/// Number of passes of the trial. The best pass of each way counts.
 const PASSES: usize = 3;
 /// Maximum number of rounds of one way in one pass.
 const TRIAL: usize = 500;
 
-/// Times a mailbox whose ends spin, then a mailbox with `idle` additional senders connected to each
-/// end, all of them silent.
+/// Times a mailbox whose ends spin, then a mailbox with `idle` additional silent senders connected
+/// to each end.
 pub(super) fn beside_idle(plan: &RoundPlan, idle: usize) -> Result<(Timed, Timed)> {
     let mut timed = among(plan, &[0, idle])?;
     let crowded = timed.swap_remove(1);
@@ -65,7 +65,7 @@ fn opened<'a, 'o>(
     posts.into_iter().zip(options).map(open).collect()
 }
 
-/// Times mailboxes whose ends sleep; the note names the end that fences.
+/// Times mailboxes whose ends sleep. The note names the end that fences.
 pub(super) fn sleeping(plan: &RoundPlan) -> Result<(Timed, String)> {
     let ways = [Fences::Asymmetric, Fences::Symmetric];
     let chosen = SharedMapping::<AtomicU32>::anonymous()?;

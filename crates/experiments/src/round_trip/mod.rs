@@ -1,13 +1,13 @@
 //! `round-trip`: the one-way latency of a message by every mechanism on this machine.
 //!
 //! [`RoundTrip`] is the experiment. The protocol is in `harness`; the mechanisms are those of
-//! `tontine_mechanisms`, whose ends `opened` opens. The other files contain mechanisms that no
+//! `tontine_mechanisms`, and `opened` opens their ends. The other files contain mechanisms that no
 //! other experiment uses: the `flag`, the mailbox that sleeps in two ways, a block that is handed
 //! over (`hand_over`), and [`container`]. The ends of [`container`] are not children of the
 //! measuring process: they run inside namespaces and send their samples out.
 //!
-//! The experiment times one message at a time, hot: neither throughput nor, except for `wake-up`
-//! ([`paced`]), waking after a pause.
+//! The experiment times one message at a time, without a pause. It does not measure throughput or,
+//! except for `wake-up` ([`paced`]), the wake-up after a pause.
 
 use std::sync::LazyLock;
 
@@ -44,11 +44,11 @@ mod mailbox;
 mod opened;
 mod paced;
 
-/// Share of a round above which a note states the cost of a stamp.
+/// Fraction of a round above which a note states the cost of a stamp.
 const STAMP_LIMIT: f64 = 0.02;
 
-/// Additional ratios: the library's mailbox to its rivals, a handed-over block to a message, and
-/// containers to the mechanisms that they extend.
+/// Additional ratios: of the library's mailbox to its rivals, of a handed-over block to a message,
+/// and of containers to the mechanisms that they extend.
 const BESIDES: [(&str, &str); 7] = [
     ("iceoryx2", "mailbox-spin"),
     ("crossbeam", "mailbox-spin"),
@@ -97,8 +97,8 @@ impl Experiment for RoundTrip {
         if names.is_empty() {
             names.push("cross-core");
         }
-        // An engine takes seconds to start two containers: too long for both placements in a quick
-        // run.
+        // An engine takes seconds to start two containers, which is too long for both placements in
+        // a quick run.
         if variant == "container-tcp" && size == Size::Quick {
             names.truncate(1);
         }
@@ -150,11 +150,11 @@ impl Experiment for RoundTrip {
     }
 }
 
-/// Measures `rounds` rounds of a variant after `warm_up` untimed rounds, with the given stamps.
+/// Measures `rounds` rounds of a variant, with the given stamps, after `warm_up` untimed rounds.
 ///
 /// # Errors
-/// Those of [`Experiment::run`]; failed, if there is no such variant; skipped, if a spinning
-/// variant would share a processor.
+/// Returns the errors of [`Experiment::run`], and `Failed` if there is no such variant, and
+/// `Skipped` if a spinning variant would share a processor.
 pub(crate) fn measure(
     variant: &str,
     rounds: usize,
@@ -188,7 +188,7 @@ pub(crate) fn measure(
 /// series for each step, and the notes.
 ///
 /// # Errors
-/// Those of [`Experiment::run`].
+/// Returns the errors of [`Experiment::run`].
 pub(crate) fn one_way_after(
     variant: &str,
     steps: &[PauseRun],
@@ -200,7 +200,7 @@ pub(crate) fn one_way_after(
     let mut observed = Observed::default();
     let mut offset = 0;
     if placement.here != placement.there {
-        // Measured before the fork: the threads that this starts have exited by then.
+        // Measured before the fork: the threads that this call starts have exited by then.
         let Band { low, high } = Band::between(clock, placement.here, placement.there)?;
         offset = low.midpoint(high);
         let within = clock.ns(high - low) / 2.0;
@@ -218,7 +218,7 @@ pub(crate) fn one_way_after(
     Ok((steps.iter().map(of_step).collect(), observed.notes))
 }
 
-/// Times one mechanism; its notes and additional series are added to `observed`.
+/// Times one mechanism and adds its notes and additional series to `observed`.
 fn time(variant: &str, plan: &RoundPlan, observed: &mut Observed) -> Result<Timed> {
     let (timed, note) = match variant {
         "flag" => flag::run(plan)?,
@@ -243,7 +243,7 @@ fn time(variant: &str, plan: &RoundPlan, observed: &mut Observed) -> Result<Time
 /// Times a mailbox without idle senders, then one with `idle` idle senders at each end.
 ///
 /// # Errors
-/// Those of [`Experiment::run`].
+/// Returns the errors of [`Experiment::run`].
 pub(crate) fn beside_idle(
     idle: usize,
     rounds: usize,

@@ -9,7 +9,7 @@ use tontine_mechanisms::end::{Early, TwoWay};
 
 use super::harness::{self, RoundPlan, RoundTripEnd, Timed};
 
-/// An end for the rounds. Its messages contain a one followed by zeros, `BYTES` bytes in all.
+/// An end for the rounds. Its messages have `BYTES` bytes: a one followed by zeros.
 pub(super) struct Adapted<'a, E, const BYTES: usize> {
     end: E,
     peers: [PeerHandle<'a>; 1],

@@ -1,13 +1,13 @@
 //! Single one-way messages, with a pause before each: [`Paced`].
 //!
-//! Sender: { spin for the pause; stamp; send; spin until the receipt arrives }. Receiver: { wait;
-//! stamp; write the receipt }. The receipt is a word in shared memory, so only the message itself
-//! passes through the mechanism, and the sender never sleeps: the figure contains only the
-//! receiver's wake-up. The two stamps come from the counters of different processors; the middle of
-//! the band of their offset is subtracted.
+//! The sender runs { spin for the pause; stamp; send; spin until the receipt arrives }, the
+//! receiver { wait; stamp; write the receipt }. The receipt is a word in shared memory, so only the
+//! message itself passes through the mechanism. The sender never sleeps, so the figure contains
+//! only the receiver's wake-up. The two stamps come from the counters of different processors; the
+//! middle of the band of their offset is subtracted.
 //!
 //! The loop is closed: the next pause begins when the last message has arrived. If a short pause
-//! ends before the receiver is asleep, the receiver is not woken but finds the message.
+//! ends before the receiver is asleep, the receiver finds the message without being woken.
 
 #![allow(unsafe_code, reason = "declares its layout shareable")]
 
@@ -26,7 +26,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Number of polls of the receipt between two reads of the clock.
 const SPINS: u32 = 1 << 16;
 
-/// A number of messages, each after a pause.
+/// A number of messages, each sent after a pause.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct PauseRun {
     /// Time from the receipt of one message to the sending of the next.
@@ -61,11 +61,11 @@ pub(super) struct Receipts {
     stamp: AtomicU64,
 }
 
-// SAFETY: only atomics; zero is valid.
+// SAFETY: all fields are atomics, and zero is a valid value.
 unsafe impl Shareable for Receipts {}
 
 impl Paced<'_> {
-    /// Sends all messages; returns the time of each in ns, except those of the warm-up.
+    /// Sends all messages. Returns the time of each in ns, except those of the warm-up.
     pub(super) fn send(&self, end: &mut impl RoundTripEnd) -> Result<Timed> {
         let warm_up = self.steps.iter().take(1);
         let warm_up = warm_up.map(|first| PauseRun { messages: self.warm_up, ..*first });
@@ -86,7 +86,7 @@ impl Paced<'_> {
         end.send()?;
         await_receipt(|| {
             if self.shared {
-                // The receiver cannot run before this thread yields.
+                // The receiver cannot run until this thread yields.
                 thread::yield_now();
             }
             // SYNC paced-receipt: pairs with the store in `receive`.
@@ -116,7 +116,7 @@ impl Paced<'_> {
 }
 
 /// Spins until `seen` returns `true`. If the receiver has ended in the meantime, the process that
-/// started it reports that.
+/// started it reports the end.
 #[inline(always)]
 fn await_receipt(seen: impl Fn() -> bool) -> Result<()> {
     let mut began = None;
@@ -135,7 +135,7 @@ fn await_receipt(seen: impl Fn() -> bool) -> Result<()> {
     }
 }
 
-/// Keeps the processor busy: a sleeping sender would itself have to be woken.
+/// Keeps the processor busy, because a sleeping sender would itself need a wake-up.
 fn spin_for(clock: &Clock, us: u64) {
     let from = clock.start();
     while clock.ns_between(from, clock.stop()) < us as f64 * 1e3 {

@@ -1,4 +1,4 @@
-//! Tests of every variant with a few rounds, of leftovers, and of errors about a dead peer.
+//! Tests of every variant with a few rounds, of leftovers, and of errors when the peer has died.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -155,7 +155,7 @@ fn peer_exit_during_spinning_ping_reports_its_status() {
 fn peer_kill_during_blocked_ping_reports_its_signal() {
     use std::io::Read;
     let (mut read, write) = std::io::pipe().expect("pipe");
-    // The write end stays open here, so no end of file reports the death, only the nudge.
+    // The write end stays open here, so only the nudge reports the death, not an end of file.
     let found = between_processes(
         &plan(),
         |peer| loop {

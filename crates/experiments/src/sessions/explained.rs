@@ -19,7 +19,7 @@ pub(super) const EXPLANATION: Explanation = Explanation {
     steps: &[
         "Find the utilities of the machine and write the script for them. A step whose utility is \
          missing is left out, and a note says so; if too few exist, the row is skipped.",
-        "Give each session a home of its own, with the same text of 2,000 lines in it, in one \
+        "Give each session its own home, with the same text of 2,000 lines in it, in one \
          temporary folder.",
         "pty: for each session open a pty, make a new session with it as controlling terminal, and \
          start the script there. login: make a private view of the system in which a copy of \

@@ -25,10 +25,10 @@ use super::{SessionSpan, each_after_the_other, script_in, terminal};
 
 /// Timeout for the server to start.
 const OPENING: Duration = Duration::from_secs(10);
-/// The first user's id; the other users' ids follow it. It lies below the ids that systems give to
-/// containers and services, and above those of people.
+/// The first user's id; the other users' ids follow it. The ids are below those that systems assign
+/// to containers and services, and above those of people.
 const FIRST_ID: u32 = 58_100;
-/// The user as which an sshd does its unprivileged work.
+/// The user under which an sshd does its unprivileged work.
 const SEPARATED: &str = "sshd";
 
 /// The programs of a login.
@@ -57,11 +57,12 @@ impl Programs {
     }
 }
 
-/// Logs in a user for each home and runs the script; returns the time in which each was at work.
+/// Logs in a user for each home and runs the script. Returns the time in which each user was at
+/// work.
 ///
 /// # Errors
-/// Skipped, naming what is missing: root, a program, a namespace. Failed, if the server does not
-/// start, or a session does not end successfully by `until`.
+/// Returns `Skipped`, naming what is missing: root, a program, a namespace. Returns `Failed` if the
+/// server does not start, or a session does not end successfully by `until`.
 pub(super) fn sessions(
     folder: &Path,
     homes: &[PathBuf],
@@ -101,7 +102,7 @@ pub(super) fn sessions(
             skipped => skipped,
         })
     });
-    // All users' processes end before the homes are removed.
+    // The processes of all users end before the homes are removed.
     drop(sandbox);
     spans
 }
@@ -111,8 +112,8 @@ fn readable(path: &Path) -> Result<()> {
     fs::set_permissions(path, fs::Permissions::from_mode(0o644)).setting_up("chmod")
 }
 
-/// Opens the folder to other users, and checks the folders above it, which users traverse to reach
-/// their homes.
+/// Opens the folder to other users, and checks that they can enter the folders above it on the way
+/// to their homes.
 fn open_to_others(folder: &Path) -> Result<()> {
     fs::set_permissions(folder, fs::Permissions::from_mode(0o755)).setting_up("chmod")?;
     if let Some(hidden) = HIDDEN.iter().find(|hidden| folder.starts_with(hidden)) {
@@ -149,8 +150,8 @@ impl PasswdCopy {
     }
 }
 
-/// Returns `real` with a line added for each home. `*` means no password: the users log in with a
-/// key.
+/// Returns `real` with a line added for each home. The `*` means that there is no password, because
+/// the users log in with a key.
 fn with_users(real: &str, shell: &Path, homes: &[PathBuf]) -> Result<String> {
     let mut text = real.to_owned();
     if !text.is_empty() && !text.ends_with('\n') {
@@ -200,15 +201,15 @@ fn make_key(programs: &Programs, folder: &Path, name: &str) -> Result<()> {
     }
 }
 
-/// Returns a free loopback port. If another process takes it before the server does, the server
-/// reports it.
+/// Returns a free loopback port. If another process binds it before the server does, the server
+/// reports an error.
 fn free_port() -> Result<u16> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).setting_up("bind to loopback")?;
     Ok(listener.local_addr().during("getsockname")?.port())
 }
 
-/// Writes a configuration that accepts only our users and our key, and uses nothing of the
-/// machine's own configuration.
+/// Writes a configuration that accepts only our users and our key, and ignores the machine's own
+/// configuration.
 fn configure(folder: &Path, port: u16) -> Result<PathBuf> {
     let path = folder.join("configuration");
     let folder = folder.display();
@@ -259,7 +260,7 @@ fn client(programs: &Programs, folder: &Path, port: u16, user: &str) -> Command 
     client
 }
 
-/// Reads the client's output; returns the time from the script's first line to its last.
+/// Reads the client's output. Returns the time from the script's first line to its last.
 fn follow(mut client: Command, processes: &ProcessGroup, until: Instant) -> Result<SessionSpan> {
     // The input stays open without data, as with a user who types nothing.
     client.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());

@@ -1,11 +1,11 @@
 //! A private view of the system in which temporary users can log in: [`LoginSandbox`].
 //!
-//! A child, the keeper, leaves the mount namespace and creates a PID namespace for its own child.
+//! A child, the keeper, enters a new mount namespace and creates a PID namespace for its own child.
 //! Inside, it mounts a *copy* of `/etc/passwd` that contains the users over the real file, which is
-//! never written; `/run` and `/var/log`, where logins are recorded, are empty and in memory. The
-//! server runs as the first process of the PID namespace. When it ends, all processes of logged-in
-//! users end, and with the last of them the namespaces and all mounts in them disappear. Nothing
-//! needs to be undone, even after a kill.
+//! never written. `/run` and `/var/log`, where logins are recorded, are empty and in memory. The
+//! server runs as the first process of the PID namespace. When it ends, the kernel kills all
+//! processes of logged-in users, and the namespaces and all mounts in them disappear with the last
+//! process. No clean-up is needed, even after a kill.
 //!
 //! Neighbours: [`super::login`] chooses the users and the server.
 
@@ -32,7 +32,7 @@ use tontine_host::os::child::{Child, exit_at_once};
 use tontine_host::os::shared::SharedMapping;
 use tontine_host::peer::ChildError;
 
-/// Folders in which logins are recorded and servers keep their pids.
+/// Folders in which logins are recorded and servers store their pids.
 pub(super) const HIDDEN: [&str; 2] = ["/run", "/var/log"];
 
 /// A running sandbox. When it is dropped, or this process ends, all processes in it are killed.
@@ -40,7 +40,7 @@ pub(super) const HIDDEN: [&str; 2] = ["/run", "/var/log"];
 pub(super) struct LoginSandbox {
     keeper: Child,
     words: SharedMapping<ChildError>,
-    /// The pipe whose end of file makes the keeper end the server.
+    /// The pipe whose end of file causes the keeper to end the server.
     open: Option<OwnedFd>,
 }
 
@@ -49,7 +49,7 @@ impl LoginSandbox {
     /// goes to the file `log`. Call it in a single-threaded process only.
     ///
     /// # Errors
-    /// Skipped, if the system refuses a process, a namespace or a mount: see also
+    /// Returns `Skipped` if the system refuses a process, a namespace or a mount: see also
     /// [`LoginSandbox::trouble`].
     pub(super) fn open(passwd: &Path, server: &[&str], log: &Path) -> Result<Self> {
         let (ended, open) = pipe_with(PipeFlags::CLOEXEC).setting_up("pipe2")?;
@@ -82,12 +82,12 @@ impl LoginSandbox {
 impl Drop for LoginSandbox {
     fn drop(&mut self) {
         drop(self.open.take());
-        // The keeper ends after all processes in the sandbox; it uses SIGKILL if necessary.
+        // The keeper ends after all processes in the sandbox, and uses SIGKILL if necessary.
         let _ = self.keeper.wait();
     }
 }
 
-/// Leaves the mount namespace and sets up the mounts in the new one.
+/// Enters a new mount namespace and sets up the mounts in it.
 fn furnish(passwd: &Path) -> Result<()> {
     // SAFETY: file descriptors stay shared and no memory is touched.
     unsafe { unshare_unsafe(UnshareFlags::NEWNS | UnshareFlags::NEWPID) }
@@ -117,17 +117,18 @@ fn keep(server: &[CString], log: &Path, told: &OwnedFd) -> Result<()> {
         -1 => return Err(std::io::Error::last_os_error()).setting_up("fork"),
         0 => {
             let _ = set_parent_process_death_signal(Some(Signal::KILL));
-            // If the parent ended before that, the other end of the sandbox's pipe is closed.
+            // If the parent has ended before this point, the other end of the sandbox's pipe is
+            // closed.
             let now = Timespec { tv_sec: 0, tv_nsec: 0 };
             if poll(&mut [PollFd::new(told, PollFlags::IN)], Some(&now)) != Ok(0) {
                 exit_at_once(1);
             }
-            // Mounts the namespace's own proc, if that is allowed; the server works without it.
+            // Mounts the namespace's own proc, if that is allowed. The server works without it.
             let _ = mount("proc", "/proc", "proc", MountFlags::empty(), c"");
             let _ = dup2_stdin(&nothing);
             let _ = dup2_stdout(&log);
             let _ = dup2_stderr(&log);
-            // SAFETY: the arguments are NUL-terminated strings that live, and end with NULL.
+            // SAFETY: the arguments are live NUL-terminated strings, and the array ends with NULL.
             unsafe { libc::execv(arguments[0], arguments.as_ptr()) };
             exit_at_once(127)
         }
@@ -135,7 +136,7 @@ fn keep(server: &[CString], log: &Path, told: &OwnedFd) -> Result<()> {
     };
     while read(told, &mut [0; 1]) == Err(Errno::INTR) {}
     let _ = kill_process(first, Signal::KILL);
-    // The first process of a PID namespace is reaped after all others in it.
+    // The first process of a PID namespace is reaped after all other processes in it.
     while matches!(waitpid(Some(first), WaitOptions::empty()), Err(Errno::INTR)) {}
     Ok(())
 }

@@ -1,9 +1,9 @@
 //! `sessions`: the duration of a user's commands while other users are at work: [`Sessions`].
 //!
-//! [`script`] is the work of a pseudo-user, [`terminal`] runs a session on a pseudo-terminal,
+//! [`script`] is the work of a pseudo-user, [`terminal`] runs a session on a pseudo-terminal, and
 //! [`login`] runs one through a real remote login, in its own [`login_sandbox`]. [`super::trees`]
-//! repeats in the virtual Unix what a session did here. Unlike people, a pseudo-user does not wait
-//! between commands.
+//! repeats a traced session in the virtual Unix. Unlike people, a pseudo-user does not wait between
+//! commands.
 
 mod explained;
 mod login;
@@ -37,14 +37,14 @@ use script::{DONE, Script};
 
 /// The last level of the paper's curve.
 const MOST: usize = 8;
-/// The parameter that names what runs at the same time: the load of the paper's section 9.
+/// The parameter that names a simultaneous load, that of the paper's section 9.
 const BESIDE: &str = "beside";
 /// Number of processes per session: a shell, a pipeline, and the processes of a remote login around
 /// them.
 const PROCESSES: u64 = 10;
-/// Memory of each process, on average.
+/// Average memory of each process in bytes.
 const MEMORY: u64 = 4 << 20;
-/// Delay between the starts of two sessions. A session alone takes a few tenths of a second; the
+/// Delay between the starts of two sessions. A session alone takes a few tenths of a second. The
 /// delay is short compared with that, so that the first session is still at work when the last
 /// begins.
 const DELAY: Duration = Duration::from_millis(10);
@@ -111,7 +111,7 @@ impl Experiment for Sessions {
     }
 }
 
-/// Times `sessions` sessions, each of which runs the script `iterations` times; gives up after
+/// Times `sessions` sessions, each of which runs the script `iterations` times. Fails after
 /// `patience`.
 fn measure(
     variant: &str,
@@ -158,7 +158,7 @@ fn measure(
     Ok(Observed { series: vec![iteration], notes, ..Observed::default() })
 }
 
-/// Times sessions in a virtual Unix of this mode; if builds run too, returns their times and the
+/// Times sessions in a virtual Unix of this mode. If builds also run, returns their times and the
 /// lock statistics as well.
 fn measure_virtually(mode: LockingMode, sessions: usize, params: &Params) -> Result<Observed> {
     let loaded = params.get(BESIDE).and_then(|words| words.split(' ').next()?.parse().ok());
@@ -184,8 +184,8 @@ impl SessionSpan {
     }
 }
 
-/// Returns the time in which all sessions were at work, as a share of the time in which any session
-/// was.
+/// Returns the time in which all sessions were at work, as a fraction of the time in which any
+/// session was at work.
 fn share_of_all(spans: &[SessionSpan]) -> f64 {
     let begins = || spans.iter().map(|span| span.began);
     let ends = || spans.iter().map(|span| span.ended);
@@ -213,13 +213,14 @@ fn homes(folder: &Path, sessions: usize, script: &Script) -> Result<Vec<PathBuf>
     (1..=sessions).map(home).collect()
 }
 
-/// Runs each session on its own pty; returns the time in which each was at work.
+/// Runs each session on its own pty. Returns the time in which each session was at work.
 fn at_terminals(homes: &[PathBuf], until: Instant) -> Result<Vec<SessionSpan>> {
     each_after_the_other(homes, |home| {
         let mut command = Command::new("/bin/sh");
         command.arg("../script").current_dir(home).env("HOME", home).env("TERM", "dumb");
         let ended = terminal::run(command, until)?;
-        // The last line decides; the status alone could come from a shell that was cut short.
+        // The last line decides, because the status alone could come from a shell that was cut
+        // short.
         let printed = last_words(&ended.printed);
         if ended.status.success() && printed.ends_with(DONE) {
             Ok(ended.span)

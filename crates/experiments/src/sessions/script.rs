@@ -22,7 +22,7 @@ const FEWEST: usize = STEPS.len() * 2 / 3;
 pub(super) struct Script {
     /// The script.
     pub(super) text: String,
-    /// The utilities that the script would use if they were not missing.
+    /// The utilities that the script would use, but that are missing.
     pub(super) missing: Vec<&'static str>,
 }
 
@@ -35,7 +35,7 @@ impl Script {
     /// Creates a script that runs all steps `iterations` times.
     ///
     /// # Errors
-    /// Skipped, if too many utilities are missing.
+    /// Returns `Skipped` if too many utilities are missing.
     pub(super) fn new(iterations: usize) -> Result<Self> {
         Self::with(iterations, |utility| find(utility).is_some())
     }
@@ -67,7 +67,7 @@ impl Script {
     }
 }
 
-/// Returns the text that a session works on; it is the same for all sessions.
+/// Returns the text that a session works on, which is the same for all sessions.
 pub(super) fn input() -> String {
     const WORDS: [&str; 12] = [
         "signal", "process", "session", "master", "kernel", "thread", "lock", "vnode", "socket",

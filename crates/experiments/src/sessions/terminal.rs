@@ -28,11 +28,11 @@ const KEPT: usize = 16 << 10;
 /// A session that has ended.
 #[derive(Debug)]
 pub(super) struct FinishedSession {
-    /// The time from just before the creation of the session's first process until it was reaped.
+    /// The time from just before the session's first process was created until it was reaped.
     pub(super) span: SessionSpan,
     /// Exit status of its first process.
     pub(super) status: ExitStatus,
-    /// The last output.
+    /// The end of the output.
     pub(super) printed: Vec<u8>,
 }
 
@@ -40,11 +40,11 @@ pub(super) struct FinishedSession {
 /// its output.
 ///
 /// If this process or thread ends, the kernel kills the leader and hangs up the terminal, which
-/// ends the session's other processes.
+/// ends the other processes of the session.
 ///
 /// # Errors
-/// Skipped, if no pty is available. Failed, if the session has not ended by `until`; it is then
-/// killed.
+/// Returns `Skipped` if no pty is available. Returns `Failed` if the session has not ended by
+/// `until`; it is then killed.
 pub(super) fn run(mut command: Command, until: Instant) -> Result<FinishedSession> {
     let (master, terminal) = pair()?;
     let also = || terminal.try_clone().map(Stdio::from).setting_up("dup");
@@ -92,8 +92,8 @@ fn lead(parent: Pid) -> io::Result<()> {
     if getppid() != Some(parent) {
         return Err(Errno::SRCH.into());
     }
-    // Ignored signals stay ignored through exec, so under `nohup` a hang-up would end no process.
-    // SAFETY: sets a disposition of this process; no handler is involved.
+    // Ignored signals stay ignored across exec, so under `nohup` a hang-up would end no process.
+    // SAFETY: the call sets a disposition of this process; no handler is involved.
     if unsafe { libc::signal(libc::SIGHUP, libc::SIG_DFL) } == libc::SIG_ERR {
         return Err(io::Error::last_os_error());
     }
@@ -109,11 +109,11 @@ fn kill(leader: &mut Child) {
     let _ = leader.wait();
 }
 
-/// Passes all data from `source` to `seen` until its end: end of file for a pipe; for a pty EIO,
-/// which means that no process holds the other side any more.
+/// Passes all data from `source` to `seen` until its end. The end of a pipe is an end of file; the
+/// end of a pty is EIO, which means that no process holds the other side any more.
 ///
 /// # Errors
-/// Failed, if the end is not reached by `until`.
+/// Returns `Failed` if the end is not reached by `until`.
 pub(super) fn drain(source: &impl AsFd, until: Instant, mut seen: impl FnMut(&[u8])) -> Result<()> {
     let mut piece = [0; 4 << 10];
     loop {
@@ -157,8 +157,9 @@ mod tests {
         }
     }
 
-    /// Checks the leader's `/proc` entry: it leads its own session, and its group is the terminal's
-    /// foreground group. Also checks that /dev/tty, the controlling terminal, can be opened.
+    /// Checks in the leader's `/proc` entry that it leads its own session, and that its group is
+    /// the terminal's foreground group. Also checks that /dev/tty, the controlling terminal, can be
+    /// opened.
     #[test]
     fn pty_is_the_sessions_controlling_terminal() {
         in_a_process_of_its_own(|| {
@@ -171,7 +172,8 @@ mod tests {
             let (stat, tty) = printed.split_once("\r\n").ok_or("it printed no line")?;
             let (pid, rest) = stat.split_once(" (").ok_or("no name")?;
             let (_, rest) = rest.rsplit_once(") ").ok_or("no end of the name")?;
-            // State, parent, group, session, terminal, the terminal's foreground group.
+            // The fields are state, parent, group, session, terminal, and the terminal's foreground
+            // group.
             let fields: Vec<&str> = rest.split(' ').collect();
             let own = [fields[2], fields[3], fields[5]].iter().all(|field| *field == pid);
             if own && fields[4] != "0" && tty.starts_with("/dev/") && ended.status.code() == Some(5)
@@ -184,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn killed_invocation_ends_the_session_and_its_children() {
+    fn killed_invocation_kills_session_and_its_children() {
         in_a_process_of_its_own(|| {
             let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
             let file = folder.path().join("pids");

@@ -1,4 +1,5 @@
-//! Real sessions, on pseudo-terminals and, if the machine has an sshd, through a remote login.
+//! Tests of real sessions on pseudo-terminals and, if the machine has an sshd, through a remote
+//! login.
 
 #![allow(unsafe_code, reason = "sets TMPDIR in a process of one thread")]
 
@@ -75,7 +76,7 @@ fn of_our_users() -> usize {
 }
 
 #[test]
-fn killed_invocation_ends_its_users_processes() {
+fn killed_invocation_kills_its_users_processes() {
     in_a_process_of_its_own(|| {
         let place = place()?;
         let mut invocation = Child::fork(|| {
@@ -125,7 +126,7 @@ fn failed_session_reports_its_last_output() {
             Err(MeasureError::Skipped(why)) => println!("skipped: {why}"),
             other => return Err(format!("{other:?}")),
         }
-        // A script that exits with 0, but before its end.
+        // The script exits with 0, but before its end.
         fs::write(script_in(place.path()), "exit 0\n").map_err(|error| error.to_string())?;
         match at_terminals(&homes, Instant::now() + AMPLE) {
             Err(MeasureError::Failed(_) | MeasureError::Skipped(_)) => Ok(()),

@@ -11,12 +11,12 @@ const MANY: usize = 10_000;
 /// Size of these blocks.
 const SIZE: usize = 64;
 
-/// Bytes of a block that is written repeatedly: the word that names its owner, and another word.
+/// Size of a block that is written repeatedly: the word that names its owner, and another word.
 const SMALL: usize = 16;
 /// Number of writes to such a block.
 const WRITES: u32 = 1_000;
 
-/// Number of operations between two checks whether to continue.
+/// Number of operations between two checks of the stop flag.
 pub(super) const BATCH: usize = 64;
 
 pub(super) fn threadtest<H: MeasuredHeap>(worker: &mut HeapWorker<'_, H>) -> Result<()> {
@@ -43,7 +43,7 @@ pub(super) fn cache_thrash<H: MeasuredHeap>(worker: &mut HeapWorker<'_, H>) -> R
 
 pub(super) fn cache_scratch<H: MeasuredHeap>(worker: &mut HeapWorker<'_, H>) -> Result<()> {
     if worker.seat == 0 {
-        // The blocks are adjacent, if the heap places them so.
+        // The blocks are adjacent if the heap places them so.
         let mut blocks = Vec::with_capacity(worker.workers);
         for place in 0..worker.workers {
             blocks.push(worker.allocate(SMALL, place)?);

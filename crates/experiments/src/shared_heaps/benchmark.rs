@@ -1,8 +1,9 @@
 //! The literature's seven benchmarks of allocators: [`Benchmark`].
 //!
-//! They are reimplemented from their authors' descriptions. All benchmarks run for a given time,
-//! and each freed block counts. If the original starts a thread later, a worker takes its place
-//! here from beginning to end; blocks that one thread leaves to another pass through a ring.
+//! The benchmarks are reimplemented from their authors' descriptions. All benchmarks run for a
+//! given time, and each freed block counts. If the original starts a thread later, a worker
+//! replaces that thread here from beginning to end; blocks that one thread leaves to another pass
+//! through a ring.
 //!
 //! [`alone`] contains the benchmarks in which each worker frees its own blocks, [`together`] those
 //! in which blocks pass between workers.
@@ -17,18 +18,18 @@ use super::{alone, together};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Benchmark {
     /// Berger and others, Hoard (2000): passive false sharing. One worker allocates a small block
-    /// for each worker; each frees the block that it got, and continues as in
+    /// for each worker. Each worker frees the block that it received, and continues as in
     /// [`Benchmark::CacheThrash`].
     CacheScratch,
     /// Berger and others, Hoard (2000): active false sharing. Allocate a small block, write it many
     /// times, free it.
     CacheThrash,
-    /// Larson and Krishnan (1998), a server: a set of blocks, one of which, drawn at random, is
-    /// freed and replaced by a new one; now and then the whole set passes to another worker.
+    /// Larson and Krishnan (1998), a server. A randomly drawn block of a set is freed and replaced
+    /// by a new block; at intervals the whole set passes to another worker.
     Larson,
     /// Lever and Boreham (2000): half of the workers allocate, the others free.
     XmallocTest,
-    /// Leijen and others, mimalloc (2019): sizes from few bytes to many, most of them small;
+    /// Leijen and others, mimalloc (2019): sizes from a few bytes to many, most of them small, and
     /// long-lived and short-lived blocks, some of which another worker frees.
     Mstress,
     /// Berger and others, Hoard (2000): allocate many blocks of one size, then free them all.
@@ -63,7 +64,7 @@ impl Benchmark {
     /// Returns the benchmark with that name.
     ///
     /// # Errors
-    /// Failed, if no benchmark has that name.
+    /// Returns `Failed` if no benchmark has that name.
     pub(super) fn named(name: &str) -> Result<Self> {
         let found = Self::ALL.into_iter().find(|one| one.name() == name);
         found.ok_or_else(|| {
@@ -74,7 +75,7 @@ impl Benchmark {
     /// Runs the benchmark until it is stopped, then frees the worker's blocks.
     ///
     /// # Errors
-    /// Failed, if the heap returns no block, or returns the same block twice.
+    /// Returns `Failed` if the heap returns no block, or returns the same block twice.
     pub(super) fn run<H: MeasuredHeap>(self, mut worker: HeapWorker<'_, H>) -> Result<()> {
         worker.wait();
         let all = &mut worker;

@@ -1,7 +1,7 @@
 //! Shared state of the workers and the process that starts them: [`WorkerTable`], with a
 //! [`WorkerSlot`] per worker and a ring from each worker to each worker.
 //!
-//! It lies in shared memory, so that workers may be processes. A slot outlives its worker: a
+//! The table is in shared memory, so that workers may be processes. A slot outlives its worker: a
 //! replacement for a killed worker takes over its index (`seat`).
 
 #![allow(unsafe_code, reason = "declares its layout shareable")]
@@ -41,12 +41,12 @@ struct WorkerSlot {
     /// Number of workers that have used this slot.
     sat: AtomicU32,
     ready: AtomicU32,
-    /// 1 if the worker allocates no more blocks and passes none on.
+    /// 1 if the worker neither allocates blocks nor passes blocks on any more.
     finished: AtomicU32,
     address: AtomicU64,
 }
 
-// SAFETY: only atomics; zero is valid.
+// SAFETY: all fields are atomics, and zero is a valid value.
 unsafe impl Shareable for WorkerTable {}
 
 impl WorkerTable {
@@ -59,7 +59,7 @@ impl WorkerTable {
         self.workers.load(Ordering::Relaxed) as usize
     }
 
-    /// Occupies a slot; returns the number of its previous workers.
+    /// Occupies a slot. Returns the number of its previous workers.
     pub(super) fn sit(&self, seat: usize, address: BlockAddress) -> u32 {
         let seat = &self.seats[seat];
         seat.address.store(address, Ordering::Relaxed);
@@ -132,7 +132,7 @@ impl WorkerTable {
         (0..self.workers()).map(|seat| self.freed_at(seat)).sum()
     }
 
-    /// Records that the slot's worker will write nothing more into its rings.
+    /// Records that the slot's worker writes nothing more into its rings.
     pub(super) fn finish(&self, seat: usize) {
         // SYNC heaps-finished: pairs with `all_finished`; the rings are written before.
         self.seats[seat].finished.store(1, Ordering::Release);
@@ -144,7 +144,7 @@ impl WorkerTable {
         seats.iter().all(|seat| seat.finished.load(Ordering::Acquire) != 0)
     }
 
-    /// Returns the rings of a slot: to each worker, and from each worker.
+    /// Returns the rings of a slot: one to each worker, and one from each worker.
     pub(super) fn rings(&self, seat: usize) -> (Vec<Outbound<'_>>, Vec<RingReader<'_>>) {
         let all = 0..self.workers();
         let to = all.clone().map(|other| Outbound::of(&self.rings[seat][other])).collect();

@@ -1,8 +1,8 @@
 //! Boost.Interprocess's `managed_shared_memory`: [`Boost`].
 //!
 //! The heap's code is C++, which `tontine-mechanisms` compiles into a library that this process
-//! loads. A run compiles it once: the first invocation leaves the library in a folder that the run
-//! removes at its end.
+//! loads. Each run compiles the code once: the first invocation stores the library in a folder that
+//! the run removes at its end.
 
 #![allow(unsafe_code, reason = "loads a library and calls its C functions")]
 
@@ -40,7 +40,7 @@ struct BoostFunctions {
     address: ToAddress,
 }
 
-/// A heap with its single lock inside. Processes that are forked later share it.
+/// A heap with its single lock inside. Processes forked later share the heap.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Boost {
     functions: BoostFunctions,
@@ -54,11 +54,12 @@ impl Boost {
     /// Creates an unnamed heap.
     ///
     /// # Errors
-    /// Skipped, if there is no compiler or no Boost; failed, if the source does not compile.
+    /// Returns `Skipped` if there is no compiler or no Boost, and `Failed` if the source does not
+    /// compile.
     pub(super) fn new() -> Result<Self> {
         let functions = load(&compiled()?)?;
         let create = |name: &CStr| {
-            // SAFETY: the name ends with a zero and lives for the call.
+            // SAFETY: the name ends with a zero byte and lives for the call.
             let heap = unsafe { (functions.create)(name.as_ptr(), BYTES) };
             NonNull::new(heap).ok_or_else(|| {
                 let why = "managed_shared_memory: refused; is there free space in /dev/shm?";
@@ -71,14 +72,14 @@ impl Boost {
     }
 }
 
-/// Returns the library's path; compiles it if this run has not done so yet.
+/// Returns the library's path. Compiles the library if this run has not done so yet.
 fn compiled() -> Result<PathBuf> {
     let folder = leftovers::folder_of_the_run("boost")?;
     let library = folder.join("managed_shared_memory.so");
     if library.exists() {
         return Ok(library);
     }
-    // Another invocation may compile at the same time: each invocation uses its own name, and the
+    // Another invocation may compile at the same time, so each invocation uses its own name. The
     // last result remains.
     let own = |end: &str| folder.join(format!("{}{end}", std::process::id()));
     let (source, made) = (own(".cpp"), own(".so"));
@@ -93,11 +94,11 @@ fn compiled() -> Result<PathBuf> {
 fn load(library: &Path) -> Result<BoostFunctions> {
     let path = CString::new(library.as_os_str().as_bytes())
         .map_err(|_| MeasureError::skip("the temporary folder has a zero in its name"))?;
-    // SAFETY: the path ends with a zero; the library has only its own initialisers.
+    // SAFETY: the path ends with a zero byte; the library has only its own initialisers.
     let loaded = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
     let symbol = |name: &CStr| -> Result<*mut c_void> {
         if !loaded.is_null() {
-            // SAFETY: the library was loaded and is never closed; the name ends with a zero.
+            // SAFETY: the library was loaded and is never closed; the name ends with a zero byte.
             let found = unsafe { libc::dlsym(loaded, name.as_ptr()) };
             if !found.is_null() {
                 return Ok(found);
@@ -111,7 +112,7 @@ fn load(library: &Path) -> Result<BoostFunctions> {
         symbol(c"tontine_boost_free")?,
     ];
     let [handle, address] = [symbol(c"tontine_boost_handle")?, symbol(c"tontine_boost_address")?];
-    // SAFETY: each is the function of that name in the C++ source, with this type.
+    // SAFETY: each pointer is the function of that name in the C++ source, and has this type.
     unsafe {
         Ok(BoostFunctions {
             create: std::mem::transmute::<*mut c_void, Create>(create),
@@ -130,7 +131,7 @@ fn last_error() -> String {
     if said.is_null() {
         return "no reason given".to_owned();
     }
-    // SAFETY: not null, and ends with a zero.
+    // SAFETY: the text is not null and ends with a zero byte.
     unsafe { CStr::from_ptr(said) }.to_string_lossy().into_owned()
 }
 
@@ -142,8 +143,8 @@ impl World for Boost {
     }
 }
 
-// SAFETY: the heap's blocks are aligned to 16 and have the requested length; each is consumed by
-// `free` or `give`.
+// SAFETY: the heap's blocks are aligned to 16 and have the requested length; each block is consumed
+// by `free` or `give`.
 unsafe impl MeasuredHeap for Boost {
     type Block<'h> = Bare;
 
@@ -175,7 +176,7 @@ unsafe impl MeasuredHeap for Boost {
 
     #[inline(always)]
     fn take(&self, entry: RingEntry) -> Result<Option<Bare>> {
-        // SAFETY: a handle that another process of this heap created from its block.
+        // SAFETY: another process of this heap created the handle from its block.
         let at = unsafe { (self.functions.address)(self.heap.as_ptr(), entry[0]) };
         Bare::new(at, 0).map(Some)
     }

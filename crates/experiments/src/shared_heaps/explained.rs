@@ -9,8 +9,8 @@ pub(super) const EXPLANATION: Explanation = Explanation {
          free pieces, and one mutex next to it in the shared memory. All processes queue for the \
          mutex, and if one is killed while it holds it, the mutex is never released: the next \
          process that allocates waits indefinitely.",
-        "`tontine::heap::shared` has no lock: each thread of each process allocates from slabs of \
-         its own, and one word for each block, outside of it, names its owner. A process that is \
+        "`tontine::heap::shared` has no lock: each thread of each process allocates from its own \
+         slabs, and one word for each block, outside of it, names its owner. A process that is \
          notified of the end of a killed one frees its blocks.",
         "An allocator of one process, such as mimalloc or jemalloc, has no such peers: its threads \
          die together. It is the comparison for programs that could use threads instead of \

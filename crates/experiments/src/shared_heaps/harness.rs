@@ -1,9 +1,9 @@
 //! Starts workers, runs them and counts: [`WorkerPlan::in_threads`], [`WorkerPlan::in_processes`].
 //!
 //! This process sleeps while the workers run. If kills are requested, it kills a random worker at a
-//! random moment of each second, reaps it, and starts another worker in its place. If no worker
-//! makes progress for [`STILL`] after a kill, the heap is wedged: this process records the time of
-//! the last progress and ends the run.
+//! random moment of each second, reaps it, and starts a replacement. If no worker makes progress
+//! for [`STILL`] after a kill, the heap is wedged: this process records the time of the last
+//! progress and ends the run.
 
 use std::ops::Range;
 use std::thread;
@@ -23,7 +23,7 @@ use super::worker_processes::{LOOK, PATIENCE, WorkerProcesses};
 const PARTS: u32 = 10;
 /// Maximum length of a part.
 const PART_MS: u128 = 100;
-/// The warm-up takes the measured time divided by this.
+/// Divisor of the measured time that yields the duration of the warm-up.
 const WARM_UP: u32 = 4;
 /// Time without any freed block after which the heap counts as wedged, if a worker was killed.
 const STILL: Duration = Duration::from_millis(400);
@@ -38,8 +38,8 @@ pub(super) struct BenchResult {
     pub(super) kills: u32,
     /// If the heap is wedged, the time of the last progress and the number of kills.
     pub(super) wedged: Option<(Duration, u32)>,
-    /// Maps of the heap after the timed part and one more kill: before and after the dead worker's
-    /// recovery.
+    /// Maps of the heap after the timed part and one more kill, before and after the recovery of
+    /// the dead worker.
     pub(super) maps: Vec<HeapMap>,
 }
 
@@ -47,7 +47,7 @@ impl WorkerPlan<'_> {
     /// Runs the plan with one thread per worker.
     ///
     /// # Errors
-    /// The first error of a worker.
+    /// Returns the first error of a worker.
     pub(super) fn in_threads<W: World>(&self, world: &W) -> Result<BenchResult> {
         let board = self.board()?;
         let work = |seat| self.work(world, &board, seat);
@@ -56,7 +56,7 @@ impl WorkerPlan<'_> {
             let threads: Vec<_> =
                 (0..self.workers).map(|seat| scope.spawn(move || work(seat))).collect();
             let seen = until_ready(&board, || Ok(())).and_then(|()| self.watch(&board, |_| Ok(0)));
-            // A worker that still waits may then begin, and finds that the run is over.
+            // A worker that still waits may now begin; it finds that the run is over.
             board.stop();
             board.go();
             let ended = threads.into_iter().map(|thread| {
@@ -69,10 +69,10 @@ impl WorkerPlan<'_> {
         Ok(seen)
     }
 
-    /// Runs the plan with one process per worker; if requested, kills one of them each second.
+    /// Runs the plan with one process per worker. If requested, kills one of them in each second.
     ///
     /// # Errors
-    /// The first error of a worker, or of the final check. A wedged heap is not an error.
+    /// Returns the first error of a worker, or of the final check. A wedged heap is not an error.
     pub(super) fn in_processes<W: World>(&self, world: &W, kills: bool) -> Result<BenchResult> {
         let board = self.board()?;
         let mut processes = WorkerProcesses::new(self, world, &board)?;
@@ -100,7 +100,8 @@ impl WorkerPlan<'_> {
     }
 
     /// Starts the workers and counts. In each part of the time it first calls `meanwhile` with the
-    /// start of the run and the end of this part; `meanwhile` returns the number of kills so far.
+    /// start of the run and the end of this part; `meanwhile` returns the number of kills up to
+    /// that time.
     fn watch(
         &self,
         board: &WorkerTable,
@@ -152,7 +153,7 @@ struct MeasuredSpan {
     end: Duration,
 }
 
-/// Returns the moments of the kills: one in each second of the time, at random.
+/// Returns the moments of the kills: one random moment in each second of the time.
 fn moments(time: Duration) -> Vec<Duration> {
     let seconds = time.as_secs().max(1) as u32;
     let within = |second| KILL_EVERY * second + KILL_EVERY.mul_f64(rand::random_range(KILL_WITHIN));

@@ -1,5 +1,5 @@
 //! The heaps behind one interface: [`MeasuredHeap`] for a single worker, [`World`] for all workers.
-//! Also the allocators of a single process, [`Malloc`].
+//! [`Malloc`] wraps the allocators of a single process.
 
 #![allow(unsafe_code, reason = "calls the allocators' C functions")]
 
@@ -21,13 +21,13 @@ pub(super) trait World: Sync {
     /// Gives a worker access, in the worker's own process or thread.
     ///
     /// # Errors
-    /// Failed, if the heap is not available.
+    /// Returns `Failed` if the heap is not available.
     fn join(&self) -> Result<Self::WorkerHeap>;
 
     /// Checks that no memory is left allocated when all workers have ended.
     ///
     /// # Errors
-    /// Failed, if something is left.
+    /// Returns `Failed` if memory is left allocated.
     fn close(&self) -> Result<()> {
         Ok(())
     }
@@ -36,15 +36,15 @@ pub(super) trait World: Sync {
     /// map is not available from outside.
     ///
     /// # Errors
-    /// Failed, if the heap cannot be inspected.
+    /// Returns `Failed` if the heap cannot be inspected.
     fn map(&self, _moment: &str, _named: &[(u32, HeapMember)]) -> Result<Option<HeapMap>> {
         Ok(None)
     }
 
-    /// Recovers dead workers; returns a description of the result.
+    /// Recovers dead workers. Returns a description of the result.
     ///
     /// # Errors
-    /// Failed, if the heap reports an error.
+    /// Returns `Failed` if the heap reports an error.
     fn recover_and_trim(&self) -> Result<String> {
         Ok(String::new())
     }
@@ -61,7 +61,7 @@ pub(super) unsafe trait MeasuredHeap {
     where
         Self: 'h;
 
-    /// Returns the address to which other workers pass this worker a block.
+    /// Returns the address by which other workers pass a block to this worker.
     fn address(&self) -> BlockAddress {
         0
     }
@@ -69,7 +69,7 @@ pub(super) unsafe trait MeasuredHeap {
     /// Allocates a block of `size` bytes, at least eight, aligned to a word.
     ///
     /// # Errors
-    /// Failed, if no memory is available.
+    /// Returns `Failed` if no memory is available.
     fn allocate(&self, size: usize) -> Result<Self::Block<'_>>;
 
     /// Returns the start of a block.
@@ -78,26 +78,26 @@ pub(super) unsafe trait MeasuredHeap {
     /// Frees a block.
     ///
     /// # Errors
-    /// Failed, if the heap refuses.
+    /// Returns `Failed` if the heap refuses.
     fn free(&self, block: Self::Block<'_>) -> Result<()>;
 
-    /// Converts a block to an entry for the worker at an address; returns `None`, and frees the
-    /// block, if that worker is dead.
+    /// Converts a block to an entry for the worker at an address. If that worker is dead, frees the
+    /// block and returns `None`.
     ///
     /// # Errors
-    /// Failed, if the heap refuses.
+    /// Returns `Failed` if the heap refuses.
     fn give(&self, block: Self::Block<'_>, to: BlockAddress) -> Result<Option<RingEntry>>;
 
-    /// Converts an entry to its block; returns `None` if it was for a worker that died.
+    /// Converts an entry to its block. Returns `None` if the entry was for a worker that died.
     ///
     /// # Errors
-    /// Failed, if the heap has no such block.
+    /// Returns `Failed` if the heap has no such block.
     fn take(&self, entry: RingEntry) -> Result<Option<Self::Block<'_>>>;
 
     /// Recovers dead workers.
     ///
     /// # Errors
-    /// Failed, if the heap reports an error.
+    /// Returns `Failed` if the heap reports an error.
     fn recover_and_trim(&self) -> Result<()> {
         Ok(())
     }
@@ -105,7 +105,7 @@ pub(super) unsafe trait MeasuredHeap {
 
 /// The two functions of an allocator of a single process.
 pub(super) trait AllocFunctions: Sync + 'static {
-    /// The allocator's `malloc`; returns null if no memory is left.
+    /// The allocator's `malloc`. Returns null if no memory is left.
     fn malloc(size: usize) -> *mut c_void;
 
     /// The allocator's `free`.
@@ -115,7 +115,7 @@ pub(super) trait AllocFunctions: Sync + 'static {
     unsafe fn free(block: *mut c_void);
 }
 
-/// An allocator of one process. A block is represented by its address, for all threads.
+/// An allocator of one process. For all threads, a block is represented by its address.
 pub(super) struct Malloc<F>(PhantomData<F>);
 
 impl<F> Malloc<F> {
@@ -132,14 +132,14 @@ impl<F: AllocFunctions> World for Malloc<F> {
     }
 }
 
-/// A block of a heap of bare addresses; it is freed or passed on once.
+/// A block of a heap of bare addresses, which is freed or passed on once.
 pub(super) struct Bare(NonNull<u64>);
 
 impl Bare {
     /// Wraps a heap's result for a request of `size` bytes.
     ///
     /// # Errors
-    /// Failed, if it is null.
+    /// Returns `Failed` if it is null.
     #[inline(always)]
     pub(super) fn new(at: *mut c_void, size: usize) -> Result<Self> {
         NonNull::new(at.cast()).map(Self).ok_or_else(|| none_left(size))
@@ -156,8 +156,8 @@ pub(super) fn none_left(size: usize) -> MeasureError {
     MeasureError::fail(format!("expected a block of {size} bytes, found no memory for it"))
 }
 
-// SAFETY: `malloc` aligns for any fundamental type; a `Bare` wraps a result of it, and is consumed
-// by `free` or `give`.
+// SAFETY: `malloc` aligns for any fundamental type. A `Bare` wraps one of its results and is
+// consumed by `free` or `give`.
 unsafe impl<F: AllocFunctions> MeasuredHeap for Malloc<F> {
     type Block<'h> = Bare;
 
@@ -199,13 +199,14 @@ macro_rules! functions {
         impl AllocFunctions for $name {
             #[inline(always)]
             fn malloc(size: usize) -> *mut c_void {
-                // SAFETY: a request may have any size.
+                // SAFETY: the function accepts any size.
                 unsafe { $malloc(size) }
             }
 
             #[inline(always)]
             unsafe fn free(block: *mut c_void) {
-                // SAFETY: by the caller's promise.
+                // SAFETY: the caller promises that `malloc` returned the block and that it is not
+                // yet freed.
                 unsafe { $free(block) };
             }
         }

@@ -1,7 +1,7 @@
 //! The workers' random number generator: [`HeapRng`].
 
-/// A linear congruential generator: cheap compared with a call of a heap, and the same for all
-/// heaps.
+/// A linear congruential generator. It is cheap compared with a call of a heap, and is the same for
+/// all heaps.
 #[derive(Debug)]
 pub(super) struct HeapRng(u64);
 
@@ -17,7 +17,7 @@ impl HeapRng {
         ((u64::from(self.bits()) * end as u64) >> u32::BITS) as usize
     }
 
-    /// Draws a size of at least 8 bytes; each doubling, up to `doublings`, is half as likely as the
+    /// Draws a size of at least 8 bytes. Each doubling, up to `doublings`, is half as likely as the
     /// previous one.
     #[inline(always)]
     pub(super) fn mostly_small(&mut self, doublings: u32) -> usize {
@@ -28,7 +28,7 @@ impl HeapRng {
 
     #[inline(always)]
     fn bits(&mut self) -> u32 {
-        // Knuth's MMIX; the upper bits are the random ones.
+        // Knuth's MMIX generator, of which only the upper bits are sufficiently random.
         self.0 =
             self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> u32::BITS) as u32

@@ -3,7 +3,7 @@
 use tontine::heap::shared::{HeapReport, SlabStatus};
 use tontine_bench::heap_map::{HeapMap, HeapMember, MappedSlab, SLAB, SlabUse};
 
-/// Returns the map for a report of `check`; `named` gives the names of members by pid.
+/// Returns the map for a report of `check`. The names of members, by pid, are in `named`.
 pub(super) fn map_of(moment: &str, report: &HeapReport, named: &[(u32, HeapMember)]) -> HeapMap {
     let mut members: Vec<HeapMember> = named.iter().map(|(_, owner)| owner.clone()).collect();
     let mut known: Vec<u32> = named.iter().map(|(pid, _)| *pid).collect();
@@ -43,7 +43,8 @@ pub(super) fn map_of(moment: &str, report: &HeapReport, named: &[(u32, HeapMembe
         }
         slabs.push(slab);
     }
-    // A block of several slabs is recorded with each of them; limit each slab to its own bytes.
+    // A block of several slabs is recorded in each of them, so each slab is limited to its own
+    // bytes.
     for slab in &mut slabs {
         let own = |bytes: &mut usize| *bytes = (*bytes).min(SLAB);
         [&mut slab.parked, &mut slab.published, &mut slab.in_flight, &mut slab.free]

@@ -1,14 +1,14 @@
-//! `shared-heaps`: the cost of a heap shared by several processes, and the effect of a kill on it:
-//! [`SharedHeaps`].
+//! `shared-heaps`: the cost of a heap shared by several processes, and the effect of a kill on the
+//! heap: [`SharedHeaps`].
 //!
-//! Seven benchmarks of the literature ([`benchmark`]) run on a heap in shared memory, by processes,
-//! and by the same processes with one of them killed each second; threads run them on allocators of
-//! a single process. The code of a benchmark is the same for all heaps ([`heap`]), and so are the
-//! rings through which blocks pass that another worker frees. Every block carries a word that names
-//! its owner; the worker reads it before it frees the block or passes it on. The row fails if a
-//! heap returns the same memory twice.
+//! Seven benchmarks of the literature ([`benchmark`]) run on a heap in shared memory, in processes,
+//! and in the same processes while one of them is killed each second. On allocators of a single
+//! process they run in threads. The code of a benchmark is the same for all heaps ([`heap`]), as
+//! are the rings that carry blocks which another worker frees. Every block carries a word that
+//! names its owner; the worker reads it before it frees the block or passes it on. The row fails if
+//! a heap returns the same memory twice.
 //!
-//! How much memory a heap wastes is not measured.
+//! The memory overhead of a heap is not measured.
 
 mod alone;
 mod benchmark;
@@ -96,7 +96,7 @@ impl Experiment for SharedHeaps {
         cells.collect()
     }
 
-    /// The duration of an invocation in ms, which determines the number of blocks. For
+    /// The duration of an invocation in ms, which determines the number of blocks; for
     /// `shared-reclaim`, one death.
     fn operations(&self, variant: &str, size: Size) -> usize {
         if variant == RECLAIM {
@@ -167,8 +167,8 @@ fn time(variant: &str, size: Size) -> Duration {
     Duration::from_secs(if size == Size::Full { 10 } else { 1 })
 }
 
-/// Returns the benchmarks of a run. One kill per second takes seconds: only a full run uses all
-/// benchmarks with kills.
+/// Returns the benchmarks of a run. Because one kill per second takes seconds, only a full run uses
+/// all benchmarks with kills.
 fn benchmarks(killed: bool, size: Size) -> &'static [Benchmark] {
     match (killed, size) {
         (false, _) | (true, Size::Full) => &Benchmark::ALL,

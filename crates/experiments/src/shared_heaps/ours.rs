@@ -1,4 +1,4 @@
-//! The library's heap: [`Ours`]. Its workers are either processes, each of them a member, or
+//! The library's heap: [`Ours`]. Its workers are either processes, each of which is a member, or
 //! threads of one member.
 
 #![allow(unsafe_code, reason = "asserts that its blocks are valid")]
@@ -19,16 +19,16 @@ use super::heap::{MeasuredHeap, World};
 use super::map::map_of;
 use super::ring::RingEntry;
 
-/// Size of the heap in bytes: many times what the benchmarks hold.
+/// Size of the heap in bytes, many times the size of the benchmarks' blocks.
 const BYTES: usize = 256 << 20;
 
 /// A heap, created by this process.
 #[derive(Debug)]
 pub(super) struct Ours<const PROCESSES: bool>(Arc<shared::Heap>);
 
-/// For processes that are forked later.
+/// The heap for processes that are forked later.
 pub(super) type OfProcesses = Ours<true>;
-/// For threads of this process.
+/// The heap for threads of this process.
 pub(super) type OfThreads = Ours<false>;
 
 impl<const PROCESSES: bool> Ours<PROCESSES> {
@@ -38,7 +38,7 @@ impl<const PROCESSES: bool> Ours<PROCESSES> {
     }
 }
 
-/// The error for an entry of zeros, which no worker writes.
+/// Returns the error for an entry of zeros, which no worker writes.
 #[cold]
 fn none() -> MeasureError {
     MeasureError::fail("expected a block's address in the ring, found 0")
@@ -123,7 +123,7 @@ unsafe impl<const PROCESSES: bool> MeasuredHeap for Ours<PROCESSES> {
         }
         match block.block(&self.0).hand_over(Member::from_u64(to)) {
             Ok(parcel) => Ok(Some(words(parcel.to_bytes()))),
-            // The error contains the block: dropping it frees the block.
+            // The error contains the block, so dropping the error frees the block.
             Err((HeapError::MemberDead { .. }, _)) => Ok(None),
             Err((error, _)) => Err(refused(error)),
         }
@@ -137,8 +137,8 @@ unsafe impl<const PROCESSES: bool> MeasuredHeap for Ours<PROCESSES> {
         }
         match self.0.accept(Parcel::from_bytes(bytes(entry))) {
             Ok(block) => Ok(Some(Pointer::of(block))),
-            // The block was freed, because both its ends had died; its slab may have been returned
-            // since then.
+            // The block was freed because both its ends had died, and its slab may have been
+            // returned since.
             Err(HeapError::Stale { .. } | HeapError::InvalidHandle { .. }) => Ok(None),
             Err(error) => Err(refused(error)),
         }

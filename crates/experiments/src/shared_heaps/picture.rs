@@ -1,7 +1,7 @@
-//! Maps of the heap after a worker has been killed, before and after its recovery: [`pair`].
+//! Maps of the heap after a worker was killed, before and after its recovery: [`pair`].
 //!
-//! All other workers are stopped during the inspection, so that nothing changes. It happens after
-//! the timed part.
+//! The inspection follows the timed part. All other workers are stopped during the inspection, so
+//! that the heap does not change.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -14,11 +14,11 @@ use tontine_host::os::deadline;
 use super::heap::World;
 use super::worker_processes::{LOOK, PATIENCE, WorkerProcesses};
 
-/// Stops the workers, kills one of them, and inspects the heap twice. Then the others continue,
-/// with another worker in place of the killed one. Returns no map if the heap cannot be inspected.
+/// Stops the workers, kills one of them, and inspects the heap twice. The others then continue,
+/// with a replacement for the killed worker. Returns no map if the heap cannot be inspected.
 ///
 /// # Errors
-/// Failed, if a worker has ended for another reason, or the heap refuses.
+/// Returns `Failed` if a worker has ended for another reason, or the heap refuses.
 pub(super) fn pair<W: World>(workers: &mut WorkerProcesses<'_, W>) -> Result<Vec<HeapMap>> {
     if workers.world.map("", &[])?.is_none() {
         return Ok(Vec::new());
@@ -49,7 +49,7 @@ pub(super) fn pair<W: World>(workers: &mut WorkerProcesses<'_, W>) -> Result<Vec
     Ok(before.into_iter().chain(after).collect())
 }
 
-/// Returns the names of the workers, one of which is killed, and of the process that started them.
+/// Returns the names of the workers, one of which was killed, and of the process that started them.
 fn named<W: World>(workers: &WorkerProcesses<'_, W>, killed: usize) -> Vec<(u32, HeapMember)> {
     let seats = workers.seats.iter().enumerate().map(|(seat, (child, _))| {
         let dead = seat == killed;

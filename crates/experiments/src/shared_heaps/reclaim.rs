@@ -15,22 +15,22 @@ use tontine_mechanisms::heap::{refused, rejoined};
 
 use super::worker_processes::{LOOK, PATIENCE};
 
-/// Bytes of each block.
+/// Size of each block in bytes.
 const SIZE: usize = 64;
-/// Additional bytes of the heap: its control words, and free space.
+/// Additional size of the heap in bytes: its control words and free space.
 const BESIDES: usize = 16 << 20;
 
 /// Times of the recovery, in ns.
 #[derive(Debug)]
 pub(super) struct Took {
-    /// Time to prove the end and to free all blocks.
+    /// Time to prove the end of the process and to free all blocks.
     pub(super) reclaimed: f64,
-    /// Time to return their memory to the kernel afterwards.
+    /// Time to return the memory of the blocks to the kernel afterwards.
     pub(super) given_back: f64,
 }
 
-/// Times the recovery after a process has allocated `blocks` blocks and was killed. This process
-/// does the recovery.
+/// Times the recovery after a process has allocated `blocks` blocks and was killed. The calling
+/// process recovers the blocks.
 pub(super) fn reclaim(blocks: usize) -> Result<Took> {
     let bytes = blocks * SIZE + BESIDES;
     room::for_memory(2 * bytes as u64)?;
@@ -75,7 +75,7 @@ pub(super) fn reclaim(blocks: usize) -> Result<Took> {
     )))
 }
 
-/// Body of the victim: allocates the blocks, reports that it has, and waits to be killed.
+/// Runs the victim: allocates the blocks, reports it, and waits to be killed.
 fn hold(heap: &Heap, blocks: usize, had: &AtomicU64) -> Result<std::convert::Infallible> {
     let heap = rejoined(heap)?;
     let mut held = Vec::with_capacity(blocks);

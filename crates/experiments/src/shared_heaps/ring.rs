@@ -1,9 +1,9 @@
 //! Entries in flight from one worker to another: [`WorkerRing`], with its write end [`Outbound`]
 //! and its read end [`RingReader`].
 //!
-//! An entry is three opaque words. Both positions lie in the ring, so that the successor of a
-//! killed worker continues at its position: entries that the dead worker had not published are
-//! overwritten, and entries that it had read are not read again.
+//! An entry is three opaque words. Both positions are in the ring, so that the successor of a
+//! killed worker continues at its position. The successor overwrites entries that the dead worker
+//! had not published, and does not read again those that it had read.
 
 #![allow(unsafe_code, reason = "declares its layout shareable")]
 
@@ -26,10 +26,10 @@ pub(super) struct WorkerRing {
     entries: [[AtomicU64; 3]; PLACES as usize],
 }
 
-// SAFETY: only atomics; zero is valid.
+// SAFETY: all fields are atomics, and zero is a valid value.
 unsafe impl Shareable for WorkerRing {}
 
-/// Position of one end, on its own cache lines.
+/// The position of one end, on its own cache lines.
 #[derive(Debug)]
 #[repr(C, align(128))]
 struct RingPosition(AtomicU64);
@@ -39,7 +39,7 @@ struct RingPosition(AtomicU64);
 pub(super) struct Outbound<'r> {
     ring: &'r WorkerRing,
     position: u64,
-    /// Position of the other end when last loaded.
+    /// The position of the other end when last loaded.
     read: u64,
 }
 
@@ -48,7 +48,7 @@ pub(super) struct Outbound<'r> {
 pub(super) struct RingReader<'r> {
     ring: &'r WorkerRing,
     position: u64,
-    /// Position of the other end when last loaded.
+    /// The position of the other end when last loaded.
     written: u64,
 }
 
@@ -60,7 +60,7 @@ impl<'r> Outbound<'r> {
         Self { ring, position, read: ring.read.0.load(Ordering::Acquire) }
     }
 
-    /// Returns the number of the next entry; `None` if the ring is full.
+    /// Returns the number of the next entry, or `None` if the ring is full.
     #[inline(always)]
     pub(super) fn next(&mut self) -> Option<u64> {
         if self.position - self.read == PLACES {
@@ -96,8 +96,8 @@ impl<'r> RingReader<'r> {
         Self { ring, position, written: position }
     }
 
-    /// Takes the next entry and its number. From then on the entry belongs to the caller alone: if
-    /// the caller is killed, no other worker reads it.
+    /// Takes the next entry and its number. The entry then belongs to the caller alone: if the
+    /// caller is killed, no other worker reads the entry.
     #[inline(always)]
     pub(super) fn take(&mut self) -> Option<(u64, RingEntry)> {
         if self.position == self.written {

@@ -37,7 +37,7 @@ fn every_heap_completes_every_benchmark() {
     }
 }
 
-/// Checks that the heap completes the benchmark. On a busy machine a second attempt gets more time.
+/// Checks that the heap completes the benchmark. On a busy machine a second attempt has more time.
 fn does(
     variant: &str,
     benchmark: Benchmark,
@@ -60,7 +60,7 @@ fn does(
     Err(last)
 }
 
-/// Whether the heap wedges or not, the row ends and reports it.
+/// The row ends and reports the result, whether or not the heap wedges.
 #[test]
 fn kill_per_second_happens_and_the_row_ends() {
     for benchmark in [Benchmark::Larson, Benchmark::ProducerConsumer] {
@@ -85,7 +85,7 @@ fn kill_per_second_happens_and_the_row_ends() {
     }
 }
 
-/// No worker wedges, no block is returned twice, and at the end all blocks are free.
+/// No worker wedges, no block is returned twice, and all blocks are free at the end.
 #[test]
 fn shared_heap_makes_progress_after_each_kill() {
     for benchmark in Benchmark::ALL {

@@ -10,10 +10,10 @@ use super::worker::{HeapWorker, PassResult, PlacedBlock, SpinThenYield};
 
 /// Number of blocks of a worker of `larson` and of `mstress`.
 const SET: usize = 1_000;
-/// Smallest and largest size of `larson`, in bytes.
+/// Smallest and largest sizes of `larson` in bytes.
 const SMALLEST: usize = 8;
 const LARGEST: usize = 1_000;
-/// Number of exchanges before a set goes to the next worker.
+/// Number of exchanges before a set passes to the next worker.
 const EXCHANGES: usize = 10_000;
 
 /// Sizes of `xmalloc_test`: `SIZES` sizes, `STEP` bytes apart, starting at `STEP`.
@@ -22,14 +22,15 @@ const SIZES: usize = 32;
 
 /// The largest blocks of `mstress` have 8 · 2^12 to 8 · 2^13 bytes.
 const DOUBLINGS: u32 = 12;
-/// One in this many blocks that leave the set is freed by another worker.
+/// Divisor of the blocks that leave the set: one in this many is freed by another worker.
 const ONE_OF: usize = 4;
 
 /// Minimum number of words of a task of `producer_consumer`; the maximum is twice that.
 const LEAST_WORDS: usize = 10;
 
-/// A server's set of blocks, of which one at a time is freed and replaced. In the original, the
-/// thread that leaves its set to a new thread ends; here it gets another worker's set.
+/// Runs `larson`: a server's set of blocks, one of which is freed and replaced at a time. In the
+/// original, a thread leaves its set to a new thread and ends; here it receives another worker's
+/// set.
 pub(super) fn larson<H: MeasuredHeap>(worker: &mut HeapWorker<'_, H>) -> Result<()> {
     let (next, before) = neighbours(worker);
     let mut set: Vec<Option<PlacedBlock<'_, H>>> = (0..SET).map(|_| None).collect();
@@ -91,8 +92,8 @@ fn pass_on<'w, H: MeasuredHeap>(
     Ok(())
 }
 
-/// Half of the workers allocate blocks and pass them to the other half, a batch to each; the other
-/// half frees them. A single worker does both in turn.
+/// Runs `xmalloc_test`: half of the workers allocate blocks and pass them, a batch to each, to the
+/// other half, which frees them. A single worker does both in turn.
 pub(super) fn xmalloc_test<H: MeasuredHeap>(worker: &mut HeapWorker<'_, H>) -> Result<()> {
     let (all, alone) = (worker.workers, worker.workers == 1);
     let (makers, users): (Vec<usize>, Vec<usize>) = (0..all).partition(|seat| seat % 2 == 0);
@@ -129,8 +130,9 @@ pub(super) fn xmalloc_test<H: MeasuredHeap>(worker: &mut HeapWorker<'_, H>) -> R
     Ok(())
 }
 
-/// Blocks of many sizes, most of them small. Half of all draws allocate, half free. Some of the
-/// freed blocks go to a worker drawn at random instead, which keeps them for a while.
+/// Runs `mstress`: blocks of many sizes, most of them small. Half of all draws allocate, and half
+/// free. Some of the freed blocks instead pass to a randomly drawn worker, which keeps them for a
+/// while.
 pub(super) fn mstress<H: MeasuredHeap>(worker: &mut HeapWorker<'_, H>) -> Result<()> {
     let mut set: Vec<Option<PlacedBlock<'_, H>>> = (0..SET).map(|_| None).collect();
     while worker.goes_on()? {
@@ -164,8 +166,8 @@ pub(super) fn mstress<H: MeasuredHeap>(worker: &mut HeapWorker<'_, H>) -> Result
     free_all(worker, set)
 }
 
-/// The first worker produces tasks, each a list of numbers, for the other workers in turn, which
-/// read and free them.
+/// Runs `producer_consumer`: the first worker produces tasks, each a list of numbers, for the other
+/// workers in turn, which read and free them.
 pub(super) fn producer_consumer<H: MeasuredHeap>(worker: &mut HeapWorker<'_, H>) -> Result<()> {
     let alone = worker.workers == 1;
     let (makes, uses) = (worker.seat == 0, worker.seat > 0 || alone);

@@ -1,6 +1,6 @@
 //! A worker that allocates, frees and passes on blocks: [`HeapWorker`]. Each of its blocks carries
 //! a word that names its owner. The worker reads this word before it frees the block or passes it
-//! on, and so detects a heap that returns the same memory twice.
+//! on, and thereby detects a heap that returns the same memory twice.
 
 #![allow(unsafe_code, reason = "reads and writes inside of blocks")]
 
@@ -96,10 +96,10 @@ impl<'w, H: MeasuredHeap> HeapWorker<'w, H> {
         }
     }
 
-    /// Returns `true` while there is more to do; also recovers dead workers.
+    /// Returns `true` until the benchmark is stopped. Also recovers dead workers.
     ///
     /// # Errors
-    /// Those of the heap.
+    /// Returns the errors of the heap.
     #[inline(always)]
     pub(super) fn goes_on(&mut self) -> Result<bool> {
         let deaths = self.board.deaths();
@@ -113,7 +113,7 @@ impl<'w, H: MeasuredHeap> HeapWorker<'w, H> {
     /// Allocates a block of `size` bytes for a slot.
     ///
     /// # Errors
-    /// Failed, if no memory is available.
+    /// Returns `Failed` if no memory is available.
     #[inline(always)]
     pub(super) fn allocate(&self, size: usize, place: usize) -> Result<PlacedBlock<'w, H>> {
         debug_assert!(size >= size_of::<u64>());
@@ -124,7 +124,7 @@ impl<'w, H: MeasuredHeap> HeapWorker<'w, H> {
     /// Checks a block's owner and frees it.
     ///
     /// # Errors
-    /// Failed, if the block has another owner as well.
+    /// Returns `Failed` if the block has another owner as well.
     #[inline(always)]
     pub(super) fn free(&mut self, held: PlacedBlock<'w, H>) -> Result<()> {
         self.heap.free(self.checked(held)?)?;
@@ -133,11 +133,11 @@ impl<'w, H: MeasuredHeap> HeapWorker<'w, H> {
         Ok(())
     }
 
-    /// Passes a block on, if the ring has space; the receiver sees it only after
+    /// Passes a block on if the ring has space. The receiver sees the block only after
     /// [`HeapWorker::publish`].
     ///
     /// # Errors
-    /// Failed, if the block has another owner as well, or the heap refuses.
+    /// Returns `Failed` if the block has another owner as well, or the heap refuses.
     #[inline(always)]
     pub(super) fn pass(
         &mut self,
@@ -159,11 +159,11 @@ impl<'w, H: MeasuredHeap> HeapWorker<'w, H> {
         self.outbound[to].publish();
     }
 
-    /// Passes a block on and publishes it; waits for space in the ring. If the work ends first,
+    /// Passes a block on and publishes it. Waits for space in the ring; if the work ends first,
     /// frees the block.
     ///
     /// # Errors
-    /// Those of [`HeapWorker::pass`].
+    /// Returns the errors of [`HeapWorker::pass`].
     #[inline(always)]
     pub(super) fn hand(&mut self, mut held: PlacedBlock<'w, H>, to: usize) -> Result<()> {
         let mut patience = SpinThenYield::default();
@@ -184,7 +184,7 @@ impl<'w, H: MeasuredHeap> HeapWorker<'w, H> {
     /// Receives the next block from a worker, for a slot.
     ///
     /// # Errors
-    /// Failed, if the block is not the one that was passed on.
+    /// Returns `Failed` if the block is not the one that was passed on.
     #[inline(always)]
     pub(super) fn receive(
         &mut self,
@@ -204,16 +204,16 @@ impl<'w, H: MeasuredHeap> HeapWorker<'w, H> {
         Ok(None)
     }
 
-    /// Returns word number `at` of a block's requested bytes; not the first.
+    /// Returns word number `at` of a block's requested bytes, except the first word.
     #[inline(always)]
     pub(super) fn word<'b>(&self, held: &'b mut PlacedBlock<'w, H>, at: usize) -> &'b AtomicU64 {
         debug_assert!(at > 0);
-        // SAFETY: by the contract of `MeasuredHeap`, as long as the block is held; a word is
-        // aligned.
+        // SAFETY: the contract of `MeasuredHeap` allows the access while the block is held; a word
+        // is aligned.
         unsafe { AtomicU64::from_ptr(self.heap.at(&mut held.block).as_ptr().add(at)) }
     }
 
-    /// Writes into the word after the first, `times` times.
+    /// Writes into the second word `times` times.
     #[inline(always)]
     pub(super) fn scribble(&self, held: &mut PlacedBlock<'w, H>, times: u32) {
         let word = self.word(held, 1);
@@ -223,10 +223,10 @@ impl<'w, H: MeasuredHeap> HeapWorker<'w, H> {
         }
     }
 
-    /// Ends the work: takes the remaining blocks until no worker passes any more on.
+    /// Ends the work: takes the remaining blocks until no worker passes on any more.
     ///
     /// # Errors
-    /// Those of [`HeapWorker::receive`].
+    /// Returns the errors of [`HeapWorker::receive`].
     pub(super) fn finish(mut self) -> Result<()> {
         (0..self.workers).for_each(|to| self.publish(to));
         self.board.finish(self.seat);
@@ -277,7 +277,8 @@ fn in_flight(from: usize, to: usize, number: u64) -> u64 {
 /// Writes a block's first word to memory.
 #[inline(always)]
 fn write(at: NonNull<u64>, word: u64) {
-    // SAFETY: by the contract of `MeasuredHeap::at`; the word detects a heap that breaks it.
+    // SAFETY: the contract of `MeasuredHeap::at` allows the write; the word detects a heap that
+    // breaks it.
     unsafe { at.write_volatile(word) };
 }
 

@@ -53,7 +53,7 @@ impl WorkerPlan<'_> {
         let worked = std::panic::catch_unwind(AssertUnwindSafe(work))
             .unwrap_or_else(|_| Err(MeasureError::fail("a worker panicked")));
         if worked.is_err() {
-            // No other worker may wait for this one.
+            // The other workers must not wait for this one.
             board.stop();
             board.sit(seat, 0);
             board.finish(seat);
@@ -62,7 +62,7 @@ impl WorkerPlan<'_> {
     }
 }
 
-/// Worker processes. The process that owns this value starts them; all are killed on drop.
+/// Worker processes, which the owner of this value starts. All of them are killed on drop.
 pub(super) struct WorkerProcesses<'h, W> {
     plan: &'h WorkerPlan<'h>,
     pub(super) world: &'h W,
@@ -100,7 +100,7 @@ impl<'h, W: World> WorkerProcesses<'h, W> {
     pub(super) fn check(&self) -> Result<()> {
         self.said()?;
         self.seats.iter().try_for_each(|(child, _)| PeerHandle::Child(child.pid()).check()).map_err(
-            // The worker may have reported the reason in the meantime.
+            // The worker may have recorded the reason in the meantime.
             |trouble| self.said().err().unwrap_or(trouble),
         )
     }
@@ -109,8 +109,7 @@ impl<'h, W: World> WorkerProcesses<'h, W> {
         self.seats.iter().find_map(|(_, words)| words.heard()).map_or(Ok(()), Err)
     }
 
-    /// Kills a random worker at an arbitrary point of its work, and starts another one in its
-    /// place.
+    /// Kills a random worker at an arbitrary point of its work, and starts a replacement.
     pub(super) fn kill_one(&mut self) -> Result<()> {
         let seat = rand::random_range(0..self.seats.len());
         self.kill(seat)?;
@@ -129,7 +128,7 @@ impl<'h, W: World> WorkerProcesses<'h, W> {
         Ok(())
     }
 
-    /// Reports the end to the other workers, and starts another worker in its place.
+    /// Reports the end to the other workers, and starts a replacement.
     pub(super) fn replace(&mut self, seat: usize) -> Result<()> {
         self.board.died();
         self.seats[seat].0 = self.seat(seat, &self.seats[seat].1)?;

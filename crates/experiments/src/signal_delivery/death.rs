@@ -1,8 +1,8 @@
 //! Signals that end their receiver: [`ReceiverSetup`], a child that stamps until it dies.
 //!
 //! The protocol is that of source 000. The parent forks a child, which writes its counter into
-//! shared memory as long as it lives. The parent waits for the first stamp, sends, stamps, reaps
-//! the child, and reads its last stamp. One child serves one delivery.
+//! shared memory until it dies. The parent waits for the first stamp, sends the signal, stamps,
+//! reaps the child, and reads the child's last stamp. One child serves one delivery.
 
 #![allow(unsafe_code, reason = "resets a signal's disposition and mask")]
 
@@ -20,18 +20,19 @@ use super::sender::{PreparedCall, SendCall};
 use super::stamps::Stamps;
 use super::tally::{DeliveryStamps, DeliveryTally};
 
-/// Number of stamps after which a receiver gives up if no signal ended it; takes some seconds.
+/// Number of stamps after which a receiver gives up if no signal has ended it; they take some
+/// seconds.
 const STAMPS: u64 = 1 << 29;
 /// Status of a receiver that could not pin itself.
 const NOT_PINNED: i32 = 3;
 /// Status of a receiver that no signal ended.
 const SURVIVED: i32 = 4;
-/// Polls without a change after which the watching parent checks whether the receiver has ended.
+/// Number of polls without a change after which the parent checks whether the receiver has ended.
 const QUIET_LOOKS: u32 = 4096;
 /// Timeout for watching one receiver.
 const WATCH: Duration = Duration::from_secs(5);
 
-/// Parameters of the receivers: their clock, the signal that ends them, their processor.
+/// Parameters of the receivers: their clock, the signal that ends them, and their processor.
 #[derive(Debug)]
 pub(crate) struct ReceiverSetup {
     stamps: Stamps,
@@ -41,10 +42,11 @@ pub(crate) struct ReceiverSetup {
 }
 
 impl ReceiverSetup {
-    /// Creates parameters for receivers that `signal` ends, pinned to `processor` if one is given.
+    /// Creates parameters for receivers that `signal` ends. They are pinned to `processor`, if
+    /// given.
     ///
     /// # Errors
-    /// Skipped, if there is no shared memory.
+    /// Returns `Skipped` if there is no shared memory.
     pub(crate) fn new(stamps: Stamps, signal: Signal, processor: Option<usize>) -> Result<Self> {
         let line = SharedMapping::posix()?;
         Ok(Self { stamps, signal, processor, line })
@@ -53,8 +55,8 @@ impl ReceiverSetup {
     /// Makes `deliveries` deliveries by `call` and compares the stamps of the two processes.
     ///
     /// # Errors
-    /// Skipped, if the system refuses the call; failed, if a receiver ended early or from another
-    /// cause.
+    /// Returns `Skipped` if the system refuses the call, and `Failed` if a receiver ended early or
+    /// from another cause.
     pub(crate) fn compare(
         &self,
         call: SendCall,
@@ -71,7 +73,7 @@ impl ReceiverSetup {
     /// Makes one delivery as source 000 does.
     ///
     /// # Errors
-    /// Those of [`ReceiverSetup::compare`].
+    /// Returns the errors of [`ReceiverSetup::compare`].
     #[inline]
     pub(crate) fn deliver(&self, call: SendCall) -> Result<DeliveryStamps> {
         let mut child = self.started()?;
@@ -85,11 +87,11 @@ impl ReceiverSetup {
         Ok(DeliveryStamps { before, returned, last })
     }
 
-    /// Makes `deliveries` deliveries by `kill` and determines, with our counter alone, when the
-    /// stamp stops changing.
+    /// Makes `deliveries` deliveries by `kill` and determines, with the sender's counter alone,
+    /// when the stamp stops changing.
     ///
     /// # Errors
-    /// Those of [`ReceiverSetup::compare`].
+    /// Returns the errors of [`ReceiverSetup::compare`].
     pub(crate) fn watch(&self, deliveries: usize, tally: &mut DeliveryTally) -> Result<()> {
         SendCall::Kill.probe()?;
         let clock = self.stamps.clock();
@@ -108,7 +110,7 @@ impl ReceiverSetup {
     }
 
     /// Returns the time of the last change of the stamp that was observed between now and the
-    /// receiver's end, and whether only the final check found that change.
+    /// receiver's end, and `true` if only the final check found that change.
     fn last_change(&self, child: &Child) -> Result<(Option<u64>, bool)> {
         let clock = self.stamps.clock();
         let mut seen = self.line.load(Ordering::Relaxed);
@@ -144,9 +146,9 @@ impl ReceiverSetup {
         self.line.store(0, Ordering::Relaxed);
         let mut child = Child::fork(|| self.stamp_until_dead())?;
         let line = &self.line;
-        // A pinned child begins on our processor, the only one in the mask that it inherits: if we
-        // spun, it could not run before the next tick, milliseconds later. Unpinned, we spin as the
-        // source did.
+        // A pinned child begins on our processor, the only one in its inherited mask. If this
+        // process spun, the child could not run before the next tick, milliseconds later. Unpinned,
+        // this process spins as the source's program did.
         let pass = match self.processor {
             Some(_) => Pass::Yield,
             None => Pass::Spin,
@@ -164,7 +166,7 @@ impl ReceiverSetup {
         Ok(child)
     }
 
-    /// Body of the child. Allocates nothing.
+    /// Runs the child. Allocates no memory.
     fn stamp_until_dead(&self) -> i32 {
         default_and_unblocked(self.signal);
         if self.processor.is_some_and(|processor| pin::pin_to(processor).is_err()) {
@@ -192,11 +194,11 @@ impl ReceiverSetup {
     }
 }
 
-/// Gives `signal` its default action and unblocks it, because this process may have inherited it
-/// ignored or blocked.
+/// Gives `signal` its default action and unblocks it, because this process may have inherited a
+/// signal that is ignored or blocked.
 pub(crate) fn default_and_unblocked(signal: Signal) {
-    // SAFETY: `set` is initialised by sigemptyset before it is used; SIG_DFL installs no code of
-    // ours. For SIGKILL the first call fails, as it should: its action cannot be changed.
+    // SAFETY: sigemptyset initialises `set` before its use; SIG_DFL installs none of our code. For
+    // SIGKILL the first call fails, as intended, because its action cannot be changed.
     unsafe {
         libc::signal(signal.as_raw(), libc::SIG_DFL);
         let mut set: libc::sigset_t = std::mem::zeroed();
@@ -217,7 +219,7 @@ mod tests {
 
     #[test]
     fn ignored_and_blocked_signal_still_ends_the_receiver() {
-        // Runs in its own process, so that no other test inherits the disposition.
+        // The test runs in its own process, so that no other test inherits the disposition.
         let mut outer = Child::fork(|| {
             // SAFETY: as in `default_and_unblocked`; this process has one thread.
             unsafe {
@@ -266,7 +268,7 @@ mod tests {
         let (changed, _) = receiver.last_change(&living).expect("it ends by itself");
         assert!(changed.is_some_and(|changed| changed > before), "{changed:?}");
 
-        // The child has ended but is not reaped, which is the state that the watch finds after a
+        // The child has ended but is not reaped: the state in which the watch finds it after a
         // signal that arrived early.
         assert_eq!(receiver.last_change(&living).expect("it has ended"), (None, false));
         assert_eq!(living.wait().expect("wait").exit_status(), Some(0));

@@ -43,7 +43,7 @@ pub(super) const EXPLANATION: Explanation = Explanation {
     reading: "A share near one half or below does not contradict the source: it depends on how \
               long the way out of `kill` is, and how an interrupt reaches another processor, which \
               a hypervisor makes slower. The result is that the order is not fixed. A difference \
-              of 40 cycles lies within the offset of two counters; `one-clock` does not depend on \
+              of 40 cycles is within the offset of two counters; `one-clock` does not depend on \
               it. The ratios of `value-tontine` compare medians of one invocation, so that a slow \
               machine slows both sides. signal-hook's handler runs in the thread that iterates, \
               because the main thread blocks the signal here; if both leave it unblocked, the \

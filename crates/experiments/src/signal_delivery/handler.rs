@@ -1,10 +1,10 @@
-//! Signals that their receiver handles, timed from just before `kill` to the handler's first
+//! Signals that the receiver handles, timed from just before `kill` to the handler's first
 //! instruction.
 //!
 //! One child serves all deliveries. Each delivery starts only when the child is known to wait
-//! again: a spinning child shows it by a counter that advances; a sleeping one is checked in
-//! `/proc`, so it has slept for a few microseconds, the time of that check, when the signal
-//! arrives.
+//! again. A spinning child shows this by a counter that advances. A sleeping child is checked in
+//! `/proc`; it has therefore slept for the duration of that check, a few microseconds, when the
+//! signal arrives.
 
 #![allow(unsafe_code, reason = "installs a signal handler")]
 
@@ -49,8 +49,8 @@ const NO_HANDLER: i32 = 5;
 /// Makes `deliveries` deliveries to one receiver that waits in the given way.
 ///
 /// # Errors
-/// Skipped, if `kill` is refused. Failed, if the receiver ends, or its handler does not run within
-/// five seconds.
+/// Returns `Skipped` if `kill` is refused. Returns `Failed` if the receiver ends, or its handler
+/// does not run within five seconds.
 pub(super) fn serve(
     waiting: ReceiverActivity,
     signal: Signal,
@@ -89,8 +89,8 @@ pub(super) fn serve(
     child.kill().map(drop)
 }
 
-/// Detects whether the receiver spins: its counter has advanced twice since the first poll. One
-/// advance is not enough: a store from before the handler may become visible late.
+/// Detects whether the receiver spins: its counter must have advanced twice since the first poll.
+/// One advance is not enough, because a store from before the handler may become visible late.
 struct Beats<'a> {
     word: &'a AtomicU64,
     seen: u64,
@@ -133,7 +133,7 @@ extern "C" fn on_signal(_: libc::c_int) {
     }
 }
 
-/// Body of the child: waits until it is killed. Allocates nothing.
+/// Runs the child, which waits until it is killed. Allocates no memory.
 fn receive(
     waiting: ReceiverActivity,
     signal: Signal,
@@ -146,8 +146,8 @@ fn receive(
     }
     default_and_unblocked(signal);
     SITE.store(std::ptr::from_ref(site).cast_mut(), Ordering::Relaxed);
-    // SAFETY: both structures are zeroed (valid: plain integers and a null restorer) and then
-    // filled in; `on_signal` is async-signal-safe: it reads a counter and stores to memory.
+    // SAFETY: both structures are zeroed, which is valid (plain integers and a null restorer), and
+    // then filled in. `on_signal` is async-signal-safe: it reads a counter and stores to memory.
     let outside = unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         action.sa_sigaction = on_signal as *const () as libc::sighandler_t;
@@ -164,7 +164,7 @@ fn receive(
         }
         outside
     };
-    // The loop ends by the parent's SIGKILL, or by the kernel's when the parent dies.
+    // The loop ends with the parent's SIGKILL, or with the kernel's when the parent dies.
     for beats in 1.. {
         beat.store(beats, Ordering::Relaxed);
         if waiting == ReceiverActivity::Sleeping {

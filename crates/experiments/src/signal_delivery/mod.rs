@@ -1,14 +1,14 @@
-//! Does a signal arrive before `kill` returns, or after? [`SignalDelivery`].
+//! The order of a signal's arrival and the return of `kill`: [`SignalDelivery`].
 //!
-//! The receiver keeps its latest time stamp in shared memory; the sender compares the last one with
+//! The receiver keeps its latest time stamp in shared memory. The sender compares the last one with
 //! the stamp that it takes when its call returns. Source 000 does this for a receiver that dies
-//! from the signal ([`death`]); the other half of the experiment does it for a receiver that
+//! from the signal ([`death`]). The other half of the experiment does it for a receiver that
 //! handles the signal ([`handler`]) or takes it as a value ([`value`]).
 //!
-//! [`sender`] contains the calls that send, [`stamps`] the clock; [`tally`] turns deliveries into
-//! metrics; [`patience`] bounds every wait. Because the counters of two processors are compared,
-//! the experiment also measures the band of their offset ([`tontine_host::clock::offset`]) and
-//! notes it; `one-clock` does not need it.
+//! [`sender`] contains the calls that send, [`stamps`] the clock. [`tally`] turns deliveries into
+//! metrics, and [`patience`] bounds every wait. Because the counters of two processors are
+//! compared, the experiment also measures the band of their offset
+//! ([`tontine_host::clock::offset`]) and notes it; `one-clock` does not need it.
 //!
 //! `signal-throughput` measures signals per second, `lost-signals` counts lost signals.
 
@@ -141,8 +141,8 @@ fn measure(variant: &str, params: &Params, deliveries: usize) -> Result<Observed
     let signal = signal_of(params)?;
     let placement = placement_of(params)?;
     let clock = Clock::calibrated();
-    // Measured before pinning and before the first fork: the threads that this starts have exited
-    // by then.
+    // Measured before pinning and before the first fork: the threads that this call starts have
+    // exited by then.
     let band = match (variant, placement.here == placement.there) {
         ("one-clock", _) | (_, true) => None,
         (_, false) => Some(Band::between(clock, placement.here, placement.there)?),

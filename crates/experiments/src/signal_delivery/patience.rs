@@ -20,10 +20,10 @@ pub(crate) enum Pass {
     Yield,
 }
 
-/// Waits until `so` returns `true`. In an error, `what` names what was expected of the child.
+/// Waits until `so` returns `true`. An error states `what` was expected of the child.
 ///
 /// # Errors
-/// Failed, if the child ended first (with its status) or took longer than five seconds.
+/// Returns `Failed` if the child ended first (with its status) or took longer than five seconds.
 pub(crate) fn wait_until(
     child: &mut Child,
     pass: Pass,
@@ -42,7 +42,7 @@ pub(crate) fn wait_until(
             }
         }
         if has_ended(child) {
-            // The child may have done its step between our last poll and its end.
+            // The child may have completed its step between our last poll and its end.
             if so() {
                 return Ok(());
             }
@@ -58,7 +58,7 @@ pub(crate) fn wait_until(
     }
 }
 
-/// Returns `true` if the child has ended; leaves it unreaped.
+/// Returns `true` if the child has ended, and leaves it unreaped.
 pub(crate) fn has_ended(child: &Child) -> bool {
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
     matches!(waitid(WaitId::Pid(child.pid()), options), Ok(Some(_)))

@@ -23,11 +23,11 @@ pub(crate) enum SendCall {
 }
 
 impl SendCall {
-    /// Checks by signal 0, sent to this process, whether the system permits the call. Call it once
-    /// for many deliveries: a check before each delivery would warm up the timed path.
+    /// Checks, by sending signal 0 to this process, that the system permits the call. Call it once
+    /// for many deliveries, because a check before each delivery would warm up the timed path.
     ///
     /// # Errors
-    /// Skipped, if a filter or the kernel refuses the call.
+    /// Returns `Skipped` if a filter or the kernel refuses the call.
     pub(crate) fn probe(self) -> Result<()> {
         let ours = getpid();
         match self {
@@ -44,7 +44,7 @@ impl SendCall {
     }
 }
 
-/// A [`SendCall`] with everything that it needs for one child; to send, only the call itself is
+/// A [`SendCall`] with all its prepared arguments for one child, so that only the call itself is
 /// left.
 #[derive(Debug)]
 pub(crate) enum PreparedCall {
@@ -60,7 +60,7 @@ impl PreparedCall {
     /// Prepares `call` for `child`. Do not use the result after the child was reaped.
     ///
     /// # Errors
-    /// Skipped, if the kernel has no process descriptors.
+    /// Returns `Skipped` if the kernel has no process descriptors.
     pub(crate) fn to(child: &Child, call: SendCall) -> Result<Self> {
         Ok(match call {
             SendCall::Kill => Self::Kill(child.pid()),
@@ -123,7 +123,7 @@ mod tests {
             let refuse = SeccompAction::Errno(libc::EPERM.cast_unsigned());
             let filter = SeccompFilter::new(rules, SeccompAction::Allow, refuse, arch);
             let filter: BpfProgram = filter.expect("a filter").try_into().expect("a program");
-            // Runs in its own process, because a filter is permanent.
+            // The test runs in its own process, because a filter is permanent.
             let mut child = Child::fork(|| match seccompiler::apply_filter(&filter) {
                 Err(_) => 2,
                 Ok(()) => match call.probe() {

@@ -2,7 +2,7 @@
 
 use tontine_host::clock::{self, Clock, ClockSource};
 
-/// The calibrated clock, and the bare counter that source 000 reads, both in the same ticks.
+/// The calibrated clock and the bare counter that source 000 reads, both in the same ticks.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Stamps {
     clock: Clock,
@@ -22,7 +22,7 @@ impl Stamps {
         self.clock
     }
 
-    /// Returns `true` if a tick is what the source calls a cycle.
+    /// Returns `true` if a tick is a cycle in the source's sense.
     pub(crate) fn are_cycles(self) -> bool {
         self.bare
     }

@@ -1,4 +1,4 @@
-//! Turns deliveries into metrics: [`DeliveryStamps`], [`DeliveryTally`].
+//! Conversion of deliveries into metrics: [`DeliveryStamps`], [`DeliveryTally`].
 
 use tontine_bench::observe::{Observed, Series};
 use tontine_host::clock::offset::Band;
@@ -39,14 +39,15 @@ pub(crate) struct DeliveryTally {
     parent_after_by: Vec<i64>,
     send: Vec<i64>,
     receive: Vec<i64>,
-    /// Number of last changes of a watched receiver that fell between our last poll and its end.
+    /// Number of watched receivers whose last change fell between our last poll and the receiver's
+    /// end.
     late: usize,
     watched: bool,
 }
 
 impl DeliveryTally {
-    /// Creates an empty tally with capacity for `deliveries`, so that adding a delivery allocates
-    /// nothing.
+    /// Creates an empty tally with capacity for `deliveries`, so that adding a delivery does not
+    /// allocate.
     pub(crate) fn with_capacity(deliveries: usize) -> Self {
         Self {
             compared: Vec::with_capacity(deliveries),
@@ -75,9 +76,9 @@ impl DeliveryTally {
         self.compared.push(delivery);
     }
 
-    /// Adds a delivery that one clock observed: `last_change` is the time when *we* last saw the
-    /// receiver's stamp change after the call had returned, if it did. `late` means that this time
-    /// is only an upper bound.
+    /// Adds a delivery that one clock observed. If the sender saw the receiver's stamp change after
+    /// the call had returned, `last_change` is the time when it last did. `late` means that this
+    /// time is only an upper bound.
     pub(crate) fn add_watched(
         &mut self,
         before: u64,

@@ -2,9 +2,10 @@
 //! value.
 //!
 //! The receiver's main thread sleeps; a second thread takes SIGUSR1 by one of three
-//! [`TakeMethod`]s, stamps, and waits for the next signal. The sender sends only while it sees that
-//! thread asleep. [`compared`] runs one receiver per method and sends to them in turn, starting
-//! with each equally often: a disturbance affects all methods and cancels in their ratio.
+//! [`TakeMethod`]s, stamps, and waits for the next signal. The sender sends only while it observes
+//! that thread asleep. [`compared`] runs one receiver per method and sends to them in turn,
+//! starting with each equally often: a disturbance affects all methods and cancels out in their
+//! ratio.
 
 #![allow(unsafe_code, reason = "sigwait and pause")]
 
@@ -31,7 +32,7 @@ use super::sender::{PreparedCall, SendCall};
 pub(super) enum TakeMethod {
     /// `tontine::signal`'s thread.
     Library,
-    /// `sigwait` in a loop, and nothing else.
+    /// A plain loop over `sigwait`.
     Sigwait,
     /// signal-hook's iterator: a handler that writes to a socket, and a thread that reads it.
     Hook,
@@ -79,8 +80,8 @@ struct DeliveryTicks {
 /// Times `deliveries` deliveries to one receiver.
 ///
 /// # Errors
-/// Skipped, if `kill` is refused or there is no `/proc`; failed, if the receiver ends, or takes
-/// nothing within five seconds.
+/// Returns `Skipped` if `kill` is refused or there is no `/proc`, and `Failed` if the receiver
+/// ends, or takes nothing within five seconds.
 pub(super) fn serve(
     way: TakeMethod,
     placement: Placement,
@@ -91,11 +92,11 @@ pub(super) fn serve(
     Ok(observed(clock, &taken.pop().unwrap_or_default()))
 }
 
-/// Times `deliveries` deliveries to one receiver per method, in turn; returns the library's times,
-/// and their ratios to the other methods'.
+/// Times `deliveries` deliveries to one receiver per method, in turn. Returns the library's times,
+/// and their ratios to the other methods' times.
 ///
 /// # Errors
-/// Those of [`serve`].
+/// Returns the errors of [`serve`].
 pub(super) fn compared(placement: Placement, clock: Clock, deliveries: usize) -> Result<Observed> {
     let all = in_turn(&TakeMethod::ALL, placement, clock, deliveries)?;
     let median = |ticks: &[DeliveryTicks]| {
@@ -184,7 +185,7 @@ impl SignalChild {
     }
 }
 
-/// Body of the child: runs until it is killed. The process is single-threaded at the start.
+/// Runs the child until it is killed. The process is single-threaded at the start.
 fn receive(
     way: TakeMethod,
     processor: usize,
@@ -201,10 +202,10 @@ fn receive(
         Ok(()) => {}
         Err(_) => return NO_SET_UP,
     }
-    // SYNC value-ready: pairs with `SignalChild::start`; by now the second thread exists.
+    // SYNC value-ready: pairs with `SignalChild::start`; the second thread already exists.
     words[READY].store(1, Ordering::Release);
     loop {
-        // SAFETY: takes no arguments.
+        // SAFETY: the call takes no arguments.
         unsafe { libc::pause() };
     }
 }
@@ -212,19 +213,19 @@ fn receive(
 /// The word into which the thread stamps.
 struct TakenStamps(*const AtomicU64);
 
-// SAFETY: an atomic in a mapping that lives as long as the child; the child never returns from
-// `receive` while one of its threads runs.
+// SAFETY: the pointer refers to an atomic in a mapping that lives as long as the child. The child
+// never returns from `receive` while one of its threads runs.
 unsafe impl Send for TakenStamps {}
 
 impl TakenStamps {
     #[inline(always)]
     fn stamp(&self, clock: Clock) {
-        // SAFETY: see above.
+        // SAFETY: the atomic is valid for the reason given at `Send`.
         unsafe { &*self.0 }.store(clock.start(), Ordering::Relaxed);
     }
 }
 
-/// Starts the thread, which stamps each signal; it ends only with the process.
+/// Starts the thread, which stamps each signal and ends only with the process.
 fn set_up(
     way: TakeMethod,
     stamp: impl Fn() + Send + 'static,
@@ -249,8 +250,8 @@ fn set_up(
         TakeMethod::Hook => {
             let mut signals = signal_hook::iterator::Signals::new([libc::SIGUSR1])?;
             std::thread::Builder::new().spawn(move || signals.forever().for_each(|_| stamp()))?;
-            // Blocked here, so that the handler runs in that thread and no other thread is woken
-            // first.
+            // The signal is blocked here, so that the handler runs in that thread and no other
+            // thread is woken first.
             Only::signal().block();
         }
     }

@@ -18,17 +18,17 @@ pub(super) const EXPLANATION: Explanation = Explanation {
     ],
     steps: &[
         "For each pair two processes are forked, a receiver and a sender, and pinned. With one \
-         pair, `cross-core` gives each a processor of its own, `same-core` one to both. With more \
+         pair, `cross-core` gives each its own processor, `same-core` one to both. With more \
          (`spread`), processes take the allowed processors in turn, receiver and sender of one \
          pair after another, each round one processor further: every processor gets the same \
          number of processes, and no pair shares one unless there is only one.",
         "Each receiver blocks SIGUSR1, installs a handler that counts, and waits; the senders wait \
-         too. When all are ready, all are released at once.",
+         too. When all are ready, all are released at the same time.",
         "The receiver loops over sigsuspend, which unblocks the signal and sleeps in one step, \
          until its handler has counted 1,000; then it exits. The sender loops over kill without a \
          pause until kill fails.",
         "A process that has exited is a zombie until its parent waits for it, and kill to a zombie \
-         succeeds. The parent therefore sleeps on pidfds and reaps each receiver at once; only \
+         succeeds. The parent therefore sleeps on pidfds and reaps each receiver immediately; only \
          then does its sender get ESRCH and end.",
         "The number of a reaped process may be given to a new one, which the sender's next signal \
          would hit. Each pair is a process group that the receiver leads; the kernel assigns no \
@@ -38,7 +38,7 @@ pub(super) const EXPLANATION: Explanation = Explanation {
          as in 1.0 (`master`), and in three more modes. A receiver there takes 5,000 signals, or \
          20,000 if no pair spans two processors, but stops after 20 ms with those that it got, and \
          no round begins after 50 ms. `off-master` puts the pair on the second processor, away \
-         from the master; `apart` puts two pairs each on a processor of its own.",
+         from the master; `apart` puts each of two pairs on its own processor.",
         "Rounds are repeated, each with fresh processes, until ten receivers have been timed, but \
          none begins after 200 ms; a short round before them is not counted.",
     ],
@@ -53,8 +53,8 @@ pub(super) const EXPLANATION: Explanation = Explanation {
             result as curves without numbers. Before, throughput per process fell as one divided \
             by the number of pairs: all went through one processor. After, it stayed level up to \
             five pairs, which is ten processes on ten processors, and fell beyond.",
-    reading: "Higher is better. As long as there are two processors for each pair, a kernel that \
-              scales keeps the curve level; beyond, processes take turns, which is another regime \
+    reading: "Higher is better. While there are two processors for each pair, a kernel that \
+              scales keeps the curve flat; beyond, processes take turns, which is another regime \
               and is in the notes of the figure. On one core the figure is mostly the switching \
               between the two; across cores the receiver is often still awake when the next signal \
               arrives, or has to be woken by an interrupt, which is expensive in a virtual \

@@ -1,12 +1,12 @@
 //! `signal-throughput`: the signals per second that reach a handler, with increasing numbers of
 //! pairs of processes that send and receive at the same time: [`SignalThroughput`].
 //!
-//! The protocol is that of source 001: [`pair`] contains both ends; [`round`] starts all pairs at
-//! once and reaps each receiver the moment it ends. [`seats`] assigns the processors. [`virtually`]
-//! runs the protocol in each mode of the virtual Unix.
+//! The protocol is that of source 001. [`pair`] contains both ends; [`round`] starts all pairs at
+//! the same time and reaps each receiver as soon as it ends. [`seats`] assigns the processors.
+//! [`virtually`] runs the protocol in each mode of the virtual Unix.
 //!
 //! Standard signals do not queue: a signal that arrives while another one is pending is merged with
-//! it. The count is the handler's; the number of signals sent for it is a separate metric.
+//! it. The count is the handler's; the number of signals that were sent is a separate metric.
 //!
 //! `signal-delivery` times a single delivery; `lost-signals` counts the signals that a program
 //! loses between two waits.
@@ -36,17 +36,17 @@ use round::ReceiverResult;
 
 /// The last level of the paper's curve.
 const MOST_PAIRS: usize = 10;
-/// Number of receivers to time in one invocation: with fewer pairs, more rounds are run.
+/// Number of receivers to time in one invocation. With fewer pairs, more rounds are run.
 const RECEIVERS: usize = 10;
-/// Time after which no further round begins: if many processes take turns, a round is long.
+/// Time in ms after which no further round begins, because a round of many processes is long.
 const ROUNDS_MS: u128 = 200;
 /// Like [`ROUNDS_MS`], but for a virtual Unix, which has many modes and placements.
 const VIRTUAL_ROUNDS_MS: u128 = 50;
-/// Factor for the number of signals in a virtual Unix, where a signal takes much less time; then
-/// the factor if no pair spans two processors.
+/// Factor for the number of signals in a virtual Unix, where a signal takes much less time, and the
+/// factor if no pair spans two processors.
 const VIRTUAL: usize = 5;
 const VIRTUAL_ALONE: usize = 20;
-/// Number of signals in a model, whose rates are stable at once.
+/// Number of signals in a model, whose rates are stable from the start.
 const MODELLED_SIGNALS: usize = 200;
 /// Memory of a forked process that does little, in bytes.
 const BYTES_EACH: u64 = 256 << 10;
@@ -167,7 +167,7 @@ fn measure_virtually(
     Ok(Observed { series: series(&receivers), notes, ..Observed::default() })
 }
 
-/// Returns the receivers of as many rounds as are needed. No round begins later than `within_ms`.
+/// Returns the receivers of the required number of rounds. No round begins later than `within_ms`.
 fn rounds(
     pairs: usize,
     within_ms: u128,
@@ -230,7 +230,7 @@ mod tests {
                 let sane = (pairs..=most).contains(&rates.samples.len())
                     && rates.samples.len().is_multiple_of(pairs)
                     && rates.samples.iter().all(|&rate| rate > 0.0 && rate < 1e9)
-                    // At least one signal is sent for each that was received.
+                    // At least one signal is sent for each received signal.
                     && kills.samples.iter().all(|&kills| kills >= 1.0)
                     && rates.statistic == Statistic::Mean;
                 if !sane {

@@ -13,15 +13,15 @@ use tontine_host::os::pin;
 use tontine_host::os::shared::Shareable;
 use tontine_mechanisms::start_barrier::StartBarrier;
 
-/// The counters of a pair. Only one end writes each half; the halves lie two cache lines apart.
+/// The counters of a pair. Only one end writes each half; the halves are two cache lines apart.
 #[derive(Debug)]
 #[repr(C, align(128))]
 pub(super) struct PairCounters {
     /// Ticks from just before the receiver's first `sigsuspend` to its last receipt.
     pub(super) ticks: AtomicU64,
-    /// Signals that the receiver's handler had counted by then.
+    /// Number of signals that the receiver's handler had counted at that time.
     pub(super) received: AtomicU64,
-    /// Signals that had been sent by then.
+    /// Number of signals that had been sent at that time.
     pub(super) sent_by_then: AtomicU64,
     sender: SentCount,
 }
@@ -33,14 +33,14 @@ struct SentCount(AtomicU64);
 // SAFETY: only atomics; zero is valid.
 unsafe impl Shareable for PairCounters {}
 
-/// Signals that this process's handler has seen. A forked process has its own count.
+/// Number of signals that this process's handler has seen. A forked process has its own count.
 static SEEN: AtomicU32 = AtomicU32::new(0);
 
 extern "C" fn count(_: libc::c_int) {
     SEEN.fetch_add(1, Ordering::Relaxed);
 }
 
-/// The receiver: takes `signals` signals, then returns. SIGUSR1 is blocked outside `sigsuspend`, so
+/// Receives: takes `signals` signals, then returns. SIGUSR1 is blocked outside `sigsuspend`, so
 /// that each call takes exactly one signal and none arrives between the check of the count and the
 /// sleep.
 pub(super) fn receive(
@@ -57,7 +57,7 @@ pub(super) fn receive(
     start.pass();
     let began = clock.start();
     while (SEEN.load(Ordering::Relaxed) as usize) < signals {
-        // SAFETY: the set was filled by `handled`.
+        // SAFETY: `handled` filled the set.
         unsafe { libc::sigsuspend(&open) };
     }
     let ended = clock.stop();
@@ -67,10 +67,10 @@ pub(super) fn receive(
     Ok(())
 }
 
-/// Blocks SIGUSR1 and installs its handler; returns a mask without SIGUSR1, for `sigsuspend`.
+/// Blocks SIGUSR1 and installs its handler. Returns a mask without SIGUSR1, for `sigsuspend`.
 fn handled() -> Result<libc::sigset_t> {
-    // SAFETY: plain C structures, zeroed (which is valid) and then filled in by the first calls
-    // that take them; `count` is async-signal-safe: it changes an atomic.
+    // SAFETY: plain C structures, which are zeroed (a valid value) and then filled in by the first
+    // calls that take them. `count` is async-signal-safe: it changes an atomic.
     unsafe {
         let mut usr1: libc::sigset_t = std::mem::zeroed();
         libc::sigemptyset(&mut usr1);
@@ -87,7 +87,7 @@ fn handled() -> Result<libc::sigset_t> {
     }
 }
 
-/// The sender: sends until the receiver has been reaped. Until this returns, the kernel gives the
+/// Sends until the receiver has been reaped. Until this function returns, the kernel assigns the
 /// receiver's id to no other process: see [`super::round`].
 pub(super) fn send(
     processor: usize,

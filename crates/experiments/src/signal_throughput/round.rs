@@ -1,13 +1,14 @@
-//! One round creates all pairs, starts them at once and follows them to their ends: [`run`].
+//! One round, which creates all pairs, starts them at the same time and follows them to their ends:
+//! [`run`].
 //!
-//! A receiver that has ended stays a zombie until it is reaped, and `kill` to a zombie succeeds. So
-//! the parent sleeps on the pidfds of all processes and reaps each as soon as it ends. Reaping a
-//! receiver ends its sender.
+//! A receiver that has ended stays a zombie until it is reaped, and `kill` to a zombie succeeds.
+//! The parent therefore sleeps on the pidfds of all processes and reaps each process as soon as it
+//! ends. Reaping a receiver ends its sender.
 //!
-//! From then on the receiver's id could be given to a new process, which the sender's next signal
-//! would hit. To prevent that, each pair is its own process group, led by the receiver. The kernel
-//! assigns no id that a group still uses, and the sender is a member of the group as long as it can
-//! send.
+//! After that, a new process could receive the receiver's id, and the sender's next signal would
+//! hit the new process. To prevent that, each pair is its own process group, led by the receiver.
+//! The kernel assigns no id that a group still uses, and the sender is a member of the group for as
+//! long as it can send.
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering;
@@ -32,11 +33,11 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// Result of one receiver.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct ReceiverResult {
-    /// Time from just before its first `sigsuspend` to its last receipt.
+    /// Time from just before the first `sigsuspend` to the last receipt.
     pub(super) seconds: f64,
     /// Signals that the receiver's handler saw.
     pub(super) received: u64,
-    /// Signals that were sent to it in that time.
+    /// Number of signals that were sent to the receiver in that time.
     pub(super) sent: u64,
 }
 
@@ -44,7 +45,7 @@ pub(super) struct ReceiverResult {
 struct FollowedProcess {
     child: Child,
     pidfd: OwnedFd,
-    /// Index of the pair; `receives` marks the pair's receiver, which must end first.
+    /// Index of the pair. The field `receives` marks the pair's receiver, which must end first.
     pair: usize,
     receives: bool,
 }
@@ -52,7 +53,8 @@ struct FollowedProcess {
 /// Runs one round, in which each receiver takes `signals` signals.
 ///
 /// # Errors
-/// Skipped, if the system refuses a process or a signal; failed, if an end violates the protocol.
+/// Returns `Skipped` if the system refuses a process or a signal, and `Failed` if an end violates
+/// the protocol.
 pub(super) fn run(
     seats: &[PairProcessors],
     clock: Clock,
@@ -100,7 +102,7 @@ impl FollowedProcess {
     }
 }
 
-/// Reaps every process the moment it ends, until no process is left.
+/// Reaps every process as soon as it ends, until no process is left.
 fn follow(ends: &mut Vec<FollowedProcess>) -> Result<()> {
     let began = Instant::now();
     while !ends.is_empty() {
@@ -112,7 +114,7 @@ fn follow(ends: &mut Vec<FollowedProcess>) -> Result<()> {
             Err(error) => return Err(error).during("poll"),
         }
         let ended: Vec<bool> = waits.iter().map(|wait| !wait.revents().is_empty()).collect();
-        // From the end, so that earlier indices stay valid.
+        // Iterates from the end, so that earlier indices stay valid.
         for at in (0..ends.len()).rev().filter(|&at| ended[at]) {
             let waited_for = ends.iter().any(|other| other.receives && other.pair == ends[at].pair);
             reap(&mut ends[at], waited_for)?;
@@ -128,7 +130,7 @@ fn follow(ends: &mut Vec<FollowedProcess>) -> Result<()> {
     Ok(())
 }
 
-/// Reaps a process; `receiver_lives` is `true` if the receiver of its pair is not yet reaped.
+/// Reaps a process. If the receiver of its pair is not yet reaped, `receiver_lives` is `true`.
 fn reap(end: &mut FollowedProcess, receiver_lives: bool) -> Result<()> {
     let who = if end.receives { "a receiver" } else { "a sender" };
     let status = end.child.wait()?;

@@ -13,7 +13,8 @@ pub(super) struct PairProcessors {
 /// Returns the processors of `pairs` pairs for a placement.
 ///
 /// # Errors
-/// Skipped, if the machine has too few processors for the placement; failed, if it is unknown.
+/// Returns `Skipped` if the machine has too few processors for the placement, and `Failed` if it is
+/// unknown.
 pub(super) fn of(
     placement: &str,
     pairs: usize,
@@ -36,9 +37,9 @@ pub(super) fn of(
 }
 
 /// Spreads pairs over all allowed processors, pinned. Processes take the processors in order,
-/// receiver and sender in turn; every round begins one processor further. So every processor gets
-/// the same number of processes (except in the last, shorter round), no pair shares a processor,
-/// and no processor has senders only.
+/// receiver and sender in turn, and every round begins one processor further. Every processor
+/// therefore has the same number of processes (except in the last, shorter round), no pair shares a
+/// processor, and no processor has senders only.
 fn spread(pairs: usize, allowed: &[usize]) -> Vec<PairProcessors> {
     let all = allowed.len().max(1);
     let seat = |process: usize| allowed.get((process + process / all) % all).copied().unwrap_or(0);
@@ -72,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn two_processors_mix_senders_and_receivers() {
+    fn spread_on_two_processors_mixes_senders_and_receivers() {
         let seats = spread(4, &[0, 1]);
         let receivers: Vec<usize> = seats.iter().map(|seat| seat.receiver).collect();
         assert_eq!(receivers, [0, 1, 0, 1]);

@@ -1,7 +1,7 @@
 //! The protocol in a virtual Unix: [`run`].
 //!
-//! Receivers and senders are virtual processes. All of them wait at a pipe until all are created;
-//! they begin when the program closes it.
+//! Receivers and senders are virtual processes. All of them wait at a pipe until all are created,
+//! and begin when the program closes the pipe.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,8 +12,8 @@ use tontine_unix::{Fd, Pid, SigAction, SigSet, SigmaskHow, Signal, Sys};
 use super::round::ReceiverResult;
 use crate::modes::{self, System, TimeSource};
 
-/// Time after which a receiver stops with the signals that it has received: in `master` many pairs
-/// starve each other.
+/// Time in ns after which a receiver stops with the signals that it has received, because many
+/// pairs starve each other in mode `master`.
 const PATIENCE_NS: f64 = 20e6;
 /// Number of signals between two reads of the clock.
 const LOOK: u64 = 16;
@@ -26,10 +26,10 @@ pub(super) struct PairCpus {
 }
 
 /// Returns the places of `pairs` pairs for a placement, and the number of processors that the
-/// system needs for it.
+/// system needs for the placement.
 ///
 /// # Errors
-/// Skipped, if there are too few processors; failed, if the placement is unknown.
+/// Returns `Skipped` if there are too few processors, and `Failed` if the placement is unknown.
 pub(super) fn places(
     placement: &str,
     pairs: usize,
@@ -58,7 +58,7 @@ pub(super) fn places(
 /// Runs one round in a system. Each receiver takes `signals` signals, or fewer if its time ends.
 ///
 /// # Errors
-/// Failed, if the system does not end with status 0.
+/// Returns `Failed` if the system does not end with status 0.
 pub(super) fn run(
     system: System,
     places: &[PairCpus],
@@ -115,7 +115,7 @@ fn round(
     Ok(())
 }
 
-/// Returns once no process holds the pipe's other end open.
+/// Returns when no process holds the pipe's other end open any more.
 fn wait_for_start(sys: &dyn Sys, start: Fd, started: Fd) {
     let closed = sys.close(started).is_ok();
     while closed && !matches!(sys.read(start, &mut [0]), Ok(0) | Err(_)) {}
@@ -127,7 +127,7 @@ fn receive(sys: &dyn Sys, watch: TimeSource, signals: u64, sent: &PairCounter) -
     let count = SigAction::handler(move |_, _| {
         counter.0.fetch_add(1, Ordering::Relaxed);
     });
-    // Signals sent before this are pending, because the signal is blocked.
+    // Signals sent before this call are pending, because the signal is blocked.
     let _ = sys.sigaction(Signal::USR1, Some(count));
     // All signals sent before the first wait count as one.
     let before = sent.0.load(Ordering::Relaxed);

@@ -13,7 +13,7 @@ pub(super) const EXPLANATION: Explanation = Explanation {
         "Copying a description of memory that is thrown away at once is a waste, and it grows with \
          the parent. vfork leaves it out: the child borrows the parent's memory and the parent \
          sleeps until the child has called exec or _exit. posix_spawn is the safe form of that: \
-         one call that creates a process which executes a file; glibc does it with a clone that \
+         one call that creates a process and runs a file; glibc does it with a clone that \
          shares memory.",
         "Below all of them is clone, and its newer form clone3, whose flags say what is shared and \
          what is copied. The same call with other flags creates threads.",
@@ -22,13 +22,13 @@ pub(super) const EXPLANATION: Explanation = Explanation {
         fork_trim::IN_WORDS,
         "The process that measures pins itself to one processor, and its children with it \
          (`same-core`), or lets the scheduler place them (`unpinned`).",
-        "It creates a process that ends at once, and waits for it; over and over, one after \
+        "It creates a process that exits immediately, and waits for it, repeatedly, one after \
          another, never two at a time. A tenth as many before that are warm-up and not counted.",
         "fork: the C library's fork; the child calls _exit. clone3: the bare call without a flag, \
          which copies what fork copies, without what the C library does around it; the child calls \
          _exit. vfork: clone with CLONE_VM and CLONE_VFORK, the two flags that make a vfork, on a \
-         stack of the child's own.",
-        "posix-spawn: the only one that executes a program: an ELF file of 185 bytes (188 on \
+         separate stack of the child.",
+        "posix-spawn: the only one that runs a program: an ELF file of 185 bytes (188 on \
          aarch64), written into memory when the measurement starts: one page, no dynamic linker, \
          three instructions, which exit. So the figure contains exec itself and not the start of a \
          large program: /bin/true takes several times as long, nearly all of it in the dynamic \

@@ -1,10 +1,10 @@
 //! `spawn`: the cost of creating a process, letting it end and waiting for it, one process after
 //! another: [`Spawn`].
 //!
-//! The ways are those of [`Creator`]. Each process is timed separately, from just before its
-//! creation until it has been reaped.
+//! The ways to create a process are those of [`Creator`]. Each process is timed separately, from
+//! just before its creation until it has been reaped.
 //!
-//! `thread-vs-process` measures the effect of the parent's size, and threads.
+//! `thread-vs-process` measures threads, and the effect of the parent's size.
 
 mod explained;
 
@@ -71,7 +71,7 @@ impl Experiment for Spawn {
 /// Returns the creator of a variant.
 ///
 /// # Errors
-/// Failed, if there is no such variant; skipped, if the system refuses a requirement.
+/// Returns `Failed` if there is no such variant, and `Skipped` if the system refuses a requirement.
 fn way(variant: &str) -> Result<Creator> {
     match variant {
         "fork" => Ok(Creator::Fork),
@@ -109,7 +109,7 @@ fn measure(variant: &str, placement: &str, processes: usize) -> Result<Observed>
 }
 
 const VARIANTS: &[Variant] = &[
-    Variant { name: "fork", summary: "fork, whose child calls _exit at once; waitpid" },
+    Variant { name: "fork", summary: "fork, whose child calls _exit immediately; waitpid" },
     Variant {
         name: "vfork",
         summary: "clone with CLONE_VM and CLONE_VFORK, the flags of vfork; _exit; waitpid",
@@ -146,7 +146,7 @@ mod tests {
                         other => other.map_err(|trouble| format!("{name}: {trouble}"))?,
                     };
                     let samples = &observed.series[0].samples;
-                    // A time shorter than a system call cannot be that of a process.
+                    // No process can be created in less time than a system call takes.
                     if samples.len() != 20 || samples.iter().any(|&ns| ns < 500.0) {
                         return Err(format!("{name} {placement}: {samples:?}"));
                     }

@@ -6,7 +6,7 @@ use tontine_bench::about::Explanation;
 pub(super) const EXPLANATION: Explanation = Explanation {
     about: &[
         "A process can end at any instruction: by kill -9, by the kernel when memory runs out, by \
-         a bug. Its work stays as it is at that moment. If it held a lock, the lock stays locked; \
+         a bug. Its work is left unfinished. If it held a lock, the lock stays locked; \
          if it was about to wake another process, that process is not woken.",
         "Some mechanisms belong to the kernel, which closes a dead process's descriptors and so \
          notifies the holder of the other end. Others are plain memory, of which the kernel knows \

@@ -1,8 +1,8 @@
-//! The messages: [`NumberedMessage`], 32 bytes that show whether they are whole.
+//! The messages: [`NumberedMessage`], 32 bytes that show whether the message is whole.
 
 use tontine_mechanisms::about::Carries;
 
-/// Bytes of a message.
+/// Size of a message in bytes.
 pub(super) const BYTES: usize = 32;
 
 /// The bytes of a message: its number and the number's complement, twice.
@@ -30,7 +30,7 @@ pub(super) fn message(number: u64) -> NumberedMessage {
     bytes
 }
 
-/// Returns what received `bytes` claim to be, as far as the mechanism carries contents.
+/// Interprets received `bytes`, as far as the mechanism carries contents.
 #[inline(always)]
 pub(super) fn claim(bytes: &[u8], carries: Carries) -> Claim {
     if carries == Carries::Nothing {

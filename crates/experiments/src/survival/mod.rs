@@ -1,7 +1,7 @@
 //! `survival`: the effect of a SIGKILL of one end on the other end, for each mechanism:
 //! [`Survival`].
 //!
-//! Two processes pass numbered messages back and forth; one of them, chosen at random, is killed at
+//! Two processes pass numbered messages back and forth. One of them, chosen at random, is killed at
 //! a random moment. [`referee`] starts and kills them and judges the survivor; [`player`] is the
 //! code of each process; [`message`] distinguishes a torn message from a whole one. The mechanisms
 //! are those of `tontine_mechanisms` whose ends are processes.
@@ -15,11 +15,11 @@
 //! - *notice*: the time until the survivor noticed, for survivors that did.
 //!
 //! Unread messages vanish with their receiver if the mechanism keeps them out of the sender's
-//! reach, and a dying process still accepts messages for some ten microseconds. So `lost` is near
-//! 100 % for all such mechanisms. The library's mailbox keeps unread messages within the sender's
-//! reach.
+//! reach, and a dying process still accepts messages for some ten microseconds. For all such
+//! mechanisms, `lost` is therefore near 100 %. The library's mailbox keeps unread messages within
+//! the sender's reach.
 //!
-//! The survivor gets no help: no timer, no check of the peer. It notices only what the mechanism
+//! The survivor has no help: no timer, and no check of the peer. It notices only what the mechanism
 //! reports. The experiment does not kill at every instruction, and repairs nothing.
 
 mod explained;
@@ -77,7 +77,7 @@ impl Experiment for Survival {
         &VARIANTS
     }
 
-    /// Returns one cell: one end, chosen at random, is killed.
+    /// Returns one cell, in which one end, chosen at random, is killed.
     fn params(&self, _: &str, _: &Topology, _: Size) -> Vec<Params> {
         vec![Params::new()]
     }
@@ -118,7 +118,7 @@ impl PairUser for Kills<'_> {
     type Out = Result<Vec<KillOutcome>>;
 
     fn threads<P: PairDriver<Half: Send>, const ROUND_TRIP: usize>(self) -> Self::Out {
-        Err(MeasureError::fail("a kill of one thread ends the other, too"))
+        Err(MeasureError::fail("a kill of one thread also ends the other"))
     }
 
     fn processes<P: PairDriver, const ROUND_TRIP: usize>(self) -> Self::Out {

@@ -1,11 +1,11 @@
-//! One of the two processes: [`PairPlayer::play`] passes messages through the process's end of the
-//! mechanism; [`EndProgress`] records its progress for the referee, which reads the record after
-//! the process's death. The process monitors no peer: only the mechanism can notify it.
+//! The code of one process: [`PairPlayer::play`] passes messages through the process's end of the
+//! mechanism. [`EndProgress`] records its progress for the referee, which reads the record after
+//! the process's death. The process does not monitor its peer: only the mechanism can notify it.
 //!
 //! Message 1 goes from the first player to the second, message 2 back, and so on. A player records
 //! the number of a message right after the call that sent or received the message has returned. If
-//! the player dies in between, the message counts as not sent, or as not received: a receiver that
-//! died before it recorded the message did not act on it either.
+//! the player dies before that, the message counts as not sent or as not received. This is correct
+//! for a receiver too, because it did not act on the message before it died.
 
 #![allow(unsafe_code, reason = "declares its layout shareable")]
 
@@ -21,7 +21,7 @@ use tontine_mechanisms::end::{TransferError, TwoWay};
 
 use super::message::{Claim, claim, message};
 
-/// Progress of a player; written only by that player.
+/// The progress of a player, written only by that player.
 #[derive(Debug)]
 #[repr(C, align(128))]
 pub(super) struct EndProgress {
@@ -29,16 +29,16 @@ pub(super) struct EndProgress {
     pub(super) sent: AtomicU64,
     /// Number of the last message that was received.
     pub(super) received: AtomicU64,
-    /// Time when the player noticed that the other player is dead; 0 before.
+    /// Time when the player noticed the death of the other player; 0 until then.
     pub(super) noticed: AtomicU64,
     /// 1 after a torn message.
     pub(super) torn: AtomicU32,
-    /// 1 if the mechanism gave the player's last message back.
+    /// 1 if the mechanism returned the player's last message.
     pub(super) taken_back: AtomicU32,
     pub(super) words: ChildError,
 }
 
-// SAFETY: atomics and child errors, which are atomics; zero is valid.
+// SAFETY: the fields are atomics and child errors, which are atomics; zero is a valid value.
 unsafe impl Shareable for EndProgress {}
 
 /// The records of both players.
@@ -55,7 +55,7 @@ pub(super) struct PairPlayer {
 
 impl PairPlayer {
     /// Opens an end and passes messages until the other player is dead. Returns the exit status: 0
-    /// if it noticed, 1 if an error occurred.
+    /// if the player noticed the death, 1 if an error occurred.
     pub(super) fn play<E: TwoWay>(
         self,
         open: impl FnOnce() -> Result<E>,
@@ -74,7 +74,7 @@ impl PairPlayer {
                 return 0;
             }
             Ok((TransferError::Broken(trouble), end)) => {
-                // The end is not closed: a library may wait for a dead peer.
+                // The end is not closed, because a library may wait for a dead peer.
                 std::mem::forget(end);
                 trouble
             }
@@ -102,7 +102,7 @@ impl PairPlayer {
     }
 }
 
-/// Records a message; a whole message with a wrong number is an error.
+/// Records a message. Fails if a whole message has the wrong number.
 fn take(claim: Claim, expected: u64, progress: &EndProgress) -> Result<(), TransferError> {
     match claim {
         Claim::Whole(number) if number != expected => Err(TransferError::Broken(

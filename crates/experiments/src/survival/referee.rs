@@ -1,9 +1,10 @@
 //! Starts two players, kills a random one and judges the other: [`kills`].
 //!
-//! A survivor that has not noticed after [`ATTENDED`] is set aside and the next pair begins. If the
-//! players spin, the survivor gets the lowest priority, so that it disturbs no other process. It is
-//! wedged if it has not noticed by the deadline. So a mechanism that always wedges does not cost a
-//! full deadline per kill. Wedged survivors are killed; no process is left behind.
+//! A survivor that has not noticed after [`ATTENDED`] is set aside, and the next pair begins. If
+//! the players spin, the survivor runs with the lowest priority, so that it disturbs no other
+//! process. It is wedged if it has not noticed by the deadline. A mechanism that always wedges
+//! therefore does not cost a full deadline per kill. Wedged survivors are killed; no process is
+//! left behind.
 
 #![allow(unsafe_code, reason = "lowers the priority of a process")]
 
@@ -27,16 +28,16 @@ use tontine_mechanisms::end::TwoWay;
 
 use super::player::{BothProgress, PairPlayer};
 
-/// Time for which the referee waits for a survivor; survivors that notice at all do so far earlier.
+/// Time for which the referee waits for a survivor. Survivors that notice do so far earlier.
 const ATTENDED: Duration = Duration::from_millis(3);
 /// Timeout for the start of two players.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Number of messages that must have passed before the kill.
 const BEGUN: u64 = 8;
-/// Time after the start within which the kill happens, uniformly distributed: longer than several
-/// rounds of any mechanism, and far longer than one round of most.
+/// Time after the start within which the kill happens, uniformly distributed. The window is longer
+/// than several rounds of any mechanism, and far longer than one round of most.
 const WINDOW: Duration = Duration::from_micros(500);
-/// Interval between two checks whether messages pass.
+/// Interval between two checks that messages pass.
 const LOOK: Duration = Duration::from_micros(100);
 
 /// The plan of an invocation.
@@ -58,9 +59,9 @@ pub(super) struct KillPlan {
 /// The fate of one survivor and of the messages.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct KillOutcome {
-    /// Time from the kill to the notice; `None` if it is wedged.
+    /// Time from the kill to the notice; `None` if the survivor is wedged.
     pub(super) notice_ns: Option<f64>,
-    /// `true` if it received a torn message.
+    /// `true` if the survivor received a torn message.
     pub(super) torn: bool,
     /// `true` if a message that the killed player had sent never arrived.
     pub(super) lost_with_sender: bool,
@@ -72,8 +73,8 @@ pub(super) struct KillOutcome {
 /// its own process.
 ///
 /// # Errors
-/// Skipped, if the machine lacks the mechanism; failed, if an end fails for a reason other than a
-/// death.
+/// Returns `Skipped` if the machine lacks the mechanism, and `Failed` if an end fails for a reason
+/// other than a death.
 pub(super) fn kills<H, E: TwoWay>(
     plan: &KillPlan,
     pair: impl Fn() -> Result<Couple<H>>,
@@ -116,8 +117,8 @@ impl PairRun {
         open: &impl Fn(H) -> Result<E>,
     ) -> Result<Self> {
         let progress = SharedMapping::<BothProgress>::anonymous()?;
-        // A descriptor that reports a death must have no other holder: each player drops the
-        // other's end, and we drop both ends along with the closures.
+        // A descriptor that reports a death must have no other holder. Each player therefore drops
+        // the other's end, and this process drops both ends along with the closures.
         let second = Cell::new(Some(second));
         let &KillPlan { processors, carries, clock, .. } = plan;
         let player = |half: H, side: usize| {
@@ -214,18 +215,18 @@ impl Survivor {
         }
     }
 
-    /// Returns the time that the survivor still has to notice.
+    /// Returns the time left for the survivor to notice.
     fn time_left(&self, plan: &KillPlan) -> Duration {
         plan.deadline.saturating_sub(self.killed_at.elapsed())
     }
 
-    /// Lets all other processes run before the survivor. Best effort: if it fails, figures are
+    /// Lets all other processes run before the survivor. A failure is ignored: the figures are then
     /// noisier.
     fn step_back(&self) {
         let nothing = libc::sched_param { sched_priority: 0 };
         let pid = self.process.pid().as_raw_nonzero().get();
-        // SAFETY: takes a number and a plain structure that lives for the call; the process is our
-        // child and not reaped, so no other process has the number.
+        // SAFETY: the call takes a number and a plain structure that lives for the call. The
+        // process is our child and is not reaped, so no other process has the number.
         unsafe { libc::sched_setscheduler(pid, libc::SCHED_IDLE, &nothing) };
     }
 
@@ -240,7 +241,7 @@ impl Survivor {
         let noticed = own.noticed.load(Ordering::Acquire);
         let torn = own.torn.load(Ordering::Relaxed) != 0;
         let unread = |sent: u64, received: u64| sent > received;
-        // A survivor that was set aside may be checked again some time after the deadline.
+        // A survivor that was set aside may be checked some time after the deadline.
         let notice_ns = (noticed != 0).then(|| plan.clock.ns_between(self.stamp, noticed));
         // At most one message is in flight.
         let taken_back = own.taken_back.load(Ordering::Relaxed) != 0;

@@ -1,5 +1,5 @@
-//! Tests of every variant with a few kills, of mechanisms that wedge and that notify, and of the
-//! detection of torn and lost messages.
+//! Tests of every variant with a few kills, of mechanisms that wedge and of mechanisms that notify,
+//! and of the detection of torn and lost messages.
 
 use tontine_host::peer::{PeerHandle, in_a_process_of_its_own};
 use tontine_mechanisms::about::{AfterKill, Carries, Death};
@@ -11,7 +11,7 @@ use super::*;
 
 const KILLS: usize = 4;
 
-/// A long deadline, so that a busy machine does not decide a test.
+/// A long deadline, so that a busy machine does not affect a test's result.
 const PATIENT: Duration = Duration::from_secs(1);
 
 /// Returns the fates of a variant, or `None` if it is skipped.
@@ -23,7 +23,7 @@ fn fates(variant: &str) -> std::result::Result<Option<Vec<KillOutcome>>, String>
     }
 }
 
-/// Asserts inside a process whose panics would go unseen.
+/// Makes an assertion in a process whose panics would not be seen.
 fn claim(holds: bool, what: impl std::fmt::Debug) -> std::result::Result<(), String> {
     if holds { Ok(()) } else { Err(format!("{what:?}")) }
 }
@@ -80,7 +80,7 @@ fn survivor_is_notified_as_its_mechanism_documents() {
 }
 
 #[test]
-fn unknown_round_trip_variant_fails() {
+fn unknown_survival_variant_fails() {
     let found = measure("pigeon", 1, PATIENT).expect_err("there are no pigeons");
     assert!(found.why().contains("pigeon"), "{found}");
 }
@@ -94,12 +94,12 @@ fn survival_leaves_no_children() {
         };
         let before = children();
         measure("futex", KILLS, PATIENT).map_err(|trouble| trouble.to_string())?;
-        // If the kernel does not list children, there is nothing to compare.
+        // If the kernel does not list children, no comparison is possible.
         claim(children() == before, (before, children()))
     });
 }
 
-/// An end that carries messages through a pipe, and tears or drops them from a certain number on.
+/// An end that carries messages through a pipe, and tears or drops them after a certain number.
 struct Bad<E> {
     pipe: E,
     from: u64,
@@ -145,8 +145,8 @@ impl<E: TwoWay> Inlet for Bad<E> {
 
 impl<E: TwoWay> TwoWay for Bad<E> {}
 
-/// Returns the fates of pairs whose ends misbehave from message 11 on, late enough for the referee
-/// to see messages pass.
+/// Returns the fates of pairs whose ends misbehave from message 11 on. By then the referee has seen
+/// messages pass.
 fn fates_of(what: What) -> std::result::Result<Vec<KillOutcome>, String> {
     let open = |half| Ok(Bad { pipe: Pipe::open::<BYTES>(half, &[])?, from: 11, what });
     kills(&plan(), || Pipe::pair(BYTES), open).map_err(|trouble| trouble.to_string())

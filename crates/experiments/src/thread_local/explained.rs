@@ -44,7 +44,7 @@ pub(super) const EXPLANATION: Explanation = Explanation {
               meanwhile: lost goes from nothing to a half from one invocation to the next (to \
               nothing at all where the compiler makes one instruction of the three). That a test \
               on one processor loses nothing proves nothing. The counters of one invocation run \
-              once, so p99 says nothing here.",
+              once, so p99 has no meaning here.",
     calls: &[
         ("shared, thread-local, pthread-key, atomic", "none"),
         (

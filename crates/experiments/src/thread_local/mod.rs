@@ -1,10 +1,10 @@
 //! The cost of counting in memory that threads share, and in thread-local memory: [`ThreadLocal`].
 //!
 //! [`ways`] contains the counters and the loop that increments them, [`mod@race`] runs that loop in
-//! one or two threads at once and counts the missing increments, `explained` is the text for
-//! readers.
+//! one or two threads at the same time and counts the missing increments, and `explained` is the
+//! text for readers.
 //!
-//! Source: 003, whose program increments a global and a `__thread` variable ten million times in
+//! Source 003, whose program increments a global and a `__thread` variable ten million times in
 //! each of two threads. `false-sharing` measures two counters on one cache line.
 
 mod explained;
@@ -61,7 +61,8 @@ impl Experiment for ThreadLocal {
         VARIANTS
     }
 
-    /// Returns cells with one thread, two on two processors, and two on one.
+    /// Returns cells with one thread, with two threads on two processors, and with two threads on
+    /// one.
     fn params(&self, _: &str, _: &Topology, _: Size) -> Vec<Params> {
         let cell = |threads: &str, placement: Option<&str>| {
             let mut params = Params::from([("threads".to_owned(), threads.to_owned())]);
@@ -86,8 +87,8 @@ impl Experiment for ThreadLocal {
 }
 
 /// Returns the number of increments of each thread. A mutex under contention by two threads costs a
-/// hundred times as much as a plain increment, so it gets a tenth of the increments; the other
-/// expensive variants get a quarter in a run of default size.
+/// hundred times as much as a plain increment, so its variant does a tenth of the increments. The
+/// other expensive variants do a quarter in a run of default size.
 fn increments(variant: &str, size: Size) -> usize {
     let all = size.increments();
     match (variant, size) {

@@ -12,23 +12,23 @@ use super::ways::{CounterImpl, repeat};
 /// Result of a race.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct RaceResult {
-    /// Time from the first thread's start to the last one's end.
+    /// Time from the first thread's start to the last thread's end.
     pub(super) ns: f64,
     /// Sum of the counters.
     pub(super) counted: u64,
 }
 
-/// One thread's part.
+/// The part of one thread.
 struct Lap {
     from: u64,
     to: u64,
     counted: u64,
 }
 
-/// Runs one thread on each of `processors`, each with `increments` increments, all at once.
+/// Runs one thread on each of `processors`, each with `increments` increments, at the same time.
 ///
 /// # Errors
-/// Skipped, if the system refuses a thread, a processor or a requirement of the counter.
+/// Returns `Skipped` if the system refuses a thread, a processor or a requirement of the counter.
 pub(super) fn race<W: CounterImpl>(
     way: &W,
     processors: &[usize],

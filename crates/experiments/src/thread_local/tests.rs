@@ -1,4 +1,4 @@
-//! Tests of every variant with a few thousand increments: the count, and the losses.
+//! Tests of every variant with a few thousand increments, of the count, and of the losses.
 
 use tontine_bench::observe::Statistic;
 
@@ -47,7 +47,7 @@ fn every_counter_cell_is_timed_and_only_shared_loses() {
 }
 
 /// Two threads that run at the same time lose increments within a moment. A busy machine may delay
-/// the moment when both run, so they get several tries.
+/// the moment when both run, so the test makes several attempts.
 #[test]
 fn plain_shared_counter_on_two_processors_loses_increments() {
     let place = Topology::of_this_machine().placement("cross-core");

@@ -1,8 +1,8 @@
 //! The counters: [`CounterImpl`], and the loop around them: [`repeat`].
 //!
-//! A plain increment is a relaxed load, an addition and a relaxed store, which compile to what C's
-//! `x++` does in a loop that is not merged, but are not undefined if two threads race. The loops of
-//! all implementations are compiled from the same source lines.
+//! A plain increment is a relaxed load, an addition and a relaxed store. It compiles to the same
+//! code as C's `x++` in a loop that is not merged, but is not undefined if two threads race. The
+//! loops of all implementations are compiled from the same source lines.
 
 #![allow(unsafe_code, reason = "pthread keys and mutexes")]
 
@@ -14,7 +14,7 @@ use tontine_host::error::{ErrorContext, Result};
 
 use crate::liveness_check::timing::{align, counted};
 
-/// One implementation of counting, used by several threads at once.
+/// An implementation of counting, used by several threads at the same time.
 pub(super) trait CounterImpl: Sync {
     /// Adds one.
     fn increment(&self);
@@ -22,7 +22,7 @@ pub(super) trait CounterImpl: Sync {
     fn enter(&self) -> Result<()> {
         Ok(())
     }
-    /// Ends a thread's counting after its last increment; returns its own counter.
+    /// Ends a thread's counting after its last increment. Returns the thread's own counter.
     fn leave(&self) -> u64 {
         0
     }
@@ -43,7 +43,7 @@ pub(super) fn repeat<W: CounterImpl>(way: &W, increments: u64) {
     }
 }
 
-/// `x++`.
+/// Increments a counter like `x++`.
 #[inline(always)]
 fn plainly(counter: &AtomicU64) {
     counter.store(counter.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
@@ -112,10 +112,10 @@ impl KeyedCounter {
 impl CounterImpl for KeyedCounter {
     fn enter(&self) -> Result<()> {
         let counter = Box::into_raw(Box::new(PaddedCounter(AtomicU64::new(0))));
-        // SAFETY: the key lives as long as the handle; `leave` takes the counter back.
+        // SAFETY: the key lives as long as the handle; `leave` reclaims the counter.
         let set = check(unsafe { libc::pthread_setspecific(self.0, counter.cast()) });
         if set.is_err() {
-            // SAFETY: created above, and referenced nowhere else.
+            // SAFETY: the counter was created above and is referenced nowhere else.
             drop(unsafe { Box::from_raw(counter) });
         }
         set.setting_up("pthread_setspecific")
@@ -128,8 +128,8 @@ impl CounterImpl for KeyedCounter {
     }
 
     fn leave(&self) -> u64 {
-        // SAFETY: the counter that `enter` created. No reference to it remains, and the key's value
-        // is not used again, because the thread ends after this.
+        // SAFETY: `enter` created the counter. No reference to it remains, and the key's value is
+        // not used again, because the thread ends after this call.
         let counter = unsafe { Box::from_raw(self.mine()) };
         // SAFETY: as in `enter`.
         unsafe { libc::pthread_setspecific(self.0, null()) };
@@ -139,7 +139,7 @@ impl CounterImpl for KeyedCounter {
 
 impl Drop for KeyedCounter {
     fn drop(&mut self) {
-        // SAFETY: the key is ours, and is deleted once.
+        // SAFETY: the key belongs to this handle and is deleted once.
         unsafe { libc::pthread_key_delete(self.0) };
     }
 }
@@ -168,12 +168,13 @@ pub(super) struct MutexCounter {
     counter: AtomicU64,
 }
 
-// SAFETY: a mutex is made for use by several threads; it is accessed only through its functions.
+// SAFETY: a mutex is designed for use by several threads, and is accessed only through its
+// functions.
 unsafe impl Sync for MutexCounter {}
 
 impl MutexCounter {
     /// Creates an unlocked mutex. It must not be moved once a thread has used it; `race` borrows
-    /// it, so that it stays in place.
+    /// it, which keeps it in place.
     pub(super) fn new() -> Self {
         let mutex = UnsafeCell::new(libc::PTHREAD_MUTEX_INITIALIZER);
         Self { mutex, counter: AtomicU64::new(0) }
@@ -183,11 +184,11 @@ impl MutexCounter {
 impl CounterImpl for MutexCounter {
     #[inline(always)]
     fn increment(&self) {
-        // SAFETY: initialised, and borrowed, so that it is not moved. Locking a default mutex that
-        // this thread does not hold cannot fail.
+        // SAFETY: the mutex is initialised, and borrowed, so it is not moved. Locking a default
+        // mutex that this thread does not hold cannot fail.
         unsafe { libc::pthread_mutex_lock(self.mutex.get()) };
         plainly(&self.counter);
-        // SAFETY: this thread holds it.
+        // SAFETY: this thread holds the mutex.
         unsafe { libc::pthread_mutex_unlock(self.mutex.get()) };
     }
 
@@ -198,7 +199,7 @@ impl CounterImpl for MutexCounter {
 
 impl Drop for MutexCounter {
     fn drop(&mut self) {
-        // SAFETY: no thread holds the mutex: all threads have been joined.
+        // SAFETY: no thread holds the mutex, because all threads have been joined.
         unsafe { libc::pthread_mutex_destroy(self.mutex.get()) };
     }
 }
@@ -235,7 +236,7 @@ mod tests {
     }
 
     /// Asserts that the loop contains a load, an addition and a store, in three instructions or in
-    /// one: never locked, and once per iteration.
+    /// one, without a lock prefix and once per iteration.
     fn is_plain(body: &[Instruction]) {
         let [write] = writes(body)[..] else { panic!("{} writes", writes(body).len()) };
         assert!(body.iter().all(|one| !one.has_lock_prefix()), "locked");

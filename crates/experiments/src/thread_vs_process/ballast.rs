@@ -1,7 +1,8 @@
-//! A parent's memory: [`Ballast`], with every page written.
+//! The memory of a parent, with every page written: [`Ballast`].
 //!
-//! Its pages are small, 4 KiB (the machine's smallest). Large pages would have a five-hundredth of
-//! the page table entries, and copying these entries is the cost of a large process's fork.
+//! The pages are small, 4 KiB (the machine's smallest size). Large pages would have a
+//! five-hundredth of the page table entries, and copying these entries is the cost of a large
+//! process's fork.
 
 #![allow(unsafe_code, reason = "maps memory and advises the kernel on it")]
 
@@ -25,17 +26,18 @@ impl Ballast {
     /// Maps and touches `bytes` bytes.
     ///
     /// # Errors
-    /// Skipped, if the system refuses the memory.
+    /// Returns `Skipped` if the system refuses the memory.
     pub(super) fn touched(bytes: u64) -> Result<Self> {
         let bytes = bytes as usize;
         let (protection, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
-        // SAFETY: a fresh mapping at an address of the kernel's choice affects no memory of ours.
+        // SAFETY: a fresh mapping at an address chosen by the kernel affects none of our memory.
         let at = unsafe { mmap_anonymous(null_mut(), bytes, protection, flags) };
         let mut ballast = Self { at: at.setting_up("mmap")?, bytes, small_pages: true };
-        // SAFETY: the mapping is ours alone, and both pieces of advice preserve its content: zeros.
+        // SAFETY: only this code uses the mapping, and both pieces of advice preserve its content:
+        // zeros.
         ballast.small_pages = match unsafe { madvise(ballast.at, bytes, Advice::LinuxNoHugepage) } {
             Ok(()) => true,
-            // A kernel without large pages does not know this advice.
+            // A kernel without large pages rejects this advice.
             Err(Errno::INVAL) => true,
             Err(_) => false,
         };
@@ -50,7 +52,7 @@ impl Ballast {
 
     fn write_each_page(&self) {
         for offset in (0..self.bytes).step_by(page_size()) {
-            // SAFETY: inside the mapping, which is ours alone.
+            // SAFETY: the address is inside the mapping, which only this code uses.
             unsafe { self.at.byte_add(offset).cast::<u8>().write_volatile(1) };
         }
     }
@@ -71,7 +73,7 @@ impl Ballast {
 
 impl Drop for Ballast {
     fn drop(&mut self) {
-        // SAFETY: the mapping is ours alone and no reference to it remains.
+        // SAFETY: only this code uses the mapping, and no reference to it remains.
         let _ = unsafe { munmap(self.at, self.bytes) };
     }
 }
@@ -80,7 +82,8 @@ impl Drop for Ballast {
 mod tests {
     use super::*;
 
-    /// Runs in its own process: mappings of other tests would move the lines that are read.
+    /// The test runs in its own process, because mappings of other tests would move the lines that
+    /// it reads.
     #[test]
     fn ballast_pages_are_resident_and_small() {
         const BYTES: u64 = 8 << 20;

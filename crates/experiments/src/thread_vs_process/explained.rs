@@ -8,7 +8,7 @@ use tontine_mechanisms::creation::calls;
 pub(super) const EXPLANATION: Explanation = Explanation {
     about: &[
         "A thread is a second path through the same program: it shares all memory and all open \
-         files with the one that made it. A process is a program with memory of its own. Linux \
+         files with the one that made it. A process is a program with its own memory. Linux \
          creates both by the same system call, clone3 (or the older clone), and the flags say what \
          the new one shares with its creator: a thread shares almost everything, a forked process \
          nothing.",
@@ -16,8 +16,8 @@ pub(super) const EXPLANATION: Explanation = Explanation {
          the page tables, 8 bytes for each page of 4 KiB, and marks every page read-only, so that \
          the first write to it by either makes a copy then (copy-on-write). The larger the parent, \
          the longer its fork. vfork copies nothing: the child borrows the parent's memory, and the \
-         parent sleeps until the child has ended or executed another program. posix_spawn does \
-         that and executes a program, which is the purpose of most forks.",
+         parent sleeps until the child has ended or called exec. posix_spawn does \
+         that and runs a program, which is the purpose of most forks.",
         "A thread needs a stack and thread-local storage instead. The C library maps a stack at \
          the first pthread_create and keeps it for the next thread when its thread has ended.",
     ],
@@ -30,7 +30,7 @@ pub(super) const EXPLANATION: Explanation = Explanation {
          process itself, small by now, is in addition to that.",
         "It creates once without timing: that fills the C library's cache of stacks.",
         "Then, until its time or its count is used up, and at least three times: it creates a \
-         thread or a process that ends at once, and waits for that end.",
+         thread or a process that exits immediately, and waits for its end.",
         "After the timing, in the cells of thread and fork with 1 MiB on one processor, one \
          pthread_create and one fork of the C library are traced with ptrace in fresh child \
          processes, and the trace is in the notes of the figure. Traced calls are never timed.",

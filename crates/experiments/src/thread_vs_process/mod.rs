@@ -1,10 +1,10 @@
 //! The cost of creating a thread or a process and waiting for its end: [`ThreadVsProcess`].
 //!
-//! [`ballast`] gives the parent its memory, [`Creator`] implements the ways to create, `explained`
-//! is the text for readers. The system calls are traced: [`tontine_host::trace`].
+//! [`ballast`] provides the parent's memory, [`Creator`] implements the ways to create, and
+//! `explained` is the text for readers. [`tontine_host::trace`] traces the system calls.
 //!
-//! Source: 003, which shows the system calls but no times. `fork-throughput` measures how processes
-//! disturb each other; how many fit is not measured.
+//! Source 003 shows the system calls but no times. `fork-throughput` measures how processes disturb
+//! each other. The maximum number of processes is not measured.
 
 mod ballast;
 mod explained;
@@ -30,9 +30,9 @@ use ballast::Ballast;
 #[derive(Debug, Clone, Copy)]
 pub struct ThreadVsProcess;
 
-/// The parents: name and bytes of touched memory.
+/// The parents: name, and touched memory in bytes.
 const PARENTS: [(&str, u64); 2] = [("1 MiB", 1 << 20), ("1 GiB", 1 << 30)];
-/// Placements: all on one processor, or chosen by the scheduler.
+/// The placements: all on one processor, or chosen by the scheduler.
 const PLACES: [&str; 2] = ["same-core", "unpinned"];
 /// Minimum number of samples of an invocation.
 const FEWEST: usize = 3;
@@ -43,8 +43,8 @@ const fn variant(name: &'static str, summary: &'static str) -> Variant {
 
 const VARIANTS: &[Variant] = &[
     variant("thread", "pthread_create of a function that does nothing, and pthread_join"),
-    variant("fork", "the C library's fork of a child that exits at once, and waitpid"),
-    variant("vfork", "the system call vfork of a child that exits at once, and wait4"),
+    variant("fork", "the C library's fork of a child that exits immediately, and waitpid"),
+    variant("vfork", "the system call vfork of a child that exits immediately, and wait4"),
     variant("posix-spawn", "posix_spawn of a program that only exits, and waitpid"),
     variant("clone3", "bare clone3 without flags: a fork without the C library"),
     variant("clone3-vfork", "bare clone3 with CLONE_VM|CLONE_VFORK"),
@@ -90,9 +90,9 @@ impl Experiment for ThreadVsProcess {
         VARIANTS
     }
 
-    /// Returns the cells. Touching 1 GiB takes longer than measuring with it. So a quick run does
-    /// it only for the two variants in the experiment's name, a default run also for posix-spawn,
-    /// the usual replacement of fork, and a full run for all variants.
+    /// Returns the cells. Touching 1 GiB takes longer than measuring with it. A quick run therefore
+    /// does it only for the two variants in the experiment's name, a default run also for
+    /// posix-spawn, the usual replacement of fork, and a full run for all variants.
     fn params(&self, variant: &str, _: &Topology, size: Size) -> Vec<Params> {
         let by_name = ["thread", "fork"].contains(&variant);
         let large = match size {
@@ -161,7 +161,7 @@ fn cell(parent: &str, placement: &str) -> Params {
 /// Returns the [`Creator`] of a variant.
 ///
 /// # Errors
-/// Failed, if there is no such variant; skipped, if the system refuses a requirement.
+/// Returns `Failed` if there is no such variant, and `Skipped` if the system refuses a requirement.
 fn creator(variant: &str) -> Result<Creator> {
     match variant {
         "thread" => Ok(Creator::Thread),
@@ -175,7 +175,7 @@ fn creator(variant: &str) -> Result<Creator> {
     }
 }
 
-/// Creates and waits, repeatedly, with `bytes` bytes of touched memory in the parent.
+/// Creates and waits repeatedly, with `bytes` bytes of touched memory in the parent.
 fn measure(variant: &str, bytes: u64, pinned: bool, plan: CreationPlan) -> Result<Observed> {
     room::for_memory(bytes)?;
     let creator = creator(variant)?;
@@ -188,7 +188,7 @@ fn measure(variant: &str, bytes: u64, pinned: bool, plan: CreationPlan) -> Resul
     let ballast = Ballast::touched(bytes)?;
     let clock = Clock::calibrated();
     // The first creation fills the C library's cache of stacks, and shows whether creation is
-    // permitted at all.
+    // permitted.
     creator.create_and_wait()?;
     let mut samples = Vec::with_capacity(plan.samples);
     let began = Instant::now();
@@ -237,7 +237,7 @@ fn seen(variant: &str) -> Vec<String> {
 /// field.
 ///
 /// # Errors
-/// Those of [`trace::events`].
+/// Returns the errors of [`trace::events`].
 pub fn traces() -> Result<String> {
     let (thread, process) = (trace::pthread_create()?, trace::fork()?);
     let [thread, process] = [thread, process].map(|events| trace::explained(&events));

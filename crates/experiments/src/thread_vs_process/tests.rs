@@ -1,4 +1,5 @@
-//! Tests of every way to create a thread or a process, a few times, and of its trace.
+//! Tests of every way to create a thread or a process, with a few creations each, and of the
+//! traces.
 
 use tontine_host::peer::in_a_process_of_its_own;
 

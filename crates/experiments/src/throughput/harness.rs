@@ -1,15 +1,15 @@
-//! The protocol of all variants: [`StreamPlan`], and the connection of senders and receiver:
-//! [`from_processes`], or `from_threads` in [`super::threads`].
+//! The protocol of all variants: [`StreamPlan`], and the connection of senders and receiver,
+//! [`from_processes`] or `from_threads` in [`super::threads`].
 //!
-//! A sender labels and sends messages until it is told to stop. It marks its last message, so that
-//! the receiver needs no other way to know that everything has arrived. Senders stay alive until
-//! then, because a library may still be sending in the background.
+//! A sender labels and sends messages until it is told to stop. It marks its last message, which is
+//! the only sign for the receiver that all messages have arrived. Senders stay alive until then,
+//! because a library may still be sending in the background.
 //!
 //! The receiver warms up, chooses the number of messages between two stamps so that a batch takes
-//! about [`BATCH`], and stamps until the budget is spent. Only then does it tell the senders to
+//! about [`BATCH`], and stamps until the budget is spent. Only then does it signal the senders to
 //! stop, so the stream runs both before and after the timed part.
 //!
-//! This module knows no mechanism.
+//! This module does not depend on any mechanism.
 
 #![allow(unsafe_code, reason = "declares its layout shareable")]
 
@@ -34,11 +34,11 @@ const BATCH: Duration = Duration::from_micros(250);
 const MOST_BATCHES: usize = 20_000;
 /// Minimum number of messages before the first stamp.
 const WARM_UP: u32 = 16;
-/// The minimum time of the warm-up is the budget divided by this.
+/// Divisor of the budget that yields the minimum time of the warm-up.
 const WARM_UP_PART: u32 = 10;
 /// Polling interval of a sender that has sent its last message.
 const LINGER: Duration = Duration::from_micros(100);
-/// Content of a message between its labels.
+/// Byte that fills a message between its labels.
 const FILLING: u8 = 0x5a;
 
 /// The plan of a measurement.
@@ -58,8 +58,8 @@ pub(super) struct StreamPlan {
 }
 
 impl StreamPlan {
-    /// Creates a plan for the allowed processors: the receiver has the first one to itself, if
-    /// there are others for the senders.
+    /// Creates a plan for the allowed processors. The receiver has the first one to itself if there
+    /// are others for the senders.
     pub(super) fn new(
         bytes: usize,
         senders: usize,
@@ -96,18 +96,18 @@ pub(super) struct Batches {
 pub(super) struct StopFlags {
     /// 1 when the next message must be the last.
     stop: AtomicU32,
-    /// 1 when everything has arrived.
+    /// 1 when all messages have arrived.
     done: AtomicU32,
 }
 
-// SAFETY: only atomics; zero is valid.
+// SAFETY: all fields are atomics, and zero is a valid value.
 unsafe impl Shareable for StopFlags {}
 
-/// Runs each sender in a child process and the receiver here, all pinned. Both ends are created
-/// after the forks; `outlet` is called in each child, with its number.
+/// Runs each sender in a child process and the receiver in this process, all pinned. Both ends are
+/// created after the forks; `outlet` is called in each child, with the child's number.
 ///
 /// # Errors
-/// The error of the end that failed first; if a child died, the error names its status.
+/// Returns the error of the end that failed first. If a child died, the error names its status.
 pub(super) fn from_processes<O: Outlet, I: Inlet>(
     plan: &StreamPlan,
     outlet: impl Fn(usize) -> Result<O>,
@@ -136,14 +136,14 @@ pub(super) fn from_processes<O: Outlet, I: Inlet>(
     let _pinned = Pinned::to(plan.here)?;
     let _nudge = PeriodicSignal::this_thread()?;
     let taken = inlet(&peers).and_then(|mut inlet| collect(plan, &board, &mut inlet, &peers));
-    // If a sender ended first, its own error names the cause better than ours.
+    // If a sender ended first, its own error names the cause better than the receiver's.
     match words.iter().find_map(|words| words.heard()) {
         Some(trouble) => Err(trouble),
         None => taken,
     }
 }
 
-/// Sends until told to stop, then waits until everything has arrived.
+/// Sends until told to stop, then waits until all messages have arrived.
 #[inline(never)]
 pub(super) fn stream(
     plan: &StreamPlan,
@@ -168,7 +168,7 @@ pub(super) fn stream(
     Ok(())
 }
 
-/// Receives and stamps, then receives the rest.
+/// Receives and stamps, then receives the remaining messages.
 pub(super) fn collect(
     plan: &StreamPlan,
     board: &StopFlags,
@@ -192,7 +192,7 @@ pub(super) fn collect(
 /// Calls `once` repeatedly in the calling thread, pinned, without any other thread.
 ///
 /// # Errors
-/// Those of `once`.
+/// Returns the errors of `once`.
 pub(super) fn alone(plan: &StreamPlan, once: impl FnMut() -> Result<()>) -> Result<Batches> {
     let _pinned = Pinned::to(plan.here)?;
     in_batches(plan, once)

@@ -2,18 +2,18 @@
 
 use tontine_host::error::{MeasureError, Result};
 
-/// Bytes of a label, and of the shortest message.
+/// Size in bytes of a label, and of the shortest message.
 pub(super) const BYTES: usize = size_of::<u64>();
 
-/// Set in a sender's last message.
+/// Bit that is set in a sender's last message.
 const LAST: u64 = 1 << 63;
-/// Position of the sender's number, below [`LAST`].
+/// Bit position of the sender's number, below [`LAST`].
 const SENDER_AT: u32 = 48;
 /// Mask of the message's number.
 const NUMBER: u64 = (1 << SENDER_AT) - 1;
 
-/// The sender of a message, the message's number among that sender's messages, and whether it is
-/// the last.
+/// The sender of a message, the message's number among that sender's messages, and a flag for the
+/// last message.
 ///
 /// ```text
 /// 63      62 … 48     47 … 0
@@ -42,7 +42,7 @@ impl Label {
         }
     }
 
-    /// Writes the label into both ends of a message, which may be the same word.
+    /// Writes the label into the first and the last word of a message, which may be the same word.
     #[inline(always)]
     pub(super) fn write(self, message: &mut [u8]) {
         let word = self.word().to_ne_bytes();
@@ -54,7 +54,7 @@ impl Label {
     /// Reads the label of a message of `size` bytes.
     ///
     /// # Errors
-    /// Failed, if the message has another size or is torn.
+    /// Returns `Failed` if the message has a different size or is torn.
     #[inline(always)]
     pub(super) fn read(message: &[u8], size: usize) -> Result<Self> {
         let (Some(first), Some(last)) = (message.first_chunk(), message.last_chunk()) else {
@@ -93,7 +93,7 @@ impl SenderTotals {
     /// Records a message.
     ///
     /// # Errors
-    /// Failed, if an earlier message is missing, or the message is a duplicate.
+    /// Returns `Failed` if an earlier message is missing, or the message is a duplicate.
     #[inline(always)]
     pub(super) fn enter(&mut self, label: Label) -> Result<()> {
         match self.next.get_mut(label.sender) {

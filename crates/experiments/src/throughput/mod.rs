@@ -1,9 +1,9 @@
 //! `throughput`: the messages per second that stream from senders to one receiver: [`Throughput`].
 //!
-//! Senders send as fast as the mechanism permits; the receiver takes every message, checks its
+//! Senders send as fast as the mechanism permits. The receiver takes every message, checks its
 //! [`label`], and stamps batches. The protocol is in [`harness`]; the mechanisms are those of
-//! `tontine_mechanisms`, whose ends [`opened`] opens. `memcpy`, a plain copy without a receiver to
-//! notify, is the floor for large messages. Before it is sent, a message is in the sender's own
+//! `tontine_mechanisms`, and [`opened`] opens their ends. `memcpy`, a plain copy without a receiver
+//! to notify, is the floor for large messages. Before it is sent, a message is in the sender's own
 //! memory, and it stays there. Afterwards it is also in memory that the receiver can read; if the
 //! mechanism permits reading in place, the receiver reads it there.
 //!
@@ -67,7 +67,7 @@ impl Experiment for Throughput {
         &VARIANTS
     }
 
-    /// Returns every message size with every number of senders for which the mechanism keeps
+    /// Returns every message size, with every number of senders for which the mechanism keeps
     /// messages whole.
     fn params(&self, variant: &str, _: &Topology, size: Size) -> Vec<Params> {
         let sizes: &[usize] = match size {
@@ -118,7 +118,7 @@ impl Experiment for Throughput {
     }
 }
 
-/// Returns `true` if messages of that size from several senders stay whole.
+/// Returns `true` if the mechanism keeps messages of that size from several senders whole.
 fn takes_several(variant: &str, bytes: usize) -> bool {
     registry::find(variant).is_some_and(|mechanism| bytes <= mechanism.shared_up_to)
 }
@@ -156,8 +156,8 @@ fn measure(variant: &str, bytes: usize, senders: usize, budget: Duration) -> Res
 }
 
 /// Returns the time per message, and the same figure as two rates. If a queue fills and drains in
-/// bursts, no batch is typical: only all batches together give the rate of the stream. So the mean
-/// represents the invocation, and each rate is a single figure from all its messages.
+/// bursts, no batch is typical: only all batches together yield the rate of the stream. The mean
+/// therefore represents the invocation, and each rate is a single figure from all its messages.
 fn series(batches: Batches, bytes: usize) -> Vec<Series> {
     let Batches { message_ns, batch } = batches;
     let messages = message_ns.len() * batch;

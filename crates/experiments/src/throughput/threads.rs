@@ -15,7 +15,7 @@ use super::harness::{Batches, StopFlags, StreamPlan, collect, stream};
 /// Runs each sender in its own thread and the receiver in the calling thread, all pinned.
 ///
 /// # Errors
-/// The error of the end that failed first.
+/// Returns the error of the end that failed first.
 pub(super) fn from_threads<O: Outlet + Send, I: Inlet>(
     plan: &StreamPlan,
     outlets: Vec<O>,
@@ -25,8 +25,8 @@ pub(super) fn from_threads<O: Outlet + Send, I: Inlet>(
     let receiver_ended = AtomicBool::new(false);
     let ended: Vec<AtomicBool> = outlets.iter().map(|_| AtomicBool::new(false)).collect();
     let peers: Vec<PeerHandle<'_>> = ended.iter().map(PeerHandle::Thread).collect();
-    // An end records its error before it reports that it has ended. So if one end fails only
-    // because another one ended, its error is recorded second.
+    // An end records its error before it reports that it has ended. If one end fails only because
+    // another one ended, its error is therefore recorded second.
     let first = OnceLock::new();
     let note = |trouble: &MeasureError| drop(first.set(trouble.clone()));
     thread::scope(|scope| {

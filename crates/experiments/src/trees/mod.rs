@@ -1,7 +1,7 @@
-//! Real builds and sessions, repeated in the virtual Unix: [`TreeLoad`]; its cells: [`cells`].
+//! Real builds and sessions, repeated in the virtual Unix: [`TreeLoad`]. Their cells: [`cells`].
 //!
 //! `cargo xtask trees` traces one `make` and one session of a pseudo-user; [`tree`] contains the
-//! traces. Here each of their processes becomes a virtual one that forks, calls exec, waits,
+//! traces. Each of the traced processes becomes a virtual process that forks, calls exec, waits,
 //! queries signals and moves bytes through pipes as often and in the same order, and computes in
 //! between. On real processors, except in a full run, each process computes for only a part of the
 //! time, so that the calls, whose number is unchanged, follow each other faster. No data passes
@@ -25,19 +25,19 @@ use crate::levels::{self, crowd, levels};
 use crate::modes::{self, System};
 use tree::{RecordedTree, TraceOp};
 
-/// The program that continues a process after its exec.
+/// The program in which a process continues after its exec.
 const PROGRAM: &str = "tree";
 /// Delay between the starts of two sessions, as with real sessions.
 const DELAY: Duration = Duration::from_millis(10);
 /// Maximum number of this machine's processors for a load.
 const MOST_PROCESSORS: usize = 16;
-/// The parameter for the part of the real computing time that is used.
+/// The parameter for the fraction of the real computing time that is used.
 const COMPUTING: &str = "computing";
-/// Prefix of the number of parts.
+/// Prefix of the denominator of that fraction.
 const ONE_OF: &str = "1/";
 
-/// Returns the lock statistics, as rows of the paper's section 9: for each lock, the share of
-/// acquisitions that waited, and of those that blocked.
+/// Returns the lock statistics, as rows of the paper's section 9: for each lock, the fraction of
+/// acquisitions that waited, and the fraction of these that blocked.
 pub(super) fn of_locks(locks: &LockStatistics) -> Vec<Series> {
     let taken = locks.rows.iter().filter(|row| row.acquisitions > 0);
     let shares = taken.flat_map(|row| {
@@ -86,8 +86,8 @@ fn parts(params: &Params) -> Result<u32> {
     })
 }
 
-/// Note on the trees.
-const NOTE: &str = "the processes of a real one, traced: they fork, execute, wait, query signals \
+/// The note on the trees.
+const NOTE: &str = "the processes of a real one, traced: they fork, call exec, wait, query signals \
                     and compute as it did, share no disk, and do not wait for each other's data";
 
 /// The number of simultaneous builds and sessions.
@@ -118,10 +118,10 @@ enum TreeKind {
 }
 
 impl TreeLoad {
-    /// Runs the load as described by a cell of this mode; counts locks if `counted`.
+    /// Runs the load that a cell of this mode describes. Counts locks if `counted`.
     ///
     /// # Errors
-    /// Failed, if the cell is invalid, or the system does not end with status 0.
+    /// Returns `Failed` if the cell is invalid, or the system does not end with status 0.
     pub(super) fn of_a_cell(
         self,
         mode: LockingMode,
@@ -230,8 +230,8 @@ struct TreeShared<'a> {
     parts: u32,
 }
 
-/// Forks a child on its parent's processor, where most children run whose parents wait for them at
-/// once; in mode `master` the child would otherwise begin on the master processor.
+/// Forks a child on its parent's processor, where most children run whose parents wait for them
+/// immediately. In mode `master` the child would otherwise begin on the master processor.
 fn fork_here(sys: &dyn Sys, life: TreeShared<'_>, process: usize) -> tontine_unix::Result<Pid> {
     sys.place(Some(sys.processor()))?;
     let TreeShared { kind, system, parts, .. } = life;
@@ -239,7 +239,7 @@ fn fork_here(sys: &dyn Sys, life: TreeShared<'_>, process: usize) -> tontine_uni
     sys.fork(move |sys| live(sys, TreeShared { tree: &tree, kind, system, parts }, process, 0))
 }
 
-/// Runs a process from step `from` on; returns its exit status.
+/// Runs a process from step `from` on. Returns its exit status.
 fn live(sys: &dyn Sys, life: TreeShared<'_>, process: usize, from: usize) -> i32 {
     let TreeShared { tree, kind, system, parts } = life;
     let mut pipe = None;
@@ -261,7 +261,8 @@ fn live(sys: &dyn Sys, life: TreeShared<'_>, process: usize, from: usize) -> i32
                     children = children.saturating_sub(1);
                     Ok(())
                 }
-                // The children that an exec's closure forgets were waited for before.
+                // The children that the closure of an exec does not know were waited for before the
+                // exec.
                 Err(Errno::ECHILD) => Ok(()),
                 Err(errno) => Err(errno),
             },

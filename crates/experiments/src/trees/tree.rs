@@ -13,27 +13,27 @@ const SESSIONS: &str = include_str!("sessions.txt");
 /// A step of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TraceOp {
-    /// Uses its processor for this time.
+    /// Use its processor for this time.
     Compute(Duration),
-    /// Creates the process with this number.
+    /// Create the process with this number.
     Fork(usize),
-    /// Calls exec to run a program.
+    /// Call exec to run a program.
     Exec,
-    /// Waits for any child.
+    /// Wait for any child.
     Wait,
-    /// Sets or queries the action of a signal.
+    /// Set or query the action of a signal.
     Action,
-    /// Sets the signal mask.
+    /// Set the signal mask.
     Mask,
-    /// Checks whether it may send a signal.
+    /// Check for permission to send a signal.
     Kill,
-    /// Creates a pipe.
+    /// Create a pipe.
     Pipe,
-    /// Reads or writes.
+    /// Read or write.
     Byte,
-    /// Becomes the leader of a process group.
+    /// Become the leader of a process group.
     Group,
-    /// Becomes the leader of a session.
+    /// Become the leader of a session.
     Session,
 }
 
@@ -45,7 +45,7 @@ impl RecordedTree {
     /// Returns the processes of one `make`.
     ///
     /// # Errors
-    /// Failed, if its file is invalid.
+    /// Returns `Failed` if its file is invalid.
     pub(super) fn build() -> Result<Self> {
         Self::read(BUILDS).map_err(MeasureError::fail)
     }
@@ -53,7 +53,7 @@ impl RecordedTree {
     /// Returns the processes of one session of a pseudo-user.
     ///
     /// # Errors
-    /// Those of [`RecordedTree::build`].
+    /// Returns the errors of [`RecordedTree::build`].
     pub(super) fn session() -> Result<Self> {
         Self::read(SESSIONS).map_err(MeasureError::fail)
     }
@@ -61,7 +61,7 @@ impl RecordedTree {
     /// Reads a file of processes.
     ///
     /// # Errors
-    /// A description of the first error in the file.
+    /// Returns a description of the first error in the file.
     fn read(text: &str) -> std::result::Result<Self, String> {
         let lines = text.lines().filter(|line| !line.starts_with('#'));
         let process = |line: &str| {
@@ -74,7 +74,7 @@ impl RecordedTree {
     }
 }
 
-/// Returns the steps that a word stands for, such as `c120`, `f3` or `2*a`.
+/// Returns the steps that a word represents, such as `c120`, `f3` or `2*a`.
 fn step(word: &str) -> std::result::Result<Vec<TraceOp>, String> {
     let unknown = || format!("not a step: `{word}`");
     let (times, name) = word.split_once('*').unwrap_or(("1", word));

@@ -4,15 +4,15 @@ use tontine_bench::about::Explanation;
 
 pub(super) const EXPLANATION: Explanation = Explanation {
     about: &[
-        "A process that waits for a message sleeps: it has told the kernel what it waits for, and \
-         its processor runs others, or none. The message wakes it. The kernel marks the process as \
-         runnable and sends an interrupt to its processor; the processor leaves its idle state, \
-         the scheduler picks the process, and the call that waited returns.",
+        "A process that waits for a message sleeps: it has blocked in the kernel, and its \
+         processor runs other processes or idles. The message wakes it. The kernel marks the \
+         process as runnable and sends an interrupt to its processor; the processor leaves its idle \
+         state, the scheduler picks the process, and the call that waited returns.",
         "How long this takes depends on how deep an idle state the processor has reached \
          meanwhile. In the first microseconds it may still be polling for work. Later it halts; \
          later still it switches off its clock and gives up its caches, and each deeper state \
          takes longer to leave. If a virtual machine's processor halts, the hypervisor may give it \
-         to another machine, and then has to bring it back. `round-trip` sends its messages one \
+         to another machine, and must then bring it back. `round-trip` sends its messages one \
          right after the other, so that no receiver sleeps long: a service that gets ten requests \
          per second sees other figures. Here the pause between two messages varies.",
     ],

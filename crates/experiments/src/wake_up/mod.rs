@@ -1,8 +1,8 @@
 //! `wake-up`: the one-way latency of a message whose receiver has slept for a while: [`WakeUp`].
 //!
 //! The mechanisms are the blocking ones of [`super::round_trip`], between two processes; the
-//! protocol is its `paced`. One invocation measures all pauses, the shortest first; each pause is a
-//! separate cell.
+//! protocol is that module's `paced`. One invocation measures all pauses, the shortest first; each
+//! pause is a separate cell.
 //!
 //! The sender's own wake-up is not part of the figure, because the sender spins.
 
@@ -54,8 +54,8 @@ impl Experiment for WakeUp {
         &VARIANTS
     }
 
-    /// Returns cells with the two ends on two processors; in a full run also with both on one. The
-    /// pauses are not parameters here: the samples carry them.
+    /// Returns cells with the two ends on two processors and, in a full run, also with both on one.
+    /// The pauses are not parameters here, because the samples carry them.
     fn params(&self, _: &str, topology: &Topology, size: Size) -> Vec<Params> {
         let asked: &[&str] = match size {
             Size::Quick | Size::Default => &["cross-core"],
@@ -90,7 +90,7 @@ impl Experiment for WakeUp {
     }
 }
 
-/// Returns the pauses, and as many messages after each pause as the time allows.
+/// Returns the pauses, each with as many messages as the time allows.
 fn steps(size: Size) -> Vec<PauseRun> {
     let steps: &[(u64, usize)] = match size {
         Size::Quick => &[(1, 150), (100, 50), (10_000, 3)],
@@ -119,7 +119,7 @@ fn measure(
     Ok(Observed { series, notes, ..Observed::default() })
 }
 
-/// Rows to list first: the futex word, and the condition variable built on it.
+/// The rows to list first: the futex word, and the condition variable built on it.
 const FIRST: [&str; 2] = [BASELINE, "condvar"];
 
 static VARIANTS: LazyLock<Vec<Variant>> = LazyLock::new(|| {

@@ -1,10 +1,10 @@
 //! The creating system calls, without the C library: [`process`], [`vfork`], [`thread`].
 //!
-//! Each is a few instructions around one system call. The new thread or process only ends: it needs
-//! no stack and no thread-local storage, accesses no memory, and cannot return into the creator's
-//! frames.
+//! Each function is a few instructions around one system call. The only action of the new thread or
+//! process is to exit: it needs no stack and no thread-local storage, accesses no memory, and
+//! cannot return into the creator's frames.
 
-#![allow(unsafe_code, reason = "makes threads and processes behind the language's back")]
+#![allow(unsafe_code, reason = "creates threads and processes that the language does not manage")]
 
 use std::arch::asm;
 use std::io;
@@ -16,7 +16,7 @@ use tontine_host::trace::clone::Creation;
 
 pub(super) const VM: u64 = libc::CLONE_VM as u64;
 pub(super) const VFORK: u64 = libc::CLONE_VFORK as u64;
-/// Flags of a C library thread, without those for its thread-local storage and for the parent's
+/// Flags of a C library thread, without the flags for its thread-local storage and for the parent's
 /// copy of its id.
 const THREAD: u64 = VM
     | (libc::CLONE_FS
@@ -51,7 +51,7 @@ pub(super) fn thread(word: &AtomicU32) -> Result<()> {
     let creation =
         Creation { flags: THREAD, child_tid: word.as_ptr() as u64, ..Creation::default() };
     checked(clone3_and_end(&creation, libc::SYS_exit)).setting_up("clone3")?;
-    // Acquire pairs with the kernel, which stores 0 and wakes this thread when the new one has
+    // Acquire pairs with the kernel, which stores 0 and wakes this thread when the new thread has
     // ended.
     while word.load(Ordering::Acquire) != 0 {
         // SAFETY: the call waits while the word is 1; the kernel itself checks the address.
@@ -122,7 +122,7 @@ fn clone3_and_end(creation: &Creation, end: libc::c_long) -> i64 {
     returned
 }
 
-/// Calls `clone` with the flags of `vfork`, a call that this processor lacks.
+/// Calls `clone` with the flags of `vfork`, a system call that this processor lacks.
 #[cfg(target_arch = "aarch64")]
 fn vfork_and_exit() -> i64 {
     let mut returned = VM | VFORK | SIGCHLD;

@@ -1,11 +1,11 @@
-//! The system calls of each way to create a task, in words, for the explanations of the experiments
-//! that time them: [`FORK`], [`POSIX_SPAWN`].
+//! The system calls of each way to create a task, in words: [`FORK`], [`POSIX_SPAWN`]. The
+//! explanations of the experiments that time them contain these texts.
 //!
 //! The calls are in order, first the caller's and then the new task's, with one name per clause. A
 //! clause with "if" or "unless" names calls that are not always made. `told`, in the tests,
 //! compares this text with a trace.
 
-/// Calls of a fork whose child exits at once.
+/// Calls of a fork whose child exits immediately.
 pub const FORK: &str =
     "clone by the C library's fork, wait4; in the child set_robust_list, exit_group";
 

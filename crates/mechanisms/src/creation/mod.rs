@@ -1,11 +1,11 @@
 //! Ways to create a thread or a process that does nothing, and to wait for its end: [`Creator`].
 //!
 //! [`process`] contains the C library's ways to create a process and the wait for its end,
-//! [`thread`] its way to create a thread, [`bare`] the system calls without the library.
+//! [`thread`] its way to create a thread, and [`bare`] the system calls without the library.
 //! [`nothing`] is the smallest program, for creation by exec. [`calls`] lists the system calls of
-//! each, for the experiments that time them.
+//! each way, for the experiments that time them.
 //!
-//! The module neither times anything nor changes the size of the parent.
+//! The module neither times calls nor changes the size of the parent.
 
 mod bare;
 pub mod calls;
@@ -34,11 +34,11 @@ pub enum Creator {
     /// `posix_spawn` of the smallest program.
     PosixSpawn(EmptyProgram),
     /// A copy of this process, by `clone3` without flags. It exits by `_exit`, as a fork's child
-    /// does, and so writes to its stack, which copies pages.
+    /// does, and therefore writes to its stack, which copies pages.
     Clone3,
-    /// A process, by bare `clone3` with these flags; it accesses no memory.
+    /// A process, by bare `clone3` with these flags. It accesses no memory.
     Process(u64),
-    /// A thread, by bare `clone3`; the kernel clears the word when it ends.
+    /// A thread, by bare `clone3`. The kernel clears the word when the thread ends.
     BareThread(Box<AtomicU32>),
 }
 
@@ -78,7 +78,7 @@ impl Creator {
         Ok(Self::BareThread(Box::new(AtomicU32::new(0))))
     }
 
-    /// Creates a task that ends at once, and waits for its end: the timed operation.
+    /// Creates a task that exits immediately, and waits for its end: the timed operation.
     ///
     /// # Errors
     /// Returns `Skipped` if the system refuses another thread or process, `Failed` if the task does

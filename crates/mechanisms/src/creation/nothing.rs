@@ -2,7 +2,7 @@
 //!
 //! Any real program would add its own startup time: a dynamic `true` spends most of it in the
 //! dynamic linker. This ELF file has two headers and three instructions and is written into a
-//! memfd, so that only the kernel's part is timed: a new address space with one mapped page.
+//! memfd, so that only the kernel's part is timed, a new address space with one mapped page.
 
 use std::ffi::CString;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -77,15 +77,16 @@ impl EmptyProgram {
                 "wrote {written} of {length} bytes to a memfd"
             )));
         }
-        // Use this process's own number. `self` would be resolved in each child, for which the
-        // kernel would have to create a directory in `/proc`, a tenth of the measured time.
+        // The path contains this process's own number. Each child would have to resolve `self`, for
+        // which the kernel would create a directory in `/proc`, a tenth of the measured time.
         let ours = std::fs::read_link("/proc/self").setting_up("reading the link /proc/self")?;
         let path = CString::new(format!("/proc/{}/fd/{}", ours.display(), file.as_raw_fd()))
             .map_err(|_| MeasureError::fail("expected a path without zero bytes"))?;
         Ok(Self { _file: file, path })
     }
 
-    /// Returns a path to the file, valid in this process and in those that inherit its descriptors.
+    /// Returns a path to the file, valid in this process and in processes that inherit its
+    /// descriptors.
     pub fn path(&self) -> &CString {
         &self.path
     }

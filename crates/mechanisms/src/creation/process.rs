@@ -30,7 +30,7 @@ impl ChildStack {
     }
 }
 
-/// Creates a child that exits at once.
+/// Creates a child that exits immediately.
 #[inline]
 pub(super) fn fork() -> io::Result<libc::pid_t> {
     // SAFETY: the child only calls `_exit`, so locks held by other threads do not matter.
@@ -41,17 +41,17 @@ pub(super) fn fork() -> io::Result<libc::pid_t> {
 }
 
 /// Creates a child with its own stack in this process's memory, and suspends this thread until the
-/// child ends. `vfork` itself lets the child run on the parent's frames, which no Rust function may
-/// do.
+/// child ends. `vfork` itself lets the child run on the parent's frames, which is not allowed in a
+/// Rust function.
 #[inline]
 pub(super) fn clone_as_vfork(stack: &ChildStack) -> io::Result<libc::pid_t> {
     extern "C" fn ends(_: *mut c_void) -> libc::c_int {
         exit_at_once(0)
     }
     let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
-    // SAFETY: the stack is as long as the range, aligned to 16 bytes, and not used elsewhere:
-    // CLONE_VFORK suspends this thread, which alone has the handle, until the child has ended. The
-    // child runs only `ends`, which accesses no memory but that stack.
+    // SAFETY: the stack is as long as the range, aligned to 16 bytes, and not used elsewhere: only
+    // this thread has the handle, and CLONE_VFORK suspends it until the child has ended. The child
+    // runs only `ends`, which accesses no memory but that stack.
     let pid = unsafe {
         let top = stack.0.as_ptr_range().end.cast_mut().cast::<c_void>();
         libc::clone(ends, top, flags, std::ptr::null_mut())
@@ -59,7 +59,7 @@ pub(super) fn clone_as_vfork(stack: &ChildStack) -> io::Result<libc::pid_t> {
     checked(pid)
 }
 
-/// Creates a child that calls exec with the smallest program.
+/// Creates a child that calls exec to run the smallest program.
 #[inline]
 pub(super) fn posix_spawn(nothing: &EmptyProgram) -> io::Result<libc::pid_t> {
     let mut pid = 0;
@@ -80,11 +80,11 @@ pub(super) fn posix_spawn(nothing: &EmptyProgram) -> io::Result<libc::pid_t> {
     succeeded(error).map(|()| pid)
 }
 
-/// Creates a child without flags: it gets copies of everything, as after `fork`.
+/// Creates a child without flags. As after `fork`, it has copies of all resources.
 #[inline]
 pub(super) fn clone3() -> io::Result<libc::pid_t> {
-    // SAFETY: all-zero is valid for this plain structure, and requests a copy of everything on the
-    // current stack; the child exits by `_exit` and accesses no lock of the C library.
+    // SAFETY: all-zero is valid for this plain structure, and requests a full copy on the current
+    // stack; the child exits by `_exit` and accesses no lock of the C library.
     let pid = unsafe {
         let mut how: libc::clone_args = std::mem::zeroed();
         how.exit_signal = libc::SIGCHLD as u64;

@@ -1,6 +1,6 @@
 //! A thread of the C library that does nothing: [`create_and_join`].
 
-#![allow(unsafe_code, reason = "pthread_create and its like")]
+#![allow(unsafe_code, reason = "calls pthread functions")]
 
 use std::ffi::c_void;
 use std::io;
@@ -16,7 +16,7 @@ pub(super) fn create_and_join() -> Result<()> {
         null_mut()
     }
     let mut thread = 0;
-    // SAFETY: the function accesses nothing; the thread is joined below, once.
+    // SAFETY: the function accesses no memory; the thread is joined below, once.
     let made = unsafe { libc::pthread_create(&raw mut thread, null(), nothing, null_mut()) };
     succeeded(made).setting_up("pthread_create")?;
     // SAFETY: as above.
@@ -34,7 +34,7 @@ pub(super) fn block_all_signals() -> Result<()> {
     succeeded(set).during("pthread_sigmask")
 }
 
-/// Converts the `errno` that pthread functions return.
+/// Converts the error number that pthread functions return.
 pub(super) fn succeeded(returned: libc::c_int) -> io::Result<()> {
     if returned == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(returned)) }
 }

@@ -27,7 +27,7 @@ use crate::end::{Duplex, Inlet, Outlet, Patient, TransferError, TwoWay, check};
 use crate::location::Location;
 use crate::operation::Operation;
 
-/// Number of bytes of a message in a round trip.
+/// Size of a message in a round trip in bytes.
 const WORD: usize = size_of::<u64>();
 /// Size in bytes of a stream's lane for small messages.
 const SMALL: usize = 64 << 10;
@@ -35,18 +35,18 @@ const SMALL: usize = 64 << 10;
 const DEPTH: usize = 4;
 /// Maximum wait of the receiver for senders to connect, before it checks them.
 const LOOK: Duration = Duration::from_millis(20);
-/// Number of messages that fit into the first chunk of 4,096 bytes, besides the message that the
-/// two ends exchange first. Its ring has 3,968 bytes, a message with its header takes 72, and one
-/// header stays free.
+/// Number of messages that fit into the first chunk of 4,096 bytes, in addition to the message that
+/// the two ends exchange first. The chunk's ring has 3,968 bytes, a message with its header takes
+/// 72, and one header stays free.
 const FIRST_CHUNK: u32 = 54;
 
-/// A kill has the same effect with every wait strategy of the owner.
+/// The effect of a kill, which is the same with every wait strategy of the owner.
 const KILLED: Death = Death::LeavesOne { row: "mailbox", survivor: AfterKill::Told };
 
 /// `mailbox-spin`.
 pub struct Spin;
 
-/// `mailbox-sleep`. The round trip opens its ends, to try both ways of sharing the fences.
+/// `mailbox-sleep`. The round trip opens its ends, in order to try both ways of sharing the fences.
 pub struct Sleep;
 
 /// `mailbox`.
@@ -101,7 +101,7 @@ impl Driver for MailboxMechanism {
             own: true,
             // The successor of a victim may be killed in the same operation.
             successions: &[(Operation::Bind, Operation::Bind), (Operation::Send, Operation::Send)],
-            // `bind` has 80 classes, so a second `bind` after each makes thousands of pairs.
+            // `bind` has 80 classes, so a second `bind` after each would make thousands of pairs.
             long_successions: &[Operation::Bind],
             // A message is acknowledged by the next `recv`.
             delivers_again: true,
@@ -333,7 +333,7 @@ impl PairDriver for MailboxMechanism {
 /// and fits into a cache; for large messages its capacity is [`DEPTH`].
 ///
 /// Even without copies a sender fills the space that it reserves, like a program that creates a
-/// message there; the receiver reads in place.
+/// message there. The receiver reads in place.
 pub(super) struct LaneStream<const COPY: bool>;
 
 /// Returns the size in bytes of each lane for messages of this length.

@@ -6,7 +6,7 @@
 //! ends are connected.
 //!
 //! `recv` does not report a dead sender, so the ends check each other only while they connect. If
-//! one is killed later, the other waits until the invocation's deadline.
+//! one end is killed later, the other waits until the invocation's deadline.
 
 use std::os::fd::OwnedFd;
 use std::thread;
@@ -27,12 +27,12 @@ pub use ends::{MailboxMechanism, Sleep, Spin, Succession, ZeroCopy};
 
 /// Timeout for two ends to connect.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Maximum wait of an end before it checks the other.
+/// Maximum wait of an end before it checks the other end.
 const LOOK: Duration = Duration::from_millis(20);
-/// Interval between two checks whether the receiver has accepted a sender.
+/// Interval between two checks that the receiver has accepted a sender.
 const PAUSE: Duration = Duration::from_micros(100);
 
-/// One process's ends of the connections, before it creates handles from them.
+/// The ends of the connections in one process, before it creates handles from them.
 pub struct Post {
     out: Vec<OwnedFd>,
     back: Vec<OwnedFd>,
@@ -80,7 +80,8 @@ impl Post {
             .into_iter()
             .map(|socket| announced(options, socket))
             .collect::<Result<Vec<_>>>()?;
-        // The number of pending connections is limited, so they are accepted one after the other.
+        // The number of pending connections is limited, so the connections are accepted one after
+        // another.
         for socket in self.back {
             mailbox.adopt(socket).map_err(refused)?;
             until_announced(&mut mailbox, peers)?;
@@ -149,7 +150,8 @@ pub fn until_welcome(sender: &mut Sender, receiver: PeerHandle<'_>) -> Result<()
 }
 
 /// Returns this process's life. It belongs to the main thread, as in an invocation and in every
-/// forked child; if another thread calls it, as in tests, an anchor thread holds it.
+/// forked child. If another thread calls this function, as in tests, an anchor thread holds the
+/// life.
 ///
 /// # Errors
 /// Returns `Skipped` if the system refuses it.
@@ -157,7 +159,7 @@ pub fn life() -> Result<&'static Life> {
     Life::register().map_err(refused)
 }
 
-/// Converts a setup error: a skip if the system lacks what is needed.
+/// Converts a setup error. If the system lacks a requirement, the result is a skip.
 pub fn refused(error: Error) -> MeasureError {
     if error::refused(&std::io::Error::from_raw_os_error(error.errno())) {
         MeasureError::skip(error.to_string())
@@ -166,7 +168,7 @@ pub fn refused(error: Error) -> MeasureError {
     }
 }
 
-/// Converts an error of a call that should have worked.
+/// Converts an error of a call that is expected to succeed.
 #[cold]
 pub fn failed(call: &str) -> impl Fn(Error) -> MeasureError {
     move |error| MeasureError::fail(format!("{call}: {error}"))

@@ -37,7 +37,7 @@ const PAPER: &str = "The paper on proc_relation_lock: well under 2 % of its acqu
 /// Writes the statistics and the answer. A quick run uses fewer numbers of processors.
 ///
 /// # Errors
-/// Failed, if `out` cannot be written.
+/// Returns `Failed` if `out` cannot be written.
 pub(super) fn tell(quick: bool, processors: usize, out: &mut dyn Write) -> Result<()> {
     say(
         out,

@@ -43,13 +43,13 @@ pub trait Check {
     /// Returns `true` if the process is alive, `false` if the mechanism reports that it is not.
     ///
     /// # Errors
-    /// Any error of the system call that means neither alive nor dead.
+    /// Returns any error of the system call that means neither alive nor dead.
     fn look(&self) -> std::result::Result<bool, Errno>;
 
     /// Waits until the check reflects all earlier events.
     ///
     /// # Errors
-    /// Failed, if that takes more than a few seconds.
+    /// Returns `Failed` if that takes more than a few seconds.
     fn settle(&self) -> Result<()> {
         Ok(())
     }
@@ -57,7 +57,7 @@ pub trait Check {
     /// Checks once before the first timed check, while the process is known to be alive.
     ///
     /// # Errors
-    /// Skipped, naming the call, if the system refuses it, as a seccomp filter does.
+    /// Returns `Skipped`, naming the call, if the system refuses it, as a seccomp filter does.
     fn probe(&self) -> Result<()> {
         self.look().setting_up(Self::CALL).map(|_| ())
     }
@@ -145,7 +145,8 @@ impl LifeWord {
     /// Maps the life that the process passed.
     ///
     /// # Errors
-    /// Failed, if the process passed no descriptor; skipped, if the life cannot be mapped.
+    /// Returns `Failed` if the process passed no descriptor, and `Skipped` if the life cannot be
+    /// mapped.
     pub fn of(monitored: &Monitored) -> Result<Self> {
         Watch::from_fd(passed(monitored)?).map(Self).map_err(mailbox::refused)
     }
@@ -224,7 +225,7 @@ impl PidfdSignal {
     /// Creates a check with the descriptor that the monitored process passed.
     ///
     /// # Errors
-    /// Failed, if the process passed no descriptor.
+    /// Returns `Failed` if the process passed no descriptor.
     pub fn to(monitored: &Monitored) -> Result<Self> {
         Ok(Self(passed(monitored)?.as_raw_fd()))
     }
@@ -248,7 +249,7 @@ impl<'a> Procfs<'a> {
     /// Creates a check with the descriptor that the monitored process passed.
     ///
     /// # Errors
-    /// Failed, if the process passed no descriptor.
+    /// Returns `Failed` if the process passed no descriptor.
     pub fn of(monitored: &'a Monitored) -> Result<Self> {
         passed(monitored).map(Self)
     }

@@ -32,7 +32,7 @@ impl PollingThread {
     /// Starts the thread. Returns after the thread's first check.
     ///
     /// # Errors
-    /// Skipped, if the system refuses a thread, a descriptor or the check.
+    /// Returns `Skipped` if the system refuses a thread, a descriptor or the check.
     pub fn of(monitored: &Monitored) -> Result<Self> {
         let directory = passed(monitored)?.try_clone_to_owned().setting_up("dup")?;
         // The call is probed here, because the thread only publishes "not alive", whatever the

@@ -21,7 +21,7 @@ impl Epoll {
     /// nothing.
     ///
     /// # Errors
-    /// Skipped, if epoll is refused.
+    /// Returns `Skipped` if epoll is refused.
     pub fn of_nothing() -> Result<Self> {
         let set = epoll::create(epoll::CreateFlags::CLOEXEC).setting_up("epoll_create1")?;
         Ok(Self { set })
@@ -30,7 +30,7 @@ impl Epoll {
     /// Creates a wait for the hang-up of a connection.
     ///
     /// # Errors
-    /// Skipped, if epoll is refused.
+    /// Returns `Skipped` if epoll is refused.
     pub fn of(line: BorrowedFd<'_>) -> Result<Self> {
         let this = Self::of_nothing()?;
         let hang_up = epoll::EventFlags::RDHUP;
@@ -75,7 +75,7 @@ impl Select {
     /// Creates a check of a connection.
     ///
     /// # Errors
-    /// Skipped, if the descriptor's number exceeds what `select` supports.
+    /// Returns `Skipped` if the descriptor's number exceeds what `select` supports.
     pub fn of(line: BorrowedFd<'_>) -> Result<Self> {
         let fd = line.as_raw_fd();
         if fd as usize >= libc::FD_SETSIZE {

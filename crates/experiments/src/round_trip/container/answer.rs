@@ -1,8 +1,8 @@
 //! Transfer of a client's samples out of its container: [`write`](write()) and [`read`].
 //!
-//! One line of JSON states the number of samples, or the reason for their absence; the samples
-//! follow, eight bytes each, little-endian, in order. The bytes from a container are untrusted
-//! until [`read`] has counted them.
+//! One line of JSON states the number of samples, or the reason for their absence. The samples
+//! follow in order, eight little-endian bytes each. The bytes from a container are untrusted until
+//! [`read`] has counted them.
 
 use std::io::{self, Write};
 
@@ -11,9 +11,9 @@ use tontine_host::error::{MeasureError, Result};
 
 use super::super::Timed;
 
-/// Bytes of a sample.
+/// Size of a sample in bytes.
 const SAMPLE: usize = size_of::<f64>();
-/// Number of characters of an invalid answer to show.
+/// Maximum number of characters of an invalid answer that are shown.
 const SHOWN: usize = 60;
 
 /// The first line.
@@ -44,7 +44,7 @@ pub(super) fn write(out: &mut impl Write, measured: &Result<Timed>) -> io::Resul
 /// Reads a client's result.
 ///
 /// # Errors
-/// The client's own error; failed, if the bytes are not a complete answer.
+/// The client's own error, and `Failed` if the bytes are not a complete answer.
 pub(super) fn read(bytes: &[u8]) -> Result<Timed> {
     let strange = |what: &str| {
         let start: String = String::from_utf8_lossy(bytes).chars().take(SHOWN).collect();

@@ -1,12 +1,12 @@
 //! `container-netns`: an engine's namespaces, without an engine.
 //!
-//! A forked process, the *switch*, has its own network namespace with a bridge in it. Each end is a
-//! process with its own network, mount, PID, IPC and UTS namespaces; a veth pair connects it to a
-//! port of that bridge. So a message takes the same path as in an engine's network with the driver
-//! `bridge`. Unlike an engine's container, an end has no root file system of its own, no cgroup, no
-//! seccomp filter and no firewall rules.
+//! A forked process, the *switch*, has its own network namespace, which contains a bridge. Each end
+//! is a process with its own network, mount, PID, IPC and UTS namespaces; a veth pair connects it
+//! to a port of that bridge. A message therefore takes the same path as in an engine's network with
+//! the driver `bridge`. Unlike an engine's container, an end has no separate root file system, no
+//! cgroup, no seccomp filter and no firewall rules.
 //!
-//! The machine's real network is never changed. The processes hold everything, and each of them
+//! The machine's real network is never changed. The processes hold all resources, and each process
 //! dies with its parent.
 
 use std::fs::{self, File};
@@ -39,7 +39,7 @@ const ADDRESSES: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 70, 4, 1), Ipv4Addr::new(10,
 /// Timeout for the server to end after the client has ended.
 const FAREWELL: Duration = Duration::from_secs(2);
 
-/// Note on the figure.
+/// The note on the figure.
 const NOTE: &str = "no engine: separate network, mount, PID, IPC and UTS namespaces, two veth \
                     pairs and a bridge, as in an engine's default; no seccomp filter, cgroup or \
                     firewall rule";
@@ -70,8 +70,8 @@ pub(in super::super) fn run(plan: &RoundPlan) -> Result<(Timed, String)> {
     Ok((answer::read(&bytes)?, NOTE.to_owned()))
 }
 
-/// Returns the exit status of a process and records its error, unless another process recorded an
-/// error first: then that error is the cause of this one.
+/// Returns the exit status of a process and records its error. If another process has already
+/// recorded an error, that error is the cause of this one and is kept.
 fn said(words: &SharedMapping<ChildError>, done: Result<()>) -> i32 {
     match done {
         Ok(()) => 0,
@@ -84,8 +84,7 @@ fn said(words: &SharedMapping<ChildError>, done: Result<()>) -> i32 {
     }
 }
 
-/// Runs in a forked process: creates the bridge, starts both ends on it, and waits until the client
-/// ends.
+/// Creates the bridge in a forked process, starts both ends on it, and waits until the client ends.
 fn switch(plan: &RoundPlan, words: &SharedMapping<ChildError>, out: &File) -> Result<()> {
     leave_network()?;
     let mut netlink = Netlink::open()?;
@@ -102,7 +101,7 @@ fn switch(plan: &RoundPlan, words: &SharedMapping<ChildError>, out: &File) -> Re
     if ended.exit_status() != Some(0) && words.heard().is_none() {
         return Err(MeasureError::fail(format!("the client ended: {ended:?}")));
     }
-    // If its client failed, a server may wait indefinitely; dropping kills it.
+    // If its client failed, a server may wait indefinitely; dropping the server kills it.
     for server in &ends {
         ends_within(server.pid(), FAREWELL)?;
     }
@@ -119,7 +118,7 @@ fn plugged_in(
     out: &File,
 ) -> Result<Child> {
     let ((entered, enter), (plugged, plug)) = (pipe()?, pipe()?);
-    // Each side closes the other side's ends, so that a death reads as an end of file.
+    // Each side closes the other side's ends, so that a death appears as an end of file.
     let (outside, inside) = (std::cell::Cell::new(Some((entered, plug))), (enter, plugged));
     let child = Child::fork(|| {
         drop(outside.take());
@@ -138,8 +137,8 @@ fn join(netlink: &mut Netlink, port: &str, process: Pid) -> Result<()> {
     netlink.up(port)
 }
 
-/// Runs in a forked process: enters the namespaces, waits for the device, and carries out the
-/// request in a child that is the first process of its PID namespace.
+/// Enters the namespaces in a forked process, waits for the device, and executes the request in a
+/// child, which is the first process of its PID namespace.
 fn end(
     order: &EndRequest,
     address: Ipv4Addr,
@@ -153,8 +152,8 @@ fn end(
     let mut netlink = Netlink::open()?;
     netlink.add_address(INSIDE, address)?;
     // The bridge begins to forward a moment after the last device is up. The first request may
-    // therefore be lost, and would only be repeated after a whole second. If this write fails, the
-    // connection takes that long.
+    // therefore be lost, and is by default repeated only after a whole second. If this write fails,
+    // the connection takes that long.
     let _ = fs::write(ASK_AGAIN, "10");
     netlink.up(INSIDE)?;
     netlink.up("lo")?;

@@ -1,9 +1,9 @@
 //! `container-tcp`: two containers of a real engine, on their own network.
 //!
-//! The image contains this program (see `tontine_mechanisms::image`); it is created once per run
+//! The image contains this program (see `tontine_mechanisms::image`). It is created once per run
 //! and removed at the run's end. Network and containers belong to an invocation: their names
 //! contain its pid, and they are removed when it ends. `tontine_mechanisms::docker::sweep` removes
-//! the leftovers of a killed invocation; until then the processes in its containers end by
+//! what a killed invocation leaves behind; before that, the processes in its containers exit by
 //! themselves.
 
 use std::net::Ipv4Addr;
@@ -51,8 +51,8 @@ fn timed(plan: &RoundPlan, docker: &Docker, owner: &ProcessIdentity) -> Result<T
     })
 }
 
-/// Returns the image's id: that of an image from an earlier invocation of this run, or of a new
-/// one.
+/// Returns the image's id: the id of an image from an earlier invocation of this run, or of a new
+/// image.
 fn image_of_this_program(docker: &Docker, owner: &ProcessIdentity) -> Result<String> {
     let build = image::fingerprint().during("reading /proc/self/exe")?;
     let name = format!("tontine:{}-{build}", owner.name());
@@ -121,8 +121,8 @@ impl<'a> ContainerPair<'a> {
         })
     }
 
-    /// Runs the client to its end. Its samples arrive on its standard output, so they bypass the
-    /// engine's log.
+    /// Runs the client to its end. The client's samples arrive on its standard output, so they
+    /// bypass the engine's log.
     fn run_client(&self, image: &str, order: &EndRequest, plan: &RoundPlan) -> Result<Timed> {
         let Self { label, network, client, .. } = self;
         let order = json(order)?;
@@ -136,7 +136,7 @@ impl<'a> ContainerPair<'a> {
 impl Drop for ContainerPair<'_> {
     fn drop(&mut self) {
         let Self { docker, network, server, client, .. } = self;
-        // If one container was never created, still remove the other.
+        // If one container was never created, the other is still removed.
         let _ = docker.say(&["rm", "--force", client, server], None, PATIENCE);
         let _ = docker.say(&["network", "rm", network], None, PATIENCE);
     }

@@ -1,9 +1,9 @@
-//! The container rows: two processes that only a network connects.
+//! The container rows: two processes that are connected only by a network.
 //!
-//! The code inside is the same for both rows: an [`EndRequest`] states which end of a TCP
-//! connection the process is, [`serve`] carries out the request, and the client's samples leave as
-//! an [`answer`]. `engine` starts the two ends with a real engine (`container-tcp`); `bare` puts
-//! two forked processes into their own namespaces (`container-netns`).
+//! The code inside is the same for both rows. An [`EndRequest`] states which end of a TCP
+//! connection the process is, [`serve`] executes the request, and the client's samples leave as an
+//! [`answer`]. `engine` starts the two ends with a real engine (`container-tcp`); `bare` puts two
+//! forked processes into their own namespaces (`container-netns`).
 //!
 //! An end that waits inside gives up after [`EndRequest::within`], so that no process outlives a
 //! killed invocation.
@@ -91,16 +91,17 @@ impl EndRequest {
 }
 
 /// Returns the timeout for the rounds of a plan. On a busy machine each round can take a hundred
-/// times longer than usual. A run gives up an invocation much earlier; this timeout is for ends
+/// times longer than usual. A run abandons an invocation much earlier; this timeout is for ends
 /// whose invocation has already ended.
 fn patience(plan: &RoundPlan) -> Duration {
     Duration::from_secs(60) + Duration::from_millis(3) * plan.answers() as u32
 }
 
-/// Carries out a request inside a container; a client writes its answer to standard output.
+/// Executes a request inside a container. A client writes its answer to standard output.
 ///
 /// # Errors
-/// If the request cannot be parsed, the server cannot serve, or the answer cannot be written.
+/// Returns an error if the request cannot be parsed, the server cannot serve, or the answer cannot
+/// be written.
 pub fn serve(order: &str) -> io::Result<()> {
     let order: EndRequest = serde_json::from_str(order)?;
     obey(&order, &mut io::stdout().lock()).map_err(io::Error::other)
@@ -114,8 +115,8 @@ fn obey(order: &EndRequest, out: &mut impl Write) -> Result<()> {
     }
 }
 
-/// Starts a thread that ends this process after `time`. A timer's signal would not work: it has no
-/// effect on the first process of a PID namespace unless that process catches it.
+/// Starts a thread that ends this process after `time`. A timer's signal would not work, because
+/// the first process of a PID namespace ignores a signal that it does not catch.
 fn give_up_after(time: Duration) -> Result<()> {
     let wait = move || {
         thread::sleep(time);
@@ -144,7 +145,7 @@ fn client(order: &EndRequest, server: Ipv4Addr) -> Result<Timed> {
     harness::time(&order.plan(), &mut end)
 }
 
-/// Returns an end of a connection to a process that is not our child: the connection is closed when
+/// Returns an end of a connection to a process that is not our child. The connection is closed when
 /// that process ends.
 fn to_a_stranger(connection: TcpStream) -> Result<Adapted<'static, StreamEnd<1>, 1>> {
     let read = connection.into();
