@@ -1,6 +1,7 @@
-//! Descriptions in results.json: an experiment in words ([`About`], built from the experiment's
-//! [`Explanation`]; `tontine explain` prints it and the report shows it), and the properties of a
-//! mechanism ([`MechanismFacts`]), on which the report bases its recommendations.
+//! Descriptions in results.json. [`About`] describes an experiment in words; it is built from the
+//! experiment's [`Explanation`], `tontine explain` prints it, and the report shows it.
+//! [`MechanismFacts`] are the properties of a mechanism, on which the report bases its
+//! recommendations.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,7 +11,7 @@ use serde::{Deserialize, Serialize};
 pub enum Topic {
     /// The cost of a message between threads and processes.
     Messages,
-    /// The death of a process: which observer notices it, when, and what is left behind.
+    /// The death of a process: which observers notice it, when, and what is left behind.
     Death,
     /// The arrival of signals: when, how many, and what they may interrupt.
     Signals,
@@ -50,20 +51,22 @@ impl Topic {
     }
 }
 
-/// Description of an experiment, in plain text; every item consists of one or a few whole
+/// Description of an experiment, in plain text. Every item consists of one or a few whole
 /// sentences.
 #[derive(Debug, Clone, Copy)]
 pub struct Explanation {
-    /// Introduction to the topic for new readers, in paragraphs: what it is, and why it matters.
+    /// Introduction to the topic for new readers, in paragraphs: what the topic is, and why it
+    /// matters.
     pub about: &'static [&'static str],
     /// Steps of one invocation.
     pub steps: &'static [&'static str],
     /// Timing: the clock, the timed interval, and what is left out.
     pub timing: &'static str,
-    /// Result of the source, with its machine. If the source names figures without numbers, they
+    /// Result of the source, with its machine. If the source draws figures without numbers, they
     /// are described. Empty if no source measured the experiment.
     pub found: &'static str,
-    /// Advice for reading the figures: which are good, what spoils them, what they do not show.
+    /// Advice for reading the figures: which are good, what distorts them, and what they do not
+    /// show.
     pub reading: &'static str,
     /// The system calls inside the timed part, by variant or group of variants.
     pub calls: &'static [(&'static str, &'static str)],
@@ -84,7 +87,7 @@ pub struct About {
     pub steps: Vec<String>,
     /// The clock, the interval, and what is left out.
     pub timing: String,
-    /// Result of the source; empty if no source measured it.
+    /// Result of the source. Empty if no source measured the experiment.
     pub found: String,
     /// Advice for reading the figures.
     pub reading: String,
@@ -92,7 +95,7 @@ pub struct About {
     pub calls: Vec<(String, String)>,
     /// The variants, each with its description.
     pub variants: Vec<(String, String)>,
-    /// Variants that make no system call inside the timed part, if this matters to a reader; empty
+    /// Variants that make no system call inside the timed part, if this matters to a reader. Empty
     /// in files of older builds.
     #[serde(default)]
     pub without_calls: Vec<String>,
@@ -101,7 +104,7 @@ pub struct About {
 /// Properties of a mechanism, independent of the figures of a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MechanismFacts {
-    /// Name of the mechanism, which is also that of its variants.
+    /// Name of the mechanism, which is also the name of its variants.
     pub name: String,
     /// Behaviour of the receiver while it waits for a message.
     pub receiver: Idling,
@@ -131,7 +134,7 @@ pub enum Idling {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "kind")]
 pub enum KillFacts {
-    /// None: both ends are threads of the killed process.
+    /// No row, because both ends are threads of the killed process.
     TakesBoth,
     /// A row of `survival`.
     Row {

@@ -1,5 +1,5 @@
-//! Section 9 of source 001: lock acquisitions by lock and mode, [`ContentionTable`]; and its open
-//! question whether per-process locks would be worthwhile: [`Gain`], [`answer`].
+//! Section 9 of source 001: [`ContentionTable`] contains lock acquisitions by lock and mode;
+//! [`Gain`] and [`answer`] answer the open question whether per-process locks would be worthwhile.
 //!
 //! The reproduction of the source fills both from its own runs, the report from the cells of a run.
 //! This module does not measure.
@@ -8,7 +8,7 @@
 /// require compelling evidence; a smaller gain is below the difference between two machines.
 const WORTH: f64 = 0.05;
 
-/// Shown if a mode lacks a lock, or if no thread took the lock.
+/// Text that is shown if a mode lacks a lock, or if no thread took the lock.
 const NONE: &str = "–";
 
 /// Acquisitions of one lock in one mode.
@@ -29,7 +29,7 @@ pub struct ContentionTable {
 }
 
 impl ContentionTable {
-    /// Adds a share by the name of its metric; other metrics are ignored.
+    /// Adds a share by the name of its metric. Other metrics are ignored.
     pub fn note(&mut self, mode: &str, lock: &str, metric: &str, share: f64) {
         if !matches!(metric, "waited" | "blocked") {
             return;
@@ -65,8 +65,8 @@ impl ContentionTable {
 }
 
 impl Shares {
-    /// Formats `0.63 (12)`: the per cent of the acquisitions that waited, and the per cent of these
-    /// waits in which the thread was blocked.
+    /// Formats `0.63 (12)`: the percentage of the acquisitions that waited, and the percentage of
+    /// these waits in which the thread was blocked.
     fn in_words(self) -> String {
         let Some(waited) = self.waited else { return NONE.to_owned() };
         let waited = 100.0 * waited;
@@ -83,7 +83,7 @@ impl Shares {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Gain {
     pub(crate) processors: usize,
-    /// Speed-up as a share: 0.1 is a tenth faster.
+    /// Speed-up as a share, so that 0.1 is a tenth faster.
     pub share: f64,
 }
 
@@ -109,8 +109,8 @@ impl Gain {
     }
 }
 
-/// Returns whether per-process locks are worthwhile, and from which number of processors on;
-/// `gains` is ordered by ascending processors. `None` if there are no gains.
+/// Returns the answer whether per-process locks are worthwhile, and from which number of processors
+/// on. `gains` is ordered by ascending processors. Returns `None` if there are no gains.
 pub fn answer(gains: &[Gain]) -> Option<String> {
     let last = gains.last()?;
     let from = gains.iter().rposition(|gain| !gain.is_worth_it()).map_or(0, |at| at + 1);

@@ -1,8 +1,9 @@
 //! The program that made a run: [`Executable`].
 //!
-//! A comparison measures flagged rows again with the programs that made the two runs, so a run
-//! records the path of its program and the means to recognise it: the build id that the linker
-//! stored, which is a digest of the contents, or else the length and the time of the last change.
+//! A comparison measures flagged rows again with the programs that made the two runs. A run
+//! therefore records the path of its program and the means to recognise it: the build id that the
+//! linker stored, which is a digest of the contents, or else the length and the time of the last
+//! change.
 
 use std::fmt::Write as _;
 use std::fs::File;
@@ -50,7 +51,7 @@ impl Executable {
         Ok(Self { path, bytes: about.len(), modified: modified.and_then(stamp), build_id })
     }
 
-    /// Returns `true` if `other` is the same program; compares the build ids if both have one.
+    /// Returns `true` if `other` is the same program. Compares the build ids if both have one.
     pub fn is_same_as(&self, other: &Self) -> bool {
         let alike = match (&self.build_id, &other.build_id) {
             (Some(ours), Some(theirs)) => ours == theirs,

@@ -1,7 +1,7 @@
 //! An invented run for the tests of this crate and of `tontine-report`, with the shape and size of
 //! a real run.
-//!
-//! [`run`] contains every experiment, every status and all special cases that a report must handle;
+//! [`run`] contains every experiment, every status and all special cases that a report must handle.
+//! [`small`] contains three cells with round figures, for snapshots.
 //! [`small`] contains three cells with round figures, for snapshots.
 
 mod scaling;
@@ -185,7 +185,7 @@ fn set(cell: &mut Cell, value: f64, low: f64, high: f64) {
     cell.p99 = Some(Estimate { value: value * 1.5, low: value * 1.4, high: value * 1.7 });
 }
 
-/// Draws samples: lognormal, generated from three uniforms, with one far outlier in two hundred.
+/// Draws lognormal samples, generated from three uniforms, with one far outlier in two hundred.
 fn samples(rng: &mut ChaCha8Rng, centre: f64, spread: f64) -> Vec<f64> {
     (0..2_000)
         .map(|_| {

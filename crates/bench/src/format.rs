@@ -51,7 +51,7 @@ impl Scale {
     }
 
     /// Formats `value`, given in the original unit, with `decimals` and without the unit. A value
-    /// other than zero gets more digits rather than being shown as 0.
+    /// other than zero has more digits if it would otherwise be shown as 0.
     pub fn number(&self, value: f64, decimals: usize) -> String {
         if !value.is_finite() {
             return NOTHING.into();
@@ -66,8 +66,8 @@ impl Scale {
         self.join(&self.number(value, decimals))
     }
 
-    /// Returns the number of decimals for an interval of `width`, given in the original unit;
-    /// without a width, the number for three significant digits of `value`.
+    /// Returns the number of decimals for an interval of `width`, given in the original unit.
+    /// Without a width, returns the number for three significant digits of `value`.
     pub fn decimals(&self, value: f64, width: Option<f64>) -> usize {
         decimals(value * self.factor, width.map(|width| width * self.factor))
     }
@@ -84,9 +84,9 @@ impl Scale {
 /// A formatted figure with its interval.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FormattedFigure {
-    /// The figure and its unit: `113.5 ns`.
+    /// The figure and its unit, such as `113.5 ns`.
     pub value: String,
-    /// Both ends in the same unit: `113.4 – 113.6 ns`; empty if there is no interval.
+    /// Both ends in the same unit, such as `113.4 – 113.6 ns`. Empty if there is no interval.
     pub interval: String,
 }
 
@@ -102,13 +102,13 @@ impl FormattedFigure {
         Self { value: scale.with_unit(value, digits), interval }
     }
 
-    /// Formats the estimate of a cell; `None` if the cell has none.
+    /// Formats the estimate of a cell, or returns `None` if the cell has no estimate.
     pub fn of_cell(cell: &Cell) -> Option<Self> {
         Self::shared(cell, false)
     }
 
-    /// Formats a share, or with `not` its complement: as a count if all, none or nearly none of the
-    /// tries are in it. Any other cell is formatted as usual.
+    /// Formats a share or, with `not`, its complement. The result is a count if all, none or nearly
+    /// none of the tries are in the share. Any other cell is formatted as usual.
     fn shared(cell: &Cell, not: bool) -> Option<Self> {
         let estimate = cell.estimate?;
         match counted(cell) {
@@ -158,8 +158,8 @@ impl FormattedFigure {
     }
 }
 
-/// Returns the displayed lower end of an interval: Student's may be below zero although no figure
-/// can be.
+/// Returns the displayed lower end of an interval. Student's interval may extend below zero
+/// although no figure can be negative.
 fn above_zero(value: f64, low: f64) -> f64 {
     if value >= 0.0 { low.max(0.0) } else { low }
 }
@@ -170,8 +170,8 @@ pub fn ends(cell: &Cell) -> Option<(f64, f64)> {
     Some((above_zero(cell.estimate?, low), high))
 }
 
-/// Returns how many tries of a share are in it, and the number of tries; `None` if a sample is more
-/// than one try, or if the interval has a width and so contains more information.
+/// Returns how many tries of a share are in it, and the number of tries. Returns `None` if a sample
+/// is more than one try, or if the interval has a width and therefore contains more information.
 fn counted(cell: &Cell) -> Option<(usize, usize)> {
     let all = || cell.invocations.iter().map(|one| &one.summary);
     let tries: usize = all().map(|summary| summary.count).sum();
@@ -184,10 +184,10 @@ fn counted(cell: &Cell) -> Option<(usize, usize)> {
     Some(((did as usize).min(tries), tries))
 }
 
-/// Returns the upper bound of a share that occurred `did` times in `tries` independent tries: with
-/// a larger share, so few occurrences have a probability below [`UNSEEN`] by the binomial
-/// distribution. The bound is about 3 / `tries` if there were none. It has two digits, the last
-/// rounded up.
+/// Returns the upper bound of a share that occurred `did` times in `tries` independent tries. With
+/// a larger share, this few occurrences would have a probability below [`UNSEEN`] by the binomial
+/// distribution. The bound is about 3 / `tries` if there were none. It has two digits, of which the
+/// last is rounded up.
 fn most(did: usize, tries: usize) -> f64 {
     let exact = match Beta::new(did as f64 + 1.0, tries.saturating_sub(did) as f64) {
         _ if did == 0 => 1.0 - UNSEEN.powf(1.0 / tries as f64),
@@ -204,8 +204,9 @@ pub fn single(unit: &str, value: f64) -> String {
     FormattedFigure::new(unit, value, None).value
 }
 
-/// Formats a round figure for an axis, `200 ns` or `0.5 µs`, without trailing zeros. A rate or
-/// another quotient keeps only its prefix, `5 M`, because its unit is too long for each tick.
+/// Formats a round figure for an axis, such as `200 ns` or `0.5 µs`, without trailing zeros. A rate
+/// or another quotient keeps only its prefix, such as `5 M`, because its unit is too long for each
+/// tick.
 pub fn tick(unit: &str, value: f64) -> String {
     let mut scale = Scale::of(unit, value);
     if unit.contains('/') {
@@ -219,8 +220,8 @@ pub fn tick(unit: &str, value: f64) -> String {
     scale.join(short)
 }
 
-/// Formats a quotient, `3.21×`, with its interval. The distance to the nearer end decides the
-/// digits: based on the width, `1.7× (1.6× – 104×)` would become `2× (2× – 104×)`.
+/// Formats a quotient, such as `3.21×`, with its interval. The distance to the nearer end decides
+/// the digits: based on the width, `1.7× (1.6× – 104×)` would become `2× (2× – 104×)`.
 pub fn times(value: f64, low: f64, high: f64) -> FormattedFigure {
     let plain = decimals(value, Some(high - low));
     let near = (value - low).min(high - value);
@@ -246,7 +247,7 @@ pub fn ratio_of<'a>(cell: &Cell, results: &'a Results) -> Option<&'a Ratio> {
     ratios_of(cell, results).next()
 }
 
-/// Returns the ratio of two cells; `None` if the run did not pair them.
+/// Returns the ratio of two cells, or `None` if the run did not pair them.
 pub fn ratio_between<'a>(above: &Cell, below: &Cell, results: &'a Results) -> Option<&'a Ratio> {
     let alike = (&above.experiment, &above.params, &above.metric)
         == (&below.experiment, &below.params, &below.metric);
@@ -254,7 +255,8 @@ pub fn ratio_between<'a>(above: &Cell, below: &Cell, results: &'a Results) -> Op
     ratios.find(|ratio| denominator(&ratio.name) == below.variant)
 }
 
-/// A ratio names no metric: it belongs to the first metric of the variant.
+/// Returns the ratios of a cell. A ratio names no metric, because it belongs to the first metric of
+/// the variant.
 fn ratios_of<'a>(cell: &Cell, results: &'a Results) -> impl Iterator<Item = &'a Ratio> {
     let first = results.cells.iter().find(|other| {
         (&other.experiment, &other.variant, &other.params)
@@ -274,12 +276,13 @@ pub fn numerator(name: &str) -> &str {
     name.split_once(" / ").map_or(name, |(left, _)| left)
 }
 
-/// Returns the right side of `numerator / denominator`; empty if there is none.
+/// Returns the right side of `numerator / denominator`, or an empty string if there is none.
 pub fn denominator(name: &str) -> &str {
     name.split_once(" / ").map_or("", |(_, right)| right)
 }
 
-/// Formats parameters: `senders 2, size 1,024 bytes`; empty if there are none.
+/// Formats parameters, such as `senders 2, size 1,024 bytes`. Returns an empty string if there are
+/// none.
 pub fn params(params: &Params) -> String {
     let word = |(name, value): (&String, &String)| match (name.as_str(), value.parse::<u32>()) {
         ("size", Ok(bytes)) => format!("{name} {} bytes", grouped(bytes.into(), 0)),
@@ -288,8 +291,8 @@ pub fn params(params: &Params) -> String {
     params.iter().map(word).collect::<Vec<_>>().join(", ")
 }
 
-/// Returns the number of decimals for which the last digit is about a tenth of `width`; without a
-/// width, the number for three significant digits of `value`. The result is between 0 and
+/// Returns the number of decimals for which the last digit is about a tenth of `width`. Without a
+/// width, returns the number for three significant digits of `value`. The result is between 0 and
 /// [`MOST_DECIMALS`].
 fn decimals(value: f64, width: Option<f64>) -> usize {
     let digits = match width {
@@ -359,8 +362,8 @@ mod tests {
         assert_eq!(shown(-2.0, -1.0, 0.0), "−1.0 ns (−2.0 – 0.0 ns)");
     }
 
-    /// The low end of `13 µs (0.025 – 25 µs)` was once shown as 0, as if a message took no time,
-    /// and a tail of 0.4 ns next to a wide interval as `0 ns`.
+    /// Regression: the low end of `13 µs (0.025 – 25 µs)` was shown as 0, as if a message took no
+    /// time, and a tail of 0.4 ns next to a wide interval was shown as `0 ns`.
     #[test]
     fn only_zero_interval_ends_print_as_zero() {
         let shown =
@@ -370,8 +373,8 @@ mod tests {
         assert_eq!(shown(0.4, 0.4, 60.0), "0.4 ns (0.4 – 60 ns)");
     }
 
-    /// Student's interval of two builds, `1.2 s (−1.4 – 3.7 s)`, was once shown with a negative
-    /// time.
+    /// Regression: Student's interval of two builds, `1.2 s (−1.4 – 3.7 s)`, was shown with a
+    /// negative time.
     #[test]
     fn negative_interval_end_of_a_time_prints_as_zero() {
         let shown =
@@ -381,7 +384,7 @@ mod tests {
         assert_eq!(shown(-0.2, -0.1, 0.2), "−0.10 s (−0.20 – 0.20 s)");
     }
 
-    /// `0 % (0 – 0 %)` once claimed a certainty that thirty kills cannot give.
+    /// Regression: `0 % (0 – 0 %)` claimed a certainty that thirty kills cannot give.
     #[test]
     fn share_of_zero_or_one_prints_tries_and_bound() {
         let mut cell = fixture::small().cells.remove(0);
@@ -412,7 +415,7 @@ mod tests {
         cell.invocations[0].summary.mean = 29.0 / 30.0;
         let one_less = ["299 of 300 (at least 98.4 %)", "1 of 300 (at most 1.6 %)"];
         assert_eq!(lines(&cell), one_less);
-        // A sample that sums up many tries is not a single try; an interval with a width contains
+        // A sample that sums up many tries is not a single try. An interval with a width contains
         // more information.
         cell.invocations[0].summary.batch = 20;
         assert_eq!(lines(&cell)[0], "100 % (100 – 100 %)");
@@ -425,7 +428,7 @@ mod tests {
         }
     }
 
-    /// A ratio with two modes on one side was once shown as `2× (2× – 104×)`.
+    /// Regression: a ratio with two modes on one side was shown as `2× (2× – 104×)`.
     #[test]
     fn quotient_digits_depend_on_the_nearer_interval_end() {
         let shown = |value, low, high| times(value, low, high).in_line();

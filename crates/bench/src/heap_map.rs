@@ -1,6 +1,6 @@
 //! The state of a shared heap at one moment: [`HeapMap`], which a run records and the report draws.
 //!
-//! It contains names instead of pids, which would mean nothing when the report is read.
+//! The map contains names instead of pids, which would have no meaning when the report is read.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,13 +12,13 @@ pub const SLAB: usize = 64 << 10;
 pub struct HeapMap {
     /// Description of the moment.
     pub moment: String,
-    /// Remarks: what was done, and what is wrong.
+    /// Remarks on what was done and what is wrong.
     pub notes: Vec<String>,
     /// Processes that have or had a part of the heap; slabs refer to them by index.
     pub members: Vec<HeapMember>,
     /// Slabs in order, up to the last slab that has memory.
     pub slabs: Vec<MappedSlab>,
-    /// Number of slabs after these; none of them has memory.
+    /// Number of slabs after these, none of which has memory.
     pub beyond: usize,
 }
 
@@ -31,7 +31,7 @@ pub struct HeapMember {
     pub dead: bool,
 }
 
-/// A slab; omitted fields are 0.
+/// A slab. Omitted fields are 0.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct MappedSlab {
@@ -46,16 +46,16 @@ pub struct MappedSlab {
     /// Members that have blocks in the slab, and the number of bytes in these blocks.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub held: Vec<(usize, usize)>,
-    /// Bytes of these that are kept only by a handle.
+    /// Number of these bytes that are kept only by a handle.
     #[serde(skip_serializing_if = "is_zero")]
     pub parked: usize,
-    /// Bytes of these that all members may read.
+    /// Number of these bytes that all members may read.
     #[serde(skip_serializing_if = "is_zero")]
     pub published: usize,
-    /// Bytes in flight.
+    /// Number of bytes in flight.
     #[serde(skip_serializing_if = "is_zero")]
     pub in_flight: usize,
-    /// Free bytes.
+    /// Number of free bytes.
     #[serde(skip_serializing_if = "is_zero")]
     pub free: usize,
 }

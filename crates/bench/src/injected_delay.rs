@@ -1,7 +1,6 @@
-//! A known delay inside an invocation, which tests whether a comparison finds it:
-//! [`InjectedDelay`].
+//! A known delay inside an invocation, [`InjectedDelay`], which tests that a comparison finds it.
 //!
-//! `cargo xtask planted` requests it; no command line of `tontine` does. The delay is a chain of
+//! `cargo xtask planted` requests the delay; no command line of `tontine` does. It is a chain of
 //! dependent additions, whose length is calibrated in the invocation itself. A loop that reads a
 //! clock could not be shorter than one reading, which takes a third of the shortest round.
 //!
@@ -9,8 +8,8 @@
 //! thousand invocations are needed. Both sides of a trial are brief, so that they differ only in
 //! the delay.
 //!
-//! It is supported by `round-trip` (each `send` of either end takes longer, and so does one way)
-//! and by `liveness-check`; other experiments reject it.
+//! The delay is supported by `round-trip` (each `send` of either end takes longer, and therefore
+//! each message) and by `liveness-check`. Other experiments reject it.
 
 #![allow(unsafe_code, reason = "empty assembly that keeps a chain of additions")]
 
@@ -24,13 +23,13 @@ use tontine_host::error::{MeasureError, Result};
 /// A delay to plant into an invocation.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct InjectedDelay {
-    /// Nanoseconds added to each operation; 0 for the side without a delay.
+    /// Nanoseconds added to each operation. 0 for the side without a delay.
     pub ns: f64,
 }
 
 /// Number of additions that a calibration times.
 const CALIBRATION: u64 = 2_000_000;
-/// Number of calibrations; the fastest counts, because a disturbance can only slow additions down.
+/// Number of calibrations. The fastest counts, because a disturbance can only slow additions down.
 const CALIBRATIONS: usize = 3;
 
 /// The experiments that support the delay.

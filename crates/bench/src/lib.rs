@@ -1,4 +1,5 @@
-//! Runs experiments in fresh processes, and computes intervals and comparisons from their samples.
+//! The engine that runs experiments in fresh processes, and computes intervals and comparisons from
+//! their samples.
 //!
 //! Floors, from the bottom up: `about`, `contention`, `executable`, `heap_map`, `machine`,
 //! `injected_delay`, `size`; `task`; `observe`; `stats`; `schema`; `format`, `suite`; `engine`,
@@ -9,11 +10,11 @@
 //! randomised blocks and with a deadline. In that process the experiment returns raw samples
 //! ([`observe::Observed`]), which [`stats`] summarises. The summaries of all invocations become the
 //! rows of [`schema::Results`], the content of `results.json`. [`compare`] compares two such files
-//! and measures again the rows that may differ. [`machine`] detects what spoils a measurement on
-//! this machine.
+//! and measures again the rows that may differ. [`machine`] detects properties of this machine that
+//! spoil a measurement.
 //!
-//! The crate knows no experiment by name, renders comparisons but not runs (`tontine-report` does),
-//! does not parse the command line (`tontine-cli` does), and runs only on Linux.
+//! The crate refers to no experiment by name, renders comparisons but not runs (`tontine-report`
+//! does), does not parse the command line (`tontine-cli` does), and runs only on Linux.
 
 pub mod about;
 pub mod compare;

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::heap_map::HeapMap;
 use crate::task::Params;
 
-/// Everything that one invocation of one task observed.
+/// All observations of one invocation of one task.
 #[derive(Debug, Clone, Default)]
 pub struct Observed {
     /// One series per metric.
@@ -27,12 +27,12 @@ pub struct Observed {
 /// The samples of one metric, in the order in which they were taken.
 #[derive(Debug, Clone)]
 pub struct Series {
-    /// Name of the metric: `one_way`, `check`, `parent_after`, …
+    /// Name of the metric, such as `one_way`, `check` or `parent_after`.
     pub metric: String,
-    /// Parameters in addition to the task's, if one invocation measures several points of a curve;
-    /// each point is a separate cell.
+    /// Parameters in addition to the task's, if one invocation measures several points of a curve.
+    /// Each point is a separate cell.
     pub at: Params,
-    /// Unit of the samples: `ns`, `cycles`, `share`, `messages/s`.
+    /// Unit of the samples, such as `ns`, `cycles`, `share` or `messages/s`.
     pub unit: String,
     /// The samples. A sample may be the mean of a batch; see `batch`.
     pub samples: Vec<f64>,
@@ -55,7 +55,7 @@ pub enum Statistic {
 /// One ratio observed inside one process.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PairedRatio {
-    /// `numerator / denominator`, by names of variants.
+    /// The names of two variants in the form `numerator / denominator`.
     pub name: String,
     /// The ratio.
     pub value: f64,
@@ -64,7 +64,7 @@ pub struct PairedRatio {
 /// A mechanism's answer to an event that was actually caused.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ObservedEvent {
-    /// The event: `killed`, `zombie`, `reused-pid`, …
+    /// The event, such as `killed`, `zombie` or `reused-pid`.
     pub event: String,
     /// Answer of an ideal mechanism.
     pub truth: String,
@@ -106,7 +106,7 @@ impl Series {
         self
     }
 
-    /// Lets the mean represent the invocation.
+    /// Represents the invocation by the mean.
     #[must_use]
     pub fn by_mean(mut self) -> Self {
         self.statistic = Statistic::Mean;

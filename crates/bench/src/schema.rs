@@ -17,17 +17,17 @@ pub const SCHEMA: u32 = 1;
 /// A whole run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Results {
-    /// [`SCHEMA`].
+    /// Version of the schema, [`SCHEMA`].
     pub schema: u32,
     /// The machine's facts by topic; see [`crate::machine`].
     pub machine: serde_json::Value,
     /// Seed of the random order in which invocations ran.
     pub order_seed: u64,
-    /// Start of the run, RFC 3339, UTC.
+    /// Start of the run, in RFC 3339 format, UTC.
     pub started: String,
     /// Duration of the run in seconds.
     pub seconds: f64,
-    /// Duration of each experiment's invocations in seconds; empty in files of older builds.
+    /// Duration of each experiment's invocations in seconds. Empty in files of older builds.
     #[serde(default)]
     pub ledger: BTreeMap<String, f64>,
     /// `quick`, `default` or `full`.
@@ -37,19 +37,19 @@ pub struct Results {
     /// The program that made the run; `None` in files of older builds.
     #[serde(default)]
     pub executable: Option<Executable>,
-    /// The experiments that took part; empty in files of older builds.
+    /// The experiments that took part. Empty in files of older builds.
     #[serde(default)]
     pub experiments: Vec<About>,
-    /// Properties of the measured mechanisms; empty in files of older builds.
+    /// Properties of the measured mechanisms. Empty in files of older builds.
     #[serde(default)]
     pub mechanisms: Vec<MechanismFacts>,
-    /// The rows, each for one experiment × variant × parameters × metric.
+    /// The rows, one for each experiment × variant × parameters × metric.
     pub cells: Vec<Cell>,
     /// Paired ratios.
     pub ratios: Vec<Ratio>,
     /// Answers of mechanisms to events that were actually caused.
     pub tried: Vec<TriedRow>,
-    /// States of heaps; empty in files of older builds.
+    /// States of heaps. Empty in files of older builds.
     #[serde(default)]
     pub maps: Vec<MapRow>,
 }
@@ -82,7 +82,7 @@ impl Results {
 pub enum Status {
     /// Measured.
     Ok,
-    /// The machine lacks something that the cell needs; `why` names it.
+    /// The machine lacks a requirement of the cell; `why` names it.
     Skipped,
     /// The cell should have worked; `why` is the reason why it did not.
     Failed,
@@ -121,7 +121,7 @@ pub struct Cell {
     pub achieved: Option<f64>,
     /// Mean with the interval of Kalibera and Jones.
     pub mean: Option<Estimate>,
-    /// The smallest of all samples: the floor, without an interval.
+    /// The smallest of all samples, without an interval.
     pub floor: Option<f64>,
     /// Mean without outliers more than 1.5 interquartile ranges away.
     pub trimmed_mean: Option<Estimate>,
@@ -135,7 +135,7 @@ pub struct Cell {
     pub failures: Vec<String>,
     /// Figures of the sources.
     pub published: Vec<PublishedFigure>,
-    /// Remarks on the figure: `unstable: …`.
+    /// Remarks on the figure, such as `unstable: …`.
     pub notes: Vec<String>,
 }
 
@@ -160,11 +160,11 @@ pub struct Invocation {
     /// Summary of the samples.
     #[serde(flatten)]
     pub summary: crate::stats::summary::Summary,
-    /// Length of an empty stamp pair, ns.
+    /// Length of an empty stamp pair in ns.
     pub empty_pair_ns: f64,
     /// Change of the clock's calibration during the invocation, as a share.
     pub clock_drift: f64,
-    /// Time stolen by the hypervisor during the invocation, summed over all processors, ms.
+    /// Time in ms stolen by the hypervisor during the invocation, summed over all processors.
     pub stolen_ms: f64,
 }
 
@@ -188,7 +188,7 @@ pub struct PublishedFigure {
 pub struct Ratio {
     /// Experiment to which both sides belong.
     pub experiment: String,
-    /// `numerator / denominator`.
+    /// Name of the ratio, `numerator / denominator`.
     pub name: String,
     /// Parameters that both sides share.
     pub params: BTreeMap<String, String>,

@@ -1,4 +1,4 @@
-//! The size of a run: [`Size`], and the counts that depend on it.
+//! The size of a run, [`Size`], and the counts that depend on it.
 
 use std::time::Duration;
 
@@ -8,12 +8,12 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Size {
-    /// A quick look, which takes minutes.
+    /// A quick overview, which takes minutes.
     Quick,
     /// The basis of a report.
     #[default]
     Default,
-    /// Everything, in the amounts that the sources used.
+    /// All rows, in the amounts that the sources used.
     Full,
 }
 
@@ -30,17 +30,8 @@ impl Size {
         }
     }
 
-    /// Returns the amount that one invocation measures in a headline run: less than in a run of all
-    /// experiments, because more invocations narrow an interval faster than longer ones.
-    pub fn of_headline_invocation(self) -> Self {
-        match self {
-            Self::Quick | Self::Default => Self::Quick,
-            Self::Full => Self::Default,
-        }
-    }
-
-    /// Returns the timeout of an invocation: many times the duration of the slowest invocation on a
-    /// slow machine.
+    /// Returns the timeout of an invocation, which is many times the duration of the slowest
+    /// invocation on a slow machine.
     pub fn deadline(self) -> Duration {
         Duration::from_secs(self.pick(20, 60, 1_800) as u64)
     }
@@ -57,7 +48,7 @@ impl Size {
         self.pick(2, 3, 6)
     }
 
-    /// Returns the number of invocations of a virtual Unix, which are shorter; the number is enough
+    /// Returns the number of invocations of a virtual Unix, which are shorter. The number is enough
     /// for a useful interval.
     pub fn virtual_invocations(self) -> usize {
         self.pick(3, 4, 6)
@@ -79,7 +70,8 @@ impl Size {
         self.pick(3_000, 5_000, 1_000_000)
     }
 
-    /// Returns the number of rounds discarded before `rounds` are timed: a tenth, at most 10,000.
+    /// Returns the number of rounds discarded before `rounds` are timed: a tenth, but at most
+    /// 10,000.
     pub fn warm_up(self, rounds: usize) -> usize {
         (rounds / 10).min(10_000)
     }
@@ -95,7 +87,7 @@ impl Size {
         self.pick(100, 1_000, 1_000_000 / 20)
     }
 
-    /// Returns how long, in milliseconds, messages stream in one invocation.
+    /// Returns the time in milliseconds for which messages stream in one invocation.
     pub fn streaming_ms(self) -> usize {
         self.pick(40, 50, 1_000)
     }
@@ -115,19 +107,20 @@ impl Size {
         self.pick(1_000_000, 10_000_000, 10_000_000)
     }
 
-    /// Returns how long, in milliseconds, one invocation allocates and frees blocks, for each kind
-    /// of work.
+    /// Returns the time in milliseconds for which one invocation allocates and frees blocks, for
+    /// each kind of work.
     pub fn allocating_ms(self) -> usize {
         self.pick(10, 20, 500)
     }
 
-    /// Returns how many times a session runs its script in one invocation.
+    /// Returns the number of times that a session runs its script in one invocation.
     pub fn iterations(self) -> usize {
         self.pick(1, 2, 5)
     }
 
     /// Returns the number of parts into which computation is divided when a virtual Unix repeats
-    /// the work of a real program on real processors; one part is done, so that 1 means all of it.
+    /// the work of a real program on real processors. One part is done, so that 1 means all of the
+    /// work.
     pub fn computing_parts(self) -> u32 {
         self.pick(32, 32, 1) as u32
     }

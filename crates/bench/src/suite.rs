@@ -1,7 +1,7 @@
 //! The trait [`Experiment`], and a [`Suite`] of experiments.
 //!
-//! An [`Experiment`] names its [`Variant`]s and lists the tasks to run on a machine. The engine
-//! gets the suite from its caller and knows no experiment by name.
+//! An [`Experiment`] names its [`Variant`]s and lists the tasks to run on a machine. The caller
+//! passes the suite to the engine, which refers to no experiment by name.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -29,15 +29,15 @@ pub trait Experiment: Sync {
     /// Returns the ways in which the experiment is measured.
     fn variants(&self) -> &'static [Variant];
     /// Returns the parameters of `variant` on this machine in a run of this size, one set per cell.
-    /// A combination that the machine lacks is not listed, unless every user expects it; then it is
-    /// listed, and running it skips with the reason.
+    /// A combination that the machine lacks is not listed, unless every user expects it. In that
+    /// case it is listed, and running it skips with the reason.
     fn params(&self, variant: &str, topology: &Topology, size: Size) -> Vec<Params>;
     /// Measures one task, in the process that calls it.
     ///
     /// # Errors
     /// Returns a [`tontine_host::error::MeasureError`]: skipped or failed, with the reason.
     fn run(&self, task: &InvocationTask) -> Result<Observed>;
-    /// Returns the number of operations in one invocation of `variant` at `size`; the invocation's
+    /// Returns the number of operations in one invocation of `variant` at `size`. The invocation's
     /// duration grows linearly with it.
     fn operations(&self, variant: &str, size: Size) -> usize;
     /// Returns the number of invocations of a cell of `variant` at `size`, if the user does not
@@ -111,15 +111,15 @@ pub struct Suite {
     /// Returns the properties of the mechanisms that variants represent.
     pub mechanisms: fn() -> Vec<MechanismFacts>,
     /// Returns the figures that sources published for an experiment, a variant, a metric and
-    /// parameters, in the unit of the metric; empty if there are none.
+    /// parameters, in the unit of the metric. Returns an empty list if there are none.
     pub published: fn(&str, &str, &str, &Params) -> Vec<PublishedFigure>,
-    /// Returns the versions of the libraries that are measured besides the mechanisms of the
+    /// Returns the versions of the libraries that are measured in addition to the mechanisms of the
     /// kernel.
     pub libraries: fn() -> BTreeMap<String, String>,
-    /// Removes what killed invocations left behind, in this run or an earlier one. Resources of
+    /// Removes the leftovers of killed invocations, of this run or an earlier one. Resources of
     /// live processes remain.
     pub clean_up: fn(),
-    /// Removes what the invocations of the run that just ended have shared.
+    /// Removes the shared resources of the invocations of the run that just ended.
     pub end_run: fn(),
 }
 

@@ -19,7 +19,7 @@ pub struct InvocationTask {
     pub variant: String,
     /// Parameters.
     pub params: Params,
-    /// The amount to measure.
+    /// The size of the task.
     pub size: Size,
 }
 
@@ -31,8 +31,8 @@ impl fmt::Display for InvocationTask {
     }
 }
 
-/// Returns parameters in short form: only the value if it is clear, such as `cross-core`; with the
-/// name if it is a number, such as `senders 2`.
+/// Returns parameters in short form. The form is only the value if it is clear, such as
+/// `cross-core`, and includes the name if the value is a number, such as `senders 2`.
 pub fn short(params: &Params) -> impl DoubleEndedIterator<Item = String> {
     params.iter().map(|(name, value)| match value.parse::<u64>() {
         Ok(_) => format!("{name} {value}"),

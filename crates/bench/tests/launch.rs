@@ -1,5 +1,5 @@
-//! Invocations that crash, hang or print unexpected output. Each is named, repeated once, counted,
-//! and never included in an average.
+//! Tests of invocations that crash, hang or print unexpected output. Each is named, repeated once,
+//! counted, and never included in an average.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! The command line: one definition for parsing, `--help`, the manual page and the completions.
+//! The definition of the command line, for parsing, `--help`, the manual page and the completions.
 
 mod unix;
 
@@ -16,7 +16,7 @@ pub(crate) use unix::{
     ShownFormat, Unix, UnixCommand, UnixShell,
 };
 
-/// Columns of texts for readers, if the terminal is wider or there is none.
+/// Maximum width of help and explanations in columns, also used without a terminal.
 pub(crate) const WIDTH: usize = 80;
 
 /// Pass messages that survive `kill -9`, and measure what that costs.

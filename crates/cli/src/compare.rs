@@ -24,7 +24,7 @@ use crate::args::{Compare, Document, INVOCATION};
 use crate::repetitions::duration;
 use crate::{CommandFailure, FAILED, print, stopped_by, table};
 
-/// Carries out `compare`. Status 1 is reserved for a regression; every error has status 2.
+/// Runs `compare`. Status 1 is reserved for a regression; every error has status 2.
 pub(crate) fn compare(asked: &Compare) -> Result<ExitCode, CommandFailure> {
     let given = asked.again.iter().map(|path| given(path)).collect::<Result<Vec<_>, _>>()?;
     let (base, new) = read(&asked.base, &asked.new).map_err(CommandFailure::usage)?;
@@ -90,7 +90,8 @@ fn settle(
     (SUITE.clean_up)();
 }
 
-/// Progress of the second stage on standard error: a bar on a terminal, else one line per task.
+/// Progress of the second stage on standard error: a bar on a terminal, otherwise one line per
+/// task.
 struct CompareProgress {
     bar: ProgressBar,
     terminal: bool,
@@ -145,8 +146,8 @@ impl CompareListener for CompareProgress {
     }
 }
 
-/// A column: title, text of a row, `true` if it holds figures, and the order in which it is left
-/// out on a narrow terminal (the highest first, 0 never).
+/// A column: title, text of a row, `true` if the column contains figures, and the order in which it
+/// is omitted on a narrow terminal (the highest first, 0 never).
 type ComparisonColumn = (&'static str, fn(&ComparisonRow) -> &str, bool, u8);
 
 const COLUMNS: [ComparisonColumn; 9] = [
@@ -161,7 +162,7 @@ const COLUMNS: [ComparisonColumn; 9] = [
     ("by", |row| &row.by, false, 4),
 ];
 
-/// Columns of the terminal around and between the texts of two columns.
+/// Number of terminal columns around and between the texts of two columns.
 const PADDING: usize = 3;
 
 fn text(comparison: &Comparison) -> String {
@@ -200,7 +201,8 @@ fn drawn(rows: &[&ComparisonRow]) -> Table {
     table
 }
 
-/// Returns the columns that have a text in some row and fit into `width`, if there is a width.
+/// Returns the columns that have a text in at least one row and fit into `width`, if a width is
+/// given.
 fn fitting(rows: &[&ComparisonRow], width: Option<usize>) -> Vec<&'static ComparisonColumn> {
     let says = |column: &&ComparisonColumn| rows.iter().any(|row| !column.1(row).is_empty());
     let mut columns: Vec<&ComparisonColumn> = COLUMNS.iter().filter(says).collect();

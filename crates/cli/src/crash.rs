@@ -14,11 +14,11 @@ use tontine_crash::{ExploreRequest, KillMode};
 use crate::args::{self, ACTOR, Crash, Format};
 use crate::{CommandFailure, FAILED, print, stopped_by};
 
-/// Points of each operation at which `--plan` kills, for an estimate of the time: twice the number
-/// of kills in progress at once on two processors.
+/// Number of points of each operation at which `--plan` kills, for an estimate of the time: twice
+/// the number of simultaneous kills on two processors.
 const SAMPLE: usize = 16;
 
-/// Carries out `crash`.
+/// Runs `crash`.
 pub(crate) fn crash(asked: &Crash) -> Result<ExitCode, CommandFailure> {
     let subjects = select::subjects(&asked.targets).map_err(CommandFailure::usage)?;
     let operation = asked.operation.as_deref();
@@ -30,7 +30,7 @@ pub(crate) fn crash(asked: &Crash) -> Result<ExitCode, CommandFailure> {
         point: asked.point,
         sample: asked.sample.map(NonZeroUsize::get).or(asked.plan.then_some(SAMPLE)),
     };
-    // The hidden command makes the program serve as a worker.
+    // With the hidden command, the program serves as a worker.
     let stage = WorkerLauncher {
         program: std::env::current_exe()
             .map_err(CommandFailure::cannot("find this program's own path"))?,
@@ -53,7 +53,7 @@ pub(crate) fn crash(asked: &Crash) -> Result<ExitCode, CommandFailure> {
     Ok(match watch.stop.signal() {
         Some(signal) => stopped_by(signal),
         None if report.is_bad() => ExitCode::from(FAILED),
-        // A requested point that does not exist must not look like success.
+        // A requested point that does not exist must not appear as a success.
         None if asked.point.is_some() && report.has_failed() => ExitCode::from(FAILED),
         None => ExitCode::SUCCESS,
     })
@@ -67,7 +67,7 @@ fn mode(asked: args::ModeArgument) -> KillMode {
     }
 }
 
-/// Shows the progress if standard error is a terminal.
+/// Progress of an exploration, shown if standard error is a terminal.
 struct CrashProgress {
     stop: StopRequest,
     bar: ProgressBar,

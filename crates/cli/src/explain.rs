@@ -1,6 +1,6 @@
 //! `tontine explain`: describes an experiment to readers new to its topic.
 //!
-//! The text is that of [`About`](tontine_bench::about::About), which the report shows too. This
+//! The text is that of [`About`](tontine_bench::about::About), which the report also shows. This
 //! module finds it by name and wraps it to the width of the terminal.
 
 use std::fmt::Write;
@@ -16,13 +16,13 @@ use tontine_experiments::SUITE;
 use crate::args::Explain;
 use crate::{CommandFailure, print};
 
-/// Columns of the text without a terminal.
+/// Width of the text in columns without a terminal.
 const WIDTH: usize = 80;
 
-/// Maximum number of columns, for ease of reading.
+/// Maximum width in columns, for ease of reading.
 const MAX_WIDTH: usize = 80;
 
-/// Prints the page of a name, or the overview if there is none.
+/// Prints the page of a name, or the overview if no name is given.
 pub(crate) fn explain(asked: &Explain) -> Result<ExitCode, CommandFailure> {
     let text = match &asked.name {
         None => overview(),
@@ -40,7 +40,7 @@ fn found(name: &str) -> Result<String, CommandFailure> {
     let known = plan::resolve_all(&SUITE, &whole).map_err(|why| {
         let names = Topic::ALL.map(Topic::name).into_iter();
         match names.max_by(|a, b| alike(name, a).total_cmp(&alike(name, b))) {
-            // The plan knows no topics, and would offer a less similar name.
+            // The plan does not contain topics, and would offer a less similar name.
             Some(topic) if alike(name, topic) > NEAR => CommandFailure::usage(format!(
                 "no experiment or topic is named '{name}'; did you mean '{topic}'? \
                      `tontine explain` lists all"
@@ -70,7 +70,7 @@ fn alike(name: &str, topic: &str) -> f64 {
     strsim::jaro_winkler(name, topic)
 }
 
-/// Returns a topic and its experiments, one line each.
+/// Returns the text on a topic, with one line for each of its experiments.
 fn of_topic(topic: Topic) -> String {
     let mut text = format!("{}\n\n{}\n", topic.name(), topic.question());
     for experiment in of(topic) {
@@ -80,7 +80,7 @@ fn of_topic(topic: Topic) -> String {
     text
 }
 
-/// Returns all topics and the names in them.
+/// Returns all topics and the names of their experiments.
 fn overview() -> String {
     let mut text = String::new();
     for topic in Topic::ALL.into_iter().filter(|topic| of(*topic).next().is_some()) {
@@ -99,8 +99,8 @@ fn width() -> usize {
     Table::new().width().map_or(WIDTH, |width| usize::from(width).clamp(20, MAX_WIDTH))
 }
 
-/// Wraps every line to `width`. A numbered line is continued below its text, an indented line at
-/// its own indentation.
+/// Wraps every line to `width`. The continuation of a numbered line is aligned with its text, that
+/// of an indented line with its indentation.
 fn wrapped(text: &str, width: usize) -> String {
     let mut out = String::new();
     for line in text.lines() {
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_fit_80_columns_and_have_no_house_dialect() {
+    fn pages_fit_80_columns_and_have_no_banned_phrases() {
         let pages = pages();
         assert!(pages.len() > 150, "{}", pages.len());
         for (name, text) in pages {

@@ -10,7 +10,7 @@ use tontine_experiments::SUITE;
 use crate::args::ListArguments;
 use crate::{CommandFailure, fill, print};
 
-/// Prints the named experiments, or all if none is named.
+/// Prints the named experiments, or all experiments if none is named.
 pub(crate) fn list(asked: &ListArguments) -> Result<ExitCode, CommandFailure> {
     let wanted = plan::resolve_all(&SUITE, &asked.names).map_err(CommandFailure::usage)?;
     let mut text = String::new();
@@ -26,7 +26,7 @@ pub(crate) fn list(asked: &ListArguments) -> Result<ExitCode, CommandFailure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns an experiment, its question and its variants.
+/// Returns the text on an experiment: its question and its variants.
 fn entry(experiment: &dyn Experiment) -> String {
     let mut text =
         format!("{}\n{}\n", experiment.name(), fill("    ", "    ", experiment.summary()));

@@ -1,4 +1,4 @@
-//! The `tontine` command: parses arguments, calls the libraries, and prints their results.
+//! The `tontine` command, which parses arguments, calls the libraries, and prints their results.
 //!
 //! Floors, from the bottom up: `args`; `progress`, `table`; `results`, `repetitions`;
 //! `reproduction`; `compare`, `crash`, `doctor`, `explain`, `list`, `mail`, `measure`, `unix`.
@@ -30,7 +30,7 @@ use crate::args::{Cli, Command};
 /// Exit status of a failure, whose message is on standard error.
 const FAILED: u8 = 1;
 
-/// Exit status of wrong usage, the same as clap's.
+/// Exit status of wrong usage, which is the same as clap's.
 const USAGE: u8 = 2;
 
 fn main() -> ExitCode {
@@ -76,7 +76,7 @@ pub(crate) fn signalled(signal: i32) -> u8 {
     u8::try_from(128 + signal).unwrap_or(FAILED)
 }
 
-/// Error of a command: message and exit status.
+/// An error of a command: its message and exit status.
 pub(crate) struct CommandFailure {
     why: String,
     status: u8,
@@ -93,7 +93,7 @@ impl CommandFailure {
         Self { why: why.to_string(), status: FAILED }
     }
 
-    /// Returns a conversion from an I/O error, with a message that says what failed.
+    /// Returns a conversion from an I/O error to a failure whose message states what failed.
     pub(crate) fn cannot(what: &str) -> impl Fn(io::Error) -> Self {
         move |error| Self::failed(format!("cannot {what}: {error}"))
     }
@@ -105,7 +105,7 @@ impl From<io::Error> for CommandFailure {
     }
 }
 
-/// Writes to standard output. If its reader has ended (`| head`), returns `Ok`.
+/// Writes to standard output. Returns `Ok` if the reader of standard output has ended (`| head`).
 pub(crate) fn print(text: &[u8]) -> io::Result<()> {
     let mut out = io::stdout().lock();
     match out.write_all(text).and_then(|()| out.flush()) {
@@ -119,13 +119,13 @@ pub(crate) fn print(text: &[u8]) -> io::Result<()> {
 }
 
 /// Wraps a paragraph to [`args::WIDTH`] columns, with `first` before its first line and `rest`
-/// before the others.
+/// before all other lines.
 pub(crate) fn fill(first: &str, rest: &str, text: &str) -> String {
     let options = Options::new(args::WIDTH).initial_indent(first).subsequent_indent(rest);
     textwrap::fill(text, options.break_words(false))
 }
 
-/// Prints one page for the command and one for each of its subcommands, in one roff text.
+/// Prints one page for the command and one for each of its subcommands, as one roff text.
 fn manual_page() -> io::Result<()> {
     let mut text = Vec::new();
     pages(&args::definition(), "tontine", &mut text)?;

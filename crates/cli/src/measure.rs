@@ -1,4 +1,4 @@
-//! `tontine measure`: runs experiments, shows progress, writes the report.
+//! `tontine measure`: runs experiments, shows progress, and writes the report.
 
 use std::io::{self, Write as _};
 use std::process::ExitCode;
@@ -20,7 +20,7 @@ use crate::reproduction::reproduce;
 use crate::results::{publish, samples_folder, writable};
 use crate::{CommandFailure, FAILED, stopped_by};
 
-/// Carries out `measure`.
+/// Runs `measure`.
 pub(crate) fn measure(asked: &Measure) -> Result<ExitCode, CommandFailure> {
     if let Some(seed) = &asked.as_published {
         return reproduce(seed, asked);

@@ -9,11 +9,11 @@ use tontine_bench::engine::invoked::InvocationResult;
 use tontine_bench::engine::plan::Plan;
 use tontine_bench::task::InvocationTask;
 
-/// Shows progress: a bar on a terminal, one line per cell elsewhere.
+/// Display of progress: a bar on a terminal, one line per cell elsewhere.
 pub(crate) struct RunProgress {
     bar: ProgressBar,
     terminal: bool,
-    /// Remaining invocations of each task.
+    /// Number of remaining invocations of each task.
     left: HashMap<String, usize>,
 }
 

@@ -1,9 +1,9 @@
 //! `tontine measure --as-published`: repeats the programs of a source: [`reproduce`].
 //!
-//! The programs run in a child process, which is this executable started again. A signal can
-//! therefore end them at any point, and the parent removes what they leave: processes end with the
-//! child; files and containers are deleted. When the child has finished, it also writes its output
-//! to a file.
+//! The programs run in a child process, which is another instance of this executable. A signal can
+//! therefore end them at any point, and the parent removes what they leave behind: processes end
+//! with the child; files and containers are deleted. When the child has finished, the parent also
+//! writes its output to a file.
 
 use std::io::{self, Write as _};
 use std::process::{Child, Command, ExitCode};
@@ -81,7 +81,7 @@ fn carry_out(seed: &SourceDocument, asked: &Measure) -> Result<ExitCode, Command
     Ok(ExitCode::SUCCESS)
 }
 
-/// Prints text, and keeps it.
+/// A writer that prints text and keeps it.
 struct Tee {
     text: Vec<u8>,
 }

@@ -30,7 +30,7 @@ pub(crate) fn samples_folder(folder: &Path) -> Result<PathBuf, CommandFailure> {
     })
 }
 
-/// Writes the files, then prints: a failure of standard output loses no result.
+/// Writes the files, then prints. A failure of standard output therefore loses no result.
 pub(crate) fn publish(results: &Results, asked: &Measure) -> Result<(), CommandFailure> {
     let written = write::write_all(results, &asked.out);
     let mut said = String::from("\n");

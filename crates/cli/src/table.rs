@@ -1,6 +1,6 @@
 //! The tables that `measure` prints: one for each metric of each experiment.
 //!
-//! On a narrow terminal, columns are left out in the order of [`Column::expendable`]; names and
+//! On a narrow terminal, columns are omitted in the order of [`Column::expendable`]; names and
 //! figures are never broken. Remarks on a row are printed below its table.
 
 use std::fmt::Write;
@@ -9,7 +9,7 @@ use comfy_table::{CellAlignment, LineStyle, Table, TableStyle};
 use tontine_bench::schema::Results;
 use tontine_report::text::{TextRow, rows};
 
-/// The style of all tables: one line, below the header.
+/// The style of all tables: a single line, below the header.
 pub(crate) const STYLE: TableStyle =
     TableStyle::new().header_separator(LineStyle::none().fill('─').junction('─'));
 
@@ -17,9 +17,9 @@ pub(crate) const STYLE: TableStyle =
 struct Column {
     title: &'static str,
     text: fn(&TextRow) -> &str,
-    /// `true` if the column holds figures, which are aligned to the right.
+    /// `true` if the column contains figures, which are aligned to the right.
     figures: bool,
-    /// Order in which columns are left out for lack of space: the highest first; 0 never.
+    /// Order in which columns are omitted for lack of space: the highest first, 0 never.
     expendable: u8,
 }
 
@@ -43,7 +43,7 @@ const COLUMNS: [Column; 8] = [
     column("ratio", false, 1, |row| &row.ratio),
 ];
 
-/// Columns of the terminal around and between the texts of two columns.
+/// Number of terminal columns around and between the texts of two columns.
 const PADDING: usize = 3;
 
 /// Returns the tables of a run, at most as wide as the terminal.
@@ -99,7 +99,8 @@ fn table(rows: &[&TextRow]) -> Table {
     table
 }
 
-/// Returns the columns that have a text in some row and fit into `width`, if there is a width.
+/// Returns the columns that have a text in at least one row and fit into `width`, if a width is
+/// given.
 fn fitting(rows: &[&TextRow], width: Option<usize>) -> Vec<&'static Column> {
     let says = |column: &&Column| rows.iter().any(|row| !(column.text)(row).is_empty());
     let mut columns: Vec<&Column> = COLUMNS.iter().filter(says).collect();

@@ -1,6 +1,8 @@
-//! The `tontine` command from a user's point of view: names, files, exit statuses, failures.
+//! Tests of the `tontine` command from a user's point of view: names, files, exit statuses,
+//! failures.
 //!
-//! A separate test program, because it searches the whole machine for files that a run left behind.
+//! This is a separate test program, because it searches the whole machine for files that a run left
+//! behind.
 
 #[path = "commands/common.rs"]
 mod common;
@@ -36,7 +38,7 @@ fn measure(folder: &Path, names: &[&str]) -> Output {
         .expect("tontine runs")
 }
 
-/// Variants of different experiments, one of each.
+/// One variant of each of several experiments.
 const CELLS: [&str; 5] = [
     "round-trip/pipe",
     "throughput/memcpy",
@@ -110,7 +112,7 @@ fn unwritable_directory_fails_before_measuring() {
     assert_eq!(fs::read_to_string(&file).expect("the file exists"), "mine");
 }
 
-/// Starts a run whose processes carry `mark`, sends it a signal, and returns its exit status.
+/// Starts a run whose processes carry `mark`, sends the run a signal, and returns its exit status.
 fn status_of_signalled(command: &mut Command, mark: &Path, signal: Signal) -> Option<i32> {
     let mut run = command
         .env("TONTINE_TEST", mark)
@@ -139,7 +141,7 @@ fn signal_ends_as_published_run_without_leftovers() {
 }
 
 #[test]
-fn signal_ends_measure_and_keeps_results() {
+fn signal_ends_measure_and_results_are_kept() {
     for (signal, status) in [(Signal::INT, 130), (Signal::TERM, 143)] {
         let folder = tempfile::tempdir().expect("a folder");
         let names = ["round-trip/iceoryx2", "round-trip/zmq-ipc", "signal-delivery/one-clock"];
@@ -255,8 +257,8 @@ fn plan_prints_repetitions_and_measures_nothing() {
         let arguments = ["measure", "--plan", "round-trip/pipe"].iter().chain(more);
         tontine().args(arguments).current_dir(folder.path()).output().expect("tontine runs")
     };
-    // The requested precision is a hundred times narrower. The machine's other load changes the
-    // pilot's result by less.
+    // The requested precision is a hundred times narrower, which has a larger effect on the pilot's
+    // result than the machine's other load.
     let [wide, narrow] = ["50", "0.5"].map(|percent| {
         let output = planned(&["--format", "json", "--precision", percent]);
         assert!(output.status.success(), "{}", text(&output.stderr));

@@ -1,6 +1,6 @@
 //! The second stage, which measures flagged rows again in pairs: [`measure`].
 //!
-//! A pair is one invocation of each program, one right after the other, in random order; a block is
+//! A pair is one invocation of each program, one right after the other, in random order. A block is
 //! one pair of each row, in random order. A disturbance that lasts longer than a pair affects both
 //! invocations. An invocation has the smallest size that contains the row, so that a pair is short;
 //! [`super::tasks`] determines the task and its duration.
@@ -8,7 +8,7 @@
 //! The number of first pairs is the minimum for an interval that is corrected for the number of
 //! rows ([`resolution::fewest_pairs`]). Their spread determines how many more pairs are needed to
 //! resolve half of the difference that the screen found, up to a limit. The number depends only on
-//! the spread, never on the middle, so that evaluating the first pairs favours no finding.
+//! the spread, never on the middle, so evaluating the first pairs favours no finding.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -40,7 +40,7 @@ const FINEST: f64 = 0.005;
 pub struct Arm {
     program: PathBuf,
     arguments: Vec<OsString>,
-    /// Delay planted into its invocations, which only a trial of the comparison itself does.
+    /// Delay planted into the arm's invocations, which only a trial of the comparison itself uses.
     plant: Option<InjectedDelay>,
 }
 
@@ -95,9 +95,9 @@ impl Arm {
 pub enum Missing {
     /// The invocation was stopped.
     Stopped,
-    /// The machine lacks something.
+    /// The machine lacks a requirement.
     Skipped(String),
-    /// Something went wrong.
+    /// The measurement failed.
     Failed(String),
 }
 
@@ -163,7 +163,7 @@ pub fn measure(
             let base_first = random.random();
             match course.pair([base, new], base_first, &comparison.rows, stop) {
                 PairAttempt::Stopped => break 'all,
-                // Repeat the same pair at a larger size.
+                // The same pair is repeated at a larger size.
                 PairAttempt::Larger => {}
                 PairAttempt::Failed(why) => listener.paired(&course.task, Some(&why)),
                 PairAttempt::Made => {
@@ -192,7 +192,7 @@ pub fn measure(
 /// A task in progress, with the flagged rows that its invocations produce.
 struct Course {
     task: InvocationTask,
-    /// The smaller of the two runs' sizes; every row is available at it.
+    /// The smaller of the two runs' sizes, at which every row is available.
     largest: Size,
     rows: Vec<Flagged>,
     made: usize,
@@ -263,7 +263,7 @@ impl Flagged {
     }
 }
 
-/// Creates one course per task, regardless of the number of its rows.
+/// Creates one course per task, regardless of the number of the task's rows.
 fn courses(
     tasks: &Tasks,
     rows: &[ComparedRow],
@@ -421,12 +421,12 @@ mod tests {
     use crate::observe::Series;
     use std::fs;
 
-    /// Pauses, with the time of a message after each; one invocation returns several.
+    /// Pauses, and the time of a message after each. One invocation returns several.
     type Points<'a> = &'a [(u64, f64)];
 
     const LIMITS: SecondStageLimits = SecondStageLimits { most_pairs: 100, order_seed: 7 };
 
-    /// Returns two runs of `wake-up`, every pause flagged.
+    /// Returns two runs of `wake-up` with every pause flagged.
     fn flagged(pauses: &[u64], size: Size) -> Comparison {
         let mut run = fixture::run();
         run.size = size;
@@ -464,8 +464,8 @@ mod tests {
         reply(InvocationResult::Measured(InvocationFigures { figures, ratios, tried, notes, maps }))
     }
 
-    /// Returns a program that answers a request of the quick size with `quick` and all others with
-    /// `other`.
+    /// Returns a program that answers a request of the quick size with `quick` and all other
+    /// requests with `other`.
     fn arm(folder: &Path, name: &str, quick: &str, other: &str) -> Arm {
         for (size, text) in [("quick", quick), ("other", other)] {
             fs::write(folder.join(format!("{name}-{size}")), text).expect("a file");
@@ -478,7 +478,7 @@ mod tests {
         Arm::new(Path::new("/bin/sh"), vec!["-c".into(), script.into()])
     }
 
-    /// Counts the attempts.
+    /// A listener that counts the attempts.
     #[derive(Default)]
     struct Heard {
         pairs: usize,

@@ -1,8 +1,8 @@
 //! The direction in which a figure gets worse: [`direction`].
 //!
-//! Only this module decides the direction. Longer times and smaller rates are worse. For a share
+//! Only this module decides the direction. Longer times and smaller rates are worse. For a share,
 //! the name decides, because lost messages are harmful and merged signals are not. An unknown
-//! metric is neutral, and the comparison reports this.
+//! metric is neutral, and the comparison reports it.
 
 use serde::{Deserialize, Serialize};
 
@@ -14,7 +14,7 @@ pub enum Direction {
     More,
     /// Less is worse: rates.
     Less,
-    /// Neither: the figure is only descriptive.
+    /// Neither is worse: the figure is only descriptive.
     Neutral,
     /// Unknown; treated as neutral.
     Unknown,
@@ -25,7 +25,7 @@ const TIMES: [&str; 5] = ["ns", "µs", "ms", "s", "cycles"];
 
 /// Metrics that describe and do not judge, whatever their unit: which of two events came first and
 /// by how much, how often a lock was taken too early, how many signals were merged, and which
-/// thread got them.
+/// thread received them.
 const NEUTRAL: [&str; 11] = [
     "parent_after",
     "parent_after_by",
@@ -94,8 +94,8 @@ mod tests {
         }
     }
 
-    /// Every metric of an experiment is listed with its unit in a table of
-    /// docs/reference/results.md; each must have a direction here.
+    /// Checks that each metric has a direction here. Every metric of an experiment is listed with
+    /// its unit in a table of docs/reference/results.md.
     #[test]
     fn documented_metrics_have_a_direction() {
         let document = include_str!("../../../../docs/reference/results.md");
@@ -109,7 +109,7 @@ mod tests {
             let names = names.iter().filter(|name| !["kill", "_exit"].contains(name));
             let units: Vec<&str> = unit.trim().trim_end_matches(", 0 to 1").split(", ").collect();
             for name in names {
-                // If a row lists several units, each applies to some of its metrics.
+                // If a row lists several units, each unit applies to some of its metrics.
                 let known = units.iter().any(|unit| direction(name, unit) != Direction::Unknown);
                 let known = known || ["send", "one_way"].contains(name);
                 assert!(known, "{name} ({unit}): give it a way in compare/direction.rs");

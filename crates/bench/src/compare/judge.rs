@@ -27,7 +27,7 @@ impl Comparison {
             };
             row.smallest = match &row.again {
                 Some(again) => again.smallest,
-                // There are no pairs to decide, or the requested pairs could not be made.
+                // No pairs decide, or the requested pairs could not be made.
                 None if alone || row.screen.flagged => row.screen.smallest_alone,
                 None => row.screen.smallest,
             };
@@ -36,7 +36,7 @@ impl Comparison {
         self.regressions = self.rows.iter().filter(|row| row.regression).count() + lost;
     }
 
-    /// Records that no row is measured again, and why; the screen then decides alone.
+    /// Records that no row is measured again, and the reason. The screen then decides alone.
     pub fn leave_to_the_screen(&mut self, why: String) {
         self.again = SecondStage::NotMade { why };
         self.judge();
@@ -72,13 +72,13 @@ fn verdict(row: &ComparedRow) -> RowVerdict {
     }
 }
 
-/// Returns the minimum by which a row is worse, taken at the end of its interval that is nearer to
-/// no change: as a share of the base or, for shares, as a difference.
+/// Returns the minimum by which a row is worse, at the end of its interval that is nearer to no
+/// change. The result is a share of the base or, for shares, a difference.
 fn worse_by(row: &ComparedRow, change: Change) -> f64 {
     let amount = |change: f64| match row.scale {
         ChangeScale::Quotient => change - 1.0,
         ChangeScale::Difference if row.unit == "share" => change,
-        // The change is relative to the base's magnitude; if the base is zero, any increase is
+        // The change is relative to the base's magnitude. If the base is zero, any increase is
         // infinite.
         ChangeScale::Difference => change / row.base.abs(),
     };

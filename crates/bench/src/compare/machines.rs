@@ -1,7 +1,7 @@
 //! A check that two runs were made on the same machine in the same state: [`differences`].
 //!
-//! Only facts that affect figures count: the processor, the kernel and its settings, the
-//! permissions of the process. Load and clock readings differ from run to run and are left out. The
+//! Only facts that affect figures are compared: the processor, the kernel and its settings, and the
+//! permissions of the process. Load and clock readings differ from run to run and are omitted. The
 //! build of the program is compared separately ([`builds`]), because most comparisons are of two
 //! builds.
 
@@ -11,7 +11,7 @@ use serde_json::Value;
 /// A fact that differs between two runs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Difference {
-    /// Name of the fact: `kernel release`.
+    /// Name of the fact, such as `kernel release`.
     pub fact: String,
     /// Value in the base.
     pub base: String,
@@ -54,7 +54,8 @@ const BUILD: [(&str, &str); 7] = [
     ("/build/peers", "libraries measured"),
 ];
 
-/// Returns the facts that differ between two machines, except those unknown on either side.
+/// Returns the facts that differ between two machines, except facts that are unknown on either
+/// side.
 pub fn differences(base: &Value, new: &Value) -> Vec<Difference> {
     among(&MACHINE, base, new)
 }

@@ -34,13 +34,13 @@ pub const SCHEMA: u32 = 1;
 /// A comparison of two runs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Comparison {
-    /// [`SCHEMA`].
+    /// The version of the structure, [`SCHEMA`].
     pub comparison: u32,
-    /// The run before.
+    /// The earlier run.
     pub base: ComparedRun,
-    /// The run after.
+    /// The later run.
     pub new: ComparedRun,
-    /// Facts of the machine that differ; if there are any, the runs count as made on two machines.
+    /// Facts of the machine that differ. If there are any, the runs count as made on two machines.
     pub machines: Vec<Difference>,
     /// Facts of the builds that differ.
     pub builds: Vec<Difference>,
@@ -53,8 +53,8 @@ pub struct Comparison {
     pub again: SecondStage,
     /// `false` if the second stage was interrupted.
     pub complete: bool,
-    /// Number of rows that are worse by more than the threshold or that B failed to measure: the
-    /// reason for exit status 1.
+    /// Number of rows that are worse by more than the threshold or that B failed to measure. If it
+    /// is not 0, the exit status is 1.
     pub regressions: usize,
     /// The rows that both runs have.
     pub rows: Vec<ComparedRow>,
@@ -221,7 +221,7 @@ pub enum RowVerdict {
     /// The screen flagged the row, it was not measured again, and the screen alone is insufficient
     /// for the number of rows.
     Unsettled,
-    /// Too few invocations for a conclusion.
+    /// There are too few invocations for a conclusion.
     TooFew,
     /// In the second measurement, B's program failed in every attempt and A's in none.
     Failed,
@@ -270,12 +270,12 @@ pub struct ComparedRow {
 }
 
 impl ComparedRow {
-    /// Returns the row's name: `round-trip/futex cross-core hot one_way`.
+    /// Returns the row's name, such as `round-trip/futex cross-core hot one_way`.
     pub fn name(&self) -> String {
         named(&self.experiment, &self.variant, &self.params, &self.metric)
     }
 
-    /// Returns the change that decides: the second stage's if there is one.
+    /// Returns the change that decides: that of the second stage, if there was one.
     pub fn change(&self) -> Option<Change> {
         self.again.as_ref().map(|again| again.change).or(self.screen.change)
     }
@@ -286,7 +286,7 @@ impl ComparedRow {
 pub struct NotCompared {
     /// Name of the row.
     pub name: String,
-    /// Reason.
+    /// The reason.
     pub why: String,
     /// `true` if A measured the row and B failed to.
     #[serde(default)]

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::{ComparedRun, Comparison, machines};
 
-/// Advice for the case that the recorded programs cannot be used.
+/// Advice for when the recorded programs cannot be used.
 const GIVE: &str = "to settle, name both programs with --again OLD NEW";
 
 /// Returns the programs that made the two runs, if both are still at their paths and `here`, the

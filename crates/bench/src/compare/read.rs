@@ -33,7 +33,7 @@ pub enum ReadError {
     Missing {
         /// The path that was tried.
         path: PathBuf,
-        /// The error of the system.
+        /// The system's error.
         error: io::Error,
         /// `true` if the given path is a directory.
         folder: bool,

@@ -1,6 +1,6 @@
-//! A comparison as text: [`head`], [`rows`], [`tail`], and the whole as [`markdown`].
+//! A comparison as text: [`head`], [`rows`], [`tail`], and all of it as [`markdown`].
 //!
-//! The command line formats the rows as tables; the JSON form is the [`Comparison`] itself.
+//! The command line formats the rows as tables. The JSON form is the [`Comparison`] itself.
 
 use std::fmt::Write as _;
 
@@ -18,21 +18,21 @@ pub struct ComparisonRow {
     pub group: String,
     /// Name of the variant.
     pub name: String,
-    /// The parameters in short.
+    /// The parameters in short form.
     pub place: String,
     /// The base's figure.
     pub base: String,
     /// The new run's figure.
     pub new: String,
-    /// The change: `+9.1 %`.
+    /// The change, such as `+9.1 %`.
     pub change: String,
-    /// The interval of the change: `+5.0 to +12.3 %`.
+    /// The interval of the change, such as `+5.0 to +12.3 %`.
     pub interval: String,
     /// The smallest difference that could have been resolved.
     pub smallest: String,
     /// The conclusion.
     pub verdict: String,
-    /// Basis of the conclusion: `screen`, `23 pairs`.
+    /// Basis of the conclusion, such as `screen` or `23 pairs`.
     pub by: String,
     /// Remarks on the row.
     pub notes: String,
@@ -245,7 +245,7 @@ pub fn tail(comparison: &Comparison) -> Vec<String> {
 }
 
 /// Returns a note if the screen decides alone and some rows have too few invocations for the number
-/// of rows: that nothing can be resolved there, and what to do.
+/// of rows. The note says that no difference can be resolved in these rows, and what to do.
 fn unresolvable(comparison: &Comparison) -> Option<String> {
     let all = comparison.rows.len();
     let none = |row: &&ComparedRow| row.smallest.is_none() && row.screen.change.is_some();
@@ -277,7 +277,7 @@ fn count(comparison: &Comparison) -> String {
     format!("{rows} {}: {}.{lost}", if rows == 1 { "row" } else { "rows" }, said.join(", "))
 }
 
-/// Returns the number of rows for each conclusion; each row counts once.
+/// Returns the number of rows for each conclusion. Each row counts once.
 fn parts(comparison: &Comparison) -> Vec<(usize, &'static str)> {
     let count = |fits: &dyn Fn(&ComparedRow) -> bool| {
         comparison.rows.iter().filter(|row| fits(row)).count()
@@ -439,7 +439,7 @@ mod tests {
         assert_eq!(amount_of(row, 12.3), "12 ns");
     }
 
-    /// Compares the fixture with itself with `invocations` per cell; the screen decides alone.
+    /// Compares the fixture with itself with `invocations` per cell. The screen decides alone.
     fn screened(invocations: usize) -> Comparison {
         let mut run = fixture::run();
         for cell in &mut run.cells {
@@ -452,7 +452,7 @@ mod tests {
 
     #[test]
     fn screen_without_second_stage_shows_its_resolution() {
-        // With 6 and 6 invocations the smallest p is 0.0022: with more than 23 rows it is never
+        // With 6 and 6 invocations the smallest p is 0.0022. With more than 23 rows it is never
         // below 5 %.
         let few = screened(6);
         assert!(few.rows.len() > 23);
@@ -493,7 +493,7 @@ mod tests {
         assert!(text.contains(row) || text.contains("hot cross-core one_way"), "{text}");
         assert!(text.contains("In addition, 1 row that A measured failed in B."), "{text}");
         assert_eq!(lost(Status::Skipped, &["placement", "pacing"]).regressions, 0);
-        // Its samples would have added a parameter that the task's row lacks.
+        // The row's samples would have added a parameter that the task's row lacks.
         assert_eq!(lost(Status::Failed, &["placement"]).regressions, 1);
     }
 

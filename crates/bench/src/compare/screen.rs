@@ -1,8 +1,8 @@
 //! The first stage, which compares every row of two files using only their data: [`screen()`].
 //!
 //! The unit is an invocation, as everywhere. Runs of one machine are compared by Mann and Whitney's
-//! test, runs of two machines by the hierarchical bootstrap of the quotient. A row is flagged if
-//! its 95 % interval excludes "no change". The interval is uncorrected, because a flag only
+//! test, and runs of two machines by the hierarchical bootstrap of the quotient. A row is flagged
+//! if its 95 % interval excludes "no change". The interval is uncorrected, because a flag only
 //! requests a second measurement.
 
 use base64::prelude::{BASE64_STANDARD, Engine as _};
@@ -24,7 +24,7 @@ use crate::stats::interval::{CONFIDENCE, Interval};
 use crate::stats::shift::shift;
 use crate::stats::{many, order, resolution};
 
-/// Compares all rows. Verdicts are those of the screen alone until a second stage calls
+/// Compares all rows. The verdicts are those of the screen alone until a second stage calls
 /// [`judge`](Comparison::judge).
 pub fn screen(base: &RunFiles, new: &RunFiles, threshold_percent: f64) -> Comparison {
     let machines = machines::differences(&base.results.machine, &new.results.machine);
@@ -100,7 +100,8 @@ fn corrected(rows: Vec<(ComparedRow, ScaledFigures)>) -> Vec<ComparedRow> {
     let finish = |((mut row, groups), adjusted): ((ComparedRow, ScaledFigures), f64)| {
         row.screen.p_corrected = adjusted;
         row.screen.smallest = groups.smallest(row.scale, CONFIDENCE);
-        // The threshold counts this row among those that pass; if it does not pass, it is one more.
+        // The threshold counts this row among those that pass. If the row does not pass, it is one
+        // more.
         let rank = if passes(adjusted) { passing } else { passing + 1 };
         let confidence = 1.0 - FALSE_DISCOVERIES * rank as f64 / all as f64;
         row.screen.smallest_alone = groups.smallest(row.scale, confidence);
@@ -146,7 +147,7 @@ fn rows(
     for cell in new.cells.iter().filter(|cell| counterpart(cell, base).is_none()) {
         match unmeasured_task(cell, base) {
             Some(other) => leave_out(cell, format!("in A {}", unmeasured(other)), false),
-            // Already listed above, with B's reason.
+            // The row is already listed above, with B's reason.
             None if base.cells.iter().any(|other| stands_for(cell, other)) => {}
             None => leave_out(cell, "only in B".into(), false),
         }
@@ -166,8 +167,8 @@ fn unmeasured_task<'a>(cell: &'a Cell, run: &'a Results) -> Option<&'a Cell> {
     run.cells.iter().find(|other| stands_for(other, cell))
 }
 
-/// Returns `true` if `empty` represents the whole task of `cell`. It lacks the parameters that its
-/// samples would have added.
+/// Returns `true` if `empty` represents the whole task of `cell`. Such a row lacks the parameters
+/// that its samples would have added.
 fn stands_for(empty: &Cell, cell: &Cell) -> bool {
     empty.status != Status::Ok
         && (&empty.experiment, &empty.variant) == (&cell.experiment, &cell.variant)
@@ -179,7 +180,7 @@ fn unmeasured(cell: &Cell) -> String {
     format!("{what}: {}", cell.why.as_deref().unwrap_or("no reason given"))
 }
 
-/// Returns one row with the figures on which it is based, or the reason why there is none.
+/// Returns one row with the figures on which it is based, or the reason why there is no row.
 fn row(
     base: &Cell,
     new: &Cell,
@@ -273,7 +274,7 @@ fn stage_one(
     let shift = shift(&placed(before, scale), &placed(after, scale), CONFIDENCE)?;
     let drawn = (!same_machine && scale == ChangeScale::Quotient)
         .then(|| {
-            // Each row gets its own seed from its name, so that the same files give the same
+            // Each row derives its own seed from its name, so that the same files give the same
             // interval.
             let name = named(&base.experiment, &base.variant, &base.params, &base.metric);
             let seed = name.bytes().fold(0_u64, |seed, byte| seed.rotate_left(5) ^ u64::from(byte));
@@ -292,7 +293,7 @@ fn stage_one(
         None => shift.interval.map(|interval| as_change(interval, ChangeScale::change)),
     };
     let flagged = change.map_or_else(
-        // There are too few values for an interval: the row is flagged if its two groups do not
+        // There are too few values for an interval, so the row is flagged if its two groups do not
         // overlap.
         || apart(before, after),
         |change| change.resolves(scale),
@@ -337,9 +338,9 @@ struct InvocationFigure {
 }
 
 enum Inside {
-    /// For a mean: the standard deviation of the samples.
+    /// For a mean, the standard deviation of the samples.
     Deviation(f64),
-    /// For a median: all samples, as recorded in the file.
+    /// For a median, all samples, as recorded in the file.
     Histogram(Box<Histogram<u64>>),
 }
 

@@ -3,7 +3,8 @@
 //!
 //! A row has the parameters of its task and those that its samples added (each pause of `wake-up`
 //! is a row, and one invocation measures all pauses). The task to measure again has only its own
-//! parameters, at the smallest size that lists them: at a smaller size the work could differ.
+//! parameters, at the smallest size that lists them, because the work could differ at a smaller
+//! size.
 
 use std::collections::BTreeMap;
 
@@ -14,8 +15,8 @@ use crate::size::Size;
 use crate::suite::{Experiment, Suite};
 use crate::task::{InvocationTask, Params};
 
-/// Minimum duration of an invocation that measures little: it still starts a process and calibrates
-/// the clock.
+/// Minimum duration in seconds of an invocation that measures little: it still starts a process and
+/// calibrates the clock.
 const LEAST_SECONDS: f64 = 0.02;
 
 /// The tasks of a suite on a machine.
@@ -32,7 +33,7 @@ impl Tasks {
     }
 
     /// Returns the task that produces a row with these parameters in a run of size `largest`, at
-    /// the smallest size that lists the task. If this program does not know the experiment or the
+    /// the smallest size that lists the task. If this program does not have the experiment or the
     /// variant, the parameters stay unchanged.
     pub fn task(
         &self,
@@ -77,7 +78,7 @@ pub struct InvocationCost {
 }
 
 impl InvocationCost {
-    /// Computes the durations from the two runs; the slower run counts.
+    /// Computes the durations from the two runs. The slower run counts.
     pub fn of(tasks: Tasks, base: &RunFiles, new: &RunFiles) -> Self {
         let mut seconds: BTreeMap<String, (f64, Size)> = BTreeMap::new();
         for run in [&base.results, &new.results] {
@@ -95,8 +96,8 @@ impl InvocationCost {
         Self { tasks, seconds }
     }
 
-    /// Returns the approximate duration of one invocation of `task`; `None` if the files contain no
-    /// times.
+    /// Returns the approximate duration of one invocation of `task`, or `None` if the files contain
+    /// no times.
     pub fn seconds(&self, task: &InvocationTask) -> Option<f64> {
         let (seconds, size) = *self.seconds.get(&task.experiment)?;
         let operations = |size: Size| {
@@ -176,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn pace_is_ledger_seconds_divided_by_invocations() {
+    fn invocation_cost_is_ledger_seconds_per_invocation() {
         let tasks = Tasks::of_this_machine(&SUITE);
         let mut run = fixture::run();
         let pipe = task("round-trip", "pipe", &[("placement", "cross-core")], Size::Default);

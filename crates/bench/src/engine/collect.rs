@@ -13,7 +13,7 @@ use crate::stats::summary::Summary;
 use crate::stats::{diagnose, mean, order, ratio};
 use crate::task::{InvocationTask, Params};
 
-/// Minimum number of invocations whose smallest and largest figure enclose the median with a
+/// Minimum number of invocations whose smallest and largest figures enclose the median with a
 /// confidence of at least 95 %.
 const FEWEST_FOR_ORDER: usize = 6;
 
@@ -64,8 +64,8 @@ impl<'a> Collector<'a> {
         Self { plan, gathered: plan.tasks.iter().map(|_| Gathered::default()).collect() }
     }
 
-    /// Adds the reply of task number `index` in `block`; `earlier` is the reason why a first
-    /// attempt failed.
+    /// Adds the reply of task number `index` in `block`. If a first attempt failed, `earlier` is
+    /// the reason.
     pub fn add(
         &mut self,
         index: usize,
@@ -148,7 +148,7 @@ impl<'a> Collector<'a> {
     }
 
     /// Returns the ratios of two variants for each set of parameters, one per block that contains
-    /// both variants; for the first metric, at all its points.
+    /// both variants. The ratios are those of the first metric, at all its points.
     fn block_by_block(&self, experiment: &str, over: &str, under: &str) -> Vec<(Params, Vec<f64>)> {
         let of = |variant: &str| -> Vec<(Params, &(MetricSummary, Vec<Invocation>))> {
             let tasks = self.plan.tasks.iter().zip(&self.gathered);
@@ -221,8 +221,8 @@ impl Gathered {
         }
     }
 
-    /// Returns one answer per event. If invocations gave different answers, lists all with their
-    /// counts, a wrong answer first.
+    /// Returns one answer per event. If invocations gave different answers, lists all answers with
+    /// their counts, a wrong answer first.
     fn answers(&self) -> Vec<ObservedEvent> {
         let mut events: Vec<&str> = Vec::new();
         for (tried, _) in &self.tried {
@@ -277,8 +277,8 @@ impl Gathered {
         let standing: Vec<f64> =
             invocations.iter().map(|one| standing(&figure, &one.summary)).collect();
         let main = order::median_interval(&standing);
-        // For fewer than six invocations there is no exact interval of the median, so the mean is
-        // shown with Student's interval.
+        // With fewer than six invocations the median has no exact interval, so the mean is shown
+        // with Student's interval.
         let shown = main.or_else(|| mean::kalibera_jones(&standing));
         let mut cell = blank(task);
         cell.params = params_of(task, &figure);
@@ -293,8 +293,8 @@ impl Gathered {
         cell.achieved = main.map(|interval| interval.achieved);
         cell.mean = mean::kalibera_jones(&of(|summary| summary.mean)).map(estimate);
         cell.trimmed_mean = mean::kalibera_jones(&of(|summary| summary.trimmed_mean)).map(estimate);
-        // For a rate the smallest sample is the worst, not the floor; a share's samples are 0 and
-        // 1.
+        // For a rate, the smallest sample is the worst, not the floor. The samples of a share are 0
+        // and 1.
         if !cell.unit.ends_with("/s") && cell.unit != "share" {
             // With fewer samples, these percentiles would only repeat the largest sample under
             // another name.
@@ -335,8 +335,8 @@ impl Gathered {
         }
         let all = invocations.len();
         for (reason, count) in within {
-            // The interval accounts for one odd invocation; if most are odd, it is a property of
-            // the figure.
+            // The interval accounts for one odd invocation. If most invocations are odd, that is a
+            // property of the figure.
             if 2 * count > all {
                 notes.push(format!("unstable: {reason} within {count} of {all} invocations"));
             }

@@ -1,8 +1,8 @@
 //! An estimate of a run's duration on this machine: [`seconds`].
 //!
 //! A pilot runs every task at growing sizes. If an invocation of the run is short, the pilot makes
-//! one such invocation, and no model is needed. If it is long, the model is that time grows
-//! linearly with the number of operations, and two smaller sizes determine the line.
+//! one such invocation, and no model is needed. If it is long, the model assumes that the time
+//! grows linearly with the number of operations, and two smaller sizes determine the line.
 
 use crate::engine::pilot::{Pilot, PilotFailure};
 use crate::engine::plan::Plan;
@@ -10,17 +10,18 @@ use crate::size::Size;
 use crate::suite::Suite;
 use crate::task::InvocationTask;
 
-/// Limit below which the pilot makes an invocation as it is; longer ones are extrapolated. The
-/// limit exceeds the time budgets of experiments: if an invocation ends when its samples are
-/// complete, long before its budget, its duration does not grow linearly.
+/// Limit in seconds below which the pilot makes an invocation as it is. Longer invocations are
+/// extrapolated. The limit exceeds the time budgets of experiments: if an invocation ends when its
+/// samples are complete, long before its budget, its duration does not grow linearly.
 const SHORT_SECONDS: f64 = 20.0;
 
-/// Time of a run outside its invocations: reading the machine's facts, writing the files.
+/// Time of a run in seconds outside its invocations: reading the machine's facts and writing the
+/// files.
 const AROUND_SECONDS: f64 = 1.0;
 
-/// Estimates the duration of `plan` in seconds; `None` if the pilot was stopped.
+/// Estimates the duration of `plan` in seconds. Returns `None` if the pilot was stopped.
 ///
-/// Tasks that are skipped or fail in the pilot count as zero, because the run will leave them out.
+/// Tasks that are skipped or fail in the pilot count as zero, because the run leaves them out.
 pub fn seconds(plan: &Plan, pilot: Pilot<'_>) -> Option<f64> {
     let mut total = AROUND_SECONDS;
     for (index, task) in plan.tasks.iter().enumerate() {
@@ -46,8 +47,8 @@ fn operations(suite: &Suite, task: &InvocationTask, size: Size) -> f64 {
     experiment.map_or(0, |experiment| experiment.operations(&task.variant, size)) as f64
 }
 
-/// Evaluates the line through two points at `operations`; returns at least the larger point if
-/// noise makes the line fall.
+/// Evaluates the line through two points at `operations`. If noise makes the line fall, returns at
+/// least the larger point.
 fn extrapolate(small: (f64, f64), large: (f64, f64), operations: f64) -> f64 {
     if large.0 <= small.0 {
         return large.1;

@@ -27,13 +27,13 @@ use crate::task::{self, InvocationTask, Params};
 /// The request for one invocation.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct InvocationRequest {
-    /// Task to run.
+    /// The task to run.
     pub task: InvocationTask,
     /// Number of the block, which is part of the names of sample files.
     pub block: usize,
-    /// Directory to which all samples are written, in order; `None` to write none.
+    /// Directory to which all samples are written, in order. `None` to write no samples.
     pub samples: Option<PathBuf>,
-    /// A known delay, for trials of the instrument itself; no command line of `tontine` requests
+    /// A known delay, for trials of the instrument itself. No command line of `tontine` requests
     /// it.
     #[serde(default)]
     pub plant: Option<InjectedDelay>,
@@ -57,9 +57,9 @@ pub struct InvocationReply {
 pub enum InvocationResult {
     /// The invocation produced figures.
     Measured(InvocationFigures),
-    /// The machine lacks something.
+    /// The machine lacks a requirement.
     Skipped(String),
-    /// Something went wrong.
+    /// The measurement failed.
     Failed(String),
 }
 
@@ -98,9 +98,9 @@ pub struct MetricSummary {
     pub stretches: Vec<f64>,
 }
 
-/// Number of stretches into which an invocation's samples are divided. Each is far longer than the
-/// correlation between neighbouring samples, and there are enough of them to estimate their
-/// variance.
+/// Number of stretches into which an invocation's samples are divided. Each stretch is far longer
+/// than the correlation between neighbouring samples, and there are enough stretches to estimate
+/// their variance.
 pub const STRETCHES: usize = 10;
 
 impl InvocationReply {
@@ -130,7 +130,8 @@ pub fn serve(suite: &Suite) -> io::Result<()> {
     replies.flush()
 }
 
-/// Makes the kernel kill this process if the engine is killed; its own children are killed with it.
+/// Sets the kernel to kill this process if the engine is killed. Its own children are killed with
+/// it.
 fn die_with_parent() {
     let _ = set_parent_process_death_signal(Some(Signal::KILL));
 }

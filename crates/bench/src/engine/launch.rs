@@ -1,8 +1,8 @@
 //! The start of an invocation, and its reply or end: [`Launcher`].
 //!
-//! An invocation runs in its own process, which leads its own process group. However it ends (a
-//! reply, a crash, a deadline, a stop), the whole group is killed before the leader is reaped:
-//! until then no other group can get the group's number.
+//! An invocation runs in its own process, which leads its own process group. However the invocation
+//! ends (a reply, a crash, a deadline, a stop), the whole group is killed before the leader is
+//! reaped, because another group could otherwise have received the group's number.
 
 use std::ffi::OsString;
 use std::io::{self, Read, Write};
@@ -21,15 +21,15 @@ use tontine_host::os::deadline;
 use crate::engine::invoked::{InvocationReply, InvocationRequest};
 use crate::engine::stop::StopRequest;
 
-/// Maximum sleep between two checks whether the leader has ended. Normally the leader's end closes
-/// the pipe, which wakes this process at once.
+/// Maximum sleep between two checks that the leader is still running. Normally the leader's end
+/// closes the pipe, which wakes this process immediately.
 const LOOK: Duration = Duration::from_millis(250);
 
-/// Like [`LOOK`], but after the leader's pipes are closed: it is about to end, and no event will
-/// wake this process.
+/// Like [`LOOK`], but after the leader's pipes are closed. The leader is then about to end, and no
+/// event will wake this process.
 const LAST_LOOK: Duration = Duration::from_millis(1);
 
-/// Maximum length of a reply, which contains a histogram of a few kilobytes per metric.
+/// Maximum length of a reply in bytes. A reply contains a histogram of a few kilobytes per metric.
 const LONGEST_REPLY: usize = 16 << 20;
 
 /// Maximum number of pieces read at a time, so that endless output does not delay the deadline.
@@ -54,8 +54,8 @@ pub struct Launcher {
 pub enum LaunchResult {
     /// The invocation sent a reply.
     Replied(Box<InvocationReply>),
-    /// The invocation sent no reply: it crashed, hung, or printed something else. The text says
-    /// which.
+    /// The invocation sent no reply: it crashed, hung, or printed something else. The text
+    /// describes the cause.
     Broken(String),
     /// The run was stopped during the invocation, which has been killed.
     Stopped,
@@ -144,8 +144,8 @@ impl Running {
         }
     }
 
-    /// Returns `true` if the leader is a zombie. It remains a zombie, so that the group's number is
-    /// not reused.
+    /// Returns `true` if the leader is a zombie. The leader remains a zombie, so that the group's
+    /// number is not reused.
     fn has_ended(&self) -> bool {
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         matches!(waitid(WaitId::Pid(pid_of(&self.child)), options), Ok(Some(_)))
@@ -216,8 +216,8 @@ fn unblock<F: AsFd>(pipe: Option<&F>) -> io::Result<()> {
     Ok(())
 }
 
-/// Reads the content of a non-blocking pipe; returns `true` at its end. Bytes above `most` are read
-/// and discarded, so that the writer does not block.
+/// Reads the content of a non-blocking pipe. Returns `true` at its end. Bytes beyond `most` are
+/// read and discarded, so that the writer does not block.
 fn drain(pipe: Option<&mut impl Read>, into: &mut Vec<u8>, most: usize) -> io::Result<bool> {
     let Some(pipe) = pipe else { return Ok(false) };
     let mut piece = [0; 16 << 10];

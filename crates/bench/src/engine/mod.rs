@@ -1,13 +1,13 @@
-//! Runs tasks in fresh processes and collects their replies.
+//! The engine, which runs tasks in fresh processes and collects their replies.
 //!
-//! [`plan::Plan`] is the request: tasks, size and order. [`run`] carries it out block by block. A
+//! [`plan::Plan`] is the request: tasks, size and order. [`run`] executes it block by block. A
 //! block contains every task once, in random order, so that drift of the machine affects all cells
 //! equally. A task whose invocations take seconds has fewer of them, spread evenly over the blocks.
 //! Each invocation is a new process ([`launch`]) that receives a task, runs it ([`invoked`]) and
 //! replies with summaries. [`collect`] converts the replies to cells. [`stop`] lets Ctrl-C end the
 //! run cleanly.
 //!
-//! Before a run, [`pilot`] makes a few small invocations. From them [`estimate`] computes the
+//! Before a run, [`pilot`] makes a few small invocations. From these, [`estimate`] computes the
 //! duration of the run, and [`repetitions`] the number of repetitions.
 
 pub mod collect;
@@ -33,23 +33,23 @@ use crate::machine::{MachineFacts, advice, card};
 use crate::schema::{Results, SCHEMA};
 use crate::task::InvocationTask;
 
-/// Number of blocks in which a task may fail before it is left out of the remaining blocks: a
-/// mechanism that hangs would otherwise cost one timeout per block.
+/// Number of blocks in which a task may fail before it is left out of the remaining blocks. Without
+/// this limit, a mechanism that hangs would cost one timeout per block.
 const FAILED_BLOCKS: usize = 2;
 
 /// An observer of the engine. All methods have a default that ignores the event.
 pub trait Progress {
-    /// Reports the start of the run; `plan` contains the maximum of what will be done.
+    /// Reports the start of the run. `plan` contains the maximum number of invocations.
     fn began(&mut self, _plan: &Plan) {}
     /// Reports the start of an invocation of `task` in a block.
     fn invoking(&mut self, _task: &InvocationTask, _block: usize) {}
-    /// Reports the end of an invocation of `task`; `left_out` further invocations will not be made.
+    /// Reports the end of an invocation of `task`. `left_out` further invocations will not be made.
     fn invoked(&mut self, _task: &InvocationTask, _outcome: &InvocationResult, _left_out: usize) {}
     /// Reports the end of the run.
     fn ended(&mut self) {}
 }
 
-/// An observer that ignores everything.
+/// An observer that ignores all events.
 #[derive(Debug, Clone, Copy)]
 pub struct Silent;
 
@@ -57,8 +57,8 @@ impl Progress for Silent {}
 
 /// Runs the whole plan, or the part of it before `stop`.
 ///
-/// Writes raw samples to `samples`, an existing directory, if it is given. If an invocation fails,
-/// its row records that; the run itself does not fail.
+/// If `samples`, an existing directory, is given, writes raw samples to it. If an invocation fails,
+/// its row records the failure; the run itself does not fail.
 pub fn run(
     plan: &Plan,
     launcher: &Launcher,
@@ -139,7 +139,7 @@ pub fn run(
 }
 
 /// Runs one invocation, and repeats it once if it fails. Returns `None` if the run was stopped;
-/// otherwise the reply, and the reason why a first attempt failed.
+/// otherwise returns the reply, and the reason why a first attempt failed.
 fn invoke(
     launcher: &Launcher,
     order: &InvocationRequest,

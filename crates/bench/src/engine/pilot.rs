@@ -1,4 +1,4 @@
-//! Trials of a task before the run itself: [`Pilot`] makes single invocations and measures the
+//! Trials of a task before the run itself. [`Pilot`] makes single invocations and measures the
 //! duration of each.
 
 use std::time::Instant;
@@ -10,12 +10,12 @@ use crate::size::Size;
 use crate::suite::Suite;
 use crate::task::InvocationTask;
 
-/// Makes invocations whose figures do not enter any result.
+/// A maker of invocations whose figures do not enter any result.
 #[derive(Debug, Clone, Copy)]
 pub struct Pilot<'a> {
     /// The suite that contains the tasks' experiments.
     pub suite: &'static Suite,
-    /// Launcher of the invocations.
+    /// The launcher of the invocations.
     pub launcher: &'a Launcher,
     /// The request to stop.
     pub stop: &'a StopRequest,
@@ -35,7 +35,7 @@ pub struct PilotRun {
 pub enum PilotFailure {
     /// The run was stopped.
     Stopped,
-    /// The task cannot be measured on this machine; contains the reason.
+    /// The task cannot be measured on this machine, for the contained reason.
     Unmeasurable(String),
 }
 

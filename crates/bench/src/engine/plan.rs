@@ -16,18 +16,18 @@ use crate::task::InvocationTask;
 pub struct Plan {
     /// The suite that contains the tasks' experiments.
     pub suite: &'static Suite,
-    /// Tasks to run, each at most once per block.
+    /// The tasks to run, each at most once per block.
     pub tasks: Vec<InvocationTask>,
     /// Number of invocations of each task, in the order of the tasks.
     invocations: Vec<usize>,
-    /// The amount that an invocation measures.
+    /// The size of an invocation.
     pub size: Size,
     /// Seed of the order.
     pub seed: u64,
 }
 
 impl Plan {
-    /// Creates a plan for `tasks`, with as many invocations of each as its experiment requests at
+    /// Creates a plan for `tasks`. Each task has as many invocations as its experiment requests at
     /// `size`.
     pub fn new(suite: &'static Suite, tasks: Vec<InvocationTask>, size: Size, seed: u64) -> Self {
         let wanted = |task: &InvocationTask| {
@@ -97,7 +97,7 @@ impl Plan {
         order
     }
 
-    /// Returns how many invocations of task number `index` remain after `block`.
+    /// Returns the number of invocations of task number `index` that remain after `block`.
     pub fn left_after(&self, index: usize, block: usize) -> usize {
         (block + 1..self.blocks()).filter(|&later| self.takes_part(index, later)).count()
     }
@@ -128,7 +128,7 @@ fn offer(nearest: &Option<String>) -> String {
 }
 
 /// Converts names, `experiment` or `experiment/variant`, to tasks for a machine. An empty list
-/// selects everything. Each task occurs once, in the registry's order, no matter how often it was
+/// selects all tasks. Each task occurs once, in the registry's order, no matter how often it was
 /// named.
 ///
 /// # Errors
@@ -183,7 +183,8 @@ pub fn resolve_all(
 
 /// Returns a random seed for the order of a run.
 pub fn fresh_seed() -> u64 {
-    // The seed is stored in JSON, whose numbers are often read as doubles, which preserve 53 bits.
+    // The seed is stored in JSON, whose numbers are often read as doubles, which preserve only 53
+    // bits.
     rand::random::<u64>() >> 11
 }
 
@@ -222,10 +223,10 @@ fn unknown_experiment(suite: &'static Suite, name: &str) -> UnknownName {
     UnknownName { kind: "experiment".into(), name: name.into(), nearest }
 }
 
-/// Minimum similarity (Jaro and Winkler) of a misspelling; words with little in common reach 0.6.
+/// Minimum similarity (Jaro and Winkler) of a misspelling. Words with little in common reach 0.6.
 const ALIKE: f64 = 0.75;
 
-/// Returns the candidate most similar to `name`, if any is similar enough.
+/// Returns the candidate most similar to `name`, if one is similar enough.
 fn nearest(name: &str, candidates: impl Iterator<Item = String>) -> Option<String> {
     candidates
         .map(|candidate| (strsim::jaro_winkler(name, &candidate), candidate))

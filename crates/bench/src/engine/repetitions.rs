@@ -1,13 +1,14 @@
-//! The number of repetitions of a task that gives an interval of a requested width: [`advise`].
+//! The number of repetitions of a task that yields an interval of a requested width: [`advise`].
 //!
 //! A pilot of small invocations provides the two components of the variance, within and between
-//! invocations. Two sizes provide the costs of an iteration and of an invocation. From these the
-//! formula of Kalibera and Jones ([`crate::stats::plan`]) computes the repetitions. Iterations are
-//! counted in stretches ([`STRETCHES`] per invocation of the pilot), whose means are practically
-//! independent.
+//! invocations. Two sizes provide the costs of an iteration and of an invocation. From these values
+//! the formula of Kalibera and Jones ([`crate::stats::plan`]) computes the repetitions. Iterations
+//! are counted in stretches ([`STRETCHES`] per invocation of the pilot), whose means are
+//! practically independent.
 //!
-//! With ten invocations, the component between them is accurate to about a quarter. So the advice
-//! is only a plan, and the run that follows it still prints the interval that it reached.
+//! With ten invocations, the component between invocations is accurate to about a quarter. The
+//! advice is therefore only a plan, and the run that follows it still prints the interval that it
+//! reached.
 
 use serde::Serialize;
 
@@ -24,7 +25,7 @@ const SMALL: usize = 10;
 const LARGE: usize = 2;
 /// Number of invocations needed for the advice on one task.
 pub const TRIALS: usize = SMALL + LARGE;
-/// Minimum cost of starting an invocation, whatever the slope of the line.
+/// Minimum cost in seconds of starting an invocation, whatever the slope of the line.
 const LEAST_INVOCATION_SECONDS: f64 = 1e-3;
 
 /// The advice of a pilot for a task's first metric. If an invocation measures several points of the
@@ -51,7 +52,7 @@ pub struct PilotAdvice {
     pub invocation_seconds: f64,
     /// Number of operations in each invocation.
     pub iterations: usize,
-    /// Number of invocations; `None` if more than [`crate::stats::plan::MOST_INVOCATIONS`] are
+    /// Number of invocations, or `None` if more than [`crate::stats::plan::MOST_INVOCATIONS`] are
     /// needed.
     pub invocations: Option<usize>,
     /// Duration of all invocations in seconds.
@@ -71,8 +72,8 @@ pub struct ReachedWidths {
     pub full: f64,
 }
 
-/// Tries `task` and returns the number of repetitions for an interval of the mean that extends at
-/// most `precision`, a share of the mean, to either side.
+/// Tries `task` and returns the number of repetitions for an interval of the mean that extends by
+/// at most `precision`, a share of the mean, to either side.
 ///
 /// # Errors
 /// Returns a [`PilotFailure`]: the pilot was stopped, or the task cannot be measured here.

@@ -1,5 +1,5 @@
 //! A clean early end of a run: [`StopRequest`].
-#![allow(unsafe_code, reason = "asks the system whether a signal is ignored")]
+#![allow(unsafe_code, reason = "queries whether a signal is ignored")]
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -14,8 +14,8 @@ use tontine::signal::{Signal, SignalError};
 /// Dropping it restores the previous dispositions.
 #[derive(Debug)]
 pub struct StopRequest {
-    /// Readable if the pipe of one of `awaited` is. It must be dropped before the pipes, because
-    /// their numbers are reused.
+    /// Readable if the pipe of one of `awaited` is readable. It must be dropped before the pipes,
+    /// because their numbers are reused.
     readable: OwnedFd,
     awaited: Vec<AwaitedSignal>,
 }
@@ -26,7 +26,7 @@ struct AwaitedSignal {
     signal: Signal,
     /// The pipe is never read, so that the descriptor stays readable.
     wake: SelfPipe,
-    /// Faster to check than `wake`, but installed later: a signal may have arrived in between.
+    /// Faster to check than `wake`, but installed later, so a signal may have arrived in between.
     flag: SignalFlag,
 }
 
@@ -41,7 +41,7 @@ impl StopRequest {
     }
 
     /// Creates a request that arrives with SIGINT, SIGTERM or SIGHUP. An ignored SIGHUP stays
-    /// ignored: under nohup(1) it means that the program should outlive its terminal.
+    /// ignored, because under nohup(1) the program should outlive its terminal.
     ///
     /// # Errors
     /// Returns an error if the system has no descriptor left or refuses a handler.
@@ -64,8 +64,8 @@ impl StopRequest {
         self.signal().is_some()
     }
 
-    /// Returns the signal that caused the request; if there are several, the first of SIGINT,
-    /// SIGTERM, SIGHUP.
+    /// Returns the signal that caused the request. If there are several, returns the first of
+    /// SIGINT, SIGTERM, SIGHUP.
     pub fn signal(&self) -> Option<i32> {
         let flagged = self.awaited.iter().find(|awaited| awaited.flag.is_set());
         // One poll covers all signals, because a signal without a flag is rare.

@@ -1,7 +1,7 @@
-//! Facts that spoil measurements, and their remedies: [`advice`].
+//! Advice on facts that spoil measurements, with their remedies: [`advice`].
 //!
 //! Each rule is a pure function of the [`MachineFacts`]; no rule reads or changes the system. An
-//! unknown fact results in no advice.
+//! unknown fact causes no advice.
 
 use serde::Serialize;
 
@@ -31,7 +31,7 @@ pub struct Advice {
     pub finding: String,
     /// Effect on figures.
     pub effect: &'static str,
-    /// Remedy, which is a command if there is one.
+    /// The remedy, as a command if possible.
     pub mend: String,
 }
 
@@ -39,7 +39,7 @@ pub struct Advice {
 const STOLEN_SHARE: f64 = 0.001;
 /// Share of the processors that may be busy with other work.
 const BUSY_SHARE: f64 = 0.25;
-/// Pressure, in per cent of time, above which tasks wait noticeably.
+/// Pressure, as a percentage of time, above which tasks wait noticeably.
 const PRESSURE: f64 = 5.0;
 /// Wake-up time of an idle state, in µs, above which it affects every blocking row.
 const DEEP_WAKE_US: u64 = 20;

@@ -1,6 +1,6 @@
 //! The build of this program, and the libraries that it uses.
 
-#![allow(unsafe_code, reason = "asks the C library for its version")]
+#![allow(unsafe_code, reason = "queries the version of the C library")]
 
 use std::collections::BTreeMap;
 
@@ -23,8 +23,8 @@ pub struct Build {
     pub debug: Option<bool>,
     /// The loaded C library.
     pub libc: Option<String>,
-    /// Versions of the libraries that are measured besides the mechanisms of the kernel. Only the
-    /// suite of experiments knows these libraries.
+    /// Versions of the libraries that are measured in addition to the mechanisms of the kernel.
+    /// Only the suite of experiments can determine them.
     pub peers: Option<BTreeMap<String, String>>,
 }
 

@@ -1,6 +1,6 @@
 //! The facts as rows, for a terminal and for a page: [`card`].
 //!
-//! A fact that could not be read is left out, and so is a topic without facts. Values include their
+//! A fact that could not be read is omitted, as is a topic without facts. Values include their
 //! units.
 
 use super::limits::Limit;
@@ -226,7 +226,7 @@ fn cache_size(size: &str) -> String {
     kib.map_or_else(|| size.to_owned(), |kib| binary(kib * 1024))
 }
 
-/// Formats an amount of memory in the largest unit of which it has at least one.
+/// Formats an amount of memory in the largest unit of which it contains at least one.
 fn binary(bytes: u64) -> String {
     let units = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
     match units.into_iter().find(|(unit, _)| bytes >= *unit) {

@@ -1,7 +1,8 @@
 //! The compiler that built the running program: [`version`].
 //!
 //! rustc signs each object file in the section `.comment`, and the linker keeps one copy of each
-//! signature, so it can be read without a build script. Source: ELF-64 Object File Format, 1.5.
+//! signature, so the signature can be read without a build script. Source: ELF-64 Object File
+//! Format, 1.5.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -9,7 +10,7 @@ use std::os::unix::fs::FileExt;
 /// Start of a signature.
 const SIGNATURE: &str = "rustc version ";
 
-/// Maximum number of bytes of a section that are read; real sections have a few hundred.
+/// Maximum number of bytes of a section that are read. Real sections have a few hundred.
 const LONGEST: u64 = 1 << 20;
 
 /// Returns the version of rustc from the executable's signature, as `1.95.0 (59807616e

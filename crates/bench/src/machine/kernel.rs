@@ -1,4 +1,4 @@
-//! The kernel: version, preemption, tick, mitigations, address layout.
+//! Facts about the kernel: version, preemption, tick, mitigations, address layout.
 
 use std::collections::BTreeMap;
 use std::process::{Command, Stdio};
@@ -10,14 +10,14 @@ use tontine_host::os::files::{Files, chosen};
 /// Facts about the kernel.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct KernelFacts {
-    /// Release, as printed by `uname -r`: `6.18.44-distribution`.
+    /// Release, as printed by `uname -r`, such as `6.18.44-distribution`.
     pub release: Option<String>,
-    /// `none`, `voluntary`, `full`, `lazy`, `real-time`.
+    /// One of `none`, `voluntary`, `full`, `lazy` and `real-time`.
     pub preemption: Option<String>,
     /// Ticks per second.
     pub hz: Option<u32>,
-    /// The kernel's mitigation of each processor vulnerability; vulnerabilities that do not affect
-    /// this processor are left out.
+    /// The kernel's mitigation of each processor vulnerability. Vulnerabilities that do not affect
+    /// this processor are omitted.
     pub mitigations: Option<BTreeMap<String, String>>,
     /// `kernel.randomize_va_space`: 0 off, 1 all but the heap, 2 all.
     pub address_randomisation: Option<u8>,
@@ -73,7 +73,7 @@ impl KernelFacts {
         version(self.release.as_deref()?)
     }
 
-    /// Returns the release without the distribution's suffix: `6.18.44`.
+    /// Returns the release without the distribution's suffix, such as `6.18.44`.
     pub fn short_release(&self) -> Option<&str> {
         let release = self.release.as_deref()?;
         release.split(|c: char| !c.is_ascii_digit() && c != '.').next()
@@ -93,7 +93,7 @@ fn hz() -> Option<u32> {
     (tick.tv_sec == 0 && hz.is_finite()).then(|| hz.round() as u32)
 }
 
-/// Returns the kernel's build configuration from the place where it is stored.
+/// Returns the kernel's build configuration from the file that contains it.
 fn config(files: &Files, release: &str) -> Option<String> {
     let kept = [format!("boot/config-{release}"), format!("usr/lib/modules/{release}/config")];
     kept.iter().find_map(|path| files.text(path)).or_else(|| {
@@ -110,8 +110,8 @@ fn config(files: &Files, release: &str) -> Option<String> {
     })
 }
 
-/// Returns the active preemption mode; otherwise the mode requested at boot; otherwise the mode
-/// with which the kernel was built.
+/// Returns the active preemption mode. If it is unknown, returns the mode requested at boot, or
+/// else the mode with which the kernel was built.
 fn preemption(files: &Files, boot_line: Option<&str>, config: Option<&str>) -> Option<String> {
     let real_time = files.number::<u8>("sys/kernel/realtime") == Some(1)
         || files.text("proc/version").is_some_and(|text| text.contains("PREEMPT_RT"));

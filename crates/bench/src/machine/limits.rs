@@ -8,7 +8,7 @@ use serde::Serialize;
 pub struct LimitFacts {
     /// Maximum number of open descriptors (`RLIMIT_NOFILE`).
     pub open_files: Option<Limit>,
-    /// Maximum number of processes and threads of this user (`RLIMIT_NPROC`); root is exempt.
+    /// Maximum number of processes and threads of this user (`RLIMIT_NPROC`). Root is exempt.
     pub processes: Option<Limit>,
     /// Maximum number of bytes locked into memory (`RLIMIT_MEMLOCK`).
     pub locked_bytes: Option<Limit>,
@@ -26,7 +26,7 @@ pub struct LimitFacts {
     pub root: Option<bool>,
 }
 
-/// A limit; `null` means unlimited.
+/// A limit, in which `null` means unlimited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct Limit {
     /// The limit in force.

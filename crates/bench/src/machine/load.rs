@@ -14,11 +14,11 @@ pub struct LoadFacts {
     pub last_five_minutes: Option<f64>,
     /// Number of running and ready tasks now, including the calling thread.
     pub runnable: Option<u64>,
-    /// Share of the last ten seconds in which a task waited for a processor, per cent.
+    /// Percentage of the last ten seconds in which a task waited for a processor.
     pub processor_pressure: Option<f64>,
-    /// Share of the same time in which a task waited for memory.
+    /// Percentage of the same time in which a task waited for memory.
     pub memory_pressure: Option<f64>,
-    /// Share of the same time in which a task waited for input and output.
+    /// Percentage of the same time in which a task waited for input and output.
     pub io_pressure: Option<f64>,
     /// Interrupts per second on all processors, over the few hundredths of a second that the
     /// measurement takes.
@@ -27,7 +27,7 @@ pub struct LoadFacts {
     pub switches_per_s: Option<f64>,
 }
 
-/// Counters; two readings of them determine a rate.
+/// Counters, two readings of which determine a rate.
 #[derive(Debug, Clone, Copy)]
 pub struct Counters {
     at: Instant,
@@ -52,7 +52,7 @@ impl Counters {
 }
 
 impl LoadFacts {
-    /// Reads the facts; the rates cover the time since `before`.
+    /// Reads the facts. The rates cover the time since `before`.
     pub fn look(files: &Files, before: Counters) -> Self {
         let now = Counters::read(files);
         let seconds = (now.at - before.at).as_secs_f64();

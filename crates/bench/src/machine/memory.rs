@@ -6,19 +6,19 @@ use tontine_host::os::files::{Files, chosen, keyed};
 /// Facts about memory.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct MemoryFacts {
-    /// Total memory, bytes.
+    /// Total memory in bytes.
     pub total_bytes: Option<u64>,
-    /// Memory available without swapping, bytes.
+    /// Memory available without swapping, in bytes.
     pub available_bytes: Option<u64>,
-    /// Swap space, bytes.
+    /// Swap space in bytes.
     pub swap_bytes: Option<u64>,
-    /// Length of a page, bytes.
+    /// Size of a page in bytes.
     pub page_bytes: Option<u64>,
-    /// Transparent huge pages: `always`, `madvise`, `never`.
+    /// State of transparent huge pages: `always`, `madvise` or `never`.
     pub huge_pages: Option<String>,
     /// `true` if the kernel merges equal pages (KSM).
     pub merging: Option<bool>,
-    /// NUMA nodes.
+    /// Number of NUMA nodes.
     pub nodes: Option<usize>,
     /// `true` if memory can be shared by name, because `/dev/shm` exists.
     pub shared_by_name: Option<bool>,

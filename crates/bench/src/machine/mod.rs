@@ -1,7 +1,7 @@
-//! Facts about this machine, and advice on those that spoil measurements: [`MachineFacts`],
+//! Facts about this machine, [`MachineFacts`], and advice on facts that spoil measurements,
 //! [`advice::advice`].
 //!
-//! [`MachineFacts::look`] collects the facts, with one module per topic; a fact that cannot be read
+//! [`MachineFacts::look`] collects the facts, with one module per topic. A fact that cannot be read
 //! is `None` (`null` in results). [`mod@advice`] draws conclusions from the facts alone,
 //! [`mod@card`] formats them as rows for a terminal and a page, and [`topology`] finds the pairs of
 //! processors that experiments use.
@@ -55,7 +55,7 @@ pub struct MachineFacts {
 }
 
 impl MachineFacts {
-    /// Reads the facts of this machine. Never fails; takes about 50 ms, mostly to measure the
+    /// Reads the facts of this machine. Never fails. Takes about 50 ms, mostly to measure the
     /// clocks.
     pub fn look() -> Self {
         let files = Files::of_this_machine();
@@ -74,8 +74,8 @@ impl MachineFacts {
         }
     }
 
-    /// Returns a one-line description of the machine, for headings: `AMD EPYC, 2 of 2 processors,
-    /// KVM, Linux 6.18.44`.
+    /// Returns a one-line description of the machine for headings, such as `AMD EPYC, 2 of 2
+    /// processors, KVM, Linux 6.18.44`.
     pub fn one_line(&self) -> String {
         let architecture = || self.processor.architecture.clone();
         let model = self.processor.model.clone().or_else(architecture);
@@ -97,7 +97,7 @@ impl MachineFacts {
 }
 
 /// Returns the time that the hypervisor gave to others while this system was ready to run, in ms
-/// since boot, summed over all processors. `None` if `/proc/stat` cannot be read.
+/// since boot, summed over all processors. Returns `None` if `/proc/stat` cannot be read.
 pub fn stolen_ms() -> Option<f64> {
     virtualisation::ProcessorTimes::read(&Files::of_this_machine()).map(|times| times.stolen_ms)
 }

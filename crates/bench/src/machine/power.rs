@@ -11,7 +11,7 @@ pub struct Power {
     pub frequency_driver: Option<String>,
     /// Governors in use, each once.
     pub governors: Option<Vec<String>>,
-    /// Lowest and highest frequency that the governor may choose, kHz.
+    /// Lowest and highest frequencies that the governor may choose, in kHz.
     pub frequency_khz: Option<(u64, u64)>,
     /// `true` if the processor may run above its nominal frequency.
     pub turbo: Option<bool>,
@@ -24,11 +24,11 @@ pub struct Power {
 /// One idle state.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct IdleState {
-    /// Name of the state: `C6`.
+    /// Name of the state, such as `C6`.
     pub name: String,
     /// Time to wake from the state, in µs, as stated by the driver.
     pub wake_us: Option<u64>,
-    /// `true` if an administrator disabled it.
+    /// `true` if an administrator disabled the state.
     pub disabled: bool,
 }
 
@@ -71,7 +71,7 @@ impl Power {
     }
 }
 
-/// Returns `true` if turbo is on. Intel's driver has its own switch; the others share one.
+/// Returns `true` if turbo is on. Intel's driver has its own switch; all other drivers share one.
 fn turbo(files: &Files) -> Option<bool> {
     let no_turbo: Option<u8> = files.number(&format!("{CPUS}/intel_pstate/no_turbo"));
     let boost: Option<u8> = files.number(&format!("{CPUS}/cpufreq/boost"));

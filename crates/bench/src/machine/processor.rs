@@ -7,7 +7,7 @@ use tontine_host::os::pin;
 /// Facts about the processors.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct ProcessorFacts {
-    /// Instruction set: `x86_64`, `aarch64`.
+    /// Instruction set, such as `x86_64` or `aarch64`.
     pub architecture: Option<String>,
     /// The manufacturer's model name.
     pub model: Option<String>,
@@ -30,15 +30,15 @@ pub struct ProcessorFacts {
 /// One cache.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Cache {
-    /// 1 is nearest to the core.
+    /// Level of the cache. Level 1 is nearest to the core.
     pub level: u32,
-    /// `Data`, `Instruction`, `Unified`.
+    /// One of `Data`, `Instruction` and `Unified`.
     pub kind: String,
-    /// Size as the kernel writes it: `1024K`.
+    /// Size as the kernel writes it, such as `1024K`.
     pub size: String,
-    /// Length of a line, bytes.
+    /// Length of a line in bytes.
     pub line_bytes: Option<u32>,
-    /// Processors that share it: `0-1`.
+    /// Processors that share the cache, such as `0-1`.
     pub shared_by: String,
 }
 
@@ -68,11 +68,11 @@ impl ProcessorFacts {
     }
 }
 
-/// Reads a list of processors from a file of the kernel; an empty file is an empty list.
+/// Reads a list of processors from a file of the kernel. An empty file is an empty list.
 fn listed(files: &Files, name: &str) -> Option<Vec<usize>> {
     let path = format!("{CPUS}/{name}");
     let text = files.text(&path).unwrap_or_default();
-    // If every processor has a tick, some kernels write this instead of nothing.
+    // If every processor has a tick, some kernels write this text instead of an empty file.
     let text = if text == "(null)" { "" } else { &text };
     files.has(&path).then(|| processor_list(text))?
 }
@@ -109,8 +109,8 @@ fn caches(files: &Files, cpus: &[usize]) -> Option<Vec<Cache>> {
     (!all.is_empty()).then_some(all)
 }
 
-/// Returns the model's name. Arm's file has no name, and contains the numbers of the implementer
-/// and the part instead.
+/// Returns the model's name. Arm's file has no name, but contains the numbers of the implementer
+/// and the part.
 fn model(cpuinfo: &str) -> Option<String> {
     let value = |key: &str| {
         cpuinfo.lines().find_map(|line| {

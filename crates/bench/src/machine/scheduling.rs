@@ -9,18 +9,18 @@ use tontine_host::os::pin;
 pub struct Scheduling {
     /// Processors on which this process may run.
     pub affinity: Option<Vec<usize>>,
-    /// `other`, `fifo`, `round-robin`, `batch`, `idle`, `deadline`.
+    /// One of `other`, `fifo`, `round-robin`, `batch`, `idle` and `deadline`.
     pub policy: Option<String>,
-    /// Nice value, −20 … 19.
+    /// Nice value, from −20 to 19.
     pub nice: Option<i64>,
-    /// `v1` or `v2`: the hierarchy with the processor controller.
+    /// The hierarchy with the processor controller, `v1` or `v2`.
     pub cgroup: Option<String>,
-    /// Limit that the cgroup or one of its ancestors sets, in processors; `None` if there is no
+    /// Limit in processors that the cgroup or one of its ancestors sets; `None` if there is no
     /// limit or it is unknown.
     pub quota: Option<f64>,
     /// Number of periods in which the cgroup was throttled since its creation.
     pub throttled_periods: Option<u64>,
-    /// Total time of throttling, ms.
+    /// Total time of throttling in ms.
     pub throttled_ms: Option<f64>,
 }
 
@@ -70,13 +70,13 @@ struct Cgroup {
     version: &'static str,
     /// Mount point of the hierarchy.
     mount: String,
-    /// Names of the groups from the mount point down to this process's.
+    /// Names of the groups from the mount point down to the group of this process.
     path: Vec<String>,
 }
 
 impl Cgroup {
-    /// Returns the first mounted hierarchy, v1 before v2, that lists the processor controller; on a
-    /// mixed system v1 has it.
+    /// Returns the first mounted hierarchy, v1 before v2, that lists the processor controller. On a
+    /// mixed system, that is v1.
     fn of_this_process(files: &Files) -> Option<Self> {
         let groups = files.text("proc/self/cgroup")?;
         let mounts = files.text("proc/self/mountinfo")?;

@@ -1,4 +1,5 @@
-//! The clocks: their source, their resolution, and the offset between two processors' counters.
+//! Facts about the clocks: their source, their resolution, and the offset between two processors'
+//! counters.
 
 use std::time::Instant;
 
@@ -8,13 +9,13 @@ use tontine_host::os::files::Files;
 
 use super::topology::Topology;
 
-/// Number of pairs of stamps among which the smallest step is searched.
+/// Number of pairs of stamps in which the smallest step is searched.
 const PAIRS: usize = 1000;
 
 /// Facts about the clocks.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct Timing {
-    /// `counter` or `monotonic`: the source of the experiments' stamps.
+    /// The source of the experiments' stamps, `counter` or `monotonic`.
     pub stamps: Option<String>,
     /// `true` if the processor reports that its counter ticks at the same rate in every state.
     pub invariant_counter: Option<bool>,
@@ -22,9 +23,9 @@ pub struct Timing {
     pub system_source: Option<String>,
     /// Clock sources available to the kernel.
     pub system_sources: Option<Vec<String>>,
-    /// Length of a tick of the stamps, ns.
+    /// Length of a tick of the stamps in ns.
     pub ns_per_tick: Option<f64>,
-    /// Smallest step observed between two stamps, ns.
+    /// Smallest step observed between two stamps, in ns.
     pub granularity_ns: Option<f64>,
     /// Difference of two stamps with nothing between them, in ns (median).
     pub empty_pair_ns: Option<f64>,
@@ -37,16 +38,16 @@ pub struct Timing {
 /// Bounds of the difference between two processors' counters.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Offset {
-    /// The processor that asked.
+    /// The processor that sent the requests.
     pub here: usize,
-    /// The processor that answered.
+    /// The processor that replied.
     pub there: usize,
-    /// Difference of the counters, ticks.
+    /// Difference of the counters in ticks.
     #[serde(flatten)]
     pub ticks: offset::Band,
-    /// The lower end, ns.
+    /// The lower end in ns.
     pub low_ns: f64,
-    /// The upper end, ns.
+    /// The upper end in ns.
     pub high_ns: f64,
 }
 
@@ -96,8 +97,8 @@ fn clock_gettime_ns() -> f64 {
     began.elapsed().as_nanos() as f64 / PAIRS as f64
 }
 
-/// Measures the offset between two sockets if there are two, because these are most likely to
-/// disagree.
+/// Measures the offset between two sockets, if there are two, because their counters are most
+/// likely to disagree.
 fn offset(clock: Clock, topology: &Topology) -> Option<Offset> {
     let pair = ["cross-socket", "cross-cache", "cross-core", "siblings"]
         .iter()

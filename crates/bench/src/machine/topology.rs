@@ -1,8 +1,8 @@
-//! The processors that this process may use, and what they share: [`Topology`].
+//! The processors that this process may use, and the resources that they share: [`Topology`].
 //!
-//! [`HardwareThread`] describes what one hardware thread shares with others, as read from
-//! `/sys/devices/system/cpu/cpu*/{topology,cache}`. [`Topology::of`] converts a list of them to
-//! [`Placement`]s without access to the system, so that it can be tested with invented machines.
+//! [`HardwareThread`] describes the resources that one hardware thread shares with others, as read
+//! from `/sys/devices/system/cpu/cpu*/{topology,cache}`. [`Topology::of`] converts a list of them
+//! to [`Placement`]s without access to the system, so that it can be tested with invented machines.
 //!
 //! The module does not pin threads; [`tontine_host::os::pin`] does.
 
@@ -12,7 +12,7 @@ use tontine_host::os::pin;
 /// An assignment of two ends to processors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Placement {
-    /// `same-core`, `siblings`, `cross-core`, `cross-cache`, `cross-socket`.
+    /// One of `same-core`, `siblings`, `cross-core`, `cross-cache` and `cross-socket`.
     pub name: &'static str,
     /// Processor of the measuring end.
     pub here: usize,
@@ -26,16 +26,16 @@ pub struct Topology {
     placements: Vec<Placement>,
 }
 
-/// A hardware thread and what it shares.
+/// A hardware thread and the resources that it shares.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HardwareThread {
     /// Number of the thread.
     pub cpu: usize,
-    /// The lowest number among the hardware threads of its core; its own number if that is unknown.
+    /// The lowest number among the hardware threads of its core. Its own number if that is unknown.
     pub core: usize,
     /// The lowest number among the hardware threads that share its last-level cache.
     pub cache: Option<usize>,
-    /// Number of its socket.
+    /// Number of the socket.
     pub socket: Option<usize>,
 }
 
@@ -46,12 +46,12 @@ impl Topology {
         Self::of(&threads(&Files::of_this_machine(), &allowed))
     }
 
-    /// Returns the placements that `threads` allow: for every kind, the first pair in ascending
-    /// order.
+    /// Returns the placements that `threads` allow. For every kind, this is the first pair in
+    /// ascending order.
     ///
     /// `cross-core` prefers two cores that share a last-level cache, then two cores of one socket,
-    /// then any two; it is missing if there is only one core. `cross-cache` stays within a socket.
-    /// A kind that depends on an unknown fact is missing too.
+    /// then any two cores. It is missing if there is only one core. `cross-cache` stays within a
+    /// socket. A kind that depends on an unknown fact is also missing.
     pub fn of(threads: &[HardwareThread]) -> Self {
         let cores = |a: &HardwareThread, b: &HardwareThread| a.core != b.core;
         let one_cache =

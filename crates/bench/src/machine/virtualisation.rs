@@ -7,14 +7,14 @@ use tontine_host::os::files::{Files, keyed};
 /// Facts about virtualisation.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct Virtualisation {
-    /// Name of the hypervisor; `None` if no sign of one was found.
+    /// Name of the hypervisor; `None` if no sign of a hypervisor was found.
     pub hypervisor: Option<String>,
     /// Time that the hypervisor gave to others while this system was ready to run, in ms since
     /// boot, summed over all processors.
     pub stolen_ms: Option<f64>,
     /// Stolen time as a share of the non-idle time.
     pub stolen_share: Option<f64>,
-    /// Kind of container; `None` if no sign of one was found.
+    /// Kind of container; `None` if no sign of a container was found.
     pub container: Option<String>,
     /// Number of system-call filters (seccomp) that each call of this process passes.
     pub call_filters: Option<u32>,
@@ -32,7 +32,7 @@ impl Virtualisation {
             stolen_ms: times.map(|times| times.stolen_ms),
             stolen_share: times.and_then(|times| times.share()),
             container: container(files),
-            // Before Linux 5.9 the kernel reports the mode and not the number of filters.
+            // Before Linux 5.9, the kernel reports the mode and not the number of filters.
             call_filters: keyed(&status, "Seccomp_filters")
                 .or_else(|| keyed::<u32>(&status, "Seccomp").map(|mode| u32::from(mode == 2))),
             docker_engine: docker_engine(files),
@@ -43,9 +43,9 @@ impl Virtualisation {
 /// Processor times since boot.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct ProcessorTimes {
-    /// Time taken by the hypervisor, ms.
+    /// Time taken by the hypervisor, in ms.
     pub(super) stolen_ms: f64,
-    /// Time spent working, for this system or for others, ms.
+    /// Time spent working, for this system or for others, in ms.
     busy_ms: f64,
 }
 
@@ -56,7 +56,8 @@ impl ProcessorTimes {
         let mut words = text.lines().next()?.split_whitespace();
         (words.next()? == "cpu").then_some(())?;
         let ticks: Vec<f64> = words.map_while(|word| word.parse().ok()).collect();
-        // user nice system idle iowait irq softirq steal; user and nice include the guests' time.
+        // The fields are user nice system idle iowait irq softirq steal; user and nice include the
+        // guests' time.
         let [user, nice, system, _, _, irq, softirq, stolen, ..] = ticks[..] else {
             return None;
         };
@@ -86,7 +87,7 @@ fn hypervisor(files: &Files) -> Option<String> {
 }
 
 /// Returns the hypervisor named in the processor's identification, in leaves that the architecture
-/// reserves for it.
+/// reserves for hypervisors.
 #[cfg(target_arch = "x86_64")]
 fn by_processor() -> Option<String> {
     use std::arch::x86_64::__cpuid;
@@ -155,7 +156,7 @@ fn container(files: &Files) -> Option<String> {
     marked.map(str::to_owned).or_else(|| files.text("run/systemd/container")).or_else(groups)
 }
 
-/// Returns the first of the usual sockets on which a server listens; does not wait.
+/// Returns the first of the usual sockets on which a server listens. Does not block.
 fn docker_engine(files: &Files) -> Option<String> {
     let chosen = std::env::var("DOCKER_HOST").ok();
     let chosen = chosen.and_then(|host| host.strip_prefix("unix://").map(str::to_owned));

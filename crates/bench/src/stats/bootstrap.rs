@@ -1,4 +1,4 @@
-//! The quotient of figures of two machines: [`quotient`], a hierarchical bootstrap.
+//! A hierarchical bootstrap of the quotient of two machines' figures: [`quotient`].
 //!
 //! Two machines cannot be measured in pairs. Both random levels of a run are resampled: the
 //! invocations, and the samples of each invocation. The invocations are drawn with replacement. The
@@ -27,12 +27,12 @@ const FEWEST: usize = 4;
 /// An invocation that can be resampled.
 pub trait Resample {
     /// Returns the figure that would represent the invocation if other samples had been drawn, for
-    /// a standard normal deviate; at 0, the actual figure.
+    /// a standard normal deviate. For 0, returns the actual figure.
     fn figure(&self, deviate: f64) -> f64;
 }
 
 impl Resample for f64 {
-    /// Returns the figure of an invocation that has no error of its own.
+    /// Returns the figure of an invocation without an error of its own.
     fn figure(&self, _: f64) -> f64 {
         *self
     }
@@ -40,7 +40,7 @@ impl Resample for f64 {
 
 /// Returns the quotient of the medians, `new` by `base`, with its interval.
 ///
-/// `None` if either group has fewer than four invocations, or if a figure is not positive.
+/// Returns `None` if either group has fewer than four invocations, or if a figure is not positive.
 pub fn quotient<A: Resample, B: Resample>(
     base: &[A],
     new: &[B],

@@ -3,7 +3,7 @@
 //!
 //! These are warnings, not hypothesis tests. Each requires both a rank statistic that chance rarely
 //! reaches and a difference that matters in practice ([`MATTERS`]), and each becomes a remark on
-//! the figure. They change no figure and drop no sample.
+//! the figure. A warning changes no figure and drops no sample.
 
 use super::interval::sorted;
 use super::mean::moments;
@@ -19,8 +19,8 @@ const STRETCHES: usize = 20;
 /// Kendall's z above which a trend is reported: two-sided 0.1 % inside, 1 % between invocations.
 const TREND_WITHIN: f64 = 3.29;
 const TREND_BETWEEN: f64 = 2.576;
-/// Ashman's D above which two groups are modes; the halves of a normal distribution have 2.7, those
-/// of a uniform one 3.5.
+/// Ashman's D above which two groups are modes. The halves of a normal distribution have 2.7, those
+/// of a uniform distribution 3.5.
 const SEPARATION: f64 = 4.5;
 /// Maximum number of products that the search for the length of the correlation may compute.
 const MOST_PRODUCTS: usize = 100_000_000;
@@ -34,9 +34,9 @@ pub struct Dependence {
     pub effective_count: f64,
 }
 
-/// Computes the lag-1 correlation, and the effective count by Geyer's initial positive sequence, or
-/// by the variance of batch means if the correlation is longer than the search may reach. Samples
-/// must be finite.
+/// Computes the lag-1 correlation. Computes the effective count by Geyer's initial positive
+/// sequence, or by the variance of batch means if the correlation is longer than the search may
+/// reach. Samples must be finite.
 pub fn dependence(samples: &[f64]) -> Dependence {
     let n = samples.len();
     let free = Dependence { autocorrelation: 0.0, effective_count: n as f64 };
@@ -73,7 +73,8 @@ pub fn dependence(samples: &[f64]) -> Dependence {
     Dependence { autocorrelation, effective_count: n as f64 / time.max(1.0) }
 }
 
-/// Returns reasons to distrust the samples of one invocation, which are passed in order and sorted.
+/// Returns reasons to distrust the samples of one invocation, which are passed both in order and
+/// sorted.
 pub(crate) fn samples(in_order: &[f64], sorted: &[f64], dependence: Dependence) -> Vec<String> {
     let n = in_order.len();
     if n < ENOUGH {
@@ -109,8 +110,8 @@ fn three_digits(value: f64) -> String {
 }
 
 /// Returns reasons to distrust the figures of one cell's invocations, passed in the order in which
-/// the invocations ran: drift, and two modes *between* invocations. Empty if there are fewer than 6
-/// values or one is not finite. `say` formats a figure with its unit.
+/// the invocations ran: drift, and two modes *between* invocations. Returns an empty list if there
+/// are fewer than 6 values or one is not finite. `say` formats a figure with its unit.
 pub fn invocations(values: &[f64], say: impl Fn(f64) -> String) -> Vec<String> {
     let mut reasons = Vec::new();
     let Some(sorted) = sorted(values).filter(|sorted| sorted.len() >= 6) else {
@@ -152,8 +153,8 @@ fn trend(values: &[f64], limit: f64) -> Option<f64> {
 }
 
 /// Returns the two modes of many sorted samples: their means and the share of the upper mode. The
-/// samples are split at the point that leaves the least variance inside the groups, between the 1st
-/// and the 99th percentile.
+/// samples are split between the 1st and the 99th percentile, at the point that leaves the least
+/// variance inside the groups.
 fn modes(sorted: &[f64]) -> Option<(f64, f64, f64)> {
     let n = sorted.len();
     let body = &sorted[n / 100..n - n / 100];
@@ -183,12 +184,13 @@ fn modes(sorted: &[f64]) -> Option<(f64, f64, f64)> {
     ((0.1..=0.9).contains(&share) && apart && matters).then_some((low, high, share))
 }
 
-/// Returns two groups among few sorted figures, each with at least two, separated by a gap that is
-/// wide relative to both groups: their medians, and the number of figures in the upper one.
+/// Returns two groups among few sorted figures: their medians, and the number of figures in the
+/// upper group. Each group has at least two figures, and the gap between the groups is wide
+/// relative to both.
 fn groups(sorted: &[f64]) -> Option<(f64, f64, usize)> {
     let n = sorted.len();
-    // With fewer figures, chance separates them more easily;
-    // `normal_invocations_are_rarely_reported` checks this.
+    // With fewer figures, chance separates them more easily, as
+    // `normal_invocations_are_rarely_reported` checks.
     let times = match n {
         ..10 => 4.0,
         10..16 => 1.5,
@@ -230,8 +232,8 @@ mod tests {
     }
 
     #[test]
-    fn effective_count_of_autoregressive_samples() {
-        // The effective count is (1 − φ)/(1 + φ) of the samples: a third at φ = 0.5.
+    fn effective_count_follows_the_autocorrelation() {
+        // The effective count is (1 − φ)/(1 + φ) of the samples, which is a third at φ = 0.5.
         let series = RunSimulator::new(8).invocation(SampleModel::Autoregressive(0.5), 0.0, 30_000);
         let found = dependence(&series);
         assert!((found.autocorrelation - 0.5).abs() < 0.03);

@@ -1,7 +1,7 @@
 //! An estimate with its error: [`Interval`].
 //!
-//! Every interval in this crate has this type, so that a report can print all of them alike. The
-//! neighbouring modules compute it ([`super::order`], [`super::mean`], [`super::ratio`]).
+//! Every interval in this crate has this type, so that a report can print all intervals alike. The
+//! neighbouring modules compute them ([`super::order`], [`super::mean`], [`super::ratio`]).
 
 use serde::{Deserialize, Serialize};
 
@@ -27,13 +27,13 @@ impl Interval {
         self.high - self.low
     }
 
-    /// Returns `true` if the interval contains a value; its ends are included.
+    /// Returns `true` if the interval contains a value. The ends are included.
     pub fn holds(&self, truth: f64) -> bool {
         self.low <= truth && truth <= self.high
     }
 }
 
-/// Returns a sorted copy, or `None` if a value is not finite: a NaN has no rank.
+/// Returns a sorted copy, or `None` if a value is not finite, because a NaN has no rank.
 pub(crate) fn sorted(values: &[f64]) -> Option<Vec<f64>> {
     if !values.iter().all(|value| value.is_finite()) {
         return None;

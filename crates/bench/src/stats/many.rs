@@ -1,7 +1,7 @@
 //! Tests of many rows at once: [`false_discovery`], [`each`].
 //!
-//! About five of a hundred rows without any difference are outside a 95 % interval. So each
-//! decision is corrected for the number of rows to which it applies.
+//! On average, five of a hundred rows without any difference are outside a 95 % interval. Each
+//! decision is therefore corrected for the number of rows to which it applies.
 
 /// Returns the confidence that each of `rows` intervals needs so that all of them hold together
 /// with `confidence` (Bonferroni).
@@ -37,7 +37,7 @@ mod tests {
     }
 
     #[test]
-    fn a_single_row_needs_no_correction() {
+    fn single_row_needs_no_correction() {
         assert_eq!((each(0.95, 1), each(0.95, 0)), (0.95, 0.95));
         assert!((each(0.95, 10) - 0.995).abs() < 1e-12);
     }

@@ -11,14 +11,15 @@ use super::interval::{CONFIDENCE, Interval};
 
 /// Computes ȳ ± t(0.975, r − 1)·√(S²/r) over the means of r invocations.
 ///
-/// `None` if there are fewer than two means, or one is not finite.
+/// Returns `None` if there are fewer than two means, or one is not finite.
 pub fn kalibera_jones(means: &[f64]) -> Option<Interval> {
     student(means, CONFIDENCE)
 }
 
 /// Computes Student's interval for the mean of independent values at any confidence in (0, 1).
 ///
-/// `None` for fewer than two values, values that are not finite, or a confidence outside (0, 1).
+/// Returns `None` for fewer than two values, values that are not finite, or a confidence outside
+/// (0, 1).
 pub fn student(values: &[f64], confidence: f64) -> Option<Interval> {
     let (estimate, deviation) = moments(values)?;
     if values.len() < 2 || !(confidence > 0.0 && confidence < 1.0) {
@@ -43,7 +44,8 @@ pub(crate) fn student_factor(n: usize, confidence: f64) -> Option<f64> {
 }
 
 /// Computes the mean and the standard deviation (n − 1; 0 for a single value), in two passes so
-/// that a large offset costs no digits. `None` if there are no values, or one is not finite.
+/// that a large offset costs no digits. Returns `None` if there are no values, or one is not
+/// finite.
 pub(crate) fn moments(values: &[f64]) -> Option<(f64, f64)> {
     if values.is_empty() || !values.iter().all(|value| value.is_finite()) {
         return None;
@@ -68,15 +70,15 @@ mod tests {
     }
 
     #[test]
-    fn mean_interval_of_a_worked_example() {
-        // Mean 3, S² = 2.5, standard error √0.5, t(0.975, 4) = 2.776445.
+    fn mean_interval_agrees_with_calculation_by_hand() {
+        // The mean is 3, S² = 2.5, the standard error √0.5, and t(0.975, 4) = 2.776445.
         let interval = kalibera_jones(&[1.0, 2.0, 3.0, 4.0, 5.0]).unwrap();
         assert_eq!(interval.estimate, 3.0);
         assert!((interval.high - 3.0 - 2.776_445 * 0.5_f64.sqrt()).abs() < 1e-5);
     }
 
     #[test]
-    fn mean_interval_of_too_few_or_unusable_values() {
+    fn too_few_or_unusable_values_have_no_mean_interval() {
         assert_eq!(kalibera_jones(&[]), None);
         assert_eq!(kalibera_jones(&[1.0]), None);
         assert_eq!(kalibera_jones(&[1.0, f64::NAN, 2.0]), None);

@@ -1,7 +1,7 @@
 //! Statistics: figures with intervals that have the promised coverage.
 //!
-//! The unit is an *invocation*: one fresh process. [`summary`] reduces the samples of one
-//! invocation to a few figures; everything else works on one figure per invocation:
+//! The unit is an *invocation*, which is one fresh process. [`summary`] reduces the samples of one
+//! invocation to a few figures. All other modules work on one figure per invocation:
 //!
 //! - [`order`]: the median and quantiles, by exact binomial order statistics;
 //! - [`mean`]: the mean, by Kalibera and Jones; [`plan`]: the number of repetitions that it needs;

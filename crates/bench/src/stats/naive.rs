@@ -2,7 +2,8 @@
 //!
 //! Source 004 printed mean ± 1.96·s/√n over every sample. This assumes that neighbouring samples
 //! are independent and that the next run of the program resembles this one; neither is true. The
-//! interval is kept to be shown next to the valid intervals, and to fail in the coverage table.
+//! interval is kept in order to be shown next to the valid intervals, and to fail in the coverage
+//! table.
 
 use super::interval::{CONFIDENCE, Interval};
 use super::mean::moments;
@@ -27,7 +28,7 @@ pub fn interval(samples: &[f64]) -> Interval {
     }
 }
 
-/// Processes a file of round trips like the script of source 004: halves each value, drops those
+/// Processes a file of round trips like the script of source 004: halves each value, drops values
 /// more than 1.5 interquartile ranges outside the quartiles, and then computes [`interval`].
 pub fn as_published(round_trips: &[f64]) -> Interval {
     let one_way: Vec<f64> = round_trips.iter().map(|sample| sample / 2.0).collect();
@@ -39,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn naive_interval_of_a_worked_example() {
+    fn naive_interval_agrees_with_calculation_by_hand() {
         let found = interval(&[1.0, 2.0, 3.0, 4.0, 5.0]);
         assert!((found.low - (3.0 - 1.96 * 0.5_f64.sqrt())).abs() < 1e-12);
         assert_eq!(interval(&[2.0]).width(), 0.0);

@@ -1,12 +1,12 @@
 //! Medians and quantiles by exact binomial order statistics: [`median_interval`].
 //!
-//! Of n independent values, the number below the population's q-quantile is binomial(n, q),
-//! whatever the distribution. So P(x₍ₗ₎ ≤ quantile ≤ x₍ᵤ₎) ≥ P(l ≤ B ≤ u − 1) holds without any
-//! assumption except independence, and ties only raise the probability. The price is that the
-//! confidence is available only in steps.
+//! Given n independent values, the number of values below the population's q-quantile is
+//! binomial(n, q), whatever the distribution. P(x₍ₗ₎ ≤ quantile ≤ x₍ᵤ₎) ≥ P(l ≤ B ≤ u − 1)
+//! therefore holds without any assumption except independence, and ties only raise the probability.
+//! In return, the confidence is available only in steps.
 //!
-//! The caller decides what the values are. Over invocations, the median of per-invocation p99s is
-//! *not* the p99 of all samples, and a caller must name which of the two it prints.
+//! The caller chooses the values. Over invocations, the median of per-invocation p99s is *not* the
+//! p99 of all samples, and a caller must name the one that it prints.
 
 use statrs::distribution::{Binomial, DiscreteCDF};
 
@@ -15,9 +15,9 @@ use super::interval::{CONFIDENCE, Interval, sorted};
 /// Returns the median with the narrowest symmetric pair of order statistics whose confidence is at
 /// least 95 %.
 ///
-/// n = 6 gives [x₁, x₆] (96.9 %), 10 gives [x₂, x₉] (97.9 %), 20 gives [x₆, x₁₅] (95.9 %). `None`
-/// if a value is not finite, or if there are fewer than 6 values, for which even the confidence of
-/// [x₁, xₙ] is below 95 %.
+/// n = 6 gives [x₁, x₆] (96.9 %), 10 gives [x₂, x₉] (97.9 %), 20 gives [x₆, x₁₅] (95.9 %). Returns
+/// `None` if a value is not finite, or if there are fewer than 6 values, for which even the
+/// confidence of [x₁, xₙ] is below 95 %.
 pub fn median_interval(values: &[f64]) -> Option<Interval> {
     quantile_interval(values, 0.5, CONFIDENCE)
 }
@@ -25,8 +25,8 @@ pub fn median_interval(values: &[f64]) -> Option<Interval> {
 /// Returns the q-quantile with the narrowest equal-tailed pair of order statistics whose confidence
 /// is at least `confidence`: the probability of missing each end is at most half of the rest.
 ///
-/// `None` if no pair reaches the confidence (too few values for this q), if `q` or `confidence` is
-/// outside the open interval (0, 1), or if a value is not finite.
+/// Returns `None` if no pair reaches the confidence (too few values for this q), if `q` or
+/// `confidence` is outside the open interval (0, 1), or if a value is not finite.
 pub fn quantile_interval(values: &[f64], q: f64, confidence: f64) -> Option<Interval> {
     let inside = |p: f64| p > 0.0 && p < 1.0;
     if !inside(q) || !inside(confidence) {
@@ -53,8 +53,8 @@ pub(super) fn ranks(n: usize, q: f64, confidence: f64) -> Option<(usize, usize, 
 }
 
 /// Returns the q-quantile of sorted values, interpolated between neighbours (Hyndman and Fan's type
-/// 7, the default of NumPy and R); for q = 0.5 this is the usual median. `None` if there are no
-/// values.
+/// 7, the default of NumPy and R). For q = 0.5 this is the usual median. Returns `None` if there
+/// are no values.
 ///
 /// `q` is clamped to [0, 1].
 pub fn quantile(sorted: &[f64], q: f64) -> Option<f64> {
@@ -66,7 +66,7 @@ pub fn quantile(sorted: &[f64], q: f64) -> Option<f64> {
     Some(sorted[below] + share * (sorted[above] - sorted[below]))
 }
 
-/// Returns the median of unsorted values. `None` if there are none, or one is not finite.
+/// Returns the median of unsorted values, or `None` if there are no values or one is not finite.
 pub fn median(values: &[f64]) -> Option<f64> {
     quantile(&sorted(values)?, 0.5)
 }

@@ -1,8 +1,9 @@
-//! Outliers, classified and never silently dropped: [`classify`], [`trimmed`].
+//! Outliers, which are classified and never silently dropped: [`classify`], [`trimmed`].
 //!
-//! Tukey's fences: a sample more than 1.5 interquartile ranges outside the quartiles is a mild
-//! outlier, more than 3 an extreme one. A latency's outliers are real (a process waited), so the
-//! untrimmed figures remain the main ones and a trimmed mean is an additional column.
+//! The fences are Tukey's: a sample more than 1.5 interquartile ranges outside the quartiles is a
+//! mild outlier, and one more than 3 outside is an extreme outlier. A latency's outliers are real
+//! (a process waited), so the untrimmed figures remain the main ones and a trimmed mean is an
+//! additional column.
 
 use super::interval::sorted;
 use super::order::quantile;
@@ -10,20 +11,20 @@ use super::order::quantile;
 /// Number of samples outside the fences.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Outliers {
-    /// More than 1.5 interquartile ranges outside, but at most 3.
+    /// Number of samples more than 1.5 interquartile ranges outside, but at most 3.
     pub mild: usize,
-    /// More than 3 interquartile ranges outside.
+    /// Number of samples more than 3 interquartile ranges outside.
     pub extreme: usize,
 }
 
-/// Counts the outliers. `None` if there are no samples, or one is not finite.
+/// Counts the outliers. Returns `None` if there are no samples, or one is not finite.
 pub fn classify(samples: &[f64]) -> Option<Outliers> {
     classify_sorted(&sorted(samples)?)
 }
 
 /// Returns the sorted samples, without those more than 1.5 interquartile ranges outside the
-/// quartiles. `None` if there are no samples, or one is not finite. Never empty, because the
-/// quartiles themselves remain.
+/// quartiles. Returns `None` if there are no samples, or one is not finite. The result is never
+/// empty, because the quartiles themselves remain.
 pub fn trimmed(samples: &[f64]) -> Option<Vec<f64>> {
     Some(within(&sorted(samples)?, 1.5)?.to_vec())
 }
@@ -51,7 +52,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn outlier_fences_of_a_worked_example() {
+    fn outlier_fences_agree_with_calculation_by_hand() {
         // The quartiles are 3 and 9 (type 7) and the range is 6, so the fences are at −6 and 18,
         // and at −15 and 27.
         let samples = [1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 9.0, 20.0, 30.0];
@@ -60,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn outliers_of_empty_and_nearly_equal_samples() {
+    fn nearly_equal_samples_have_extreme_outlier() {
         assert_eq!(classify(&[]), None);
         assert_eq!(trimmed(&[1.0, f64::NAN]), None);
         assert_eq!(trimmed(&[5.0]), Some(vec![5.0]));

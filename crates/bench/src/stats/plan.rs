@@ -1,9 +1,10 @@
 //! The number of repetitions, computed from a pilot: [`RepetitionPlan::new`].
 //!
-//! Kalibera and Jones (ISMM 2013, section 6): let T₁² be the variance of an iteration inside its
-//! invocation, T₂² the variance between invocations, and c₁ and c₂ the costs of one more iteration
-//! and one more invocation. Then r₁ = ⌈√(c₂/c₁ · T₁²/T₂²)⌉ iterations per invocation narrow the
-//! interval most for the time spent; the number of invocations follows from the requested width.
+//! The formula is that of Kalibera and Jones (ISMM 2013, section 6). T₁² is the variance of an
+//! iteration inside its invocation, T₂² the variance between invocations, and c₁ and c₂ are the
+//! costs of one more iteration and one more invocation. Then r₁ = ⌈√(c₂/c₁ · T₁²/T₂²)⌉ iterations
+//! per invocation narrow the interval most for the time spent; the number of invocations follows
+//! from the requested width.
 //!
 //! The formula assumes that iterations are independent. If they are correlated, pass the means of
 //! stretches that are longer than the correlation.
@@ -20,18 +21,19 @@ pub const MOST_ITERATIONS: usize = 100_000_000;
 pub struct Components {
     /// Mean of the pilot.
     pub mean: f64,
-    /// T₁²: between the iterations of an invocation.
+    /// T₁², the variance between the iterations of an invocation.
     pub within: f64,
-    /// T₂²: between invocations, without the contribution of the iterations; never below 0.
+    /// T₂², the variance between invocations, without the contribution of the iterations. Never
+    /// below 0.
     pub between: f64,
 }
 
 /// Cost of one more repetition at each level, in the same unit of time.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Costs {
-    /// c₁: one iteration.
+    /// c₁, the cost of one iteration.
     pub iteration: f64,
-    /// c₂: one invocation (start, warm-up, end), without its iterations.
+    /// c₂, the cost of one invocation (start, warm-up, end), without its iterations.
     pub invocation: f64,
 }
 
@@ -47,8 +49,8 @@ pub struct RepetitionPlan {
 impl Components {
     /// Estimates the components from a pilot of equally long invocations.
     ///
-    /// `None` if there are fewer than two invocations or fewer than two iterations, if lengths
-    /// differ, or if a sample is not finite.
+    /// Returns `None` if there are fewer than two invocations or fewer than two iterations, if
+    /// lengths differ, or if a sample is not finite.
     pub fn of(pilot: &[Vec<f64>]) -> Option<Self> {
         let iterations = pilot.first()?.len();
         if iterations < 2 || pilot.len() < 2 || pilot.iter().any(|run| run.len() != iterations) {
@@ -64,7 +66,7 @@ impl Components {
     }
 
     /// Returns the half width of the mean's 95 % interval for this number of invocations with this
-    /// number of iterations each. `None` for fewer than two invocations.
+    /// number of iterations each. Returns `None` for fewer than two invocations.
     pub fn half_width(&self, iterations: f64, invocations: usize) -> Option<f64> {
         let variance = self.between + self.within / iterations;
         let factor = student_factor(invocations, super::interval::CONFIDENCE)?;
@@ -74,8 +76,8 @@ impl Components {
 
 impl RepetitionPlan {
     /// Returns the cheapest repetitions for which the mean's 95 % interval extends at most
-    /// `half_width`, in the samples' unit, to either side. `None` if a cost or the width is not
-    /// positive and finite.
+    /// `half_width`, in the samples' unit, to either side. Returns `None` if a cost or the width is
+    /// not positive and finite.
     pub fn new(components: Components, costs: Costs, half_width: f64) -> Option<Self> {
         let usable = |x: f64| x > 0.0 && x.is_finite();
         if !usable(costs.iteration) || !usable(costs.invocation) || !usable(half_width) {
@@ -106,8 +108,8 @@ mod tests {
     #[test]
     fn plan_agrees_with_calculation_by_hand() {
         let components = Components { mean: 50.0, within: 4.0, between: 1.0 };
-        // √(100 · 4/1) = 20 iterations; the variance of an invocation's mean is 1 + 4/20 = 1.2. For
-        // 8 invocations t(0.975, 7) = 2.365 gives 0.916 > 0.9; for 9, 2.306 gives 0.842.
+        // √(100 · 4/1) = 20 iterations, so the variance of an invocation's mean is 1 + 4/20 = 1.2.
+        // For 8 invocations t(0.975, 7) = 2.365 gives 0.916 > 0.9; for 9, 2.306 gives 0.842.
         let plan = RepetitionPlan::new(components, COSTS, 0.9).unwrap();
         assert_eq!(plan, RepetitionPlan { iterations: 20, invocations: Some(9) });
     }
@@ -124,7 +126,7 @@ mod tests {
 
     #[test]
     fn pilot_components_agree_with_calculation_by_hand() {
-        // The means are 2 and 4, each with variance 2 inside: S² = 2, minus 2/2, leaves 1.
+        // The means are 2 and 4, each with variance 2 inside. S² = 2, minus 2/2, leaves 1.
         let pilot = [vec![1.0, 3.0], vec![3.0, 5.0]];
         let found = Components::of(&pilot).unwrap();
         for (part, by_hand) in [(found.mean, 3.0), (found.within, 2.0), (found.between, 1.0)] {
@@ -133,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn plan_of_unusable_or_constant_pilots() {
+    fn unusable_pilot_has_no_components_and_plan_is_bounded() {
         assert_eq!(Components::of(&[]), None);
         assert_eq!(Components::of(&[vec![1.0, 2.0]]), None);
         assert_eq!(Components::of(&[vec![1.0, 2.0], vec![1.0]]), None);

@@ -1,7 +1,7 @@
 //! Ratios of paired runs, and their relation to a limit: [`paired`], [`LimitVerdict`].
 //!
-//! A pair consists of two measurements, one right after the other; a disturbance of both cancels in
-//! their ratio. With logarithms a ratio and its inverse are mirror images, so that exchanging the
+//! A pair consists of two measurements, one right after the other. A disturbance of both cancels
+//! out in their ratio. With logarithms a ratio and its inverse are mirror images, so exchanging the
 //! two measurements inverts the interval and changes no verdict.
 
 use super::interval::{CONFIDENCE, Interval};
@@ -14,7 +14,7 @@ pub enum LimitVerdict {
     Met,
     /// The whole interval is outside the limit.
     Failed,
-    /// The limit is inside the interval: more pairs are needed.
+    /// The limit is inside the interval, so more pairs are needed.
     Unresolved,
 }
 
@@ -45,12 +45,12 @@ impl LimitVerdict {
 /// Returns the median of the ratios, computed from their logarithms, with its sign-test interval at
 /// 95 %.
 ///
-/// `None` if there are fewer than 6 ratios, or if one is not positive and finite.
+/// Returns `None` if there are fewer than 6 ratios, or if one is not positive and finite.
 pub fn paired(ratios: &[f64]) -> Option<Interval> {
     paired_at(ratios, CONFIDENCE)
 }
 
-/// Like [`paired`], but at another confidence: for k rows under test, 1 − 0.05/k corrects for their
+/// Like [`paired`], but at another confidence. For k rows under test, 1 − 0.05/k corrects for their
 /// number (Bonferroni).
 pub fn paired_at(ratios: &[f64], confidence: f64) -> Option<Interval> {
     if !ratios.iter().all(|&ratio| ratio > 0.0) {
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn limit_verdicts_at_the_interval_ends() {
+    fn limit_at_interval_end_is_met_or_unresolved() {
         assert_eq!(LimitVerdict::at_most(between(1.0, 1.1), 1.1), LimitVerdict::Met);
         assert_eq!(LimitVerdict::at_most(between(1.0, 1.1), 1.0), LimitVerdict::Unresolved);
         assert_eq!(LimitVerdict::at_most(between(1.0, 1.1), 0.9), LimitVerdict::Failed);
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn paired_interval_of_ten_ratios() {
+    fn paired_interval_of_ten_ratios_is_second_and_ninth() {
         let ratios = [1.0, 1.1, 1.2, 1.3, 1.4, 1.5, 1.6, 1.7, 1.8, 1.9];
         let interval = paired(&ratios).unwrap();
         assert!((interval.low - 1.1).abs() < 1e-12 && (interval.high - 1.8).abs() < 1e-12);

@@ -1,24 +1,24 @@
-//! The smallest difference that a comparison could have resolved: [`paired`], [`unpaired`]; and the
-//! number of pairs needed to resolve a given difference: [`pairs_for`].
+//! The smallest difference that a comparison could have resolved, [`paired`] and [`unpaired`], and
+//! the number of pairs needed to resolve a given difference, [`pairs_for`].
 //!
-//! "Could have resolved" means: if the difference had been this large, a repetition of the same
-//! comparison would have found it, with an interval that excludes zero, in at least 95 of 100
-//! cases.
+//! "Could have resolved" means that, if the difference had been this large, a repetition of the
+//! same comparison would have found it in at least 95 of 100 cases, with an interval that excludes
+//! zero.
 //!
 //! **Pairs.** The sign-test interval of n differences is [x₍ₗ₎, x₍ₙ₊₁₋ₗ₎]. A shift by d raises its
 //! lower end above zero if fewer than l of the n differences are more than d below the true value.
-//! So d is a quantile of the differences, and an order statistic estimates it: the number of values
-//! in a repetition that lie outside this comparison's x₍ⱼ₎ is beta-binomial, whatever the
+//! Thus d is a quantile of the differences, and an order statistic estimates it: the number of
+//! values in a repetition that are outside this comparison's x₍ⱼ₎ is beta-binomial, whatever the
 //! distribution. The largest j for which that number stays below l in [`POWER`] of all cases
 //! determines d, which is the larger of the distances of x₍ⱼ₎ and x₍ₙ₊₁₋ⱼ₎ from the middle. If the
-//! differences are distributed alike at both ends, no other assumption is needed; at 95 % it takes
-//! 20 pairs.
+//! differences are distributed alike at both ends, no other assumption is needed. At 95 %, 20 pairs
+//! are needed.
 //!
 //! **Two groups** of invocations that are not paired: [`ERRORS`] standard errors of the difference
 //! of their means. The interval of [`super::shift`] extends about two standard errors to either
 //! side, two more provide the power, and the rest accounts for the unknown deviation of such small
 //! groups; the factor was found by simulation. At another confidence it grows like Student's
-//! quantiles, and if the test cannot reach that confidence there is no such difference.
+//! quantiles. If the test cannot reach that confidence, no difference could have been resolved.
 
 use statrs::distribution::{ContinuousCDF, Normal};
 use statrs::function::beta::ln_beta;
@@ -42,9 +42,9 @@ const MOST: usize = 10_000;
 /// The interquartile range of a normal distribution, in standard deviations.
 const NORMAL_RANGE: f64 = 1.349;
 
-/// For paired differences (logarithms of ratios, or differences): returns the smallest shift that a
-/// sign-test interval at `confidence` would have resolved. `None` if there are fewer pairs than
-/// [`fewest_pairs`].
+/// Returns the smallest shift that a sign-test interval at `confidence` would have resolved for
+/// paired differences (logarithms of ratios, or differences). Returns `None` if there are fewer
+/// pairs than [`fewest_pairs`].
 pub fn paired(differences: &[f64], confidence: f64) -> Option<f64> {
     let sorted = sorted(differences)?;
     let rank = beyond(sorted.len(), confidence)?;
@@ -54,8 +54,8 @@ pub fn paired(differences: &[f64], confidence: f64) -> Option<f64> {
     Some(below.max(above))
 }
 
-/// For two groups that are not paired: returns the smallest difference at `confidence`. `None` if
-/// there are too few values to show any difference at that confidence.
+/// Returns the smallest difference at `confidence` for two groups that are not paired. Returns
+/// `None` if there are too few values to show any difference at that confidence.
 pub fn unpaired(base: &[f64], new: &[f64], confidence: f64) -> Option<f64> {
     if base.len() < 2 || new.len() < 2 || !reaches(base.len(), new.len(), confidence) {
         return None;
@@ -68,14 +68,14 @@ pub fn unpaired(base: &[f64], new: &[f64], confidence: f64) -> Option<f64> {
 
 /// Returns [`ERRORS`] at another confidence, for this number of values in both groups together.
 fn errors(values: usize, confidence: f64) -> Option<f64> {
-    // Two groups have two degrees of freedom fewer than values.
+    // Two groups have two degrees of freedom fewer than they have values.
     let student = |confidence| student_factor(values - 1, confidence);
     let power = student(0.9)?;
     Some(ERRORS * (student(confidence)? + power) / (student(CONFIDENCE)? + power))
 }
 
 /// Returns the smallest share that would have occurred with a probability of 95 % in all of
-/// `invocations`, with `tries` each, if it has never occurred: the bound if nothing varies.
+/// `invocations`, with `tries` each, if it has never occurred. This is the bound if nothing varies.
 pub fn share(tries: usize, invocations: usize) -> Option<f64> {
     let (tries, invocations) = (tries as f64, invocations as f64);
     let none_in_one = 1.0 - 0.95_f64.powf(1.0 / invocations);
@@ -87,8 +87,8 @@ pub fn fewest_pairs(confidence: f64) -> usize {
     (1..MOST).find(|&pairs| beyond(pairs, confidence).is_some()).unwrap_or(MOST)
 }
 
-/// Returns the number of pairs that resolve `target`, given the spread of a pilot's pairs; at least
-/// [`fewest_pairs`].
+/// Returns the number of pairs that resolve `target`, given the spread of a pilot's pairs. The
+/// result is at least [`fewest_pairs`].
 ///
 /// The deviation is computed from the quartiles. The error of a median is √(π/2) times that of a
 /// mean.
@@ -130,7 +130,8 @@ mod tests {
     use crate::stats::simulate::{RunSimulator, SampleModel};
 
     const RUNS: usize = 1000;
-    /// Of 1,000 intervals at 95 %, 950 are expected, with a deviation of 6.9.
+    /// Minimum number of intervals that hold. Of 1,000 intervals at 95 %, 950 are expected, with a
+    /// deviation of 6.9.
     const ENOUGH: usize = 933;
 
     /// Draws log ratios of the medians of two fresh invocations each.
@@ -159,8 +160,8 @@ mod tests {
                 continue;
             }
             all += 1;
-            // Bits represent values in ascending order: count those of the second sample before the
-            // first bit of the first sample.
+            // Bits represent values in ascending order. This counts the values of the second sample
+            // before the first value of the first sample.
             let before = (0..8).take_while(|bit| order & (1 << bit) == 0).count();
             held += usize::from(before < 2);
         }
@@ -181,8 +182,8 @@ mod tests {
             let fewest = fewest_pairs(confidence);
             let (mut held, mut found, mut false_alarms) = (0, 0, 0);
             for _ in 0..RUNS {
-                // As in `compare`: the number of pairs that the pilot requires, including the
-                // pilot's own.
+                // As in `compare`, this is the number of pairs that the pilot requires, including
+                // the pilot's own.
                 let mut first = pairs(&mut source, model, fewest, 0.03);
                 let count = pairs_for(0.05, &first, confidence).min(100);
                 let more = count.saturating_sub(fewest);

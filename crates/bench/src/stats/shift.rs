@@ -5,7 +5,7 @@
 //! values are independent and that one group is a shifted copy of the other; the exact distribution
 //! of the statistic needs no other assumption. Ties only raise the confidence.
 //!
-//! For pairs there is a better test: [`super::ratio`]. Here the two groups were measured at
+//! For pairs, [`super::ratio`] contains a better test. Here the two groups were measured at
 //! different times, and any change between those times is part of the difference.
 
 use statrs::distribution::{ContinuousCDF, Normal};
@@ -13,7 +13,7 @@ use statrs::distribution::{ContinuousCDF, Normal};
 use super::interval::{Interval, sorted};
 use super::order::quantile;
 
-/// Maximum size of groups for which the distribution is exact; for larger groups it is close enough
+/// Maximum size of groups for which the distribution is exact. For larger groups it is close enough
 /// to normal.
 const EXACT: usize = 30;
 
@@ -29,7 +29,7 @@ pub struct Shift {
     pub p: f64,
 }
 
-/// Compares `new` with `base`. `None` if either is empty or a value is not finite.
+/// Compares `new` with `base`. Returns `None` if either is empty or a value is not finite.
 pub fn shift(base: &[f64], new: &[f64], confidence: f64) -> Option<Shift> {
     let (base, new) = (sorted(base)?, sorted(new)?);
     let all: Vec<f64> =
@@ -58,12 +58,12 @@ pub fn reaches(base: usize, new: usize, confidence: f64) -> bool {
 }
 
 /// Returns the minimum number of values that each of two equally large groups needs for
-/// [`reaches`]; the upper bound always suffices.
+/// [`reaches`]. The upper bound always suffices.
 pub fn fewest_each(confidence: f64) -> usize {
     (1..EXACT).find(|&count| reaches(count, count, confidence)).unwrap_or(EXACT)
 }
 
-/// P(U ≤ u) for the number U of pairs in which the second group's value is larger.
+/// The distribution P(U ≤ u) of the number U of pairs in which the second group's value is larger.
 enum Tails {
     Exact(Vec<f64>),
     Normal { mean: f64, deviation: f64 },
@@ -107,10 +107,10 @@ impl Tails {
     }
 }
 
-/// Counts the arrangements of `n` and `m` values with each U. Only additions are used, so that
-/// nothing cancels.
+/// Counts the arrangements of `n` and `m` values with each U. Only additions are used, so that no
+/// digits cancel.
 fn arrangements(n: usize, m: usize) -> Vec<f64> {
-    // Counts for each number of values in the second group, while the first group grows.
+    // The counts are for each number of values in the second group, while the first group grows.
     let mut row: Vec<Vec<f64>> = vec![vec![1.0]; m + 1];
     for i in 1..=n {
         let mut next = vec![vec![1.0]];
@@ -121,7 +121,8 @@ fn arrangements(n: usize, m: usize) -> Vec<f64> {
             for (u, count) in row[j].iter().enumerate() {
                 counts[u] += count;
             }
-            // If it belongs to the second group, it is above all of the first group's values.
+            // If the largest value belongs to the second group, it is above all of the first
+            // group's values.
             for (u, count) in next[j - 1].iter().enumerate() {
                 counts[u + i] += count;
             }
@@ -137,8 +138,8 @@ mod tests {
     use super::*;
     use crate::stats::simulate::{LEVEL, RunSimulator, SampleModel};
 
-    /// Critical values of the two-sided test at 5 %, from statistical tables: 2 for 5 and 5, 5 for
-    /// 6 and 6, 23 for 10 and 10, 127 for 20 and 20, none for 3 and 3.
+    /// Checks the critical values of the two-sided test at 5 % against statistical tables: 2 for 5
+    /// and 5, 5 for 6 and 6, 23 for 10 and 10, 127 for 20 and 20, none for 3 and 3.
     #[test]
     fn ranks_agree_with_the_published_critical_values() {
         for (n, critical) in
@@ -170,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn shift_of_equal_and_of_separated_groups() {
+    fn equal_groups_have_no_shift_and_separate_groups_do() {
         let equal = shift(&[0.0; 6], &[0.0; 6], 0.95).expect("values");
         assert_eq!((equal.estimate, equal.p), (0.0, 1.0));
         assert!(equal.interval.expect("enough").holds(0.0));

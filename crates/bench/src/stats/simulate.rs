@@ -1,4 +1,4 @@
-//! Random processes with a known truth, against which intervals are checked: [`SampleModel`],
+//! Random processes with a known true value, against which intervals are checked: [`SampleModel`],
 //! [`RunSimulator`].
 //!
 //! Every model has the level [`LEVEL`], and its samples have the deviation [`SPREAD`]; both are
@@ -79,7 +79,7 @@ impl SampleModel {
     }
 }
 
-/// A generator of runs; the same seed gives the same runs.
+/// A generator of runs. The same seed gives the same runs.
 #[derive(Debug)]
 pub struct RunSimulator {
     generator: ChaCha8Rng,
@@ -171,7 +171,8 @@ mod tests {
 
     const RUNS: usize = 300;
 
-    /// Returns for how many of [`RUNS`] runs of 10 invocations the interval contained the level.
+    /// Returns the number of [`RUNS`] runs of 10 invocations in which the interval contained the
+    /// level.
     fn held(model: SampleModel, interval: impl Fn(&[Vec<f64>]) -> Interval) -> usize {
         let mut source = RunSimulator::new(42);
         (0..RUNS).filter(|_| interval(&source.run(model, 10, 100)).holds(LEVEL)).count()
@@ -185,7 +186,7 @@ mod tests {
         run.iter().map(|samples| moments(samples).unwrap().0).collect()
     }
 
-    // With a true 95 %, the count has mean 285 and deviation 3.8: one seed in 500 is below 274.
+    // With a true 95 %, the count has mean 285 and deviation 3.8, so one seed in 500 is below 274.
     const ENOUGH: usize = 274;
 
     #[test]

@@ -1,7 +1,8 @@
 //! The figures of one invocation: [`Summary`], computed by [`summarise`].
 //!
-//! It runs inside the measuring process, so that a million samples are never sent to the parent.
-//! Two copies of the samples exist at a time (one in order, one sorted), 16 MB for a million.
+//! The summary is computed inside the measuring process, so that a million samples are never sent
+//! to the parent. Two copies of the samples exist at a time (one in order, one sorted), 16 MB for a
+//! million.
 
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use hdrhistogram::Histogram;
@@ -47,22 +48,22 @@ pub struct Summary {
     pub autocorrelation: f64,
     /// Number of independent samples to which the samples are equivalent.
     pub effective_count: f64,
-    /// Reasons to distrust the figure; empty if there are none.
+    /// Reasons to distrust the figure. Empty if there are none.
     pub unstable: Vec<String>,
-    /// HDR histogram, in base64 and format V2 without deflate; its values are thousandths of the
+    /// HDR histogram, in base64 and format V2 without deflate. Its values are thousandths of the
     /// unit.
     pub histogram: String,
 }
 
-/// Samples of a histogram are thousandths of the unit.
+/// Number of histogram steps per unit.
 const HISTOGRAM_SCALE: f64 = 1000.0;
 /// Number of significant decimal digits that the histogram keeps.
 const HISTOGRAM_DIGITS: u8 = 3;
 
 /// Summarises the samples of one invocation.
 ///
-/// Samples that are not finite are left out of all figures. Negative samples, which a difference of
-/// two stamps can be, are left out only of the histogram, which cannot contain them. `unstable`
+/// Samples that are not finite are omitted from all figures. Negative samples, which a difference
+/// of two stamps can be, are omitted only from the histogram, which cannot contain them. `unstable`
 /// records their numbers. If there are no samples, all figures are 0 and `unstable` records that.
 pub fn summarise(series: &Series) -> Summary {
     let finite: Vec<f64> = series.samples.iter().copied().filter(|x| x.is_finite()).collect();
@@ -144,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn summary_of_a_worked_example() {
+    fn summary_agrees_with_calculation_by_hand() {
         let summary = summarise(&Series::ns("one_way", vec![4.0, 1.0, 3.0, 2.0, 1000.0]));
         assert_eq!((summary.count, summary.median, summary.mean), (5, 3.0, 202.0));
         assert_eq!((summary.min, summary.max), (1.0, 1000.0));
@@ -174,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn summary_of_one_equal_and_huge_samples() {
+    fn summary_handles_single_equal_and_huge_samples() {
         let one = summarise(&Series::ns("check", vec![5.0]));
         assert_eq!((one.deviation, one.trimmed_half_width, one.effective_count), (0.0, 0.0, 1.0));
         let equal = summarise(&Series::ns("check", vec![5.0; 500]));
@@ -184,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn summary_survives_json() {
+    fn summary_round_trips_through_json() {
         let summary = summarise(&Series::ns("check", vec![0.0, 1.0, 2.0]).batched(10));
         let text = serde_json::to_string(&summary).unwrap();
         assert_eq!(serde_json::from_str::<Summary>(&text).unwrap(), summary);

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Words that STYLE.md excludes. The check reads the rendered text, because a phrase may be split
+/// Phrases that STYLE.md excludes. The check reads the rendered text, because a phrase may be split
 /// over two lines of the source.
 const BANNED: [&str; 30] = [
     "whoever",
@@ -48,7 +48,7 @@ pub(crate) fn banned(text: &str) -> Vec<&'static str> {
     BANNED.into_iter().filter(|phrase| text.contains(&format!(" {phrase} "))).collect()
 }
 
-/// Returns each command that the help shows, with its full name, but for `help` itself.
+/// Returns each command that the help shows, with its full name, except `help` itself.
 fn commands() -> Vec<(String, clap::Command)> {
     fn collect(command: &clap::Command, name: String, all: &mut Vec<(String, clap::Command)>) {
         for below in command.get_subcommands().filter(|below| below.get_name() != "help") {
@@ -96,7 +96,7 @@ fn help_lines_fit_80_columns() {
     }
 }
 
-/// Convention: an imperative with a capital, one line, without a period at its end.
+/// Each command's help is an imperative with a capital, on one line, without a period at its end.
 #[test]
 fn each_command_has_a_one_line_imperative() {
     // The widest name of a command and its margins take 15 columns of the list.
@@ -113,7 +113,7 @@ fn each_command_has_a_one_line_imperative() {
     }
 }
 
-/// Convention: a capital at the beginning, no period at the end.
+/// Each argument's help begins with a capital and has no period at its end.
 #[test]
 fn each_argument_and_value_has_help() {
     for (name, command) in commands() {

@@ -1,4 +1,4 @@
-//! Splits a stream of bytes into messages: [`LineBuffer`].
+//! A splitter of a stream of bytes into messages: [`LineBuffer`].
 
 use std::os::fd::AsFd;
 
@@ -7,16 +7,17 @@ use rustix::io::Errno;
 /// Maximum number of bytes per read.
 const MAX_READ: usize = 64 * 1024;
 
-/// Splits the bytes read so far into lines, none longer than a message may be.
+/// A buffer of the bytes read so far, which are split into lines, none longer than a message may
+/// be.
 #[derive(Debug)]
 pub(super) struct LineBuffer {
     separator: u8,
-    /// Maximum length of a line, in bytes.
+    /// Maximum length of a line in bytes.
     longest: usize,
     read: Vec<u8>,
     /// Position at which the next line begins.
     begin: usize,
-    /// Position up to which there is no separator.
+    /// Position before which there is no separator.
     searched: usize,
     is_ended: bool,
     /// Number of lines returned.
@@ -28,16 +29,16 @@ pub(super) struct LineBuffer {
 pub(super) enum NextLine<'a> {
     /// A line, without its separator.
     Line(&'a [u8]),
-    /// No whole line has been read; read more.
+    /// No complete line has been read yet, so the caller must read more.
     More,
-    /// The end of the input; no line is left.
+    /// The end of the input, after the last line.
     End,
 }
 
-/// Error: a line is longer than a message may be.
+/// The error that a line is longer than a message may be.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct TooLong {
-    /// Number of the line, from 1.
+    /// Number of the line, counted from 1.
     pub(super) number: u64,
     /// Maximum length of a line, in bytes.
     pub(super) longest: usize,
@@ -56,7 +57,7 @@ impl LineBuffer {
         }
     }
 
-    /// Returns the next line. Bytes after the last separator are a line too.
+    /// Returns the next line. Bytes after the last separator are also a line.
     pub(super) fn next(&mut self) -> Result<NextLine<'_>, TooLong> {
         let rest = &self.read[self.searched..];
         let found = rest.iter().position(|byte| *byte == self.separator);
@@ -80,7 +81,7 @@ impl LineBuffer {
         Ok(NextLine::Line(line))
     }
 
-    /// Reads once; for use after [`NextLine::More`].
+    /// Reads once. Call it after [`NextLine::More`].
     pub(super) fn read(&mut self, from: impl AsFd) -> Result<(), Errno> {
         self.read.drain(..self.begin);
         self.searched -= self.begin;

@@ -1,8 +1,8 @@
 //! `tontine recv` and `tontine send`: a mailbox from the shell, with one message per line.
 //!
-//! `recv` and `send` are the commands; `lines` splits standard input into messages, `output` writes
-//! messages to standard output, and `stdout` reports whether it is open. The mailbox is
-//! `tontine::mailbox`.
+//! `recv` and `send` are the commands. `lines` splits standard input into messages, `output` writes
+//! messages to standard output, and `stdout` reports whether standard output is open. The mailbox
+//! is `tontine::mailbox`.
 
 mod lines;
 mod output;
@@ -22,7 +22,7 @@ use crate::CommandFailure;
 pub(crate) use recv::recv;
 pub(crate) use send::send;
 
-/// Interval at which to check for a receiver that starts or ends.
+/// Interval between two checks for a receiver that starts or ends.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 fn address(text: &OsStr) -> Result<Address, CommandFailure> {

@@ -1,4 +1,4 @@
-//! Unbuffered standard output, whose writes a signal ends: [`LineWriter`].
+//! Unbuffered standard output, whose writes can be ended by a signal: [`LineWriter`].
 
 use std::io::{self, Stdout};
 use std::os::fd::AsFd;
@@ -7,10 +7,10 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use tontine_bench::engine::stop::StopRequest;
 
-/// Number of bytes that a writable pipe takes at once (`PIPE_BUF`).
+/// Number of bytes that a writable pipe accepts in one write (`PIPE_BUF`).
 const PIECE: usize = 4096;
 
-/// Writes lines; the kernel has each line when [`LineWriter::write`] returns.
+/// A writer of lines. The kernel has each line when [`LineWriter::write`] returns.
 #[derive(Debug)]
 pub(super) struct LineWriter {
     stdout: Stdout,
@@ -24,7 +24,7 @@ pub(super) enum WriteResult {
     Whole,
     /// The reader of standard output has ended.
     Unread,
-    /// A signal arrived first; a part may have been written.
+    /// A signal arrived first. A part of the line may have been written.
     Stopped,
 }
 
@@ -38,7 +38,7 @@ impl LineWriter {
         &self.stdout
     }
 
-    /// Writes a line and its separator. Blocks while the consumer does not read, until a signal.
+    /// Writes a line and its separator. Blocks until the consumer reads or a signal arrives.
     pub(super) fn write(
         &mut self,
         line: &[u8],

@@ -19,13 +19,13 @@ use crate::args::Recv;
 use crate::{CommandFailure, FAILED, stopped_by};
 
 /// Duration of the wait inside the library, which polls quickly and returns memory. After this wait
-/// there is a single sleep, which a signal ends at once.
+/// the command sleeps once, and a signal ends that sleep immediately.
 const LIBRARY_WAIT: Duration = Duration::from_millis(100);
 
-/// Reason for which receiving ends.
+/// The reason why receiving ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum StopReason {
-    /// `--count` messages are printed.
+    /// `--count` messages were printed.
     Counted,
     /// No message arrived within `--timeout`.
     Quiet,
@@ -39,7 +39,8 @@ enum StopReason {
 pub(crate) fn recv(asked: &Recv) -> Result<ExitCode, CommandFailure> {
     let at = address(&asked.address)?;
     if was_closed() {
-        // Checked before anything is received: a received message would be acknowledged and lost.
+        // Checked before any message is received, because a received message would be acknowledged
+        // and lost.
         return Err(CommandFailure::failed(
             "cannot print messages: standard output is closed; open it, or redirect it (`> FILE`, \
              `> /dev/null`)",
@@ -87,7 +88,7 @@ fn ended_by(stop: &StopRequest) -> ExitCode {
     stop.signal().map_or(ExitCode::from(FAILED), stopped_by)
 }
 
-/// Error, with its origin.
+/// An error with its origin.
 #[derive(Debug)]
 enum RecvFailure {
     Mailbox(Error),
@@ -154,7 +155,7 @@ fn receive(
     Ok(StopReason::Counted)
 }
 
-/// Waits until there may be a message. Returns the reason to end, if there is one.
+/// Waits until there may be a message. Returns the reason to end, if any.
 fn wait(
     mailbox: &mut Mailbox,
     output: &LineWriter,
@@ -183,7 +184,7 @@ fn wait(
     let mut polled = [
         PollFd::new(&*mailbox, PollFlags::IN),
         PollFd::from_borrowed_fd(stop.as_fd(), PollFlags::IN),
-        // Polled without events, so that only an error of standard output is reported.
+        // No events are requested, so that only an error of standard output is reported.
         PollFd::new(output.stdout(), PollFlags::empty()),
     ];
     match poll(&mut polled, timeout.as_ref()) {
@@ -193,7 +194,7 @@ fn wait(
     }
 }
 
-/// Prints which senders were refused and why. A failure to print is ignored.
+/// Prints the senders that were refused, with the reasons. A failure to print is ignored.
 fn print_errors(mailbox: &mut Mailbox) {
     for fault in mailbox.take_errors() {
         let _ = writeln!(io::stderr(), "tontine: {fault}");

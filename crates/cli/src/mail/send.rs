@@ -17,11 +17,14 @@ use super::{POLL_INTERVAL, address, refuse, separator};
 use crate::args::Send;
 use crate::{CommandFailure, print};
 
-/// Interval at which to check the receiver while there are unread messages, if no notification of
-/// its end arrives.
+/// Timeout for the receiver to accept the connection after all messages are sent.
+const ACCEPT_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Interval between two checks of the receiver while there are unread messages, if no notification
+/// of its end arrives.
 const RECHECK_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Sends everything, then waits until it is acknowledged.
+/// Sends all messages, then waits as requested.
 pub(crate) fn send(asked: &Send) -> Result<ExitCode, CommandFailure> {
     let address = address(&asked.address)?;
     let &Send { wait, timeout, .. } = asked;
@@ -47,7 +50,7 @@ pub(crate) fn send(asked: &Send) -> Result<ExitCode, CommandFailure> {
     }
 }
 
-/// Reason for which not everything was sent.
+/// The reason why not all messages were sent.
 enum SendFailure {
     /// The receiver has died or has closed its mailbox.
     Gone(Error),
@@ -56,13 +59,12 @@ enum SendFailure {
     Other(CommandFailure),
 }
 
-/// A sender that connects to the next receiver when one has ended, if `--wait` was given.
+/// A sender that connects to the next receiver when a receiver has ended, if `--wait` was given.
 struct ReconnectingSender {
     sender: Sender,
     address: Address,
     wait: bool,
-    timeout: Option<Duration>,
-    /// Messages from standard input or taken back from a receiver that are not sent yet.
+    /// Messages, from standard input or taken back from a receiver, that are not sent yet.
     at_hand: VecDeque<Vec<u8>>,
 }
 
@@ -105,32 +107,50 @@ impl ReconnectingSender {
                 return Ok(());
             }
             if polled[1].revents().contains(PollFlags::HUP) {
-                // After the hang-up the socket stays readable: until a successor starts, only the
+                // After the hang-up the socket stays readable. Until a successor starts, only the
                 // input can change.
                 wait_for(&mut polled[..1], Some(POLL_INTERVAL))?;
             }
         }
     }
 
-    /// Waits until the receiver has acknowledged everything.
-    fn finish(&mut self) -> Result<(), SendFailure> {
+    /// Waits, after all messages were sent, until they are read, or at least until the receiver
+    /// accepts the lane.
+    fn finish(&mut self, asked: &Send) -> Result<(), SendFailure> {
+        let until = Instant::now() + ACCEPT_TIMEOUT;
         loop {
-            match self.sender.wait_acked(self.timeout) {
-                Ok(()) => return Ok(()),
+            let done = if asked.wait || asked.unread {
+                self.sender.wait_acked(None)
+            } else {
+                self.sender.service()
+            };
+            match done {
+                Ok(()) if asked.wait || asked.unread || self.sender.peer().is_some() => {
+                    return Ok(());
+                }
+                Ok(()) => {
+                    let left = until.saturating_duration_since(Instant::now());
+                    let mut polled = [PollFd::new(&self.sender, PollFlags::IN)];
+                    wait_for(&mut polled, Some(left))?;
+                    if left.is_zero() {
+                        // The receiver is alive and busy, and finds the lane at its next poll.
+                        return Ok(());
+                    }
+                }
                 Err(error) if is_gone(&error) && self.nothing_is_left()? => return Ok(()),
                 Err(error) => self.outlive(error)?,
             }
         }
     }
 
-    /// Returns `true` if the receiver has read everything before it ended, which is not an error.
+    /// Returns `true` if the receiver read all messages before it ended, which is not an error.
     fn nothing_is_left(&mut self) -> Result<bool, SendFailure> {
         let unread = self.sender.take_unread().map_err(|error| self.failed(error))?;
         self.at_hand.extend(unread);
         Ok(self.at_hand.is_empty())
     }
 
-    /// Connects to the next receiver with everything that is unread, if `--wait` was given.
+    /// Connects to the next receiver with all unread messages, if `--wait` was given.
     fn outlive(&mut self, mut error: Error) -> Result<(), SendFailure> {
         loop {
             if !self.wait || !is_gone(&error) {
@@ -156,7 +176,7 @@ impl ReconnectingSender {
         Ok(())
     }
 
-    /// The receiver has ended, without `--wait`: reports the fate of its messages.
+    /// Reports the fate of the messages of a receiver that has ended, without `--wait`.
     fn give_up(
         &mut self,
         asked: &Send,
@@ -170,7 +190,7 @@ impl ReconnectingSender {
         };
         let mut left: VecDeque<Vec<u8>> = self.sender.take_unread().unwrap_or_default().into();
         left.append(&mut self.at_hand);
-        // Lines already read from standard input.
+        // These lines were already read from standard input.
         while let Ok(NextLine::Line(line)) = lines.next() {
             left.push_back(line.to_vec());
         }
@@ -233,9 +253,8 @@ fn is_gone(error: &Error) -> bool {
     matches!(error, Error::OwnerDied { .. } | Error::Closed { .. })
 }
 
-/// Connects to the receiver at the address; with `wait`, waits for one, at most for the timeout.
-fn connect(to: &Address, wait: bool, timeout: Option<Duration>) -> Result<Sender, CommandFailure> {
-    let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+/// Connects to the receiver at the address. With `wait`, waits for a receiver if there is none.
+fn connect(to: &Address, wait: bool) -> Result<Sender, CommandFailure> {
     let on_death = if wait { OnDeath::WaitForSuccessor } else { OnDeath::Fail };
     let options = Options::new().on_death(on_death);
     loop {

@@ -1,10 +1,11 @@
-//! The limit on the time of runs, and their end by a signal: [`Bound`].
+//! The time limit of runs, and their end by a signal: [`Bound`].
 //!
 //! A separate thread waits for the first of three events: the end of the runs, a signal of the
-//! user, the time limit. On a signal or at the limit it asks the run in progress to stop, and the
-//! events so far are printed. A run in which a thread computes without a system call cannot be
-//! stopped; it is abandoned after [`POLLS`] polls. After the first signal the thread restores the
-//! dispositions: a second signal ends the command at any point, unless it was ignored at the start.
+//! user, or the time limit. On a signal or at the limit it requests the run in progress to stop,
+//! and the events so far are printed. A run in which a thread computes without a system call cannot
+//! be stopped; it is abandoned after [`POLLS`] polls. After the first signal the thread restores
+//! the dispositions, so that a second signal ends the command at any point, unless it was ignored
+//! at the start.
 
 use std::io::{self, PipeWriter, Write};
 use std::panic::resume_unwind;
@@ -20,22 +21,22 @@ use tontine_unix_sim::{RunningThread, Stopper};
 
 use crate::{FAILED, signalled};
 
-/// Number of polls after which a run that was asked to stop is abandoned, and the time between two
-/// polls: 2 s in all, and more if the machine delays this thread too.
+/// Number of polls after which a run that was requested to stop is abandoned. With the time between
+/// two polls this is 2 s in all, and more if the machine also delays this thread.
 const POLLS: u32 = 20;
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Stops runs after a time limit of the host's clock, or on a signal of
+/// A limit that stops runs after a time of the host's clock, or on a signal of
 /// [`StopRequest::on_signals`].
 #[derive(Debug)]
 pub(super) struct Bound {
-    /// Open while the runs last; closing it reports their end to the thread.
+    /// Open while the runs last. Closing it reports their end to the thread.
     runs: PipeWriter,
     waiting: JoinHandle<Option<i32>>,
 }
 
 impl Bound {
-    /// Starts the time limit; 0 seconds mean no limit.
+    /// Starts the time limit. 0 seconds mean no limit.
     pub(super) fn begin(seconds: u64, stopper: &Stopper) -> io::Result<Self> {
         let stop = StopRequest::on_signals()?;
         let (ended, runs) = io::pipe()?;
@@ -44,7 +45,7 @@ impl Bound {
             let limit = Some(Duration::from_secs(seconds)).filter(|_| seconds > 0);
             let has_ended = await_either(&ended, Some(&stop), limit);
             let signal = stop.signal();
-            // From now on the next signal acts as in a program without handlers.
+            // After this, the next signal acts as in a program without handlers.
             let stop = signal.is_none().then_some(stop);
             if let Some(why) = why(signal, seconds, has_ended) {
                 stopper.stop(&why);
@@ -55,8 +56,8 @@ impl Bound {
         Ok(Self { runs, waiting })
     }
 
-    /// Ends the limit when the runs have ended. Returns the signal that stopped them, if any did.
-    /// From now on the first signal ends the command.
+    /// Ends the limit when the runs have ended. Returns the signal that stopped the runs, if any.
+    /// After this, the first signal ends the command.
     pub(super) fn end(self) -> Option<i32> {
         drop(self.runs);
         self.waiting.join().unwrap_or_else(|panic| resume_unwind(panic))
@@ -82,14 +83,14 @@ fn await_either(
     let limit = limit.and_then(|limit| Timespec::try_from(limit).ok());
     let mut ready = vec![PollFd::new(ended, PollFlags::IN)];
     ready.extend(stop.map(|stop| PollFd::new(stop, PollFlags::IN)));
-    // The kernel prefers other threads for signals; an interrupted wait starts again.
+    // The kernel prefers other threads for signals. An interrupted wait is restarted.
     while poll(&mut ready, limit.as_ref()) == Err(Errno::INTR) {}
     !ready[0].revents().is_empty()
 }
 
-/// Waits for the end of a run that was asked to stop. If the run does not end, prints the reason
-/// and ends the command. If no signal has arrived before, a signal during the wait counts as the
-/// first.
+/// Waits for the end of a run that was requested to stop. If the run does not end, prints the
+/// reason and ends the command. If no signal has arrived before, a signal during the wait counts as
+/// the first.
 fn await_end(
     ended: &io::PipeReader,
     stopper: &Stopper,
@@ -105,7 +106,7 @@ fn await_end(
         stop = stop.filter(|stop| !stop.requested());
         seen = stopper.running_threads();
         if seen.is_none() {
-            // The run has ended and its verdict is computed, which has no time limit.
+            // The run has ended and its verdict is being computed, which has no time limit.
             return;
         }
     }
@@ -119,7 +120,7 @@ fn await_end(
     process::exit(signal.map_or(FAILED, signalled).into());
 }
 
-/// Returns, in words, what keeps a run from stopping.
+/// Describes in words what prevents a run from stopping.
 fn culprits(running: &[RunningThread]) -> String {
     if running.is_empty() {
         return "the system itself computes".into();

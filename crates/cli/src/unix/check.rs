@@ -14,7 +14,7 @@ use super::{mode, random, run};
 use crate::args::CheckScenario;
 use crate::{CommandFailure, FAILED, print};
 
-/// Carries out `unix check`.
+/// Runs `unix check`.
 pub(crate) fn check(asked: &CheckScenario) -> Result<ExitCode, CommandFailure> {
     if let Some(count) = asked.random {
         return random::check(asked, count);

@@ -60,7 +60,7 @@ fn record(record: &Record) -> Value {
     })
 }
 
-/// Returns the processes that were left in a run that did not end.
+/// Returns the remaining processes of a run that did not end.
 fn state(state: &SystemState) -> Vec<Value> {
     let thread = |thread: &ThreadState| {
         json!({

@@ -14,7 +14,7 @@ use super::{delivery, masks, mode};
 use crate::args::ExploreScenario;
 use crate::{CommandFailure, FAILED, print};
 
-/// Carries out `unix explore`.
+/// Runs `unix explore`.
 pub(crate) fn explore(asked: &ExploreScenario) -> Result<ExitCode, CommandFailure> {
     let scenario = scenario(&asked.file)?;
     let modes = match asked.mode {
@@ -66,7 +66,7 @@ fn exploration(asked: &ExploreScenario, scenario: &Scenario, mode: LockingMode) 
     }
 }
 
-/// Runs the exploration; returns whether all runs held, and a text with the result and the time.
+/// Runs the exploration. Returns `true` if all runs held, and a text with the result and the time.
 fn timed(
     asked: &ExploreScenario,
     mode: LockingMode,
@@ -118,10 +118,10 @@ fn violation_text(asked: &ExploreScenario, mode: LockingMode, violation: &Violat
     )
 }
 
-/// Number of turns at the beginning, and at the end, of a violation that are printed.
+/// Number of turns of a violation that are printed, at its beginning and again at its end.
 const TURNS: usize = 100;
 
-/// Returns the interleaving, without its middle if it is long.
+/// Returns the interleaving. If it is long, omits its middle.
 fn brief(interleaving: &str) -> String {
     let turns: Vec<&str> = interleaving.lines().collect();
     let middle = turns.len().saturating_sub(2 * TURNS);
@@ -132,7 +132,7 @@ fn brief(interleaving: &str) -> String {
     format!("{first}\n        {middle} more turns, which --replay prints\n{last}\n")
 }
 
-/// Returns whether a schedule held, and its interleaving.
+/// Returns `true` if a schedule held, and its interleaving.
 fn replayed(mode: LockingMode, replayed: &ReplayReport) -> (bool, String) {
     let ReplayReport { violation, schedule, preemptions, interleaving } = replayed;
     let mut text = format!("mode {mode}, schedule {schedule}, {preemptions} preemptions:\n");

@@ -15,7 +15,7 @@ use tontine_unix_sim::{Delivery, LockingMode, Masks};
 use crate::CommandFailure;
 use crate::args::{self, RunScenario, Unix, UnixCommand};
 
-/// Carries out a subcommand of `unix`.
+/// Runs a subcommand of `unix`.
 pub(crate) fn unix(asked: &Unix) -> Result<ExitCode, CommandFailure> {
     match &asked.command {
         UnixCommand::Run(asked) => run::run(asked),
@@ -52,7 +52,7 @@ fn mode(asked: args::ModeName) -> LockingMode {
     }
 }
 
-/// Returns the number of processors asked for; the default is 2, or 1 in mode uniprocessor.
+/// Returns the requested number of processors. The default is 2, or 1 in mode uniprocessor.
 fn processors(asked: &RunScenario) -> usize {
     let usual = if asked.mode == args::ModeName::Uniprocessor { 1 } else { 2 };
     asked.processors.map_or(usual, usize::from)

@@ -23,7 +23,7 @@ struct SeedTally {
     differing: usize,
 }
 
-/// Carries out `unix check --random`.
+/// Runs `unix check --random`.
 pub(super) fn check(asked: &CheckScenario, count: u64) -> Result<ExitCode, CommandFailure> {
     let modes = asked.mode.map_or(LockingMode::ALL.to_vec(), |asked| vec![mode(asked)]);
     let mut campaign = Campaign::new().map_err(CommandFailure::failed)?;

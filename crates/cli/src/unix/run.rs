@@ -1,7 +1,7 @@
 //! `tontine unix run`: runs a scenario on a virtual system, and prints whether its expectations
 //! hold.
 //!
-//! `document.rs` writes a run as JSON, `bound.rs` stops runs at the limit or on a signal.
+//! `document.rs` formats a run as JSON, `bound.rs` stops runs at the limit or on a signal.
 
 use std::fmt::Write;
 use std::fs::File;
@@ -20,12 +20,12 @@ use super::{delivery, masks, mode, processors};
 use crate::args::{self, RunScenario, ShownFormat};
 use crate::{CommandFailure, FAILED, print, stopped_by};
 
-/// Maximum size of a scenario's text, in bytes.
+/// Maximum size of a scenario's text in bytes.
 const MAX_TEXT: u64 = 1 << 20;
-/// Maximum number of threads that live at once.
+/// Maximum number of threads that are alive at the same time.
 const MAX_THREADS: usize = 4096;
 
-/// Carries out `unix run`.
+/// Runs `unix run`.
 pub(crate) fn run(asked: &RunScenario) -> Result<ExitCode, CommandFailure> {
     let scenario = scenario(&asked.file)?;
     let stopper = Stopper::new();
@@ -33,7 +33,7 @@ pub(crate) fn run(asked: &RunScenario) -> Result<ExitCode, CommandFailure> {
         .map_err(CommandFailure::cannot("install signal handlers"))?;
     let mut seed = asked.seed;
     let last = asked.seed.saturating_add(asked.runs - 1);
-    // Only the first run that fails is printed: later runs would hide it.
+    // Only the first run that fails is printed, because later runs would hide it.
     let observed = loop {
         let system = system(asked, seed).stopper(&stopper);
         let observed = observe(&scenario, system).map_err(CommandFailure::usage)?;
@@ -103,7 +103,7 @@ fn system(asked: &RunScenario, seed: u64) -> Builder {
     with_spin(builder, asked)
 }
 
-/// Adds a program that cannot be stopped, which no scenario can express: it computes for `--spin`
+/// Adds a program that cannot be stopped and that no scenario can express: it computes for `--spin`
 /// seconds without a system call.
 #[cfg(debug_assertions)]
 fn with_spin(builder: Builder, asked: &RunScenario) -> Builder {
@@ -117,7 +117,7 @@ fn with_spin(builder: Builder, asked: &RunScenario) -> Builder {
     })
 }
 
-/// Adds nothing: release builds have no `--spin`.
+/// Adds nothing, because release builds have no `--spin`.
 #[cfg(not(debug_assertions))]
 fn with_spin(builder: Builder, _: &RunScenario) -> Builder {
     builder

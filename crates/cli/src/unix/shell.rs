@@ -1,6 +1,6 @@
 //! `tontine unix shell`: a shell in a virtual system, at the user's own terminal.
 //!
-//! The virtual system runs in a separate thread; the calling thread carries bytes between the two
+//! The virtual system runs in a separate thread; the calling thread copies bytes between the two
 //! terminals. Without a terminal, standard input is empty and output is not formatted for a
 //! terminal.
 
@@ -19,10 +19,10 @@ use super::mode;
 use crate::args::{ExecutorName, UnixShell};
 use crate::{CommandFailure, stopped_by};
 
-/// Seed of a simulation for which the user names none.
+/// The default seed of a simulation.
 const SEED: u64 = 1;
 
-/// Carries out `unix shell`.
+/// Runs `unix shell`.
 pub(crate) fn shell(asked: &UnixShell) -> Result<ExitCode, CommandFailure> {
     let (input, output) = (io::stdin(), io::stdout());
     let seat = TerminalUse { typed: input.is_terminal(), shown: output.is_terminal() };
@@ -37,7 +37,7 @@ pub(crate) fn shell(asked: &UnixShell) -> Result<ExitCode, CommandFailure> {
     let arguments = arguments(asked.commands.as_deref());
     let nothing = File::open("/dev/null").map_err(CommandFailure::cannot("open /dev/null"))?;
     let typed: BorrowedFd<'_> = if seat.typed { input.as_fd() } else { nothing.as_fd() };
-    // Not joined if the user's terminal fails: the thread ends with the process.
+    // The thread is not joined if the user's terminal fails, because it ends with the process.
     let running = thread::spawn(move || {
         system.run(move |sys| match seat.prepare(sys) {
             Ok(()) => {
@@ -82,7 +82,7 @@ fn arguments(commands: Option<&str>) -> Vec<String> {
     ["shell"].into_iter().chain(commands).map(str::to_owned).collect()
 }
 
-/// Standard streams of the command that are terminals.
+/// The standard streams of the command that are terminals.
 #[derive(Clone, Copy)]
 struct TerminalUse {
     typed: bool,
@@ -90,8 +90,8 @@ struct TerminalUse {
 }
 
 impl TerminalUse {
-    /// Sets the modes of the system's terminal: the user's terminal is in raw mode and needs
-    /// carriage returns, which files and pipes do not. Without a terminal, standard input is at its
+    /// Sets the modes of the system's terminal. The user's terminal is in raw mode and needs
+    /// carriage returns, but files and pipes do not. Without a terminal, standard input is at its
     /// end.
     fn prepare(self, sys: &dyn Sys) -> Result<(), Errno> {
         let mut termios = sys.tcgetattr(Fd::STDIN)?;

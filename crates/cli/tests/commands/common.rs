@@ -16,13 +16,13 @@ pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Maximum time until the processes that a killed process leaves behind have ended. They notice its
-/// death when their pipe ends.
+/// Timeout for the end of processes that a killed process left behind. They notice its death when
+/// their pipe ends.
 const END_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Waits up to [`END_TIMEOUT`], and returns the processes that still carry the test's mark,
-/// `TONTINE_TEST`, in their environment. None may survive a run. A process inside a container has
-/// another environment and belongs to the engine.
+/// `TONTINE_TEST`, in their environment. No process may survive a run. A process inside a container
+/// has a different environment and belongs to the engine.
 pub(crate) fn left_behind(mark: &Path) -> Vec<String> {
     let began = Instant::now();
     loop {

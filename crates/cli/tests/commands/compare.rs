@@ -1,5 +1,5 @@
-//! `tontine compare` from a user's point of view: two files, real and modified; output and exit
-//! status.
+//! Tests of `tontine compare` from a user's point of view: two files, real and modified; output and
+//! exit status.
 
 use std::fs;
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ use tempfile::TempDir;
 
 use crate::common::{left_behind, text, tontine};
 
-/// One real run of three cells (times, answers, shares), from which the modified runs are made.
+/// A real run of three cells (times, answers, shares), from which the modified runs are made.
 static RUN: LazyLock<Value> = LazyLock::new(|| {
     let folder = tempfile::tempdir().expect("a folder");
     let output = tontine()
@@ -34,13 +34,12 @@ struct Pair {
 }
 
 impl Pair {
-    /// Returns two copies of the real run with equal figures, the second of which `modify` has
-    /// changed.
+    /// Returns two copies of the real run with equal figures. `modify` has changed the second copy.
     fn modified(modify: impl FnOnce(&mut Value)) -> Self {
         let mut base = RUN.clone();
         for cell in cells(&mut base) {
             let share = cell["unit"] == "share";
-            // A realistic spread, the same in both runs.
+            // The figures have a realistic spread, which is the same in both runs.
             for (index, one) in array(&mut cell["invocations"]).iter_mut().enumerate() {
                 let factor = 1.0 + 0.002 * index as f64;
                 for key in ["median", "mean"] {
@@ -174,8 +173,8 @@ fn faster_row_is_better_and_shares_differ_in_points() {
     assert!(text(&pair.compare(&["--screen"]).stdout).contains("+40.0 points"));
 }
 
-/// The row is slower only in the file; both programs are the same. When the row is measured again,
-/// it has no difference.
+/// The row is slower only in the file, because both programs are the same. When the row is measured
+/// again, no difference is found.
 #[test]
 fn unconfirmed_difference_is_not_a_regression() {
     let pair = Pair::modified(|new| scale(new, "kill-0", "check", 1.2));
@@ -186,8 +185,8 @@ fn unconfirmed_difference_is_not_a_regression() {
     let found = row(&comparison, "kill-0", "check");
     assert!(found["again"]["pairs"].as_u64() >= Some(20), "{found}");
     assert!(found["again"]["smallest"].as_f64() > Some(0.0), "{found}");
-    // One in twenty such comparisons finds a difference, but never one as large as the difference
-    // in the file.
+    // One in twenty of these comparisons finds a difference, but never one as large as the
+    // difference in the file.
     assert_ne!(found["verdict"], "unsettled", "{found}");
     assert_eq!(found["regression"], false, "{found}");
 }
@@ -260,7 +259,8 @@ fn row_that_fails_only_in_b_is_regression() {
     assert!(text(&pair.compare(&[]).stdout).contains("Not compared:\n  liveness-check/load"));
 }
 
-/// With six invocations and a hundred rows, no difference, however large, has a p below 5 %.
+/// Checks the report of a screen that resolves nothing: with six invocations and a hundred rows, no
+/// difference, however large, has a p below 5 %.
 #[test]
 fn screen_without_resolution_is_reported_once() {
     let many = |run: &mut Value| {

@@ -1,5 +1,5 @@
-//! The container rows from a user's point of view: with a real engine, on machines without an
-//! engine, and what a kill leaves behind.
+//! Tests of the container rows from a user's point of view: with a real engine, without an engine,
+//! and after a kill.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -18,7 +18,8 @@ use serde_json::Value;
 
 use crate::common::{left_behind, text, tontine};
 
-/// Serialises the tests that use an engine, because each counts the objects that it leaves there.
+/// Serialises the tests that use an engine, because each of them counts the objects that it leaves
+/// there.
 static ENGINE_TESTS: Mutex<()> = Mutex::new(());
 
 /// Uid of the user *nobody*.
@@ -177,7 +178,7 @@ fn silent_engine_skips_row() {
     }
     let folder = tempfile::tempdir().expect("a folder");
     let socket = folder.path().join("engine");
-    // The socket listens, so connections succeed, but no process accepts connections.
+    // The socket listens, so connections succeed, but no process accepts them.
     let _deaf = UnixListener::bind(&socket).expect("a socket");
     let mut command = tontine();
     let (output, cells) =
@@ -308,8 +309,8 @@ fn container_client_gives_up_after_timeout() {
     assert!(ended.stdout.is_empty());
 }
 
-/// Returns the command to be run by an unprivileged user, which is the current user if it is
-/// unprivileged. The command is a copy, because not every user may enter the build directory.
+/// Returns the command for an unprivileged user, which is the current user if it is unprivileged.
+/// The command is a copy, because not every user may enter the build directory.
 fn as_unprivileged(folder: &Path) -> Command {
     let set_mode = |path: &Path, mode| {
         fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("chmod");

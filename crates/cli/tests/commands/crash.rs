@@ -1,5 +1,4 @@
-//! `tontine crash` from a user's point of view: exit statuses, reproducers, and what it leaves
-//! behind.
+//! Tests of `tontine crash` from a user's point of view: exit statuses, reproducers, and leftovers.
 
 use std::fs;
 use std::path::Path;
@@ -76,7 +75,7 @@ fn crash_unknown_name_suggests_nearest_with_status_2() {
 }
 
 /// Regression: for a point that does not exist, the command printed a remark below an empty table
-/// and exited with status 0, so a script assumed that the kill had happened.
+/// and exited with status 0, so a script would have assumed that the kill had happened.
 #[test]
 fn unknown_point_exits_with_1() {
     let output = crash(&["pipe", "--operation", "send", "--point", "9999"]);
@@ -118,7 +117,7 @@ fn killed_explorer_leaves_nothing_after_next_run() {
     assert_eq!(left(run.id()), Vec::<String>::new());
 }
 
-/// Starts a run, and returns while the run is killing.
+/// Starts a run, and returns when the first kills have begun.
 fn long_run() -> Child {
     let run = tontine()
         .args(["crash", "semaphore-ring", "posix-mq", "--mode", "full"])
@@ -130,7 +129,7 @@ fn long_run() -> Child {
     run
 }
 
-/// Returns the files and processes of an explorer, all of which have its pid in their names.
+/// Returns the files and processes of an explorer, whose names contain its pid.
 fn left(explorer: u32) -> Vec<String> {
     let folders = [std::env::temp_dir(), "/dev/shm".into(), "/dev/mqueue".into()];
     let files = folders.iter().flat_map(|folder| fs::read_dir(folder).into_iter().flatten());

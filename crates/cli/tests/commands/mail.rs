@@ -1,4 +1,4 @@
-//! `tontine recv` and `tontine send` from a user's point of view.
+//! Tests of `tontine recv` and `tontine send` from a user's point of view.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -39,7 +39,7 @@ impl Run {
     fn write(&mut self, text: &[u8]) {
         let stdin = self.child().stdin.as_mut().expect("piped");
         match stdin.write_all(text).and_then(|()| stdin.flush()) {
-            // The command has ended already. Its status shows the reason.
+            // The command has already ended, and its status shows the reason.
             Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => {}
             done => done.expect("written"),
         }
@@ -115,7 +115,7 @@ fn until(what: &str, mut done: impl FnMut() -> bool) {
     }
 }
 
-/// Starts a receiver, and returns once it listens.
+/// Starts a receiver, and returns when it listens.
 fn receiver(path: &str, more: &[&str]) -> Run {
     let receiver = Run::new(&[&["recv", path], more].concat());
     until("the receiver listens", || Path::new(path).exists());
@@ -168,10 +168,10 @@ fn successor_receives_messages_of_killed_receiver() {
     first.signal(Signal::KILL);
     assert_eq!(text(&first.end().stdout), "");
     // The sender hands over although its standard input is idle and still open. The first line was
-    // acknowledged before the second was printed; the second may or may not be acknowledged.
+    // acknowledged before the second was printed; the second line may or may not be acknowledged.
     let inherited = Run::new(&["recv", "--timeout", "1", &path]).succeed();
     assert!(inherited == "3\n4\n" || inherited == "2\n3\n4\n", "{inherited:?}");
-    // This receiver closed its mailbox; the next one gets the following messages.
+    // This receiver closed its mailbox, so the next receiver gets the following messages.
     sender.write(b"5\n");
     let third = Run::new(&["recv", "--count", "1", &path]);
     assert_eq!(third.succeed(), "5\n");
@@ -222,7 +222,7 @@ fn send_reports_dead_receiver_without_options() {
     assert_eq!(first.read(4), "1\n2\n");
     first.signal(Signal::KILL);
     first.end();
-    // The sender has ended already if the second line was printed but not acknowledged.
+    // The sender has already ended if the second line was printed but not acknowledged.
     sender.write(b"3\n");
     let words = sender_failed(&mut sender);
     assert!(words.contains("died") && words.contains("--unread"), "{words}");
@@ -285,7 +285,7 @@ fn signals_close_the_mailbox_and_remove_the_socket() {
     for (signal, status) in [(Signal::INT, 130), (Signal::TERM, 143)] {
         let TestAddress(folder, path) = test_address();
         let mut first = receiver(&path, &[]);
-        // By then the receiver sleeps, or is about to sleep.
+        // After this time the receiver sleeps, or is about to sleep.
         thread::sleep(Duration::from_millis(150));
         first.signal(signal);
         let output = first.end();
@@ -318,7 +318,7 @@ fn closed_stdout_ends_recv_and_loses_no_message() {
 fn signal_ends_recv_with_full_stdout() {
     let TestAddress(_folder, path) = test_address();
     let mut first = receiver(&path, &[]);
-    // The lines are more than a pipe holds, and no process reads it.
+    // The lines exceed the capacity of a pipe, and no process reads them.
     let lines: String = (0..200).map(|number| format!("{number:01000}\n")).collect();
     let sender = send(&path, &lines, &["--wait"]);
     thread::sleep(Duration::from_millis(300));
@@ -373,7 +373,7 @@ fn forbidden_directory_is_named_in_error() {
     for command in ["recv", "send"] {
         let mut run = Command::new(env!("CARGO_BIN_EXE_tontine"));
         if rustix::process::geteuid().is_root() {
-            // Root may enter; another user may not.
+            // Root may enter the directory, but another user may not.
             fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).expect("open");
             run = Command::new("setpriv");
             run.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(program(&folder));
@@ -388,7 +388,7 @@ fn forbidden_directory_is_named_in_error() {
 fn program(folder: &tempfile::TempDir) -> PathBuf {
     let copy = folder.path().join("tontine");
     if !copy.exists() {
-        // Another process makes the copy: if this process forked at the same time, the child would
+        // Another process makes the copy. If this process forked at the same time, the child would
         // keep the file open for writing.
         let done = Command::new("cp").arg(env!("CARGO_BIN_EXE_tontine")).arg(&copy).status();
         assert!(done.expect("cp runs").success());
@@ -415,8 +415,8 @@ fn send_names_number_of_too_long_line() {
     assert_eq!(receiver.read(5), "fine\n");
 }
 
-/// Runs the session in the README literally. A receiver hangs and is killed, and its successor gets
-/// the messages.
+/// Runs the session in the README literally. A receiver hangs and is killed, and its successor
+/// receives the messages.
 #[test]
 fn readme_session_prints_documented_output() {
     let readme = include_str!("../../../../README.md");
@@ -430,7 +430,7 @@ fn readme_session_prints_documented_output() {
     let program = Path::new(env!("CARGO_BIN_EXE_tontine"));
     let path = std::env::var("PATH").unwrap_or_default();
     let mut bash = Command::new("bash");
-    // The shell uses job control, as at a prompt. At the end the sender must have succeeded.
+    // The shell uses job control, as at a prompt. The sender must succeed at the end.
     bash.args(["-m", "-c", &format!("{}\nwait $! && echo all read", commands.join("\n"))]);
     bash.env("PATH", format!("{}:{path}", program.parent().expect("a folder").display()));
     let output = Run::of(bash.current_dir(folder.path())).end();
@@ -452,8 +452,8 @@ fn recv_with_closed_stdout_fails_before_it_binds() {
     assert!(!Path::new(&path).exists(), "expected no socket");
 }
 
-/// A message that did not fit on a full disk is not acknowledged, so its sender still has it.
-/// `/dev/null`, opened for writing or for both directions, accepts everything.
+/// Checks that a message that did not fit on a full disk is not acknowledged, so that its sender
+/// still has it. `/dev/null`, opened for writing or for both directions, accepts all output.
 #[test]
 fn recv_acknowledges_only_written_messages() {
     let program = env!("CARGO_BIN_EXE_tontine");

@@ -1,5 +1,5 @@
-//! A seccomp filter refuses a call. Rows that need the call are skipped and name it; the others
-//! run.
+//! Tests with a seccomp filter that refuses a call. Rows that need the call are skipped and name
+//! it; the other rows run.
 
 #![allow(unsafe_code, reason = "installs a filter between fork and exec")]
 

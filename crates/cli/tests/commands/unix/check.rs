@@ -1,4 +1,4 @@
-//! `tontine unix check` from a user's point of view: exit statuses and output.
+//! Tests of `tontine unix check` from a user's point of view: exit statuses and output.
 
 use std::path::{Path, PathBuf};
 use std::process::Output;

@@ -1,4 +1,5 @@
-//! `tontine unix explore` from a user's point of view: findings, output, and bad input.
+//! Tests of `tontine unix explore` from a user's point of view: findings, output, and invalid
+//! input.
 
 use std::path::Path;
 use std::process::Output;
@@ -41,7 +42,7 @@ fn printed_replay_command_repeats_violation() {
     }
 }
 
-/// Regression: the report of a scenario without an end stated only that the run was stopped, and
+/// Regression: the report of a scenario without an end only stated that the run was stopped, and
 /// printed hundreds of turns. No option raised the limit.
 #[test]
 fn run_without_an_end_names_limit_and_option() {

@@ -1,4 +1,5 @@
-//! `tontine unix run` from a user's point of view: exit statuses, output, and bad input.
+//! Tests of `tontine unix run` from a user's point of view: exit statuses, output, and invalid
+//! input.
 
 use std::fs;
 use std::io::Read;
@@ -104,7 +105,7 @@ fn invalid_input_is_marked_with_status_2() {
 
 #[test]
 fn runs_stop_at_first_failure() {
-    // Two processes race. Under some schedules the second process comes first.
+    // Two processes race, and under some schedules the second process is first.
     let file = scenario(
         "process main\n  fork other\n  note \"first\"\n  wait\n\n\
          process other\n  note \"second\"\n\nexpect notes \"first\", \"second\"\n",
@@ -119,7 +120,7 @@ const ENDLESS: &str = "process main\n  note \"here\"\n  repeat 2000000000: x = x
 
 /// Regression: a signal just before `pause` made it return, so no seed showed the lost wake-up.
 #[test]
-fn some_seed_loses_signal_before_pause() {
+fn signal_before_pause_is_lost_under_some_seed() {
     let file =
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../unix-lab/tests/scenes/lost/pause.unix");
     for mode in ["uniprocessor", "master", "coarse", "parallel", "per-process"] {
@@ -216,7 +217,7 @@ fn unstoppable_run_is_abandoned_with_name_of_thread() {
 
 #[cfg(debug_assertions)]
 #[test]
-fn second_signal_ends_command_at_once() {
+fn second_signal_ends_command_immediately() {
     use std::os::unix::process::ExitStatusExt;
 
     let file = scenario(SPINNING);
@@ -225,7 +226,7 @@ fn second_signal_ends_command_at_once() {
         await_work(&child);
         let status = loop {
             send(&child, signal);
-            // Two signals that arrive together coalesce.
+            // Two signals that arrive at the same time coalesce.
             std::thread::sleep(Duration::from_millis(50));
             if let Some(status) = child.try_wait().expect("a child of the test") {
                 break status;
@@ -241,7 +242,7 @@ fn send(child: &Child, signal: rustix::process::Signal) {
         .expect("the process still runs");
 }
 
-/// Waits until a command has used processor time. Before that it has no handlers, and a signal ends
+/// Waits until a command has used processor time. Until then it has no handlers, and a signal kills
 /// it.
 fn await_work(child: &Child) {
     let start = Instant::now();

@@ -1,4 +1,4 @@
-//! `tontine unix shell` from a user's point of view: at a terminal, and without one.
+//! Tests of `tontine unix shell` from a user's point of view: at a terminal, and without one.
 //!
 //! The test is the user at the other end of a real terminal. It types when the expected output has
 //! appeared, and fails if the output does not appear in time.
@@ -25,7 +25,7 @@ fn tontine(arguments: &[&str]) -> Command {
     tontine
 }
 
-/// A user at a terminal, and the shell on it.
+/// A user at a terminal, and the shell that runs on it.
 struct User {
     end: OwnedFd,
     terminal: OwnedFd,
@@ -98,7 +98,7 @@ impl User {
 
 impl Drop for User {
     fn drop(&mut self) {
-        // The shell has ended already, except in a test that failed.
+        // The shell has already ended, except in a test that failed.
         let _ = self.shell.kill();
         let _ = self.shell.wait();
     }
@@ -181,7 +181,7 @@ fn signal_ends_shell_and_restores_terminal() {
 }
 
 #[test]
-fn stopped_shell_continues_or_ends_at_users_choice() {
+fn stopped_shell_continues_on_return_and_ends_on_ctrl_d() {
     for arguments in [&[][..], &["--seed", "5"]] {
         let mut user = User::begin(arguments);
         user.enters("kill -STOP $$");
