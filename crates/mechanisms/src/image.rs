@@ -71,7 +71,7 @@ fn append(archive: &mut tar::Builder<File>, path: &Path, bytes: &[u8]) -> io::Re
     archive.append_data(&mut header, path.strip_prefix("/").unwrap_or(path), bytes)
 }
 
-/// Returns the running executable without the part that is never mapped. The rest is a tenth of a
+/// Returns the running executable without the part that is never mapped. The result is a tenth of a
 /// debug build.
 fn executable(mapped: u64) -> io::Result<Vec<u8>> {
     /// Positions in a 64-bit ELF header: the offset of the section headers, and their number and
