@@ -21,9 +21,10 @@ pub struct Executable {
     pub path: PathBuf,
     /// Length of the file.
     pub bytes: u64,
-    /// Time of the last change, RFC 3339, UTC; `null` if the file system does not report it.
+    /// Time of the last change, in RFC 3339 format, UTC; `null` if the file system does not report
+    /// it.
     pub modified: Option<String>,
-    /// The linker's build id, hexadecimal; `null` if it wrote none.
+    /// The linker's build id in hexadecimal; `null` if the linker wrote none.
     pub build_id: Option<String>,
 }
 

@@ -17,7 +17,7 @@ pub const NOTHING: &str = "–";
 /// Maximum number of decimals.
 const MOST_DECIMALS: usize = 3;
 
-/// Probability that a share above the printed bound would give such a count.
+/// Maximum probability of the observed count if the share were above the printed bound.
 const UNSEEN: f64 = 0.05;
 
 /// A unit that suits a magnitude: the factor and the suffix.

@@ -59,7 +59,7 @@ pub(crate) fn reproduce(seed: &str, asked: &Measure) -> Result<ExitCode, Command
     }
 }
 
-/// Waits until the child has ended or a signal asks to stop.
+/// Waits until the child has ended or a signal requests a stop.
 fn wait_for_either(child: &Child, stop: &StopRequest) -> io::Result<()> {
     let ended = pidfd_open(Pid::from_child(child), PidfdFlags::empty())?;
     let mut waits = [PollFd::new(&ended, PollFlags::IN), PollFd::new(stop, PollFlags::IN)];

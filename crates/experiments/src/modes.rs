@@ -180,7 +180,7 @@ pub(super) fn modelled_cells(
     cells.collect()
 }
 
-/// Returns the number of processors with which a cell is modelled; `None` if it is measured.
+/// Returns the number of processors with which a cell is modelled, or `None` if it is measured.
 ///
 /// # Errors
 /// Returns `Failed` if the parameter is not a valid number.

@@ -2,7 +2,7 @@
 //! ends in up to three shapes:
 //!
 //! - [`PairDriver`]: two ends that reply to each other, created before a fork or between threads;
-//! - [`StreamDriver`]: one receiver with one or several senders, created likewise;
+//! - [`StreamDriver`]: one receiver with one or several senders, created in the same way;
 //! - [`NamedDriver`]: a sender and a receiver in processes that share nothing but a name.
 //!
 //! The user of a shape is a *visitor* ([`PairUser`], [`StreamUser`], [`NamedUser`]), generic over

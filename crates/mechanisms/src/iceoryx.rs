@@ -1,4 +1,4 @@
-//! iceoryx2 publish-subscribe between two processes; both ends poll: `iceoryx2`.
+//! iceoryx2 publish-subscribe between two processes, both of which poll: `iceoryx2`.
 //!
 //! If the two ends are forked, their services are in a `ServiceDir`: a private root directory and a
 //! prefix in `/dev/shm`, named after their creator and removed with it. The directories of killed

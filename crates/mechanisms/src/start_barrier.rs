@@ -28,7 +28,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 #[repr(C, align(64))]
 pub struct StartBarrier {
     arrived: AtomicU32,
-    /// 0: closed; 1: open permanently.
+    /// 0 if the barrier is closed, 1 if it is permanently open.
     gate: AtomicU32,
 }
 

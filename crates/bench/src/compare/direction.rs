@@ -16,7 +16,7 @@ pub enum Direction {
     Less,
     /// Neither is worse: the figure is only descriptive.
     Neutral,
-    /// Unknown; treated as neutral.
+    /// The direction is unknown, and the figure is treated as neutral.
     Unknown,
 }
 

@@ -1,7 +1,7 @@
 //! Reading of the two files: [`read()`] finds, checks and decodes them.
 //!
-//! The version of the schema is checked before anything else, so that a file of another version is
-//! rejected because of its version and not because of the first missing field.
+//! The version of the schema is checked first, so that a file of another version is rejected
+//! because of its version and not because of the first missing field.
 
 use std::fs;
 use std::io;
@@ -53,7 +53,7 @@ pub enum ReadError {
         /// The file.
         path: PathBuf,
     },
-    /// The file has a version that this build does not know.
+    /// The file has a version that this build does not support.
     #[error("{}: schema {found}, and this build reads schema {SCHEMA}; measure again with one \
         build, or compare with the build that wrote it", .path.display())]
     OtherSchema {

@@ -32,7 +32,7 @@ pub trait Resample {
 }
 
 impl Resample for f64 {
-    /// Returns the figure of an invocation without an error of its own.
+    /// Returns the figure of an invocation that has no internal error.
     fn figure(&self, _: f64) -> f64 {
         *self
     }

@@ -110,7 +110,7 @@ impl BlockQueue {
         place.store(block, Ordering::Release);
     }
 
-    /// Waits for the block with that number; returns `None` at the end.
+    /// Waits for the block with that number. Returns `None` at the end.
     #[inline(always)]
     fn take(&self, number: u64) -> Option<BlockAddr> {
         let place = self.place(number);

@@ -76,7 +76,7 @@ fn run(deliveries: usize, out: &mut dyn Write) -> Result<()> {
     put(verdict(stamps, band))
 }
 
-/// Measures the band between the first two allowed processors; returns their numbers and the band.
+/// Measures the band between the first two allowed processors. Returns their numbers and the band.
 fn band(clock: Clock) -> Result<Option<(usize, usize, Band)>> {
     match pin::allowed()?[..] {
         [here, there, ..] => Ok(Some((here, there, Band::between(clock, here, there)?))),

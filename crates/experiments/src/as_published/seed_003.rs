@@ -30,8 +30,8 @@ const QUICK_INCREMENTS: u64 = 1_000_000;
 /// Runs the source's programs and writes their output. If `quick`, shortens them and says so.
 ///
 /// # Errors
-/// Returns `Failed` if `out` cannot be written. If the machine refuses something, a line gives the
-/// reason.
+/// Returns `Failed` if `out` cannot be written. If the machine refuses a requirement, a line gives
+/// the reason.
 pub fn reproduce(quick: bool, out: &mut dyn Write) -> Result<()> {
     let size = if quick { Size::Quick } else { Size::Default };
     if quick {

@@ -12,7 +12,7 @@ use super::*;
 
 const AMPLE: Duration = Duration::from_secs(300);
 
-/// Measures with temporary folders in `place`; call it in a single-threaded process.
+/// Measures with temporary folders in `place`. Call it in a single-threaded process.
 fn measured_in(place: &Path, builds: usize, patience: Duration) -> Result<Observed> {
     // SAFETY: the process was just forked for a test and has no other thread that could read the
     // environment at the same time.

@@ -1,4 +1,4 @@
-//! `death-notice`: the time from a process's death until each mechanism gives notice:
+//! `death-notice`: the time from a process's death until each mechanism reports it:
 //! [`DeathNotice`].
 //!
 //! Each death is that of a fresh process ([`dying_process`]) that idles on its own processor. If

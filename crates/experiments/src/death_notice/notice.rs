@@ -31,7 +31,7 @@ pub(super) fn polled(fd: RawFd, events: libc::c_short) -> Result<()> {
     })
 }
 
-/// Makes a call that returns the number of ready descriptors; repeats it if a signal interrupts it.
+/// Makes a call that returns the number of ready descriptors. Repeats it if a signal interrupts it.
 pub(super) fn told_in_time(call: &str, mut wait: impl FnMut() -> libc::c_int) -> Result<()> {
     loop {
         match checked(wait()) {

@@ -42,7 +42,7 @@ impl CounterLayout {
     /// Two blocks of 64 bytes, the source's remedy.
     pub(super) const TWO_LINES: Self = Self::Blocks(64);
 
-    /// Returns a layout `distance` bytes apart; `None` if the distance is 0, above
+    /// Returns a layout `distance` bytes apart, or `None` if the distance is 0, above
     /// [`MAX_DISTANCE`], or not a multiple of a word.
     pub(super) fn apart(distance: usize) -> Option<Self> {
         let fits = distance > 0 && distance <= MAX_DISTANCE && distance.is_multiple_of(WORD);

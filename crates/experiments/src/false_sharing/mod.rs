@@ -1,10 +1,11 @@
 //! `false-sharing`: the cost for two threads of counting in neighbouring words: [`FalseSharing`].
 //!
 //! Two counters, in blocks of the source's heap or at the distance of the variant, are incremented
-//! a fixed number of times each: by one thread, first one counter and then the other (`serial`); by
-//! two threads at once; or by two processes, in blocks of a heap that they share ([`members`]). All
-//! variants use the same loop ([`counters`]). Each invocation runs `serial` in addition to its own
-//! variant, so that their ratio compares two loops of the same process.
+//! a fixed number of times each. One thread increments first one counter and then the other
+//! (`serial`), two threads increment them at the same time, or two processes do so in blocks of a
+//! heap that they share ([`members`]). All variants use the same loop ([`counters`]). Each
+//! invocation runs `serial` in addition to its own variant, so that their ratio compares two loops
+//! of the same process.
 //!
 //! Source: 003, whose own allocator places the two counters.
 

@@ -65,7 +65,7 @@ fn round(
     if failed { Err(tontine_unix::Errno::EAGAIN) } else { Ok(()) }
 }
 
-/// Forks as fast as possible; returns the seconds from the first fork to the last.
+/// Forks as fast as possible. Returns the seconds from the first fork to the last.
 fn fork_all(sys: &dyn Sys, forks: usize, watch: TimeSource, made: Fd, making: Fd) -> Option<f64> {
     let begun = watch.begin(sys);
     for _ in 0..forks {

@@ -388,9 +388,9 @@ fn enter_pid_namespace(start: BorrowedFd<'_>) {
         let _ = send_refusal(start, (call, errno).into());
         exit_at_once(1)
     };
-    // SAFETY: the flags unshare nothing that other threads use: this process has one thread.
+    // SAFETY: no unshared resource is used by another thread, because this process has one thread.
     let alone = unsafe { unshare_unsafe(UnshareFlags::NEWPID) };
-    // SAFETY: as above: nothing is unshared that other threads use.
+    // SAFETY: as above, this process has one thread.
     let inside =
         alone.or_else(|_| unsafe { unshare_unsafe(UnshareFlags::NEWUSER | UnshareFlags::NEWPID) });
     if let Err(errno) = inside {

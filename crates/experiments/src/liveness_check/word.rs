@@ -138,13 +138,13 @@ impl MonitorPage {
         unsafe { libc::pthread_mutex_unlock(self.mutex.get()) };
     }
 
-    /// Calls `pthread_mutex_lock`; returns its error number, or 0. Blocks while the owner lives.
+    /// Calls `pthread_mutex_lock`. Returns its error number, or 0. Blocks while the owner lives.
     pub fn lock(&self) -> i32 {
         // SAFETY: `prepare` initialised the mutex.
         unsafe { libc::pthread_mutex_lock(self.mutex.get()) }
     }
 
-    /// Calls `pthread_mutex_trylock`; returns its error number, or 0.
+    /// Calls `pthread_mutex_trylock`. Returns its error number, or 0.
     #[inline(always)]
     pub fn try_lock(&self) -> i32 {
         // SAFETY: `prepare` initialised the mutex.

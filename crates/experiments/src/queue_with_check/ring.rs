@@ -67,7 +67,7 @@ impl SpscRing {
 }
 
 impl SpscSender<'_> {
-    /// Enqueues a message; returns `false` if the ring is full.
+    /// Enqueues a message. Returns `false` if the ring is full.
     #[inline(always)]
     pub fn offer(&mut self, message: u64) -> bool {
         if self.sent - self.received == SLOTS as u64 {

@@ -46,9 +46,9 @@ const NO_SET_UP: i32 = 5;
 pub(super) trait InterruptedWork {
     /// Prepares the work, before the handler is installed.
     fn prepare(&mut self) -> bool;
-    /// Runs one operation and calls `midway` in its middle; returns `true` if the result was right.
+    /// Runs one operation and calls `midway` in its middle. Returns `true` if the result was right.
     fn operation(&mut self, midway: &mut dyn FnMut()) -> bool;
-    /// Runs the handler's part inside an operation; returns `true` if it found consistent data.
+    /// Runs the handler's part inside an operation. Returns `true` if it found consistent data.
     fn in_handler() -> bool;
     /// Called after each operation. Returns `true` if the operation's effect outside the process is
     /// right, as far as that can be checked; the result is used for interrupted operations only.

@@ -64,7 +64,7 @@ pub(super) fn make(lock: Lock) -> bool {
     }
 }
 
-/// Changes both words; calls `between` after the first change.
+/// Changes both words. Calls `between` after the first change.
 #[inline(always)]
 pub(super) fn change(lock: Lock, only: &Only, between: impl FnOnce()) {
     if lock == Lock::Masked {

@@ -165,9 +165,8 @@ impl InterruptedWork for Fussy {
     }
 }
 
-/// Regression: most signals arrived while the child searched the file for its line. They broke
-/// nothing, were counted as signals that did not deadlock, and sometimes deadlocked inside the
-/// search.
+/// Regression: most signals arrived while the child searched the file for its line. They broke no
+/// line, were counted as signals that did not deadlock, and sometimes deadlocked inside the search.
 #[test]
 fn signals_between_operations_are_not_counted() {
     in_a_process_of_its_own(|| {

@@ -73,7 +73,7 @@ impl LoginSandbox {
         Ok(Self { keeper, words, open: open.take() })
     }
 
-    /// Returns the reason why the sandbox could not be opened; `None` if it was opened.
+    /// Returns the reason why the sandbox could not be opened, or `None` if it was opened.
     pub(super) fn trouble(&self) -> Option<MeasureError> {
         self.words.heard()
     }

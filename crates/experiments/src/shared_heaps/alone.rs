@@ -54,7 +54,7 @@ pub(super) fn cache_scratch<H: MeasuredHeap>(worker: &mut HeapWorker<'_, H>) -> 
     }
     let mut first = None;
     let mut patience = SpinThenYield::default();
-    // The successor of a killed worker gets no block.
+    // The successor of a killed worker receives no block.
     while worker.is_first && first.is_none() && worker.goes_on()? {
         first = worker.receive(0, 0)?;
         patience.wait();

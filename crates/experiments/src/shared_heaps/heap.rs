@@ -32,7 +32,7 @@ pub(super) trait World: Sync {
         Ok(())
     }
 
-    /// Returns the heap's map while its workers, named by their pids, are stopped; `None` if the
+    /// Returns the heap's map while its workers, named by their pids, are stopped, or `None` if the
     /// map is not available from outside.
     ///
     /// # Errors

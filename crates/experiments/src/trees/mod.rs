@@ -261,8 +261,8 @@ fn live(sys: &dyn Sys, life: TreeShared<'_>, process: usize, from: usize) -> i32
                     children = children.saturating_sub(1);
                     Ok(())
                 }
-                // The children that the closure of an exec does not know were waited for before the
-                // exec.
+                // The process waited for these children before the exec, whose closure has no
+                // record of them.
                 Err(Errno::ECHILD) => Ok(()),
                 Err(errno) => Err(errno),
             },

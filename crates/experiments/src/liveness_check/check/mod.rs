@@ -63,7 +63,7 @@ pub trait Check {
     }
 }
 
-/// Returns how the process must register for a variant; `None` for an unknown name.
+/// Returns how the process must register for a variant, or `None` for an unknown name.
 pub fn means_of(variant: &str) -> Option<Means> {
     super::ways::find(variant).map(|way| way.means)
 }
