@@ -9,9 +9,9 @@ use tontine_host::error::{MeasureError, Result};
 
 /// Returns the levels of a curve for a number of processors, in ascending order. The paper drew the
 /// curve from 1 to `end`.
+///
 /// The levels of a quick run are 1, the number of processors, and twice that number; those of a
 /// default run are the powers of two and `end`; a full run has every level. No level exceeds `end`.
-/// `full`: every level. No level exceeds `end`.
 pub(crate) fn levels(size: Size, processors: usize, end: usize) -> Vec<usize> {
     let mut levels: Vec<usize> = match size {
         Size::Quick => vec![1, processors, 2 * processors],

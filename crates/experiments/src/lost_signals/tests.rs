@@ -78,7 +78,7 @@ fn burst_signals_merge_and_counts_stay_consistent() {
 }
 
 #[test]
-fn slow_receiver_gets_merged_signals() {
+fn slow_receiver_sees_merged_signals() {
     in_a_process_of_its_own(|| {
         let bursts = scene(WaitMethod::Sigwait, 2_000_000.0)?.bursts(5);
         let bursts = bursts.map_err(|trouble| trouble.to_string())?;
@@ -109,7 +109,7 @@ fn library_loses_no_queued_signal() {
 }
 
 #[test]
-fn tgkill_reaches_the_thread_that_it_names() {
+fn tgkill_reaches_named_thread() {
     in_a_process_of_its_own(|| {
         let threads = ThreadSetup { main_blocks: false, one_runs: false };
         let taken = directed::to_thread(threads, usual(), 4 * THREADS);
@@ -123,7 +123,7 @@ fn tgkill_reaches_the_thread_that_it_names() {
 }
 
 #[test]
-fn process_signal_goes_to_a_thread_that_does_not_block_it() {
+fn process_directed_signal_reaches_unblocked_thread() {
     in_a_process_of_its_own(|| {
         for one_runs in [false, true] {
             let threads = ThreadSetup { main_blocks: true, one_runs };

@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn library_is_compared_with_both_others_in_one_run() {
+    fn library_is_compared_with_sigwait_and_signal_hook() {
         in_a_process_of_its_own(|| {
             let seen = compared(same_core(), Clock::monotonic(), 20);
             let seen = seen.map_err(|trouble| trouble.to_string())?;
