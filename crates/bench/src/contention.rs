@@ -1,5 +1,6 @@
-//! Section 9 of source 001: [`ContentionTable`] contains lock acquisitions by lock and mode;
-//! [`Gain`] and [`answer`] answer the open question whether per-process locks would be worthwhile.
+//! Section 9 of source 001. [`ContentionTable`] contains lock acquisitions by lock and mode.
+//! [`Gain`] and [`answer`] answer the open question of whether per-process locks would be
+//! worthwhile.
 //!
 //! The reproduction of the source fills both from its own runs, the report from the cells of a run.
 //! This module does not measure.
@@ -109,7 +110,7 @@ impl Gain {
     }
 }
 
-/// Returns the answer whether per-process locks are worthwhile, and from which number of processors
+/// Returns in words whether per-process locks are worthwhile, and from which number of processors
 /// on. `gains` is ordered by ascending processors. Returns `None` if there are no gains.
 pub fn answer(gains: &[Gain]) -> Option<String> {
     let last = gains.last()?;

@@ -84,7 +84,7 @@ fn is_zero(bytes: &usize) -> bool {
 }
 
 impl HeapMap {
-    /// Returns the bytes of all slabs that a member has.
+    /// Returns the number of bytes that a member has in all slabs.
     pub fn held_by(&self, member: usize) -> usize {
         let held = self.slabs.iter().flat_map(|slab| &slab.held);
         held.filter(|(one, _)| *one == member).map(|(_, bytes)| bytes).sum()

@@ -118,7 +118,7 @@ impl Docker {
     /// Returns the version and the containers' security options, in words.
     ///
     /// # Errors
-    /// Like [`Docker::say`].
+    /// Returns the errors of [`Docker::say`].
     pub fn described(&self) -> Result<String> {
         let options =
             self.say(&["info", "--format", "{{json .SecurityOptions}}"], None, PATIENCE)?;
@@ -146,7 +146,7 @@ impl Docker {
     /// Like [`Docker::say`], but returns bytes.
     ///
     /// # Errors
-    /// Like [`Docker::say`].
+    /// Returns the errors of [`Docker::say`].
     pub fn bytes(
         &self,
         arguments: &[&str],

@@ -116,13 +116,13 @@ pub trait StreamDriver {
     /// Opens a sender's end: in the sender's process, or before the threads start.
     ///
     /// # Errors
-    /// Like [`PairDriver::open`].
+    /// Returns the errors of [`PairDriver::open`].
     fn outlet(bed: &Self::Bed, sender: usize) -> Result<Self::Out>;
 
     /// Opens the receiver's end: after the forks, or after the senders' ends if they are threads.
     ///
     /// # Errors
-    /// Like [`PairDriver::open`].
+    /// Returns the errors of [`PairDriver::open`].
     fn inlet(bed: &Self::Bed, senders: &[PeerHandle<'_>]) -> Result<Self::In>;
 
     /// Returns a remark for the row, if any.

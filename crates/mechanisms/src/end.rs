@@ -46,7 +46,7 @@ pub fn check(peers: &[PeerHandle<'_>]) -> Result<()> {
 /// Spins until `done` returns `true`, and checks the peers at intervals.
 ///
 /// # Errors
-/// Like [`check`].
+/// Returns the errors of [`check`].
 #[inline(always)]
 pub fn spin_until(
     peers: &[PeerHandle<'_>],

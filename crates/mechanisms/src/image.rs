@@ -143,7 +143,7 @@ unsafe fn path(text: *const c_char) -> Option<PathBuf> {
     if text.is_null() {
         return None;
     }
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller upholds the requirements.
     let text = unsafe { CStr::from_ptr(text) };
     (!text.is_empty()).then(|| PathBuf::from(OsStr::from_bytes(text.to_bytes())))
 }

@@ -32,7 +32,7 @@ macro_rules! registry {
         /// Lets `user` open a stream of the mechanism `name`.
         ///
         /// # Errors
-        /// Like [`pairs`].
+        /// Returns the errors of [`pairs`].
         pub fn streams<U: StreamUser>(name: &str, traffic: Traffic, user: U) -> Result<U::Out> {
             $(if <$driver as Driver>::MECHANISM.name == name {
                 return <$driver as Driver>::streams(traffic, user).ok_or_else(|| lacking(name));

@@ -74,7 +74,7 @@ impl<G> Ring<G> {
     /// The ring is mapped, and the caller holds its guard.
     #[inline(always)]
     pub unsafe fn is_empty(&self) -> bool {
-        // SAFETY: guaranteed by the caller.
+        // SAFETY: the caller upholds the requirements.
         unsafe { (*self.memory).written == (*self.memory).read }
     }
 
@@ -84,7 +84,7 @@ impl<G> Ring<G> {
     /// The requirements of [`Ring::is_empty`] apply.
     #[inline(always)]
     pub unsafe fn is_full(&self) -> bool {
-        // SAFETY: guaranteed by the caller.
+        // SAFETY: the caller upholds the requirements.
         unsafe { (*self.memory).written.wrapping_sub((*self.memory).read) >= SLOTS as u64 }
     }
 
@@ -96,7 +96,7 @@ impl<G> Ring<G> {
     /// long as its slots.
     #[inline(always)]
     pub unsafe fn push(&self, message: &[u8]) {
-        // SAFETY: guaranteed by the caller.
+        // SAFETY: the caller upholds the requirements.
         unsafe {
             let written = (*self.memory).written;
             self.write(written, message);
@@ -112,7 +112,7 @@ impl<G> Ring<G> {
     /// as its messages.
     #[inline(always)]
     pub unsafe fn pop(&self, into: &mut [u8]) {
-        // SAFETY: guaranteed by the caller.
+        // SAFETY: the caller upholds the requirements.
         unsafe {
             let read = (*self.memory).read;
             std::ptr::copy_nonoverlapping(self.slot(read), into.as_mut_ptr(), self.bytes);
@@ -126,7 +126,7 @@ impl<G> Ring<G> {
     /// The requirements of [`Ring::push`] apply.
     #[inline(always)]
     pub unsafe fn write(&self, written: u64, message: &[u8]) {
-        // SAFETY: guaranteed by the caller.
+        // SAFETY: the caller upholds the requirements.
         unsafe {
             std::ptr::copy_nonoverlapping(message.as_ptr(), self.slot(written), self.bytes);
         }

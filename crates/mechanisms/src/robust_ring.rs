@@ -76,7 +76,7 @@ impl RingGuard for Robust {
     };
 
     unsafe fn initialise(guard: *mut Self) -> Result<()> {
-        // SAFETY: guaranteed by the caller.
+        // SAFETY: the caller upholds the requirements.
         unsafe {
             initialise_mutex(&raw mut (*guard).mutex, true)?;
             initialise_condition(&raw mut (*guard).not_empty)?;
@@ -90,7 +90,8 @@ impl RingGuard for Robust {
         message: &[u8],
         peers: &[PeerHandle<'_>],
     ) -> Result<(), TransferError> {
-        // SAFETY: guaranteed by the caller; the ring is used only while the mutex is held.
+        // SAFETY: the caller upholds the requirements, and the ring is used only while the mutex is
+        // held.
         unsafe {
             let guard = &raw mut (*ring.memory()).guard;
             let mutex = &raw mut (*guard).mutex;
@@ -134,7 +135,7 @@ impl RingGuard for Robust {
 /// The mutex is mapped and initialised.
 #[inline(always)]
 unsafe fn lock(mutex: *mut libc::pthread_mutex_t) -> Result<()> {
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller upholds the requirements.
     unsafe { recovered(mutex, libc::pthread_mutex_lock(mutex), "pthread_mutex_lock") }
 }
 
@@ -142,7 +143,7 @@ unsafe fn lock(mutex: *mut libc::pthread_mutex_t) -> Result<()> {
 /// The requirements of [`lock`] apply; the caller holds the mutex.
 #[inline(always)]
 unsafe fn unlock(mutex: *mut libc::pthread_mutex_t) -> Result<()> {
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller upholds the requirements.
     error(unsafe { libc::pthread_mutex_unlock(mutex) }).during("pthread_mutex_unlock")
 }
 
@@ -150,7 +151,7 @@ unsafe fn unlock(mutex: *mut libc::pthread_mutex_t) -> Result<()> {
 /// The condition variable is mapped and initialised.
 #[inline(always)]
 unsafe fn signal(condition: *mut libc::pthread_cond_t) -> Result<()> {
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller upholds the requirements.
     error(unsafe { libc::pthread_cond_signal(condition) }).during("pthread_cond_signal")
 }
 
@@ -165,7 +166,7 @@ unsafe fn wait_or_unlock(
     peers: &[PeerHandle<'_>],
     until: Option<&libc::timespec>,
 ) -> Result<bool> {
-    // SAFETY: guaranteed by the caller; `wait` returns with the mutex held.
+    // SAFETY: the caller upholds the requirements; `wait` returns with the mutex held.
     unsafe {
         wait(condition, mutex, peers, until).inspect_err(|_| {
             let _ = unlock(mutex);
@@ -186,7 +187,7 @@ unsafe fn wait(
 ) -> Result<bool> {
     const CALL: &str = "pthread_cond_wait";
     let look = (until.is_none() && !peers.is_empty()).then(|| deadline_in(LOOK));
-    // SAFETY: guaranteed by the caller; a deadline is borrowed for the call.
+    // SAFETY: the caller upholds the requirements; a deadline is borrowed for the call.
     unsafe {
         let returned = match until.or(look.as_ref()) {
             None => libc::pthread_cond_wait(condition, mutex),
@@ -212,7 +213,7 @@ unsafe fn recovered(
     call: &str,
 ) -> Result<()> {
     if returned == libc::EOWNERDEAD {
-        // SAFETY: guaranteed by the caller; this thread holds the mutex.
+        // SAFETY: the caller upholds the requirements; this thread holds the mutex.
         let returned = unsafe { libc::pthread_mutex_consistent(mutex) };
         return error(returned).during("pthread_mutex_consistent");
     }

@@ -61,7 +61,7 @@ impl RingGuard for Semaphores {
     };
 
     unsafe fn initialise(guard: *mut Self) -> Result<()> {
-        // SAFETY: guaranteed by the caller.
+        // SAFETY: the caller upholds the requirements.
         unsafe {
             for (semaphore, count) in [
                 (&raw mut (*guard).mutex, 1),
@@ -80,8 +80,8 @@ impl RingGuard for Semaphores {
         message: &[u8],
         peers: &[PeerHandle<'_>],
     ) -> Result<(), TransferError> {
-        // SAFETY: guaranteed by the caller; the ring is changed only while `mutex` is held, and it
-        // is not full after `room` was decremented.
+        // SAFETY: the caller upholds the requirements; the ring is changed only while `mutex` is
+        // held, and it is not full after `room` was decremented.
         unsafe {
             let guard = &raw mut (*ring.memory()).guard;
             wait_for(&raw mut (*guard).room, peers, None)?;
@@ -125,7 +125,7 @@ unsafe fn wait_for(
     until: Option<&libc::timespec>,
 ) -> Result<bool> {
     loop {
-        // SAFETY: guaranteed by the caller; the deadline is borrowed for the call.
+        // SAFETY: the caller upholds the requirements; the deadline is borrowed for the call.
         let returned = unsafe {
             match until {
                 None => libc::sem_wait(semaphore),
@@ -148,6 +148,6 @@ unsafe fn wait_for(
 /// The requirements of [`wait_for`] apply.
 #[inline(always)]
 unsafe fn post(semaphore: *mut libc::sem_t) -> Result<()> {
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller upholds the requirements.
     checked(unsafe { libc::sem_post(semaphore) }).during("sem_post").map(|_| ())
 }

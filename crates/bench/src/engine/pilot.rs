@@ -68,7 +68,7 @@ impl Pilot<'_> {
     /// Makes `count` invocations, one after another.
     ///
     /// # Errors
-    /// Like [`Pilot::try_at`], for the first invocation that fails.
+    /// Returns the errors of [`Pilot::try_at`], for the first invocation that fails.
     pub fn repeat_at(
         &self,
         task: &InvocationTask,

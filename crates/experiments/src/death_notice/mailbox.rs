@@ -5,8 +5,7 @@
 //! for any observer.
 //!
 //! The dying process leaves a message unread, so that the sender has a reason to wait. A *receiver*
-//! is not tested: its `recv` does not report a sender's death, but waits for the next message of
-//! any sender.
+//! would not be notified of a sender's death: `recv` waits for the next message of any sender.
 
 use std::cell::Cell;
 use std::time::Duration;

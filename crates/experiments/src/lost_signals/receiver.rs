@@ -55,7 +55,7 @@ pub(super) struct SeenSignals {
     pub(super) reached: AtomicU32,
     /// Value of `reached` at the loop's last check.
     pub(super) looked: AtomicU32,
-    /// Iterations of the loop: what the source's program prints.
+    /// Number of iterations of the loop, which the source's program prints.
     pub(super) announced: AtomicU32,
 }
 

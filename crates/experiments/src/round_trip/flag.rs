@@ -115,7 +115,7 @@ impl<'a> FlagEnd<'a> {
         Self { out, back, next: 2, awaited: 1, ..ping }
     }
 
-    /// Runs rounds without stamps. The choice whether to pause is made outside the loop.
+    /// Runs rounds without stamps. The choice of whether to pause is made outside the loop.
     fn bare(&mut self, rounds: usize) -> Result<()> {
         if self.pause {
             harness::bare(rounds, &mut Looping::<true>(self))

@@ -19,7 +19,7 @@ use super::picture;
 pub(super) use super::worker_processes::WorkerPlan;
 use super::worker_processes::{LOOK, PATIENCE, WorkerProcesses};
 
-/// Minimum number of parts into which the time is divided; each part gives one sample.
+/// Minimum number of parts into which the time is divided; each part yields one sample.
 const PARTS: u32 = 10;
 /// Maximum length of a part.
 const PART_MS: u128 = 100;

@@ -2,7 +2,7 @@
 
 use tontine_bench::about::Explanation;
 
-/// Explanation for readers new to the topic.
+/// Explanation of `thread-local`.
 pub(super) const EXPLANATION: Explanation = Explanation {
     about: &[
         "Threads of one process share its global variables. To add one to a variable the processor \

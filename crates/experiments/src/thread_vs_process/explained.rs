@@ -4,7 +4,7 @@ use tontine_bench::about::Explanation;
 use tontine_host::os::fork_trim;
 use tontine_mechanisms::creation::calls;
 
-/// Explanation for readers new to the topic.
+/// Explanation of `thread-vs-process`.
 pub(super) const EXPLANATION: Explanation = Explanation {
     about: &[
         "A thread is a second path through the same program: it shares all memory and all open \

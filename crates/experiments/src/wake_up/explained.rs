@@ -6,8 +6,8 @@ pub(super) const EXPLANATION: Explanation = Explanation {
     about: &[
         "A process that waits for a message sleeps: it has blocked in the kernel, and its \
          processor runs other processes or idles. The message wakes it. The kernel marks the \
-         process as runnable and sends an interrupt to its processor; the processor leaves its idle \
-         state, the scheduler picks the process, and the call that waited returns.",
+         process as runnable and sends an interrupt to its processor; the processor leaves its \
+         idle state, the scheduler picks the process, and the call that waited returns.",
         "How long this takes depends on how deep an idle state the processor has reached \
          meanwhile. In the first microseconds it may still be polling for work. Later it halts; \
          later still it switches off its clock and gives up its caches, and each deeper state \
