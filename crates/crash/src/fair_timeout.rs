@@ -15,14 +15,14 @@ use rustix::process::Pid;
 /// Time between two checks of a silent worker.
 pub(crate) const LOOK: Duration = Duration::from_millis(10);
 
-/// A survivor that runs, or sleeps only briefly, gets this many times its timeout.
+/// Factor by which the timeout of a survivor that runs, or sleeps only briefly, is multiplied.
 const BUSY_FACTOR: u32 = 3;
 
 /// Maximum time for which the machine may starve processes of a trial before the wait counts as
 /// impossible to judge.
 const LONGEST: Duration = Duration::from_secs(90);
 
-/// The timeout for a reply, and the other processes that must run before it can arrive.
+/// The timeout for a reply, and the other processes that must run before the reply can arrive.
 #[derive(Debug, Clone)]
 pub(crate) struct FairTimeout {
     length: Duration,
@@ -198,8 +198,8 @@ mod tests {
     }
 
     /// On a machine with 25 runnable processes, three kills of a growing mailbox were reported as
-    /// wedged: the survivor slept until another process replied, which had not been given a
-    /// processor.
+    /// wedged: the survivor slept until another process replied, but that process had not been
+    /// given a processor.
     #[test]
     fn timeout_counts_only_time_without_starvation() {
         let none = Duration::ZERO;

@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn changed_word_makes_a_message_torn() {
+    fn changed_word_makes_message_torn() {
         for number in [0, 1, 77, u32::MAX] {
             let whole = numbered(number);
             assert_eq!(MessageCheck::of(&whole), MessageCheck::Whole(number));

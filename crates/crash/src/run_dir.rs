@@ -54,7 +54,7 @@ impl RunDir {
         self.location.folder()
     }
 
-    /// Returns a word that no other directory has, as a prefix for names of other kinds.
+    /// Returns the directory's unique name, a prefix for names of other kinds.
     pub fn name(&self) -> &str {
         self.location.name()
     }
@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn run_dir_removes_all_files_with_its_name() {
+    fn dropped_run_dir_removes_files_with_prefix() {
         let place = RunDir::new().expect("a place");
         let folder = place.folder().to_owned();
         let shared = Path::new(SHARED_MEMORY).join(format!("{}-memory", place.name()));

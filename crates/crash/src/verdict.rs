@@ -58,11 +58,11 @@ impl Judged {
 /// Messages that must arrive, and messages that may.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ExpectedMessages {
-    /// Acknowledged, and not received by any live process.
+    /// Acknowledged messages that no live process has received.
     pub(crate) must: BTreeSet<u32>,
-    /// Part of the operation under test, so that each may arrive or not.
+    /// Messages of the operation under test, each of which may or may not arrive.
     pub(crate) may: BTreeSet<u32>,
-    /// Sent by survivors after the kill.
+    /// Messages that survivors sent after the kill.
     pub(crate) fresh: BTreeSet<u32>,
 }
 
@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_message_fault_yields_its_verdict() {
+    fn message_fault_yields_matching_verdict() {
         let ledger = ExpectedMessages { must: [1].into(), may: [2].into(), fresh: [3].into() };
         let of = |seen: &[MessageCheck]| ledger.judge(seen).verdict;
         let whole = |numbers: &[u32]| -> Vec<MessageCheck> {

@@ -64,7 +64,8 @@ pub(crate) enum NoReply {
     Stuck(String),
     /// The worker has ended, for any reason.
     Ended(String),
-    /// The machine did not run the worker, or the processes it waits for, long enough to judge.
+    /// The machine did not run the worker, or the processes that it waits for, long enough for a
+    /// verdict.
     Starved(String),
 }
 
@@ -85,7 +86,7 @@ impl WorkerProcess {
         let parent = rustix::process::getpid();
         let mut command = Command::new(&stage.program);
         command.args(&stage.arguments).arg(subject).arg(place.folder());
-        // With fewer variables, stacks are more alike. Symbols are bound before the operation.
+        // A smaller environment makes stacks more alike. Symbols are bound before the operation.
         command.env_clear().env("LD_BIND_NOW", "1");
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         // Ctrl-C in a terminal reaches only the explorer, which ends its workers itself.
@@ -141,8 +142,8 @@ impl WorkerProcess {
         Err(MeasureError::fail(format!("{order}, found it awake after {} s", SLEEPY.as_secs())))
     }
 
-    /// Sends a command that may make the worker fall asleep, and allows it a moment to do so: later
-    /// actions then find it waiting in every run.
+    /// Sends a command that may make the worker fall asleep, and allows it a moment to do so, so
+    /// that later actions find it waiting in every run.
     pub(crate) fn tell_and_settle(
         &mut self,
         order: WorkerCommand,
@@ -176,7 +177,7 @@ impl WorkerProcess {
         &mut self,
         patience: &FairTimeout,
     ) -> std::result::Result<WorkerReply, NoReply> {
-        // Most workers reply at once, so the watch starts only after the first poll times out.
+        // Most workers reply immediately, so the watch starts only after the first poll times out.
         let mut clock: Option<WaitTimer> = None;
         loop {
             if let Some(line) = self.line()? {
@@ -201,7 +202,7 @@ impl WorkerProcess {
         }
     }
 
-    /// Reads the bytes that have arrived; returns `true` if there were any.
+    /// Reads the bytes that have arrived; returns `true` if any had arrived.
     fn has_answered(&mut self) -> std::result::Result<bool, NoReply> {
         let mut watched = [PollFd::new(&self.replies, PollFlags::IN)];
         let there = poll(&mut watched, Some(&Timespec::default())).is_ok_and(|ready| ready > 0);
@@ -314,7 +315,7 @@ impl Drop for WorkerProcess {
     }
 }
 
-/// A guard: processes that this thread starts while the guard lives have no address randomisation.
+/// A guard that disables address randomisation for the processes that this thread starts.
 struct FixedAddresses {
     before: libc::c_ulong,
 }

@@ -71,7 +71,7 @@ impl CommandHandler for QueueActor {
 }
 
 /// Receives until the message `until` has arrived, and then until no message arrives for a while.
-/// Has no timeout for that message, because the sender of the command has a deadline.
+/// The wait for that message has no timeout, because the sender of the command has a deadline.
 fn drain(endpoint: &mut dyn Endpoint, until: u32, quiet_ms: u64) -> io::Result<Vec<MessageCheck>> {
     let pause = Duration::from_millis(quiet_ms);
     let mut seen = Vec::new();

@@ -1,7 +1,8 @@
 //! A worker that is a member of a heap: [`MemberActor`].
 //!
-//! It fills each block completely with the member's own number, and on command reads the whole
-//! block to check it: if two members have the same block, it contains the other's number, or both.
+//! The worker fills each block completely with its own number. On command it reads the whole block
+//! to check it. If two members have the same block, the block contains the other member's number,
+//! or both numbers.
 
 use std::io;
 
@@ -69,7 +70,7 @@ impl MemberActor {
     }
 
     /// Accepts a block that was handed over and returns its content, or `None` if no block was
-    /// handed over. For a block that arrives too late, returns an empty list.
+    /// handed over. Returns an empty list for a block that arrives too late.
     fn accept(&mut self, marked: bool) -> io::Result<Option<Vec<MessageCheck>>> {
         let at = self.kept.len();
         let member = self.member()?;

@@ -78,7 +78,7 @@ fn is_lacking(error: &io::Error) -> bool {
 
 /// A handler of commands.
 trait CommandHandler {
-    /// Carries out a command; an error is the mechanism's own.
+    /// Carries out a command. All errors come from the mechanism itself.
     fn obey(&mut self, order: &WorkerCommand) -> io::Result<WorkerReply>;
 }
 

@@ -211,13 +211,13 @@ impl FromStr for WorkerCommand {
 /// The reply of a worker to a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum WorkerReply {
-    /// Done; contains the messages if the command was to receive.
+    /// The command succeeded. Contains the messages if the command receives.
     Done(Vec<MessageCheck>),
     /// The mechanism returned an error.
     Refused(String),
     /// The machine lacks something that the mechanism needs.
     Lacking(String),
-    /// Done, and the check found a fault.
+    /// The command succeeded, but the check found a fault.
     Faulty(String),
 }
 

@@ -127,7 +127,7 @@ impl<'a> Attempt<'a> {
     /// Brings the trial's victim to a point and kills it there.
     fn end(self, scene: &mut KillTrial, point: &RecordedPoint) -> Result<ReachResult> {
         let act = scene.act();
-        // A concurrent process must get as much time as in the recording.
+        // A concurrent process must be given as much time as in the recording.
         let pace = if scene.is_concurrent() { Approach::Stepped } else { self.pace };
         let reached = scene.with_victim(|victim, release| {
             TracedVictim::seize(victim, act.marked())?.reach(point, pace, release)

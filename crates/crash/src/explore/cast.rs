@@ -62,7 +62,7 @@ pub(super) fn answer(
     }
 }
 
-/// Returns the result of a kill after which a worker did not reply although it must make progress.
+/// Returns the result of a kill after which a worker that must make progress did not reply.
 pub(super) fn silent(who: &str, silence: &NoReply) -> TrialResult {
     match silence {
         NoReply::Stuck(how) => TrialResult::wedged(format!("{who} made no progress: {how}")),

@@ -56,7 +56,7 @@ pub struct ExploreRequest {
 
 /// A caller's callbacks during an exploration.
 pub trait Observer: Sync {
-    /// Reports that `done` of `of` kills of an operation are done.
+    /// Reports that `done` of the `of` kills of an operation are complete.
     fn progress(&self, subject: &str, operation: &str, done: usize, of: usize);
 
     /// Returns `true` if the exploration must end early, with the results so far.
@@ -95,7 +95,7 @@ struct SubjectRun<'a> {
 /// The reason why an exploration ended before its last point.
 #[derive(Debug, thiserror::Error)]
 enum EarlyEnd {
-    /// The caller asked for an early end.
+    /// The caller requested an early end.
     #[error("stopped early")]
     Stopped,
     #[error(transparent)]
@@ -152,7 +152,7 @@ impl SubjectRun<'_> {
                 continue;
             }
             let explored = self.operation(Attempt::new(cast, *operation));
-            // If the machine refuses one operation, it refuses all.
+            // If the machine cannot run one operation, it cannot run any.
             let skipped = matches!(explored, Err(MeasureError::Skipped(_)));
             report.operations.push(explored.unwrap_or_else(|trouble| OperationReport {
                 trouble: Some(trouble.to_string()),
@@ -380,8 +380,8 @@ fn spread(targets: &VecDeque<KillPoint>, sample: usize) -> VecDeque<KillPoint> {
     (0..sample.min(count)).map(|at| targets[at * count / sample]).collect()
 }
 
-/// Repeats `act` if it failed or its result is still `open`, at the pace of `recorded`: over hours,
-/// a loaded machine delays some worker, or a run diverges.
+/// Repeats `act` at the pace of `recorded` if it failed or its result is still `open`. Over hours,
+/// some runs diverge, or a loaded machine delays a worker.
 fn repeated<T>(
     attempt: Attempt<'_>,
     recorded: Approach,

@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn misspelt_target_offers_the_nearest() {
+    fn misspelt_name_suggests_nearest() {
         assert_eq!(chosen(&["robust-rng"]).expect_err("misspelt").nearest, "robust-ring");
         let pipe = subjects(&["pipe".to_owned()]).expect("exists");
         assert_eq!(operation("recieve", &pipe).expect_err("misspelt").nearest, "receive");

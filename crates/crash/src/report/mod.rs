@@ -56,7 +56,7 @@ pub struct OperationReport {
     pub mode: KillMode,
     /// Number of kills that the mode requires; in pairs, of first kills.
     pub kills: usize,
-    /// Number of these kills that were to be tried; it is smaller if only a sample was requested.
+    /// Number of these kills that were requested; smaller than `kills` for a sample.
     pub tried: usize,
     /// Duration of these kills, without the recording.
     pub took_ms: u64,

@@ -8,7 +8,7 @@ use super::{CrashReport, text};
 
 const COLUMNS: [&str; 5] = ["target", "operation", "points", "kills", "estimate"];
 
-/// Number of columns of words; the other columns hold right-aligned figures.
+/// Number of text columns; the other columns hold right-aligned figures.
 const WORDS: usize = 2;
 
 /// Renders the estimate.

@@ -8,14 +8,14 @@ use super::{CrashReport, Finding, OperationReport};
 use crate::mode::KillMode;
 use crate::verdict::KillVerdict;
 
-/// A line under the header and no others: rows are read, not columns.
+/// A table style with a line below the header and no other lines, because tables are read by row.
 pub(super) const STYLE: TableStyle =
     TableStyle::new().header_separator(LineStyle::none().fill('─').junction('─'));
 
 const COLUMNS: [&str; 9] =
     ["target", "operation", "points", "classes", "explored", "passed", "wedged", "torn", "lost"];
 
-/// Number of columns of words; the other columns hold right-aligned figures.
+/// Number of text columns; the other columns hold right-aligned figures.
 const WORDS: usize = 2;
 
 /// Renders a report.
@@ -101,7 +101,7 @@ fn note(notes: &mut String, subject: &str, one: &OperationReport) {
     }
 }
 
-/// Returns a note on the sample's size, if only a sample of the kills was to be tried.
+/// Returns a note on the sample's size, if only a sample of the kills was requested.
 pub(super) fn sampled(one: &OperationReport) -> Option<String> {
     (one.tried < one.kills).then(|| format!("a sample: {} of {} kills", one.tried, one.kills))
 }

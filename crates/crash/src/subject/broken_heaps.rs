@@ -153,7 +153,8 @@ impl TableTenant {
     }
 
     fn lock(&self) -> &AtomicI32 {
-        // SAFETY: mapped, and valid from zero on; only accessed through its atomic.
+        // SAFETY: the region is mapped and valid if all bytes are zero; the word is only accessed
+        // through its atomic.
         unsafe { &(*self.region.at()).lock }
     }
 
@@ -196,7 +197,7 @@ impl TargetMember for TableTenant {
 
     fn bytes(&mut self, at: usize) -> &mut [u8] {
         // SAFETY: if the table is sound, the block belongs to this process alone. The controls test
-        // that two processes may have one block; then both access it in turns.
+        // the case of two processes that have the same block; they access the block in turns.
         unsafe { &mut (*self.region.at()).blocks[self.blocks[at]] }
     }
 

@@ -1,8 +1,8 @@
 //! Deliberately broken queues, which the explorer must report as wedged, torn and lost.
 //!
 //! Each of the three is the ring that the sound targets use, with one fault. They run only if they
-//! are named, and in the tests: an explorer that finds no fault must first prove that it can find
-//! one.
+//! are named, and in the tests, because an explorer that finds no fault must first prove that it
+//! can find one.
 
 #![allow(unsafe_code, reason = "a ring in shared memory")]
 
@@ -106,7 +106,7 @@ enum ControlFault {
     ClearsFirst,
 }
 
-/// A ring, and a word that is 1 while a process holds it.
+/// A ring, and a word that is 1 while a process holds the ring.
 type LockedRing = SharedRegion<RingMemory<AtomicU32>>;
 
 struct Faulty {
@@ -117,7 +117,8 @@ struct Faulty {
 impl Faulty {
     /// Runs `act` on the ring, under the lock if the fault concerns locking.
     fn guarded<T>(&self, act: impl FnOnce(Ring<AtomicU32>) -> T) -> T {
-        // SAFETY: mapped and valid from zero on; the word is only accessed through its atomic.
+        // SAFETY: the region is mapped and valid if all bytes are zero; the word is only accessed
+        // through its atomic.
         let word = unsafe { &(*self.region.at()).guard };
         let locks = self.fault == ControlFault::KeepsTheLock;
         // SYNC control-lock: pairs with the store below.

@@ -96,7 +96,7 @@ pub trait TargetMember {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// Accepts a block that was handed over; `None` if there is none.
+    /// Accepts a block that was handed over; returns `None` if no block was.
     ///
     /// # Errors
     /// Returns the errors of the heap, and of the channel that carries the handles.
@@ -147,7 +147,6 @@ pub enum Checked {
         in_use: usize,
         /// Number of bytes that the heap could return to the system but has not, if it returns
         /// memory at all.
-        /// returns memory.
         committed: usize,
     },
 }

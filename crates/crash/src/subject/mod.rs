@@ -2,7 +2,7 @@
 //!
 //! Each target has a [`TargetKind`]: a [`QueueSubject`] can create one mechanism and open its two
 //! ends, a [`HeapTarget`] can create a heap and join it. Most queues are those of
-//! `tontine-mechanisms` (`opened`). A target has no knowledge of tracing, scripts and verdicts
+//! `tontine-mechanisms` (`opened`). A target has no knowledge of tracing, scripts or verdicts
 //! ([`crate::explore`]). There are three roles: Tontine's own targets, whose failure is a bug in
 //! Tontine; *peers*, whose failure is a finding; and *controls*, deliberately broken, which show
 //! that the explorer finds faults. Controls run only if they are named.
@@ -41,8 +41,8 @@ pub trait CrashTarget: Sync {
         Role::Peer
     }
 
-    /// Returns a promise that the mechanism never made and that a fair reader of its row must know;
-    /// empty if there is none.
+    /// Returns a guarantee that the mechanism never gave and that a fair reader of its row must
+    /// know; empty if no such guarantee exists.
     fn caveat(&self) -> &'static str {
         ""
     }
@@ -101,7 +101,7 @@ pub enum TargetKind<'a> {
     Heap(&'a dyn HeapTarget),
 }
 
-/// Default timeout: many thousand times the duration of an operation.
+/// Default timeout: many thousands of times the duration of an operation.
 const PATIENCE: Duration = Duration::from_millis(600);
 
 /// Meaning of a target's failure.
@@ -177,7 +177,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn subject_names_are_unique_and_have_operations() {
+    fn targets_have_unique_names_and_operations() {
         for (at, subject) in all().iter().enumerate() {
             assert!(all()[..at].iter().all(|other| other.name() != subject.name()));
             assert!(!subject.operations().is_empty());

@@ -12,7 +12,7 @@ use crate::run_dir::RunDir;
 
 /// A mechanism that carries messages from a sender to a receiver.
 pub trait QueueSubject: CrashTarget {
-    /// Returns the number of messages that an empty queue takes before the next `send` blocks or
+    /// Returns the number of messages that an empty queue accepts before the next `send` blocks or
     /// grows the queue.
     fn capacity(&self) -> u32;
 
@@ -29,7 +29,7 @@ pub trait QueueSubject: CrashTarget {
     }
 
     /// Returns `true` if a sender outlives its receiver and hands the unread messages over to the
-    /// next receiver, for which it looks on command.
+    /// next receiver, which it looks for on command.
     fn hands_over(&self) -> bool {
         false
     }
@@ -52,7 +52,7 @@ pub trait QueueSubject: CrashTarget {
 
 /// An open end, closed when dropped.
 pub trait Endpoint {
-    /// Sends a message; waits for free space.
+    /// Sends a message, after waiting for free space if necessary.
     ///
     /// # Errors
     /// Returns the errors of the mechanism, such as a receiver that has ended.

@@ -44,8 +44,8 @@ impl CrashTarget for SharedHeapSubject {
         &Operation::OF_A_HEAP
     }
 
-    /// A member that recovers a dead member may die during the recovery, wherever the first one
-    /// died.
+    /// A member that recovers a dead member may die during the recovery, regardless of where the
+    /// first member died.
     fn succession(&self, _: Operation) -> Option<Operation> {
         Some(Operation::Recover)
     }
@@ -87,7 +87,8 @@ impl HeapTarget for SharedHeapSubject {
     }
 }
 
-/// Returns the path of a link to the file of the heap's creator, which lives until the end.
+/// Returns the path of a link to the heap's file, as opened by the heap's creator. The creator
+/// lives until the end of the trial.
 fn path(place: &RunDir) -> PathBuf {
     place.folder().join("heap")
 }
@@ -98,7 +99,7 @@ fn error(error: HeapError) -> io::Error {
 
 /// This process's membership.
 struct HeapTenant {
-    /// Created from a box; the heap of all blocks here.
+    /// Pointer from a box to the heap that contains all blocks of the list.
     heap: NonNull<Shared>,
     blocks: Vec<Block<'static>>,
     folder: PathBuf,
@@ -223,7 +224,7 @@ impl TargetMember for HeapTenant {
 }
 
 impl Drop for HeapTenant {
-    /// Leaves while it still has all its blocks, like a member that forgets them.
+    /// Leaves the heap without freeing any block, like a member that forgets its blocks.
     fn drop(&mut self) {
         std::mem::forget(std::mem::take(&mut self.blocks));
         // SAFETY: the pointer is from the box in `new`, and none of the heap's blocks remains.

@@ -1,4 +1,4 @@
-//! The creation of a [`Recording`]: [`StopLog`] adds one [`WalkStop`] after the other.
+//! The construction of a [`Recording`]: [`StopLog`] adds one [`WalkStop`] at a time.
 
 use rustix::process::Pid;
 

@@ -6,7 +6,7 @@
 //! changed. [`recording`] is the result of a stepped run, and [`log`] creates it. Only the thread
 //! that called [`TracedVictim::seize`] may use it; the victim's other threads run untraced.
 //!
-//! The tracer does not judge and has no knowledge of targets; [`crate::explore`] has both tasks.
+//! The tracer does not judge and has no knowledge of targets; [`crate::explore`] does both.
 
 mod log;
 pub(crate) mod recording;

@@ -43,7 +43,7 @@ pub enum StopKind {
     Blocked,
     /// Back from a system call.
     Exit,
-    /// Back from the operation; its promise holds from here on.
+    /// Back from the operation, whose guarantee holds from this point.
     Returned,
 }
 
@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn class_is_represented_by_its_nearest_point() {
+    fn class_representative_is_nearest_point() {
         let point = |(class, arrival)| RecordedPoint {
             address: 0,
             code: String::new(),

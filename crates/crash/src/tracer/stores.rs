@@ -1,7 +1,7 @@
 //! Instructions that may store into shared memory: [`store_of`].
 //!
-//! Most instructions store nothing there, so that the walk need not read the shared memory after
-//! them. An unknown instruction counts as a store to any address. Stacks are assumed to be private.
+//! Most instructions store nothing there, so the walk need not read the shared memory after them.
+//! An unknown instruction counts as a store to any address. Stacks are assumed to be private.
 
 use super::registers::Registers;
 
@@ -11,7 +11,7 @@ pub(super) const LONGEST: usize = 15;
 /// Target of an instruction's store, to the extent that its bytes determine it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum StoreOperand {
-    /// None, or only the stack.
+    /// No memory, or only the stack.
     Nowhere,
     /// This address.
     At(Operand),

@@ -17,7 +17,7 @@ pub(super) struct TracedTask {
     pid: libc::pid_t,
 }
 
-/// The distance that a stopped thread runs.
+/// The event until which a resumed thread runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Resume {
     /// The thread runs one instruction.
@@ -60,8 +60,8 @@ impl TracedTask {
         registers::stop_at(self.pid, at)
     }
 
-    /// Returns as many bytes at an address as an instruction may have; fewer at the end of a
-    /// mapping.
+    /// Returns the bytes at an address, up to the maximum length of an instruction; fewer at the
+    /// end of a mapping.
     pub(super) fn instruction(self, at: u64) -> Vec<u8> {
         let mut code = vec![0; stores::LONGEST];
         if self.read(&[(at, code.len())], &mut code).is_err() {

@@ -29,7 +29,7 @@ const ASLEEP: Duration = Duration::from_millis(8);
 /// Maximum wait for the victim's other threads to fall asleep or end.
 const SETTLED: Duration = Duration::from_secs(1);
 
-/// Number of checks of the victim's state before the watcher sleeps between two checks.
+/// Number of checks of the victim's state before the watcher begins to sleep between checks.
 const SPINS: u32 = 64;
 
 /// Time between two checks.
@@ -133,9 +133,9 @@ impl<'a> TracedVictim<'a> {
         }
     }
 
-    /// Records the operation to its end at this granularity; `None` if there would be more points
-    /// than `longest`. `alone` is true if no other process and no other thread runs during the
-    /// recording.
+    /// Records the operation to its end at this granularity. Returns `None` if there would be more
+    /// points than `longest`. `alone` is true if no other process and no other thread runs during
+    /// the recording.
     pub(crate) fn record(
         &mut self,
         detail: Granularity,

@@ -157,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_shared_writable_mappings_count() {
+    fn private_or_read_only_mappings_are_skipped() {
         let shared = "7f5a0000-7f5a2000 rw-s 00000000 00:1a 77   /dev/shm/ring";
         assert_eq!(shared_and_writable(shared), Some((0x7f5a_0000, 0x2000)));
         for line in [

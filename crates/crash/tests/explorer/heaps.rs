@@ -33,9 +33,9 @@ fn heap_survives_two_successive_deaths() {
     }
 }
 
-/// Without this test, a report without findings would prove nothing.
+/// Proves that the explorer finds bugs; otherwise a report without findings would prove nothing.
 #[test]
-fn broken_control_heaps_yield_their_verdicts() {
+fn broken_control_heaps_yield_expected_verdicts() {
     for (name, verdict) in [
         ("control-heap-lock", Some(KillVerdict::Wedged)),
         ("control-heap-torn", Some(KillVerdict::Torn)),
@@ -54,7 +54,7 @@ fn broken_control_heaps_yield_their_verdicts() {
 /// Explores a control heap with a bug that no single kill reveals, and the sound control heap,
 /// which survives two deaths.
 #[test]
-fn heap_broken_by_two_deaths_is_found_in_pairs_mode() {
+fn pairs_mode_finds_heap_broken_by_two_deaths() {
     for (name, mode, lost) in [
         ("control-heap-pairs", KillMode::Fast, false),
         ("control-heap-pairs", KillMode::Pairs, true),
@@ -71,7 +71,7 @@ fn heap_broken_by_two_deaths_is_found_in_pairs_mode() {
 /// A member that dies while it holds the mutex leaves the mutex locked, and no member frees the
 /// blocks of the dead member.
 #[test]
-fn heap_under_a_non_robust_mutex_wedges() {
+fn heap_under_non_robust_mutex_wedges() {
     let report = explore("boost-heap", |request| request.operation = Some(Operation::Allocate));
     for one in operations(&report).into_iter().flatten() {
         assert!(one.wedged > 0 && one.passed > 0, "{one:?}");

@@ -29,7 +29,7 @@ fn pipe_survives_every_kill() {
 }
 
 #[test]
-fn ring_under_semaphores_wedges_if_its_holder_dies() {
+fn ring_under_semaphores_wedges_if_holder_dies() {
     let report = explore("semaphore-ring", |_| ());
     for one in operations(&report).into_iter().flatten() {
         let may_diverge = one.operation.name().ends_with("-waking");
@@ -41,7 +41,7 @@ fn ring_under_semaphores_wedges_if_its_holder_dies() {
 }
 
 #[test]
-fn ring_under_robust_mutex_keeps_its_messages() {
+fn ring_under_robust_mutex_loses_no_message() {
     let report = explore("robust-ring", |_| ());
     for one in operations(&report).into_iter().flatten() {
         // A woken process runs concurrently, so a run may take another path.
@@ -52,9 +52,9 @@ fn ring_under_robust_mutex_keeps_its_messages() {
     }
 }
 
-/// Without these three, a report without findings would prove nothing.
+/// Proves that the explorer finds bugs; otherwise a report without findings would prove nothing.
 #[test]
-fn broken_control_queues_yield_their_verdicts() {
+fn broken_control_queues_yield_expected_verdicts() {
     for (name, verdict) in [
         ("control-lock", KillVerdict::Wedged),
         ("control-torn", KillVerdict::Torn),
@@ -73,7 +73,7 @@ fn broken_control_queues_yield_their_verdicts() {
 }
 
 #[test]
-fn reproducer_repeats_its_kill() {
+fn reproducer_repeats_recorded_kill() {
     let report = explore("control-lock", |_| ());
     let Some(operations) = operations(&report) else {
         return;
@@ -97,7 +97,7 @@ fn reproducer_repeats_its_kill() {
 }
 
 #[test]
-fn missing_kill_point_is_an_error() {
+fn missing_kill_point_returns_error() {
     let report = explore("control-torn", |request| request.point = Some((1 << 30, None)));
     let trouble = report.subjects[0].operations[0].trouble.as_deref().unwrap_or_default();
     assert!(trouble.contains("no point") || trouble.starts_with("skipped: "), "{trouble:?}");
@@ -119,10 +119,10 @@ fn lane_survives_two_receiver_deaths() {
     }
 }
 
-/// Like above, except that the first receiver dies before it waits for messages, and the second
+/// Like the test above, but the first receiver dies before it waits for messages, and the second
 /// dies while it binds the address.
 #[test]
-fn lane_survives_death_of_a_successor_that_binds() {
+fn lane_survives_death_of_binding_successor() {
     let report = explore("mailbox-succession", |request| {
         request.mode = KillMode::Pairs;
         request.operation = Some(Operation::ReceiveEmpty);

@@ -67,14 +67,14 @@ impl HeapTrial {
                 both.look()?;
                 both.exchange()?;
             }
-            // If a live member's block was freed, it is allocated again here.
+            // A live member's block that was freed by mistake would be allocated again here.
             both.allocates(false, OF_FRESH + 1, sizes.small)?;
             both.fills(BESIDE, sizes.small)?;
             both.look()?;
             both.of_companion(HeapAct::Check)?;
             both.empty(self.recovers)?;
             both.is_empty()?;
-            // Checks that all memory can be used. A block that two members have is detected.
+            // Checks that all memory is usable, and detects a block that two members have.
             for number in FRESH_PART {
                 both.allocates(false, number, sizes.filling)?;
             }
@@ -183,7 +183,7 @@ impl Survivors<'_> {
         if tends { self.recover() } else { Ok(()) }
     }
 
-    /// Checks that no member has a block, and that the heap keeps no memory.
+    /// Checks that no member has a block, and that the heap retains no memory.
     fn is_empty(&mut self) -> Gone {
         let found = self.of_companion(HeapAct::Check)?;
         match found[..] {

@@ -168,7 +168,7 @@ impl HeapTrial {
         Ok(())
     }
 
-    /// Lets the victim join and get its blocks.
+    /// Lets the victim join and obtain its blocks.
     fn settle_in(&mut self, operation: Operation) -> Result<()> {
         let Sizes { small, large, .. } = self.sizes;
         self.victims(HeapAct::Join)?;
@@ -251,7 +251,7 @@ impl HeapTrial {
         Ok(None)
     }
 
-    /// Returns the timeout for one reply of a survivor, which may need `another` to run.
+    /// Returns the timeout for one reply of a survivor, which may depend on the process `another`.
     fn patience(&self, another: Pid) -> FairTimeout {
         FairTimeout::with(self.patience, &[self.companion.pid(), another])
     }

@@ -24,8 +24,8 @@ impl QueueTrial {
             QueueEnd::Sender => self.with_fresh_sender(&mut fresh),
             QueueEnd::Receiver => self.with_fresh_receiver(&mut fresh),
         };
-        // With one sender, successive receivers, and no message lost with a dead receiver, order is
-        // kept.
+        // Order is preserved if there is one sender, receivers succeed one another, and no message
+        // is lost with a dead receiver.
         let in_order = self.delivers_again && self.end == QueueEnd::Receiver;
         Ok(done.map_or_else(
             |stuck| stuck,

@@ -168,8 +168,8 @@ impl QueueTrial {
         )))
     }
 
-    /// Sends messages to the receiver under test. It will take the first, which may be lost with
-    /// the receiver.
+    /// Sends messages to the receiver under test. The receiver will take the first message, which
+    /// may be lost with the receiver.
     fn companion_sends(&mut self, count: u32) -> Result<()> {
         for at in 0..count {
             let number = self.number();
@@ -181,7 +181,7 @@ impl QueueTrial {
         Ok(())
     }
 
-    /// Lets the peer sleep in the action from which the victim will wake it.
+    /// Makes the peer sleep in an action from which the victim will wake it.
     fn companion_sleeps_in(&mut self, act: CommandKind) -> Result<()> {
         self.companion.tell_into_sleep(act.plain())?;
         self.pending = Some(act);
@@ -204,8 +204,8 @@ impl QueueTrial {
         self.next - 1
     }
 
-    /// Returns the timeout for one reply of a survivor, which may need the peer and `another` to
-    /// run.
+    /// Returns the timeout for one reply of a survivor, which may depend on the peer and on the
+    /// process `another`.
     fn patience(&self, another: Pid) -> FairTimeout {
         FairTimeout::with(self.patience, &[self.companion.pid(), another])
     }
