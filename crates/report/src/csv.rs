@@ -42,7 +42,7 @@ const COLUMNS: [&str; 27] = [
 /// Returns the cells of `results` as CSV, with a header line.
 ///
 /// # Errors
-/// Errors come from the encoder only: writing to memory does not fail.
+/// Returns errors of the encoder only, because writing to memory does not fail.
 pub fn csv(results: &Results) -> io::Result<Vec<u8>> {
     let mut writer = csv::Writer::from_writer(Vec::new());
     writer.write_record(COLUMNS)?;
@@ -134,7 +134,7 @@ mod tests {
     use tontine_bench::fixture;
 
     #[test]
-    fn csv_reads_back_as_the_original_cells() {
+    fn csv_round_trips_cells() {
         let results = fixture::run();
         let bytes = csv(&results).unwrap();
         let mut reader = csv::Reader::from_reader(&bytes[..]);

@@ -7,8 +7,8 @@
 //! [`mod@write`] renders all of them and renames them into place, so that a full disk leaves the
 //! previous report intact. [`verdict`] states in sentences what the figures of the run mean.
 //!
-//! The crate knows the schema of `results.json`, runs nothing, and computes no interval:
-//! [`tontine_bench::stats`] does.
+//! The crate depends on the schema of `results.json`. It runs no experiment and computes no
+//! interval; [`tontine_bench::stats`] computes intervals.
 
 pub mod csv;
 pub mod html;

@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn interrupted_run_is_marked_before_any_figure() {
+    fn interrupted_run_is_marked_before_first_figure() {
         let mut results = fixture::small();
         results.complete = false;
         let text = markdown(&results);
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn hostile_names_stay_inside_their_field() {
+    fn hostile_names_stay_within_table_cell() {
         let mut results = fixture::small();
         results.cells[0].variant = "a | b\n<script>".into();
         let text = markdown(&results);

@@ -24,7 +24,7 @@ const PREFIX: &str = ".tontine-";
 /// report. No file is left behind.
 ///
 /// # Errors
-/// Any error that prevents writing a file to the folder, together with the folder's name.
+/// Returns any error that prevents writing a file to the folder, together with the folder's name.
 pub fn check_folder(dir: &Path) -> io::Result<()> {
     fs::create_dir_all(dir).map_err(|error| named(dir, "cannot create the directory", &error))?;
     staged(dir, b"tontine")
@@ -36,8 +36,8 @@ pub fn check_folder(dir: &Path) -> io::Result<()> {
 /// their paths.
 ///
 /// # Errors
-/// The first error, with the file's name. All files are then as they were before, unless a rename
-/// itself failed: in that case each file is either old or new, never torn.
+/// Returns the first error, with the file's name. All files are then as they were before, unless a
+/// rename itself failed: in that case each file is either old or new, never torn.
 pub fn write_all(results: &Results, dir: &Path) -> io::Result<Vec<PathBuf>> {
     let json =
         results.to_json().map_err(|error| named(dir, "cannot encode results.json", &error))?;
@@ -54,7 +54,7 @@ pub fn write_all(results: &Results, dir: &Path) -> io::Result<Vec<PathBuf>> {
 /// Writes one file into `dir` and returns its path.
 ///
 /// # Errors
-/// Those of [`write_all`].
+/// Returns the errors of [`write_all`].
 pub fn write_file(dir: &Path, name: &str, bytes: &[u8]) -> io::Result<PathBuf> {
     write_files(dir, &[(name, bytes.to_vec())]).map(|mut paths| paths.swap_remove(0))
 }
@@ -84,7 +84,7 @@ fn write_files(dir: &Path, files: &[(&str, Vec<u8>)]) -> io::Result<Vec<PathBuf>
 fn staged(dir: &Path, bytes: &[u8]) -> io::Result<NamedTempFile> {
     let mut file = tempfile::Builder::new()
         .prefix(PREFIX)
-        // The umask decides who may read a report, as for any other file.
+        // The umask determines which users may read a report, as for any other file.
         .permissions(fs::Permissions::from_mode(0o666))
         .tempfile_in(dir)?;
     file.write_all(bytes)?;
@@ -132,7 +132,7 @@ mod tests {
         assert_eq!(read.cells.len(), results.cells.len());
         for (read, written) in read.cells.iter().zip(&results.cells) {
             assert_eq!(read.variant, written.variant);
-            // The decoder may err in the last bit.
+            // The decoder may be inexact in the last bit.
             let near = |a: f64, b: f64| (a - b).abs() <= b.abs() * 1e-12;
             assert_eq!(read.estimate.is_some(), written.estimate.is_some());
             assert!(read.estimate.zip(written.estimate).is_none_or(|(a, b)| near(a, b)));
@@ -160,7 +160,7 @@ mod tests {
         assert!(error.contains(file.path().to_str().unwrap()), "{error}");
     }
 
-    /// Writes once, calls `fill` to use up the space, and checks that the second attempt changes
+    /// Writes once, calls `fill` to use up the space, and checks that a second write changes
     /// nothing.
     fn keeps_the_old_report(dir: &Path, fill: impl FnOnce()) {
         let old = fixture::small();
@@ -177,10 +177,10 @@ mod tests {
         assert!(listed.iter().all(|name| full.contains(name)));
     }
 
-    /// The limit on file sizes is per process: the test runs itself again in a child under that
+    /// The limit on file sizes is per process, so the test runs itself again in a child under that
     /// limit.
     #[test]
-    fn file_size_limit_leaves_the_old_report_intact() {
+    fn file_size_limit_leaves_old_report_intact() {
         const CHILD: &str = "TONTINE_TEST_FSIZE";
         if let Ok(dir) = env::var(CHILD) {
             // Catch SIGXFSZ, so that the write fails instead of ending the process.
@@ -196,7 +196,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let output = Command::new(env::current_exe().unwrap())
             .args(["--exact", "--test-threads=1"])
-            .arg("write::tests::file_size_limit_leaves_the_old_report_intact")
+            .arg("write::tests::file_size_limit_leaves_old_report_intact")
             .env(CHILD, dir.path())
             .output()
             .unwrap();
@@ -204,14 +204,14 @@ mod tests {
         assert!(dir.path().join("proof").exists(), "the child did not run its part");
     }
 
-    /// Needs permission to mount; without it, the test above covers the same path by means of
-    /// another limit.
+    /// Requires permission to mount. Without it, the test above covers the same path by another
+    /// limit.
     #[test]
-    fn full_file_system_leaves_the_old_report_intact() {
+    fn full_file_system_leaves_old_report_intact() {
         struct Mounted<'a>(&'a Path);
         impl Drop for Mounted<'_> {
             fn drop(&mut self) {
-                // Nothing sensible remains to be done if even this fails.
+                // If this fails too, no further cleanup is possible.
                 let _ = unmount(self.0, UnmountFlags::DETACH);
             }
         }

@@ -49,7 +49,7 @@ impl Axis {
     }
 
     /// Creates an axis for a curve: logarithmic if `figures` span more than two decades, otherwise
-    /// linear, starting at zero if `from_zero` is set. On a logarithmic axis zero lies at the left
+    /// linear, starting at zero if `from_zero` is set. On a logarithmic axis, zero is at the left
     /// edge.
     pub(super) fn along(
         unit: &str,
@@ -191,7 +191,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn logarithmic_axis_gives_every_decade_equal_width() {
+    fn logarithmic_axis_has_decades_of_equal_width() {
         let axis = Axis::over("ns", [1.0, 1e5].into_iter()).unwrap();
         let near = axis.place(100.0) - axis.place(10.0);
         let far = axis.place(1e5) - axis.place(1e4);
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn every_axis_has_a_few_ticks_inside_it() {
+    fn axis_has_two_to_six_ticks_within_range() {
         for (unit, low, high) in [
             ("ns", 61.0, 61.0),
             ("ns", 0.3, 900.0),

@@ -1,7 +1,7 @@
 //! The cells of one metric on one axis: [`chart`].
 //!
-//! A row shows the estimate as a vertical stroke and its interval as a bar; below them a dot for
-//! every invocation (in the order in which they ran, top to bottom), and a hollow diamond for a
+//! A row shows the estimate as a vertical stroke and its interval as a bar. Below them are a dot
+//! for every invocation, in the order of the run from top to bottom, and a hollow diamond for a
 //! published figure. The row is HTML and its track an SVG that stretches, so that the text keeps
 //! its size on a narrow screen.
 

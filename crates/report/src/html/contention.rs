@@ -1,7 +1,7 @@
 //! Section 9 of source 001 on the page: [`contention`] shows the lock statistics under that
 //! section's load, one table per machine, and the resulting answer to its open question.
 //!
-//! The text is that of [`tontine_bench::contention`]; the figures behind each share are in the
+//! The text comes from [`tontine_bench::contention`]; the figures behind each share are in the
 //! tables of its metric.
 
 use std::collections::BTreeMap;
@@ -20,7 +20,7 @@ const LOCK: &str = "lock";
 const MODELLED: &str = "modelled";
 /// Value for a model with one processor.
 const ONE: &str = "1 processor";
-/// The parameter that names what runs alongside the sessions, in section 9's load.
+/// The parameter that names the work alongside the sessions in the load of section 9.
 const LOAD_PARAM: &str = "beside";
 /// The modes that the question compares: one lock for all relations, and per-process locks.
 const ASKED: [&str; 2] = ["parallel", "per-process"];
@@ -115,7 +115,7 @@ fn drawn(load: &str, table: &ContentionTable) -> Markup {
     }
 }
 
-/// Answers whether per-process locks would be worth it, as far as this run shows.
+/// Returns the answer to whether per-process locks are worth it, to the extent that this run shows.
 fn the_question(results: &Results) -> Markup {
     let of = |experiment: &str, metric: &str, loaded: bool| {
         let cells = results.cells.iter().filter(move |cell| {
@@ -151,7 +151,7 @@ fn the_question(results: &Results) -> Markup {
     }
 }
 
-/// Returns the gain from per-process locks: by number of modelled processors, and in words for this
+/// Returns the gain from per-process locks, by number of modelled processors, and in words for this
 /// machine's processors. If there are several levels, the highest one counts.
 fn gains(cells: &[&Cell]) -> (Vec<Gain>, Option<String>) {
     let mut found: BTreeMap<Option<usize>, ContentionCells<'_>> = BTreeMap::new();

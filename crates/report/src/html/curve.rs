@@ -4,7 +4,7 @@
 //! parameter is the horizontal axis, each variant a line. Cells that differ in another parameter
 //! are never mixed: each value has its own curve. Only the placement may change with the level,
 //! because one pair runs cross-core and more pairs are spread; same-core is then a separate line.
-//! Neighbour: [`super::plot`] draws them.
+//! Neighbour: [`super::plot`] draws the curves.
 
 use std::collections::BTreeSet;
 
@@ -17,9 +17,10 @@ use tontine_bench::task::Params;
 const WORTH_A_SECOND_CURVE: usize = 3;
 /// The parameter for the placement of the ends.
 const PLACEMENT: &str = "placement";
-/// Both ends on one processor: not a level of a curve whose other cells keep their ends apart.
+/// The placement of both ends on one processor, which is not a level of a curve whose other cells
+/// keep their ends apart.
 const ASIDE: &str = "same-core";
-/// Placements that only serve to compare two cells: they are in the table, but on no curve.
+/// Placements that only serve to compare two cells; shown in the table, but on no curve.
 const TABLE_ONLY: [&str; 2] = ["off-master", "apart"];
 
 /// Cells over one parameter.
@@ -39,7 +40,7 @@ pub(super) struct Curve<'a> {
 pub(super) struct CurveLine<'a> {
     /// The variant.
     pub(super) name: &'a str,
-    /// Role in the paper; empty if it has none.
+    /// Role in the paper; empty if the variant has none.
     pub(super) role: &'static str,
     /// `true` if the ends share a processor, unlike the ends of the variant's other line.
     pub(super) aside: bool,
@@ -83,7 +84,7 @@ pub(super) fn curves<'a>(cells: &[&'a Cell]) -> Vec<Curve<'a>> {
         }
     }
     let most = found.iter().map(|(_, levels)| *levels).max().unwrap_or(0);
-    // Among equals the first is the main one.
+    // If several parameters have equally many levels, the first one is the main parameter.
     let main = found.iter().position(|(_, levels)| *levels == most);
     let worth = |(at, (_, levels)): &(usize, (String, usize))| {
         Some(*at) == main || *levels >= WORTH_A_SECOND_CURVE

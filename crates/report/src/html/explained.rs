@@ -1,6 +1,6 @@
 //! The description of an experiment, folded: [`folded`].
 //!
-//! The text is that of [`About`], which `tontine explain` prints too.
+//! The text comes from [`About`], which `tontine explain` also prints.
 
 use maud::{Markup, html};
 use tontine_bench::about::About;

@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn each_slab_has_a_tile_with_tooltip() {
+    fn slab_has_tile_with_tooltip() {
         let (results, page) = drawn("now", false);
         let slabs = results.maps[0].map.slabs.len();
         assert_eq!(page.matches("<title>").count(), slabs, "{page}");
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn stripes_stay_within_their_rectangle() {
+    fn stripes_stay_within_rectangle() {
         let path = stripes(0.0, 10.0, 27.0, 6.0);
         assert_eq!(path, "M0 10h27M0 12.5h27M0 15h27");
     }

@@ -13,7 +13,7 @@ use maud::{Markup, html};
 use tontine_bench::format;
 use tontine_bench::schema::Cell;
 
-/// Number of bars; with the labels below them, about the maximum for a phone.
+/// Number of bars, about the maximum that fits on a phone with the labels below them.
 const BARS: usize = 60;
 /// Histograms record thousandths of the unit.
 const THOUSANDTHS: f64 = 1_000.0;
@@ -100,8 +100,8 @@ impl Shape {
         let mut heights = vec![0.0; BARS];
         let bar = |value: f64| (value / low).ln() / (high / low).ln() * BARS as f64;
         for step in merged.iter_recorded() {
-            // A recorded value represents a range of equivalent values. Spread it over that range;
-            // otherwise a coarse clock would draw a comb.
+            // A recorded value represents a range of equivalent values. Spread the value over that
+            // range, because otherwise the bars of a coarse clock would have gaps.
             let value = step.value_iterated_to();
             let from = bar(merged.lowest_equivalent(value).max(1) as f64);
             let to = bar(merged.next_non_equivalent(value) as f64);

@@ -1,6 +1,7 @@
 //! The machine's facts on the page: [`one_line`], [`advice`], [`card`].
 //!
-//! They are read from JSON that this build or an older build wrote, so every field is optional.
+//! The facts are read from JSON that this build or an older build wrote, so every field is
+//! optional.
 
 use maud::{Markup, html};
 use serde_json::Value;
@@ -136,7 +137,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn facts_of_another_shape_are_ignored() {
+    fn facts_of_unexpected_shape_are_ignored() {
         let card_of_odds = json!([7, ["clock"], ["processor", [["model", "X"], 3, ["online", 2]]]]);
         let odd = json!({"card": card_of_odds, "advice": {}});
         assert_eq!(one_line(&odd).unwrap(), "X · 2 processors");

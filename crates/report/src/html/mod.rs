@@ -2,16 +2,16 @@
 //!
 //! The page is one self-contained file: the style is inline, the charts are drawn here as SVG, and
 //! a link carries the raw data. It is readable without scripts, on a narrow screen, dark or light,
-//! and on paper. It is one document, but following a link of the contents shows only that link's
-//! page, by style alone. The order: the verdict with its [`decision`]s, a page per topic, the
-//! machine, the method, the data.
+//! and on paper. It is one document, but the style sheet shows only the linked page after a link of
+//! the contents is followed. The order is: the verdict with its [`decision`]s, a page per topic,
+//! the machine, the method, the data.
 //!
-//! The parts: [`section`] is one experiment with its tables, [`explained`] its description,
-//! [`curve`] selects the cells of a curve, [`plot`] draws it, [`paper`] describes the sources'
-//! figures, [`contention`] is the table of locks, [`heap`] draws maps of a heap, [`chart`]
-//! intervals and invocations on an [`axis`], [`histogram`] the distribution of the samples.
-//! [`machine`] shows the advice and the facts, [`method`] the derivation of a figure, [`script`]
-//! adds zoom and hover. The sentences come from [`super::verdict`], the format of numbers from
+//! [`section`] renders one experiment with its tables, and [`explained`] its description. [`curve`]
+//! selects the cells of a curve, [`plot`] draws it, [`paper`] describes the sources' figures, and
+//! [`contention`] renders the table of locks. [`heap`] draws maps of a heap, [`chart`] intervals
+//! and invocations on an [`axis`], [`histogram`] the distribution of the samples. [`machine`] shows
+//! the advice and the facts, [`method`] the derivation of a figure, [`script`] adds zoom and hover.
+//! The sentences come from [`super::verdict`], the format of numbers from
 //! [`tontine_bench::format`].
 
 mod axis;
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_experiment_is_listed_under_its_topic() {
+    fn unknown_experiment_is_listed_under_described_topic() {
         let mut results = fixture::small();
         let mut about = results.about("round-trip").expect("in the fixture").clone();
         about.name = "pigeon-post".into();
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn paper_figure_appears_for_its_metric_only() {
+    fn paper_figure_appears_only_for_described_metric() {
         let page = rendered(&fixture::run());
         for figure in 1..=4 {
             assert_eq!(page.matches(&format!("Figure {figure}: ")).count(), 1, "{figure}");
@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn hostile_strings_stay_text() {
+    fn hostile_strings_are_escaped() {
         let mut results = fixture::run();
         let hostile = "\"><script>alert(1)</script>";
         for cell in &mut results.cells {
@@ -392,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn interrupted_run_is_marked_before_the_verdict() {
+    fn interrupted_run_is_marked_before_verdict() {
         let mut results = fixture::run();
         assert!(!rendered(&results).contains("Incomplete"));
         results.complete = false;
@@ -402,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn empty_run_still_renders_a_page() {
+    fn empty_run_renders_page() {
         let mut results = fixture::run();
         results.cells.clear();
         results.ratios.clear();

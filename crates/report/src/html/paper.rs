@@ -1,5 +1,5 @@
-//! The sources' figures without numbers: [`drawn`] returns the labels of their axes and the shapes
-//! of their curves, [`both_kernels`] selects this run's cells for the curves.
+//! The sources' figures that state no numbers: [`drawn`] returns the labels of their axes and the
+//! shapes of their curves, [`both_kernels`] selects this run's cells for the curves.
 //!
 //! The description gives only the shape, in words; no point is invented. Neighbour:
 //! [`super::plot`].
@@ -8,7 +8,7 @@ use tontine_bench::schema::Cell;
 
 use super::curve::{Curve, CurveLine};
 
-/// A source's figure, described as far as possible.
+/// A figure of a source, described to the extent possible.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Paper {
     experiment: &'static str,

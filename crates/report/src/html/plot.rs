@@ -1,9 +1,9 @@
 //! Draws a curve: [`plot`].
 //!
-//! One line per variant: at each level a mark at the estimate, a broad stroke for its interval, and
-//! a dot for every invocation, in order from left to right. All positions are percentages, so that
-//! the drawing stretches but its text does not. Lines differ in colour and in the shape of their
-//! marks. `script.js` reads the exact figures from the attributes.
+//! Each variant has one line. At each level the line has a mark at the estimate, a broad stroke for
+//! the interval, and a dot for every invocation, in order from left to right. All positions are
+//! percentages, so that the drawing stretches but its text does not. Lines differ in colour and in
+//! the shape of their marks. `script.js` reads the exact figures from the attributes.
 
 use maud::{Markup, html};
 use tontine_bench::format::{self, FormattedFigure};

@@ -1,6 +1,6 @@
 'use strict';
-// Exact figures under the pointer or the arrow keys, and zoom. Draws nothing new:
-// places are per cent of a chart's width and height, and zooming moves them.
+// Shows exact figures for the pointer or the arrow keys, and zooms. Draws no new marks:
+// positions are percentages of a chart's width and height, and zooming moves them.
 (() => {
   const MARGIN = 3, NEAR = 28, DRAGGED = 6;
   const SVG = 'http:' + '//www.w3.org/2000/svg';
@@ -19,7 +19,7 @@
     tip.style.left = Math.max(4, left) + 'px';
     tip.style.top = (y > room.height + 18 ? y - room.height - 14 : y + 18) + 'px';
   };
-  // The chart whose pointer showed it; null if the keys did.
+  // The chart whose pointer opened the tooltip; null if the keys opened it.
   let pointed = null, rested = '';
   const hush = () => { pointed = null; say('', 0, 0); };
 
@@ -33,7 +33,7 @@
     return ((value * factor).toLocaleString('en', { maximumSignificantDigits: digits }) + ' ' + name).trim();
   };
 
-  // An axis as the page describes it, and the part of it that is in sight, per cent.
+  // An axis as the page describes it, and its visible part in percent.
   const axis = (text, flipped) => {
     const [low, high, kind, unit] = text.split(';');
     return { low: +low, high: +high, log: kind === 'logarithmic', unit, flipped, from: 0, to: 100 };
@@ -94,7 +94,7 @@
     for (const mark of marks) {
       const title = mark.querySelector('title');
       mark.told = title ? title.textContent : '';
-      // The browser would show it a second time.
+      // The browser would show the title a second time.
       if (title) title.remove();
     }
     const middle = mark => {
@@ -159,7 +159,7 @@
       draw();
       hush();
     };
-    // A pointer's place on an axis, per cent of the whole.
+    // The pointer's position on an axis, in percent of the whole axis.
     const under = (along, event, area) => {
       const box = area.getBoundingClientRect();
       const share = along === x ? (event.clientX - box.left) / box.width : (event.clientY - box.top) / box.height;
@@ -183,7 +183,7 @@
     });
     figure.addEventListener('pointermove', event => {
       const far = down && Math.hypot(event.clientX - down.event.clientX, event.clientY - down.event.clientY) > DRAGGED;
-      // Scrolling moves the page below a pointer that rests: what the keys show stays.
+      // Scrolling moves the page below a resting pointer, so the figure that the keys show stays.
       const here = event.clientX + ' ' + event.clientY;
       if (!far && here === rested) return;
       rested = here;
@@ -234,7 +234,7 @@
     });
   };
 
-  // A histogram: the value under the pointer, and the share at or below it, read off its curve.
+  // In a histogram: the value under the pointer, and the share at or below it, from its curve.
   const shape = svg => {
     const [low, high] = [+svg.dataset.low, +svg.dataset.high];
     const curve = [...svg.querySelector('.cumulative').getAttribute('d').matchAll(/[ML]([\d.]+) ([\d.]+)/g)];

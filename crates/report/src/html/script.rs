@@ -1,4 +1,4 @@
-//! The page's only script, and the policy that lets nothing but this script run: [`script`],
+//! The page's only script, and the policy that allows only this script to run: [`script`],
 //! [`policy`].
 //!
 //! The script only adds exact figures under the pointer, and zoom. A script injected through a
@@ -17,7 +17,7 @@ pub(super) fn script() -> Markup {
     html! { script { (PreEscaped(SCRIPT)) } }
 }
 
-/// Returns the policy that forbids the page to fetch anything and to run anything except
+/// Returns the policy that forbids the page to fetch resources, and to run any script except
 /// [`script`].
 pub(super) fn policy() -> &'static str {
     static POLICY: LazyLock<String> = LazyLock::new(|| {

@@ -151,7 +151,7 @@ fn title<'a>(experiment: &str, metric: &'a str) -> &'a str {
     }
 }
 
-/// Groups cells by metric, metrics in the run's order.
+/// Groups cells by metric, with the metrics in the run's order.
 fn by_metric<'a>(cells: &[&'a Cell]) -> Vec<(&'a str, Vec<&'a Cell>)> {
     let mut groups: Vec<(&str, Vec<&Cell>)> = Vec::new();
     for cell in cells {
@@ -315,7 +315,7 @@ fn without_figure(cells: &[&Cell]) -> Markup {
     }
 }
 
-/// Returns the matrix of variants and events: each answer, and whether it was right.
+/// Returns the matrix of variants and events, with each answer and the verdict on it.
 fn matrix(rows: &[&TriedRow]) -> Markup {
     let mut events: Vec<(&str, &str)> = Vec::new();
     let mut variants: Vec<&str> = Vec::new();

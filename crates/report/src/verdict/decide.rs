@@ -14,8 +14,8 @@ use super::sentence::Sentence;
 use super::survivors::{Fate, Rated, fate, mechanisms};
 use super::{Cells, SleepingMechanisms};
 
-/// Ways to create an independent process. vfork is not among them: its child borrows the parent's
-/// memory.
+/// Ways to create an independent process. vfork is not one of them, because its child borrows the
+/// parent's memory.
 const PROCESSES: [&str; 2] = ["fork", "posix-spawn"];
 
 /// A question, its answer, and the evidence.
@@ -23,7 +23,7 @@ const PROCESSES: [&str; 2] = ["fork", "posix-spawn"];
 pub struct VerdictAnswer {
     /// The question.
     pub question: &'static str,
-    /// The answer, or the statement that there is none.
+    /// The answer, or a statement that the run supports none.
     pub answer: Sentence,
     /// The figures behind the answer, with their cells.
     pub figures: Vec<Evidence>,
@@ -189,7 +189,7 @@ fn asleep(cell: &Cell) -> String {
 fn thread_or_process(results: &Results) -> VerdictAnswer {
     let mut decision = VerdictAnswer::on("Thread or process?");
     let trips = Cells::of(results, "round-trip", "one_way").commonest_params();
-    // Prefer a pair without doubts, then one whose ends sleep.
+    // Prefer a pair without doubts, then a pair whose ends sleep.
     let message = results
         .mechanisms
         .iter()
@@ -279,8 +279,7 @@ fn which_check(results: &Results) -> VerdictAnswer {
         return decision.without(results, "liveness-check", "");
     }
     let references = [checks.named("load"), checks.named("kill-0")];
-    // Among the checks that were tried, take those with the fewest errors; among those, the
-    // cheapest.
+    // Take the tried checks with the fewest errors, and the cheapest of these.
     let asked: Vec<(&str, Score)> = checks
         .0
         .iter()

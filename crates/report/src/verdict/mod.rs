@@ -2,9 +2,9 @@
 //!
 //! Each [`Sentence`] carries its figures with their intervals; it omits what was not measured and
 //! guesses nothing. The run records which mechanisms block and which checks need no system call;
-//! its figures determine which of them is fastest. Two more parts: [`decisions`], questions with
-//! the figures behind each answer, and [`mechanisms`], the effect of a kill on each mechanism.
-//! Neighbours: [`super::markdown`] and [`super::html`] print them.
+//! its figures determine which of them is fastest. The verdict has two more parts: [`decisions`]
+//! are questions with the figures behind each answer, and [`mechanisms`] shows the effect of a kill
+//! on each mechanism. Neighbours: [`super::markdown`] and [`super::html`] print all three parts.
 
 mod answer;
 mod compared;
@@ -74,8 +74,8 @@ fn floor(trips: &Cells) -> Option<Sentence> {
     )
 }
 
-/// The mechanisms whose receiver sleeps and whose figure is reliable: those between processes, if
-/// there are any, excluding those whose figure has two modes.
+/// The mechanisms whose receiver sleeps and whose figure is reliable: mechanisms between processes
+/// if any exist, except mechanisms whose figure has two modes.
 struct SleepingMechanisms<'a> {
     best: &'a Cell,
     /// Other mechanisms whose intervals overlap the best one's.
@@ -323,8 +323,8 @@ impl<'a> Cells<'a> {
         Self(found.collect())
     }
 
-    /// Keeps the cells of the most frequent set of parameters; if several are equally frequent, of
-    /// the first.
+    /// Keeps the cells of the most frequent set of parameters; if several sets are equally
+    /// frequent, the cells of the first.
     fn commonest_params(self) -> Self {
         let count = |params: &Params| self.0.iter().filter(|cell| &cell.params == params).count();
         let mut best: Option<(&Params, usize)> = None;
@@ -348,8 +348,8 @@ impl<'a> Cells<'a> {
         Self(self.0.iter().copied().filter(named).collect()).cheapest_of_all()
     }
 
-    /// Returns the cheapest cell by the upper ends of the intervals: a mechanism that is fast in
-    /// one run and slow in the next is not recommended.
+    /// Returns the cheapest cell by the upper ends of the intervals, so that a mechanism that is
+    /// fast in one run and slow in the next is not recommended.
     fn cheapest_of_all(&self) -> Option<&'a Cell> {
         let upper = |cell: &Cell| cell.high.or(cell.estimate).unwrap_or(f64::MAX);
         self.0.iter().copied().min_by(|a, b| f64::total_cmp(&upper(a), &upper(b)))
@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn verdict_follows_the_figures() {
+    fn verdict_follows_from_figures() {
         let mut results = fixture::run();
         let all = sentences(&results).join("\n");
         assert!(all.contains("futex is the fastest with a steady figure"), "{all}");
@@ -388,7 +388,7 @@ mod tests {
 
     /// Regression: `load`, the baseline of the other checks, was named as the cheapest check.
     #[test]
-    fn untried_check_is_never_the_cheapest() {
+    fn untried_check_is_not_named_cheapest() {
         let mut results = fixture::run();
         let all = sentences(&results).join("\n");
         assert!(all.contains("without a system call is polling-thread: "), "{all}");
@@ -524,7 +524,7 @@ mod tests {
     }
 
     #[test]
-    fn answer_is_right_wrong_or_untried() {
+    fn answer_is_judged_right_wrong_or_untried() {
         assert_eq!(CheckVerdict::of("dead", "dead"), CheckVerdict::Right);
         assert_eq!(CheckVerdict::of("dead", "dead (EOWNERDEAD)"), CheckVerdict::Right);
         assert_eq!(CheckVerdict::of("dead", "alive"), CheckVerdict::Wrong);

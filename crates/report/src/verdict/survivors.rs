@@ -26,9 +26,9 @@ pub struct Rated<'a> {
 pub enum Fate<'a> {
     /// Both ends belong to one process, and die together.
     OneProcess,
-    /// No process was killed; the reason, if the run gives one.
+    /// No process was killed. Contains the reason, if the run states one.
     NotMeasured(Option<&'a str>),
-    /// No process was killed. The reason, and the row that shows the expected effect.
+    /// No process was killed. Contains the reason, and the row that shows the expected effect.
     As(&'a str, &'a str),
     /// The kills, and the shares of kills with a bad result.
     Killed {
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn each_mechanism_is_judged_by_its_own_kills() {
+    fn mechanism_is_judged_by_own_kills() {
         let results = fixture::run();
         assert_eq!(answer(&results, "futex"), "no: wedges");
         assert_eq!(answer(&results, "pipe"), "notified, messages lost");
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn one_torn_message_makes_the_answer_no() {
+    fn single_torn_message_makes_answer_no() {
         let mut results = fixture::run();
         let torn = |cell: &&mut Cell| cell.metric == "torn" && cell.variant == "mailbox";
         let cell = results.cells.iter_mut().find(torn).unwrap();
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn skipped_kill_states_its_reason() {
+    fn skipped_kill_states_reason() {
         let mut results = fixture::run();
         results.cells.retain(|c| c.experiment != "survival" || c.variant != "tcp-loopback");
         let mut skipped = fixture::small().cells[2].clone();

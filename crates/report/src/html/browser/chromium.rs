@@ -1,7 +1,7 @@
 //! A headless Chromium, driven through a pipe: [`Chromium`].
 //!
 //! It shows one page at a time, uses the DevTools protocol as JSON, and downloads nothing. This
-//! module knows nothing about the report; the tests do.
+//! module does not depend on the report; only the tests do.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -31,7 +31,7 @@ pub(crate) struct Chromium {
 }
 
 impl Chromium {
-    /// Starts a browser; if there is none, prints a line and returns `None`.
+    /// Starts a browser; if none is installed, prints a line and returns `None`.
     pub(crate) fn start() -> Option<Self> {
         let found = NAMES.into_iter().find(|name| {
             let paths = std::env::var_os("PATH").unwrap_or_default();

@@ -104,7 +104,7 @@ fn page_loads_without_errors_or_requests_and_has_all_figures() {
         assert_eq!(figures(&mut browser, &mark), sorted(estimates), "{name}");
     }
 
-    // On linear axes positions are proportional to figures: pairs along, signals up.
+    // On linear axes positions are proportional to figures: pairs horizontally, signals vertically.
     let at = places(&mut browser, SIGNALS);
     let [first, second, .., last] = &at[..] else { panic!("{at:?}") };
     let along = (second.0 - first.0) / (last.0 - first.0);
@@ -172,7 +172,7 @@ fn pointer_and_keys_show_exact_figures_and_zoom() {
     browser.key("ArrowRight");
     assert_eq!(browser.text("document.querySelector('#tip').textContent"), tip);
 
-    // The same keys on a chart with bars, and on the distributions of samples.
+    // Press the same keys on a chart with bars, and on the distributions of samples.
     browser.js("window.bars = document.querySelector(
              '[aria-labelledby=experiment-liveness-check] figure.chart');
          bars.scrollIntoView({block: 'center'}); bars.focus(); 0");
@@ -208,7 +208,7 @@ fn page_without_scripts_shows_verdict_tables_and_charts() {
         ));
         assert!(visible >= fewest, "{selector}: {visible}");
     }
-    // A linked page is shown alone, by style; the link "everything" shows all pages again.
+    // The style sheet shows a linked page alone; the link "everything" shows all pages again.
     let pages = "[...document.querySelectorAll('main > .page')]
         .filter(page => page.checkVisibility()).map(page => page.querySelector('h2').id).join()";
     let all = browser.text(pages);
@@ -267,7 +267,7 @@ fn narrow_page_scrolls_vertically_and_has_accessible_names() {
 }
 
 #[test]
-fn hostile_name_stays_text_and_other_scripts_are_blocked() {
+fn hostile_name_is_escaped_and_other_scripts_are_blocked() {
     let Some(mut browser) = Chromium::start() else { return };
     let mut results = fixture::run();
     let hostile = "<img src=x onerror='window.evil=1'><script>window.evil=1</script>";

@@ -16,7 +16,7 @@ fn measured(results: &mut Results, variant: &str, ns: f64) {
 }
 
 #[test]
-fn each_decision_follows_its_figures() {
+fn decisions_follow_from_figures() {
     let mut results = fixture::run();
     let all = answers(&results);
     assert_eq!(all.len(), 6);
@@ -37,7 +37,7 @@ fn each_decision_follows_its_figures() {
 }
 
 #[test]
-fn every_answer_names_cells_of_the_run_with_their_intervals() {
+fn answers_name_cells_of_run_with_intervals() {
     let results = fixture::run();
     for decision in decisions(&results) {
         assert!(!decision.figures.is_empty(), "{}", decision.question);
@@ -87,9 +87,9 @@ fn liveness_decision_names_least_wrong_check_if_all_fail() {
     assert!(answer.starts_with(least[1]) && answer.contains("(exec, zombie)"), "{answer}");
 }
 
-/// Regression: wherever no difference was resolved, the answer said that a message takes "no
-/// longer". A semaphore between threads with two modes represented all mechanisms, and a vfork
-/// represented a process.
+/// Regression: if no difference was resolved, the answer said that a message takes "no longer". A
+/// semaphore between threads with two modes represented all mechanisms, and a vfork represented a
+/// process.
 #[test]
 fn thread_or_process_has_three_answers_from_steady_rows() {
     let mut results = fixture::run();
@@ -101,7 +101,7 @@ fn thread_or_process_has_three_answers_from_steady_rows() {
     assert!(below.starts_with("Process, if messages matter: one between processes takes 0.0"));
     assert!(below.contains("Creating and ending a process (fork) takes 4.12× (4.00× – 4.20×)"));
 
-    // The other pair has a single mode and supplies the answer, at the same placement.
+    // The other pair has a single mode at the same placement, and therefore supplies the answer.
     for cell in results.cells.iter_mut().filter(|cell| cell.variant == "semaphore") {
         cell.notes.push("unstable: two modes between invocations: 2 near 488 ns".into());
     }
@@ -129,7 +129,7 @@ fn spin_or_sleep_cites_longest_pause_of_same_mechanism() {
 }
 
 #[test]
-fn survival_decision_cites_the_cell_of_torn_messages() {
+fn survival_decision_cites_cell_of_torn_messages() {
     let figures = decisions(&fixture::run())[3].figures.clone();
     let torn = figures.iter().find(|one| one.name == "survival/mailbox torn").unwrap();
     assert_eq!(torn.shown.in_line(), "0 of 500 (at most 0.6 %)");
