@@ -8,8 +8,8 @@
 //! $ cargo run --release -p tontine-unix-lab --example explored -- speed
 //! ```
 //!
-//! It stops at the first violation. `cargo xtask mutants` runs `find` in a copy whose kernel lacks
-//! a protection.
+//! The program stops at the first violation. `cargo xtask mutants` runs `find` in a copy whose
+//! kernel lacks a protection.
 
 #![allow(clippy::disallowed_types, reason = "it measures the duration of real runs")]
 
@@ -25,7 +25,7 @@ use scenes::{KNOWN, lost};
 use tontine_unix_lab::explore::{Exploration, ExplorationReport};
 use tontine_unix_sim::LockingMode;
 
-/// Scenarios that use seconds of processor time. Only clock ticks count that time.
+/// Scenarios that use seconds of processor time, which only clock ticks measure.
 const COMPUTE: [&str; 2] = ["limits/processor-limit", "limits/hard-processor-limit-kills"];
 /// Scenarios whose expectations rely on a timer not expiring soon.
 const PUNCTUAL: [&str; 9] = [
@@ -81,7 +81,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Reports the violation, if there is one. Returns `true` if there is none.
+/// Reports the violation, if any. Returns `true` if no violation was found.
 fn held(what: &str, outcome: &ExplorationReport) -> bool {
     if let Some(found) = &outcome.violation {
         let seed = found.seed.map_or(String::new(), |seed| format!(", seed {seed}"));

@@ -1,4 +1,5 @@
-//! Scenarios for process and signal code: run, compared with Linux, explored under all schedules.
+//! Scenarios for process and signal code, which can be run, compared with Linux, and explored under
+//! all schedules.
 //!
 //! - [`scenario`]: a language for processes, the calls that they make, and the expected results.
 //! - [`check`]: one scenario on Linux and on the virtual Unix, step by step.

@@ -1,10 +1,10 @@
 //! Races that were reported in well-known programs, found and replayed in a simulated Unix.
 //!
 //! `cargo run -p tontine-unix-lab --example bed` lists them. `-- NAME` finds a schedule under which
-//! the program with the mistake fails, replays it, and explores all schedules of the program
-//! without the mistake. `-- NAME replay SCHEDULE` shows the run of one schedule. `-- NAME linux`
-//! runs the program without the mistake on real processes. `docs/guides/bed.md` describes how to
-//! test your own program like this.
+//! the program with the mistake fails, replays that schedule, and explores all schedules of the
+//! program without the mistake. `-- NAME replay SCHEDULE` shows the run of one schedule. `-- NAME
+//! linux` runs the program without the mistake on real processes. `docs/guides/bed.md` describes
+//! how to test your own program like this.
 
 mod races;
 
@@ -45,7 +45,7 @@ fn exploration(program: Program) -> Exploration {
 }
 
 /// Explores the program with and without the mistake. Returns `true` if the mistake is found and
-/// replayed, and no schedule of the correct program fails.
+/// replayed, and the correct program fails under no schedule.
 fn hunt(race: &Race) -> bool {
     println!("{}: {}\n{}: {}", race.name, race.what, race.project, race.report);
     let wrong = exploration(race.wrong);

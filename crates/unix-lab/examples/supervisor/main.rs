@@ -1,5 +1,5 @@
-//! A small supervisor. It starts services, restarts a failed one, and on SIGTERM stops all of them
-//! with the processes that they left behind.
+//! A small supervisor. It starts services, restarts failed services, and on SIGTERM stops all
+//! services with the processes that they left behind.
 //!
 //! `supervise` is written against `Sys` and does not depend on a backend; `main` selects one.
 //!
@@ -75,8 +75,8 @@ fn refuse(why: &str) -> i32 {
     2
 }
 
-/// Stops the supervisor under many schedules. Returns 1 if it leaves a process behind under one of
-/// them.
+/// Stops the supervisor under many schedules. Returns 1 if the supervisor leaves a process behind
+/// under one of these schedules.
 fn search(groups: Groups, run: impl FnOnce(&Exploration) -> ExplorationReport) -> i32 {
     let outcome = run(&explored::exploration(groups));
     match outcome.violation {

@@ -1,5 +1,5 @@
-//! The supervisor: [`supervise`] starts [`Service`]s, restarts a failed one, and on SIGTERM stops
-//! all of them with the processes that they left behind.
+//! The supervisor: [`supervise`] starts [`Service`]s, restarts failed services, and on SIGTERM
+//! stops all services with the processes that they left behind.
 //!
 //! The supervisor is written against `Sys` and does not depend on a backend. [`Groups::ByTheChild`]
 //! plants a mistake, for `explored` to find.
@@ -28,7 +28,7 @@ pub(crate) enum Groups {
     /// The service and the supervisor, in either order.
     ByBoth,
     /// The service only. This is a mistake: a supervisor that is stopped before the service has run
-    /// finds no such group, assumes that the service has ended, and leaves it behind.
+    /// finds no such group, assumes that the service has ended, and leaves the service behind.
     ByTheChild,
 }
 
@@ -68,8 +68,8 @@ struct Supervisor<'a> {
     sys: &'a dyn Sys,
     by: Groups,
     running: BTreeMap<Pid, (Service, u32)>,
-    /// Every group that was created, by its leader's handle. Kept because a group may outlive its
-    /// leader.
+    /// Every group that was created, by its leader's handle. The handles are kept because a group
+    /// may outlive its leader.
     groups: Vec<Pid>,
 }
 
@@ -111,7 +111,8 @@ impl<'a> Supervisor<'a> {
         Ok(())
     }
 
-    /// Waits until SIGTERM arrives, then returns `true`; or until no service runs.
+    /// Waits until SIGTERM arrives, and returns `true`, or until no service runs, and returns
+    /// `false`.
     fn watch(&mut self, mask: SigSet) -> Result<bool> {
         while !self.running.is_empty() {
             match self.sys.sigtimedwait(WATCHED, None) {
@@ -175,7 +176,7 @@ impl<'a> Supervisor<'a> {
         Ok(())
     }
 
-    /// Reaps until no process of a group is left, or until `timeout` has passed, if there is one.
+    /// Reaps until no process of a group is left, or until `timeout`, if given, has passed.
     fn await_gone(&mut self, timeout: Option<Duration>) -> Result<()> {
         let end = timeout.map(|timeout| self.sys.now() + timeout);
         loop {

@@ -5,7 +5,7 @@ use std::fmt::{self, Display, Formatter};
 
 use super::trace::{StepRecord, Trace, TraceEnd, TraceEntry};
 
-/// Maximum number of entries displayed before the first difference, and from there on.
+/// Maximum number of entries displayed before the first difference, and from that difference on.
 const SHOWN_BEFORE: usize = 12;
 const SHOWN_AFTER: usize = 8;
 
@@ -14,7 +14,7 @@ const SHOWN_AFTER: usize = 8;
 pub struct TraceDifference {
     /// The seed that decided the order of steps.
     pub seed: u64,
-    /// The step in which they diverge.
+    /// The step in which the traces diverge.
     pub step: u32,
     /// The trace of the virtual Unix.
     pub on_virtual: Trace,

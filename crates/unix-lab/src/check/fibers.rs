@@ -1,10 +1,10 @@
 //! The stepper of the virtual Unix, [`run`], which implements [`Conductor`].
 //!
 //! At a gate the fiber is parked in user mode: the thread is in no system call, and no signal
-//! interrupts it there. When no fiber can continue, the simulated executor asks the conductor.
-//! First, all threads at a gate that have a signal, a stop or an end to handle do so, which
-//! corresponds to an interrupt of a real thread in user mode. Then one of the threads at a gate is
-//! released.
+//! interrupts it there. When no fiber can continue, the simulated executor calls the conductor.
+//! First, the conductor lets all threads at a gate that have a signal, a stop or an end to handle
+//! do so, which corresponds to an interrupt of a real thread in user mode. Then it releases one of
+//! the threads at a gate.
 
 #![allow(unsafe_code, reason = "a parked fiber is identified by its context")]
 
@@ -25,12 +25,12 @@ use tontine_unix_sim::internal::{
 };
 use tontine_unix_sim::{BuildError, Builder, EndReason, Stopper};
 
-/// The number of the first process, far from those that scenarios write.
+/// The number of the first process, far from the numbers that scenarios write.
 pub(super) const FIRST_NUMBER: i32 = 10_001;
-/// Maximum time until a timer for which a run waits. If every timer is further off, the run counts
-/// as deadlocked.
+/// Maximum time until the expiry of a timer for which a run waits. If every timer is further off,
+/// the run counts as deadlocked.
 pub(super) const FARTHEST: Duration = Duration::from_secs(10);
-/// Maximum number of points of a run. It ends a run that makes no calls.
+/// Maximum number of points of a run, which also ends a run that makes no calls.
 const MOST_POINTS: u64 = 5_000_000;
 /// Maximum number of events that are kept.
 const MOST_RECORDS: usize = 100_000;
@@ -128,7 +128,7 @@ struct GateTableState {
 struct GateEntry {
     /// While the thread is at its gate, its fiber and the context by which the kernel knows it.
     at_gate: Option<(Fiber, usize)>,
-    /// `true` if it was released.
+    /// `true` if the thread was released.
     may_go: bool,
     line: u32,
     call: String,
@@ -154,7 +154,7 @@ fn is_wanted_here() -> bool {
     unsafe { is_wanted(internal::context()) }
 }
 
-/// Removes a thread from its gate on drop, even if the thread is unwound there.
+/// Removes a thread from its gate on drop, even if the thread unwinds at the gate.
 struct Leaving<'h>(&'h GateTable, usize);
 
 impl Drop for Leaving<'_> {
@@ -175,13 +175,13 @@ impl StepControl for GateTable {
                 if std::mem::take(&mut sitting.may_go) {
                     return;
                 }
-                // A handler that ran in between has used the same entry.
+                // A handler that ran in the meantime has used the same entry.
                 sitting.at_gate = Some((internal::current(), internal::context()));
                 sitting.line = due.line;
                 sitting.call.clone_from(&call);
             }
-            // A signal wakes the thread at once, and the thread handles the signal before or after
-            // the sender's next action.
+            // A signal wakes the thread immediately, and the thread handles the signal before or
+            // after the sender's next action.
             internal::enter_kernel();
             stands(true);
             if !is_wanted_here() {
@@ -255,7 +255,7 @@ impl Conductor for GateTable {
         let mut is_any_woken = false;
         for sitting in &inner.sitting {
             let Some((fiber, context)) = &sitting.at_gate else { continue };
-            // SAFETY: a fiber at a gate has not ended: it leaves the gate before that.
+            // SAFETY: a fiber at a gate has not ended, because it leaves the gate before it ends.
             if unsafe { is_wanted(*context) } {
                 fiber.unpark();
                 is_any_woken = true;

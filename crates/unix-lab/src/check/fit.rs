@@ -1,4 +1,4 @@
-//! Checks whether a scenario can be compared: [`unfit`], and outside of a namespace also
+//! Checks whether a scenario can be compared: [`unfit`] and, outside of a namespace, also
 //! [`reaches_out`].
 
 use super::image;
@@ -34,7 +34,7 @@ pub(super) fn reaches_out(scenario: &Scenario) -> Option<(u32, &'static str)> {
     })
 }
 
-/// Returns the first statement for which `why` returns a reason, bodies included.
+/// Returns the first statement, including statements of bodies, for which `why` returns a reason.
 fn first(
     scenario: &Scenario,
     why: impl Fn(&StatementKind) -> Option<&'static str>,

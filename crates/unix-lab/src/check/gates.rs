@@ -1,4 +1,4 @@
-//! The gates of real threads, words in shared memory: [`Gates`].
+//! The gates of real threads, which are words in shared memory: [`Gates`].
 //!
 //! A thread that reaches its gate records its arrival and sleeps on a futex, in user mode: its
 //! handlers run there, and it can be stopped and killed as at any other point. The code that
@@ -34,18 +34,18 @@ const LONG_S: i64 = 1 << 20;
 
 /// Minimum number of spacings from an alarm to the next timer.
 const BEHIND_ALARM: u64 = 16;
-/// Length of a timer, on the run's clock, for which the real timer takes one spacing.
+/// Length of a timer, on the run's clock, that corresponds to one spacing of the real timer.
 const UNIT_NS: u64 = 3_000_000;
 /// Number of additional spacings for a timer longer than [`FARTHEST`], for which the run does not
 /// wait.
 const FAR: u64 = 1_000;
 
-/// The first argument of a process that a scenario's `exec` or `spawn` has started.
+/// The first argument of a process that a scenario's `exec` or `spawn` starts.
 pub(super) const MARK: &str = "tontine-unix: a process of a scenario";
 /// The program that such a process runs: this program itself.
 const ITSELF: &str = "/proc/self/exe";
 
-/// The control of steps in each real thread: see the module.
+/// The control of steps in each real thread (see the module documentation).
 #[derive(Debug, Clone)]
 pub(super) struct Gates(pub(super) Arc<CheckRegion>);
 
@@ -55,7 +55,7 @@ impl Gates {
     }
 
     /// Sets the time at which a call ends by itself. The call must end in its turn on the run's own
-    /// clock, and after the steps that other threads can take before that. Timers are therefore at
+    /// clock, and after the steps that other threads can take before then. Timers are therefore at
     /// least one spacing apart, and longer timers are further apart. If the timer does not fit
     /// between the others, the run is late.
     fn set_end(&self, ends: &PendingTimer, duration: Duration) {
@@ -66,7 +66,7 @@ impl Gates {
         let mut next = u64::MAX;
         let seats = (self.0.seats_taken.load(SeqCst) as usize).min(SEATS);
         for seat in &self.0.seats[..seats] {
-            // An alarm is late by the time for which its process waits for the processor.
+            // An alarm is delivered late if its process waits for the processor.
             for (timer, room) in [(&seat.ends, 1), (&seat.alarm, BEHIND_ALARM)] {
                 match (timer.real_ns.load(SeqCst), timer.due_ns.load(SeqCst)) {
                     (0, _) => {}
@@ -83,7 +83,7 @@ impl Gates {
     }
 
     /// Records that the caller is at its gate. If one of the caller's handlers passes a gate
-    /// between this call and the caller's sleep, the handler leaves a mark, and the caller records
+    /// between this call and the caller's sleep, the handler sets a mark, and the caller records
     /// its place again.
     fn come(&self, words: &SeatWords, due: &NextCall<'_>) {
         let _ = words.go.compare_exchange(go::PASSED, go::CLOSED, SeqCst, SeqCst);
@@ -111,8 +111,8 @@ fn clear(timer: &PendingTimer) {
     timer.due_ns.store(0, SeqCst);
 }
 
-/// Returns the number of spacings for a timer: up to 16, proportional to its length; above that,
-/// one more for each doubling.
+/// Returns the number of spacings for a timer: up to 16, proportional to its length; above 16, one
+/// more for each doubling.
 fn length(duration: Duration) -> u64 {
     let units = nanoseconds(duration) / UNIT_NS;
     units.min(16) + u64::from((units / 16).max(1).ilog2())
@@ -130,12 +130,12 @@ fn set_alarm(duration: Duration) -> bool {
     let never = libc::timeval { tv_sec: 0, tv_usec: 0 };
     let new = libc::itimerval { it_interval: never, it_value: libc::timeval { tv_sec, tv_usec } };
     let mut old = libc::itimerval { it_interval: never, it_value: never };
-    // SAFETY: both live across the call.
+    // SAFETY: both structures live across the call.
     unsafe { libc::setitimer(libc::ITIMER_REAL, &raw const new, &raw mut old) };
     old.it_value.tv_sec != 0 || old.it_value.tv_usec != 0
 }
 
-/// Rounds to seconds as alarm(2) does, which never returns 0 for an alarm that is set.
+/// Rounds to seconds like alarm(2), which never returns 0 for an alarm that is set.
 fn seconds_left(left_ns: u64) -> u32 {
     let seconds = Duration::from_nanos(left_ns) + Duration::from_millis(500);
     u32::try_from(seconds.as_secs().max(1)).unwrap_or(u32::MAX)
@@ -149,8 +149,8 @@ fn goes_through(words: &SeatWords) -> bool {
 }
 
 /// Sleeps while the gate is closed. May return spuriously, and always returns after a handler has
-/// run. The wait has a timeout because a wait without one would restart after a handler with
-/// `SA_RESTART`, which may have passed gates of its own.
+/// run. The wait has a timeout, because a wait without a timeout would restart after a handler with
+/// `SA_RESTART`, and that handler may itself have passed gates.
 fn futex_wait(word: &AtomicU32) {
     let long = libc::timespec { tv_sec: LONG_S, tv_nsec: 0 };
     // SAFETY: the word and the time live across the call.
@@ -167,13 +167,13 @@ fn futex_wait(word: &AtomicU32) {
 
 /// Wakes the threads that sleep on the word.
 pub(super) fn futex_wake(word: &AtomicU32) {
-    // SAFETY: the call takes an address, and integers.
+    // SAFETY: the call takes an address and integers.
     unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE, i32::MAX) };
 }
 
 // All accesses to the words are SeqCst: the init process draws conclusions from two inspections of
 // several words of several threads, which is sound only if all accesses have one total order. The
-// cost is small compared with that of the system calls.
+// cost is small compared with the cost of the system calls.
 impl StepControl for Gates {
     fn gate(&self, _: &dyn Sys, due: &NextCall<'_>) {
         let words = self.words(SEAT.get());
@@ -191,7 +191,7 @@ impl StepControl for Gates {
         }
         let place = match due.timeout {
             None => place::THROUGH,
-            // Even for a zero duration the kernel sleeps for a moment.
+            // The kernel sleeps briefly even for a zero duration.
             Some(Duration::ZERO) => place::SETTLES,
             Some(duration) => {
                 self.set_end(&words.ends, duration);
@@ -206,7 +206,7 @@ impl StepControl for Gates {
         if ends.real_ns.load(SeqCst) == 0 { duration } else { until(ends) }
     }
 
-    /// Sets an alarm by the run's clock: the kernel's timer is set to expire in its turn.
+    /// Sets an alarm on the run's clock, by a kernel timer that expires in its turn.
     fn alarm(&self, _: &dyn Sys, seconds: u32) -> u32 {
         let alarm = &self.words(self.process_of(SEAT.get())).alarm;
         let due = alarm.due_ns.load(SeqCst);
@@ -230,8 +230,8 @@ impl StepControl for Gates {
             self.0.late.store(1, SeqCst);
         }
         clear(ends);
-        // Handlers do not read, so this does not clear a descriptor that an interrupted call of the
-        // thread has set.
+        // Handlers do not read, so this store does not clear a descriptor that an interrupted call
+        // of the thread has set.
         if due.reads.is_some() {
             words.reads.store(0, SeqCst);
         }
@@ -245,7 +245,7 @@ impl StepControl for Gates {
     fn expect(&self, _: &dyn Sys, kind: SpawnKind) -> ThreadOrdinal {
         let seat = self.0.seats_taken.fetch_add(1, SeqCst);
         if seat as usize >= SEATS {
-            // The init process cuts off the run.
+            // The init process will cut off the run.
             return ThreadOrdinal(SEATS as u32 - 1);
         }
         let words = self.words(seat);

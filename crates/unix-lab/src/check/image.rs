@@ -18,10 +18,11 @@ use super::region::CheckRegion;
 use super::text;
 use crate::scenario::conducted_program;
 
-/// Exit status if there is nothing to run, like a shell's if it does not find a program.
+/// Exit status if there is nothing to run, equal to the status of a shell that does not find a
+/// program.
 const NOTHING_TO_RUN: i32 = 127;
 
-/// `true` if the function ran before `main` and found the arguments. If it did not, an exec of this
+/// `true` if the function ran before `main` and found the arguments. Otherwise, an exec of this
 /// program would run its `main` again.
 static WAS_ASKED: AtomicBool = AtomicBool::new(false);
 

@@ -3,9 +3,9 @@
 //! It releases one thread from its gate, inspects all threads until the system is quiescent, and
 //! releases the next. The system is *quiescent* if two consecutive inspections, between which no
 //! thread has reached a gate or written to the log, find each thread at the same place and no
-//! thread running. One inspection does not suffice, because it does not happen at one moment: a
-//! thread that was found asleep may be woken by a thread that is inspected later. The second
-//! inspection then finds the woken thread running, or finds a word that has changed.
+//! thread running. One inspection does not suffice, because it is not instantaneous: a thread that
+//! was found asleep may be woken by a thread that is inspected later. The second inspection then
+//! finds the woken thread running, or finds a word that has changed.
 
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
@@ -23,7 +23,7 @@ use tontine_unix_sim::internal::SplitMix;
 const LATE_NS: u64 = 50_000_000;
 /// If a timer expires within this time, it may expire before the step that is about to start.
 const MARGIN_NS: u64 = 300_000;
-/// Maximum time until a timer for which the run waits.
+/// Maximum time until the expiry of a timer for which the run waits.
 const FARTHEST_NS: u64 = FARTHEST.as_nanos() as u64;
 /// Maximum length of one sleep while time passes or a thread settles.
 const NAP_NS: u64 = 1_000_000;
@@ -59,7 +59,7 @@ pub(super) enum RunError {
 struct KnownThread {
     task: Option<CheckedThread>,
     has_ended: bool,
-    /// `true` if the thread was found ended while other threads of its process had not ended.
+    /// `true` if the thread was found to have ended while other threads of its process had not.
     is_zombie: bool,
 }
 
@@ -157,8 +157,8 @@ pub(super) fn conduct(shared: &RegionShared) -> Result<RawEnding, RunError> {
 }
 
 impl LinuxStepper<'_> {
-    /// Yields the processor to the released thread, unless it has already run. Most calls return at
-    /// once, and then no inspection is needed before the thread is at its next gate.
+    /// Yields the processor to the released thread, unless it has already run. Most calls return
+    /// immediately, and then no inspection is needed before the thread is at its next gate.
     fn make_way(words: &SeatWords) {
         for _ in 0..YIELDS {
             rustix::thread::sched_yield();
@@ -234,7 +234,7 @@ impl LinuxStepper<'_> {
         }
     }
 
-    /// Makes the kernel deliver typed bytes to the terminals whose writers wait for that.
+    /// Makes the kernel deliver typed bytes to the terminals whose writers wait for the delivery.
     fn push_typed(&self) {
         if self.shared.settling.swap(0, SeqCst) == 0 {
             return;
@@ -390,7 +390,7 @@ impl LinuxStepper<'_> {
         timers.any(|(real, _)| self.passed_ns < real && real < soon)
     }
 
-    /// If a timer will wake a thread, sleeps for a while. Returns `true` if it slept.
+    /// Sleeps for a while if a timer will wake a thread. Returns `true` if the stepper slept.
     fn let_time_pass(&mut self) -> bool {
         let now = now_ns();
         let to_come = self.timers().filter(|(real, _)| now < real.saturating_add(LATE_NS));
@@ -398,8 +398,8 @@ impl LinuxStepper<'_> {
         if due.saturating_sub(self.shared.clock_ns.load(SeqCst)) > FARTHEST_NS {
             return false;
         }
-        // Stored before the sleep, because a thread that the timer wakes checks at once whether the
-        // timer's turn had come.
+        // Stored before the sleep, because a thread that the timer wakes immediately checks whether
+        // the timer's turn had come.
         self.passed_ns = self.passed_ns.max(real);
         self.shared.clock_ns.fetch_max(due, SeqCst);
         self.shared.passed_due_ns.fetch_max(due, SeqCst);

@@ -10,8 +10,8 @@
 //! | step, thread ordinal, and the bytes of the line | | |
 //! | length of the line | stored last | an empty part, skipped as a whole |
 //!
-//! A part consists of whole units, so that the next one starts at a unit; [`clear`] zeroes all of
-//! them before a run.
+//! A part consists of whole units, so the next part starts at a unit. [`clear`] zeroes all units
+//! before a run.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 
@@ -46,7 +46,7 @@ pub(super) fn write(shared: &RegionShared, step: u32, seat: u32, line: &[u8]) {
     words[3].store(u32::try_from(line.len()).unwrap_or(0), Release);
 }
 
-/// Reserves a part for a line of `length` bytes. Returns its offset, if it fits.
+/// Reserves a part for a line of `length` bytes. Returns the part's offset if the part fits.
 fn reserve(shared: &RegionShared, length: usize) -> Option<usize> {
     let units = 1 + length.div_ceil(UNIT);
     let whole = u32::try_from(units * UNIT).ok()?;
@@ -72,7 +72,7 @@ pub(super) fn parts(shared: &RegionShared) -> Vec<LogPart> {
     let mut parts = Vec::new();
     while log.len() >= HEAD {
         let word = |at: usize| log[at].load(Relaxed);
-        // A part that was reserved and never started extends over the zeros there.
+        // A part that was reserved but never started consists of zeros.
         let units = (word(0) as usize).max(1);
         let used = log[3].load(Acquire) as usize;
         let (part, rest) = log.split_at((units * HEAD).min(log.len()));
@@ -125,7 +125,7 @@ mod tests {
         region.log[bare / WORD].store(0, Relaxed);
         write(&region, 1, 3, b"behind");
         assert_eq!(lines(&region), ["before", "between", "behind"]);
-        // The writer was killed after the line, before its length.
+        // The writer was killed after it stored the line and before it stored the line's length.
         region.log[begun / WORD + HEAD].store(u32::MAX, Relaxed);
         assert_eq!(lines(&region), ["before", "between", "behind"]);
     }

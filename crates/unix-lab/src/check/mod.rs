@@ -3,8 +3,8 @@
 //!
 //! Each thread of a scenario stops at a *gate* before each call. On each backend a stepper releases
 //! one thread, waits until all threads are quiescent, and releases the next. A seed and the
-//! threads' names decide which thread is released. So both backends take the same steps, and the
-//! threads must observe the same.
+//! threads' names decide which thread is released. Both backends therefore take the same steps, and
+//! the threads must observe the same.
 //!
 //! A [`Trace`] records what one system did; [`compare`] returns the first [`TraceDifference`] of
 //! two traces.
@@ -20,9 +20,9 @@
 //! ```
 
 // `fibers` steps the virtual Unix; `linux_stepper` steps real processes, in the process of
-// `namespace_init`, with the gates of `gates`. `image` is the program for which these processes
-// call exec, `log` collects their events. `trace` describes a run on either system, `compare` finds
-// the first difference of two runs.
+// `namespace_init`, with the gates of `gates`. `image` is the program that these processes exec,
+// `log` collects their events. `trace` describes a run on either system, `compare` finds the first
+// difference of two runs.
 mod compare;
 mod fibers;
 mod fit;
@@ -59,7 +59,7 @@ pub struct CheckOptions {
     /// The builder of the virtual Unix, for example with its mode. The checker sets executor,
     /// programs and process numbers.
     pub builder: Builder,
-    /// Maximum number of steps. Both runs are cut off after it.
+    /// Maximum number of steps, after which both runs are cut off.
     pub max_steps: u32,
     /// Maximum duration of the run on Linux.
     pub timeout: Duration,
@@ -220,7 +220,7 @@ impl Checker {
     }
 }
 
-/// Maximum number of endless runs to try if the run on Linux has ended.
+/// Maximum number of endless runs tried if the run on Linux has ended.
 const MOST_ENDLESS: u32 = 32;
 
 /// Runs a scenario on the virtual Unix, and compares the run with the trace of Linux.
@@ -240,8 +240,8 @@ pub fn against(
         let Some(difference) = compare(options.seed, &on_virtual, on_linux) else {
             return Ok(TraceComparison::Same(on_virtual));
         };
-        // A run that is endless under one schedule is mostly endless under all, and each such run
-        // takes long.
+        // A run that is endless under one schedule is usually endless under all schedules, and each
+        // endless run takes a long time.
         let is_endless =
             difference.on_virtual.ending == TraceEnd::Cut && on_linux.ending != TraceEnd::Cut;
         endless += u32::from(is_endless);

@@ -38,7 +38,8 @@ const CUT: u32 = 3;
 const LOST: u32 = 4;
 const LATE: u32 = 5;
 
-/// Minimum distances between timers. If steps took longer than one distance, the next is tried.
+/// Minimum distances between timers. If steps took longer than one distance, the next distance is
+/// tried.
 const SPACINGS: [Duration; 6] = [
     Duration::from_millis(3),
     Duration::from_millis(12),
@@ -272,7 +273,7 @@ fn close(first: i32, last: i32) {
     }
 }
 
-/// Runs scenarios on request, until the other end of the line is closed.
+/// Runs scenarios on request until the other end of the line is closed.
 fn serve(
     sys: &dyn Sys,
     region: &Arc<CheckRegion>,
@@ -316,7 +317,7 @@ fn own_numbers() -> io::Result<File> {
         libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
         let (none, root) = (std::ptr::null(), c"/".as_ptr());
         let flags = libc::MS_REC | libc::MS_PRIVATE;
-        // Otherwise the next mount would be visible outside the namespace.
+        // Without this call, the next mount would be visible outside the namespace.
         if libc::mount(c"none".as_ptr(), root, none, flags, std::ptr::null()) != 0 {
             return Err(io::Error::last_os_error());
         }
@@ -329,7 +330,7 @@ fn own_numbers() -> io::Result<File> {
 }
 
 /// Sets all dispositions to their defaults, even if the checker's user ignores some signals, and
-/// unblocks all signals. Disables core dumps, which take long.
+/// unblocks all signals. Disables core dumps, which take a long time.
 fn as_after_login(sys: &dyn Sys) {
     for signal in Signal::all() {
         // Dispositions that cannot be changed are left as they are.
@@ -404,7 +405,7 @@ fn clear_namespace(sys: &dyn Sys) {
     while unsafe { libc::waitpid(-1, std::ptr::null_mut(), libc::__WALL) } > 0 {}
 }
 
-/// Kills and reaps the children of the init process until there are none. A process whose parent is
+/// Kills and reaps the children of the init process until none is left. A process whose parent is
 /// killed becomes a child, and no other process reaps it, so a number that was found still belongs
 /// to the same process.
 fn clear_children(sys: &dyn Sys) -> io::Result<()> {
@@ -434,6 +435,6 @@ fn own_number(sys: &dyn Sys) -> i32 {
 /// Returns the parent of a process, as /proc shows it.
 fn parent_of(number: i32) -> Option<i32> {
     let stat = std::fs::read_to_string(format!("/proc/{number}/stat")).ok()?;
-    // The process's name, in parentheses before it, may contain any characters.
+    // The name of the process, in parentheses before the number, may contain any characters.
     stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
 }

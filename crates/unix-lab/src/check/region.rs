@@ -66,8 +66,8 @@ pub(super) mod go {
     pub(in super::super) const CLOSED: u32 = 0;
     /// The thread may pass.
     pub(in super::super) const OPEN: u32 = 1;
-    /// The thread has passed. The place that it recorded may belong to a gate other than the one at
-    /// which it sleeps next.
+    /// The thread has passed. The place that it recorded may belong to a gate other than the gate
+    /// at which it sleeps next.
     pub(in super::super) const PASSED: u32 = 2;
 }
 
@@ -95,7 +95,7 @@ pub(super) struct SeatWords {
     pub(super) typed: AtomicU32,
     /// The end of the call's timer; 0 for none.
     pub(super) ends: PendingTimer,
-    /// The time at which the process gets SIGALRM; 0 for none. Used only in the words of a
+    /// The time at which the process receives SIGALRM; 0 for none. Used only in the words of a
     /// process's first thread.
     pub(super) alarm: PendingTimer,
     pub(super) call: CallText,
@@ -112,9 +112,9 @@ pub(super) struct PendingTimer {
 }
 
 /// The text of a call. Its thread writes the text; the stepper mostly reads it while that thread is
-/// quiescent. A handler may overwrite the text while the thread writes it; a torn text only has
-/// wrong bytes. The gate's later stores (`gates.rs`) publish the text to a reader that finds the
-/// thread quiescent.
+/// quiescent. A handler may overwrite the text while the thread writes it; a torn text only
+/// contains wrong bytes. The gate's later stores (`gates.rs`) publish the text to a reader that
+/// finds the thread quiescent.
 #[repr(C)]
 pub(super) struct CallText([AtomicU8; CALL]);
 
@@ -163,7 +163,7 @@ pub(super) struct RunRequest {
     pub(super) lines_length: AtomicU32,
 }
 
-/// The contents of the memory: see the module.
+/// The contents of the memory (see the module documentation).
 #[repr(C)]
 pub(super) struct RegionShared {
     pub(super) order: RunRequest,
@@ -176,7 +176,7 @@ pub(super) struct RegionShared {
     pub(super) log_length: AtomicU32,
     /// The run's own clock.
     pub(super) clock_ns: AtomicU64,
-    /// The due time of the last timer until which time has passed.
+    /// The due time of the last timer up to which time has passed.
     pub(super) passed_due_ns: AtomicU64,
     /// 1 if a timer could not be set so that it expires in its turn.
     pub(super) late: AtomicU32,
@@ -191,13 +191,13 @@ pub(super) struct RegionShared {
     pub(super) steps: [AtomicU64; STEPS],
     text: UnsafeCell<[u8; TEXT]>,
     pub(super) lines: [AtomicU32; LINES],
-    /// The log: see `log.rs`.
+    /// The log, as `log.rs` defines it.
     pub(super) log: [AtomicU32; LOG / size_of::<AtomicU32>()],
     /// The blocked threads, or a description of the failure.
     words: UnsafeCell<[u8; 1 << 16]>,
 }
 
-// SAFETY: checker and init process access the texts alternately.
+// SAFETY: the checker and the init process access the texts alternately.
 unsafe impl Sync for RegionShared {}
 
 impl RegionShared {
@@ -211,13 +211,14 @@ impl RegionShared {
 
     /// Stores the scenario's text.
     pub(super) fn put_text(&self, text: &str) {
-        // SAFETY: the init process reads the text only when it gets a request, which happens later.
+        // SAFETY: the init process reads the text only after it receives a request, which happens
+        // later.
         unsafe { (&mut *self.text.get())[..text.len()].copy_from_slice(text.as_bytes()) };
     }
 
     /// Returns the scenario's text.
     pub(super) fn text(&self, length: usize) -> &str {
-        // SAFETY: the text was written before the init process was asked to read it.
+        // SAFETY: the text was written before the init process was requested to read it.
         let bytes = unsafe { &(&*self.text.get())[..length.min(TEXT)] };
         std::str::from_utf8(bytes).unwrap_or_default()
     }
@@ -269,8 +270,8 @@ impl CheckRegion {
         if fstat(memory)?.st_size.unsigned_abs() < length as u64 {
             return Err(io::ErrorKind::InvalidData.into());
         }
-        // SAFETY: a new mapping of memory that is at least as long; all zeros are a valid initial
-        // content.
+        // SAFETY: the mapping is new, and the memory is at least as long; all zeros are a valid
+        // initial content.
         let at = unsafe { mmap(null_mut(), length, access, MapFlags::SHARED, memory, 0) }?;
         NonNull::new(at.cast()).map(Self).ok_or_else(|| io::ErrorKind::InvalidData.into())
     }
@@ -301,7 +302,7 @@ impl Deref for CheckRegion {
 
 impl Drop for CheckRegion {
     fn drop(&mut self) {
-        // SAFETY: mapped by `map`, and no reference to it exists.
+        // SAFETY: the region was mapped by `map`, and no reference to it exists.
         let _ = unsafe { munmap(self.0.as_ptr().cast(), size_of::<RegionShared>()) };
     }
 }

@@ -2,9 +2,9 @@
 //! schedule that Linux followed.
 //!
 //! A thread that is woken in a step may continue before or after the thread that woke it. A run on
-//! Linux is one of many combinations over all steps, which random choices for all steps at once
-//! would practically never hit. Therefore each step has its own random seed, and if two runs
-//! diverge in a step, the seeds of the earlier steps are kept.
+//! Linux is one of many combinations over all steps, and random choices for all steps together
+//! would practically never produce that combination. Therefore each step has its own random seed,
+//! and if two runs diverge in a step, the seeds of the earlier steps are kept.
 
 use tontine_unix_sim::internal::SplitMix;
 
@@ -33,7 +33,7 @@ impl Rolls {
 /// The search for seeds under which the virtual Unix does what Linux did.
 #[derive(Debug)]
 pub(super) struct RollSearch {
-    /// The attempt that diverged in the latest step so far, and that step.
+    /// The attempt that diverged in the latest step so far, and the number of that step.
     nearest: Rolls,
     parts_in: u32,
     /// The current attempt.

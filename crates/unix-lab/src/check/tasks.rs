@@ -8,7 +8,7 @@ use std::os::unix::fs::FileExt;
 /// The state of a thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TaskStatus {
-    /// The thread runs, will run before another thread acts, or has an unknown state.
+    /// The thread runs or will run before another thread acts, or its state is unknown.
     Runs,
     /// The thread sleeps, and a signal can wake it.
     Sleeps,
@@ -17,7 +17,7 @@ pub(super) enum TaskStatus {
     /// The thread has ended but keeps its number, because its process is not reaped or another
     /// thread of the process has not ended.
     Zombie,
-    /// The thread has ended, and its number is free.
+    /// The thread has ended, and its number is unused.
     Gone,
 }
 
@@ -37,8 +37,8 @@ const WCHAN: &str = "wchan";
 const STAT: &str = "stat";
 const SYSCALL: &str = "syscall";
 
-/// Number of bytes read from a file. They contain the number, the name of at most 15 bytes and the
-/// letter after it, or the name of a function.
+/// Number of bytes read from a file. These bytes contain the number, the name of at most 15 bytes
+/// and the letter after the name, or the name of a function.
 const HEAD: usize = 64;
 
 /// The beginnings of the names of kernel functions in which calls sleep interruptibly. A sleep in a
@@ -93,9 +93,10 @@ impl CheckedThread {
         self.state_closer()
     }
 
-    /// Returns the state by the letter in `stat`. The letter alone does not prove that a thread
-    /// sleeps: the thread is marked as sleeping before it leaves the processor, and `wait` looks at
-    /// the children in between. Reading `syscall` makes the kernel wait until it has left.
+    /// Returns the state according to the letter in `stat`. The letter alone does not prove that a
+    /// thread sleeps: the thread is marked as sleeping before it leaves the processor, and `wait`
+    /// checks the children in between. Reading `syscall` makes the kernel wait until the thread has
+    /// left the processor.
     fn state_closer(&self) -> io::Result<TaskStatus> {
         let mut head = [0; HEAD];
         let Some(length) = self.ask(&self.stat, STAT, &mut head)? else {
@@ -149,9 +150,9 @@ fn open(pid: i32, tid: i32, name: &str) -> io::Result<Option<File>> {
     unless_gone(File::open(&path), || path.clone())
 }
 
-/// Returns the result of a system call on a thread's file; `None` if there is no such thread. Any
-/// other error says nothing about the thread; if the run continued, it would count the thread as
-/// ended.
+/// Returns the result of a system call on a thread's file; `None` if no such thread exists. Any
+/// other error says nothing about the thread; a run that ignored the error would count the thread
+/// as ended.
 fn unless_gone<T>(asked: io::Result<T>, path: impl Fn() -> String) -> io::Result<Option<T>> {
     let error = match asked {
         Ok(answer) => return Ok(Some(answer)),

@@ -2,8 +2,8 @@
 //!
 //! A stepper records which thread it released ([`StepRecord`]), and each record of the log with its
 //! step and the ordinal of the thread that wrote it. [`Trace::new`] replaces numbers by names, and
-//! sorts the records of one step by thread ordinal, because several threads may run at once within
-//! a step.
+//! sorts the records of one step by thread ordinal, because several threads may run concurrently
+//! within a step.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Display, Formatter};
@@ -47,7 +47,7 @@ pub struct StepRecord {
 /// An observation of a thread.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TraceEntry {
-    /// The number of steps before it.
+    /// The number of steps before the observation.
     pub step: u32,
     /// The name of the thread.
     pub who: String,

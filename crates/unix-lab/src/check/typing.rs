@@ -1,10 +1,11 @@
-//! Delivery of the bytes that are written to a terminal. A kernel worker carries the bytes, and may
-//! run late. [`settle`], [`push`] and [`carry`] make the kernel deliver the bytes before they
+//! Delivery of the bytes that are written to a terminal. A kernel worker delivers the bytes, and
+//! may run late. [`settle`], [`push`] and [`carry`] make the kernel deliver the bytes before they
 //! return.
 //!
 //! A poll for input on a terminal delivers the bytes, unless there is already input to read. In
-//! that case a mark is typed after the earlier bytes: a character that stops output, and one that
-//! resumes output. A poll for output on the terminal shows whether the mark has arrived.
+//! that case a mark is typed after the earlier bytes: a character that stops output, and a
+//! character that resumes output. A poll for output on the terminal shows whether the mark has
+//! arrived.
 
 #![allow(unsafe_code, reason = "terminals by their descriptors")]
 
@@ -40,8 +41,8 @@ pub(super) fn is_terminal(descriptor: i32) -> bool {
 /// Delivers typed bytes; called by the thread that has just written to `descriptor`. This thread
 /// delivers the bytes and the signals that they cause: if a signal is for this thread, the thread
 /// is still in its call. If there was already input to read, the thread waits until the init
-/// process calls [`push`]. A program's output goes in the other direction, where only a reader can
-/// notice it.
+/// process calls [`push`]. A program's output is delivered in the other direction, where only a
+/// reader can notice it.
 pub(super) fn settle(shared: &RegionShared, words: &SeatWords, descriptor: i32) {
     if !is_terminal(descriptor) {
         return;

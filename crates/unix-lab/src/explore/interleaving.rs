@@ -9,7 +9,7 @@ use tontine_unix_sim::internal::{At, CLOCK, SwitchEvent, SwitchReason, lock_name
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Segment {
     pub(super) left: SwitchEvent,
-    /// The system call that the thread is making, or made last.
+    /// The system call that the thread is making, or the last one that it made.
     pub(super) call: Option<&'static str>,
     /// The number of decisions before this part.
     pub(super) decision: u32,

@@ -4,8 +4,8 @@
 //! A system on the simulated executor runs repeatedly, each time with other choices at its points:
 //! locks, system calls, sleeps. A *preemption* takes the processor from a fiber that could
 //! continue; a switch is free if the fiber sleeps, spins, yields or ends. All schedules without a
-//! preemption run first, then those with at most one, and so on, so the first violation found has
-//! the fewest preemptions.
+//! preemption run first, then the schedules with at most one preemption, and so on. The first
+//! violation found therefore has the fewest preemptions.
 //!
 //! ```
 //! use tontine_unix_lab::explore::Exploration;
@@ -70,10 +70,10 @@ pub struct ExplorationReport {
     /// Number of runs.
     pub schedules: u64,
     /// Number of runs for each bound of preemptions, from 0. Runs that turned out to be equivalent
-    /// to others count too. The search starts from scratch at each bound.
+    /// to other runs also count. The search starts from scratch at each bound.
     pub by_bound: Vec<u64>,
-    /// `true` if for every schedule up to the bound, it or an equivalent schedule was run. Always
-    /// `false` for a sample.
+    /// `true` if every schedule up to the bound, or an equivalent schedule, was run. Always `false`
+    /// for a sample.
     pub complete: bool,
     /// The first run that failed.
     pub violation: Option<Violation>,
@@ -200,14 +200,13 @@ impl Exploration {
         self
     }
 
-    /// Runs all schedules up to the bound, those with the fewest preemptions first, until one
-    /// fails.
+    /// Runs all schedules up to the bound, in ascending order of preemptions, until one fails.
     pub fn run(&self) -> ExplorationReport {
         self.run_all(|guide| guide, |_| {})
     }
 
     /// Returns the equivalence classes of the schedules up to the bound, as hashes, each with a
-    /// schedule of the class. The classes are the same with and without pruning. For tests.
+    /// schedule of the class. The classes are the same with and without pruning. For tests only.
     #[doc(hidden)]
     pub fn classes(&self) -> (ExplorationReport, BTreeMap<u64, Schedule>) {
         let mut classes = BTreeMap::new();
@@ -281,7 +280,7 @@ impl Exploration {
         outcome
     }
 
-    /// Runs one schedule, and reports the run, whether it fails or holds.
+    /// Runs one schedule, and reports the run regardless of whether it fails or holds.
     pub fn replay(&self, schedule: &Schedule) -> ReplayReport {
         self.describe(SearchScheduler::given(schedule))
     }
@@ -333,7 +332,8 @@ impl Exploration {
             .pids(PIDS)
             .stop_at(self.max_steps);
         // SAFETY: a run is over when `ExplorationSubject::run` returns; until then the callers of
-        // this function do not access the scheduler, and they keep it alive as long as the system.
+        // this function do not access the scheduler, and they keep the scheduler alive at least as
+        // long as the system.
         let guided = unsafe { guide.lend(!self.idle_clock) };
         self.subject.system((self.configure)(builder).guided(guided, reused))
     }

@@ -11,18 +11,19 @@ use tontine_unix_sim::internal::{At, CLOCK, SwitchEvent, SwitchReason};
 /// The state that determines the order in one run.
 #[derive(Debug, Default)]
 pub(super) struct ReadyOrder {
-    /// The time at which each fiber last left the processor, indexed by its number; 0 for never.
+    /// The time at which each fiber last left the processor, indexed by the fiber's number; 0 for
+    /// never.
     last: Vec<u32>,
     /// Number of turns so far.
     clock: u32,
     yielded: Vec<Yielded>,
     /// The fibers that may run now, in the order in which they are tried; the clock is last.
     pub(super) ready: Vec<u32>,
-    /// `true` if the first of them is the running fiber and can continue.
+    /// `true` if the first fiber in `ready` is the running fiber and can continue.
     pub(super) continues: bool,
 }
 
-/// A fiber that yielded, and the fibers that must run before it.
+/// A fiber that yielded, and the fibers that must run before that fiber.
 #[derive(Debug)]
 struct Yielded {
     fiber: u32,

@@ -14,8 +14,9 @@ pub(super) struct PreemptionSampler {
 }
 
 impl PreemptionSampler {
-    /// Creates a sampler whose choices and mean depend only on the seed. The mean varies because
-    /// some races need a fiber that pauses for a long time, others need many turns in a short time.
+    /// Creates a sampler whose choices and mean depend only on the seed. The mean varies, because
+    /// some races need a fiber that pauses for a long time, and others need many turns in a short
+    /// time.
     pub(super) fn new(seed: u64) -> Self {
         let mut sampler = Self { random: SplitMix::new(seed), odds: 1, next: 0 };
         sampler.odds = [2, 8, 32, 128][sampler.below(4) as usize];

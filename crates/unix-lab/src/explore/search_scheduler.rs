@@ -37,9 +37,9 @@ pub(crate) struct SearchScheduler {
     taken: Schedule,
     /// For each fiber, indexed by its number, a hash of its steps in this run, if requested.
     histories: Option<Vec<u64>>,
-    /// `true` if the fiber that last left the processor lets others run first.
+    /// `true` if the fiber that last left the processor lets other fibers run first.
     yielded: bool,
-    /// The steps of this run, if they are requested.
+    /// The steps of this run, if requested.
     steps: Option<Vec<Segment>>,
 }
 
@@ -80,7 +80,7 @@ impl SearchScheduler {
         self.begin_run();
     }
 
-    /// Advances to the next of all schedules. Returns `false` if there is none.
+    /// Advances to the next schedule. Returns `false` if no schedule is left.
     pub(super) fn advance(&mut self) -> bool {
         self.begin_run();
         match &mut self.policy {
@@ -237,7 +237,7 @@ impl SearchScheduler {
         let (fiber, preemptions) = match &mut self.policy {
             Policy::All(path) => (path.choose(&self.order, self.decisions), None),
             Policy::PreemptionSampler(sampler, preemptions) => {
-                // Time passes only by a preemption.
+                // Only a preemption lets time pass.
                 let clocks = u32::from(!continues && ready.last() == Some(&CLOCK));
                 let others = ready.len() as u32 - u32::from(*continues) - clocks;
                 let fiber = match continues {

@@ -11,7 +11,7 @@
 //! - *Sleep set*: a fiber that was interrupted before a step continues only after another fiber has
 //!   made a step that conflicts with it. Otherwise the step could have been made before the
 //!   interruption.
-//! - **Out of order*: a run is over if a turn could have come earlier, because it conflicts with no
+//! - *Out of order*: a run is over if a turn could have come earlier, because it conflicts with no
 //!   turn in between and its fiber is tried before the fiber that ran then.
 //! - *No conflict ahead*: if the step (or turn) of the first choice conflicts with no step that
 //!   other fibers made after it in any run, no other choice is tried at that decision.
@@ -39,9 +39,9 @@ struct Node {
     decision: u32,
     /// The fibers, in the order in which they are tried.
     ready: Vec<u32>,
-    /// `true` if the first of them was running and can continue.
+    /// `true` if the first of these fibers was running and can continue.
     continues: bool,
-    /// The fibers that need not be tried, by their index in `ready`.
+    /// The fibers that need not be tried, by index in `ready`.
     asleep: ReadySet,
     /// The indices of the fiber that was tried first and of the fiber that is tried now.
     first: usize,
@@ -123,7 +123,7 @@ struct RunRecord {
     in_turn: bool,
     /// The sleep set: interrupted fibers, each with the footprint of its next step.
     asleep: Vec<(u32, Footprint)>,
-    /// The nodes whose first step, and whose first turn, is running for the first time.
+    /// The node whose first step, and the node whose first turn, is running for the first time.
     step_of: Option<usize>,
     turn_of: Option<usize>,
 }
@@ -163,7 +163,7 @@ impl SearchTree {
         self.run.is_over
     }
 
-    /// Advances to the next schedule. Returns `false` if there is none.
+    /// Advances to the next schedule. Returns `false` if no schedule is left.
     pub(super) fn advance(&mut self) -> bool {
         self.begin_run();
         while let Some(node) = self.nodes.last_mut() {
@@ -206,9 +206,9 @@ impl SearchTree {
         let interrupts = fiber == CLOCK || (continues && fiber != ready[0]);
         if interrupts {
             run.spent += 1;
-            // For the reduction, a turn that the clock cuts short does not end here: if the turn
-            // moved to an earlier place, the clock would have to cut it short there, which would
-            // be one more preemption.
+            // For the reduction, a turn that the clock cuts short does not end here. If the turn
+            // moved to an earlier place, the clock would cut it short there, which would be one
+            // more preemption.
             if *reduces && fiber != CLOCK {
                 run.end_turn();
             }
@@ -244,7 +244,7 @@ impl SearchTree {
     pub(super) fn left(&mut self, left: &SwitchEvent, yields: bool) {
         let Self { nodes, run, .. } = self;
         let is_last = left.leave != SwitchReason::Point || yields;
-        // Whether a fiber yields depends on whether another fiber can run.
+        // A fiber yields only if another fiber can run.
         let touched = if yields { Footprint::EVERYTHING } else { left.touched };
         if !run.in_turn || run.turns.last().is_none_or(|turn| turn.fiber != left.fiber) {
             let turn =

@@ -27,8 +27,8 @@ pub enum SeedResult {
     /// The systems diverge reproducibly. Contains the smallest scenario found in which they
     /// diverge.
     Diverges(Box<Divergence>),
-    /// The systems diverged once and not again: the run on Linux depends on more than the order of
-    /// the steps.
+    /// The systems diverged once and not again, because the run on Linux depends on more than the
+    /// order of the steps.
     Flaky(Box<TraceDifference>),
     /// The comparison has no result, for this reason.
     Failed(CheckError),
@@ -61,8 +61,9 @@ impl Campaign {
 
     /// Runs a seed's scenario on both backends, and shrinks it if they diverge.
     ///
-    /// # Errors [`Unavailable`] if the init process of the runs on Linux failed, and another cannot
-    /// be started.
+    /// # Errors
+    /// [`Unavailable`] if the init process of the runs on Linux failed, and another cannot be
+    /// started.
     pub fn run(&mut self, seed: u64, mode: LockingMode) -> Result<SeedResult, Unavailable> {
         let made = scenario(seed);
         let first = match self.parts(&made, seed, mode) {
@@ -74,7 +75,7 @@ impl Campaign {
             Err(error) => return self.lost(error),
         };
         let small = shrink(&made, TRIES, |candidate| self.parts_always(candidate, seed, mode));
-        // The systems have diverged several times in a row, and usually do so again.
+        // The systems have diverged several times in succession, and usually diverge again.
         for _ in 0..TRIES {
             match self.parts(&small, seed, mode) {
                 Ok(Some(difference)) => {

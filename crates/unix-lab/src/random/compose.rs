@@ -25,8 +25,8 @@ const DEPTH: usize = 2;
 const PLAIN: &[&str] = &["USR1", "USR2", "HUP", "TERM"];
 const QUIET: &[&str] = &["WINCH", "URG", "CHLD"];
 const STOPS: &[&str] = &["STOP", "TSTP", "TTIN", "TTOU"];
-/// Signals that do not affect the process that began the run and adopts orphans, because it blocks
-/// them.
+/// Signals that do not affect the process that began the run and adopts orphans, because this
+/// process blocks them.
 const SOFT: &[&str] = &["USR1", "USR2", "HUP", "CONT", "WINCH"];
 
 /// Returns the random scenario of a seed.
@@ -81,7 +81,7 @@ struct Composer {
     chance: Chance,
     features: Vec<Feature>,
     signals: Vec<&'static str>,
-    /// Processes first. Threads are appended when everything else is complete.
+    /// The processes, followed by the threads, which are appended when everything else is complete.
     blocks: Vec<ProgramBlock>,
     threads: usize,
     /// Number of phrases so far.
@@ -175,7 +175,7 @@ impl Composer {
         }
     }
 
-    /// Adds the statements that must come first in the first process, and the statements that end
+    /// Adds the statements that must be first in the first process, and the statements that end
     /// processes.
     fn begin_and_end(&mut self, processes: usize) {
         if self.features.contains(&Feature::Pipes) {
@@ -398,7 +398,7 @@ fn calmed(line: &str) -> String {
     if line.contains("on TT") { line.replace(" restart", "") } else { line }
 }
 
-/// Returns some of the words, mostly one.
+/// Returns some of the words, usually one.
 fn some(chance: &mut Chance, words: &[&str]) -> String {
     let mut chosen: Vec<&str> = Vec::new();
     while chance.odds(3, 5) && chosen.len() < words.len() {

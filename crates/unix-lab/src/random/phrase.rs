@@ -23,7 +23,7 @@ use std::sync::OnceLock;
 /// Defines the enumeration of features.
 macro_rules! features {
     ($($Feature:ident $name:literal,)*) => {
-        /// A subject of scenarios.
+        /// A feature that scenarios can use.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub(super) enum Feature {
             $($Feature,)*

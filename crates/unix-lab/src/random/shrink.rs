@@ -1,9 +1,9 @@
 //! Reduces a scenario that has some property: [`shrink`], by delta debugging (Zeller and
 //! Hildebrandt 2002) over its statements.
 //!
-//! It leaves out processes and threads, statements singly and in runs, bodies of handlers, results
-//! that no statement uses, flags, options, and signals of sets. A candidate that is not a scenario,
-//! for example because no statement sets a variable, is skipped.
+//! The function leaves out processes and threads, statements singly and in runs, bodies of
+//! handlers, results that no statement uses, flags, options, and signals of sets. A candidate that
+//! is not a scenario, for example because no statement sets a variable, is skipped.
 
 use tontine_unix::{ActionFlags, SigSet, WaitOptions};
 
@@ -49,7 +49,7 @@ impl<F: FnMut(&Scenario) -> bool> Shrinker<F> {
         if self.tries == 0 {
             return false;
         }
-        // The candidate must parse; its line numbers become those of its own text.
+        // The candidate must parse; its line numbers become the line numbers in its own text.
         let Ok(read) = candidate.to_string().parse::<Scenario>() else { return false };
         self.tries -= 1;
         let takes = (self.shows)(&read);

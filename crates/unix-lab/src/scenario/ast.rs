@@ -51,7 +51,7 @@ impl PartialEq for SourceLine {
 pub struct ScenarioBlock {
     /// The line in the text.
     pub source: SourceLine,
-    /// Whether the block is a process or a thread.
+    /// The kind of the block: a process or a thread.
     pub kind: BlockKind,
     /// The name.
     pub name: String,
@@ -64,7 +64,7 @@ pub struct ScenarioBlock {
 pub enum BlockKind {
     /// A process.
     Process,
-    /// A thread of the process that creates it, whose variables it shares.
+    /// A thread, which shares the variables of the process that creates it.
     Thread,
 }
 
@@ -99,7 +99,7 @@ pub enum StatementKind {
 /// A call, the variable for its result, and the expected result.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CallStatement {
-    /// The variable that gets the result.
+    /// The variable that receives the result.
     pub into: Option<String>,
     /// The call.
     pub call: SystemCall,
@@ -151,7 +151,7 @@ pub struct Condition {
     pub left: Expression,
     /// The required relation.
     pub relation: Relation,
-    /// B.
+    /// The right side, B.
     pub right: Expression,
 }
 
@@ -168,7 +168,7 @@ pub struct Expectation {
 #[derive(Debug, Clone, PartialEq)]
 pub enum RunExpectation {
     /// `[COUNT of] NAME STATUS or STATUS`: the number of processes with this name whose end matches
-    /// one of the patterns. Without a count, all of them must match.
+    /// one of the patterns. Without a count, all these processes must match.
     Ended {
         /// The required number; `None` requires all processes, and at least one.
         count: Option<Count>,

@@ -98,7 +98,7 @@ pub enum SystemCall {
 pub enum ExecTarget {
     /// A process of the scenario.
     Process(String),
-    /// Another program, by its path: one that does not exist, to test the error.
+    /// Another program, by its path, which does not exist and serves to test the error.
     Other(String),
 }
 

@@ -1,8 +1,8 @@
 //! The state of a process that runs a scenario, [`Context`], and of a thread that runs a statement,
 //! [`ThreadFrame`].
 //!
-//! All threads of a process share its context; a forked child gets a copy; `exec` creates a new
-//! one.
+//! All threads of a process share its context; a forked child receives a copy; `exec` creates a new
+//! context.
 
 use std::fmt::{self, Display, Formatter};
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -25,7 +25,7 @@ use super::word::{BuiltinValue, SignalField};
 pub(super) struct RunContext {
     pub(super) scenario: Scenario,
     pub(super) log: Arc<dyn Log>,
-    /// The control that decides when a thread makes its next call, if the run has one.
+    /// The step control, which decides when a thread makes its next call, if the run has one.
     pub(super) conduct: Option<Arc<dyn StepControl>>,
     /// All variables of the text, sorted. A variable's slot is its index here.
     variables: Vec<String>,
@@ -87,11 +87,11 @@ pub(super) struct Context {
     /// The process's number, once it runs.
     pub(super) pid: AtomicI32,
     /// The contexts in which a handler finds the context of its process. The process or an ancestor
-    /// installed the handler. The contexts are dropped with the last of these processes, because a
-    /// scenario may run a million times.
+    /// of the process installed the handler. The contexts are dropped with the last of these
+    /// processes, because a scenario may run a million times.
     pub(super) contexts: Arc<Contexts<Self>>,
-    /// Each variable, with the number in the low half and the ordinal of the process in the high
-    /// half.
+    /// The variables, each with its number in the low half and the ordinal of the process in the
+    /// high half.
     variables: Box<[AtomicU64]>,
     /// The counters of `profil`.
     pub(super) profile: Mutex<Option<Arc<[AtomicU32]>>>,

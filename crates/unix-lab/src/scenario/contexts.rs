@@ -1,14 +1,14 @@
-//! The contexts of the processes that share one memory: [`Contexts`].
+//! The contexts of the processes that share one address space: [`Contexts`].
 //!
 //! A forked child inherits its parent's handlers. These handlers must set the child's variables,
-//! not those of the process that installed them, so a handler looks up the process in which it
-//! runs. Because a handler may interrupt any code, the lookup takes no lock and allocates nothing.
-//! A signal that arrives before the child's first statement finds no entry, and its handler sets
-//! the variables of the installer.
+//! not the variables of the process that installed them. Therefore a handler looks up the process
+//! in which it runs. Because a handler may interrupt any code, the lookup takes no lock and
+//! allocates nothing. A signal that arrives before the child's first statement finds no entry, and
+//! its handler sets the variables of the installer.
 
 use std::sync::{Arc, OnceLock, Weak};
 
-/// The related processes in one memory, in the order of their creation.
+/// The related processes in one address space, in the order of their creation.
 pub(super) struct Contexts<C> {
     first: OnceLock<Box<ContextEntry<C>>>,
 }
@@ -38,7 +38,7 @@ impl<C> Contexts<C> {
         }
     }
 
-    /// Returns the context of process `pid`. If the number was reused, returns the latest one.
+    /// Returns the context of process `pid`. If the number was reused, returns the latest context.
     pub(super) fn of(&self, pid: i32) -> Option<Arc<C>> {
         let entries = std::iter::successors(self.first.get(), |entry| entry.next.get());
         entries.filter(|entry| entry.pid == pid).last()?.context.upgrade()
@@ -46,7 +46,7 @@ impl<C> Contexts<C> {
 }
 
 impl<C> Drop for Contexts<C> {
-    /// Drops the entries in a loop, because a recursive drop would go as deep as there are entries.
+    /// Drops the entries in a loop, because a recursive drop would recurse once per entry.
     fn drop(&mut self) {
         let mut next = self.first.take();
         while let Some(mut entry) = next {

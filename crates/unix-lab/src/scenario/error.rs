@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::fmt::{self, Display, Formatter};
 
-/// An error that makes a text not a scenario, with its line, its column and the text of the line.
+/// An error in a text that is not a scenario, with the line, the column and the text of the line.
 ///
 /// ```
 /// use tontine_unix_lab::scenario::Scenario;
@@ -22,13 +22,13 @@ pub struct SyntaxError {
     pub column: usize,
     /// The number of characters that the error concerns.
     pub width: usize,
-    /// The expected text, the actual one, and a suggestion if there is one.
+    /// The expected text, the actual text, and a suggestion, if any.
     pub message: String,
     /// The line's text.
     pub text: String,
 }
 
-/// Maximum number of characters displayed of a line or a message.
+/// Maximum number of displayed characters of a line, and of a message.
 const SHOWN: usize = 100;
 const MESSAGE: usize = 400;
 
@@ -63,7 +63,8 @@ fn cut(text: &str, most: usize) -> String {
     }
 }
 
-/// Displays a text without characters that would move a terminal's cursor or have another effect.
+/// Displays a text without characters that would move a terminal's cursor or otherwise affect the
+/// terminal.
 pub(super) struct Printable<'t>(pub(super) &'t str);
 
 impl Display for Printable<'_> {

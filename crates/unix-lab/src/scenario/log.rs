@@ -1,7 +1,7 @@
 //! The observations of processes: a [`Log`] receives [`LogEvent`]s, and keeps them as [`Record`]s.
 //!
-//! Processes share no memory, so the log is a process's only output. [`MemoryLog`] is for processes
-//! within this one; `wire.rs` has a log for real processes.
+//! Processes share no memory, so the log is a process's only output. [`MemoryLog`] is for virtual
+//! processes within this process; `wire.rs` has a log for real processes.
 
 use std::fmt::Display;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -157,7 +157,7 @@ pub struct MemoryLog(Arc<SharedLog>);
 struct SharedLog {
     taken: Mutex<TakenRecords>,
     stopper: Stopper,
-    /// `true` if it keeps only the events that a verdict needs.
+    /// `true` if the log keeps only the events that a verdict needs.
     sparse: bool,
 }
 

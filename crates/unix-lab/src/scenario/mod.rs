@@ -1,4 +1,4 @@
-//! Scenarios as text: processes, what each does, and what must be observed.
+//! Scenarios as text: processes, their statements, and the expected observations.
 //!
 //! A [`Scenario`] is parsed from text, printed as text, and run by [`run`] or [`program`]. A
 //! [`Statement`] is one line, for example a [`SystemCall`] and its [`Expected`] result.

@@ -27,7 +27,7 @@ const READ: i32 = 256;
 const MOST_READ: i32 = 1 << 16;
 /// Maximum number of marks of `profil`.
 const MOST_MARKS: i32 = 1 << 12;
-/// Maximum number of polls of `compute`, in case no time passes.
+/// Maximum number of polls of `compute`, a bound in case no time passes.
 const MOST_POLLS: u32 = 100_000_000;
 
 impl ThreadFrame<'_> {

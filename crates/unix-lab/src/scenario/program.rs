@@ -30,9 +30,9 @@ pub(super) const HARNESS: &str = "init";
 /// Maximum number of iterations of a `while` before it counts as endless.
 const MOST_ROUNDS: u32 = 1_000_000;
 
-/// Returns the program that begins a run. It adopts orphans, creates the first process and waits
-/// until no child is left. Its exit status is that of the first process, or 128 plus the number of
-/// the signal that terminated the first process.
+/// Returns the program that begins a run. The program adopts orphans, creates the first process and
+/// waits until no child is left. Its exit status is that of the first process, or 128 plus the
+/// number of the signal that terminated the first process.
 ///
 /// The first process leads its own session and starts with no signal blocked.
 ///
@@ -77,7 +77,7 @@ pub fn program(scenario: &Scenario, name: &str, log: impl Log + 'static) -> Prog
 }
 
 /// Returns the program that `exec` and `spawn` start, for registration under the name of the
-/// process. It expects the arguments that a scenario's `exec` passes.
+/// process. The program expects the arguments that a scenario's `exec` passes.
 ///
 /// # Panics
 /// Like [`root`].
@@ -106,7 +106,7 @@ pub(super) fn executed_in(
 }
 
 /// Returns the path for exec, and the arguments that pass [`executed`] the state that it cannot
-/// inherit, including the thread's ordinal if there is one.
+/// inherit, including the thread's ordinal, if any.
 pub(super) fn image(
     context: &Context,
     path: &ExecTarget,

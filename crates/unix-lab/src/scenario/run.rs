@@ -15,7 +15,7 @@ use super::verdict::ScenarioVerdict;
 pub struct ScenarioRun {
     /// The events of the run.
     pub timeline: Timeline,
-    /// The verdict on the expectations. A run that did not end counts as a failure.
+    /// The verdict on the expectations. A run that did not end counts as a failed run.
     pub verdict: ScenarioVerdict,
     /// The report of the system.
     pub report: RunReport,
@@ -41,10 +41,11 @@ pub struct ScenarioRun {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// If a run logs more events than a [`MemoryLog`](super::MemoryLog) keeps, stops the run.
+/// Stops a run that logs more events than a [`MemoryLog`](super::MemoryLog) keeps.
 ///
 /// # Errors
-/// The error of [`Builder::build`]: a setting is out of range, or two contradict each other.
+/// The error of [`Builder::build`] if a setting is out of range, or two settings contradict each
+/// other.
 ///
 /// # Panics
 /// If `scenario` was not parsed, and has no process or uses an undefined name.

@@ -20,7 +20,7 @@ pub(crate) struct ScenarioRunner {
 }
 
 impl ScenarioRunner {
-    /// Creates a runner that keeps all observations, and stops a run that makes too many.
+    /// Creates a runner that keeps all observations, and stops a run with too many observations.
     pub(crate) fn new(scenario: &Scenario, stopper: &Stopper) -> Self {
         Self::with_log(scenario, stopper, MemoryLog::new(stopper))
     }

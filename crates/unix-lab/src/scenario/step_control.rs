@@ -1,9 +1,9 @@
 //! Control over the calls of a scenario's threads: [`StepControl`].
 //!
 //! Without a [`StepControl`], threads run as their system schedules them. With a [`StepControl`],
-//! each thread stops at a *gate* before each call until it is released, and each new thread gets a
-//! [`ThreadOrdinal`], an identifier that does not depend on the system. The two implementations are
-//! in [`check`](crate::check).
+//! each thread stops at a *gate* before each call until it is released, and each new thread is
+//! assigned a [`ThreadOrdinal`], an identifier that does not depend on the system. The two
+//! implementations are in [`check`](crate::check).
 
 use std::fmt::Display;
 use std::time::Duration;
@@ -36,7 +36,7 @@ pub(crate) enum SpawnKind {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ProcessProgram {
     pub(crate) path: String,
-    /// An additional first argument, before those that the process receives.
+    /// An additional first argument, before the arguments that the process receives.
     pub(crate) mark: Option<&'static str>,
 }
 
@@ -46,7 +46,7 @@ pub(crate) struct NextCall<'d> {
     pub(crate) line: u32,
     /// The call. Printing it allocates nothing.
     pub(crate) what: &'d dyn Display,
-    /// The time after which the call ends, if nothing ends it before.
+    /// The time after which the call ends, unless an event ends it earlier.
     pub(crate) timeout: Option<Duration>,
     /// The descriptor that the call writes to, which may be a terminal's.
     pub(crate) writes: Option<i32>,
@@ -55,7 +55,8 @@ pub(crate) struct NextCall<'d> {
 }
 
 impl<'d> NextCall<'d> {
-    /// Returns the end of a process or thread, after the last statement of its block.
+    /// Returns the end of a process or thread as a call, made after the last statement of its
+    /// block.
     pub(crate) fn end(source: SourceLine) -> Self {
         Self::simple(source, &"its end")
     }
@@ -66,8 +67,8 @@ impl<'d> NextCall<'d> {
     }
 }
 
-/// Controls when threads make their calls: see the module. Handlers also call [`Log`],
-/// [`StepControl::gate`], [`StepControl::lasting`], [`StepControl::alarm`] and
+/// Controls when threads make their calls (see the module documentation). Handlers also call
+/// [`Log`], [`StepControl::gate`], [`StepControl::lasting`], [`StepControl::alarm`] and
 /// [`StepControl::passed`]; on Linux these do not allocate. Handlers create no processes or
 /// threads, and do not call exec.
 pub(crate) trait StepControl: Log {
@@ -96,6 +97,6 @@ pub(crate) trait StepControl: Log {
     fn executes(&self, sys: &dyn Sys) -> ThreadOrdinal;
     /// Records that exec failed and the process continues.
     fn stays(&self, _: ThreadOrdinal) {}
-    /// Gives the calling thread its ordinal.
+    /// Assigns the calling thread its ordinal.
     fn sit(&self, sys: &dyn Sys, seat: ThreadOrdinal);
 }

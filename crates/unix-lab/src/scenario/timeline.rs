@@ -8,8 +8,8 @@ use super::log::{EventKind, Record};
 
 /// The records of a run, in the order in which the log received them.
 ///
-/// Displayed as a table of time in milliseconds, process (with the thread, if it is not the first),
-/// name and event.
+/// The timeline is displayed as a table of time in milliseconds, process (with the thread, if it is
+/// not the first), name and event.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Timeline {
     /// The records.

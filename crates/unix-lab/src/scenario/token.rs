@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::error::SyntaxError;
 
-/// A line that has tokens.
+/// A line that contains tokens.
 #[derive(Debug)]
 pub(super) struct TokenLine<'t> {
     /// The number of the line, from 1.

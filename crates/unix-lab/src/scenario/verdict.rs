@@ -33,7 +33,7 @@ pub struct FailedExpectation {
     pub line: u32,
     /// The process, for an inline expectation.
     pub process: Option<String>,
-    /// The number of the thread, if the process has had several threads.
+    /// The number of the thread, if the process had several threads.
     pub thread: Option<i32>,
     /// The call or the expectation.
     pub what: String,
@@ -44,8 +44,8 @@ pub struct FailedExpectation {
 }
 
 impl ScenarioVerdict {
-    /// Maximum number of failed inline expectations that are displayed, because a loop may fail
-    /// many times.
+    /// Maximum number of failed inline expectations that are displayed. The number is bounded
+    /// because a loop may fail many times.
     pub const SHOWN: usize = 10;
 
     /// Judges a run of `scenario`.
@@ -361,8 +361,8 @@ mod tests {
         ScenarioVerdict::new(&scenario, &Timeline { records }).to_string()
     }
 
-    /// A report about processes that forked endlessly listed each `fork` above the limit: 95,907
-    /// lines.
+    /// Regression: a report about processes that forked endlessly listed each `fork` above the
+    /// limit, in 95,907 lines.
     #[test]
     fn excess_call_failures_are_counted_before_run_failures() {
         let text = verdict_of((0..95_907).map(|_| missed(2, 2)).collect());

@@ -2,8 +2,8 @@
 //! reads the lines.
 //!
 //! Each line is written by one `write` of at most `PIPE_BUF` bytes, so lines of several processes
-//! never mix. A line is composed on the stack, because a handler may write it. Longer lines are
-//! truncated.
+//! never interleave. A line is composed on the stack, because a handler may write the line. Longer
+//! lines are truncated.
 
 use std::fmt::{self, Write as _};
 use std::io::{self, BufRead, BufReader, PipeReader, PipeWriter, Read, Write as _};
@@ -44,7 +44,7 @@ impl PipeLog {
 impl Log for PipeLog {
     fn record(&self, event: &LogEvent<'_>) {
         with_line(event, |line| {
-            // The reader has gone, so no process needs the event.
+            // The reader has ended, so no process needs the event.
             let _ = (&*self.0).write_all(line);
         });
     }

@@ -1,6 +1,6 @@
 //! The keywords that stand for one value each: [`PlainCall`], [`ValueCall`], [`TwoValueCall`],
-//! [`SetCall`], [`SignalCall`] and smaller families. Each keyword is defined once, here; the
-//! parser, the printer and the tests of the documentation read it. Calls with further arguments are
+//! [`SetCall`], [`SignalCall`] and smaller families. Each keyword is defined once, in this file,
+//! for the parser, the printer and the tests of the documentation. Calls with further arguments are
 //! in `call.rs`.
 
 /// Defines an enumeration whose members are keywords.

@@ -153,7 +153,7 @@ impl Shell<'_> {
         self.sys.killpg(job.group, Some(signal)).map_err(wrong)?;
         let wakes = matches!(signal, Signal::TERM | Signal::HUP | Signal::CONT | Signal::KILL);
         if job.state().is_stopped() && wakes {
-            // A stopped job would not receive the first two signals before it is continued.
+            // A stopped job would receive the first two signals only after it is continued.
             let _ = self.sys.killpg(job.group, Some(Signal::CONT));
             self.jobs.sent_on(number);
         }
@@ -217,8 +217,8 @@ impl Shell<'_> {
         Ok(self.status)
     }
 
-    /// Ends the shell after this line. If jobs are stopped and the user was not warned just before,
-    /// warns instead.
+    /// Ends the shell after this line. If jobs are stopped and the previous line did not already
+    /// cause a warning, warns the user instead.
     pub(super) fn leave_with(&mut self, status: i32) {
         self.look_around();
         let told = self.told_at.is_some_and(|line| line + 1 == self.lines);
@@ -231,7 +231,7 @@ impl Shell<'_> {
         }
     }
 
-    /// Sends SIGHUP to the jobs, because the user has gone.
+    /// Sends SIGHUP to the jobs, because the terminal has hung up.
     pub(super) fn hang_up(&mut self) {
         self.look_around();
         for job in self.jobs.iter().filter(|job| !job.state().is_over()) {

@@ -1,7 +1,8 @@
 //! The steps of a process between its fork from the shell and its program: [`ShellCommand`].
 //!
-//! The process enters its job's group, and makes that the foreground group of the terminal. The
-//! shell does the same: neither may continue before both steps are done, and either may run first.
+//! The process enters its job's group, and makes this group the foreground group of the terminal.
+//! The shell does the same, because neither may continue before both steps are done, and either may
+//! run first.
 
 use tontine_unix::{Fd, Pid, Result, SigAction, SigSet, SigmaskHow, Signal, Sys};
 
@@ -14,13 +15,13 @@ pub(super) struct ShellCommand {
     /// The number of the job's group; `None` for the job's first process, which leads it. The
     /// shell's handle of the group may not be valid in another process.
     pub(super) group: Option<i32>,
-    /// The terminal on which the job gets the foreground.
+    /// The terminal on which the job enters the foreground.
     pub(super) terminal: Option<Fd>,
     pub(super) input: Option<Fd>,
     pub(super) output: Option<Fd>,
     /// The read end of the pipe to which the process writes.
     pub(super) close: Option<Fd>,
-    /// Signals that the shell ignores or catches.
+    /// The signals that the shell ignores or catches.
     pub(super) defaults: SigSet,
     /// The signals that are blocked when the program starts. Until then all signals are blocked.
     pub(super) mask: SigSet,
@@ -30,7 +31,7 @@ impl ShellCommand {
     /// Becomes the command. Returns its exit status.
     pub(super) fn run(self, sys: &dyn Sys) -> i32 {
         let group = Pid::number_only(self.group.unwrap_or(sys.getpid().number()));
-        // The shell does the same, and handles the errors.
+        // The shell makes the same call, and handles the errors.
         let _ = sys.setpgid(Pid::number_only(0), group);
         if let Some(terminal) = self.terminal {
             let _ = hand_over(sys, terminal, group);

@@ -1,11 +1,11 @@
 //! The connection of the user's terminal with the controlling end of another terminal: [`attend`].
 //!
-//! While connected, the user's terminal is in raw mode: every key goes to the other terminal, which
-//! forms lines and signals from the keys. The user's terminal is restored on every exit: on a
-//! panic, and on each signal that would end the process and can be caught, even if its output is
-//! not being read. It is also restored when the process stops, and becomes raw again when the
-//! process continues. After SIGKILL it stays raw: `reset` or `stty sane`, typed blindly, make it
-//! usable. The terminal's size is not passed on.
+//! While connected, the user's terminal is in raw mode: every key is passed to the other terminal,
+//! which forms lines and signals from the keys. The user's terminal is restored on every exit: on a
+//! panic, and on each signal that would end the process and can be caught, even if the terminal's
+//! output is not being read. It is also restored when the process stops, and becomes raw again when
+//! the process continues. After SIGKILL it stays raw; `reset` or `stty sane`, typed blindly,
+//! restores it. The terminal's size is not passed on.
 
 use std::io::{self, PipeReader, PipeWriter};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -40,8 +40,9 @@ const END: &[u8] = b"\x04";
 ///
 /// A caught signal ends the process, as it does by default; SIGTSTP stops it.
 ///
-/// # Errors The error of a failed call on the user's terminal. The terminal's modes are still
-/// restored, if possible.
+/// # Errors
+/// The error of a failed call on the user's terminal. The terminal's modes are still restored, if
+/// possible.
 ///
 /// # Panics
 /// If `seat` panics.
@@ -133,7 +134,7 @@ fn show(
 ) -> io::Result<()> {
     let pause = Timespec::try_from(LOOK).expect("it is short");
     while !leaving.load(Ordering::Relaxed) {
-        // Queried first, so that output from before the end is shown.
+        // The end is queried first, so that output from before the end is shown.
         let over = seat.is_over();
         let bytes = seat.output(LOOK);
         if over && bytes.is_empty() {
@@ -170,7 +171,7 @@ impl Drop for TyperGuard<'_> {
 /// A terminal in raw mode, which is restored on drop.
 struct RawMode<'a> {
     terminal: BorrowedFd<'a>,
-    /// The original and the raw modes; `None` if it is not a terminal.
+    /// The original and the raw modes; `None` if the file is not a terminal.
     modes: Option<(Termios, Termios)>,
 }
 
@@ -193,13 +194,13 @@ impl<'a> RawMode<'a> {
         Ok(this)
     }
 
-    /// Sets raw mode, also again after another process has had the terminal. If the process is in
-    /// the background, the call stops it until it is in the foreground.
+    /// Sets raw mode, initially and after another process has used the terminal. If the process is
+    /// in the background, the call stops it until it is in the foreground.
     fn again(&self) -> io::Result<()> {
         self.modes.as_ref().map_or(Ok(()), |(_, raw)| self.set(raw))
     }
 
-    /// Restores the modes. Does not wait for pending output, because it may never be read.
+    /// Restores the modes. Does not wait for pending output, because the output may never be read.
     fn end(&self) {
         if let Some((before, _)) = &self.modes {
             // The caller is about to exit, so the error is dropped.
@@ -223,7 +224,7 @@ impl Drop for RawMode<'_> {
     }
 }
 
-/// The signals that end a process by default and are not caused by a fault of its own.
+/// The signals that end a process by default and are not caused by a fault in the process itself.
 const ENDING: [i32; 12] = [
     SIGHUP, SIGINT, SIGQUIT, SIGABRT, SIGALRM, SIGTERM, SIGUSR1, SIGUSR2, SIGVTALRM, SIGPROF,
     SIGXCPU, SIGXFSZ,
@@ -233,7 +234,7 @@ const ENDING: [i32; 12] = [
 struct CaughtSignals {
     /// The last signal that arrived; 0 for none.
     number: Arc<AtomicUsize>,
-    /// `true` once the process is to stop.
+    /// `true` once the process must stop.
     stop: Arc<AtomicBool>,
     /// `true` once the process was continued.
     went_on: Arc<AtomicBool>,

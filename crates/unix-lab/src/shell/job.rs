@@ -15,7 +15,7 @@ use super::complaint::CommandError;
 /// A pipeline that was started.
 #[derive(Debug)]
 pub(super) struct Job {
-    /// The number by which the user names it.
+    /// The number by which the user names the job.
     pub(super) number: usize,
     /// The process group.
     pub(super) group: Pid,
@@ -102,7 +102,7 @@ impl Job {
     }
 }
 
-/// The jobs that have not ended, and those that ended without the user being informed.
+/// The jobs that have not ended, and the ended jobs about which the user has not been informed.
 #[derive(Debug, Default)]
 pub(super) struct Jobs {
     list: Vec<Job>,
@@ -159,7 +159,7 @@ impl Jobs {
         }
     }
 
-    /// Records that no further status will arrive: running processes count as ended.
+    /// Records that no further status will arrive, so that running processes count as ended.
     pub(super) fn lost(&mut self) {
         for (_, last) in self.list.iter_mut().flat_map(|job| &mut job.members) {
             last.get_or_insert(WaitStatus::Exited(127));
@@ -198,7 +198,7 @@ impl Jobs {
     /// current job.
     ///
     /// # Errors
-    /// If there is no such job, or several match `%name`.
+    /// If no such job exists, or several jobs match `%name`.
     pub(super) fn find(&self, text: Option<&str>) -> Result<usize, CommandError> {
         let text = text.unwrap_or("%%");
         let none = || CommandError::NoJob(text.to_owned());
@@ -275,7 +275,7 @@ mod tests {
         Pid::number_only(number)
     }
 
-    /// Returns three jobs: of process 10, of 20 and 21, and of 30.
+    /// Returns three jobs: one of process 10, one of processes 20 and 21, and one of process 30.
     fn three() -> Jobs {
         let mut jobs = Jobs::default();
         jobs.add(pid(10), vec![pid(10)], "sleep 100");

@@ -32,8 +32,8 @@ pub fn execute() -> Launch {
     })
 }
 
-/// Returns a launch that resets handlers, as exec does, and calls one of `programs`. Serves
-/// programs that are not files.
+/// Returns a launch that resets handlers, like exec, and calls one of `programs`. Used for programs
+/// that are not files.
 pub fn call(programs: Vec<(&'static str, Main)>) -> Launch {
     Arc::new(move |sys, arguments| {
         let name = &arguments[0];
@@ -50,7 +50,7 @@ pub fn call(programs: Vec<(&'static str, Main)>) -> Launch {
     })
 }
 
-/// Reports why the program does not run. Returns 127 if there is no such program, else 126.
+/// Reports why the program does not run. Returns 127 if the program does not exist, else 126.
 fn refuse(sys: &dyn Sys, name: &str, error: Errno) -> i32 {
     if error == Errno::ENOENT {
         complain(sys, "tontine", format_args!("no such program: {name}"));

@@ -1,9 +1,9 @@
 //! A job-control shell, for experiments and teaching: [`shell`].
 //!
-//! The shell is an ordinary program of [`Sys`]: it runs at a virtual and at a real terminal. Each
-//! pipeline is a job with its own process group. A foreground job gets the terminal, loses it when
-//! the job stops, and gets it back from `fg`; `help` lists the commands. The terminal itself does
-//! the line editing.
+//! The shell is an ordinary program of [`Sys`], and runs at a virtual or a real terminal. Each
+//! pipeline is a job with its own process group. A foreground job receives the terminal, loses it
+//! when the job stops, and receives it again from `fg`; `help` lists the commands. The terminal
+//! itself does the line editing.
 //!
 //! [`programs()`] returns the programs that the shell runs on a system without files; a [`Launch`]
 //! runs them. [`log_in`] creates a session at a terminal for the shell, [`keep()`] continues the
@@ -42,7 +42,7 @@ const PROMPT: &str = "tontine$ ";
 /// Runs a shell on standard input, or runs the commands after `-c`. Returns its exit status.
 ///
 /// The shell starts programs by exec. It does not restore the dispositions that it sets for the
-/// calling process. A shell that leads a session gets its terminal from [`log_in`].
+/// calling process. A shell that leads a session obtains its terminal from [`log_in`].
 pub fn shell(sys: &dyn Sys, arguments: &[String]) -> i32 {
     shell_with(sys, arguments, &execute())
 }
@@ -82,8 +82,8 @@ pub fn shell_with(sys: &dyn Sys, arguments: &[String], launch: &Launch) -> i32 {
 }
 
 /// Makes the caller the leader of a session at `terminal`, which becomes its standard input, output
-/// and error. All signals get their default dispositions, including those that the caller's runtime
-/// ignored.
+/// and error. All signals are reset to their default dispositions, including signals that the
+/// caller's runtime ignored.
 ///
 /// # Errors
 /// The errors of [`Sys::setsid`], [`Sys::set_controlling`] and [`Sys::dup2`].
@@ -112,9 +112,10 @@ struct Shell<'a> {
     launch: Launch,
     /// `true` if a user types the commands.
     interactive: bool,
-    /// The terminal on which the shell gives jobs the foreground, if there is one.
+    /// The terminal on which the shell moves jobs to the foreground, if any.
     terminal: Option<Fd>,
-    /// The number of the group that had the terminal before the shell and gets it back at the end.
+    /// The number of the group that had the terminal before the shell and receives it again at the
+    /// end.
     group: i32,
     /// The terminal's modes while the shell is in the foreground.
     modes: Option<Termios>,
@@ -130,7 +131,7 @@ struct Shell<'a> {
     lines: u64,
     /// The number of the line at which the user was last warned of stopped jobs.
     told_at: Option<u64>,
-    /// The exit status, once the shell is to end.
+    /// The exit status, once the shell must end.
     over: Option<i32>,
 }
 

@@ -34,7 +34,7 @@ pub(super) struct Pipeline {
     pub(super) text: String,
 }
 
-/// A word, with the variables that are still to be replaced.
+/// A word, with the variables that have not been replaced yet.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct ShellWord(Vec<WordPart>);
 
@@ -116,7 +116,7 @@ struct Open {
     commands: Vec<Vec<ShellWord>>,
     command: Vec<ShellWord>,
     place: Option<Range<usize>>,
-    /// The operator before the next command, if the operator needs a command after it.
+    /// The operator before the next command, if the operator requires a command after it.
     after: Option<&'static str>,
     /// The `&&` or `||` before the pipeline.
     joined: Option<&'static str>,
@@ -134,7 +134,7 @@ impl Open {
         self.after = None;
     }
 
-    /// Checks that there is a command before `operator`.
+    /// Checks that a command precedes `operator`.
     fn need(&self, operator: &'static str) -> Result<(), ParseError> {
         match self.after {
             Some(before) if self.command.is_empty() => Err(ParseError::After(before)),
@@ -183,7 +183,7 @@ enum ShellToken {
 /// All operators, longer ones first.
 const OPERATORS: [&str; 6] = ["&&", "||", "|", "&", ";", "\n"];
 
-/// Splits a text into words and operators, with their positions. The last one is a newline.
+/// Splits a text into words and operators, with their positions. The last operator is a newline.
 fn tokens(text: &str) -> Result<Vec<(ShellToken, Range<usize>)>, ParseError> {
     let mut tokens = Vec::new();
     let mut rest = text;

@@ -14,7 +14,7 @@ const LONGEST: usize = 65_536;
 #[derive(Debug)]
 pub(super) struct InputLines {
     terminal: bool,
-    /// Bytes that were read and not returned yet: whole lines, and the beginning of another.
+    /// Bytes that were read but not returned yet: whole lines, and the beginning of another line.
     bytes: Vec<u8>,
 }
 
@@ -22,8 +22,8 @@ pub(super) struct InputLines {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum NextInput {
     Line(String),
-    /// A signal was caught during the wait, and the typed text is discarded. If a signal is caught
-    /// just before the wait starts, it is noticed only with the next line, because read, unlike
+    /// A signal was caught during the wait, and the typed text is discarded. A signal that is
+    /// caught just before the wait starts is noticed only with the next line, because read, unlike
     /// sigsuspend, takes no mask.
     Interrupted,
     End,
@@ -34,7 +34,7 @@ impl InputLines {
         Self { terminal, bytes: Vec::new() }
     }
 
-    /// Waits for the next line, after `prompt` if they come from a terminal.
+    /// Waits for the next line. Prints `prompt` first if the lines come from a terminal.
     pub(super) fn next(&mut self, sys: &dyn Sys, prompt: &str) -> NextInput {
         if self.terminal && self.bytes.is_empty() {
             let _ = say(sys, prompt);

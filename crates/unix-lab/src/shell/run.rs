@@ -14,9 +14,9 @@ use super::say::{complain, say};
 pub(super) enum Woken {
     /// A child changed state.
     Child,
-    /// The shell caught one of the signals that it also waited for.
+    /// The shell caught one of the signals for which it also waited.
     Signal(Signal),
-    /// There is no child.
+    /// The shell has no child.
     Childless,
 }
 
@@ -160,8 +160,8 @@ impl Shell<'_> {
             let (pid, next) = made?;
             input = next;
             members.push(pid);
-            // The call may fail: the child may have made the same call and called exec, or may have
-            // ended.
+            // The call may fail, because the child may have made the same call and called exec, or
+            // may have ended.
             let _ = sys.setpgid(pid, members[0]);
             if let Some(terminal) = terminal {
                 let _ = hand_over(sys, terminal, members[0]);
@@ -225,7 +225,7 @@ impl Shell<'_> {
         }
     }
 
-    /// Continues a stopped job. A foreground job gets the terminal with the modes that it left.
+    /// Continues a stopped job. A foreground job receives the terminal with the modes that it left.
     pub(super) fn send_on(&mut self, number: usize, foreground: bool) -> Result<(), CommandError> {
         let Some(job) = self.jobs.get(number) else { return Err(CommandError::Over(number)) };
         let (group, modes, stopped) = (job.group, job.modes, job.state().is_stopped());
@@ -240,11 +240,11 @@ impl Shell<'_> {
         sent.map_err(CommandError::call(format_args!("%{number}")))
     }
 
-    /// Sleeps until a child changes state or one of `signals` is caught. Returns at once if either
-    /// has already happened.
+    /// Sleeps until a child changes state or one of `signals` is caught. Returns immediately if
+    /// either has already happened.
     pub(super) fn wait_for_change(&mut self, signals: SigSet) -> Woken {
         let sys = self.sys;
-        // A signal that is blocked from the check until the sleep cannot be missed in between.
+        // A signal that is blocked from the check until the sleep cannot be lost between the two.
         let _ = sys.sigprocmask(Some((SigmaskHow::Block, self.traps.caught())));
         let woken = loop {
             match self.look() {
@@ -279,7 +279,7 @@ impl Shell<'_> {
 
     /// Returns the terminal at which the shell was started, if the shell is in its foreground.
     ///
-    /// In the background the shell stops, like every process that wants to read from a terminal.
+    /// In the background the shell stops, like every process that reads from a terminal.
     pub(super) fn find_terminal(&self) -> Option<Fd> {
         const TRIES: u32 = 100;
         let terminal = Fd::STDIN;

@@ -12,8 +12,8 @@ pub(super) fn say(sys: &dyn Sys, text: impl Display) -> Result<()> {
     write_all(sys, Fd::STDOUT, text.to_string().as_bytes())
 }
 
-/// Writes a line to standard error, after the name of the program. An error is dropped, because
-/// there is no other place to report it.
+/// Writes a line to standard error, after the name of the program. An error is dropped, because it
+/// cannot be reported elsewhere.
 pub(super) fn complain(sys: &dyn Sys, who: &str, text: impl Display) {
     let _ = write_all(sys, Fd::STDERR, format!("{who}: {text}\n").as_bytes());
 }

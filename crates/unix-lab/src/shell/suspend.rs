@@ -15,7 +15,7 @@ pub(super) fn suspend() -> io::Result<()> {
     let mut default: sigaction = unsafe { MaybeUninit::zeroed().assume_init() };
     default.sa_sigaction = SIG_DFL;
     let mut caught = default;
-    // SAFETY: both are valid, and the default action calls no function.
+    // SAFETY: both structures are valid, and the default action calls no function.
     if unsafe { sigaction(SIGTSTP, &default, &mut caught) } != 0 {
         return Err(io::Error::last_os_error());
     }

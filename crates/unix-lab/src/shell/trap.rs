@@ -13,8 +13,8 @@ use tontine_unix::{ActionFlags, Result, SigAction, SigSet, Signal, Sys};
 /// the shell.
 const IGNORED: SigSet =
     SigSet::of(&[Signal::QUIT, Signal::TERM, Signal::TSTP, Signal::TTIN, Signal::TTOU]);
-/// The signals that an interactive shell catches: to show a new prompt, to end, and to notice a job
-/// that changed state.
+/// The signals that an interactive shell catches in order to show a new prompt, to end, and to
+/// notice a job that changed state.
 const CAUGHT: SigSet = SigSet::of(&[Signal::INT, Signal::HUP, Signal::CHLD]);
 
 /// The dispositions of the shell.
@@ -78,8 +78,8 @@ impl Traps {
         (arrived, commands.collect())
     }
 
-    /// Returns the signals that arrived and were not handled yet, without SIGCHLD unless it has
-    /// commands.
+    /// Returns the signals that arrived and were not handled yet, excluding SIGCHLD unless commands
+    /// are set for it.
     pub(super) fn arrived(&self) -> SigSet {
         let arrived = SigSet::from_bits(self.arrived.load(Ordering::Relaxed));
         if self.commands.contains_key(&Signal::CHLD) {
@@ -94,16 +94,16 @@ impl Traps {
         self.arrived.load(Ordering::Relaxed) & self.hang_up_bits() != 0
     }
 
-    /// Returns the signals that the shell catches. These signals are blocked while the shell checks
-    /// whether to wait.
+    /// Returns the signals that the shell catches. They are blocked while the shell checks whether
+    /// to wait.
     pub(super) fn caught(&self) -> SigSet {
         let trapped = self.commands.iter().filter(|(_, commands)| !commands.is_empty());
         let own = self.own().intersection(CAUGHT);
         own.union(trapped.map(|(signal, _)| *signal).collect())
     }
 
-    /// Returns the signals that a child resets to the default: all except those that the user wants
-    /// to be ignored.
+    /// Returns the signals that a child resets to the default: all except the signals that the user
+    /// has set to be ignored.
     pub(super) fn child_defaults(&self) -> SigSet {
         let ignored = self.commands.iter().filter(|(_, commands)| commands.is_empty());
         self.own().union(self.caught()).difference(ignored.map(|(signal, _)| *signal).collect())

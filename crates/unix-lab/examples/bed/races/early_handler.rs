@@ -3,8 +3,8 @@
 //! OpenRC, `openrc-run`, reported as <https://github.com/OpenRC/openrc/issues/895>. The SIGCHLD
 //! handler waits for each child that has ended, and notifies the main loop through a pipe if the
 //! child was the service. The main program stores the number of the service when `fork` returns. If
-//! a service ends at once, the handler does not recognize it: no notification is sent, and the boot
-//! hangs.
+//! a service ends immediately, the handler does not recognize it, sends no notification, and the
+//! boot hangs.
 //!
 //! The fix: block SIGCHLD from before the fork until the number is stored.
 

@@ -1,14 +1,15 @@
-//! A signal is sent to a number after the child that had it was reaped.
+//! A signal is sent to a process number after the child with that number was reaped.
 //!
 //! Go's `os.Process`, reported as <https://github.com/golang/go/issues/13987>. One thread waits for
 //! a child; another kills the child when its time is over. The second thread checks whether the
 //! child was waited for, and then sends the signal to the number. If the wait returns in between,
 //! the number may belong to any process.
 //!
-//! Here the number stays free, so that the late `kill` returns ESRCH; on a busy system it would
-//! reach the next process with the number. The fix: wait without reaping, then reap under the lock
-//! that the other thread holds while it checks and kills. (The handles of this library rule the
-//! mistake out: a [`Pid`] from `fork` never denotes the next process with the number.)
+//! In this program the number stays free, so the late `kill` returns ESRCH. On a busy system it
+//! would signal the next process with the number. The fix: wait without reaping, then reap under
+//! the lock that the other thread holds while it checks and kills. (The handles of this library
+//! prevent the mistake, because a [`Pid`] from `fork` never denotes the next process with the
+//! number.)
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,8 +27,8 @@ pub(crate) const RACE: Race = Race {
     right: |sys| wait_and_kill(sys, true),
 };
 
-/// A lock on which threads can sleep: a pipe with one byte, which the holder of the lock has taken
-/// out.
+/// A lock on which threads can sleep: a pipe with one byte. The holder of the lock has read that
+/// byte.
 #[derive(Clone, Copy)]
 struct Token(Fd, Fd);
 
@@ -48,7 +49,7 @@ impl Token {
     }
 }
 
-/// Returns 0 if no signal was sent to a free number.
+/// Returns 0 if no signal was sent to an unused number.
 fn wait_and_kill(sys: &dyn Sys, locked: bool) -> i32 {
     let child = sys.fork(|_| 0).expect("there is room");
     let token = locked.then(|| Token::new(sys));

@@ -2,14 +2,14 @@
 //!
 //! HAProxy, reported as <https://github.com/haproxy/haproxy/issues/1841>. The handler of SIGTERM
 //! sets a flag; the loop checks the flag and then waits for work. If the signal arrives between the
-//! two, it is noticed only when another event ends the wait: a stop took a minute.
+//! two, the program notices it only when another event ends the wait. A stop took a minute.
 //!
-//! If no other event comes, as here, the program sleeps forever. The fix: the handler also writes a
-//! byte to a pipe that the loop waits for.
+//! If no other event occurs, as here, the program sleeps forever. The fix: the handler also writes
+//! a byte to a pipe on which the loop waits.
 //!
-//! A signal that arrives between two calls is delivered before the second one begins, on Linux as
-//! in the virtual Unix. So exploration finds the mistake in the unmodified program, without a
-//! [`Sys::poll`] between the check and the sleep.
+//! A signal that arrives between two calls is delivered before the second call begins, on Linux and
+//! in the virtual Unix. Exploration therefore finds the mistake in the unmodified program, without
+//! a [`Sys::poll`] between the check and the sleep.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

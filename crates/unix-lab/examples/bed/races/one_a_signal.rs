@@ -1,10 +1,10 @@
-//! Two children end, one SIGCHLD arrives, and one child is waited for.
+//! Two children end, one SIGCHLD arrives, and the parent waits for one child.
 //!
 //! Neovim, reported as <https://github.com/neovim/neovim/issues/8740>. A pending signal is not
 //! queued a second time, so several children that end close together cause one SIGCHLD. A program
 //! that reaps one child per signal then waits for a second signal that never comes.
 //!
-//! The fix: wait until no ended child is left.
+//! The fix: wait repeatedly until no ended child is left.
 
 use tontine_unix::{Children, Errno, SigAction, SigSet, SigmaskHow, Signal, Sys, WaitOptions};
 

@@ -31,7 +31,8 @@ const STOPPED: i32 = 1;
 /// Exit status for any other failure.
 const BROKEN: i32 = 2;
 
-/// Creates a session with a terminal, whose leader starts the runner. Returns the runner's result.
+/// Creates a session with a terminal. The session leader starts the runner. Returns the runner's
+/// result.
 fn in_a_session(sys: &dyn Sys, ignores: bool) -> i32 {
     let leader = sys.fork(move |sys| {
         sys.setsid().expect("it leads no group");

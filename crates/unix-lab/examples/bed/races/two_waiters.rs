@@ -1,9 +1,9 @@
-//! Two threads wait for one child, and one of them gets no status.
+//! Two threads wait for one child, and one of them receives no status.
 //!
 //! `System.Process` of Haskell, `waitForProcess`, reported as
 //! <https://github.com/haskell/process/issues/46>. Both threads find that the status is not known
-//! yet, and both call `waitpid`. One thread gets the child; the other gets ECHILD, which reached
-//! the program as an exception.
+//! yet, and both call `waitpid`. One thread reaps the child; the other call returns ECHILD, which
+//! reached the program as an exception.
 //!
 //! The fix: a child has one waiter. A second thread waits for the first thread, not for the child.
 
@@ -34,12 +34,12 @@ struct Handle {
     status: AtomicI32,
     /// `true` once a thread waits for the child.
     claimed: AtomicBool,
-    /// A pipe whose readers get end-of-file when the status is known.
+    /// A pipe whose readers receive end-of-file when the status is known.
     known: (Fd, Fd),
 }
 
 impl Handle {
-    /// Returns the status. Waits for the child if it is not known.
+    /// Returns the status. Waits for the child if the status is not known.
     fn ask(&self, sys: &dyn Sys) -> Option<i32> {
         if self.status.load(Ordering::Relaxed) == UNKNOWN {
             self.await_child(sys)?;
@@ -65,7 +65,7 @@ impl Handle {
     }
 }
 
-/// Returns 0 if both threads get the status.
+/// Returns 0 if both threads obtain the status.
 fn both_wait(sys: &dyn Sys, ask: fn(&Handle, &dyn Sys) -> Option<i32>) -> i32 {
     let handle = Arc::new(Handle {
         child: sys.fork(|_| STATUS).expect("there is room"),

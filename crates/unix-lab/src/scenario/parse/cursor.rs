@@ -91,7 +91,7 @@ pub(super) struct Cursor<'a> {
     pub(super) line: &'a TokenLine<'a>,
     names: &'a DefinedNames,
     at: usize,
-    /// `true` while it reads a handler's body.
+    /// `true` while the cursor reads a handler's body.
     pub(super) in_handler: bool,
 }
 
@@ -110,7 +110,7 @@ impl<'a> Cursor<'a> {
         self.line.tokens.get(self.at).map(|token| &token.kind)
     }
 
-    /// Returns the token after the next.
+    /// Returns the token after the next token.
     pub(super) fn peek_behind(&self) -> Option<&'a TokenKind> {
         self.line.tokens.get(self.at + 1).map(|token| &token.kind)
     }
@@ -145,7 +145,7 @@ impl<'a> Cursor<'a> {
         is_next
     }
 
-    /// Consumes the next word, if the table has it.
+    /// Consumes the next word, if the table contains it.
     pub(super) fn takes_of<T: Copy>(&mut self, table: &[(&str, T)]) -> Option<T> {
         let word = self.peek_word()?;
         let (_, found) = table.iter().find(|(name, _)| *name == word)?;
@@ -378,7 +378,7 @@ impl<'a> Cursor<'a> {
         Ok(set)
     }
 
-    /// Returns the error that another token was expected here.
+    /// Returns the error for a token other than the expected one.
     pub(super) fn expected(&self, what: &str) -> SyntaxError {
         let found = match self.line.tokens.get(self.at) {
             None => "the end of the line".to_owned(),

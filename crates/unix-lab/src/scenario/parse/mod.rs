@@ -180,7 +180,7 @@ impl<'a> Parser<'a> {
         }
         if cursor.takes(":") && !cursor.is_at_end() {
             let mut body = Vec::new();
-            // The rest of the line belongs to the body and gets its own cursor.
+            // The rest of the line belongs to the body, and has its own cursor.
             let rest = std::mem::replace(cursor, cursor.ended());
             self.sequence(rest, depth + 1, &mut body)?;
             return Ok(body);

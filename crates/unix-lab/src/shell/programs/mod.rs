@@ -1,8 +1,8 @@
 //! Programs for pipelines: [`programs`].
 //!
-//! Each program is a function of [`Sys`] and its arguments, of which the first is its name, and
-//! returns its exit status. On a system without files, the programs are registered under their
-//! names.
+//! Each program is a function that takes [`Sys`] and the arguments, the first of which is the
+//! program's name, and returns the exit status. On a system without files, the programs are
+//! registered under their names.
 
 mod process;
 mod text;
@@ -73,7 +73,7 @@ enum ProgramFailure {
     Call(#[from] Errno),
 }
 
-/// Returns the exit status. Reports the failure, if there is one.
+/// Returns the exit status. Reports the failure, if any.
 fn finish(sys: &dyn Sys, arguments: &[String], done: Result<i32, ProgramFailure>) -> i32 {
     done.unwrap_or_else(|failure| {
         complain(sys, &arguments[0], &failure);

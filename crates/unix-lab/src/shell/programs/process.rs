@@ -39,8 +39,8 @@ pub(super) fn catch(sys: &dyn Sys, arguments: &[String]) -> i32 {
         if signals.is_empty() {
             return Err(USAGE);
         }
-        // The signals are blocked except in sigsuspend, so that none arrives between the check and
-        // the sleep.
+        // The signals are blocked except in sigsuspend, so that no signal arrives between the check
+        // and the sleep.
         let mask = sys.sigprocmask(Some((SigmaskHow::Block, signals)))?;
         let arrived = Arc::new(AtomicU64::new(0));
         for signal in signals.iter() {
@@ -65,7 +65,7 @@ pub(super) fn catch(sys: &dyn Sys, arguments: &[String]) -> i32 {
     finish(sys, arguments, caught())
 }
 
-/// Leaves an orphan behind, which reports its parent before and after it is orphaned.
+/// Leaves an orphan behind. The orphan reports its parent before and after it is orphaned.
 pub(super) fn orphan(sys: &dyn Sys, arguments: &[String]) -> i32 {
     const LOOK: Duration = Duration::from_millis(10);
     let left = || {
@@ -107,7 +107,8 @@ pub(super) fn family(sys: &dyn Sys, arguments: &[String]) -> i32 {
     finish(sys, arguments, made())
 }
 
-/// Runs as the root of a tree of `members` processes: the subtrees of two children share the rest.
+/// Runs as the root of a tree of `members` processes. The subtrees of two children share the other
+/// processes.
 fn grow(sys: &dyn Sys, members: u32) -> i32 {
     let left = members - 1;
     let mut status = 0;

@@ -20,7 +20,7 @@ pub(super) fn echo(sys: &dyn Sys, arguments: &[String]) -> i32 {
     finish(sys, arguments, said.map(|()| 0).map_err(ProgramFailure::Call))
 }
 
-/// Copies the first lines; by default ten.
+/// Copies the first lines, ten by default.
 pub(super) fn head(sys: &dyn Sys, arguments: &[String]) -> i32 {
     let copied = || {
         let usage = ProgramFailure::Usage("head [-n lines]");

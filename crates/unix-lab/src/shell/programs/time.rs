@@ -58,7 +58,7 @@ fn seconds(arguments: &[String]) -> Option<Duration> {
     Duration::try_from_secs_f64(text.parse().ok()?).ok()
 }
 
-/// Sleeps for this long, restarting when a handler interrupts the sleep.
+/// Sleeps for `duration`, and continues the sleep if a handler interrupts it.
 pub(super) fn rest(sys: &dyn Sys, mut duration: Duration) {
     while let Err((_, left)) = sys.nanosleep(duration) {
         duration = left;
