@@ -1,4 +1,5 @@
-//! Memory use of an exploration, which is that of one run, however many runs there are.
+//! Memory use of an exploration, which equals the memory use of one run, regardless of the number
+//! of runs.
 
 use std::fs;
 

@@ -1,4 +1,5 @@
-//! A user's terminal connected to another terminal: the bytes that pass, and the restored modes.
+//! Tests of a user's terminal that is connected to another terminal: the transferred bytes, and the
+//! restored modes.
 
 use std::os::fd::OwnedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -82,15 +83,15 @@ const ENDING: [Signal; 8] = [
     Signal::USR2,
 ];
 
-/// Lets one test run at a time: a process that is forked while another thread installs a signal
-/// handler inherits a lock of signal-hook that no thread of the process releases, and would hang in
-/// its first handler.
+/// Lets one test run at a time, because a process that is forked while another thread installs a
+/// signal handler inherits a lock of signal-hook that no thread of the process releases, and would
+/// hang in its first handler.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Starts a process that attends `terminal`; returns once the terminal is raw.
+/// Starts a process that attends `terminal`; returns once the terminal is in raw mode.
 fn attends(
     sys: &dyn Sys,
     seat: impl TerminalController + Send + 'static,
@@ -116,7 +117,7 @@ fn sees(user: &OwnedFd, last: u8) -> Vec<u8> {
 }
 
 #[test]
-fn keys_pass_raw_and_the_terminal_is_restored_after() {
+fn keys_pass_unprocessed_and_terminal_is_restored() {
     let _alone = alone();
     let (user, program) = terminal();
     let mirror = Mirror::default();
@@ -135,7 +136,7 @@ fn keys_pass_raw_and_the_terminal_is_restored_after() {
 }
 
 #[test]
-fn terminal_is_restored_after_a_panic() {
+fn terminal_is_restored_after_panic() {
     let _alone = alone();
     let (user, program) = terminal();
     let mirror = Mirror::default();
@@ -153,7 +154,7 @@ fn terminal_is_restored_after_a_panic() {
 }
 
 #[test]
-fn terminal_is_restored_when_a_signal_ends_the_process() {
+fn terminal_is_restored_when_signal_terminates_process() {
     let _alone = alone();
     for signal in ENDING {
         let (_user, program) = terminal();
@@ -168,7 +169,7 @@ fn terminal_is_restored_when_a_signal_ends_the_process() {
 }
 
 #[test]
-fn terminal_is_restored_while_its_output_is_blocked() {
+fn terminal_is_restored_while_output_is_blocked() {
     let _alone = alone();
     for signal in [Signal::TERM, Signal::HUP, Signal::INT] {
         let (user, program) = terminal();
@@ -193,20 +194,21 @@ fn terminal_is_restored_while_its_output_is_blocked() {
 }
 
 #[test]
-fn stop_restores_the_terminal_and_continue_makes_it_raw() {
+fn stop_restores_terminal_and_continue_sets_raw_mode() {
     let _alone = alone();
     let (_user, program) = terminal();
     let linux = Linux::new().unwrap();
     let sys: &dyn Sys = &linux;
     let child = attends(sys, Mirror::default(), &program);
     let state = |options| sys.waitpid(child.into(), options).unwrap().unwrap().status;
-    // In its own group, the process has a parent outside the group, so the group can be stopped.
+    // In its own group, the process has a parent outside the group, so the group is not orphaned
+    // and can be stopped.
     sys.setpgid(child, child).unwrap();
     for (signal, raw) in [(Signal::TSTP, false), (Signal::STOP, true)] {
         sys.kill(child.into(), Some(signal)).unwrap();
         assert_eq!(state(WaitOptions::STOPPED), WaitStatus::Stopped(signal));
         assert_eq!(is_raw(&program), raw);
-        // The user's shell does this when it takes the terminal.
+        // The user's shell sets these modes when it takes the terminal.
         let mut cooked = tcgetattr(&program).unwrap();
         cooked.local_modes |= LocalModes::ICANON;
         tcsetattr(&program, OptionalActions::Now, &cooked).unwrap();

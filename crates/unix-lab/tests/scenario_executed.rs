@@ -1,7 +1,7 @@
-//! The examples whose processes call exec, on real processes. The program that they run is this
-//! test program.
+//! Tests of the examples whose processes call exec, on real processes. The program that they run is
+//! this test program.
 //!
-//! If cargo starts it, the program starts itself for each such example, in a folder with a link to
+//! If cargo starts the program, it starts itself for each such example, in a folder with a link to
 //! itself under the name of each process and a named pipe for the log. The program started there is
 //! the run; a program started under the name of a process is that process. The program has its own
 //! harness because the default one would take the arguments of such a process for test names.
@@ -33,7 +33,7 @@ use tontine_unix_lab::scenario::{
 const SCENARIO: &str = "TONTINE_SCENARIO";
 /// File name of a run's log.
 const LOG: &str = "log";
-/// Minimum number of examples that must run; a wrong folder yields none.
+/// Minimum number of examples that must run, because a wrong folder yields none.
 const LEAST: usize = 10;
 
 fn main() -> ExitCode {
@@ -85,7 +85,7 @@ fn log() -> PipeLog {
 }
 
 fn one_run(scenario: &Scenario) -> ExitCode {
-    // Opening one end of a named pipe waits for the other end.
+    // Opening one end of a named pipe blocks until the other end is opened.
     let reader = thread::spawn(|| read_log(File::open(LOG).expect("the named pipe")));
     let ended = keep(root(scenario, log()));
     let records = reader.join().expect("no panic").expect("a log");

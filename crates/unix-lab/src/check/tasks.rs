@@ -205,7 +205,7 @@ mod tests {
     /// A run in which /proc refused to answer counted all threads as ended and continued without
     /// them.
     #[test]
-    fn unreadable_proc_file_is_an_error_not_an_end() {
+    fn unreadable_proc_file_is_reported_as_error_not_as_end() {
         let (pid, tid) = own();
         let refuses = File::open("/").expect("a directory, which cannot be read so");
         let task = CheckedThread {

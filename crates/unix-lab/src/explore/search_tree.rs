@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn ready_set_contains_exactly_the_added_places() {
+    fn ready_set_contains_only_added_indices() {
         let mut places = ReadySet::default();
         for place in [0, 63, 64, 200] {
             assert!(!places.has(place));

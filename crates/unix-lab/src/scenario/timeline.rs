@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn timeline_display_is_an_aligned_table() {
+    fn timeline_displays_as_aligned_table() {
         assert_eq!(
             timeline().to_string(),
             "    ms  pid  process   event\n \
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn timeline_columns_are_side_by_side() {
+    fn timeline_columns_display_processes_side_by_side() {
         assert_eq!(
             timeline().columns().to_string(),
             "    ms  2 mother            7 daughter\n \

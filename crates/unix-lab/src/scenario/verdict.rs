@@ -287,7 +287,7 @@ mod tests {
     const KILLED: WaitStatus = WaitStatus::Signaled(Signal::KILL, false);
 
     #[test]
-    fn child_killed_before_start_is_named_after_its_fork() {
+    fn child_killed_before_start_is_named_after_forked_block() {
         let ends = ends_of(vec![made(5, "child"), seen(5, KILLED)]);
         assert_eq!(ends, [("child".to_owned(), KILLED)]);
     }
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn reused_pid_is_a_different_process() {
+    fn reused_pid_counts_as_different_process() {
         let end = |status| seen(5, WaitStatus::Exited(status));
         let records =
             vec![made(5, "a"), began(5, "a"), end(1), began(5, "b"), made(5, "b"), end(2)];
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn process_is_named_after_the_last_program_it_ran() {
+    fn process_is_named_after_last_executed_program() {
         let records = vec![made(5, "a"), began(5, "a"), began(5, "b"), seen(5, KILLED)];
         assert_eq!(ends_of(records), [("b".to_owned(), KILLED)]);
     }

@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn job_state_follows_its_processes() {
+    fn job_state_follows_process_states() {
         let mut jobs = three();
         jobs.note(pid(21), WaitStatus::Exited(3));
         assert_eq!(jobs.state(2), JobStatus::Running);
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn last_stopped_job_is_the_current_job() {
+    fn last_stopped_job_becomes_current_job() {
         let mut jobs = three();
         assert_eq!((jobs.find(None).unwrap(), jobs.find(Some("%-")).unwrap()), (3, 2));
         jobs.note(pid(10), WaitStatus::Stopped(Signal::TSTP));
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn job_is_found_by_number_and_by_name() {
+    fn job_is_found_by_number_or_name() {
         let mut jobs = three();
         assert_eq!(jobs.find(Some("%2")).unwrap(), 2);
         assert_eq!(jobs.find(Some("%sl")).unwrap(), 1);

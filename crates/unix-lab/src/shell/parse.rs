@@ -299,14 +299,14 @@ mod tests {
     }
 
     #[test]
-    fn pipeline_text_is_kept_as_typed() {
+    fn pipeline_text_is_preserved_as_typed() {
         let steps = parse(" a  'b' |  c & d;").unwrap();
         let texts: Vec<_> = steps.iter().map(|step| step.pipeline.text.as_str()).collect();
         assert_eq!(texts, ["a  'b' |  c", "d"]);
     }
 
     #[test]
-    fn syntax_errors_name_the_missing_part() {
+    fn syntax_errors_name_missing_part() {
         for (text, expected) in [
             ("'a", "the quote ' is not closed"),
             ("a \"b", "the quote \" is not closed"),

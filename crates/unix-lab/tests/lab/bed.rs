@@ -1,5 +1,6 @@
-//! The example `bed`. Each of its races, which come from public reports, shows in the faulty
-//! version, at a schedule that reproduces it, and at no schedule in the corrected version.
+//! Tests of the example `bed`. Each of its races, which come from public reports, occurs in the
+//! faulty version under a schedule that reproduces it, and under no schedule in the corrected
+//! version.
 
 #[path = "../../examples/bed/races/mod.rs"]
 mod races;
@@ -10,14 +11,14 @@ use tontine_unix_sim::LockingMode;
 
 use crate::keeper;
 
-/// Maximum number of schedules until a mistake shows, in any mode, as docs/guides/bed.md states.
+/// Maximum number of schedules until a mistake is found, in any mode, as docs/guides/bed.md states.
 const MAX_SCHEDULES: u64 = 38;
 
 /// Preemption bound for the corrected versions.
 const BOUND: u32 = if cfg!(debug_assertions) { 1 } else { races::BOUND };
 
 #[test]
-fn every_mistake_shows_and_is_reproducible() {
+fn every_mistake_is_found_and_reproduced() {
     for (race, mode) in in_all_modes() {
         let exploration = Exploration::new(|| race.wrong).mode(mode).preemption_bound(1);
         let outcome = exploration.run();
@@ -36,7 +37,7 @@ fn in_all_modes() -> impl Iterator<Item = (&'static races::Race, LockingMode)> {
 }
 
 #[test]
-fn corrected_program_holds_in_every_schedule() {
+fn corrected_program_holds_under_every_schedule() {
     for (race, mode) in in_all_modes() {
         let outcome = Exploration::new(|| race.right).mode(mode).preemption_bound(BOUND).run();
         println!("{}, {mode}: {:?} runs", race.name, outcome.by_bound);
@@ -46,7 +47,7 @@ fn corrected_program_holds_in_every_schedule() {
 }
 
 #[test]
-fn corrected_program_holds_on_linux_too() {
+fn corrected_program_holds_on_linux() {
     for race in &RACES {
         for _ in 0..20 {
             assert_eq!(keeper::keep(race.right), Some(0), "{}", race.name);
@@ -56,7 +57,7 @@ fn corrected_program_holds_on_linux_too() {
 
 /// Each race has the same name, project and text in the example and on the page.
 #[test]
-fn every_race_has_a_row_on_the_page() {
+fn every_race_has_row_on_page() {
     let page = include_str!("../../../../docs/guides/bed.md");
     for race in &RACES {
         let races::Race { name, project, report, what, .. } = race;

@@ -1,4 +1,5 @@
-//! Scenarios that do not end by themselves: each is stopped, and its verdict names the bound.
+//! Tests of scenarios that do not end by themselves: each is stopped, and its verdict names the
+//! bound.
 
 use std::thread;
 use std::time::Duration;
@@ -28,7 +29,7 @@ fn soon() -> Stopper {
 }
 
 #[test]
-fn run_is_stopped_in_any_endless_loop() {
+fn endless_run_is_stopped_in_any_loop() {
     for text in [
         "process a\n  note \"x\"\n  repeat 2000000000: x = x + 1\n",
         "process a\n  note \"x\"\n  repeat 2000000000\n    repeat 2000000000: x = x + 1\n",
@@ -46,7 +47,7 @@ fn run_is_stopped_in_any_endless_loop() {
 }
 
 #[test]
-fn stopped_run_reports_the_events_before_the_stop() {
+fn stopped_run_reports_events_before_stop() {
     let text = "process a\n  note \"x\"\n  repeat 2000000000: y = y + 1\n";
     let observed = observe(text, systems()[0].clone().stopper(&soon()));
     assert_eq!(observed.timeline.notes().collect::<Vec<_>>(), [("a", "x")]);
@@ -54,7 +55,7 @@ fn stopped_run_reports_the_events_before_the_stop() {
 }
 
 #[test]
-fn stopper_set_before_a_run_stops_it_at_once() {
+fn stopper_set_before_run_stops_run_immediately() {
     let stopper = Stopper::new();
     stopper.stop("before it began");
     for system in systems() {
@@ -64,7 +65,7 @@ fn stopper_set_before_a_run_stops_it_at_once() {
 }
 
 #[test]
-fn process_in_an_endless_loop_can_be_killed() {
+fn process_in_endless_loop_can_be_killed() {
     let text = "process a\n  b = fork b\n  sleep 1ms\n  kill b KILL\n  wait b -> b killed KILL\n\n\
                 process b\n  repeat 2000000000: x = x + 1\n\nexpect b killed KILL\n";
     for system in systems() {
@@ -74,7 +75,7 @@ fn process_in_an_endless_loop_can_be_killed() {
 }
 
 #[test]
-fn full_log_stops_the_run() {
+fn full_log_stops_run() {
     let text = "process a\n  repeat 2000000000: note \"x\"\n";
     let observed = observe(text, systems()[0].clone());
     assert_eq!(observed.report.ending, EndReason::Stopped);
@@ -84,7 +85,7 @@ fn full_log_stops_the_run() {
 }
 
 #[test]
-fn longer_notes_fill_the_log_sooner() {
+fn longer_notes_fill_log_sooner() {
     let long = "x".repeat(10_000);
     let text = format!("process a\n  repeat 2000000000: note \"{long}\"\n");
     let observed = observe(&text, systems()[0].clone());
@@ -94,7 +95,7 @@ fn longer_notes_fill_the_log_sooner() {
 }
 
 #[test]
-fn stack_limit_binds_the_privileged_user_too() {
+fn stack_limit_applies_to_privileged_user() {
     let text = "process a\n  repeat 100: fork b\n  fork b -> EAGAIN\n\nprocess b\n  pause\n";
     let observed = observe(text, systems()[0].clone().max_stacks(64));
     let said = observed.timeline.to_string();
@@ -102,7 +103,7 @@ fn stack_limit_binds_the_privileged_user_too() {
 }
 
 #[test]
-fn deadlock_report_uses_the_names_of_the_scenario() {
+fn deadlock_report_uses_names_of_scenario() {
     let text = "process mother\n  pipe r w\n  one = fork reader\n  wait one\n\n\
                 process reader\n  block {INT}\n  read r\n";
     let observed = observe(text, systems()[0].clone());

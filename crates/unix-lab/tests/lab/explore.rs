@@ -1,5 +1,5 @@
-//! All schedules of small programs: no schedule violates an invariant in a known race, and the
-//! reduction loses no behaviour. `cargo xtask mutants` shows that a race is found in a kernel
+//! Tests of all schedules of small programs: no schedule violates an invariant in a known race, and
+//! the reduction loses no behaviour. `cargo xtask mutants` shows that a race is found in a kernel
 //! without its protection.
 use tontine_unix::Sys;
 use tontine_unix_lab::explore::{Exploration, ExplorationReport};
@@ -29,12 +29,13 @@ fn known_races_hold_in_all_modes() {
     }
 }
 
-/// Maximum number of schedules until a lost wake-up shows, which takes some hundredths of a second.
+/// Maximum number of schedules until a lost wake-up is found, which takes a few hundredths of a
+/// second.
 const MAX_SCHEDULES_TO_LOST: u64 = 600;
 
 /// Regression: a signal that arrived just before a call made that call return EINTR, whereas Linux
 /// runs the handler and then begins the call. In addition, an alarm expired only when no thread was
-/// runnable. So no schedule in any mode showed the textbook's lost wake-up.
+/// runnable. Therefore no schedule in any mode showed the textbook's lost wake-up.
 #[test]
 fn signal_before_call_is_lost_with_one_preemption_in_all_modes() {
     let scenarios = lost();
@@ -70,8 +71,8 @@ fn short() -> impl Iterator<Item = (&'static Known, LockingMode)> {
     short.flat_map(|known| LockingMode::ALL.map(|mode| (known, mode)))
 }
 
-/// Two adjacent steps without a common object are independent. With the reduction, exploration
-/// meets every class of equivalent schedules that it meets without it.
+/// Two adjacent steps without a common object are independent. With the reduction, the exploration
+/// visits every class of equivalent schedules that it visits without the reduction.
 #[test]
 fn reduction_skips_only_equivalent_schedules() {
     for (known, mode) in short() {
@@ -79,8 +80,8 @@ fn reduction_skips_only_equivalent_schedules() {
     }
 }
 
-/// Like [`reduction_loses_no_class_of_schedules`], but time may pass at each point. A timer may be
-/// cancelled before it expires, and then no schedule shows the timer's effect.
+/// Like [`reduction_skips_only_equivalent_schedules`], but time may pass at each point. If a timer
+/// is cancelled before it expires, no schedule shows the timer's effect.
 #[test]
 #[ignore = "explores without reduction"]
 fn reduction_loses_no_class_when_time_passes() {
@@ -109,10 +110,10 @@ fn assert_nothing_left_out(name: &str, mode: LockingMode, exploration: impl Fn()
     assert_eq!(every.len(), met.len());
 }
 
-/// A fiber passes a point without a decision if there is only one choice, unless each step is to be
+/// A fiber passes a point without a decision if only one choice exists, unless each step must be
 /// reported. The schedules stay the same.
 #[test]
-fn skipping_forced_decisions_keeps_the_schedules() {
+fn skipping_forced_decisions_preserves_schedules() {
     for (known, mode) in short() {
         let exploration = known.exploration(mode).preemption_bound(2);
         let (asked, _) = exploration.classes();
@@ -128,7 +129,7 @@ fn believes(sys: &dyn Sys) -> i32 {
 }
 
 #[test]
-fn sampling_finds_a_program_race_and_replay_reproduces_it() {
+fn sampled_program_race_is_reproduced_by_replay() {
     let exploration = Exploration::new(|| believes);
     let found = exploration.sample(1, 1000).violation.expect("a seed shows the race");
     let seed = found.seed.expect("a sampled violation has a seed");
@@ -140,7 +141,7 @@ fn sampling_finds_a_program_race_and_replay_reproduces_it() {
 }
 
 #[test]
-fn exploration_reports_a_deadlock_as_a_violation() {
+fn exploration_reports_deadlock_as_violation() {
     let found = Exploration::new(|| {
         |sys: &dyn Sys| {
             sys.pause();
@@ -153,7 +154,7 @@ fn exploration_reports_a_deadlock_as_a_violation() {
 }
 
 #[test]
-fn exploration_reports_an_endless_run_as_a_violation() {
+fn exploration_reports_endless_run_as_violation() {
     let exploration = Exploration::new(|| {
         |sys: &dyn Sys| loop {
             sys.poll();
@@ -164,7 +165,7 @@ fn exploration_reports_an_endless_run_as_a_violation() {
 }
 
 /// Regression: the report of a run that reached the step limit stated only that the run was
-/// stopped. It named neither the limit, nor how to raise it, nor the running threads.
+/// stopped. The report named neither the limit, nor how to raise it, nor the running threads.
 #[test]
 fn report_at_step_limit_names_limit_and_running_threads() {
     let text = "process main\n  while 0 == 0\n    getpid\n";
@@ -191,7 +192,7 @@ fn report_at_step_limit_names_limit_and_running_threads() {
 
 /// Regression: the report of processes that fork without end had thousands of lines.
 #[test]
-fn violation_with_many_processes_has_a_short_report() {
+fn violation_with_many_processes_has_short_report() {
     let text = "process main\n  while 0 == 0\n    fork main\n";
     let scenario: Scenario = text.parse().expect("a scenario");
     let found = Exploration::scenario(&scenario).run().violation.expect("the run never ends").what;
@@ -199,10 +200,10 @@ fn violation_with_many_processes_has_a_short_report() {
     assert!(found.lines().count() < 150, "{found}");
 }
 
-/// Regression: a turn of a process's first thread named only the process, so that a reader could
-/// not tell which of several threads had acted.
+/// Regression: the report of a turn of a process's first thread named only the process, so a reader
+/// could not determine which of several threads had acted.
 #[test]
-fn interleaving_names_threads_of_processes_with_several() {
+fn interleaving_names_threads_of_multithreaded_processes() {
     let text = "process main\n  other = thread other\n  getpid -> 1\n  join other\n\n\
                 thread other\n  getpid -> 1\n";
     let scenario: Scenario = text.parse().expect("a scenario");
@@ -217,7 +218,7 @@ fn interleaving_names_threads_of_processes_with_several() {
 }
 
 #[test]
-fn polling_and_yielding_fiber_lets_the_others_finish() {
+fn polling_and_yielding_fiber_lets_others_finish() {
     let outcome = Exploration::new(|| {
         |sys: &dyn Sys| {
             let children = [(); 2].map(|()| sys.fork(|_| 0).expect("within the limits"));
@@ -236,7 +237,7 @@ fn polling_and_yielding_fiber_lets_the_others_finish() {
 }
 
 #[test]
-fn scenario_is_judged_in_each_schedule() {
+fn scenario_is_judged_under_each_schedule() {
     let text = include_str!("../scenes/believes.unix");
     let scenario: Scenario = text.parse().expect("a scenario");
     let exploration = Exploration::scenario(&scenario);

@@ -1,5 +1,5 @@
-//! Scenarios, exploration and random scenarios on the virtual Unix, and the documents that describe
-//! them.
+//! Tests of scenarios, exploration and random scenarios on the virtual Unix, and of the documents
+//! that describe them.
 
 mod bed;
 mod bounds;

@@ -1,6 +1,6 @@
-//! Random scenarios: their text, and the reduction to the smallest that shows a property. `cargo
-//! xtask mutants --rules` counts the rules that they cover, and shows that they detect a wrong
-//! Unix.
+//! Tests of random scenarios: their text, and the reduction to the smallest scenario with a
+//! property. `cargo xtask mutants --rules` counts the rules that random scenarios cover, and shows
+//! that they detect an incorrect Unix.
 
 use std::{env, fs};
 
@@ -8,7 +8,7 @@ use tontine_unix_lab::random::{scenario, shrink};
 use tontine_unix_lab::scenario::Scenario;
 
 #[test]
-fn random_scenario_round_trips_through_its_text() {
+fn random_scenario_round_trips_through_text() {
     for seed in 0..2_000 {
         let made = scenario(seed);
         assert_eq!(made.to_string().parse().as_ref(), Ok(&made), "seed {seed}");
@@ -16,7 +16,7 @@ fn random_scenario_round_trips_through_its_text() {
 }
 
 #[test]
-fn seeds_reproduce_the_golden_scenarios() {
+fn seeds_reproduce_golden_scenarios() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/random.unix");
     let made: String = [1, 2, 1_000_000].map(|seed| scenario(seed).to_string()).join("\n");
     if env::var_os("WRITE_GOLDEN").is_some() {
@@ -26,7 +26,7 @@ fn seeds_reproduce_the_golden_scenarios() {
 }
 
 #[test]
-fn shrunk_scenario_keeps_only_the_statements_it_needs() {
+fn shrunk_scenario_keeps_only_required_statements() {
     let shows = |candidate: &Scenario| {
         let text = candidate.to_string();
         text.contains("setsid") && text.contains("getppid")

@@ -1,4 +1,4 @@
-//! Errors in a scenario's text, with the line, the column and the nearest known word.
+//! Tests of errors in a scenario's text, with the line, the column and the nearest known word.
 
 use tontine_unix_lab::scenario::Scenario;
 
@@ -14,7 +14,7 @@ fn about(statement: &str) -> String {
 }
 
 #[test]
-fn unknown_word_error_suggests_the_nearest_word() {
+fn unknown_word_error_suggests_nearest_word() {
     assert_eq!(about("frok worker"), "2:3: unknown word `frok`; did you mean `fork`?");
     assert_eq!(about("nete \"x\""), "2:3: unknown word `nete`; did you mean `note`?");
     assert_eq!(
@@ -39,12 +39,12 @@ fn unknown_word_error_suggests_the_nearest_word() {
 }
 
 #[test]
-fn unknown_word_without_near_match_gets_no_suggestion() {
+fn unknown_word_without_near_match_has_no_suggestion() {
     assert_eq!(about("xyzzy"), "2:3: unknown word `xyzzy`");
 }
 
 #[test]
-fn undefined_name_error_points_to_the_name() {
+fn undefined_name_error_points_to_name() {
     assert_eq!(about("fork wroker"), "2:8: unknown process `wroker`; did you mean `worker`?");
     assert_eq!(about("thread worker"), "2:10: unknown thread `worker`");
     assert_eq!(about("kill m TERM"), "2:8: no statement sets a variable `m`; did you mean `n`?");
@@ -66,7 +66,7 @@ fn handler_accepts_only_permitted_statements() {
 }
 
 #[test]
-fn error_caret_points_to_the_word() {
+fn error_caret_points_to_word() {
     assert_eq!(
         error("process a\n  x = wait nohagn\n"),
         "2:12: neither a variable nor an option: `nohagn`; did you mean `nohang`?\n  \
@@ -95,7 +95,7 @@ fn scenario_layout_errors_are_reported() {
 }
 
 #[test]
-fn common_beginner_mistakes_get_a_specific_error() {
+fn common_beginner_mistakes_have_specific_errors() {
     let stands = "starts a line: expected no indentation here";
     assert_eq!(about("expect a exited 0"), format!("2:3: `expect` {stands}"));
     assert_eq!(about("process b"), format!("2:3: `process` {stands}"));
@@ -169,7 +169,7 @@ fn negative_repeat_count_is_refused() {
 
 /// Checks that the documentation of the language contains each of its words.
 #[test]
-fn every_word_of_the_language_is_documented() {
+fn every_word_of_language_is_documented() {
     use tontine_unix_lab::scenario::{
         ActionKind, BuiltinValue, LimitedResource, Relation, SignalCause, SignalField,
         StatusPattern, SystemCall,

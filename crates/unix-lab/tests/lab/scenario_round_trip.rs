@@ -165,7 +165,7 @@ fn tracing(h: bool) -> impl Strategy<Value = Tracing> {
     ]
 }
 
-/// Generates any call; in a handler, one that a handler may make.
+/// Generates any call; in a handler, a call that a handler may make.
 fn call(h: bool) -> BoxedStrategy<SystemCall> {
     let maybe = proptest::option::of(signal());
     let wait =
@@ -377,7 +377,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(500))]
 
     #[test]
-    fn printed_scenario_parses_to_the_same_scenario(scenario in scenario()) {
+    fn printed_scenario_parses_to_same_scenario(scenario in scenario()) {
         let text = scenario.to_string();
         let read: Scenario = text.parse().map_err(|error| {
             TestCaseError::fail(format!("{error}\n{text}"))
@@ -387,7 +387,7 @@ proptest! {
     }
 
     #[test]
-    fn any_text_parses_or_fails_with_a_valid_position(text in "([a-zA-Z0-9{}\":;=>. \n-]|\n  )*") {
+    fn any_text_parses_or_fails_with_valid_position(text in "([a-zA-Z0-9{}\":;=>. \n-]|\n  )*") {
         if let Err(error) = text.parse::<Scenario>() {
             prop_assert!(error.line <= text.lines().count().max(1));
             prop_assert!(error.column <= error.text.chars().count() + 1);

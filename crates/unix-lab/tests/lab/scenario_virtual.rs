@@ -1,14 +1,15 @@
-//! The examples on a virtual system, under many schedules of the simulated executor, in all modes.
+//! Tests of the examples on a virtual system, under many schedules of the simulated executor, in
+//! all modes.
 
 use tontine_unix_lab::scenario::run;
 use tontine_unix_sim::{Executor, LockingMode, Virtual};
 
 use crate::examples::examples;
 
-/// Schedules per example and mode.
+/// Number of schedules per example and mode.
 const SEEDS: u64 = 10;
 
-/// An example that uses seconds of processor time, too many ticks for many schedules.
+/// An example that uses seconds of processor time, which are too many ticks for many schedules.
 const COMPUTES: &str = "limits/processor-limit";
 
 #[test]
@@ -34,7 +35,7 @@ fn every_example_holds_under_every_schedule_in_every_mode() {
 }
 
 #[test]
-fn every_example_holds_on_the_parallel_executor() {
+fn every_example_holds_on_parallel_executor() {
     let mut failed = Vec::new();
     for (name, scenario) in examples() {
         let builder = Virtual::builder().processors(2).executor(Executor::Parallel);

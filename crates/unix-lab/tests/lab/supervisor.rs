@@ -1,5 +1,5 @@
-//! The example `supervisor` on both backends: its output and its end. Many schedules of it are
-//! explored, with and without its planted mistake.
+//! Tests of the example `supervisor` on both backends: its output and its end. Many of its
+//! schedules are explored, with and without the planted mistake.
 
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-/// Returns the example's program. When cargo tests the whole package, it builds the examples next
-/// to the folder of the tests.
+/// Returns the example's program. When cargo tests the whole package, it builds the examples in a
+/// folder next to the tests.
 fn supervisor() -> Command {
     let test = std::env::current_exe().expect("the test has an executable");
     let built = test.ancestors().nth(2).map(PathBuf::from).expect("two folders above");
@@ -34,7 +34,7 @@ fn contains_in_order(lines: &[String], expected: &[&str]) -> bool {
 }
 
 #[test]
-fn supervisor_stops_its_services_on_the_virtual_unix() {
+fn supervisor_stops_services_on_virtual_unix() {
     let output = supervisor().arg("virtual").output().expect("the example runs");
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let lines: Vec<_> = text.lines().map(str::to_owned).collect();
@@ -48,7 +48,7 @@ fn supervisor_stops_its_services_on_the_virtual_unix() {
 }
 
 #[test]
-fn supervisor_stops_its_services_on_linux() {
+fn supervisor_stops_services_on_linux() {
     let mut child =
         supervisor().arg("linux").stdout(Stdio::piped()).spawn().expect("the example runs");
     let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
@@ -76,9 +76,9 @@ fn explored(arguments: &[&str]) -> (String, Option<i32>) {
 }
 
 /// A service that has not created its group yet is not stopped with the group. The planted mistake
-/// omits the second check for it.
+/// omits the second check for that service.
 #[test]
-fn planted_mistake_is_found_and_replayed_by_its_schedule() {
+fn planted_mistake_is_found_and_replayed_by_schedule() {
     let (found, status) = explored(&["explore", "planted"]);
     assert_eq!(status, Some(1), "{found}");
     let (schedule, seen) = found.split_once(":\n").expect("a schedule and the violation");
@@ -89,11 +89,11 @@ fn planted_mistake_is_found_and_replayed_by_its_schedule() {
     assert_eq!(explored(&["replay", schedule]).1, Some(0));
 }
 
-/// Sampling finds the mistake too: the seed alone reproduces the run exactly, and so does the
-/// recorded schedule.
+/// Sampling also finds the mistake. The seed alone, or the recorded schedule, reproduces the run
+/// exactly.
 #[test]
 #[allow(clippy::disallowed_types, reason = "a minute of real time")]
-fn planted_mistake_is_sampled_and_replayed_from_the_seed() {
+fn planted_mistake_is_sampled_and_replayed_from_seed() {
     let began = std::time::Instant::now();
     let (found, status) = explored(&["sample", "planted"]);
     assert!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());

@@ -1,4 +1,4 @@
-//! The checker: a scenario on both backends in lock-step.
+//! Tests of the checker, which runs a scenario on both backends in lock-step.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -44,7 +44,7 @@ fn events(trace: &Trace) -> Vec<&str> {
 /// Regression: a report named `main` and `main/1`, but stated neither that these are two threads of
 /// one process nor which of the scenario's threads `main/1` is.
 #[test]
-fn report_of_difference_explains_names_of_threads() {
+fn difference_report_explains_thread_names() {
     let builder = Virtual::builder().delivery(Delivery::Oldest);
     let options = CheckOptions { builder, ..CheckOptions::new() };
     let found =
@@ -117,7 +117,7 @@ fn equal_seeds_give_equal_runs_on_linux() {
 }
 
 /// POSIX and Linux let any thread take a signal that it does not block. With OSF/1's rule, only the
-/// oldest thread delivers signals; here it blocks this one.
+/// oldest thread delivers signals; in this scenario the oldest thread blocks the signal.
 const TAKEN_BY_ANOTHER: &str = "\
 process main
   on USR1: note \"taken\"
@@ -133,7 +133,7 @@ thread worker
 ";
 
 #[test]
-fn different_delivery_rule_is_a_difference() {
+fn different_delivery_rule_is_reported_as_difference() {
     let (scenario, mut checker) = (scenario(TAKEN_BY_ANOTHER), checker());
     let mut options = CheckOptions::new();
     assert!(
@@ -148,7 +148,7 @@ fn different_delivery_rule_is_a_difference() {
 }
 
 #[test]
-fn deadlock_on_both_sides_names_the_waiting_calls() {
+fn deadlock_on_both_sides_names_waiting_calls() {
     let trace = same("process main\n  fork other\n  wait\n\nprocess other\n  pause\n");
     let TraceEnd::Deadlocked(waiting) = &trace.ending else { panic!("{}", trace.ending) };
     let who: Vec<_> = waiting.iter().map(|one| (one.who.as_str(), one.call.as_str())).collect();
@@ -156,14 +156,14 @@ fn deadlock_on_both_sides_names_the_waiting_calls() {
 }
 
 #[test]
-fn stopped_process_is_a_deadlock_on_both_sides() {
+fn stopped_process_counts_as_deadlock_on_both_sides() {
     let trace = same("process main\n  raise STOP\n");
     let TraceEnd::Deadlocked(waiting) = &trace.ending else { panic!("{}", trace.ending) };
     assert!(waiting[0].is_stopped, "{waiting:?}");
 }
 
 #[test]
-fn endless_run_is_cut_on_both_sides() {
+fn endless_run_is_cut_off_on_both_sides() {
     let text = "process main\n  while 1 == 1: getpid\n";
     let options = CheckOptions { max_steps: 100, ..CheckOptions::new() };
     let found = checker().check(&scenario(text), &options).expect("the check completes");
@@ -172,7 +172,7 @@ fn endless_run_is_cut_on_both_sides() {
 }
 
 #[test]
-fn endless_computation_fails_with_the_running_thread() {
+fn endless_computation_error_names_running_thread() {
     let text = "process main\n  while 1 == 1\n    while 1 == 1: x = x + 1\n";
     let options = CheckOptions { timeout: Duration::from_millis(300), ..CheckOptions::new() };
     let mut checker = checker();
@@ -180,14 +180,14 @@ fn endless_computation_fails_with_the_running_thread() {
         Err(CheckError::RunFailed(why)) => assert!(why.contains("Runs"), "{why}"),
         other => panic!("{other:?}"),
     }
-    // The next run finds no process of the previous one.
+    // The next run finds no process of the previous run.
     let next = scenario("process main\n  kill everyone TERM\n  wait -> ECHILD\n");
     let found = checker.check(&next, &CheckOptions::new()).expect("the check completes");
     assert!(found.difference().is_none(), "{found:?}");
 }
 
-/// Regression: the time limit was checked only within long steps, not across many short ones. If it
-/// expired while a process slept, that process was reported as blocked indefinitely.
+/// Regression: the time limit was checked only within long steps, not across many short ones. If
+/// the limit expired while a process slept, that process was reported as blocked indefinitely.
 #[test]
 fn time_limit_holds_across_steps_and_during_sleeps() {
     let mut checker = checker();
@@ -204,7 +204,7 @@ fn time_limit_holds_across_steps_and_during_sleeps() {
 }
 
 #[test]
-fn process_ignoring_all_signals_ends_with_its_run() {
+fn process_ignoring_all_signals_is_killed_after_run() {
     let text = "process main\n  fork deaf\n  exit 0\n\nprocess deaf\n  ignore TERM\n  \
                 ignore HUP\n  ignore INT\n  block all\n  pause\n";
     let mut checker = checker();
@@ -217,7 +217,7 @@ fn process_ignoring_all_signals_ends_with_its_run() {
 }
 
 #[test]
-fn kill_of_everyone_stays_inside_the_namespace() {
+fn kill_of_everyone_stays_within_namespace() {
     let outside = std::process::Command::new("sleep").arg("100").spawn();
     let mut outside = outside.expect("a process of the same user");
     let trace = same(
@@ -234,7 +234,7 @@ fn kill_of_everyone_stays_inside_the_namespace() {
 }
 
 #[test]
-fn check_without_namespace_leaves_no_process_and_is_guarded() {
+fn check_without_namespace_cleans_up_and_refuses_outside_kills() {
     let mut checker = Checker::without_namespace().expect("a checker without a namespace");
     assert!(!checker.has_namespace());
     let text = "process main\n  child = fork deaf\n  setpgid child 0\n  kill child STOP\n  \
@@ -260,7 +260,7 @@ fn check_without_namespace_leaves_no_process_and_is_guarded() {
 }
 
 #[test]
-fn incomparable_call_is_refused_with_its_line() {
+fn incomparable_call_is_refused_with_line() {
     let text = "process main\n  getpid\n  compute 10ms\n";
     match on_virtual(&scenario(text), &CheckOptions::new(), 0) {
         Err(error @ CheckError::Unsupported { line: 3, .. }) => {
@@ -271,9 +271,10 @@ fn incomparable_call_is_refused_with_its_line() {
 }
 
 /// Regression, found by the checker: the virtual Unix reported a signal that a tracer substituted
-/// as sent by the kernel. ptrace(2): the tracee sees it as if its parent had sent it.
+/// as sent by the kernel. According to ptrace(2), the tracee sees the signal as if its parent had
+/// sent it.
 #[test]
-fn signal_chosen_by_a_tracer_comes_from_its_parent() {
+fn signal_chosen_by_tracer_names_parent_as_sender() {
     let trace = same(
         "process main\n  child = fork tracee\n  wait child stopped -> child trapped USR1\n  \
          ptrace continue child USR2\n  wait -> child exited 0\n\nprocess tracee\n  \
@@ -305,7 +306,7 @@ fn always_same(text: &str, seeds: u64) -> Trace {
 /// virtual Unix, whose clock advanced at each point. On Linux, where steps take longer, the run was
 /// abandoned.
 #[test]
-fn sleep_ends_only_after_all_possible_steps_of_others() {
+fn sleep_ends_after_all_possible_steps_of_others() {
     let trace = always_same(
         "process main\n  fork sleeper\n  found = 0\n  rounds = 400\n  while rounds != 0\n    \
          found = wait nohang -> nothing\n    yield\n    rounds = rounds - 1\n  \
@@ -315,10 +316,10 @@ fn sleep_ends_only_after_all_possible_steps_of_others() {
     assert!(events(&trace).contains(&"wait -> main.1 exited 0"), "{trace:?}");
 }
 
-/// Like [`sleep_ends_only_after_all_possible_steps_of_others`], with a loop that polls until the
-/// sleep ends. On the virtual Unix the sleep ended.
+/// Like [`sleep_ends_after_all_possible_steps_of_others`], but with a loop that polls until the
+/// sleep ends. Regression: on the virtual Unix the sleep ended.
 #[test]
-fn loop_polling_for_a_sleeper_is_cut_on_both_sides() {
+fn loop_polling_for_sleeper_is_cut_off_on_both_sides() {
     let text = "process main\n  fork sleeper\n  found = 0\n  while found == 0\n    \
                 found = wait nohang -> anything\n    poll\n\nprocess sleeper\n  sleep 1ms\n";
     assert_eq!(always_same(text, 1).ending, TraceEnd::Cut);
@@ -327,7 +328,7 @@ fn loop_polling_for_a_sleeper_is_cut_on_both_sides() {
 /// Two timers of equal length expire in the order in which they were set, and the thread that the
 /// first one wakes runs before the second expires.
 #[test]
-fn timers_of_equal_length_expire_one_by_one() {
+fn timers_of_equal_length_expire_in_order_of_setting() {
     always_same(
         "process main\n  fork other\n  fork other\n  sleep 10ms\n  getpid\n  wait -> exited 0\n  \
          wait -> exited 0\n\nprocess other\n  sleep 10ms\n  getpid\n  sleep 10ms\n  getpid\n",
@@ -335,10 +336,10 @@ fn timers_of_equal_length_expire_one_by_one() {
     );
 }
 
-/// Regression: a sleep of length zero sleeps briefly on Linux. The check took it for an endless
+/// Regression: a sleep of length zero sleeps briefly on Linux. The check mistook it for an endless
 /// sleep, or the sleep ended within a later step.
 #[test]
-fn sleep_of_length_zero_ends_within_its_step() {
+fn zero_length_sleep_ends_within_same_step() {
     let trace = always_same(
         "process main\n  fork other\n  sleep 0ms\n  getpid\n  sleep 0ms\n  wait -> exited 0\n\n\
          process other\n  sleep 0ms\n  getpid\n  sleep 0ms\n",
@@ -350,7 +351,7 @@ fn sleep_of_length_zero_ends_within_its_step() {
 /// Regression: on Linux, sleeps followed the run's clock, but alarms did not. The remaining time of
 /// an alarm was too long, and a sleep of two seconds ended before an alarm of one second.
 #[test]
-fn alarm_and_sleep_use_the_same_clock() {
+fn alarm_and_sleep_use_same_clock() {
     let trace = always_same(
         "process main\n  on ALRM: note \"rings\"\n  alarm 8 -> 0\n  sleep 3s\n  alarm 0 -> 5\n  \
          fork other\n  alarm 1 -> 0\n  pause\n  wait -> exited 0\n\n\
@@ -365,7 +366,7 @@ fn alarm_and_sleep_use_the_same_clock() {
 /// Regression: on Linux, the first process's parent had the group and session of the init process.
 /// These are outside the namespace, so their numbers were 0.
 #[test]
-fn parent_of_the_first_process_leads_its_group_and_session() {
+fn parent_of_first_process_leads_group_and_session() {
     let trace = always_same(
         "process main\n  getpgid parent -> parent\n  getsid parent -> parent\n  \
          kill parent 0\n  kill group parent USR1\n  kill parent TERM\n  sigqueue parent USR2 3\n  \
@@ -383,7 +384,7 @@ fn parent_of_the_first_process_leads_its_group_and_session() {
 /// Regression: the virtual Unix looked for process number 2, which no process has in a comparison,
 /// so the process that killed `init` continued there.
 #[test]
-fn run_ends_with_init_on_both_sides() {
+fn run_ends_when_init_is_killed_on_both_sides() {
     for kill in ["kill parent KILL", "kill init KILL", "kill everyone KILL"] {
         let trace = always_same(
             &format!(
@@ -396,10 +397,10 @@ fn run_ends_with_init_on_both_sides() {
     }
 }
 
-/// A kernel worker carries bytes written to a terminal to its other end. On a busy machine the
-/// bytes arrived later than the 2 ms for which the system had to be quiescent.
+/// A kernel worker delivers bytes written to a terminal to its other end. Regression: on a busy
+/// machine the bytes arrived later than the 2 ms for which the system had to be quiescent.
 #[test]
-fn written_text_reaches_sleeping_reader_in_its_step() {
+fn written_text_reaches_sleeping_reader_in_same_step() {
     let _load = Load::new();
     always_same(
         "process main\n  openpty user terminal\n  fork reader\n  write terminal \"hello\"\n  \
@@ -409,11 +410,11 @@ fn written_text_reaches_sleeping_reader_in_its_step() {
     );
 }
 
-/// Like [`written_text_reaches_sleeping_reader_in_its_step`], for bytes typed while there is unread
-/// input. No thread sleeps in a read, and polling the terminal does not make the kernel deliver the
-/// bytes.
+/// Like [`written_text_reaches_sleeping_reader_in_same_step`], but for bytes typed while there is
+/// unread input. No thread sleeps in a read, and polling the terminal does not make the kernel
+/// deliver the bytes.
 #[test]
-fn text_typed_after_unread_input_arrives_in_its_step() {
+fn text_typed_after_unread_input_arrives_in_same_step() {
     let _load = Load::new();
     always_same(
         "process main\n  openpty user terminal\n  controlling terminal\n  \

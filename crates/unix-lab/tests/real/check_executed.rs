@@ -1,5 +1,6 @@
-//! Scenarios that call exec or spawn, on both backends in lock-step. On Linux the program that they
-//! run is this test program, which becomes a process of the scenario before the harness begins.
+//! Tests of scenarios that call exec or spawn, on both backends in lock-step. On Linux the program
+//! that they run is this test program, which becomes a process of the scenario before the harness
+//! begins.
 
 use tontine_unix_lab::check::{CheckOptions, Checker, Trace, TraceComparison, TraceEnd, against};
 use tontine_unix_lab::scenario::Scenario;
@@ -8,9 +9,9 @@ use tontine_unix_sim::{LockingMode, Virtual};
 use crate::calls::{executes, has};
 use crate::examples::examples;
 
-/// Number of orders of steps to try.
+/// Number of orders of steps tried.
 const SEEDS: u64 = 4;
-/// Minimum number of comparisons; a wrong folder yields none.
+/// Minimum number of comparisons, because a wrong folder yields none.
 const LEAST: usize = 16;
 
 fn checker() -> Checker {
@@ -64,7 +65,7 @@ fn every_example_with_exec_matches_linux() {
 }
 
 #[test]
-fn scenario_with_exec_matches_linux_without_a_namespace() {
+fn scenario_with_exec_matches_linux_without_namespace() {
     let scenario = "process main\n  child = spawn other group new\n  wait -> child exited 3\n\n\
                     process other\n  getppid\n  exec last\n\nprocess last\n  exit 3\n";
     let scenario = scenario.parse().unwrap_or_else(|error| panic!("{error}"));
@@ -76,7 +77,7 @@ fn scenario_with_exec_matches_linux_without_a_namespace() {
 /// Rust's runtime ignores SIGPIPE, opens those of the first three descriptors that are closed, and
 /// gives the thread an alternate stack. A process that called exec must not show any of this.
 #[test]
-fn exec_leaves_no_trace_of_the_rust_runtime() {
+fn exec_leaves_no_trace_of_rust_runtime() {
     let trace = same(
         "process main\n  close 2\n  exec after\n\nprocess after\n  \
          sigaction PIPE -> by-default\n  sigaction SEGV -> by-default\n  close 0\n  \
@@ -85,11 +86,11 @@ fn exec_leaves_no_trace_of_the_rust_runtime() {
     assert!(has_entry(&trace, "close 2 -> EBADF"), "{trace:?}");
 }
 
-/// On both sides, a scenario's processes begin with descriptors 0 to 2 on a null device, and so do
-/// the programs that they exec or spawn. Regression: they began with all descriptors closed, unlike
+/// On both sides, a scenario's processes and the programs that they exec or spawn begin with
+/// descriptors 0 to 2 on a null device. Regression: they began with all descriptors closed, unlike
 /// on any Unix.
 #[test]
-fn standard_descriptors_are_a_null_device_on_both() {
+fn standard_descriptors_are_null_device_on_both_sides() {
     let uses = "read 0 -> \"\"\n  write 1 \"dropped\" -> 7\n  write 2 \"x\" -> 1\n  \
                 tcgetattr 0 -> ENOTTY\n  pipe reads writes\n  note \"{reads} {writes}\"\n";
     let trace = same(&format!(
@@ -100,10 +101,10 @@ fn standard_descriptors_are_a_null_device_on_both() {
     assert_eq!(told, 3, "{trace:?}");
 }
 
-/// The first thread waits at its gate, or sleeps for a time, while another thread calls exec: the
+/// The first thread waits at its gate, or sleeps for a time, while another thread calls exec. The
 /// process continues with the first thread's ordinal.
 #[test]
-fn exec_by_any_thread_continues_as_the_first_thread() {
+fn exec_by_any_thread_continues_as_first_thread() {
     for call in ["pause", "getpid", "sleep 20ms", "sigtimedwait {USR1} 20ms"] {
         let trace = same(&format!(
             "process main\n  child = fork before\n  wait -> child exited 0\n\n\
@@ -132,7 +133,7 @@ fn failed_exec_leaves_all_threads_running() {
 /// A signal that arrives between `exec` and the first statement of the new program has its default
 /// effect, or stays pending.
 #[test]
-fn signal_during_exec_reaches_the_new_program() {
+fn signal_during_exec_reaches_new_program() {
     let trace = same(
         "process main\n  block {USR1}\n  child = fork before\n  kill child USR1\n  \
          kill child TSTP\n  wait child stopped nohang -> anything\n  kill child CONT\n  \
@@ -144,9 +145,9 @@ fn signal_during_exec_reaches_the_new_program() {
 }
 
 /// Regression: the Linux backend knew only children that it had created itself. After an exec, the
-/// children of the process had been created by the previous program, of the same scenario.
+/// children of the process had been created by the previous program of the same scenario.
 #[test]
-fn children_of_the_previous_program_are_reaped() {
+fn children_of_previous_program_are_reaped() {
     let trace = same(
         "process main\n  child = fork quick\n  spawn quick group new\n  exec after\n\n\
          process after\n  wait -> exited 3\n  wait -> exited 3\n  wait -> ECHILD\n\n\
@@ -156,9 +157,9 @@ fn children_of_the_previous_program_are_reaped() {
 }
 
 /// Regression: the Linux backend held a spawned child by the lowest free descriptor. If a thread
-/// had closed the second of two descriptors, it was open again after the spawn.
+/// had closed the second of two descriptors, that descriptor was open again after the spawn.
 #[test]
-fn closed_descriptor_stays_closed_after_a_spawn() {
+fn closed_descriptor_stays_closed_after_spawn() {
     let trace = same(
         "process main\n  pipe reads writes\n  close writes\n  spawn other\n  \
          read writes 4 -> EBADF\n  pipe one other\n  note \"{one}\"\n  wait\n\n\
@@ -168,7 +169,7 @@ fn closed_descriptor_stays_closed_after_a_spawn() {
 }
 
 #[test]
-fn tracee_stops_after_its_exec() {
+fn tracee_stops_after_exec() {
     let trace = same(
         "process main\n  child = fork before\n  wait -> child trapped TRAP\n  \
          ptrace continue child\n  wait -> child trapped USR1\n  ptrace kill child\n  wait\n\n\

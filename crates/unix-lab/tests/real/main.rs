@@ -1,4 +1,5 @@
-//! Scenarios on real processes, compared with the virtual Unix, and the shell on both.
+//! Tests of scenarios on real processes, in comparison with the virtual Unix, and of the shell on
+//! both.
 
 #[path = "../examples/calls.rs"]
 mod calls;

@@ -1,4 +1,4 @@
-//! The shell's programs and lists without a terminal: the output and status of `shell -c`.
+//! Tests of the shell's programs and lists without a terminal: the output and status of `shell -c`.
 
 use tontine_unix::{Errno, Fd, Linux, SigAction, Signal, Sys, WaitStatus};
 use tontine_unix_lab::shell::{call, programs, shell_with};
@@ -41,7 +41,7 @@ fn check(cases: &[(&'static str, &str, i32)]) {
 }
 
 #[test]
-fn shell_programs_write_the_expected_output() {
+fn shell_programs_write_expected_output() {
     check(&[
         ("echo a 'b  c' ''", "a b  c \n", 0),
         ("seq 2", "1\n2\n", 0),
@@ -61,7 +61,7 @@ fn shell_programs_write_the_expected_output() {
 }
 
 #[test]
-fn shell_programs_print_their_usage_on_misuse() {
+fn shell_programs_print_usage_on_misuse() {
     check(&[
         ("cat x", "cat: usage: cat\n", 2),
         ("seq x", "seq: usage: seq [first] last\n", 2),
@@ -77,7 +77,7 @@ fn shell_programs_print_their_usage_on_misuse() {
 }
 
 #[test]
-fn list_status_is_that_of_the_last_command_run() {
+fn list_status_equals_status_of_last_run_command() {
     check(&[
         ("false; echo $?", "1\n", 0),
         ("true | false", "", 1),

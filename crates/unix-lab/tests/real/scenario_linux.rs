@@ -1,4 +1,4 @@
-//! The examples on real processes: their expectations match Linux.
+//! Tests of the examples on real processes: their expectations match Linux.
 //!
 //! An example is skipped with a message if it needs something unavailable to a process of this test
 //! (its own machine, the first user). Examples whose processes call exec belong to
@@ -15,8 +15,8 @@ use crate::calls::{executes, has};
 use crate::examples::examples;
 use crate::keeper::keep;
 
-/// Returns `true` for calls that signal all processes, which on real processes means all on the
-/// machine.
+/// Returns `true` for calls that signal all processes, which on the real system are all processes
+/// of the machine.
 fn signals_everyone(call: &SystemCall) -> bool {
     matches!(call, SystemCall::Kill(KillTarget::Everyone, _))
 }
@@ -61,7 +61,7 @@ fn every_example_holds_on_linux() {
 }
 
 #[test]
-fn failed_expectation_is_reported_with_its_line() {
+fn failed_expectation_is_reported_with_line() {
     let text = "\
 process main
   child = fork quick

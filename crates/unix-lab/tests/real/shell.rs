@@ -1,6 +1,6 @@
-//! The shell at a terminal, with a user that types and reads.
+//! Tests of the shell at a terminal, with a user that types and reads.
 //!
-//! The user is also a program, written against [`Sys`]. It never waits for time to pass: it types
+//! The user is also a program, written against [`Sys`]. It never waits for a fixed time, but types
 //! once the output shows that a program has reached the required state.
 
 use tontine_unix::{Fd, Linux, Pid, SigAction, Signal, Sys, WaitStatus};
@@ -10,7 +10,7 @@ use tontine_unix_sim::{Executor, Virtual};
 const PROMPT: &str = "tontine$ ";
 /// Timeout in seconds of a wait by the user.
 const TIMEOUT_S: u32 = 60;
-/// Schedules per session.
+/// Number of schedules per session.
 const SEEDS: u64 = 5;
 
 /// The user at the controlling end of the terminal.
@@ -52,7 +52,8 @@ impl User<'_> {
         }
     }
 
-    /// Ends the test with a message; the message of a panic in a forked process would be lost.
+    /// Ends the test with a message, because the message of a panic in a forked process would be
+    /// lost.
     fn fail(&self, why: &str) -> ! {
         let text = format!("{why}\nseen: {}\nchecked: {} bytes\n", self.seen, self.looked);
         if self.sys.write(Fd::STDERR, text.as_bytes()).is_err() {
@@ -129,7 +130,7 @@ fn on_linux_with(launch: Launch, user: fn(&mut User)) {
 }
 
 #[test]
-fn pipeline_passes_bytes_and_ends_with_its_reader() {
+fn pipeline_passes_bytes_and_ends_with_reader() {
     everywhere(|user| {
         user.enters("seq 3 | cat | wc");
         user.sees("3 3 6\r\n");
@@ -161,7 +162,7 @@ fn shell_on_linux_runs_programs_from_files() {
 }
 
 #[test]
-fn interrupt_ends_the_foreground_job_but_not_the_shell() {
+fn interrupt_terminates_foreground_job_but_not_shell() {
     everywhere(|user| {
         user.starts();
         user.types("\x03");
@@ -177,7 +178,7 @@ fn interrupt_ends_the_foreground_job_but_not_the_shell() {
 }
 
 #[test]
-fn terminal_signals_do_not_affect_the_shell() {
+fn terminal_signals_do_not_affect_shell() {
     everywhere(|user| {
         user.sees(PROMPT);
         user.types("\x1c\x1a");
@@ -199,7 +200,7 @@ fn shell_help_lists_all_programs() {
 }
 
 #[test]
-fn quit_ends_the_foreground_job_with_a_message() {
+fn quit_terminates_foreground_job_with_message() {
     everywhere(|user| {
         user.starts();
         user.types("\x1c");
@@ -209,7 +210,7 @@ fn quit_ends_the_foreground_job_with_a_message() {
 }
 
 #[test]
-fn stopped_job_continues_in_the_foreground() {
+fn stopped_job_continues_in_foreground() {
     everywhere(|user| {
         user.starts();
         user.types("\x1a");
@@ -229,7 +230,7 @@ fn stopped_job_continues_in_the_foreground() {
 }
 
 #[test]
-fn stopped_job_continues_in_the_background_and_is_killed() {
+fn stopped_job_continues_in_background_and_is_killed() {
     everywhere(|user| {
         user.starts();
         user.types("\x1a");
@@ -246,7 +247,7 @@ fn stopped_job_continues_in_the_background_and_is_killed() {
 }
 
 #[test]
-fn background_job_that_reads_the_terminal_stops() {
+fn background_job_reading_terminal_stops() {
     everywhere(|user| {
         user.enters("cat &");
         user.sees("[1] ");
@@ -262,7 +263,7 @@ fn background_job_that_reads_the_terminal_stops() {
 }
 
 #[test]
-fn pipeline_stops_and_continues_as_a_whole() {
+fn pipeline_stops_and_continues_as_one_job() {
     everywhere(|user| {
         user.enters("catch USR1 | cat | cat");
         user.sees("process ");
@@ -277,7 +278,7 @@ fn pipeline_stops_and_continues_as_a_whole() {
 }
 
 #[test]
-fn trap_runs_its_commands_and_can_be_reset() {
+fn trap_runs_commands_and_can_be_reset() {
     everywhere(|user| {
         user.enters("trap 'echo trapped $?' USR1 RTMIN+1; false");
         user.enters("trap");
@@ -296,7 +297,7 @@ fn trap_runs_its_commands_and_can_be_reset() {
 }
 
 #[test]
-fn signal_ignored_by_trap_is_ignored_by_jobs_too() {
+fn signal_ignored_by_trap_is_ignored_by_jobs() {
     everywhere(|user| {
         user.enters("trap '' INT");
         user.starts();
@@ -310,7 +311,7 @@ fn signal_ignored_by_trap_is_ignored_by_jobs_too() {
 }
 
 #[test]
-fn interrupt_ends_the_wait_but_not_the_job() {
+fn interrupt_ends_wait_but_not_job() {
     everywhere(|user| {
         user.enters("catch USR1 &");
         user.sees("catches {SIGUSR1}\r\n");
@@ -343,7 +344,7 @@ fn shell_with_stopped_jobs_warns_once_then_exits() {
 }
 
 #[test]
-fn end_of_input_ends_the_shell() {
+fn end_of_input_ends_shell() {
     everywhere(|user| {
         user.enters("false");
         user.sees(PROMPT);
@@ -353,7 +354,7 @@ fn end_of_input_ends_the_shell() {
 }
 
 #[test]
-fn hang_up_ends_the_shell() {
+fn hang_up_ends_shell() {
     everywhere(|user| {
         user.starts();
         user.sys.close(user.terminal).unwrap();
@@ -362,7 +363,7 @@ fn hang_up_ends_the_shell() {
 }
 
 #[test]
-fn orphan_program_reports_its_new_parent() {
+fn orphan_program_reports_new_parent() {
     everywhere(|user| {
         user.enters("orphan 0");
         user.sees("parent was ");
@@ -371,7 +372,7 @@ fn orphan_program_reports_its_new_parent() {
 }
 
 #[test]
-fn shell_reports_invalid_commands_with_the_reason() {
+fn shell_reports_invalid_commands_with_reason() {
     everywhere(|user| {
         for (line, answer) in [
             ("fg %3", "no such job: %3"),

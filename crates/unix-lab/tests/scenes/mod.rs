@@ -1,6 +1,6 @@
 //! The known races as small programs, for tests and examples that explore all their schedules:
-//! [`KNOWN`], described in docs/internals/races.md. Lost wake-ups and similar mistakes of programs:
-//! [`lost`].
+//! [`KNOWN`], described in docs/internals/races.md. [`lost`] returns lost wake-ups and similar
+//! mistakes of programs.
 
 use std::fs;
 use std::path::Path;
@@ -15,7 +15,7 @@ use tontine_unix_lab::scenario::Scenario;
 use tontine_unix_sim::{Builder, LockingMode};
 
 /// A race. The patches that `cargo xtask mutants` applies contain the code that protects against
-/// it, and name the modes that need this code.
+/// the race, and name the modes that need this code.
 pub(crate) struct Known {
     pub(crate) name: &'static str,
     /// Returns 0 if the endangered invariant holds.
@@ -63,7 +63,8 @@ pub(crate) const KNOWN: [Known; 9] = [
 ];
 
 /// Returns the scenarios in `lost`, each with a mistake: a signal that arrives between a check and
-/// the call that follows it is lost. Those whose names end with `-cured` are corrected versions.
+/// the call that follows it is lost. Scenarios whose names end with `-cured` are corrected
+/// versions.
 pub(crate) fn lost() -> Vec<(String, Scenario)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/scenes/lost");
     let files = fs::read_dir(folder).expect("the folder exists");
@@ -149,7 +150,7 @@ fn killpg_against_setpgid(sys: &dyn Sys) -> i32 {
 }
 
 /// A group is signalled while its only member ends and is reaped. The signal does not reach the
-/// next process in the member's slot.
+/// next process that uses the member's slot.
 fn killpg_against_exit(sys: &dyn Sys) -> i32 {
     let victim = sys.fork(|sys| {
         sys.setpgid(OWN, OWN).expect("permitted");
@@ -185,7 +186,7 @@ fn exec_against_fork(sys: &dyn Sys) -> i32 {
     waited.expect("a child of the caller").expect("the wait blocks").status.exited().unwrap_or(3)
 }
 
-/// Returns 1 if a program that finds no child gets one later.
+/// Returns 1 if a program that finds no child finds one later.
 fn counts(sys: &dyn Sys) -> i32 {
     let none = || sys.waitpid(Children::Any, WaitOptions::NOHANG) == Err(Errno::ECHILD);
     if !none() {

@@ -7,7 +7,7 @@ pub(crate) struct Reason {
     pub(crate) means: &'static str,
 }
 
-/// All reasons; there must never be more than six.
+/// All reasons; their number must never exceed six.
 pub(crate) const REASONS: [Reason; 6] = [
     Reason {
         key: "interface",
@@ -133,7 +133,7 @@ fn is_path(text: &str) -> bool {
 }
 
 #[test]
-fn list_line_parses_to_an_assertion_and_a_verdict() {
+fn list_line_parses_to_assertion_and_verdict() {
     let text = "# kill\n\nkill/2 | asks this | holds a::b, c::d::e\nk/i/3 | that | n/a time\n\
                 k/x | more | open not examined\n";
     let claims = parse("f", text).expect("a well-formed list");
@@ -149,7 +149,7 @@ fn list_line_parses_to_an_assertion_and_a_verdict() {
 }
 
 #[test]
-fn malformed_list_line_is_refused_with_its_position() {
+fn malformed_list_line_is_refused_with_position() {
     for (line, why) in [
         ("kill/1 | asks", "2 fields"),
         ("kill/1 | asks | holds a::b | more", "4 fields"),

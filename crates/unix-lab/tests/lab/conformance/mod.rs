@@ -12,7 +12,7 @@
 //! <group>/<number> | assertion | open <why>
 //! ```
 //!
-//! Blank lines and lines that begin with `#` are for readers of the list. [`claim`] parses lines,
+//! The parser ignores blank lines and lines that begin with `#`. [`claim`] parses lines,
 //! [`sources`] finds tests, [`page`] writes the pages, and [`suite`] counts verdicts.
 
 mod claim;
@@ -29,18 +29,18 @@ use self::suite::{Suite, Tally};
 
 const DOCS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/evidence");
 
-/// Minimum percentage of the applicable assertions that hold.
+/// Minimum percentage of applicable assertions that hold.
 const MIN_HOLDS_PERCENT: usize = 95;
 /// Maximum percentage of all assertions that do not apply.
 const MAX_NOT_APPLICABLE_PERCENT: usize = 25;
 
-/// Minimum number of assertions of the further sources.
+/// Minimum number of assertions in the further sources.
 const FURTHER: usize = 100;
-/// Minimum number of assertions of the further sources that apply.
+/// Minimum number of applicable assertions in the further sources.
 const FURTHER_THAT_APPLY: usize = 90;
 
 #[test]
-fn conformance_pages_match_the_lists() {
+fn conformance_pages_match_lists() {
     for page in suite::PAGES {
         let (file, text) = (page.file, page::page(page.head, &suite::on(page)));
         let path = Path::new(DOCS).join(file);
@@ -56,7 +56,7 @@ fn conformance_pages_match_the_lists() {
 }
 
 #[test]
-fn every_test_named_in_a_list_exists() {
+fn every_test_named_in_list_exists() {
     let sources = Sources::of_the_unix();
     let mut missing = Vec::new();
     for claim in suite::all().iter().flat_map(|suite| &suite.claims) {

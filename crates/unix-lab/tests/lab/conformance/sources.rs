@@ -1,9 +1,9 @@
-//! Looks up tests: like the compiler, [`Sources`] follows the modules from a target's root to a
+//! Looks up tests. Like the compiler, [`Sources`] follows the modules from a target's root to a
 //! function that is marked as a test. `examples` is not a target; it precedes the path of a
 //! scenario in `examples/unix`, with `_` for `-`. Other tests run all scenarios in that folder.
 //!
 //! The sources must have the layout of `cargo fmt`, and macros are not expanded: a test that only
-//! an expansion contains is not found. Disabled tests are refused elsewhere (`cargo xtask tidy`).
+//! an expansion contains is not found. `cargo xtask tidy` refuses disabled tests.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -29,7 +29,7 @@ impl Sources {
     }
 
     /// Finds the test with this path: a target (`lib`, or a folder in `tests`), modules, and the
-    /// function. The path does not name the crate: the test is in one of [`CRATES`].
+    /// function. The path does not name the crate; the test is in one of [`CRATES`].
     pub(crate) fn find(&self, path: &str) -> Result<(), String> {
         let names: Vec<_> = path.split("::").collect();
         let &[target, ref modules @ .., test] = names.as_slice() else {
@@ -38,7 +38,7 @@ impl Sources {
         if target == "examples" {
             return self.find_scenario(&names[1..]).ok_or_else(|| format!("no scenario `{path}`"));
         }
-        // The error returned is that of the crate in which the path leads furthest.
+        // The returned error is the one from the crate in which the path leads furthest.
         let (mut furthest, mut error) = (0, format!("no target `{target}`"));
         for mut module in CRATES.iter().filter_map(|package| self.target(package, target)) {
             let mut found = 0;
@@ -151,7 +151,7 @@ fn without_visibility(line: &str) -> &str {
 fn test_lookup_finds_tests_in_targets_modules_and_library() {
     let sources = Sources::of_the_unix();
     for path in [
-        "host::keys_pass_raw_and_the_terminal_is_restored_after",
+        "host::keys_pass_unprocessed_and_terminal_is_restored",
         "lab::conformance::every_assertion_is_listed_once",
         "lab::conformance::sources::test_lookup_finds_tests_in_targets_modules_and_library",
         "sim::rules::kill::null_signal_checks_without_sending",
@@ -166,7 +166,7 @@ fn test_lookup_finds_tests_in_targets_modules_and_library() {
 }
 
 #[test]
-fn test_lookup_refuses_paths_without_a_test() {
+fn test_lookup_refuses_paths_without_test() {
     let sources = Sources::of_the_unix();
     for (path, why) in [
         ("simulator::kill::null_signal_checks_without_sending", "no target `simulator`"),
@@ -186,7 +186,7 @@ fn test_lookup_refuses_paths_without_a_test() {
 }
 
 #[test]
-fn test_attribute_belongs_to_the_function_below_it() {
+fn test_attribute_applies_to_function_below() {
     let text = r"
         #[test]
         #[other]

@@ -1,4 +1,4 @@
-//! Children, groups, sessions and terminals.
+//! Tests of children, groups, sessions and terminals.
 
 use tontine_unix_lab::explore::Exploration;
 use tontine_unix_lab::scenario::Scenario;
@@ -6,10 +6,10 @@ use tontine_unix_sim::LockingMode;
 
 use super::is_the_same;
 
-/// Regression: for an ended process, the Linux backend looked for the group first and returned
-/// EPERM, because the group was the one that this process would lead.
+/// Regression: for an ended process, the Linux backend first looked for the group and returned
+/// EPERM, because the group was the group that this process would lead.
 #[test]
-fn setpgid_of_an_ended_process_returns_esrch_for_any_group() {
+fn setpgid_of_ended_process_returns_esrch_for_any_group() {
     is_the_same(
         "\
 process main
@@ -24,10 +24,10 @@ process quick
 }
 
 /// On Linux, a terminal can have the number of any process of its session as its foreground group,
-/// even if there is no such group yet. The group is in the foreground once it is created. POSIX
+/// even if that group does not exist yet. The group is in the foreground once it is created. POSIX
 /// specifies EPERM.
 #[test]
-fn group_may_be_in_the_foreground_before_it_is_created() {
+fn nonexistent_group_may_become_foreground_group() {
     is_the_same(
         "\
 process main
@@ -48,9 +48,9 @@ process job
 }
 
 /// Regression: a group was left by its only member and created again. The virtual terminal still
-/// had the first group in the foreground, and stopped the second for reading.
+/// had the first group in the foreground, and stopped the second group when it read.
 #[test]
-fn recreated_group_is_still_in_the_foreground() {
+fn recreated_group_remains_in_foreground() {
     is_the_same(
         "\
 process main
@@ -72,10 +72,10 @@ process job
 }
 
 /// Regression: a descriptor was closed and a child forked. The Linux backend holds the child by a
-/// descriptor, which got the number of the closed one, so that reading from that number returned
-/// EINVAL.
+/// descriptor, which reused the number of the closed descriptor, so reading from that number
+/// returned EINVAL.
 #[test]
-fn closed_descriptor_stays_closed_after_a_fork() {
+fn closed_descriptor_stays_closed_after_fork() {
     is_the_same(
         "\
 process main
@@ -94,7 +94,7 @@ process quick
 /// Regression: the Linux backend looked first for the process, which had ended, and returned ESRCH.
 /// The kernel first checks the numbers.
 #[test]
-fn invalid_number_is_refused_before_the_process_lookup() {
+fn invalid_number_is_refused_before_process_lookup() {
     is_the_same(
         "\
 process main
@@ -108,10 +108,10 @@ process quick
     );
 }
 
-/// Only the kernel's worker carries a key to the terminal if unread input is before it. Regression:
-/// the typing call was reported before the key ended the caller.
+/// If unread input precedes a key, only the kernel's worker delivers the key to the terminal.
+/// Regression: the typing call was reported before the key terminated the caller.
 #[test]
-fn typed_key_behind_unread_input_arrives_within_its_call() {
+fn typed_key_after_unread_input_arrives_within_call() {
     is_the_same(
         "\
 process main
@@ -130,7 +130,7 @@ process other
 /// If the terminal's user end closes while a reader sleeps, Linux returns EIO to this reader, and
 /// end of file to later readers. Regression: the virtual Unix returned end of file to both.
 #[test]
-fn reader_asleep_at_hang_up_gets_eio_and_later_readers_eof() {
+fn hang_up_returns_eio_to_sleeping_reader_and_eof_to_later() {
     is_the_same(
         "\
 process main
@@ -148,11 +148,11 @@ process reader
     );
 }
 
-/// If a signal ends a process during a wait, the process checks once more on its way out, and reaps
-/// a child that has ended by then. Regression: the Linux backend only checked and did not reap, and
-/// the virtual Unix was changed to match it.
+/// If a signal terminates a process during a wait, the process checks once more during its exit,
+/// and reaps a child that has ended by then. Regression: the Linux backend only checked and did not
+/// reap, and the virtual Unix was changed to match it.
 #[test]
-fn killed_waiter_reaps_a_child_in_its_last_check() {
+fn killed_waiter_reaps_child_in_last_check() {
     is_the_same(
         "\
 process main
@@ -183,7 +183,7 @@ thread writer
 /// already orphaned, and had a stopped member. Linux checks the groups of all children that it
 /// reparents, including those of zombies.
 #[test]
-fn reparented_zombie_has_its_orphaned_group_hung_up() {
+fn reparenting_zombie_hangs_up_its_orphaned_group() {
     is_the_same(
         "\
 process main
@@ -207,10 +207,10 @@ process third
     );
 }
 
-/// Regression: a process was a subreaper for a while. The Linux backend waited only for children
-/// that it knew, and returned ECHILD.
+/// Regression: a process was a subreaper for a while. The Linux backend waited only for the
+/// children that it had recorded, and returned ECHILD.
 #[test]
-fn former_subreaper_still_waits_for_its_orphans() {
+fn former_subreaper_still_waits_for_orphans() {
     is_the_same(
         "\
 process main
@@ -230,10 +230,10 @@ process stays
 
 /// Regression: a session leader, the last process that had the terminal's other end open, ended.
 /// The virtual Unix closed that end first, and the hang-up sent SIGHUP and SIGCONT to the leader's
-/// group. On Linux the leader's end comes first and sends only SIGHUP; the terminal that hangs up
+/// group. On Linux the leader ends first and sends only SIGHUP; the terminal that hangs up
 /// afterwards has no session.
 #[test]
-fn session_leader_ends_before_its_terminal() {
+fn session_leader_ends_before_terminal_hangs_up() {
     is_the_same(
         "\
 process main
@@ -253,11 +253,11 @@ process stays
     );
 }
 
-/// Regression: a second thread read in the background, and the first thread delivered SIGTTIN.
-/// Until the first thread ran, the read restarted and sent the next SIGTTIN. On Linux the reader
-/// checks for signals itself.
+/// Regression: a second thread read in the background, and the first thread took SIGTTIN. Until the
+/// first thread ran, the read restarted and sent another SIGTTIN. On Linux the reader checks for
+/// signals itself.
 #[test]
-fn background_reader_thread_may_take_sigttin_itself() {
+fn background_reader_thread_may_take_own_sigttin() {
     is_the_same(
         "\
 process main
@@ -278,8 +278,8 @@ thread reader
     );
 }
 
-/// Regression: the Linux backend waited in two calls, a check and a reap. In between, the handler
-/// of SIGCHLD ran: it killed its process and left a zombie behind. A single reaping call reaps
+/// Regression: the Linux backend waited in two calls, a check and a reap. Between the two calls the
+/// handler of SIGCHLD ran, killed its process and left a zombie behind. A single reaping call reaps
 /// before it handles signals.
 #[test]
 fn sigchld_handler_runs_after_wait_has_reaped() {
@@ -299,7 +299,7 @@ process quick
 /// Like [`sigchld_handler_runs_after_wait_has_reaped`], but the handler waited. It reaped the child
 /// that its thread waited for, and the thread continued to sleep or had no child.
 #[test]
-fn sigchld_handler_finds_the_child_already_reaped() {
+fn sigchld_handler_finds_child_already_reaped() {
     is_the_same(
         "\
 process main
@@ -314,11 +314,11 @@ process quick
 }
 
 /// Regression: the session leader acquired a terminal after it had forked a child. On Linux a
-/// controlling terminal is per process and inherited by fork, so the child has none: it cannot open
-/// it, and job control does not restrict it. On the virtual Unix the terminal belonged to the whole
-/// session.
+/// controlling terminal is per process and inherited by fork, so the child has no terminal. It
+/// cannot open the terminal, and job control does not restrict the child. On the virtual Unix the
+/// terminal belonged to the whole session.
 #[test]
-fn child_older_than_the_terminal_has_no_terminal() {
+fn child_forked_before_terminal_has_no_terminal() {
     is_the_same(
         "\
 process main
@@ -343,10 +343,10 @@ process behind
     );
 }
 
-/// Three processes wait, each for the next, and a typed key ends them all. Each may reap its child
-/// in its last check, if that child ends first. This is the last of about twenty steps with several
-/// possible orders. Regression: the search for the order in which the virtual Unix matches Linux
-/// was abandoned earlier.
+/// Three processes wait, each for the next, and a typed key terminates all three. Each may reap its
+/// child in its last check, if that child ends first. This is the last of about twenty steps with
+/// several possible orders. Regression: the search for the order in which the virtual Unix matches
+/// Linux was abandoned earlier.
 #[test]
 fn search_continues_through_many_steps_with_two_outcomes() {
     is_the_same(
@@ -390,11 +390,11 @@ thread t1
 
 /// On Linux, a process that closes the last descriptor of a terminal's controlling end, or leads
 /// its session, may sleep after it has hung up the others, even during its exit. The others may run
-/// before the exit completes. The virtual Unix had an indivisible exit and did not know that order:
-/// a process that waited for the exiting one always reaped it before SIGHUP, and a member never
-/// died before its leader had ended.
+/// before the exit completes. Regression: the exit of the virtual Unix was indivisible and excluded
+/// that order. A process that waited for the exiting process always reaped it before SIGHUP, and a
+/// member never died before its leader had ended.
 #[test]
-fn hung_up_process_may_run_before_the_exit_completes() {
+fn hung_up_process_may_run_before_exit_completes() {
     let member_exits = "\
 process main
   on HUP
@@ -435,11 +435,11 @@ process member
     }
 }
 
-/// Regression: a session leader lost its terminal, acquired another one and ended. Its group got
-/// SIGHUP and SIGCONT for the lost terminal. On Linux the group gets SIGHUP for the new terminal
-/// only, and a stopped process stays stopped.
+/// Regression: a session leader lost its terminal, acquired another one and ended. Its group
+/// received SIGHUP and SIGCONT for the lost terminal. On Linux the group receives SIGHUP for the
+/// new terminal only, and a stopped process stays stopped.
 #[test]
-fn leader_with_new_terminal_hangs_up_only_that_one() {
+fn leader_with_new_terminal_hangs_up_only_new_terminal() {
     is_the_same(
         "\
 process main
@@ -469,7 +469,7 @@ process stopped
 /// session created it. Linux holds the group's number, and hangs the group up when the session
 /// leader exits after the terminal was closed. The virtual Unix spared the group.
 #[test]
-fn foreground_group_made_in_another_session_is_hung_up() {
+fn foreground_group_of_another_session_is_hung_up() {
     is_the_same(
         "\
 process main

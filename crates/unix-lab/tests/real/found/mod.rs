@@ -11,16 +11,17 @@ use tontine_unix_lab::check::{CheckOptions, Checker, TraceComparison, against};
 use tontine_unix_lab::scenario::Scenario;
 use tontine_unix_sim::{LockingMode, Virtual};
 
-/// Number of orders of steps to try.
+/// Number of orders of steps tried.
 const SEEDS: u64 = 6;
 
-/// Maximum steps of both runs.
+/// Maximum number of steps of each run.
 const STEPS: u32 = 400;
 
-/// Initial runs of each order of steps. A difference that shows in half of all runs is missed by
-/// twelve runs in one of four thousand cases.
+/// Number of initial runs of each order of steps. Twelve runs miss a difference that occurs in half
+/// of all runs in one of four thousand cases.
 const FIRST: usize = 2;
-/// Total runs of an order of steps in which the two diverged, including the initial runs.
+/// Number of runs, including the initial runs, of an order of steps in which the two systems
+/// diverged.
 const TIMES: usize = 8;
 /// Minimum number of those runs that must diverge. On a busy machine, an order of events within a
 /// step occasionally occurs that the kernel did not cause.
@@ -44,7 +45,7 @@ fn is_the_same(text: &str) {
     }
 }
 
-/// Returns the difference in a mode, if there is one.
+/// Returns the difference in a mode, if any.
 fn find_difference(
     checker: &mut Checker,
     scenario: &Scenario,

@@ -1,12 +1,13 @@
-//! Signals and threads: which thread takes a signal, when, and what it interrupts.
+//! Tests of signals and threads: the thread that takes a signal, the time, and the interrupted
+//! call.
 
 use super::is_the_same;
 
 /// Regression: a thread killed its own process, but another thread delivered the signal. Until then
-/// the first thread continued: its call returned, and it made the next one. On Linux a fatal signal
-/// ends the process when it is sent.
+/// the first thread continued: its call returned, and it made the next call. On Linux a fatal
+/// signal terminates the process when it is sent.
 #[test]
-fn thread_that_kills_its_process_makes_no_further_call() {
+fn thread_killing_own_process_makes_no_further_call() {
     is_the_same(
         "\
 process main
@@ -25,9 +26,9 @@ thread killer
 }
 
 /// Regression: the killing thread blocked the signal that it sent; the other thread did not, and
-/// ended at once. The killing thread continued although the process had ended.
+/// ended immediately. The killing thread continued although the process had ended.
 #[test]
-fn thread_blocking_the_fatal_signal_ends_with_its_process() {
+fn thread_blocking_fatal_signal_ends_with_process() {
     is_the_same(
         "\
 process main
@@ -44,10 +45,10 @@ thread killer
 
 /// Regression: a session leader signalled its group, including itself. `wait` reported that a
 /// member had died of SIGHUP, which the leader's exit sends to the foreground group. SIGHUP arrived
-/// later, but has the lower number. On Linux the first signal had ended the member before it could
-/// check for the next.
+/// later, but has the lower number. On Linux the first signal had terminated the member before it
+/// could check for the next signal.
 #[test]
-fn first_fatal_signal_determines_the_wait_status() {
+fn first_fatal_signal_determines_wait_status() {
     is_the_same(
         "\
 process main
@@ -63,9 +64,9 @@ process member
 }
 
 /// Regression: on Linux, a thread began with the alternate stack of a few KiB that Rust's runtime
-/// sets. A handler with `onstack` ran on it, and died of SIGSEGV.
+/// sets. A handler with `onstack` ran on that stack, and the process died of SIGSEGV.
 #[test]
-fn thread_starts_without_an_alternate_stack_on_linux() {
+fn thread_starts_without_alternate_stack_on_linux() {
     is_the_same(
         "\
 process main
@@ -83,10 +84,10 @@ thread other
 
 /// Regression: a thread stopped its own process by a signal that another thread, waiting at its
 /// gate, took. On the virtual Unix the other thread took the signal when all threads were
-/// quiescent, and by then the first one had reported its call and reached its next gate. On Linux a
-/// woken thread may run at once, and stop the first one within its call.
+/// quiescent, and by then the first thread had reported its call and reached its next gate. On
+/// Linux a woken thread may run immediately, and stop the first thread within its call.
 #[test]
-fn thread_stopping_its_process_may_stop_within_the_call() {
+fn thread_stopping_own_process_may_stop_within_call() {
     is_the_same(
         "\
 process main
@@ -107,7 +108,7 @@ thread stopper
 /// the child in its last check, and `init` was never notified. On Linux a process that a call has
 /// woken may run before the caller handles its own signals.
 #[test]
-fn woken_process_may_run_before_the_caller_ends() {
+fn woken_process_may_run_before_caller_ends() {
     is_the_same(
         "\
 process main
@@ -120,11 +121,11 @@ process member
     );
 }
 
-/// Regression: several successive steps can each have two outcomes. For each attempt, the schedule
-/// of the whole run on the virtual Unix was drawn again from scratch until all steps matched Linux;
-/// after 64 attempts the two counted as diverged.
+/// Regression: several successive steps can each have two outcomes. Each attempt drew the schedule
+/// of the whole run on the virtual Unix again from scratch until all steps matched Linux; after 64
+/// attempts the two systems counted as diverged.
 #[test]
-fn each_step_is_matched_on_its_own() {
+fn each_step_is_matched_separately() {
     is_the_same(
         "\
 process main
@@ -147,9 +148,9 @@ process quiet
 
 /// Regression: the stepper of real processes mistook a thread at a gate for one that sleeps in a
 /// call of its handler. With SA_RESTART the kernel resumed the gate's sleep by itself, and the gate
-/// still had the last state of the handler's own gate.
+/// still recorded the last state of the handler's own gate.
 #[test]
-fn handler_with_restart_leaves_its_thread_at_the_gate() {
+fn handler_with_restart_leaves_thread_at_gate() {
     is_the_same(
         "\
 process main
@@ -167,9 +168,10 @@ process other
 }
 
 /// Regression: all threads slept, and the next timer was an alarm in a hundred seconds. On the
-/// virtual clock it expired at once; on Linux the run was abandoned before it expired.
+/// virtual clock the alarm expired immediately; on Linux the run was abandoned before the alarm
+/// expired.
 #[test]
-fn run_does_not_wait_for_a_distant_alarm() {
+fn run_does_not_wait_for_distant_alarm() {
     is_the_same(
         "\
 process main
@@ -183,7 +185,7 @@ process main
 /// behind. The check restarted another thread's read, which looked up its descriptor again. By then
 /// the descriptor belonged to another file.
 #[test]
-fn read_keeps_its_file_if_the_descriptor_is_reused() {
+fn read_keeps_file_if_descriptor_is_reused() {
     is_the_same(
         "\
 process main
@@ -220,10 +222,10 @@ process waiter
 }
 
 /// A thread slept in `sigsuspend`, whose mask blocked a signal pending for its process, and another
-/// signal without a handler woke the thread. Linux then restarts the call, with the previous mask
-/// for a moment. That mask admitted the pending signal, and the process ended.
+/// signal without a handler woke the thread. Linux then restarts the call, and the previous mask is
+/// in effect for a moment. That mask admitted the pending signal, which terminated the process.
 #[test]
-fn spurious_wakeup_of_sigsuspend_exposes_the_old_mask() {
+fn spurious_wakeup_of_sigsuspend_exposes_old_mask() {
     is_the_same(
         "\
 process main
@@ -243,10 +245,10 @@ thread sleeper
 }
 
 /// Regression: the Linux backend signalled group 0 while it held the lock of its table, which
-/// blocks all signals. A signal that the caller ignores is then pending for a moment, and wakes a
+/// blocks all signals. A signal that the caller ignores was then pending for a moment, and woke a
 /// thread in `sigwaitinfo`.
 #[test]
-fn kill_of_group_0_keeps_the_caller_unblocked() {
+fn kill_of_group_0_blocks_no_signals_in_caller() {
     is_the_same(
         "\
 process main
@@ -261,7 +263,7 @@ thread waiter
 }
 
 /// A blocked signal that is ignored by default stays pending for the process. The other thread, in
-/// `sigwaitinfo`, did not block the signal. On Linux that thread is woken and discards the signal,
+/// `sigwaitinfo`, does not block the signal. On Linux that thread is woken and discards the signal,
 /// and its call ends with EINTR.
 #[test]
 fn discarded_signal_ends_sigwaitinfo() {
@@ -284,9 +286,9 @@ thread waiter
 
 /// Two threads admit a signal, the first thread does not, and two signals are sent in succession.
 /// On Linux the second signal goes to the next thread in turn, not again to the thread that already
-/// has one to handle.
+/// has a signal to handle.
 #[test]
-fn threads_take_process_signals_in_turn() {
+fn threads_receive_process_signals_in_turn() {
     is_the_same(
         "\
 process main
@@ -310,10 +312,10 @@ thread waits
     );
 }
 
-/// A thread forked a child that ended, and both threads admit SIGCHLD. Linux considers the forking
+/// A thread forks a child that ends, and both threads admit SIGCHLD. Linux considers the forking
 /// thread first, even if it is not the first thread of the process.
 #[test]
-fn sigchld_goes_to_the_thread_that_forked() {
+fn sigchld_is_delivered_to_forking_thread() {
     is_the_same(
         "\
 process main
@@ -333,9 +335,9 @@ process quick
 
 /// Regression: a thread ended while a signal that it blocked was pending. All other threads were
 /// woken to handle the signal, including one that blocked it in `sigpause`. That thread's previous
-/// mask was in effect for a moment and admitted the signal, and the process ended.
+/// mask was in effect for a moment and admitted the signal, which terminated the process.
 #[test]
-fn ending_thread_wakes_no_thread_for_a_blocked_signal() {
+fn ending_thread_wakes_no_thread_for_blocked_signal() {
     is_the_same(
         "\
 process main
@@ -353,7 +355,7 @@ thread t1
 /// blocks all signals in the calling thread. Another thread was therefore woken for a signal that
 /// the calling thread handles, and its `sigwaitinfo` ended.
 #[test]
-fn group_signal_is_sent_with_the_mask_unchanged() {
+fn group_signal_is_sent_with_mask_unchanged() {
     is_the_same(
         "\
 process main
@@ -370,9 +372,9 @@ thread waiter
 
 /// Regression: a process was stopped while another of its threads slept in `read`. That thread
 /// stayed in its call and consumed written bytes although it was stopped, so other readers did not
-/// get them.
+/// receive them.
 #[test]
-fn stopped_reader_consumes_no_bytes_from_a_pipe() {
+fn stopped_reader_consumes_no_bytes_from_pipe() {
     is_the_same(
         "\
 process main
@@ -392,11 +394,11 @@ thread sleeper
     );
 }
 
-/// Like [`stopped_reader_consumes_no_bytes_from_a_pipe`], but the reader's descriptor had been
-/// closed in the meantime. The stopped call held the file, so that the pipe still had a reader. On
-/// Linux a thread stops outside the call, and the pipe is broken.
+/// Like [`stopped_reader_consumes_no_bytes_from_pipe`], but the reader's descriptor had been closed
+/// in the meantime. The stopped call held the file, so the pipe still had a reader. On Linux a
+/// thread stops outside the call, and the pipe is broken.
 #[test]
-fn stopped_reader_does_not_hold_a_closed_file() {
+fn stopped_reader_does_not_hold_closed_file() {
     is_the_same(
         "\
 process main
@@ -417,8 +419,8 @@ thread sleeper
 }
 
 /// Regression: SIGCONT with a handler continued a process with two threads, and the first thread
-/// took it. On Linux each thread checks for signals when it continues, and the first to check takes
-/// the signal.
+/// took it. On Linux each thread checks for signals when it continues, and the first thread that
+/// checks takes the signal.
 #[test]
 fn first_continued_thread_takes_sigcont() {
     is_the_same(
@@ -442,10 +444,10 @@ thread other
     );
 }
 
-/// A handler signals itself endlessly. Another thread that admits the signal ends that if it runs
-/// first. Regression: after one endless run the virtual Unix was not run again.
+/// A handler signals itself endlessly. Another thread that admits the signal ends this loop if it
+/// runs first. Regression: after one endless run the virtual Unix was not run again.
 #[test]
-fn schedule_search_continues_after_an_endless_run() {
+fn schedule_search_continues_after_endless_run() {
     is_the_same(
         "\
 process main

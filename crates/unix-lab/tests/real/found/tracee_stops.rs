@@ -1,11 +1,11 @@
-//! Stops of tracees: the event that ends them, their reports, and whether the parent sees them.
+//! Tests of the stops of tracees: the event that ends a stop, its reports, and its visibility to
+//! the parent.
 
 use super::is_the_same;
 
-/// Regression: PTRACE_KILL of a running tracee had no effect. Linux kills the tracee, whatever it
-/// does.
+/// Regression: PTRACE_KILL of a running tracee had no effect. Linux kills the tracee in any state.
 #[test]
-fn ptrace_kill_ends_a_running_tracee() {
+fn ptrace_kill_terminates_running_tracee() {
     is_the_same(
         "\
 process main
@@ -37,7 +37,7 @@ thread other
 /// Regression: PTRACE_KILL continued a tracee that its tracer's signal had stopped. Linux kills the
 /// tracee.
 #[test]
-fn ptrace_kill_ends_a_tracee_in_a_group_stop() {
+fn ptrace_kill_terminates_tracee_in_group_stop() {
     is_the_same(&stopped_by_tracer("ptrace kill child", ""));
 }
 
@@ -45,7 +45,7 @@ fn ptrace_kill_ends_a_tracee_in_a_group_stop() {
 /// waiting for it. On Linux the parent then finds that stop. On the virtual Unix only a tracer
 /// could find it, and the wait never returned.
 #[test]
-fn parent_finds_stop_of_a_detached_tracee() {
+fn parent_finds_stop_of_detached_tracee() {
     is_the_same(&stopped_by_tracer("ptrace detach child", "wait child stopped"));
     is_the_same(&stopped_by_tracer("wait child; ptrace detach child", "wait child stopped"));
 }
@@ -53,7 +53,7 @@ fn parent_finds_stop_of_a_detached_tracee() {
 /// A parent that has detached its tracee finds the tracee's stop, but a thread of the parent that
 /// is already waiting is not woken for it.
 #[test]
-fn detach_wakes_no_waiting_thread_of_the_parent() {
+fn detach_wakes_no_waiting_thread_of_parent() {
     is_the_same(
         "\
 process main
@@ -80,7 +80,7 @@ thread waits
 /// the tracee as stopped, so a wait reports that it continued. On the virtual Unix the tracer had
 /// ended the stop.
 #[test]
-fn sigcont_raised_by_a_stopped_tracee_counts_as_continue() {
+fn sigcont_raised_by_stopped_tracee_counts_as_continue() {
     is_the_same(&stopped_by_tracer(
         "wait child; ptrace continue child",
         "\
@@ -91,10 +91,10 @@ wait child continued
     ));
 }
 
-/// Like [`sigcont_raised_by_a_stopped_tracee_counts_as_continue`], with a tracer that is not the
-/// parent. On Linux both get SIGCHLD for the continuation.
+/// Like [`sigcont_raised_by_stopped_tracee_counts_as_continue`], but with a tracer that is not the
+/// parent. On Linux both receive SIGCHLD for the continuation.
 #[test]
-fn tracer_and_parent_get_sigchld_when_tracee_continues() {
+fn tracer_and_parent_receive_sigchld_when_tracee_continues() {
     is_the_same(
         "\
 process main
@@ -128,8 +128,8 @@ process tracee
     );
 }
 
-/// Regression: a stopped process was attached, continued, and detached. On Linux it stops again at
-/// once, because no SIGCONT has cancelled its stop. On the virtual Unix it kept running.
+/// Regression: a stopped process was attached, continued, and detached. On Linux it stops again
+/// immediately, because no SIGCONT has cancelled its stop. On the virtual Unix it kept running.
 #[test]
 fn process_stopped_before_attach_stops_when_detached() {
     is_the_same(
@@ -157,8 +157,8 @@ process stopped
     );
 }
 
-/// Like [`process_stopped_before_attach_stops_when_detached`], but the tracer ends, with a tracee
-/// in a trap and with one that sleeps.
+/// Like [`process_stopped_before_attach_stops_when_detached`], but the tracer ends, once with a
+/// tracee in a trap and once with a tracee that sleeps.
 #[test]
 fn process_stopped_before_attach_stops_when_tracer_ends() {
     is_the_same(&stopped_before_attach("raise WINCH", "wait child"));
@@ -167,9 +167,9 @@ fn process_stopped_before_attach_stops_when_tracer_ends() {
 
 /// Regression: a tracee that was already stopped was stopped once more by its tracer's signal, and
 /// SIGCHLD named that signal. On Linux SIGCHLD names the signal that `wait` would return for the
-/// stop. There is no such signal, because the parent has already waited for the stop.
+/// stop. No such signal exists, because the parent has already waited for the stop.
 #[test]
-fn sigchld_of_an_already_reported_stop_names_no_signal() {
+fn sigchld_of_already_reported_stop_names_no_signal() {
     is_the_same(
         "\
 process main
@@ -206,7 +206,7 @@ process stopped
 /// An attached process handles the SIGSTOP of the attach before any other signal, even one with a
 /// lower number, because Linux sends the stop to a thread and the other signal to the process.
 #[test]
-fn stop_of_an_attached_process_comes_before_other_signals() {
+fn stop_of_attached_process_precedes_other_signals() {
     is_the_same(
         "\
 process main
@@ -289,7 +289,8 @@ process stopped
 }
 
 /// Regression: a tracee ended while its parent ignored and blocked SIGCHLD. Linux keeps the signal
-/// pending, and a handler that is set later runs. On the virtual Unix the parent got no signal.
+/// pending, and a handler that is set later runs. On the virtual Unix the parent received no
+/// signal.
 #[test]
 fn sigchld_of_tracee_stays_pending_if_ignored_and_blocked() {
     is_the_same(
@@ -313,10 +314,10 @@ process tracee
 }
 
 /// Regression: a stopped tracee that its tracer had continued raised SIGCONT, which it blocked. On
-/// Linux its parent gets SIGCHLD for the continuation only when the tracee next takes a signal. On
-/// the virtual Unix the parent got SIGCHLD at once.
+/// Linux its parent receives SIGCHLD for the continuation only when the tracee next takes a signal.
+/// On the virtual Unix the parent received SIGCHLD immediately.
 #[test]
-fn running_tracee_reports_its_continue_with_its_next_signal() {
+fn running_tracee_reports_continue_with_next_signal() {
     for next in ["", "  raise USR1\n"] {
         is_the_same(&format!(
             "\

@@ -1,13 +1,13 @@
-//! Tracers and tracees: the stops of which each is notified, and the effect of the end of one on
-//! the other.
+//! Tests of tracers and tracees: the stops that each is notified of, and the effect of the exit of
+//! either on the other.
 
 use super::is_the_same;
 
 /// Regression: a tracer with SA_NOCLDWAIT had waited for none of its children. Its ended tracee
-/// stays a zombie for it, but only until the tracer ends. Then Linux discards the tracee; on the
-/// virtual Unix `init` adopted it.
+/// stays a zombie, but only until the tracer ends. Then Linux discards the tracee; on the virtual
+/// Unix `init` adopted it.
 #[test]
-fn tracee_of_a_nocldwait_tracer_vanishes_with_it() {
+fn ended_tracee_of_nocldwait_tracer_vanishes_with_tracer() {
     is_the_same(
         "\
 process main
@@ -29,7 +29,7 @@ process tracee
 /// Regression: a tracer continued its tracee with SIGSTOP instead of another signal. On the virtual
 /// Unix a stop counted only if the process itself had taken the signal from its pending signals.
 #[test]
-fn tracer_may_continue_its_tracee_with_a_stop_signal() {
+fn tracer_may_continue_tracee_with_stop_signal() {
     is_the_same(
         "\
 process main
@@ -48,7 +48,7 @@ process tracee
 /// Regression: a tracer continued its tracee with SIGSTOP, and the tracee stopped. SIGCHLD reported
 /// a trap, as it does before each signal, although this was a stop.
 #[test]
-fn tracee_stopped_by_its_tracer_reports_a_stop() {
+fn tracee_stopped_by_tracer_reports_stop() {
     is_the_same(
         "\
 process main
@@ -66,11 +66,11 @@ process tracee
     );
 }
 
-/// Regression: a whole process was the tracer, whichever of its threads had attached. On Linux the
-/// thread is the tracer: when another thread called exec, the tracees of the first thread were
-/// released with that thread.
+/// Regression: a whole process was the tracer, regardless of which of its threads had attached. On
+/// Linux the thread is the tracer: when another thread called exec, the tracees of the first thread
+/// were released with that thread.
 #[test]
-fn tracees_of_a_thread_are_released_by_exec_in_another() {
+fn tracees_of_thread_are_released_by_exec_in_other_thread() {
     is_the_same(
         "\
 process main
@@ -100,10 +100,10 @@ thread executes
     );
 }
 
-/// Like [`tracees_of_a_thread_are_released_by_exec_in_another`], for a thread that ended alone. On
-/// the virtual Unix its process remained the tracer.
+/// Like [`tracees_of_thread_are_released_by_exec_in_other_thread`], but for a thread that ended
+/// alone. On the virtual Unix its process remained the tracer.
 #[test]
-fn ending_thread_releases_its_tracees() {
+fn ending_thread_releases_tracees() {
     is_the_same(
         "\
 process main
@@ -123,10 +123,10 @@ thread tracer
     );
 }
 
-/// Regression: a thread other than the tracing one continued the tracee. On Linux that thread has
-/// no such tracee, though it may wait for it.
+/// Regression: a thread other than the tracing one continued the tracee. On Linux that thread does
+/// not trace the tracee, although it may wait for it.
 #[test]
-fn tracee_is_continued_only_by_its_tracing_thread() {
+fn tracee_is_continued_only_by_tracing_thread() {
     is_the_same(
         "\
 process main
@@ -149,9 +149,9 @@ thread other
 }
 
 /// Regression: a stopped child was attached, and its parent was notified of the stop twice, as
-/// tracer and as parent. Linux notifies a parent that traces only of the traps.
+/// tracer and as parent. Linux notifies a tracing parent only of the traps.
 #[test]
-fn tracing_parent_is_notified_of_a_stop_once() {
+fn tracing_parent_is_notified_of_stop_once() {
     is_the_same(
         "\
 process main
@@ -170,10 +170,10 @@ process stopped
 }
 
 /// Regression: a tracee stopped for its tracer with a stop signal, which SIGCONT cancelled before
-/// the tracer ended. On Linux that stop has no effect any more. On the virtual Unix it counted as
+/// the tracer ended. On Linux that stop no longer has an effect. On the virtual Unix it counted as
 /// chosen by the tracer.
 #[test]
-fn stop_cancelled_during_a_trap_has_no_effect() {
+fn stop_cancelled_during_trap_has_no_effect() {
     is_the_same(
         "\
 process main
@@ -193,22 +193,23 @@ process tracee
     );
 }
 
-/// Like [`stop_cancelled_during_a_trap_has_no_effect`], but the tracer continued the tracee with
+/// Like [`stop_cancelled_during_trap_has_no_effect`], but the tracer continued the tracee with
 /// that stop signal.
 #[test]
-fn cancelled_stop_cannot_be_chosen_by_the_tracer() {
+fn cancelled_stop_cannot_be_chosen_by_tracer() {
     is_the_same(&continued_in_hand("STOP", ""));
 }
 
 /// Regression: a tracee was trapped for another signal when SIGCONT arrived, and its tracer then
-/// continued it with a stop signal. On Linux SIGCONT cancels any stop about to be delivered.
+/// continued it with a stop signal. On Linux SIGCONT cancels any stop that is about to be
+/// delivered.
 #[test]
-fn sigcont_cancels_stop_chosen_later_by_the_tracer() {
+fn sigcont_cancels_stop_chosen_later_by_tracer() {
     is_the_same(&continued_in_hand("USR1", " -> anything"));
 }
 
-/// Returns a scenario in which a tracee traps for `signal`, gets SIGCONT, and is continued with a
-/// stop signal. `found` is the expected result of the next wait.
+/// Returns a scenario in which a tracee traps for `signal`, receives SIGCONT, and is continued with
+/// a stop signal. `found` is the expected result of the next wait.
 fn continued_in_hand(signal: &str, found: &str) -> String {
     format!(
         "\
@@ -233,7 +234,7 @@ process tracee
 /// killed. On Linux it has reaped the child before the trap. The Linux backend had only checked the
 /// child, so the first process reaped it again.
 #[test]
-fn waiting_tracee_reaps_its_child_before_the_trap() {
+fn waiting_tracee_reaps_child_before_trap() {
     is_the_same(
         "\
 process main
@@ -253,11 +254,11 @@ process worker
 }
 
 /// Regression: a tracer that is the parent ended while its tracee was stopped. On Linux the process
-/// that adopts the tracee finds that stop if it asks for stops. On the virtual Unix the stop had
+/// that adopts the tracee finds that stop if it waits for stops. On the virtual Unix the stop had
 /// been reported only to the tracer. In a later version it was found, but not if an older child was
 /// running: that child was checked first, and the stop after it counted as unchanged.
 #[test]
-fn stop_reported_to_a_tracer_is_visible_to_the_next_parent() {
+fn stop_reported_to_tracer_is_visible_to_next_parent() {
     is_the_same(
         "\
 process main
@@ -328,8 +329,8 @@ process sleeper
     );
 }
 
-/// Regression: `ptrace kill` ended a tracee, and its SIGCHLD was not ignored, because the Linux
-/// backend blocked all signals at the time. The signal woke the other thread, whose `read`
+/// Regression: `ptrace kill` ended a tracee, and the resulting SIGCHLD was not ignored, because the
+/// Linux backend blocked all signals at the time. The signal woke the other thread, whose `read`
 /// restarted on a closed file.
 #[test]
 fn sigchld_of_killed_tracee_wakes_no_other_thread() {
