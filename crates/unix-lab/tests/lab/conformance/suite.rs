@@ -51,9 +51,9 @@ pub(crate) const FURTHER: Page = Page {
 
 The assertions about processes and signals in the tests of two other systems, a C library, two
 languages and the Linux kernel itself, case by case, and our tests that show them; the test suites
-for POSIX and Linux are in [conformance.md](conformance.md). A case that asserts several things may
-be several assertions here, and several cases that assert the same of different signals may be one.
-This page is generated and compared like that one.
+for POSIX and Linux are in [conformance.md](conformance.md). A case that asserts several properties
+may be listed as several assertions, and several cases that assert the same property of different
+signals may be listed as one. This page is generated and compared in the same way as that page.
 
 Many tests named here are scenarios: `examples::tracing::detach` is
 `examples/unix/tracing/detach.unix`, which runs on the virtual Unix under many schedules in every
@@ -69,10 +69,10 @@ const SUITES: [About; 4] = [
     About {
         file: "open_posix.txt",
         title: "Open POSIX Test Suite",
-        counted: "The numbered assertions in the `assertions.xml` of 27 directories of \
-                  `conformance/interfaces`, those of fork and of signals, in the copy of the Linux \
-                  Test Project. An assertion counts once, however many programs check it, even if \
-                  none does.",
+        counted: "The numbered assertions about fork and signals in the `assertions.xml` of 27 \
+                  directories of `conformance/interfaces`, in the copy of the Linux Test Project. \
+                  An assertion counts once, regardless of the number of programs that check it, \
+                  even if no program does.",
         proper: true,
     },
     About {
