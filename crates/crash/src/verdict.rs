@@ -1,4 +1,4 @@
-//! Comparison of expected messages with those that survivors received: [`ExpectedMessages`] and
+//! Comparison of expected messages with received messages: [`ExpectedMessages`] and
 //! [`KillVerdict`].
 //!
 //! A message is *acknowledged* when the `send` that carried it has returned. The message that the

@@ -37,7 +37,7 @@ pub struct WorkerLauncher {
     pub arguments: Vec<OsString>,
 }
 
-/// Maximum length of a line of a reply; the drain of thousands of messages stays below it.
+/// Maximum length of a line of a reply; a reply with thousands of messages is shorter.
 const LONGEST_REPLY: usize = 1 << 20;
 
 /// Maximum wait for a worker to fall asleep, and the duration of a sleep that counts as asleep.
@@ -111,7 +111,7 @@ impl WorkerProcess {
         Ok(Self { pid, orders, replies, heard: Vec::new(), reaped: false })
     }
 
-    /// Returns the process id, which no other process can get until the worker is reaped.
+    /// Returns the process id, which is not reused until the worker is reaped.
     pub(crate) fn pid(&self) -> Pid {
         self.pid
     }

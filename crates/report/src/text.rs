@@ -14,13 +14,13 @@ pub struct TextRow {
     pub experiment: String,
     /// Name of the metric; empty if nothing was measured.
     pub metric: String,
-    /// Parameters in words; empty if there are none.
+    /// Parameters in words; empty if the cell has none.
     pub params: String,
     /// The parameters in short form, the most significant first.
     pub place: String,
     /// Name of the variant.
     pub name: String,
-    /// The figure with its unit; `skipped` or `failed` if there is none.
+    /// The figure with its unit; `skipped` or `failed` if the figure is missing.
     pub estimate: String,
     /// `low – high` with the unit.
     pub interval: String,
@@ -71,7 +71,7 @@ fn row(cell: &Cell, results: &Results) -> TextRow {
     }
 }
 
-/// Formats the ratio, as `3.21× flag (3.10× – 3.30×)`; empty if there is none.
+/// Formats the ratio, as `3.21× flag (3.10× – 3.30×)`; empty if the cell has no ratio.
 pub(super) fn ratio(cell: &Cell, results: &Results) -> String {
     format::ratio_of(cell, results).filter(|_| cell.status == Status::Ok).map_or_else(
         String::new,
@@ -82,7 +82,7 @@ pub(super) fn ratio(cell: &Cell, results: &Results) -> String {
     )
 }
 
-/// Formats the published figures with their sources; empty if there are none.
+/// Formats the published figures with their sources; empty if the cell has none.
 pub(super) fn published(cell: &Cell) -> String {
     let each: Vec<String> = cell
         .published

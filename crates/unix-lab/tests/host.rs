@@ -176,7 +176,8 @@ fn terminal_is_restored_while_output_is_blocked() {
         let linux = Linux::new().unwrap();
         let sys: &dyn Sys = &linux;
         let child = attends(sys, Fountain, &program);
-        // The loop ends when the terminal is full and stays full: the writer is blocked.
+        // The loop ends when the terminal is full and remains full, which shows that the writer is
+        // blocked.
         let mut before = 0;
         loop {
             let now = rustix::io::ioctl_fionread(&user).unwrap();

@@ -4,7 +4,8 @@
 //! If cargo starts the program, it starts itself for each such example, in a folder with a link to
 //! itself under the name of each process and a named pipe for the log. The program started there is
 //! the run; a program started under the name of a process is that process. The program has its own
-//! harness because the default one would take the arguments of such a process for test names.
+//! harness because the default harness would interpret the arguments of such a process as test
+//! names.
 
 #[path = "examples/calls.rs"]
 mod calls;

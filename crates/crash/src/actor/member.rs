@@ -38,7 +38,7 @@ impl MemberActor {
         Ok(())
     }
 
-    /// Allocates and fills a block; returns `false` if there is no space.
+    /// Allocates and fills a block; returns `false` if the heap has no space.
     fn allocate(&mut self, number: u32, bytes: usize, marked: bool) -> io::Result<bool> {
         let at = self.kept.len();
         let member = self.member()?;

@@ -52,7 +52,7 @@ pub fn serve(subject: &OsStr, folder: &OsStr) -> io::Result<()> {
 }
 
 /// Returns `true` if an error of a mechanism reports that the machine lacks something, and `false`
-/// if it reports a result of the mechanism. The list is shorter than that of
+/// if it reports a result of the mechanism. The list is shorter than the list of
 /// [`error::refused`](tontine_host::error::refused), because a survivor may find a socket without
 /// its peer.
 fn is_lacking(error: &io::Error) -> bool {

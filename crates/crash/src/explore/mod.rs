@@ -4,7 +4,7 @@
 //! [`select`] resolves names, [`attempt`] records one operation and kills at one point, [`scene`]
 //! is one trial, with a [`cast`] and the script of a [`queue`] or a [`heap`], and
 //! [`verdict`](crate::verdict) judges. Several kills per processor run in parallel, because a
-//! wedged trial mostly waits for its deadline.
+//! wedged trial spends most of its time waiting for its deadline.
 //!
 //! This module neither prints ([`crate::report`] does) nor parses a command line.
 
@@ -229,7 +229,7 @@ impl SubjectRun<'_> {
         })
     }
 
-    /// Works through the kill points, several at once. The first error ends the operation.
+    /// Works through the kill points, several at a time. The first error ends the operation.
     fn all(
         &self,
         attempt: Attempt<'_>,

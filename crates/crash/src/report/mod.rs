@@ -60,8 +60,8 @@ pub struct OperationReport {
     pub tried: usize,
     /// Duration of these kills, without the recording.
     pub took_ms: u64,
-    /// Points at which the process can be killed; in pairs, those of the successor over all first
-    /// kills.
+    /// Points at which the process can be killed; in pairs, the points of the successor over all
+    /// first kills.
     pub points: usize,
     /// `true` if every instruction is a point; `false` if the operation is too long for that and
     /// only its system calls are points.
@@ -98,7 +98,7 @@ pub struct Finding {
     pub point: usize,
     /// Class of the point; in pairs, of the successor's point.
     pub class: u32,
-    /// Number of points that this kill represents: those of its class, or only itself.
+    /// Number of points that this kill represents: all points of its class, or only its own.
     pub stands_for: usize,
     /// In pairs, the number of the successor's point.
     pub then: Option<usize>,
@@ -176,7 +176,7 @@ impl OperationReport {
         self.trouble.as_ref().is_some_and(|why| why.starts_with("failed"))
     }
 
-    /// Estimates the time of all kills that the mode requires from those that were tried.
+    /// Estimates the time of all kills that the mode requires from the kills that were tried.
     pub fn estimate(&self) -> Duration {
         let took = Duration::from_millis(self.took_ms);
         took.mul_f64(self.kills as f64 / self.tried.max(1) as f64)

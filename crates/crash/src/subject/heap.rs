@@ -55,7 +55,7 @@ pub trait HeapTarget: CrashTarget {
 /// when a block is removed, the last block takes its index. Dropping it leaves the heap without
 /// freeing the blocks.
 pub trait TargetMember {
-    /// Allocates a block and appends it to the list; returns `false` if there is no space.
+    /// Allocates a block and appends it to the list; returns `false` if the heap has no space.
     ///
     /// # Errors
     /// Returns the errors of the heap, except the error that it is full.

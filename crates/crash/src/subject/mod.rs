@@ -1,11 +1,11 @@
 //! Mechanisms under test: [`CrashTarget`], and the registry ([`all`], [`find`]).
 //!
 //! Each target has a [`TargetKind`]: a [`QueueSubject`] can create one mechanism and open its two
-//! ends, a [`HeapTarget`] can create a heap and join it. Most queues are those of
-//! `tontine-mechanisms` (`opened`). A target has no knowledge of tracing, scripts or verdicts
-//! ([`crate::explore`]). There are three roles: Tontine's own targets, whose failure is a bug in
-//! Tontine; *peers*, whose failure is a finding; and *controls*, deliberately broken, which show
-//! that the explorer finds faults. Controls run only if they are named.
+//! ends, a [`HeapTarget`] can create a heap and join it. Most queues come from `tontine-mechanisms`
+//! (`opened`). A target has no knowledge of tracing, scripts or verdicts ([`crate::explore`]).
+//! There are three roles: Tontine's own targets, whose failure is a bug in Tontine; *peers*, whose
+//! failure is a finding; and *controls*, deliberately broken, which show that the explorer finds
+//! faults. Controls run only if they are named.
 
 mod boost;
 mod broken_heaps;
@@ -125,8 +125,8 @@ pub struct Prepared {
     pub folder: Option<tempfile::TempDir>,
 }
 
-/// All targets, in the order of the report: Tontine's own queues and those of the kernel and the C
-/// library; Boost's queue and heaps; libraries; controls.
+/// All targets, in the order of the report: queues of Tontine, the kernel and the C library;
+/// Boost's queue and heaps; libraries; controls.
 static ALL: LazyLock<Vec<&'static dyn CrashTarget>> = LazyLock::new(|| {
     let (mut own, mut kernel, mut libraries) = (Vec::new(), Vec::new(), Vec::new());
     for (mechanism, subject) in opened::registered() {

@@ -185,7 +185,7 @@ impl<'a> TracedVictim<'a> {
         Ok(None)
     }
 
-    /// Resumes the victim after the second mark, so that it replies.
+    /// Resumes the victim after the second mark, so that the victim replies.
     pub(crate) fn finish(self) -> Result<()> {
         // A stepped victim is before the mark; a victim that ran freely is after it.
         let at = self.trace.registers()?.at;

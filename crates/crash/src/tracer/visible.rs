@@ -78,7 +78,7 @@ impl SharedState {
     }
 
     /// Returns the class of the current state. A victim that is about to enter a call, is asleep in
-    /// one or is back from the operation gets its own class each time.
+    /// one or is back from the operation has a new class each time.
     pub(super) fn class(
         &mut self,
         calls: u32,

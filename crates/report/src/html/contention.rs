@@ -152,7 +152,7 @@ fn the_question(results: &Results) -> Markup {
 }
 
 /// Returns the gain from per-process locks, by number of modelled processors, and in words for this
-/// machine's processors. If there are several levels, the highest one counts.
+/// machine's processors. If several levels were measured, the highest one counts.
 fn gains(cells: &[&Cell]) -> (Vec<Gain>, Option<String>) {
     let mut found: BTreeMap<Option<usize>, ContentionCells<'_>> = BTreeMap::new();
     for cell in cells {

@@ -12,8 +12,8 @@ use tontine_bench::format;
 use tontine_bench::schema::Cell;
 use tontine_bench::task::Params;
 
-/// Minimum number of levels for a second curve, over a parameter other than the one with most
-/// levels.
+/// Minimum number of levels for a second curve, over a parameter other than the parameter with the
+/// most levels.
 const WORTH_A_SECOND_CURVE: usize = 3;
 /// The parameter for the placement of the ends.
 const PLACEMENT: &str = "placement";
@@ -29,7 +29,7 @@ pub(super) struct Curve<'a> {
     pub(super) param: String,
     /// Unit of the parameter; empty for plain numbers.
     pub(super) unit: String,
-    /// The parameters that all cells share, in words; empty if there are none.
+    /// The parameters that all cells share, in words; empty if the cells share none.
     pub(super) common: String,
     /// One line per variant, in the run's order.
     pub(super) lines: Vec<CurveLine<'a>>,

@@ -27,7 +27,7 @@ const STRIPE: f64 = 2.5;
 /// Colours of live members; blocks in flight have a different colour.
 const COLOURS: [usize; 7] = [0, 2, 3, 6, 1, 5, 7];
 
-/// Returns the pictures of an experiment's heaps; those of the same run are side by side.
+/// Returns the pictures of an experiment's heaps; pictures of the same run are side by side.
 pub(super) fn maps(results: &Results, experiment: &str) -> Markup {
     let rows: Vec<&MapRow> =
         results.maps.iter().filter(|row| row.experiment == experiment).collect();

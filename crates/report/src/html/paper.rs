@@ -24,7 +24,7 @@ pub(super) struct Paper {
     pub(super) shape: &'static str,
 }
 
-/// Returns the source's figure that an experiment's metric repeats; `None` if there is none.
+/// Returns the source's figure that an experiment's metric repeats; `None` if the source has none.
 pub(super) fn drawn(experiment: &str, metric: &str) -> Option<&'static Paper> {
     PAPERS.iter().find(|paper| paper.experiment == experiment && paper.metric == metric)
 }

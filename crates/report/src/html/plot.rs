@@ -114,8 +114,8 @@ fn levels_below(along: &Axis, levels: &[f64]) -> Markup {
             @for level in along.levels(levels) {
                 @let place = along.place(level);
                 @let anchor = if place > 92.0 { "end" } else { "middle" };
-                // At the edge, shift the label so that it ends slightly to the right of its level
-                // but still on the page.
+                // At the edge, shift the label to end slightly to the right of its level but within
+                // the page.
                 @let shift = if place > 92.0 { "0.8em" } else { "0" };
                 text x=(percent(place)) dx=(shift) y="14" text-anchor=(anchor) {
                     (format::tick(along.unit(), level))

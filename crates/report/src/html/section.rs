@@ -1,8 +1,8 @@
 //! One experiment on the page: [`section`].
 //!
-//! The section starts with the folded description of the experiment. Then come its cells, grouped
-//! by metric, then by parameters, best first. Each metric has a curve for each numeric parameter,
-//! preceded by the paper's own figure if there is one; a chart; a table with every figure; and the
+//! The section starts with the folded description of the experiment. The cells follow, grouped by
+//! metric, then by parameters, best first. Each metric has a curve for each numeric parameter,
+//! preceded by the paper's own figure, if any; a chart; a table with every figure; and the
 //! distributions of its samples. One table shows the statistics of all locks, with the underlying
 //! figures folded. At the end are the maps of a heap, rows that were skipped or failed, events that
 //! were tried rather than timed, and the paired ratios.
@@ -74,7 +74,7 @@ fn of_metric(results: &Results, metric: &str, cells: &[&Cell]) -> Markup {
     let curves = curve::curves(cells);
     let drawn = paper::drawn(experiment, metric);
     let both = drawn.and_then(|_| paper::both_kernels(&curves));
-    // The paper's caption belongs to the curve of both kernels, if there is one.
+    // The paper's caption belongs to the curve of both kernels, if that curve exists.
     let caption = drawn.filter(|_| both.is_none());
     let bars = chart::chart(title, unit, &groups);
     html! {

@@ -74,7 +74,7 @@ struct Supervisor<'a> {
 }
 
 impl<'a> Supervisor<'a> {
-    /// Returns `true` if the supervisor was asked to stop.
+    /// Runs the services, and returns `true` if a signal stopped the supervisor.
     fn run(sys: &'a dyn Sys, services: Vec<Service>, by: Groups) -> Result<bool> {
         sys.set_subreaper(true)?;
         // sigtimedwait takes the signal; an ignored signal would not stay pending for it.

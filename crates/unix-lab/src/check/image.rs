@@ -4,7 +4,7 @@
 //! The program finds the run in the [`CheckRegion`], whose descriptor its parent left open, and
 //! continues as the thread whose ordinal its arguments name. No part of Rust's runtime changes the
 //! state that `exec` left: SIGPIPE is not ignored, no descriptor is opened in place of a closed
-//! one, and there is no alternate stack.
+//! one, and no alternate stack is set.
 
 #![allow(unsafe_code, reason = "a function that runs before `main`")]
 

@@ -1,5 +1,5 @@
 //! The log of a real run in the [`CheckRegion`](super::region::Region): any number of threads
-//! [`write`] at once; [`parts`] reads the log after the last write.
+//! [`write`] concurrently; [`parts`] reads the log after the last write.
 //!
 //! A thread reserves a *part* by adding to a counter, and then fills it. The thread may be killed
 //! at any moment, so the reader recognizes an incomplete part by these words:

@@ -111,10 +111,10 @@ pub(super) struct PendingTimer {
     pub(super) due_ns: AtomicU64,
 }
 
-/// The text of a call. Its thread writes the text; the stepper mostly reads it while that thread is
-/// quiescent. A handler may overwrite the text while the thread writes it; a torn text only
-/// contains wrong bytes. The gate's later stores (`gates.rs`) publish the text to a reader that
-/// finds the thread quiescent.
+/// The text of a call. Its thread writes the text; the stepper usually reads the text while that
+/// thread is quiescent. A handler may overwrite the text while the thread writes it; a torn text
+/// only contains wrong bytes. The gate's later stores (`gates.rs`) publish the text to a reader
+/// that finds the thread quiescent.
 #[repr(C)]
 pub(super) struct CallText([AtomicU8; CALL]);
 

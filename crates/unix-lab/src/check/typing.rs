@@ -2,7 +2,7 @@
 //! may run late. [`settle`], [`push`] and [`carry`] make the kernel deliver the bytes before they
 //! return.
 //!
-//! A poll for input on a terminal delivers the bytes, unless there is already input to read. In
+//! A poll for input on a terminal delivers the bytes, unless unread input is already available. In
 //! that case a mark is typed after the earlier bytes: a character that stops output, and a
 //! character that resumes output. A poll for output on the terminal shows whether the mark has
 //! arrived.
@@ -86,7 +86,7 @@ pub(super) fn push(process: i32, word: u32) -> Option<()> {
 }
 
 /// Delivers the bytes for the thread of `process` that sleeps in a read of a terminal. Returns
-/// `true` if there is input to read, and `None` if the terminal cannot be inspected.
+/// `true` if input is available, and `None` if the terminal cannot be inspected.
 pub(super) fn carry(process: i32, word: u32) -> Option<bool> {
     of_process(process, word).map(|read| can(&read, PollFlags::IN))
 }

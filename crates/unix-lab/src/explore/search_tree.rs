@@ -186,7 +186,7 @@ impl SearchTree {
         false
     }
 
-    /// Chooses the fiber that continues, among those that are ready.
+    /// Chooses the fiber that continues, from the fibers that are ready.
     pub(super) fn choose(&mut self, order: &ReadyOrder, decision: u32) -> u32 {
         let Self { nodes, bound, reduces, run } = self;
         run.pass(nodes, decision);

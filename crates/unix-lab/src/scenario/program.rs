@@ -31,8 +31,8 @@ pub(super) const HARNESS: &str = "init";
 const MOST_ROUNDS: u32 = 1_000_000;
 
 /// Returns the program that begins a run. The program adopts orphans, creates the first process and
-/// waits until no child is left. Its exit status is that of the first process, or 128 plus the
-/// number of the signal that terminated the first process.
+/// waits until no child is left. Its exit status is the exit status of the first process, or 128
+/// plus the number of the signal that terminated the first process.
 ///
 /// The first process leads its own session and starts with no signal blocked.
 ///

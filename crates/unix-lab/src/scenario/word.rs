@@ -65,20 +65,20 @@ words! {
     /// A call with one value.
     pub enum ValueCall {
         Exit "exit" "terminates the process with this status",
-        Alarm "alarm" "requests SIGALRM after a number of seconds; returns the seconds left before",
+        Alarm "alarm" "requests SIGALRM after some seconds; returns the seconds left on the previous alarm",
         Getpgid "getpgid" "returns the group of a process",
         Getsid "getsid" "returns the session of a process",
         Join "join" "waits for the end of a thread",
         Close "close" "closes a descriptor",
-        Controlling "controlling" "makes a terminal the session's",
+        Controlling "controlling" "makes a terminal the session's controlling terminal",
         Tcgetpgrp "tcgetpgrp" "returns the foreground group of a terminal",
         Tcgetsid "tcgetsid" "returns the session of a terminal",
         Tcgetattr "tcgetattr" "returns the modes of a terminal",
         Setuid "setuid" "sets the user",
         Mark "mark" "sets the mark at which `profil` counts",
         Counts "counts" "returns the ticks that `profil` counted at a mark",
-        Profil "profil" "starts to count ticks at this number of marks, or ends it with 0",
-        Subreaper "subreaper" "makes the caller a subreaper with 1, and ends that with 0",
+        Profil "profil" "starts to count ticks at this number of marks, or stops with 0",
+        Subreaper "subreaper" "sets the caller's subreaper role with 1, and clears it with 0",
     }
 }
 
@@ -96,13 +96,13 @@ words! {
     pub enum SetCall {
         Block "block" "adds these signals to the mask",
         Unblock "unblock" "removes these signals from the mask",
-        Setmask "setmask" "replaces the mask by these signals",
+        Setmask "setmask" "replaces the mask with these signals",
         Sigsuspend "sigsuspend" "waits for a handler with this mask",
         Sigwait "sigwait" "takes one of these signals without a handler",
         Sigwaitinfo "sigwaitinfo" "takes one of these signals, and returns its information",
-        Sigblock "sigblock" "adds signals to the mask, as 4.3BSD's call",
-        Sigsetmask "sigsetmask" "replaces the mask, as 4.3BSD's call",
-        Sigpause "sigpause" "waits for a handler with this mask, as 4.3BSD's call",
+        Sigblock "sigblock" "adds signals to the mask, like 4.3BSD's call",
+        Sigsetmask "sigsetmask" "replaces the mask, like 4.3BSD's call",
+        Sigpause "sigpause" "waits for a handler with this mask, like 4.3BSD's call",
     }
 }
 
@@ -126,10 +126,10 @@ words! {
 words! {
     /// A call that waits for children.
     pub enum WaitCall {
-        Wait "wait" "waits as `waitpid`, for ended children and the changes in the options",
+        Wait "wait" "waits like `waitpid`, for ended children and the changes in the options",
         Waitid "waitid" "waits for exactly the changes in the options",
-        Wait3 "wait3" "waits for any child, as 4.3BSD's call",
-        Wait4 "wait4" "waits for the given children, as 4.3BSD's call",
+        Wait3 "wait3" "waits for any child, like 4.3BSD's call",
+        Wait4 "wait4" "waits for the given children, like 4.3BSD's call",
     }
 }
 
@@ -158,10 +158,10 @@ words! {
     pub enum Relation {
         Equal "==" "equal",
         Differs "!=" "not equal",
-        Less "<" "less",
-        LessEqual "<=" "less or equal",
-        Greater ">" "greater",
-        GreaterEqual ">=" "greater or equal",
+        Less "<" "less than",
+        LessEqual "<=" "less than or equal",
+        Greater ">" "greater than",
+        GreaterEqual ">=" "greater than or equal",
     }
 }
 

@@ -145,8 +145,8 @@ fn show(
             match rustix::io::write(output, rest) {
                 Ok(n) => rest = &rest[n..],
                 Err(Errno::INTR) => {}
-                // The process that made the output non-blocking may still use it, so it stays
-                // non-blocking.
+                // The output stays non-blocking, because the process that made it non-blocking may
+                // still use it.
                 Err(Errno::AGAIN) if leaving.load(Ordering::Relaxed) => return Ok(()),
                 Err(Errno::AGAIN) => {
                     let mut ready = [PollFd::from_borrowed_fd(output, PollFlags::OUT)];

@@ -2,8 +2,8 @@
 //!
 //! A line consists of pipelines separated by `;`, `&`, `&&` or `||`; a pipeline consists of
 //! commands separated by `|`; a command consists of words. Quotes and the backslash have the same
-//! meaning as in sh(1). `$?`, `$!` and `$$` are replaced; there are no other variables, and no
-//! redirections to files. The parser does not interpret commands.
+//! meaning as in sh(1). `$?`, `$!` and `$$` are replaced; other variables, and redirections to
+//! files, are not supported. The parser does not interpret commands.
 
 use std::ops::Range;
 

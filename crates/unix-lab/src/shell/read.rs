@@ -9,8 +9,8 @@ const LONGEST: usize = 65_536;
 
 /// Lines from standard input.
 ///
-/// If the lines do not come from a terminal, one byte is read at a time, so that input that the
-/// shell does not need is left to the programs that it starts.
+/// If the lines do not come from a terminal, one byte is read at a time, so that the programs that
+/// the shell starts can read the rest of the input.
 #[derive(Debug)]
 pub(super) struct InputLines {
     terminal: bool,

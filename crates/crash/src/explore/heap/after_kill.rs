@@ -157,7 +157,8 @@ impl Survivors<'_> {
         has(fresh, &self.freshs)
     }
 
-    /// Lets each member hand a block to the other; the fresh member frees the one that it received.
+    /// Lets each member hand a block to the other; the fresh member frees the block that it
+    /// received.
     fn exchange(&mut self) -> Gone {
         let [companion, fresh] = [self.companion.pid(), self.fresh.pid()].map(number_of);
         self.of_companion(HeapAct::Meet(fresh))?;

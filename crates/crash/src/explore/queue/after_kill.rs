@@ -1,7 +1,7 @@
 //! Commands to the survivors after the kill: the second half of [`QueueTrial`].
 //!
-//! A fresh process replaces the dead victim, messages pass from one process to the other, and those
-//! that arrive are compared with the ledger.
+//! A fresh process replaces the dead victim, messages pass from one process to the other, and the
+//! messages that arrive are compared with the ledger.
 
 use super::QueueTrial;
 use crate::actor::order::{CommandKind, WorkerCommand, WorkerReply};
@@ -38,7 +38,7 @@ impl QueueTrial {
         ))
     }
 
-    /// Lets the peer receive the waiting messages and those that a fresh sender sends.
+    /// Lets the peer receive the waiting messages and the messages that a fresh sender sends.
     fn with_fresh_sender(&mut self, fresh: &mut WorkerProcess) -> ReceiveResult {
         const LEFT: &str = "the surviving receiver";
         const OPENING: &str = "a fresh sender, opening its end,";
@@ -63,7 +63,7 @@ impl QueueTrial {
         Ok(seen)
     }
 
-    /// Lets a fresh receiver receive the waiting messages and those that the peer sends.
+    /// Lets a fresh receiver receive the waiting messages and the messages that the peer sends.
     fn with_fresh_receiver(&mut self, fresh: &mut WorkerProcess) -> ReceiveResult {
         const FRESH: &str = "a fresh receiver";
         const OPENING: &str = "a fresh receiver, opening its end,";

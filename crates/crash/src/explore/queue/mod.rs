@@ -151,7 +151,7 @@ impl QueueTrial {
         unharmed(sender, CommandKind::Open(QueueEnd::Sender)).map(drop)
     }
 
-    /// Sends one message through the queue, so that both ends know each other.
+    /// Sends one message through the queue, so that both ends are connected.
     fn exchange(&mut self) -> Result<()> {
         let number = self.number();
         let (receiver, sender) = match self.end {

@@ -6,8 +6,8 @@ use tontine_unix_sim::LockingMode;
 
 use super::is_the_same;
 
-/// Regression: for an ended process, the Linux backend first looked for the group and returned
-/// EPERM, because the group was the group that this process would lead.
+/// Regression: for an ended process, the Linux backend first looked up the group and returned
+/// EPERM, because the process would have been the leader of that group.
 #[test]
 fn setpgid_of_ended_process_returns_esrch_for_any_group() {
     is_the_same(
@@ -91,7 +91,7 @@ process quick
     );
 }
 
-/// Regression: the Linux backend looked first for the process, which had ended, and returned ESRCH.
+/// Regression: the Linux backend first looked up the process, which had ended, and returned ESRCH.
 /// The kernel first checks the numbers.
 #[test]
 fn invalid_number_is_refused_before_process_lookup() {

@@ -285,8 +285,8 @@ thread waiter
 }
 
 /// Two threads admit a signal, the first thread does not, and two signals are sent in succession.
-/// On Linux the second signal goes to the next thread in turn, not again to the thread that already
-/// has a signal to handle.
+/// On Linux the second signal is delivered to the next thread in turn, not again to the thread that
+/// already has a signal to handle.
 #[test]
 fn threads_receive_process_signals_in_turn() {
     is_the_same(
