@@ -142,8 +142,8 @@ impl WorkerProcess {
         Err(MeasureError::fail(format!("{order}, found it awake after {} s", SLEEPY.as_secs())))
     }
 
-    /// Sends a command that may make the worker fall asleep, and allows it a moment to do so, so
-    /// that later actions find it waiting in every run.
+    /// Sends a command that may make the worker fall asleep, and gives the worker a moment to do
+    /// so. Later actions then find it waiting in every run.
     pub(crate) fn tell_and_settle(
         &mut self,
         order: WorkerCommand,

@@ -41,8 +41,8 @@ pub trait CrashTarget: Sync {
         Role::Peer
     }
 
-    /// Returns a guarantee that the mechanism never gave and that a fair reader of its row must
-    /// know; empty if no such guarantee exists.
+    /// Returns a caveat that a fair reader of the mechanism's row must know: a guarantee that the
+    /// mechanism never gave. Empty if no caveat applies.
     fn caveat(&self) -> &'static str {
         ""
     }

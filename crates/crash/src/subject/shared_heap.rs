@@ -99,7 +99,7 @@ fn error(error: HeapError) -> io::Error {
 
 /// This process's membership.
 struct HeapTenant {
-    /// Pointer from a box to the heap that contains all blocks of the list.
+    /// Pointer to the boxed heap, to which all blocks of the list belong.
     heap: NonNull<Shared>,
     blocks: Vec<Block<'static>>,
     folder: PathBuf,

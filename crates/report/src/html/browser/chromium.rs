@@ -1,7 +1,7 @@
 //! A headless Chromium, driven through a pipe: [`Chromium`].
 //!
 //! It shows one page at a time, uses the DevTools protocol as JSON, and downloads nothing. This
-//! module does not depend on the report; only the tests do.
+//! module does not depend on the report, unlike the tests.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
