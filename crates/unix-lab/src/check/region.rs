@@ -218,7 +218,7 @@ impl RegionShared {
 
     /// Returns the scenario's text.
     pub(super) fn text(&self, length: usize) -> &str {
-        // SAFETY: the text was written before the init process was requested to read it.
+        // SAFETY: the text was written before the init process received the request to read it.
         let bytes = unsafe { &(&*self.text.get())[..length.min(TEXT)] };
         std::str::from_utf8(bytes).unwrap_or_default()
     }

@@ -244,7 +244,7 @@ impl SearchTree {
     pub(super) fn left(&mut self, left: &SwitchEvent, yields: bool) {
         let Self { nodes, run, .. } = self;
         let is_last = left.leave != SwitchReason::Point || yields;
-        // A fiber yields only if another fiber can run.
+        // The decision to yield depends on whether another fiber can run.
         let touched = if yields { Footprint::EVERYTHING } else { left.touched };
         if !run.in_turn || run.turns.last().is_none_or(|turn| turn.fiber != left.fiber) {
             let turn =
