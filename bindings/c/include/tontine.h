@@ -20,6 +20,7 @@
  *     EPIPE            the receiver closed its mailbox on purpose; unread messages as above
  *     EAGAIN           nothing to receive, or no free space to send, in a call that does not block
  *     ETIMEDOUT        nothing to receive, or no free space to send, before the timeout expired
+ *     EINTR            a signal handler ran while the call slept, see below
  *     EMSGSIZE         the message exceeds the lane's cap, or your buffer (then it is kept)
  *     ECONNREFUSED     no process has a mailbox at the address
  *     EADDRINUSE       the address has a live owner
@@ -55,8 +56,11 @@
  *   read it.
  * - An address is a path, or @ and a name in the abstract namespace. bind and connect make a
  *   relative path absolute. A path of more than 103 bytes needs /proc.
- * - Timeouts are in milliseconds; a negative timeout waits indefinitely. A signal handler does
- *   not end a wait.
+ * - Timeouts are in milliseconds; a negative timeout waits indefinitely.
+ * - A signal handler that runs while a call sleeps in the kernel ends the call with EINTR, with or
+ *   without SA_RESTART; nothing was sent or received. A handler that runs while the call polls, or
+ *   just before it sleeps, goes unnoticed. To notice every signal, block it, and wait on a signalfd
+ *   together with the descriptor of the mailbox or the sender.
  * - If size_t length follows a pointer, the pointer points to that many bytes; it may be NULL if
  *   length is 0.
  *

@@ -92,6 +92,12 @@ const LARGEST: usize = 4096;
 /// is read.
 const _: () = assert!(size_of::<tontine_options>() == size_of::<usize>() + 7 * 8 + 6 * 4);
 
+/// Returns the default settings of a C program, in which a signal handler ends a blocking call, as
+/// C programs expect.
+fn defaults() -> Options {
+    Options::new().interruptible(true)
+}
+
 /// Returns the options of a program, or the defaults if `given` is NULL.
 ///
 /// # Safety
@@ -204,7 +210,7 @@ mod tests {
 
     #[test]
     fn null_and_zeroed_options_mean_defaults() {
-        let defaults = format!("{:?}", Options::new());
+        let expected = format!("{:?}", defaults());
         // SAFETY: the pointer is NULL.
         assert_eq!(format!("{:?}", unsafe { read(std::ptr::null()) }.expect("NULL")), expected);
         let zeros = tontine_options { struct_size: WHOLE, ..Default::default() };

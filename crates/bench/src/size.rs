@@ -30,6 +30,15 @@ impl Size {
         }
     }
 
+    /// Returns the amount that one invocation measures in a headline run: less than in a run of all
+    /// experiments, because more invocations narrow an interval faster than longer ones.
+    pub fn of_headline_invocation(self) -> Self {
+        match self {
+            Self::Quick | Self::Default => Self::Quick,
+            Self::Full => Self::Default,
+        }
+    }
+
     /// Returns the timeout of an invocation, which is many times the duration of the slowest
     /// invocation on a slow machine.
     pub fn deadline(self) -> Duration {

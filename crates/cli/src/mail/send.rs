@@ -17,14 +17,11 @@ use super::{POLL_INTERVAL, address, refuse, separator};
 use crate::args::Send;
 use crate::{CommandFailure, print};
 
-/// Timeout for the receiver to accept the connection after all messages are sent.
-const ACCEPT_TIMEOUT: Duration = Duration::from_secs(1);
-
 /// Interval between two checks of the receiver while there are unread messages, if no notification
 /// of its end arrives.
 const RECHECK_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Sends all messages, then waits as requested.
+/// Sends all messages, then waits until they are acknowledged.
 pub(crate) fn send(asked: &Send) -> Result<ExitCode, CommandFailure> {
     let address = address(&asked.address)?;
     let &Send { wait, timeout, .. } = asked;
@@ -64,6 +61,7 @@ struct ReconnectingSender {
     sender: Sender,
     address: Address,
     wait: bool,
+    timeout: Option<Duration>,
     /// Messages, from standard input or taken back from a receiver, that are not sent yet.
     at_hand: VecDeque<Vec<u8>>,
 }
@@ -114,29 +112,11 @@ impl ReconnectingSender {
         }
     }
 
-    /// Waits, after all messages were sent, until they are read, or at least until the receiver
-    /// accepts the lane.
-    fn finish(&mut self, asked: &Send) -> Result<(), SendFailure> {
-        let until = Instant::now() + ACCEPT_TIMEOUT;
+    /// Waits until the receiver has acknowledged every message.
+    fn finish(&mut self) -> Result<(), SendFailure> {
         loop {
-            let done = if asked.wait || asked.unread {
-                self.sender.wait_acked(None)
-            } else {
-                self.sender.service()
-            };
-            match done {
-                Ok(()) if asked.wait || asked.unread || self.sender.peer().is_some() => {
-                    return Ok(());
-                }
-                Ok(()) => {
-                    let left = until.saturating_duration_since(Instant::now());
-                    let mut polled = [PollFd::new(&self.sender, PollFlags::IN)];
-                    wait_for(&mut polled, Some(left))?;
-                    if left.is_zero() {
-                        // The receiver is alive and busy, and finds the lane at its next poll.
-                        return Ok(());
-                    }
-                }
+            match self.sender.wait_acked(self.timeout) {
+                Ok(()) => return Ok(()),
                 Err(error) if is_gone(&error) && self.nothing_is_left()? => return Ok(()),
                 Err(error) => self.outlive(error)?,
             }
@@ -253,8 +233,10 @@ fn is_gone(error: &Error) -> bool {
     matches!(error, Error::OwnerDied { .. } | Error::Closed { .. })
 }
 
-/// Connects to the receiver at the address. With `wait`, waits for a receiver if there is none.
-fn connect(to: &Address, wait: bool) -> Result<Sender, CommandFailure> {
+/// Connects to the receiver at the address. With `wait`, waits for a receiver if there is none, at
+/// most for the timeout.
+fn connect(to: &Address, wait: bool, timeout: Option<Duration>) -> Result<Sender, CommandFailure> {
+    let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
     let on_death = if wait { OnDeath::WaitForSuccessor } else { OnDeath::Fail };
     let options = Options::new().on_death(on_death);
     loop {
