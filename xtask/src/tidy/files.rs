@@ -7,7 +7,8 @@ use super::{Diagnostic, TextFile};
 /// Maximum number of lines of a Rust file.
 const MAX_LINES: usize = 600;
 
-/// Maximum number of lines of a crate's source, without tests, models and fuzzing.
+/// Maximum number of lines of a crate's source, without its tests: unit tests, models, properties,
+/// schedules and fuzzing.
 const MAX_CRATE_LINES: usize = 25_000;
 
 /// Checks the rules on files for one file.
@@ -44,7 +45,9 @@ pub(super) fn check_crates(files: &[TextFile]) -> Vec<Diagnostic> {
 fn source_lines(file: &TextFile) -> Option<(&str, usize)> {
     let (package, inside) = file.path.to_str()?.strip_suffix(".rs")?.split_once("/src/")?;
     let is_test = |name: &str| {
-        name == "tests" || name.ends_with("_tests") || ["fuzzing", "models"].contains(&name)
+        name == "tests"
+            || name.ends_with("_tests")
+            || ["fuzzing", "models", "properties", "schedules"].contains(&name)
     };
     if inside.split('/').any(is_test) {
         return None;

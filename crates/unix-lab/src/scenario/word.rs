@@ -65,7 +65,7 @@ words! {
     /// A call with one value.
     pub enum ValueCall {
         Exit "exit" "terminates the process with this status",
-        Alarm "alarm" "requests SIGALRM after some seconds; returns the seconds left on the previous alarm",
+        Alarm "alarm" "requests SIGALRM after some seconds; returns the seconds left before",
         Getpgid "getpgid" "returns the group of a process",
         Getsid "getsid" "returns the session of a process",
         Join "join" "waits for the end of a thread",
