@@ -56,6 +56,11 @@ impl CellQuotient {
         self.low > WORTH_IT
     }
 
+    /// Returns both ends of the interval.
+    pub(super) fn ends(&self) -> (f64, f64) {
+        (self.low, self.high)
+    }
+
     pub(super) fn shown(&self) -> FormattedFigure {
         format::times(self.value, self.low, self.high)
     }

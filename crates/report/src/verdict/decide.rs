@@ -25,6 +25,8 @@ pub struct VerdictAnswer {
     pub question: &'static str,
     /// The answer, or a statement that the run supports none.
     pub answer: Sentence,
+    /// The answer in one line, without intervals; `None` if the run supports none.
+    pub brief: Option<String>,
     /// The figures behind the answer, with their cells.
     pub figures: Vec<Evidence>,
     /// Relevant figures that were not measured.
@@ -56,7 +58,7 @@ pub fn decisions(results: &Results) -> Vec<VerdictAnswer> {
 impl VerdictAnswer {
     fn on(question: &'static str) -> Self {
         let answer = Sentence::default().words("Not decided.");
-        Self { question, answer, figures: Vec::new(), missing: Vec::new() }
+        Self { question, answer, brief: None, figures: Vec::new(), missing: Vec::new() }
     }
 
     fn resting_on<'a>(mut self, cells: impl IntoIterator<Item = &'a Cell>) -> Self {
@@ -81,8 +83,8 @@ impl VerdictAnswer {
         self
     }
 
-    fn answered(mut self, answer: Sentence) -> Self {
-        self.answer = answer;
+    fn answered(mut self, answer: Sentence, brief: String) -> Self {
+        (self.answer, self.brief) = (answer, Some(brief));
         self
     }
 }
@@ -126,6 +128,13 @@ fn spin_or_sleep(results: &Results) -> VerdictAnswer {
         return decision;
     };
     let apart = CellQuotient::of(sleep, spin, results).map(|times| times.apart());
+    let brief = match apart {
+        Some(Separation::Above) => {
+            format!("Spin for up to {}, then sleep.", shown_sleep.value)
+        }
+        Some(Separation::Below) => "Sleep: it is even faster here.".into(),
+        Some(Separation::Unresolved) | None => "Sleep: no difference resolved.".into(),
+    };
     let answer = match apart {
         Some(Separation::Above) => Sentence::default()
             .words("Spin for about ")
@@ -163,7 +172,7 @@ fn spin_or_sleep(results: &Results) -> VerdictAnswer {
                 .words("."),
             None => answer,
         };
-    decision.answered(answer)
+    decision.answered(answer, brief)
 }
 
 /// Returns the cells of the mechanism's wake-up after the shortest and after the longest sleep,
@@ -212,9 +221,11 @@ fn thread_or_process(results: &Results) -> VerdictAnswer {
         return decision;
     }
     let mut answer = Sentence::default();
+    let mut brief = Vec::new();
     if let Some((thread, process)) = message
         && let Some(times) = CellQuotient::of(process, thread, results)
     {
+        brief.push(format!("a message {}", times.shown().value));
         answer = match times.apart() {
             Separation::Above if times.is_worth_it() => answer
                 .words("Thread, if messages matter: one between processes takes ")
@@ -241,6 +252,7 @@ fn thread_or_process(results: &Results) -> VerdictAnswer {
     if let Some((thread, process)) = made
         && let Some(times) = CellQuotient::of(process, thread, results)
     {
+        brief.push(format!("creation {}", times.shown().value));
         answer = answer.words("Creating and ending a process (").name(&process.variant);
         answer = match times.apart() {
             Separation::Above => answer
@@ -256,12 +268,13 @@ fn thread_or_process(results: &Results) -> VerdictAnswer {
                 .words(" as long. "),
         };
     }
-    decision.answered(answer.words("Only a process outlives the other's end."))
+    let brief = format!("A process survives a kill; it costs {} as much.", brief.join(", "));
+    decision.answered(answer.words("Only a process outlives the other's end."), brief)
 }
 
 /// Returns the cells for creating and ending a thread and the cheapest process, both with the same
 /// parent and at the same placement.
-fn made(results: &Results) -> Option<(&Cell, &Cell)> {
+pub(super) fn made(results: &Results) -> Option<(&Cell, &Cell)> {
     let all = Cells::of(results, "thread-vs-process", "create_join").0;
     let threads = all.iter().copied().filter(|cell| cell.variant == "thread");
     let pairs = threads.filter_map(|thread| {
@@ -311,17 +324,23 @@ fn which_check(results: &Results) -> VerdictAnswer {
     };
     let mut answer =
         Sentence::default().name(&best.variant).words(&right).figure(&shown).words(" per check");
+    let wrong = match score.wrong.len() {
+        0 => "never wrong".into(),
+        wrong => format!("wrong after {wrong} of {} events", score.asked()),
+    };
+    let mut brief = format!("{}: {}, {wrong}", best.variant, shown.value);
     let kill = checks.named("kill-0").filter(|kill| kill.variant != best.variant);
     let times = kill.and_then(|kill| Some((kill, CellQuotient::of(kill, best, results)?)));
     if let Some((kill, times)) = times {
         let takes = answer.words("; ").name(&kill.variant).words(" takes ");
         answer = takes.figure(&times.shown()).words(" as long");
+        brief = format!("{brief}; {} takes {}", kill.variant, times.shown().value);
         let wrong = Score::of(results, &kill.variant).wrong;
         if !wrong.is_empty() {
             answer = answer.words(&format!(" and is wrong ({})", wrong.join(", ")));
         }
     }
-    decision.answered(answer.words("."))
+    decision.answered(answer.words("."), format!("{brief}."))
 }
 
 fn which_survives(results: &Results) -> VerdictAnswer {
@@ -356,7 +375,19 @@ fn which_survives(results: &Results) -> VerdictAnswer {
         Fate::Killed { wedged, torn, lost, .. } => [row.one_way, Some(wedged), torn, lost],
         _ => [row.one_way, None, None, None],
     });
-    let mut decision = decision.resting_on(cells.flatten()).answered(answer);
+    let names = |rows: &[&Rated<'_>]| -> String {
+        rows.iter().map(|row| row.name).collect::<Vec<_>>().join(", ")
+    };
+    let hang: Vec<&Rated<'_>> = all.iter().filter(|row| killed(row) && !row.fate.tells()).collect();
+    let mut brief = match (keeps.is_empty(), tells.is_empty()) {
+        (false, _) => names(&keeps),
+        (true, false) => format!("{}, but messages are lost", names(&tells)),
+        (true, true) => "None of the tested mechanisms".into(),
+    };
+    if !hang.is_empty() {
+        brief = format!("{brief}. Hang or tear: {}", names(&hang));
+    }
+    let mut decision = decision.resting_on(cells.flatten()).answered(answer, format!("{brief}."));
     for row in rows.iter().filter(|row| row.one_way.is_none()) {
         decision = decision.without(results, "round-trip", row.name);
     }
@@ -373,25 +404,32 @@ fn which_survives(results: &Results) -> VerdictAnswer {
 /// not measure that.
 fn padding(results: &Results) -> Option<VerdictAnswer> {
     let decision = VerdictAnswer::on("Is padding against false sharing worth it?");
-    let distance = |cell: &&Cell| cell.params.get("distance").and_then(|d| d.parse::<u64>().ok());
-    let all = Cells::of(results, "false-sharing", "both").0.into_iter();
-    let cells: Vec<&Cell> = all.filter(|cell| distance(cell).is_some()).collect();
-    let near = *cells.iter().min_by_key(|cell| distance(cell))?;
-    let far = *cells.iter().max_by_key(|cell| distance(cell))?;
-    if near.params == far.params {
-        return None;
-    }
+    let (near, far) = distances(results)?;
     let times = CellQuotient::of(near, far, results)?;
     let verdict = match times.apart() {
         Separation::Above if times.is_worth_it() => "Yes",
         Separation::Unresolved => "Not resolved",
         _ => "No",
     };
+    let (near_bytes, far_bytes) = (&near.params["distance"], &far.params["distance"]);
     let answer = Sentence::default()
-        .words(&format!("{verdict}: words {} bytes apart take ", near.params["distance"]))
+        .words(&format!("{verdict}: words {near_bytes} bytes apart take "))
         .figure(&times.shown())
-        .words(&format!(" as long as {} bytes apart.", far.params["distance"]));
-    Some(decision.resting_on([near, far]).answered(answer))
+        .words(&format!(" as long as {far_bytes} bytes apart."));
+    let times = times.shown().value;
+    let brief = format!("{verdict}: {times} as long {near_bytes} bytes apart as {far_bytes}.");
+    Some(decision.resting_on([near, far]).answered(answer, brief))
+}
+
+/// Returns the cells of the shortest and the longest distance between two words that two threads
+/// write; `None` if the run measured fewer than two distances.
+pub(super) fn distances(results: &Results) -> Option<(&Cell, &Cell)> {
+    let distance = |cell: &&Cell| cell.params.get("distance").and_then(|d| d.parse::<u64>().ok());
+    let all = Cells::of(results, "false-sharing", "both").0.into_iter();
+    let cells: Vec<&Cell> = all.filter(|cell| distance(cell).is_some()).collect();
+    let near = *cells.iter().min_by_key(|cell| distance(cell))?;
+    let far = *cells.iter().max_by_key(|cell| distance(cell))?;
+    (near.params != far.params).then_some((near, far))
 }
 
 /// Recommends the cheapest allocator at the highest number of threads; `None` if the run did not
@@ -423,7 +461,9 @@ fn allocator(results: &Results) -> Option<VerdictAnswer> {
     if !level.is_empty() {
         answer = answer.words(&format!(" (no difference resolved from {})", level.join(", ")));
     }
-    Some(decision.resting_on([best]).resting_on(others).answered(answer.words(".")))
+    let brief =
+        format!("{}: {} with {most} threads.", best.variant, FormattedFigure::of_cell(best)?.value);
+    Some(decision.resting_on([best]).resting_on(others).answered(answer.words("."), brief))
 }
 
 #[cfg(test)]

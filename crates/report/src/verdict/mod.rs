@@ -9,6 +9,7 @@
 mod answer;
 mod compared;
 mod decide;
+mod headline;
 mod sentence;
 mod survivors;
 
@@ -22,6 +23,7 @@ pub use answer::CheckVerdict;
 use answer::Score;
 use compared::{CellQuotient, has_two_modes};
 pub use decide::{Evidence, VerdictAnswer, decisions};
+pub use headline::{Extent, Headline, headlines};
 pub use sentence::{Sentence, SentencePart};
 pub use survivors::{Fate, Rated, mechanisms};
 
