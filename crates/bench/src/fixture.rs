@@ -2,7 +2,6 @@
 //! a real run.
 //! [`run`] contains every experiment, every status and all special cases that a report must handle.
 //! [`small`] contains three cells with round figures, for snapshots.
-//! [`small`] contains three cells with round figures, for snapshots.
 
 mod scaling;
 pub mod suite;

@@ -1,6 +1,6 @@
 //! The `tontine` command, which parses arguments, calls the libraries, and prints their results.
 //!
-//! Floors, from the bottom up: `args`; `progress`, `table`; `results`, `repetitions`;
+//! Floors, from the bottom up: `args`; `progress`, `summary`, `table`; `results`, `repetitions`;
 //! `reproduction`; `compare`, `crash`, `doctor`, `explain`, `list`, `mail`, `measure`, `unix`.
 
 mod args;
@@ -15,6 +15,7 @@ mod progress;
 mod repetitions;
 mod reproduction;
 mod results;
+mod summary;
 mod table;
 mod unix;
 

@@ -5,10 +5,10 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use tontine_bench::schema::Results;
-use tontine_report::write;
+use tontine_report::{verdict, write};
 
 use crate::args::{Format, Measure};
-use crate::{CommandFailure, print, table};
+use crate::{CommandFailure, print, summary, table};
 
 /// Checks before the measurement that the results can be written after it.
 pub(crate) fn writable(folder: &Path) -> Result<(), CommandFailure> {
@@ -33,15 +33,21 @@ pub(crate) fn samples_folder(folder: &Path) -> Result<PathBuf, CommandFailure> {
 /// Writes the files, then prints. A failure of standard output therefore loses no result.
 pub(crate) fn publish(results: &Results, asked: &Measure) -> Result<(), CommandFailure> {
     let written = write::write_all(results, &asked.out);
-    let mut said = String::from("\n");
-    for file in written.iter().flatten() {
-        let _ = writeln!(said, "wrote {}", file.display());
+    let mut said = format!("\n{}\n", verdict::run_line(results));
+    if let Ok(files) = &written {
+        let page = files.iter().find(|file| file.ends_with("report.html"));
+        let page = page.map_or_else(|| asked.out.clone(), Clone::clone);
+        let _ = writeln!(said, "report: {}", page.display());
     }
     if !results.complete {
         said.push_str("stopped early: the results so far are kept and marked incomplete\n");
     }
     match asked.format {
-        Format::Text => print((table::render(results) + &said).as_bytes())?,
+        Format::Text => {
+            let tables =
+                if asked.names.is_empty() { String::new() } else { table::render(results) };
+            print((tables + &summary::render(results) + &said).as_bytes())?;
+        }
         Format::Json => {
             print(&results.to_json()?)?;
             let _ = io::stderr().write_all(said.as_bytes());

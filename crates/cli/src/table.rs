@@ -1,54 +1,85 @@
-//! The tables that `measure` prints: one for each metric of each experiment.
+//! The tables that `measure` prints for named experiments: [`render`].
 //!
-//! On a narrow terminal, columns are omitted in the order of [`Column::expendable`]; names and
-//! figures are never broken. Remarks on a row are printed below its table.
+//! Each metric of an experiment has a table. Parameters that all rows share are in its title; each
+//! other parameter has a column. An experiment has at most [`MOST_LINES`] lines, and the files of
+//! the run have the rest. On a narrow terminal, columns are left out in the order of
+//! [`Column::expendable`]; names and figures are never broken. Remarks are footnotes.
 
 use std::fmt::Write;
 
 use comfy_table::{CellAlignment, LineStyle, Table, TableStyle};
+use tontine_bench::format;
 use tontine_bench::schema::Results;
+use tontine_bench::task::Params;
 use tontine_report::text::{TextRow, rows};
 
-/// The style of all tables: a single line, below the header.
+/// The style of all tables: one line, below the header.
 pub(crate) const STYLE: TableStyle =
     TableStyle::new().header_separator(LineStyle::none().fill('─').junction('─'));
 
+/// Maximum number of lines of an experiment.
+const MOST_LINES: usize = 40;
+
+/// Number of lines of a table besides its rows: an empty line, the title, the header and its rule.
+const FRAME: usize = 4;
+
+/// Minimum number of rows of a table.
+const FEWEST_ROWS: usize = 3;
+
+/// Maximum number of footnotes of a table.
+const MOST_NOTES: usize = 3;
+
 /// One column.
 struct Column {
-    title: &'static str,
-    text: fn(&TextRow) -> &str,
-    /// `true` if the column contains figures, which are aligned to the right.
+    title: String,
+    text: Box<dyn Fn(&TextRow) -> String>,
+    /// `true` if the column holds figures, which are aligned to the right.
     figures: bool,
-    /// Order in which columns are omitted for lack of space: the highest first, 0 never.
+    /// Order in which columns are left out for lack of space: the highest first; 0 never.
     expendable: u8,
 }
 
-const fn column(
-    title: &'static str,
+fn column(
+    title: &str,
     figures: bool,
     expendable: u8,
-    text: fn(&TextRow) -> &str,
+    text: impl Fn(&TextRow) -> String + 'static,
 ) -> Column {
-    Column { title, text, figures, expendable }
+    Column { title: title.into(), text: Box::new(text), figures, expendable }
 }
 
-const COLUMNS: [Column; 8] = [
-    column("variant", false, 0, |row| &row.name),
-    column("where", false, 0, |row| &row.place),
-    column("estimate", true, 0, |row| &row.estimate),
-    column("95 % interval", true, 0, |row| &row.interval),
-    column("floor", true, 3, |row| &row.floor),
-    column("p99", true, 4, |row| &row.p99),
-    column("published", true, 2, |row| &row.published),
-    column("ratio", false, 1, |row| &row.ratio),
-];
+/// Returns the columns of a table, with one for each of `varying` parameters.
+fn columns(varying: &[String], notes: &[String]) -> Vec<Column> {
+    let mut all = vec![column("variant", false, 0, |row| row.name.clone())];
+    for name in varying.iter().cloned() {
+        let title = name.clone();
+        all.push(column(&title, false, 0, move |row| {
+            row.parameters.get(&name).cloned().unwrap_or_default()
+        }));
+    }
+    let notes = notes.to_vec();
+    all.extend([
+        column("estimate", true, 0, |row| row.estimate.clone()),
+        column("95 % interval", true, 0, |row| row.interval.clone()),
+        column("floor", true, 3, |row| row.floor.clone()),
+        column("p99", true, 4, |row| row.p99.clone()),
+        column("published", true, 2, |row| row.published.clone()),
+        column("ratio", false, 1, |row| row.ratio.clone()),
+        column("note", false, 0, move |row| {
+            let number = notes.iter().position(|note| *note == row.doubts);
+            number.map_or_else(String::new, |number| format!("[{}]", number + 1))
+        }),
+    ]);
+    all
+}
 
-/// Number of terminal columns around and between the texts of two columns.
+/// Columns of the terminal around and between the texts of two columns.
 const PADDING: usize = 3;
 
 /// Returns the tables of a run, at most as wide as the terminal.
 pub(crate) fn render(results: &Results) -> String {
-    let rows = rows(results);
+    let measured = |row: &TextRow| !row.metric.is_empty();
+    let rows: Vec<TextRow> = rows(results).into_iter().filter(measured).collect();
     let mut text = String::new();
     for about in &results.experiments {
         let of_it: Vec<&TextRow> = rows.iter().filter(|row| row.experiment == about.name).collect();
@@ -56,16 +87,29 @@ pub(crate) fn render(results: &Results) -> String {
             continue;
         }
         let _ = writeln!(text, "\n{}: {}", about.name, about.question);
-        for metric in metrics(&of_it) {
+        let metrics = metrics(&of_it);
+        // The first metric is the main one, and gets the lines that the others leave.
+        let others = (metrics.len() - 1) * (FRAME + FEWEST_ROWS + 1);
+        let first = (MOST_LINES - 1).saturating_sub(others + FRAME + MOST_NOTES + 2);
+        let mut tables = String::new();
+        for (at, metric) in metrics.into_iter().enumerate() {
+            let most = if at == 0 { first.max(FEWEST_ROWS) } else { FEWEST_ROWS };
             let of_it: Vec<&TextRow> =
                 of_it.iter().copied().filter(|row| row.metric == metric).collect();
-            let _ = writeln!(text, "\n{}\n{}", heading(metric), table(&of_it));
-            for row in of_it.iter().filter(|row| !row.doubts.is_empty()) {
-                let _ = writeln!(text, "   {} {}: {}", row.name, row.place, row.doubts);
-            }
+            tables.push_str(&table(metric, &of_it, most));
         }
+        text.push_str(&first_lines(&tables, MOST_LINES - 1));
     }
     text
+}
+
+/// Returns the first `most` lines, and says where the rest is if there is one.
+fn first_lines(text: &str, most: usize) -> String {
+    if text.lines().count() <= most {
+        return text.into();
+    }
+    let kept: Vec<&str> = text.lines().take(most - 1).collect();
+    format!("{}\n… results.csv has the other rows\n", kept.join("\n"))
 }
 
 /// Returns the metrics of the rows, each once, in order of appearance.
@@ -79,15 +123,59 @@ fn metrics<'a>(rows: &[&'a TextRow]) -> Vec<&'a str> {
     metrics
 }
 
-fn heading(metric: &str) -> &str {
-    if metric.is_empty() { " not measured" } else { metric }
+/// Returns one table with its title, at most `most` of its rows, and its footnotes.
+fn table(metric: &str, rows: &[&TextRow], most: usize) -> String {
+    let (shared, varying) = parameters(rows);
+    let shown = &rows[..rows.len().min(most)];
+    let notes = footnotes(shown);
+    let mut text = format!("\n{metric}");
+    if !shared.is_empty() {
+        let _ = write!(text, " ({})", format::params(&shared));
+    }
+    let _ = writeln!(text, "\n{}", drawn(shown, columns(&varying, &notes)));
+    for (number, note) in (1..).zip(notes.iter().take(MOST_NOTES)) {
+        let _ = writeln!(text, "  [{number}] {note}");
+    }
+    if notes.len() > MOST_NOTES {
+        let _ = writeln!(text, "  … results.csv has the other notes");
+    }
+    if rows.len() > shown.len() {
+        let more = rows.len() - shown.len();
+        let rows = if more == 1 { "row" } else { "rows" };
+        let _ = writeln!(text, "  … {more} more {rows} in results.csv");
+    }
+    text
 }
 
-fn table(rows: &[&TextRow]) -> Table {
+/// Returns the parameters that all rows have in common, and the names of the others.
+fn parameters(rows: &[&TextRow]) -> (Params, Vec<String>) {
+    let (mut shared, mut varying) = (Params::new(), Vec::new());
+    for (name, value) in rows.iter().flat_map(|row| &row.parameters) {
+        if rows.iter().all(|row| row.parameters.get(name) == Some(value)) {
+            shared.insert(name.clone(), value.clone());
+        } else if !varying.contains(name) {
+            varying.push(name.clone());
+        }
+    }
+    (shared, varying)
+}
+
+/// Returns the remarks on the rows, each once.
+fn footnotes(rows: &[&TextRow]) -> Vec<String> {
+    let mut notes: Vec<String> = Vec::new();
+    for row in rows.iter().filter(|row| !row.doubts.is_empty()) {
+        if !notes.contains(&row.doubts) {
+            notes.push(row.doubts.clone());
+        }
+    }
+    notes
+}
+
+fn drawn(rows: &[&TextRow], columns: Vec<Column>) -> Table {
     let mut table = Table::new();
     table.load_style(STYLE);
-    let columns = fitting(rows, table.width().map(usize::from));
-    table.set_header(columns.iter().map(|column| column.title));
+    let columns = fitting(rows, columns, table.width().map(usize::from));
+    table.set_header(columns.iter().map(|column| &column.title));
     for row in rows {
         table.add_row(columns.iter().map(|column| (column.text)(row)));
     }
@@ -99,18 +187,15 @@ fn table(rows: &[&TextRow]) -> Table {
     table
 }
 
-/// Returns the columns that have a text in at least one row and fit into `width`, if a width is
-/// given.
-fn fitting(rows: &[&TextRow], width: Option<usize>) -> Vec<&'static Column> {
-    let says = |column: &&Column| rows.iter().any(|row| !(column.text)(row).is_empty());
-    let mut columns: Vec<&Column> = COLUMNS.iter().filter(says).collect();
-    let needed = |columns: &[&Column]| -> usize {
+/// Returns the columns that have a text in some row and fit into `width`, if there is a width.
+fn fitting(rows: &[&TextRow], mut columns: Vec<Column>, width: Option<usize>) -> Vec<Column> {
+    columns.retain(|column| rows.iter().any(|row| !(column.text)(row).is_empty()));
+    let needed = |columns: &[Column]| -> usize {
         let width = |column: &Column| {
-            let texts = rows.iter().map(|row| (column.text)(row));
-            let widths = texts.chain([column.title]).map(|text| text.chars().count());
-            widths.max().unwrap_or(0) + PADDING
+            let texts = rows.iter().map(|row| (column.text)(row).chars().count());
+            texts.chain([column.title.chars().count()]).max().unwrap_or(0) + PADDING
         };
-        columns.iter().map(|column| width(column)).sum()
+        columns.iter().map(width).sum()
     };
     while width.is_some_and(|width| needed(&columns) > width) {
         let dearest = columns.iter().map(|column| column.expendable).max().unwrap_or(0);
@@ -126,13 +211,14 @@ fn fitting(rows: &[&TextRow], width: Option<usize>) -> Vec<&'static Column> {
 mod tests {
     use super::*;
 
-    fn row() -> TextRow {
+    fn row(name: &str, placement: &str) -> TextRow {
+        let parameters = [("placement", placement), ("pacing", "hot")];
         TextRow {
             experiment: "round-trip".into(),
             metric: "one_way".into(),
             params: String::new(),
-            place: "cross-core hot".into(),
-            name: "spinlock-ttas-process".into(),
+            parameters: parameters.map(|(name, value)| (name.into(), value.into())).into(),
+            name: name.into(),
             estimate: "60.5 ns".into(),
             interval: "55.0 – 64.3 ns".into(),
             floor: "47.8 ns".into(),
@@ -146,18 +232,46 @@ mod tests {
 
     #[test]
     fn narrow_terminal_drops_columns_and_keeps_figures() {
-        let row = row();
-        let titles = |width| -> Vec<&str> {
-            fitting(&[&row], width).iter().map(|column| column.title).collect()
+        let row = row("spinlock-ttas-process", "cross-core");
+        let titles = |width| -> Vec<String> {
+            let columns = columns(&["placement".into()], &[]);
+            fitting(&[&row], columns, width).into_iter().map(|column| column.title).collect()
         };
-        assert_eq!(titles(None).len(), COLUMNS.len());
-        assert_eq!(titles(Some(80)), ["variant", "where", "estimate", "95 % interval"]);
-        assert!(titles(Some(110)).contains(&"ratio") && !titles(Some(110)).contains(&"p99"));
+        assert_eq!(titles(None).len(), 8);
+        assert_eq!(titles(Some(80)), ["variant", "placement", "estimate", "95 % interval"]);
+        assert!(titles(Some(120)).contains(&"ratio".into()));
+        assert!(!titles(Some(120)).contains(&"p99".into()));
     }
 
     #[test]
     fn empty_column_is_left_out() {
-        let row = TextRow { published: String::new(), ..row() };
-        assert!(fitting(&[&row], None).iter().all(|column| column.title != "published"));
+        let row = TextRow { published: String::new(), ..row("flag", "cross-core") };
+        let left = fitting(&[&row], columns(&[], &[]), None);
+        assert!(left.iter().all(|column| column.title != "published"));
+    }
+
+    #[test]
+    fn shared_parameter_is_in_title_and_varying_one_in_column() {
+        let (one, other) = (row("flag", "cross-core"), row("flag", "same-core"));
+        let text = table("one_way", &[&one, &other], 10);
+        let mut lines = text.lines().skip(1);
+        assert_eq!(lines.next(), Some("one_way (pacing hot)"), "{text}");
+        assert!(lines.next().is_some_and(|header| header.contains("placement")), "{text}");
+    }
+
+    #[test]
+    fn repeated_remark_is_one_footnote() {
+        let doubtful = TextRow { doubts: "unstable: drift".into(), ..row("flag", "cross-core") };
+        let other = TextRow { name: "pipe".into(), ..doubtful.clone() };
+        let text = table("one_way", &[&doubtful, &other], 10);
+        assert_eq!(text.matches("unstable: drift").count(), 1, "{text}");
+        assert_eq!(text.matches("[1]").count(), 3, "two rows and the note: {text}");
+    }
+
+    #[test]
+    fn long_table_names_file_with_rest() {
+        let row = row("flag", "cross-core");
+        let text = table("one_way", &[&row; 30], 10);
+        assert!(text.contains("20 more rows in results.csv"), "{text}");
     }
 }

@@ -5,7 +5,7 @@
 
 use tontine_bench::format::{self, FormattedFigure, NOTHING};
 use tontine_bench::schema::{Cell, Results, Status};
-use tontine_bench::task;
+use tontine_bench::task::Params;
 
 /// One row of a table, all fields formatted.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,8 +16,8 @@ pub struct TextRow {
     pub metric: String,
     /// Parameters in words; empty if the cell has none.
     pub params: String,
-    /// The parameters in short form, the most significant first.
-    pub place: String,
+    /// The parameters.
+    pub parameters: Params,
     /// Name of the variant.
     pub name: String,
     /// The figure with its unit; `skipped` or `failed` if the figure is missing.
@@ -56,7 +56,7 @@ fn row(cell: &Cell, results: &Results) -> TextRow {
         experiment: cell.experiment.clone(),
         metric: cell.metric.clone(),
         params: format::params(&cell.params),
-        place: task::short(&cell.params).rev().collect::<Vec<_>>().join(" "),
+        parameters: cell.params.clone(),
         name: cell.variant.clone(),
         estimate,
         interval,

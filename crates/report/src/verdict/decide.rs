@@ -324,23 +324,34 @@ fn which_check(results: &Results) -> VerdictAnswer {
     };
     let mut answer =
         Sentence::default().name(&best.variant).words(&right).figure(&shown).words(" per check");
-    let wrong = match score.wrong.len() {
-        0 => "never wrong".into(),
-        wrong => format!("wrong after {wrong} of {} events", score.asked()),
-    };
-    let mut brief = format!("{}: {}, {wrong}", best.variant, shown.value);
+    let mut brief = brief_check(best, &shown, &score);
+    let names: Vec<&str> = asked.iter().map(|(name, _)| *name).collect();
+    if let Some(cheapest) = checks.cheapest(&names).filter(|cell| cell.variant != best.variant)
+        && let Some(shown) = FormattedFigure::of_cell(cheapest)
+    {
+        let score = Score::of(results, &cheapest.variant);
+        brief = format!("{brief}; {}", brief_check(cheapest, &shown, &score));
+    }
     let kill = checks.named("kill-0").filter(|kill| kill.variant != best.variant);
     let times = kill.and_then(|kill| Some((kill, CellQuotient::of(kill, best, results)?)));
     if let Some((kill, times)) = times {
         let takes = answer.words("; ").name(&kill.variant).words(" takes ");
         answer = takes.figure(&times.shown()).words(" as long");
-        brief = format!("{brief}; {} takes {}", kill.variant, times.shown().value);
         let wrong = Score::of(results, &kill.variant).wrong;
         if !wrong.is_empty() {
             answer = answer.words(&format!(" and is wrong ({})", wrong.join(", ")));
         }
     }
     decision.answered(answer.words("."), format!("{brief}."))
+}
+
+/// Returns the name of a check, its cost, and how often its answer was wrong.
+fn brief_check(cell: &Cell, shown: &FormattedFigure, score: &Score) -> String {
+    let wrong = match score.wrong.len() {
+        0 => "never wrong".into(),
+        wrong => format!("wrong after {wrong} of {} events", score.asked()),
+    };
+    format!("{} {}, {wrong}", cell.variant, shown.value)
 }
 
 fn which_survives(results: &Results) -> VerdictAnswer {

@@ -50,8 +50,8 @@ pub fn headlines(results: &Results) -> Vec<Headline> {
     let checks = Cells::of(results, "liveness-check", "check").commonest_params();
     let check = checks.named("life-word").or_else(|| checks.named("load"));
     [
-        spinning.and_then(|cell| time("message, both ends spin", cell, floor)),
-        sleeping.and_then(|cell| time("message, the receiver sleeps", cell, None)),
+        spinning.and_then(|cell| time("message, both spin", cell, floor)),
+        sleeping.and_then(|cell| time("message, receiver sleeps", cell, None)),
         check.and_then(|cell| time("liveness check", cell, checks.named("kill-0"))),
         kills(results),
         process(results),
@@ -90,10 +90,10 @@ fn kills(results: &Results) -> Option<Headline> {
     let worst = worst
         .max_by(|(_, a), (_, b)| a.estimate.unwrap_or(0.0).total_cmp(&b.estimate.unwrap_or(0.0)));
     let beside = worst
-        .and_then(|(name, cell)| Some(format!("{name} {}", FormattedFigure::of_cell(cell)?.value)));
+        .and_then(|(name, cell)| Some(format!("{name} {}", format::tick("share", cell.estimate?))));
     let (low, high) = format::ends(ours)?;
     Some(Headline {
-        label: "kills that hang a mailbox's end",
+        label: "kills that hang the peer",
         shown: FormattedFigure::of_cell(ours)?,
         beside: beside.unwrap_or_default(),
         extent: Extent::Share(low, high),
@@ -105,7 +105,7 @@ fn process(results: &Results) -> Option<Headline> {
     let beside = FormattedFigure::of_cell(thread)
         .map_or_else(String::new, |shown| format!("thread {}", shown.value));
     Some(Headline {
-        label: "process, created and ended",
+        label: "create and end a process",
         shown: FormattedFigure::of_cell(process)?,
         beside,
         extent: Extent::Time(process.low?, process.high?),
@@ -117,9 +117,9 @@ fn padding(results: &Results) -> Option<Headline> {
     let times = CellQuotient::of(near, far, results)?;
     let (low, high) = times.ends();
     Some(Headline {
-        label: "slow-down by false sharing",
+        label: "false sharing",
         shown: times.shown(),
-        beside: format!("{} against {} bytes", near.params["distance"], far.params["distance"]),
+        beside: String::new(),
         extent: Extent::Ratio(low, high),
     })
 }
