@@ -17,7 +17,7 @@ use std::time::Instant;
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
-use tontine_bench::compare::again::{Arm, standing};
+use tontine_bench::compare::again::Arm;
 use tontine_bench::engine::plan;
 use tontine_bench::engine::stop::StopRequest;
 use tontine_bench::injected_delay::InjectedDelay;
@@ -197,6 +197,6 @@ impl PlantedCell<'_> {
         let figures = self.arm.planted(InjectedDelay { ns }).figures(&self.task, self.stop);
         let figures =
             figures.map_err(|without| io::Error::other(format!("{}: {without:?}", self.task)))?;
-        Ok(standing(&figures[0]))
+        Ok(figures[0].statistic.of(&figures[0].summary))
     }
 }

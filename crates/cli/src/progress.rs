@@ -1,31 +1,37 @@
 //! Progress of `measure` on standard error: [`RunProgress`].
 
-use std::collections::HashMap;
 use std::io::{self, IsTerminal, Write};
+use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use tontine_bench::engine::Progress;
-use tontine_bench::engine::invoked::InvocationResult;
+use tontine_bench::engine::invoked::{InvocationFigures, InvocationResult};
 use tontine_bench::engine::plan::Plan;
+use tontine_bench::format::FormattedFigure;
 use tontine_bench::task::InvocationTask;
 
-/// Display of progress: a bar on a terminal, one line per cell elsewhere.
+/// Interval between two lines, if standard error is not a terminal.
+const LINE_INTERVAL: Duration = Duration::from_secs(60);
+
+/// Shows progress: a bar with the last figure on a terminal, elsewhere the first figure and then
+/// one line a minute.
 pub(crate) struct RunProgress {
     bar: ProgressBar,
     terminal: bool,
-    /// Number of remaining invocations of each task.
-    left: HashMap<String, usize>,
+    began: Instant,
+    /// Time of the last line; `None` before the first.
+    last_line: Option<Instant>,
 }
 
 impl RunProgress {
     /// Returns the progress of a run that has not begun.
     pub(crate) fn new() -> Self {
         let bar = ProgressBar::no_length();
-        let style = "{bar:32} {pos}/{len} invocations, {eta} left  {wide_msg}";
+        let style = "{bar:24} {percent:>3} %  {eta:>4} left  {wide_msg}";
         if let Ok(style) = ProgressStyle::with_template(style) {
             bar.set_style(style);
         }
-        Self { bar, terminal: io::stderr().is_terminal(), left: HashMap::new() }
+        Self { bar, terminal: io::stderr().is_terminal(), began: Instant::now(), last_line: None }
     }
 
     fn say(&self, line: &str) {
@@ -36,41 +42,77 @@ impl RunProgress {
             let _ = writeln!(io::stderr(), "{line}");
         }
     }
+
+    /// Prints a line, if there is no terminal and the last line is old enough.
+    fn line(&mut self, figure: &str) {
+        if self.terminal || self.last_line.is_some_and(|last| last.elapsed() < LINE_INTERVAL) {
+            return;
+        }
+        self.last_line = Some(Instant::now());
+        let (done, all) = (self.bar.position(), self.bar.length().unwrap_or(0));
+        self.say(&line(done, all, self.began.elapsed(), figure));
+    }
+}
+
+/// Returns a line: the share that is done, the estimated time left, and the last figure.
+fn line(done: u64, all: u64, elapsed: Duration, figure: &str) -> String {
+    let percent = done * 100 / all.max(1);
+    let left = elapsed.as_secs_f64() / done.max(1) as f64 * all.saturating_sub(done) as f64;
+    // The first invocations say little about the others.
+    let left = if percent == 0 { String::new() } else { format!("  about {left:.0} s left") };
+    format!("{percent:3} %{left}  {figure}")
+}
+
+/// Returns the first figure of an invocation, with its task.
+fn figure(task: &InvocationTask, figures: &InvocationFigures) -> Option<String> {
+    let first = figures.figures.first()?;
+    let value = first.statistic.of(&first.summary);
+    Some(format!("{task}: {}", FormattedFigure::new(&first.unit, value, None).value))
 }
 
 impl Progress for RunProgress {
     fn began(&mut self, plan: &Plan) {
-        let each: Vec<usize> = (0..plan.tasks.len()).map(|task| plan.invocations(task)).collect();
-        self.left = plan.tasks.iter().map(ToString::to_string).zip(each.iter().copied()).collect();
         self.bar.set_length(plan.in_all() as u64);
-        let a_cell = match (each.iter().min(), each.iter().max()) {
-            (Some(fewest), Some(most)) if fewest < most => format!("{fewest} to {most}"),
-            (_, most) => most.copied().unwrap_or(0).to_string(),
-        };
-        self.say(&format!("{} invocations, {a_cell} per cell", plan.in_all()));
+        self.began = Instant::now();
+        let cells = plan.tasks.len();
+        self.say(&format!("{cells} tasks in {} fresh processes", plan.in_all()));
     }
 
     fn invoking(&mut self, task: &InvocationTask, _block: usize) {
-        self.bar.set_message(task.to_string());
+        // The last figure stays until the next one; before the first, the task is shown.
+        if self.bar.position() == 0 {
+            self.bar.set_message(task.to_string());
+        }
     }
 
     fn invoked(&mut self, task: &InvocationTask, outcome: &InvocationResult, left_out: usize) {
         self.bar.inc(1 + left_out as u64);
-        let name = task.to_string();
-        let left = self.left.entry(name.clone()).or_default();
-        *left = left.saturating_sub(1 + left_out);
-        let left = *left;
         match outcome {
-            InvocationResult::Skipped(why) => self.say(&format!("{name}: skipped: {why}")),
-            InvocationResult::Failed(why) => self.say(&format!("{name}: failed: {why}")),
-            InvocationResult::Measured(_) if left == 0 && !self.terminal => {
-                self.say(&format!("{name}: measured"));
+            InvocationResult::Measured(figures) => {
+                if let Some(figure) = figure(task, figures) {
+                    self.bar.set_message(figure.clone());
+                    self.line(&figure);
+                }
             }
-            InvocationResult::Measured(_) => {}
+            // The last screen groups the reasons of skipped rows.
+            InvocationResult::Skipped(_) => {}
+            InvocationResult::Failed(why) => self.say(&format!("{task}: failed: {why}")),
         }
     }
 
     fn ended(&mut self) {
         self.bar.finish_and_clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn line_shows_share_and_time_left() {
+        let text = line(25, 100, Duration::from_secs(30), "round-trip/pipe: 12 µs");
+        assert_eq!(text, " 25 %  about 90 s left  round-trip/pipe: 12 µs");
+        assert_eq!(line(0, 0, Duration::ZERO, "x"), "  0 %  x");
     }
 }

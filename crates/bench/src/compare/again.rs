@@ -24,7 +24,6 @@ use crate::engine::invoked::{InvocationRequest, InvocationResult, MetricSummary}
 use crate::engine::launch::{LaunchResult, Launcher};
 use crate::engine::stop::StopRequest;
 use crate::injected_delay::InjectedDelay;
-use crate::observe::Statistic;
 use crate::size::Size;
 use crate::stats::interval::CONFIDENCE;
 use crate::stats::{many, order::quantile_interval, resolution};
@@ -99,14 +98,6 @@ pub enum Missing {
     Skipped(String),
     /// The measurement failed.
     Failed(String),
-}
-
-/// Returns the figure that represents an invocation.
-pub fn standing(figure: &MetricSummary) -> f64 {
-    match figure.statistic {
-        Statistic::Median => figure.summary.median,
-        Statistic::Mean => figure.summary.mean,
-    }
 }
 
 /// Returns the figure that belongs to `row`: that of its metric, at the row's own point if the
@@ -239,7 +230,8 @@ impl Flagged {
         };
         if let [Some(base), Some(new)] = pair {
             self.tries = self.tries.min(base.summary.count).min(new.summary.count);
-            let [base, new] = [base, new].map(|one| row.scale.place(standing(one)));
+            let [base, new] =
+                [base, new].map(|one| row.scale.place(one.statistic.of(&one.summary)));
             self.differences.extend(Some(new - base).filter(|one| one.is_finite()));
         }
     }

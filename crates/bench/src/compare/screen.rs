@@ -193,7 +193,7 @@ fn row(
         return Err("the statistics differ: median and mean".into());
     }
     let figures = |cell: &Cell| -> Vec<f64> {
-        cell.invocations.iter().map(|one| standing(cell.statistic, one)).collect()
+        cell.invocations.iter().map(|one| cell.statistic.of(&one.summary)).collect()
     };
     let (before, after) = (figures(base), figures(new));
     let (Some(base_median), Some(new_median)) = (order::median(&before), order::median(&after))
@@ -317,14 +317,6 @@ fn apart(one: &[f64], other: &[f64]) -> bool {
     one.len() > 1 && other.len() > 1 && (below(one, other) || below(other, one))
 }
 
-/// Returns the figure that represents an invocation.
-fn standing(statistic: Statistic, invocation: &Invocation) -> f64 {
-    match statistic {
-        Statistic::Median => invocation.summary.median,
-        Statistic::Mean => invocation.summary.mean,
-    }
-}
-
 fn levels(cell: &Cell) -> Vec<InvocationFigure> {
     cell.invocations.iter().map(|one| InvocationFigure::of(cell.statistic, one)).collect()
 }
@@ -355,7 +347,7 @@ impl InvocationFigure {
                 .map_or(Inside::Deviation(0.0), |all| Inside::Histogram(Box::new(all))),
         };
         Self {
-            figure: standing(statistic, invocation),
+            figure: statistic.of(summary),
             worth: summary.effective_count.clamp(1.0, summary.count.max(1) as f64),
             inside,
         }

@@ -171,7 +171,7 @@ impl<'a> Collector<'a> {
             };
             let values = overs.iter().filter_map(|over| {
                 let under = unders.iter().find(|under| under.block == over.block)?;
-                let [over, under] = [over, under].map(|one| standing(figure, &one.summary));
+                let [over, under] = [over, under].map(|one| figure.statistic.of(&one.summary));
                 Some(over / under)
             });
             found.push((params, values.collect()));
@@ -275,7 +275,7 @@ impl Gathered {
             invocations.iter().map(|invocation| pick(&invocation.summary)).collect()
         };
         let standing: Vec<f64> =
-            invocations.iter().map(|one| standing(&figure, &one.summary)).collect();
+            invocations.iter().map(|one| figure.statistic.of(&one.summary)).collect();
         let main = order::median_interval(&standing);
         // With fewer than six invocations the median has no exact interval, so the mean is shown
         // with Student's interval.
@@ -389,14 +389,6 @@ fn spoilt(invocations: &[Invocation]) -> Vec<String> {
         notes.push(format!("unstable: the clock's tick changed in {drifted} of {all} invocations"));
     }
     notes
-}
-
-/// Returns the figure that represents an invocation.
-fn standing(figure: &MetricSummary, summary: &Summary) -> f64 {
-    match figure.statistic {
-        Statistic::Median => summary.median,
-        Statistic::Mean => summary.mean,
-    }
 }
 
 /// Returns the parameters of a cell: those of the task and those of the point of the curve.
